@@ -592,6 +592,78 @@ typedef struct {
   size_t old_length;
 } frond_change;
 
+// What a tree takes. Leaves hold each key once; a row that was deleted or written anew stays in its leaf until what waits
+// above reaches it.
+typedef struct {
+  // Rows, as frond_tree_row_count tells them.
+  uint64_t rows;
+  // They were counted.
+  bool rows_exact;
+  // Rows of leaves.
+  uint64_t leaf_rows;
+  // Leaves.
+  uint64_t leaves;
+  // Bytes of the rows of leaves, keys and values, before they were encoded. Of a tree without layouts those of its blocks before
+  // their codec.
+  uint64_t raw_bytes;
+  // What these rows take as they are encoded.
+  uint64_t encoded_bytes;
+  // What leaves take on the disk: encoded rows, indexes, filters, padding to pages, and `blob_bytes`. Pages that a clone shares
+  // with its parent count for both.
+  uint64_t disk_bytes;
+  // What values of more than 64 KiB take on the disk. Not in `raw_bytes` and `encoded_bytes`.
+  uint64_t blob_bytes;
+  // Bytes that wait in nodes on their way to leaves, encoded without a general codec; an upper estimate.
+  uint64_t buffered_bytes;
+  // Bytes of rows in memory that no page has yet; of what large transactions wrote to disk ahead, too.
+  uint64_t memory_bytes;
+  // Levels of pages, leaves among them; 0 if no page has anything.
+  uint32_t depth;
+} frond_sizes;
+
+// What encoding took and gave. A chunk is an opaque block, or the bytes of a string column in a typed one: what a general
+// codec, LZ4 or zstd, is tried on.
+typedef struct {
+  // Blocks that were encoded.
+  uint64_t blocks;
+  // Rows in these.
+  uint64_t rows;
+  // Length of these rows.
+  uint64_t from_bytes;
+  // What the blocks take.
+  uint64_t bytes;
+  // Time that encoding them took, all of it; of opaque blocks, the codec.
+  uint64_t nanos;
+  // Chunks that stand under a general codec.
+  uint64_t chunks_coded;
+  // Their length.
+  uint64_t chunks_coded_from_bytes;
+  // What the codec made of it.
+  uint64_t chunks_coded_bytes;
+  // Chunks that the codec was tried on, and that are stored as they are, since it saved too little.
+  uint64_t chunks_raw;
+  // Blocks that were taken over from older runs as they were.
+  uint64_t carried_blocks;
+  // What these take.
+  uint64_t carried_bytes;
+} frond_encoded;
+
+// What was done on a tree since the store was opened. Times are of the clock on the wall.
+typedef struct {
+  // What its leaves are encoded with: FROND_FAST, FROND_DEFAULT, FROND_SMALL.
+  int32_t size_class;
+  // Encoding leaves.
+  frond_encoded leaves;
+  // Encoding runs that wait in nodes, under no general codec.
+  frond_encoded buffers;
+  // Chunks of leaves that were decoded, for reads and for merges.
+  uint64_t chunks_decoded;
+  // Their length, decoded.
+  uint64_t chunks_decoded_bytes;
+  // Time that decoding them took.
+  uint64_t chunks_decode_nanos;
+} frond_work;
+
 // Functions that hear of waits for locks; each may be null. They are called by threads that wait, several at once, and may call
 // nothing of the library but the frond_party calls. Those told of may have ended since.
 typedef struct {
@@ -1439,6 +1511,18 @@ int32_t frond_txn_delete_row(const frond_txn *txn,
 // locked stay.
 int32_t frond_txn_unlock_last(const frond_txn *txn,
                               frond_error *error);
+
+// What a tree takes by now; nothing is sampled. Reads nothing, but for a tree that an earlier version of Frond has written:
+// that one's nodes are read the first time.
+int32_t frond_tree_sizes(const frond_tree *tree,
+                         frond_sizes *sizes,
+                         frond_error *error);
+
+// What was done on a tree since the store was opened: what encoding took and gave, and what was decoded. Costs some forty
+// loads. Counted a block, not a row.
+int32_t frond_tree_work(const frond_tree *tree,
+                        frond_work *work,
+                        frond_error *error);
 
 // Takes the store as of now.
 int32_t frond_snapshot_take(const frond_db *db, frond_snapshot **snapshot, frond_error *error);

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use frond::{DamagedRange, Db, DecodeStats, EncodeStats, TreeColumns, TreeShape, TreeStats};
+use frond::{DamagedRange, Db, DecodeStats, EncodeStats, TreeColumns, TreeSizes, TreeStats};
 
 use crate::{
     columns,
@@ -74,7 +74,7 @@ pub fn run(args: Args) -> Result {
 /// What lies of a tree in pages, as far as that was looked at.
 enum Look {
     Seen {
-        shape: TreeShape,
+        sizes: TreeSizes,
         columns: TreeColumns,
     },
     /// Why it cannot be said.
@@ -88,12 +88,12 @@ impl Look {
             return None;
         }
         let look = || {
-            let shape = db.inspect(&tree.tree)?;
-            let Some(leaves) = shape.levels.last().map(|leaves| leaves.nodes) else {
+            let sizes = db.open_tree(&tree.tree)?.sizes()?;
+            if sizes.depth == 0 {
                 return Ok(None);
-            };
-            let columns = db.columns(&tree.tree, leaves.div_ceil(LEAVES_READ))?;
-            Ok(Some(Self::Seen { shape, columns }))
+            }
+            let columns = db.columns(&tree.tree, sizes.leaves.div_ceil(LEAVES_READ))?;
+            Ok(Some(Self::Seen { sizes, columns }))
         };
         look().unwrap_or_else(|error: frond::Error| Some(Self::Unreadable(error.to_string())))
     }
@@ -113,11 +113,8 @@ fn print_tree(tree: &TreeStats, look: Option<&Look>, out: &mut impl Write) -> Re
         name => writeln!(out, "tree \"{name}\"")?,
     }
     match look {
-        Some(Look::Seen { shape, columns }) => {
-            if let Some(leaves) = shape.levels.last() {
-                let (rows, bytes) = (grouped(leaves.entries), size(leaves.bytes));
-                writeln!(out, "  {rows} rows in {} leaves: {bytes}", grouped(leaves.nodes))?;
-            }
+        Some(Look::Seen { sizes, columns }) => {
+            writeln!(out, "  {}", sizes_line(sizes, tree.size_class.codec_name()))?;
             columns::print(columns, out)?;
         }
         Some(Look::Unreadable(why)) => writeln!(out, "  not all of it can be read: {why}")?,
@@ -130,6 +127,25 @@ fn print_tree(tree: &TreeStats, look: Option<&Look>, out: &mut impl Write) -> Re
         writeln!(out, "  {decoded}")?;
     }
     Ok(())
+}
+
+/// What a tree takes.
+fn sizes_line(sizes: &TreeSizes, codec: &str) -> String {
+    let (raw, encoded, disk) =
+        [sizes.raw_bytes, sizes.encoded_bytes, sizes.disk_bytes].map(size).into();
+    let (rows, leaves) = (grouped(sizes.leaf_rows), grouped(sizes.leaves));
+    let mut line = format!(
+        "{rows} rows in {leaves} leaves: {raw} encoded as {encoded} ({codec}), {disk} on disk"
+    );
+    let more = [
+        (sizes.blob_bytes, "of it long values"),
+        (sizes.buffered_bytes, "on the way to leaves"),
+        (sizes.memory_bytes, "in memory alone"),
+    ];
+    for (bytes, what) in more.into_iter().filter(|(bytes, _)| *bytes > 0) {
+        line += &format!(", {} {what}", size(bytes));
+    }
+    line + &format!("; {} levels", sizes.depth)
 }
 
 /// What encoding runs took and gave; nothing if there were none.
@@ -180,21 +196,32 @@ fn tree_json(tree: &TreeStats, look: Option<&Look>) -> serde_json::Value {
     let mut object = serde_json::json!({
         "tree": tree.tree,
         "id": tree.id.0,
+        "codec": tree.size_class.codec_name(),
         "leaves": numbers(&mut tree.leaves.iter()),
         "buffers": numbers(&mut tree.buffers.iter()),
         "decoded": numbers(&mut tree.decoded.iter()),
     });
     match look {
-        Some(Look::Seen { shape, columns }) => {
-            let leaves = shape.levels.last();
-            object["rows"] = leaves.map(|leaves| leaves.entries).into();
-            object["leaf_bytes"] = leaves.map(|leaves| leaves.bytes).into();
+        Some(Look::Seen { sizes, columns }) => {
+            object["rows"] = sizes.leaf_rows.into();
+            object["leaf_bytes"] = sizes.encoded_bytes.into();
+            object["sizes"] = sizes_json(sizes);
             object["columns"] = columns::json(columns);
         }
         Some(Look::Unreadable(why)) => object["unreadable"] = why.as_str().into(),
         None => {}
     }
     object
+}
+
+fn sizes_json(sizes: &TreeSizes) -> serde_json::Value {
+    let TreeSizes { rows, rows_exact, leaf_rows, leaves, raw_bytes, encoded_bytes, .. } = *sizes;
+    let TreeSizes { disk_bytes, blob_bytes, buffered_bytes, memory_bytes, depth, .. } = *sizes;
+    serde_json::json!({
+        "rows": rows, "rows_exact": rows_exact, "leaf_rows": leaf_rows, "leaves": leaves, "raw_bytes": raw_bytes,
+        "encoded_bytes": encoded_bytes, "disk_bytes": disk_bytes, "blob_bytes": blob_bytes,
+        "buffered_bytes": buffered_bytes, "memory_bytes": memory_bytes, "depth": depth,
+    })
 }
 
 /// A damaged range for people.

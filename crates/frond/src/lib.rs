@@ -58,8 +58,8 @@ pub use db::{
     Commit, Cursor, DamagedRange, Db, IfLocked, IndexBuild, Interrupter, Isolation, Options, Parts,
     PreparedInfo, PreparedTxn, RangeEstimate, ReadOptions, RowBuf, RowChange, RowChanged,
     RowConflict, RowCount, RowEntry, RowLock, RowRead, Savepoint, Sees, Snapshot, SnapshotInfo,
-    Stats, TemporaryEntry, TemporaryTree, Tree, TreeInfo, TreeLock, TreeOptions, TreeStats,
-    TreesChange, TreesChanged, Txn, TxnCursor, TxnOptions, WhichTree,
+    Stats, TemporaryEntry, TemporaryTree, Tree, TreeInfo, TreeLock, TreeOptions, TreeSizes,
+    TreeStats, TreesChange, TreesChanged, Txn, TxnCursor, TxnOptions, WhichTree,
 };
 pub use error::{Error, ErrorKind, Place, Result};
 pub use heed::{Progress, ProgressNow};

@@ -156,6 +156,8 @@ pub const FEATURE_DICTIONARIES: u64 = 8;
 pub const FEATURE_ROW_COUNTS: u64 = 16;
 /// Likewise: a root directory of page tables, and pins of whole versions in the space map.
 pub const FEATURE_PAGED_DIRECTORY: u64 = 32;
+/// Likewise: sums of what a tree holds in its root, and lengths of rows in the nodes above leaves.
+pub const FEATURE_SUMS: u64 = 64;
 
 /// The store's file with what is needed to read pages in it and to say where they were bad.
 #[derive(Debug)]

@@ -157,6 +157,15 @@ impl SizeClass {
             _ => None,
         }
     }
+
+    /// The general codec of its leaves, with its level, in words.
+    pub fn codec_name(self) -> &'static str {
+        match self {
+            Self::Fast => "LZ4",
+            Self::Default => "zstd 1",
+            Self::Small => "zstd 3",
+        }
+    }
 }
 
 /// The begin of a key, and how long all of it is: what waits and errors keep of keys, for people to read. `Display` writes it
@@ -222,3 +231,67 @@ pub(crate) const COUNTERS: usize = 4;
 
 /// How far the counters of a tree are: the number that comes next; 0 of one that was never used.
 pub(crate) type Counts = [u64; COUNTERS];
+
+/// What the leaves of a tree hold, and what waits above them, summed: a difference of two such sums is one, too, modulo
+/// 2^64.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sums {
+    /// Leaves with a page.
+    pub leaves: u64,
+    /// Rows of leaves.
+    pub rows: u64,
+    /// Bytes of the leaves' blocks.
+    pub encoded: u64,
+    /// Bytes of the leaves' extents: blocks, indexes, filters, padding.
+    pub extents: u64,
+    /// Bytes of the rows before they were encoded, of leaves of which that is known.
+    pub raw: u64,
+    /// `encoded` of those of which it is not: an earlier version of Frond has written them.
+    pub unmeasured: u64,
+    /// Bytes of the extents of long values that leaves list.
+    pub blobs: u64,
+    /// Bytes that wait in nodes, an upper estimate.
+    pub waiting: u64,
+}
+
+/// Numbers of [`Sums`].
+pub(crate) const SUMS: usize = 8;
+
+impl Sums {
+    /// The numbers, as they are stored.
+    pub(crate) fn to_array(self) -> [u64; SUMS] {
+        let Self { leaves, rows, encoded, extents, raw, unmeasured, blobs, waiting } = self;
+        [leaves, rows, encoded, extents, raw, unmeasured, blobs, waiting]
+    }
+
+    /// The sums of stored numbers.
+    pub(crate) fn from_array(numbers: [u64; SUMS]) -> Self {
+        let [leaves, rows, encoded, extents, raw, unmeasured, blobs, waiting] = numbers;
+        Self { leaves, rows, encoded, extents, raw, unmeasured, blobs, waiting }
+    }
+
+    /// The sum of two.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        let (mut sum, other) = (self.to_array(), other.to_array());
+        sum.iter_mut().zip(other).for_each(|(own, other)| *own = own.wrapping_add(other));
+        Self::from_array(sum)
+    }
+
+    /// The difference of two.
+    pub(crate) fn minus(self, other: Self) -> Self {
+        let (mut left, other) = (self.to_array(), other.to_array());
+        left.iter_mut().zip(other).for_each(|(own, other)| *own = own.wrapping_sub(other));
+        Self::from_array(left)
+    }
+
+    /// Bytes of all rows of leaves before they were encoded: of those that are not measured, as much for a byte as of the
+    /// others; as many as they take if no leaf is measured.
+    pub(crate) fn raw_bytes(&self) -> u64 {
+        let measured = self.encoded.saturating_sub(self.unmeasured);
+        if measured == 0 {
+            return self.raw.saturating_add(self.unmeasured);
+        }
+        let rest = u128::from(self.raw) * u128::from(self.unmeasured) / u128::from(measured);
+        self.raw.saturating_add(u64::try_from(rest).unwrap_or(u64::MAX))
+    }
+}

@@ -4,6 +4,8 @@
 //! 2000 rows, closed. Its trees have layouts, so that what is written now is typed.
 
 mod common;
+#[path = "common/sizes.rs"]
+mod sizes;
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -12,8 +14,8 @@ use frond::{
     Batch, CheckMode, Db, Hint, Layout, Part, Result, SizeClass, StoreId, Tree, TreeOptions, check,
     io::{Env, MemoryVfs, OpenMode, Vfs},
     page::{
-        FEATURE_DICTIONARIES, FEATURE_PAGED_DIRECTORY, FEATURE_ROW_COUNTS, FEATURE_TEMPLATES,
-        FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS, StoreFile,
+        FEATURE_DICTIONARIES, FEATURE_PAGED_DIRECTORY, FEATURE_ROW_COUNTS, FEATURE_SUMS,
+        FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS, StoreFile,
     },
 };
 use frond_testkit::disk::SimVfs;
@@ -69,6 +71,9 @@ fn a_store_of_opaque_blocks_is_read_and_gone_on_with() {
         }
         let columns = db.columns(name, 1).unwrap();
         assert!(columns.opaque.bytes > 0 && columns.columns.is_empty(), "{name}: {columns:?}");
+        // Nobody noted how long rows are: they count as what they take.
+        let (sizes, _) = sizes::expect(&db, name);
+        assert_eq!((sizes.leaf_rows, sizes.raw_bytes), (2000, sizes.encoded_bytes), "{name}");
         model.insert(name, rows);
     }
     // New leaves are typed, and stand beside old ones.
@@ -90,6 +95,8 @@ fn a_store_of_opaque_blocks_is_read_and_gone_on_with() {
         let tree = db.open_tree(name).unwrap();
         assert_eq!(&self::rows(&tree).unwrap(), rows, "{name}");
         assert!(!db.columns(name, 1).unwrap().columns.is_empty(), "{name}: nothing is typed");
+        let (sizes, _) = sizes::expect(&db, name);
+        assert!(sizes.raw_bytes > sizes.encoded_bytes, "{name}: {sizes:?}");
     }
     db.close().unwrap();
     let report = check(dir.path(), CheckMode::Full, Env::real()).unwrap();
@@ -97,6 +104,12 @@ fn a_store_of_opaque_blocks_is_read_and_gone_on_with() {
     let db = Db::open(dir.path(), options()).unwrap();
     for (name, rows) in &model {
         assert_eq!(&self::rows(&db.open_tree(name).unwrap()).unwrap(), rows, "{name}");
+        sizes::expect(&db, name);
+        sizes::rewrite(&db, name);
+        let (sizes, row_bytes) = sizes::expect(&db, name);
+        let of_rows = rows.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum::<u64>();
+        assert_eq!(sizes.leaf_rows, rows.len() as u64, "{name}");
+        assert_eq!([sizes.raw_bytes; 2], [row_bytes, of_rows], "{name}");
     }
     db.close().unwrap();
     // Code that knows opaque blocks only is told so by the superblock, and not by a page (Promise: P22).
@@ -112,12 +125,15 @@ fn all_features(store: &[u8]) -> [u64; 2] {
     slots.map(|at| u64::from_le_bytes(store[at..at + 8].try_into().unwrap()))
 }
 
-/// The same without what every store that is written says: that rows are counted, and, from its first checkpoint on, that its
-/// root directory lies in pages.
+/// The same without what every store that is written says: that rows are counted, that trees have sums, and, from its first
+/// checkpoint on, that its root directory lies in pages.
 fn features(store: &[u8]) -> [u64; 2] {
     let features = all_features(store);
-    assert!(features.iter().all(|features| features & FEATURE_ROW_COUNTS != 0), "{features:?}");
-    features.map(|features| features & !(FEATURE_ROW_COUNTS | FEATURE_PAGED_DIRECTORY))
+    // Code that does not know sums refuses the store (Promise: P22), and names the feature.
+    let always = FEATURE_ROW_COUNTS | FEATURE_SUMS;
+    assert!(features.iter().all(|features| features & always == always), "{features:?}");
+    features
+        .map(|features| features & !(FEATURE_ROW_COUNTS | FEATURE_SUMS | FEATURE_PAGED_DIRECTORY))
 }
 
 /// Promise: P22.

@@ -208,12 +208,17 @@ fn roots(file: &[u8], store: &[u8], head: &Link) -> Vec<(u64, Link, u8)> {
     while !fields.0.is_empty() {
         let id = u64::from(fields.byte());
         let flags = fields.byte();
-        assert_eq!(flags, 3, "a link and a highest key");
+        assert_eq!(flags, 67, "a link, sums and a highest key");
         let link = fields.link();
         let level = fields.byte();
         assert_eq!(fields.number(), link.lineage);
         assert_eq!(fields.number(), 0, "nothing is inherited");
-        let (_entries, _bytes, _highest) = (fields.number(), fields.number(), fields.string());
+        let (entries, bytes) = (fields.number(), fields.number());
+        // Leaves, rows, blocks, extents; rows as they are; blocks not measured; blobs; what waits.
+        let [leaves, rows, blocks, extents, raw, rest @ ..] = [(); 8].map(|()| fields.number());
+        assert_eq!([leaves, rows, blocks, extents], [1, entries, bytes, link.bytes]);
+        assert_eq!((raw > 0, rest), (true, [0; 3]));
+        let _highest = fields.string();
         roots.push((id, link, level));
     }
     roots

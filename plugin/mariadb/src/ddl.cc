@@ -4,6 +4,7 @@
 */
 #include "ddl.h"
 
+#include "compression.h"
 #include "errors.h"
 #include "ha_frond.h"
 #include "store.h"
@@ -123,16 +124,25 @@ int drop(THD *thd, const std::string &name)
     if (session != nullptr && session->txn() != nullptr)
         session->rollback();
     Steps steps(thd);
+    Going_trees going;
+    frond_tree *rows = nullptr;
+    if (frond_tree_open(store(), name.c_str(), &rows, nullptr) == FROND_OK)
+        going.add(rows, true);
+    frond_tree_free(rows);
     steps.drop(name);
     for (uint i = 0; i < attributes.indexes; i++) {
         frond_tree *tree = nullptr;
         std::string index = attributes.index_name(i);
         if (frond_tree_open(store(), index.c_str(), &tree, nullptr) != FROND_OK)
             continue; /* The primary key's number, which has no tree of its own. */
+        going.add(tree, false);
         frond_tree_free(tree);
         steps.drop(index);
     }
-    return steps.commit();
+    const int error = steps.commit();
+    if (error == 0)
+        going.committed();
+    return error;
 }
 
 int drop_table(handlerton *, const char *path)
@@ -251,13 +261,18 @@ int ha_frond::truncate()
             return frond_change_truncate(change, 0, tree.c_str(), error);
         });
     };
+    Going_trees going;
+    going.add(share_->row_tree(), true);
     truncate_tree(share_->name);
     for (uint i = 0; i < table->s->keys; i++)
-        if (i != plan().primary)
+        if (i != plan().primary) {
+            going.add(share_->tree(i), false);
             truncate_tree(attributes.index_name(i));
+        }
     steps.set_attributes(share_->name, attributes);
     if (int error = steps.commit())
         return error;
+    going.committed();
     next_row_id_ = row_ids_end_ = 0;
     return share_->reopen();
 }

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "information_schema.h"
 
+#include "errors.h"
+#include "opened_tree.h"
 #include "schema_row.h"
 #include "store.h"
 #include "table_options.h"
 
 #include "sql_acl.h"
 #include "sql_show.h"
+
+#include <algorithm>
 
 namespace Show {
 
@@ -64,6 +68,16 @@ static ST_FIELD_INFO trees_fields[] = {
     Column("compression", Varchar(7), NOT_NULL),
     Column("table_rows", ULonglong(), NOT_NULL),
     Column("rows_exact", Varchar(3), NOT_NULL),
+    Column("height", ULong(), NOT_NULL),
+    Column("leaves", ULonglong(), NOT_NULL),
+    Column("leaf_rows", ULonglong(), NOT_NULL),
+    Column("raw_bytes", ULonglong(), NOT_NULL),
+    Column("encoded_bytes", ULonglong(), NOT_NULL),
+    Column("disk_bytes", ULonglong(), NOT_NULL),
+    Column("blob_bytes", ULonglong(), NOT_NULL),
+    Column("buffered_bytes", ULonglong(), NOT_NULL),
+    Column("memory_bytes", ULonglong(), NOT_NULL),
+    Column("ratio", Decimal(1002), NULLABLE),
     Column("tree_name", Varchar(512), NOT_NULL),
     CEnd(),
 };
@@ -234,33 +248,41 @@ int fill_trees(THD *thd, TABLE_LIST *tables, COND *)
         return 0;
     const Tree_names names;
     for (const Named_tree &tree : names.all()) {
-        frond_tree *opened = nullptr;
-        /* It may have been dropped since. */
-        if (frond_tree_open(store(), tree.name.c_str(), &opened, nullptr) != FROND_OK)
+        const Opened_tree opened(tree);
+        frond_sizes sizes;
+        frond_error error;
+        if (opened.get() == nullptr)
             continue;
-        uint64_t rows = 0;
-        bool exact = false;
-        frond_tree_row_count(opened, &rows, &exact, nullptr);
-        frond_tree_free(opened);
+        if (int code = frond_tree_sizes(opened.get(), &sizes, &error)) {
+            /* A page that cannot be read keeps no other tree from being listed. */
+            failed(thd, code, error);
+            continue;
+        }
         Schema_row row(thd, tables->table);
         row.number(tree.id).place(&tree);
         row.text(tree.kind == Named_tree::ROWS ? "rows" : tree.kind == Named_tree::INDEX ? "index" : "other");
-        row.text(size_class_name(tree.size_class)).number(rows).text(exact ? "YES" : "NO").text(tree.name);
+        row.text(size_class_name(tree.size_class)).number(sizes.rows).text(sizes.rows_exact ? "YES" : "NO");
+        row.number(sizes.depth).number(sizes.leaves).number(sizes.leaf_rows).number(sizes.raw_bytes);
+        row.number(sizes.encoded_bytes).number(sizes.disk_bytes).number(sizes.blob_bytes);
+        row.number(sizes.buffered_bytes).number(sizes.memory_bytes);
+        row.ratio(sizes.raw_bytes, sizes.disk_bytes - std::min(sizes.disk_bytes, sizes.blob_bytes)).text(tree.name);
         if (row.store())
+            return 1;
+        if (thd_killed(thd))
             return 1;
     }
     return 0;
 }
 
-int init_table(void *schema, ST_FIELD_INFO *fields, int (*fill)(THD *, TABLE_LIST *, COND *))
+}  // namespace
+
+int init_table(void *schema, ST_FIELD_INFO *fields, int (*fill)(THD *, TABLE_LIST *, Item *))
 {
     ST_SCHEMA_TABLE *table = static_cast<ST_SCHEMA_TABLE *>(schema);
     table->fields_info = fields;
     table->fill_table = fill;
     return 0;
 }
-
-}  // namespace
 
 int init_trx_table(void *schema)
 {

@@ -13,6 +13,10 @@ int init_trx_table(void *schema);
 int init_locks_table(void *schema);
 int init_lock_waits_table(void *schema);
 int init_trees_table(void *schema);
+int init_cmp_table(void *schema);
+int init_cmp_reset_table(void *schema);
+int init_cmp_per_index_table(void *schema);
+int init_cmp_per_index_reset_table(void *schema);
 
 }  // namespace frond
 

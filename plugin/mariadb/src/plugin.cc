@@ -162,5 +162,9 @@ maria_declare_plugin(frond)
 TABLE_PLUGIN("FROND_TRX", "Transactions and snapshots of Frond", frond::init_trx_table),
 TABLE_PLUGIN("FROND_LOCKS", "Locks held in Frond", frond::init_locks_table),
 TABLE_PLUGIN("FROND_LOCK_WAITS", "Who waits for a lock in Frond, and for whom", frond::init_lock_waits_table),
-TABLE_PLUGIN("FROND_TREES", "Trees of Frond: the rows of tables, and their indexes", frond::init_trees_table)
+TABLE_PLUGIN("FROND_TREES", "Trees of Frond: the rows of tables, and their indexes", frond::init_trees_table),
+TABLE_PLUGIN("FROND_CMP", "Compression in Frond by codec", frond::init_cmp_table),
+TABLE_PLUGIN("FROND_CMP_RESET", "The same since this was read last", frond::init_cmp_reset_table),
+TABLE_PLUGIN("FROND_CMP_PER_INDEX", "Compression in Frond by index", frond::init_cmp_per_index_table),
+TABLE_PLUGIN("FROND_CMP_PER_INDEX_RESET", "The same since this was read last", frond::init_cmp_per_index_reset_table)
 maria_declare_plugin_end;

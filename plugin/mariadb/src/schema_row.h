@@ -43,6 +43,14 @@ public:
         field()->store(static_cast<double>(nanos) / 1e9);
         return *this;
     }
+    /* How many times more one is than the other; NULL if that one is 0. */
+    Schema_row &ratio(uint64_t more, uint64_t less)
+    {
+        if (less == 0)
+            return null();
+        field()->store(static_cast<double>(more) / static_cast<double>(less));
+        return *this;
+    }
     /* When something was that began so long ago. */
     Schema_row &ago(uint64_t nanos)
     {
@@ -74,6 +82,9 @@ private:
     TABLE *table_;
     uint next_ = 0;
 };
+
+/* What the init functions of tables have in common. */
+int init_table(void *schema, ST_FIELD_INFO *fields, int (*fill)(THD *, TABLE_LIST *, Item *));
 
 /* Whether the session may see what others do; an error is raised if not. */
 bool may_look(THD *thd);

@@ -242,6 +242,15 @@ uint64_t Share::rows()
     return count;
 }
 
+/* What a tree takes: leaves with long values, what is on the way to them, and what is in memory alone. */
+static uint64_t bytes_of(const frond_tree *tree)
+{
+    frond_sizes sizes;
+    if (tree == nullptr || frond_tree_sizes(tree, &sizes, nullptr) != FROND_OK)
+        return 0;
+    return sizes.encoded_bytes + sizes.blob_bytes + sizes.buffered_bytes + sizes.memory_bytes;
+}
+
 /* SHOW TABLE STATUS and the optimizer ask for each statement; looking into each tree once a second is enough. */
 void Share::refresh_sizes()
 {
@@ -256,15 +265,10 @@ void Share::refresh_sizes()
         return;
     if (sizes_at_.load(std::memory_order_acquire) != last)
         return;
-    uint64_t rows, data = 0, index = 0;
-    frond_tree_estimate(rows_, nullptr, 0, nullptr, 0, &rows, &data, nullptr);
-    for (const frond_tree *tree : trees_) {
-        uint64_t bytes = 0;
-        if (tree != nullptr)
-            frond_tree_estimate(tree, nullptr, 0, nullptr, 0, &rows, &bytes, nullptr);
-        index += bytes;
-    }
-    data_bytes_.store(data, std::memory_order_relaxed);
+    uint64_t index = 0;
+    for (const frond_tree *tree : trees_)
+        index += bytes_of(tree);
+    data_bytes_.store(bytes_of(rows_), std::memory_order_relaxed);
     index_bytes_.store(index, std::memory_order_relaxed);
     sizes_at_.store(now, std::memory_order_release);
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "status.h"
 
+#include "compression.h"
 #include "store.h"
 
 #include <atomic>
 #include <cstring>
+#include <string>
 
 namespace frond {
 namespace {
@@ -66,7 +68,21 @@ constexpr size_t COUNT = array_elements(SHOWN);
 /* Where the server reads them: what was so when somebody last asked. */
 std::atomic<ulonglong> values[COUNT];
 static_assert(sizeof values[0] == sizeof(ulonglong), "the server reads plain numbers");
-struct st_mysql_show_var shown[COUNT + 1];
+
+/* Of each codec, for rows and for secondary indexes: Frond_zip_CODEC_WHAT_WHICH. */
+constexpr const char *ZIP_WHAT[] = {"compressed", "compressed_ok", "compressed_seconds", "decompressed", "decompressed_seconds"};
+constexpr const char *ZIP_WHICH[] = {"primary", "secondary"};
+constexpr size_t ZIP_COUNT = Compression_by_codec::CODECS * array_elements(ZIP_WHICH) * array_elements(ZIP_WHAT);
+
+struct Zip {
+    std::string name;
+    std::atomic<ulonglong> count{0};
+    std::atomic<double> seconds{0};
+};
+static_assert(sizeof(std::atomic<double>) == sizeof(double), "the server reads plain numbers");
+Zip zips[ZIP_COUNT];
+
+struct st_mysql_show_var shown[COUNT + ZIP_COUNT + 1];
 
 /* `context` counts those that were found. */
 void keep(void *context, const char *name, uint64_t value)
@@ -78,12 +94,38 @@ void keep(void *context, const char *name, uint64_t value)
         }
 }
 
+/* All trees are looked at for them: once a second is enough. */
+constexpr ulonglong ZIPS_LAST_MICROS = 1000000;
+std::atomic<ulonglong> zips_at{0};
+
+/* What a general codec was tried on, and what stands under it; the time is that of encoding blocks as a whole. */
+void refresh_zips()
+{
+    const ulonglong time = microsecond_interval_timer();
+    if (zips_at != 0 && time - zips_at < ZIPS_LAST_MICROS)
+        return;
+    zips_at = time;
+    const Compression_by_codec now = Compression_by_codec::now();
+    Zip *zip = zips;
+    for (int codec = 0; codec < Compression_by_codec::CODECS; codec++)
+        for (int which : {PRIMARY, SECONDARY}) {
+            const Compression &done = now.of[codec][which];
+            zip++->count = done.coded + done.raw;
+            zip++->count = done.coded;
+            zip++->seconds = static_cast<double>(done.nanos) / 1e9;
+            zip++->count = done.decoded;
+            zip++->seconds = static_cast<double>(done.decode_nanos) / 1e9;
+        }
+}
+
 /* SHOW STATUS, in one call of the store for all of them. The server adds the prefix. */
 int show(MYSQL_THD, struct st_mysql_show_var *variable, void *, struct system_status_var *, enum enum_var_type)
 {
     size_t found = 0;
-    if (store() != nullptr)
+    if (store() != nullptr) {
         frond_stats(store(), keep, &found, nullptr);
+        refresh_zips();
+    }
     variable->type = SHOW_ARRAY;
     variable->value = shown;
     return 0;
@@ -100,7 +142,17 @@ void set_status_variables()
 {
     for (size_t i = 0; i < COUNT; i++)
         shown[i] = {SHOWN[i], &values[i], SHOW_LONGLONG};
-    shown[COUNT] = {nullptr, nullptr, SHOW_LONG};
+    Zip *zip = zips;
+    for (int codec = 0; codec < Compression_by_codec::CODECS; codec++)
+        for (const char *which : ZIP_WHICH)
+            for (const char *what : ZIP_WHAT) {
+                zip->name = std::string("zip_") + codec_word(codec) + "_" + what + "_" + which;
+                const bool is_time = strstr(what, "seconds") != nullptr;
+                void *value = is_time ? static_cast<void *>(&zip->seconds) : static_cast<void *>(&zip->count);
+                shown[COUNT + (zip - zips)] = {zip->name.c_str(), value, is_time ? SHOW_DOUBLE : SHOW_LONGLONG};
+                zip++;
+            }
+    shown[COUNT + ZIP_COUNT] = {nullptr, nullptr, SHOW_LONG};
     size_t found = 0;
     frond_stats(store(), keep, &found, nullptr);
     if (found != COUNT)

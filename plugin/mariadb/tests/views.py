@@ -164,6 +164,64 @@ def compression(a):
     a.ask("DROP TABLE s, again, noted")
 
 
+def sizes(a):
+    """Sizes are those of the store after a restart, too; SHOW TABLE STATUS says the same."""
+    a.ask("CREATE TABLE z (id INT PRIMARY KEY, v INT, b LONGBLOB, KEY (v)) ENGINE=FROND COMPRESSION='fast'")
+    a.ask("INSERT INTO z SELECT seq, seq*7919 MOD 100003, REPEAT('the same words ', 20) FROM seq_1_to_50000")
+    a.ask("FLUSH ENGINE LOGS")
+
+    def listed():
+        return {row[0]: dict(zip(("height", "leaves", "leaf_rows", "raw", "encoded", "disk", "blobs", "buffered", "memory"),
+                                 map(int, row[1:]))) for row in a.rows(
+            f"SELECT index_name, height, leaves, leaf_rows, raw_bytes, encoded_bytes, disk_bytes, blob_bytes, buffered_bytes, "
+            f"memory_bytes FROM {VIEWS}.FROND_TREES WHERE table_schema='views' AND table_name='z'")}
+
+    wait_until("all rows are in leaves", lambda: all(one["leaf_rows"] == 50000 for one in listed().values()))
+    rows, index = (listed()[name] for name in ("PRIMARY", "v"))
+    holds("rows as they are", 50000 * 300 <= rows["raw"] <= 50000 * 330, rows)
+    holds("rows as they are encoded", rows["encoded"] < rows["raw"] / 5, rows)
+    holds("on the disk", rows["encoded"] < rows["disk"] < rows["encoded"] * 2 + 100000, rows)
+    holds("an index is smaller", 0 < index["encoded"] < rows["encoded"] and 50000 * 8 <= index["raw"] <= 50000 * 14, index)
+    before = rows["blobs"]
+    a.ask("INSERT INTO z SELECT 100000, 1, GROUP_CONCAT(SHA2(seq, 512) SEPARATOR '') FROM seq_1_to_4000")
+    a.ask("UPDATE z SET b=CONCAT(b, b, b, b) WHERE id=100000")
+    a.ask("SET @long = (SELECT GROUP_CONCAT(SHA2(seq, 512) SEPARATOR '') FROM seq_1_to_7000); "
+          "UPDATE z SET b=CONCAT(@long, @long) WHERE id=100000; FLUSH ENGINE LOGS")
+    length = int(a.one("SELECT LENGTH(b) FROM z WHERE id=100000")[0])
+    holds("a long value", length > 500000, length)
+    wait_until("a long value has its extent", lambda: listed()["PRIMARY"]["blobs"] - before > length / 3)
+
+    def shown():
+        status = a.one("SHOW TABLE STATUS LIKE 'z'")
+        return int(status[6]), int(status[8])
+
+    def expected():
+        return tuple(sum(listed()[name][of] for of in ("encoded", "blobs", "buffered", "memory")) for name in ("PRIMARY", "v"))
+
+    wait_until("SHOW TABLE STATUS agrees", lambda: shown() == expected())
+    cmp = a.rows(f"SELECT kind, codec, compress_ops, bytes_in, bytes_out, compress_seconds, coded_ops FROM "
+                 f"{VIEWS}.FROND_CMP_PER_INDEX WHERE table_schema='views' AND table_name='z' ORDER BY kind")
+    check("kinds and codecs", [row[:2] for row in cmp], [["primary", "LZ4"], ["secondary", "LZ4"]])
+    for row in cmp:
+        holds("counters of an index", int(row[2]) > 0 and int(row[3]) > int(row[4]) > 0 and float(row[5]) > 0, row)
+    holds("a codec was used", int(cmp[0][6]) > 0, cmp)
+    both = "SELECT SUM(compress_ops), SUM(bytes_in), SUM(stored_raw_ops) FROM "
+    before = a.one(f"{both}{VIEWS}.FROND_CMP")
+    a.ask(f"SELECT * FROM {VIEWS}.FROND_CMP_RESET; SELECT * FROM {VIEWS}.FROND_CMP_PER_INDEX_RESET")
+    again = a.one(f"{both}{VIEWS}.FROND_CMP_RESET")
+    holds("read last means from there", int(again[0]) < int(before[0]) / 2, (before, again))
+    again = a.one(f"{both}{VIEWS}.FROND_CMP_PER_INDEX_RESET WHERE table_name='z'")
+    check("nothing was done since", again, ["0", "0", "0"])
+    primary = a.one(f"SELECT bytes_in FROM {VIEWS}.FROND_CMP WHERE codec='LZ4' AND kind='primary'")
+    a.ask("TRUNCATE z")
+    a.ask("DROP TABLE z")
+    later = a.one(f"SELECT bytes_in FROM {VIEWS}.FROND_CMP WHERE codec='LZ4' AND kind='primary'")
+    holds("what is gone stays counted", int(later[0]) >= int(primary[0]) > 10000000, (primary, later))
+    tried, coded, seconds = (a.one(f"SHOW GLOBAL STATUS LIKE 'Frond_zip_lz4_{what}_primary'")[1]
+                             for what in ("compressed", "compressed_ok", "compressed_seconds"))
+    holds("status variables of codecs", int(tried) >= int(coded) > 0 and float(seconds) > 0, (tried, coded, seconds))
+
+
 def privileges(socket, a):
     a.ask("CREATE USER nobody@localhost; GRANT ALL ON views.* TO nobody@localhost")
     nobody = Client(socket, "views", "frond", user="nobody")
@@ -175,7 +233,12 @@ def privileges(socket, a):
 
 
 def status(a):
-    documented = set(re.findall(r"`(Frond_[a-z0-9_]+)`", DOCUMENTATION.read_text(encoding="utf-8")))
+    documentation = DOCUMENTATION.read_text(encoding="utf-8")
+    documented = set(re.findall(r"`(Frond_[a-z0-9_]+)`", documentation))
+    # Patterns name what stands for several.
+    patterns = re.findall(r"`(Frond_zip_CODEC_[a-z_]+_WHICH)`", documentation)
+    documented |= {pattern.replace("CODEC", codec).replace("WHICH", which) for pattern in patterns
+                   for codec in ("lz4", "zstd1", "zstd3") for which in ("primary", "secondary")}
     shown = {name: value for name, value in a.rows("SHOW GLOBAL STATUS LIKE 'Frond%'")}
     check("status variables without a word in docs/mariadb.md", sorted(set(shown) - documented), [])
     check("status variables that are not there", sorted(documented - set(shown)), [])
@@ -195,6 +258,7 @@ def main():
     locks(a, b, c)
     trees(a)
     compression(a)
+    sizes(a)
     privileges(socket, a)
     status(a)
     for client in (a, b, c):

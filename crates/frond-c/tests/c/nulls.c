@@ -40,6 +40,8 @@ static frond_new_part a_frond_new_part = {1, {0, 0, 0}, NULL, 0};
 static frond_progress_counts a_frond_progress_counts;
 static frond_row_changed a_frond_row_changed;
 static frond_rows a_frond_rows;
+static frond_sizes a_frond_sizes;
+static frond_work a_frond_work;
 static frond_options a_frond_options;
 static frond_tree_options a_frond_tree_options;
 static frond_change_options a_frond_change_options;
@@ -85,6 +87,11 @@ static void a_frond_deadlocked_told(void *context, const frond_deadlocked *one)
 static void a_frond_live_told(void *context, const frond_live *live)
 {
     (void)context, (void)live;
+}
+
+static void a_frond_tree_told(void *context, const frond_tree_listed *tree)
+{
+    (void)context, (void)tree;
 }
 
 static void a_frond_held_told(void *context, const frond_held *held)

@@ -9,8 +9,8 @@ use crate::{
     error::Result,
     pipeline::Engine,
     sync::Arc,
-    tree::{Child, NodeRef, Root, RunHandle},
-    version::Version,
+    tree::{Child, NodeRef, Root, RunHandle, TreeRoot},
+    types::Sums,
 };
 use std::collections::HashMap;
 
@@ -59,12 +59,21 @@ fn check_references(shared: &Shared, report: &mut CheckReport) {
     let _no_job = engine.roots.lock().unwrap();
     let version = engine.versions.hold();
     let path = engine.store.file().path();
-    for (&tree, _) in version.roots.iter() {
+    for (&tree, root) in version.roots.iter() {
         let name = scope(shared, tree).name.to_string();
         let mut counted = HashMap::new();
-        if let Err(error) = count(engine, &version, tree, &mut counted) {
-            report.add(Finding { tree: Some(name), ..from_error(&error) });
-            continue;
+        let sums = match count(engine, root, &mut counted) {
+            Ok(sums) => sums,
+            Err(error) => {
+                report.add(Finding { tree: Some(name), ..from_error(&error) });
+                continue;
+            }
+        };
+        // Invariant 1 of `tree/sums.rs`.
+        if let Some(known) = root.known_sums().filter(|known| *known != sums) {
+            let what = format!("the tree holds {sums:?}, and counts {known:?}");
+            let (tree, file) = (Some(name.clone()), path.to_owned());
+            report.add(Finding { tree, file, ..damage("sums", what) });
         }
         for (run, refs) in counted.into_values() {
             // What a clone inherited is counted by the tree that wrote it (Rule: I19).
@@ -81,25 +90,28 @@ fn check_references(shared: &Shared, report: &mut CheckReport) {
 /// By address; the handle beside it keeps the address from being used again.
 type Counted = HashMap<usize, (Arc<RunHandle>, u32)>;
 
-fn count(engine: &Engine, version: &Version, tree: TreeId, counted: &mut Counted) -> Result<()> {
-    let Some(root) = version.roots.get(&tree) else { return Ok(()) };
+/// Counts the references to runs; returns what the tree holds.
+fn count(engine: &Engine, root: &TreeRoot, counted: &mut Counted) -> Result<Sums> {
     match &root.root {
-        Root::Empty => {}
-        Root::Leaf(leaf) => add(leaf, counted),
-        Root::Node(node) => count_below(engine, node, counted)?,
+        Root::Empty => Ok(Sums::default()),
+        Root::Leaf(leaf) => {
+            add(leaf, counted);
+            Ok(leaf.sums())
+        }
+        Root::Node(node) => count_below(engine, node, counted),
     }
-    Ok(())
 }
 
-fn count_below(engine: &Engine, node: &NodeRef, counted: &mut Counted) -> Result<()> {
+fn count_below(engine: &Engine, node: &NodeRef, counted: &mut Counted) -> Result<Sums> {
     let content = node.glance(&engine.cx)?;
     content.run_refs().for_each(|run| add(run, counted));
+    let mut sums = content.sums();
     for child in &content.children {
         if let Child::Node(child) = child {
-            count_below(engine, child, counted)?;
+            sums = sums.plus(count_below(engine, child, counted)?);
         }
     }
-    Ok(())
+    Ok(sums)
 }
 
 fn add(run: &Arc<RunHandle>, counted: &mut Counted) {

@@ -22,6 +22,7 @@
 //! | `pivots`, `leaf-range`, `part-range`, `maximum` | keys lie in the range that the path leaves |
 //! | `leaf-entry`, `entry`, `tier`, `consumed`, `live` | a leaf holds values, a buffer what still counts |
 //! | `counts`, `blobs`, `filter` | what a run says of itself is what it holds, what it refers to can be |
+//! | `sums` | what a tree's root says of all of it is what its nodes say |
 //! | `catalog`, `orphan`, `boundary` | catalog, root directory and superblock agree |
 //! | `owned-twice`, `not-listed`, `listed-as`, `listed-dead`, `leak`, `references` | space map and trees agree (I18, I21) |
 //! | `not-kept` | older versions that have a holder are whole (I18) |

@@ -130,7 +130,7 @@ impl Forge {
 
     fn handle(link: Link, rows: u64, lie: impl FnOnce(&mut RunMeta)) -> Arc<RunHandle> {
         let bytes = (link.bytes - link.tail_bytes).into();
-        let mut meta = RunMeta { entries: rows, bytes, range_deletes: false, blobs: false };
+        let mut meta = RunMeta { entries: rows, bytes, ..RunMeta::default() };
         lie(&mut meta);
         RunHandle::on_disk(link, meta, 1)
     }

@@ -24,7 +24,10 @@ use crate::{
     page::{Link, PageKind},
     run::Run,
     sync::Arc,
-    tree::{Child, Node, NodeRef, Part, Root, RunHandle, TreeContext, TreeRoot, clip},
+    tree::{
+        Child, Measured, Node, NodeRef, Part, Root, RunHandle, TreeContext, TreeRoot, clip,
+        sums_below,
+    },
 };
 
 use super::{
@@ -139,6 +142,19 @@ impl<'a> Walk<'a> {
             Root::Empty => {}
             Root::Leaf(leaf) => self.leaf(scope, leaf, (None, None), max),
             Root::Node(node) => self.node(scope, node, scope.level, (None, None), max),
+        }
+    }
+
+    /// Whether what the root says of the whole tree is so. Reads its nodes.
+    pub fn sums(&mut self, scope: &Scope, root: &TreeRoot) {
+        let (Some(known), Root::Node(node)) = (root.known_sums(), &root.root) else { return };
+        match sums_below(self.cx, node) {
+            Ok(sums) if sums == known => {}
+            Ok(sums) => {
+                let what = format!("the tree holds {sums:?}, its root says {known:?}");
+                self.bad(scope, node.link(), "sums", what);
+            }
+            Err(error) => self.fail(scope, &error),
         }
     }
 
@@ -352,7 +368,8 @@ impl<'a> Walk<'a> {
         let agrees = meta.entries == run.entries()
             && meta.bytes == run.data_bytes()
             && (meta.range_deletes != run.range_deletes().is_empty())
-            && (meta.blobs != run.blobs().is_empty());
+            && (meta.blobs != run.blobs().is_empty())
+            && meta.measured.is_none_or(|measured| measured == Measured::of(&run));
         if !agrees {
             self.bad(scope, link.as_ref(), "counts", "a run has not what its link says");
         }

@@ -210,7 +210,11 @@ impl VersionCheck<'_> {
             if durable.link.is_some() && durable.level == 0 && durable.entries == 0 {
                 bad("counts", "its root is a leaf without entries");
             }
-            walk.tree(&scope, &TreeRoot::load(cx, durable.clone()));
+            let root = TreeRoot::load(cx, durable.clone());
+            walk.tree(&scope, &root);
+            if walk.mode == CheckMode::Full && known.is_none() && !walk.is_cut {
+                walk.sums(&scope, &root);
+            }
         }
         Walked { pages: walk.reached, blobs: walk.blobs, is_cut: walk.is_cut }
     }

@@ -20,7 +20,7 @@ use crate::{
     io::{Watch, WatchedVfs, Workers},
     load::Loads,
     memtable::Memtable,
-    page::FEATURE_ROW_COUNTS,
+    page::{FEATURE_ROW_COUNTS, FEATURE_SUMS},
     pipeline::{
         Background, CheckpointState, Engine, FullDisk, Health, Limits, Readers, Slowed, SpillState,
         TaskPool, Turn,
@@ -245,7 +245,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
     engine.store.space().abandon_unheld();
     if !options.read_only && !is_new {
         // The slot below says so before the log does.
-        engine.store.file().require(FEATURE_ROW_COUNTS);
+        engine.store.file().require(FEATURE_ROW_COUNTS | FEATURE_SUMS);
         if let Some(why) = engine.settle_recovered()? {
             if plant!("db: a full disk fails a recovery") {
                 return Err(Error::Full(why));

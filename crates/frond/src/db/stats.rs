@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, time::Duration};
 
 use crate::{
-    TreeId,
+    SizeClass, TreeId,
     catalog::CATALOG_TREE,
     io::SlowOperation,
     latency::Times,
@@ -42,6 +42,8 @@ pub struct TreeStats {
     pub tree: String,
     /// Its number.
     pub id: TreeId,
+    /// What its leaves are encoded with.
+    pub size_class: SizeClass,
     /// Encoding leaves.
     pub leaves: EncodeStats,
     /// Encoding runs that wait in nodes.
@@ -238,16 +240,17 @@ fn list(values: &mut Vec<(&'static str, u64)>, names: TimesNames, times: &Times)
 }
 
 impl TreeStats {
-    pub(super) fn of(tree: String, id: TreeId, work: &Work) -> Self {
+    pub(super) fn of(tree: String, id: TreeId, size_class: SizeClass, work: &Work) -> Self {
         let (leaves, buffers, decoded) = (work.leaves(), work.buffers(), work.decoded());
-        Self { tree, id, leaves, buffers, decoded }
+        Self { tree, id, size_class, leaves, buffers, decoded }
     }
 
     /// Of all trees, by name.
     pub(crate) fn collect(shared: &Shared) -> Vec<Self> {
-        let own = Self::of(String::new(), CATALOG_TREE, &shared.catalog.own_work);
+        let own = Self::of(String::new(), CATALOG_TREE, SizeClass::Fast, &shared.catalog.own_work);
         let trees = shared.catalog.trees();
-        let of_trees = trees.iter().map(|tree| Self::of(tree.name(), tree.id, &tree.work));
+        let of_trees =
+            trees.iter().map(|tree| Self::of(tree.name(), tree.id, tree.class, &tree.work));
         [own].into_iter().chain(of_trees).collect()
     }
 }

@@ -34,7 +34,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     io::{Env, File, OpenMode},
-    page::{FEATURE_ROW_COUNTS, PageKind, StoreFile},
+    page::{FEATURE_ROW_COUNTS, FEATURE_SUMS, PageKind, StoreFile},
     sync::Arc,
     types::{Publish, StoreId},
 };
@@ -163,7 +163,7 @@ fn make_file(env: &Env, dir: &Path) -> Result<()> {
             store: StoreId(id),
             sequence,
             publish_limit: Publish(HEADROOM),
-            incompat: FEATURE_ROW_COUNTS,
+            incompat: FEATURE_ROW_COUNTS | FEATURE_SUMS,
             totals: Totals { file_bytes: DATA_START, ..Totals::default() },
             ..Superblock::default()
         };

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     page::{LINK_BYTES, Link},
     sync::Arc,
-    types::{Counts, KEY_BYTES_MAX, Lineage, Publish, Seqno, TreeId},
+    types::{Counts, KEY_BYTES_MAX, Lineage, Publish, SUMS, Seqno, Sums, TreeId},
 };
 
 /// Longest name of a snapshot.
@@ -61,6 +61,8 @@ pub struct TreeRoot {
     pub rows: Option<u64>,
     /// How far its counters are.
     pub counts: Counts,
+    /// What it holds, if that is known; of a tree with a page.
+    pub sums: Option<Sums>,
 }
 
 /// A named snapshot.
@@ -103,6 +105,7 @@ const LEAF_HAS_BLOBS: u8 = 4;
 const IS_LOADED: u8 = 8;
 const HAS_ROWS: u8 = 16;
 const HAS_COUNTS: u8 = 32;
+const HAS_SUMS: u8 = 64;
 
 impl TreeRoot {
     /// One root alone, for the log.
@@ -204,6 +207,7 @@ pub(super) fn put_tree(out: &mut Vec<u8>, root: &TreeRoot, applied: Option<Seqno
         (root.loaded.0 > 0, IS_LOADED),
         (root.rows.is_some(), HAS_ROWS),
         (root.counts != Counts::default(), HAS_COUNTS),
+        (root.sums.is_some(), HAS_SUMS),
     ];
     out.push(flags.iter().map(|&(is_set, flag)| if is_set { flag } else { 0 }).sum());
     if let Some(link) = &root.link {
@@ -227,6 +231,9 @@ pub(super) fn put_tree(out: &mut Vec<u8>, root: &TreeRoot, applied: Option<Seqno
     }
     if root.counts != Counts::default() {
         root.counts.iter().for_each(|&count| put_number(out, count));
+    }
+    for number in root.sums.iter().flat_map(|sums| sums.to_array()) {
+        put_number(out, number);
     }
     if let Some(key) = &max_key {
         put_bytes(out, key);
@@ -260,7 +267,8 @@ fn decode_trees(reader: &mut Reader<'_>) -> Decoded<BTreeMap<TreeId, TreeRoot>> 
 /// Reads what [`put_tree`] wrote; `applied` if that was left out.
 pub(super) fn decode_tree(reader: &mut Reader<'_>, applied: Option<Seqno>) -> Decoded<TreeRoot> {
     let flags = reader.u8()?;
-    let known = HAS_LINK | HAS_MAX_KEY | LEAF_HAS_BLOBS | IS_LOADED | HAS_ROWS | HAS_COUNTS;
+    let known =
+        HAS_LINK | HAS_MAX_KEY | LEAF_HAS_BLOBS | IS_LOADED | HAS_ROWS | HAS_COUNTS | HAS_SUMS;
     if flags & !known != 0 {
         return Err("a root with unknown flags".into());
     }
@@ -302,6 +310,14 @@ pub(super) fn decode_tree(reader: &mut Reader<'_>, applied: Option<Seqno>) -> De
             return Err("counters that were never used are said to be".into());
         }
     }
+    let mut sums = None;
+    if flags & HAS_SUMS != 0 {
+        let mut numbers = [0; SUMS];
+        for number in &mut numbers {
+            *number = reader.number()?;
+        }
+        sums = Some(Sums::from_array(numbers));
+    }
     let max_key = match flags & HAS_MAX_KEY {
         0 => None,
         _ => Some(reader.bytes(KEY_BYTES_MAX)?.to_vec()),
@@ -323,6 +339,7 @@ pub(super) fn decode_tree(reader: &mut Reader<'_>, applied: Option<Seqno>) -> De
         loaded,
         rows,
         counts,
+        sums,
     })
 }
 
@@ -349,6 +366,7 @@ pub(super) mod tests {
             any::<(u64, u32, u64, u64, bool, u64, Option<u64>, [u64; 4])>(),
             proptest::collection::vec(any::<(u32, u64)>(), 0..3),
             proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
+            any::<Option<[u64; SUMS]>>(),
         )
             .prop_map(
                 |(
@@ -357,11 +375,13 @@ pub(super) mod tests {
                     (applied, lineage, entries, bytes, blobs, loaded, rows, counts),
                     inherits,
                     max_key,
+                    sums,
                 )| {
                     TreeRoot {
                         loaded: Publish(loaded),
                         rows,
                         counts,
+                        sums: sums.map(Sums::from_array),
                         link,
                         level,
                         leaf_has_blobs: blobs && link.is_some() && level == 0,

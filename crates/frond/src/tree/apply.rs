@@ -28,7 +28,8 @@ use crate::{
     error::{Error, Result},
     message::Kind,
     run::{EntrySource, Folded, Run, RunBuilder},
-    sync::{Arc, AtomicU64, Ordering},
+    sync::{Arc, AtomicU64, OnceLock, Ordering},
+    types::Sums,
 };
 
 use super::{
@@ -57,6 +58,8 @@ pub(crate) struct TreeRoot {
     pub counted: Option<u64>,
     /// Entries and bytes, as they were estimated when what was loaded was written; of a root of nodes.
     pub stored: Option<(u64, u64)>,
+    /// What a root of nodes holds, once that is known (`sums.rs`).
+    pub sums: OnceLock<Box<Sums>>,
 }
 
 /// What is applied: entries ascending, one message a key, newest already folded.
@@ -128,6 +131,17 @@ impl<'a> Job<'a> {
         old: &TreeRoot,
         batches: &dyn Fn() -> Result<Option<Batch<'b>>>,
     ) -> Result<TreeRoot> {
+        let before = self.effects.sums;
+        let mut root = self.apply_uncounted(old, batches)?;
+        root.count_sums(old, self.effects.sums.minus(before));
+        Ok(root)
+    }
+
+    fn apply_uncounted<'b>(
+        &mut self,
+        old: &TreeRoot,
+        batches: &dyn Fn() -> Result<Option<Batch<'b>>>,
+    ) -> Result<TreeRoot> {
         let Some(batch) = batches()? else { return Ok(old.clone()) };
         self.cx.counters.batches.fetch_add(1, Ordering::Relaxed);
         let before = self.effects.mark();
@@ -174,7 +188,7 @@ impl<'a> Job<'a> {
         }
         if let Root::Leaf(leaf) = root {
             // The node's reference in place of the root's.
-            self.effects.count(leaf, -1);
+            self.effects.unlink_root(leaf);
         }
         Some((page, self.seal(Piece::above(child))))
     }
@@ -192,7 +206,7 @@ impl<'a> Job<'a> {
         let mut top = match &old.root {
             Root::Node(node) => self.reopen(node)?,
             Root::Leaf(leaf) => {
-                self.effects.count(leaf, -1);
+                self.effects.unlink_root(leaf);
                 Piece::above(Child::Leaf(leaf.clone())).into_node()
             }
             Root::Empty => Piece::above(Child::Leaf(self.empty_leaf())).into_node(),
@@ -203,7 +217,7 @@ impl<'a> Job<'a> {
             top.tiers.insert(0, tier);
         }
         let root = self.root_of(Pieces::of(top));
-        Ok(TreeRoot { root, max_key, counted: old.counted, stored: old.stored })
+        Ok(TreeRoot { root, max_key, ..old.clone() })
     }
 
     fn apply_to(&mut self, old: &TreeRoot, batch: Batch<'_>) -> Result<TreeRoot> {
@@ -238,7 +252,7 @@ impl<'a> Job<'a> {
                 self.root_of(nodes)
             }
         };
-        Ok(TreeRoot { root, max_key, counted: old.counted, stored: old.stored })
+        Ok(TreeRoot { root, max_key, ..old.clone() })
     }
 
     /// Whether leaves can be hung at the right edge: every node on it is in memory then.
@@ -268,7 +282,7 @@ impl<'a> Job<'a> {
     fn apply_to_leaf(&mut self, leaf: Option<&Arc<RunHandle>>, batch: Batch<'_>) -> Result<Root> {
         let leaves = self.merge_batch(batch, leaf)?;
         if let Some(leaf) = leaf {
-            self.effects.count(leaf, -1);
+            self.effects.unlink_root(leaf);
         }
         let node = self.node_over(leaves);
         let nodes = self.split(node);
@@ -300,19 +314,14 @@ impl<'a> Job<'a> {
     /// until the changed copy is sealed.
     pub(super) fn reopen(&mut self, node: &Arc<NodeRef>) -> Result<Node> {
         let content = node.load(self.cx)?;
-        self.effects.dead_nodes.push(node.clone());
-        for run in content.run_refs() {
-            self.effects.count(run, -1);
-        }
+        self.effects.unlink_node(node, content);
         Ok(Node::clone(content))
     }
 
     /// Seals a changed node.
     pub(super) fn seal(&mut self, mut piece: Piece) -> Arc<NodeRef> {
         piece.drop_consumed();
-        for run in piece.run_refs() {
-            self.effects.count(run, 1);
-        }
+        self.effects.link_node(&piece);
         NodeRef::new(piece, self.traits.lineage, self.publish)
     }
 
@@ -343,7 +352,7 @@ impl<'a> Job<'a> {
         match top.only_child().cloned() {
             Some(Child::Leaf(run)) if run.is_hollow() => Root::Empty,
             Some(Child::Leaf(run)) => {
-                self.effects.count(&run, 1);
+                self.effects.link_root(&run);
                 Root::Leaf(run)
             }
             Some(Child::Node(child)) => Root::Node(child),

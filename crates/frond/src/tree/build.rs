@@ -19,13 +19,15 @@ use crate::{
     run::{Run, RunBuilder},
     store::{HeldExtent, HeldPages, TreeRoot as DurableRoot},
     sync::{Arc, Ordering},
+    types::Sums,
 };
 
 use super::{
     TreeContext, TreeTraits,
     apply::shortest_separator,
     context::{jitter, jitter_seed},
-    node::{Child, Node, NodeRef, RunHandle, RunMeta},
+    meta::RunMeta,
+    node::{Child, Node, NodeRef, RunHandle},
     page::seal_node,
 };
 
@@ -54,6 +56,8 @@ pub(crate) struct TreeBuilder {
     levels: Vec<Level>,
     /// The greatest key of the leaves that are written.
     last_key: Vec<u8>,
+    /// What the leaves hold.
+    sums: Sums,
 }
 
 /// A tree that is written, and that nothing links.
@@ -76,6 +80,7 @@ impl TreeBuilder {
             leaves: Vec::new(),
             levels: Vec::new(),
             last_key: Vec::new(),
+            sums: Sums::default(),
         };
         builder.choose_cut();
         builder
@@ -109,7 +114,9 @@ impl TreeBuilder {
         };
         self.last_key.clear();
         self.last_key.extend_from_slice(run.last_key().unwrap_or_default());
-        self.add(1, separator, Child::Leaf(RunHandle::on_disk(link, RunMeta::of(&run), 1)))
+        let leaf = RunHandle::on_disk(link, RunMeta::of(&run), 1);
+        self.sums = self.sums.plus(leaf.sums());
+        self.add(1, separator, Child::Leaf(leaf))
     }
 
     fn write_run(&mut self, run: &Run) -> Result<Link> {
@@ -197,6 +204,7 @@ impl TreeBuilder {
             }
             level += 1;
         }
+        root.sums = root.link.map(|_| self.sums);
         root.max_key = root.link.map(|_| std::mem::take(&mut self.last_key));
         Ok(Built { root, pages: self.pages })
     }

@@ -10,12 +10,13 @@ use crate::{
     run::{BlobReader, Folder, Operators, Run, RunBuilder, RunOptions, Typing, Work, WorkByTree},
     store::{Extent, HeldExtent, HeldPages, Store},
     sync::{Arc, AtomicU64, Ordering},
+    types::Sums,
 };
 use std::collections::{HashMap, hash_map::Entry};
 
 use super::{
     damage::Damage,
-    node::{NodeRef, RunHandle},
+    node::{Node, NodeRef, RunHandle},
     tails::Descriptors,
 };
 
@@ -114,6 +115,8 @@ pub(crate) struct Effects {
     pub begun: Vec<Begun>,
     /// Runs that the job wrote itself, each in an extent that the checkpoint adopts if the run is linked.
     pub early: Vec<(Arc<RunHandle>, HeldExtent)>,
+    /// By how much they change what the tree holds.
+    pub sums: Sums,
 }
 
 /// A tree that begins with pages which lie in their places already.
@@ -132,6 +135,7 @@ pub(crate) struct EffectsMark {
     run_refs: usize,
     blobs: usize,
     early: usize,
+    sums: Sums,
 }
 
 /// What a tree is, as far as its jobs care.
@@ -155,6 +159,31 @@ impl Effects {
         self.run_refs.push((run.clone(), delta));
     }
 
+    /// The new root has this node, and the old one had not.
+    pub fn link_node(&mut self, node: &Node) {
+        node.run_refs().for_each(|run| self.count(run, 1));
+        self.sums = self.sums.plus(node.sums());
+    }
+
+    /// The new root has not this node of the old one any more, whose page is dead.
+    pub fn unlink_node(&mut self, node: &Arc<NodeRef>, content: &Node) {
+        self.dead_nodes.push(node.clone());
+        content.run_refs().for_each(|run| self.count(run, -1));
+        self.sums = self.sums.minus(content.sums());
+    }
+
+    /// The new root is this leaf.
+    pub fn link_root(&mut self, leaf: &Arc<RunHandle>) {
+        self.count(leaf, 1);
+        self.sums = self.sums.plus(leaf.sums());
+    }
+
+    /// The old root was this leaf.
+    pub fn unlink_root(&mut self, leaf: &Arc<RunHandle>) {
+        self.count(leaf, -1);
+        self.sums = self.sums.minus(leaf.sums());
+    }
+
     /// How much there is by now, for [`rewind`](Self::rewind).
     pub fn mark(&self) -> EffectsMark {
         EffectsMark {
@@ -162,6 +191,7 @@ impl Effects {
             run_refs: self.run_refs.len(),
             blobs: self.blobs.len(),
             early: self.early.len(),
+            sums: self.sums,
         }
     }
 
@@ -174,6 +204,7 @@ impl Effects {
         self.run_refs.truncate(mark.run_refs);
         self.blobs.truncate(mark.blobs);
         self.early.truncate(mark.early);
+        self.sums = mark.sums;
     }
 
     /// Sums the changes of each run, so that it comes once.

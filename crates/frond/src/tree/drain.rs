@@ -21,9 +21,12 @@ impl Job<'_> {
     /// a leaf fill of 0, so that leaves take whatever waits for them.
     pub fn drain(&mut self, old: &TreeRoot) -> Result<Option<TreeRoot>> {
         let Root::Node(node) = &old.root else { return Ok(None) };
+        let before = self.effects.sums;
         let Some(pieces) = self.drain_node(node)? else { return Ok(None) };
         self.cx.counters.drains.fetch_add(1, Ordering::Relaxed);
-        Ok(Some(TreeRoot { root: self.root_of(pieces), ..old.clone() }))
+        let mut root = TreeRoot { root: self.root_of(pieces), ..old.clone() };
+        root.count_sums(old, self.effects.sums.minus(before));
+        Ok(Some(root))
     }
 
     fn drain_node(&mut self, node: &Arc<NodeRef>) -> Result<Option<Pieces>> {

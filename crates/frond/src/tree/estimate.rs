@@ -52,7 +52,14 @@ impl TreeRoot {
             Root::Leaf(leaf) => At { cx, look }.of_run(leaf, range),
             Root::Node(node) => {
                 let all = match (self.rows(), self.stored) {
-                    (Some(rows), _) => Held::guessed(rows as f64),
+                    (Some(rows), _) => match self.known_sums() {
+                        Some(sums) => Held {
+                            rows: rows as f64,
+                            bytes: sums.encoded.saturating_add(sums.waiting) as f64,
+                            is_guessed: true,
+                        },
+                        None => Held::guessed(rows as f64),
+                    },
                     (None, Some((rows, bytes))) => {
                         Held { rows: rows as f64, bytes: bytes as f64, is_guessed: true }
                     }

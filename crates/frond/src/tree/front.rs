@@ -3,7 +3,11 @@
 //!
 //! Threads: whoever makes it; the roots it gives are read by all.
 
-use crate::{Lineage, Publish, error::Result, sync::Arc};
+use crate::{
+    Lineage, Publish,
+    error::Result,
+    sync::{Arc, OnceLock},
+};
 
 use super::{
     apply::{Batch, Job, TreeRoot},
@@ -38,7 +42,7 @@ impl Front {
             return self.base.clone();
         }
         let node = NodeRef::new(self.top.clone(), self.lineage, self.birth);
-        TreeRoot { root: Root::Node(node), ..self.base.clone() }
+        TreeRoot { root: Root::Node(node), sums: OnceLock::new(), ..self.base.clone() }
     }
 }
 

@@ -18,6 +18,7 @@ mod front;
 mod get;
 mod leaf;
 mod leaf_walk;
+mod meta;
 mod node;
 mod page;
 mod piece;
@@ -25,6 +26,7 @@ mod root;
 mod scan;
 mod settle;
 mod sorted_runs;
+mod sums;
 mod tails;
 #[cfg(all(test, not(shuttle)))]
 pub(crate) mod tests;
@@ -36,12 +38,16 @@ pub(crate) use context::{Begun, Effects, TreeContext, TreeCounters, TreeTraits};
 pub(crate) use damage::Damaged;
 pub(crate) use estimate::{Held, Look};
 pub(crate) use front::Front;
-pub(crate) use node::{Child, Node, NodeRef, Part, Root, RunHandle};
+pub(crate) use meta::Measured;
 #[cfg(test)]
-pub(crate) use node::{RunMeta, Tier};
+pub(crate) use meta::RunMeta;
+#[cfg(test)]
+pub(crate) use node::Tier;
+pub(crate) use node::{Child, Node, NodeRef, Part, Root, RunHandle};
 #[cfg(test)]
 pub(crate) use page::encode_node;
 pub(crate) use page::{OTHER_LEVEL, parse_node, seal_node};
 pub(crate) use scan::{LeafStretch, Position};
 pub(crate) use sorted_runs::{SortedRuns, SortedRunsCursor, SortedRunsWriter};
+pub(crate) use sums::sums_below;
 pub(crate) use tails::Descriptors;

@@ -30,7 +30,7 @@ use crate::{
     sync::{Arc, AtomicBool, AtomicU32, AtomicU64, OnceLock, Ordering},
 };
 
-use super::{TreeContext, piece::Piece};
+use super::{TreeContext, meta::RunMeta, piece::Piece};
 
 /// A key bound inside a node; `None` is unbounded.
 pub(crate) type Bound = Option<Box<[u8]>>;
@@ -80,6 +80,8 @@ pub(crate) struct RunHandle {
     pub birth: Publish,
     /// What flush decisions need without opening the run.
     pub meta: RunMeta,
+    /// Length of its extent.
+    pub extent_bytes: u32,
     link: OnceLock<Link>,
     /// While it is open: `tails.rs` closes it.
     run: ArcSwapOption<Run>,
@@ -113,19 +115,6 @@ impl std::ops::Deref for OpenRun {
     }
 }
 
-/// What a link says of a run besides its address.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct RunMeta {
-    /// Entries.
-    pub entries: u64,
-    /// Encoded bytes of all blocks.
-    pub bytes: u64,
-    /// True if it carries range deletes: lookups must open it whatever its keys are.
-    pub range_deletes: bool,
-    /// True if it lists blobs: who lets go of it lets go of those.
-    pub blobs: bool,
-}
-
 /// One run, or a stretch of one, waiting in a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
@@ -153,18 +142,6 @@ pub(crate) struct Node {
     pub children: Vec<Child>,
     /// Newest first.
     pub tiers: Vec<Tier>,
-}
-
-impl RunMeta {
-    /// What a link to this run says.
-    pub fn of(run: &Run) -> Self {
-        Self {
-            entries: run.entries(),
-            bytes: run.data_bytes(),
-            range_deletes: !run.range_deletes().is_empty(),
-            blobs: !run.blobs().is_empty(),
-        }
-    }
 }
 
 impl NodeRef {
@@ -241,7 +218,8 @@ impl RunHandle {
         let unwritten = &cx.unwritten;
         let meta = RunMeta::of(&run);
         unwritten.fetch_add(u64::from(run.extent_bytes()), Ordering::Relaxed);
-        let handle = Self::blank(lineage, birth, meta, Some(unwritten.clone()), 0);
+        let extent = run.extent_bytes();
+        let handle = Self::blank((lineage, birth), meta, extent, Some(unwritten.clone()), 0);
         handle.count_resident(cx, &run);
         handle.run.store(Some(run));
         Arc::new(handle)
@@ -249,20 +227,20 @@ impl RunHandle {
 
     /// A leaf without entries: it holds a range that must not change hands yet, and no extent.
     pub fn hollow(lineage: Lineage, birth: Publish) -> Arc<Self> {
-        Arc::new(Self::blank(lineage, birth, RunMeta::default(), None, 0))
+        Arc::new(Self::blank((lineage, birth), RunMeta::default(), 0, None, 0))
     }
 
     /// A run on disk with `refs` references in the newest version.
     pub fn on_disk(link: Link, meta: RunMeta, refs: u32) -> Arc<Self> {
-        let handle = Self::blank(link.lineage, link.birth, meta, None, refs);
+        let handle = Self::blank((link.lineage, link.birth), meta, link.bytes, None, refs);
         let _ = handle.link.set(link);
         Arc::new(handle)
     }
 
     fn blank(
-        lineage: Lineage,
-        birth: Publish,
+        (lineage, birth): (Lineage, Publish),
         meta: RunMeta,
+        extent_bytes: u32,
         unwritten: Option<Arc<AtomicU64>>,
         refs: u32,
     ) -> Self {
@@ -270,6 +248,7 @@ impl RunHandle {
             lineage,
             birth,
             meta,
+            extent_bytes,
             link: OnceLock::new(),
             run: ArcSwapOption::empty(),
             used: AtomicBool::new(true),

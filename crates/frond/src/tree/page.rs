@@ -15,7 +15,8 @@ use crate::{
 
 use super::{
     TreeContext,
-    node::{Child, Node, NodeRef, Part, RunHandle, RunMeta, Tier},
+    meta::{Measured, RunMeta},
+    node::{Child, Node, NodeRef, Part, RunHandle, Tier},
 };
 
 const FORMAT: u8 = 1;
@@ -30,7 +31,13 @@ fn read_link(reader: &mut Reader<'_>) -> Option<Link> {
     reader.array::<LINK_BYTES>().map(|bytes| Link::from_disk(&bytes))
 }
 
-fn put_run(out: &mut Vec<u8>, run: &RunHandle) {
+const HAS_RANGE_DELETES: u8 = 1;
+const HAS_BLOBS: u8 = 2;
+/// Of leaves: bytes of the rows follow, and of the blobs, if there are any.
+const IS_MEASURED: u8 = 4;
+
+/// A leaf, or a run that waits: of that one nobody needs to know how long its rows are.
+fn put_run(out: &mut Vec<u8>, run: &RunHandle, is_leaf: bool) {
     // A hollow leaf has a link of zero bytes; its birth and lineage are kept.
     let hollow = Link { birth: run.birth, lineage: run.lineage, ..Link::default() };
     let link = run.link().copied().unwrap_or(hollow);
@@ -41,7 +48,19 @@ fn put_run(out: &mut Vec<u8>, run: &RunHandle) {
     put_link(out, &link);
     put_varint(out, run.meta.entries);
     put_varint(out, run.meta.bytes);
-    out.push(u8::from(run.meta.range_deletes) | u8::from(run.meta.blobs) << 1);
+    let measured = run.meta.measured.filter(|_| is_leaf);
+    let flags = [
+        (run.meta.range_deletes, HAS_RANGE_DELETES),
+        (run.meta.blobs, HAS_BLOBS),
+        (measured.is_some(), IS_MEASURED),
+    ];
+    out.push(flags.iter().map(|&(is_set, flag)| if is_set { flag } else { 0 }).sum());
+    if let Some(Measured { raw_bytes, blob_bytes }) = measured {
+        put_varint(out, raw_bytes);
+        if run.meta.blobs {
+            put_varint(out, blob_bytes);
+        }
+    }
 }
 
 /// The page of a node of version `birth` whose children and runs all have addresses. An error if it could not be read again:
@@ -80,7 +99,7 @@ pub(crate) fn encode_node(node: &Node) -> Vec<u8> {
     }
     for child in &node.children {
         match child {
-            Child::Leaf(run) => put_run(&mut out, run),
+            Child::Leaf(run) => put_run(&mut out, run, true),
             Child::Node(child) => put_link(
                 &mut out,
                 child.link().expect("a checkpoint writes children before their parents"),
@@ -91,7 +110,7 @@ pub(crate) fn encode_node(node: &Node) -> Vec<u8> {
     for tier in &node.tiers {
         put_varint(&mut out, tier.parts.len() as u64);
         for part in &tier.parts {
-            put_run(&mut out, &part.run);
+            put_run(&mut out, &part.run, false);
             put_optional(&mut out, part.lo.as_deref());
             put_optional(&mut out, part.hi.as_deref());
             part.live.iter().for_each(|&bytes| put_varint(&mut out, u64::from(bytes)));
@@ -101,7 +120,7 @@ pub(crate) fn encode_node(node: &Node) -> Vec<u8> {
 }
 
 /// Most bytes of a run in a page, and of the length of a key.
-const RUN_BYTES: usize = LINK_BYTES + 21;
+const RUN_BYTES: usize = LINK_BYTES + 41;
 const LENGTH_BYTES: usize = 4;
 
 impl Node {
@@ -176,9 +195,16 @@ type Describe<'a> = dyn FnMut(Link, RunMeta) -> Arc<RunHandle> + 'a;
 fn read_run(describe: &mut Describe<'_>, reader: &mut Reader<'_>) -> Option<Arc<RunHandle>> {
     let link = read_link(reader)?;
     let (entries, bytes) = (reader.varint()?, reader.varint()?);
-    let flags = reader.u8().filter(|flags| flags & !3 == 0)?;
-    let (range_deletes, blobs) = (flags & 1 != 0, flags & 2 != 0);
-    let meta = RunMeta { entries, bytes, range_deletes, blobs };
+    let known = HAS_RANGE_DELETES | HAS_BLOBS | IS_MEASURED;
+    let flags = reader.u8().filter(|flags| flags & !known == 0)?;
+    let (range_deletes, blobs) = (flags & HAS_RANGE_DELETES != 0, flags & HAS_BLOBS != 0);
+    let mut measured = None;
+    if flags & IS_MEASURED != 0 {
+        let raw_bytes = reader.varint()?;
+        let blob_bytes = if blobs { reader.varint()? } else { 0 };
+        measured = Some(Measured { raw_bytes, blob_bytes });
+    }
+    let meta = RunMeta { entries, bytes, range_deletes, blobs, measured };
     if link.bytes == 0 {
         let hollow = RunHandle::hollow(link.lineage, link.birth);
         return (meta == RunMeta::default()).then_some(hollow);

@@ -1,11 +1,12 @@
 //! A root as a whole: out of the root directory or a record of the log.
 
-use crate::store::TreeRoot as DurableRoot;
+use crate::{store::TreeRoot as DurableRoot, sync::OnceLock};
 
 use super::{
     TreeContext,
     apply::TreeRoot,
-    node::{NodeRef, Root, RunMeta},
+    meta::{Measured, RunMeta},
+    node::{NodeRef, Root},
 };
 
 impl TreeRoot {
@@ -19,6 +20,7 @@ impl TreeRoot {
                     bytes: durable.bytes,
                     range_deletes: false,
                     blobs: durable.leaf_has_blobs,
+                    measured: durable.sums.and_then(Measured::of_root),
                 };
                 Root::Leaf(cx.run_handle(link, meta))
             }
@@ -26,7 +28,11 @@ impl TreeRoot {
         };
         let stored =
             (durable.level > 0 && durable.entries > 0).then_some((durable.entries, durable.bytes));
-        Self { root, max_key: durable.max_key, counted: durable.rows, stored }
+        let sums = OnceLock::new();
+        if let (Root::Node(_), Some(known)) = (&root, durable.sums) {
+            let _ = sums.set(Box::new(known));
+        }
+        Self { root, max_key: durable.max_key, counted: durable.rows, stored, sums }
     }
 
     /// True if the root is a node: only then can anything wait in buffers.

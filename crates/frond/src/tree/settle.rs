@@ -182,11 +182,9 @@ impl Job<'_> {
 
     /// Counts a subtree of resident nodes as dead.
     fn bury(&mut self, node: &Arc<NodeRef>) {
-        self.effects.dead_nodes.push(node.clone());
+        // `is_hollow` said so of resident nodes alone.
         if let Some(content) = node.resident() {
-            for run in content.run_refs() {
-                self.effects.count(run, -1);
-            }
+            self.effects.unlink_node(node, content);
             for child in &content.children {
                 if let Child::Node(child) = child {
                     self.bury(child);

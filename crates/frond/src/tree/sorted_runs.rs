@@ -23,7 +23,8 @@ use crate::{
 use super::{
     context::{TreeContext, TreeTraits},
     estimate::{Held, of_run},
-    node::{RunHandle, RunMeta},
+    meta::RunMeta,
+    node::RunHandle,
 };
 
 /// One of them.

@@ -23,10 +23,7 @@ use crate::{
     sync::{Arc, AtomicU64, Mutex, Ordering, Weak},
 };
 
-use super::{
-    TreeContext,
-    node::{RunHandle, RunMeta},
-};
+use super::{TreeContext, meta::RunMeta, node::RunHandle};
 
 /// Descriptors that the hand passes at once: some microseconds, during which nobody can add one.
 const PASSED_AT_ONCE: usize = 512;

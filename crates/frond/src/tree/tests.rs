@@ -212,6 +212,12 @@ impl House {
         let counted: HashMap<usize, i64> =
             counted.map(|(run, refs)| (Arc::as_ptr(run) as usize, *refs)).collect();
         assert_eq!(found, counted, "Rule I21");
+        let walked = match &self.root.root {
+            Root::Node(node) => sums_below(&self.cx, node).unwrap(),
+            _ => self.root.known_sums().unwrap(),
+        };
+        assert_eq!(self.root.known_sums(), Some(walked), "sums.rs, invariant 1");
+        assert_eq!(walked.unmeasured, 0);
         if let Some((last, _)) = self.model.last_key_value() {
             assert!(
                 self.root.max_key.as_ref().is_none_or(|max| max >= last),
@@ -333,8 +339,11 @@ fn a_tree_is_the_map_that_its_batches_make() {
         }
         assert!(deepest >= 2, "several levels: {deepest}");
         house.assert_is_the_model();
+        assert!(house.root.known_sums().unwrap().waiting > 0);
         assert!(house.drain() > 0, "something waited");
         house.assert_is_the_model();
+        let sums = house.root.known_sums().unwrap();
+        assert_eq!((sums.rows, sums.waiting), (house.model.len() as u64, 0));
         assert_eq!(house.drain(), 0, "drained once and for all");
     }
 }

@@ -21,4 +21,7 @@ mod queue;
 mod range_deletes;
 mod recovery;
 mod rest;
+mod sizes;
+#[path = "../common/sizes.rs"]
+mod sizes_of_pages;
 mod spill;

@@ -74,12 +74,14 @@ impl Engine {
                 durable.entries = run.meta.entries;
                 durable.bytes = run.meta.bytes;
                 durable.leaf_has_blobs = run.meta.blobs;
+                durable.sums = root.known_sums();
             }
             Root::Node(node) => {
                 self.write_node(node)?;
                 durable.link = node.link().copied();
                 durable.level = node.level;
                 (durable.entries, durable.bytes) = root.estimate_to_store(&self.cx);
+                durable.sums = root.known_sums();
             }
         }
         Ok(durable)

@@ -1,0 +1,50 @@
+//! What a link says of a run besides its address: enough for flush decisions, and for the sums of a tree, without opening
+//! the run.
+
+use crate::{blob::BlobRef, run::Run};
+
+/// What a link says of a run besides its address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct RunMeta {
+    /// Entries.
+    pub entries: u64,
+    /// Encoded bytes of all blocks.
+    pub bytes: u64,
+    /// True if it carries range deletes: lookups must open it whatever its keys are.
+    pub range_deletes: bool,
+    /// True if it lists blobs: who lets go of it lets go of those.
+    pub blobs: bool,
+    /// Unless it is a leaf of an earlier version of Frond, or was read from a buffer.
+    pub measured: Option<Measured>,
+}
+
+/// What a tree's sums need of a leaf besides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Measured {
+    /// Bytes of its rows before they were encoded.
+    pub raw_bytes: u64,
+    /// Bytes of the extents of the blobs that it lists.
+    pub blob_bytes: u64,
+}
+
+impl RunMeta {
+    /// What a link to this run says.
+    pub fn of(run: &Run) -> Self {
+        Self {
+            entries: run.entries(),
+            bytes: run.data_bytes(),
+            range_deletes: !run.range_deletes().is_empty(),
+            blobs: !run.blobs().is_empty(),
+            measured: Some(Measured::of(run)),
+        }
+    }
+}
+
+impl Measured {
+    /// As the run itself says.
+    pub fn of(run: &Run) -> Self {
+        let blobs = run.blobs().iter().filter_map(|listed| BlobRef::from_disk(&listed.reference));
+        let blob_bytes = blobs.map(|blob| u64::from(blob.extent().bytes)).sum();
+        Self { raw_bytes: run.counts().raw_bytes, blob_bytes }
+    }
+}
