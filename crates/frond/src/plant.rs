@@ -113,6 +113,11 @@ pub const BUGS: &[Bug] = &[
     bug("run: fresh bit survives an absorbed delete", "hides, in a fold", "run"),
     bug("run: range delete does not hide older puts", "MergeCursor::hide", "model"),
     bug("run: all runs share their cached blocks", "Run::block", "model"),
+    bug(
+        "memtable: the next key is looked for in the parent of the last",
+        "Batch::beside_last",
+        "memtable",
+    ),
     bug("memtable: newest version by arrival", "placing into a version chain", "memtable"),
     bug("memtable: merged levels forget older range deletes", "Level::merge", "memtable"),
     bug(

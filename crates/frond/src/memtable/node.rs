@@ -352,7 +352,7 @@ impl<'a> Node<'a> {
         if at.found { at.slot } else { at.slot.saturating_sub(1) }
     }
 
-    /// The same for a key that belongs to this slot or a later one, likely a near one.
+    /// The same for a key of this node that belongs to this slot or a later one, likely a near one.
     #[inline]
     pub(super) fn child_slot_from(&self, arena: &Arena, key: &[u8], slot: usize) -> usize {
         let wanted = key_head(key, self.head.skip.load(Ordering::Relaxed) as usize);

@@ -444,10 +444,34 @@ fn two_threads_inserting_the_same_commits_leave_each_once() {
     assert_eq!(memtable.entries() as u64, commits * 9, "eight keys and a range delete each");
 }
 
+/// Groups of keys that differ in their first bytes and in their last ones, so that nodes skip what their keys have in
+/// common; commits of a few keys go from one group to others.
+#[test]
+fn commits_from_one_end_of_a_tree_to_the_other_lose_nothing() {
+    const GROUPS: u64 = 5;
+    let (memtable, mut model) = (memtable(), Model::default());
+    let key = |group: u64, number: u64| [group.to_be_bytes(), number.to_be_bytes()].concat();
+    // A generator of its own: the same keys each time.
+    let mut state = 1_u64;
+    let mut random = |below: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for seqno in 1..=MANY / 8 {
+        let keys: BTreeSet<_> =
+            (0..2 + random(12)).map(|_| key(random(GROUPS), random(MANY))).collect();
+        memtable.insert(TREE, Seqno(seqno), keys.iter().map(|key| (&key[..], PUT, &b"v"[..])));
+        keys.iter().for_each(|key| model.put(key, seqno, PUT, b"v"));
+    }
+    check(&memtable, &model, MANY);
+}
+
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
+        "memtable: the next key is looked for in the parent of the last" => commits_from_one_end_of_a_tree_to_the_other_lose_nothing,
         "memtable: newest version by arrival" => versions_stand_by_seqno_whatever_their_arrival,
         "memtable: merged levels forget older range deletes" => ranges::tests::levels_say_what_a_list_says_at_every_seqno,
         "memtable: levels are merged by the stretches that are left" => ranges::tests::ranges_that_cover_each_other_make_no_chain,
