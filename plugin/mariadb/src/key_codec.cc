@@ -49,8 +49,9 @@ std::string successor(std::string_view prefix)
     return next;
 }
 
-Key_codec::Part::Part(const KEY_PART_INFO &info, const uchar *record)
-    : column(info.field, record),
+/* The field of a key part may be one that the server has made for a prefix, which is as short as that. */
+Key_codec::Part::Part(const TABLE *table, const KEY_PART_INFO &info)
+    : column(table->field[info.field->field_index], table->record[0]),
       length(info.length),
       tuple_length(info.store_length),
       width(0),
@@ -67,10 +68,10 @@ Key_codec::Part::Part(const KEY_PART_INFO &info, const uchar *record)
     is_reversible = is_whole && !column.is_text() && column.kind != Kind::Float && column.kind != Kind::Double;
 }
 
-Key_codec::Key_codec(const KEY *key, const uchar *record)
+Key_codec::Key_codec(const TABLE *table, const KEY *key)
 {
     for (uint i = 0; i < key->user_defined_key_parts; i++) {
-        parts_.emplace_back(key->key_part[i], record);
+        parts_.emplace_back(table, key->key_part[i]);
         const Part &part = parts_.back();
         if (!part.is_reversible && part.is_whole)
             irreversible_.push_back(part.column);
@@ -80,6 +81,13 @@ Key_codec::Key_codec(const KEY *key, const uchar *record)
 bool Key_codec::has_prefixes() const
 {
     return std::any_of(parts_.begin(), parts_.end(), [](const Part &part) { return !part.is_whole; });
+}
+
+bool Key_codec::tells(const MY_BITMAP *columns) const
+{
+    return std::none_of(parts_.begin(), parts_.end(), [columns](const Part &part) {
+        return !part.is_whole && bitmap_is_set(columns, part.column.index);
+    });
 }
 
 bool Key_codec::has_reversible(uint field) const
@@ -182,7 +190,7 @@ void Key_codec::append_tuple_part(const Part &part, const uchar *data, std::stri
     append(part, data, length, out);
 }
 
-void Key_codec::extend(const KEY *key, const KEY *primary, const uchar *record)
+void Key_codec::extend(const TABLE *table, const KEY *key, const KEY *primary)
 {
     for (uint i = 0; i < primary->user_defined_key_parts; i++) {
         const KEY_PART_INFO &wanted = primary->key_part[i];
@@ -194,7 +202,7 @@ void Key_codec::extend(const KEY *key, const KEY *primary, const uchar *record)
         }
         if (found == key->ext_key_parts)
             return;
-        extension_.push_back({Part(wanted, record), offset, key_part_map(1) << found});
+        extension_.push_back({Part(table, wanted), offset, key_part_map(1) << found});
     }
 }
 

@@ -25,12 +25,12 @@ std::string successor(std::string_view prefix);
 */
 class Key_codec {
 public:
-    Key_codec(const KEY *key, const uchar *record);
+    Key_codec(const TABLE *table, const KEY *key);
 
     /* Appends the key of a record. Returns whether a part of it is NULL. */
     bool append_record(const uchar *record, std::string *out, uint parts = UINT_MAX) const;
     /* The server may go on in a key of this index with columns of the primary key, which entries end with. */
-    void extend(const KEY *key, const KEY *primary, const uchar *record);
+    void extend(const TABLE *table, const KEY *key, const KEY *primary);
     /* Appends the parts of a key in the server's tuple format that `parts` names, from the first on. */
     void append_tuple(const uchar *tuple, key_part_map parts, std::string *out) const;
     /* Appends the parts of the tree's key. */
@@ -47,12 +47,14 @@ public:
     bool has_reversible(uint field) const;
     /* Whether a part is only the begin of its column, which neither the key nor the entry's value tells. */
     bool has_prefixes() const;
+    /* Whether there is no such part of one of these columns. */
+    bool tells(const MY_BITMAP *columns) const;
     /* For each declared part, how many parts of the tree's key there are up to its end. */
     std::vector<uint> layout_ends() const;
 
 private:
     struct Part {
-        Part(const KEY_PART_INFO &info, const uchar *record);
+        Part(const TABLE *table, const KEY_PART_INFO &info);
 
         bool is_nullable() const { return column.null_bit != 0; }
 

@@ -174,20 +174,35 @@ int ha_frond::read_current(uchar *record)
         return decode_row(row_key_, value, is_whole, record);
     }
     const Index &index = plan().indexes[active_index];
-    const bool is_covered = keyread_enabled() && row_lock_ != FROND_EXCLUSIVE;
+    const bool tells = entry_tells(index);
+    const bool is_covered = tells && row_lock_ != FROND_EXCLUSIVE;
     const bool filters = filters_entries(record);
     /* COUNT(*) wants no column, and no position either: that of a row without a primary key is its row's key. */
     if (is_covered && !filters && plan().has_primary() && bitmap_is_clear_all(table->read_set)) {
         without_key_ = nullptr;
         return 0;
     }
-    if (!decode_entry(index, cursor_.key(), cursor_.value(), is_covered || filters ? record : nullptr,
+    if (!decode_entry(index, cursor_.key(), cursor_.value(), tells || filters ? record : nullptr,
                       filters ? nullptr : table->read_set, &row_key_))
         return HA_ERR_CRASHED;
     if (filters)
         if (int error = check_entry())
             return error;
-    return is_covered ? 0 : fetch_row(row_key_, record);
+    if (is_covered)
+        return 0;
+    if (int error = fetch_row(row_key_, record))
+        return error;
+    /* The row says nothing of virtual columns, and NULL of their bits. */
+    return !tells || decode_entry(index, cursor_.key(), cursor_.value(), record, table->read_set, &row_key_) ? 0 : HA_ERR_CRASHED;
+}
+
+/*
+  Whether the server takes the columns from the entry: virtual ones, too, also where the row is read for its lock. Partitions that
+  are merged in the order of an index want all its columns, prefixes too, which rows have.
+*/
+bool ha_frond::entry_tells(const Index &index)
+{
+    return keyread_enabled() && index.key.tells(table->read_set);
 }
 
 /* Conditions are over the columns of the table's first record. */
@@ -383,6 +398,19 @@ int ha_frond::rnd_pos(uchar *record, uchar *position)
     return fetch_row(row_key_, record);
 }
 
+/* The primary key of a record in the server's format. */
+void ha_frond::copy_primary(uchar *to, const uchar *record) const
+{
+    const KEY &key = table->key_info[plan().primary];
+    key_copy(to, const_cast<uchar *>(record), &table->key_info[plan().primary], ref_length, true);
+    /* Of BIT columns the server copies those of the table's first record, whatever it is given. */
+    for (uint i = 0; i < key.user_defined_key_parts; to += key.key_part[i++].store_length) {
+        const Field *field = key.key_part[i].field;
+        if (field->real_type() == MYSQL_TYPE_BIT)
+            memcpy(to, field->ptr_in_record(record), key.key_part[i].length);
+    }
+}
+
 void ha_frond::position(const uchar *record)
 {
     if (record == without_key_) {
@@ -390,7 +418,7 @@ void ha_frond::position(const uchar *record)
         without_key_ = nullptr;
     }
     if (plan().has_primary())
-        key_copy(ref, const_cast<uchar *>(record), &table->key_info[plan().primary], ref_length, true);
+        copy_primary(ref, record);
     else
         memcpy(ref, row_key_.data(), ROW_ID_BYTES);
 }
@@ -441,15 +469,21 @@ int ha_frond::read_point(const Index &index, uchar *record)
         return HA_ERR_KEY_NOT_FOUND;
     if (code != FROND_OK)
         return session_->fail(code);
-    const bool is_covered = keyread_enabled() && row_lock_ != FROND_EXCLUSIVE;
+    const bool tells = entry_tells(index);
+    const bool is_covered = tells && row_lock_ != FROND_EXCLUSIVE;
     const bool filters = filters_entries(record);
     if (!decode_entry(index, search_, view(entry_buffer_.data, entry_buffer_.length),
-                      is_covered || filters ? record : nullptr, filters ? nullptr : table->read_set, &row_key_))
+                      tells || filters ? record : nullptr, filters ? nullptr : table->read_set, &row_key_))
         return HA_ERR_CRASHED;
     if (filters)
         if (int error = check_entry())
             return error;
-    return is_covered ? 0 : fetch_row(row_key_, record);
+    if (is_covered)
+        return 0;
+    if (int error = fetch_row(row_key_, record))
+        return error;
+    const std::string_view value = view(entry_buffer_.data, entry_buffer_.length);
+    return !tells || decode_entry(index, search_, value, record, table->read_set, &row_key_) ? 0 : HA_ERR_CRASHED;
 }
 
 int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts, enum ha_rkey_function flag)

@@ -37,15 +37,18 @@ void append_prefixed(const uint8_t *bytes, size_t length, std::string *out)
     out->append(reinterpret_cast<const char *>(bytes), length);
 }
 
-/* Steps over a column, and puts it into the record if it is wanted. */
-inline bool decode_column(const Column &column, const uint8_t **at, const uint8_t *end, bool is_wanted, uchar *record)
+/* Steps over a column, and puts it into the record if it is wanted. `blank` has what the server puts into columns that are NULL. */
+inline bool decode_column(const Column &column, const uint8_t **at, const uint8_t *end, bool is_wanted, const uchar *blank,
+                          uchar *record)
 {
     uchar *data = record + column.offset;
     size_t length = column.length;
     if (column.is_fixed()) {
         if (static_cast<size_t>(end - *at) < length)
             return false;
-        if (is_wanted)
+        if (is_wanted && column.is_null(record))
+            memcpy(data, blank + column.offset, length);
+        else if (is_wanted)
             decode_word_or_fixed(column, *at, data);
     } else {
         if (!get_length(*at, end, &length))
@@ -64,6 +67,7 @@ Row_codec::Row_codec(const TABLE *table, const std::vector<bool> &is_in_key)
     const uchar *record = table->record[0];
     uint null_bytes = table->s->null_bytes;
     null_mask_.assign(null_bytes, 0);
+    blank_.assign(table->s->reclength, 0);
     null_defaults_.assign(table->s->default_values, table->s->default_values + null_bytes);
     for (uint i = 0; i < table->s->fields; i++) {
         const Field *field = table->field[i];
@@ -75,10 +79,20 @@ Row_codec::Row_codec(const TABLE *table, const std::vector<bool> &is_in_key)
         fixed_bytes_ += column.is_fixed() ? column.length : LENGTH_BYTES_MAX;
         has_blobs_ |= column.kind == Kind::Blob;
         columns_.push_back(column);
+        if (column.null_bit != 0 && column.is_fixed())
+            note_blank(table->field[i], column);
     }
     for (uint i = 0; i < null_bytes; i++)
         null_defaults_[i] &= static_cast<uchar>(~null_mask_[i]);
     fixed_bytes_ += VERSION_BYTES + null_bytes;
+}
+
+void Row_codec::note_blank(Field *field, const Column &column)
+{
+    const std::vector<uchar> before(field->ptr, field->ptr + column.length);
+    field->reset();
+    memcpy(&blank_[column.offset], field->ptr, column.length);
+    memcpy(field->ptr, before.data(), column.length);
 }
 
 void Row_codec::encode(const uchar *record, std::string *out) const
@@ -135,7 +149,8 @@ bool Row_codec::decode(std::string_view value, const MY_BITMAP *wanted, uchar *r
         return false;
     at = decode_nulls(at + VERSION_BYTES, record);
     for (const Column &column : columns_)
-        if (!decode_column(column, &at, end, wanted == nullptr || bitmap_is_set(wanted, column.index), record))
+        if (!decode_column(column, &at, end, wanted == nullptr || bitmap_is_set(wanted, column.index), blank_.data(),
+                           record))
             return false;
     return at == end;
 }
@@ -164,7 +179,7 @@ bool Row_codec::decode(std::string_view parts, const Projection &projection, uch
         return false;
     at = decode_nulls(at, record);
     for (const Column &column : projection.columns)
-        if (!decode_column(column, &at, end, true, record))
+        if (!decode_column(column, &at, end, true, blank_.data(), record))
             return false;
     return at == end;
 }

@@ -45,7 +45,11 @@ public:
 private:
     const uint8_t *decode_nulls(const uint8_t *at, uchar *record) const;
 
+    void note_blank(Field *field, const Column &column);
+
     std::vector<Column> columns_;
+    /* A record whose columns are as the server leaves them when they become NULL: it compares records as they are. */
+    std::vector<uchar> blank_;
     std::vector<uchar> null_mask_;     /* Bits of columns that are in the value. */
     std::vector<uchar> null_defaults_; /* The other bits, as the server expects them. */
     size_t fixed_bytes_ = 0;

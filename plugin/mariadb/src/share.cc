@@ -117,9 +117,8 @@ std::string tree_name(const char *path)
 
 Plan::Plan(const TABLE *table) : primary(table->s->primary_key)
 {
-    const uchar *record = table->record[0];
     for (uint i = 0; i < table->s->keys; i++) {
-        indexes.emplace_back(&table->key_info[i], record);
+        indexes.emplace_back(table, &table->key_info[i]);
         indexes.back().number = i;
         const KEY &key = table->key_info[i];
         indexes.back().is_unique = key.flags & HA_NOSAME;
@@ -131,7 +130,7 @@ Plan::Plan(const TABLE *table) : primary(table->s->primary_key)
     }
     for (Index &index : indexes)
         if (has_primary() && index.number != primary && !index.is_unique)
-            index.key.extend(&table->key_info[index.number], &table->key_info[primary], record);
+            index.key.extend(table, &table->key_info[index.number], &table->key_info[primary]);
     std::vector<bool> is_in_key(table->s->fields);
     for (uint field = 0; has_primary() && field < table->s->fields; field++)
         is_in_key[field] = primary_key().has_reversible(field);

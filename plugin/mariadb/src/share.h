@@ -48,7 +48,7 @@ struct Plan {
     explicit Plan(const TABLE *table);
 
     struct Index {
-        Index(const KEY *key, const uchar *record) : key(key, record) {}
+        Index(const TABLE *table, const KEY *key) : key(table, key) {}
 
         Key_codec key;
         std::optional<Entry_codec> entry; /* Of secondary indexes. */

@@ -169,7 +169,7 @@ int ha_frond::duplicate(const frond_conflict &conflict, const uchar *record)
     if (dup_ref == nullptr)
         return HA_ERR_FOUND_DUPP_KEY;
     if (number == plan().primary) {
-        key_copy(dup_ref, const_cast<uchar *>(record), &table->key_info[number], ref_length, true);
+        copy_primary(dup_ref, record);
         return HA_ERR_FOUND_DUPP_KEY;
     }
     std::string_view row_key;
@@ -191,7 +191,7 @@ int ha_frond::duplicate(const frond_conflict &conflict, const uchar *record)
     if (!plan().row->decode(view(row_buffer_.data, row_buffer_.length), nullptr, scratch) ||
         !plan().primary_key().decode(row_key, scratch))
         return HA_ERR_CRASHED;
-    key_copy(dup_ref, scratch, &table->key_info[plan().primary], ref_length, true);
+    copy_primary(dup_ref, scratch);
     return HA_ERR_FOUND_DUPP_KEY;
 }
 
