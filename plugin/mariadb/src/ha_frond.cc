@@ -245,14 +245,15 @@ bool ha_frond::is_being_planned() const
 }
 
 /*
-  COUNT(*) without WHERE: the engine counts. HA_POS_ERROR has the server read the rows, as it must where they are locked. The
-  server also asks for what it takes to read an index as a whole, for each statement that an index covers: an estimate will do.
+  COUNT(*) without WHERE: the engine counts. HA_POS_ERROR has the server read the rows, as it must where they are locked: an error
+  of this call would be lost, that of a deadlock too. The server also asks for what it takes to read an index as a whole, for
+  each statement that an index covers: an estimate will do.
 */
 ha_rows ha_frond::records()
 {
     if (is_being_planned())
         return stats.records;
-    if (row_lock_ != FROND_NO_LOCK || begin() != 0)
+    if (row_lock_ != FROND_NO_LOCK || begin() != 0 || session_->is_serializable())
         return HA_POS_ERROR;
     uint64_t rows = 0;
     int code = frond_txn_count(session_->txn(), share_->row_tree(), nullptr, 0, nullptr, 0, &rows, session_->error());
