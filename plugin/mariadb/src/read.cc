@@ -24,7 +24,7 @@ constexpr size_t WANTED_MAX = 8;
 */
 void ha_frond::choose_parts()
 {
-    if (get_lock_type() == F_WRLCK || row_lock_ != FROND_NO_LOCK) {
+    if (get_lock_type() == F_WRLCK || row_lock_ != FROND_NO_LOCK || plan().has_prefixed_primary()) {
         reads_ = nullptr;
         return;
     }
@@ -97,8 +97,9 @@ int ha_frond::put_cursor(const frond_tree *tree, std::string_view from, std::str
 
 int ha_frond::decode_row(std::string_view row_key, std::string_view value, bool is_whole, uchar *record)
 {
-    /* A statement that writes the row needs all of it, whatever it reads. */
-    const MY_BITMAP *wanted = get_lock_type() == F_WRLCK ? nullptr : table->read_set;
+    /* A statement that writes the row needs all of it, whatever it reads. So does a position that the key does not tell. */
+    const bool needs_all = get_lock_type() == F_WRLCK || plan().has_prefixed_primary();
+    const MY_BITMAP *wanted = needs_all ? nullptr : table->read_set;
     if (!(is_whole ? plan().row->decode(value, wanted, record) : plan().row->decode(value, reads_->projection, record)))
         return HA_ERR_CRASHED;
     return decode_row_key(row_key, wanted, record) ? 0 : HA_ERR_CRASHED;
@@ -174,8 +175,9 @@ int ha_frond::read_current(uchar *record)
         return decode_row(row_key_, value, is_whole, record);
     }
     const Index &index = plan().indexes[active_index];
-    const bool tells = entry_tells(index);
-    const bool is_covered = tells && row_lock_ != FROND_EXCLUSIVE;
+    /* Then the server takes virtual columns from the entry, also where the row is read, too. */
+    const bool tells = keyread_enabled();
+    const bool is_covered = this->is_covered(index);
     const bool filters = filters_entries(record);
     /* COUNT(*) wants no column, and no position either: that of a row without a primary key is its row's key. */
     if (is_covered && !filters && plan().has_primary() && bitmap_is_clear_all(table->read_set)) {
@@ -197,19 +199,27 @@ int ha_frond::read_current(uchar *record)
 }
 
 /*
-  Whether the server takes the columns from the entry: virtual ones, too, also where the row is read for its lock. Partitions that
-  are merged in the order of an index want all its columns, prefixes too, which rows have.
+  Whether an entry tells all that is read of the row. Partitions that are merged in the order of an index want all its columns,
+  prefixes too, which rows have; and positions want those of the primary key.
 */
-bool ha_frond::entry_tells(const Index &index)
+bool ha_frond::is_covered(const Index &index)
 {
-    return keyread_enabled() && index.key.tells(table->read_set);
+    if (!keyread_enabled() || row_lock_ == FROND_EXCLUSIVE || plan().has_prefixed_primary())
+        return false;
+    return table->part_info == nullptr || index.key.tells(table->read_set);
 }
 
 /* Conditions are over the columns of the table's first record. */
 bool ha_frond::filters_entries(const uchar *record) const
 {
     const bool has_condition = pushed_idx_cond != nullptr && pushed_idx_cond_keyno == active_index;
-    return record == table->record[0] && (has_condition || (pushed_rowid_filter != nullptr && rowid_filter_is_active));
+    return record == table->record[0] && (has_condition || has_rowid_filter());
+}
+
+/* A filter only spares the server rows that it would refuse, and goes by positions. */
+bool ha_frond::has_rowid_filter() const
+{
+    return pushed_rowid_filter != nullptr && rowid_filter_is_active && !plan().has_prefixed_primary();
 }
 
 /*
@@ -221,7 +231,7 @@ int ha_frond::check_entry()
     check_result_t wanted = CHECK_POS;
     if (pushed_idx_cond != nullptr && pushed_idx_cond_keyno == active_index)
         wanted = handler_index_cond_check(this);
-    if (wanted == CHECK_POS && pushed_rowid_filter != nullptr && rowid_filter_is_active) {
+    if (wanted == CHECK_POS && has_rowid_filter()) {
         /* Of an index with prefixes the server looks at the range's end itself, with the row: see idx_cond_push. */
         key_range *const end = end_range;
         if (plan().indexes[active_index].key.has_prefixes())
@@ -469,8 +479,9 @@ int ha_frond::read_point(const Index &index, uchar *record)
         return HA_ERR_KEY_NOT_FOUND;
     if (code != FROND_OK)
         return session_->fail(code);
-    const bool tells = entry_tells(index);
-    const bool is_covered = tells && row_lock_ != FROND_EXCLUSIVE;
+    /* Then the server takes virtual columns from the entry, also where the row is read, too. */
+    const bool tells = keyread_enabled();
+    const bool is_covered = this->is_covered(index);
     const bool filters = filters_entries(record);
     if (!decode_entry(index, search_, view(entry_buffer_.data, entry_buffer_.length),
                       tells || filters ? record : nullptr, filters ? nullptr : table->read_set, &row_key_))

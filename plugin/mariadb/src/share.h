@@ -63,6 +63,8 @@ struct Plan {
 
     bool has_primary() const { return primary != MAX_KEY; }
     const Key_codec &primary_key() const { return indexes[primary].key; }
+    /* Whether a part of the primary key is only the begin of its column. */
+    bool has_prefixed_primary() const { return has_primary() && primary_key().has_prefixes(); }
     void row_layout(std::vector<frond_part> *key, std::vector<frond_part> *value) const;
     void index_layout(uint index, std::vector<frond_part> *key, std::vector<frond_part> *value) const;
 
