@@ -109,6 +109,7 @@ private:
     void copy_primary(uchar *to, const uchar *record) const;
     bool is_covered(const Index &index);
     bool has_rowid_filter() const;
+    void restrict_ranges(uint *mode) const;
     /* The key of a record in the row tree: of its primary key, or, without one, that of the row last read. */
     void append_row_key(const uchar *record, std::string *out) const;
     /* Appends the key and the value of a record in the row tree. */

@@ -290,13 +290,21 @@ int ha_frond::multi_range_read_next(range_id_t *range)
     return mrr_.dsmrr_next(range);
 }
 
+/*
+  Rows are locked in the order of the ranges. Scans of several indexes of one partitioned table that are intersected by position
+  have lost rows where positions were sorted.
+*/
+void ha_frond::restrict_ranges(uint *mode) const
+{
+    if (row_lock_ != FROND_NO_LOCK || table->part_info != nullptr)
+        *mode |= HA_MRR_USE_DEFAULT_IMPL;
+}
+
 ha_rows ha_frond::multi_range_read_info_const(uint index, RANGE_SEQ_IF *sequence, void *parameter, uint ranges,
                                               uint *buffer_bytes, uint *mode, Cost_estimate *cost)
 {
     mrr_.init(this, table);
-    /* Rows are locked in the order of the ranges. */
-    if (row_lock_ != FROND_NO_LOCK)
-        *mode |= HA_MRR_USE_DEFAULT_IMPL;
+    restrict_ranges(mode);
     return mrr_.dsmrr_info_const(index, sequence, parameter, ranges, buffer_bytes, mode, cost);
 }
 
@@ -304,6 +312,7 @@ ha_rows ha_frond::multi_range_read_info(uint index, uint ranges, uint keys, uint
                                         Cost_estimate *cost)
 {
     mrr_.init(this, table);
+    restrict_ranges(mode);
     return mrr_.dsmrr_info(index, ranges, keys, parts, buffer_bytes, mode, cost);
 }
 
