@@ -141,6 +141,7 @@ private:
     uint64_t parts_number() const { return reads_ == nullptr ? 0 : reads_->number; }
     int put_cursor(const frond_tree *tree, std::string_view from, std::string_view to, bool forward);
     int read_point(const Index &index, uchar *record);
+    int read_by_entry(const Index &index, std::string_view key, std::string_view value, uchar *record);
     int read_edge(uchar *record, std::string_view from, std::string_view to, bool forward);
     int step(uchar *record, bool forward, std::string_view prefix = {});
     int step_index(uchar *record, bool forward);

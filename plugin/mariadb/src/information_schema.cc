@@ -26,17 +26,21 @@ static ST_FIELD_INFO trx_fields[] = {
     CEnd(),
 };
 
+/* What is locked, and how. */
+#define LOCK_COLUMNS                                                                                            \
+    Column("lock_mode", Varchar(3), NOT_NULL),                                                                  \
+        Column("lock_type", Varchar(6), NOT_NULL),                                                              \
+        Column("lock_schema", Name(), NULLABLE),                                                                \
+        Column("lock_table", Name(), NULLABLE),                                                                 \
+        Column("lock_partition", Varchar(2 * NAME_CHAR_LEN + 1), NULLABLE),                                     \
+        Column("lock_index", Name(), NULLABLE),                                                                 \
+        Column("lock_data", Varchar(300), NULLABLE),                                                            \
+        Column("lock_tree_id", ULonglong(), NOT_NULL)
+
 static ST_FIELD_INFO locks_fields[] = {
     Column("lock_trx_id", ULonglong(), NOT_NULL),
     Column("lock_mysql_thread_id", ULonglong(), NOT_NULL),
-    Column("lock_mode", Varchar(3), NOT_NULL),
-    Column("lock_type", Varchar(6), NOT_NULL),
-    Column("lock_schema", Name(), NULLABLE),
-    Column("lock_table", Name(), NULLABLE),
-    Column("lock_partition", Varchar(2 * NAME_CHAR_LEN + 1), NULLABLE),
-    Column("lock_index", Name(), NULLABLE),
-    Column("lock_data", Varchar(300), NULLABLE),
-    Column("lock_tree_id", ULonglong(), NOT_NULL),
+    LOCK_COLUMNS,
     CEnd(),
 };
 
@@ -45,14 +49,7 @@ static ST_FIELD_INFO lock_waits_fields[] = {
     Column("requesting_mysql_thread_id", ULonglong(), NOT_NULL),
     Column("blocking_trx_id", ULonglong(), NOT_NULL),
     Column("blocking_mysql_thread_id", ULonglong(), NOT_NULL),
-    Column("lock_mode", Varchar(3), NOT_NULL),
-    Column("lock_type", Varchar(6), NOT_NULL),
-    Column("lock_schema", Name(), NULLABLE),
-    Column("lock_table", Name(), NULLABLE),
-    Column("lock_partition", Varchar(2 * NAME_CHAR_LEN + 1), NULLABLE),
-    Column("lock_index", Name(), NULLABLE),
-    Column("lock_data", Varchar(300), NULLABLE),
-    Column("lock_tree_id", ULonglong(), NOT_NULL),
+    LOCK_COLUMNS,
     Column("wait_started", Datetime(0), NOT_NULL),
     Column("wait_seconds", frond::seconds_type(), NOT_NULL),
     CEnd(),

@@ -175,27 +175,32 @@ int ha_frond::read_current(uchar *record)
         return decode_row(row_key_, value, is_whole, record);
     }
     const Index &index = plan().indexes[active_index];
-    /* Then the server takes virtual columns from the entry, also where the row is read, too. */
-    const bool tells = keyread_enabled();
-    const bool is_covered = this->is_covered(index);
-    const bool filters = filters_entries(record);
     /* COUNT(*) wants no column, and no position either: that of a row without a primary key is its row's key. */
-    if (is_covered && !filters && plan().has_primary() && bitmap_is_clear_all(table->read_set)) {
+    if (bitmap_is_clear_all(table->read_set) && plan().has_primary() && is_covered(index) && !filters_entries(record)) {
         without_key_ = nullptr;
         return 0;
     }
-    if (!decode_entry(index, cursor_.key(), cursor_.value(), tells || filters ? record : nullptr,
-                      filters ? nullptr : table->read_set, &row_key_))
+    return read_by_entry(index, cursor_.key(), cursor_.value(), record);
+}
+
+/* Reads the row of an entry, as far as the entry does not tell it. */
+int ha_frond::read_by_entry(const Index &index, std::string_view key, std::string_view value, uchar *record)
+{
+    /* The server takes virtual columns from the entry then, also if the row is read. */
+    const bool tells = keyread_enabled();
+    const bool filters = filters_entries(record);
+    if (!decode_entry(index, key, value, tells || filters ? record : nullptr, filters ? nullptr : table->read_set,
+                      &row_key_))
         return HA_ERR_CRASHED;
     if (filters)
         if (int error = check_entry())
             return error;
-    if (is_covered)
+    if (is_covered(index))
         return 0;
     if (int error = fetch_row(row_key_, record))
         return error;
     /* The row says nothing of virtual columns, and NULL of their bits. */
-    return !tells || decode_entry(index, cursor_.key(), cursor_.value(), record, table->read_set, &row_key_) ? 0 : HA_ERR_CRASHED;
+    return !tells || decode_entry(index, key, value, record, table->read_set, &row_key_) ? 0 : HA_ERR_CRASHED;
 }
 
 /*
@@ -488,22 +493,7 @@ int ha_frond::read_point(const Index &index, uchar *record)
         return HA_ERR_KEY_NOT_FOUND;
     if (code != FROND_OK)
         return session_->fail(code);
-    /* Then the server takes virtual columns from the entry, also where the row is read, too. */
-    const bool tells = keyread_enabled();
-    const bool is_covered = this->is_covered(index);
-    const bool filters = filters_entries(record);
-    if (!decode_entry(index, search_, view(entry_buffer_.data, entry_buffer_.length),
-                      tells || filters ? record : nullptr, filters ? nullptr : table->read_set, &row_key_))
-        return HA_ERR_CRASHED;
-    if (filters)
-        if (int error = check_entry())
-            return error;
-    if (is_covered)
-        return 0;
-    if (int error = fetch_row(row_key_, record))
-        return error;
-    const std::string_view value = view(entry_buffer_.data, entry_buffer_.length);
-    return !tells || decode_entry(index, search_, value, record, table->read_set, &row_key_) ? 0 : HA_ERR_CRASHED;
+    return read_by_entry(index, search_, view(entry_buffer_.data, entry_buffer_.length), record);
 }
 
 int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts, enum ha_rkey_function flag)

@@ -12,7 +12,7 @@ pub(crate) struct RunMeta {
     pub bytes: u64,
     /// True if it carries range deletes: lookups must open it whatever its keys are.
     pub range_deletes: bool,
-    /// True if it lists blobs: who lets go of it lets go of those.
+    /// True if it lists blobs: they are freed with it.
     pub blobs: bool,
     /// Unless it is a leaf of an earlier version of Frond, or was read from a buffer.
     pub measured: Option<Measured>,

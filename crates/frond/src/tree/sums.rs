@@ -3,7 +3,7 @@
 //! Nothing is read for it as a rule. A node knows of each of its leaves what the sums need, so that what a job
 //! changes is the sum over the nodes that it seals less that over those that it replaces; a root's sums are those of the
 //! root before and this difference. A checkpoint stores them with the root. Only of a tree that an earlier version of
-//! Frond has written they are not known: then all of its nodes are read once, by the first who asks.
+//! Frond has written they are not known: then the first call that asks reads all of its nodes, once.
 //!
 //! Invariants
 //! 1. Sums that are known are those that a walk over all nodes would find.

@@ -1,10 +1,10 @@
 //! A position in a typed block: seek, row i, next, previous.
 //!
 //! Like [`Rows`](super::super::Rows) it does not hold the block; unlike it, the row stood on lies in the
-//! position's own memory, key and payload. A jump decodes one row; going on from there, eight, then
-//! sixty-four, then a vector: who wants one row pays for one. Who goes to an end of a block comes from the
-//! block beside it and begins with sixty-four. Who says how many rows he wants gets as many at once, and nobody
-//! any beyond the limit that was set.
+//! position's own memory, key and payload. A jump decodes one row; going on from there decodes eight, then
+//! sixty-four, then a vector, so that a read of one row pays for one. A walk that enters a block at its end
+//! begins with sixty-four. If the caller says how many rows it wants, that many are decoded at once, and none
+//! beyond the limit that was set.
 
 use super::{
     super::{BadBlock, Chunks},

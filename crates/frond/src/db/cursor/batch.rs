@@ -35,7 +35,7 @@ impl Cursor {
         self.turn(forward);
         while out.len() < rows_max && out.bytes() < BATCH_BYTES_MAX {
             let rest = if forward { self.rows.len() - self.index } else { self.index };
-            // Who says how many he wants gets them with one descent.
+            // One descent fetches as many rows as the caller asks for.
             if rest == 0 && rows_max < ROWS_MAX {
                 self.piece_rows = self.piece_rows.max(rows_max);
             }
