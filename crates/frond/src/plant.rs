@@ -174,6 +174,11 @@ pub const BUGS: &[Bug] = &[
     bug("txn: a statement begins behind what is left", "Txn::rollback_to", "transactions"),
     bug("txn: a prepare lets go of what it writes", "release_at_prepare", "transactions"),
     bug("txn: a prepare keeps rows that it does not write", "Txn::prepare_writes", "prepared"),
+    bug(
+        "txn: what is prepared in memory is nobody's where its piece was dropped",
+        "SpilledRows::holds",
+        "prepared",
+    ),
     bug("txn: a rollback keeps the index", "Chains::pop", "txn writes"),
     bug("txn: a rollback keeps the count of rows", "TxnWrites::undo_entry", "txn writes"),
     bug("txn: a rollback keeps the view", "TreeWrites::forget", "txn writes"),

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::{
-    CheckMode, IfLocked, Isolation, Options, RowEntry, RowLock, Tag, Tree, TreeId, TxnOptions,
+    CheckMode, IfLocked, Isolation, Limits, Options, RowEntry, RowLock, Tag, Tree, TreeId, Tuning,
+    TxnOptions,
     catalog::{PreparedPiece, Record},
     io::{Env, MemoryVfs, OpenMode, Vfs, Workers},
     page::Link,
@@ -227,10 +228,54 @@ fn what_was_locked_to_be_written_and_was_not_is_free() {
     db.close().unwrap();
 }
 
+/// A row whose write left memory, was taken back by a savepoint and written again stays locked until the decision (Rules:
+/// I41, I47): others had read it as it was before and written over it, and the update was lost. Found by random histories.
+#[test]
+fn rows_written_again_after_their_piece_was_dropped_stay_locked() {
+    let limits = Limits { own_writes_bytes: 300, ..Limits::for_cache(8 << 20) };
+    let tuning = Tuning { limits: Some(limits), ..Tuning::default() };
+    for isolation in [Isolation::ReadCommitted, Isolation::Snapshot, Isolation::Serializable] {
+        let vfs = Arc::new(MemoryVfs::new());
+        let db = open_with(&vfs, |options| options.tuning(tuning.clone())).unwrap();
+        let tree = db.create_tree("t", Default::default()).unwrap();
+        let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+        let savepoint = txn.savepoint().unwrap();
+        for row in 0..20u32 {
+            txn.put(&tree, &row.to_be_bytes(), &[7; 40]).unwrap();
+        }
+        assert!(
+            db.lock_stats().locks < 20,
+            "most rows have left memory, and their locks the table"
+        );
+        txn.rollback_to(&savepoint).unwrap();
+        let again = [0u32, 3];
+        for row in again {
+            txn.put(&tree, &row.to_be_bytes(), b"again").unwrap();
+        }
+        let is_locked = |row: u32| {
+            let other = db.begin(Default::default()).unwrap();
+            let (lock, if_locked) = (RowLock::Exclusive, IfLocked::Fail);
+            let read = other.get_locked(&tree, &row.to_be_bytes(), lock, if_locked);
+            matches!(read, Err(Error::LockBusy { .. }))
+        };
+        assert!(again.into_iter().all(is_locked), "{isolation:?}, before");
+        txn.prepare(&xid()).unwrap().detach();
+        assert!(again.into_iter().all(is_locked), "{isolation:?}, prepared");
+        let keeps_all = isolation == Isolation::Serializable;
+        assert_eq!(is_locked(1), keeps_all, "{isolation:?}, taken back");
+        db.commit_prepared(&xid()).unwrap();
+        assert!(!again.into_iter().any(is_locked), "{isolation:?}, decided");
+        assert_eq!(db.lock_stats().locks, 0);
+        drop(tree);
+        db.close().unwrap();
+    }
+}
+
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
+        "txn: what is prepared in memory is nobody's where its piece was dropped" => rows_written_again_after_their_piece_was_dropped_stay_locked,
         "txn: a prepare keeps rows that it does not write" => what_was_locked_to_be_written_and_was_not_is_free,
         "pipeline: what is committed is named no more" => a_decision_behind_the_boundary_of_both_slots,
     };

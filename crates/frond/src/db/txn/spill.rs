@@ -96,7 +96,8 @@ pub(super) enum Heeds {
     Interrupts,
 }
 
-/// Answers for a transaction's rows.
+/// Answers for a transaction's rows: those in its pieces, in pieces that a savepoint took back, and, once these are
+/// forgotten, those in its sealed set.
 #[derive(Debug)]
 struct SpilledRows {
     engine: Arc<Engine>,
@@ -116,7 +117,15 @@ impl HoldsRows for SpilledRows {
                 Err(_) => holds = None,
             }
         }
-        holds
+        // A row that was written again after a savepoint took its piece back took no new lock: the dropped piece stood for
+        // it, and a prepare forgets dropped pieces.
+        let in_memory = || {
+            self.live.is_in_sealed(tree, key)
+                && !plant!(
+                    "txn: what is prepared in memory is nobody's where its piece was dropped"
+                )
+        };
+        if dropped.is_empty() && in_memory() { Some(true) } else { holds }
     }
 }
 

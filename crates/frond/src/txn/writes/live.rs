@@ -91,6 +91,12 @@ impl LiveWrites {
         (writes.pieces().clone(), writes.dropped().clone())
     }
 
+    /// True if the sealed set, or where it went, has an entry of a key.
+    pub(crate) fn is_in_sealed(&self, tree: TreeId, key: &[u8]) -> bool {
+        let mut writes = self.lock();
+        writes.is_sealed && writes.first_key(tree, key) == Some(key)
+    }
+
     /// Hands keys of a tree to `each` that have entries in memory, from the newest of all entries back, so many of which are looked
     /// at; one may come more than once, and none if a commit is on its way. For people who look, who hold nobody up: the lock
     /// is let go every now and then.
