@@ -13,6 +13,7 @@ python3 plugin/mariadb/tests/compare.py target/mariadb/servers/test/s.sock "$@"
 if [ $# = 0 ]; then
     python3 plugin/mariadb/tests/views.py target/mariadb/servers/test/s.sock
     plugin/mariadb/tests/crash.sh
+    python3 plugin/mariadb/tests/memory.py
     plugin/mariadb/tests/conformance/run.py --selection --show
 fi
 if grep -E "\[ERROR\].*Frond|got signal" target/mariadb/servers/test/error.log; then

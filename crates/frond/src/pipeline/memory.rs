@@ -7,8 +7,8 @@
 //! general allocator's memory.
 //!
 //! Invariant: the block cache and the open runs keep a sixteenth of the budget each whatever the rest takes, so
-//! that reads go on; the rest has limits of its own (`Limits`), which sum up below that, but for what is written and not
-//! committed: of that each transaction has a limit, and there may be many.
+//! that reads go on; the rest has limits of its own (`Limits`), which sum up below that. What is written and not committed has
+//! one for each transaction and one for all together (`txn/charge.rs`).
 //!
 //! Threads: the log thread, or `step`.
 
@@ -22,7 +22,16 @@ const JOB_BYTES: u64 = 2 << 20;
 /// An extent takes 64 bytes in a map that is two thirds full.
 const EXTENT_BYTES: u64 = 96;
 
+/// Transactions with as much in memory as one may have that fit into what all of them may have.
+const LARGE_WRITERS: u64 = 4;
+
 impl Engine {
+    /// What one transaction may have in memory that is not committed, if all together have too much; else it has no bound here.
+    #[inline]
+    pub(crate) fn share_of_writes(&self) -> u64 {
+        self.writes_memory.share_of(LARGE_WRITERS * self.limits.own_writes_bytes)
+    }
+
     /// Bytes of the metadata of trees, runs and extents, which is there whether anything reads them or not. In a store
     /// of a few large trees it is a thousandth of the blocks; with 100,000 trees of one row each it is more than the
     /// blocks.

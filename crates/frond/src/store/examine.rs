@@ -16,7 +16,7 @@ use super::{
     directory::{self, Directory},
     file::Store,
     guard::Guard,
-    open::{Found, lock, no_slot, probe, read_slot},
+    open::{FileLock, Found, no_slot, probe, read_slot},
     page_table,
     pins::NEVER,
     root_directory::RootDirectory,
@@ -95,8 +95,9 @@ pub fn examine(env: &Env, dir: &Path) -> Result<Arc<Store>> {
     let path = dir.join(STORE_FILE);
     let mode = OpenMode { write: false, create_new: false, direct: true };
     let file = env.vfs.open(&path, mode).map_err(|e| Error::io(&path, "open", 0, e))?;
-    lock(&*file, dir)?;
-    let guard = Guard::new(file, true).map_err(|e| Error::io(&path, "measure", 0, e))?;
+    let lock = FileLock::take(&file, dir)?;
+    let guard = Guard::new(file.clone(), true).map_err(|e| Error::io(&path, "measure", 0, e))?;
+    lock.keep();
     let slots = [read_slot(&guard, 0), read_slot(&guard, 1)];
     let (mut id, mut ours, mut whys) = (None, false, Vec::new());
     for (index, slot) in slots.into_iter().enumerate() {

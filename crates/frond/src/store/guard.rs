@@ -135,6 +135,15 @@ impl Guard {
     }
 }
 
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // Not a copy that a fork has made: the lock is its parent's. Where unlocking fails, the lock ends with the file.
+        if std::process::id() == self.pid {
+            let _ = self.file.unlock();
+        }
+    }
+}
+
 impl File for Guard {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.count_read(buf.len());

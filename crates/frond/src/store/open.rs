@@ -147,7 +147,7 @@ fn make_file(env: &Env, dir: &Path) -> Result<()> {
         move |e| Error::io(new, action, 0, e)
     };
     let file = open_unfinished(env, &new)?;
-    lock(&*file, dir)?;
+    let _lock = FileLock::take(&file, dir)?;
     // With the lock held: whoever held it before may have finished and renamed this very file.
     if env.vfs.exists(&path).map_err(failed("look at"))? {
         return Err(Error::Locked { dir: dir.into(), owner: "another that just made it".into() });
@@ -179,20 +179,45 @@ fn make_file(env: &Env, dir: &Path) -> Result<()> {
     env.vfs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", 0, e))
 }
 
-pub(super) fn lock(file: &dyn File, dir: &Path) -> Result<()> {
-    if file.try_lock().map_err(|e| Error::io(dir, "lock", 0, e))?
-        || plant!("store: locked by nobody")
-    {
-        return Ok(());
-    }
-    let owner = match owner::read(file) {
-        Some(owner) if owner.pid == u64::from(std::process::id()) => {
-            format!("this process ({})", owner.pid)
+/// The lock on a store's file until its owner has come that far: given back when dropped. To close the file is not enough:
+/// a process that another thread of the program starts has it open, too, until it runs its own program.
+pub(super) struct FileLock<'a> {
+    file: &'a dyn File,
+    is_kept: bool,
+}
+
+impl<'a> FileLock<'a> {
+    /// `Locked` if another has it.
+    pub(super) fn take(file: &'a Arc<dyn File>, dir: &Path) -> Result<Self> {
+        let file = &**file;
+        if file.try_lock().map_err(|e| Error::io(dir, "lock", 0, e))?
+            || plant!("store: locked by nobody")
+        {
+            return Ok(Self { file, is_kept: false });
         }
-        Some(owner) => format!("process {}", owner.pid),
-        None => "another process".into(),
-    };
-    Err(Error::Locked { dir: dir.into(), owner })
+        let owner = match owner::read(file) {
+            Some(owner) if owner.pid == u64::from(std::process::id()) => {
+                format!("this process ({})", owner.pid)
+            }
+            Some(owner) => format!("process {}", owner.pid),
+            None => "another process".into(),
+        };
+        Err(Error::Locked { dir: dir.into(), owner })
+    }
+
+    /// It stays: whoever guards the file gives it back.
+    pub(super) fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for FileLock<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // Where that fails the lock ends with the file.
+            let _ = self.file.unlock();
+        }
+    }
 }
 
 /// Opens the store in `dir`.
@@ -209,9 +234,10 @@ pub fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
     let path = dir.join(STORE_FILE);
     let mode = OpenMode { write: !options.read_only, create_new: false, direct: true };
     let file = env.vfs.open(&path, mode).map_err(|e| Error::io(&path, "open", 0, e))?;
-    lock(&*file, dir)?;
-    let guard =
-        Guard::new(file, options.read_only).map_err(|e| Error::io(&path, "measure", 0, e))?;
+    let lock = FileLock::take(&file, dir)?;
+    let guard = Guard::new(file.clone(), options.read_only)
+        .map_err(|e| Error::io(&path, "measure", 0, e))?;
+    lock.keep();
     let mut warnings = Vec::new();
     let slots = Slots::read(&guard, &path, &mut warnings)?;
     let id = slots.good.first().map(|superblock| superblock.store).unwrap_or_default();

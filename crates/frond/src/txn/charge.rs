@@ -3,6 +3,8 @@
 //! Invariants
 //! 1. A charge is given back when whoever has it is gone.
 //! 2. Small transactions are not counted: each step is a line of memory that all threads write.
+//! 3. Where all together take more than they may, each that is counted has an equal share, and what is beyond it leaves
+//!    memory at the next write. So hundreds of sessions with open transactions take no more than some with large ones.
 //!
 //! Threads: each charge is one transaction's; their sum is read by all.
 
@@ -11,7 +13,7 @@ use std::time::Duration;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// Writes that are not counted, and by how much they may grow before they are counted anew.
-const STEP: u64 = 256 << 10;
+const STEP: u64 = 64 << 10;
 
 /// Between two ends of transactions beyond memory that give back what the allocator has of them.
 const TRIMMED_EVERY: Duration = Duration::from_secs(10);
@@ -23,6 +25,8 @@ pub struct WritesMemory(Arc<Sums>);
 #[derive(Debug, Default)]
 struct Sums {
     bytes: AtomicU64,
+    /// Transactions that are counted.
+    writers: AtomicU64,
     /// When a trim may come next, milliseconds of the clock.
     trims_at: AtomicU64,
 }
@@ -31,6 +35,16 @@ impl WritesMemory {
     /// About so much, all together.
     pub fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    /// What one of them may have, if all together should stay within `max` bytes: no bound while they do.
+    #[inline]
+    pub fn share_of(&self, max: u64) -> u64 {
+        if self.bytes() <= max {
+            return u64::MAX;
+        }
+        let writers = self.0.writers.load(Ordering::Relaxed).max(1);
+        (max / writers).max(STEP)
     }
 
     /// Whether the last trim is long ago; then this one counts. It may keep all threads of the process waiting for some
@@ -55,6 +69,12 @@ pub struct Charge {
 }
 
 impl Charge {
+    /// What it was counted with.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Counts it anew if its writes, as a batch, have grown by a good piece. What has left memory will be as much again, in the
     /// same memory.
     #[inline]
@@ -68,7 +88,10 @@ impl Charge {
     /// It takes so much.
     #[cold]
     pub fn set(&mut self, all: &WritesMemory, bytes: u64) {
-        let all = self.all.get_or_insert_with(|| all.clone());
+        let all = self.all.get_or_insert_with(|| {
+            all.0.writers.fetch_add(1, Ordering::Relaxed);
+            all.clone()
+        });
         all.0.bytes.fetch_add(bytes, Ordering::Relaxed);
         all.0.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         self.bytes = bytes;
@@ -79,6 +102,7 @@ impl Charge {
         let took = self.bytes;
         if let Some(all) = self.all.take() {
             all.0.bytes.fetch_sub(took, Ordering::Relaxed);
+            all.0.writers.fetch_sub(1, Ordering::Relaxed);
         }
         (self.bytes, self.counted_at) = (0, 0);
         took
@@ -111,6 +135,22 @@ mod tests {
         assert_eq!(all.bytes(), 70);
         drop((one, other));
         assert_eq!(all.bytes(), 0);
+    }
+
+    #[test]
+    fn shares_are_equal_and_bind_only_where_all_take_too_much() {
+        let (all, max) = (WritesMemory::default(), 4 << 20);
+        assert_eq!(all.share_of(max), u64::MAX);
+        let mut charges: Vec<Charge> = (0..8).map(|_| Charge::default()).collect();
+        charges.iter_mut().for_each(|charge| charge.set(&all, max / 8));
+        assert_eq!(all.share_of(max), u64::MAX);
+        charges[0].set(&all, max / 8 + 1);
+        assert_eq!(all.share_of(max), max / 8);
+        charges.truncate(2);
+        assert_eq!(all.share_of(max), u64::MAX);
+        charges[1].set(&all, max);
+        assert_eq!(all.share_of(max), max / 2);
+        assert_eq!(all.share_of(STEP), STEP, "what is smaller is not counted");
     }
 
     #[test]

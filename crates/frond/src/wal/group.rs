@@ -1,7 +1,8 @@
 //! Groups: the framed unit of the log, and the buffers in which they are built.
 //!
-//! A group is what one leader writes at once: a header, then records, padded with zeros to 4 KiB, so
-//! that no later write touches a sector of an acknowledged one (Rule: I14).
+//! A group is a header, then records, padded with zeros to 4 KiB, so that no later write touches a
+//! sector of a synced one (Rule: I14). Most are written once, by one leader; one of small commits at
+//! level `os` is written several times as it grows, until it is closed (`open.rs`).
 //!
 //! Invariants
 //! 1. A group's header verifies alone: its checksum is seeded with the segment's salt and covers the
@@ -231,6 +232,18 @@ impl GroupBuf {
                 part = later;
             }
         }
+    }
+
+    /// Copies a filled group that fits one page, and may grow, to be written: header, records and zeros. Returns the
+    /// checksum for the chain.
+    pub(super) fn copy_page(&self, mut header: GroupHeader, salt: u64, page: &mut [u8]) -> u32 {
+        let used = header.bytes as usize;
+        page[..used].copy_from_slice(&self.frames[0].lock().unwrap()[..used]);
+        page[used..].fill(0);
+        header.body_crc = salted_crc(salt, &page[GROUP_HEADER_BYTES..used]);
+        let (bytes, checksum) = header.encode(salt);
+        page[..GROUP_HEADER_BYTES].copy_from_slice(&bytes);
+        checksum
     }
 
     /// The leader's hold on a sealed and filled group of `bytes`: completes it and lends it to be

@@ -44,7 +44,7 @@ const SPARE_INTERVAL: Duration = Duration::from_secs(1);
 /// A segment takes at most this part of what the disk has free, unless it is as short as the first one.
 const DISK_PART: u64 = 4;
 
-type StateGuard<'a> = MutexGuard<'a, State>;
+pub(super) type StateGuard<'a> = MutexGuard<'a, State>;
 
 /// Segments that are kept ready: one to go on with, one because checkpoints free them in pairs.
 const SPARES_MAX: usize = 2;
@@ -57,7 +57,7 @@ impl Log {
             if let Some(super::log::Stop::Failed(why)) = &state.stop {
                 return Err(Error::Failed(why.clone()));
             }
-            let reached = if durable { state.durable } else { state.written };
+            let reached = if durable { state.durable } else { Self::in_file(&state) };
             if reached >= target {
                 return Ok(());
             }
@@ -66,7 +66,8 @@ impl Log {
                 if to_write { state.writing || durable && state.syncing } else { state.syncing };
             state = match (busy, to_write) {
                 (true, _) => self.sleep(state),
-                (false, true) => self.write_groups(state, target)?,
+                (false, true) if durable => self.write_groups(state, target)?,
+                (false, true) => self.write_with_open_group(state, target)?,
                 (false, false) => self.sync_files(state)?,
             };
         }
@@ -85,30 +86,54 @@ impl Log {
                 self.seal_if_it_may(&mut state);
             }
             let Some(&sealed) = state.sealed.front() else { break };
-            state = self.wait_until_filled(state, sealed.buffer)?;
-            let synced = state.durable;
-            drop(state);
-            let written = self.write_group(&mut self.writer.lock().unwrap(), sealed, synced);
-            let begun = match written {
-                Err(_) if plant!("wal: a failed write does not poison") => None,
-                written => self.or_fail(written)?,
-            };
-            state = self.state.lock().unwrap();
-            if let Some(segment) = begun {
-                state.live.push_back((segment.number, sealed.first));
-                state.unsynced.push(segment);
-            }
-            state.sealed.pop_front();
-            state.free.push(sealed.buffer);
-            state.claimed = synced;
-            if sealed.records > 0 {
-                state.records_end = sealed.end();
-            }
-            self.publish_written(&mut state, sealed.end());
-            self.progress.notify_all();
+            state = self.write_sealed(state, sealed)?;
         }
         state.writing = false;
-        self.progress.notify_all();
+        self.wake_sleepers(&state);
+        Ok(state)
+    }
+
+    /// Writes the sealed group that comes next. The caller is the writer.
+    pub(super) fn write_sealed<'a>(
+        &'a self,
+        mut state: StateGuard<'a>,
+        sealed: Sealed,
+    ) -> Result<StateGuard<'a>> {
+        state = self.wait_until_filled(state, sealed.buffer)?;
+        let synced = state.durable;
+        let open_write = state.open_write.filter(|open| sealed.is_in_file(open));
+        drop(state);
+        let mut writer = self.writer.lock().unwrap();
+        let begun = match open_write {
+            Some(open) => {
+                writer.chain = open.checksum;
+                count(&self.counters.groups, 1);
+                None
+            }
+            None => {
+                let written = self.write_group(&mut writer, sealed, synced);
+                match written {
+                    Err(_) if plant!("wal: a failed write does not poison") => None,
+                    written => self.or_fail(written)?,
+                }
+            }
+        };
+        drop(writer);
+        let mut state = self.state.lock().unwrap();
+        if let Some(segment) = begun {
+            state.live.push_back((segment.number, sealed.first));
+            state.unsynced.push(segment);
+        }
+        state.sealed.pop_front();
+        state.free.push(sealed.buffer);
+        if open_write.is_none() {
+            state.claimed = synced;
+        }
+        if sealed.records > 0 {
+            state.records_end = sealed.end();
+        }
+        self.publish_written(&mut state, sealed.end());
+        self.wake_sleepers(&state);
         Ok(state)
     }
 
@@ -211,7 +236,10 @@ impl Log {
     /// Takes the syncer's role: one `fdatasync` of every segment written since the last.
     fn sync_files<'a>(&'a self, mut state: StateGuard<'a>) -> Result<StateGuard<'a>> {
         state.syncing = true;
-        let covered = state.written;
+        let covered = match plant!("wal: an open group is durable") {
+            true => Self::in_file(&state),
+            false => state.written,
+        };
         let mut files = state.unsynced.clone();
         if plant!("wal: skip the sync") {
             files.clear();
@@ -236,7 +264,7 @@ impl Log {
         state.unsynced.drain(..files.len().saturating_sub(1));
         state.syncing = false;
         self.publish_durable(&mut state, covered);
-        self.progress.notify_all();
+        self.wake_sleepers(&state);
         Ok(state)
     }
 

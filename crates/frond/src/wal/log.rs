@@ -16,6 +16,7 @@
 use std::{collections::VecDeque, path::PathBuf, time::Duration};
 
 use super::{
+    aligned::AlignedBuf,
     group::{GroupBuf, GroupKind, padded},
     leader::is_full,
     promise::{BUFFERS_KEPT, PromisedRoom},
@@ -169,6 +170,21 @@ impl Sealed {
     }
 }
 
+/// A group that was written while it was open: what the file has of it (`open.rs`).
+#[derive(Clone, Copy)]
+pub(super) struct OpenWrite {
+    pub first: Lsn,
+    pub used: usize,
+    /// Of the header that was written.
+    pub checksum: u32,
+}
+
+impl OpenWrite {
+    pub fn end(&self) -> Lsn {
+        Lsn(self.first.0 + self.used as u64)
+    }
+}
+
 /// Why the log takes nothing any more.
 #[derive(Clone, Debug)]
 pub(super) enum Stop {
@@ -199,7 +215,12 @@ pub(super) struct State {
     pub spare_again: Duration,
     pub writing: bool,
     pub syncing: bool,
+    /// Threads that sleep until there is progress.
+    pub sleepers: usize,
+    /// End of the last closed group that is written.
     pub written: Lsn,
+    /// The last group that was written while it was open.
+    pub open_write: Option<OpenWrite>,
     pub durable: Lsn,
     /// Segments with writes that no sync covers yet, oldest first; the last is the current one.
     pub unsynced: Vec<SegmentFile>,
@@ -225,8 +246,10 @@ pub(super) struct State {
 pub(super) struct Writer {
     pub segment: SegmentFile,
     pub header: SegmentHeader,
-    /// Checksum of the last group written.
+    /// Checksum of the last closed group.
     pub chain: u32,
+    /// A group that is written while it is open.
+    pub page: AlignedBuf,
 }
 
 /// Segment files made ready ahead.
@@ -352,7 +375,9 @@ impl Log {
             spare_again: Duration::ZERO,
             writing: false,
             syncing: false,
+            sleepers: 0,
             written: tail.end,
+            open_write: None,
             durable: tail.end,
             unsynced: vec![segment.clone()],
             live,
@@ -381,7 +406,12 @@ impl Log {
                 next_number: segment.number + 1,
                 next_bytes: options.after(bytes),
             }),
-            writer: Mutex::new(Writer { segment, header, chain: tail.chain }),
+            writer: Mutex::new(Writer {
+                segment,
+                header,
+                chain: tail.chain,
+                page: AlignedBuf::zeroed(ALIGN),
+            }),
             stopped: AtomicBool::new(false),
             written: AtomicU64::new(tail.end.0),
             durable: AtomicU64::new(tail.end.0),
@@ -488,14 +518,29 @@ impl Log {
         }
     }
 
-    pub(super) fn sleep<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    pub(super) fn sleep<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         count(&self.counters.waits, 1);
-        self.progress.wait(state).unwrap()
+        state.sleepers += 1;
+        let mut state = self.progress.wait(state).unwrap();
+        state.sleepers -= 1;
+        state
+    }
+
+    /// Tells of progress. Waking nobody would be a system call, too, at each commit.
+    pub(super) fn wake_sleepers(&self, state: &State) {
+        if state.sleepers > 0 {
+            self.progress.notify_all();
+        }
     }
 
     pub(super) fn publish_written(&self, state: &mut State, written: Lsn) {
         state.written = written;
-        self.written.store(written.0, Ordering::Release);
+        self.written.store(Self::in_file(state).0, Ordering::Release);
+    }
+
+    pub(super) fn publish_open(&self, state: &mut State, open: OpenWrite) {
+        state.open_write = Some(open);
+        self.written.store(Self::in_file(state).0, Ordering::Release);
     }
 
     pub(super) fn publish_durable(&self, state: &mut State, durable: Lsn) {

@@ -40,6 +40,7 @@ mod group;
 mod in_place;
 mod leader;
 mod log;
+mod open;
 mod promise;
 mod reader;
 mod record;

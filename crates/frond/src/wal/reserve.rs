@@ -116,7 +116,11 @@ impl Log {
                 return None;
             }
             self.seal(&mut state, GroupKind::Records);
-            self.work.notify_one();
+            let open = state.open_write;
+            let last = state.sealed.back();
+            if !last.is_some_and(|last| open.is_some_and(|open| last.is_in_file(&open))) {
+                self.work.notify_one();
+            }
         }
         if state.active.is_none() {
             let is_kept = promise.is_none() && state.free.len() <= Self::kept_buffers(&state);

@@ -25,7 +25,7 @@ use crate::{
     tree::SortedRuns,
     txn::{
         Charge, LiveWrites,
-        lock_table::{LockList, RowMode, TableMode},
+        lock_table::{Leaving, LockList, RowMode, TableMode},
     },
     version::{Change, SpilledWrites},
     wal::{self, Item, RecordBuilder, TRAILER_BYTES},
@@ -359,7 +359,7 @@ impl Shared {
             live.lock().has_left_memory(spilled.clone());
             if !plant!("db: prepared rows are not locked again") {
                 let rows = rows_beyond_memory(&self.engine, &live);
-                table.spill(&mut locks, rows, |_, _| false);
+                table.spill(&mut locks, rows, Leaving::Unknown);
             }
         }
         for entry in trees.iter().filter_map(|&tree| self.catalog.by_id(tree)) {

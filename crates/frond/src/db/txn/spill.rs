@@ -28,9 +28,10 @@ use crate::{
     run::{Entry, MergeCursor},
     sync::Arc,
     tree::{SortedRuns, SortedRunsCursor, SortedRunsWriter, TreeTraits},
+    trim::give_freed_back,
     txn::{
         HashedKey, Leaving, LiveWrites, Mark, OwnState, Piece, PieceWrites,
-        lock_table::{HoldsRows, LockTable},
+        lock_table::{HoldsRows, Leaving as LeavingLocks, LockTable},
         may_be_asked,
     },
     version::{Change, SpilledWrites},
@@ -286,7 +287,8 @@ impl Txn {
         };
         // It may have been taken back; and deletes stay in memory as long as they may, where they need no disk.
         let most = self.shared.engine.memtables_bytes_max();
-        state.is_large = self.is_large(bytes) && (adds || bytes > most / 2);
+        let is_large = self.is_large(bytes) || self.takes_too_much(state);
+        state.is_large = is_large && (adds || bytes > most / 2);
         if !state.is_large {
             return Ok(());
         }
@@ -322,9 +324,17 @@ impl Txn {
 
     /// Whether writes that take so much memory should leave it.
     pub(super) fn is_large(&self, bytes: u64) -> bool {
+        let engine = &*self.shared.engine;
         // A session may have many temporary trees.
         let share = if self.private.is_some() { 4 } else { 1 };
-        bytes > self.shared.engine.limits.own_writes_bytes / share
+        bytes > engine.limits.own_writes_bytes / share
+    }
+
+    /// Whether it takes more memory than it may where all transactions together have too much.
+    #[inline]
+    pub(super) fn takes_too_much(&self, state: &State) -> bool {
+        let own = state.memory.bytes();
+        own > 0 && own > self.shared.engine.share_of_writes()
     }
 
     fn spill(&self, state: &mut State, heeds: Heeds) -> Result<()> {
@@ -345,16 +355,22 @@ impl Txn {
             let written = self.write_piece(state, heeds, (&piece, is_asked), &mut hashes)?;
             pieces.push(piece.written(written));
         }
-        // What is prepared writes no more; and a session may have many temporary trees.
-        let goes_on = heeds == Heeds::Nothing && self.private.is_none();
+        // What is prepared writes no more; a session may have many temporary trees; and where all transactions together take too
+        // much, this one gives back what it has taken while there was room.
+        let is_scarce = shared.engine.share_of_writes() < u64::MAX;
+        let goes_on = heeds == Heeds::Nothing && self.private.is_none() && !is_scarce;
         self.live.lock().end_spill(pieces, goes_on);
         if !goes_on {
-            state.memory.clear();
+            let freed_bytes = state.memory.clear();
+            let memory = &shared.engine.writes_memory;
+            if is_scarce && memory.is_trim_due(shared.engine.env.clock.now()) {
+                give_freed_back(freed_bytes.max(memory.bytes()));
+            }
         }
         state.spills += 1;
         if let Some(locks) = &mut state.locks {
             let rows = rows_beyond_memory(&shared.engine, &self.live);
-            shared.lock_table.spill(locks, rows, |_, hash| hashes.contains(&hash));
+            shared.lock_table.spill(locks, rows, LeavingLocks::Rows(&hashes));
         }
         Ok(())
     }

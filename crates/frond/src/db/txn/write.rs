@@ -278,9 +278,9 @@ impl Txn {
         let is_unsaid = !writes.is_spilled() || own == OwnState::Untouched;
         append(&mut writes, hashed, is_unsaid, rows)?;
         let (entries, bytes) = (writes.len() as u64, writes.commit_bytes() as u64);
-        state.is_large = self.is_large(bytes);
         let all = &self.shared.engine.writes_memory;
         state.memory.grow(all, bytes, || writes.bytes_leaving() as u64);
+        state.is_large = self.is_large(bytes) || self.takes_too_much(state);
         let max = self.shared.engine.memtables_bytes_max();
         if bytes > max {
             writes.rollback_to(mark);

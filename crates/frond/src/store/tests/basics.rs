@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Making, opening, locking, publishing.
 
-use std::path::Path;
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use crate::{
     error::Error,
-    io::{Env, MemoryVfs},
+    io::{Env, File, MemoryVfs, OpenMode, Vfs},
     store::*,
-    sync::Arc,
+    sync::{Arc, Mutex},
     types::{Lineage, Lsn, Publish, Seqno, TreeId},
 };
 
@@ -123,6 +126,50 @@ pub(super) fn a_second_owner_is_told_who_the_first_is() {
         assert!(owner.contains(&std::process::id().to_string()), "{owner}");
     }
     drop(first);
+    open(&env, dir(), StoreOptions::default()).unwrap();
+}
+
+/// Files that stay open when the store closes them, as a process that is about to run another program has them open.
+#[derive(Debug)]
+struct KeptOpen(Arc<dyn Vfs>, Mutex<Vec<Arc<dyn File>>>);
+
+impl Vfs for KeptOpen {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        let file = self.0.open(path, mode)?;
+        self.1.lock().unwrap().push(file.clone());
+        Ok(file)
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.0.exists(path)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        self.0.list(dir)
+    }
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.0.create_dir(dir)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.remove(path)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.0.sync_dir(dir)
+    }
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        self.0.free_bytes(dir)
+    }
+}
+
+/// A lock ends with the store, not with the last descriptor of its file. A store was refused as locked while it was made, as
+/// another thread of the program started a process.
+#[test]
+pub(super) fn a_lock_ends_with_its_store_and_not_with_its_file() {
+    let env = env();
+    let env = Env { vfs: Arc::new(KeptOpen(env.vfs.clone(), Mutex::default())), ..env };
+    drop(create(&env, dir(), StoreOptions::default()).unwrap());
+    drop(open(&env, dir(), StoreOptions::default()).unwrap());
     open(&env, dir(), StoreOptions::default()).unwrap();
 }
 

@@ -77,7 +77,7 @@ pub use owner::{LockParty, Owner};
 pub use prepare::{LockList, RangeEntry, RowEntry};
 pub use ranges::{RangeLock, Span};
 pub use shard::Taken;
-pub use spilled::HoldsRows;
+pub use spilled::{HoldsRows, Leaving};
 pub use watch::{LiveTxn, LockStats, LockWait};
 
 use denied::Request;

@@ -32,7 +32,7 @@ impl LockTable {
     /// Memory of locks, in bytes, but for queues.
     pub fn memory_bytes(&self) -> usize {
         let shards: usize = self.shards.iter().map(|shard| shard.0.lock().unwrap().bytes()).sum();
-        shards + self.ranges_live() * RANGE_BYTES as usize
+        shards + self.ranges_live() * RANGE_BYTES as usize + self.spilled.bytes()
     }
 
     /// To be asked before something of a tree is locked that is not to be written: whether there is memory for it.

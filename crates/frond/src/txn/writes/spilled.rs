@@ -24,7 +24,7 @@ use crate::{
     Result, TreeId, blob::BlobHold, run::Folder, sync::Arc, txn::WriteSet, version::SpilledWrites,
 };
 
-use super::{KEPT_BYTES_MAX, Mark, ROWS_UNKNOWN, TxnWrites};
+use super::{Mark, ROWS_UNKNOWN, TxnWrites};
 
 /// A piece that is on its way to disk.
 #[derive(Debug)]
@@ -213,13 +213,14 @@ impl TxnWrites {
     }
 
     /// What was taken out lies on disk. If it `goes_on`, its memory is that of the next piece: what is given back at every piece the
-    /// allocator would keep in part, and each new page of it costs a fault.
+    /// allocator would keep in part, and each new page of it costs a fault. Else nothing of it is kept.
     pub(crate) fn end_spill(&mut self, pieces: Vec<Piece>, goes_on: bool) {
         Arc::make_mut(&mut self.pieces).extend(pieces);
         self.count_spilled();
         if !goes_on {
             self.leaving.clear();
-            self.chains.clear(KEPT_BYTES_MAX);
+            self.set.clear_keeping(0);
+            self.chains.clear(0);
             return;
         }
         let left = self.leaving.drain(..).filter_map(|writes| Arc::try_unwrap(writes).ok());

@@ -179,8 +179,7 @@ pub(super) fn a_reordered_tail_is_cut_and_a_synced_gap_is_not() {
         let log = Log::create(env.clone(), DIR, STORE, Durability::Os, SMALL).unwrap();
         let mut lsns = Vec::new();
         for i in 0..3 {
-            let reservation = append(&log, &record(i)).unwrap();
-            log.wait(&reservation, Durability::Os).unwrap();
+            let reservation = append_alone(&log, &record(i)).unwrap();
             if i == 1 && synced_between {
                 log.sync_through_now().unwrap();
             }
@@ -252,8 +251,7 @@ pub(super) fn a_group_that_does_not_fit_its_predecessor_is_not_replayed() {
     let env = env_on(&disk);
     let log = Log::create(env.clone(), DIR, STORE, Durability::Os, SMALL).unwrap();
     for payload in [b"first", b"other"] {
-        let reservation = append(&log, payload).unwrap();
-        log.wait(&reservation, Durability::Os).unwrap();
+        append_alone(&log, payload).unwrap();
     }
     let disk = disk.settled();
     disk.edit(&segments(&disk)[0], |bytes| {

@@ -137,6 +137,17 @@ impl Disk {
         Disk::of(names, files)
     }
 
+    /// The files when the process is killed after `at` operations, and so many pages into the next one: all that was
+    /// written is there.
+    pub(super) fn killed(&self, at: usize, pages: usize) -> Disk {
+        let disk = self.crash(at, Survive::Everything);
+        if let Some(Op::Write(file, offset, bytes)) = self.0.lock().unwrap().ops.get(at) {
+            let end = bytes.len().min(pages * 4096);
+            put(&mut disk.0.lock().unwrap().files[*file], *offset, &bytes[..end]);
+        }
+        disk
+    }
+
     fn of(names: BTreeMap<PathBuf, usize>, files: Vec<Vec<u8>>) -> Disk {
         Disk(Arc::new(Mutex::new(Inner {
             base_names: names.clone(),

@@ -82,8 +82,7 @@ pub(super) fn what_lay_behind_the_cut_does_not_come_back() {
     let first = append(&log, b"first").unwrap();
     log.wait(&first, Durability::Sync).unwrap();
     for payload in [b"torn", b"late"] {
-        let reservation = append(&log, payload).unwrap();
-        log.wait(&reservation, Durability::Os).unwrap();
+        append_alone(&log, payload).unwrap();
     }
     let crashed = disk.crash(disk.ops(), Survive::AllBut(0));
     crashed.be_full(true);
@@ -105,7 +104,10 @@ pub(super) fn deletes_have_room_in_a_log_whose_disk_is_full() {
     let log = Log::create(env.clone(), DIR, STORE, Durability::Os, SMALL).unwrap();
     let write = |payload: &[u8], relief: bool| {
         let reservation = if relief { append_relief(&log, payload) } else { append(&log, payload) };
-        reservation.map(|reservation| log.wait(&reservation, Durability::Os).unwrap())
+        let reservation = reservation?;
+        log.wait(&reservation, Durability::Os).unwrap();
+        // Each in a group of its own.
+        log.end().map(drop)
     };
     let mut all: Vec<Vec<u8>> = Vec::new();
     disk.be_full(true);

@@ -7,6 +7,7 @@ mod feed;
 mod full;
 #[cfg(shuttle)]
 mod interleavings;
+mod open;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod promise;
@@ -78,6 +79,13 @@ fn append(log: &Log, payload: &[u8]) -> Result<Reservation> {
     };
     log.fill(&reservation, &[payload]);
     Ok(reservation)
+}
+
+/// Appends a record, writes it, and closes its group.
+fn append_alone(log: &Log, payload: &[u8]) -> Result<Reservation> {
+    let reservation = append(log, payload)?;
+    log.wait(&reservation, Durability::Os)?;
+    log.end().map(|_| reservation)
 }
 
 fn read(env: &Env, from: Lsn, expect: Expect) -> Result<(Vec<Vec<u8>>, RecoveredTail)> {

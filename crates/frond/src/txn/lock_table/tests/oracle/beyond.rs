@@ -4,7 +4,7 @@
 //! may do otherwise is to name fewer: who had to wait first holds the row in the table while he waits for the one who
 //! answers for it, and those behind him wait for him. Whoever stands in the way is still reached, by one or by more waits.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::{game::Game, model::Id, *};
 
@@ -58,11 +58,11 @@ impl Game {
         let all: Vec<_> = rows.iter().copied().chain(claims.then_some(claimed)).collect();
         let named = all.iter().map(|(tree, key)| (*tree, bytes(*key)));
         self.beyond[owner].0.lock().unwrap().extend(named);
-        let hashes: Vec<u128> =
-            rows.iter().map(|(tree, key)| LockTable::row_hash(*tree, &bytes(*key))).collect();
+        let hashes: HashSet<u128> =
+            all.iter().map(|(tree, key)| LockTable::row_hash(*tree, &bytes(*key))).collect();
         let beyond = self.beyond[owner].clone();
         self.simple(owner, &format!("spill {all:?}"), move |table, seat| {
-            table.spill(&mut seat.locks, beyond, |_, hash| hashes.contains(&hash));
+            table.spill(&mut seat.locks, beyond, Leaving::Rows(&hashes));
         });
         if claims {
             self.model.claim(owner, Id::Row(claimed.0, claimed.1));
@@ -88,7 +88,7 @@ pub fn what_cannot_be_found_out_is_held_against_others_and_not_for_oneself() {
     let (mut holder, mut unread, mut third) = (table.begin(1), table.begin(2), table.begin(3));
     let (write, now) = (RowMode::Write, Patience::NoWait);
     table.lock_row(&mut holder, TREE, b"k", write, now).unwrap();
-    table.spill(&mut unread, Arc::new(Unread), |_, _| false);
+    table.spill(&mut unread, Arc::new(Unread), Leaving::Unknown);
     let denied = table.lock_row(&mut unread, TREE, b"k", RowMode::Shared, now).unwrap_err();
     assert_eq!((denied.reason, denied.holder), (Reason::Busy, Some(1)));
     assert_eq!(table.lock_row(&mut unread, TREE, b"l", write, now), Ok(Taken::New));
