@@ -11,7 +11,6 @@
 #include "table_options.h"
 
 #include <algorithm>
-#include <cinttypes>
 #include <memory>
 
 using namespace frond;
@@ -377,50 +376,4 @@ int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
     }
     info(HA_STATUS_CONST | HA_STATUS_VARIABLE);
     return HA_ADMIN_OK;
-}
-
-/* Compares the number of rows with that of the entries of each index, at one moment. */
-int ha_frond::check(THD *thd, HA_CHECK_OPT *)
-{
-    frond_snapshot *snapshot = nullptr;
-    frond_error error;
-    if (int code = frond_snapshot_take(store(), &snapshot, &error)) {
-        failed(thd, code, error);
-        return HA_ADMIN_FAILED;
-    }
-    auto count = [&](const frond_tree *tree, uint64_t *rows) {
-        frond_cursor *cursor = nullptr;
-        frond_rows batch;
-        *rows = 0;
-        int code = frond_snapshot_scan(snapshot, tree, nullptr, 0, nullptr, 0, &cursor, &error);
-        while (code == FROND_OK && (code = frond_cursor_next(cursor, 0, &batch, &error)) == FROND_OK) {
-            *rows += batch.count;
-            if (thd_killed(thd))
-                code = INTERRUPTED;
-        }
-        frond_cursor_free(cursor);
-        return code == FROND_NOT_FOUND ? FROND_OK : code;
-    };
-    uint64_t rows = 0;
-    int result = HA_ADMIN_OK;
-    if (int code = count(share_->row_tree(), &rows)) {
-        failed(thd, code, error);
-        result = HA_ADMIN_CORRUPT;
-    }
-    for (uint i = 0; i < table->s->keys && result == HA_ADMIN_OK; i++) {
-        uint64_t entries = 0;
-        if (i == plan().primary)
-            continue;
-        if (int code = count(share_->tree(i), &entries)) {
-            failed(thd, code, error);
-            result = HA_ADMIN_CORRUPT;
-        } else if (entries != rows) {
-            push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE,
-                                "Frond: index '%s' has %" PRIu64 " entries, the table has %" PRIu64 " rows",
-                                table->key_info[i].name.str, entries, rows);
-            result = HA_ADMIN_CORRUPT;
-        }
-    }
-    frond_snapshot_free(snapshot);
-    return result;
 }

@@ -39,7 +39,7 @@ handler::Table_flags ha_frond::table_flags() const
                         HA_CAN_SQL_HANDLER | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_PRIMARY_KEY_IN_READ_INDEX |
                         HA_BINLOG_ROW_CAPABLE | HA_CAN_GEOMETRY | HA_PARTIAL_COLUMN_READ | HA_TABLE_SCAN_ON_INDEX |
                         HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE | HA_ONLINE_ANALYZE | HA_CAN_SKIP_LOCKED |
-                        HA_CHECK_UNIQUE_AFTER_WRITE | HA_DUPLICATE_POS | HA_CRASH_SAFE | HA_HAS_RECORDS;
+                        HA_DUPLICATE_POS | HA_CRASH_SAFE | HA_HAS_RECORDS;
     if (table_share != nullptr && table_share->primary_key != MAX_KEY)
         flags |= HA_PRIMARY_KEY_REQUIRED_FOR_POSITION;
     return flags;
@@ -143,7 +143,7 @@ int ha_frond::reset()
     mrr_.dsmrr_close();
     cursor_.close();
     lock_before_copy_.reset();
-    conflicts_are_written_ = has_written_ = false;
+    conflicts_are_written_ = false;
     tries_semi_consistent_ = is_semi_consistent_ = false;
     is_point_ = false;
     trim(&entry_buffer_);
@@ -205,8 +205,9 @@ int ha_frond::info(uint flag)
             }
         }
     }
+    /* Asked of any handler of a partitioned table, not always of the one that met the conflict. */
     if (flag & HA_STATUS_ERRKEY)
-        errkey = lookup_errkey;
+        errkey = Session::of(table->in_use)->duplicate_key(table_share);
     if (flag & HA_STATUS_AUTO) {
         uint64_t next = 0;
         frond_tree_next_number(share_->row_tree(), AUTO_INCREMENT_COUNTER, &next, nullptr);

@@ -8,6 +8,8 @@
 
 namespace frond {
 
+class Table_check;
+
 /* Where an entry's key and value lie in a string that may still grow. */
 struct Span {
     size_t key, value, end;
@@ -44,7 +46,7 @@ public:
     void update_create_info(HA_CREATE_INFO *info) override;
     int analyze(THD *thd, HA_CHECK_OPT *options) override;
     int optimize(THD *, HA_CHECK_OPT *) override { return HA_ADMIN_TRY_ALTER; }
-    int check(THD *thd, HA_CHECK_OPT *options) override;
+    int check(THD *thd, HA_CHECK_OPT *options) override; /* check.cc */
 
     /* Statements (ha_frond.cc). */
     int open(const char *name, int mode, uint test_if_locked) override;
@@ -101,6 +103,8 @@ public:
     void try_semi_consistent_read(bool yes) override { tries_semi_consistent_ = yes; }
 
 private:
+    friend class frond::Table_check;
+
     using Index = frond::Plan::Index;
 
     const frond::Plan &plan() const { return share_->plan; }
@@ -117,7 +121,7 @@ private:
     /* Appends the key and the value of a record in an index; the key is unique if the index is and no part of it is NULL. */
     frond::Span append_entry(const Index &index, const uchar *record, std::string_view row_key, std::string *bytes,
                              bool *is_unique) const;
-    int guard(const uchar *old_record, const uchar *record);
+    int guard(const Index &index, const uchar *key, std::string *values);
     int duplicate(const frond_conflict &conflict, const uchar *record);
     void raise_auto_increment();
 
@@ -168,7 +172,6 @@ private:
     bool is_semi_consistent_ = false;
     bool conflicts_are_written_ = false; /* REPLACE, ON DUPLICATE KEY UPDATE: what is in the way is locked for writing. */
 
-    bool has_written_ = false; /* A row, in this statement. */
     const frond_tree *scanned_ = nullptr; /* The tree of the scan. */
     Range range_ = Range::Whole;
     bool ascends_ = true;                 /* The way that the range is read. */

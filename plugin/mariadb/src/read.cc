@@ -496,6 +496,24 @@ int ha_frond::read_point(const Index &index, uchar *record)
     return read_by_entry(index, search_, view(entry_buffer_.data, entry_buffer_.length), record);
 }
 
+/*
+  Before the server looks for values that a row must not share with another: no other transaction looks for them until this one
+  ends, since each would miss what the other writes next. The search sees what the statement has written.
+*/
+int ha_frond::guard(const Index &index, const uchar *key, std::string *values)
+{
+    const KEY &info = table->key_info[index.number];
+    index.key.append_tuple(key, make_prev_keypart_map(index.guarded_parts), values);
+    session_->see_own_writes();
+    cursor_.close();
+    for (uint i = 0; i < index.guarded_parts; key += info.key_part[i++].store_length)
+        if (info.key_part[i].null_bit != 0 && *key != 0)
+            return 0; /* NULL is equal to nothing. */
+    int code = frond_txn_get(session_->txn(), share_->tree(index.number), raw(*values), values->size(), FROND_EXCLUSIVE,
+                             FROND_WAIT, &conflict_buffer_, session_->error());
+    return code == FROND_OK || code == FROND_NOT_FOUND ? 0 : session_->fail(code);
+}
+
 int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts, enum ha_rkey_function flag)
 {
     if (int error = begin())
@@ -505,15 +523,15 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     search_.clear();
     index.key.append_tuple(key, parts, &search_);
     /*
-      Keys that the server checks itself (UNIQUE over long columns, WITHOUT OVERLAPS) are checked after the row is written,
-      and its search expects to meet that row. A plain INSERT searches with the handler that it writes with, other statements
-      with one of their own.
+      Keys that the server checks itself (UNIQUE over long columns, WITHOUT OVERLAPS) are checked before the row is written. Their
+      search is of nothing else where they are hashes, and known by the server's buffer where they are the columns' own.
     */
-    const bool is_check = this != table->file || (has_written_ && lookup_handler == this);
-    if (info.algorithm == HA_KEY_ALG_LONG_HASH || (info.without_overlaps && is_check)) {
-        session_->see_own_writes();
-        cursor_.close();
-    }
+    std::string guarded;
+    const bool is_check = index.guarded_parts != 0 && row_lock_ == FROND_EXCLUSIVE &&
+                          (info.algorithm == HA_KEY_ALG_LONG_HASH || key == table->file->lookup_buffer);
+    if (is_check)
+        if (int error = guard(index, key, &guarded))
+            return error;
     const key_part_map all = make_prev_keypart_map(info.user_defined_key_parts);
     if (flag == HA_READ_KEY_EXACT && index.is_unique && (parts & all) == all) {
         bool has_null = false;
@@ -548,6 +566,9 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
                 end = successor(end);
             if (!end.empty() && from >= end)
                 return HA_ERR_KEY_NOT_FOUND;
+            to = end;
+        } else if (is_check) {
+            end = successor(guarded);
             to = end;
         }
         break;

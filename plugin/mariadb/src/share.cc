@@ -126,7 +126,6 @@ Plan::Plan(const TABLE *table) : primary(table->s->primary_key)
             indexes.back().guarded_parts = key.user_defined_key_parts;
         else if (key.without_overlaps)
             indexes.back().guarded_parts = key.user_defined_key_parts - 2; /* Without the period's two columns. */
-        has_guarded |= indexes.back().guarded_parts != 0;
     }
     for (Index &index : indexes)
         if (has_primary() && index.number != primary && !index.is_unique)

@@ -54,7 +54,7 @@ struct Plan {
         std::optional<Entry_codec> entry; /* Of secondary indexes. */
         bool is_unique = false;
         /*
-          Of a UNIQUE over long columns, or with WITHOUT OVERLAPS, which the server checks after a write: the parts whose values
+          Of a UNIQUE over long columns, or with WITHOUT OVERLAPS, which the server checks before a write: the parts whose values
           one transaction at a time may write. 0 if the tree itself keeps the key unique.
         */
         uint guarded_parts = 0;
@@ -69,7 +69,6 @@ struct Plan {
     void index_layout(uint index, std::vector<frond_part> *key, std::vector<frond_part> *value) const;
 
     uint primary = MAX_KEY;
-    bool has_guarded = false;
     std::vector<Index> indexes; /* As TABLE::key_info. */
     std::optional<Row_codec> row;
 };

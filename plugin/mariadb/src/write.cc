@@ -68,37 +68,6 @@ Span ha_frond::append_entry(const Index &index, const uchar *record, std::string
     return span;
 }
 
-/*
-  The server looks for equal values of some unique keys after it has written, and sees what is committed. Where gaps are not
-  locked, another transaction may be between the two, so that each would miss the other: the values are locked first.
-*/
-int ha_frond::guard(const uchar *old_record, const uchar *record)
-{
-    if (session_->is_repeatable_read())
-        return 0;
-    std::string was, is;
-    for (const Index &index : plan().indexes) {
-        if (index.guarded_parts == 0)
-            continue;
-        is.clear();
-        if (old_record != nullptr) {
-            was.clear();
-            index.key.append_record(old_record, &was);
-            index.key.append_record(record, &is);
-            if (was == is)
-                continue;
-            is.clear();
-        }
-        if (index.key.append_record(record, &is, index.guarded_parts))
-            continue; /* NULL is equal to nothing. */
-        int code = frond_txn_get(session_->txn(), share_->tree(index.number), raw(is), is.size(), FROND_EXCLUSIVE,
-                                 FROND_WAIT, &conflict_buffer_, session_->error());
-        if (code != FROND_OK && code != FROND_NOT_FOUND)
-            return session_->fail(code);
-    }
-    return 0;
-}
-
 int ha_frond::write_row(const uchar *record)
 {
     if (table->next_number_field != nullptr && record == table->record[0])
@@ -106,9 +75,6 @@ int ha_frond::write_row(const uchar *record)
             return error;
     if (int error = begin())
         return error;
-    if (plan().has_guarded)
-        if (int error = guard(nullptr, record))
-            return error;
 
     static thread_local std::vector<Span> spans;
     static thread_local std::string row_key;
@@ -154,7 +120,6 @@ int ha_frond::write_row(const uchar *record)
         return session_->fail(code);
     if (conflict.index >= 0)
         return duplicate(conflict, record);
-    has_written_ = true;
     session_->wrote();
     if (table->next_number_field != nullptr && record == table->record[0])
         raise_auto_increment();
@@ -165,7 +130,8 @@ int ha_frond::write_row(const uchar *record)
 int ha_frond::duplicate(const frond_conflict &conflict, const uchar *record)
 {
     const uint number = entry_index_[static_cast<size_t>(conflict.index)];
-    lookup_errkey = errkey = number;
+    errkey = number;
+    session_->met_duplicate(table_share, number);
     if (dup_ref == nullptr)
         return HA_ERR_FOUND_DUPP_KEY;
     if (number == plan().primary) {
@@ -199,9 +165,6 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
 {
     if (int error = begin())
         return error;
-    if (plan().has_guarded)
-        if (int error = guard(old_record, new_record))
-            return error;
     static thread_local std::string old_bytes, new_bytes, old_row_key, new_row_key;
     static thread_local std::vector<Span> old_spans, new_spans;
     old_bytes.clear();

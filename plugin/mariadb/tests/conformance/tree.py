@@ -65,7 +65,9 @@ def make(home, engine, plugin):
     for installed in pathlib.Path("/usr/lib/mysql/plugin").glob("*.so"):
         if "rocksdb" not in installed.name and "frond" not in installed.name:
             link(plugins / installed.name, installed)
-    link(plugins / plugin.name, plugin)
+    # A copy, since the plugin may be built anew while tests run.
+    (plugins / plugin.name).unlink(missing_ok=True)
+    shutil.copy(plugin, plugins / plugin.name)
     for name in ("include", "main", "lib", "std_data", "collections"):
         copy(INSTALLED / name, tests / name, engine)
     for path in INSTALLED.iterdir():
