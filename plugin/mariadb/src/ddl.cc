@@ -8,64 +8,14 @@
 #include "errors.h"
 #include "ha_frond.h"
 #include "store.h"
+#include "table_change.h"
 #include "table_options.h"
 
 #include <algorithm>
-#include <memory>
 
 using namespace frond;
 
 namespace {
-
-struct Free_change {
-    void operator()(frond_tree_change *change) const { frond_change_free(change); }
-};
-
-using Change = std::unique_ptr<frond_tree_change, Free_change>;
-
-/* A change of trees, and the first error of its steps. */
-class Steps {
-public:
-    explicit Steps(THD *thd) : thd_(thd)
-    {
-        frond_change_options options;
-        frond_tree_change *change = nullptr;
-        frond_change_options_init(&options);
-        options.lock_timeout_ms = thd == nullptr ? 10000 : lock_timeout_ms(thd);
-        code_ = frond_change_begin(store(), &options, &change, &error_);
-        change_.reset(change);
-    }
-    template <typename Step> void add(Step step)
-    {
-        if (code_ == FROND_OK)
-            code_ = step(change_.get(), &error_);
-    }
-    int commit()
-    {
-        if (code_ == FROND_OK)
-            code_ = frond_change_commit(change_.get(), nullptr, &error_);
-        return code_ == FROND_OK ? 0 : failed(thd_, code_, error_);
-    }
-    void drop(const std::string &tree)
-    {
-        add([&](frond_tree_change *change, frond_error *error) {
-            return frond_change_drop(change, 0, tree.c_str(), error);
-        });
-    }
-    void set_attributes(const std::string &tree, const Attributes &attributes)
-    {
-        const std::string text = attributes.encode();
-        add([&](frond_tree_change *change, frond_error *error) {
-            return frond_change_attributes(change, 0, tree.c_str(), raw(text), text.size(), error);
-        });
-    }
-
-private:
-    THD *thd_;
-    Change change_;
-    int code_;
-    frond_error error_;
-};
 
 std::string new_id()
 {
@@ -274,63 +224,6 @@ int ha_frond::truncate()
     going.committed();
     next_row_id_ = row_ids_end_ = 0;
     return share_->reopen();
-}
-
-/* Whether a column may get a type without a copy of the table: only the server's record has a place for the length of a VARCHAR. */
-bool ha_frond::can_convert_nocopy(const Field &field, const Column_definition &type) const
-{
-    if (field.type_handler() != &type_handler_varchar || type.type_handler() != &type_handler_varchar)
-        return false;
-    if (type.charset != field.charset() || type.length < field.field_length || field.vcol_info != nullptr ||
-        type.vcol_info != nullptr)
-        return false;
-    /* Keys are made anew, since their parts would have other lengths. */
-    for (uint i = 0; i < table->s->keys; i++)
-        for (uint part = 0; part < table->key_info[i].user_defined_key_parts; part++)
-            if (table->key_info[i].key_part[part].fieldnr == field.field_index + 1u)
-                return false;
-    return true;
-}
-
-/* What needs no copy needs no pass over the rows either. */
-enum_alter_inplace_result ha_frond::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info)
-{
-    const enum_alter_inplace_result result = handler::check_if_supported_inplace_alter(altered, info);
-    if (result == HA_ALTER_INPLACE_NOT_SUPPORTED && (info->handler_flags & ALTER_STORED_COLUMN_TYPE))
-        info->unsupported_reason = my_get_err_msg(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_COLUMN_TYPE);
-    return result == HA_ALTER_INPLACE_NO_LOCK ? HA_ALTER_INPLACE_INSTANT : result;
-}
-
-bool ha_frond::check_if_incompatible_data(HA_CREATE_INFO *info, uint changes)
-{
-    if ((changes != IS_EQUAL_YES && changes != IS_EQUAL_PACK_LENGTH) || (info->used_fields & HA_CREATE_USED_AUTO) ||
-        size_class(info->option_struct) != size_class(table->s->option_struct))
-        return COMPATIBLE_DATA_NO;
-    return COMPATIBLE_DATA_YES;
-}
-
-/* The end of an ALTER without a copy: keys may have new names. */
-bool ha_frond::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *, bool commit)
-{
-    if (!commit)
-        return false;
-    Attributes known, attributes;
-    {
-        std::lock_guard<std::mutex> guard(share_->attributes_mutex);
-        known = attributes = share_->attributes;
-    }
-    attributes.name_keys(altered->s);
-    if (attributes.index_names == known.index_names)
-        return false;
-    Steps steps(ha_thd());
-    steps.set_attributes(share_->name, attributes);
-    if (int error = steps.commit()) {
-        print_error(error, MYF(0));
-        return true;
-    }
-    std::lock_guard<std::mutex> guard(share_->attributes_mutex);
-    share_->attributes = attributes;
-    return false;
 }
 
 void ha_frond::update_create_info(HA_CREATE_INFO *info)

@@ -42,6 +42,14 @@ handler::Table_flags ha_frond::table_flags() const
                         HA_DUPLICATE_POS | HA_CRASH_SAFE | HA_HAS_RECORDS;
     if (table_share != nullptr && table_share->primary_key != MAX_KEY)
         flags |= HA_PRIMARY_KEY_REQUIRED_FOR_POSITION;
+    /*
+      A replica that runs statements again needs them to have locked what they have read, gaps too. Rows are logged wherever the
+      server has the choice (MIXED).
+    */
+    THD *thd = current_thd;
+    if (thd != nullptr && thd->variables.binlog_format == BINLOG_FORMAT_STMT &&
+        thd_tx_isolation(thd) > ISO_READ_COMMITTED)
+        flags |= HA_BINLOG_STMT_CAPABLE;
     return flags;
 }
 

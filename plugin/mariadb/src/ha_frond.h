@@ -39,11 +39,14 @@ public:
     int delete_table(const char *name) override;
     int rename_table(const char *from, const char *to) override;
     int truncate() override;
+    void update_create_info(HA_CREATE_INFO *info) override;
+    /* ALTER TABLE without a copy (alter.cc). */
     bool can_convert_nocopy(const Field &field, const Column_definition &type) const override;
+    Compare_keys compare_key_parts(const Field &field, const Column_definition &type, const KEY_PART_INFO &was,
+                                   const KEY_PART_INFO &is) const override;
     enum_alter_inplace_result check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info) override;
     bool check_if_incompatible_data(HA_CREATE_INFO *info, uint changes) override;
     bool commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit) override;
-    void update_create_info(HA_CREATE_INFO *info) override;
     int analyze(THD *thd, HA_CHECK_OPT *options) override;
     int optimize(THD *, HA_CHECK_OPT *) override { return HA_ADMIN_TRY_ALTER; }
     int check(THD *thd, HA_CHECK_OPT *options) override; /* check.cc */
@@ -109,6 +112,7 @@ private:
 
     const frond::Plan &plan() const { return share_->plan; }
     int begin() { return session_->begin_statement(); }
+    bool can_reinterpret(const Field &field, CHARSET_INFO *charset) const;
     int lock_for_copy();
     void copy_primary(uchar *to, const uchar *record) const;
     bool is_covered(const Index &index);
@@ -124,6 +128,7 @@ private:
     int guard(const Index &index, const uchar *key, std::string *values);
     int duplicate(const frond_conflict &conflict, const uchar *record);
     void raise_auto_increment();
+    int lock_numbers();
 
     /* A set of columns, and the parts of rows that hold them; no parts: all of them. */
     struct Wanted {
@@ -191,6 +196,7 @@ private:
     std::vector<frond_change> changes_;
     std::vector<uint> entry_index_;
     std::string scratch_record_;
+    int numbers_error_ = 0; /* Why there was no number for AUTO_INCREMENT. */
     uint64_t next_row_id_ = 0, row_ids_end_ = 0;
 };
 

@@ -98,6 +98,8 @@ public:
     std::mutex attributes_mutex;
     Attributes attributes;
     THR_LOCK lock;
+    /* A statement has numbered rows that is logged as such, and others look whether one is doing so. */
+    std::atomic<bool> numbers_are_locked{false};
 
 private:
     Share(const char *name, const TABLE *table);

@@ -72,7 +72,7 @@ int ha_frond::write_row(const uchar *record)
 {
     if (table->next_number_field != nullptr && record == table->record[0])
         if (int error = update_auto_increment())
-            return error;
+            return error == HA_ERR_AUTOINC_READ_FAILED && numbers_error_ != 0 ? numbers_error_ : error;
     if (int error = begin())
         return error;
 
@@ -275,12 +275,41 @@ void ha_frond::raise_auto_increment()
     frond_tree_reserve(share_->row_tree(), AUTO_INCREMENT_COUNTER, next, 0, &first, nullptr);
 }
 
+/*
+  The binlog has only the first number of a statement that is logged as such, so its numbers follow each other: where it is not known
+  how many rows it has, others wait until its transaction ends. The lock is on a key that no row has.
+*/
+int ha_frond::lock_numbers()
+{
+    THD *thd = table->in_use;
+    const bool is_logged = mysql_bin_log.is_open() && (thd->variables.option_bits & OPTION_BIN_LOG) &&
+                           !thd->is_current_stmt_binlog_format_row();
+    const int command = thd_sql_command(thd);
+    const bool is_counted = command == SQLCOM_INSERT || command == SQLCOM_REPLACE;
+    if (is_logged && !is_counted)
+        share_->numbers_are_locked = true;
+    else if (!share_->numbers_are_locked)
+        return 0;
+    if (int error = begin())
+        return error;
+    const int lock = is_logged && !is_counted ? FROND_EXCLUSIVE : FROND_SHARED;
+    int code = frond_txn_get(session_->txn(), share_->row_tree(), raw({}), 0, lock, FROND_WAIT, &conflict_buffer_,
+                             session_->error());
+    if (code != FROND_OK && code != FROND_NOT_FOUND)
+        return session_->fail(code);
+    if (lock == FROND_SHARED)
+        frond_txn_unlock_last(session_->txn(), nullptr);
+    return 0;
+}
+
 void ha_frond::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
                                   ulonglong *reserved)
 {
     const frond_tree *tree = share_->row_tree();
     uint64_t got = 0, next;
-    if (frond_tree_reserve(tree, AUTO_INCREMENT_COUNTER, 1, wanted * increment, &got, nullptr) != FROND_OK) {
+    numbers_error_ = lock_numbers();
+    if (numbers_error_ != 0 ||
+        frond_tree_reserve(tree, AUTO_INCREMENT_COUNTER, 1, wanted * increment, &got, nullptr) != FROND_OK) {
         *first = ULONGLONG_MAX;
         return;
     }
