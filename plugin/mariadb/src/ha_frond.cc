@@ -260,6 +260,18 @@ bool ha_frond::is_being_planned() const
 */
 ha_rows ha_frond::records()
 {
+    /* For the progress of a copy, or the size of a sample: no SELECT stands behind it, and what the table says of one is of before. */
+    switch (thd_sql_command(ha_thd())) {
+    case SQLCOM_ALTER_TABLE:
+    case SQLCOM_CREATE_INDEX:
+    case SQLCOM_DROP_INDEX:
+    case SQLCOM_OPTIMIZE:
+    case SQLCOM_ANALYZE:
+    case SQLCOM_REPAIR:
+        return share_->rows();
+    default:
+        break;
+    }
     if (is_being_planned())
         return stats.records;
     if (row_lock_ != FROND_NO_LOCK || begin() != 0 || session_->is_serializable())
