@@ -111,7 +111,7 @@ bool ha_frond::check_if_incompatible_data(HA_CREATE_INFO *info, uint changes)
 /* What needs no copy needs no pass over the rows either. */
 enum_alter_inplace_result ha_frond::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info)
 {
-    if (altered->versioned(VERS_TIMESTAMP) || info->create_info->sequence || (info->handler_flags & ~INSTANT)) {
+    if (share_->is_temporary() || altered->versioned(VERS_TIMESTAMP) || info->create_info->sequence || (info->handler_flags & ~INSTANT)) {
         if (info->handler_flags & ALTER_STORED_COLUMN_TYPE)
             info->unsupported_reason = my_get_err_msg(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_COLUMN_TYPE);
         return HA_ALTER_INPLACE_NOT_SUPPORTED;
@@ -144,7 +144,7 @@ bool ha_frond::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *in
         return true;
     }
     uint64_t first;
-    frond_tree_reserve(share_->row_tree(), AUTO_INCREMENT_COUNTER, attributes.auto_increment, 0, &first, nullptr);
+    share_->reserve(AUTO_INCREMENT_COUNTER, attributes.auto_increment, 0, &first, nullptr);
     std::lock_guard<std::mutex> guard(share_->attributes_mutex);
     share_->attributes = attributes;
     return false;

@@ -63,11 +63,20 @@ void Table_check::Tally::add(std::string_view key, std::string_view value)
     entries++;
 }
 
-template <typename Each> int Table_check::scan(const frond_tree *tree, Each each)
+int Table_check::read(const Tree &tree, std::string_view key)
+{
+    return tree.is_temporary()
+               ? frond_temporary_get(tree.temporary(), raw(key), key.size(), &buffer_, &error_)
+               : frond_snapshot_get(snapshot_, tree.stored(), raw(key), key.size(), &buffer_, &error_);
+}
+
+template <typename Each> int Table_check::scan(const Tree &tree, Each each)
 {
     frond_cursor *cursor = nullptr;
     frond_rows batch;
-    int code = frond_snapshot_scan(snapshot_, tree, nullptr, 0, nullptr, 0, &cursor, &error_);
+    int code = tree.is_temporary()
+                   ? frond_temporary_scan(tree.temporary(), nullptr, 0, nullptr, 0, &cursor, &error_)
+                   : frond_snapshot_scan(snapshot_, tree.stored(), nullptr, 0, nullptr, 0, &cursor, &error_);
     while (code == FROND_OK && (code = frond_cursor_next(cursor, 0, &batch, &error_)) == FROND_OK) {
         for (size_t i = 0; i < batch.count && code == FROND_OK; i++) {
             const frond_row &row = batch.rows[i];
@@ -168,7 +177,7 @@ int Table_check::look_for_faults(uint number)
     const Plan &plan = handler_->plan();
     const Plan::Index &index = plan.indexes[number];
     const char *name = handler_->table->key_info[number].name.str;
-    const frond_tree *rows = handler_->share_->row_tree(), *entries = handler_->share_->tree(number);
+    const Tree rows = handler_->share_->row_tree(), entries = handler_->share_->tree(number);
     uint64_t faults = 0;
     std::string row_key;
     auto fault = [&](const char *what, std::string_view key) {
@@ -180,7 +189,7 @@ int Table_check::look_for_faults(uint number)
         std::string_view wanted_key, wanted_value;
         if (!handler_->decode_entry(index, key, value, nullptr, nullptr, &row_key))
             return fault("an entry cannot be read", key);
-        int found = frond_snapshot_get(snapshot_, rows, raw(row_key), row_key.size(), &buffer_, &error_);
+        const int found = read(rows, row_key);
         if (found == FROND_NOT_FOUND)
             return fault("an entry has no row", key);
         if (found != FROND_OK)
@@ -200,7 +209,7 @@ int Table_check::look_for_faults(uint number)
             if (!read_row(key, value))
                 return fault("a row cannot be read", key);
             make_entry(number, key, &wanted_key, &wanted_value);
-            int found = frond_snapshot_get(snapshot_, entries, raw(wanted_key), wanted_key.size(), &buffer_, &error_);
+            const int found = read(entries, wanted_key);
             /* An entry of that key with another value was told of above, unless it is another row's. */
             return found == FROND_NOT_FOUND ? fault("a row has no entry", wanted_key) : found;
         });

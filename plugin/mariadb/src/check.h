@@ -35,7 +35,8 @@ private:
     };
 
     /* Calls `each` with the key and value of all rows of a tree. Returns a code of the engine's. */
-    template <typename Each> int scan(const frond_tree *tree, Each each);
+    template <typename Each> int scan(const Tree &tree, Each each);
+    int read(const Tree &tree, std::string_view key);
     /* Fills the table's first record, virtual columns too; false if the bytes are no row. */
     bool read_row(std::string_view key, std::string_view value);
     /* The entry of the row that is in the record. */

@@ -36,8 +36,6 @@ int refuse(const char *feature)
 
 int check_supported(const TABLE *form, HA_CREATE_INFO *info)
 {
-    if (info->options & HA_LEX_CREATE_TMP_TABLE)
-        return refuse("TEMPORARY");
     if (info->sequence)
         return refuse("SEQUENCE");
     if (info->alter_info != nullptr) {
@@ -65,6 +63,8 @@ int check_supported(const TABLE *form, HA_CREATE_INFO *info)
 
 int drop(THD *thd, const std::string &name)
 {
+    if (Temporary_table::drop(name))
+        return 0;
     Attributes attributes;
     if (int error = Attributes::read(name.c_str(), &attributes))
         return error;
@@ -141,6 +141,8 @@ int ha_frond::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
     const Plan plan(form);
     const std::string name = tree_name(path);
     const int compression = size_class(form->s->option_struct);
+    if (info->options & HA_LEX_CREATE_TMP_TABLE)
+        return Temporary_table::create(ha_thd(), name, plan, compression, info->auto_increment_value);
     Attributes attributes;
     attributes.id = new_id();
     attributes.indexes = form->s->keys;
@@ -187,6 +189,8 @@ int ha_frond::rename_table(const char *from, const char *to)
 {
     const std::string old_name = tree_name(from), new_name = tree_name(to);
     Attributes attributes;
+    if (Temporary_table::rename(old_name, new_name))
+        return 0;
     if (int error = Attributes::read(old_name.c_str(), &attributes)) {
         /* Repeated by the DDL log after it was done. */
         return Attributes::read(new_name.c_str(), &attributes) == 0 ? 0 : error;
@@ -200,10 +204,12 @@ int ha_frond::rename_table(const char *from, const char *to)
 
 int ha_frond::truncate()
 {
+    cursor_.close();
+    if (share_->is_temporary())
+        return share_->temporary()->clear(ha_thd());
     Attributes attributes = share_->attributes;
     attributes.auto_increment = 1;
     attributes.rows_per_key.clear();
-    cursor_.close();
     Steps steps(ha_thd());
     auto truncate_tree = [&](const std::string &tree) {
         steps.add([&](frond_tree_change *change, frond_error *error) {
@@ -211,11 +217,11 @@ int ha_frond::truncate()
         });
     };
     Going_trees going;
-    going.add(share_->row_tree(), true);
+    going.add(share_->row_tree().stored(), true);
     truncate_tree(share_->name);
     for (uint i = 0; i < table->s->keys; i++)
         if (i != plan().primary) {
-            going.add(share_->tree(i), false);
+            going.add(share_->tree(i).stored(), false);
             truncate_tree(attributes.index_name(i));
         }
     steps.set_attributes(share_->name, attributes);
@@ -237,6 +243,8 @@ void ha_frond::update_create_info(HA_CREATE_INFO *info)
 /* Counts distinct prefixes of each index, and keeps them with the table. */
 int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
 {
+    if (share_->is_temporary())
+        return HA_ADMIN_OK;
     Attributes attributes;
     {
         std::lock_guard<std::mutex> guard(share_->attributes_mutex);
@@ -248,7 +256,7 @@ int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
     for (uint i = 0; i < table->s->keys; i++) {
         uint64_t counts[4 * MAX_REF_PARTS];
         size_t count = 0;
-        if (int code = frond_tree_distinct_prefixes(share_->tree(i), counts, array_elements(counts), &count, &error)) {
+        if (int code = frond_tree_distinct_prefixes(share_->tree(i).stored(), counts, array_elements(counts), &count, &error)) {
             failed(thd, code, error);
             return HA_ADMIN_FAILED;
         }

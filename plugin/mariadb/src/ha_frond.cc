@@ -85,6 +85,7 @@ int ha_frond::close()
 {
     mrr_.dsmrr_close();
     cursor_.close();
+    end_copy(false);
     share_ = nullptr;
     return 0;
 }
@@ -111,7 +112,7 @@ THR_LOCK_DATA **ha_frond::store_lock(THD *thd, THR_LOCK_DATA **to, enum thr_lock
         (command == SQLCOM_INSERT_SELECT || command == SQLCOM_REPLACE_SELECT || command == SQLCOM_UPDATE ||
          command == SQLCOM_CREATE_TABLE))
         locks = false;
-    row_lock_ = locks ? FROND_SHARED : FROND_NO_LOCK;
+    set_row_lock(locks ? FROND_SHARED : FROND_NO_LOCK);
     skips_locked_ = type == TL_READ_SKIP_LOCKED || type == TL_WRITE_SKIP_LOCKED;
     return to;
 }
@@ -125,7 +126,7 @@ int ha_frond::external_lock(THD *thd, int type)
         return 0;
     }
     if (type == F_WRLCK)
-        row_lock_ = FROND_EXCLUSIVE;
+        set_row_lock(FROND_EXCLUSIVE);
     session_->enter();
     return 0;
 }
@@ -134,7 +135,7 @@ int ha_frond::start_stmt(THD *thd, thr_lock_type type)
 {
     session_ = Session::of(thd);
     if (type >= TL_WRITE_ALLOW_WRITE)
-        row_lock_ = FROND_EXCLUSIVE;
+        set_row_lock(FROND_EXCLUSIVE);
     else if (type == TL_READ && thd_sql_command(thd) == SQLCOM_SELECT)
         row_lock_ = FROND_NO_LOCK;
     session_->enter_substatement();
@@ -162,6 +163,28 @@ int ha_frond::reset()
     return 0;
 }
 
+int ha_frond::begin_copy()
+{
+    frond_txn_options options;
+    frond_error error;
+    if (!share_->is_temporary() || copy_ != nullptr)
+        return 0;
+    frond_txn_options_init(&options);
+    int code = frond_txn_begin(store(), &options, &copy_, &error);
+    return code == FROND_OK ? 0 : failed(ha_thd(), code, error);
+}
+
+int ha_frond::end_copy(bool keeps)
+{
+    frond_error error;
+    if (copy_ == nullptr)
+        return 0;
+    frond_txn *txn = copy_;
+    copy_ = nullptr;
+    int code = keeps ? frond_txn_commit(txn, nullptr, &error) : frond_txn_rollback(txn, &error);
+    return code == FROND_OK ? 0 : failed(ha_thd(), code, error);
+}
+
 int ha_frond::extra(enum ha_extra_function operation)
 {
     switch (operation) {
@@ -172,6 +195,13 @@ int ha_frond::extra(enum ha_extra_function operation)
     case HA_EXTRA_WRITE_CANNOT_REPLACE:
         conflicts_are_written_ = false;
         break;
+    case HA_EXTRA_BEGIN_COPY:
+    case HA_EXTRA_BEGIN_ALTER_IGNORE_COPY:
+        return begin_copy();
+    case HA_EXTRA_END_COPY:
+        return end_copy(true);
+    case HA_EXTRA_ABORT_COPY:
+        return end_copy(false);
     default:
         break;
     }
@@ -217,9 +247,7 @@ int ha_frond::info(uint flag)
     if (flag & HA_STATUS_ERRKEY)
         errkey = Session::of(table->in_use)->duplicate_key(table_share);
     if (flag & HA_STATUS_AUTO) {
-        uint64_t next = 0;
-        frond_tree_next_number(share_->row_tree(), AUTO_INCREMENT_COUNTER, &next, nullptr);
-        stats.auto_increment_value = next;
+        stats.auto_increment_value = share_->next_number(AUTO_INCREMENT_COUNTER);
     }
     return 0;
 }
@@ -277,7 +305,12 @@ ha_rows ha_frond::records()
     if (row_lock_ != FROND_NO_LOCK || begin() != 0 || session_->is_serializable())
         return HA_POS_ERROR;
     uint64_t rows = 0;
-    int code = frond_txn_count(session_->txn(), share_->row_tree(), nullptr, 0, nullptr, 0, &rows, session_->error());
+    if (share_->is_temporary()) {
+        bool is_exact = false;
+        rows = share_->temporary()->rows(&is_exact);
+        return is_exact ? rows : HA_POS_ERROR;
+    }
+    int code = frond_txn_count(session_->txn(), share_->row_tree().stored(), nullptr, 0, nullptr, 0, &rows, session_->error());
     return code == FROND_OK ? rows : HA_POS_ERROR;
 }
 
@@ -301,8 +334,7 @@ ha_rows ha_frond::records_in_range(uint number, const key_range *from, const key
     if (session->begin_statement())
         return HA_POS_ERROR;
     uint64_t rows = 0;
-    int code = frond_txn_estimate(session->txn(), share_->tree(number), low.empty() ? nullptr : raw(low), low.size(),
-                                  high.empty() ? nullptr : raw(high), high.size(), &rows, nullptr, session->error());
+    int code = share_->tree(number).estimate(session->txn(), low, high, &rows, session->error());
     if (code != FROND_OK)
         return HA_POS_ERROR;
     /* The server does not read a range for which it is told 0, so a locking read would leave it without locks. */

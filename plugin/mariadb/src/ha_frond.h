@@ -127,6 +127,19 @@ private:
                              bool *is_unique) const;
     int guard(const Index &index, const uchar *key, std::string *values);
     int duplicate(const frond_conflict &conflict, const uchar *record);
+    /* Of an index of a temporary table; of its rows for what is no index. */
+    const frond_temporary *temporary_tree(uint index) const
+    {
+        return (index == MAX_KEY ? share_->row_tree() : share_->tree(index)).temporary();
+    }
+    int begin_copy();
+    int end_copy(bool keeps);
+    frond_txn *writer() const { return copy_ != nullptr ? copy_ : session_->txn(); }
+    int insert_entries(frond_conflict *conflict);
+    int change_entries(frond_conflict *conflict);
+    int delete_entries();
+    /* Nothing of a temporary table is locked. */
+    void set_row_lock(int lock) { row_lock_ = share_->is_temporary() ? FROND_NO_LOCK : lock; }
     void raise_auto_increment();
     int lock_numbers();
 
@@ -143,12 +156,12 @@ private:
     enum class Range { Whole, Prefix, Part };
 
     bool is_being_planned() const;
-    frond::Cursor::How how(const frond_tree *tree);
+    frond::Cursor::How how(const frond::Tree &tree);
     void choose_parts();
     void make_parts();
     const frond_parts *parts() const { return reads_ == nullptr ? nullptr : reads_->parts; }
     uint64_t parts_number() const { return reads_ == nullptr ? 0 : reads_->number; }
-    int put_cursor(const frond_tree *tree, std::string_view from, std::string_view to, bool forward);
+    int put_cursor(frond::Tree tree, std::string_view from, std::string_view to, bool forward);
     int read_point(const Index &index, uchar *record);
     int read_by_entry(const Index &index, std::string_view key, std::string_view value, uchar *record);
     int read_edge(uchar *record, std::string_view from, std::string_view to, bool forward);
@@ -168,6 +181,8 @@ private:
     frond::Cursor cursor_;
     DsMrr_impl mrr_;
 
+    /* Fills a temporary table by ALTER or CREATE ... SELECT, which no rollback takes back: the old table is gone then. */
+    frond_txn *copy_ = nullptr;
     int row_lock_ = FROND_NO_LOCK;
     /* What rows were to be locked with before a copy of the table took its lock. */
     std::optional<int> lock_before_copy_;
@@ -177,7 +192,7 @@ private:
     bool is_semi_consistent_ = false;
     bool conflicts_are_written_ = false; /* REPLACE, ON DUPLICATE KEY UPDATE: what is in the way is locked for writing. */
 
-    const frond_tree *scanned_ = nullptr; /* The tree of the scan. */
+    frond::Tree scanned_; /* The tree of the scan. */
     Range range_ = Range::Whole;
     bool ascends_ = true;                 /* The way that the range is read. */
     bool is_point_ = false;               /* The last read was of one key, `search_`, and has left no cursor. */

@@ -24,7 +24,8 @@ constexpr size_t WANTED_MAX = 8;
 */
 void ha_frond::choose_parts()
 {
-    if (get_lock_type() == F_WRLCK || row_lock_ != FROND_NO_LOCK || plan().has_prefixed_primary()) {
+    if (get_lock_type() == F_WRLCK || row_lock_ != FROND_NO_LOCK || plan().has_prefixed_primary() ||
+        share_->is_temporary()) {
         reads_ = nullptr;
         return;
     }
@@ -52,7 +53,7 @@ void ha_frond::make_parts()
     const MY_BITMAP *wanted = table->read_set;
     made->columns.assign(wanted->bitmap, wanted->bitmap + no_words_in_map(wanted));
     if (plan().row->project(wanted, &made->projection) &&
-        frond_parts_make(share_->row_tree(), made->projection.parts.data(), made->projection.parts.size(), &made->parts,
+        frond_parts_make(share_->row_tree().stored(), made->projection.parts.data(), made->projection.parts.size(), &made->parts,
                          nullptr) != FROND_OK)
         made->parts = nullptr;
     if (made->parts != nullptr)
@@ -61,7 +62,7 @@ void ha_frond::make_parts()
     wanted_.push_back(std::move(made));
 }
 
-Cursor::How ha_frond::how(const frond_tree *tree)
+Cursor::How ha_frond::how(const Tree &tree)
 {
     Cursor::How how;
     how.row_lock = row_lock_;
@@ -80,7 +81,7 @@ Cursor::How ha_frond::how(const frond_tree *tree)
 
 /* Puts the cursor where a scan of [from, to) begins: before its first row, or after its last one. No row or gap outside of it
    is locked. */
-int ha_frond::put_cursor(const frond_tree *tree, std::string_view from, std::string_view to, bool forward)
+int ha_frond::put_cursor(Tree tree, std::string_view from, std::string_view to, bool forward)
 {
     Cursor::How how = this->how(tree);
     is_point_ = false;
@@ -125,8 +126,7 @@ int ha_frond::fetch_row(std::string_view row_key, uchar *record)
     options.with_last = true;
     choose_parts();
     options.parts = parts();
-    int code = frond_txn_read(session_->txn(), share_->row_tree(), raw(row_key), row_key.size(), &options,
-                              &row_buffer_, nullptr, session_->error());
+    int code = share_->row_tree().read(session_->txn(), row_key, options, &row_buffer_, session_->error());
     if (code == FROND_NOT_FOUND || (code == LOCK_BUSY && skips_locked_))
         return HA_ERR_KEY_NOT_FOUND;
     if (code != FROND_OK)
@@ -374,7 +374,7 @@ int ha_frond::lock_for_copy()
     }
     if (int error = begin())
         return error;
-    int code = frond_txn_lock_tree(session_->txn(), share_->row_tree(), FROND_TREE_SHARED, FROND_WAIT, session_->error());
+    int code = frond_txn_lock_tree(session_->txn(), share_->row_tree().stored(), FROND_TREE_SHARED, FROND_WAIT, session_->error());
     if (code != FROND_OK)
         return session_->fail(code);
     lock_before_copy_ = row_lock_;
@@ -386,7 +386,7 @@ int ha_frond::rnd_init(bool scan)
 {
     cursor_.close();
     is_semi_consistent_ = false;
-    scanned_ = nullptr;
+    scanned_ = Tree();
     return scan && row_lock_ != FROND_NO_LOCK ? lock_for_copy() : 0;
 }
 
@@ -403,7 +403,7 @@ int ha_frond::rnd_next(uchar *record)
 {
     if (int error = begin())
         return error;
-    if (scanned_ == nullptr)
+    if (!scanned_.is_open())
         if (int error = put_cursor(share_->row_tree(), {}, {}, true))
             return error;
     return step(record, true);
@@ -487,8 +487,7 @@ int ha_frond::read_point(const Index &index, uchar *record)
     frond_read_options_init(&options);
     options.row_lock = row_lock_;
     options.when_locked = skips_locked_ ? FROND_SKIP : FROND_WAIT;
-    int code = frond_txn_read(session_->txn(), share_->tree(index.number), raw(search_), search_.size(), &options,
-                              &entry_buffer_, nullptr, session_->error());
+    int code = share_->tree(index.number).read(session_->txn(), search_, options, &entry_buffer_, session_->error());
     if (code == FROND_NOT_FOUND || (code == LOCK_BUSY && skips_locked_))
         return HA_ERR_KEY_NOT_FOUND;
     if (code != FROND_OK)
@@ -509,7 +508,9 @@ int ha_frond::guard(const Index &index, const uchar *key, std::string *values)
     for (uint i = 0; i < index.guarded_parts; key += info.key_part[i++].store_length)
         if (info.key_part[i].null_bit != 0 && *key != 0)
             return 0; /* NULL is equal to nothing. */
-    int code = frond_txn_get(session_->txn(), share_->tree(index.number), raw(*values), values->size(), FROND_EXCLUSIVE,
+    if (share_->is_temporary())
+        return 0;
+    int code = frond_txn_get(session_->txn(), share_->tree(index.number).stored(), raw(*values), values->size(), FROND_EXCLUSIVE,
                              FROND_WAIT, &conflict_buffer_, session_->error());
     return code == FROND_OK || code == FROND_NOT_FOUND ? 0 : session_->fail(code);
 }
@@ -527,7 +528,7 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
       search is of nothing else where they are hashes, and known by the server's buffer where they are the columns' own.
     */
     std::string guarded;
-    const bool is_check = index.guarded_parts != 0 && row_lock_ == FROND_EXCLUSIVE &&
+    const bool is_check = index.guarded_parts != 0 && get_lock_type() == F_WRLCK &&
                           (info.algorithm == HA_KEY_ALG_LONG_HASH || key == table->file->lookup_buffer);
     if (is_check)
         if (int error = guard(index, key, &guarded))
@@ -543,7 +544,7 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
         if (!has_null)
             return read_point(index, record);
     }
-    const frond_tree *tree = share_->tree(active_index);
+    const Tree tree = share_->tree(active_index);
     const std::string after = successor(search_);
     bool is_prefix = false, forward = true;
     std::string_view from, to;

@@ -38,8 +38,7 @@ OPTIONS = {
     "frond": ["--mysqld=--plugin-load-add=ha_frond.so", "--mysqld=--default-storage-engine=frond",
               "--mysqld=--loose-frond-cache-size=64M", "--mysqld=--loose-frond-lock-wait-timeout=3", "--mysqld=--loose-frond-durability=os"],
 }
-COMMON = ["--mysqld=--innodb", "--mysqld=--partition", "--mysqld=--default-tmp-storage-engine=myisam",
-          "--mysqld=--plugin-maturity=experimental"]
+COMMON = ["--mysqld=--innodb", "--mysqld=--partition", "--mysqld=--plugin-maturity=experimental"]
 # Tests of replication run once with each format of the binlog; all others with the first. A name of a test says another one behind a comma.
 FORMATS = ["row", "mixed", "statement"]
 TEST_MINUTES = 2

@@ -9,8 +9,7 @@ INSTALLED = pathlib.Path("/usr/share/mysql/mysql-test")
 COPIED_SUITES = ["storage_engine", "engines", "parts"]
 KEPT_OUT = (".result", ".rdiff", ".reject", ".combinations")
 PARALLEL_RECORDS = ("    $opt_parallel= 1;\n", "")
-# Temporary tables stay with the reference, since Frond has none.
-ENGINE = re.compile(rb"(create\s+temporary\s+table[^\n]*)|((?:engine|type)\w*\s*==?\s*['\"]*)innodb\b", re.IGNORECASE)
+ENGINE = re.compile(rb"((?:engine|type)\w*\s*==?\s*['\"]*)innodb\b", re.IGNORECASE)
 CHANGED = (".test", ".inc", ".opt", ".cnf", ".sql")
 DEFINITION = """let $ENGINE = {engine};
 let $default_col_opts = /*!*/;
@@ -40,7 +39,7 @@ def copy(source, to, engine):
                 continue
             content = pathlib.Path(folder, name).read_bytes()
             if engine != "innodb" and name.endswith(CHANGED):
-                content = ENGINE.sub(lambda match: match[1] or match[2] + engine.upper().encode(), content)
+                content = ENGINE.sub(lambda match: match[1] + engine.upper().encode(), content)
             into.joinpath(name).write_bytes(content)
             shutil.copymode(pathlib.Path(folder, name), into / name)
 
