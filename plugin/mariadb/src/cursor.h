@@ -37,6 +37,7 @@ public:
     struct How {
         int row_lock = FROND_NO_LOCK;
         int when_locked = FROND_WAIT;
+        int sees = FROND_AS_LEVEL;
         /* Parts of values; null: whole ones. Each set of parts that a handler makes has a number of its own. */
         const frond_parts *parts = nullptr;
         uint64_t parts_number = 0;

@@ -36,8 +36,6 @@ int refuse(const char *feature)
 
 int check_supported(const TABLE *form, HA_CREATE_INFO *info)
 {
-    if (info->sequence)
-        return refuse("SEQUENCE");
     if (info->alter_info != nullptr) {
         List_iterator<Key> keys(info->alter_info->key_list);
         while (Key *key = keys++)

@@ -39,7 +39,7 @@ handler::Table_flags ha_frond::table_flags() const
                         HA_CAN_SQL_HANDLER | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_PRIMARY_KEY_IN_READ_INDEX |
                         HA_BINLOG_ROW_CAPABLE | HA_CAN_GEOMETRY | HA_PARTIAL_COLUMN_READ | HA_TABLE_SCAN_ON_INDEX |
                         HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE | HA_ONLINE_ANALYZE | HA_CAN_SKIP_LOCKED |
-                        HA_DUPLICATE_POS | HA_CRASH_SAFE | HA_HAS_RECORDS;
+                        HA_DUPLICATE_POS | HA_CRASH_SAFE | HA_HAS_RECORDS | HA_CAN_TABLES_WITHOUT_ROLLBACK;
     if (table_share != nullptr && table_share->primary_key != MAX_KEY)
         flags |= HA_PRIMARY_KEY_REQUIRED_FOR_POSITION;
     /*
@@ -169,6 +169,8 @@ int ha_frond::begin_copy()
     frond_error error;
     if (!share_->is_temporary() || copy_ != nullptr)
         return 0;
+    /* A temporary SEQUENCE is filled without external_lock. */
+    session_ = Session::of(ha_thd());
     frond_txn_options_init(&options);
     int code = frond_txn_begin(store(), &options, &copy_, &error);
     return code == FROND_OK ? 0 : failed(ha_thd(), code, error);

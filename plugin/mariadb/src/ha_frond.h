@@ -111,7 +111,7 @@ private:
     using Index = frond::Plan::Index;
 
     const frond::Plan &plan() const { return share_->plan; }
-    int begin() { return session_->begin_statement(); }
+    int begin() { return copy_ != nullptr ? 0 : session_->begin_statement(); }
     bool can_reinterpret(const Field &field, CHARSET_INFO *charset) const;
     int lock_for_copy();
     void copy_primary(uchar *to, const uchar *record) const;
@@ -138,8 +138,11 @@ private:
     int insert_entries(frond_conflict *conflict);
     int change_entries(frond_conflict *conflict);
     int delete_entries();
-    /* Nothing of a temporary table is locked. */
-    void set_row_lock(int lock) { row_lock_ = share_->is_temporary() ? FROND_NO_LOCK : lock; }
+    /* The one row of a SEQUENCE is read and written as it is now, whatever becomes of the transaction. */
+    bool is_sequence() const { return table_share->table_type == TABLE_TYPE_SEQUENCE; }
+    template <typename Write> int write_alone(Write write);
+    /* Nothing of a temporary table is locked, and of a SEQUENCE the server sees to it. */
+    void set_row_lock(int lock) { row_lock_ = share_->is_temporary() || is_sequence() ? FROND_NO_LOCK : lock; }
     void raise_auto_increment();
     int lock_numbers();
 
@@ -181,7 +184,10 @@ private:
     frond::Cursor cursor_;
     DsMrr_impl mrr_;
 
-    /* Fills a temporary table by ALTER or CREATE ... SELECT, which no rollback takes back: the old table is gone then. */
+    /*
+      Writes a temporary table so that no rollback takes it back: ALTER and CREATE ... SELECT, since the old table is gone then, and the
+      row of a SEQUENCE.
+    */
     frond_txn *copy_ = nullptr;
     int row_lock_ = FROND_NO_LOCK;
     /* What rows were to be locked with before a copy of the table took its lock. */

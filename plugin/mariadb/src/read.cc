@@ -25,7 +25,7 @@ constexpr size_t WANTED_MAX = 8;
 void ha_frond::choose_parts()
 {
     if (get_lock_type() == F_WRLCK || row_lock_ != FROND_NO_LOCK || plan().has_prefixed_primary() ||
-        share_->is_temporary()) {
+        share_->is_temporary() || is_sequence()) {
         reads_ = nullptr;
         return;
     }
@@ -66,6 +66,8 @@ Cursor::How ha_frond::how(const Tree &tree)
 {
     Cursor::How how;
     how.row_lock = row_lock_;
+    if (is_sequence())
+        how.sees = FROND_NEWEST;
     if (tree == share_->row_tree()) {
         choose_parts();
         how.parts = parts();
@@ -99,7 +101,7 @@ int ha_frond::put_cursor(Tree tree, std::string_view from, std::string_view to, 
 int ha_frond::decode_row(std::string_view row_key, std::string_view value, bool is_whole, uchar *record)
 {
     /* A statement that writes the row needs all of it, whatever it reads. So does a position that the key does not tell. */
-    const bool needs_all = get_lock_type() == F_WRLCK || plan().has_prefixed_primary();
+    const bool needs_all = get_lock_type() == F_WRLCK || plan().has_prefixed_primary() || is_sequence();
     const MY_BITMAP *wanted = needs_all ? nullptr : table->read_set;
     if (!(is_whole ? plan().row->decode(value, wanted, record) : plan().row->decode(value, reads_->projection, record)))
         return HA_ERR_CRASHED;
@@ -124,6 +126,8 @@ int ha_frond::fetch_row(std::string_view row_key, uchar *record)
     options.row_lock = row_lock_;
     options.when_locked = skips_locked_ ? FROND_SKIP : FROND_WAIT;
     options.with_last = true;
+    if (is_sequence())
+        options.sees = FROND_NEWEST;
     choose_parts();
     options.parts = parts();
     int code = share_->row_tree().read(session_->txn(), row_key, options, &row_buffer_, session_->error());

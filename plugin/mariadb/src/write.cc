@@ -48,6 +48,11 @@ int ha_frond::insert_entries(frond_conflict *conflict)
 
 int ha_frond::change_entries(frond_conflict *conflict)
 {
+    if (is_sequence() && !share_->is_temporary()) {
+        const frond_entry &row = changes_[0].entry;
+        return frond_txn_put_autonomous(session_->txn(), row.tree, row.key, row.key_length, row.value, row.value_length,
+                                        nullptr, session_->error());
+    }
     if (!share_->is_temporary())
         return frond_txn_update_row(session_->txn(), changes_.data(), changes_.size(),
                                     conflicts_are_written_ ? FROND_EXCLUSIVE : FROND_SHARED, conflict, session_->error());
@@ -127,8 +132,20 @@ Span ha_frond::append_entry(const Index &index, const uchar *record, std::string
     return span;
 }
 
+/* In a transaction of its own. */
+template <typename Write> int ha_frond::write_alone(Write write)
+{
+    if (int error = begin_copy())
+        return error;
+    const int error = write();
+    const int end = end_copy(error == 0);
+    return error != 0 ? error : end;
+}
+
 int ha_frond::write_row(const uchar *record)
 {
+    if (is_sequence() && share_->is_temporary() && copy_ == nullptr)
+        return write_alone([&] { return write_row(record); });
     if (table->next_number_field != nullptr && record == table->record[0])
         if (int error = update_auto_increment())
             return error == HA_ERR_AUTOINC_READ_FAILED && numbers_error_ != 0 ? numbers_error_ : error;
@@ -218,6 +235,8 @@ int ha_frond::duplicate(const frond_conflict &conflict, const uchar *record)
 
 int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
 {
+    if (is_sequence() && share_->is_temporary() && copy_ == nullptr)
+        return write_alone([&] { return update_row(old_record, new_record); });
     if (int error = begin())
         return error;
     static thread_local std::string old_bytes, new_bytes, old_row_key, new_row_key;

@@ -103,7 +103,7 @@ def damaged(socket, database):
     client = ["mariadb", "--no-defaults", f"--socket={socket}", "-uroot", "-N", "--force"]
     tables = subprocess.run(
         [*client, "-e", "SELECT CONCAT('`', REPLACE(table_name, '`', '``'), '`') FROM information_schema.tables "
-         f"WHERE table_schema='{database}' AND engine='FROND'"], stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()
+         f"WHERE table_schema='{database}' AND engine='FROND' AND table_type<>'SEQUENCE'"], stdout=subprocess.PIPE, check=True).stdout.decode().splitlines()
     if not tables:
         return []
     done = subprocess.run([*client, database, "-e", "CHECK TABLE " + ", ".join(tables)], stdout=subprocess.PIPE,
