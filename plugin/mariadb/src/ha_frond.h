@@ -157,6 +157,8 @@ private:
 
     /* How much of the index the cursor's range covers. */
     enum class Range { Whole, Prefix, Part };
+    /* Where a walk over an index stands: on a row, where a search has found none, before all rows or behind them. */
+    enum class At { Row, Search, Begin, End };
 
     bool is_being_planned() const;
     frond::Cursor::How how(const frond::Tree &tree);
@@ -170,6 +172,9 @@ private:
     int read_edge(uchar *record, std::string_view from, std::string_view to, bool forward);
     int step(uchar *record, bool forward, std::string_view prefix = {});
     int step_index(uchar *record, bool forward);
+    int step_from_no_row(uchar *record, bool forward);
+    int end_at(int error, bool forward);
+    int not_found(std::string_view where);
     int read_current(uchar *record);
     bool filters_entries(const uchar *record) const;
     int check_entry();
@@ -200,6 +205,7 @@ private:
 
     frond::Tree scanned_; /* The tree of the scan. */
     Range range_ = Range::Whole;
+    At at_ = At::Row;
     bool ascends_ = true;                 /* The way that the range is read. */
     bool is_point_ = false;               /* The last read was of one key, `search_`, and has left no cursor. */
     std::string search_;                  /* The encoded key or prefix of the last index_read. */

@@ -88,6 +88,7 @@ int ha_frond::put_cursor(Tree tree, std::string_view from, std::string_view to, 
     Cursor::How how = this->how(tree);
     is_point_ = false;
     is_semi_consistent_ = false;
+    at_ = At::Row;
     scanned_ = tree;
     ascends_ = forward;
     range_ = from.empty() && to.empty() ? Range::Whole : Range::Part;
@@ -482,6 +483,7 @@ int ha_frond::index_end()
 int ha_frond::read_point(const Index &index, uchar *record)
 {
     is_point_ = true;
+    at_ = At::Row;
     is_semi_consistent_ = false;
     if (index.number == plan().primary) {
         row_key_ = search_;
@@ -563,14 +565,16 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     case HA_READ_KEY_OR_NEXT:
     case HA_READ_AFTER_KEY:
         from = flag == HA_READ_AFTER_KEY ? after : search_;
-        if (from.empty() && !search_.empty())
+        if (from.empty() && !search_.empty()) {
+            at_ = At::End;
             return HA_ERR_KEY_NOT_FOUND;
+        }
         if (end_range != nullptr) {
             index.key.append_tuple(end_range->key, end_range->keypart_map, &end);
             if (end_range->flag != HA_READ_BEFORE_KEY)
                 end = successor(end);
             if (!end.empty() && from >= end)
-                return HA_ERR_KEY_NOT_FOUND;
+                return not_found(from);
             to = end;
         } else if (is_check) {
             end = successor(guarded);
@@ -602,7 +606,7 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     if (forward && !to.empty())
         cursor_.expect(is_prefix ? PREFIX_ROWS_EXPECTED : RANGE_ROWS_EXPECTED);
     int error = step(record, forward, is_prefix ? std::string_view(search_) : std::string_view());
-    return error == HA_ERR_END_OF_FILE ? HA_ERR_KEY_NOT_FOUND : error;
+    return error == HA_ERR_END_OF_FILE ? not_found(forward ? from : to) : error;
 }
 
 /* Reads the first row of [from, to) of the index, or the last one. */
@@ -612,7 +616,31 @@ int ha_frond::read_edge(uchar *record, std::string_view from, std::string_view t
         return error;
     if (int error = put_cursor(share_->tree(active_index), from, to, forward))
         return error;
-    return step(record, forward);
+    return end_at(step(record, forward), forward);
+}
+
+/* A walk goes on from where the row would be. */
+int ha_frond::not_found(std::string_view where)
+{
+    is_point_ = false;
+    at_ = At::Search;
+    search_ = std::string(where);
+    return HA_ERR_KEY_NOT_FOUND;
+}
+
+/* Behind the last row, or before the first one, a walk may turn round (HANDLER). */
+int ha_frond::end_at(int error, bool forward)
+{
+    if (error == HA_ERR_END_OF_FILE)
+        at_ = forward ? At::End : At::Begin;
+    return error;
+}
+
+int ha_frond::step_from_no_row(uchar *record, bool forward)
+{
+    if (at_ == At::Search)
+        return forward ? read_edge(record, search_, {}, true) : read_edge(record, {}, search_, false);
+    return at_ == (forward ? At::Begin : At::End) ? read_edge(record, {}, {}, forward) : HA_ERR_END_OF_FILE;
 }
 
 int ha_frond::index_next(uchar *record)
@@ -630,12 +658,15 @@ int ha_frond::step_index(uchar *record, bool forward)
 {
     if (int error = begin())
         return error;
+    if (at_ != At::Row)
+        return step_from_no_row(record, forward);
     if ((range_ == Range::Prefix || (range_ == Range::Part && forward != ascends_)) && !is_semi_consistent_) {
-        range_ = Range::Whole;
+        range_ = Range::Part;
+        ascends_ = forward;
         if (int error = cursor_.leave_range(forward))
             return error;
     }
-    return step(record, forward);
+    return end_at(step(record, forward), forward);
 }
 
 int ha_frond::index_first(uchar *record)

@@ -6,7 +6,7 @@ import re
 import shutil
 
 INSTALLED = pathlib.Path("/usr/share/mysql/mysql-test")
-COPIED_SUITES = ["storage_engine", "engines", "parts"]
+COPIED_SUITES = ["storage_engine", "engines", "parts", "sql_sequence", "period", "vcol", "gcol", "versioning", "json", "handler"]
 KEPT_OUT = (".result", ".rdiff", ".reject", ".combinations")
 PARALLEL_RECORDS = ("    $opt_parallel= 1;\n", "")
 ENGINE = re.compile(rb"((?:engine|type)\w*\s*==?\s*['\"]*)innodb\b", re.IGNORECASE)
