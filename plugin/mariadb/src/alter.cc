@@ -43,7 +43,10 @@ bool is_padded(const Type_handler *type, CHARSET_INFO *charset)
 
 }  // namespace
 
-/* Whether values of the column that are stored are the same in a character set: only where nothing else goes by how they compare. */
+/*
+  Whether values of the column that are stored are the same in a character set: only where nothing else goes by how
+  they compare.
+*/
 bool ha_frond::can_reinterpret(const Field &field, CHARSET_INFO *charset) const
 {
     return Charset(field.charset()).encoding_allows_reinterpret_as(charset) && table->vfield == nullptr &&
@@ -51,8 +54,9 @@ bool ha_frond::can_reinterpret(const Field &field, CHARSET_INFO *charset) const
 }
 
 /*
-  Whether a column may get a type without a copy of the table. Strings are kept with their length and without the spaces that CHAR adds, so
-  that they may become longer, and CHAR may become VARCHAR, and that TEXT. In keys there are weights of VARCHAR, which no length changes.
+  Whether a column may get a type without a copy of the table. Strings are kept with their length and without the spaces
+  that CHAR adds, so that they may become longer, and CHAR may become VARCHAR, and that TEXT. In keys there are weights
+  of VARCHAR, which no length changes.
 */
 bool ha_frond::can_convert_nocopy(const Field &field, const Column_definition &type) const
 {

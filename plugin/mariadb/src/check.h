@@ -14,9 +14,9 @@ namespace frond {
 /*
   Compares the rows of a table with the entries of its indexes, at one moment.
 
-  Rows and entries are read once, each tree in its order. What a row's entries ought to be is summed up for each index, as hashes
-  that may be added in any order, and compared with the sum of those that are there. Only where sums differ each entry is looked for,
-  so that it can be said what is wrong.
+  Rows and entries are read once, each tree in its order. What a row's entries ought to be is summed up for each index,
+  as hashes that may be added in any order, and compared with the sum of those that are there. Only where sums differ
+  each entry is looked for, so that it can be said what is wrong.
 */
 class Table_check {
 public:

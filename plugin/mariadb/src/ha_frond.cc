@@ -43,8 +43,8 @@ handler::Table_flags ha_frond::table_flags() const
     if (table_share != nullptr && table_share->primary_key != MAX_KEY)
         flags |= HA_PRIMARY_KEY_REQUIRED_FOR_POSITION;
     /*
-      A replica that runs statements again needs them to have locked what they have read, gaps too. Rows are logged wherever the
-      server has the choice (MIXED).
+      A replica that runs statements again needs them to have locked what they have read, gaps too. Rows are logged
+      wherever the server has the choice (MIXED).
     */
     THD *thd = current_thd;
     if (thd != nullptr && thd->variables.binlog_format == BINLOG_FORMAT_STMT &&
@@ -290,7 +290,10 @@ bool ha_frond::is_being_planned() const
 */
 ha_rows ha_frond::records()
 {
-    /* For the progress of a copy, or the size of a sample: no SELECT stands behind it, and what the table says of one is of before. */
+    /*
+      For the progress of a copy, or the size of a sample: no SELECT stands behind it, and what the table says of one
+      is of before.
+    */
     switch (thd_sql_command(ha_thd())) {
     case SQLCOM_ALTER_TABLE:
     case SQLCOM_CREATE_INDEX:

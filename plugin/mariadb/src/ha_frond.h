@@ -190,8 +190,8 @@ private:
     DsMrr_impl mrr_;
 
     /*
-      Writes a temporary table so that no rollback takes it back: ALTER and CREATE ... SELECT, since the old table is gone then, and the
-      row of a SEQUENCE.
+      Writes a temporary table so that no rollback takes it back: ALTER and CREATE ... SELECT, since the old table is
+      gone then, and the row of a SEQUENCE.
     */
     frond_txn *copy_ = nullptr;
     int row_lock_ = FROND_NO_LOCK;

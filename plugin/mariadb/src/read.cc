@@ -502,8 +502,8 @@ int ha_frond::read_point(const Index &index, uchar *record)
 }
 
 /*
-  Before the server looks for values that a row must not share with another: no other transaction looks for them until this one
-  ends, since each would miss what the other writes next. The search sees what the statement has written.
+  Before the server looks for values that a row must not share with another: no other transaction looks for them until
+  this one ends, since each would miss what the other writes next. The search sees what the statement has written.
 */
 int ha_frond::guard(const Index &index, const uchar *key, std::string *values)
 {
@@ -530,8 +530,9 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     search_.clear();
     index.key.append_tuple(key, parts, &search_);
     /*
-      Keys that the server checks itself (UNIQUE over long columns, WITHOUT OVERLAPS) are checked before the row is written. Their
-      search is of nothing else where they are hashes, and known by the server's buffer where they are the columns' own.
+      Keys that the server checks itself (UNIQUE over long columns, WITHOUT OVERLAPS) are checked before the row is
+      written. Their search is of nothing else where they are hashes, and known by the server's buffer where they are
+      the columns' own.
     */
     std::string guarded;
     const bool is_check = index.guarded_parts != 0 && get_lock_type() == F_WRLCK &&

@@ -55,8 +55,8 @@ struct Plan {
         std::optional<Entry_codec> entry; /* Of secondary indexes. */
         bool is_unique = false;
         /*
-          Of a UNIQUE over long columns, or with WITHOUT OVERLAPS, which the server checks before a write: the parts whose values
-          one transaction at a time may write. 0 if the tree itself keeps the key unique.
+          Of a UNIQUE over long columns, or with WITHOUT OVERLAPS, which the server checks before a write: the parts
+          whose values one transaction at a time may write. 0 if the tree itself keeps the key unique.
         */
         uint guarded_parts = 0;
         uint number = 0; /* In TABLE::key_info. */

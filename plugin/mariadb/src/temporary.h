@@ -13,8 +13,8 @@ namespace frond {
 struct Plan;
 
 /*
-  The trees of a temporary table. They have no names in the store, and end with the process: tables are found by the path that the
-  server has made for them, which no other has. The server lets one session alone use a table.
+  The trees of a temporary table. They have no names in the store, and end with the process: tables are found by the
+  path that the server has made for them, which no other has. The server lets one session alone use a table.
 */
 class Temporary_table {
 public:

@@ -8,7 +8,10 @@
 
 namespace frond {
 
-/* One that is in the store, or, of a temporary table, one that the session has to itself. Where nobody else writes nothing is locked. */
+/*
+  One that is in the store, or, of a temporary table, one that the session has to itself. Where nobody else writes
+  nothing is locked.
+*/
 class Tree {
 public:
     Tree() = default;
@@ -21,7 +24,10 @@ public:
     const frond_tree *stored() const { return stored_; }
     const frond_temporary *temporary() const { return temporary_; }
 
-    /* Calls of the engine's that there are for both; they return its codes. Of a temporary tree a read gives the newest row as a whole. */
+    /*
+      Calls of the engine's that there are for both; they return its codes. Of a temporary tree a read gives the
+      newest row as a whole.
+    */
     int read(const frond_txn *txn, std::string_view key, const frond_read_options &options, frond_buffer *value,
              frond_error *error) const
     {

@@ -31,7 +31,10 @@ void set_bytes(frond_entry *entry, const std::string &bytes, const Span &span)
 
 }  // namespace
 
-/* The calls that write what was put together, of a table in the store or of a temporary one. They return codes of the engine's. */
+/*
+  The calls that write what was put together, of a table in the store or of a temporary one. They return codes of the
+  engine's.
+*/
 int ha_frond::insert_entries(frond_conflict *conflict)
 {
     if (!share_->is_temporary())
@@ -350,8 +353,8 @@ void ha_frond::raise_auto_increment()
 }
 
 /*
-  The binlog has only the first number of a statement that is logged as such, so its numbers follow each other: where it is not known
-  how many rows it has, others wait until its transaction ends. The lock is on a key that no row has.
+  The binlog has only the first number of a statement that is logged as such, so its numbers follow each other: where it
+  is not known how many rows it has, others wait until its transaction ends. The lock is on a key that no row has.
 */
 int ha_frond::lock_numbers()
 {
