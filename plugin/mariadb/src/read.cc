@@ -214,7 +214,8 @@ int ha_frond::read_by_entry(const Index &index, std::string_view key, std::strin
 */
 bool ha_frond::is_covered(const Index &index)
 {
-    if (!keyread_enabled() || row_lock_ == FROND_EXCLUSIVE || plan().has_prefixed_primary())
+    const bool is_written = row_lock_ == FROND_EXCLUSIVE || get_lock_type() == F_WRLCK;
+    if (!keyread_enabled() || is_written || plan().has_prefixed_primary())
         return false;
     return table->part_info == nullptr || index.key.tells(table->read_set);
 }
