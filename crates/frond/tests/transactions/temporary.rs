@@ -239,10 +239,10 @@ fn transactions_of_any_thread_write_a_temporary_tree() {
     let Store { db, tree: _, _dir } = store(false);
     let tree = db.create_temporary(TreeOptions::default()).unwrap();
     for key in 0..4u8 {
-        let (db, tree) = (db.clone(), tree.clone());
+        let (db, shared) = (db.clone(), tree.clone());
         let thread = std::thread::spawn(move || {
             let txn = db.begin(TxnOptions::default()).unwrap();
-            tree.put(&txn, &[key], b"v").unwrap();
+            shared.put(&txn, &[key], b"v").unwrap();
             txn.commit().unwrap();
         });
         thread.join().unwrap();
