@@ -6,7 +6,7 @@
 
 namespace frond {
 
-int Cursor::open(Session *session, const frond_tree *tree, const How &how, std::string_view from, std::string_view to)
+int Cursor::open(Session *session, Tree tree, const How &how, std::string_view from, std::string_view to)
 {
     close();
     session_ = session;
@@ -16,10 +16,9 @@ int Cursor::open(Session *session, const frond_tree *tree, const How &how, std::
     frond_read_options_init(&options);
     options.row_lock = how.row_lock;
     options.when_locked = how.when_locked;
+    options.sees = how.sees;
     options.parts = how.parts;
-    if (int code = frond_txn_read_range(session->txn(), tree, from.empty() ? nullptr : raw(from), from.size(),
-                                        to.empty() ? nullptr : raw(to), to.size(), &options, &cursor_,
-                                        session->error())) {
+    if (int code = tree.scan(session->txn(), from, to, options, &cursor_, session->error())) {
         cursor_ = nullptr;
         return session->fail(code);
     }
@@ -75,6 +74,8 @@ void Cursor::forget_rows()
 
 int Cursor::set_range(std::string_view from, std::string_view to)
 {
+    if (tree_.is_temporary())
+        return open(session_, tree_, how_, from, to);
     forget_rows();
     forward_ = true;
     if (int code = frond_cursor_range(cursor_, from.empty() ? nullptr : raw(from), from.size(),

@@ -3,6 +3,7 @@
 #define FROND_CURSOR_H
 
 #include "server.h"
+#include "tree.h"
 
 #include <string>
 #include <string_view>
@@ -36,18 +37,19 @@ public:
     struct How {
         int row_lock = FROND_NO_LOCK;
         int when_locked = FROND_WAIT;
+        int sees = FROND_AS_LEVEL;
         /* Parts of values; null: whole ones. Each set of parts that a handler makes has a number of its own. */
         const frond_parts *parts = nullptr;
         uint64_t parts_number = 0;
     };
 
-    bool is_open_for(const frond_tree *tree, const How &how) const
+    bool is_open_for(const Tree &tree, const How &how) const
     {
         return cursor_ != nullptr && tree_ == tree && how_.row_lock == how.row_lock &&
                how_.when_locked == how.when_locked && how_.parts_number == how.parts_number;
     }
     /* Opens over [from, to), before its first row; an empty `to` has no end. Returns a HA_ERR_*. */
-    int open(Session *session, const frond_tree *tree, const How &how, std::string_view from, std::string_view to);
+    int open(Session *session, Tree tree, const How &how, std::string_view from, std::string_view to);
     /* The same range of the tree that it is open for. */
     int set_range(std::string_view from, std::string_view to);
     /* Goes on beyond the range, from the current row up or down. */
@@ -78,7 +80,7 @@ private:
     void forget_rows();
 
     Session *session_ = nullptr;
-    const frond_tree *tree_ = nullptr;
+    Tree tree_;
     frond_cursor *cursor_ = nullptr;
     How how_;
     bool forward_ = true;

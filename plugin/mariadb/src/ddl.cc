@@ -8,65 +8,14 @@
 #include "errors.h"
 #include "ha_frond.h"
 #include "store.h"
+#include "table_change.h"
 #include "table_options.h"
 
 #include <algorithm>
-#include <cinttypes>
-#include <memory>
 
 using namespace frond;
 
 namespace {
-
-struct Free_change {
-    void operator()(frond_tree_change *change) const { frond_change_free(change); }
-};
-
-using Change = std::unique_ptr<frond_tree_change, Free_change>;
-
-/* A change of trees, and the first error of its steps. */
-class Steps {
-public:
-    explicit Steps(THD *thd) : thd_(thd)
-    {
-        frond_change_options options;
-        frond_tree_change *change = nullptr;
-        frond_change_options_init(&options);
-        options.lock_timeout_ms = thd == nullptr ? 10000 : lock_timeout_ms(thd);
-        code_ = frond_change_begin(store(), &options, &change, &error_);
-        change_.reset(change);
-    }
-    template <typename Step> void add(Step step)
-    {
-        if (code_ == FROND_OK)
-            code_ = step(change_.get(), &error_);
-    }
-    int commit()
-    {
-        if (code_ == FROND_OK)
-            code_ = frond_change_commit(change_.get(), nullptr, &error_);
-        return code_ == FROND_OK ? 0 : failed(thd_, code_, error_);
-    }
-    void drop(const std::string &tree)
-    {
-        add([&](frond_tree_change *change, frond_error *error) {
-            return frond_change_drop(change, 0, tree.c_str(), error);
-        });
-    }
-    void set_attributes(const std::string &tree, const Attributes &attributes)
-    {
-        const std::string text = attributes.encode();
-        add([&](frond_tree_change *change, frond_error *error) {
-            return frond_change_attributes(change, 0, tree.c_str(), raw(text), text.size(), error);
-        });
-    }
-
-private:
-    THD *thd_;
-    Change change_;
-    int code_;
-    frond_error error_;
-};
 
 std::string new_id()
 {
@@ -87,10 +36,6 @@ int refuse(const char *feature)
 
 int check_supported(const TABLE *form, HA_CREATE_INFO *info)
 {
-    if (info->options & HA_LEX_CREATE_TMP_TABLE)
-        return refuse("TEMPORARY");
-    if (info->sequence)
-        return refuse("SEQUENCE");
     if (info->alter_info != nullptr) {
         List_iterator<Key> keys(info->alter_info->key_list);
         while (Key *key = keys++)
@@ -116,6 +61,8 @@ int check_supported(const TABLE *form, HA_CREATE_INFO *info)
 
 int drop(THD *thd, const std::string &name)
 {
+    if (Temporary_table::drop(name))
+        return 0;
     Attributes attributes;
     if (int error = Attributes::read(name.c_str(), &attributes))
         return error;
@@ -192,6 +139,8 @@ int ha_frond::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
     const Plan plan(form);
     const std::string name = tree_name(path);
     const int compression = size_class(form->s->option_struct);
+    if (info->options & HA_LEX_CREATE_TMP_TABLE)
+        return Temporary_table::create(ha_thd(), name, plan, compression, info->auto_increment_value);
     Attributes attributes;
     attributes.id = new_id();
     attributes.indexes = form->s->keys;
@@ -238,6 +187,8 @@ int ha_frond::rename_table(const char *from, const char *to)
 {
     const std::string old_name = tree_name(from), new_name = tree_name(to);
     Attributes attributes;
+    if (Temporary_table::rename(old_name, new_name))
+        return 0;
     if (int error = Attributes::read(old_name.c_str(), &attributes)) {
         /* Repeated by the DDL log after it was done. */
         return Attributes::read(new_name.c_str(), &attributes) == 0 ? 0 : error;
@@ -251,10 +202,12 @@ int ha_frond::rename_table(const char *from, const char *to)
 
 int ha_frond::truncate()
 {
+    cursor_.close();
+    if (share_->is_temporary())
+        return share_->temporary()->clear(ha_thd());
     Attributes attributes = share_->attributes;
     attributes.auto_increment = 1;
     attributes.rows_per_key.clear();
-    cursor_.close();
     Steps steps(ha_thd());
     auto truncate_tree = [&](const std::string &tree) {
         steps.add([&](frond_tree_change *change, frond_error *error) {
@@ -262,11 +215,11 @@ int ha_frond::truncate()
         });
     };
     Going_trees going;
-    going.add(share_->row_tree(), true);
+    going.add(share_->row_tree().stored(), true);
     truncate_tree(share_->name);
     for (uint i = 0; i < table->s->keys; i++)
         if (i != plan().primary) {
-            going.add(share_->tree(i), false);
+            going.add(share_->tree(i).stored(), false);
             truncate_tree(attributes.index_name(i));
         }
     steps.set_attributes(share_->name, attributes);
@@ -275,63 +228,6 @@ int ha_frond::truncate()
     going.committed();
     next_row_id_ = row_ids_end_ = 0;
     return share_->reopen();
-}
-
-/* Whether a column may get a type without a copy of the table: only the server's record has a place for the length of a VARCHAR. */
-bool ha_frond::can_convert_nocopy(const Field &field, const Column_definition &type) const
-{
-    if (field.type_handler() != &type_handler_varchar || type.type_handler() != &type_handler_varchar)
-        return false;
-    if (type.charset != field.charset() || type.length < field.field_length || field.vcol_info != nullptr ||
-        type.vcol_info != nullptr)
-        return false;
-    /* Keys are made anew, since their parts would have other lengths. */
-    for (uint i = 0; i < table->s->keys; i++)
-        for (uint part = 0; part < table->key_info[i].user_defined_key_parts; part++)
-            if (table->key_info[i].key_part[part].fieldnr == field.field_index + 1u)
-                return false;
-    return true;
-}
-
-/* What needs no copy needs no pass over the rows either. */
-enum_alter_inplace_result ha_frond::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info)
-{
-    const enum_alter_inplace_result result = handler::check_if_supported_inplace_alter(altered, info);
-    if (result == HA_ALTER_INPLACE_NOT_SUPPORTED && (info->handler_flags & ALTER_STORED_COLUMN_TYPE))
-        info->unsupported_reason = my_get_err_msg(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_COLUMN_TYPE);
-    return result == HA_ALTER_INPLACE_NO_LOCK ? HA_ALTER_INPLACE_INSTANT : result;
-}
-
-bool ha_frond::check_if_incompatible_data(HA_CREATE_INFO *info, uint changes)
-{
-    if ((changes != IS_EQUAL_YES && changes != IS_EQUAL_PACK_LENGTH) || (info->used_fields & HA_CREATE_USED_AUTO) ||
-        size_class(info->option_struct) != size_class(table->s->option_struct))
-        return COMPATIBLE_DATA_NO;
-    return COMPATIBLE_DATA_YES;
-}
-
-/* The end of an ALTER without a copy: keys may have new names. */
-bool ha_frond::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *, bool commit)
-{
-    if (!commit)
-        return false;
-    Attributes known, attributes;
-    {
-        std::lock_guard<std::mutex> guard(share_->attributes_mutex);
-        known = attributes = share_->attributes;
-    }
-    attributes.name_keys(altered->s);
-    if (attributes.index_names == known.index_names)
-        return false;
-    Steps steps(ha_thd());
-    steps.set_attributes(share_->name, attributes);
-    if (int error = steps.commit()) {
-        print_error(error, MYF(0));
-        return true;
-    }
-    std::lock_guard<std::mutex> guard(share_->attributes_mutex);
-    share_->attributes = attributes;
-    return false;
 }
 
 void ha_frond::update_create_info(HA_CREATE_INFO *info)
@@ -345,6 +241,8 @@ void ha_frond::update_create_info(HA_CREATE_INFO *info)
 /* Counts distinct prefixes of each index, and keeps them with the table. */
 int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
 {
+    if (share_->is_temporary())
+        return HA_ADMIN_OK;
     Attributes attributes;
     {
         std::lock_guard<std::mutex> guard(share_->attributes_mutex);
@@ -356,7 +254,7 @@ int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
     for (uint i = 0; i < table->s->keys; i++) {
         uint64_t counts[4 * MAX_REF_PARTS];
         size_t count = 0;
-        if (int code = frond_tree_distinct_prefixes(share_->tree(i), counts, array_elements(counts), &count, &error)) {
+        if (int code = frond_tree_distinct_prefixes(share_->tree(i).stored(), counts, array_elements(counts), &count, &error)) {
             failed(thd, code, error);
             return HA_ADMIN_FAILED;
         }
@@ -377,50 +275,4 @@ int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
     }
     info(HA_STATUS_CONST | HA_STATUS_VARIABLE);
     return HA_ADMIN_OK;
-}
-
-/* Compares the number of rows with that of the entries of each index, at one moment. */
-int ha_frond::check(THD *thd, HA_CHECK_OPT *)
-{
-    frond_snapshot *snapshot = nullptr;
-    frond_error error;
-    if (int code = frond_snapshot_take(store(), &snapshot, &error)) {
-        failed(thd, code, error);
-        return HA_ADMIN_FAILED;
-    }
-    auto count = [&](const frond_tree *tree, uint64_t *rows) {
-        frond_cursor *cursor = nullptr;
-        frond_rows batch;
-        *rows = 0;
-        int code = frond_snapshot_scan(snapshot, tree, nullptr, 0, nullptr, 0, &cursor, &error);
-        while (code == FROND_OK && (code = frond_cursor_next(cursor, 0, &batch, &error)) == FROND_OK) {
-            *rows += batch.count;
-            if (thd_killed(thd))
-                code = INTERRUPTED;
-        }
-        frond_cursor_free(cursor);
-        return code == FROND_NOT_FOUND ? FROND_OK : code;
-    };
-    uint64_t rows = 0;
-    int result = HA_ADMIN_OK;
-    if (int code = count(share_->row_tree(), &rows)) {
-        failed(thd, code, error);
-        result = HA_ADMIN_CORRUPT;
-    }
-    for (uint i = 0; i < table->s->keys && result == HA_ADMIN_OK; i++) {
-        uint64_t entries = 0;
-        if (i == plan().primary)
-            continue;
-        if (int code = count(share_->tree(i), &entries)) {
-            failed(thd, code, error);
-            result = HA_ADMIN_CORRUPT;
-        } else if (entries != rows) {
-            push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_NOT_KEYFILE,
-                                "Frond: index '%s' has %" PRIu64 " entries, the table has %" PRIu64 " rows",
-                                table->key_info[i].name.str, entries, rows);
-            result = HA_ADMIN_CORRUPT;
-        }
-    }
-    frond_snapshot_free(snapshot);
-    return result;
 }

@@ -39,9 +39,17 @@ handler::Table_flags ha_frond::table_flags() const
                         HA_CAN_SQL_HANDLER | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_PRIMARY_KEY_IN_READ_INDEX |
                         HA_BINLOG_ROW_CAPABLE | HA_CAN_GEOMETRY | HA_PARTIAL_COLUMN_READ | HA_TABLE_SCAN_ON_INDEX |
                         HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE | HA_ONLINE_ANALYZE | HA_CAN_SKIP_LOCKED |
-                        HA_CHECK_UNIQUE_AFTER_WRITE | HA_DUPLICATE_POS | HA_CRASH_SAFE | HA_HAS_RECORDS;
+                        HA_DUPLICATE_POS | HA_CRASH_SAFE | HA_HAS_RECORDS | HA_CAN_TABLES_WITHOUT_ROLLBACK;
     if (table_share != nullptr && table_share->primary_key != MAX_KEY)
         flags |= HA_PRIMARY_KEY_REQUIRED_FOR_POSITION;
+    /*
+      A replica that runs statements again needs them to have locked what they have read, gaps too. Rows are logged
+      wherever the server has the choice (MIXED).
+    */
+    THD *thd = current_thd;
+    if (thd != nullptr && thd->variables.binlog_format == BINLOG_FORMAT_STMT &&
+        thd_tx_isolation(thd) > ISO_READ_COMMITTED)
+        flags |= HA_BINLOG_STMT_CAPABLE;
     return flags;
 }
 
@@ -77,6 +85,7 @@ int ha_frond::close()
 {
     mrr_.dsmrr_close();
     cursor_.close();
+    end_copy(false);
     share_ = nullptr;
     return 0;
 }
@@ -103,7 +112,7 @@ THR_LOCK_DATA **ha_frond::store_lock(THD *thd, THR_LOCK_DATA **to, enum thr_lock
         (command == SQLCOM_INSERT_SELECT || command == SQLCOM_REPLACE_SELECT || command == SQLCOM_UPDATE ||
          command == SQLCOM_CREATE_TABLE))
         locks = false;
-    row_lock_ = locks ? FROND_SHARED : FROND_NO_LOCK;
+    set_row_lock(locks ? FROND_SHARED : FROND_NO_LOCK);
     skips_locked_ = type == TL_READ_SKIP_LOCKED || type == TL_WRITE_SKIP_LOCKED;
     return to;
 }
@@ -117,7 +126,7 @@ int ha_frond::external_lock(THD *thd, int type)
         return 0;
     }
     if (type == F_WRLCK)
-        row_lock_ = FROND_EXCLUSIVE;
+        set_row_lock(FROND_EXCLUSIVE);
     session_->enter();
     return 0;
 }
@@ -126,7 +135,7 @@ int ha_frond::start_stmt(THD *thd, thr_lock_type type)
 {
     session_ = Session::of(thd);
     if (type >= TL_WRITE_ALLOW_WRITE)
-        row_lock_ = FROND_EXCLUSIVE;
+        set_row_lock(FROND_EXCLUSIVE);
     else if (type == TL_READ && thd_sql_command(thd) == SQLCOM_SELECT)
         row_lock_ = FROND_NO_LOCK;
     session_->enter_substatement();
@@ -143,7 +152,7 @@ int ha_frond::reset()
     mrr_.dsmrr_close();
     cursor_.close();
     lock_before_copy_.reset();
-    conflicts_are_written_ = has_written_ = false;
+    conflicts_are_written_ = false;
     tries_semi_consistent_ = is_semi_consistent_ = false;
     is_point_ = false;
     trim(&entry_buffer_);
@@ -152,6 +161,30 @@ int ha_frond::reset()
     if (bytes_.capacity() > BUFFER_KEPT_BYTES)
         bytes_ = std::string();
     return 0;
+}
+
+int ha_frond::begin_copy()
+{
+    frond_txn_options options;
+    frond_error error;
+    if (!share_->is_temporary() || copy_ != nullptr)
+        return 0;
+    /* A temporary SEQUENCE is filled without external_lock. */
+    session_ = Session::of(ha_thd());
+    frond_txn_options_init(&options);
+    int code = frond_txn_begin(store(), &options, &copy_, &error);
+    return code == FROND_OK ? 0 : failed(ha_thd(), code, error);
+}
+
+int ha_frond::end_copy(bool keeps)
+{
+    frond_error error;
+    if (copy_ == nullptr)
+        return 0;
+    frond_txn *txn = copy_;
+    copy_ = nullptr;
+    int code = keeps ? frond_txn_commit(txn, nullptr, &error) : frond_txn_rollback(txn, &error);
+    return code == FROND_OK ? 0 : failed(ha_thd(), code, error);
 }
 
 int ha_frond::extra(enum ha_extra_function operation)
@@ -164,6 +197,13 @@ int ha_frond::extra(enum ha_extra_function operation)
     case HA_EXTRA_WRITE_CANNOT_REPLACE:
         conflicts_are_written_ = false;
         break;
+    case HA_EXTRA_BEGIN_COPY:
+    case HA_EXTRA_BEGIN_ALTER_IGNORE_COPY:
+        return begin_copy();
+    case HA_EXTRA_END_COPY:
+        return end_copy(true);
+    case HA_EXTRA_ABORT_COPY:
+        return end_copy(false);
     default:
         break;
     }
@@ -205,12 +245,11 @@ int ha_frond::info(uint flag)
             }
         }
     }
+    /* Asked of any handler of a partitioned table, not always of the one that met the conflict. */
     if (flag & HA_STATUS_ERRKEY)
-        errkey = lookup_errkey;
+        errkey = Session::of(table->in_use)->duplicate_key(table_share);
     if (flag & HA_STATUS_AUTO) {
-        uint64_t next = 0;
-        frond_tree_next_number(share_->row_tree(), AUTO_INCREMENT_COUNTER, &next, nullptr);
-        stats.auto_increment_value = next;
+        stats.auto_increment_value = share_->next_number(AUTO_INCREMENT_COUNTER);
     }
     return 0;
 }
@@ -251,12 +290,32 @@ bool ha_frond::is_being_planned() const
 */
 ha_rows ha_frond::records()
 {
+    /*
+      For the progress of a copy, or the size of a sample: no SELECT stands behind it, and what the table says of one
+      is of before.
+    */
+    switch (thd_sql_command(ha_thd())) {
+    case SQLCOM_ALTER_TABLE:
+    case SQLCOM_CREATE_INDEX:
+    case SQLCOM_DROP_INDEX:
+    case SQLCOM_OPTIMIZE:
+    case SQLCOM_ANALYZE:
+    case SQLCOM_REPAIR:
+        return share_->rows();
+    default:
+        break;
+    }
     if (is_being_planned())
         return stats.records;
     if (row_lock_ != FROND_NO_LOCK || begin() != 0 || session_->is_serializable())
         return HA_POS_ERROR;
     uint64_t rows = 0;
-    int code = frond_txn_count(session_->txn(), share_->row_tree(), nullptr, 0, nullptr, 0, &rows, session_->error());
+    if (share_->is_temporary()) {
+        bool is_exact = false;
+        rows = share_->temporary()->rows(&is_exact);
+        return is_exact ? rows : HA_POS_ERROR;
+    }
+    int code = frond_txn_count(session_->txn(), share_->row_tree().stored(), nullptr, 0, nullptr, 0, &rows, session_->error());
     return code == FROND_OK ? rows : HA_POS_ERROR;
 }
 
@@ -280,8 +339,7 @@ ha_rows ha_frond::records_in_range(uint number, const key_range *from, const key
     if (session->begin_statement())
         return HA_POS_ERROR;
     uint64_t rows = 0;
-    int code = frond_txn_estimate(session->txn(), share_->tree(number), low.empty() ? nullptr : raw(low), low.size(),
-                                  high.empty() ? nullptr : raw(high), high.size(), &rows, nullptr, session->error());
+    int code = share_->tree(number).estimate(session->txn(), low, high, &rows, session->error());
     if (code != FROND_OK)
         return HA_POS_ERROR;
     /* The server does not read a range for which it is told 0, so a locking read would leave it without locks. */

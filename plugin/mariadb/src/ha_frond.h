@@ -8,6 +8,8 @@
 
 namespace frond {
 
+class Table_check;
+
 /* Where an entry's key and value lie in a string that may still grow. */
 struct Span {
     size_t key, value, end;
@@ -37,14 +39,17 @@ public:
     int delete_table(const char *name) override;
     int rename_table(const char *from, const char *to) override;
     int truncate() override;
+    void update_create_info(HA_CREATE_INFO *info) override;
+    /* ALTER TABLE without a copy (alter.cc). */
     bool can_convert_nocopy(const Field &field, const Column_definition &type) const override;
+    Compare_keys compare_key_parts(const Field &field, const Column_definition &type, const KEY_PART_INFO &was,
+                                   const KEY_PART_INFO &is) const override;
     enum_alter_inplace_result check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info) override;
     bool check_if_incompatible_data(HA_CREATE_INFO *info, uint changes) override;
     bool commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit) override;
-    void update_create_info(HA_CREATE_INFO *info) override;
     int analyze(THD *thd, HA_CHECK_OPT *options) override;
     int optimize(THD *, HA_CHECK_OPT *) override { return HA_ADMIN_TRY_ALTER; }
-    int check(THD *thd, HA_CHECK_OPT *options) override;
+    int check(THD *thd, HA_CHECK_OPT *options) override; /* check.cc */
 
     /* Statements (ha_frond.cc). */
     int open(const char *name, int mode, uint test_if_locked) override;
@@ -101,10 +106,13 @@ public:
     void try_semi_consistent_read(bool yes) override { tries_semi_consistent_ = yes; }
 
 private:
+    friend class frond::Table_check;
+
     using Index = frond::Plan::Index;
 
     const frond::Plan &plan() const { return share_->plan; }
-    int begin() { return session_->begin_statement(); }
+    int begin() { return copy_ != nullptr ? 0 : session_->begin_statement(); }
+    bool can_reinterpret(const Field &field, CHARSET_INFO *charset) const;
     int lock_for_copy();
     void copy_primary(uchar *to, const uchar *record) const;
     bool is_covered(const Index &index);
@@ -117,9 +125,26 @@ private:
     /* Appends the key and the value of a record in an index; the key is unique if the index is and no part of it is NULL. */
     frond::Span append_entry(const Index &index, const uchar *record, std::string_view row_key, std::string *bytes,
                              bool *is_unique) const;
-    int guard(const uchar *old_record, const uchar *record);
+    int guard(const Index &index, const uchar *key, std::string *values);
     int duplicate(const frond_conflict &conflict, const uchar *record);
+    /* Of an index of a temporary table; of its rows for what is no index. */
+    const frond_temporary *temporary_tree(uint index) const
+    {
+        return (index == MAX_KEY ? share_->row_tree() : share_->tree(index)).temporary();
+    }
+    int begin_copy();
+    int end_copy(bool keeps);
+    frond_txn *writer() const { return copy_ != nullptr ? copy_ : session_->txn(); }
+    int insert_entries(frond_conflict *conflict);
+    int change_entries(frond_conflict *conflict);
+    int delete_entries();
+    /* The one row of a SEQUENCE is read and written as it is now, whatever becomes of the transaction. */
+    bool is_sequence() const { return table_share->table_type == TABLE_TYPE_SEQUENCE; }
+    template <typename Write> int write_alone(Write write);
+    /* Nothing of a temporary table is locked, and of a SEQUENCE the server sees to it. */
+    void set_row_lock(int lock) { row_lock_ = share_->is_temporary() || is_sequence() ? FROND_NO_LOCK : lock; }
     void raise_auto_increment();
+    int lock_numbers();
 
     /* A set of columns, and the parts of rows that hold them; no parts: all of them. */
     struct Wanted {
@@ -132,19 +157,24 @@ private:
 
     /* How much of the index the cursor's range covers. */
     enum class Range { Whole, Prefix, Part };
+    /* Where a walk over an index stands: on a row, where a search has found none, before all rows or behind them. */
+    enum class At { Row, Search, Begin, End };
 
     bool is_being_planned() const;
-    frond::Cursor::How how(const frond_tree *tree);
+    frond::Cursor::How how(const frond::Tree &tree);
     void choose_parts();
     void make_parts();
     const frond_parts *parts() const { return reads_ == nullptr ? nullptr : reads_->parts; }
     uint64_t parts_number() const { return reads_ == nullptr ? 0 : reads_->number; }
-    int put_cursor(const frond_tree *tree, std::string_view from, std::string_view to, bool forward);
+    int put_cursor(frond::Tree tree, std::string_view from, std::string_view to, bool forward);
     int read_point(const Index &index, uchar *record);
     int read_by_entry(const Index &index, std::string_view key, std::string_view value, uchar *record);
     int read_edge(uchar *record, std::string_view from, std::string_view to, bool forward);
     int step(uchar *record, bool forward, std::string_view prefix = {});
     int step_index(uchar *record, bool forward);
+    int step_from_no_row(uchar *record, bool forward);
+    int end_at(int error, bool forward);
+    int not_found(std::string_view where);
     int read_current(uchar *record);
     bool filters_entries(const uchar *record) const;
     int check_entry();
@@ -159,6 +189,11 @@ private:
     frond::Cursor cursor_;
     DsMrr_impl mrr_;
 
+    /*
+      Writes a temporary table so that no rollback takes it back: ALTER and CREATE ... SELECT, since the old table is
+      gone then, and the row of a SEQUENCE.
+    */
+    frond_txn *copy_ = nullptr;
     int row_lock_ = FROND_NO_LOCK;
     /* What rows were to be locked with before a copy of the table took its lock. */
     std::optional<int> lock_before_copy_;
@@ -168,9 +203,9 @@ private:
     bool is_semi_consistent_ = false;
     bool conflicts_are_written_ = false; /* REPLACE, ON DUPLICATE KEY UPDATE: what is in the way is locked for writing. */
 
-    bool has_written_ = false; /* A row, in this statement. */
-    const frond_tree *scanned_ = nullptr; /* The tree of the scan. */
+    frond::Tree scanned_; /* The tree of the scan. */
     Range range_ = Range::Whole;
+    At at_ = At::Row;
     bool ascends_ = true;                 /* The way that the range is read. */
     bool is_point_ = false;               /* The last read was of one key, `search_`, and has left no cursor. */
     std::string search_;                  /* The encoded key or prefix of the last index_read. */
@@ -188,6 +223,7 @@ private:
     std::vector<frond_change> changes_;
     std::vector<uint> entry_index_;
     std::string scratch_record_;
+    int numbers_error_ = 0; /* Why there was no number for AUTO_INCREMENT. */
     uint64_t next_row_id_ = 0, row_ids_end_ = 0;
 };
 

@@ -222,6 +222,13 @@ void Key_codec::append_layout(std::vector<frond_part> *layout) const
     }
 }
 
+bool Key_codec::is_the_same_if_longer(uint field) const
+{
+    return std::none_of(parts_.begin(), parts_.end(), [field](const Part &part) {
+        return part.column.index == field && part.is_whole && part.weights && part.weights->go_by_length();
+    });
+}
+
 std::vector<uint> Key_codec::layout_ends() const
 {
     std::vector<uint> ends;

@@ -49,6 +49,8 @@ public:
     bool has_prefixes() const;
     /* Whether there is no such part of one of these columns. */
     bool tells(const MY_BITMAP *columns) const;
+    /* Whether keys stay as they are when this column, a VARCHAR, becomes longer. */
+    bool is_the_same_if_longer(uint field) const;
     /* For each declared part, how many parts of the tree's key there are up to its end. */
     std::vector<uint> layout_ends() const;
 

@@ -106,7 +106,7 @@ int init(void *data)
         return 1;
     set_status_variables();
     hton->create = create_handler;
-    hton->flags = HTON_SUPPORTS_EXTENDED_KEYS | HTON_TEMPORARY_NOT_SUPPORTED | HTON_TRUNCATE_REQUIRES_EXCLUSIVE_USE;
+    hton->flags = HTON_SUPPORTS_EXTENDED_KEYS | HTON_TRUNCATE_REQUIRES_EXCLUSIVE_USE;
     hton->flush_logs = flush_logs;
     hton->show_status = show_status;
     static const char *no_files[] = {NullS};

@@ -24,7 +24,8 @@ constexpr size_t WANTED_MAX = 8;
 */
 void ha_frond::choose_parts()
 {
-    if (get_lock_type() == F_WRLCK || row_lock_ != FROND_NO_LOCK || plan().has_prefixed_primary()) {
+    if (get_lock_type() == F_WRLCK || row_lock_ != FROND_NO_LOCK || plan().has_prefixed_primary() ||
+        share_->is_temporary() || is_sequence()) {
         reads_ = nullptr;
         return;
     }
@@ -52,7 +53,7 @@ void ha_frond::make_parts()
     const MY_BITMAP *wanted = table->read_set;
     made->columns.assign(wanted->bitmap, wanted->bitmap + no_words_in_map(wanted));
     if (plan().row->project(wanted, &made->projection) &&
-        frond_parts_make(share_->row_tree(), made->projection.parts.data(), made->projection.parts.size(), &made->parts,
+        frond_parts_make(share_->row_tree().stored(), made->projection.parts.data(), made->projection.parts.size(), &made->parts,
                          nullptr) != FROND_OK)
         made->parts = nullptr;
     if (made->parts != nullptr)
@@ -61,10 +62,12 @@ void ha_frond::make_parts()
     wanted_.push_back(std::move(made));
 }
 
-Cursor::How ha_frond::how(const frond_tree *tree)
+Cursor::How ha_frond::how(const Tree &tree)
 {
     Cursor::How how;
     how.row_lock = row_lock_;
+    if (is_sequence())
+        how.sees = FROND_NEWEST;
     if (tree == share_->row_tree()) {
         choose_parts();
         how.parts = parts();
@@ -80,11 +83,12 @@ Cursor::How ha_frond::how(const frond_tree *tree)
 
 /* Puts the cursor where a scan of [from, to) begins: before its first row, or after its last one. No row or gap outside of it
    is locked. */
-int ha_frond::put_cursor(const frond_tree *tree, std::string_view from, std::string_view to, bool forward)
+int ha_frond::put_cursor(Tree tree, std::string_view from, std::string_view to, bool forward)
 {
     Cursor::How how = this->how(tree);
     is_point_ = false;
     is_semi_consistent_ = false;
+    at_ = At::Row;
     scanned_ = tree;
     ascends_ = forward;
     range_ = from.empty() && to.empty() ? Range::Whole : Range::Part;
@@ -98,7 +102,7 @@ int ha_frond::put_cursor(const frond_tree *tree, std::string_view from, std::str
 int ha_frond::decode_row(std::string_view row_key, std::string_view value, bool is_whole, uchar *record)
 {
     /* A statement that writes the row needs all of it, whatever it reads. So does a position that the key does not tell. */
-    const bool needs_all = get_lock_type() == F_WRLCK || plan().has_prefixed_primary();
+    const bool needs_all = get_lock_type() == F_WRLCK || plan().has_prefixed_primary() || is_sequence();
     const MY_BITMAP *wanted = needs_all ? nullptr : table->read_set;
     if (!(is_whole ? plan().row->decode(value, wanted, record) : plan().row->decode(value, reads_->projection, record)))
         return HA_ERR_CRASHED;
@@ -123,10 +127,11 @@ int ha_frond::fetch_row(std::string_view row_key, uchar *record)
     options.row_lock = row_lock_;
     options.when_locked = skips_locked_ ? FROND_SKIP : FROND_WAIT;
     options.with_last = true;
+    if (is_sequence())
+        options.sees = FROND_NEWEST;
     choose_parts();
     options.parts = parts();
-    int code = frond_txn_read(session_->txn(), share_->row_tree(), raw(row_key), row_key.size(), &options,
-                              &row_buffer_, nullptr, session_->error());
+    int code = share_->row_tree().read(session_->txn(), row_key, options, &row_buffer_, session_->error());
     if (code == FROND_NOT_FOUND || (code == LOCK_BUSY && skips_locked_))
         return HA_ERR_KEY_NOT_FOUND;
     if (code != FROND_OK)
@@ -209,7 +214,8 @@ int ha_frond::read_by_entry(const Index &index, std::string_view key, std::strin
 */
 bool ha_frond::is_covered(const Index &index)
 {
-    if (!keyread_enabled() || row_lock_ == FROND_EXCLUSIVE || plan().has_prefixed_primary())
+    const bool is_written = row_lock_ == FROND_EXCLUSIVE || get_lock_type() == F_WRLCK;
+    if (!keyread_enabled() || is_written || plan().has_prefixed_primary())
         return false;
     return table->part_info == nullptr || index.key.tells(table->read_set);
 }
@@ -374,7 +380,7 @@ int ha_frond::lock_for_copy()
     }
     if (int error = begin())
         return error;
-    int code = frond_txn_lock_tree(session_->txn(), share_->row_tree(), FROND_TREE_SHARED, FROND_WAIT, session_->error());
+    int code = frond_txn_lock_tree(session_->txn(), share_->row_tree().stored(), FROND_TREE_SHARED, FROND_WAIT, session_->error());
     if (code != FROND_OK)
         return session_->fail(code);
     lock_before_copy_ = row_lock_;
@@ -386,7 +392,7 @@ int ha_frond::rnd_init(bool scan)
 {
     cursor_.close();
     is_semi_consistent_ = false;
-    scanned_ = nullptr;
+    scanned_ = Tree();
     return scan && row_lock_ != FROND_NO_LOCK ? lock_for_copy() : 0;
 }
 
@@ -403,7 +409,7 @@ int ha_frond::rnd_next(uchar *record)
 {
     if (int error = begin())
         return error;
-    if (scanned_ == nullptr)
+    if (!scanned_.is_open())
         if (int error = put_cursor(share_->row_tree(), {}, {}, true))
             return error;
     return step(record, true);
@@ -478,6 +484,7 @@ int ha_frond::index_end()
 int ha_frond::read_point(const Index &index, uchar *record)
 {
     is_point_ = true;
+    at_ = At::Row;
     is_semi_consistent_ = false;
     if (index.number == plan().primary) {
         row_key_ = search_;
@@ -487,13 +494,32 @@ int ha_frond::read_point(const Index &index, uchar *record)
     frond_read_options_init(&options);
     options.row_lock = row_lock_;
     options.when_locked = skips_locked_ ? FROND_SKIP : FROND_WAIT;
-    int code = frond_txn_read(session_->txn(), share_->tree(index.number), raw(search_), search_.size(), &options,
-                              &entry_buffer_, nullptr, session_->error());
+    int code = share_->tree(index.number).read(session_->txn(), search_, options, &entry_buffer_, session_->error());
     if (code == FROND_NOT_FOUND || (code == LOCK_BUSY && skips_locked_))
         return HA_ERR_KEY_NOT_FOUND;
     if (code != FROND_OK)
         return session_->fail(code);
     return read_by_entry(index, search_, view(entry_buffer_.data, entry_buffer_.length), record);
+}
+
+/*
+  Before the server looks for values that a row must not share with another: no other transaction looks for them until
+  this one ends, since each would miss what the other writes next. The search sees what the statement has written.
+*/
+int ha_frond::guard(const Index &index, const uchar *key, std::string *values)
+{
+    const KEY &info = table->key_info[index.number];
+    index.key.append_tuple(key, make_prev_keypart_map(index.guarded_parts), values);
+    session_->see_own_writes();
+    cursor_.close();
+    for (uint i = 0; i < index.guarded_parts; key += info.key_part[i++].store_length)
+        if (info.key_part[i].null_bit != 0 && *key != 0)
+            return 0; /* NULL is equal to nothing. */
+    if (share_->is_temporary())
+        return 0;
+    int code = frond_txn_get(session_->txn(), share_->tree(index.number).stored(), raw(*values), values->size(), FROND_EXCLUSIVE,
+                             FROND_WAIT, &conflict_buffer_, session_->error());
+    return code == FROND_OK || code == FROND_NOT_FOUND ? 0 : session_->fail(code);
 }
 
 int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts, enum ha_rkey_function flag)
@@ -505,15 +531,16 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     search_.clear();
     index.key.append_tuple(key, parts, &search_);
     /*
-      Keys that the server checks itself (UNIQUE over long columns, WITHOUT OVERLAPS) are checked after the row is written,
-      and its search expects to meet that row. A plain INSERT searches with the handler that it writes with, other statements
-      with one of their own.
+      Keys that the server checks itself (UNIQUE over long columns, WITHOUT OVERLAPS) are checked before the row is
+      written. Their search is of nothing else where they are hashes, and known by the server's buffer where they are
+      the columns' own.
     */
-    const bool is_check = this != table->file || (has_written_ && lookup_handler == this);
-    if (info.algorithm == HA_KEY_ALG_LONG_HASH || (info.without_overlaps && is_check)) {
-        session_->see_own_writes();
-        cursor_.close();
-    }
+    std::string guarded;
+    const bool is_check = index.guarded_parts != 0 && get_lock_type() == F_WRLCK &&
+                          (info.algorithm == HA_KEY_ALG_LONG_HASH || key == table->file->lookup_buffer);
+    if (is_check)
+        if (int error = guard(index, key, &guarded))
+            return error;
     const key_part_map all = make_prev_keypart_map(info.user_defined_key_parts);
     if (flag == HA_READ_KEY_EXACT && index.is_unique && (parts & all) == all) {
         bool has_null = false;
@@ -525,7 +552,7 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
         if (!has_null)
             return read_point(index, record);
     }
-    const frond_tree *tree = share_->tree(active_index);
+    const Tree tree = share_->tree(active_index);
     const std::string after = successor(search_);
     bool is_prefix = false, forward = true;
     std::string_view from, to;
@@ -540,14 +567,19 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     case HA_READ_KEY_OR_NEXT:
     case HA_READ_AFTER_KEY:
         from = flag == HA_READ_AFTER_KEY ? after : search_;
-        if (from.empty() && !search_.empty())
+        if (from.empty() && !search_.empty()) {
+            at_ = At::End;
             return HA_ERR_KEY_NOT_FOUND;
+        }
         if (end_range != nullptr) {
             index.key.append_tuple(end_range->key, end_range->keypart_map, &end);
             if (end_range->flag != HA_READ_BEFORE_KEY)
                 end = successor(end);
             if (!end.empty() && from >= end)
-                return HA_ERR_KEY_NOT_FOUND;
+                return not_found(from);
+            to = end;
+        } else if (is_check) {
+            end = successor(guarded);
             to = end;
         }
         break;
@@ -576,7 +608,7 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     if (forward && !to.empty())
         cursor_.expect(is_prefix ? PREFIX_ROWS_EXPECTED : RANGE_ROWS_EXPECTED);
     int error = step(record, forward, is_prefix ? std::string_view(search_) : std::string_view());
-    return error == HA_ERR_END_OF_FILE ? HA_ERR_KEY_NOT_FOUND : error;
+    return error == HA_ERR_END_OF_FILE ? not_found(forward ? from : to) : error;
 }
 
 /* Reads the first row of [from, to) of the index, or the last one. */
@@ -586,7 +618,31 @@ int ha_frond::read_edge(uchar *record, std::string_view from, std::string_view t
         return error;
     if (int error = put_cursor(share_->tree(active_index), from, to, forward))
         return error;
-    return step(record, forward);
+    return end_at(step(record, forward), forward);
+}
+
+/* A walk goes on from where the row would be. */
+int ha_frond::not_found(std::string_view where)
+{
+    is_point_ = false;
+    at_ = At::Search;
+    search_ = std::string(where);
+    return HA_ERR_KEY_NOT_FOUND;
+}
+
+/* Behind the last row, or before the first one, a walk may turn round (HANDLER). */
+int ha_frond::end_at(int error, bool forward)
+{
+    if (error == HA_ERR_END_OF_FILE)
+        at_ = forward ? At::End : At::Begin;
+    return error;
+}
+
+int ha_frond::step_from_no_row(uchar *record, bool forward)
+{
+    if (at_ == At::Search)
+        return forward ? read_edge(record, search_, {}, true) : read_edge(record, {}, search_, false);
+    return at_ == (forward ? At::Begin : At::End) ? read_edge(record, {}, {}, forward) : HA_ERR_END_OF_FILE;
 }
 
 int ha_frond::index_next(uchar *record)
@@ -604,12 +660,15 @@ int ha_frond::step_index(uchar *record, bool forward)
 {
     if (int error = begin())
         return error;
+    if (at_ != At::Row)
+        return step_from_no_row(record, forward);
     if ((range_ == Range::Prefix || (range_ == Range::Part && forward != ascends_)) && !is_semi_consistent_) {
-        range_ = Range::Whole;
+        range_ = Range::Part;
+        ascends_ = forward;
         if (int error = cursor_.leave_range(forward))
             return error;
     }
-    return step(record, forward);
+    return end_at(step(record, forward), forward);
 }
 
 int ha_frond::index_first(uchar *record)

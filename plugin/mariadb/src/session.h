@@ -54,6 +54,13 @@ public:
     /* Counts calls that wrote, by which a cursor knows that rows it has fetched may be gone. */
     void wrote() { writes_++; }
     uint64_t writes() const { return writes_; }
+    /* The key that was in the way of the last row that could not be written, as long as it was one of this table. */
+    void met_duplicate(const TABLE_SHARE *table, uint key)
+    {
+        duplicate_in_ = table;
+        duplicate_key_ = key;
+    }
+    uint duplicate_key(const TABLE_SHARE *table) const { return table == duplicate_in_ ? duplicate_key_ : UINT_MAX; }
     bool is_repeatable_read() const { return isolation_ == FROND_REPEATABLE_READ; }
     bool is_serializable() const { return isolation_ == FROND_SERIALIZABLE; }
 
@@ -94,6 +101,8 @@ private:
     int isolation_ = 0;
     int64_t lock_timeout_ms_ = 0;
     uint64_t writes_ = 0;
+    const TABLE_SHARE *duplicate_in_ = nullptr;
+    uint duplicate_key_ = UINT_MAX;
     Cursor *cursors_ = nullptr;
     /* Stops all transactions of the session. */
     frond_interrupter *interrupter_ = nullptr;

@@ -126,7 +126,6 @@ Plan::Plan(const TABLE *table) : primary(table->s->primary_key)
             indexes.back().guarded_parts = key.user_defined_key_parts;
         else if (key.without_overlaps)
             indexes.back().guarded_parts = key.user_defined_key_parts - 2; /* Without the period's two columns. */
-        has_guarded |= indexes.back().guarded_parts != 0;
     }
     for (Index &index : indexes)
         if (has_primary() && index.number != primary && !index.is_unique)
@@ -196,6 +195,9 @@ void Share::close_trees()
 int Share::open_trees()
 {
     frond_error error;
+    temporary_ = Temporary_table::find(name);
+    if (is_temporary())
+        return 0;
     if (int code = frond_tree_open(store(), name.c_str(), &rows_, &error))
         return handler_error(code);
     if (int result = Attributes::read(rows_, &attributes))
@@ -234,9 +236,29 @@ int Share::reopen()
     return open_trees();
 }
 
+int Share::reserve(Counter counter, uint64_t least, uint64_t count, uint64_t *first, frond_error *error)
+{
+    if (!is_temporary())
+        return frond_tree_reserve(rows_, counter, least, count, first, error);
+    temporary_->reserve(counter, least, count, first);
+    return FROND_OK;
+}
+
+uint64_t Share::next_number(Counter counter)
+{
+    uint64_t next = 0;
+    if (is_temporary())
+        return temporary_->next_number(counter);
+    frond_tree_next_number(rows_, counter, &next, nullptr);
+    return next;
+}
+
 uint64_t Share::rows()
 {
     uint64_t count = 0;
+    bool is_exact;
+    if (is_temporary())
+        return temporary_->rows(&is_exact);
     frond_tree_row_count(rows_, &count, nullptr, nullptr);
     return count;
 }
@@ -274,12 +296,16 @@ void Share::refresh_sizes()
 
 uint64_t Share::data_bytes()
 {
+    if (is_temporary())
+        return temporary_->data_bytes();
     refresh_sizes();
     return data_bytes_.load(std::memory_order_relaxed);
 }
 
 uint64_t Share::index_bytes()
 {
+    if (is_temporary())
+        return temporary_->index_bytes();
     refresh_sizes();
     return index_bytes_.load(std::memory_order_relaxed);
 }

@@ -4,6 +4,7 @@
 
 #include "key_codec.h"
 #include "row_codec.h"
+#include "temporary.h"
 
 #include <atomic>
 #include <memory>
@@ -54,8 +55,8 @@ struct Plan {
         std::optional<Entry_codec> entry; /* Of secondary indexes. */
         bool is_unique = false;
         /*
-          Of a UNIQUE over long columns, or with WITHOUT OVERLAPS, which the server checks after a write: the parts whose values
-          one transaction at a time may write. 0 if the tree itself keeps the key unique.
+          Of a UNIQUE over long columns, or with WITHOUT OVERLAPS, which the server checks before a write: the parts
+          whose values one transaction at a time may write. 0 if the tree itself keeps the key unique.
         */
         uint guarded_parts = 0;
         uint number = 0; /* In TABLE::key_info. */
@@ -69,7 +70,6 @@ struct Plan {
     void index_layout(uint index, std::vector<frond_part> *key, std::vector<frond_part> *value) const;
 
     uint primary = MAX_KEY;
-    bool has_guarded = false;
     std::vector<Index> indexes; /* As TABLE::key_info. */
     std::optional<Row_codec> row;
 };
@@ -83,12 +83,23 @@ public:
     /* Opens the trees of a table; null with a HA_ERR_*. */
     static Share *open(const char *name, const TABLE *table, int *error);
 
-    const frond_tree *row_tree() const { return rows_; }
+    bool is_temporary() const { return temporary_ != nullptr; }
+    Tree row_tree() const { return is_temporary() ? temporary_->row_tree() : Tree(rows_); }
     /* The tree of an index; of the primary key it is the row tree. */
-    const frond_tree *tree(uint index) const { return index == plan.primary ? rows_ : trees_[index]; }
+    Tree tree(uint index) const
+    {
+        if (is_temporary())
+            return temporary_->tree(index);
+        return Tree(index == plan.primary ? rows_ : trees_[index]);
+    }
+    /* Null unless the table is a temporary one. */
+    Temporary_table *temporary() const { return temporary_.get(); }
     /* After TRUNCATE or a load: opens the trees again. */
     int reopen();
 
+    /* Numbers of a counter, as frond_tree_reserve gives them; a code of the engine's. */
+    int reserve(Counter counter, uint64_t least, uint64_t count, uint64_t *first, frond_error *error);
+    uint64_t next_number(Counter counter);
     uint64_t rows();
     uint64_t data_bytes();
     uint64_t index_bytes();
@@ -99,6 +110,8 @@ public:
     std::mutex attributes_mutex;
     Attributes attributes;
     THR_LOCK lock;
+    /* A statement has numbered rows that is logged as such, and others look whether one is doing so. */
+    std::atomic<bool> numbers_are_locked{false};
 
 private:
     Share(const char *name, const TABLE *table);
@@ -106,6 +119,7 @@ private:
     void close_trees();
     void refresh_sizes();
 
+    std::shared_ptr<Temporary_table> temporary_;
     frond_tree *rows_ = nullptr;
     std::vector<frond_tree *> trees_;
     std::mutex sizes_mutex_;

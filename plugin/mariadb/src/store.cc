@@ -2,6 +2,7 @@
 #include "server.h"
 
 #include "store.h"
+#include "temporary.h"
 
 #include "mysqld.h"
 
@@ -46,6 +47,7 @@ void close_store()
     frond_error error;
     if (open_db == nullptr)
         return;
+    Temporary_table::drop_all();
     if (frond_close(open_db, &error) != FROND_OK)
         sql_print_error("Frond: the store was not closed cleanly, recovery will run: %s", error.message);
     open_db = nullptr;

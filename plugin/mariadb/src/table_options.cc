@@ -7,11 +7,14 @@ namespace {
 constexpr const char *CLASS_NAMES[] = {"fast", "default", "small"};
 constexpr int CLASSES[] = {FROND_FAST, FROND_DEFAULT, FROND_SMALL};
 
-void note(THD *thd, const char *option)
+void note(THD *thd, const char *option, const char *instead)
 {
     push_warning_printf(thd, Sql_condition::WARN_LEVEL_NOTE, ER_ILLEGAL_HA_CREATE_OPTION,
-                        "Frond: %s has no effect: every table is compressed, as its option COMPRESSION says", option);
+                        "Frond: %s has no effect: %s", option, instead);
 }
+
+constexpr const char *COMPRESSED = "every table is compressed, as its option COMPRESSION says";
+constexpr const char *DYNAMIC = "there is one form of rows";
 
 }  // namespace
 
@@ -36,10 +39,22 @@ const char *size_class_name(int size_class)
 
 void note_options_without_effect(THD *thd, const HA_CREATE_INFO *info)
 {
-    if (info->row_type == ROW_TYPE_COMPRESSED)
-        note(thd, "ROW_FORMAT=COMPRESSED");
-    if (info->key_block_size != 0)
-        note(thd, "KEY_BLOCK_SIZE");
+    if (info->used_fields & HA_CREATE_USED_ROW_FORMAT)
+        switch (info->row_type) {
+        case ROW_TYPE_COMPRESSED:
+            note(thd, "ROW_FORMAT=COMPRESSED", COMPRESSED);
+            break;
+        case ROW_TYPE_FIXED:
+            note(thd, "ROW_FORMAT=FIXED", DYNAMIC);
+            break;
+        case ROW_TYPE_PAGE:
+            note(thd, "ROW_FORMAT=PAGE", DYNAMIC);
+            break;
+        default:
+            break;
+        }
+    if ((info->used_fields & HA_CREATE_USED_KEY_BLOCK_SIZE) && info->key_block_size != 0)
+        note(thd, "KEY_BLOCK_SIZE", COMPRESSED);
 }
 
 }  // namespace frond

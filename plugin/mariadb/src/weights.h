@@ -31,6 +31,8 @@ public:
 
     /* How many strings a key consists of: the levels of the collation. */
     uint levels() const { return levels_; }
+    /* Whether the length of the column goes into its keys, that of a shorter value too. */
+    bool go_by_length() const { return is_opaque_; }
     /*
       Appends the strings, each ending as FROND_PART_ESCAPED says. `chars` is the length of the column in characters, used
       by collations for which there is only the padded form.

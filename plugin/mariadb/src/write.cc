@@ -31,6 +31,73 @@ void set_bytes(frond_entry *entry, const std::string &bytes, const Span &span)
 
 }  // namespace
 
+/*
+  The calls that write what was put together, of a table in the store or of a temporary one. They return codes of the
+  engine's.
+*/
+int ha_frond::insert_entries(frond_conflict *conflict)
+{
+    if (!share_->is_temporary())
+        return frond_txn_insert_row(session_->txn(), entries_.data(), entries_.size(),
+                                    conflicts_are_written_ ? FROND_EXCLUSIVE : FROND_SHARED, conflict, session_->error());
+    std::vector<frond_temporary_entry> entries;
+    for (size_t i = 0; i < entries_.size(); i++) {
+        const frond_entry &entry = entries_[i];
+        entries.push_back({temporary_tree(entry_index_[i]), entry.key, entry.key_length, entry.value, entry.value_length,
+                           entry.unique});
+    }
+    return frond_temporary_insert_row(writer(), entries.data(), entries.size(), conflict, session_->error());
+}
+
+int ha_frond::change_entries(frond_conflict *conflict)
+{
+    if (is_sequence() && !share_->is_temporary()) {
+        const frond_entry &row = changes_[0].entry;
+        return frond_txn_put_autonomous(session_->txn(), row.tree, row.key, row.key_length, row.value, row.value_length,
+                                        nullptr, session_->error());
+    }
+    if (!share_->is_temporary())
+        return frond_txn_update_row(session_->txn(), changes_.data(), changes_.size(),
+                                    conflicts_are_written_ ? FROND_EXCLUSIVE : FROND_SHARED, conflict, session_->error());
+    auto moves = [](const frond_change &change) {
+        return view(change.old, change.old_length) != view(change.entry.key, change.entry.key_length);
+    };
+    /* First a look whether all of it can be written. */
+    for (size_t i = 0; i < changes_.size(); i++) {
+        const frond_entry &entry = changes_[i].entry;
+        if (!entry.unique || !moves(changes_[i]))
+            continue;
+        int code = frond_temporary_get(temporary_tree(entry_index_[i]), entry.key, entry.key_length, &conflict->value,
+                                       session_->error());
+        if (code == FROND_OK)
+            conflict->index = static_cast<int64_t>(i);
+        if (code != FROND_NOT_FOUND)
+            return code;
+    }
+    for (size_t i = 0; i < changes_.size(); i++) {
+        const frond_change &change = changes_[i];
+        const frond_temporary *tree = temporary_tree(entry_index_[i]);
+        if (moves(change))
+            if (int code = frond_temporary_delete(writer(), tree, change.old, change.old_length, session_->error()))
+                return code;
+        if (int code = frond_temporary_put(writer(), tree, change.entry.key, change.entry.key_length,
+                                           change.entry.value, change.entry.value_length, session_->error()))
+            return code;
+    }
+    return FROND_OK;
+}
+
+int ha_frond::delete_entries()
+{
+    if (!share_->is_temporary())
+        return frond_txn_delete_row(session_->txn(), entries_.data(), entries_.size(), session_->error());
+    for (size_t i = 0; i < entries_.size(); i++)
+        if (int code = frond_temporary_delete(writer(), temporary_tree(entry_index_[i]), entries_[i].key,
+                                              entries_[i].key_length, session_->error()))
+            return code;
+    return FROND_OK;
+}
+
 void ha_frond::append_row_key(const uchar *record, std::string *out) const
 {
     if (plan().has_primary())
@@ -68,47 +135,25 @@ Span ha_frond::append_entry(const Index &index, const uchar *record, std::string
     return span;
 }
 
-/*
-  The server looks for equal values of some unique keys after it has written, and sees what is committed. Where gaps are not
-  locked, another transaction may be between the two, so that each would miss the other: the values are locked first.
-*/
-int ha_frond::guard(const uchar *old_record, const uchar *record)
+/* In a transaction of its own. */
+template <typename Write> int ha_frond::write_alone(Write write)
 {
-    if (session_->is_repeatable_read())
-        return 0;
-    std::string was, is;
-    for (const Index &index : plan().indexes) {
-        if (index.guarded_parts == 0)
-            continue;
-        is.clear();
-        if (old_record != nullptr) {
-            was.clear();
-            index.key.append_record(old_record, &was);
-            index.key.append_record(record, &is);
-            if (was == is)
-                continue;
-            is.clear();
-        }
-        if (index.key.append_record(record, &is, index.guarded_parts))
-            continue; /* NULL is equal to nothing. */
-        int code = frond_txn_get(session_->txn(), share_->tree(index.number), raw(is), is.size(), FROND_EXCLUSIVE,
-                                 FROND_WAIT, &conflict_buffer_, session_->error());
-        if (code != FROND_OK && code != FROND_NOT_FOUND)
-            return session_->fail(code);
-    }
-    return 0;
+    if (int error = begin_copy())
+        return error;
+    const int error = write();
+    const int end = end_copy(error == 0);
+    return error != 0 ? error : end;
 }
 
 int ha_frond::write_row(const uchar *record)
 {
+    if (is_sequence() && share_->is_temporary() && copy_ == nullptr)
+        return write_alone([&] { return write_row(record); });
     if (table->next_number_field != nullptr && record == table->record[0])
         if (int error = update_auto_increment())
-            return error;
+            return error == HA_ERR_AUTOINC_READ_FAILED && numbers_error_ != 0 ? numbers_error_ : error;
     if (int error = begin())
         return error;
-    if (plan().has_guarded)
-        if (int error = guard(nullptr, record))
-            return error;
 
     static thread_local std::vector<Span> spans;
     static thread_local std::string row_key;
@@ -122,8 +167,7 @@ int ha_frond::write_row(const uchar *record)
         plan().primary_key().append_record(record, &row_key);
     } else {
         if (next_row_id_ == row_ids_end_) {
-            if (int code = frond_tree_reserve(share_->row_tree(), ROW_ID_COUNTER, 1, ROW_IDS_AT_ONCE, &next_row_id_,
-                                              session_->error()))
+            if (int code = share_->reserve(ROW_ID_COUNTER, 1, ROW_IDS_AT_ONCE, &next_row_id_, session_->error()))
                 return session_->fail(code);
             row_ids_end_ = next_row_id_ + ROW_IDS_AT_ONCE;
         }
@@ -133,28 +177,25 @@ int ha_frond::write_row(const uchar *record)
     }
     spans.push_back(append_row(record, row_key, &bytes_));
     /* A hidden number is given out once. Numbers of AUTO_INCREMENT may be inserted by others, too, and are looked for. */
-    entries_.push_back({share_->row_tree(), nullptr, 0, nullptr, 0, true, !plan().has_primary()});
+    entries_.push_back({share_->row_tree().stored(), nullptr, 0, nullptr, 0, true, !plan().has_primary()});
     entry_index_.push_back(plan().primary);
     for (uint i = 0; i < keys; i++) {
         if (i == plan().primary)
             continue;
         bool is_unique;
         spans.push_back(append_entry(plan().indexes[i], record, row_key, &bytes_, &is_unique));
-        entries_.push_back({share_->tree(i), nullptr, 0, nullptr, 0, is_unique, false});
+        entries_.push_back({share_->tree(i).stored(), nullptr, 0, nullptr, 0, is_unique, false});
         entry_index_.push_back(i);
     }
     for (size_t i = 0; i < spans.size(); i++)
         set_bytes(&entries_[i], bytes_, spans[i]);
     frond_conflict conflict = {-1, conflict_buffer_};
-    int code = frond_txn_insert_row(session_->txn(), entries_.data(), entries_.size(),
-                                    conflicts_are_written_ ? FROND_EXCLUSIVE : FROND_SHARED, &conflict,
-                                    session_->error());
+    int code = insert_entries(&conflict);
     conflict_buffer_ = conflict.value;
     if (code != FROND_OK)
         return session_->fail(code);
     if (conflict.index >= 0)
         return duplicate(conflict, record);
-    has_written_ = true;
     session_->wrote();
     if (table->next_number_field != nullptr && record == table->record[0])
         raise_auto_increment();
@@ -165,7 +206,8 @@ int ha_frond::write_row(const uchar *record)
 int ha_frond::duplicate(const frond_conflict &conflict, const uchar *record)
 {
     const uint number = entry_index_[static_cast<size_t>(conflict.index)];
-    lookup_errkey = errkey = number;
+    errkey = number;
+    session_->met_duplicate(table_share, number);
     if (dup_ref == nullptr)
         return HA_ERR_FOUND_DUPP_KEY;
     if (number == plan().primary) {
@@ -184,8 +226,7 @@ int ha_frond::duplicate(const frond_conflict &conflict, const uchar *record)
     frond_read_options_init(&options);
     options.sees = FROND_NEWEST;
     uchar *scratch = reinterpret_cast<uchar *>(&scratch_record_[0]);
-    int code = frond_txn_read(session_->txn(), share_->row_tree(), raw(row_key), row_key.size(), &options,
-                              &row_buffer_, nullptr, session_->error());
+    int code = share_->row_tree().read(session_->txn(), row_key, options, &row_buffer_, session_->error());
     if (code != FROND_OK)
         return session_->fail(code);
     if (!plan().row->decode(view(row_buffer_.data, row_buffer_.length), nullptr, scratch) ||
@@ -197,11 +238,10 @@ int ha_frond::duplicate(const frond_conflict &conflict, const uchar *record)
 
 int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
 {
+    if (is_sequence() && share_->is_temporary() && copy_ == nullptr)
+        return write_alone([&] { return update_row(old_record, new_record); });
     if (int error = begin())
         return error;
-    if (plan().has_guarded)
-        if (int error = guard(old_record, new_record))
-            return error;
     static thread_local std::string old_bytes, new_bytes, old_row_key, new_row_key;
     static thread_local std::vector<Span> old_spans, new_spans;
     old_bytes.clear();
@@ -216,11 +256,11 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
     append_row_key(new_record, &new_row_key);
 
     /* An entry changes if its key or its value does: a new spelling of the same weights is a change of value alone. */
-    auto add = [&](const frond_tree *tree, uint index, Span was, Span is, bool unique) {
+    auto add = [&](const Tree &tree, uint index, Span was, Span is, bool unique) {
         if (key_of(old_bytes, was) == key_of(new_bytes, is) && value_of(old_bytes, was) == value_of(new_bytes, is))
             return;
         frond_change change = {};
-        change.entry.tree = tree;
+        change.entry.tree = tree.stored();
         change.entry.unique = unique;
         change.has_old = change.has_new = true;
         changes_.push_back(change);
@@ -250,9 +290,7 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
         set_bytes(&change.entry, new_bytes, new_spans[i]);
     }
     frond_conflict conflict = {-1, conflict_buffer_};
-    int code = frond_txn_update_row(session_->txn(), changes_.data(), changes_.size(),
-                                    conflicts_are_written_ ? FROND_EXCLUSIVE : FROND_SHARED, &conflict,
-                                    session_->error());
+    int code = change_entries(&conflict);
     conflict_buffer_ = conflict.value;
     if (code != FROND_OK)
         return session_->fail(code);
@@ -280,7 +318,8 @@ int ha_frond::delete_row(const uchar *record)
     append_row_key(record, &row_key);
     bytes_.append(row_key);
     spans.push_back({0, bytes_.size(), bytes_.size()});
-    entries_.push_back({share_->row_tree(), nullptr, 0, nullptr, 0, true, false});
+    entry_index_.assign(1, plan().primary);
+    entries_.push_back({share_->row_tree().stored(), nullptr, 0, nullptr, 0, true, false});
     for (uint i = 0; i < table->s->keys; i++) {
         if (i == plan().primary)
             continue;
@@ -289,11 +328,12 @@ int ha_frond::delete_row(const uchar *record)
         if (!unique)
             bytes_.append(row_key);
         spans.push_back({from, bytes_.size(), bytes_.size()});
-        entries_.push_back({share_->tree(i), nullptr, 0, nullptr, 0, unique, false});
+        entry_index_.push_back(i);
+        entries_.push_back({share_->tree(i).stored(), nullptr, 0, nullptr, 0, unique, false});
     }
     for (size_t i = 0; i < spans.size(); i++)
         set_bytes(&entries_[i], bytes_, spans[i]);
-    if (int code = frond_txn_delete_row(session_->txn(), entries_.data(), entries_.size(), session_->error()))
+    if (int code = delete_entries())
         return session_->fail(code);
     session_->wrote();
     return 0;
@@ -309,15 +349,45 @@ void ha_frond::raise_auto_increment()
     uint64_t next = number == ULONGLONG_MAX ? number : number + 1;
     if (number > field->get_max_int_value())
         return;
-    frond_tree_reserve(share_->row_tree(), AUTO_INCREMENT_COUNTER, next, 0, &first, nullptr);
+    share_->reserve(AUTO_INCREMENT_COUNTER, next, 0, &first, nullptr);
+}
+
+/*
+  The binlog has only the first number of a statement that is logged as such, so its numbers follow each other: where it
+  is not known how many rows it has, others wait until its transaction ends. The lock is on a key that no row has.
+*/
+int ha_frond::lock_numbers()
+{
+    THD *thd = table->in_use;
+    if (share_->is_temporary())
+        return 0;
+    const bool is_logged = mysql_bin_log.is_open() && (thd->variables.option_bits & OPTION_BIN_LOG) &&
+                           !thd->is_current_stmt_binlog_format_row();
+    const int command = thd_sql_command(thd);
+    const bool is_counted = command == SQLCOM_INSERT || command == SQLCOM_REPLACE;
+    if (is_logged && !is_counted)
+        share_->numbers_are_locked = true;
+    else if (!share_->numbers_are_locked)
+        return 0;
+    if (int error = begin())
+        return error;
+    const int lock = is_logged && !is_counted ? FROND_EXCLUSIVE : FROND_SHARED;
+    int code = frond_txn_get(session_->txn(), share_->row_tree().stored(), raw({}), 0, lock, FROND_WAIT, &conflict_buffer_,
+                             session_->error());
+    if (code != FROND_OK && code != FROND_NOT_FOUND)
+        return session_->fail(code);
+    if (lock == FROND_SHARED)
+        frond_txn_unlock_last(session_->txn(), nullptr);
+    return 0;
 }
 
 void ha_frond::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
                                   ulonglong *reserved)
 {
-    const frond_tree *tree = share_->row_tree();
     uint64_t got = 0, next;
-    if (frond_tree_reserve(tree, AUTO_INCREMENT_COUNTER, 1, wanted * increment, &got, nullptr) != FROND_OK) {
+    numbers_error_ = lock_numbers();
+    if (numbers_error_ != 0 ||
+        share_->reserve(AUTO_INCREMENT_COUNTER, 1, wanted * increment, &got, nullptr) != FROND_OK) {
         *first = ULONGLONG_MAX;
         return;
     }
@@ -331,7 +401,7 @@ void ha_frond::get_auto_increment(ulonglong offset, ulonglong increment, ulonglo
             got = start + (got - start + increment - 1) / increment * increment;
         else
             got = start;
-        frond_tree_reserve(tree, AUTO_INCREMENT_COUNTER, got + wanted * increment, 0, &next, nullptr);
+        share_->reserve(AUTO_INCREMENT_COUNTER, got + wanted * increment, 0, &next, nullptr);
     }
     /* A number beyond the column's range is refused by the server when it is stored. */
     *first = got;

@@ -10,7 +10,7 @@ sql() { scripts/mariadb-server.sh shell -N "$@"; }
 scripts/mariadb-server.sh reset
 scripts/mariadb-server.sh start --log-bin --binlog-format=ROW --sync-binlog=1
 sql -e "CREATE DATABASE c; CREATE TABLE c.t (id BIGINT PRIMARY KEY, a INT, b VARCHAR(40), KEY(a), UNIQUE(b)) ENGINE=FROND;
-    CREATE TABLE c.i (id BIGINT PRIMARY KEY) ENGINE=InnoDB; CREATE TABLE c.ddl (a INT PRIMARY KEY, b INT) ENGINE=FROND;"
+    CREATE TABLE c.i (id BIGINT PRIMARY KEY) ENGINE=InnoDB; CREATE TABLE c.ddl (a INT PRIMARY KEY, b INT) ENGINE=FROND; CREATE SEQUENCE c.s NOCACHE ENGINE=FROND;"
 acknowledged=$(mktemp)
 trap 'scripts/mariadb-server.sh kill; rm -f "$acknowledged"' EXIT
 for round in $(seq "$rounds"); do
@@ -24,6 +24,7 @@ for round in $(seq "$rounds"); do
         ALTER TABLE c.ddl DROP KEY k" >/dev/null 2>&1; do :; done) &
     sql -e "XA START 'round $round'; INSERT INTO c.t VALUES ($round, 0, 'xa $round'); XA END 'round $round'; XA PREPARE 'round $round'" >/dev/null
     sleep $((1 + round % 3))
+    number=$(sql -e "SELECT NEXTVAL(c.s)")
     scripts/mariadb-server.sh kill
     wait
     # A killed server loses nothing at either level: with "os" commits share pages of the log.
@@ -36,6 +37,7 @@ for round in $(seq "$rounds"); do
     lost=$(comm -23 <(sort "$acknowledged.sorted") <(sort "$acknowledged.there") | wc -l)
     [ "$lost" = 0 ] || { echo "round $round: $lost acknowledged rows are lost" >&2; exit 1; }
     cmp -s "$acknowledged.there" "$acknowledged.innodb" || { echo "round $round: Frond and InnoDB differ" >&2; exit 1; }
+    [ "$(sql -e "SELECT NEXTVAL(c.s)")" -gt "$number" ] || { echo "round $round: a number of a sequence is given again" >&2; exit 1; }
     sql -e "XA COMMIT 'round $round'"
     [ "$(sql -e "SELECT b FROM c.t WHERE id = $round")" = "xa $round" ] || { echo "round $round: XA is lost" >&2; exit 1; }
     checked=$(sql -e "CHECK TABLE c.t; SELECT COUNT(*) FROM c.ddl, (SELECT 1) x" 2>&1 || sql -e "SELECT COUNT(*) FROM c.ddl2" 2>&1)

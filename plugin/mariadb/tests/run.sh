@@ -12,6 +12,9 @@ plugin/mariadb/tests/refused.sh target/mariadb/servers/test/s.sock
 python3 plugin/mariadb/tests/compare.py target/mariadb/servers/test/s.sock "$@"
 if [ $# = 0 ]; then
     python3 plugin/mariadb/tests/views.py target/mariadb/servers/test/s.sock
+    python3 plugin/mariadb/tests/alone.py target/mariadb/servers/test/s.sock
+    python3 plugin/mariadb/tests/damage.py
+    python3 plugin/mariadb/tests/statements.py
     plugin/mariadb/tests/crash.sh
     python3 plugin/mariadb/tests/memory.py
     plugin/mariadb/tests/conformance/run.py --selection --show

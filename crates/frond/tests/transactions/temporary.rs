@@ -233,6 +233,23 @@ fn one_transaction_at_a_time_writes_a_temporary_tree() {
     txn.commit().unwrap();
 }
 
+/// A session may go on in another thread, whose transactions come to the store by another door.
+#[test]
+fn transactions_of_any_thread_write_a_temporary_tree() {
+    let Store { db, tree: _, _dir } = store(false);
+    let tree = db.create_temporary(TreeOptions::default()).unwrap();
+    for key in 0..4u8 {
+        let (db, shared) = (db.clone(), tree.clone());
+        let thread = std::thread::spawn(move || {
+            let txn = db.begin(TxnOptions::default()).unwrap();
+            shared.put(&txn, &[key], b"v").unwrap();
+            txn.commit().unwrap();
+        });
+        thread.join().unwrap();
+        assert!(tree.get(&[key]).unwrap().is_some());
+    }
+}
+
 /// Who asks a transaction to stop reaches what it does in temporary trees, but not what takes that back.
 #[test]
 fn a_temporary_tree_hears_who_asks_its_writer_to_stop() {

@@ -176,7 +176,8 @@ impl TemporaryTree {
         if state.temporary.iter().any(|using| Arc::ptr_eq(&using.held, held)) {
             return Ok(());
         }
-        if !Arc::ptr_eq(&held.rows.shared, &txn.shared) || txn.options.read_only {
+        // By whatever door the two came in: threads have their own.
+        if !Arc::ptr_eq(&**held.rows.shared, &**txn.shared) || txn.options.read_only {
             let why = "a temporary tree is written by transactions of its store that may write";
             return Err(Error::InvalidArgument(why.into()));
         }

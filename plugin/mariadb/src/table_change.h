@@ -1,0 +1,67 @@
+/* Changes of a table's trees. SPDX-License-Identifier: GPL-2.0-only */
+#ifndef FROND_TABLE_CHANGE_H
+#define FROND_TABLE_CHANGE_H
+
+#include "errors.h"
+#include "session.h"
+#include "share.h"
+#include "store.h"
+
+#include <memory>
+#include <string>
+
+namespace frond {
+
+struct Free_change {
+    void operator()(frond_tree_change *change) const { frond_change_free(change); }
+};
+
+using Change = std::unique_ptr<frond_tree_change, Free_change>;
+
+/* A change of trees, and the first error of its steps. */
+class Steps {
+public:
+    explicit Steps(THD *thd) : thd_(thd)
+    {
+        frond_change_options options;
+        frond_tree_change *change = nullptr;
+        frond_change_options_init(&options);
+        options.lock_timeout_ms = thd == nullptr ? 10000 : lock_timeout_ms(thd);
+        code_ = frond_change_begin(store(), &options, &change, &error_);
+        change_.reset(change);
+    }
+    template <typename Step> void add(Step step)
+    {
+        if (code_ == FROND_OK)
+            code_ = step(change_.get(), &error_);
+    }
+    int commit()
+    {
+        if (code_ == FROND_OK)
+            code_ = frond_change_commit(change_.get(), nullptr, &error_);
+        return code_ == FROND_OK ? 0 : failed(thd_, code_, error_);
+    }
+    void drop(const std::string &tree)
+    {
+        add([&](frond_tree_change *change, frond_error *error) {
+            return frond_change_drop(change, 0, tree.c_str(), error);
+        });
+    }
+    void set_attributes(const std::string &tree, const Attributes &attributes)
+    {
+        const std::string text = attributes.encode();
+        add([&](frond_tree_change *change, frond_error *error) {
+            return frond_change_attributes(change, 0, tree.c_str(), raw(text), text.size(), error);
+        });
+    }
+
+private:
+    THD *thd_;
+    Change change_;
+    int code_;
+    frond_error error_;
+};
+
+}  // namespace frond
+
+#endif

@@ -1,0 +1,66 @@
+/* A tree of a table, as statements see it. SPDX-License-Identifier: GPL-2.0-only */
+#ifndef FROND_TREE_H
+#define FROND_TREE_H
+
+#include "server.h"
+
+#include <string_view>
+
+namespace frond {
+
+/*
+  One that is in the store, or, of a temporary table, one that the session has to itself. Where nobody else writes
+  nothing is locked.
+*/
+class Tree {
+public:
+    Tree() = default;
+    explicit Tree(const frond_tree *stored) : stored_(stored) {}
+    explicit Tree(const frond_temporary *temporary) : temporary_(temporary) {}
+
+    bool operator==(const Tree &other) const { return stored_ == other.stored_ && temporary_ == other.temporary_; }
+    bool is_open() const { return stored_ != nullptr || temporary_ != nullptr; }
+    bool is_temporary() const { return temporary_ != nullptr; }
+    const frond_tree *stored() const { return stored_; }
+    const frond_temporary *temporary() const { return temporary_; }
+
+    /*
+      Calls of the engine's that there are for both; they return its codes. Of a temporary tree a read gives the
+      newest row as a whole.
+    */
+    int read(const frond_txn *txn, std::string_view key, const frond_read_options &options, frond_buffer *value,
+             frond_error *error) const
+    {
+        const uint8_t *bytes = reinterpret_cast<const uint8_t *>(key.data());
+        return is_temporary() ? frond_temporary_get(temporary_, bytes, key.size(), value, error)
+                              : frond_txn_read(txn, stored_, bytes, key.size(), &options, value, nullptr, error);
+    }
+    int scan(const frond_txn *txn, std::string_view from, std::string_view to, const frond_read_options &options,
+             frond_cursor **cursor, frond_error *error) const
+    {
+        return is_temporary() ? frond_temporary_scan(temporary_, bound(from), from.size(), bound(to), to.size(), cursor, error)
+                              : frond_txn_read_range(txn, stored_, bound(from), from.size(), bound(to), to.size(), &options,
+                                                     cursor, error);
+    }
+    int estimate(const frond_txn *txn, std::string_view from, std::string_view to, uint64_t *rows, frond_error *error) const
+    {
+        return is_temporary() ? frond_temporary_estimate(temporary_, bound(from), from.size(), bound(to), to.size(), rows,
+                                                         nullptr, error)
+                              : frond_txn_estimate(txn, stored_, bound(from), from.size(), bound(to), to.size(), rows, nullptr,
+                                                   error);
+    }
+
+private:
+    /* An empty bound is none. */
+    static const uint8_t *bound(std::string_view key)
+    {
+        return key.empty() ? nullptr : reinterpret_cast<const uint8_t *>(key.data());
+    }
+
+    const frond_tree *stored_ = nullptr;
+    const frond_temporary *temporary_ = nullptr;
+};
+
+}  // namespace frond
+
+#endif
