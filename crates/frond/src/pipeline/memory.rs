@@ -29,7 +29,7 @@ impl Engine {
     /// What one transaction may have in memory that is not committed, if all together have too much; else it has no bound here.
     #[inline]
     pub(crate) fn share_of_writes(&self) -> u64 {
-        self.writes_memory.share_of(LARGE_WRITERS * self.limits.own_writes_bytes)
+        self.writes_memory.share_of(self.limits.own_writes_bytes.saturating_mul(LARGE_WRITERS))
     }
 
     /// Bytes of the metadata of trees, runs and extents, which is there whether anything reads them or not. In a store

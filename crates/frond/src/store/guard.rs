@@ -137,10 +137,8 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Not a copy that a fork has made: the lock is its parent's. Where unlocking fails, the lock ends with the file.
-        if std::process::id() == self.pid {
-            let _ = self.file.unlock();
-        }
+        // Where that fails, the lock ends with the file.
+        let _ = self.unlock();
     }
 }
 
@@ -214,7 +212,8 @@ impl File for Guard {
         self.file.try_lock()
     }
 
+    /// Not in a copy that a fork has made: the lock is its parent's.
     fn unlock(&self) -> io::Result<()> {
-        self.file.unlock()
+        if std::process::id() == self.pid { self.file.unlock() } else { Ok(()) }
     }
 }

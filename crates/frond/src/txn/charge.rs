@@ -4,7 +4,8 @@
 //! 1. A charge is given back when whoever has it is gone.
 //! 2. Small transactions are not counted: each step is a line of memory that all threads write.
 //! 3. Where all together take more than they may, each that is counted has an equal share, and what is beyond it leaves
-//!    memory at the next write. So hundreds of sessions with open transactions take no more than some with large ones.
+//!    memory at the next write. So hundreds of sessions with open transactions take no more than some with large ones. What is
+//!    prepared has no part in that: it cannot give anything back.
 //!
 //! Threads: each charge is one transaction's; their sum is read by all.
 
@@ -25,7 +26,9 @@ pub struct WritesMemory(Arc<Sums>);
 #[derive(Debug, Default)]
 struct Sums {
     bytes: AtomicU64,
-    /// Transactions that are counted.
+    /// Of it, what is prepared.
+    pinned: AtomicU64,
+    /// Transactions that are counted and not prepared.
     writers: AtomicU64,
     /// When a trim may come next, milliseconds of the clock.
     trims_at: AtomicU64,
@@ -40,7 +43,8 @@ impl WritesMemory {
     /// What one of them may have, if all together should stay within `max` bytes: no bound while they do.
     #[inline]
     pub fn share_of(&self, max: u64) -> u64 {
-        if self.bytes() <= max {
+        let pinned = self.0.pinned.load(Ordering::Relaxed);
+        if self.bytes().saturating_sub(pinned) <= max {
             return u64::MAX;
         }
         let writers = self.0.writers.load(Ordering::Relaxed).max(1);
@@ -64,6 +68,7 @@ impl WritesMemory {
 pub struct Charge {
     all: Option<WritesMemory>,
     bytes: u64,
+    is_pinned: bool,
     /// What its writes came to when it was counted last.
     counted_at: u64,
 }
@@ -97,14 +102,26 @@ impl Charge {
         self.bytes = bytes;
     }
 
+    /// It stays as it is until it is cleared: it is prepared.
+    pub fn pin(&mut self) {
+        if let Some(all) = self.all.as_ref().filter(|_| !self.is_pinned) {
+            all.0.pinned.fetch_add(self.bytes, Ordering::Relaxed);
+            all.0.writers.fetch_sub(1, Ordering::Relaxed);
+            self.is_pinned = true;
+        }
+    }
+
     /// It takes nothing any more. Says what it took.
     pub fn clear(&mut self) -> u64 {
         let took = self.bytes;
         if let Some(all) = self.all.take() {
             all.0.bytes.fetch_sub(took, Ordering::Relaxed);
-            all.0.writers.fetch_sub(1, Ordering::Relaxed);
+            match self.is_pinned {
+                true => all.0.pinned.fetch_sub(took, Ordering::Relaxed),
+                false => all.0.writers.fetch_sub(1, Ordering::Relaxed),
+            };
         }
-        (self.bytes, self.counted_at) = (0, 0);
+        (self.bytes, self.counted_at, self.is_pinned) = (0, 0, false);
         took
     }
 }
@@ -151,6 +168,14 @@ mod tests {
         charges[1].set(&all, max);
         assert_eq!(all.share_of(max), max / 2);
         assert_eq!(all.share_of(STEP), STEP, "what is smaller is not counted");
+        charges[1].pin();
+        charges[1].pin();
+        assert_eq!((all.share_of(max), all.bytes()), (u64::MAX, max + max / 8 + 1));
+        charges[0].set(&all, 2 * max);
+        assert_eq!(all.share_of(max), max, "what is prepared has no part in it");
+        charges.clear();
+        let sums = [&all.0.bytes, &all.0.pinned, &all.0.writers];
+        assert_eq!(sums.map(|sum| sum.load(Ordering::Relaxed)), [0; 3]);
     }
 
     #[test]

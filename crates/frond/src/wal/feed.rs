@@ -175,7 +175,7 @@ impl Log {
                 return Ok(false);
             }
             match self.env.workers {
-                Workers::Threads(_) => drop(self.progress.wait_timeout(state, left).unwrap()),
+                Workers::Threads(_) => self.sleep_for(state, left),
                 Workers::Manual => {
                     drop(state);
                     clock.sleep(left);

@@ -236,10 +236,7 @@ impl Log {
     /// Takes the syncer's role: one `fdatasync` of every segment written since the last.
     fn sync_files<'a>(&'a self, mut state: StateGuard<'a>) -> Result<StateGuard<'a>> {
         state.syncing = true;
-        let covered = match plant!("wal: an open group is durable") {
-            true => Self::in_file(&state),
-            false => state.written,
-        };
+        let covered = state.written;
         let mut files = state.unsynced.clone();
         if plant!("wal: skip the sync") {
             files.clear();
@@ -404,12 +401,17 @@ impl Log {
     pub fn tick(&self, now: Duration) -> Result<()> {
         let mut state = self.state.lock().unwrap();
         self.check(&state)?;
-        let due = now.saturating_sub(state.last_write) >= WRITE_INTERVAL;
-        let target = if due { Self::reserved_end(&state) } else { state.end };
-        if due {
+        let write_due = now.saturating_sub(state.last_write) >= WRITE_INTERVAL;
+        // A sync covers closed groups: what is acknowledged in the open one is not to wait for the next.
+        let sync_due = state.durable < Self::in_file(&state)
+            && now.saturating_sub(state.last_sync) >= SYNC_INTERVAL
+            && !state.syncing;
+        let target = if write_due || sync_due { Self::reserved_end(&state) } else { state.end };
+        let has_work = state.written < target;
+        if write_due && !(has_work && state.writing) {
             state.last_write = now;
         }
-        if state.written < target && !state.writing {
+        if has_work && !state.writing {
             state = self.write_groups(state, target)?;
         }
         let since_sync = now.saturating_sub(state.last_sync);

@@ -6,12 +6,13 @@
 //!
 //! Invariants
 //! 1. Groups are written in order.
-//! 2. `durable ≤ written ≤ end`, all at group boundaries, all only growing.
+//! 2. `durable ≤ written ≤ end`, all at group boundaries, all only growing. What is in the file of a group that is open
+//!    lies behind them (`open.rs`).
 //! 3. After the first failed write or sync nothing is written any more, and no commit is
 //!    acknowledged (Promise: P12).
 //!
 //! Threads: all. Locks, in order: `large`, `spares`, `writer`, `state`, frames. `state` is held for a
-//! few instructions, never during I/O or copying. `writer` belongs to whoever has `State::writing`.
+//! few instructions, never during I/O, nor copying of more than a page. `writer` belongs to whoever has `State::writing`.
 
 use std::{collections::VecDeque, path::PathBuf, time::Duration};
 
@@ -270,7 +271,8 @@ pub struct Log {
     pub(super) options: LogOptions,
     pub(super) buffers: Box<[GroupBuf]>,
     pub(super) state: Mutex<State>,
-    /// Something written, synced, freed, filled or failed.
+    /// Something written, synced, freed, filled or failed. Waited for by [`sleep`](Self::sleep) and
+    /// [`sleep_for`](Self::sleep_for) alone, which count.
     pub(super) progress: Condvar,
     /// Work for the log thread.
     pub(super) work: Condvar,
@@ -470,7 +472,7 @@ impl Log {
         Lsn(self.durable.load(Ordering::Acquire))
     }
 
-    /// All before this position survives the death of the process.
+    /// All before this position survives the death of the process; it may lie in a group that is open.
     pub fn written(&self) -> Lsn {
         Lsn(self.written.load(Ordering::Acquire))
     }
@@ -524,6 +526,13 @@ impl Log {
         let mut state = self.progress.wait(state).unwrap();
         state.sleepers -= 1;
         state
+    }
+
+    /// The same for so long at most.
+    pub(super) fn sleep_for(&self, mut state: MutexGuard<'_, State>, time: Duration) {
+        state.sleepers += 1;
+        let (mut state, _) = self.progress.wait_timeout(state, time).unwrap();
+        state.sleepers -= 1;
     }
 
     /// Tells of progress. Waking nobody would be a system call, too, at each commit.

@@ -7,11 +7,12 @@
 //! closed group: a sync, the clock (after 100 ms), a longer record.
 //!
 //! Invariants
-//! 1. A group is written while it is open only as long as it fits one page, and takes no more from then on. The kernel
-//!    copies a page at once, so that a process that dies leaves the page as it was before the write or as it was to be: the
-//!    commits in it that were acknowledged are there either way.
+//! 1. A group is written while it is open only as long as it fits one page, and takes no more from then on. A kill stops a
+//!    write between pages of the file's cache, not within one (local file systems of Linux copy a page at once from memory that is
+//!    there), so that a process that dies leaves the page as it was before the write or as it was to be: the commits in it
+//!    that were acknowledged are there either way.
 //! 2. What is durable ends with a closed group: no later write touches a page of it (Rule: I14). A power failure may tear an
-//!    open group; nothing of it has been called durable.
+//!    open group, and so may a device that fails amid the write; nothing of it has been called durable.
 //! 3. The chain goes on from a closed group: the checksum of an open one changes as it grows.
 //!
 //! Threads: the writer's role (`leader.rs`) is held over the write. The page is copied under the log's lock, when all of its

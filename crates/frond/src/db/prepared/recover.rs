@@ -211,6 +211,7 @@ fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
     let Content { since, locks, .. } = content;
     let mut memory = Charge::default();
     memory.set(&engine.writes_memory, insertion.writes.memory_bytes() as u64);
+    memory.pin();
     let prepared = Prepared {
         xid: xid.clone(),
         since,

@@ -275,7 +275,7 @@ fn rows_written_again_after_their_piece_was_dropped_stay_locked() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "txn: what is prepared in memory is nobody's where its piece was dropped" => rows_written_again_after_their_piece_was_dropped_stay_locked,
+        "txn: a prepare forgets rows written again" => rows_written_again_after_their_piece_was_dropped_stay_locked,
         "txn: a prepare keeps rows that it does not write" => what_was_locked_to_be_written_and_was_not_is_free,
         "pipeline: what is committed is named no more" => a_decision_behind_the_boundary_of_both_slots,
     };

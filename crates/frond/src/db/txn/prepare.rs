@@ -159,6 +159,7 @@ impl Txn {
         }
         prepared.locks = state.locks.take();
         prepared.memory = std::mem::take(&mut state.memory);
+        prepared.memory.pin();
         prepared.entered.append(&mut state.entered);
         Ok(prepared)
     }

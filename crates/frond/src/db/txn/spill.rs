@@ -122,9 +122,7 @@ impl HoldsRows for SpilledRows {
         // it, and a prepare forgets dropped pieces.
         let in_memory = || {
             self.live.is_in_sealed(tree, key)
-                && !plant!(
-                    "txn: what is prepared in memory is nobody's where its piece was dropped"
-                )
+                && !plant!("txn: a prepare forgets rows written again")
         };
         if dropped.is_empty() && in_memory() { Some(true) } else { holds }
     }

@@ -76,8 +76,8 @@ pub(super) fn what_is_acknowledged_survives_a_kill_at_any_page() {
     }
 }
 
-/// The clock syncs while a group is open: what is durable is the closed groups before it, and power failures that tear the
-/// page of the open one take nothing of that. Promise: P1. Rule: I14.
+/// The clock syncs while a group is open, which it closes before: what is acknowledged does not wait for the next sync, and no
+/// later write touches its page, which power failures may tear. Promise: P1. Rule: I14.
 #[test]
 pub(super) fn what_a_sync_covers_is_never_written_again() {
     let disk = Disk::default();
@@ -89,8 +89,9 @@ pub(super) fn what_a_sync_covers_is_never_written_again() {
     append_alone(&log, &records[0]).unwrap();
     append(&log, &records[1]).map(|first| log.wait(&first, Durability::Os)).unwrap().unwrap();
     log.tick(Duration::from_millis(505)).unwrap();
-    assert_eq!(log.stats().syncs, 1);
+    assert!(log.stats().syncs > 0);
     let durable = log.durable();
+    assert_eq!(durable, log.written());
     let before = disk.ops();
     for record in &records[2..] {
         append(&log, record).map(|last| log.wait(&last, Durability::Os)).unwrap().unwrap();
@@ -100,7 +101,7 @@ pub(super) fn what_a_sync_covers_is_never_written_again() {
             let crashed = disk.crash(at, Survive::Coin(seed));
             let expect = Expect::Crashed { synced: durable };
             let (found, _) = read(&env_on(&crashed, 0), Lsn(0), expect).unwrap();
-            assert!(!found.is_empty() && found[..] == records[..found.len()]);
+            assert!(found.len() >= 2 && found[..] == records[..found.len()]);
         }
     }
 }

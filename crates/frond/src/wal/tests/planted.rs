@@ -14,7 +14,6 @@ fn planted_bugs_are_caught() {
         "wal: skip the sync" => crash::a_power_failure_anywhere_leaves_a_prefix_with_all_that_was_synced,
         "wal: no directory sync for a new segment" => crash::a_power_failure_anywhere_leaves_a_prefix_with_all_that_was_synced,
         "wal: an open group grows beyond its page" => open::what_is_acknowledged_survives_a_kill_at_any_page,
-        "wal: an open group is durable" => open::what_a_sync_covers_is_never_written_again,
         "wal: no salt" => damage::row_content_cannot_imitate_a_group,
         "wal: chain not checked" => damage::a_group_that_does_not_fit_its_predecessor_is_not_replayed,
         "wal: stop silently at damage" => damage::no_damaged_sector_shortens_a_synced_log,
