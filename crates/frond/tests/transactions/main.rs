@@ -21,6 +21,7 @@ mod rows;
 mod scan_order;
 mod scans;
 mod shared_syncs;
+mod shares;
 mod substatements;
 mod temporary;
 mod together;

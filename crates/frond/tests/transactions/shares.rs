@@ -1,0 +1,46 @@
+//! Many open transactions: what all of them have in memory is bounded.
+
+use super::*;
+
+/// Promise: P15. Each of forty transactions stays below what one may have in memory; together they would be three times what
+/// the store may have.
+#[test]
+fn many_open_transactions_share_what_one_may_have() {
+    const WRITERS: u32 = 40;
+    let cache = 64 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new().cache_size(cache).durability(Durability::Lazy);
+    let db = Db::open(dir.path().join("store"), options).unwrap();
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    let txns: Vec<_> = (0..WRITERS).map(|_| db.begin(TxnOptions::default()).unwrap()).collect();
+    let key = |writer: u32, row: u32| [writer.to_be_bytes(), row.to_be_bytes()].concat();
+    let mut most = 0;
+    for row in 0..3500u32 {
+        for (writer, txn) in (0..).zip(&txns) {
+            txn.put(&tree, &key(writer, row), &[row as u8; 1000]).unwrap();
+        }
+        most = most.max(db.stats().get("uncommitted_bytes").unwrap());
+    }
+    assert!((4 << 20..cache / 2).contains(&most), "{most}");
+    // Whatever has left memory is locked.
+    let other = db.begin(TxnOptions::default()).unwrap();
+    for row in (0..3500).step_by(97) {
+        let busy =
+            other.get_locked(&tree, &key(row % WRITERS, row), RowLock::Shared, IfLocked::Fail);
+        assert!(matches!(busy, Err(Error::LockBusy { .. })), "{busy:?}");
+    }
+    drop(other);
+    for (writer, txn) in (0u32..).zip(txns) {
+        if writer % 2 == 0 {
+            txn.commit().unwrap();
+        } else {
+            txn.rollback();
+        }
+    }
+    for writer in 0..WRITERS {
+        let value = tree.get(&key(writer, 3499)).unwrap();
+        assert_eq!(value.is_some(), writer % 2 == 0);
+    }
+    assert_eq!(db.stats().get("uncommitted_bytes"), Some(0));
+    db.close().unwrap();
+}
