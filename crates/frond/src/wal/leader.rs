@@ -101,7 +101,7 @@ impl Log {
     ) -> Result<StateGuard<'a>> {
         state = self.wait_until_filled(state, sealed.buffer)?;
         let synced = state.durable;
-        let open_write = state.open_write.filter(|open| sealed.is_in_file(open));
+        let open_write = sealed.in_file(state.open_write);
         drop(state);
         let mut writer = self.writer.lock().unwrap();
         let begun = match open_write {

@@ -32,9 +32,10 @@ use crate::{
 };
 
 impl Sealed {
-    /// True if it was written while it was open, and nothing came to it after that.
-    pub(super) fn is_in_file(&self, open: &OpenWrite) -> bool {
-        self.kind == GroupKind::Records && open.first == self.first && open.used == self.used
+    /// The last open write, if that was of this group, and nothing came to it after that: it is in the file.
+    pub(super) fn in_file(&self, open_write: Option<OpenWrite>) -> Option<OpenWrite> {
+        let is_whole = |open: &OpenWrite| open.first == self.first && open.used == self.used;
+        open_write.filter(|open| self.kind == GroupKind::Records && is_whole(open))
     }
 }
 

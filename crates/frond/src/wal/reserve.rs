@@ -116,9 +116,8 @@ impl Log {
                 return None;
             }
             self.seal(&mut state, GroupKind::Records);
-            let open = state.open_write;
             let last = state.sealed.back();
-            if !last.is_some_and(|last| open.is_some_and(|open| last.is_in_file(&open))) {
+            if last.and_then(|last| last.in_file(state.open_write)).is_none() {
                 self.work.notify_one();
             }
         }

@@ -322,10 +322,9 @@ impl Txn {
 
     /// Whether writes that take so much memory should leave it.
     pub(super) fn is_large(&self, bytes: u64) -> bool {
-        let engine = &*self.shared.engine;
         // A session may have many temporary trees.
         let share = if self.private.is_some() { 4 } else { 1 };
-        bytes > engine.limits.own_writes_bytes / share
+        bytes > self.shared.engine.limits.own_writes_bytes / share
     }
 
     /// Whether it takes more memory than it may where all transactions together have too much.

@@ -2,7 +2,7 @@
 //! Making, opening, locking, publishing.
 
 use std::{
-    io,
+    fmt, io,
     path::{Path, PathBuf},
 };
 
@@ -20,6 +20,42 @@ pub(super) fn env() -> Env {
 
 pub(super) fn dir() -> &'static Path {
     Path::new("/store")
+}
+
+/// A file system whose files are what a function makes of them as they are opened.
+pub(super) struct Opening<F>(pub Arc<dyn Vfs>, pub F);
+
+impl<F> fmt::Debug for Opening<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Opening").field(&self.0).finish()
+    }
+}
+
+impl<F: Fn(Arc<dyn File>) -> Arc<dyn File> + Send + Sync> Vfs for Opening<F> {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
+        Ok((self.1)(self.0.open(path, mode)?))
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.0.exists(path)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        self.0.list(dir)
+    }
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        self.0.create_dir(dir)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.remove(path)
+    }
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.0.sync_dir(dir)
+    }
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        self.0.free_bytes(dir)
+    }
 }
 
 pub(super) const L: Lineage = Lineage(1);
@@ -129,45 +165,18 @@ pub(super) fn a_second_owner_is_told_who_the_first_is() {
     open(&env, dir(), StoreOptions::default()).unwrap();
 }
 
-/// Files that stay open when the store closes them, as a process that is about to run another program has them open.
-#[derive(Debug)]
-struct KeptOpen(Arc<dyn Vfs>, Mutex<Vec<Arc<dyn File>>>);
-
-impl Vfs for KeptOpen {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        let file = self.0.open(path, mode)?;
-        self.1.lock().unwrap().push(file.clone());
-        Ok(file)
-    }
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.0.exists(path)
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        self.0.list(dir)
-    }
-    fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        self.0.create_dir(dir)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.0.remove(path)
-    }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.0.sync_dir(dir)
-    }
-    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
-        self.0.free_bytes(dir)
-    }
-}
-
 /// A lock ends with the store, not with the last descriptor of its file. A store was refused as locked while it was made, as
 /// another thread of the program started a process.
 #[test]
 pub(super) fn a_lock_ends_with_its_store_and_not_with_its_file() {
     let env = env();
-    let env = Env { vfs: Arc::new(KeptOpen(env.vfs.clone(), Mutex::default())), ..env };
+    // As a process has them open that is about to run another program.
+    let kept_open = Mutex::new(Vec::new());
+    let keep = move |file: Arc<dyn File>| {
+        kept_open.lock().unwrap().push(file.clone());
+        file
+    };
+    let env = Env { vfs: Arc::new(Opening(env.vfs.clone(), keep)), ..env };
     drop(create(&env, dir(), StoreOptions::default()).unwrap());
     drop(open(&env, dir(), StoreOptions::default()).unwrap());
     open(&env, dir(), StoreOptions::default()).unwrap();

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A slot that could not be read at one open, and can be read at the next.
 
-use std::{
-    io,
-    ops::Range,
-    path::{Path, PathBuf},
-};
+use std::{io, ops::Range};
 
-use super::basics::{L, dir, env, one_tree, publish};
+use super::basics::{L, Opening, dir, env, one_tree, publish};
 use crate::{
     error::{Error, Result},
-    io::{ALIGN, Env, File, OpenMode, Vfs},
+    io::{ALIGN, Env, File, OpenMode},
     store::*,
     sync::{Arc, Mutex},
     types::Publish,
@@ -33,9 +29,6 @@ impl Bad {
         }
     }
 }
-
-#[derive(Debug)]
-struct BadVfs(Arc<dyn Vfs>, Bad);
 
 #[derive(Debug)]
 struct BadFile(Arc<dyn File>, Bad);
@@ -85,33 +78,6 @@ impl File for BadFile {
     }
 }
 
-impl Vfs for BadVfs {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(BadFile(self.0.open(path, mode)?, self.1.clone())))
-    }
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.0.exists(path)
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
-        self.0.list(dir)
-    }
-    fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        self.0.create_dir(dir)
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.0.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.0.remove(path)
-    }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.0.sync_dir(dir)
-    }
-    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
-        self.0.free_bytes(dir)
-    }
-}
-
 /// A store with three checkpoints whose process is gone; the disk below, and one whose sectors may be bad.
 struct Killed {
     below: Env,
@@ -124,7 +90,9 @@ struct Killed {
 fn killed() -> Killed {
     let below = env();
     let bad = Bad::default();
-    let vfs = Arc::new(BadVfs(below.vfs.clone(), bad.clone()));
+    let of_all = bad.clone();
+    let spoil = move |file| Arc::new(BadFile(file, of_all.clone())) as Arc<dyn File>;
+    let vfs = Arc::new(Opening(below.vfs.clone(), spoil));
     let env = Env { vfs, ..below.clone() };
     let store = create(&below, dir(), StoreOptions::default()).unwrap().store;
     let mut v = store.counts_from();
