@@ -302,6 +302,13 @@ typedef struct {
   size_t value_parts_count;
 } frond_tree_options;
 
+// Is told a row: its key and its value, which are good for as long as the call lasts.
+typedef void (*frond_row_told)(void *context,
+                               const uint8_t *key,
+                               size_t key_length,
+                               const uint8_t *value,
+                               size_t value_length);
+
 // A row that differs between two moments; it lies in the build's memory until frond_index_build_next is called again.
 typedef struct {
   // Its key.
@@ -866,6 +873,14 @@ int32_t frond_load_put(frond_load *load,
                        const uint8_t *value,
                        size_t value_length,
                        frond_error *error);
+
+// What is told of a duplicate key in a tree that is unique: `tell` is called once at most, with one of the rows that have the key, by the
+// call of frond_load_put or frond_loads_finish that then fails with FRD-1104. It may call nothing of the library. It and `context` must be good until the
+// load is given back.
+int32_t frond_load_on_duplicate(frond_load *load,
+                                frond_row_told tell,
+                                void *context,
+                                frond_error *error);
 
 // Gives a load up, or nothing if `load` is null.
 void frond_load_free(frond_load *load);

@@ -1,6 +1,6 @@
 //! Batches, which are committed at once and read nothing, and bulk loads of trees that are new or empty.
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_void};
 
 use frond::{Batch, BulkLoad};
 
@@ -242,6 +242,45 @@ pub unsafe extern "C" fn frond_load_put(
             let (key, value) =
                 (bytes(key, key_length, "the key")?, bytes(value, value_length, "the value")?);
             Ok(load.load.put(key, value)?)
+        })
+    }
+}
+
+/// Is told a row: its key and its value, which are good for as long as the call lasts.
+pub type frond_row_told = Option<
+    unsafe extern "C" fn(
+        context: *mut c_void,
+        key: *const u8,
+        key_length: usize,
+        value: *const u8,
+        value_length: usize,
+    ),
+>;
+
+/// What is told of a duplicate key in a tree that is unique: `tell` is called once at most, with one of the rows that have the key, by the
+/// call of frond_load_put or frond_loads_finish that then fails with FRD-1104. It may call nothing of the library. It and `context` must be good until the
+/// load is given back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn frond_load_on_duplicate(
+    load: *mut frond_load,
+    tell: frond_row_told,
+    context: *mut c_void,
+    error: *mut frond_error,
+) -> i32 {
+    struct Context(*mut c_void);
+    // SAFETY: the caller promises that the thread that has the load may have it.
+    unsafe impl Send for Context {}
+    // SAFETY: see `bytes.rs`.
+    unsafe {
+        call(error, || {
+            let load = given_mut(load, "the load")?;
+            let tell = tell.ok_or_else(|| misuse("there is no function"))?;
+            let context = Context(context);
+            load.load.on_duplicate(move |key, value| {
+                let context = &context;
+                tell(context.0, key.as_ptr(), key.len(), value.as_ptr(), value.len());
+            });
+            Ok(())
         })
     }
 }

@@ -6,7 +6,10 @@ mod common;
 
 use std::{
     path::Path,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -173,6 +176,11 @@ fn a_unique_tree_takes_no_key_twice() {
             [Box::new(rows(twice)), Box::new(rising(twice)), Box::new([twice, twice].into_iter())];
         for numbers in in_order {
             let mut load = db.bulk_load("t", unique()).unwrap();
+            let told = Arc::new(Mutex::new(Vec::new()));
+            let rows = told.clone();
+            load.on_duplicate(move |key, value| {
+                rows.lock().unwrap().push((key.to_vec(), value.to_vec()))
+            });
             let mut numbers = numbers;
             let put = numbers.try_for_each(|n| load.put(&n.to_be_bytes(), &value(n, 0)));
             let error = match put {
@@ -186,6 +194,7 @@ fn a_unique_tree_takes_no_key_twice() {
             };
             let Error::DuplicateKey { tree, key } = &error else { panic!("{error}") };
             assert_eq!((&tree[..], &key[..]), ("t", &twice.to_be_bytes()[..]));
+            assert_eq!(*told.lock().unwrap(), [(twice.to_be_bytes().to_vec(), value(twice, 0))]);
             assert!(!error.to_string().contains("77"), "messages hold no keys");
         }
     }

@@ -1,6 +1,8 @@
-/* ALTER TABLE without a copy: what changes the definition alone. SPDX-License-Identifier: GPL-2.0-only */
+/* ALTER TABLE without a copy: what changes the definition alone, and keys that come and go. SPDX-License-Identifier: GPL-2.0-only */
 #include "ha_frond.h"
 
+#include "compression.h"
+#include "index_change.h"
 #include "table_change.h"
 #include "table_options.h"
 
@@ -14,6 +16,46 @@ constexpr alter_table_operations INSTANT =
     ALTER_COLUMN_OPTION | ALTER_COLUMN_COLUMN_FORMAT | ALTER_CHANGE_CREATE_OPTION | ALTER_CONVERT_TO |
     ALTER_DROP_CHECK_CONSTRAINT | ALTER_PARTITIONED | ALTER_VIRTUAL_GCOL_EXPR | ALTER_RENAME | ALTER_RENAME_INDEX |
     ALTER_CHANGE_INDEX_COMMENT | ALTER_INDEX_IGNORABILITY | ALTER_COLUMN_INDEX_LENGTH;
+
+/* Keys that come and go; the server sorts the others anew then. */
+constexpr alter_table_operations KEYS_ADDED = ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX;
+constexpr alter_table_operations KEYS =
+    KEYS_ADDED | ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_UNIQUE_INDEX | ALTER_INDEX_ORDER;
+
+/*
+  Whether the key can be made of the rows as they are: not if it has virtual columns, nor if the server looks for rows with its
+  values itself, by a column that it adds.
+*/
+bool is_of_rows(const KEY &key)
+{
+    if ((key.flags & (HA_FULLTEXT | HA_SPATIAL)) || key.algorithm == HA_KEY_ALG_LONG_HASH || key.without_overlaps)
+        return false;
+    for (uint i = 0; i < key.user_defined_key_parts; i++)
+        if (!key.key_part[i].field->stored_in_db())
+            return false;
+    return true;
+}
+
+/*
+  Keys come and go in place as long as the rows keep their keys: the primary key, which may be a UNIQUE that the server has chosen
+  for one, must stay.
+*/
+bool can_change_keys(const TABLE *table, const TABLE *altered, const Alter_inplace_info *info)
+{
+    const uint primary = altered->s->primary_key;
+    if (altered->s->fields != table->s->fields || info->error_if_not_empty ||
+        (info->ignore && (info->handler_flags & ALTER_ADD_UNIQUE_INDEX)))
+        return false;
+    const std::optional<Old_keys> old = old_keys(table, altered, info);
+    if (!old)
+        return false;
+    if (primary == MAX_KEY ? table->s->primary_key != MAX_KEY : (*old)[primary] != table->s->primary_key)
+        return false;
+    for (uint i = 0; i < altered->s->keys; i++)
+        if (!(*old)[i] && !is_of_rows(altered->key_info[i]))
+            return false;
+    return true;
+}
 
 bool is_blob(const Type_handler *type)
 {
@@ -112,44 +154,70 @@ bool ha_frond::check_if_incompatible_data(HA_CREATE_INFO *info, uint changes)
     return COMPATIBLE_DATA_YES;
 }
 
-/* What needs no copy needs no pass over the rows either. */
+/*
+  What changes the definition alone needs no pass over the rows either. A new key needs one, without writers beside it; the end
+  of a key needs none.
+*/
 enum_alter_inplace_result ha_frond::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info)
 {
-    if (share_->is_temporary() || altered->versioned(VERS_TIMESTAMP) || info->create_info->sequence || (info->handler_flags & ~INSTANT)) {
+    if (share_->is_temporary() || altered->versioned(VERS_TIMESTAMP) || info->create_info->sequence ||
+        (info->handler_flags & ~(INSTANT | KEYS))) {
         if (info->handler_flags & ALTER_STORED_COLUMN_TYPE)
             info->unsupported_reason = my_get_err_msg(ER_ALTER_OPERATION_NOT_SUPPORTED_REASON_COLUMN_TYPE);
         return HA_ALTER_INPLACE_NOT_SUPPORTED;
     }
-    return check_if_incompatible_data(info->create_info, IS_EQUAL_PACK_LENGTH) == COMPATIBLE_DATA_YES
-               ? HA_ALTER_INPLACE_INSTANT
-               : HA_ALTER_INPLACE_NOT_SUPPORTED;
+    if (check_if_incompatible_data(info->create_info, IS_EQUAL_PACK_LENGTH) != COMPATIBLE_DATA_YES)
+        return HA_ALTER_INPLACE_NOT_SUPPORTED;
+    if (!(info->handler_flags & KEYS))
+        return HA_ALTER_INPLACE_INSTANT;
+    if (!can_change_keys(table, altered, info))
+        return HA_ALTER_INPLACE_NOT_SUPPORTED;
+    return info->handler_flags & KEYS_ADDED ? HA_ALTER_INPLACE_NOCOPY_LOCK : HA_ALTER_INPLACE_NOCOPY_NO_LOCK;
 }
 
-/* The end of an ALTER without a copy: keys may have new names, and numbers may go on from elsewhere. */
-bool ha_frond::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit)
+bool ha_frond::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
 {
-    if (!commit)
-        return false;
-    note_options_without_effect(ha_thd(), info->create_info);
-    Attributes known, attributes;
-    {
-        std::lock_guard<std::mutex> guard(share_->attributes_mutex);
-        known = attributes = share_->attributes;
-    }
-    attributes.name_keys(altered->s);
-    if (info->create_info->used_fields & HA_CREATE_USED_AUTO)
-        attributes.auto_increment = std::max<uint64_t>(info->create_info->auto_increment_value, 1);
-    if (attributes.index_names == known.index_names && attributes.auto_increment == known.auto_increment)
-        return false;
-    Steps steps(ha_thd());
-    steps.set_attributes(share_->name, attributes);
-    if (int error = steps.commit()) {
-        print_error(error, MYF(0));
+    std::optional<Old_keys> old = old_keys(table, altered, info);
+    if (!old) {
+        my_error(ER_INTERNAL_ERROR, MYF(0), "a key is not found");
         return true;
     }
-    uint64_t first;
-    share_->reserve(AUTO_INCREMENT_COUNTER, attributes.auto_increment, 0, &first, nullptr);
-    std::lock_guard<std::mutex> guard(share_->attributes_mutex);
-    share_->attributes = attributes;
+    info->handler_ctx = new Index_change(share_, std::move(*old), altered, info->create_info);
+    return false;
+}
+
+bool ha_frond::inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
+{
+    Index_change *change = static_cast<Index_change *>(info->handler_ctx);
+    return change->has_new_keys() && !change->build(ha_thd(), this, altered);
+}
+
+/* The end of an ALTER without a copy, of all partitions in one commit. */
+bool ha_frond::commit_inplace_alter_table(TABLE *, Alter_inplace_info *info, bool commit)
+{
+    if (!commit) {
+        /* Each partition is told. */
+        if (info->handler_ctx != nullptr)
+            static_cast<Index_change *>(info->handler_ctx)->roll_back(ha_thd());
+        return false;
+    }
+    note_options_without_effect(ha_thd(), info->create_info);
+    inplace_alter_handler_ctx *alone[] = {info->handler_ctx, nullptr};
+    inplace_alter_handler_ctx **const all = info->group_commit_ctx == nullptr ? alone : info->group_commit_ctx;
+    Steps steps(ha_thd());
+    Going_trees going;
+    bool changes = false;
+    for (inplace_alter_handler_ctx **change = all; *change != nullptr; change++)
+        static_cast<Index_change *>(*change)->add_steps(&steps, &going, &changes);
+    if (changes) {
+        if (int error = steps.commit()) {
+            print_error(error, MYF(0));
+            return true;
+        }
+        going.committed();
+    }
+    for (inplace_alter_handler_ctx **change = all; *change != nullptr; change++)
+        static_cast<Index_change *>(*change)->committed();
+    info->group_commit_ctx = nullptr;
     return false;
 }

@@ -7,6 +7,7 @@
 #include "compression.h"
 #include "errors.h"
 #include "ha_frond.h"
+#include "index_change.h"
 #include "store.h"
 #include "table_change.h"
 #include "table_options.h"
@@ -129,6 +130,8 @@ void frond::set_table_calls(handlerton *hton)
     hton->table_options = table_options;
     hton->drop_table = drop_table;
     hton->drop_database = drop_database;
+    hton->check_version = check_version;
+    hton->signal_ddl_recovery_done = drop_unnamed_trees;
 }
 
 int ha_frond::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
@@ -146,35 +149,11 @@ int ha_frond::create(const char *path, TABLE *form, HA_CREATE_INFO *info)
     attributes.indexes = form->s->keys;
     attributes.auto_increment = std::max<uint64_t>(info->auto_increment_value, 1);
     attributes.name_keys(form->s);
-    const std::string text = attributes.encode();
     Steps steps(ha_thd());
-    auto create_tree = [&](const std::string &tree, bool unique, const std::string &text,
-                           const std::vector<frond_part> &key, const std::vector<frond_part> &value) {
-        frond_tree_options options;
-        frond_tree_options_init(&options);
-        options.size_class = compression;
-        options.unique = unique;
-        options.attributes = raw(text);
-        options.attributes_length = text.size();
-        options.key_parts = key.data();
-        options.key_parts_count = key.size();
-        options.value_parts = value.data();
-        options.value_parts_count = value.size();
-        steps.add([&](frond_tree_change *change, frond_error *error) {
-            return frond_change_create(change, tree.c_str(), &options, error);
-        });
-    };
-    std::vector<frond_part> key, value;
-    plan.row_layout(&key, &value);
-    create_tree(name, true, text, key, value);
-    for (uint i = 0; i < form->s->keys; i++) {
-        if (i == plan.primary)
-            continue;
-        key.clear();
-        value.clear();
-        plan.index_layout(i, &key, &value);
-        create_tree(attributes.index_name(i), plan.indexes[i].is_unique, "frond-mariadb index of " + name, key, value);
-    }
+    steps.create(name, Tree_definition::rows(plan, attributes, compression));
+    for (uint i = 0; i < form->s->keys; i++)
+        if (i != plan.primary)
+            steps.create(attributes.index_name(i), Tree_definition::index(plan, i, name, compression));
     return steps.commit();
 }
 

@@ -22,6 +22,7 @@ enum Code : int {
     CONFLICT = 1107,
     NO_SUCH_XID = 1110,
     XID_BUSY = 1112,
+    CORRUPT = 2101,
 };
 
 /* The HA_ERR_* that stands for a failed call; `code` is what the call returned, never FROND_OK. */

@@ -85,6 +85,7 @@ int ha_frond::close()
 {
     mrr_.dsmrr_close();
     cursor_.close();
+    end_load(false);
     end_copy(false);
     share_ = nullptr;
     return 0;
@@ -153,6 +154,8 @@ int ha_frond::reset()
     cursor_.close();
     lock_before_copy_.reset();
     conflicts_are_written_ = false;
+    end_load(false);
+    is_copied_into_ = is_bulk_insert_ = false;
     tries_semi_consistent_ = is_semi_consistent_ = false;
     is_point_ = false;
     trim(&entry_buffer_);
@@ -198,11 +201,16 @@ int ha_frond::extra(enum ha_extra_function operation)
         conflicts_are_written_ = false;
         break;
     case HA_EXTRA_BEGIN_COPY:
+        is_copied_into_ = true;
+        return begin_copy();
     case HA_EXTRA_BEGIN_ALTER_IGNORE_COPY:
         return begin_copy();
     case HA_EXTRA_END_COPY:
+        if (int error = end_load(true))
+            return error;
         return end_copy(true);
     case HA_EXTRA_ABORT_COPY:
+        end_load(false);
         return end_copy(false);
     default:
         break;

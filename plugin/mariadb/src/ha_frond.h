@@ -5,10 +5,15 @@
 #include "cursor.h"
 #include "session.h"
 #include "share.h"
+#include "table_load.h"
 
 namespace frond {
 
+class Index_change;
 class Table_check;
+
+/* Whether the statement is one that may copy a table into a new one. */
+bool is_copying_alter(THD *thd);
 
 /* Where an entry's key and value lie in a string that may still grow. */
 struct Span {
@@ -46,6 +51,8 @@ public:
                                    const KEY_PART_INFO &is) const override;
     enum_alter_inplace_result check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info) override;
     bool check_if_incompatible_data(HA_CREATE_INFO *info, uint changes) override;
+    bool prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
+    bool inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
     bool commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit) override;
     int analyze(THD *thd, HA_CHECK_OPT *options) override;
     int optimize(THD *, HA_CHECK_OPT *) override { return HA_ADMIN_TRY_ALTER; }
@@ -72,6 +79,8 @@ public:
     int write_row(const uchar *record) override;
     int update_row(const uchar *old_record, const uchar *new_record) override;
     int delete_row(const uchar *record) override;
+    void start_bulk_insert(ha_rows rows, uint flags) override;
+    int end_bulk_insert() override;
     void get_auto_increment(ulonglong offset, ulonglong increment, ulonglong wanted, ulonglong *first,
                             ulonglong *reserved) override;
 
@@ -107,6 +116,7 @@ public:
 
 private:
     friend class frond::Table_check;
+    friend class frond::Index_change;
 
     using Index = frond::Plan::Index;
 
@@ -123,8 +133,8 @@ private:
     /* Appends the key and the value of a record in the row tree. */
     frond::Span append_row(const uchar *record, std::string_view row_key, std::string *bytes) const;
     /* Appends the key and the value of a record in an index; the key is unique if the index is and no part of it is NULL. */
-    frond::Span append_entry(const Index &index, const uchar *record, std::string_view row_key, std::string *bytes,
-                             bool *is_unique) const;
+    static frond::Span append_entry(const Index &index, const uchar *record, std::string_view row_key, std::string *bytes,
+                                    bool *is_unique);
     int guard(const Index &index, const uchar *key, std::string *values);
     int duplicate(const frond_conflict &conflict, const uchar *record);
     /* Of an index of a temporary table; of its rows for what is no index. */
@@ -134,6 +144,12 @@ private:
     }
     int begin_copy();
     int end_copy(bool keeps);
+    /* A copying ALTER by bulk loads (load.cc). */
+    bool is_to_load() const;
+    int begin_load();
+    int load_entries();
+    int end_load(bool keeps);
+    int loaded_twice(int code);
     frond_txn *writer() const { return copy_ != nullptr ? copy_ : session_->txn(); }
     int insert_entries(frond_conflict *conflict);
     int change_entries(frond_conflict *conflict);
@@ -194,6 +210,12 @@ private:
       gone then, and the row of a SEQUENCE.
     */
     frond_txn *copy_ = nullptr;
+    /*
+      Of the new table of a copying ALTER, which nobody else sees: rows go into loads from the first one on. The server has
+      begun a copy, and it takes errors of the copy's end, too: it says so by beginning a bulk insert.
+    */
+    bool is_copied_into_ = false, is_bulk_insert_ = false;
+    std::unique_ptr<frond::Table_load> load_;
     int row_lock_ = FROND_NO_LOCK;
     /* What rows were to be locked with before a copy of the table took its lock. */
     std::optional<int> lock_before_copy_;

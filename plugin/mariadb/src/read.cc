@@ -369,15 +369,8 @@ int ha_frond::step(uchar *record, bool forward, std::string_view prefix)
 */
 int ha_frond::lock_for_copy()
 {
-    switch (thd_sql_command(ha_thd())) {
-    case SQLCOM_ALTER_TABLE:
-    case SQLCOM_CREATE_INDEX:
-    case SQLCOM_DROP_INDEX:
-    case SQLCOM_OPTIMIZE:
-        break;
-    default:
+    if (!is_copying_alter(ha_thd()))
         return 0;
-    }
     if (int error = begin())
         return error;
     int code = frond_txn_lock_tree(session_->txn(), share_->row_tree().stored(), FROND_TREE_SHARED, FROND_WAIT, session_->error());

@@ -163,11 +163,13 @@ bool Row_codec::project(const MY_BITMAP *wanted, Projection *projection) const
     if (!null_mask_.empty())
         projection->parts.push_back(part++);
     for (const Column &column : columns_) {
+        const bool has_part = !column.is_fixed() || column.length != 0; /* See append_layout. */
         if (bitmap_is_set(wanted, column.index)) {
-            projection->parts.push_back(part);
+            if (has_part)
+                projection->parts.push_back(part);
             projection->columns.push_back(column);
         }
-        part++;
+        part += has_part;
     }
     return projection->columns.size() < columns_.size();
 }

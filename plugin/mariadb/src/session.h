@@ -30,6 +30,8 @@ public:
 
     THD *thd() const { return thd_; }
     frond_txn *txn() const { return txn_; }
+    /* Ends what it is set on when the statement is killed. */
+    const frond_interrupter *interrupter() const { return interrupter_; }
 
     /* Tells the server that the engine takes part in the statement, and in the transaction if there is one. */
     void enter();

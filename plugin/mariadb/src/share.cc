@@ -12,6 +12,8 @@ namespace frond {
 namespace {
 
 constexpr const char *HEADER = "frond-mariadb 1";
+/* With numbers of trees: a plugin that does not know them must not open the table. */
+constexpr const char *HEADER_WITH_TREES = "frond-mariadb 2";
 constexpr ulonglong SIZES_LAST_MICROS = 1000000;
 
 }  // namespace
@@ -19,13 +21,17 @@ constexpr ulonglong SIZES_LAST_MICROS = 1000000;
 std::string Attributes::encode() const
 {
     std::ostringstream out;
-    out << HEADER << "\nid " << id << "\nindexes " << indexes << "\nauto_increment " << auto_increment << '\n';
+    out << (trees.empty() ? HEADER : HEADER_WITH_TREES) << "\nid " << id << "\nindexes " << indexes << "\nauto_increment " << auto_increment << '\n';
     for (size_t i = 0; i < rows_per_key.size(); i++) {
         out << "rows_per_key " << i;
         for (uint64_t rows : rows_per_key[i])
             out << ' ' << rows;
         out << '\n';
     }
+    for (uint number : trees)
+        out << "tree " << number << '\n';
+    if (!version.empty())
+        out << "version " << version << '\n';
     if (has_primary)
         out << "primary\n";
     for (const std::string &name : index_names)
@@ -37,7 +43,7 @@ bool Attributes::decode(std::string_view text, Attributes *attributes)
 {
     std::istringstream lines{std::string(text)};
     std::string line;
-    if (!std::getline(lines, line) || line != HEADER)
+    if (!std::getline(lines, line) || (line != HEADER && line != HEADER_WITH_TREES))
         return false;
     *attributes = {};
     while (std::getline(lines, line)) {
@@ -50,6 +56,12 @@ bool Attributes::decode(std::string_view text, Attributes *attributes)
             words >> attributes->indexes;
         else if (what == "auto_increment")
             words >> attributes->auto_increment;
+        else if (what == "tree") {
+            uint number = 0;
+            words >> number;
+            attributes->trees.push_back(number);
+        } else if (what == "version")
+            words >> attributes->version;
         else if (what == "primary")
             attributes->has_primary = true;
         else if (what == "key") {
@@ -66,7 +78,7 @@ bool Attributes::decode(std::string_view text, Attributes *attributes)
                 attributes->rows_per_key[index].push_back(rows);
         }
     }
-    return !attributes->id.empty();
+    return !attributes->id.empty() && (attributes->trees.empty() || attributes->trees.size() == attributes->indexes);
 }
 
 void Attributes::name_keys(const TABLE_SHARE *table)
@@ -75,11 +87,6 @@ void Attributes::name_keys(const TABLE_SHARE *table)
     index_names.clear();
     for (uint i = 0; i < table->keys; i++)
         index_names.emplace_back(table->key_info[i].name.str);
-}
-
-std::string Attributes::index_name(uint number) const
-{
-    return "#" + id + "/" + std::to_string(number);
 }
 
 int Attributes::read(const frond_tree *tree, Attributes *attributes)

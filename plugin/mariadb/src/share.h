@@ -30,12 +30,21 @@ struct Attributes {
     /* For views of the store alone, which look into no .frm file: whether key 0 is the primary one, and the names of all. */
     bool has_primary = false;
     std::vector<std::string> index_names;
+    /*
+      The number in the name of each key's tree, since an ALTER in place has added or dropped keys: the server gives the others
+      other numbers then, and their trees keep their names. Empty: a key's number is its tree's.
+    */
+    std::vector<uint> trees;
+    /* Of the .frm file, as of the last ALTER in place. */
+    std::string version;
 
     /* Takes the names of a table's keys. */
     void name_keys(const TABLE_SHARE *table);
     std::string encode() const;
     static bool decode(std::string_view text, Attributes *attributes);
-    std::string index_name(uint number) const;
+    uint tree_number(uint key) const { return trees.empty() ? key : trees[key]; }
+    std::string tree_name(uint number) const { return "#" + id + "/" + std::to_string(number); }
+    std::string index_name(uint key) const { return tree_name(tree_number(key)); }
     /* Of a table's row tree; a HA_ERR_*. */
     static int read(const frond_tree *tree, Attributes *attributes);
     static int read(const char *tree_name, Attributes *attributes);

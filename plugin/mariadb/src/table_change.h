@@ -18,6 +18,50 @@ struct Free_change {
 
 using Change = std::unique_ptr<frond_tree_change, Free_change>;
 
+/* What a tree is made with. */
+struct Tree_definition {
+    /* Of a table's rows, or of one of its indexes. */
+    static Tree_definition rows(const Plan &plan, const Attributes &attributes, int compression)
+    {
+        Tree_definition made;
+        made.attributes = attributes.encode();
+        made.is_unique = true;
+        made.compression = compression;
+        plan.row_layout(&made.key, &made.value);
+        return made;
+    }
+    static Tree_definition index(const Plan &plan, uint index, const std::string &table, int compression)
+    {
+        Tree_definition made;
+        made.attributes = "frond-mariadb index of " + table;
+        made.is_unique = plan.indexes[index].is_unique;
+        made.compression = compression;
+        plan.index_layout(index, &made.key, &made.value);
+        return made;
+    }
+
+    /* These point into the definition. */
+    frond_tree_options options() const
+    {
+        frond_tree_options options;
+        frond_tree_options_init(&options);
+        options.size_class = compression;
+        options.unique = is_unique;
+        options.attributes = raw(attributes);
+        options.attributes_length = attributes.size();
+        options.key_parts = key.data();
+        options.key_parts_count = key.size();
+        options.value_parts = value.data();
+        options.value_parts_count = value.size();
+        return options;
+    }
+
+    std::vector<frond_part> key, value;
+    std::string attributes;
+    bool is_unique = false;
+    int compression = 0;
+};
+
 /* A change of trees, and the first error of its steps. */
 class Steps {
 public:
@@ -40,6 +84,13 @@ public:
         if (code_ == FROND_OK)
             code_ = frond_change_commit(change_.get(), nullptr, &error_);
         return code_ == FROND_OK ? 0 : failed(thd_, code_, error_);
+    }
+    void create(const std::string &tree, const Tree_definition &definition)
+    {
+        const frond_tree_options options = definition.options();
+        add([&](frond_tree_change *change, frond_error *error) {
+            return frond_change_create(change, tree.c_str(), &options, error);
+        });
     }
     void drop(const std::string &tree)
     {

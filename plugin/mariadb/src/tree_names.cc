@@ -87,14 +87,16 @@ Tree_names::Tree_names()
         if (table == tables.end())
             continue;
         const Named_tree &rows = listed[table->second.tree].tree;
-        const std::vector<std::string> &names = table->second.attributes.index_names;
+        const Attributes &attributes = table->second.attributes;
+        const std::vector<std::string> &names = attributes.index_names;
         const size_t number = strtoul(tree.name.c_str() + slash + 1, nullptr, 10);
         tree.kind = Named_tree::INDEX;
         tree.schema = rows.schema;
         tree.table = rows.table;
         tree.partition = rows.partition;
-        if (number < names.size())
-            tree.index = names[number];
+        for (uint key = 0; key < names.size() && key < attributes.indexes; key++)
+            if (attributes.tree_number(key) == number)
+                tree.index = names[key];
     }
     for (Listed &one : listed) {
         by_id_[one.tree.id] = trees_.size();

@@ -118,7 +118,7 @@ Span ha_frond::append_row(const uchar *record, std::string_view row_key, std::st
 }
 
 Span ha_frond::append_entry(const Index &index, const uchar *record, std::string_view row_key, std::string *bytes,
-                            bool *is_unique) const
+                            bool *is_unique)
 {
     static thread_local std::string value;
     Span span;
@@ -149,10 +149,13 @@ int ha_frond::write_row(const uchar *record)
 {
     if (is_sequence() && share_->is_temporary() && copy_ == nullptr)
         return write_alone([&] { return write_row(record); });
+    if (load_ == nullptr && is_to_load())
+        if (int error = begin_load())
+            return error;
     if (table->next_number_field != nullptr && record == table->record[0])
         if (int error = update_auto_increment())
             return error == HA_ERR_AUTOINC_READ_FAILED && numbers_error_ != 0 ? numbers_error_ : error;
-    if (int error = begin())
+    if (int error = load_ == nullptr ? begin() : 0)
         return error;
 
     static thread_local std::vector<Span> spans;
@@ -189,13 +192,18 @@ int ha_frond::write_row(const uchar *record)
     }
     for (size_t i = 0; i < spans.size(); i++)
         set_bytes(&entries_[i], bytes_, spans[i]);
-    frond_conflict conflict = {-1, conflict_buffer_};
-    int code = insert_entries(&conflict);
-    conflict_buffer_ = conflict.value;
-    if (code != FROND_OK)
-        return session_->fail(code);
-    if (conflict.index >= 0)
-        return duplicate(conflict, record);
+    if (load_ != nullptr) {
+        if (int error = load_entries())
+            return error;
+    } else {
+        frond_conflict conflict = {-1, conflict_buffer_};
+        int code = insert_entries(&conflict);
+        conflict_buffer_ = conflict.value;
+        if (code != FROND_OK)
+            return session_->fail(code);
+        if (conflict.index >= 0)
+            return duplicate(conflict, record);
+    }
     session_->wrote();
     if (table->next_number_field != nullptr && record == table->record[0])
         raise_auto_increment();
@@ -359,7 +367,8 @@ void ha_frond::raise_auto_increment()
 int ha_frond::lock_numbers()
 {
     THD *thd = table->in_use;
-    if (share_->is_temporary())
+    /* Nobody else numbers rows of a table that is loaded; and the load's end would wait for the lock. */
+    if (share_->is_temporary() || load_ != nullptr)
         return 0;
     const bool is_logged = mysql_bin_log.is_open() && (thd->variables.option_bits & OPTION_BIN_LOG) &&
                            !thd->is_current_stmt_binlog_format_row();

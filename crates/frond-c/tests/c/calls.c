@@ -337,6 +337,29 @@ static void twice(void)
     frond_load_free(loads[1]);
 }
 
+static void keep_row(void *context, const uint8_t *key, size_t key_length, const uint8_t *value, size_t value_length)
+{
+    snprintf(context, 16, "%.*s=%.*s", (int)key_length, (const char *)key, (int)value_length, (const char *)value);
+}
+
+/* A tree that is unique: the row that is there twice is told. */
+static void load_twice(void)
+{
+    enum { DUPLICATE = 1104 };
+    char told[16] = "";
+    frond_load *load;
+    frond_tree_options options;
+    frond_tree_options_init(&options);
+    options.unique = true;
+    MUST(frond_load_begin(db, "twice", &options, &load, &error));
+    GIVES(1001, frond_load_on_duplicate(load, NULL, told, &error));
+    MUST(frond_load_on_duplicate(load, keep_row, told, &error));
+    MUST(frond_load_put(load, bytes("key"), 3, bytes("same"), 4, &error));
+    MUST(frond_load_put(load, bytes("key"), 3, bytes("same"), 4, &error));
+    GIVES(DUPLICATE, frond_loads_finish(&load, 1, NULL, &error));
+    CHECK(strcmp(told, "key=same") == 0 && strcmp(error.tree, "twice") == 0);
+}
+
 /* A table is created with its index, then both are filled; a session that is in the way is waited for. */
 static void fill(void)
 {
@@ -564,6 +587,7 @@ int main(int count, char **arguments)
     statements_within();
     own_rows();
     twice();
+    load_twice();
     fill();
     changes();
     backup(arguments[1]);

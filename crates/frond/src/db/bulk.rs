@@ -141,6 +141,12 @@ impl BulkLoad {
         self.lock_timeout = timeout;
     }
 
+    /// What is told of a duplicate key in a `unique` tree: the key, and the value of one of the rows that have it. It is
+    /// called once at most, by [`put`](Self::put) or [`finish`](Self::finish), before that fails with `DuplicateKey`.
+    pub fn on_duplicate(&mut self, tell: impl FnMut(&[u8], &[u8]) + Send + 'static) {
+        self.loader.on_duplicate(Box::new(tell));
+    }
+
     /// How far it is, for others to look at: also while it is [finished](Self::finish).
     pub fn progress(&self) -> Progress {
         self.loader.heed.progress.clone()

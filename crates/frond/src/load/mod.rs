@@ -18,14 +18,14 @@ mod pieces;
 #[cfg(test)]
 mod tests;
 
-use std::{cmp::Ordering as Order, collections::BTreeMap, ops::Range};
+use std::{cmp::Ordering as Order, collections::BTreeMap, fmt, ops::Range};
 
 use crate::{
     Error, Kind, Publish, Tag,
     blob::{BlobHold, BlobRef},
     error::Result,
     heed::Heed,
-    run::{BULK_BYTES, Entry},
+    run::{BULK_BYTES, BlobReader, Entry},
     store::HeldPages,
     sync::{Arc, AtomicU64, Ordering},
     tree::{Built, TreeBuilder, TreeContext, TreeTraits},
@@ -151,18 +151,38 @@ pub(crate) struct Loader {
     pub heed: Heed,
 }
 
+/// Is told the key and the value of a row.
+type TellRow = Box<dyn FnMut(&[u8], &[u8]) + Send>;
+
 /// Long values of the rows that stand, by the place of their extent; those of rows that were replaced
 /// are let go.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Losers {
     blobs: BTreeMap<u64, Arc<BlobHold>>,
     /// The name of a unique tree, which has none.
     refuses: Option<String>,
+    /// Is told the row that ends the load of such a tree.
+    tell: Option<TellRow>,
+}
+
+impl fmt::Debug for Losers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Losers")
+            .field("blobs", &self.blobs)
+            .field("refuses", &self.refuses)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Losers {
-    fn lose(&mut self, row: Entry<'_>) -> Result<()> {
+    fn lose(&mut self, cx: &TreeContext, row: Entry<'_>) -> Result<()> {
         if let Some(tree) = &self.refuses {
+            if let Some(tell) = &mut self.tell {
+                match row.tag.kind() {
+                    Kind::PutBlob => tell(row.key, &cx.read_blob(row.payload)?),
+                    _ => tell(row.key, row.payload),
+                }
+            }
             return Err(Error::DuplicateKey { tree: tree.clone(), key: row.key.to_vec() });
         }
         if row.tag.kind() == Kind::PutBlob
@@ -237,6 +257,11 @@ impl Loader {
         }
     }
 
+    /// Of a unique tree: what is told one of two rows with the same key, before that ends the load.
+    pub fn on_duplicate(&mut self, tell: TellRow) {
+        self.losers.tell = Some(tell);
+    }
+
     /// Adds a row whose value is a blob.
     pub fn put_blob(&mut self, key: &[u8], reference: BlobRef, hold: Arc<BlobHold>) -> Result<()> {
         self.losers.blobs.insert(reference.extent().offset, hold);
@@ -253,7 +278,7 @@ impl Loader {
                     return Ok(());
                 }
                 Order::Equal => {
-                    self.losers.lose(ascending.row())?;
+                    self.losers.lose(&self.cx, ascending.row())?;
                     ascending.hold_back(key, tag, payload);
                     return Ok(());
                 }
@@ -320,7 +345,7 @@ impl Loader {
     /// The buffer as a piece; pieces that have become many are merged.
     fn spill(&mut self) -> Result<()> {
         self.share.charge(self.buffer.memory_bytes() + BUILDER_BYTES);
-        self.buffer.settle(|row| self.losers.lose(row))?;
+        self.buffer.settle(|row| self.losers.lose(&self.cx, row))?;
         let mut writer = PieceWriter::new(&self.cx, (self.birth, self.traits.lineage), 0);
         self.heed.progress.note_to_sort(self.buffer.rows());
         self.buffer.iter().try_for_each(|row| writer.push(row))?;
@@ -360,11 +385,11 @@ impl Loader {
         let birth = (self.birth, self.traits.lineage);
         let mut writer = PieceWriter::new(&self.cx, birth, level.unwrap_or_default());
         let rows: u64 = pieces.iter().map(|piece| piece.rows).sum();
-        let (losers, heed, mut count) = (&mut self.losers, &self.heed, 0u64);
+        let (losers, heed, cx, mut count) = (&mut self.losers, &self.heed, &self.cx, 0u64);
         merge(
             &self.cx,
             pieces,
-            |row| losers.lose(row),
+            |row| losers.lose(cx, row),
             |row| {
                 count += 1;
                 if count % ROWS_A_LOOK == 0 {
@@ -395,7 +420,7 @@ impl Loader {
         let mut written = Written { heed: self.heed.clone(), rows: 0 };
         if self.pieces.is_empty() {
             self.share.charge(self.buffer.memory_bytes() + BUILDER_BYTES);
-            self.buffer.settle(|row| self.losers.lose(row))?;
+            self.buffer.settle(|row| self.losers.lose(&self.cx, row))?;
             for row in self.buffer.iter() {
                 written.look()?;
                 builder.push(row.key, row.tag, row.payload)?;
@@ -410,7 +435,7 @@ impl Loader {
         self.merge_down_to(merged)?;
         self.share.charge(self.pieces.len() as u64 * CURSOR_BYTES + BUILDER_BYTES);
         let pieces = std::mem::take(&mut self.pieces);
-        let loser = |row: Entry<'_>| self.losers.lose(row);
+        let loser = |row: Entry<'_>| self.losers.lose(&self.cx, row);
         merge(&self.cx, pieces, loser, |row| {
             written.look()?;
             builder.push(row.key, row.tag, row.payload)

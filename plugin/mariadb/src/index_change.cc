@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "index_change.h"
+
+#include "compression.h"
+#include "ha_frond.h"
+#include "table_change.h"
+#include "table_load.h"
+#include "table_options.h"
+
+#include "key.h"
+
+#include <algorithm>
+#include <set>
+
+namespace frond {
+namespace {
+
+struct Free_txn {
+    void operator()(frond_txn *txn) const { frond_txn_rollback(txn, nullptr); }
+};
+struct Free_cursor {
+    void operator()(frond_cursor *cursor) const { frond_cursor_free(cursor); }
+};
+struct Free_parts {
+    void operator()(frond_parts *parts) const { frond_parts_free(parts); }
+};
+
+std::string hexadecimal(const LEX_CUSTRING &bytes)
+{
+    std::string text;
+    for (size_t i = 0; i < bytes.length; i++) {
+        char digits[3];
+        snprintf(digits, sizeof digits, "%02x", bytes.str[i]);
+        text += digits;
+    }
+    return text;
+}
+
+bool is_same_name(const LEX_CSTRING &a, const LEX_CSTRING &b)
+{
+    return my_strcasecmp(system_charset_info, a.str, b.str) == 0;
+}
+
+/* Columns of a table. */
+class Columns {
+public:
+    explicit Columns(const TABLE *table) : words_(bitmap_buffer_size(table->s->fields) / sizeof(my_bitmap_map) + 1)
+    {
+        my_bitmap_init(&map_, words_.data(), table->s->fields);
+    }
+    void add(const KEY &key)
+    {
+        for (uint i = 0; i < key.user_defined_key_parts; i++)
+            bitmap_set_bit(&map_, key.key_part[i].field->field_index);
+    }
+    const MY_BITMAP *get() const { return &map_; }
+
+private:
+    std::vector<my_bitmap_map> words_;
+    MY_BITMAP map_;
+};
+
+}  // namespace
+
+std::optional<Old_keys> old_keys(const TABLE *table, const TABLE *altered, const Alter_inplace_info *info)
+{
+    Old_keys old(altered->s->keys);
+    if (info->key_count != altered->s->keys)
+        return std::nullopt;
+    for (uint i = 0; i < altered->s->keys; i++) {
+        const uint *added = info->index_add_buffer, *end = added + info->index_add_count;
+        if (std::find(added, end, i) != end)
+            continue;
+        const KEY *key = &info->key_info_buffer[i];
+        LEX_CSTRING name = key->name;
+        if (!is_same_name(name, altered->key_info[i].name))
+            return std::nullopt;
+        for (const Alter_inplace_info::Rename_key_pair &pair : info->rename_keys)
+            if (pair.new_key == key)
+                name = pair.old_key->name;
+        for (uint number = 0; number < table->s->keys; number++)
+            if (is_same_name(table->key_info[number].name, name))
+                old[i] = number;
+        if (!old[i])
+            return std::nullopt;
+    }
+    return old;
+}
+
+Index_change::Index_change(Share *share, Old_keys old, const TABLE *altered, HA_CREATE_INFO *info)
+    : share_(share), old_(std::move(old)), has_primary_(altered->s->primary_key != MAX_KEY),
+      version_(hexadecimal(altered->s->tabledef_version)), compression_(size_class(altered->s->option_struct))
+{
+    Attributes named;
+    named.name_keys(altered->s);
+    names_ = std::move(named.index_names);
+    if (info->used_fields & HA_CREATE_USED_AUTO)
+        auto_increment_ = std::max<uint64_t>(info->auto_increment_value, 1);
+}
+
+bool Index_change::has_new_keys() const
+{
+    return std::find(old_.begin(), old_.end(), std::nullopt) != old_.end();
+}
+
+/*
+  Reads the rows into the altered table's record, as far as its new keys need them: the altered table's own codecs do it, for what
+  is changed besides the keys leaves the rows as they are.
+*/
+template <typename Each>
+int Index_change::scan(Session *session, TABLE *altered, const Plan &plan, frond_txn *txn, Each each)
+{
+    const frond_tree *rows = share_->row_tree().stored();
+    Columns wanted(altered);
+    for (uint i = 0; i < old_.size(); i++)
+        if (!old_[i])
+            wanted.add(altered->key_info[i]);
+    /* Entries keep columns of the primary key that its bytes do not tell. */
+    if (plan.has_primary())
+        wanted.add(altered->key_info[plan.primary]);
+    Projection projection;
+    frond_parts *made = nullptr;
+    if (plan.row->project(wanted.get(), &projection) &&
+        frond_parts_make(rows, projection.parts.data(), projection.parts.size(), &made, nullptr) != FROND_OK)
+        made = nullptr;
+    const std::unique_ptr<frond_parts, Free_parts> parts(made);
+    frond_read_options options;
+    frond_read_options_init(&options);
+    options.parts = parts.get();
+    frond_cursor *opened = nullptr;
+    if (int code = frond_txn_read_range(txn, rows, nullptr, 0, nullptr, 0, &options, &opened, session->error()))
+        return code;
+    const std::unique_ptr<frond_cursor, Free_cursor> cursor(opened);
+    uchar *record = altered->record[0];
+    restore_record(altered, s->default_values);
+    frond_rows batch;
+    int code;
+    while ((code = frond_cursor_next(cursor.get(), 0, &batch, session->error())) == FROND_OK)
+        for (size_t i = 0; i < batch.count; i++) {
+            const frond_row &row = batch.rows[i];
+            std::string_view key = view(row.key, row.key_length), value = view(row.value, row.value_length);
+            if (!(parts == nullptr ? plan.row->decode(value, wanted.get(), record)
+                                   : plan.row->decode(value, projection, record)) ||
+                (plan.has_primary() && !plan.primary_key().decode(key, record, wanted.get())))
+                return CORRUPT;
+            if (int code = each(key, record))
+                return code;
+        }
+    return code == FROND_NOT_FOUND ? FROND_OK : code;
+}
+
+int Index_change::load(Session *session, TABLE *altered, const Plan &plan, uint *twice, std::string *twice_key)
+{
+    frond_txn_options options;
+    frond_txn *begun = nullptr;
+    frond_txn_options_init(&options);
+    options.isolation = FROND_REPEATABLE_READ;
+    options.lock_timeout_ms = lock_timeout_ms(session->thd());
+    if (int code = frond_txn_begin(store(), &options, &begun, session->error()))
+        return code;
+    const std::unique_ptr<frond_txn, Free_txn> txn(begun);
+    frond_txn_set_interrupter(txn.get(), session->interrupter(), nullptr);
+    /* The moment that is read comes after the lock: it has all that was ever committed to the rows. */
+    int code = frond_txn_lock_tree(txn.get(), share_->row_tree().stored(), FROND_TREE_SHARED, FROND_WAIT, session->error());
+    if (code == FROND_OK)
+        code = frond_txn_take_snapshot(txn.get(), nullptr, session->error());
+    if (code != FROND_OK)
+        return code;
+
+    Table_load load(session);
+    for (auto [key, number] : new_trees_) {
+        const Tree_definition definition = Tree_definition::index(plan, key, share_->name, compression_);
+        if (int code = load.make(key, share_->attributes.tree_name(number), definition.options()))
+            return code;
+    }
+    std::string bytes;
+    code = scan(session, altered, plan, txn.get(), [&](std::string_view row_key, const uchar *record) {
+        for (auto [key, number] : new_trees_) {
+            bool is_unique;
+            bytes.clear();
+            const Span span = ha_frond::append_entry(plan.indexes[key], record, row_key, &bytes, &is_unique);
+            const std::string_view entry(bytes);
+            if (int code = load.put(key, entry.substr(0, span.value), entry.substr(span.value)))
+                return code;
+        }
+        return static_cast<int>(FROND_OK);
+    });
+    if (code == FROND_OK)
+        code = load.finish();
+    if (code != DUPLICATE_KEY || load.duplicate() == nullptr)
+        return code;
+
+    /* The first row that has the key tells its columns, also those that the entry does not tell. */
+    *twice = load.duplicate()->index;
+    *twice_key = load.duplicate()->key;
+    const int found = scan(session, altered, plan, txn.get(), [&](std::string_view row_key, const uchar *record) {
+        bool is_unique;
+        bytes.clear();
+        const Span span = ha_frond::append_entry(plan.indexes[*twice], record, row_key, &bytes, &is_unique);
+        if (std::string_view(bytes).substr(0, span.value) != *twice_key)
+            return static_cast<int>(FROND_OK);
+        print_keydup_error(altered, &altered->key_info[*twice], MYF(0));
+        return static_cast<int>(DUPLICATE_KEY);
+    });
+    return found == FROND_OK ? CORRUPT : found;
+}
+
+bool Index_change::build(THD *thd, handler *table, TABLE *altered)
+{
+    Session *session = Session::of(thd);
+    const Plan plan(altered);
+    {
+        std::lock_guard<std::mutex> guard(share_->attributes_mutex);
+        const Attributes &attributes = share_->attributes;
+        uint number = attributes.indexes;
+        for (uint key = 0; key < attributes.indexes; key++)
+            number = std::max(number, attributes.tree_number(key) + 1);
+        for (uint key = 0; key < old_.size(); key++) {
+            if (old_[key])
+                continue;
+            /* One that has failed may have left a tree until the server starts again. */
+            frond_tree *tree = nullptr;
+            while (frond_tree_open(store(), attributes.tree_name(number).c_str(), &tree, nullptr) == FROND_OK) {
+                frond_tree_free(tree);
+                number++;
+            }
+            new_trees_[key] = number++;
+        }
+    }
+    uint twice = 0;
+    std::string twice_key;
+    const int code = load(session, altered, plan, &twice, &twice_key);
+    if (code == FROND_OK) {
+        are_made_ = true;
+        return true;
+    }
+    if (thd->killed)
+        thd->send_kill_message();
+    else if (!thd->is_error())
+        table->print_error(failed(thd, code, *session->error()), MYF(0));
+    return false;
+}
+
+/* Made when nobody else has the table open: ANALYZE changes attributes, too. */
+Attributes Index_change::changed() const
+{
+    Attributes before, after;
+    {
+        std::lock_guard<std::mutex> guard(share_->attributes_mutex);
+        before = share_->attributes;
+    }
+    after = before;
+    after.has_primary = has_primary_;
+    after.index_names = names_;
+    after.indexes = old_.size();
+    after.trees.clear();
+    after.rows_per_key.clear();
+    if (auto_increment_)
+        after.auto_increment = *auto_increment_;
+    for (uint key = 0; key < old_.size(); key++) {
+        after.trees.push_back(old_[key] ? before.tree_number(*old_[key]) : new_trees_.at(key));
+        if (old_[key] && *old_[key] < before.rows_per_key.size()) {
+            after.rows_per_key.resize(key + 1);
+            after.rows_per_key[key] = before.rows_per_key[*old_[key]];
+        }
+    }
+    bool is_usual = true;
+    for (uint key = 0; key < after.trees.size(); key++)
+        is_usual = is_usual && after.trees[key] == key;
+    if (is_usual)
+        after.trees.clear();
+    return after;
+}
+
+void Index_change::add_steps(Steps *steps, Going_trees *going, bool *changes)
+{
+    const Attributes &before = share_->attributes;
+    after_ = changed();
+    if (after_.encode() == before.encode())
+        return;
+    after_.version = version_;
+    *changes = true;
+    for (uint key = 0; key < before.indexes; key++)
+        if (std::find(old_.begin(), old_.end(), key) == old_.end()) {
+            going->add(share_->tree(key).stored(), false);
+            steps->drop(before.index_name(key));
+        }
+    steps->set_attributes(share_->name, after_);
+}
+
+void Index_change::committed()
+{
+    are_made_ = false;
+    uint64_t first;
+    if (auto_increment_)
+        share_->reserve(AUTO_INCREMENT_COUNTER, *auto_increment_, 0, &first, nullptr);
+    /* Where keys have changed the table is opened anew, with a share of its own. */
+    std::lock_guard<std::mutex> guard(share_->attributes_mutex);
+    if (after_.indexes == share_->attributes.indexes && after_.trees == share_->attributes.trees && after_.indexes != 0)
+        share_->attributes = after_;
+}
+
+void Index_change::roll_back(THD *thd)
+{
+    if (!are_made_)
+        return;
+    are_made_ = false;
+    Steps steps(thd);
+    for (auto [key, number] : new_trees_)
+        steps.drop(share_->attributes.tree_name(number));
+    steps.commit();
+}
+
+int check_version(handlerton *, const char *path, const LEX_CUSTRING *version, ulonglong)
+{
+    const std::string name = tree_name(path), wanted = hexadecimal(*version);
+    Attributes attributes;
+    if (Attributes::read(name.c_str(), &attributes) == 0)
+        return attributes.version != wanted;
+    /* All partitions have changed with one commit. */
+    struct Search {
+        std::string prefix, found;
+    } search{name + "#P#", {}};
+    frond_trees(
+        store(),
+        [](void *context, const char *text, size_t length) {
+            Search *search = static_cast<Search *>(context);
+            const std::string_view tree(text, length);
+            if (search->found.empty() && tree.substr(0, search->prefix.size()) == search->prefix)
+                search->found.assign(tree);
+        },
+        &search, nullptr);
+    if (search.found.empty() || Attributes::read(search.found.c_str(), &attributes) != 0)
+        return 2;
+    return attributes.version != wanted;
+}
+
+int drop_unnamed_trees(handlerton *)
+{
+    struct Listed {
+        std::map<std::string, std::set<std::string>> named; /* Of each table, by the number in names of its trees. */
+        std::vector<std::string> indexes;
+    } listed;
+    auto keep = [](void *context, const frond_tree_listed *told) {
+        Listed *listed = static_cast<Listed *>(context);
+        Attributes attributes;
+        if (told->name[0] == '#') {
+            listed->indexes.emplace_back(told->name);
+        } else if (told->attributes != nullptr &&
+                   Attributes::decode(view(told->attributes, told->attributes_length), &attributes)) {
+            std::set<std::string> &named = listed->named[attributes.id];
+            for (uint key = 0; key < attributes.indexes; key++)
+                named.insert(attributes.index_name(key));
+        }
+    };
+    if (frond_each_tree(store(), keep, &listed, nullptr) != FROND_OK)
+        return 0;
+    Steps steps(nullptr);
+    bool are_any = false;
+    for (const std::string &tree : listed.indexes) {
+        const auto table = listed.named.find(tree.substr(1, tree.rfind('/') - 1));
+        if (table == listed.named.end() || table->second.count(tree) != 0)
+            continue;
+        steps.drop(tree);
+        are_any = true;
+    }
+    if (are_any)
+        steps.commit();
+    return 0;
+}
+
+}  // namespace frond
