@@ -95,6 +95,10 @@ void Session::close_cursors()
 
 void Session::enter()
 {
+    /* KILL QUERY has come between two statements, or too late for its own: the server has forgotten it by now, and says first
+       whom it kills. */
+    if (interrupted_ && !thd_->killed)
+        clear_interrupt();
     trans_register_ha(thd_, false, hton, 0);
     if (in_transaction(thd_))
         trans_register_ha(thd_, true, hton, 0);
@@ -164,6 +168,9 @@ int Session::mark_statement()
 int Session::fail(int code)
 {
     int error = failed(thd_, code, error_);
+    /* An end of the rows that nobody has asked for would look as if there were no more. */
+    if (code == INTERRUPTED && !thd_->killed)
+        my_error(ER_QUERY_INTERRUPTED, MYF(0));
     if (txn_ != nullptr && frond_txn_is_over(txn_))
         thd_->mark_transaction_to_rollback(true);
     return error;
