@@ -172,7 +172,9 @@ enum_alter_inplace_result ha_frond::check_if_supported_inplace_alter(TABLE *alte
         return HA_ALTER_INPLACE_INSTANT;
     if (!can_change_keys(table, altered, info))
         return HA_ALTER_INPLACE_NOT_SUPPORTED;
-    return info->handler_flags & KEYS_ADDED ? HA_ALTER_INPLACE_NOCOPY_LOCK : HA_ALTER_INPLACE_NOCOPY_NO_LOCK;
+    const bool adds = info->handler_flags & KEYS_ADDED;
+    info->unsupported_reason = adds ? "ADD INDEX" : "DROP INDEX"; /* For ALGORITHM=INSTANT. */
+    return adds ? HA_ALTER_INPLACE_NOCOPY_LOCK : HA_ALTER_INPLACE_NOCOPY_NO_LOCK;
 }
 
 bool ha_frond::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
