@@ -274,7 +274,7 @@ pub unsafe extern "C" fn frond_load_on_duplicate(
     unsafe {
         call(error, || {
             let load = given_mut(load, "the load")?;
-            let tell = tell.ok_or_else(|| misuse("there is no function"))?;
+            let tell = tell.ok_or_else(|| misuse("the function is null"))?;
             let context = Context(context);
             load.load.on_duplicate(move |key, value| {
                 let context = &context;

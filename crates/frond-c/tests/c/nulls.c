@@ -89,6 +89,11 @@ static void a_frond_live_told(void *context, const frond_live *live)
     (void)context, (void)live;
 }
 
+static void a_frond_row_told(void *context, const uint8_t *key, size_t key_length, const uint8_t *value, size_t value_length)
+{
+    (void)context, (void)key, (void)key_length, (void)value, (void)value_length;
+}
+
 static void a_frond_tree_told(void *context, const frond_tree_listed *tree)
 {
     (void)context, (void)tree;
