@@ -168,6 +168,8 @@ enum_alter_inplace_result ha_frond::check_if_supported_inplace_alter(TABLE *alte
     }
     if (check_if_incompatible_data(info->create_info, IS_EQUAL_PACK_LENGTH) != COMPATIBLE_DATA_YES)
         return HA_ALTER_INPLACE_NOT_SUPPORTED;
+    if (!old_keys(table, altered, info))
+        return HA_ALTER_INPLACE_NOT_SUPPORTED;
     if (!(info->handler_flags & KEYS))
         return HA_ALTER_INPLACE_INSTANT;
     if (!can_change_keys(table, altered, info))

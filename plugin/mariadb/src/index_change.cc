@@ -149,7 +149,29 @@ int Index_change::scan(Session *session, TABLE *altered, const Plan &plan, frond
     return code == FROND_NOT_FOUND ? FROND_OK : code;
 }
 
-int Index_change::load(Session *session, TABLE *altered, const Plan &plan, uint *twice, std::string *twice_key)
+/* ANALYZE may change the attributes meanwhile. */
+void Index_change::name_trees()
+{
+    std::lock_guard<std::mutex> guard(share_->attributes_mutex);
+    const Attributes &attributes = share_->attributes;
+    uint number = attributes.indexes;
+    for (uint key = 0; key < attributes.indexes; key++)
+        number = std::max(number, attributes.tree_number(key) + 1);
+    for (uint key = 0; key < old_.size(); key++) {
+        if (old_[key])
+            continue;
+        /* An ALTER that has failed may have left a tree until the server starts again. */
+        frond_tree *tree = nullptr;
+        while (frond_tree_open(store(), attributes.tree_name(number).c_str(), &tree, nullptr) == FROND_OK) {
+            frond_tree_free(tree);
+            number++;
+        }
+        new_trees_[key] = {number, attributes.tree_name(number)};
+        number++;
+    }
+}
+
+int Index_change::load(Session *session, TABLE *altered, const Plan &plan)
 {
     frond_txn_options options;
     frond_txn *begun = nullptr;
@@ -168,14 +190,14 @@ int Index_change::load(Session *session, TABLE *altered, const Plan &plan, uint 
         return code;
 
     Table_load load(session);
-    for (auto [key, number] : new_trees_) {
+    for (const auto &[key, tree] : new_trees_) {
         const Tree_definition definition = Tree_definition::index(plan, key, share_->name, compression_);
-        if (int code = load.make(key, share_->attributes.tree_name(number), definition.options()))
+        if (int code = load.make(key, tree.name, definition.options()))
             return code;
     }
     std::string bytes;
     code = scan(session, altered, plan, txn.get(), [&](std::string_view row_key, const uchar *record) {
-        for (auto [key, number] : new_trees_) {
+        for (const auto &[key, tree] : new_trees_) {
             bool is_unique;
             bytes.clear();
             const Span span = ha_frond::append_entry(plan.indexes[key], record, row_key, &bytes, &is_unique);
@@ -191,15 +213,14 @@ int Index_change::load(Session *session, TABLE *altered, const Plan &plan, uint 
         return code;
 
     /* The first row that has the key tells its columns, also those that the entry does not tell. */
-    *twice = load.duplicate()->index;
-    *twice_key = load.duplicate()->key;
+    const Table_load::Twice &twice = *load.duplicate();
     const int found = scan(session, altered, plan, txn.get(), [&](std::string_view row_key, const uchar *record) {
         bool is_unique;
         bytes.clear();
-        const Span span = ha_frond::append_entry(plan.indexes[*twice], record, row_key, &bytes, &is_unique);
-        if (std::string_view(bytes).substr(0, span.value) != *twice_key)
+        const Span span = ha_frond::append_entry(plan.indexes[twice.index], record, row_key, &bytes, &is_unique);
+        if (std::string_view(bytes).substr(0, span.value) != twice.key)
             return static_cast<int>(FROND_OK);
-        print_keydup_error(altered, &altered->key_info[*twice], MYF(0));
+        print_keydup_error(altered, &altered->key_info[twice.index], MYF(0));
         return static_cast<int>(DUPLICATE_KEY);
     });
     return found == FROND_OK ? CORRUPT : found;
@@ -209,33 +230,16 @@ bool Index_change::build(THD *thd, handler *table, TABLE *altered)
 {
     Session *session = Session::of(thd);
     const Plan plan(altered);
-    {
-        std::lock_guard<std::mutex> guard(share_->attributes_mutex);
-        const Attributes &attributes = share_->attributes;
-        uint number = attributes.indexes;
-        for (uint key = 0; key < attributes.indexes; key++)
-            number = std::max(number, attributes.tree_number(key) + 1);
-        for (uint key = 0; key < old_.size(); key++) {
-            if (old_[key])
-                continue;
-            /* One that has failed may have left a tree until the server starts again. */
-            frond_tree *tree = nullptr;
-            while (frond_tree_open(store(), attributes.tree_name(number).c_str(), &tree, nullptr) == FROND_OK) {
-                frond_tree_free(tree);
-                number++;
-            }
-            new_trees_[key] = number++;
-        }
-    }
-    uint twice = 0;
-    std::string twice_key;
-    const int code = load(session, altered, plan, &twice, &twice_key);
+    name_trees();
+    const int code = load(session, altered, plan);
     if (code == FROND_OK) {
         are_made_ = true;
         return true;
     }
     if (thd->killed)
         thd->send_kill_message();
+    else if (code == INTERRUPTED)
+        my_error(ER_QUERY_INTERRUPTED, MYF(0));
     else if (!thd->is_error())
         table->print_error(failed(thd, code, *session->error()), MYF(0));
     return false;
@@ -258,7 +262,7 @@ Attributes Index_change::changed() const
     if (auto_increment_)
         after.auto_increment = *auto_increment_;
     for (uint key = 0; key < old_.size(); key++) {
-        after.trees.push_back(old_[key] ? before.tree_number(*old_[key]) : new_trees_.at(key));
+        after.trees.push_back(old_[key] ? before.tree_number(*old_[key]) : new_trees_.at(key).number);
         if (old_[key] && *old_[key] < before.rows_per_key.size()) {
             after.rows_per_key.resize(key + 1);
             after.rows_per_key[key] = before.rows_per_key[*old_[key]];
@@ -306,8 +310,8 @@ void Index_change::roll_back(THD *thd)
         return;
     are_made_ = false;
     Steps steps(thd);
-    for (auto [key, number] : new_trees_)
-        steps.drop(share_->attributes.tree_name(number));
+    for (const auto &[key, tree] : new_trees_)
+        steps.drop(tree.name);
     steps.commit();
 }
 

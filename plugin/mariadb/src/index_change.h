@@ -46,13 +46,15 @@ public:
     bool has_new_keys() const;
     /* False if it has failed, and the error was told. */
     bool build(THD *thd, handler *table, TABLE *altered);
+    /* What makes the trees the table's, or nothing if all of it stays as it is: then `changes` is not set. */
     void add_steps(Steps *steps, Going_trees *going, bool *changes);
     void committed();
     /* Drops what was built. */
     void roll_back(THD *thd);
 
 private:
-    int load(Session *session, TABLE *altered, const Plan &plan, uint *twice, std::string *key);
+    void name_trees();
+    int load(Session *session, TABLE *altered, const Plan &plan);
     template <typename Each>
     int scan(Session *session, TABLE *altered, const Plan &plan, frond_txn *txn, Each each);
     Attributes changed() const;
@@ -64,7 +66,11 @@ private:
     std::string version_;
     int compression_;
     std::optional<uint64_t> auto_increment_;
-    std::map<uint, uint> new_trees_; /* Their numbers, by key of the altered table. */
+    struct New_tree {
+        uint number;
+        std::string name;
+    };
+    std::map<uint, New_tree> new_trees_; /* By key of the altered table. */
     bool are_made_ = false;
     Attributes after_;
 };
