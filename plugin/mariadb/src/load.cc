@@ -54,7 +54,8 @@ bool ha_frond::is_to_load() const
     if (!is_copied_into_ || !is_bulk_insert_ || share_->is_temporary() || is_sequence() || !is_copying_alter(table->in_use))
         return false;
     for (const Index &index : plan().indexes)
-        if (index.guarded_parts != 0 || (index.is_unique && index.number != plan().primary && index.key.has_prefixes()))
+        if (index.guarded_parts != 0 || table->key_info[index.number].without_overlaps ||
+            (index.is_unique && index.number != plan().primary && index.key.has_prefixes()))
             return false;
     const size_t partitions = table->part_info == nullptr ? 1 : table->part_info->get_tot_partitions();
     return partitions * (plan().indexes.size() + 1) <= MAX_LOADS;
