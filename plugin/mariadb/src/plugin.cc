@@ -32,8 +32,8 @@ MYSQL_SYSVAR_ENUM(durability, durability, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READO
                   nullptr, nullptr, 0, &durability_typelib);
 
 MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
-                   "How many seconds a statement waits for a row lock before it fails", nullptr, nullptr, 50, 0, 1 << 30,
-                   0);
+                   "How many seconds a statement waits for a row lock before it fails", nullptr, nullptr, 50, 0,
+                   1 << 30, 0);
 
 struct st_mysql_sys_var *variables[] = {
     MYSQL_SYSVAR(cache_size),

@@ -124,7 +124,7 @@ void synced(void *cookie)
 void commit_checkpoint_request(void *cookie)
 {
     if (frond_when_synced(store(), synced, cookie, nullptr) != FROND_OK)
-        sql_print_error("Frond: cannot tell the server when commits are durable, because the store has stopped");
+        sql_print_error("Frond: cannot notify the server when commits are durable, because the store has stopped");
 }
 
 }  // namespace
