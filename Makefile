@@ -9,7 +9,7 @@ WATCHED := --config "target.'cfg(unix)'.runner=['$(CURDIR)/scripts/watch-test.sh
 SIZE ?= full
 
 .PHONY: help demo test torture break soak schedules check bench profile install install-c clean \
-    mariadb mariadb-plugin mariadb-shell mariadb-stop mariadb-bench mariadb-sysbench deb test-mariadb conformance
+    mariadb mariadb-plugin mariadb-shell mariadb-stop mariadb-bench mariadb-sysbench deb test-mariadb test-mariadb-clients conformance
 
 help: ## This list
 	@echo "make TARGET:"
@@ -97,6 +97,10 @@ test-mariadb: mariadb-plugin ## The plugin's tests: results compared with InnoDB
 	$(CARGO) test --locked -p frond-lab --features compare --lib -- sql
 	@scripts/mariadb-deb.sh
 	@scripts/mariadb-deb.sh test
+
+test-mariadb-clients: mariadb-plugin ## mariadb-dump, mydumper, sysbench, a Python and a Java connector on ENGINE=FROND
+	@scripts/mariadb-setup.sh clients
+	@plugin/mariadb/tests/clients/run.sh
 
 conformance: mariadb-plugin ## The server's own test suites on ENGINE=FROND, with InnoDB's results as the reference (an hour)
 	@scripts/mariadb-setup.sh tests

@@ -4,6 +4,7 @@
 #   mariadb-setup.sh            the server and what building and testing the plugin needs
 #   mariadb-setup.sh rivals     MyRocks for that server, too: for benches
 #   mariadb-setup.sh tests      the server's own tests, too: for make conformance
+#   mariadb-setup.sh clients    third-party clients, too: for make test-mariadb-clients
 #
 # The plugin needs the server's internal headers, which no package installs. They come from the source package of exactly
 # the same version: a storage engine loads only into the version that it was compiled for. Debian 12, as root or through sudo.
@@ -20,6 +21,7 @@ for what in "$@"; do
     case $what in
     rivals) wanted_server+=(mariadb-plugin-rocksdb) ;;
     tests) wanted_server+=(mariadb-test mariadb-test-data) ;;
+    clients) wanted_tools+=(mydumper sysbench python3-pymysql libmariadb-java openjdk-17-jdk-headless) ;;
     *)
         echo "mariadb-setup.sh: unknown word \"$what\"" >&2
         exit 2

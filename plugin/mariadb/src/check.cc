@@ -152,7 +152,7 @@ int Table_check::check_rows(uint64_t *rows, std::vector<Tally> *wanted)
         ++*rows;
         if (!read_row(row_key, row)) {
             if (++bad <= FAULTS_TOLD)
-                corrupt("the row with the key %s cannot be read", hexadecimal(row_key).c_str());
+                corrupt("the row with key %s cannot be decoded", hexadecimal(row_key).c_str());
             return FROND_OK;
         }
         for (uint i = 0; i < plan.indexes.size(); i++) {
@@ -167,7 +167,7 @@ int Table_check::check_rows(uint64_t *rows, std::vector<Tally> *wanted)
     if (code != FROND_OK)
         return unreadable(code);
     if (bad > 0)
-        return corrupt("%llu rows cannot be read", static_cast<ulonglong>(bad));
+        return corrupt("%llu rows cannot be decoded", static_cast<ulonglong>(bad));
     return HA_ADMIN_OK;
 }
 
@@ -188,26 +188,26 @@ int Table_check::look_for_faults(uint number)
     int code = scan(entries, [&](std::string_view key, std::string_view value) {
         std::string_view wanted_key, wanted_value;
         if (!handler_->decode_entry(index, key, value, nullptr, nullptr, &row_key))
-            return fault("an entry cannot be read", key);
+            return fault("an entry cannot be decoded", key);
         const int found = read(rows, row_key);
         if (found == FROND_NOT_FOUND)
             return fault("an entry has no row", key);
         if (found != FROND_OK)
             return found;
         if (!read_row(row_key, view(buffer_.data, buffer_.length)))
-            return fault("an entry's row cannot be read", key);
+            return fault("the row of an entry cannot be decoded", key);
         make_entry(number, row_key, &wanted_key, &wanted_value);
         if (wanted_key != key)
-            return fault("an entry is not that of its row", key);
+            return fault("the key of an entry does not match its row", key);
         if (wanted_value != value)
-            return fault("an entry has other columns than its row", key);
+            return fault("the columns in an entry do not match its row", key);
         return FROND_OK;
     });
     if (code == FROND_OK)
         code = scan(rows, [&](std::string_view key, std::string_view value) {
             std::string_view wanted_key, wanted_value;
             if (!read_row(key, value))
-                return fault("a row cannot be read", key);
+                return fault("a row cannot be decoded", key);
             make_entry(number, key, &wanted_key, &wanted_value);
             const int found = read(entries, wanted_key);
             /* An entry of that key with another value was told of above, unless it is another row's. */
@@ -215,7 +215,7 @@ int Table_check::look_for_faults(uint number)
         });
     if (code != FROND_OK)
         return unreadable(code);
-    return corrupt("index '%s' does not agree with the table: %llu entries are wrong or missing", name,
+    return corrupt("index '%s' does not match the table: %llu entries are wrong or missing", name,
                    static_cast<ulonglong>(faults));
 }
 
@@ -248,7 +248,7 @@ int Table_check::run(bool with_contents)
             continue;
         }
         if (found.entries != rows)
-            result = corrupt("index '%s' has %llu entries, the table has %llu rows", table->key_info[i].name.str,
+            result = corrupt("index '%s' has %llu entries, but the table has %llu rows", table->key_info[i].name.str,
                              static_cast<ulonglong>(found.entries), static_cast<ulonglong>(rows));
         if (with_contents && (found.entries != wanted[i].entries || found.sum != wanted[i].sum))
             if ((result = look_for_faults(i)) == HA_ADMIN_FAILED)

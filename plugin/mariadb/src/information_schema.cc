@@ -216,7 +216,7 @@ int fill_locks(THD *thd, TABLE_LIST *tables, COND *)
     frond_each_lock(store(), LOCKS_MAX, keep, &filling, &more, nullptr);
     if (more > 0)
         push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_UNKNOWN_ERROR,
-                            "Frond: the first %zu locks are listed, about %zu others are not", LOCKS_MAX, more);
+                            "Frond: only the first %zu locks are listed; about %zu more are held", LOCKS_MAX, more);
     return filling.failed;
 }
 

@@ -22,17 +22,18 @@ const char *durability_names[] = {"sync", "os", "lazy", NullS};
 TYPELIB durability_typelib = {array_elements(durability_names) - 1, "", durability_names, nullptr};
 
 MYSQL_SYSVAR_ULONGLONG(cache_size, cache_size, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
-                       "Memory of the engine in bytes: cache, memtables and locks together", nullptr, nullptr,
+                       "Memory limit of the engine in bytes, for cache, memtables and locks together", nullptr, nullptr,
                        256ULL << 20, 16ULL << 20, ULONGLONG_MAX, 1 << 20);
 
 MYSQL_SYSVAR_ENUM(durability, durability, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                   "When a commit is acknowledged: 'sync' once it is on disk; 'os' once the kernel has it, so that a "
-                  "power failure may lose the last second; 'lazy' once it is in the log's buffer, so that a killed "
+                  "power failure may lose the last second; 'lazy' once it is in the log's buffer, so that killing the "
                   "server may lose a second as well",
                   nullptr, nullptr, 0, &durability_typelib);
 
 MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
-                   "Seconds that a statement waits for a row lock before it fails", nullptr, nullptr, 50, 0, 1 << 30, 0);
+                   "How many seconds a statement waits for a row lock before it fails", nullptr, nullptr, 50, 0,
+                   1 << 30, 0);
 
 struct st_mysql_sys_var *variables[] = {
     MYSQL_SYSVAR(cache_size),
@@ -50,13 +51,13 @@ bool flush_logs(handlerton *)
 {
     frond_error error;
     if (frond_checkpoint(store(), &error) != FROND_OK) {
-        sql_print_error("Frond: a checkpoint failed: %s", error.message);
+        sql_print_error("Frond: checkpoint failed: %s", error.message);
         return true;
     }
     return false;
 }
 
-/* SHOW ENGINE FROND STATUS: one row for each kind of news. */
+/* SHOW ENGINE FROND STATUS: one row, whose text has a section for each kind of information. */
 bool show_status(handlerton *, THD *thd, stat_print_fn *print, enum ha_stat_type type)
 {
     if (type != HA_ENGINE_STATUS)
@@ -97,7 +98,8 @@ bool layout_agrees()
 int init(void *data)
 {
     if (!layout_agrees()) {
-        sql_print_error("Frond: the plugin was compiled for a server with other classes");
+        sql_print_error("Frond: the plugin was compiled for a server with different class layouts; "
+                        "rebuild it for this server");
         return 1;
     }
     hton = static_cast<handlerton *>(data);
@@ -161,10 +163,13 @@ maria_declare_plugin(frond)
 },
 TABLE_PLUGIN("FROND_TRX", "Transactions and snapshots of Frond", frond::init_trx_table),
 TABLE_PLUGIN("FROND_LOCKS", "Locks held in Frond", frond::init_locks_table),
-TABLE_PLUGIN("FROND_LOCK_WAITS", "Who waits for a lock in Frond, and for whom", frond::init_lock_waits_table),
-TABLE_PLUGIN("FROND_TREES", "Trees of Frond: the rows of tables, and their indexes", frond::init_trees_table),
+TABLE_PLUGIN("FROND_LOCK_WAITS", "Lock waits in Frond: waiting and blocking transactions",
+             frond::init_lock_waits_table),
+TABLE_PLUGIN("FROND_TREES", "Trees in Frond: the rows of tables, and their secondary indexes", frond::init_trees_table),
 TABLE_PLUGIN("FROND_CMP", "Compression in Frond by codec", frond::init_cmp_table),
-TABLE_PLUGIN("FROND_CMP_RESET", "The same since this was read last", frond::init_cmp_reset_table),
+TABLE_PLUGIN("FROND_CMP_RESET", "Compression in Frond by codec, since this table was last read",
+             frond::init_cmp_reset_table),
 TABLE_PLUGIN("FROND_CMP_PER_INDEX", "Compression in Frond by index", frond::init_cmp_per_index_table),
-TABLE_PLUGIN("FROND_CMP_PER_INDEX_RESET", "The same since this was read last", frond::init_cmp_per_index_reset_table)
+TABLE_PLUGIN("FROND_CMP_PER_INDEX_RESET", "Compression in Frond by index, since this table was last read",
+             frond::init_cmp_per_index_reset_table)
 maria_declare_plugin_end;

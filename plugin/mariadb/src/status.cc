@@ -156,7 +156,7 @@ void set_status_variables()
     size_t found = 0;
     frond_stats(store(), keep, &found, nullptr);
     if (found != COUNT)
-        sql_print_error("Frond: of %zu status variables the store has only %zu", COUNT, found);
+        sql_print_error("Frond: the store has only %zu of %zu status variables", found, COUNT);
 }
 
 }  // namespace frond

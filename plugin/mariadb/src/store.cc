@@ -49,7 +49,7 @@ void close_store()
         return;
     Temporary_table::drop_all();
     if (frond_close(open_db, &error) != FROND_OK)
-        sql_print_error("Frond: the store was not closed cleanly, recovery will run: %s", error.message);
+        sql_print_error("Frond: the store was not closed cleanly; the next start will run recovery: %s", error.message);
     open_db = nullptr;
 }
 

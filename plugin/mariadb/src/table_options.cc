@@ -13,8 +13,8 @@ void note(THD *thd, const char *option, const char *instead)
                         "Frond: %s has no effect: %s", option, instead);
 }
 
-constexpr const char *COMPRESSED = "every table is compressed, as its option COMPRESSION says";
-constexpr const char *DYNAMIC = "there is one form of rows";
+constexpr const char *COMPRESSED = "every table is compressed; use the COMPRESSION option";
+constexpr const char *DYNAMIC = "the engine has only one row format";
 
 }  // namespace
 

@@ -74,7 +74,7 @@ int decide(XID *xid, bool commit)
     code = commit ? frond_prepared_commit(prepared, FROND_AS_STORE, &error) : frond_prepared_rollback(prepared, &error);
     if (code == FROND_OK)
         return XA_OK;
-    sql_print_error("Frond: a prepared transaction was not %s: %s", commit ? "committed" : "rolled back",
+    sql_print_error("Frond: a prepared transaction could not be %s: %s", commit ? "committed" : "rolled back",
                     error.message);
     frond_prepared_detach(prepared);
     return XAER_RMERR;
@@ -124,7 +124,7 @@ void synced(void *cookie)
 void commit_checkpoint_request(void *cookie)
 {
     if (frond_when_synced(store(), synced, cookie, nullptr) != FROND_OK)
-        sql_print_error("Frond: the server asked when commits are durable, and the store has stopped");
+        sql_print_error("Frond: cannot notify the server when commits are durable, because the store has stopped");
 }
 
 }  // namespace

@@ -102,8 +102,8 @@ def other_value(store, tree):
 
 def main():
     failed = 0
-    for index, damage, wanted in ((2, lost, "a row has no entry"), (2, moved, "an entry is not that of its row"), (2, dangling, "an entry has no row"),
-                                  (3, lost, "index 'g'"), (1, other_value, "an entry has other columns than its row"), (0, lost, "entries, the table has")):
+    for index, damage, wanted in ((2, lost, "a row has no entry"), (2, moved, "the key of an entry does not match its row"), (2, dangling, "an entry has no row"),
+                                  (3, lost, "index 'g'"), (1, other_value, "the columns in an entry do not match its row"), (0, lost, "entries, but the table has")):
         server("reset")
         server("start", "--default-storage-engine=FROND")
         subprocess.run(["mariadb", "--no-defaults", f"--socket={SOCKET}", "-uroot", "-e", "CREATE DATABASE d"], check=True)

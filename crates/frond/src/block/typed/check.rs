@@ -103,8 +103,14 @@ impl Seen<'_> {
         Ok(())
     }
 
-    /// Of the value: strings that may quote others, which were looked at before.
-    fn look_at_texts(&mut self, typed: &Typed<'_>, at: usize) -> Result<(), BadBlock> {
+    /// Of the value: strings that may quote others, which were looked at before. They are decoded, unless all have one
+    /// length, which is returned: then nothing more is asked of strings that may be `any`.
+    fn look_at_texts(
+        &mut self,
+        typed: &Typed<'_>,
+        at: usize,
+        any: bool,
+    ) -> Result<Option<usize>, BadBlock> {
         let texts = typed.texts(at, self.chunks.of(at))?;
         self.quoting += usize::from(texts.quotes());
         if self.quoting > quotes::QUOTING_MAX {
@@ -113,7 +119,14 @@ impl Seen<'_> {
         fills(typed, at, texts.bytes_used())?;
         texts.strs().check()?;
         self.strings.clear();
-        texts.decode(typed, 0..typed.rows(), &mut self.quotes, &mut self.strings)
+        if any
+            && !texts.quotes()
+            && let Some(bytes) = texts.strs().bytes_of_each()
+        {
+            return Ok(Some(bytes));
+        }
+        let rows = 0..typed.rows();
+        texts.decode(typed, rows, &mut self.quotes, &mut self.strings).map(|()| None)
     }
 
     fn look_at_strings(&mut self, typed: &Typed<'_>, at: usize) -> Result<(), BadBlock> {
@@ -175,7 +188,12 @@ impl Seen<'_> {
             let rows = self.in_columns.iter().filter(|&&is| is).count();
             return self.add_bytes(rows * usize::from(bytes));
         }
-        self.look_at_texts(typed, at)?;
+        let is_content = column.holds == Holds::Content;
+        let are_all_in = self.in_columns.iter().all(|&is_in| is_in);
+        if let Some(bytes) = self.look_at_texts(typed, at, is_content && are_all_in)? {
+            let bytes = bytes + varint_bytes(bytes as u64);
+            return self.add_bytes(typed.rows() * bytes);
+        }
         let mut bytes = 0;
         for (string, &is_in) in self.strings.iter().zip(&self.in_columns) {
             if !is_in {
@@ -188,8 +206,7 @@ impl Seen<'_> {
             if !column.may_hold(string) {
                 return Err(BadBlock("a string is not what its part can be"));
             }
-            let length =
-                if column.holds == Holds::Content { varint_bytes(string.len() as u64) } else { 0 };
+            let length = if is_content { varint_bytes(string.len() as u64) } else { 0 };
             bytes += length + string.len();
         }
         self.add_bytes(bytes)

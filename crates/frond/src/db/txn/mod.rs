@@ -16,6 +16,7 @@
 //! | `delete_range.rs` | all rows of a range |
 //! | `queued.rs` | word for builds of indexes |
 //! | `row.rs` | a row with all its entries |
+//! | `new_row.rs` | the same in one step, where nothing is in its way |
 //! | `whole_tree.rs` | locks on trees as a whole |
 //! | `locked_walk.rs` | rows and gaps locked as a scan meets them |
 //! | `cursor.rs` | scans: what is committed, and own writes over it |
@@ -53,6 +54,7 @@ mod interrupt;
 mod kit;
 mod live;
 mod locked_walk;
+mod new_row;
 mod options;
 mod own_walk;
 #[cfg(all(test, not(shuttle)))]
@@ -272,12 +274,18 @@ impl Txn {
         self.enter_tree(tree)
     }
 
-    fn enter_tree(&self, tree: &Tree) -> Result<MutexGuard<'_, State>> {
+    /// Fails unless the tree is there, and of the transaction's store.
+    fn check_tree(&self, tree: &Tree) -> Result<()> {
         tree.entry.check()?;
         if !Arc::ptr_eq(&tree.shared, &self.shared) {
             let why = format!("tree \"{}\" is of another store than the transaction", tree.name());
             return Err(Error::InvalidArgument(why));
         }
+        Ok(())
+    }
+
+    fn enter_tree(&self, tree: &Tree) -> Result<MutexGuard<'_, State>> {
+        self.check_tree(tree)?;
         self.shared.engine.health.check()?;
         let mut state = self.go_on()?;
         state.begin_call();

@@ -123,15 +123,15 @@ impl Txn {
         entries: &[RowEntry<'_>],
         lock: RowLock,
     ) -> Result<Option<RowConflict>> {
+        if self.insert_new_row(entries)? {
+            return Ok(None);
+        }
         self.or_nothing(|| {
-            let (done, follows) = match self.insert_own_entry(entries)? {
-                Some(own) => (1, Absent::follows_from(own)),
-                None => match self.look_for_all(entries, lock)? {
-                    Some(conflict) => return Ok(Some(conflict)),
-                    None => (0, self.absent_with(entries)?),
-                },
-            };
-            for (index, entry) in entries.iter().enumerate().skip(done) {
+            if let Some(conflict) = self.look_for_all(entries, lock)? {
+                return Ok(Some(conflict));
+            }
+            let follows = self.absent_with(entries)?;
+            for (index, entry) in entries.iter().enumerate() {
                 let RowEntry { tree, key, value, unique, absent } = *entry;
                 let absent = match unique {
                     _ if absent => Absent::Follows,
@@ -144,22 +144,6 @@ impl Txn {
             }
             Ok(None)
         })
-    }
-
-    /// Looks for the row's own entry and inserts it in one step: what is left to do where no other entry is looked for,
-    /// nobody has it locked, and it is not there. Else nothing is done. Returns what the key was for the transaction before.
-    fn insert_own_entry(&self, entries: &[RowEntry<'_>]) -> Result<Option<OwnState>> {
-        let looked_for = |entry: &RowEntry<'_>| entry.unique && !entry.absent;
-        match entries.split_first() {
-            Some((own, others))
-                if looked_for(own)
-                    && !others.iter().any(looked_for)
-                    && self.is_short(own.value) =>
-            {
-                self.insert_if_free(own.tree, own.key, own.value)
-            }
-            _ => Ok(None),
-        }
     }
 
     /// The first of the entries that must not be there and is.

@@ -2,11 +2,12 @@
 
 use crate::{
     Error, Result, bounds,
+    catalog::TreeEntry,
     run::OPERATOR_USER_MIN,
-    sync::MutexGuard,
+    sync::{Arc, MutexGuard},
     txn::{
         HashedKey, OwnState, ROWS_UNKNOWN, TxnWrites,
-        lock_table::{LockMark, RowMode},
+        lock_table::{Denied, LockMark, Patience, RowMode, Taken},
     },
 };
 
@@ -113,28 +114,6 @@ impl Txn {
         value.len() <= self.shared.engine.cx.shape.blob_bytes
     }
 
-    /// Inserts a key with a short value if nobody else has it locked and it is not there; else nothing is done, and the key is
-    /// not locked. Returns what the key was for the transaction before.
-    pub(super) fn insert_if_free(
-        &self,
-        tree: &Tree,
-        key: &[u8],
-        value: &[u8],
-    ) -> Result<Option<OwnState>> {
-        tree.check_value(value)?;
-        let level = (Absent::Must, Leaves::ARow);
-        let append =
-            |writes: &mut TxnWrites, hashed: HashedKey<'_>, is_unsaid, rows| match is_unsaid {
-                true => writes.insert(hashed, value, rows),
-                false => writes.put(hashed, value, rows),
-            };
-        match self.write_if(tree, key, level, IfLocked::Fail, append) {
-            Ok(Written::Done(own)) => Ok(Some(own)),
-            Ok(Written::Exists) | Err(Error::LockBusy { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Deletes a key, if it exists.
     ///
     /// # Errors
@@ -192,18 +171,7 @@ impl Txn {
         level: (Absent, Leaves),
         append: impl FnOnce(&mut TxnWrites, HashedKey<'_>, bool, i8) -> Result<()>,
     ) -> Result<Written> {
-        self.write_if(tree, key, level, IfLocked::Wait, append)
-    }
-
-    fn write_if(
-        &self,
-        tree: &Tree,
-        key: &[u8],
-        level: (Absent, Leaves),
-        if_locked: IfLocked,
-        append: impl FnOnce(&mut TxnWrites, HashedKey<'_>, bool, i8) -> Result<()>,
-    ) -> Result<Written> {
-        let written = self.write_under_lock(tree, key, level, if_locked, append);
+        let written = self.write_under_lock(tree, key, level, append);
         if !matches!(written, Ok(Written::Done(_))) {
             // It may have locked the row.
             self.state.lock().unwrap().locks_unwritten = true;
@@ -216,7 +184,6 @@ impl Txn {
         tree: &Tree,
         key: &[u8],
         (absent, leaves): (Absent, Leaves),
-        if_locked: IfLocked,
         append: impl FnOnce(&mut TxnWrites, HashedKey<'_>, bool, i8) -> Result<()>,
     ) -> Result<Written> {
         let mut state = self.enter_writing(tree, key)?;
@@ -234,16 +201,10 @@ impl Txn {
             if plant!("txn: a conflict is looked for before the lock") {
                 self.must_not_conflict(state, tree, key)?;
             }
-            self.intend(state, id, RowMode::Write, if_locked.into())?;
-            let patience = state.patience(if_locked.into());
-            let locks = state.locks.as_mut().expect("there since the intent");
-            let table = &self.shared.lock_table;
-            let taken = match state.spills > 0 && state.rollbacks_made > 0 {
-                // What it has taken back it has locked, too.
-                true => table.lock_row(locks, id, key, RowMode::Write, patience),
-                false => table.lock_unwritten(locks, (id, key), RowMode::Write, patience),
-            };
-            if if_locked == IfLocked::Wait {
+            self.intend(state, id, RowMode::Write, IfLocked::Wait.into())?;
+            let patience = state.patience(IfLocked::Wait.into());
+            let taken = self.lock_to_write(state, hashed, patience);
+            if let Some(locks) = &mut state.locks {
                 // No reading call took it: it is not given back before the end.
                 locks.keep_last();
             }
@@ -253,17 +214,7 @@ impl Txn {
         let is_own = matches!(own, OwnState::Put { .. } | OwnState::Merged);
         let is_insert = matches!(absent, Absent::Must | Absent::Proven);
         let looks = absent == Absent::Must || absent == Absent::Proven && is_own;
-        let exists = self.exists(state, tree, key, own, looks);
-        if if_locked == IfLocked::Fail
-            && own == OwnState::Untouched
-            && let Some(locks) = &mut state.locks
-        {
-            match exists {
-                Ok(true) => self.shared.lock_table.unlock_last(locks),
-                _ => locks.keep_last(),
-            }
-        }
-        if exists? {
+        if self.exists(state, tree, key, own, looks)? {
             return Ok(Written::Exists);
         }
         state.has_written = true;
@@ -277,20 +228,14 @@ impl Txn {
         // What has left memory the set does not know, when it says whether a key is fresh (Rule: I7).
         let is_unsaid = !writes.is_spilled() || own == OwnState::Untouched;
         append(&mut writes, hashed, is_unsaid, rows)?;
-        let (entries, bytes) = (writes.len() as u64, writes.commit_bytes() as u64);
-        let all = &self.shared.engine.writes_memory;
-        state.memory.grow(all, bytes, || writes.bytes_leaving() as u64);
-        state.is_large = self.is_large(bytes) || self.takes_too_much(state);
-        let max = self.shared.engine.memtables_bytes_max();
-        if bytes > max {
+        let entries = writes.len() as u64;
+        if let Err(error) = self.charge_writes(state, &writes) {
             writes.rollback_to(mark);
-            let limit = "a store with this memory (a quarter of it)";
-            return Err(Error::BatchTooLarge { bytes, max, limit });
+            return Err(error);
         }
         drop(writes);
-        if self.private.is_none() && !state.entered.iter().any(|entered| entered.id == id) {
-            tree.entry.writers.enter(&self.live);
-            state.entered.push(tree.entry.clone());
+        if self.private.is_none() {
+            self.list_as_writer(state, &tree.entry);
         }
         // Behind the list of writers, where a build of indexes looks for those who do not know of it.
         let queued = self.queue_change(state, tree, key);
@@ -317,6 +262,47 @@ impl Txn {
             locks.owner().set_writes(entries);
         }
         Ok(Written::Done(own))
+    }
+
+    /// Locks a row that is to be written and of which the transaction has no writes that count. After the intent.
+    pub(super) fn lock_to_write(
+        &self,
+        state: &mut State,
+        key: HashedKey<'_>,
+        patience: Patience,
+    ) -> Result<Taken, Denied> {
+        let locks = state.locks.as_mut().expect("there since the intent");
+        let table = &self.shared.lock_table;
+        match state.spills > 0 && state.rollbacks_made > 0 {
+            // What it has taken back it has locked, too.
+            true => table.lock_row(locks, key.tree, key.key, RowMode::Write, patience),
+            false => table.lock_unwritten(locks, key, RowMode::Write, patience),
+        }
+    }
+
+    /// Counts what the writes take by now.
+    ///
+    /// # Errors
+    /// `BatchTooLarge`: the last of them are to be taken back.
+    pub(super) fn charge_writes(&self, state: &mut State, writes: &TxnWrites) -> Result<()> {
+        let bytes = writes.commit_bytes() as u64;
+        let all = &self.shared.engine.writes_memory;
+        state.memory.grow(all, bytes, || writes.bytes_leaving() as u64);
+        state.is_large = self.is_large(bytes) || self.takes_too_much(state);
+        let max = self.shared.engine.memtables_bytes_max();
+        if bytes > max {
+            let limit = "a store with this memory (a quarter of it)";
+            return Err(Error::BatchTooLarge { bytes, max, limit });
+        }
+        Ok(())
+    }
+
+    /// Lists the transaction as a writer of a tree, of which its first entry is among the writes.
+    pub(super) fn list_as_writer(&self, state: &mut State, entry: &Arc<TreeEntry>) {
+        if !state.entered.iter().any(|entered| entered.id == entry.id) {
+            entry.writers.enter(&self.live);
+            state.entered.push(entry.clone());
+        }
     }
 
     /// Whether a key is there that must not be; under its lock, where it must not be a conflict, too.

@@ -230,6 +230,16 @@ impl LockTable {
         self.are_gaps_against(&locks.owner, tree, key)
     }
 
+    /// The same of several keys.
+    pub fn is_any_gap_locked<'k>(
+        &self,
+        locks: &LockSet,
+        keys: &mut impl Iterator<Item = (TreeId, &'k [u8])>,
+    ) -> bool {
+        fence(Ordering::SeqCst);
+        keys.any(|(tree, key)| self.are_gaps_against(&locks.owner, tree, key))
+    }
+
     /// True if another's interval holds the key.
     fn are_gaps_against(&self, owner: &Arc<Owner>, tree: TreeId, key: &[u8]) -> bool {
         let shard = self.range_shard(tree).1;

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     KeyStart, TreeId,
     sync::{Mutex, MutexGuard},
+    txn::HashedKey,
 };
 
 pub(super) const NOTED: &str = "lock table, invariant 1: what is noted is held";
@@ -56,14 +57,14 @@ impl LockTable {
             locks.asks();
             return Ok(Taken::AlreadyHeld);
         }
-        self.lock_unwritten(locks, (tree, key), mode, patience)
+        self.lock_unwritten(locks, HashedKey::new(tree, key), mode, patience)
     }
 
     /// The same for a row of which the transaction has no writes that have left memory.
     pub fn lock_unwritten(
         &self,
         locks: &mut LockSet,
-        (tree, key): (TreeId, &[u8]),
+        HashedKey { tree, key, hash }: HashedKey<'_>,
         mode: RowMode,
         patience: Patience,
     ) -> Result<Taken, Denied> {
@@ -73,7 +74,7 @@ impl LockTable {
         let request = Request {
             on: LockOn::Row,
             tree,
-            hash: LockHash::of_row(tree, key),
+            hash: LockHash(hash),
             mode: Mode::from(mode),
             writes: mode == RowMode::Write,
             row: None,

@@ -119,7 +119,7 @@ impl Chains {
     /// Appends an entry; true if it is the first of its key. `is_same` compares its key with that of a
     /// first entry.
     #[inline]
-    pub fn push(&mut self, hash: u64, rows: i8, is_same: impl Fn(u32) -> bool) -> bool {
+    pub fn push(&mut self, hash: u128, rows: i8, is_same: impl Fn(u32) -> bool) -> bool {
         let (hash, slot) = (short(hash), self.links.len() as u32);
         self.index.reserve(&self.links);
         let (to, is_first) = match self.index.find(hash, is_same) {
@@ -140,7 +140,7 @@ impl Chains {
 
     /// The first entry of a key.
     #[inline]
-    pub fn first(&self, hash: u64, is_same: impl Fn(u32) -> bool) -> Option<u32> {
+    pub fn first(&self, hash: u128, is_same: impl Fn(u32) -> bool) -> Option<u32> {
         if self.links.is_empty() {
             return None;
         }
@@ -213,6 +213,6 @@ impl Chains {
 
 /// 32 bits of a hash tell keys apart well enough before they are compared.
 #[inline]
-fn short(hash: u64) -> u32 {
+fn short(hash: u128) -> u32 {
     (hash >> 32) as u32 ^ hash as u32
 }

@@ -51,7 +51,7 @@ use crate::{
     sync::Arc,
 };
 
-use super::{WriteSet, lock_hash};
+use super::{WriteSet, lock_table::LockTable};
 use crate::version::SpilledWrites;
 use chains::Chains;
 pub use cursor::OwnCursor;
@@ -73,21 +73,21 @@ const HASH_BYTES: usize = 24;
 /// About what a range delete takes beside copies of its two keys: itself, and its fragments in a map.
 const RANGE_BYTES: usize = 256;
 
-/// A key of a tree, and a hash of both: the one that its lock was taken by will do.
+/// A key of a tree, hashed once for its row's lock and for all that is asked of the writes.
 #[derive(Clone, Copy, Debug)]
 pub struct HashedKey<'k> {
     /// The tree.
     pub tree: TreeId,
     /// The key.
     pub key: &'k [u8],
-    /// The same for the same tree and key all through a transaction.
-    pub hash: u64,
+    /// Of both: that of the row's lock.
+    pub hash: u128,
 }
 
 impl<'k> HashedKey<'k> {
     /// A key whose hash nobody has yet.
     pub fn new(tree: TreeId, key: &'k [u8]) -> Self {
-        Self { tree, key, hash: lock_hash(tree, key) }
+        Self { tree, key, hash: LockTable::row_hash(tree, key) }
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) const HEX_LOWER: u8 = 2;
 pub(super) const HEX_UPPER: u8 = 3;
 pub(super) const ANY: u8 = 4;
 
+mod check;
+
 const BAD: BadBlock = BadBlock("a shape does not fit its strings");
 
 /// Longer strings are text.
@@ -451,43 +453,6 @@ impl<'a> Shaped<'a> {
             None => last_word(self.packed, byte),
         };
         word >> (at % 8)
-    }
-
-    /// Whether every row has its string.
-    pub fn check(&self) -> Result<(), BadBlock> {
-        self.shape.check()?;
-        let mut strangers = vec![false; self.rows];
-        self.exceptions.check(self.rows, |row| strangers[row] = true)?;
-        for (row, _) in strangers.iter().enumerate().filter(|(_, stranger)| !**stranger) {
-            self.check_digits(row)?;
-        }
-        Ok(())
-    }
-
-    /// Codes of digits beyond the highest number of their group would be two forms of one string.
-    fn check_digits(&self, row: usize) -> Result<(), BadBlock> {
-        let mut bit = row * self.shape.row_bits;
-        let mut runs = self.shape.runs;
-        while let Some(run) = next_run(&mut runs)? {
-            if run.class == DIGIT {
-                let mut digits = run.count;
-                let mut at = bit;
-                while digits > 0 {
-                    let (mask, most, bits) = match digits {
-                        1 => (15, 10, 4),
-                        2 => (127, 100, 7),
-                        _ => (1023, 1000, 10),
-                    };
-                    if self.bits(at) & mask >= most {
-                        return Err(BadBlock("a digit of a string is above 9"));
-                    }
-                    at += bits;
-                    digits -= digits.min(3);
-                }
-            }
-            bit += run.bits();
-        }
-        Ok(())
     }
 }
 

@@ -153,6 +153,14 @@ impl<'a> Strs<'a> {
         }
     }
 
+    /// The length of each string, where all have the same by how they are encoded.
+    pub fn bytes_of_each(&self) -> Option<usize> {
+        match &self.body {
+            Body::Shape(shaped) => shaped.bytes_of_each(),
+            _ => None,
+        }
+    }
+
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows

@@ -1,0 +1,196 @@
+//! A row that is new in all its trees, inserted in one step.
+//!
+//! The naive way locks, looks for, and appends one entry after the other, each under the transaction's state and its
+//! writes, and looks for each key several times. Nearly every row that is inserted needs none of that: nobody else has locked
+//! one of its keys or a gap that one of them goes into, the transaction has not written them before, and those that must be
+//! absent are. So this takes the state once, hashes each key once, locks all of them without waiting, and appends all
+//! entries at once. A row that turns out to need more is left to the general way (`row.rs`).
+//!
+//! Invariants
+//! 1. A row that is left to the general way is as before: none of its entries is among the writes, and no row is locked that was
+//!    not before.
+//! 2. The order is that of `write.rs`: keys are locked, then looked for, then appended and listed, and only then gaps are asked
+//!    for (Rules: I3, I33).
+//!
+//! Threads: as the transaction.
+
+use crate::{
+    Error, Result,
+    txn::{HashedKey, OwnState, lock_table::RowMode},
+};
+
+use super::{super::batch::check_key, IfLocked, RowEntry, State, Txn};
+
+/// Most entries of a row that is inserted in one step: their hashes are on the stack.
+const ENTRIES_MAX: usize = 16;
+
+/// The entries, with what their keys hash to.
+#[derive(Clone, Copy)]
+struct NewRow<'r> {
+    entries: &'r [RowEntry<'r>],
+    hashes: &'r [u128],
+}
+
+impl<'r> NewRow<'r> {
+    fn keys(self) -> impl Iterator<Item = HashedKey<'r>> {
+        let pairs = self.entries.iter().zip(self.hashes);
+        pairs.map(|(entry, &hash)| HashedKey { tree: entry.tree.entry.id, key: entry.key, hash })
+    }
+
+    /// Whether two entries are of one key of one tree: the second one is not new then.
+    fn repeats_a_key(self) -> bool {
+        self.hashes.iter().enumerate().any(|(at, hash)| self.hashes[..at].contains(hash))
+    }
+}
+
+/// What has become of a row.
+enum Attempt {
+    Inserted,
+    /// It is left to the general way.
+    Left,
+}
+
+impl Txn {
+    /// Inserts a row in one step, if that can be done without a wait and nothing is in its way; false if it was left as it
+    /// was.
+    ///
+    /// # Errors
+    /// As [`insert_row`](Self::insert_row); nothing was done.
+    pub(super) fn insert_new_row(&self, entries: &[RowEntry<'_>]) -> Result<bool> {
+        if !self.may_be_in_one_step(entries) {
+            return Ok(false);
+        }
+        let mut state = self.enter_writing(entries[0].tree, entries[0].key)?;
+        let state = &mut *state;
+        self.spill_if_large(state)?;
+        let mut hashes = [0; ENTRIES_MAX];
+        for (hash, entry) in hashes.iter_mut().zip(entries) {
+            *hash = HashedKey::new(entry.tree.entry.id, entry.key).hash;
+        }
+        let row = NewRow { entries, hashes: &hashes[..entries.len()] };
+        if row.repeats_a_key() || self.has_touched_any(state, row)? || !self.lock_all(state, row)? {
+            return Ok(false);
+        }
+        let attempt = self.insert_locked(state, row);
+        let is_done = matches!(attempt, Ok(Attempt::Inserted));
+        match &mut state.locks {
+            Some(locks) if is_done => locks.keep_last(),
+            Some(locks) => self.shared.lock_table.unlock_last(locks),
+            None => {}
+        }
+        attempt.map(|_| is_done)
+    }
+
+    /// What can be told from the entries themselves. What is wrong with one of them the general way says.
+    fn may_be_in_one_step(&self, entries: &[RowEntry<'_>]) -> bool {
+        let is_plain = |entry: &RowEntry<'_>| {
+            self.is_short(entry.value)
+                && check_key(entry.key).is_ok()
+                && entry.tree.check_value(entry.value).is_ok()
+                && self.check_tree(entry.tree).is_ok()
+        };
+        let is_known = entries.first().is_some_and(|own| own.unique || own.absent);
+        is_known
+            && entries.len() <= ENTRIES_MAX
+            && self.private.is_none()
+            && entries.iter().all(is_plain)
+    }
+
+    fn has_touched_any(&self, state: &State, row: NewRow<'_>) -> Result<bool> {
+        if !state.has_written {
+            return Ok(false);
+        }
+        let own = self.live.lock();
+        if !own.is_spilled() {
+            return Ok(row.keys().any(|key| own.state_of(key) != OwnState::Untouched));
+        }
+        drop(own);
+        for key in row.keys() {
+            if self.own_state(state, key)? != OwnState::Untouched {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Locks all keys without waiting: they are what was locked last. False if somebody is in the way: then none is.
+    fn lock_all(&self, state: &mut State, row: NewRow<'_>) -> Result<bool> {
+        for (at, key) in row.keys().enumerate() {
+            let locked = self.lock_new(state, key, at > 0);
+            if let (Err(_), Some(locks)) = (&locked, &mut state.locks) {
+                if at > 0 {
+                    self.shared.lock_table.unlock_last(locks);
+                }
+                locks.keep_last();
+            }
+            match locked {
+                Ok(()) => {}
+                Err(Error::LockBusy { .. }) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    fn lock_new(&self, state: &mut State, key: HashedKey<'_>, joins: bool) -> Result<()> {
+        let meeting = IfLocked::Fail.into();
+        self.intend(state, key.tree, RowMode::Write, meeting)?;
+        let patience = state.patience(meeting);
+        let locks = state.locks.as_mut().expect("there since the intent");
+        if joins {
+            locks.join_last();
+        }
+        let taken = self.lock_to_write(state, key, patience);
+        taken.map(drop).map_err(|denied| self.denied(state, denied))
+    }
+
+    /// What is left to do once the keys are locked.
+    fn insert_locked(&self, state: &mut State, row: NewRow<'_>) -> Result<Attempt> {
+        let entries = row.entries;
+        for entry in entries {
+            // It may have been dropped before its rows were locked.
+            if entry.tree.entry.check().is_err() {
+                return Ok(Attempt::Left);
+            }
+            self.must_not_conflict(state, entry.tree, entry.key)?;
+            if entry.unique
+                && !entry.absent
+                && self.shared.exists_at_latest(entry.tree.entry.id, entry.key)?
+            {
+                return Ok(Attempt::Left);
+            }
+        }
+        state.has_written = true;
+        let mut writes = self.live.lock();
+        let mark = writes.mark();
+        let mut pairs = entries.iter().zip(row.keys());
+        let appended = pairs.try_for_each(|(entry, key)| writes.insert(key, entry.value, 1));
+        if appended.is_err() || self.charge_writes(state, &writes).is_err() {
+            writes.rollback_to(mark);
+            return Ok(Attempt::Left);
+        }
+        let count = writes.len() as u64;
+        drop(writes);
+        for entry in entries {
+            self.list_as_writer(state, &entry.tree.entry);
+        }
+        if let Err(error) = self.queue_changes(state, entries) {
+            if !state.is_over {
+                self.live.lock().rollback_to(mark);
+            }
+            return Err(error);
+        }
+        let Some(locks) = &state.locks else { return Ok(Attempt::Inserted) };
+        let mut places = row.keys().map(|key| (key.tree, key.key));
+        if self.shared.lock_table.is_any_gap_locked(locks, &mut places) {
+            self.live.lock().rollback_to(mark);
+            return Ok(Attempt::Left);
+        }
+        locks.owner().set_writes(count);
+        Ok(Attempt::Inserted)
+    }
+
+    fn queue_changes(&self, state: &mut State, entries: &[RowEntry<'_>]) -> Result<()> {
+        entries.iter().try_for_each(|entry| self.queue_change(state, entry.tree, entry.key))
+    }
+}
