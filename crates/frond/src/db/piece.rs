@@ -9,9 +9,10 @@
 
 use crate::{
     Error, Kind, Result, TreeId,
+    block::typed::Even,
     catalog::TreeEntry,
     layout::RowVersions,
-    run::{Direction, Entry, EntrySource, MergeCursor, RunCursor, Typing},
+    run::{Direction, Entry, EntrySource, MergeCursor, RunCursor, TakesEntries, Typing},
     tree::{LeafStretch, SortedRunsCursor, clip},
 };
 
@@ -135,7 +136,7 @@ impl<'a> Piece<'a> {
     /// Appends the rows from the entry on that the cursor stands on.
     fn walk(&self, mut cursor: Box<RunCursor>, rows: &mut RowBuf) -> Result<Fetched> {
         let mut filler = Filler::new(self, rows);
-        cursor.walk(|entry, is_whole| filler.take(entry, is_whole))?;
+        cursor.walk(&mut filler)?;
         let goes_on = filler.misfit.is_none() && cursor.may_stay();
         let tombstones = filler.finish()?;
         Ok(Fetched { tombstones, lone: goes_on.then_some(cursor) })
@@ -186,6 +187,28 @@ impl<'a> Piece<'a> {
     }
 }
 
+impl TakesEntries for Filler<'_, '_> {
+    #[inline(always)]
+    fn take(&mut self, entry: Entry<'_>, is_whole: bool) -> Result<bool> {
+        Filler::take(self, entry, is_whole)
+    }
+
+    /// As many rows as one by one, whose values are what is to be handed out if the first one is: those in columns of one
+    /// block name one version of the layout.
+    fn take_even(&mut self, rows: &Even<'_>, is_whole: bool) -> Option<(usize, bool)> {
+        let first = rows.values.bytes.get(..rows.values.width)?;
+        if is_whole && self.piece.shape.is_some_and(|shape| !shape.has(first)) {
+            return None;
+        }
+        let room = self.bytes_max().saturating_sub(self.rows.bytes());
+        let rows_max = self.piece.rows_max.saturating_sub(self.rows.len());
+        let by_bytes = room.div_ceil(rows.keys.apart + rows.values.apart);
+        let taken = rows.rows.min(rows_max).min(by_bytes).max(1);
+        self.rows.push_even(rows, taken);
+        Some((taken, self.has_room()))
+    }
+}
+
 struct Filler<'p, 'a> {
     piece: &'p Piece<'a>,
     rows: &'p mut RowBuf,
@@ -231,8 +254,11 @@ impl<'p, 'a> Filler<'p, 'a> {
 
     #[inline]
     fn has_room(&self) -> bool {
-        let rows_max = self.piece.rows_max;
-        self.rows.len() < rows_max && self.rows.bytes() < BYTES_MAX.max(rows_max)
+        self.rows.len() < self.piece.rows_max && self.rows.bytes() < self.bytes_max()
+    }
+
+    fn bytes_max(&self) -> usize {
+        BYTES_MAX.max(self.piece.rows_max)
     }
 
     /// Appends the row whose whole value is at hand. Where that has no parts, the piece ends before it in the
