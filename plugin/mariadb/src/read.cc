@@ -200,7 +200,10 @@ int ha_frond::read_current(uchar *record)
     if (scanned_ == share_->row_tree()) {
         set_row_key(cursor_.key());
         std::string_view value = cursor_.value();
-        choose_parts();
+        /* What the cursor was opened for is mostly what is wanted still. */
+        if (reads_ == nullptr || cursor_.how().parts_number != reads_->number || row_lock_ != FROND_NO_LOCK ||
+            get_lock_type() == F_WRLCK || !reads_->is_of(table->read_set))
+            choose_parts();
         const bool is_whole = parts() == nullptr;
         /* The server has other columns in mind than when the scan began. */
         if (cursor_.how().parts_number != parts_number())

@@ -27,6 +27,10 @@ use super::{
 
 /// Bytes after which a piece ends, whatever its rows, unless it has to reach the end of its range.
 const BYTES_MAX: usize = 128 << 10;
+/// The same of a piece whose rows are all of one run, and its rows. To go on there costs no descent, and what is copied out of
+/// this much lies in the nearest caches still.
+const LONE_BYTES_MAX: usize = 32 << 10;
+const LONE_ROWS_MAX: usize = 512;
 
 /// What to fetch.
 pub(super) struct Piece<'a> {
@@ -135,7 +139,7 @@ impl<'a> Piece<'a> {
 
     /// Appends the rows from the entry on that the cursor stands on.
     fn walk(&self, mut cursor: Box<RunCursor>, rows: &mut RowBuf) -> Result<Fetched> {
-        let mut filler = Filler::new(self, rows);
+        let mut filler = Filler::new(self, rows).alone();
         cursor.walk(&mut filler)?;
         let goes_on = filler.misfit.is_none() && cursor.may_stay();
         let tombstones = filler.finish()?;
@@ -200,8 +204,8 @@ impl TakesEntries for Filler<'_, '_> {
         if is_whole && self.piece.shape.is_some_and(|shape| !shape.has(first)) {
             return None;
         }
-        let room = self.bytes_max().saturating_sub(self.rows.bytes());
-        let rows_max = self.piece.rows_max.saturating_sub(self.rows.len());
+        let room = self.bytes_max.saturating_sub(self.rows.bytes());
+        let rows_max = self.rows_max.saturating_sub(self.rows.len());
         let by_bytes = room.div_ceil(rows.keys.apart + rows.values.apart);
         let taken = rows.rows.min(rows_max).min(by_bytes).max(1);
         self.rows.push_even(rows, taken);
@@ -212,6 +216,9 @@ impl TakesEntries for Filler<'_, '_> {
 struct Filler<'p, 'a> {
     piece: &'p Piece<'a>,
     rows: &'p mut RowBuf,
+    /// Where the piece ends; the highest numbers for one that has to reach the end of its range.
+    rows_max: usize,
+    bytes_max: usize,
     value: Vec<u8>,
     tombstones: u64,
     /// Of a value that has no parts, or is of a version that the reader does not know.
@@ -222,7 +229,18 @@ impl<'p, 'a> Filler<'p, 'a> {
     fn new(piece: &'p Piece<'a>, rows: &'p mut RowBuf) -> Self {
         // How many a backward piece has nobody knows.
         rows.expect(if piece.rows_max == usize::MAX { 0 } else { piece.rows_max });
-        Self { piece, rows, value: Vec::new(), tombstones: 0, misfit: None }
+        let rows_max = piece.rows_max;
+        let bytes_max = BYTES_MAX.max(rows_max);
+        Self { piece, rows, rows_max, bytes_max, value: Vec::new(), tombstones: 0, misfit: None }
+    }
+
+    /// For a piece of rows of one run.
+    fn alone(mut self) -> Self {
+        if self.rows_max != usize::MAX {
+            self.rows_max = self.rows_max.min(LONE_ROWS_MAX);
+            self.bytes_max = LONE_BYTES_MAX;
+        }
+        self
     }
 
     /// How many deleted keys came before the first row.
@@ -254,11 +272,7 @@ impl<'p, 'a> Filler<'p, 'a> {
 
     #[inline]
     fn has_room(&self) -> bool {
-        self.rows.len() < self.piece.rows_max && self.rows.bytes() < self.bytes_max()
-    }
-
-    fn bytes_max(&self) -> usize {
-        BYTES_MAX.max(self.piece.rows_max)
+        self.rows.len() < self.rows_max && self.rows.bytes() < self.bytes_max
     }
 
     /// Appends the row whose whole value is at hand. Where that has no parts, the piece ends before it in the

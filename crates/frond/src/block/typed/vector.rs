@@ -21,8 +21,9 @@ use crate::message::Tag;
 /// Most rows of a vector: four pages of numbers, which stay in the nearest cache while rows are made of
 /// them.
 pub(super) const VECTOR_ROWS_MAX: usize = 256;
-/// About so many bytes of rows are decoded at a time: a few wide rows, not hundreds.
-const VECTOR_BYTES: usize = 64 << 10;
+/// About so many bytes of rows are decoded at a time: a few wide rows, not hundreds, which stay in the nearest cache while they
+/// are put together and copied.
+const VECTOR_BYTES: usize = 16 << 10;
 
 /// Rows of a block, decoded.
 #[derive(Clone, Debug)]

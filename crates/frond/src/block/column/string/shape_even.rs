@@ -103,6 +103,9 @@ impl Shaped<'_> {
         tail: u64,
         to: &mut Apart<'_>,
     ) -> Result<(), BadBlock> {
+        if pairs == 1 {
+            return self.put_pair::<REST>(bit, tail, to);
+        }
         let mut bit = bit;
         for line in to.lines.chunks_exact_mut(to.apart) {
             let mut string = line.get_mut(to.at..).ok_or(BAD)?;
@@ -121,6 +124,27 @@ impl Shaped<'_> {
             }
             let digits = last_digits::<REST>(word) | tail;
             *string.first_chunk_mut::<8>().ok_or(BAD)? = digits.to_le_bytes();
+            bit += self.shape.row_bits;
+        }
+        Ok(())
+    }
+
+    /// The same of one pair, as most runs of digits have it: seven to twelve.
+    fn put_pair<const REST: usize>(
+        &self,
+        bit: usize,
+        tail: u64,
+        to: &mut Apart<'_>,
+    ) -> Result<(), BadBlock> {
+        const BYTES: usize = PAIR_DIGITS + 8;
+        let mut bit = bit;
+        // The last line has as much behind the digits as the others.
+        for line in to.lines.get_mut(to.at..).ok_or(BAD)?.chunks_mut(to.apart) {
+            let string = line.first_chunk_mut::<BYTES>().ok_or(BAD)?;
+            let word = self.bits(bit);
+            let last = last_digits::<REST>(word >> PAIR_BITS) | tail;
+            string[..8].copy_from_slice(&six_digits(word).to_le_bytes());
+            string[PAIR_DIGITS..].copy_from_slice(&last.to_le_bytes());
             bit += self.shape.row_bits;
         }
         Ok(())
