@@ -4,7 +4,8 @@
 mod common;
 
 use frond::{
-    Db, End, Hint, Isolation, Layout, ManyRows, Part, ReadOptions, RowLock, TreeOptions, TxnOptions,
+    Batch, Db, End, Hint, Isolation, Layout, ManyRows, Part, ReadOptions, RowLock, TreeOptions,
+    TxnOptions,
 };
 
 const ROWS: u32 = 6000;
@@ -68,13 +69,19 @@ fn many_rows_are_what_each_is_alone() {
         for _ in 0..400 {
             let row = dice.below(ROWS);
             match dice.below(4) {
-                0 => tree.delete(&key(row)).unwrap(),
-                _ => tree.put(&key(row), &value(row, round)).unwrap(),
+                0 => {
+                    tree.delete(&key(row)).unwrap();
+                }
+                _ => {
+                    tree.put(&key(row), &value(row, round)).unwrap();
+                }
             }
         }
         tree.put(&key(dice.below(ROWS)), &long_value(round)).unwrap();
         let from = dice.below(ROWS);
-        tree.delete_range(&key(from), &key(from + 20)).unwrap();
+        let mut batch = Batch::new();
+        batch.delete_range(&tree, &key(from), &key(from + 20)).unwrap();
+        db.commit(&mut batch).unwrap();
         if round % 2 == 0 {
             // Nothing of it is in memory: blocks are brought together.
             db.close().unwrap();
