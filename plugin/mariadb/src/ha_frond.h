@@ -121,6 +121,7 @@ private:
     bool is_plain_read() const;
     bool reads_ranges_ahead() const;
     void fill_ranges();
+    size_t rows_together() const;
     void read_entries_ahead(const Index &index);
     void leave_rows_ahead();
     static range_seq_t begin_ranges(void *handler, uint ranges, uint mode);
@@ -161,6 +162,7 @@ private:
         std::vector<my_bitmap_map> columns;
         frond::Projection projection;
         bool has_key_columns = true; /* Some are in the primary key. */
+        bool has_blobs = true;
         frond_parts *parts = nullptr;
         uint64_t number = 0;
     };

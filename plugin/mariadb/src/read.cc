@@ -14,7 +14,9 @@ constexpr size_t RANGE_ROWS_EXPECTED = 128;
 constexpr size_t PREFIX_ROWS_EXPECTED = 32;
 
 /* Rows that are read together for entries of an index: one at first, for a statement may want no more. */
-constexpr size_t ENTRIES_GROWTH = 4, ENTRIES_MAX = 256;
+constexpr size_t ENTRIES_GROWTH = 4;
+/* And in any case no more than these, or than records of them take this much. */
+constexpr size_t ROWS_TOGETHER_MIN = 4, ROWS_TOGETHER_MAX = 256, ROWS_TOGETHER_BYTES = 1 << 20;
 
 /* Sets of columns that a handler keeps parts of rows for. */
 constexpr size_t WANTED_MAX = 8;
@@ -61,6 +63,7 @@ void ha_frond::make_parts()
     const MY_BITMAP *wanted = table->read_set;
     made->columns.assign(wanted->bitmap, wanted->bitmap + no_words_in_map(wanted));
     made->has_key_columns = plan().has_primary() && plan().primary_key().gives(wanted);
+    made->has_blobs = plan().row->has_blobs(wanted);
     if (plan().row->project(wanted, &made->projection) &&
         frond_parts_make(share_->row_tree().stored(), made->projection.parts.data(), made->projection.parts.size(), &made->parts,
                          nullptr) != FROND_OK)
@@ -392,7 +395,9 @@ bool ha_frond::next_range(range_seq_t handler, KEY_MULTI_RANGE *range)
 void ha_frond::fill_ranges()
 {
     rows_ahead_.clear();
-    if (!ranges_ahead_.fill() || active_index != plan().primary)
+    choose_parts();
+    const size_t rows = rows_together();
+    if (!ranges_ahead_.fill(rows) || active_index != plan().primary || rows < 2)
         return;
     const key_part_map whole = make_prev_keypart_map(table->key_info[active_index].user_defined_key_parts);
     std::string key;
@@ -408,8 +413,18 @@ void ha_frond::fill_ranges()
         rows_ahead_.clear();
         return;
     }
-    choose_parts();
     rows_ahead_.read(session_, share_->row_tree(), parts(), parts_number());
+}
+
+/*
+  How many rows are read together at most: their values lie in memory until they are wanted. Those of BLOBs may be of any length, and
+  are read when they are.
+*/
+size_t ha_frond::rows_together() const
+{
+    if (reads_ == nullptr || reads_->has_blobs)
+        return 1;
+    return std::clamp<size_t>(ROWS_TOGETHER_BYTES / std::max(table->s->reclength, 1UL), ROWS_TOGETHER_MIN, ROWS_TOGETHER_MAX);
 }
 
 /*
@@ -421,8 +436,9 @@ void ha_frond::read_entries_ahead(const Index &index)
     choose_parts();
     if (rows_ahead_.has(session_, row_key_, parts_number()))
         return;
-    const size_t rows = std::min(entries_wanted_, cursor_.rows_ahead() + 1);
-    entries_wanted_ = std::min(entries_wanted_ * ENTRIES_GROWTH, ENTRIES_MAX);
+    const size_t rows_max = rows_together();
+    const size_t rows = std::min({entries_wanted_, cursor_.rows_ahead() + 1, rows_max});
+    entries_wanted_ = std::min(entries_wanted_ * ENTRIES_GROWTH, rows_max);
     rows_ahead_.clear();
     if (rows < 2)
         return;

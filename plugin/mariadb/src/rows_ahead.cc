@@ -7,8 +7,8 @@
 namespace frond {
 namespace {
 
-/* Ranges that are taken at first, and at most: a statement may end before it has read all of them. */
-constexpr size_t RANGES_FIRST = 16, RANGES_GROWTH = 4, RANGES_MAX = 256;
+/* Ranges that are taken at first: a statement may end before it has read all of them. */
+constexpr size_t RANGES_FIRST = 16, RANGES_GROWTH = 4;
 
 }  // namespace
 
@@ -102,8 +102,9 @@ void Ranges_ahead::begin(const RANGE_SEQ_IF &sequence, void *parameter, uint ran
     has_ended_ = false;
 }
 
-bool Ranges_ahead::fill()
+bool Ranges_ahead::fill(size_t ranges_max)
 {
+    wanted_ = std::min(wanted_, ranges_max);
     ranges_.clear();
     bytes_.clear();
     at_ = 0;
@@ -126,7 +127,7 @@ bool Ranges_ahead::fill()
             at += end->length;
         }
     }
-    wanted_ = std::min(wanted_ * RANGES_GROWTH, RANGES_MAX);
+    wanted_ *= RANGES_GROWTH;
     return !ranges_.empty();
 }
 

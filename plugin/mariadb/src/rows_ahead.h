@@ -62,8 +62,8 @@ public:
     void begin(const RANGE_SEQ_IF &sequence, void *parameter, uint ranges, uint mode);
     void end() { is_open_ = false; }
     bool is_open() const { return is_open_; }
-    /* Takes the next ranges from the server's sequence; false if there are no more. */
-    bool fill();
+    /* Takes the next ranges from the server's sequence, up to so many; false if there are no more. */
+    bool fill(size_t ranges_max);
     /* Those that were taken last. */
     const std::vector<KEY_MULTI_RANGE> &ranges() const { return ranges_; }
     /* The next range; false if `fill` is to take more first. */

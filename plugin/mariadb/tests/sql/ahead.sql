@@ -1,6 +1,6 @@
 # Rows that are read together before the server asks for them: of keys in a list, of an index's entries, of joins.
 CREATE TABLE t (
-    id INT PRIMARY KEY, a INT, b INT NOT NULL, s VARCHAR(20), c CHAR(60), note TEXT, KEY a (a), KEY sb (s, b), UNIQUE KEY cb (c, b));
+    id INT PRIMARY KEY, a INT, b INT NOT NULL, s VARCHAR(20), c CHAR(60), note VARCHAR(420), KEY a (a), KEY sb (s, b), UNIQUE KEY cb (c, b));
 INSERT INTO t
     SELECT seq * 3, IF(seq % 13 = 0, NULL, seq % 60), seq % 7, CONCAT('s', seq % 90), CONCAT(LPAD(seq, 11, '0'), '-', LPAD(seq * 7919 % 100003, 11, '0')),
         REPEAT(CHAR(65 + seq % 26), seq % 400)
