@@ -1,5 +1,5 @@
-//! The rows of a batch, in memory that the cursor keeps. What a cursor leaves behind, the next one of its thread takes up: a short
-//! scan would ask for it, and give it back, as often as it reads.
+//! The rows of a batch, in memory that the cursor keeps. What a cursor leaves behind, the next one of its
+//! thread takes up: a short scan would ask for it, and give it back, as often as it reads.
 
 use std::cell::Cell;
 

@@ -27,8 +27,8 @@ use super::{
 
 /// Bytes after which a piece ends, whatever its rows, unless it has to reach the end of its range.
 const BYTES_MAX: usize = 128 << 10;
-/// The same of a piece whose rows are all of one run, and its rows. To go on there costs no descent, and what is copied out of
-/// this much lies in the nearest caches still.
+/// The same of a piece whose rows are all of one run, and its rows. To go on there costs no descent, and what
+/// is copied out of this much lies in the nearest caches still.
 const LONE_BYTES_MAX: usize = 32 << 10;
 const LONE_ROWS_MAX: usize = 512;
 
@@ -197,8 +197,8 @@ impl TakesEntries for Filler<'_, '_> {
         Filler::take(self, entry, is_whole)
     }
 
-    /// As many rows as one by one, whose values are what is to be handed out if the first one is: those in columns of one
-    /// block name one version of the layout.
+    /// As many rows as one by one, whose values are what is to be handed out if the first one is: those in
+    /// columns of one block name one version of the layout.
     fn take_even(&mut self, rows: &Even<'_>, is_whole: bool) -> Option<(usize, bool)> {
         let first = rows.values.bytes.get(..rows.values.width)?;
         if is_whole && self.piece.shape.is_some_and(|shape| !shape.has(first)) {

@@ -1,11 +1,11 @@
-//! Reads that are started together: blocks that many keys need and that are not in memory come by the store's reader threads, so
-//! that the device has several to do at a time.
+//! Reads that are started together: blocks that many keys need and that are not in memory come by the store's
+//! reader threads, so that the device has several to do at a time.
 //!
 //! Invariants
-//! 1. What they bring comes into the block cache checked, as for any reader. What they fail at is told to whoever then reads the
-//!    rows.
+//! 1. What they bring comes into the block cache checked, as for any reader. Their errors are met again by
+//!    the caller, which then reads the rows.
 //! 2. A reader holds the version that the call reads while it reads, and not longer than that.
-//! 3. Nobody waits for a read that no thread has begun: the caller does it itself.
+//! 3. Nobody waits for a read that no thread has begun: the caller does that itself.
 //!
 //! Threads: the caller's, and those of the readers.
 

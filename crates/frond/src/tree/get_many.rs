@@ -1,8 +1,8 @@
 //! Point lookups of many keys in one descent: a node is passed once for all keys below it, and a run opened once.
 //!
 //! Invariants
-//! 1. Each key is shown what [`TreeRoot::get_parts`] shows of it, in the same order: newest first, until a message hides the
-//!    rest.
+//! 1. Each key is shown what [`TreeRoot::get_parts`] shows of it, in the same order: newest first, until a
+//!    message hides the rest.
 //!
 //! Threads: all; nothing is latched.
 
@@ -52,7 +52,8 @@ impl TreeRoot {
         }
     }
 
-    /// The blocks of leaves that these keys, which ascend, need and that are not in memory; nothing is read to find out.
+    /// The blocks of leaves that these keys, which ascend, need and that are not in memory; nothing is read to
+    /// find out.
     pub fn lacking(&self, cx: &TreeContext, keys: &[&[u8]]) -> Vec<Lacking> {
         let mut all = Vec::new();
         match &self.root {

@@ -1,12 +1,12 @@
 //! Rows side by side, put together of columns.
 //!
-//! Rows of words, and of strings of one length, have one length themselves: each column is decoded once and written through
-//! all rows. Others are put together row by row from what each column decoded to.
+//! Rows of words, and of strings of one length, have one length themselves: each column is decoded once and
+//! written through all rows. Others are put together row by row from what each column decoded to.
 //!
 //! Invariants
 //! 1. The bytes of a row are the same either way.
-//! 2. In rows of one length a column may write some bytes beyond its own place: into that of the next one, which is written
-//!    later, or behind the row.
+//! 2. In rows of one length a column may write some bytes beyond its own place: into that of the next one,
+//!    which is written later, or behind the row.
 
 use std::ops::Range;
 
@@ -239,8 +239,8 @@ fn length_bytes(bytes: usize) -> [u8; 8] {
 }
 
 impl<'a> Source<'a, '_> {
-    /// The length of all these rows, if they have one whatever they hold. Not so where values of some rows are elsewhere, but
-    /// for words, of which each row has some.
+    /// The length of all these rows, if they have one whatever they hold. Not so where values of some rows are
+    /// elsewhere, but for words, of which each row has some.
     fn width(
         &self,
         rows: usize,

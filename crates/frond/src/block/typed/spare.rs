@@ -1,7 +1,7 @@
 //! Memory of a vector that is gone, kept for the next one of its thread.
 //!
-//! A short scan decodes one vector: asking for its memory and giving it back would take as long as decoding a third of its
-//! rows.
+//! A short scan decodes one vector: asking for its memory and giving it back would take as long as decoding a
+//! third of its rows.
 //!
 //! Invariants
 //! 1. A thread keeps no more than [`KEPT_BYTES_MAX`].

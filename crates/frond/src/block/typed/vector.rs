@@ -4,8 +4,9 @@
 //! Invariants
 //! 1. A vector takes no more than the length that the block says its rows have, for keys and again for payloads,
 //!    and as much and [`Typed::bytes_max`] for what their columns decode to, whatever the columns say. Rows of
-//!    one length take no more than eight bytes a row beyond it, and a codec's chunk once more [`Typed::bytes_max`]; strings with quotes twice that, and
-//!    once for each of the four columns that they may quote.
+//!    one length take no more than eight bytes a row beyond it, and a codec's chunk once more
+//!    [`Typed::bytes_max`]; strings with quotes twice that, and once for each of the four columns that they may
+//!    quote.
 
 use std::ops::Range;
 
@@ -21,8 +22,8 @@ use crate::message::Tag;
 /// Most rows of a vector: four pages of numbers, which stay in the nearest cache while rows are made of
 /// them.
 pub(super) const VECTOR_ROWS_MAX: usize = 256;
-/// About so many bytes of rows are decoded at a time: a few wide rows, not hundreds, which stay in the nearest cache while they
-/// are put together and copied.
+/// About so many bytes of rows are decoded at a time: a few wide rows, not hundreds, which stay in the nearest
+/// cache while they are put together and copied.
 const VECTOR_BYTES: usize = 16 << 10;
 
 /// Rows of a block, decoded.
@@ -134,7 +135,8 @@ impl Vector {
         (self.keys.get(index), tag, payload, in_columns)
     }
 
-    /// Rows from `row` to `end` as they lie here, if all keys have one length, and all values, which are in the columns.
+    /// Rows from `row` to `end` as they lie here, if all keys have one length, and all values, which are in the
+    /// columns.
     #[inline]
     pub fn even(&self, row: usize, end: usize) -> Option<Even<'_>> {
         if !self.all_in_columns || !self.rows.contains(&row) || end <= row || end > self.rows.end {

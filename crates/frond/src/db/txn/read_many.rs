@@ -1,8 +1,8 @@
 //! Reads of many rows in one call: one moment, one descent, one buffer.
 //!
-//! Rows that lock nothing are looked for together: their keys go down the tree side by side, blocks that have to be read are asked
-//! for together (`db/together.rs`), and of values only the parts that are wanted are decoded. What the transaction itself has
-//! written to the tree, and rows under locks, are read one by one.
+//! Rows that lock nothing are looked for together: their keys go down the tree side by side, blocks that have
+//! to be read are asked for together (`db/together.rs`), and of values only the parts that are wanted are
+//! decoded. What the transaction itself has written to the tree, and rows under locks, are read one by one.
 //!
 //! Invariants
 //! 1. A row is what a read of it alone gives at that moment.

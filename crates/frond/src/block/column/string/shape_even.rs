@@ -1,8 +1,8 @@
 //! Strings of one shape, decoded into rows that lie at one distance.
 //!
 //! A walk that reads a column of which no string is an exception needs no list of strings: each is written where its
-//! row has it. Digits go six at a time, as one word of eight bytes, whose last bytes are the constant behind the run if
-//! they have room for it: between groups of digits stands a dash, a colon or a dot.
+//! row has it. Digits go six at a time, as one word of eight bytes, whose last bytes are the constant behind
+//! the run if they have room for it: between groups of digits stands a dash, a colon or a dot.
 //!
 //! Invariants
 //! 1. What is written is what [`Shaped::decode`] gives, and at most eight bytes behind each string: bytes that the
@@ -23,7 +23,7 @@ const PAIR_BITS: usize = 20;
 pub struct Apart<'t> {
     /// All lines.
     pub lines: &'t mut [u8],
-    /// From the begin of one to that of the next.
+    /// From the start of one to that of the next.
     pub apart: usize,
     /// Where the string begins in each.
     pub at: usize,
