@@ -58,7 +58,7 @@ impl Shaped<'_> {
                     let (pairs, rest) = groups(run.count)?;
                     let tail = tail_of(&mut runs, 8 - rest);
                     written += tail.len();
-                    let word = short_word(tail) << (8 * rest & 63);
+                    let word = short_word(tail) << ((8 * rest) & 63);
                     match rest {
                         1 => self.put_digits::<1>(bit, pairs, word, to)?,
                         2 => self.put_digits::<2>(bit, pairs, word, to)?,
@@ -112,14 +112,14 @@ impl Shaped<'_> {
             let mut word = self.bits(bit);
             for pair in 0..pairs {
                 // Two pairs are 40 bits, of the 57 that are sure to be there.
-                if pair > 0 && pair % 2 == 0 {
+                if pair > 0 && pair.is_multiple_of(2) {
                     word = self.bits(bit + PAIR_BITS * pair);
                 }
                 *string.first_chunk_mut::<8>().ok_or(BAD)? = six_digits(word).to_le_bytes();
                 string = string.get_mut(PAIR_DIGITS..).ok_or(BAD)?;
                 word >>= PAIR_BITS;
             }
-            if pairs > 0 && pairs % 2 == 0 {
+            if pairs > 0 && pairs.is_multiple_of(2) {
                 word = self.bits(bit + PAIR_BITS * pairs);
             }
             let digits = last_digits::<REST>(word) | tail;
