@@ -7,7 +7,7 @@ use super::{
 use crate::{
     block::{
         Codec,
-        typed::{EvenLines, Models, Projection},
+        typed::{EvenLines, Projection},
     },
     coding::put_bytes,
     layout::{End, Hint, Layout, Part},
