@@ -63,7 +63,17 @@ impl frond_buffer {
         unsafe { Vec::from_raw_parts(data, length, capacity) }
     }
 
-    fn put(&mut self, bytes: Vec<u8>) {
+    /// Its memory, for what is read by these keys: not its own if one of them lies in it.
+    pub(crate) fn apart_from(&mut self, keys: &[&[u8]]) -> Vec<u8> {
+        match keys.iter().any(|key| matches!(self.apart(key), Cow::Owned(_))) {
+            true => Vec::new(),
+            false => self.take(),
+        }
+    }
+
+    /// Takes these bytes for its own.
+    pub(crate) fn put(&mut self, bytes: Vec<u8>) {
+        drop(self.take());
         let mut bytes = std::mem::ManuallyDrop::new(bytes);
         (self.data, self.length, self.capacity) =
             (bytes.as_mut_ptr(), bytes.len(), bytes.capacity());

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use frond::{ReadOptions, RowRead, Sees};
+use frond::{ManyRows, ReadOptions, RowRead, Sees};
 
 use crate::{
     bytes::{bytes, frond_buffer, given, given_mut, list},
     error::{Fail, call, frond_error, misuse},
     parts::frond_parts,
-    snapshot::{frond_bytes, lay_out},
+    snapshot::frond_bytes,
     store::frond_tree,
     txn::{FROND_NO_LOCK, FROND_WAIT, frond_txn, if_locked, lock},
 };
@@ -164,15 +164,22 @@ pub unsafe extern "C" fn frond_txn_read_many(
             let listed = list(keys, count, "the keys")?;
             let listed = listed.iter().map(|key| bytes(key.data, key.length, "a key"));
             let listed: Vec<&[u8]> = listed.collect::<Result<_, _>>()?;
-            let rows = txn.read_many(&tree.tree, &listed, &options)?;
-            let found = rows.iter().map(|row| row.exists.then_some(&row.value[..]));
-            lay_out(found, memory, values);
-            if !locked.is_null() {
-                for (number, row) in rows.iter().enumerate() {
-                    locked.add(number).write(row.locked);
+            let mut rows = ManyRows::with(memory.apart_from(&listed));
+            let read = txn.read_many_into(&tree.tree, &listed, &options, &mut rows);
+            for number in 0..if read.is_ok() { count } else { 0 } {
+                // An empty value has an address, too. The bytes stay where they are when the buffer takes them.
+                let place = rows.get(number).map(|value| frond_bytes {
+                    data: if value.is_empty() { [].as_ptr() } else { value.as_ptr() },
+                    length: value.len(),
+                });
+                let none = frond_bytes { data: std::ptr::null(), length: 0 };
+                values.add(number).write(place.unwrap_or(none));
+                if !locked.is_null() {
+                    locked.add(number).write(rows.is_locked(number));
                 }
             }
-            Ok(())
+            memory.put(rows.into_bytes());
+            Ok(read?)
         })
     }
 }

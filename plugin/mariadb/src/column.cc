@@ -136,7 +136,8 @@ Column::Column(const Field *field, const uchar *record)
       offset(static_cast<uint32_t>(field->ptr - record)),
       null_offset(null_bit != 0 ? static_cast<uint32_t>(field->null_ptr - record) : 0),
       length(field->pack_length()),
-      charset(field->charset())
+      charset(field->charset()),
+      pads_bytes(charset->mbminlen == 1)
 {
     if (kind == Kind::Variable) {
         length_bytes = static_cast<uint8_t>(static_cast<const Field_varstring *>(field)->length_bytes);
@@ -247,34 +248,6 @@ int hint_of(const Column &column)
         return column.length <= 32 ? FROND_HINT_INTEGER : FROND_HINT_NONE;
     default:
         return FROND_HINT_NONE;
-    }
-}
-
-bool put_content(const Column &column, const uint8_t *bytes, size_t length, uchar *data)
-{
-    switch (column.kind) {
-    case Kind::Char:
-        if (length > column.length)
-            return false;
-        memcpy(data, bytes, length);
-        column.charset->fill(reinterpret_cast<char *>(data) + length, column.length - length, ' ');
-        return true;
-    case Kind::Variable:
-        if (length > column.length)
-            return false;
-        if (column.length_bytes == 1)
-            data[0] = static_cast<uchar>(length);
-        else
-            int2store(data, length);
-        memcpy(data + column.length_bytes, bytes, length);
-        return true;
-    case Kind::Blob:
-        memcpy(data, &length, column.length_bytes);
-        memcpy(data + column.length_bytes, &bytes, sizeof bytes);
-        return true;
-    default:
-        /* In keys, BINARY(0) is text: parts of a fixed width have one. */
-        return length == 0 && column.length == 0;
     }
 }
 

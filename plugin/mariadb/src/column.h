@@ -47,6 +47,7 @@ struct Column {
     uint32_t null_offset;
     uint32_t length;
     CHARSET_INFO *charset;
+    bool pads_bytes; /* The character set pads with a byte that is a space. */
 };
 
 inline uint64_t read_little_endian(const uchar *data, uint length)
@@ -129,7 +130,38 @@ inline const uchar *content(const Column &column, const uchar *data, size_t *len
 }
 
 /* Puts content into a record; a BLOB points to it, others copy. False if it does not fit. */
-bool put_content(const Column &column, const uint8_t *bytes, size_t length, uchar *data);
+inline bool put_content(const Column &column, const uint8_t *bytes, size_t length, uchar *data)
+{
+    switch (column.kind) {
+    case Kind::Char:
+        if (length > column.length)
+            return false;
+        memcpy(data, bytes, length);
+        if (length == column.length)
+            return true;
+        if (column.pads_bytes)
+            memset(data + length, ' ', column.length - length);
+        else
+            column.charset->fill(reinterpret_cast<char *>(data) + length, column.length - length, ' ');
+        return true;
+    case Kind::Variable:
+        if (length > column.length)
+            return false;
+        if (column.length_bytes == 1)
+            data[0] = static_cast<uchar>(length);
+        else
+            int2store(data, length);
+        memcpy(data + column.length_bytes, bytes, length);
+        return true;
+    case Kind::Blob:
+        memcpy(data, &length, column.length_bytes);
+        memcpy(data + column.length_bytes, &bytes, sizeof bytes);
+        return true;
+    default:
+        /* In keys, BINARY(0) is text: parts of a fixed width have one. */
+        return length == 0 && column.length == 0;
+    }
+}
 
 }  // namespace frond
 

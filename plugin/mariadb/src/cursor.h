@@ -67,6 +67,10 @@ public:
     std::string_view key() const { return view(row_->key, row_->key_length); }
     std::string_view value() const { return view(row_->value, row_->value_length); }
     bool is_locked() const { return row_->locked; }
+    /* Rows that were fetched and come after the current one, the way that it goes. */
+    size_t rows_ahead() const { return row_ == nullptr || batch_.count == 0 ? 0 : batch_.count - 1 - at_; }
+    std::string_view key_ahead(size_t row) const { return view(row_[row].key, row_[row].key_length); }
+    std::string_view value_ahead(size_t row) const { return view(row_[row].value, row_[row].value_length); }
     /* Locks the current row, waiting for it, and reads it again; HA_ERR_KEY_NOT_FOUND if it is gone. */
     int relock();
 

@@ -124,6 +124,7 @@ int ha_frond::external_lock(THD *thd, int type)
     if (type == F_UNLCK) {
         /* HANDLER ... READ NEXT goes on from here in another statement. */
         cursor_.suspend();
+        leave_rows_ahead();
         return 0;
     }
     if (type == F_WRLCK)
@@ -135,6 +136,7 @@ int ha_frond::external_lock(THD *thd, int type)
 int ha_frond::start_stmt(THD *thd, thr_lock_type type)
 {
     session_ = Session::of(thd);
+    leave_rows_ahead();
     if (type >= TL_WRITE_ALLOW_WRITE)
         set_row_lock(FROND_EXCLUSIVE);
     else if (type == TL_READ && thd_sql_command(thd) == SQLCOM_SELECT)
@@ -152,6 +154,8 @@ int ha_frond::reset()
 {
     mrr_.dsmrr_close();
     cursor_.close();
+    ranges_ahead_.end();
+    rows_ahead_.trim(BUFFER_KEPT_BYTES);
     lock_before_copy_.reset();
     conflicts_are_written_ = false;
     end_load(false);

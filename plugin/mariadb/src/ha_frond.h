@@ -3,6 +3,7 @@
 #define HA_FROND_H
 
 #include "cursor.h"
+#include "rows_ahead.h"
 #include "session.h"
 #include "share.h"
 #include "table_load.h"
@@ -127,6 +128,14 @@ private:
     void copy_primary(uchar *to, const uchar *record) const;
     bool is_covered(const Index &index);
     bool has_rowid_filter() const;
+    bool is_plain_read() const;
+    bool reads_ranges_ahead() const;
+    void fill_ranges();
+    size_t rows_together() const;
+    void read_entries_ahead(const Index &index);
+    void leave_rows_ahead();
+    static range_seq_t begin_ranges(void *handler, uint ranges, uint mode);
+    static bool next_range(range_seq_t handler, KEY_MULTI_RANGE *range);
     void restrict_ranges(uint *mode) const;
     /* The key of a record in the row tree: of its primary key, or, without one, that of the row last read. */
     void append_row_key(const uchar *record, std::string *out) const;
@@ -165,8 +174,11 @@ private:
     /* A set of columns, and the parts of rows that hold them; no parts: all of them. */
     struct Wanted {
         ~Wanted() { frond_parts_free(parts); }
+        bool is_of(const MY_BITMAP *wanted) const;
         std::vector<my_bitmap_map> columns;
         frond::Projection projection;
+        bool has_key_columns = true; /* Some are in the primary key. */
+        bool has_blobs = true;
         frond_parts *parts = nullptr;
         uint64_t number = 0;
     };
@@ -191,6 +203,7 @@ private:
     int step_from_no_row(uchar *record, bool forward);
     int end_at(int error, bool forward);
     int not_found(std::string_view where);
+    void set_row_key(std::string_view key);
     int read_current(uchar *record);
     bool filters_entries(const uchar *record) const;
     int check_entry();
@@ -204,6 +217,9 @@ private:
     frond::Session *session_ = nullptr;
     frond::Cursor cursor_;
     DsMrr_impl mrr_;
+    frond::Ranges_ahead ranges_ahead_;
+    frond::Rows_ahead rows_ahead_;
+    size_t entries_wanted_ = 1; /* Rows that are read together for entries of an index. */
 
     /*
       Writes a temporary table so that no rollback takes it back: ALTER and CREATE ... SELECT, since the old table is

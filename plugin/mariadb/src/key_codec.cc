@@ -75,12 +75,19 @@ Key_codec::Key_codec(const TABLE *table, const KEY *key)
         const Part &part = parts_.back();
         if (!part.is_reversible && part.is_whole)
             irreversible_.push_back(part.column);
+        has_prefixes_ |= !part.is_whole;
+    }
+    if (parts_.size() == 1) {
+        const Part &part = parts_.front();
+        is_one_word_ = part.width != 0 && part.is_reversible && !part.is_nullable() && !part.is_descending;
     }
 }
 
-bool Key_codec::has_prefixes() const
+bool Key_codec::gives(const MY_BITMAP *columns) const
 {
-    return std::any_of(parts_.begin(), parts_.end(), [](const Part &part) { return !part.is_whole; });
+    return std::any_of(parts_.begin(), parts_.end(), [columns](const Part &part) {
+        return part.is_reversible && bitmap_is_set(columns, part.column.index);
+    });
 }
 
 bool Key_codec::tells(const MY_BITMAP *columns) const
@@ -243,6 +250,16 @@ std::vector<uint> Key_codec::layout_ends() const
 std::optional<size_t> Key_codec::decode(std::string_view key, uchar *record, const MY_BITMAP *wanted,
                                         bool *skipped) const
 {
+    if (is_one_word_) {
+        const Part &part = parts_.front();
+        if (key.size() < part.width)
+            return std::nullopt;
+        if (record != nullptr && (wanted == nullptr || bitmap_is_set(wanted, part.column.index)))
+            decode_word_or_fixed(part.column, raw(key), record + part.column.offset);
+        else if (record != nullptr && skipped != nullptr)
+            *skipped = true;
+        return part.width;
+    }
     size_t at = 0;
     for (const Part &part : parts_) {
         uint8_t flip = part.is_descending ? 0xFF : 0;

@@ -45,8 +45,10 @@ public:
     /* Columns whose key does not tell what they are, but for prefixes of columns. */
     const std::vector<Column> &irreversible() const { return irreversible_; }
     bool has_reversible(uint field) const;
+    /* Whether one of these columns is read from keys. */
+    bool gives(const MY_BITMAP *columns) const;
     /* Whether a part is only the begin of its column, which neither the key nor the entry's value tells. */
-    bool has_prefixes() const;
+    bool has_prefixes() const { return has_prefixes_; }
     /* Whether there is no such part of one of these columns. */
     bool tells(const MY_BITMAP *columns) const;
     /* Whether keys stay as they are when this column, a VARCHAR, becomes longer. */
@@ -86,6 +88,8 @@ private:
     std::vector<Part> parts_;
     std::vector<Extension> extension_;
     std::vector<Column> irreversible_;
+    bool has_prefixes_ = false;
+    bool is_one_word_ = false; /* One integer that is never NULL: what most tables have. */
 };
 
 }  // namespace frond

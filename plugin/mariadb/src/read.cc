@@ -13,10 +13,24 @@ namespace {
 constexpr size_t RANGE_ROWS_EXPECTED = 128;
 constexpr size_t PREFIX_ROWS_EXPECTED = 32;
 
+/* Rows that are read together for entries of an index: one at first, for a statement may want no more. */
+constexpr size_t ENTRIES_GROWTH = 4;
+/* And in any case no more than these, or than records of them take this much. */
+constexpr size_t ROWS_TOGETHER_MIN = 4, ROWS_TOGETHER_MAX = 256, ROWS_TOGETHER_BYTES = 1 << 20;
+
 /* Sets of columns that a handler keeps parts of rows for. */
 constexpr size_t WANTED_MAX = 8;
 
 }  // namespace
+
+/* Asked for each row: nearly all tables have one word of columns. */
+inline bool ha_frond::Wanted::is_of(const MY_BITMAP *wanted) const
+{
+    const size_t words = no_words_in_map(wanted);
+    if (words == 1)
+        return columns.size() == 1 && columns.front() == *wanted->bitmap;
+    return columns.size() == words && std::equal(columns.begin(), columns.end(), wanted->bitmap);
+}
 
 /*
   Chooses the parts of rows that are read. Whole rows are read where they are to be written, and under locks, where the engine
@@ -30,14 +44,10 @@ void ha_frond::choose_parts()
         return;
     }
     const MY_BITMAP *wanted = table->read_set;
-    const size_t words = no_words_in_map(wanted);
-    auto is_wanted = [wanted, words](const Wanted &made) {
-        return made.columns.size() == words && std::equal(made.columns.begin(), made.columns.end(), wanted->bitmap);
-    };
-    if (reads_ != nullptr && is_wanted(*reads_))
+    if (reads_ != nullptr && reads_->is_of(wanted))
         return;
     auto found = std::find_if(wanted_.begin(), wanted_.end(),
-                              [&is_wanted](const std::unique_ptr<Wanted> &made) { return is_wanted(*made); });
+                              [wanted](const std::unique_ptr<Wanted> &made) { return made->is_of(wanted); });
     if (found == wanted_.end())
         make_parts();
     else
@@ -52,6 +62,8 @@ void ha_frond::make_parts()
     std::unique_ptr<Wanted> made(new Wanted);
     const MY_BITMAP *wanted = table->read_set;
     made->columns.assign(wanted->bitmap, wanted->bitmap + no_words_in_map(wanted));
+    made->has_key_columns = plan().has_primary() && plan().primary_key().gives(wanted);
+    made->has_blobs = plan().row->has_blobs(wanted);
     if (plan().row->project(wanted, &made->projection) &&
         frond_parts_make(share_->row_tree().stored(), made->projection.parts.data(), made->projection.parts.size(), &made->parts,
                          nullptr) != FROND_OK)
@@ -89,6 +101,9 @@ int ha_frond::put_cursor(Tree tree, std::string_view from, std::string_view to, 
     is_point_ = false;
     is_semi_consistent_ = false;
     at_ = At::Row;
+    /* A statement that wants the first row of each search only. */
+    if (rows_ahead_.has_rest() && tree != share_->row_tree())
+        entries_wanted_ = 1;
     scanned_ = tree;
     ascends_ = forward;
     range_ = from.empty() && to.empty() ? Range::Whole : Range::Part;
@@ -101,6 +116,11 @@ int ha_frond::put_cursor(Tree tree, std::string_view from, std::string_view to, 
 
 int ha_frond::decode_row(std::string_view row_key, std::string_view value, bool is_whole, uchar *record)
 {
+    /* Parts are read where nothing needs all of the row; the key tells a position when one is asked for. */
+    if (!is_whole && !reads_->has_key_columns) {
+        without_key_ = plan().has_primary() ? record : nullptr;
+        return plan().row->decode(value, reads_->projection, record) ? 0 : HA_ERR_CRASHED;
+    }
     /* A statement that writes the row needs all of it, whatever it reads. So does a position that the key does not tell. */
     const bool needs_all = get_lock_type() == F_WRLCK || plan().has_prefixed_primary() || is_sequence();
     const MY_BITMAP *wanted = needs_all ? nullptr : table->read_set;
@@ -122,6 +142,13 @@ bool ha_frond::decode_row_key(std::string_view row_key, const MY_BITMAP *wanted,
 /* Reads a row by its key into the record. */
 int ha_frond::fetch_row(std::string_view row_key, uchar *record)
 {
+    choose_parts();
+    frond_bytes ahead;
+    if (rows_ahead_.find(session_, row_key, parts_number(), &ahead)) {
+        if (ahead.data == nullptr)
+            return HA_ERR_KEY_NOT_FOUND;
+        return decode_row(row_key, view(ahead.data, ahead.length), parts() == nullptr, record);
+    }
     frond_read_options options;
     frond_read_options_init(&options);
     options.row_lock = row_lock_;
@@ -129,7 +156,6 @@ int ha_frond::fetch_row(std::string_view row_key, uchar *record)
     options.with_last = true;
     if (is_sequence())
         options.sees = FROND_NEWEST;
-    choose_parts();
     options.parts = parts();
     int code = share_->row_tree().read(session_->txn(), row_key, options, &row_buffer_, session_->error());
     if (code == FROND_NOT_FOUND || (code == LOCK_BUSY && skips_locked_))
@@ -160,13 +186,27 @@ bool ha_frond::decode_entry(const Index &index, std::string_view key, std::strin
     return record == nullptr || decode_row_key(primary, wanted, record);
 }
 
+/* For each row of a scan: keys of integers need no call. */
+inline void ha_frond::set_row_key(std::string_view key)
+{
+    if (key.size() == row_key_.size() && key.size() == 4)
+        memcpy(&row_key_[0], key.data(), 4);
+    else if (key.size() == row_key_.size() && key.size() == 8)
+        memcpy(&row_key_[0], key.data(), 8);
+    else
+        row_key_.assign(key);
+}
+
 /* Reads the row that the cursor stands on; HA_ERR_KEY_NOT_FOUND if an entry's row is gone or skipped. */
 int ha_frond::read_current(uchar *record)
 {
     if (scanned_ == share_->row_tree()) {
-        row_key_.assign(cursor_.key());
+        set_row_key(cursor_.key());
         std::string_view value = cursor_.value();
-        choose_parts();
+        /* What the cursor was opened for is mostly what is wanted still. */
+        if (reads_ == nullptr || cursor_.how().parts_number != reads_->number || row_lock_ != FROND_NO_LOCK ||
+            get_lock_type() == F_WRLCK || !reads_->is_of(table->read_set))
+            choose_parts();
         const bool is_whole = parts() == nullptr;
         /* The server has other columns in mind than when the scan began. */
         if (cursor_.how().parts_number != parts_number())
@@ -202,6 +242,8 @@ int ha_frond::read_by_entry(const Index &index, std::string_view key, std::strin
             return error;
     if (is_covered(index))
         return 0;
+    if (!is_point_ && is_plain_read())
+        read_entries_ahead(index);
     if (int error = fetch_row(row_key_, record))
         return error;
     /* The row says nothing of virtual columns, and NULL of their bits. */
@@ -255,6 +297,8 @@ int ha_frond::check_entry()
         return 0;
     case CHECK_NEG:
         unlock_row();
+        /* Rows of those that follow may not be wanted either. */
+        entries_wanted_ = 1;
         return HA_ERR_KEY_NOT_FOUND;
     case CHECK_OUT_OF_RANGE:
         return HA_ERR_END_OF_FILE;
@@ -289,16 +333,130 @@ handler *ha_frond::clone(const char *name, MEM_ROOT *mem_root)
     return other;
 }
 
-/* Many ranges in one call: by the server's own sorting of keys and positions, where the optimizer wants that. */
+/* What is read sees a snapshot and locks nothing, so that rows may be read before the server asks for them. */
+bool ha_frond::is_plain_read() const
+{
+    return row_lock_ == FROND_NO_LOCK && get_lock_type() != F_WRLCK && copy_ == nullptr && !share_->is_temporary() &&
+           !is_sequence() && !session_->is_serializable();
+}
+
+/*
+  Many ranges in one call. Of a plain read they are walked over one by one, as the server does it, over rows that were read together
+  (Rows_ahead): those that are named by whole primary keys, or by entries of an index. Everything else goes by the server's own
+  sorting of keys and positions, where the optimizer wants that.
+*/
+bool ha_frond::reads_ranges_ahead() const
+{
+    return inited == INDEX && session_ != nullptr && is_plain_read() && table->part_info == nullptr;
+}
+
 int ha_frond::multi_range_read_init(RANGE_SEQ_IF *sequence, void *parameter, uint ranges, uint mode,
                                     HANDLER_BUFFER *buffer)
 {
-    return mrr_.dsmrr_init(this, sequence, parameter, ranges, mode, buffer);
+    leave_rows_ahead();
+    if (!reads_ranges_ahead())
+        return mrr_.dsmrr_init(this, sequence, parameter, ranges, mode, buffer);
+    ranges_ahead_.begin(*sequence, parameter, ranges, mode);
+    RANGE_SEQ_IF ahead = {};
+    ahead.init = begin_ranges;
+    ahead.next = next_range;
+    return handler::multi_range_read_init(&ahead, this, ranges, mode, buffer);
 }
 
 int ha_frond::multi_range_read_next(range_id_t *range)
 {
-    return mrr_.dsmrr_next(range);
+    if (!ranges_ahead_.is_open())
+        return mrr_.dsmrr_next(range);
+    int error;
+    do
+        error = handler::multi_range_read_next(range);
+    while (error == 0 && ranges_ahead_.skips(*range));
+    /* Joins take any error for the end, and look whether it was told. */
+    if (error != 0 && error != HA_ERR_END_OF_FILE && error != HA_ERR_KEY_NOT_FOUND)
+        print_error(error, MYF(0));
+    return error;
+}
+
+range_seq_t ha_frond::begin_ranges(void *handler, uint, uint)
+{
+    return handler;
+}
+
+bool ha_frond::next_range(range_seq_t handler, KEY_MULTI_RANGE *range)
+{
+    ha_frond *const self = static_cast<ha_frond *>(handler);
+    if (self->ranges_ahead_.next(range))
+        return false;
+    self->fill_ranges();
+    return !self->ranges_ahead_.next(range);
+}
+
+/* Takes the next ranges, and reads the rows that they name. An error is met again where the row is read. */
+void ha_frond::fill_ranges()
+{
+    rows_ahead_.clear();
+    choose_parts();
+    const size_t rows = rows_together();
+    if (!ranges_ahead_.fill(rows) || active_index != plan().primary || rows < 2)
+        return;
+    const key_part_map whole = make_prev_keypart_map(table->key_info[active_index].user_defined_key_parts);
+    std::string key;
+    for (const KEY_MULTI_RANGE &range : ranges_ahead_.ranges()) {
+        /* Joins do not say that there is one row at most. */
+        if (!(range.range_flag & EQ_RANGE) || range.start_key.keypart_map != whole)
+            continue;
+        key.clear();
+        plan().primary_key().append_tuple(range.start_key.key, whole, &key);
+        rows_ahead_.add(key);
+    }
+    if (rows_ahead_.size() < 2 || begin() != 0) {
+        rows_ahead_.clear();
+        return;
+    }
+    rows_ahead_.read(session_, share_->row_tree(), parts(), parts_number());
+}
+
+/*
+  How many rows are read together at most: their values lie in memory until they are wanted. Those of BLOBs may be of any length, and
+  are read when they are.
+*/
+size_t ha_frond::rows_together() const
+{
+    if (reads_ == nullptr || reads_->has_blobs)
+        return 1;
+    return std::clamp<size_t>(ROWS_TOGETHER_BYTES / std::max(table->s->reclength, 1UL), ROWS_TOGETHER_MIN, ROWS_TOGETHER_MAX);
+}
+
+/*
+  The row of an entry is about to be read, and those of the entries that were fetched with it: more each time that all before were
+  wanted. An error is met again where the row is read.
+*/
+void ha_frond::read_entries_ahead(const Index &index)
+{
+    choose_parts();
+    if (rows_ahead_.has(session_, row_key_, parts_number()))
+        return;
+    const size_t rows_max = rows_together();
+    const size_t rows = std::min({entries_wanted_, cursor_.rows_ahead() + 1, rows_max});
+    entries_wanted_ = std::min(entries_wanted_ * ENTRIES_GROWTH, rows_max);
+    rows_ahead_.clear();
+    if (rows < 2)
+        return;
+    rows_ahead_.add(row_key_);
+    std::string key;
+    for (size_t row = 1; row < rows; row++) {
+        if (!decode_entry(index, cursor_.key_ahead(row), cursor_.value_ahead(row), nullptr, nullptr, &key))
+            break;
+        rows_ahead_.add(key);
+    }
+    rows_ahead_.read(session_, share_->row_tree(), parts(), parts_number());
+}
+
+void ha_frond::leave_rows_ahead()
+{
+    ranges_ahead_.end();
+    rows_ahead_.clear();
+    entries_wanted_ = 1;
 }
 
 /*
@@ -350,7 +508,7 @@ int ha_frond::step(uchar *record, bool forward, std::string_view prefix)
                 continue;
         } else {
             error = cursor_.step(forward);
-            if (error == 0 && cursor_.key().compare(0, prefix.size(), prefix) != 0)
+            if (error == 0 && !prefix.empty() && cursor_.key().compare(0, prefix.size(), prefix) != 0)
                 error = HA_ERR_END_OF_FILE;
             if (error == 0)
                 is_semi_consistent_ = row_lock_ != FROND_NO_LOCK && !cursor_.is_locked();
@@ -384,6 +542,7 @@ int ha_frond::lock_for_copy()
 int ha_frond::rnd_init(bool scan)
 {
     cursor_.close();
+    leave_rows_ahead();
     is_semi_consistent_ = false;
     scanned_ = Tree();
     return scan && row_lock_ != FROND_NO_LOCK ? lock_for_copy() : 0;
@@ -463,6 +622,7 @@ int ha_frond::index_init(uint index, bool)
     is_semi_consistent_ = false;
     scanned_ = share_->tree(index);
     cursor_.close();
+    leave_rows_ahead();
     return 0;
 }
 
@@ -470,6 +630,7 @@ int ha_frond::index_end()
 {
     active_index = MAX_KEY;
     cursor_.close();
+    leave_rows_ahead();
     return 0;
 }
 
@@ -640,6 +801,12 @@ int ha_frond::step_from_no_row(uchar *record, bool forward)
 
 int ha_frond::index_next(uchar *record)
 {
+    /* Within the range that was searched, nothing else is to be looked at. */
+    if (!is_point_ && at_ == At::Row && range_ == Range::Part && ascends_) {
+        if (int error = begin())
+            return error;
+        return end_at(step(record, true), true);
+    }
     return is_point_ ? read_edge(record, search_ + '\0', {}, true) : step_index(record, true);
 }
 

@@ -3,6 +3,8 @@
 
 #include "cursor.h"
 
+#include <algorithm>
+
 namespace frond {
 namespace {
 
@@ -153,6 +155,13 @@ bool Row_codec::decode(std::string_view value, const MY_BITMAP *wanted, uchar *r
                            record))
             return false;
     return at == end;
+}
+
+bool Row_codec::has_blobs(const MY_BITMAP *wanted) const
+{
+    return has_blobs_ && std::any_of(columns_.begin(), columns_.end(), [wanted](const Column &column) {
+               return column.kind == Kind::Blob && bitmap_is_set(wanted, column.index);
+           });
 }
 
 bool Row_codec::project(const MY_BITMAP *wanted, Projection *projection) const

@@ -41,6 +41,8 @@ public:
     bool decode(std::string_view parts, const Projection &projection, uchar *record) const;
     void append_layout(std::vector<frond_part> *layout) const;
     bool has_blobs() const { return has_blobs_; }
+    /* Whether one of these columns is a BLOB or TEXT. */
+    bool has_blobs(const MY_BITMAP *wanted) const;
 
 private:
     const uint8_t *decode_nulls(const uint8_t *at, uchar *record) const;

@@ -19,6 +19,7 @@ public:
     explicit Tree(const frond_temporary *temporary) : temporary_(temporary) {}
 
     bool operator==(const Tree &other) const { return stored_ == other.stored_ && temporary_ == other.temporary_; }
+    bool operator!=(const Tree &other) const { return !(*this == other); }
     bool is_open() const { return stored_ != nullptr || temporary_ != nullptr; }
     bool is_temporary() const { return temporary_ != nullptr; }
     const frond_tree *stored() const { return stored_; }

@@ -1,11 +1,20 @@
-//! The rows of a batch, in memory that the cursor keeps.
+//! The rows of a batch, in memory that the cursor keeps. What a cursor leaves behind, the next one of its
+//! thread takes up: a short scan would ask for it, and give it back, as often as it reads.
+
+use std::cell::Cell;
 
 use frond::RowBuf;
 
 use super::frond_row;
 
+/// A thread keeps no more than this: a hundred rows of two hundred bytes.
+const KEPT_BYTES_MAX: usize = 32 << 10;
+
+thread_local! {
+    static SPARE: Cell<Option<(RowBuf, Vec<frond_row>)>> = const { Cell::new(None) };
+}
+
 /// Rows that a cursor has handed out.
-#[derive(Default)]
 pub(super) struct Batch {
     /// Keys and values, back to back, of rows that were put away one by one.
     pub(super) memory: Vec<u8>,
@@ -15,6 +24,27 @@ pub(super) struct Batch {
     pub(super) piece: RowBuf,
     /// In the order in which they are handed out.
     rows: Vec<frond_row>,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        let (piece, rows) = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
+        Self { memory: Vec::new(), places: Vec::new(), piece, rows }
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        let (mut piece, mut rows) =
+            (std::mem::take(&mut self.piece), std::mem::take(&mut self.rows));
+        piece.clear();
+        rows.clear();
+        let bytes = piece.memory_bytes() + rows.capacity() * size_of::<frond_row>();
+        if (1..=KEPT_BYTES_MAX).contains(&bytes) {
+            // A thread that ends keeps nothing.
+            let _ = SPARE.try_with(|spare| spare.set(Some((piece, rows))));
+        }
+    }
 }
 
 impl Batch {

@@ -8,7 +8,7 @@ use super::{
     BadBlock, Chunks,
     format::Format,
     rows::{Rows, Shape},
-    typed::{Projection, TypedRows},
+    typed::{Even, Projection, TypedRows},
 };
 use crate::message::Tag;
 
@@ -42,7 +42,7 @@ impl Position {
     /// before it comes into a block.
     pub fn project(&mut self, projection: &Projection, format: &Format) {
         if let (Kind::Typed(rows), Format::Typed(format)) = (&mut self.0, format) {
-            **rows = TypedRows::new(format.columns().projection(projection).clone());
+            rows.project(format.columns().projection(projection).clone());
         }
     }
 
@@ -93,6 +93,18 @@ impl Position {
         match &mut self.0 {
             Kind::Opaque { rows, .. } => take(rows.key(), rows.tag(), rows.payload(block), true),
             Kind::Typed(rows) => rows.each_decoded(take),
+        }
+    }
+
+    /// The same for many rows at once, where they lie side by side: see [`TypedRows::take_even`].
+    #[inline]
+    pub fn take_even(
+        &mut self,
+        take: impl FnOnce(Even<'_>, bool) -> Option<(usize, bool)>,
+    ) -> Option<bool> {
+        match &mut self.0 {
+            Kind::Opaque { .. } => None,
+            Kind::Typed(rows) => rows.take_even(take),
         }
     }
 

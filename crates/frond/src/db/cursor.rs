@@ -326,8 +326,10 @@ impl Cursor {
             }
             Gap::Below(key) => Some(key.clone()),
         };
-        if let (Some(key), Some(from)) = (&mut at, &self.from) {
-            *key = key.clone().max(from.clone());
+        if let (Some(key), Some(from)) = (&mut at, &self.from)
+            && *key < *from
+        {
+            key.clone_from(from);
         }
         let mut walked = Stretch { from: at.clone(), to: None };
         if let Some(vacancy) = self.vacancy()

@@ -36,6 +36,7 @@ mod snapshot;
 mod sources;
 mod stats;
 mod timing;
+mod together;
 mod tree;
 mod txn;
 
@@ -61,8 +62,9 @@ pub use stats::{DamagedRange, Stats, TreeStats};
 pub use tree::{Tree, TreeInfo, TreeOptions};
 pub(crate) use txn::RowCall;
 pub use txn::{
-    IfLocked, Interrupter, Isolation, ReadOptions, RowChange, RowConflict, RowEntry, RowLock,
-    RowRead, Savepoint, Sees, TemporaryEntry, TemporaryTree, TreeLock, Txn, TxnCursor, TxnOptions,
+    IfLocked, Interrupter, Isolation, ManyRows, ReadOptions, RowChange, RowConflict, RowEntry,
+    RowLock, RowRead, Savepoint, Sees, TemporaryEntry, TemporaryTree, TreeLock, Txn, TxnCursor,
+    TxnOptions,
 };
 
 use crate::{

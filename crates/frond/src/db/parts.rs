@@ -26,8 +26,8 @@ pub struct Parts {
     columns: Arc<Columns>,
     /// How values become ones of that layout, if these name theirs.
     versions: Option<Arc<RowVersions>>,
-    /// By number of the part.
-    wanted: Box<[bool]>,
+    /// By number of the part; each cursor keeps them.
+    wanted: Arc<[bool]>,
     projection: Projection,
 }
 
@@ -88,7 +88,7 @@ impl Parts {
             ));
         }
         let (mut start, mut kept) = (0, 0);
-        for (&end, &wanted) in ends.iter().zip(&self.wanted) {
+        for (&end, &wanted) in ends.iter().zip(&*self.wanted) {
             if wanted {
                 value.copy_within(start..end, kept);
                 kept += end - start;

@@ -9,9 +9,10 @@
 
 use crate::{
     Error, Kind, Result, TreeId,
+    block::typed::Even,
     catalog::TreeEntry,
     layout::RowVersions,
-    run::{Direction, Entry, EntrySource, MergeCursor, RunCursor, Typing},
+    run::{Direction, Entry, EntrySource, MergeCursor, RunCursor, TakesEntries, Typing},
     tree::{LeafStretch, SortedRunsCursor, clip},
 };
 
@@ -26,6 +27,10 @@ use super::{
 
 /// Bytes after which a piece ends, whatever its rows, unless it has to reach the end of its range.
 const BYTES_MAX: usize = 128 << 10;
+/// The same of a piece whose rows are all of one run, and its rows. To go on there costs no descent, and what
+/// is copied out of this much lies in the nearest caches still.
+const LONE_BYTES_MAX: usize = 32 << 10;
+const LONE_ROWS_MAX: usize = 512;
 
 /// What to fetch.
 pub(super) struct Piece<'a> {
@@ -134,8 +139,8 @@ impl<'a> Piece<'a> {
 
     /// Appends the rows from the entry on that the cursor stands on.
     fn walk(&self, mut cursor: Box<RunCursor>, rows: &mut RowBuf) -> Result<Fetched> {
-        let mut filler = Filler::new(self, rows);
-        cursor.walk(|entry, is_whole| filler.take(entry, is_whole))?;
+        let mut filler = Filler::new(self, rows).alone();
+        cursor.walk(&mut filler)?;
         let goes_on = filler.misfit.is_none() && cursor.may_stay();
         let tombstones = filler.finish()?;
         Ok(Fetched { tombstones, lone: goes_on.then_some(cursor) })
@@ -186,9 +191,34 @@ impl<'a> Piece<'a> {
     }
 }
 
+impl TakesEntries for Filler<'_, '_> {
+    #[inline(always)]
+    fn take(&mut self, entry: Entry<'_>, is_whole: bool) -> Result<bool> {
+        Filler::take(self, entry, is_whole)
+    }
+
+    /// As many rows as one by one, whose values are what is to be handed out if the first one is: those in
+    /// columns of one block name one version of the layout.
+    fn take_even(&mut self, rows: &Even<'_>, is_whole: bool) -> Option<(usize, bool)> {
+        let first = rows.values.bytes.get(..rows.values.width)?;
+        if is_whole && self.piece.shape.is_some_and(|shape| !shape.has(first)) {
+            return None;
+        }
+        let room = self.bytes_max.saturating_sub(self.rows.bytes());
+        let rows_max = self.rows_max.saturating_sub(self.rows.len());
+        let by_bytes = room.div_ceil(rows.keys.apart + rows.values.apart);
+        let taken = rows.rows.min(rows_max).min(by_bytes).max(1);
+        self.rows.push_even(rows, taken);
+        Some((taken, self.has_room()))
+    }
+}
+
 struct Filler<'p, 'a> {
     piece: &'p Piece<'a>,
     rows: &'p mut RowBuf,
+    /// Where the piece ends; the highest numbers for one that has to reach the end of its range.
+    rows_max: usize,
+    bytes_max: usize,
     value: Vec<u8>,
     tombstones: u64,
     /// Of a value that has no parts, or is of a version that the reader does not know.
@@ -199,7 +229,18 @@ impl<'p, 'a> Filler<'p, 'a> {
     fn new(piece: &'p Piece<'a>, rows: &'p mut RowBuf) -> Self {
         // How many a backward piece has nobody knows.
         rows.expect(if piece.rows_max == usize::MAX { 0 } else { piece.rows_max });
-        Self { piece, rows, value: Vec::new(), tombstones: 0, misfit: None }
+        let rows_max = piece.rows_max;
+        let bytes_max = BYTES_MAX.max(rows_max);
+        Self { piece, rows, rows_max, bytes_max, value: Vec::new(), tombstones: 0, misfit: None }
+    }
+
+    /// For a piece of rows of one run.
+    fn alone(mut self) -> Self {
+        if self.rows_max != usize::MAX {
+            self.rows_max = self.rows_max.min(LONE_ROWS_MAX);
+            self.bytes_max = LONE_BYTES_MAX;
+        }
+        self
     }
 
     /// How many deleted keys came before the first row.
@@ -231,8 +272,7 @@ impl<'p, 'a> Filler<'p, 'a> {
 
     #[inline]
     fn has_room(&self) -> bool {
-        let rows_max = self.piece.rows_max;
-        self.rows.len() < rows_max && self.rows.bytes() < BYTES_MAX.max(rows_max)
+        self.rows.len() < self.rows_max && self.rows.bytes() < self.bytes_max
     }
 
     /// Appends the row whose whole value is at hand. Where that has no parts, the piece ends before it in the

@@ -127,12 +127,23 @@ impl ReadView<'_> {
         parts: &Parts,
         value: &mut Vec<u8>,
     ) -> Result<bool> {
-        let tree = entry.id;
-        let messages = self.messages(tree, key, parts.projection(), value)?;
+        let messages = self.messages(entry.id, key, parts.projection(), value)?;
+        self.finish_parts(entry, key, parts, messages, value)
+    }
+
+    /// The parts that are wanted of a key whose messages are there: of its value, or of a whole one.
+    pub fn finish_parts(
+        &self,
+        entry: &TreeEntry,
+        key: &[u8],
+        parts: &Parts,
+        messages: Messages,
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
         let exists = match (&messages.base, messages.operands.is_empty()) {
             (Base::Parts, true) => return Ok(true),
             // Something is to be folded to all of it.
-            (Base::Parts, false) => self.get(tree, key, value)?,
+            (Base::Parts, false) => self.get(entry.id, key, value)?,
             _ => messages.finish(self, value)?,
         };
         if exists && let Err(misfit) = parts.keep(Some(entry), value) {
@@ -165,22 +176,8 @@ impl ReadView<'_> {
         messages: &mut Messages,
         value: &mut Vec<u8>,
     ) -> Result<()> {
-        let mut done = false;
-        for slot in self.version.memtables() {
-            slot.table.get(tree, key, self.at, &mut |_, message| {
-                done = messages.take(message, true, value);
-                !done
-            });
-            if done {
-                return Ok(());
-            }
-            for piece in slot.spilled_at(tree, self.at) {
-                if let Some(found) = piece.get(&self.engine.cx, key, projection)?
-                    && messages.take(found.message(), found.is_whole(), value)
-                {
-                    return Ok(());
-                }
-            }
+        if self.add_newest(tree, key, projection, messages, value)? {
+            return Ok(());
         }
         if let Some(root) = self.version.roots.get(&tree) {
             root.get_parts(&self.engine.cx, key, projection, &mut |lookup| {
@@ -189,6 +186,35 @@ impl ReadView<'_> {
             })?;
         }
         Ok(())
+    }
+
+    /// The same of what is in memtables only, and was spilled of them; true if nothing older matters.
+    pub fn add_newest(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        projection: &Projection,
+        messages: &mut Messages,
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let mut done = false;
+        for slot in self.version.memtables() {
+            slot.table.get(tree, key, self.at, &mut |_, message| {
+                done = messages.take(message, true, value);
+                !done
+            });
+            if done {
+                return Ok(true);
+            }
+            for piece in slot.spilled_at(tree, self.at) {
+                if let Some(found) = piece.get(&self.engine.cx, key, projection)?
+                    && messages.take(found.message(), found.is_whole(), value)
+                {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// The last commit that said something of `key`, if that is in a memtable.

@@ -2,6 +2,8 @@
 //!
 //! Invariant: only a cursor's own buffer holds references to blobs; what a caller gets holds values.
 
+use crate::block::typed::Even;
+
 /// Bit of a row's value length: the value is a reference to a blob. Lengths are below it.
 const IS_BLOB: u32 = 1 << 31;
 /// What a buffer has room for from its first row on.
@@ -11,12 +13,22 @@ const BYTES_RESERVED: usize = 2 << 10;
 const ROWS_EXPECTED_MAX: usize = 512;
 const BYTES_EXPECTED_MAX: usize = 64 << 10;
 
-/// Rows in one allocation: keys and values back to back.
+/// Rows in one allocation.
 #[derive(Clone, Debug, Default)]
 pub struct RowBuf {
     bytes: Vec<u8>,
-    rows: Vec<(u32, u32, u32)>,
+    rows: Vec<Placed>,
     expected: usize,
+}
+
+/// Where a row lies in the bytes.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    key: u32,
+    key_bytes: u32,
+    value: u32,
+    /// With [`IS_BLOB`].
+    value_bytes: u32,
 }
 
 impl RowBuf {
@@ -37,10 +49,9 @@ impl RowBuf {
 
     /// Key and value of row `index`.
     pub fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
-        let &(start, key, value) = self.rows.get(index)?;
-        let (start, key, value) = (start as usize, key as usize, (value & !IS_BLOB) as usize);
-        let row = self.bytes.get(start..start + key + value)?;
-        row.split_at_checked(key)
+        let &Placed { key, key_bytes, value, value_bytes } = self.rows.get(index)?;
+        let bytes = |at: u32, bytes: u32| self.bytes.get(at as usize..at as usize + bytes as usize);
+        Some((bytes(key, key_bytes)?, bytes(value, value_bytes & !IS_BLOB)?))
     }
 
     /// Rows in order.
@@ -54,7 +65,12 @@ impl RowBuf {
         self.rows.clear();
     }
 
-    /// Bytes of keys and values.
+    /// Memory that it holds, used or not.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + self.rows.capacity() * size_of::<Placed>()
+    }
+
+    /// Bytes that keys and values take.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -66,17 +82,44 @@ impl RowBuf {
 
     #[inline]
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) {
-        let start = self.bytes.len() as u32;
+        let start = self.bytes.len();
         if self.rows.is_empty() {
-            let rows = self.expected.max(ROWS_RESERVED);
-            self.rows.reserve(rows);
-            self.bytes.reserve(
-                (rows * (key.len() + value.len())).clamp(BYTES_RESERVED, BYTES_EXPECTED_MAX),
-            );
+            self.reserve(key.len() + value.len());
         }
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
-        self.rows.push((start, key.len() as u32, value.len() as u32));
+        self.rows.push(Placed {
+            key: start as u32,
+            key_bytes: key.len() as u32,
+            value: (start + key.len()) as u32,
+            value_bytes: value.len() as u32,
+        });
+    }
+
+    /// Appends the first `count` of rows that lie side by side: all keys, then all values, in two copies.
+    pub(super) fn push_even(&mut self, rows: &Even<'_>, count: usize) {
+        let (keys, values) = (rows.keys, rows.values);
+        if self.rows.is_empty() {
+            self.expected = self.expected.max(count);
+            self.reserve(keys.apart + values.apart);
+        }
+        let key_at = self.bytes.len();
+        self.bytes.extend_from_slice(&keys.bytes[..count * keys.apart]);
+        let value_at = self.bytes.len();
+        self.bytes.extend_from_slice(&values.bytes[..count * values.apart]);
+        self.rows.extend((0..count).map(|row| Placed {
+            key: (key_at + row * keys.apart) as u32,
+            key_bytes: keys.width as u32,
+            value: (value_at + row * values.apart) as u32,
+            value_bytes: values.width as u32,
+        }));
+    }
+
+    /// Asks for memory for rows of this length.
+    fn reserve(&mut self, row_bytes: usize) {
+        let rows = self.expected.max(ROWS_RESERVED);
+        self.rows.reserve(rows);
+        self.bytes.reserve((rows * row_bytes).clamp(BYTES_RESERVED, BYTES_EXPECTED_MAX));
     }
 
     /// Turns the order of the rows round.
@@ -87,16 +130,16 @@ impl RowBuf {
     /// Only in a cursor's own buffer.
     pub(super) fn push_blob(&mut self, key: &[u8], reference: &[u8]) {
         self.push(key, reference);
-        if let Some((_, _, value)) = self.rows.last_mut() {
-            *value |= IS_BLOB;
+        if let Some(row) = self.rows.last_mut() {
+            row.value_bytes |= IS_BLOB;
         }
     }
 
     pub(super) fn is_blob(&self, index: usize) -> bool {
-        self.rows.get(index).is_some_and(|(_, _, value)| value & IS_BLOB != 0)
+        self.rows.get(index).is_some_and(|row| row.value_bytes & IS_BLOB != 0)
     }
 
     pub(super) fn has_blobs(&self) -> bool {
-        self.rows.iter().any(|(_, _, value)| value & IS_BLOB != 0)
+        self.rows.iter().any(|row| row.value_bytes & IS_BLOB != 0)
     }
 }

@@ -12,7 +12,7 @@
 //! Threads: a cursor belongs to one thread; it keeps the run alive.
 
 use super::{
-    Direction, Entry, EntrySource, RangeDeletes,
+    Direction, Entry, EntrySource, RangeDeletes, TakesEntries,
     pieces::{Bulk, piece},
     pinned::PinnedBlock,
     reader::Run,
@@ -299,11 +299,10 @@ impl RunCursor {
         Ok(())
     }
 
-    /// Shows the entry stood on and those after it until `take` says false or the range ends, and whether each
-    /// payload is all there is and not the parts that are wanted. Where `take` said false, the cursor
-    /// stays on that entry.
+    /// Shows the entry stood on and those after it until `take` wants no more or the range ends. The cursor then stays on the
+    /// last one that was taken.
     #[inline]
-    pub fn walk(&mut self, mut take: impl FnMut(Entry<'_>, bool) -> Result<bool>) -> Result<()> {
+    pub fn walk(&mut self, take: &mut impl TakesEntries) -> Result<()> {
         while self.on_entry {
             let block = self.bytes.get();
             // Keys of blocks before the one that holds `hi` are below it.
@@ -311,13 +310,20 @@ impl RunCursor {
             let hi = self.hi.as_deref().filter(|_| compares);
             loop {
                 let mut is_beyond = false;
-                let goes_on = self.rows.each_decoded(block, |key, tag, payload, is_whole| {
-                    is_beyond = hi.is_some_and(|hi| key >= hi);
-                    if is_beyond {
-                        return Ok::<_, Error>(false);
-                    }
-                    take(Entry { key, tag, payload }, is_whole)
-                })?;
+                let taken = match hi {
+                    None => self.rows.take_even(|rows, is_whole| take.take_even(&rows, is_whole)),
+                    Some(_) => None,
+                };
+                let goes_on = match taken {
+                    Some(goes_on) => goes_on,
+                    None => self.rows.each_decoded(block, |key, tag, payload, is_whole| {
+                        is_beyond = hi.is_some_and(|hi| key >= hi);
+                        if is_beyond {
+                            return Ok::<_, Error>(false);
+                        }
+                        take.take(Entry { key, tag, payload }, is_whole)
+                    })?,
+                };
                 if is_beyond || (goes_on && self.rows.is_before_limit()) {
                     self.on_entry = false;
                     return Ok(());

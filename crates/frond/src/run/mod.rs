@@ -86,6 +86,7 @@ mod ranges;
 mod reader;
 mod tail;
 mod taken_back;
+mod takes;
 #[cfg(test)]
 mod tests;
 mod typing;
@@ -108,6 +109,7 @@ pub use pinned::{Found, PinnedBlock};
 pub use ranges::RangeDeletes;
 pub use reader::{ReadBuf, Run};
 pub use tail::{BlobUse, Counts};
+pub use takes::TakesEntries;
 pub use typing::Typing;
 pub use verify::verify_extent;
 pub use work::{DecodeStats, EncodeStats, Work, WorkByTree};

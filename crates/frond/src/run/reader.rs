@@ -443,6 +443,13 @@ impl Run {
         source.wants(&self.block_key(index))
     }
 
+    /// The number of the block that a key's entry would lie in, if it has to be read for it.
+    pub(crate) fn lacks(&self, key: &[u8], source: &dyn BlockSource) -> Option<usize> {
+        let index = self.block_for(key);
+        let is_near = || self.near.get().is_some_and(|near| near.get(index).is_some());
+        (index < self.block_count() && !is_near() && self.wants(index, source)).then_some(index)
+    }
+
     /// Fills `out` with block `index`, checked throughout; returns bytes read from the device.
     fn load(&self, index: usize, out: &mut [u8], chunks: &mut Chunks) -> Result<u64> {
         let mut buf = ReadBuf::new(self.pool.clone());

@@ -114,6 +114,18 @@ fn a_run_reads_the_same_unwritten_written_and_opened() {
     }
 }
 
+/// The first 700 entries of a walk.
+#[derive(Default)]
+struct Walked(Vec<(Vec<u8>, Tag, Vec<u8>)>);
+
+impl TakesEntries for Walked {
+    fn take(&mut self, entry: Entry<'_>, is_whole: bool) -> Result<bool> {
+        assert!(is_whole);
+        self.0.push((entry.key.to_vec(), entry.tag, entry.payload.to_vec()));
+        Ok(self.0.len() < 700)
+    }
+}
+
 #[test]
 fn bounds_cut_a_cursor_on_both_sides() {
     let rows = rows(1000, 3);
@@ -129,14 +141,9 @@ fn bounds_cut_a_cursor_on_both_sides() {
         assert_eq!(walk(cursor).unwrap(), wanted, "{from}..{to}");
         let mut cursor = RunCursor::new(run.clone(), source.clone()).range(Some(lo), hi);
         cursor.seek_first().unwrap();
-        let mut walked = Vec::new();
-        let mut take = |entry: Entry<'_>, is_whole: bool| {
-            assert!(is_whole);
-            walked.push((entry.key.to_vec(), entry.tag, entry.payload.to_vec()));
-            Ok(walked.len() < 700)
-        };
-        cursor.walk(&mut take).unwrap();
-        assert_eq!(walked, wanted[..wanted.len().min(700)], "{from}..{to}");
+        let mut walked = Walked::default();
+        cursor.walk(&mut walked).unwrap();
+        assert_eq!(walked.0, wanted[..wanted.len().min(700)], "{from}..{to}");
         let mut bulk = RunCursor::bulk(run.clone()).range(Some(lo), hi);
         bulk.seek(b"").unwrap();
         assert_eq!(bulk.entry().map(|e| e.key.to_vec()), wanted.first().map(|row| row.0.clone()));

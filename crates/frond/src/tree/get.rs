@@ -47,10 +47,10 @@ impl Lookup {
 }
 
 /// A key, and what is wanted of its value.
-struct Sought<'a> {
-    key: &'a [u8],
-    hash: u64,
-    projection: &'a Projection,
+pub(super) struct Sought<'a> {
+    pub key: &'a [u8],
+    pub hash: u64,
+    pub projection: &'a Projection,
 }
 
 impl TreeRoot {
@@ -99,13 +99,13 @@ impl TreeRoot {
     }
 }
 
-fn live_run<'n>(tier: &'n Tier, c: usize, key: &[u8]) -> Option<&'n Arc<RunHandle>> {
+pub(super) fn live_run<'n>(tier: &'n Tier, c: usize, key: &[u8]) -> Option<&'n Arc<RunHandle>> {
     let part = tier.part_for(key)?;
     part.live.get(c).is_some_and(|&bytes| bytes > 0).then_some(&part.run)
 }
 
 /// Looks in one run; true if what was found hides everything older.
-fn look_in(
+pub(super) fn look_in(
     cx: &TreeContext,
     handle: &RunHandle,
     sought: &Sought<'_>,

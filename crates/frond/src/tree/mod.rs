@@ -16,6 +16,7 @@ mod drain;
 mod estimate;
 mod front;
 mod get;
+mod get_many;
 mod leaf;
 mod leaf_walk;
 mod meta;
@@ -38,6 +39,7 @@ pub(crate) use context::{Begun, Effects, TreeContext, TreeCounters, TreeTraits};
 pub(crate) use damage::Damaged;
 pub(crate) use estimate::{Held, Look};
 pub(crate) use front::Front;
+pub(crate) use get_many::Lacking;
 pub(crate) use meta::Measured;
 #[cfg(test)]
 pub(crate) use meta::RunMeta;

@@ -17,6 +17,7 @@
 use crate::{
     block::column::Float,
     layout::{End, Hint, Layout, Part, VERSION_BYTES},
+    sync::Arc,
 };
 
 /// Widest integer that is cut into words.
@@ -83,8 +84,8 @@ pub enum Projection {
 pub struct Wanted {
     /// Of which columns; in blocks of others, whole values are read.
     stamp: u64,
-    /// Their numbers, ascending.
-    numbers: Vec<u16>,
+    /// Their numbers, ascending; each cursor keeps them.
+    numbers: Arc<[u16]>,
 }
 
 impl Column {
@@ -237,7 +238,7 @@ impl Columns {
         let wanted = columns.filter(|(_, column)| parts.contains(&column.part));
         match wanted.map(|(number, _)| number).collect::<Vec<_>>() {
             none if none.is_empty() => Projection::Nothing,
-            numbers => Projection::Columns(Wanted { stamp: self.stamp, numbers }),
+            numbers => Projection::Columns(Wanted { stamp: self.stamp, numbers: numbers.into() }),
         }
     }
 

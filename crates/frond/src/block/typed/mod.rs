@@ -21,6 +21,8 @@
 //! | `search.rs` | the row of a key |
 //! | `row.rs` | one row out of its columns; point lookup |
 //! | `vector.rs` | many rows out of their columns |
+//! | `lines.rs` | rows side by side, put together of columns |
+//! | `spare.rs` | memory that goes from one vector to the next |
 //! | `rows.rs` | a position in a block |
 //! | `check.rs` | everything a block must be |
 //! | `unpack.rs` | a block as a cache with room keeps it |
@@ -48,11 +50,13 @@ mod difference;
 mod frame;
 mod held;
 mod line;
+mod lines;
 mod quotes;
 mod row;
 mod rows;
 mod samples;
 mod search;
+mod spare;
 mod unpack;
 mod vector;
 mod weigh;
@@ -63,12 +67,14 @@ pub use check::{check, check_into};
 pub use columns::{Columns, Projection};
 pub use difference::Against;
 pub use frame::{Models, Typed};
+pub use lines::EvenLines;
 #[cfg(test)]
 pub use row::find;
 pub use row::find_parts;
 pub use rows::TypedRows;
 pub use samples::Samples;
 pub use unpack::unpack;
+pub use vector::Even;
 pub use weigh::{ColumnOf, ColumnWeight, Encoding, weigh};
 pub use writer::{ChunkCounts, Plans};
 

@@ -103,6 +103,12 @@ impl<'a> Texts<'a> {
         self.count > 0
     }
 
+    /// The length of all strings, where each can be written into a line of its own: they quote nothing.
+    #[inline]
+    pub fn even_bytes(&self) -> Option<usize> {
+        if self.quotes() { None } else { self.strs.even_bytes() }
+    }
+
     /// Length of the column.
     pub fn bytes_used(&self) -> usize {
         self.strs.bytes_used() + if self.quotes() { head_bytes(self.count) } else { 0 }

@@ -12,6 +12,8 @@ use crate::{coding::put_varint, message::Tag};
 
 /// Strings of a row whose places are known: columns that quote mostly quote those before them.
 const PLACES: usize = 8;
+/// What is asked for at once for a row, whatever the block says of its length.
+const ROW_RESERVED_MAX: usize = 4096;
 
 /// Where strings of the row being read stand in what was read so far.
 #[derive(Debug, Default)]
@@ -54,6 +56,8 @@ pub fn find_parts(
     }
     let (tag, in_columns) = typed.tag(row)?;
     payload.clear();
+    // Mostly one allocation, of about a row.
+    payload.reserve((typed.raw_bytes() / typed.rows()).min(ROW_RESERVED_MAX) + 16);
     let wanted = typed.columns().wanted(projection);
     append_payload(typed, row, in_columns, wanted, chunks, payload)?;
     Ok(Some((tag, in_columns)))

@@ -11,7 +11,7 @@ use super::{
     columns::Projection,
     frame::Typed,
     search::place,
-    vector::{Vector, rows_max},
+    vector::{Even, Vector, rows_max},
 };
 use crate::message::Tag;
 
@@ -57,6 +57,14 @@ impl TypedRows {
             expected: 1,
             limit: usize::MAX,
         }
+    }
+
+    /// Reads these parts of values from now on; it then stands nowhere.
+    pub fn project(&mut self, projection: Projection) {
+        self.projection = projection;
+        self.vector.leave(Chunks::default());
+        (self.row, self.shown) = (usize::MAX, usize::MAX);
+        (self.reach, self.expected, self.limit) = (1, 1, usize::MAX);
     }
 
     /// So many rows are about to be asked for, upwards from where it goes next.
@@ -117,6 +125,21 @@ impl TypedRows {
         }
         self.stand_on(end - 1);
         Ok(true)
+    }
+
+    /// The same for as many of these rows at once as have keys of one length, and values, which are in the columns: `take`
+    /// gets them, and whether values are whole, and says how many it has taken, one at least, and whether it wants more; or
+    /// nothing, if it wants them one by one. `None`: nothing was taken.
+    #[inline]
+    pub fn take_even(
+        &mut self,
+        take: impl FnOnce(Even<'_>, bool) -> Option<(usize, bool)>,
+    ) -> Option<bool> {
+        let end = self.vector.rows().end.min(self.limit);
+        let even = self.vector.even(self.row, end)?;
+        let (taken, goes_on) = take(even, self.projection == Projection::All)?;
+        self.stand_on(self.row + taken - 1);
+        Some(goes_on)
     }
 
     /// Whether the limit is known.

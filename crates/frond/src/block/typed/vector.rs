@@ -1,71 +1,65 @@
-//! Many rows out of their columns: column by column into rows that lie side by side.
-//!
-//! Rows of words only have one length: each column is decoded once and written through all rows. Others
-//! are put together row by row from what each column decoded to.
+//! Many rows out of their columns: column by column into rows that lie side by side
+//! ([`Lines`]).
 //!
 //! Invariants
 //! 1. A vector takes no more than the length that the block says its rows have, for keys and again for payloads,
-//!    and as much and [`Typed::bytes_max`] for what their columns decode to, whatever the columns say. Rows of words
-//!    only take their width, and a codec's chunk once more [`Typed::bytes_max`]; strings with quotes twice that, and
-//!    once for each of the four columns that they may quote.
+//!    and as much and [`Typed::bytes_max`] for what their columns decode to, whatever the columns say. Rows of
+//!    one length take no more than eight bytes a row beyond it, and a codec's chunk once more
+//!    [`Typed::bytes_max`]; strings with quotes twice that, and once for each of the four columns that they may
+//!    quote.
 
 use std::ops::Range;
 
 use super::{
-    super::{BLOCK_RAW_BYTES_MAX, BadBlock, Chunks, column::string::Strings},
-    columns::{Column, Holds, put_word},
-    frame::{TOO_LONG, Typed},
+    super::{BadBlock, Chunks, column::string::Strings},
+    frame::Typed,
+    lines::{EvenLines, Lines, Source},
     quotes,
+    spare::Memory,
 };
-use crate::{coding::put_varint, message::Tag};
+use crate::message::Tag;
 
 /// Most rows of a vector: four pages of numbers, which stay in the nearest cache while rows are made of
 /// them.
 pub(super) const VECTOR_ROWS_MAX: usize = 256;
-/// About so many bytes of rows are decoded at a time: a few wide rows, not hundreds.
-const VECTOR_BYTES: usize = 64 << 10;
+/// About so many bytes of rows are decoded at a time: a few wide rows, not hundreds, which stay in the nearest
+/// cache while they are put together and copied.
+const VECTOR_BYTES: usize = 16 << 10;
 
 /// Rows of a block, decoded.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Vector {
     /// Which rows.
     rows: Range<usize>,
     /// Their tags, and whether their values are in columns.
     tags: Vec<(Tag, bool)>,
+    /// All values are in columns.
+    all_in_columns: bool,
     keys: Lines,
     values: Lines,
     others: Strings,
     scratch: Scratch,
 }
 
-/// Rows side by side.
-#[derive(Clone, Debug, Default)]
-struct Lines {
-    bytes: Vec<u8>,
-    /// Length of every row, if they have one; they are eight bytes more apart, so that a word is written
-    /// whole.
-    width: Option<usize>,
-    /// Else where each ends.
-    ends: Vec<u32>,
-}
-
 /// What columns decode to.
 #[derive(Clone, Debug, Default)]
-struct Scratch {
-    words: Vec<u64>,
-    strings: Vec<Strings>,
+pub(super) struct Scratch {
+    pub words: Vec<u64>,
+    pub strings: Vec<Strings>,
     /// What codecs gave of this block: a walk decodes it once.
-    chunks: Chunks,
-    quotes: quotes::Scratch,
+    pub chunks: Chunks,
+    pub quotes: quotes::Scratch,
 }
 
-/// The columns that rows are made of.
-struct Source<'a, 'b> {
-    typed: &'b Typed<'a>,
-    columns: &'a [Column],
-    wanted: &'b [u16],
-    /// Where the directory has the first of `columns`.
-    at: usize,
+/// Rows of which all keys have one length, and all values, which are in the columns: puts.
+#[derive(Clone, Copy, Debug)]
+pub struct Even<'a> {
+    /// How many.
+    pub rows: usize,
+    /// The keys.
+    pub keys: EvenLines<'a>,
+    /// The values, or the parts of them that are wanted.
+    pub values: EvenLines<'a>,
 }
 
 /// How many rows are decoded at a time.
@@ -73,6 +67,33 @@ struct Source<'a, 'b> {
 pub(super) fn rows_max(typed: &Typed<'_>) -> usize {
     let row_bytes = typed.raw_bytes() / typed.rows();
     (VECTOR_BYTES / row_bytes.max(1)).clamp(1, VECTOR_ROWS_MAX)
+}
+
+impl Default for Vector {
+    fn default() -> Self {
+        let Memory { tags, keys, values, words } = Memory::take();
+        Self {
+            rows: 0..0,
+            tags,
+            all_in_columns: false,
+            keys: Lines::with(keys),
+            values: Lines::with(values),
+            others: Strings::new(),
+            scratch: Scratch { words, ..Scratch::default() },
+        }
+    }
+}
+
+impl Drop for Vector {
+    fn drop(&mut self) {
+        let memory = Memory {
+            tags: std::mem::take(&mut self.tags),
+            keys: self.keys.take(),
+            values: self.values.take(),
+            words: std::mem::take(&mut self.scratch.words),
+        };
+        memory.leave();
+    }
 }
 
 impl Vector {
@@ -114,6 +135,18 @@ impl Vector {
         (self.keys.get(index), tag, payload, in_columns)
     }
 
+    /// Rows from `row` to `end` as they lie here, if all keys have one length, and all values, which are in the
+    /// columns.
+    #[inline]
+    pub fn even(&self, row: usize, end: usize) -> Option<Even<'_>> {
+        if !self.all_in_columns || !self.rows.contains(&row) || end <= row || end > self.rows.end {
+            return None;
+        }
+        let rows = row - self.rows.start..end - self.rows.start;
+        let (keys, values) = (self.keys.even(rows.clone())?, self.values.even(rows.clone())?);
+        Some(Even { rows: rows.len(), keys, values })
+    }
+
     /// Decodes these rows, which exist.
     pub fn fill(
         &mut self,
@@ -123,7 +156,7 @@ impl Vector {
     ) -> Result<(), BadBlock> {
         // Nothing is kept of a vector that came to grief.
         self.rows = 0..0;
-        let Self { tags, keys, values, others, scratch, .. } = self;
+        let Self { tags, all_in_columns, keys, values, others, scratch, .. } = self;
         let words = scratch.words(rows.len());
         decode(typed, 0, rows.start, words)?;
         tags.clear();
@@ -133,6 +166,7 @@ impl Vector {
             (some_in, some_out) = (some_in | in_columns, some_out | !in_columns);
             tags.push((tag, in_columns));
         }
+        *all_in_columns = !some_out;
         let key = typed.key_side();
         let source = Source { typed, columns: &key.columns, wanted: &key.all, at: typed.key_at(0) };
         keys.fill(&source, rows.clone(), &[], scratch)?;
@@ -174,7 +208,12 @@ impl Vector {
 /// Values of column `at` from row `first` on. A single one, as a seek asks for, is read without a proof that
 /// the column is whole.
 #[inline]
-fn decode(typed: &Typed<'_>, at: usize, first: usize, words: &mut [u64]) -> Result<(), BadBlock> {
+pub(super) fn decode(
+    typed: &Typed<'_>,
+    at: usize,
+    first: usize,
+    words: &mut [u64],
+) -> Result<(), BadBlock> {
     match words {
         [word] => *word = typed.int(at, first)?,
         words => typed.words(at)?.decode(first, words),
@@ -183,153 +222,11 @@ fn decode(typed: &Typed<'_>, at: usize, first: usize, words: &mut [u64]) -> Resu
 }
 
 impl Scratch {
-    fn words(&mut self, count: usize) -> &mut [u64] {
+    /// Room for so many words.
+    pub fn words(&mut self, count: usize) -> &mut [u64] {
         if self.words.len() < count {
             self.words.resize(count, 0);
         }
         &mut self.words[..count]
-    }
-}
-
-impl Lines {
-    #[inline]
-    fn get(&self, index: usize) -> &[u8] {
-        let range = match self.width {
-            Some(width) => {
-                let Some(start) = index.checked_mul(width + 8) else { return &[] };
-                start..start + width
-            }
-            None => {
-                let Some(&end) = self.ends.get(index) else { return &[] };
-                let before = index.checked_sub(1).and_then(|before| self.ends.get(before));
-                before.map_or(0, |&end| end as usize)..end as usize
-            }
-        };
-        self.bytes.get(range).unwrap_or_default()
-    }
-
-    /// Makes rows of their columns; of values only those of rows that have theirs there.
-    fn fill(
-        &mut self,
-        source: &Source<'_, '_>,
-        rows: Range<usize>,
-        tags: &[(Tag, bool)],
-        scratch: &mut Scratch,
-    ) -> Result<(), BadBlock> {
-        let mut width = Some(0);
-        for column in source.wanted() {
-            width = match column.1.holds {
-                Holds::Word(bytes, _) => width.map(|width: usize| width + usize::from(bytes)),
-                Holds::String(_) | Holds::Content => None,
-            };
-        }
-        self.width = width;
-        match width {
-            Some(width) => self.fill_words(source, rows, width, scratch),
-            None => self.fill_mixed(source, rows, tags, scratch),
-        }
-    }
-
-    fn fill_words(
-        &mut self,
-        source: &Source<'_, '_>,
-        rows: Range<usize>,
-        width: usize,
-        scratch: &mut Scratch,
-    ) -> Result<(), BadBlock> {
-        let apart = width + 8;
-        let bytes = rows.len() * apart;
-        if bytes > BLOCK_RAW_BYTES_MAX {
-            return Err(TOO_LONG);
-        }
-        if self.bytes.len() < bytes {
-            self.bytes.resize(bytes, 0);
-        }
-        let lines = &mut self.bytes[..bytes];
-        let words = scratch.words(rows.len());
-        let mut offset = 0;
-        for (at, column) in source.wanted() {
-            let Holds::Word(bytes, _) = column.holds else { continue };
-            decode(source.typed, at, rows.start, words)?;
-            let unused = 64 - 8 * u32::from(bytes);
-            for (line, &word) in lines.chunks_exact_mut(apart).zip(&*words) {
-                // Beyond the column it writes what the next one writes over.
-                if let Some(to) = line.get_mut(offset..).and_then(|to| to.first_chunk_mut::<8>()) {
-                    *to = word.checked_shl(unused).unwrap_or(0).to_be_bytes();
-                }
-            }
-            offset += usize::from(bytes);
-        }
-        Ok(())
-    }
-
-    fn fill_mixed(
-        &mut self,
-        source: &Source<'_, '_>,
-        rows: Range<usize>,
-        tags: &[(Tag, bool)],
-        scratch: &mut Scratch,
-    ) -> Result<(), BadBlock> {
-        let count = rows.len();
-        let columns = source.wanted.len();
-        scratch.words(columns * count);
-        if scratch.strings.len() < columns {
-            scratch.strings.resize_with(columns, Strings::new);
-        }
-        let Scratch { words, strings, chunks, quotes } = scratch;
-        let mut decoded_bytes = 0;
-        for ((slot, (at, column)), strings) in source.wanted().enumerate().zip(&mut *strings) {
-            match column.holds {
-                Holds::Word(..) => {
-                    let words = &mut words[slot * count..][..count];
-                    decode(source.typed, at, rows.start, words)?;
-                }
-                Holds::String(_) | Holds::Content => {
-                    strings.clear();
-                    let texts = source.typed.texts(at, chunks.of(at))?;
-                    texts.decode(source.typed, rows.clone(), quotes, strings)?;
-                    decoded_bytes += strings.bytes().len();
-                    if decoded_bytes > source.typed.bytes_max(columns) {
-                        return Err(TOO_LONG);
-                    }
-                }
-            }
-        }
-        self.bytes.clear();
-        self.ends.clear();
-        for row in 0..count {
-            if tags.get(row).is_none_or(|(_, in_columns)| *in_columns) {
-                for (slot, (_, column)) in source.wanted().enumerate() {
-                    match column.holds {
-                        Holds::Word(bytes, _) => {
-                            put_word(words[slot * count + row], bytes, &mut self.bytes);
-                        }
-                        Holds::String(_) => self.bytes.extend_from_slice(strings[slot].get(row)),
-                        Holds::Content => {
-                            let content = strings[slot].get(row);
-                            put_varint(&mut self.bytes, content.len() as u64);
-                            self.bytes.extend_from_slice(content);
-                        }
-                    }
-                }
-            }
-            if self.bytes.len() > source.typed.raw_bytes() {
-                return Err(TOO_LONG);
-            }
-            self.ends.push(self.bytes.len() as u32);
-        }
-        Ok(())
-    }
-}
-
-impl<'a> Source<'a, '_> {
-    /// The columns wanted, and where the directory has them.
-    #[inline]
-    fn wanted(&self) -> impl Iterator<Item = (usize, &'a Column)> {
-        let columns = self.columns;
-        let at = self.at;
-        self.wanted.iter().filter_map(move |&index| {
-            columns.get(usize::from(index)).map(|column| (at + usize::from(index), column))
-        })
     }
 }

@@ -33,6 +33,10 @@ impl Cursor {
     ) -> Result<usize> {
         out.clear();
         self.turn(forward);
+        // What it fetches is then what the caller gets, in the caller's memory.
+        if self.rows.is_empty() {
+            std::mem::swap(out, &mut self.rows);
+        }
         while out.len() < rows_max && out.bytes() < BATCH_BYTES_MAX {
             let rest = if forward { self.rows.len() - self.index } else { self.index };
             // One descent fetches as many rows as the caller asks for.

@@ -11,10 +11,9 @@ use crate::{
 use super::{
     super::{
         Parts, Shared, Snapshot, Tree,
-        batch::check_key,
         read::{Messages, ReadView, in_key_order},
     },
-    IfLocked, Isolation, Meeting, RowLock, State, Txn,
+    IfLocked, Isolation, ManyRows, Meeting, ReadOptions, RowLock, State, Txn,
     read_as::Sees,
 };
 
@@ -364,16 +363,9 @@ impl Txn {
             let _call = self.begin_calls()?;
             return in_key_order(keys, |key| self.get(tree, key));
         }
-        keys.iter().try_for_each(|key| check_key(key.as_ref()))?;
-        let mut state = self.enter_tree(tree)?;
-        let (version, at) = self.moment(&mut state, tree, Sees::AsLevel)?;
-        in_key_order(keys, |key| {
-            state.must_go_on()?;
-            let mut value = Vec::new();
-            let found =
-                self.read_shown(&mut state, tree, key, At::Moment(&version, at), &mut value)?;
-            Ok(found.then_some(value))
-        })
+        let mut rows = ManyRows::default();
+        self.read_many_into(tree, keys, &ReadOptions::default(), &mut rows)?;
+        Ok((0..rows.len()).map(|row| rows.get(row).map(<[u8]>::to_vec)).collect())
     }
 }
 

@@ -12,15 +12,11 @@
 
 use std::time::Duration;
 
-use crate::{Error, Result, txn::lock_table::RowMode};
+use crate::{Error, Result, block::typed::Projection, txn::lock_table::RowMode};
 
 use super::{
-    super::{
-        Parts, Tree,
-        batch::check_key,
-        read::{ReadView, key_order},
-    },
-    IfLocked, Isolation, Meeting, RowLock, State, Txn,
+    super::{Parts, Tree, read::ReadView},
+    IfLocked, Isolation, ManyRows, Meeting, RowLock, State, Txn,
     read::At,
 };
 
@@ -152,7 +148,7 @@ impl Txn {
 
     /// Gives back what a call has locked whose reads have failed: others may have what nobody has seen (Invariant 3). `kept` rows
     /// of those that belong together were locked before.
-    fn unlock_unseen(&self, state: &mut State, kept: usize) {
+    pub(super) fn unlock_unseen(&self, state: &mut State, kept: usize) {
         if let Some(locks) = &mut state.locks {
             self.shared.lock_table.unlock_behind(locks, kept);
             state.seen.forget();
@@ -171,36 +167,17 @@ impl Txn {
         keys: &[K],
         options: &ReadOptions<'_>,
     ) -> Result<Vec<RowRead>> {
-        options.parts.map_or(Ok(()), |parts| parts.check(tree.typing.as_ref()))?;
-        keys.iter().try_for_each(|key| check_key(key.as_ref()))?;
-        let mut state = self.enter_tree(tree)?;
-        let state = &mut *state;
-        let mut rows: Vec<RowRead> = keys.iter().map(|_| RowRead::default()).collect();
-        let order = key_order(keys);
-        let Some((mode, meeting)) = self.locking(options) else {
-            let (version, at) = self.moment(state, tree, options.sees)?;
-            for index in order {
-                state.must_go_on()?;
-                let (key, row) = (keys[index].as_ref(), &mut rows[index]);
-                let at = At::Moment(&version, at);
-                row.exists = self.read_shown(state, tree, key, at, &mut row.value)?;
-                options.cut(tree, row)?;
-            }
-            return Ok(rows);
+        let mut rows = ManyRows::default();
+        self.read_many_into(tree, keys, options, &mut rows)?;
+        let row = |number| {
+            let value = rows.get(number);
+            let (exists, locked) = (value.is_some(), rows.is_locked(number));
+            RowRead { exists, locked, value: value.unwrap_or_default().to_vec() }
         };
-        if let Some(locks) = state.locks.as_mut().filter(|_| !options.with_last) {
-            locks.keep_last();
-        }
-        let kept = state.locks.as_ref().map_or(0, |locks| locks.last_rows());
-        let read = self.read_locked(state, (tree, keys), (mode, meeting), &order, &mut rows);
-        let read = read.and_then(|()| rows.iter_mut().try_for_each(|row| options.cut(tree, row)));
-        if read.is_err() {
-            self.unlock_unseen(state, kept);
-        }
-        read.map(|()| rows)
+        Ok((0..rows.len()).map(row).collect())
     }
 
-    fn read_locked<K: AsRef<[u8]>>(
+    pub(super) fn read_locked<K: AsRef<[u8]>>(
         &self,
         state: &mut State,
         (tree, keys): (&Tree, &[K]),
@@ -331,8 +308,13 @@ impl Txn {
 }
 
 impl ReadOptions<'_> {
+    /// What of values is asked for.
+    pub(super) fn projection(&self) -> &Projection {
+        self.parts.map_or(&Projection::All, |parts| parts.projection())
+    }
+
     /// Cuts a value down to the parts that are asked for.
-    fn cut(&self, tree: &Tree, row: &mut RowRead) -> Result<()> {
+    pub(super) fn cut(&self, tree: &Tree, row: &mut RowRead) -> Result<()> {
         match self.parts.filter(|_| row.exists) {
             Some(parts) => parts.keep(Some(&tree.entry), &mut row.value),
             None => Ok(()),

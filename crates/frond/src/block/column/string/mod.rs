@@ -9,7 +9,7 @@
 //! | raw | `raw.rs` | bytes and where each string ends; what nothing else shrinks |
 //! | prefix | `prefix.rs` | sorted strings, keys above all: cut by what they share with the one before |
 //! | dictionary | `dictionary.rs` | few distinct strings; the block's own, or the leaf's |
-//! | shape | `shape.rs` | one length, each position a constant, a digit, or a hex digit; GUIDs, phone numbers |
+//! | shape | `shape.rs`, `shape_even.rs` | one length, each position a constant, a digit, or a hex digit; GUIDs, phone numbers |
 //! | symbols | `symbols.rs` | text: frequent pieces of up to eight bytes as one byte |
 //! | templates | `templates.rs`, `templated.rs` | sorts of strings: parameters, queries, lines of logs; what changes is packed |
 //!
@@ -36,6 +36,7 @@ mod plan;
 mod prefix;
 mod raw;
 mod shape;
+mod shape_even;
 mod shape_training;
 mod strings;
 mod strs;
@@ -53,6 +54,7 @@ pub use encoder::{StrEncoder, Written};
 pub use model::StringModel;
 pub(in crate::block) use model::VERSION as MODEL_VERSION;
 pub use plan::{Purpose, StrKind, StringPlan, Trained, train};
+pub use shape_even::Apart;
 pub use strings::{Strings, equal_short};
 pub use strs::Strs;
 

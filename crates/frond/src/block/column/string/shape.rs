@@ -20,7 +20,7 @@
 
 use std::{cmp::Ordering, ops::Range};
 
-use super::{exceptions::Exceptions, strings::Strings};
+use super::{exceptions::Exceptions, shape_even::Apart, strings::Strings};
 use crate::{
     block::{BadBlock, bytes::copy_short},
     coding::Reader,
@@ -34,7 +34,7 @@ pub(super) const ANY: u8 = 4;
 
 mod check;
 
-const BAD: BadBlock = BadBlock("a shape does not fit its strings");
+pub(super) const BAD: BadBlock = BadBlock("a shape does not fit its strings");
 
 /// Longer strings are text.
 pub(super) const SHAPE_BYTES_MAX: usize = 4096;
@@ -58,14 +58,14 @@ pub(super) static DIGITS: [u32; 1024] = {
 };
 
 /// Runs are written as whole words, each over the slack of the one before.
-const SLACK_BYTES: usize = 8;
+pub(super) const SLACK_BYTES: usize = 8;
 
 /// A shape, where it stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape<'a> {
-    string_bytes: usize,
-    row_bits: usize,
-    runs: &'a [u8],
+    pub(super) string_bytes: usize,
+    pub(super) row_bits: usize,
+    pub(super) runs: &'a [u8],
 }
 
 /// One run of positions of a class.
@@ -162,7 +162,7 @@ impl<'a> Shape<'a> {
 
 /// Takes the first run off.
 #[inline]
-fn next_run<'a>(runs: &mut &'a [u8]) -> Result<Option<Run<'a>>, BadBlock> {
+pub(super) fn next_run<'a>(runs: &mut &'a [u8]) -> Result<Option<Run<'a>>, BadBlock> {
     let [class, count, rest @ ..] = *runs else {
         return if runs.is_empty() { Ok(None) } else { Err(BAD) };
     };
@@ -243,9 +243,9 @@ struct Place {
 /// A column of strings of one shape.
 #[derive(Clone, Debug)]
 pub(super) struct Shaped<'a> {
-    rows: usize,
-    shape: Shape<'a>,
-    exceptions: Exceptions<'a>,
+    pub(super) rows: usize,
+    pub(super) shape: Shape<'a>,
+    pub(super) exceptions: Exceptions<'a>,
     packed: &'a [u8],
 }
 
@@ -272,14 +272,8 @@ impl<'a> Shaped<'a> {
         let start = out.len();
         let end = start + self.shape.string_bytes;
         out.resize(end + SLACK_BYTES, 0);
-        let mut bit = row * self.shape.row_bits;
-        let mut runs = self.shape.runs;
-        let mut at = start;
-        while let Some(run) = next_run(&mut runs)? {
-            self.unpack(&run, bit, out, at)?;
-            bit += run.bits();
-            at += run.count;
-        }
+        let (lines, apart) = (&mut out[start..], end + SLACK_BYTES - start);
+        self.write(row..row + 1, &mut Apart { lines, apart, at: 0 })?;
         out.truncate(end);
         Ok(())
     }
@@ -392,7 +386,7 @@ impl<'a> Shaped<'a> {
     }
 
     #[inline(always)]
-    fn unpack_as<const CLASS: u8>(
+    pub(super) fn unpack_as<const CLASS: u8>(
         &self,
         run: &Run<'_>,
         bit: usize,
@@ -446,7 +440,7 @@ impl<'a> Shaped<'a> {
 
     /// At least 57 bits from bit `at` on; zeros behind the last.
     #[inline]
-    fn bits(&self, at: usize) -> u64 {
+    pub(super) fn bits(&self, at: usize) -> u64 {
         let byte = at / 8;
         let word = match self.packed.get(byte..byte + 8).and_then(|word| word.first_chunk::<8>()) {
             Some(word) => u64::from_le_bytes(*word),

@@ -8,8 +8,8 @@ use std::{cmp::Ordering, ops::Range};
 
 use super::{
     super::Ints, dictionary::Coded, model::StringModel, plan::StrKind, prefix::Prefixed, raw,
-    raw::Laid, raw::partition, shape::Shape, shape::Shaped, strings::Strings, symbols::Symbols,
-    templated::Templated,
+    raw::Laid, raw::partition, shape::Shape, shape::Shaped, shape_even::Apart, strings::Strings,
+    symbols::Symbols, templated::Templated,
 };
 use crate::{
     block::{BadBlock, Codec},
@@ -220,6 +220,23 @@ impl<'a> Strs<'a> {
             Body::Prefix(prefixed) => prefixed.decode(rows, bytes_max, out),
             Body::Shape(shaped) => shaped.decode(rows, bytes_max, out),
             Body::Templates(templated) => templated.decode(rows, bytes_max, out),
+        }
+    }
+
+    /// The length of all strings, where each can be written into a line of its own ([`decode_apart`](Self::decode_apart)).
+    #[inline]
+    pub fn even_bytes(&self) -> Option<usize> {
+        match &self.body {
+            Body::Shape(shaped) => shaped.even_bytes(),
+            _ => None,
+        }
+    }
+
+    /// Writes strings `rows`, which are [even](Self::even_bytes), each into its line.
+    pub fn decode_apart(&self, rows: Range<usize>, to: &mut Apart<'_>) -> Result<(), BadBlock> {
+        match &self.body {
+            Body::Shape(shaped) => shaped.decode_apart(rows, to),
+            _ => Err(BadBlock("the strings of a column are of several lengths")),
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod damage;
 mod difference;
+mod even;
 mod held;
 mod quotes;
 mod rows;
@@ -340,6 +341,8 @@ proptest! {
                 let parts: Vec<u16> =
                     (0..value.parts().len() as u16).filter(|_| noise.below(2) == 0).collect();
                 both.assert_projects(&value, &parts);
+                both.assert_walks(&mut noise, &Projection::All);
+                both.assert_walks(&mut noise, &columns.project(&parts));
             }
         }
     }

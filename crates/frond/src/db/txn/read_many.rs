@@ -1,0 +1,234 @@
+//! Reads of many rows in one call: one moment, one descent, one buffer.
+//!
+//! Rows that lock nothing are looked for together: their keys go down the tree side by side, blocks that have
+//! to be read are asked for together (`db/together.rs`), and of values only the parts that are wanted are
+//! decoded. What the transaction itself has written to the tree, and rows under locks, are read one by one.
+//!
+//! Invariants
+//! 1. A row is what a read of it alone gives at that moment.
+//!
+//! Threads: as the transaction.
+
+use crate::Result;
+
+use super::{
+    super::{
+        Parts, Tree,
+        batch::check_key,
+        read::{Messages, ReadView, key_order},
+        together::bring_together,
+    },
+    ReadOptions, RowRead, State, Txn,
+    read::At,
+};
+
+/// Rows that were read together, in the order of their keys, with their values in one buffer that may be used again.
+#[derive(Clone, Debug, Default)]
+pub struct ManyRows {
+    bytes: Vec<u8>,
+    rows: Vec<Place>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    exists: bool,
+    locked: bool,
+    at: usize,
+    bytes: usize,
+}
+
+impl ManyRows {
+    /// No rows, with memory to put values into.
+    pub fn with(mut bytes: Vec<u8>) -> Self {
+        bytes.clear();
+        Self { bytes, rows: Vec::new() }
+    }
+
+    /// How many were asked for.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The value of a row, or the parts of it that were asked for; `None` if there is no such row.
+    pub fn get(&self, row: usize) -> Option<&[u8]> {
+        let Place { exists, at, bytes, .. } = *self.rows.get(row)?;
+        self.bytes.get(at..at + bytes).filter(|_| exists)
+    }
+
+    /// Whether it is locked for the transaction, as of [`RowRead::locked`].
+    pub fn is_locked(&self, row: usize) -> bool {
+        self.rows.get(row).is_some_and(|row| row.locked)
+    }
+
+    /// Gives the memory back.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    fn begin(&mut self, rows: usize) {
+        self.bytes.clear();
+        self.rows.clear();
+        self.rows.resize(rows, Place::default());
+    }
+
+    fn put(&mut self, row: usize, value: &[u8]) {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        if let Some(row) = self.rows.get_mut(row) {
+            (row.exists, row.at, row.bytes) = (true, at, value.len());
+        }
+    }
+}
+
+/// A row that memtables have not told all of.
+struct Open<'k> {
+    key: &'k [u8],
+    /// Its place in the caller's order.
+    row: usize,
+    messages: Messages,
+}
+
+impl Txn {
+    /// The same into rows whose memory is used again.
+    ///
+    /// # Errors
+    /// As [`read_many`](Self::read_many); then there are no rows.
+    pub fn read_many_into<K: AsRef<[u8]>>(
+        &self,
+        tree: &Tree,
+        keys: &[K],
+        options: &ReadOptions<'_>,
+        rows: &mut ManyRows,
+    ) -> Result<()> {
+        rows.begin(keys.len());
+        let read = self.read_all(tree, keys, options, rows);
+        if read.is_err() {
+            rows.begin(0);
+        }
+        read
+    }
+
+    fn read_all<K: AsRef<[u8]>>(
+        &self,
+        tree: &Tree,
+        keys: &[K],
+        options: &ReadOptions<'_>,
+        rows: &mut ManyRows,
+    ) -> Result<()> {
+        options.parts.map_or(Ok(()), |parts| parts.check(tree.typing.as_ref()))?;
+        keys.iter().try_for_each(|key| check_key(key.as_ref()))?;
+        let mut state = self.enter_tree(tree)?;
+        let state = &mut *state;
+        let order = key_order(keys);
+        if let Some((mode, meeting)) = self.locking(options) {
+            let mut read = vec![RowRead::default(); keys.len()];
+            self.lock_and_read(state, (tree, keys), (mode, meeting), options, &order, &mut read)?;
+            for (number, row) in read.iter().enumerate() {
+                if row.exists {
+                    rows.put(number, &row.value);
+                }
+                rows.rows[number].locked = row.locked;
+            }
+            return Ok(());
+        }
+        let (version, at) = self.moment(state, tree, options.sees)?;
+        if self.has_written_to(state, tree) {
+            let mut row = RowRead::default();
+            for index in order {
+                state.must_go_on()?;
+                let (key, at) = (keys[index].as_ref(), At::Moment(&version, at));
+                row.exists = self.read_shown(state, tree, key, at, &mut row.value)?;
+                options.cut(tree, &mut row)?;
+                if row.exists {
+                    rows.put(index, &row.value);
+                }
+            }
+            return Ok(());
+        }
+        let engine = &self.shared.engine;
+        let view = ReadView { engine, version: &version, at };
+        let mut value = Vec::new();
+        let mut open = Vec::with_capacity(keys.len());
+        for index in order {
+            let (key, mut messages) = (keys[index].as_ref(), Messages::default());
+            if view.add_newest(
+                tree.entry.id,
+                key,
+                options.projection(),
+                &mut messages,
+                &mut value,
+            )? {
+                view.put_row(tree, key, options.parts, messages, &mut value, (index, rows))?;
+            } else {
+                open.push(Open { key, row: index, messages });
+            }
+        }
+        let below: Vec<&[u8]> = open.iter().map(|open| open.key).collect();
+        bring_together(engine, &version, tree.entry.id, &below);
+        state.must_go_on()?;
+        if let Some(root) = version.roots.get(&tree.entry.id) {
+            root.get_many(&engine.cx, &below, options.projection(), &mut |number, found| {
+                let Open { key, row, messages } = &mut open[number];
+                if messages.take(found.message(), found.is_whole(), &mut value) {
+                    let messages = std::mem::take(messages);
+                    view.put_row(tree, key, options.parts, messages, &mut value, (*row, rows))?;
+                }
+                Ok(())
+            })?;
+        }
+        // Operands over nothing.
+        for Open { key, row, messages } in open.into_iter().filter(|open| open.messages.is_open()) {
+            value.clear();
+            view.put_row(tree, key, options.parts, messages, &mut value, (row, rows))?;
+        }
+        Ok(())
+    }
+
+    /// Locks all rows, then reads them (`read_as.rs`, 3).
+    pub(super) fn lock_and_read<K: AsRef<[u8]>>(
+        &self,
+        state: &mut State,
+        (tree, keys): (&Tree, &[K]),
+        how: (crate::txn::lock_table::RowMode, super::Meeting),
+        options: &ReadOptions<'_>,
+        order: &[usize],
+        rows: &mut [RowRead],
+    ) -> Result<()> {
+        if let Some(locks) = state.locks.as_mut().filter(|_| !options.with_last) {
+            locks.keep_last();
+        }
+        let kept = state.locks.as_ref().map_or(0, |locks| locks.last_rows());
+        let read = self.read_locked(state, (tree, keys), how, order, rows);
+        let read = read.and_then(|()| rows.iter_mut().try_for_each(|row| options.cut(tree, row)));
+        if read.is_err() {
+            self.unlock_unseen(state, kept);
+        }
+        read
+    }
+}
+
+impl ReadView<'_> {
+    /// Puts a row whose messages are all there, if it exists.
+    fn put_row(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        parts: Option<&Parts>,
+        messages: Messages,
+        value: &mut Vec<u8>,
+        (row, rows): (usize, &mut ManyRows),
+    ) -> Result<()> {
+        let exists = match parts {
+            Some(parts) => self.finish_parts(&tree.entry, key, parts, messages, value)?,
+            None => {
+                let exists = messages.finish(self, value)?;
+                tree.bring_up(value)?;
+                exists
+            }
+        };
+        if exists {
+            rows.put(row, value);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,166 @@
+//! Many rows in one call are what each is alone: in memtables, in buffers and in leaves, with deletes over them, long values, and
+//! the transaction's own.
+
+mod common;
+
+use frond::{
+    Batch, Db, End, Hint, Isolation, Layout, ManyRows, Part, ReadOptions, RowLock, TreeOptions,
+    TxnOptions,
+};
+
+const ROWS: u32 = 6000;
+
+fn key(row: u32) -> Vec<u8> {
+    (row * 3).to_be_bytes().to_vec()
+}
+
+fn value(row: u32, round: u32) -> Vec<u8> {
+    let mut value = (row ^ round).to_be_bytes().to_vec();
+    let text = format!("{:011}-{:05}-{round}", u64::from(row) * 7919, row % 977);
+    value.push(text.len() as u8);
+    value.extend_from_slice(text.as_bytes());
+    let rest = vec![row as u8; (row % 90) as usize];
+    value.push(rest.len() as u8);
+    value.extend_from_slice(&rest);
+    value
+}
+
+/// A value that is not in the leaf, whose last part is long.
+fn long_value(row: u32) -> Vec<u8> {
+    let mut value = value(row, 9);
+    let rest = value[4] as usize + 5;
+    value.truncate(rest);
+    let bytes = 100_000u32;
+    let (low, middle, high) = (bytes & 127 | 128, bytes >> 7 & 127 | 128, bytes >> 14);
+    value.extend([low as u8, middle as u8, high as u8]);
+    value.resize(value.len() + bytes as usize, row as u8);
+    value
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u32) -> u32 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        ((self.0 >> 33) % u64::from(end)) as u32
+    }
+}
+
+#[test]
+fn many_rows_are_what_each_is_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let mut db = Db::open(&path, common::options()).unwrap();
+    let options = TreeOptions {
+        key_layout: Some(Layout::new(vec![Part::Fixed(4, Hint::Integer)])),
+        value_layout: Some(Layout::new(vec![
+            Part::Fixed(4, Hint::Integer),
+            Part::Var(End::Prefixed),
+            Part::Var(End::Prefixed),
+        ])),
+        ..Default::default()
+    };
+    let mut tree = db.create_tree("t", options).unwrap();
+    for row in 0..ROWS {
+        tree.put(&key(row), &value(row, 0)).unwrap();
+    }
+    let mut dice = Dice(5);
+    for round in 1..5 {
+        for _ in 0..400 {
+            let row = dice.below(ROWS);
+            match dice.below(4) {
+                0 => {
+                    tree.delete(&key(row)).unwrap();
+                }
+                _ => {
+                    tree.put(&key(row), &value(row, round)).unwrap();
+                }
+            }
+        }
+        tree.put(&key(dice.below(ROWS)), &long_value(round)).unwrap();
+        let from = dice.below(ROWS);
+        let mut batch = Batch::new();
+        batch.delete_range(&tree, &key(from), &key(from + 20)).unwrap();
+        db.commit(&mut batch).unwrap();
+        if round % 2 == 0 {
+            // Nothing of it is in memory: blocks are brought together.
+            db.close().unwrap();
+            db = Db::open(&path, common::options()).unwrap();
+            tree = db.open_tree("t").unwrap();
+        }
+        for isolation in [
+            Isolation::ReadCommitted,
+            Isolation::RepeatableRead,
+            Isolation::Snapshot,
+            Isolation::Serializable,
+        ] {
+            let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
+            let some = tree.parts(&[1]).unwrap();
+            let none = tree.parts(&[]).unwrap();
+            let mut rows = ManyRows::default();
+            for own in [false, true] {
+                if own {
+                    for _ in 0..20 {
+                        let row = dice.below(ROWS);
+                        txn.put(&tree, &key(row), &value(row, 77)).unwrap();
+                        txn.delete(&tree, &key(dice.below(ROWS))).unwrap();
+                    }
+                }
+                for (parts, lock) in [
+                    (None, None),
+                    (Some(&some), None),
+                    (Some(&none), None),
+                    (Some(&some), Some(RowLock::Exclusive)),
+                ] {
+                    let count = 1 + dice.below(200);
+                    // Not in order, with some that there never were, and some twice.
+                    let keys: Vec<Vec<u8>> = (0..count)
+                        .map(|_| match dice.below(8) {
+                            0 => (dice.below(3 * ROWS) + 1).to_be_bytes().to_vec(),
+                            1 => key(dice.below(10)),
+                            _ => key(dice.below(ROWS + 5)),
+                        })
+                        .collect();
+                    let options = ReadOptions { parts, lock, ..Default::default() };
+                    txn.read_many_into(&tree, &keys, &options, &mut rows).unwrap();
+                    assert_eq!(rows.len(), keys.len());
+                    for (number, key) in keys.iter().enumerate() {
+                        let alone = txn.read(&tree, key, &options).unwrap();
+                        let expected = alone.exists.then_some(&alone.value[..]);
+                        assert_eq!(rows.get(number), expected, "{key:?} {isolation:?} {own}");
+                        assert_eq!(rows.is_locked(number), alone.locked);
+                    }
+                }
+            }
+            txn.rollback();
+        }
+    }
+    db.close().unwrap();
+}
+
+#[test]
+fn what_cannot_be_read_together_is_an_error_and_no_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path().join("store"), common::options()).unwrap();
+    let tree = db.create_tree("t", TreeOptions::default()).unwrap();
+    let other = db
+        .create_tree(
+            "other",
+            TreeOptions {
+                value_layout: Some(Layout::new(vec![Part::Fixed(1, Hint::None)])),
+                ..Default::default()
+            },
+        )
+        .unwrap();
+    tree.put(b"a", b"1").unwrap();
+    let parts = other.parts(&[0]).unwrap();
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    let mut rows = ManyRows::with(vec![1, 2, 3]);
+    txn.read_many_into(&tree, &[b"a"], &ReadOptions::default(), &mut rows).unwrap();
+    assert_eq!((rows.get(0), rows.get(1)), (Some(&b"1"[..]), None));
+    let options = ReadOptions { parts: Some(&parts), ..Default::default() };
+    assert!(txn.read_many_into(&tree, &[b"a"], &options, &mut rows).is_err());
+    assert_eq!((rows.len(), rows.get(0)), (0, None));
+    txn.rollback();
+    db.close().unwrap();
+}
