@@ -90,9 +90,12 @@ impl Db {
         loop {
             let rows = match self.open_tree(&spec.name) {
                 Err(Error::NoSuchTree(_)) => match self.create_table(&spec) {
-                    // Another has made it meanwhile.
+                    // Another thread has made it meanwhile.
                     Err(Error::TreeExists(name)) if name == spec.name => continue,
-                    made => made?,
+                    made => match made? {
+                        Some(rows) => rows,
+                        None => continue,
+                    },
                 },
                 rows => rows?,
             };
@@ -135,7 +138,8 @@ impl Db {
         Ok(table)
     }
 
-    fn create_table(&self, spec: &TableSpec) -> Result<Tree> {
+    /// The tree of a new table's rows; nothing if another thread has dropped it at once.
+    fn create_table(&self, spec: &TableSpec) -> Result<Option<Tree>> {
         let mut change = self.change_catalog()?;
         let rows = change.create(&spec.name, spec.tree_of_rows())?;
         let (mut stored, mut number) = (Vec::new(), 0);
@@ -148,7 +152,7 @@ impl Db {
         let stored = Stored { rows, next: number, indexes: stored, leftovers: Vec::new(), columns };
         change.set_attributes(rows, stored.encode())?;
         change.commit()?;
-        self.tree(rows).ok_or_else(|| Error::NoSuchTree(spec.name.clone()))
+        Ok(self.tree(rows))
     }
 
     /// Drops a table with its indexes, in one commit. Waits for transactions that have locked rows of it, ten seconds
