@@ -132,6 +132,17 @@ impl Format {
         }
     }
 
+    /// How many rows of a block have keys below `key`.
+    pub fn rows_below(&self, block: &[u8], key: &[u8]) -> Result<usize, BadBlock> {
+        match self {
+            Format::Opaque => {
+                let (shape, mut rows) = (Shape::parse(block)?, rows::Rows::default());
+                Ok(if rows.seek(block, &shape, key)? { rows.row() } else { shape.rows() as usize })
+            }
+            Format::Typed(format) => typed::rows_below(&format.block(block)?, key),
+        }
+    }
+
     /// The least that is asked of a block which is not checked: whether it has so many rows of that length, as the
     /// index of its run says.
     pub fn agrees(&self, block: &[u8], rows: u32, row_bytes: u32) -> Result<(), BadBlock> {

@@ -5,7 +5,8 @@
 //! 2. A separator is the shortest prefix of the block's first key that is above all keys before it;
 //!    that of block 0 is empty.
 //!
-//! Estimates (`bytes_between`, `entries_between`) count blocks at the ends of a range as half.
+//! Estimates (`bytes_between`, `entries_between`) count blocks at the ends of a range as half, unless the caller can say how many
+//! of their rows lie below a key.
 
 use crate::block::Packing;
 
@@ -139,12 +140,14 @@ impl BlockIndex {
         low
     }
 
-    /// Sums `count` over the blocks that [lo, hi) meets, those at the ends as half, at least 1.
+    /// Sums `count` over the blocks that [lo, hi) meets, at least 1. Of those at the ends it counts the share that
+    /// `rows_below` gives, or a half where that is not known.
     pub fn estimate(
         &self,
         lo: Option<&[u8]>,
         hi: Option<&[u8]>,
         count: impl Fn(&BlockEntry) -> u32,
+        rows_below: impl Fn(usize, &[u8]) -> Option<u32>,
     ) -> u64 {
         if self.is_empty() || matches!((lo, hi), (Some(lo), Some(hi)) if lo >= hi) {
             return 0;
@@ -154,10 +157,22 @@ impl BlockIndex {
         let cut_first = lo.is_some_and(|key| first == 0 || key > self.separator(first));
         let cut_last = hi.is_some();
         let share = |index: usize| {
-            let whole = self.entries.get(index).map_or(0, |entry| u64::from(count(entry)));
-            let halves =
-                u32::from(index == first && cut_first) + u32::from(index == last && cut_last);
-            whole >> halves
+            let Some(entry) = self.entries.get(index) else { return 0 };
+            let (mut from, mut to, mut halves) = (0, entry.rows, 0);
+            if let Some(key) = lo.filter(|_| index == first && cut_first) {
+                match rows_below(index, key) {
+                    Some(rows) => from = rows,
+                    None => halves += 1,
+                }
+            }
+            if let Some(key) = hi.filter(|_| index == last && cut_last) {
+                match rows_below(index, key) {
+                    Some(rows) => to = rows,
+                    None => halves += 1,
+                }
+            }
+            let rows = u64::from(to.saturating_sub(from));
+            (u64::from(count(entry)) * rows / u64::from(entry.rows.max(1))) >> halves
         };
         (first..=last).map(share).sum::<u64>().max(1)
     }
@@ -210,9 +225,17 @@ mod tests {
             }
             assert_eq!(index.block_for(b""), 0);
             assert_eq!(index.block_for(&[0xff]), ends.len() - 1);
-            assert_eq!(index.estimate(None, None, |e| e.rows), 70);
-            assert_eq!(index.estimate(Some(&full("bba")), Some(&full("d")), |e| e.rows), 20);
-            assert_eq!(index.estimate(Some(b"q"), Some(b"q"), |e| e.rows), 0);
+            assert_eq!(index.estimate(None, None, |e| e.rows, |_, _| None), 70);
+            let (bba, d) = (full("bba"), full("d"));
+            let range = (Some(&bba[..]), Some(&d[..]));
+            assert_eq!(index.estimate(range.0, range.1, |e| e.rows, |_, _| None), 20);
+            let below = |block: usize, _: &[u8]| Some([7, 2][block % 2]);
+            let counted = index.estimate(range.0, range.1, |e| e.rows, below);
+            let [first, last] = [&bba, &d].map(|key| index.block_for(key));
+            let between = 10 * (last - first - 1) as u64;
+            let (first, last) = ([7, 2][first % 2], [7, 2][last % 2]);
+            assert_eq!(counted, 10 - first + between + last);
+            assert_eq!(index.estimate(Some(b"q"), Some(b"q"), |e| e.rows, |_, _| None), 0);
         }
     }
 }

@@ -83,6 +83,7 @@ mod open_opaque;
 mod pieces;
 mod pinned;
 mod ranges;
+mod rank;
 mod reader;
 mod tail;
 mod taken_back;

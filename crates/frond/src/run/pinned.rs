@@ -113,6 +113,11 @@ impl Run {
         Some(block)
     }
 
+    /// The same for an estimate, which is no use of the block.
+    pub(super) fn near_resident(&self, index: usize) -> Option<NearBlock> {
+        self.near.get()?.get(index)
+    }
+
     /// A block that lies raw and in one piece in the frames of a run that is not written yet.
     pub(super) fn raw_in_frames(
         &self,

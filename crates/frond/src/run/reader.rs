@@ -285,16 +285,18 @@ impl Run {
             return 0;
         }
         let (lo, hi) = self.within_keys(lo, hi);
-        self.tail.index.estimate(lo, hi, |entry| entry.encoded_bytes)
+        self.tail.index.estimate(lo, hi, |entry| entry.encoded_bytes, |_, _| None)
     }
 
-    /// Estimate of the entries in `[lo, hi)`; 0 only if the range is certainly empty.
+    /// Estimate of the entries in `[lo, hi)`, exact where the blocks at its ends are in memory; 0 only if the range is
+    /// certainly empty.
     pub fn entries_between(&self, lo: Option<&[u8]>, hi: Option<&[u8]>) -> u64 {
         if self.certainly_empty(lo, hi) {
             return 0;
         }
         let (lo, hi) = self.within_keys(lo, hi);
-        self.tail.index.estimate(lo, hi, |entry| entry.rows)
+        let below = |block, key: &[u8]| self.rows_below(block, key);
+        self.tail.index.estimate(lo, hi, |entry| entry.rows, below)
     }
 
     /// The bounds that cut something off, so that estimates of neighbouring ranges sum up to the run or more.

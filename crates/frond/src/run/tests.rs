@@ -114,6 +114,30 @@ fn a_run_reads_the_same_unwritten_written_and_opened() {
     }
 }
 
+/// Rule: I51.
+#[test]
+fn estimates_are_exact_where_blocks_are_in_memory() {
+    let rows = rows(3000, 3);
+    let keys: Vec<&Vec<u8>> = rows.keys().collect();
+    let ranges = [(0, 1), (5, 6), (17, 1900), (2998, 3000), (0, 3000), (1000, 1010)];
+    for options in all_options() {
+        let run = build(&rows, options);
+        let file = file();
+        let run = Run::open(file.clone(), write(&run, &file, 8192), pool()).unwrap();
+        let cache: Arc<dyn BlockSource> = BlockCache::new(pool(), 8 << 20);
+        let estimate = |from: usize, to: usize| {
+            let to = keys.get(to).map(|key| key.as_slice());
+            run.entries_between(Some(keys[from].as_slice()), to)
+        };
+        let cold = ranges.map(|(from, to)| estimate(from, to));
+        assert!(cold.iter().all(|&rows| rows > 0 && rows <= 3000));
+        walk(RunCursor::new(run.clone(), cache.clone())).unwrap();
+        for (from, to) in ranges {
+            assert_eq!(estimate(from, to), (to - from) as u64, "{from}..{to}");
+        }
+    }
+}
+
 /// The first 700 entries of a walk.
 #[derive(Default)]
 struct Walked(Vec<(Vec<u8>, Tag, Vec<u8>)>);

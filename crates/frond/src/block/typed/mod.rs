@@ -73,6 +73,7 @@ pub use row::find;
 pub use row::find_parts;
 pub use rows::TypedRows;
 pub use samples::Samples;
+pub use search::rows_below;
 pub use unpack::unpack;
 pub use vector::Even;
 pub use weigh::{ColumnOf, ColumnWeight, Encoding, weigh};

@@ -13,6 +13,11 @@ use super::{
     frame::Typed,
 };
 
+/// How many rows have keys below `key`.
+pub fn rows_below(typed: &Typed<'_>, key: &[u8]) -> Result<usize, BadBlock> {
+    place(typed, key, &mut Chunks::default()).map(|(row, _)| row)
+}
+
 /// The first row whose key is not below `key`, the number of rows if there is none, and whether it is
 /// `key`. What codecs gave of the block, or give now, is in `chunks`.
 #[inline]
