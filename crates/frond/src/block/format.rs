@@ -137,7 +137,7 @@ impl Format {
         match self {
             Format::Opaque => {
                 let (shape, mut rows) = (Shape::parse(block)?, rows::Rows::default());
-                Ok(if rows.seek(block, &shape, key)? { rows.row() } else { shape.rows() as usize })
+                Ok(if rows.seek(block, &shape, key)? { rows.row() } else { shape.rows() })
             }
             Format::Typed(format) => typed::rows_below(&format.block(block)?, key),
         }
