@@ -16,7 +16,7 @@ struct Entry {
     tree: TreeId,
     key: [u8; 24],
     bytes: usize,
-    hash: u64,
+    hash: u128,
 }
 
 impl Entry {
