@@ -288,7 +288,7 @@ impl Run {
         self.tail.index.estimate(lo, hi, |entry| entry.encoded_bytes, |_, _| None)
     }
 
-    /// Estimate of the entries in `[lo, hi)`, exact where the blocks at its ends are in memory; 0 only if the range is
+    /// Estimate of the entries in `[lo, hi)`, exact where the blocks at its ends are at hand; 0 only if the range is
     /// certainly empty.
     pub fn entries_between(&self, lo: Option<&[u8]>, hi: Option<&[u8]>) -> u64 {
         if self.certainly_empty(lo, hi) {
