@@ -108,7 +108,7 @@ impl Run {
     /// Block `index`, if it is in its place.
     #[inline]
     pub(super) fn near_block(&self, index: usize, source: &dyn BlockSource) -> Option<NearBlock> {
-        let block = self.near.get()?.get(index)?;
+        let block = self.near_resident(index)?;
         source.found_near();
         Some(block)
     }

@@ -73,7 +73,7 @@ impl Lines {
     pub fn get(&self, index: usize) -> &[u8] {
         let range = match self.width {
             Some(width) => {
-                let Some(start) = index.checked_mul(width + 8) else { return &[] };
+                let Some(start) = index.checked_mul(width + BEHIND_BYTES) else { return &[] };
                 start..start + width
             }
             None => {

@@ -226,8 +226,7 @@ impl LockTable {
     /// Whether another has locked the gap that the key goes into. Behind what the caller has published: a row that
     /// exists, and is locked, needs no gap.
     pub fn is_gap_locked(&self, locks: &LockSet, tree: TreeId, key: &[u8]) -> bool {
-        fence(Ordering::SeqCst);
-        self.are_gaps_against(&locks.owner, tree, key)
+        self.is_any_gap_locked(locks, &mut std::iter::once((tree, key)))
     }
 
     /// The same of several keys.
