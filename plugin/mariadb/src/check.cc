@@ -103,8 +103,8 @@ bool Table_check::read_row(std::string_view key, std::string_view value)
     TABLE *table = handler_->table;
     const Plan &plan = handler_->plan();
     uchar *record = table->record[0];
-    if (!plan.row->decode(value, nullptr, record) ||
-        (plan.has_primary() ? !plan.primary_key().decode(key, record) : key.size() != ROW_ID_BYTES))
+    if ((plan.has_primary() ? !plan.primary_key().decode(key, record) : key.size() != ROW_ID_BYTES) ||
+        !plan.row->decode(value, nullptr, record))
         return false;
     if (table->vfield != nullptr) {
         /* What an expression says of a row was said when the row was written. */

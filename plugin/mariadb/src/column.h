@@ -2,7 +2,7 @@
 #ifndef FROND_COLUMN_H
 #define FROND_COLUMN_H
 
-#include "server.h"
+#include "text_of_weights.h"
 
 #include <cstdint>
 
@@ -48,6 +48,12 @@ struct Column {
     uint32_t length;
     CHARSET_INFO *charset;
     bool pads_bytes; /* The character set pads with a byte that is a space. */
+    /*
+      The key tells most values of the column; for others, see `is_told`, they are kept beside the key. Where they are read
+      from, an empty value means that the key tells it, so that the key is decoded first.
+    */
+    bool is_mostly_told = false;
+    const Text_of_weights *text = nullptr; /* Of text that is mostly told. */
 };
 
 inline uint64_t read_little_endian(const uchar *data, uint length)
@@ -105,6 +111,19 @@ inline void decode_word_or_fixed(const Column &column, const uint8_t *in, uchar 
     } else {
         decode_fixed(column, in, data);
     }
+}
+
+inline bool is_minus_zero(const Column &column, const uchar *data)
+{
+    return (column.kind == Kind::Double && read_little_endian(data, 8) == uint64_t(1) << 63) ||
+           (column.kind == Kind::Float && read_little_endian(data, 4) == uint64_t(1) << 31);
+}
+
+/* Whether the key tells this content of a column that it tells mostly: -0.0 has the key of 0.0. */
+inline bool is_told(const Column &column, const uchar *content, size_t length)
+{
+    return column.is_mostly_told &&
+           (column.text != nullptr ? column.text->is_told(content, length) : !is_minus_zero(column, content));
 }
 
 /* The content of a column of variable length: of CHAR without the spaces at its end. */

@@ -50,7 +50,7 @@ std::string successor(std::string_view prefix)
 }
 
 /* The field of a key part may be one that the server has made for a prefix, which is as short as that. */
-Key_codec::Part::Part(const TABLE *table, const KEY_PART_INFO &info)
+Key_codec::Part::Part(const TABLE *table, const KEY_PART_INFO &info, bool is_primary)
     : column(table->field[info.field->field_index], table->record[0]),
       length(info.length),
       tuple_length(info.store_length),
@@ -65,28 +65,36 @@ Key_codec::Part::Part(const TABLE *table, const KEY_PART_INFO &info)
     if (column.is_text())
         weights.emplace(column.charset);
     keeps_spaces = column.kind == Kind::Char && (column.charset->state & MY_CS_NOPAD);
-    is_reversible = is_whole && !column.is_text() && column.kind != Kind::Float && column.kind != Kind::Double;
+    /* Rows keep the numbers of their key in a fixed width, which has no place for a value that the key tells. */
+    const bool is_float = column.kind == Kind::Float || column.kind == Kind::Double;
+    column.text = weights && is_whole ? weights->text() : nullptr;
+    column.is_mostly_told = column.text != nullptr || (is_float && is_whole && !is_primary);
+    told = Told::Nothing;
+    if (column.is_mostly_told)
+        told = Told::Mostly;
+    else if (is_whole && !column.is_text() && !is_float)
+        told = Told::All;
 }
 
 Key_codec::Key_codec(const TABLE *table, const KEY *key)
 {
     for (uint i = 0; i < key->user_defined_key_parts; i++) {
-        parts_.emplace_back(table, key->key_part[i]);
+        parts_.emplace_back(table, key->key_part[i], key - table->key_info == static_cast<ptrdiff_t>(table->s->primary_key));
         const Part &part = parts_.back();
-        if (!part.is_reversible && part.is_whole)
-            irreversible_.push_back(part.column);
+        if (part.told != Told::All && part.is_whole)
+            kept_.push_back(part.column);
         has_prefixes_ |= !part.is_whole;
     }
     if (parts_.size() == 1) {
         const Part &part = parts_.front();
-        is_one_word_ = part.width != 0 && part.is_reversible && !part.is_nullable() && !part.is_descending;
+        is_one_word_ = part.width != 0 && part.told == Told::All && !part.is_nullable() && !part.is_descending;
     }
 }
 
 bool Key_codec::gives(const MY_BITMAP *columns) const
 {
     return std::any_of(parts_.begin(), parts_.end(), [columns](const Part &part) {
-        return part.is_reversible && bitmap_is_set(columns, part.column.index);
+        return part.told != Told::Nothing && bitmap_is_set(columns, part.column.index);
     });
 }
 
@@ -97,10 +105,13 @@ bool Key_codec::tells(const MY_BITMAP *columns) const
     });
 }
 
-bool Key_codec::has_reversible(uint field) const
+Told Key_codec::told(uint field) const
 {
-    return std::any_of(parts_.begin(), parts_.end(),
-                       [field](const Part &part) { return part.is_reversible && part.column.index == field; });
+    Told told = Told::Nothing;
+    for (const Part &part : parts_)
+        if (part.column.index == field)
+            told = std::max(told, part.told);
+    return told;
 }
 
 void Key_codec::append(const Part &part, const uchar *data, size_t length, std::string *out) const
@@ -111,9 +122,7 @@ void Key_codec::append(const Part &part, const uchar *data, size_t length, std::
     if (part.width != 0 && part.is_whole) {
         uint8_t fixed[256];
         uchar zero[8] = {};
-        bool is_minus_zero = (part.column.kind == Kind::Double && read_little_endian(data, 8) == uint64_t(1) << 63) ||
-                             (part.column.kind == Kind::Float && read_little_endian(data, 4) == uint64_t(1) << 31);
-        encode_fixed(part.column, is_minus_zero ? zero : data, fixed);
+        encode_fixed(part.column, is_minus_zero(part.column, data) ? zero : data, fixed);
         out->append(reinterpret_cast<const char *>(fixed), part.width);
     } else if (part.width != 0) {
         out->append(reinterpret_cast<const char *>(data), part.width);
@@ -209,7 +218,7 @@ void Key_codec::extend(const TABLE *table, const KEY *key, const KEY *primary)
         }
         if (found == key->ext_key_parts)
             return;
-        extension_.push_back({Part(table, wanted), offset, key_part_map(1) << found});
+        extension_.push_back({Part(table, wanted, true), offset, key_part_map(1) << found});
     }
 }
 
@@ -247,8 +256,28 @@ std::vector<uint> Key_codec::layout_ends() const
     return ends;
 }
 
-std::optional<size_t> Key_codec::decode(std::string_view key, uchar *record, const MY_BITMAP *wanted,
-                                        bool *skipped) const
+void Key_codec::decode_certain(std::string_view key, uchar *record) const
+{
+    decode(key, record, nullptr, nullptr, Told::All);
+}
+
+/* Of an escaped part. The bytes are used up. */
+bool Key_codec::decode_text(const Part &part, std::string *bytes, uchar *record) const
+{
+    if (part.column.text == nullptr)
+        return put_content(part.column, raw(*bytes), bytes->size(), record + part.column.offset);
+    static thread_local std::string text;
+    part.column.text->turn_back(*bytes, &text);
+    /* One that is not told, and is kept, can turn back into anything. */
+    if (text.size() > part.column.length)
+        text.clear();
+    put_content(part.column, raw(text), text.size(), record + part.column.offset);
+    return true;
+}
+
+/* Leaves columns of which the key tells less than `least`. */
+std::optional<size_t> Key_codec::decode(std::string_view key, uchar *record, const MY_BITMAP *wanted, bool *skipped,
+                                        Told least) const
 {
     if (is_one_word_) {
         const Part &part = parts_.front();
@@ -273,10 +302,10 @@ std::optional<size_t> Key_codec::decode(std::string_view key, uchar *record, con
             else if (record != nullptr)
                 part.column.set_not_null(record);
         }
-        bool fills = record != nullptr && !is_null && part.is_reversible;
+        bool fills = record != nullptr && !is_null && part.told >= least;
         if (fills && wanted != nullptr && !bitmap_is_set(wanted, part.column.index)) {
             fills = false;
-            if (skipped != nullptr)
+            if (skipped != nullptr && part.told == Told::All)
                 *skipped = true;
         }
         if (part.width != 0) {
@@ -301,7 +330,7 @@ std::optional<size_t> Key_codec::decode(std::string_view key, uchar *record, con
                 return std::nullopt;
             at += *length;
         }
-        if (fills && !put_content(part.column, raw(text), text.size(), record + part.column.offset))
+        if (fills && !decode_text(part, &text, record))
             return std::nullopt;
     }
     return at;

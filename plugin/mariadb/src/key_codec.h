@@ -13,6 +13,13 @@
 
 namespace frond {
 
+/* How much of a column its key tells. */
+enum class Told : uint8_t {
+    Nothing, /* The begin of a column, or weights that are not turned back. */
+    Mostly,  /* See Column::is_mostly_told. */
+    All,
+};
+
 /* The least key above all keys that begin with `prefix`; empty if there is none. */
 std::string successor(std::string_view prefix);
 
@@ -41,11 +48,16 @@ public:
       are, and `skipped`, which may be null, is set if there was one.
     */
     std::optional<size_t> decode(std::string_view key, uchar *record, const MY_BITMAP *wanted = nullptr,
-                                 bool *skipped = nullptr) const;
-    /* Columns whose key does not tell what they are, but for prefixes of columns. */
-    const std::vector<Column> &irreversible() const { return irreversible_; }
-    bool has_reversible(uint field) const;
-    /* Whether one of these columns is read from keys. */
+                                 bool *skipped = nullptr) const
+    {
+        return decode(key, record, wanted, skipped, Told::Mostly);
+    }
+    /* Fills the columns that the key tells whatever their values are. */
+    void decode_certain(std::string_view key, uchar *record) const;
+    /* Columns that are kept beside the key, always or where it does not tell them; no columns of which it has the begin. */
+    const std::vector<Column> &kept() const { return kept_; }
+    Told told(uint field) const;
+    /* Whether one of these columns is read from keys, always or mostly. */
     bool gives(const MY_BITMAP *columns) const;
     /* Whether a part is only the begin of its column, which neither the key nor the entry's value tells. */
     bool has_prefixes() const { return has_prefixes_; }
@@ -58,7 +70,7 @@ public:
 
 private:
     struct Part {
-        Part(const TABLE *table, const KEY_PART_INFO &info);
+        Part(const TABLE *table, const KEY_PART_INFO &info, bool is_primary);
 
         bool is_nullable() const { return column.null_bit != 0; }
 
@@ -69,7 +81,7 @@ private:
         bool is_descending;
         bool keeps_spaces;  /* A CHAR whose spaces at the end count, as they do without PAD SPACE. */
         bool is_whole;      /* Not a prefix of the column. */
-        bool is_reversible;
+        Told told;
         size_t chars;
         std::optional<Weights> weights;
     };
@@ -81,13 +93,16 @@ private:
         key_part_map bit;
     };
 
+    std::optional<size_t> decode(std::string_view key, uchar *record, const MY_BITMAP *wanted, bool *skipped,
+                                 Told least) const;
+    bool decode_text(const Part &part, std::string *bytes, uchar *record) const;
     void append_tuple_part(const Part &part, const uchar *data, std::string *out) const;
     void append(const Part &part, const uchar *data, size_t length, std::string *out) const;
     void append_null(const Part &part, std::string *out) const;
 
     std::vector<Part> parts_;
     std::vector<Extension> extension_;
-    std::vector<Column> irreversible_;
+    std::vector<Column> kept_;
     bool has_prefixes_ = false;
     bool is_one_word_ = false; /* One integer that is never NULL: what most tables have. */
 };

@@ -100,7 +100,7 @@ int ha_frond::loaded_twice(int code)
     frond_buffer_set(&row_buffer_, raw(twice->value), twice->value.size(), nullptr);
     std::string_view value = view(row_buffer_.data, row_buffer_.length);
     std::string row_key;
-    if (is_row ? !plan().row->decode(value, nullptr, record) || !decode_row_key(twice->key, nullptr, record)
+    if (is_row ? !decode_row_key(twice->key, nullptr, record) || !plan().row->decode(value, nullptr, record)
                : !decode_entry(plan().indexes[number], twice->key, value, record, nullptr, &row_key))
         return HA_ERR_CRASHED;
     errkey = number;

@@ -124,9 +124,11 @@ int ha_frond::decode_row(std::string_view row_key, std::string_view value, bool 
     /* A statement that writes the row needs all of it, whatever it reads. So does a position that the key does not tell. */
     const bool needs_all = get_lock_type() == F_WRLCK || plan().has_prefixed_primary() || is_sequence();
     const MY_BITMAP *wanted = needs_all ? nullptr : table->read_set;
-    if (!(is_whole ? plan().row->decode(value, wanted, record) : plan().row->decode(value, reads_->projection, record)))
+    if (!decode_row_key(row_key, wanted, record))
         return HA_ERR_CRASHED;
-    return decode_row_key(row_key, wanted, record) ? 0 : HA_ERR_CRASHED;
+    const bool is_read = is_whole ? plan().row->decode(value, wanted, record)
+                                  : plan().row->decode(value, reads_->projection, record);
+    return is_read ? 0 : HA_ERR_CRASHED;
 }
 
 /* Fills the wanted columns of the primary key. A position may be asked for though none of them was: see `position`. */
@@ -171,6 +173,8 @@ bool ha_frond::decode_entry(const Index &index, std::string_view key, std::strin
 {
     std::optional<size_t> parts;
     std::string_view primary;
+    if (!index.entry->take_primary(&value, &primary))
+        return false;
     if (record != nullptr || !index.is_unique) {
         parts = index.key.decode(key, record, wanted);
         if (!parts)
@@ -178,12 +182,8 @@ bool ha_frond::decode_entry(const Index &index, std::string_view key, std::strin
     }
     if (!index.is_unique)
         primary = key.substr(*parts);
-    if (record != nullptr || index.is_unique) {
-        if (!index.entry->decode(value, record, &primary))
-            return false;
-    }
     row_key->assign(primary);
-    return record == nullptr || decode_row_key(primary, wanted, record);
+    return record == nullptr || (decode_row_key(primary, wanted, record) && index.entry->decode(value, record));
 }
 
 /* For each row of a scan: keys of integers need no call. */
@@ -596,7 +596,7 @@ void ha_frond::copy_primary(uchar *to, const uchar *record) const
 void ha_frond::position(const uchar *record)
 {
     if (record == without_key_) {
-        plan().primary_key().decode(row_key_, without_key_);
+        plan().primary_key().decode_certain(row_key_, without_key_);
         without_key_ = nullptr;
     }
     if (plan().has_primary())

@@ -55,7 +55,8 @@ inline bool decode_column(const Column &column, const uint8_t **at, const uint8_
     } else {
         if (!get_length(*at, end, &length))
             return false;
-        if (is_wanted && !put_content(column, *at, length, data))
+        const bool is_filled = length == 0 && column.is_mostly_told;
+        if (is_wanted && !is_filled && !put_content(column, *at, length, data))
             return false;
     }
     *at += length;
@@ -64,7 +65,7 @@ inline bool decode_column(const Column &column, const uint8_t **at, const uint8_
 
 }  // namespace
 
-Row_codec::Row_codec(const TABLE *table, const std::vector<bool> &is_in_key)
+Row_codec::Row_codec(const TABLE *table, const Key_codec *primary)
 {
     const uchar *record = table->record[0];
     uint null_bytes = table->s->null_bytes;
@@ -73,9 +74,14 @@ Row_codec::Row_codec(const TABLE *table, const std::vector<bool> &is_in_key)
     null_defaults_.assign(table->s->default_values, table->s->default_values + null_bytes);
     for (uint i = 0; i < table->s->fields; i++) {
         const Field *field = table->field[i];
-        if (!field->stored_in_db() || is_in_key[i])
+        const Told told = primary == nullptr ? Told::Nothing : primary->told(i);
+        if (!field->stored_in_db() || told == Told::All)
             continue;
         Column column(field, record);
+        if (told == Told::Mostly) {
+            column.is_mostly_told = true;
+            column.text = Weights(column.charset).text();
+        }
         if (column.null_bit != 0)
             null_mask_[column.null_offset] |= column.null_bit;
         fixed_bytes_ += column.is_fixed() ? column.length : LENGTH_BYTES_MAX;
@@ -128,6 +134,8 @@ void Row_codec::encode(const uchar *record, std::string *out) const
         }
         size_t length = 0;
         const uchar *bytes = is_null ? data : content(column, data, &length);
+        if (is_told(column, bytes, length))
+            length = 0;
         at = put_length(at, length);
         if (length != 0)
             memcpy(at, bytes, length);
@@ -218,26 +226,33 @@ void Entry_codec::encode(const uchar *record, std::string_view primary, std::str
         const uchar *data = record + column.offset;
         size_t length = 0;
         const uchar *bytes = column.is_null(record) ? data : content(column, data, &length);
-        append_prefixed(bytes, length, out);
+        append_prefixed(bytes, is_told(column, bytes, length) ? 0 : length, out);
     }
 }
 
-bool Entry_codec::decode(std::string_view value, uchar *record, std::string_view *primary) const
+bool Entry_codec::take_primary(std::string_view *value, std::string_view *primary) const
 {
-    const uint8_t *at = raw(value), *const end = at + value.size();
-    size_t length;
-    if (has_primary_) {
-        if (!get_length(at, end, &length))
-            return false;
-        *primary = view(at, length);
-        at += length;
-    }
-    if (record == nullptr)
+    if (!has_primary_)
         return true;
+    const uint8_t *at = raw(*value), *const end = at + value->size();
+    size_t length;
+    if (!get_length(at, end, &length))
+        return false;
+    *primary = view(at, length);
+    *value = view(at + length, static_cast<size_t>(end - at) - length);
+    return true;
+}
+
+bool Entry_codec::decode(std::string_view rest, uchar *record) const
+{
+    const uint8_t *at = raw(rest), *const end = at + rest.size();
+    size_t length;
     for (const Column &column : columns_) {
         if (!get_length(at, end, &length))
             return false;
         uchar *data = record + column.offset;
+        if (length == 0 && column.is_mostly_told)
+            continue;
         if (column.is_fixed() && length == column.length)
             memcpy(data, at, length);
         else if (!column.is_fixed() && !put_content(column, at, length, data))

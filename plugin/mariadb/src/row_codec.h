@@ -2,7 +2,7 @@
 #ifndef FROND_ROW_CODEC_H
 #define FROND_ROW_CODEC_H
 
-#include "column.h"
+#include "key_codec.h"
 
 #include <string>
 #include <string_view>
@@ -22,12 +22,12 @@ struct Projection {
   A value is: the version of its layout (two bytes), the record's NULL bits as the server keeps them, then each column:
   fixed ones in the form that sorts, others with their length before them. A column that is NULL is written as zeros. So
   the engine sees typed columns and can keep each in the form that takes least. Virtual columns, and columns that the
-  key tells, are left out.
+  key tells, are left out. Of text that the key tells mostly, what it tells is left empty: the key is decoded first.
 */
 class Row_codec {
 public:
-    /* Of a table's rows: all stored columns but those for which `is_in_key` says true. */
-    Row_codec(const TABLE *table, const std::vector<bool> &is_in_key);
+    /* Of a table's rows, whose primary key, if there is one (null), is this. */
+    Row_codec(const TABLE *table, const Key_codec *primary);
 
     void encode(const uchar *record, std::string *out) const;
     /*
@@ -68,8 +68,10 @@ public:
         : has_primary_(has_primary), columns_(std::move(columns)) {}
 
     void encode(const uchar *record, std::string_view primary, std::string *out) const;
-    /* Fills what the value tells; gives the row's key, if it is in the value. False if the bytes are no such value. */
-    bool decode(std::string_view value, uchar *record, std::string_view *primary) const;
+    /* Takes the row's key, if it is in the value, from its begin. False if the bytes are no such value. */
+    bool take_primary(std::string_view *value, std::string_view *primary) const;
+    /* Fills what the rest of the value tells, after the key was decoded. False if the bytes are no such value. */
+    bool decode(std::string_view rest, uchar *record) const;
     void append_layout(std::vector<frond_part> *layout) const;
 
 private:

@@ -137,20 +137,17 @@ Plan::Plan(const TABLE *table) : primary(table->s->primary_key)
     for (Index &index : indexes)
         if (has_primary() && index.number != primary && !index.is_unique)
             index.key.extend(table, &table->key_info[index.number], &table->key_info[primary]);
-    std::vector<bool> is_in_key(table->s->fields);
-    for (uint field = 0; has_primary() && field < table->s->fields; field++)
-        is_in_key[field] = primary_key().has_reversible(field);
-    row.emplace(table, is_in_key);
+    row.emplace(table, has_primary() ? &primary_key() : nullptr);
     for (Index &index : indexes) {
         if (index.number == primary)
             continue;
-        std::vector<Column> kept = index.key.irreversible();
+        std::vector<Column> kept = index.key.kept();
         auto has = [&kept](const Column &column) {
             return std::any_of(kept.begin(), kept.end(),
                                [&column](const Column &other) { return other.index == column.index; });
         };
         if (has_primary())
-            for (const Column &column : primary_key().irreversible())
+            for (const Column &column : primary_key().kept())
                 if (!has(column))
                     kept.push_back(column);
         index.entry.emplace(index.is_unique, std::move(kept));

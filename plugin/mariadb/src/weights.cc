@@ -6,8 +6,6 @@
 namespace frond {
 namespace {
 
-enum Marker : uint8_t { BELOW_SPACE = 1, END_OF_TEXT = 2, ABOVE_SPACE = 3 };
-
 inline void put(std::string *out, uint8_t byte)
 {
     out->push_back(static_cast<char>(byte));
@@ -92,6 +90,12 @@ Weights::Weights(CHARSET_INFO *charset) : charset_(charset), pads_(!(charset->st
         is_opaque_ = true;
     if (is_opaque_)
         levels_ = 1;
+    if (is_opaque_ || levels_ > 1 || ends_at_nul_)
+        return;
+    uint unit = 0;
+    for (uint i = 0; i < level_[0].width; i++)
+        unit = unit << 8 | level_[0].space[i];
+    text_ = Text_of_weights::of(charset, {level_[0].width, unit, level_[0].pads});
 }
 
 void Weights::append(const uchar *text, size_t length, size_t chars, std::string *out) const

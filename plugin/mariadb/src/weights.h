@@ -2,13 +2,16 @@
 #ifndef FROND_WEIGHTS_H
 #define FROND_WEIGHTS_H
 
-#include "server.h"
+#include "text_of_weights.h"
 
 #include <array>
 #include <string>
 #include <vector>
 
 namespace frond {
+
+/* What follows a space in a key. */
+enum Space_marker : uint8_t { BELOW_SPACE = 1, END_OF_TEXT = 2, ABOVE_SPACE = 3 };
 
 /*
   What a collation needs for its keys.
@@ -33,6 +36,8 @@ public:
     uint levels() const { return levels_; }
     /* Whether the length of the column goes into its keys, that of a shorter value too. */
     bool go_by_length() const { return is_opaque_; }
+    /* How texts are read from their keys; null if they are not. */
+    const Text_of_weights *text() const { return text_; }
     /*
       Appends the strings, each ending as FROND_PART_ESCAPED says. `chars` is the length of the column in characters, used
       by collations for which there is only the padded form.
@@ -59,6 +64,7 @@ private:
     bool ends_at_nul_ = false;
     /* Only weights padded to the full length sort right. */
     bool is_opaque_ = false;
+    const Text_of_weights *text_ = nullptr;
     uint levels_ = 1;
     std::array<Level, 6> level_{};
 };

@@ -223,7 +223,8 @@ int ha_frond::duplicate(const frond_conflict &conflict, const uchar *record)
         return HA_ERR_FOUND_DUPP_KEY;
     }
     std::string_view row_key;
-    if (!plan().indexes[number].entry->decode(view(conflict.value.data, conflict.value.length), nullptr, &row_key))
+    std::string_view entry = view(conflict.value.data, conflict.value.length);
+    if (!plan().indexes[number].entry->take_primary(&entry, &row_key))
         return HA_ERR_CRASHED;
     if (!plan().has_primary()) {
         memcpy(dup_ref, row_key.data(), std::min<size_t>(row_key.size(), ref_length));
@@ -237,8 +238,8 @@ int ha_frond::duplicate(const frond_conflict &conflict, const uchar *record)
     int code = share_->row_tree().read(session_->txn(), row_key, options, &row_buffer_, session_->error());
     if (code != FROND_OK)
         return session_->fail(code);
-    if (!plan().row->decode(view(row_buffer_.data, row_buffer_.length), nullptr, scratch) ||
-        !plan().primary_key().decode(row_key, scratch))
+    if (!plan().primary_key().decode(row_key, scratch) ||
+        !plan().row->decode(view(row_buffer_.data, row_buffer_.length), nullptr, scratch))
         return HA_ERR_CRASHED;
     copy_primary(dup_ref, scratch);
     return HA_ERR_FOUND_DUPP_KEY;

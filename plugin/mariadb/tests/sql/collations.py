@@ -44,7 +44,7 @@ def ask(number, collation, charset, chance):
     table, unique, char = f"t{number}", f"u{number}", f"c{number}"
     print(f"CREATE TABLE {table} (id INT PRIMARY KEY, v VARCHAR(12), c CHAR(8), x TEXT, KEY v(v), KEY c(c), KEY p(v(3)), KEY d(v DESC, c),"
           f" KEY x(x(4) DESC)) CHARACTER SET {charset} COLLATE {collation};")
-    print(f"CREATE TABLE {unique} (v VARCHAR(12) NOT NULL, id INT, PRIMARY KEY(v)) CHARACTER SET {charset} COLLATE {collation};")
+    print(f"CREATE TABLE {unique} (v VARCHAR(12) NOT NULL, id INT, PRIMARY KEY(v), KEY id(id)) CHARACTER SET {charset} COLLATE {collation};")
     print(f"CREATE TABLE {char} (id INT PRIMARY KEY, c CHAR(8), UNIQUE(c), UNIQUE(c(2), id)) CHARACTER SET {charset} COLLATE {collation};")
     there = strings(chance)
     rows = ",".join(f"({i},{quoted(text)},{quoted(text)},{quoted(text)})" for i, text in enumerate(there))
@@ -65,6 +65,7 @@ def ask(number, collation, charset, chance):
         f"SELECT COUNT(*),MIN(id) FROM {table} FORCE INDEX(v) GROUP BY v ORDER BY 1,2",
         f"SELECT COUNT(DISTINCT v) FROM {table} FORCE INDEX(v)",
         f"SELECT id,HEX(v) FROM {unique} FORCE INDEX(PRIMARY) ORDER BY v",
+        f"SELECT id,HEX(v) FROM {unique} FORCE INDEX(id) ORDER BY id",
         f"SELECT id,HEX(c) FROM {char} ORDER BY id",
     ]
     for low, high in ((chance.choice(there), chance.choice(there)) for _ in range(3)):
