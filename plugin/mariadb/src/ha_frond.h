@@ -130,9 +130,10 @@ private:
     bool has_rowid_filter() const;
     bool is_plain_read() const;
     bool reads_ranges_ahead() const;
-    void fill_ranges();
+    int fill_ranges();
     size_t rows_together() const;
-    void read_entries_ahead(const Index &index);
+    int read_entries_ahead(const Index &index);
+    void leave_rows_that_were_outrun();
     void leave_rows_ahead();
     static range_seq_t begin_ranges(void *handler, uint ranges, uint mode);
     static bool next_range(range_seq_t handler, KEY_MULTI_RANGE *range);
@@ -219,7 +220,8 @@ private:
     DsMrr_impl mrr_;
     frond::Ranges_ahead ranges_ahead_;
     frond::Rows_ahead rows_ahead_;
-    size_t entries_wanted_ = 1; /* Rows that are read together for entries of an index. */
+    size_t entries_wanted_ = 1; /* Rows that are read together for entries of an index; 0: no rows are read ahead any more. */
+    int ranges_error_ = 0;      /* A HA_ERR_* of a read ahead of ranges. */
 
     /*
       Writes a temporary table so that no rollback takes it back: ALTER and CREATE ... SELECT, since the old table is

@@ -103,7 +103,7 @@ int ha_frond::put_cursor(Tree tree, std::string_view from, std::string_view to, 
     at_ = At::Row;
     /* A statement that wants the first row of each search only. */
     if (rows_ahead_.has_rest() && tree != share_->row_tree())
-        entries_wanted_ = 1;
+        entries_wanted_ = std::min<size_t>(entries_wanted_, 1);
     scanned_ = tree;
     ascends_ = forward;
     range_ = from.empty() && to.empty() ? Range::Whole : Range::Part;
@@ -243,7 +243,8 @@ int ha_frond::read_by_entry(const Index &index, std::string_view key, std::strin
     if (is_covered(index))
         return 0;
     if (!is_point_ && is_plain_read())
-        read_entries_ahead(index);
+        if (int error = read_entries_ahead(index))
+            return error;
     if (int error = fetch_row(row_key_, record))
         return error;
     /* The row says nothing of virtual columns, and NULL of their bits. */
@@ -298,7 +299,7 @@ int ha_frond::check_entry()
     case CHECK_NEG:
         unlock_row();
         /* Rows of those that follow may not be wanted either. */
-        entries_wanted_ = 1;
+        entries_wanted_ = std::min<size_t>(entries_wanted_, 1);
         return HA_ERR_KEY_NOT_FOUND;
     case CHECK_OUT_OF_RANGE:
         return HA_ERR_END_OF_FILE;
@@ -354,6 +355,10 @@ int ha_frond::multi_range_read_init(RANGE_SEQ_IF *sequence, void *parameter, uin
                                     HANDLER_BUFFER *buffer)
 {
     leave_rows_ahead();
+    /* The transaction knows its isolation level, which decides whether reads lock. */
+    if (session_ != nullptr && !share_->is_temporary())
+        if (int error = begin())
+            return error;
     if (!reads_ranges_ahead())
         return mrr_.dsmrr_init(this, sequence, parameter, ranges, mode, buffer);
     ranges_ahead_.begin(*sequence, parameter, ranges, mode);
@@ -371,6 +376,9 @@ int ha_frond::multi_range_read_next(range_id_t *range)
     do
         error = handler::multi_range_read_next(range);
     while (error == 0 && ranges_ahead_.skips(*range));
+    /* The sequence has ended because of it. */
+    if (ranges_error_ != 0)
+        error = ranges_error_;
     /* Joins take any error for the end, and look whether it was told. */
     if (error != 0 && error != HA_ERR_END_OF_FILE && error != HA_ERR_KEY_NOT_FOUND)
         print_error(error, MYF(0));
@@ -387,18 +395,19 @@ bool ha_frond::next_range(range_seq_t handler, KEY_MULTI_RANGE *range)
     ha_frond *const self = static_cast<ha_frond *>(handler);
     if (self->ranges_ahead_.next(range))
         return false;
-    self->fill_ranges();
-    return !self->ranges_ahead_.next(range);
+    self->ranges_error_ = self->fill_ranges();
+    return self->ranges_error_ != 0 || !self->ranges_ahead_.next(range);
 }
 
-/* Takes the next ranges, and reads the rows that they name. An error is met again where the row is read. */
-void ha_frond::fill_ranges()
+/* Takes the next ranges, and reads the rows that they name. Returns a HA_ERR_*. */
+int ha_frond::fill_ranges()
 {
+    leave_rows_that_were_outrun();
     rows_ahead_.clear();
     choose_parts();
     const size_t rows = rows_together();
     if (!ranges_ahead_.fill(rows) || active_index != plan().primary || rows < 2)
-        return;
+        return 0;
     const key_part_map whole = make_prev_keypart_map(table->key_info[active_index].user_defined_key_parts);
     std::string key;
     for (const KEY_MULTI_RANGE &range : ranges_ahead_.ranges()) {
@@ -409,11 +418,11 @@ void ha_frond::fill_ranges()
         plan().primary_key().append_tuple(range.start_key.key, whole, &key);
         rows_ahead_.add(key);
     }
-    if (rows_ahead_.size() < 2 || begin() != 0) {
+    if (rows_ahead_.size() < 2) {
         rows_ahead_.clear();
-        return;
+        return 0;
     }
-    rows_ahead_.read(session_, share_->row_tree(), parts(), parts_number());
+    return rows_ahead_.read(session_, share_->row_tree(), parts(), parts_number());
 }
 
 /*
@@ -422,26 +431,27 @@ void ha_frond::fill_ranges()
 */
 size_t ha_frond::rows_together() const
 {
-    if (reads_ == nullptr || reads_->has_blobs)
+    if (reads_ == nullptr || reads_->has_blobs || entries_wanted_ == 0)
         return 1;
     return std::clamp<size_t>(ROWS_TOGETHER_BYTES / std::max(table->s->reclength, 1UL), ROWS_TOGETHER_MIN, ROWS_TOGETHER_MAX);
 }
 
 /*
   The row of an entry is about to be read, and those of the entries that were fetched with it: more each time that all before were
-  wanted. An error is met again where the row is read.
+  wanted. Returns a HA_ERR_*.
 */
-void ha_frond::read_entries_ahead(const Index &index)
+int ha_frond::read_entries_ahead(const Index &index)
 {
     choose_parts();
     if (rows_ahead_.has(session_, row_key_, parts_number()))
-        return;
+        return 0;
+    leave_rows_that_were_outrun();
     const size_t rows_max = rows_together();
     const size_t rows = std::min({entries_wanted_, cursor_.rows_ahead() + 1, rows_max});
     entries_wanted_ = std::min(entries_wanted_ * ENTRIES_GROWTH, rows_max);
     rows_ahead_.clear();
     if (rows < 2)
-        return;
+        return 0;
     rows_ahead_.add(row_key_);
     std::string key;
     for (size_t row = 1; row < rows; row++) {
@@ -449,7 +459,14 @@ void ha_frond::read_entries_ahead(const Index &index)
             break;
         rows_ahead_.add(key);
     }
-    rows_ahead_.read(session_, share_->row_tree(), parts(), parts_number());
+    return rows_ahead_.read(session_, share_->row_tree(), parts(), parts_number());
+}
+
+/* A statement that writes between two rows, as INSERT ... SELECT does, reads one after the other from then on. */
+void ha_frond::leave_rows_that_were_outrun()
+{
+    if (rows_ahead_.is_outrun(session_))
+        entries_wanted_ = 0;
 }
 
 void ha_frond::leave_rows_ahead()
@@ -457,6 +474,7 @@ void ha_frond::leave_rows_ahead()
     ranges_ahead_.end();
     rows_ahead_.clear();
     entries_wanted_ = 1;
+    ranges_error_ = 0;
 }
 
 /*

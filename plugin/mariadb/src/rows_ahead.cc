@@ -75,6 +75,11 @@ bool Rows_ahead::is_current(const Session *session, uint64_t parts_number) const
     return is_read_ && writes_ == session->writes() && parts_number_ == parts_number;
 }
 
+bool Rows_ahead::is_outrun(const Session *session) const
+{
+    return is_read_ && writes_ != session->writes();
+}
+
 /* Rows that the server did not want are passed by. */
 size_t Rows_ahead::place(std::string_view wanted) const
 {

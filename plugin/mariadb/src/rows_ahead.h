@@ -36,6 +36,8 @@ public:
     /* Whether rows were read that nobody has asked for. */
     bool has_rest() const { return is_read_ && at_ < ends_.size(); }
     bool has(const Session *session, std::string_view key, uint64_t parts_number) const;
+    /* Whether rows were read in vain, since the session has written after that. */
+    bool is_outrun(const Session *session) const;
     /* Gives memory back that is more than a statement should leave behind. */
     void trim(size_t kept_bytes);
 

@@ -14,6 +14,7 @@ if [ $# = 0 ]; then
     python3 plugin/mariadb/tests/views.py target/mariadb/servers/test/s.sock
     python3 plugin/mariadb/tests/alone.py target/mariadb/servers/test/s.sock
     python3 plugin/mariadb/tests/damage.py
+    python3 plugin/mariadb/tests/read_ahead.py
     python3 plugin/mariadb/tests/alter.py
     python3 plugin/mariadb/tests/statements.py
     plugin/mariadb/tests/crash.sh

@@ -5,7 +5,7 @@
 //! 2. A separator is the shortest prefix of the block's first key that is above all keys before it;
 //!    that of block 0 is empty.
 //!
-//! Estimates (`bytes_between`, `entries_between`) count blocks at the ends of a range as half, unless the caller can say how many
+//! Estimates (`bytes_between`, `held_between`) count blocks at the ends of a range as half, unless the caller can say how many
 //! of their rows lie below a key.
 
 use crate::block::Packing;
@@ -140,41 +140,35 @@ impl BlockIndex {
         low
     }
 
-    /// Sums `count` over the blocks that [lo, hi) meets, at least 1. Of those at the ends it counts the share that
-    /// `rows_below` gives, or a half where that is not known.
+    /// Entries and stored bytes of the blocks that [lo, hi) meets, each at least 1. Of those at the ends it counts the share
+    /// that `rows_below` gives, or a half where that is not known.
     pub fn estimate(
         &self,
         lo: Option<&[u8]>,
         hi: Option<&[u8]>,
-        count: impl Fn(&BlockEntry) -> u32,
         rows_below: impl Fn(usize, &[u8]) -> Option<u32>,
-    ) -> u64 {
+    ) -> (u64, u64) {
         if self.is_empty() || matches!((lo, hi), (Some(lo), Some(hi)) if lo >= hi) {
-            return 0;
+            return (0, 0);
         }
         let first = lo.map_or(0, |key| self.block_for(key));
         let last = hi.map_or(self.len() - 1, |key| self.block_for(key));
         let cut_first = lo.is_some_and(|key| first == 0 || key > self.separator(first));
         let cut_last = hi.is_some();
-        let share = |index: usize| {
-            let Some(entry) = self.entries.get(index) else { return 0 };
-            let (mut from, mut to, mut halves) = (0, entry.rows, 0);
-            if let Some(key) = lo.filter(|_| index == first && cut_first) {
-                match rows_below(index, key) {
-                    Some(rows) => from = rows,
-                    None => halves += 1,
-                }
-            }
-            if let Some(key) = hi.filter(|_| index == last && cut_last) {
-                match rows_below(index, key) {
-                    Some(rows) => to = rows,
-                    None => halves += 1,
-                }
-            }
+        let (mut entries, mut bytes) = (0u64, 0u64);
+        for (index, entry) in self.entries.iter().enumerate().take(last + 1).skip(first) {
+            let cut = |key: Option<&[u8]>, is_cut: bool, whole: u32| match key.filter(|_| is_cut) {
+                None => (whole, 0),
+                Some(key) => rows_below(index, key).map_or((whole, 1), |rows| (rows, 0)),
+            };
+            let (from, below) = cut(lo, index == first && cut_first, 0);
+            let (to, above) = cut(hi, index == last && cut_last, entry.rows);
             let rows = u64::from(to.saturating_sub(from));
-            (u64::from(count(entry)) * rows / u64::from(entry.rows.max(1))) >> halves
-        };
-        (first..=last).map(share).sum::<u64>().max(1)
+            entries += rows >> (below + above);
+            bytes += (u64::from(entry.encoded_bytes) * rows / u64::from(entry.rows.max(1)))
+                >> (below + above);
+        }
+        (entries.max(1), bytes.max(1))
     }
 
     /// Length of all separators.

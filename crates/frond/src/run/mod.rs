@@ -17,7 +17,7 @@
 //! ```text
 //! run.entries() -> u64; .counts() -> Counts { entries, deletes, merges, raw_bytes }; .data_bytes() -> u64
 //! run.first_key(), .last_key() -> Option<&[u8]>               // None: only range deletes
-//! run.bytes_between(lo: Option<&[u8]>, hi: Option<&[u8]>) -> u64; .entries_between(lo, hi) -> u64
+//! run.bytes_between(lo: Option<&[u8]>, hi: Option<&[u8]>) -> u64; .held_between(lo, hi) -> (u64, u64)
 //! run.may_contain(hash: u64) -> bool                          // hash = key_hash(key)
 //! run.get(key, hash, source: &dyn BlockSource) -> Result<Option<Found>>   // found.tag, found.payload()
 //! run.range_deletes() -> &RangeDeletes                        // .covers(key), .is_empty(), .iter(), .clipped(lo, hi)

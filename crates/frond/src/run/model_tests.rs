@@ -221,7 +221,7 @@ proptest! {
                 prop_assert_eq!(found.is_some(), rows.contains_key(key));
             }
         }
-        prop_assert!(wanted.is_empty() || run.entries_between(lo, hi) > 0);
+        prop_assert!(wanted.is_empty() || run.held_between(lo, hi).0 > 0);
         prop_assert!(wanted.is_empty() || run.bytes_between(lo, hi) > 0);
     }
 
@@ -393,7 +393,7 @@ proptest! {
             let source = NoCache(FramePool::new(8 << 20));
             for key in rows.keys() {
                 let _ = run.get(key, key_hash(key), &source);
-                let _ = run.entries_between(Some(key), None);
+                let _ = run.held_between(Some(key), None).0;
             }
         }
     }

@@ -285,18 +285,17 @@ impl Run {
             return 0;
         }
         let (lo, hi) = self.within_keys(lo, hi);
-        self.tail.index.estimate(lo, hi, |entry| entry.encoded_bytes, |_, _| None)
+        self.tail.index.estimate(lo, hi, |_, _| None).1
     }
 
-    /// Estimate of the entries in `[lo, hi)`, exact where the blocks at its ends are at hand; 0 only if the range is
-    /// certainly empty.
-    pub fn entries_between(&self, lo: Option<&[u8]>, hi: Option<&[u8]>) -> u64 {
+    /// Estimate of the entries in `[lo, hi)` and of their stored bytes, exact where the blocks at its ends are at hand; 0 only
+    /// if the range is certainly empty.
+    pub fn held_between(&self, lo: Option<&[u8]>, hi: Option<&[u8]>) -> (u64, u64) {
         if self.certainly_empty(lo, hi) {
-            return 0;
+            return (0, 0);
         }
         let (lo, hi) = self.within_keys(lo, hi);
-        let below = |block, key: &[u8]| self.rows_below(block, key);
-        self.tail.index.estimate(lo, hi, |entry| entry.rows, below)
+        self.tail.index.estimate(lo, hi, |block, key| self.rows_below(block, key))
     }
 
     /// The bounds that cut something off, so that estimates of neighbouring ranges sum up to the run or more.

@@ -134,7 +134,7 @@ fn of_open(
         return all;
     }
     let Some(open) = open() else { return all.cut((from, to)) };
-    let (rows, bytes) = (open.entries_between(from, to), open.bytes_between(from, to));
+    let (rows, bytes) = open.held_between(from, to);
     Held { rows: rows as f64, bytes: bytes as f64, is_guessed: false }
 }
 
@@ -234,13 +234,10 @@ impl At<'_> {
             held.add(match (self.open(&part.run), range) {
                 (Some(open), (from, to)) => {
                     let (low, high) = node.child_range(c);
-                    let (rows, bytes) = (
-                        open.entries_between(from.or(low), to.or(high)) as f64,
-                        open.bytes_between(from.or(low), to.or(high)) as f64,
-                    );
+                    let (rows, bytes) = open.held_between(from.or(low), to.or(high));
                     Held {
-                        rows: rows.min(all.rows),
-                        bytes: bytes.min(all.bytes),
+                        rows: all.rows.min(rows as f64),
+                        bytes: all.bytes.min(bytes as f64),
                         is_guessed: false,
                     }
                 }
