@@ -344,14 +344,17 @@ int drop_unnamed_trees(handlerton *)
     struct Listed {
         std::map<std::string, std::set<std::string>> named; /* Of each table, by the number in names of its trees. */
         std::vector<std::string> indexes;
+        bool are_all_known = true; /* No row tree has attributes that this build cannot read. */
     } listed;
     auto keep = [](void *context, const frond_tree_listed *told) {
         Listed *listed = static_cast<Listed *>(context);
         Attributes attributes;
         if (told->name[0] == '#') {
             listed->indexes.emplace_back(told->name);
-        } else if (told->attributes != nullptr &&
-                   Attributes::decode(view(told->attributes, told->attributes_length), &attributes)) {
+        } else if (told->attributes == nullptr ||
+                   !Attributes::decode(view(told->attributes, told->attributes_length), &attributes)) {
+            listed->are_all_known = false;
+        } else {
             std::set<std::string> &named = listed->named[attributes.id];
             for (uint key = 0; key < attributes.indexes; key++)
                 named.insert(attributes.index_name(key));
@@ -359,17 +362,16 @@ int drop_unnamed_trees(handlerton *)
     };
     if (frond_each_tree(store(), keep, &listed, nullptr) != FROND_OK)
         return 0;
-    Steps steps(nullptr);
-    bool are_any = false;
     for (const std::string &tree : listed.indexes) {
         const auto table = listed.named.find(tree.substr(1, tree.rfind('/') - 1));
-        if (table == listed.named.end() || table->second.count(tree) != 0)
+        const bool is_named = table == listed.named.end() ? !listed.are_all_known : table->second.count(tree) != 0;
+        if (is_named)
             continue;
+        /* Each by itself: one that cannot be dropped, as long as a prepared transaction has written to it, keeps no other. */
+        Steps steps(nullptr);
         steps.drop(tree);
-        are_any = true;
-    }
-    if (are_any)
         steps.commit();
+    }
     return 0;
 }
 
