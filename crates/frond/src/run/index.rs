@@ -219,17 +219,17 @@ mod tests {
             }
             assert_eq!(index.block_for(b""), 0);
             assert_eq!(index.block_for(&[0xff]), ends.len() - 1);
-            assert_eq!(index.estimate(None, None, |e| e.rows, |_, _| None), 70);
+            assert_eq!(index.estimate(None, None, |_, _| None).0, 70);
             let (bba, d) = (full("bba"), full("d"));
             let range = (Some(&bba[..]), Some(&d[..]));
-            assert_eq!(index.estimate(range.0, range.1, |e| e.rows, |_, _| None), 20);
+            assert_eq!(index.estimate(range.0, range.1, |_, _| None).0, 20);
             let below = |block: usize, _: &[u8]| Some([7, 2][block % 2]);
-            let counted = index.estimate(range.0, range.1, |e| e.rows, below);
+            let counted = index.estimate(range.0, range.1, below).0;
             let [first, last] = [&bba, &d].map(|key| index.block_for(key));
             let between = 10 * (last - first - 1) as u64;
             let (first, last) = ([7, 2][first % 2], [7, 2][last % 2]);
             assert_eq!(counted, 10 - first + between + last);
-            assert_eq!(index.estimate(Some(b"q"), Some(b"q"), |e| e.rows, |_, _| None), 0);
+            assert_eq!(index.estimate(Some(b"q"), Some(b"q"), |_, _| None).0, 0);
         }
     }
 }

@@ -127,7 +127,7 @@ fn estimates_are_exact_where_blocks_are_at_hand() {
         let cache: Arc<dyn BlockSource> = BlockCache::new(pool(), 8 << 20);
         let estimate = |from: usize, to: usize| {
             let to = keys.get(to).map(|key| key.as_slice());
-            run.entries_between(Some(keys[from].as_slice()), to)
+            run.held_between(Some(keys[from].as_slice()), to).0
         };
         let cold = ranges.map(|(from, to)| estimate(from, to));
         assert!(cold.iter().all(|&rows| rows > 0 && rows <= 3000));

@@ -122,7 +122,7 @@ fn read(run: &Arc<Run>, keys: &[&Vec<u8>]) {
     let source: Arc<dyn BlockSource> = Arc::new(NoCache(pool()));
     for key in keys {
         let _ = run.get(key, key_hash(key), &*source);
-        let _ = run.bytes_between(Some(key), None) + run.entries_between(None, Some(key));
+        let _ = run.bytes_between(Some(key), None) + run.held_between(None, Some(key)).0;
     }
     let mut bulk = RunCursor::bulk(run.clone());
     let mut went = bulk.seek_first();
