@@ -260,6 +260,9 @@ bool ha_frond::is_covered(const Index &index)
     const bool is_written = row_lock_ == FROND_EXCLUSIVE || get_lock_type() == F_WRLCK;
     if (!keyread_enabled() || is_written || plan().has_prefixed_primary())
         return false;
+    /* The server compares the record with the end of the range, also where it wants no more than a position. */
+    if (end_range != nullptr && index.key.has_prefixes())
+        return false;
     return table->part_info == nullptr || index.key.tells(table->read_set);
 }
 
