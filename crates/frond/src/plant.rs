@@ -162,6 +162,12 @@ pub const BUGS: &[Bug] = &[
     bug("txn: a commit is not noted at its trees", "Shared::sequence", "scenarios"),
     bug("txn: the second committer wins", "Txn::must_not_conflict", "scenarios"),
     bug("txn: rows of trees have never changed", "Shared::has_changed", "scenarios"),
+    bug("txn: a new row asks for the gap of its first entry", "Txn::insert_locked", "new rows"),
+    bug(
+        "txn: a new row is not listed at indexes that are not unique",
+        "Txn::insert_locked",
+        "new rows",
+    ),
     bug("txn: an autonomous put passes pending writes", "Txn::put_locked", "scenarios"),
     bug("txn: a conflict is looked for before the lock", "Txn::write, Txn::look", "conflicts"),
     bug("txn: the gap behind the last row is nobody's", "LockedWalk::step", "scenarios"),

@@ -67,6 +67,12 @@ impl Near {
         Some(NearBlock(block))
     }
 
+    /// The same of a look that is no use of the block: the cache does not keep it for that.
+    pub fn peek(&self, index: usize) -> Option<NearBlock> {
+        let block = self.0.get(index)?.load();
+        block.is_some().then_some(NearBlock(block))
+    }
+
     /// Puts a block into its place, unless the cache has let it go.
     pub(super) fn put(self: &Arc<Self>, index: usize, block: &Arc<Block>) {
         let Some(place) = self.0.get(index) else { return };
@@ -250,11 +256,13 @@ mod tests {
         for block in [0, 0, 1, 1] {
             ask(&cache, &near, block);
         }
-        assert!(near.get(1).is_some());
+        assert!(near.peek(1).is_some() && near.get(1).is_some());
         for block in 2..4000 {
             ask(&cache, &near, block);
             ask(&cache, &near, block);
             assert!(near.get(0).is_some(), "lost when block {block} came");
+            // A look that is no use does not keep it.
+            drop(near.peek(1));
         }
         assert!(!cache.holds(&key(1)) && near.get(1).is_none());
         cache.set_capacity(0);

@@ -108,14 +108,14 @@ impl Run {
     /// Block `index`, if it is in its place.
     #[inline]
     pub(super) fn near_block(&self, index: usize, source: &dyn BlockSource) -> Option<NearBlock> {
-        let block = self.near_resident(index)?;
+        let block = self.near.get()?.get(index)?;
         source.found_near();
         Some(block)
     }
 
     /// The same for an estimate, which is no use of the block.
     pub(super) fn near_resident(&self, index: usize) -> Option<NearBlock> {
-        self.near.get()?.get(index)
+        self.near.get()?.peek(index)
     }
 
     /// A block that lies raw and in one piece in the frames of a run that is not written yet.

@@ -1,4 +1,4 @@
-//! Point lookups of many keys in one descent: a node is passed once for all keys below it, and a run opened once.
+//! Point lookups of many keys in one descent: a node is passed once for all keys below it. Its runs are asked key by key.
 //!
 //! Invariants
 //! 1. Each key is shown what [`TreeRoot::get_parts`] shows of it, in the same order: newest first, until a

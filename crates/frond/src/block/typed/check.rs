@@ -121,7 +121,7 @@ impl Seen<'_> {
         self.strings.clear();
         if any
             && !texts.quotes()
-            && let Some(bytes) = texts.strs().bytes_of_each()
+            && let Some(bytes) = texts.strs().even_bytes()
         {
             return Ok(Some(bytes));
         }

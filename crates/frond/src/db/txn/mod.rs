@@ -351,7 +351,7 @@ impl Txn {
     }
 
     /// Waits if writers are ahead of what applies their commits: before it has rows that others wait for. A commit that finds
-    /// no room says so itself.
+    /// no room says so itself. A call that asks for a lock and is not to wait is not slowed either.
     fn slow_down(&self, state: &mut State, mode: RowMode, wait: IfLocked) -> Result<()> {
         if mode == RowMode::Shared || wait != IfLocked::Wait {
             return Ok(());
@@ -363,6 +363,14 @@ impl Txn {
         }
         state.is_paced = true;
         Ok(())
+    }
+
+    /// The same of a call that writes, and asks for its first lock without waiting for a holder.
+    fn slow_down_to_write(&self, state: &mut State) -> Result<()> {
+        match state.locks {
+            None if self.private.is_none() => self.slow_down(state, RowMode::Write, IfLocked::Wait),
+            _ => Ok(()),
+        }
     }
 
     /// How it is slowed as it commits.

@@ -3,8 +3,8 @@
 //! The naive way locks, looks for, and appends one entry after the other, each under the transaction's state and its
 //! writes, and looks for each key several times. Nearly every row that is inserted needs none of that: nobody else has locked
 //! one of its keys or a gap that one of them goes into, the transaction has not written them before, and those that must be
-//! absent are. So this takes the state once, hashes each key once, locks all of them without waiting, and appends all
-//! entries at once. A row that turns out to need more is left to the general way (`row.rs`).
+//! absent are. So this takes the state once, hashes each key once, locks all of them without waiting for their holders, and
+//! appends all entries at once. A row that turns out to need more is left to the general way (`row.rs`).
 //!
 //! Invariants
 //! 1. A row that is left to the general way is as before: none of its entries is among the writes, and no row is locked that was
@@ -13,6 +13,9 @@
 //!    for (Rules: I3, I33).
 //!
 //! Threads: as the transaction.
+
+#[cfg(all(test, not(shuttle)))]
+mod tests;
 
 use crate::{
     Error, Result,
@@ -43,16 +46,9 @@ impl<'r> NewRow<'r> {
     }
 }
 
-/// What has become of a row.
-enum Attempt {
-    Inserted,
-    /// It is left to the general way.
-    Left,
-}
-
 impl Txn {
-    /// Inserts a row in one step, if that can be done without a wait and nothing is in its way; false if it was left as it
-    /// was.
+    /// Inserts a row in one step, if nothing is in its way and no row or gap that others have locked must be waited for;
+    /// false if it was left as it was. A transaction without locks is slowed first, as by every write.
     ///
     /// # Errors
     /// As [`insert_row`](Self::insert_row); nothing was done.
@@ -68,17 +64,20 @@ impl Txn {
             *hash = HashedKey::new(entry.tree.entry.id, entry.key).hash;
         }
         let row = NewRow { entries, hashes: &hashes[..entries.len()] };
-        if row.repeats_a_key() || self.has_touched_any(state, row)? || !self.lock_all(state, row)? {
+        if row.repeats_a_key() || self.has_touched_any(state, row)? {
             return Ok(false);
         }
-        let attempt = self.insert_locked(state, row);
-        let is_done = matches!(attempt, Ok(Attempt::Inserted));
+        self.slow_down_to_write(state)?;
+        if !self.lock_all(state, row)? {
+            return Ok(false);
+        }
+        let is_done = self.insert_locked(state, row);
         match &mut state.locks {
-            Some(locks) if is_done => locks.keep_last(),
+            Some(locks) if matches!(is_done, Ok(true)) => locks.keep_last(),
             Some(locks) => self.shared.lock_table.unlock_last(locks),
             None => {}
         }
-        attempt.map(|_| is_done)
+        is_done
     }
 
     /// What can be told from the entries themselves. What is wrong with one of them the general way says.
@@ -113,7 +112,7 @@ impl Txn {
         Ok(false)
     }
 
-    /// Locks all keys without waiting: they are what was locked last. False if somebody is in the way: then none is.
+    /// Locks all keys without waiting for their holders: they are what was locked last. False if somebody is in the way: then none is.
     fn lock_all(&self, state: &mut State, row: NewRow<'_>) -> Result<bool> {
         for (at, key) in row.keys().enumerate() {
             let locked = self.lock_new(state, key, at > 0);
@@ -144,20 +143,20 @@ impl Txn {
         taken.map(drop).map_err(|denied| self.denied(state, denied))
     }
 
-    /// What is left to do once the keys are locked.
-    fn insert_locked(&self, state: &mut State, row: NewRow<'_>) -> Result<Attempt> {
+    /// What is left to do once the keys are locked; false if the row is left to the general way.
+    fn insert_locked(&self, state: &mut State, row: NewRow<'_>) -> Result<bool> {
         let entries = row.entries;
         for entry in entries {
             // It may have been dropped before its rows were locked.
             if entry.tree.entry.check().is_err() {
-                return Ok(Attempt::Left);
+                return Ok(false);
             }
             self.must_not_conflict(state, entry.tree, entry.key)?;
             if entry.unique
                 && !entry.absent
                 && self.shared.exists_at_latest(entry.tree.entry.id, entry.key)?
             {
-                return Ok(Attempt::Left);
+                return Ok(false);
             }
         }
         state.has_written = true;
@@ -167,12 +166,16 @@ impl Txn {
         let appended = pairs.try_for_each(|(entry, key)| writes.insert(key, entry.value, 1));
         if appended.is_err() || self.charge_writes(state, &writes).is_err() {
             writes.rollback_to(mark);
-            return Ok(Attempt::Left);
+            return Ok(false);
         }
         let count = writes.len() as u64;
         drop(writes);
         for entry in entries {
-            self.list_as_writer(state, &entry.tree.entry);
+            if entry.unique
+                || !plant!("txn: a new row is not listed at indexes that are not unique")
+            {
+                self.list_as_writer(state, &entry.tree.entry);
+            }
         }
         if let Err(error) = self.queue_changes(state, entries) {
             if !state.is_over {
@@ -180,14 +183,16 @@ impl Txn {
             }
             return Err(error);
         }
-        let Some(locks) = &state.locks else { return Ok(Attempt::Inserted) };
-        let mut places = row.keys().map(|key| (key.tree, key.key));
+        let Some(locks) = &state.locks else { return Ok(true) };
+        let asks_for_one = plant!("txn: a new row asks for the gap of its first entry");
+        let asked = if asks_for_one { 1 } else { entries.len() };
+        let mut places = row.keys().take(asked).map(|key| (key.tree, key.key));
         if self.shared.lock_table.is_any_gap_locked(locks, &mut places) {
             self.live.lock().rollback_to(mark);
-            return Ok(Attempt::Left);
+            return Ok(false);
         }
         locks.owner().set_writes(count);
-        Ok(Attempt::Inserted)
+        Ok(true)
     }
 
     fn queue_changes(&self, state: &mut State, entries: &[RowEntry<'_>]) -> Result<()> {

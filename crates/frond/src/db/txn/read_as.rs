@@ -134,25 +134,31 @@ impl Txn {
         let Some((mode, meeting)) = self.locking(options) else {
             return self.read_plain(state, tree, key, options, row);
         };
+        self.or_unlocked(state, options, |state| {
+            row.locked = self.lock_or_pass(state, (tree, key), mode, meeting, options.with_last)?;
+            self.read_met(state, tree, key, row)?;
+            options.cut(tree, row)
+        })
+    }
+
+    /// Locks rows and reads them. If that fails, it gives back what it has newly locked: others may have what nobody has seen
+    /// (Invariant 3).
+    pub(super) fn or_unlocked(
+        &self,
+        state: &mut State,
+        options: &ReadOptions<'_>,
+        lock_and_read: impl FnOnce(&mut State) -> Result<()>,
+    ) -> Result<()> {
         if let Some(locks) = state.locks.as_mut().filter(|_| !options.with_last) {
             locks.keep_last();
         }
         let kept = state.locks.as_ref().map_or(0, |locks| locks.last_rows());
-        row.locked = self.lock_or_pass(state, (tree, key), mode, meeting, options.with_last)?;
-        let read = self.read_met(state, tree, key, row).and_then(|()| options.cut(tree, row));
-        if read.is_err() {
-            self.unlock_unseen(state, kept);
-        }
-        read
-    }
-
-    /// Gives back what a call has locked whose reads have failed: others may have what nobody has seen (Invariant 3). `kept` rows
-    /// of those that belong together were locked before.
-    pub(super) fn unlock_unseen(&self, state: &mut State, kept: usize) {
-        if let Some(locks) = &mut state.locks {
+        let read = lock_and_read(state);
+        if let (Err(_), Some(locks)) = (&read, &mut state.locks) {
             self.shared.lock_table.unlock_behind(locks, kept);
             state.seen.forget();
         }
+        read
     }
 
     /// The values of many keys, in the order of the keys; looked for in key order. Plain reads are all of one moment. With a

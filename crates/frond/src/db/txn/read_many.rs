@@ -194,16 +194,10 @@ impl Txn {
         order: &[usize],
         rows: &mut [RowRead],
     ) -> Result<()> {
-        if let Some(locks) = state.locks.as_mut().filter(|_| !options.with_last) {
-            locks.keep_last();
-        }
-        let kept = state.locks.as_ref().map_or(0, |locks| locks.last_rows());
-        let read = self.read_locked(state, (tree, keys), how, order, rows);
-        let read = read.and_then(|()| rows.iter_mut().try_for_each(|row| options.cut(tree, row)));
-        if read.is_err() {
-            self.unlock_unseen(state, kept);
-        }
-        read
+        self.or_unlocked(state, options, |state| {
+            self.read_locked(state, (tree, keys), how, order, rows)?;
+            rows.iter_mut().try_for_each(|row| options.cut(tree, row))
+        })
     }
 }
 

@@ -272,6 +272,7 @@ impl Txn {
         if lock == RowLock::Exclusive {
             return self.get_locked(tree, key, RowLock::Exclusive, IfLocked::Wait);
         }
+        self.slow_down_to_write(&mut *self.enter_writing(tree, key)?)?;
         let mut meet = IfLocked::Fail;
         loop {
             // As it would be written: who took it shared first would meet others who do so, too.

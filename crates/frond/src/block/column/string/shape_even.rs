@@ -30,7 +30,7 @@ pub struct Apart<'t> {
 }
 
 impl Shaped<'_> {
-    /// The length of all strings, if none is an exception.
+    /// The length of each string, if all have the same because none is an exception.
     pub fn even_bytes(&self) -> Option<usize> {
         self.exceptions.is_empty().then_some(self.shape.string_bytes)
     }

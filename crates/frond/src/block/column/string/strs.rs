@@ -153,14 +153,6 @@ impl<'a> Strs<'a> {
         }
     }
 
-    /// The length of each string, where all have the same by how they are encoded.
-    pub fn bytes_of_each(&self) -> Option<usize> {
-        match &self.body {
-            Body::Shape(shaped) => shaped.bytes_of_each(),
-            _ => None,
-        }
-    }
-
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows
@@ -223,7 +215,8 @@ impl<'a> Strs<'a> {
         }
     }
 
-    /// The length of all strings, where each can be written into a line of its own ([`decode_apart`](Self::decode_apart)).
+    /// The length of each string, where all have the same by how they are encoded: then each can be written into a line of
+    /// its own ([`decode_apart`](Self::decode_apart)).
     #[inline]
     pub fn even_bytes(&self) -> Option<usize> {
         match &self.body {

@@ -27,7 +27,7 @@ fn of_form(noise: &mut Noise, form: &str) -> Vec<u8> {
     form.bytes().map(byte).collect()
 }
 
-fn columns() -> Arc<Columns> {
+pub(super) fn columns() -> Arc<Columns> {
     let key = Layout::new(vec![Part::Fixed(4, Hint::Integer)]);
     let value = vec![
         Part::Version(0),
@@ -39,10 +39,10 @@ fn columns() -> Arc<Columns> {
     Arc::new(Columns::new(&key, &Layout::new(value)))
 }
 
-/// Rows of two strings of these forms, and now and then a string of another length, or no row at all.
-fn rows(noise: &mut Noise, forms: (&str, &str), odd: u64) -> Rows {
+/// So many rows of two strings of these forms, and now and then a string of another length, or no row at all.
+pub(super) fn rows(noise: &mut Noise, count: u32, forms: (&str, &str), odd: u64) -> Rows {
     let mut rows = Rows::new();
-    for number in 0..700u32 {
+    for number in 0..count {
         let mut value = vec![0, 0];
         value.extend_from_slice(&(noise.below(1 << 20) as u32).to_be_bytes());
         let mut first = of_form(noise, forms.0);
@@ -135,7 +135,7 @@ fn rows_of_one_length_are_taken_many_at_a_time() {
     ] {
         for odd in [0, 200] {
             let mut plans = Plans::new(&columns);
-            let first = rows(&mut noise, forms, odd);
+            let first = rows(&mut noise, 700, forms, odd);
             let models = trained(&columns, &first, &mut plans);
             let mut builder = TypedBuilder::new(columns.clone(), Codec::Raw, plans);
             for with in [&models[..], &[]] {

@@ -1,9 +1,10 @@
 //! Typed blocks against opaque blocks of the same rows, for any layouts; what does not fit; projections.
-//! Damaged bytes: `damage.rs`; how long fixed blocks are: `sizes.rs`; rows before they are a block: `held.rs`.
+//! Damaged bytes: `damage.rs`, `even_damage.rs`; how long fixed blocks are: `sizes.rs`; rows before they are a block: `held.rs`.
 
 mod damage;
 mod difference;
 mod even;
+mod even_damage;
 mod held;
 mod quotes;
 mod rows;

@@ -51,11 +51,6 @@ impl Shaped<'_> {
         }
         bad
     }
-
-    /// The length of each string, if all have the same because none is an exception.
-    pub fn bytes_of_each(&self) -> Option<usize> {
-        self.exceptions.is_empty().then_some(self.shape.string_bytes)
-    }
 }
 
 /// Whether one of the five lowest groups of ten bits is above 999.

@@ -1,0 +1,140 @@
+//! Rows inserted in one step: gaps that others have locked in an index that is not unique, pending entries that locking scans
+//! come to there, and that a transaction is slowed before its first lock.
+
+use std::time::Duration;
+
+use super::*;
+use crate::{
+    Db, Durability, IfLocked, Isolation, Limits, Options, RowChange, RowLock, Tree, TreeOptions,
+    Tuning, TxnOptions,
+    io::{Env, MemoryVfs, Workers},
+    sync::Arc,
+};
+
+/// Rows by number, and an index of them that is not unique.
+struct Table {
+    db: Db,
+    rows: Tree,
+    groups: Tree,
+}
+
+fn table(limits: Limits) -> Table {
+    let vfs = Arc::new(MemoryVfs::new());
+    let env = Env { vfs, workers: Workers::Manual, ..Env::real() };
+    let tuning = Tuning { limits: Some(limits), ..Tuning::default() };
+    let options = Options::new().cache_size(8 << 20).durability(Durability::Lazy).env(env);
+    let db = Db::open("/store", options.tuning(tuning)).unwrap();
+    let unique = TreeOptions { unique: true, ..Default::default() };
+    let rows = db.create_tree("rows", unique).unwrap();
+    let groups = db.create_tree("groups", Default::default()).unwrap();
+    Table { db, rows, groups }
+}
+
+impl Table {
+    /// A transaction that locks gaps, and waits for nobody.
+    fn begin(&self) -> Txn {
+        let (isolation, lock_timeout) = (Isolation::RepeatableRead, Some(Duration::ZERO));
+        self.db.begin(TxnOptions { isolation, lock_timeout, ..Default::default() }).unwrap()
+    }
+
+    /// Inserts a row, whose number the program may know to be new.
+    fn insert(&self, txn: &Txn, (row, group): (u8, u8), absent: bool, lock: RowLock) -> Result<()> {
+        let entry = |tree, key, unique, absent| RowEntry { tree, key, value: b"", unique, absent };
+        let (key, in_group) = ([row], [group, row]);
+        let entries = [
+            entry(&self.rows, &key[..], true, absent),
+            entry(&self.groups, &in_group[..], false, false),
+        ];
+        assert_eq!(txn.insert_row(&entries, lock)?, None);
+        Ok(())
+    }
+
+    /// How many entries of the index a locking scan finds, before it comes to one that another has locked.
+    fn scan_groups(&self, txn: &Txn) -> Result<usize> {
+        let mut scan = txn.scan_locked(&self.groups, .., RowLock::Shared, IfLocked::Wait)?;
+        let mut found = 0;
+        while scan.next()?.is_some() {
+            found += 1;
+        }
+        Ok(found)
+    }
+}
+
+/// Rule: I33, of the later entries of a row.
+#[test]
+fn a_row_waits_for_the_gap_of_an_index_that_is_not_unique() {
+    for absent in [false, true] {
+        let table = table(Limits::for_cache(8 << 20));
+        let (scans, inserts) = (table.begin(), table.begin());
+        assert_eq!(table.scan_groups(&scans).unwrap(), 0);
+        let late = table.insert(&inserts, (1, 5), absent, RowLock::Exclusive);
+        assert!(matches!(late, Err(Error::LockTimeout { .. })), "a phantom: {late:?}");
+        assert!(inserts.is_empty(), "no entry of it was written");
+        assert_eq!(table.scan_groups(&scans).unwrap(), 0);
+        scans.commit().unwrap();
+        table.insert(&inserts, (1, 5), absent, RowLock::Exclusive).unwrap();
+        inserts.commit().unwrap();
+        assert_eq!(table.scan_groups(&table.begin()).unwrap(), 1);
+    }
+}
+
+/// The same the other way round: who locks a range finds what is pending in it.
+#[test]
+fn a_scan_waits_for_the_pending_entry_of_an_index_that_is_not_unique() {
+    for absent in [false, true] {
+        let table = table(Limits::for_cache(8 << 20));
+        let (scans, inserts) = (table.begin(), table.begin());
+        table.insert(&inserts, (1, 5), absent, RowLock::Exclusive).unwrap();
+        let late = table.scan_groups(&scans);
+        assert!(matches!(late, Err(Error::LockTimeout { .. })), "passed by: {late:?}");
+        inserts.commit().unwrap();
+        assert_eq!(table.scan_groups(&scans).unwrap(), 1);
+    }
+}
+
+/// While a transaction holds rows it is slowed only where all must stop, so it is slowed before: also where its first lock
+/// is asked for without waiting for a holder: of a row in one step, and of a look that would share what is in the way.
+#[test]
+fn a_transaction_that_begins_with_a_row_is_slowed_before_its_first_lock() {
+    let limits = || Limits { memtable_bytes: 64 << 10, ..Limits::for_cache(8 << 20) };
+    let slowed = |table: &Table| table.db.stats().get("writers_slowed").unwrap();
+    // Puts that are ahead of what applies them, until one is slowed: how many were not.
+    let fill = |table: &Table, most: usize| {
+        let put = |n: usize| {
+            table.groups.put(&n.to_be_bytes(), &[7; 500]).unwrap();
+            slowed(table) > 0
+        };
+        (0..most).position(put)
+    };
+    let count =
+        fill(&table(limits()), 10_000).expect("the memtable is full, and nothing applies it");
+    for (in_one_step, lock) in
+        [(true, RowLock::Exclusive), (false, RowLock::Exclusive), (false, RowLock::Shared)]
+    {
+        let table = table(limits());
+        assert_eq!(fill(&table, count), None);
+        let txn = table.begin();
+        match in_one_step {
+            true => table.insert(&txn, (1, 5), false, lock).unwrap(),
+            false => {
+                let new = Some((&[1][..], &[][..]));
+                let change = RowChange { tree: &table.rows, old: None, new, unique: true };
+                assert_eq!(txn.update_row(&[change], lock).unwrap(), None);
+            }
+        }
+        assert_eq!(slowed(&table), 1, "in one step: {in_one_step}, {lock:?}");
+        txn.commit().unwrap();
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_bugs_are_caught() {
+    let claims = claims! {
+        "txn: a new row asks for the gap of its first entry" =>
+            a_row_waits_for_the_gap_of_an_index_that_is_not_unique,
+        "txn: a new row is not listed at indexes that are not unique" =>
+            a_scan_waits_for_the_pending_entry_of_an_index_that_is_not_unique,
+    };
+    crate::plant::assert_claims_hold("new rows", claims);
+}
