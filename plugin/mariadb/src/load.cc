@@ -115,7 +115,8 @@ int ha_frond::end_load(bool keeps)
         return 0;
     int error = 0;
     if (keeps) {
-        const int code = load_->finish();
+        /* Rows with the same primary key are the same in other indexes too, if their columns are NULL. */
+        const int code = load_->finish(table->s->keys);
         if (code != FROND_OK)
             error = code == DUPLICATE_KEY ? loaded_twice(code) : session_->fail(code);
     }

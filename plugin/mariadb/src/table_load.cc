@@ -47,12 +47,12 @@ int Table_load::make(uint index, const std::string &name, const frond_tree_optio
     return add(index, [&](frond_load **load) { return frond_load_begin(store(), name.c_str(), &options, load, error()); });
 }
 
-int Table_load::finish()
+int Table_load::finish(uint first)
 {
     std::vector<frond_load *> loads;
     for (const std::unique_ptr<One> &one : loads_)
         if (one != nullptr && one->load != nullptr)
-            loads.push_back(one->load);
+            loads.insert(one->twice.index == first ? loads.begin() : loads.end(), one->load);
     const int code = frond_loads_finish(loads.data(), loads.size(), nullptr, error());
     /* Of others the engine has taken the handles back. */
     if (code != INVALID_ARGUMENT)

@@ -33,7 +33,8 @@ public:
         return frond_load_put(loads_[index]->load, reinterpret_cast<const uint8_t *>(key.data()), key.size(),
                               reinterpret_cast<const uint8_t *>(value.data()), value.size(), error());
     }
-    int finish();
+    /* The load of index `first` ends before the others: a row that is there twice is told of that index. */
+    int finish(uint first = 0);
     void give_up();
 
     /* Of DUPLICATE_KEY: a row of the index that has the key of another. */

@@ -201,3 +201,11 @@ SET optimizer_switch = 'mrr=on,mrr_sort_keys=on,mrr_cost_based=off', join_cache_
 SELECT x.id, LENGTH(x.note) FROM parted x JOIN heap y ON x.a = y.a WHERE y.b = 'b3' AND x.id < 50 ORDER BY 1, 2;
 SET optimizer_switch = DEFAULT, join_cache_level = DEFAULT;
 DROP TABLE t, copied, heap, parted;
+
+# Indexes that are merged, one of them over a prefix and read in several ranges.
+CREATE TABLE merged (id INT PRIMARY KEY, p INT, v VARCHAR(12), x TEXT, KEY p(p), KEY v(v(3)), KEY d(v(2) DESC, p), KEY x(x(2)));
+INSERT INTO merged SELECT seq, seq, IF(seq%100=5,'c',IF(seq%100=7,'Ax',CONCAT('w',seq))), CONCAT('x',seq%7) FROM seq_1_to_300; ANALYZE TABLE merged;
+SELECT id,v FROM merged WHERE p=120 OR v IN ('Ax','c') ORDER BY id; SELECT COUNT(*) FROM merged IGNORE INDEX(v) WHERE p=120 OR v LIKE 'A%' OR v LIKE 'c%';
+SELECT COUNT(*) FROM merged WHERE p<4 OR x IN ('x1','x3') OR v IN ('c','w77'); SELECT COUNT(*) FROM merged FORCE INDEX(v) WHERE v IN ('c','Ax','w1'); SELECT COUNT(*) FROM merged FORCE INDEX(v);
+SET optimizer_switch='index_merge_sort_intersection=on'; SELECT id FROM merged FORCE INDEX(p,v) WHERE p<300 AND v IN ('ax','c','w33') ORDER BY id; SET optimizer_switch='index_merge_sort_intersection=off';
+SET optimizer_switch='mrr=on,mrr_cost_based=off'; SELECT id,v FROM merged WHERE p=120 OR v IN ('Ax','c') ORDER BY id; SET optimizer_switch=DEFAULT; DROP TABLE merged;
