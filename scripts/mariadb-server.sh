@@ -31,9 +31,9 @@ start() {
     [ -e "$plugins/ha_frond.so" ] || { echo "ha_frond.so is not built: make mariadb-plugin" >&2; exit 1; }
     # A server that starts deletes the temporary tables of all others that have the same directory for them.
     mkdir -p "$home/tmp"
-    # The server has one directory of plugins, so those of the package are linked into it.
+    # The server has one directory of plugins, so those of its packages are linked into it; not a packaged Frond in place of this one.
     for plugin in /usr/lib/mysql/plugin/*.so; do
-        [ ! -e "$plugin" ] || ln -sf "$plugin" "$plugins/"
+        [ ! -e "$plugin" ] || [ "$(basename "$plugin")" = ha_frond.so ] || ln -sf "$plugin" "$plugins/"
     done
     if [ ! -d "$data/mysql" ]; then
         rm -rf "$data"
