@@ -2,7 +2,7 @@
 # The long tests. FROND_EFFORT multiplies what the ordinary campaigns try; the ignored tests run
 # too. A tool that is missing is an error, not a test that was skipped.
 #
-#   scripts/torture.sh [campaigns|schedules|planted|outside|soak|large|trees|disk|sanitizers|miri]…     default: all, in this order
+#   scripts/torture.sh [campaigns|schedules|planted|outside|soak|large|trees|disk|server|sanitizers|miri]…     default: all, in this order
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export FROND_EFFORT="${FROND_EFFORT:-20}"
@@ -56,6 +56,13 @@ disk() {
     --ignored --nocapture a_disk_that_another_fills
 }
 
+# A MariaDB server with ENGINE=FROND, killed a hundred times while it writes, and in the middle of ALTER.
+server() {
+  make mariadb-plugin
+  ROUNDS="${FROND_SERVER_ROUNDS:-100}" plugin/mariadb/tests/crash.sh
+  ROUNDS="${FROND_SERVER_ROUNDS:-100}" python3 plugin/mariadb/tests/alter.py
+}
+
 # Memory errors, then data races, in the engine's own tests. The standard library is built anew: without
 # that the second sees races in it that are none.
 sanitizers() {
@@ -75,7 +82,7 @@ miri() {
 }
 
 scripts/install.sh build checks
-for part in "${@:-campaigns schedules planted outside soak large trees disk sanitizers miri}"; do
+for part in "${@:-campaigns schedules planted outside soak large trees disk server sanitizers miri}"; do
   for step in $part; do
     echo "== $step"
     "$step"
