@@ -105,6 +105,11 @@ bool Key_codec::tells(const MY_BITMAP *columns) const
     });
 }
 
+const Column &Key_codec::kept(uint field) const
+{
+    return *std::find_if(kept_.begin(), kept_.end(), [field](const Column &column) { return column.index == field; });
+}
+
 Told Key_codec::told(uint field) const
 {
     Told told = Told::Nothing;

@@ -56,6 +56,8 @@ public:
     void decode_certain(std::string_view key, uchar *record) const;
     /* Columns that are kept beside the key, always or where it does not tell them; no columns of which it has the begin. */
     const std::vector<Column> &kept() const { return kept_; }
+    /* The one of them that is this field. */
+    const Column &kept(uint field) const;
     Told told(uint field) const;
     /* Whether one of these columns is read from keys, always or mostly. */
     bool gives(const MY_BITMAP *columns) const;

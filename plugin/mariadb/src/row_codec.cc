@@ -77,11 +77,7 @@ Row_codec::Row_codec(const TABLE *table, const Key_codec *primary)
         const Told told = primary == nullptr ? Told::Nothing : primary->told(i);
         if (!field->stored_in_db() || told == Told::All)
             continue;
-        Column column(field, record);
-        if (told == Told::Mostly) {
-            column.is_mostly_told = true;
-            column.text = Weights(column.charset).text();
-        }
+        const Column column = told == Told::Mostly ? primary->kept(i) : Column(field, record);
         if (column.null_bit != 0)
             null_mask_[column.null_offset] |= column.null_bit;
         fixed_bytes_ += column.is_fixed() ? column.length : LENGTH_BYTES_MAX;

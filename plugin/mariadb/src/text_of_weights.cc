@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "text_of_weights.h"
 
+#include "column.h"
 #include "weights.h"
 
 #include <algorithm>
@@ -75,9 +76,7 @@ Text_of_weights::Text_of_weights(CHARSET_INFO *charset, const Unit_form &form) :
         if (charset->charlen(&byte, &byte + 1) != 1 ||
             charset->coll->strnxfrm(charset, weight, sizeof weight, 1, &byte, 1, MY_STRXFRM_LEVEL1) != form.width)
             continue;
-        uint unit = 0;
-        for (uint i = 0; i < form.width; i++)
-            unit = unit << 8 | weight[i];
+        const uint unit = static_cast<uint>(read_big_endian(weight, form.width));
         if (unit == form.space && c != ' ')
             continue;
         auto [place, is_new] = char_of.emplace(unit, byte);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "weights.h"
 
+#include "column.h"
+
 #include <vector>
 
 namespace frond {
@@ -92,9 +94,7 @@ Weights::Weights(CHARSET_INFO *charset) : charset_(charset), pads_(!(charset->st
         levels_ = 1;
     if (is_opaque_ || levels_ > 1 || ends_at_nul_)
         return;
-    uint unit = 0;
-    for (uint i = 0; i < level_[0].width; i++)
-        unit = unit << 8 | level_[0].space[i];
+    const uint unit = static_cast<uint>(read_big_endian(level_[0].space.data(), level_[0].width));
     text_ = Text_of_weights::of(charset, {level_[0].width, unit, level_[0].pads});
 }
 
