@@ -5,12 +5,15 @@ keys as before or as after, and the store no tree that no table names. And the m
 ROWS of the table, and ROUNDS of each kind.
 """
 
+import functools
 import os
 import pathlib
 import random
 import subprocess
 import sys
 import time
+
+import private_server
 
 from compare import Session
 
@@ -28,10 +31,7 @@ ALTERS = [
 ]
 TABLES = ["t", "p"]
 
-
-def server(*arguments):
-    subprocess.run([ROOT / "scripts/mariadb-server.sh", *arguments], check=True, env={**os.environ, "FROND_SERVER": SERVER},
-                   stdout=subprocess.DEVNULL)
+server = functools.partial(private_server.server, SERVER)
 
 
 def start():

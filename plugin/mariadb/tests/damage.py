@@ -2,10 +2,12 @@
 """CHECK TABLE must find what is wrong: entries of indexes are deleted, changed and added behind the server's back, by the C API."""
 
 import ctypes
-import os
+import functools
 import pathlib
 import subprocess
 import sys
+
+import private_server
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 HOME = ROOT / "target/mariadb/servers/damage"
@@ -68,9 +70,7 @@ class Store:
     def close(self):
         frond.frond_close(self.db, None)
 
-
-def server(*words):
-    subprocess.run([ROOT / "scripts/mariadb-server.sh", *words], check=True, env={**os.environ, "FROND_SERVER": "damage"})
+server = functools.partial(private_server.server, "damage")
 
 
 def sql(text):

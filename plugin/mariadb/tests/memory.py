@@ -5,11 +5,14 @@ statements without the plugin, on BLACKHOLE tables. The difference may be 1.1 ti
 Each connection has its own tables open and has read them, and has an open transaction with row locks, of so many rows as ROWS says.
 """
 
+import functools
 import os
 import pathlib
 import subprocess
 import sys
 import threading
+
+import private_server
 
 from compare import Session
 
@@ -20,10 +23,7 @@ TABLES = 20
 ROWS = int(os.environ.get("ROWS", 1_000))
 SERVER = "memory"
 
-
-def server(*arguments, **environment):
-    command = [ROOT / "scripts/mariadb-server.sh", *arguments]
-    subprocess.run(command, check=True, env={**os.environ, "FROND_SERVER": SERVER, **environment}, stdout=subprocess.DEVNULL)
+server = functools.partial(private_server.server, SERVER)
 
 
 def resident():

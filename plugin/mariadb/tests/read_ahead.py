@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Rows that are read ahead, and that a statement outruns because it writes between them, are not read ahead again and again."""
 
-import os
+import functools
 import pathlib
 import subprocess
 import sys
+
+import private_server
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SOCKET = ROOT / "target/mariadb/servers/ahead/s.sock"
@@ -20,9 +22,7 @@ STATEMENTS = (
     f"SELECT COUNT(note(id)), MAX(pad) FROM src FORCE INDEX (k) WHERE k >= 0 AND id <= {ROWS}",
 )
 
-
-def server(*words):
-    subprocess.run([ROOT / "scripts/mariadb-server.sh", *words], check=True, env={**os.environ, "FROND_SERVER": "ahead"})
+server = functools.partial(private_server.server, "ahead")
 
 
 def sql(text, database="d"):

@@ -4,12 +4,15 @@
 Each statement reads what it goes by under locks, so that the order of commits in the binlog is one in which all of them see what they saw.
 """
 
+import functools
 import os
 import pathlib
 import random
 import subprocess
 import sys
 import threading
+
+import private_server
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 HOME = ROOT / "target/mariadb/servers/statements"
@@ -24,9 +27,7 @@ CREATE TABLE s (id INT AUTO_INCREMENT PRIMARY KEY, n INT, UNIQUE (n));
 CREATE TABLE p (id INT AUTO_INCREMENT PRIMARY KEY, v INT) PARTITION BY HASH (id) PARTITIONS 3;
 INSERT INTO t (k, v) SELECT seq MOD 10, seq FROM seq_1_to_60; INSERT INTO s (n) SELECT seq * 10 FROM seq_1_to_20;"""
 
-
-def server(*words):
-    subprocess.run([ROOT / "scripts/mariadb-server.sh", *words], check=True, env={**os.environ, "FROND_SERVER": "statements"})
+server = functools.partial(private_server.server, "statements")
 
 
 def sql(text, *options):

@@ -1,0 +1,13 @@
+"""Private servers of the tests, each with a name and a directory of its own."""
+
+import os
+import pathlib
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+def server(name, *words, **environment):
+    """Runs scripts/mariadb-server.sh: start, stop, kill, reset."""
+    subprocess.run([ROOT / "scripts/mariadb-server.sh", *words], check=True, stdout=subprocess.DEVNULL,
+                   env={**os.environ, "FROND_SERVER": name, **environment})
