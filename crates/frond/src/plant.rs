@@ -55,6 +55,7 @@ pub const BUGS: &[Bug] = &[
     bug("wal: retry a failed sync", "the leader, after an error", "wal"),
     bug("wal: a failed write does not poison", "the leader, pwrite error", "wal"),
     bug("wal: trim one segment early", "Log::trim", "wal"),
+    bug("wal: trim before the next segment is synced", "Log::trim", "wal"),
     bug("wal: spares given back leave a gap", "Log::remove_spares", "wal"),
     bug("wal: promised room is given away", "Log::leaves_promised, Log::kept_buffers", "wal"),
     bug("wal: what lay behind the cut stays", "RecoveredTail::go_on_in_place", "wal"),

@@ -138,37 +138,40 @@ impl Db {
     }
 }
 
-/// The log of an open store, as it is looked at beside checkpoints. Its segments go, or begin anew, when a checkpoint no longer
-/// needs them, whoever holds the slots' pages: then it is looked at again, by the slots of now.
+/// What is known of the log of an open store before its slots are read. Checkpoints remove segments, and give them to later
+/// parts of the log, while the check reads them, even those of slots that it holds.
+#[derive(PartialEq)]
 struct LiveLog {
-    /// Where the log was needed from before the slots were read. If that is so still when it has been looked at, nothing
-    /// that these slots need has gone meanwhile.
+    /// Where the slots needed the log from.
     needed: Lsn,
+    /// The oldest segment: one may go later than `needed` moved past it, when the next one has begun.
+    oldest: Option<u64>,
 }
 
 impl LiveLog {
-    /// To be called before the slots are read by which the log is looked at: what goes between the two is seen to have gone.
     fn before_slots(engine: &Engine) -> Self {
-        Self { needed: engine.store.log_needed_from() }
+        let oldest = engine.log.as_ref().and_then(|log| log.oldest_segment());
+        Self { needed: engine.store.log_needed_from(), oldest }
     }
 
     fn check(self, engine: &Engine, slots: &[Superblock], report: &mut CheckReport) {
         let (mut live, mut slots) = (self, slots.to_vec());
         let store = &engine.store;
         loop {
-            let Self { needed } = live;
             // After the slots: they begin before it. Before the files are listed: they hold all before it.
             let durable = engine.log.as_ref().map(|log| log.durable());
             let view = LogView { env: &engine.env, dir: store.dir(), store, durable };
             let mut own = CheckReport::new(report.mode);
             check_log(&view, &slots, report.mode, &mut own, &mut ReadBlobs::default());
-            if own.is_clean() || store.log_needed_from() == needed {
+            // Damage is reported if no segment was removed meanwhile. Otherwise the check of the log is repeated.
+            let now = Self::before_slots(engine);
+            if own.is_clean() || now == live {
                 report.checked.log_records += own.checked.log_records;
                 report.checked.blobs += own.checked.blobs;
                 own.findings.into_iter().for_each(|finding| report.add(finding));
                 return;
             }
-            live = Self::before_slots(engine);
+            live = now;
             slots = good_slots(&store.examine_slots());
         }
     }

@@ -257,6 +257,9 @@ impl Log {
         let now = self.env.clock.now();
         let mut state = self.state.lock().unwrap();
         state.last_sync = now;
+        if let Some(last) = files.last() {
+            state.synced_segment = state.synced_segment.max(last.number);
+        }
         // The last of them may have been written to meanwhile, or be written to again.
         state.unsynced.drain(..files.len().saturating_sub(1));
         state.syncing = false;
@@ -341,10 +344,14 @@ impl Log {
             if let Some(super::log::Stop::Failed(why)) = &state.stop {
                 return Err(Error::Failed(why.clone()));
             }
-            // A segment still waiting for its sync may be renamed only after it.
+            // Not before the header of the next segment is on the medium: recovery begins at one or the other.
             let early = plant!("wal: trim one segment early") && state.live.len() > 1;
             let last = if early { state.live.front() } else { state.live.get(1) };
-            let whole = last.is_some_and(|&(_, next)| next <= keep_from && next <= state.durable);
+            let has_next = |next| {
+                next <= state.synced_segment
+                    || plant!("wal: trim before the next segment is synced")
+            };
+            let whole = last.is_some_and(|&(number, next)| next <= keep_from && has_next(number));
             if !whole {
                 return Ok(());
             }
@@ -370,6 +377,11 @@ impl Log {
                 self.or_fail(removed.map_err(|error| Error::io(&path, "remove", 0, error)))?;
             }
         }
+    }
+
+    /// Number of the oldest segment that holds log. A file is renamed or removed after this number has moved past it.
+    pub fn oldest_segment(&self) -> Option<u64> {
+        self.state.lock().unwrap().live.front().map(|&(number, _)| number)
     }
 
     /// Renames a segment to be the next; `None` if that has another length, and it was removed.

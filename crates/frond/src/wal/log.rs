@@ -225,6 +225,8 @@ pub(super) struct State {
     pub durable: Lsn,
     /// Segments with writes that no sync covers yet, oldest first; the last is the current one.
     pub unsynced: Vec<SegmentFile>,
+    /// Headers of segments up to this number are on the medium.
+    pub synced_segment: u64,
     /// Segments that hold log, oldest first: number and first position.
     pub live: VecDeque<(u64, Lsn)>,
     /// Group in which a large record on its way begins.
@@ -382,6 +384,7 @@ impl Log {
             open_write: None,
             durable: tail.end,
             unsynced: vec![segment.clone()],
+            synced_segment: segment.number,
             live,
             large_from: None,
             stop: None,

@@ -188,7 +188,9 @@ impl Log {
             Ok(segment) => {
                 spares.next_number += 1;
                 (writer.segment, writer.header) = (segment, header);
-                self.state.lock().unwrap().live.push_back((number, end));
+                let mut state = self.state.lock().unwrap();
+                state.live.push_back((number, end));
+                state.synced_segment = number;
                 Ok(())
             }
             // The log ends in the segment that it is in (invariant 3).

@@ -22,6 +22,7 @@ fn planted_bugs_are_caught() {
         "wal: retry a failed sync" => crash::after_a_failed_operation_nothing_is_acknowledged_and_nothing_acknowledged_is_lost,
         "wal: a failed write does not poison" => crash::after_a_failed_operation_nothing_is_acknowledged_and_nothing_acknowledged_is_lost,
         "wal: trim one segment early" => super::trimming_recycles_and_recovery_starts_behind_it,
+        "wal: trim before the next segment is synced" => crash::the_segment_before_one_that_is_not_synced_stays,
         "wal: spares given back leave a gap" => rest::an_idle_log_rests_in_a_short_segment_and_a_busy_one_keeps_all,
         "wal: promised room is given away" => promise::others_leave_a_buffer,
         "wal: what lay behind the cut stays" => full::what_lay_behind_the_cut_does_not_come_back,
