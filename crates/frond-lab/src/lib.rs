@@ -11,6 +11,8 @@
 
 pub mod bench;
 mod child;
+#[cfg(feature = "lab")]
+pub mod lab;
 mod layout;
 mod machine;
 mod measure;

@@ -1,0 +1,47 @@
+//! The command line of `lab`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::targets::Result;
+
+/// Experiments on storage engines: run, compared, shown.
+#[derive(Parser, Debug)]
+#[command(name = "lab", version)]
+struct Cli {
+    /// The database of results
+    #[arg(long, global = true, default_value = "lab-results.sqlite", value_name = "FILE")]
+    results: PathBuf,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Metrics, one a line
+    Metrics,
+}
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("lab: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<()> {
+    match cli.command {
+        Command::Metrics => {
+            super::metric::METRICS
+                .iter()
+                .for_each(|m| println!("{:20} {:4} {}", m.name, m.unit, m.what));
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The metrics: what is measured, in which unit, and which way is better. A new one is one line here, and the line that
+//! reports it (`Report::metric`).
+//!
+//! Names end with their unit, `_op` is "per operation of the step", `_row` "per row in the table at the end".
+
+/// Which way a metric is better.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Better {
+    /// The more the better.
+    Higher,
+    /// The less the better.
+    Lower,
+    /// It describes the run.
+    Neither,
+}
+
+/// A metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Name in the database and on the command line.
+    pub name: &'static str,
+    /// Unit, as charts show it.
+    pub unit: &'static str,
+    /// Which way is better.
+    pub better: Better,
+    /// Relative difference that matters, when it is significant.
+    pub magnitude: f64,
+    /// What it is, in one phrase.
+    pub what: &'static str,
+}
+
+use Better::{Higher, Lower, Neither};
+
+const fn metric(
+    name: &'static str,
+    unit: &'static str,
+    better: Better,
+    magnitude: f64,
+    what: &'static str,
+) -> Metric {
+    Metric { name, unit, better, magnitude, what }
+}
+
+/// All metrics, in the order of tables.
+pub const METRICS: &[Metric] = &[
+    metric("ops_s", "1/s", Higher, 0.07, "operations per second over the step"),
+    metric(
+        "exit_velocity",
+        "1/s",
+        Higher,
+        0.07,
+        "rate of the last million rows, or the last fifth",
+    ),
+    metric("exit_velocity_4pct", "1/s", Higher, 0.07, "rate of the last 4 % of the planned rows"),
+    metric("seconds", "s", Lower, 0.07, "duration of the step"),
+    metric("ops", "", Neither, 0.0, "operations done"),
+    metric("planned", "", Neither, 0.0, "operations planned"),
+    metric("p50_us", "µs", Lower, 0.10, "median latency of a request"),
+    metric("p95_us", "µs", Lower, 0.10, "95th percentile of the latency"),
+    metric("p99_us", "µs", Lower, 0.10, "99th percentile of the latency"),
+    metric("p999_us", "µs", Lower, 0.20, "99.9th percentile of the latency"),
+    metric("max_us", "µs", Lower, 0.50, "longest latency"),
+    metric("worst_over_mean", "", Higher, 0.30, "slowest second, as a part of the mean rate"),
+    metric("stall_s", "s", Lower, 0.50, "seconds below a tenth of the mean rate"),
+    metric("stall_longest_s", "s", Lower, 0.50, "longest run of such seconds"),
+    metric(
+        "cv",
+        "",
+        Lower,
+        0.30,
+        "standard deviation of the rate per second, as a part of the mean",
+    ),
+    metric("cpu_us_op", "µs", Lower, 0.03, "CPU of the engine's process per operation"),
+    metric("cpu_user_us_op", "µs", Lower, 0.03, "of it in user mode"),
+    metric("cpu_sys_us_op", "µs", Lower, 0.03, "of it in the kernel"),
+    metric(
+        "cpu_us_op_rested",
+        "µs",
+        Lower,
+        0.03,
+        "CPU per operation, background work after the step included",
+    ),
+    metric("client_cpu_us_op", "µs", Neither, 0.03, "CPU of the client per operation"),
+    metric("wr_b_op", "B", Lower, 0.03, "bytes sent to the device per operation"),
+    metric("wr_b_op_rested", "B", Lower, 0.03, "the same until background work has ended"),
+    metric("rd_b_op", "B", Lower, 0.03, "bytes read from the device per operation"),
+    metric("wr_io_op", "", Lower, 0.05, "device writes per operation"),
+    metric("rd_io_op", "", Lower, 0.05, "device reads per operation"),
+    metric("fsync_op", "", Lower, 0.03, "syncs per operation, as the engine counts them"),
+    metric("ctx_op", "", Lower, 0.10, "context switches per operation"),
+    metric(
+        "write_amp",
+        "×",
+        Lower,
+        0.03,
+        "bytes written per byte of changed rows, until background work has ended",
+    ),
+    metric("disk_b", "B", Lower, 0.02, "allocated bytes after rest and a clean close"),
+    metric("disk_load_b", "B", Lower, 0.02, "allocated bytes when the step ended"),
+    metric("disk_peak_b", "B", Lower, 0.05, "largest allocated bytes seen"),
+    metric("disk_b_row", "B", Lower, 0.02, "allocated bytes per row after rest and a clean close"),
+    metric(
+        "space_amp",
+        "×",
+        Lower,
+        0.02,
+        "allocated bytes per byte of live rows, primary data once",
+    ),
+    metric("rss_peak_b", "B", Lower, 0.05, "largest resident size of the engine's process"),
+    metric("mem_peak_b", "B", Lower, 0.05, "largest use of its cgroup, page cache included"),
+    metric("rest_s", "s", Lower, 0.20, "until background work had ended after the step"),
+    metric(
+        "errors_deadlock",
+        "",
+        Lower,
+        0.50,
+        "transactions that ended as deadlock victims, and were retried",
+    ),
+    metric("errors_lock_timeout", "", Lower, 0.50, "statements that waited too long for a lock"),
+    metric("errors_duplicate", "", Lower, 0.50, "statements refused for a duplicate key"),
+];
+
+/// The metric of this name.
+pub fn find(name: &str) -> Option<&'static Metric> {
+    METRICS.iter().find(|metric| metric.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_distinct_and_what_is_better_has_a_magnitude() {
+        for (at, metric) in METRICS.iter().enumerate() {
+            assert!(METRICS[..at].iter().all(|other| other.name != metric.name), "{}", metric.name);
+            assert!(metric.better == Neither || metric.magnitude > 0.0, "{}", metric.name);
+        }
+        assert_eq!(find("ops_s").map(|metric| metric.unit), Some("1/s"));
+        assert!(find("nonsense").is_none());
+    }
+}

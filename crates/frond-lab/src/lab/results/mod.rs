@@ -1,0 +1,9 @@
+//! Results: one SQLite file (schema.sql).
+//!
+//! Invariants
+//! 1. A cell is written in one transaction when it has ended, synced: a kill loses no finished cell.
+//! 2. A file of a newer schema, or one that is damaged or no database of the lab's, is refused and not written to.
+
+mod database;
+
+pub use database::Database;
