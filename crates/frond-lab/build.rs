@@ -6,8 +6,32 @@ use std::path::Path;
 
 const RIVALS: [&str; 3] = ["rocksdb", "sqlite3", "lmdb"];
 
+/// One file for each SQL target of the program `lab`.
+const TARGETS: &str = "lab/targets";
+
+/// Lists the target files, with their text, for `lab/target.rs`.
+fn list_targets() {
+    println!("cargo:rerun-if-changed={TARGETS}");
+    let root = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    let files = std::fs::read_dir(TARGETS).expect("the directory of target files is there");
+    let mut paths: Vec<_> = files.flatten().map(|file| file.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    paths.sort();
+    let mut list =
+        String::from("/// Name and text of each file.\nconst FILES: &[(&str, &str)] = &[\n");
+    for path in paths {
+        println!("cargo:rerun-if-changed={}", path.display());
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        list += &format!("    ({name:?}, include_str!({:?})),\n", Path::new(&root).join(&path));
+    }
+    list += "];\n";
+    let out = std::env::var("OUT_DIR").expect("cargo sets it");
+    std::fs::write(Path::new(&out).join("lab_targets.rs"), list).expect("OUT_DIR can be written");
+}
+
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    list_targets();
     for rival in RIVALS {
         println!("cargo:rustc-check-cfg=cfg(has_{rival})");
     }

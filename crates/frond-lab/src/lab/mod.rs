@@ -9,8 +9,19 @@
 //! A workload is a file below `workloads/` and a line in its registry, a SQL target a file below `lab/targets/`, a metric
 //! a line in `metric.rs`. docs/lab.md shows one of each.
 
+mod cell;
 mod cli;
 pub mod metric;
+mod params;
+mod progress;
 pub mod results;
+mod run;
+mod size;
+mod sql;
+mod steps;
+mod suggest;
+mod target;
+mod time;
+mod workloads;
 
 pub use cli::main;

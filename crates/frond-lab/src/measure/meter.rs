@@ -47,6 +47,9 @@ pub struct Sample {
     pub rss_b: u64,
     /// Bytes written since the step began.
     pub write_b: u64,
+    /// Bytes read since the step began.
+    #[serde(default)]
+    pub read_b: u64,
     /// CPU of the whole process since the step began, seconds.
     pub cpu_s: f64,
     /// Minor page faults since the step began.
@@ -142,6 +145,13 @@ impl Meter {
         client
     }
 
+    /// A further kind of the step's operations on a thread that has a client already, whose CPU is counted there.
+    pub fn further_client(&self, operation: &'static str) -> Client<'_> {
+        let mut client = self.new_client(operation, true);
+        client.cpu_s = None;
+        client
+    }
+
     fn new_client(&self, operation: &'static str, counts: bool) -> Client<'_> {
         Client {
             meter: self,
@@ -159,7 +169,7 @@ impl Meter {
 
     /// Whether the step is to end early.
     pub fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
+        self.stopped.load(Ordering::Relaxed) || super::is_interrupted()
     }
 
     /// Ends the step for the clients that run beside.
@@ -214,6 +224,7 @@ impl Meter {
                 mark,
                 rss_b: plan.subject.rss_bytes(),
                 write_b: usage.write_bytes,
+                read_b: usage.read_bytes,
                 cpu_s: usage.cpu_s,
                 faults_minor: usage.faults_minor,
             });
@@ -253,6 +264,11 @@ impl Client<'_> {
     pub fn time_from<T>(&mut self, due: Instant, request: impl FnOnce() -> T) -> T {
         let result = request();
         self.finish(due, 1, result)
+    }
+
+    /// Notes a request that was begun then and has just ended, and did `ops` operations.
+    pub fn finish_at(&mut self, begin: Instant, ops: u64) {
+        self.finish(begin, ops, ());
     }
 
     #[inline]

@@ -15,6 +15,20 @@ mod series;
 
 pub use cgroup::MemoryLimit;
 pub use disk::{allocated_by_kind, allocated_bytes};
-pub use meter::{Meter, Plan, Sample, Taken, run};
-pub use process::Subject;
+pub use meter::{Client, Meter, Plan, Sample, Taken, run};
+pub use process::{Subject, Usage};
 pub use series::{Mark, evenness, exit_velocity, rates, seconds_at};
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Ends the step that runs, and each that begins later, as a time limit does.
+pub fn interrupt() {
+    INTERRUPTED.store(true, Ordering::Relaxed);
+}
+
+/// Whether steps are to end.
+pub fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}

@@ -17,6 +17,8 @@ pub enum Subject {
 pub struct Usage {
     /// CPU of all threads, user and system, seconds.
     pub cpu_s: f64,
+    /// Of it in the kernel.
+    pub cpu_system_s: f64,
     /// Bytes sent to the device (dirtied pages count when they are dirtied).
     pub write_bytes: u64,
     /// Bytes fetched from the device.
@@ -46,12 +48,13 @@ impl Subject {
     pub fn usage(self) -> Usage {
         let io = self.file("io");
         let of_io = |name: &str| field(&io, name);
-        let (cpu_s, faults_minor, faults_major, switches) = match self {
+        let ((cpu_s, cpu_system_s), faults_minor, faults_major, switches) = match self {
             Self::Own => {
                 let usage = resources();
                 let switches = (usage.ru_nvcsw + usage.ru_nivcsw) as u64;
                 let cpu = clock(libc::CLOCK_PROCESS_CPUTIME_ID);
-                (cpu, usage.ru_minflt as u64, usage.ru_majflt as u64, switches)
+                let system = usage.ru_stime.tv_sec as f64 + usage.ru_stime.tv_usec as f64 / 1e6;
+                ((cpu, system), usage.ru_minflt as u64, usage.ru_majflt as u64, switches)
             }
             // Switches are counted by thread, and those of ended threads are lost.
             Self::Server(_) => {
@@ -61,6 +64,7 @@ impl Subject {
         };
         Usage {
             cpu_s,
+            cpu_system_s,
             write_bytes: of_io("write_bytes:").saturating_sub(of_io("cancelled_write_bytes:")),
             read_bytes: of_io("read_bytes:"),
             write_calls: of_io("syscw:"),
@@ -90,14 +94,15 @@ impl Subject {
     }
 }
 
-/// CPU in user and system mode, seconds, minor and major faults: of `/proc/PID/stat`, whose second field is a name
+/// CPU in all and in the kernel, seconds, minor and major faults: of `/proc/PID/stat`, whose second field is a name
 /// that may have anything in it, brackets around it.
-fn cpu_and_faults(stat: &str) -> Option<(f64, u64, u64)> {
+fn cpu_and_faults(stat: &str) -> Option<((f64, f64), u64, u64)> {
     let (_, rest) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect(); // from the third on
     let number = |n: usize| fields.get(n - 3)?.parse::<u64>().ok();
-    let ticks = number(14)? + number(15)?;
-    Some((ticks as f64 / ticks_per_second(), number(10)?, number(12)?))
+    let seconds = |ticks: u64| ticks as f64 / ticks_per_second();
+    let (user, system) = (number(14)?, number(15)?);
+    Some(((seconds(user + system), seconds(system)), number(10)?, number(12)?))
 }
 
 fn ticks_per_second() -> f64 {
@@ -111,6 +116,7 @@ impl Usage {
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             cpu_s: self.cpu_s - earlier.cpu_s,
+            cpu_system_s: self.cpu_system_s - earlier.cpu_system_s,
             write_bytes: self.write_bytes.saturating_sub(earlier.write_bytes),
             read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
             write_calls: self.write_calls.saturating_sub(earlier.write_calls),
@@ -183,7 +189,10 @@ mod tests {
     #[test]
     fn names_with_brackets_do_not_shift_the_fields() {
         let stat = "7 (a) b (c) S 1 7 7 0 -1 4194304 1250 0 13 0 150 50 0 0 20 0";
-        assert_eq!(cpu_and_faults(stat), Some((200.0 / ticks_per_second(), 1250, 13)));
+        assert_eq!(
+            cpu_and_faults(stat),
+            Some(((200.0 / ticks_per_second(), 50.0 / ticks_per_second()), 1250, 13))
+        );
         assert_eq!(cpu_and_faults(""), None);
     }
 }

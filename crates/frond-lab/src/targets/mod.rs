@@ -22,7 +22,7 @@ mod lmdb;
 #[cfg(has_rocksdb)]
 mod rocksdb;
 #[cfg(feature = "compare")]
-mod sql;
+pub mod sql;
 #[cfg(has_sqlite3)]
 mod sqlite;
 

@@ -8,7 +8,7 @@
 
 mod bench;
 mod dbbench;
-mod iibench;
+pub mod iibench;
 mod linktable;
 mod load;
 pub mod packages;

@@ -72,10 +72,10 @@ impl Engine {
 
     /// Its plugin; `None` for what is in the server.
     pub fn plugin(self) -> Result<Option<Plugin>> {
-        let packaged = |file: &'static str, package: &'static str| {
+        let packaged = |file: &str, package: &str| {
             let path = Path::new(PLUGINS).join(file);
             match path.is_file() {
-                true => Ok(Some(Plugin { file, path })),
+                true => Ok(Some(Plugin { file: file.to_owned(), path })),
                 false => Err(Failure(format!(
                     "target sql:{}: there is no {file} in {PLUGINS}: `apt-get install {package}`",
                     self
@@ -86,8 +86,8 @@ impl Engine {
             Self::Innodb(_) => Ok(None),
             Self::Blackhole => packaged("ha_blackhole.so", "mariadb-server"),
             Self::MyRocks => packaged("ha_rocksdb.so", "mariadb-plugin-rocksdb"),
-            Self::Frond => match built() {
-                Some(path) => Ok(Some(Plugin { file: FROND_PLUGIN, path })),
+            Self::Frond => match built_plugin() {
+                Some(path) => Ok(Some(Plugin { file: FROND_PLUGIN.to_owned(), path })),
                 None => Err(Failure(
                     "target sql:frond: there is no target/mariadb/build/ha_frond.so: \
                      `make mariadb-plugin`"
@@ -198,7 +198,7 @@ impl Settings {
 const FROND_PLUGIN: &str = "ha_frond.so";
 
 /// The plugin that was built in this tree: below the working directory, or beside this program.
-fn built() -> Option<PathBuf> {
+pub fn built_plugin() -> Option<PathBuf> {
     let place = Path::new("mariadb/build").join(FROND_PLUGIN);
     let program = std::env::current_exe().unwrap_or_default();
     let above = program.ancestors().skip(1).map(Path::to_owned);

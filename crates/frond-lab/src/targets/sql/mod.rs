@@ -8,8 +8,8 @@
 //! Threads: one connection per session.
 
 mod client;
-mod engine;
-mod server;
+pub mod engine;
+pub mod server;
 mod statements;
 
 use std::path::{Path, PathBuf};
@@ -63,7 +63,8 @@ impl Sql {
             return Err(Failure(format!("{} takes rows with columns, no plain keys", engine)));
         }
         let options = engine.options(&own, setup);
-        let server = Server::start(&setup.dir, &options, engine.plugin()?.as_ref())?;
+        let plugins: Vec<_> = engine.plugin()?.into_iter().collect();
+        let server = Server::start(&setup.dir, &options, &plugins)?;
         let mut client = server.client("")?;
         client.run(&format!("CREATE DATABASE {DATABASE}"))?;
         client.run(&format!("USE {DATABASE}"))?;

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::client::Client;
-use super::engine::ServerOption;
 use crate::targets::{Failure, Result};
 
 /// Longest time of a start, and of an end.
@@ -31,7 +30,7 @@ pub const PLUGINS: &str = "/usr/lib/mysql/plugin";
 /// A plugin to be loaded.
 pub struct Plugin {
     /// Name of its file, by which it is loaded.
-    pub file: &'static str,
+    pub file: String,
     /// Where that is.
     pub path: PathBuf,
 }
@@ -66,8 +65,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes a data directory below `dir` and starts a server on it with these options, and with this plugin.
-    pub fn start(dir: &Path, options: &[ServerOption], plugin: Option<&Plugin>) -> Result<Self> {
+    /// Makes a data directory below `dir` and starts a server on it with these options, and with these plugins.
+    pub fn start(
+        dir: &Path,
+        options: &[(impl AsRef<str>, String)],
+        plugins: &[Plugin],
+    ) -> Result<Self> {
         let dir = dir.canonicalize()?;
         let data = dir.join("data");
         let log = dir.join("server.log");
@@ -103,13 +106,13 @@ impl Server {
         let _ = fs::remove_dir_all(&run_dir); // of a process that had this number before
         DirBuilder::new().mode(0o700).create(&run_dir)?;
         // A server takes plugins from one directory.
-        let mut load = None;
-        if let Some(Plugin { file, path }) = plugin {
+        let mut load = Vec::new();
+        for Plugin { file, path } in plugins {
             std::os::unix::fs::symlink(path, run_dir.join(file))?;
-            load = Some([
-                format!("--plugin-dir={}", run_dir.display()),
-                format!("--plugin-load-add={file}"),
-            ]);
+            load.push(format!("--plugin-load-add={file}"));
+        }
+        if !load.is_empty() {
+            load.push(format!("--plugin-dir={}", run_dir.display()));
         }
         let server = find(SERVER).unwrap_or_else(|| SERVER.into());
         let process = command("setpriv")
@@ -121,8 +124,8 @@ impl Server {
             .arg(format!("--socket={}", run_dir.join("socket").display()))
             .arg(format!("--pid-file={}", run_dir.join("pid").display()))
             .args(["--skip-networking", "--skip-log-bin", "--max-allowed-packet=1G"])
-            .args(load.into_iter().flatten())
-            .args(options.iter().map(|(name, value)| format!("--{name}={value}")))
+            .args(load)
+            .args(options.iter().map(|(name, value)| format!("--{}={value}", name.as_ref())))
             .args(user)
             .stdin(Stdio::null())
             .stdout(output()?)
@@ -149,6 +152,11 @@ impl Server {
     /// A session of its own, in this database if it has a name.
     pub fn client(&self, database: &str) -> Result<Client> {
         Client::connect(&self.run_dir.join("socket"), database)
+    }
+
+    /// Its socket.
+    pub fn socket(&self) -> PathBuf {
+        self.run_dir.join("socket")
     }
 
     /// Number of its process.
@@ -187,6 +195,13 @@ impl Server {
         }
         Ok(None)
     }
+}
+
+/// The last lines of a log.
+pub fn log_tail(log: &Path, lines: usize) -> String {
+    let text = String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned();
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
 }
 
 /// The last lines of a log that tell of errors, to stand behind a sentence.

@@ -1,0 +1,141 @@
+//! One cell, in a process of its own: what it is told comes as JSON on standard input; on standard output go
+//! `progress STEP OPS SECONDS PLANNED` and, in the end, `cell JSON`.
+//!
+//! Invariants
+//! 1. An error ends up in the result: the process fails only if it cannot say what it found.
+//! 2. SIGINT and SIGTERM end the step that runs: the result then is what it came to.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::params::Params;
+use super::results::{CellResult, State};
+use super::size::{Durability, Size};
+use super::sql::{Bench, Place};
+use super::target::SqlTarget;
+use super::{time, workloads};
+use crate::measure;
+use crate::targets::{Failure, Result};
+
+/// What a cell is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// Workload.
+    pub workload: String,
+    /// What `--set` says.
+    pub changes: Vec<(String, String)>,
+    /// Target: a name, a file, or the URL of a server.
+    pub target: String,
+    /// Size.
+    pub size: Size,
+    /// Durability.
+    pub durability: Durability,
+    /// Seed.
+    pub seed: u64,
+    /// Memory of the target; what data and ratio say, if not given.
+    pub memory: Option<u64>,
+    /// An empty directory of its own.
+    pub dir: PathBuf,
+    /// Whether background work is waited for.
+    pub with_rest: bool,
+    /// A plugin in place of the one that is found.
+    pub plugin: Option<PathBuf>,
+}
+
+/// What `mysql://` targets begin with.
+pub const URL: &str = "mysql://";
+
+/// Least memory of a target: below it fixed costs would be all that is measured.
+const MEMORY_MIN: u64 = 32 << 20;
+
+impl Order {
+    /// The workload's parameters.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn params(&self) -> Result<Params> {
+        let entry = workloads::find(&self.workload)?;
+        Params::new(entry.name, entry.params, self.size, &self.changes)
+    }
+
+    /// The target, a server's URL as InnoDB's file says: nothing is set there.
+    ///
+    /// # Errors
+    /// An unknown name, or a file that is wrong.
+    pub fn target(&self) -> Result<SqlTarget> {
+        let mut target = match self.target.starts_with(URL) {
+            true => SqlTarget::find("innodb")?,
+            false => SqlTarget::find(self.target.split('@').next().unwrap_or_default())?,
+        };
+        target.plugin_path.clone_from(&self.plugin);
+        Ok(target)
+    }
+
+    /// Memory of the target, bytes.
+    ///
+    /// # Errors
+    /// A parameter that is wrong.
+    pub fn memory(&self) -> Result<u64> {
+        if let Some(memory) = self.memory {
+            return Ok(memory);
+        }
+        let params = self.params()?;
+        let made = (workloads::find(&self.workload)?.make)(&params, self.seed)?;
+        let bytes = made.innodb_bytes() as f64 / params.real("ratio")?.max(1e-3);
+        Ok((bytes as u64).max(MEMORY_MIN))
+    }
+}
+
+/// Runs what standard input says.
+///
+/// # Errors
+/// The order cannot be read.
+pub fn main() -> Result<()> {
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text)?;
+    let order: Order = serde_json::from_str(&text)?;
+    ctrlc::set_handler(measure::interrupt).map_err(|error| Failure(error.to_string()))?;
+    let (begin, began) = (Instant::now(), time::now());
+    let mut result = run(&order).unwrap_or_else(|failure| CellResult {
+        state: State::Failed,
+        failure: Some(failure.0),
+        ..CellResult::default()
+    });
+    if measure::is_interrupted() && result.state != State::Failed {
+        result.state = State::Stopped;
+        result.failure = Some("interrupted".to_owned());
+    }
+    if let Ok(params) = order.params() {
+        result.parameters.extend(params.iter().map(|(n, v)| (n.to_owned(), v.to_owned())));
+    }
+    result.began = began;
+    result.seconds = begin.elapsed().as_secs_f64();
+    println!("cell {}", serde_json::to_string(&result)?);
+    Ok(())
+}
+
+fn run(order: &Order) -> Result<CellResult> {
+    let entry = workloads::find(&order.workload)?;
+    let params = order.params()?;
+    let mut workload = (entry.make)(&params, order.seed)?;
+    let (target, memory) = (order.target()?, order.memory()?);
+    let limit = Some(params.number("time_limit")?).filter(|seconds| *seconds > 0);
+    let place = match order.target.starts_with(URL) {
+        true => Place::Url(order.target.clone()),
+        false => Place::Own(order.dir.clone()),
+    };
+    let mut bench =
+        Bench::start(&place, &target, memory, order.durability, limit, order.with_rest)?;
+    match workload.run(&mut bench) {
+        Ok(live) => bench.finish(live),
+        Err(failure) => {
+            // What was measured before stays.
+            let log_tail = bench.log_tail();
+            let found = std::mem::take(&mut bench.result);
+            Ok(CellResult { state: State::Failed, failure: Some(failure.0), log_tail, ..found })
+        }
+    }
+}

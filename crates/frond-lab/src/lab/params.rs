@@ -1,0 +1,152 @@
+//! Parameters of a workload: each has a default for each size, and `--set name=value` changes it.
+
+use std::collections::BTreeMap;
+
+use super::size::Size;
+use super::suggest::unknown;
+use crate::targets::{Failure, Result};
+
+/// A parameter with its defaults.
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    /// Name.
+    pub name: &'static str,
+    /// What it is, with its unit.
+    pub what: &'static str,
+    /// Defaults at tiny, quick, standard, published.
+    pub defaults: [&'static str; 4],
+}
+
+impl Param {
+    /// One whose default depends on the size.
+    pub const fn sized(
+        name: &'static str,
+        defaults: [&'static str; 4],
+        what: &'static str,
+    ) -> Self {
+        Self { name, what, defaults }
+    }
+
+    /// One with the same default at all sizes.
+    pub const fn fixed(name: &'static str, default: &'static str, what: &'static str) -> Self {
+        Self::sized(name, [default; 4], what)
+    }
+}
+
+/// Effective parameters of a cell.
+#[derive(Clone, Debug, Default)]
+pub struct Params(BTreeMap<String, String>);
+
+impl Params {
+    /// The defaults of a size with `changes` (name, value), of a workload that has these parameters.
+    ///
+    /// # Errors
+    /// A name that is none of its parameters.
+    pub fn new(
+        workload: &str,
+        all: &[Param],
+        size: Size,
+        changes: &[(String, String)],
+    ) -> Result<Self> {
+        let of_size = |param: &Param| param.defaults[size as usize].to_owned();
+        let mut values: BTreeMap<String, String> =
+            all.iter().map(|param| (param.name.to_owned(), of_size(param))).collect();
+        for (name, value) in changes {
+            let Some(known) = values.get_mut(name) else {
+                let names: Vec<&str> = all.iter().map(|param| param.name).collect();
+                return Err(unknown(&format!("parameter of {workload}"), name, &names));
+            };
+            known.clone_from(value);
+        }
+        Ok(Self(values))
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// A value as it was given. Empty for a name that the workload does not have, which its tests would show.
+    pub fn text(&self, name: &str) -> &str {
+        debug_assert!(self.0.contains_key(name), "no parameter {name}");
+        self.0.get(name).map_or("", String::as_str)
+    }
+
+    fn parsed<T: std::str::FromStr>(&self, name: &str, what: &str) -> Result<T> {
+        let text = self.text(name);
+        text.replace('_', "")
+            .parse()
+            .map_err(|_| Failure(format!("--set {name}={text}: this is to be {what}")))
+    }
+
+    /// A whole number.
+    pub fn number(&self, name: &str) -> Result<u64> {
+        self.parsed(name, "a whole number")
+    }
+
+    /// A number.
+    pub fn real(&self, name: &str) -> Result<f64> {
+        let value: f64 = self.parsed(name, "a number")?;
+        if value.is_finite() && value >= 0.0 {
+            return Ok(value);
+        }
+        Err(Failure(format!("--set {name}={value}: this is to be a number that is not negative")))
+    }
+
+    /// Whole numbers, separated by commas or spaces.
+    pub fn numbers(&self, name: &str) -> Result<Vec<u64>> {
+        let text = self.text(name);
+        let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
+        parts
+            .map(|part| {
+                part.parse().map_err(|_| {
+                    Failure(format!("--set {name}={text}: this is to be whole numbers with commas"))
+                })
+            })
+            .collect()
+    }
+
+    /// Yes or no.
+    pub fn flag(&self, name: &str) -> Result<bool> {
+        match self.text(name) {
+            "1" | "yes" | "true" | "on" => Ok(true),
+            "0" | "no" | "false" | "off" => Ok(false),
+            other => Err(Failure(format!("--set {name}={other}: this is to be yes or no"))),
+        }
+    }
+
+    /// One of these words.
+    pub fn word<'a>(&self, name: &str, words: &[&'a str]) -> Result<&'a str> {
+        let text = self.text(name);
+        let found = words.iter().find(|word| **word == text);
+        found.copied().ok_or_else(|| unknown(&format!("value of {name}"), text, words))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: &[Param] = &[
+        Param::sized("rows", ["10", "100", "1_000", "10000"], "rows"),
+        Param::fixed("poll", "0.25", "fraction"),
+        Param::fixed("threads", "1,2 4", "clients"),
+    ];
+
+    #[test]
+    fn defaults_depend_on_the_size_and_changes_must_be_of_known_names() {
+        let change = |text: &[(&str, &str)]| -> Vec<(String, String)> {
+            text.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
+        };
+        let make = |changes| Params::new("weblog", ALL, Size::Standard, &change(changes));
+        let made = make(&[("poll", "0.75")]).expect("both are known");
+        assert_eq!(made.number("rows").ok(), Some(1000));
+        assert_eq!(made.real("poll").ok(), Some(0.75));
+        assert_eq!(made.numbers("threads").ok(), Some(vec![1, 2, 4]));
+        let failure = make(&[("pol", "1")]).expect_err("an unknown name");
+        assert!(failure.0.contains("pol") && failure.0.contains("poll"), "{failure}");
+        for bad in ["x", "-1", "NaN", "inf", ""] {
+            assert!(make(&[("poll", bad)]).expect("known").real("poll").is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! `lab run`: the plan, its order, and the cells one after the other.
+//!
+//! Invariants
+//! 1. Targets are interleaved: A B C, B C A, C A B, so that a machine that gets slower hits all of them.
+//! 2. A cell that has ended is in the database before the next begins.
+//! 3. A directory is emptied only if a run made it, which its marker file says.
+//! 4. What is deterministic is the same on all targets, or the run fails.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::cell::{Order, URL};
+use super::progress::Progress;
+use super::results::{CellKey, CellResult, Database, RunHead, State};
+use super::size::{Durability, Size};
+use super::suggest::unknown;
+use super::{target, time, workloads};
+use crate::measure;
+use crate::targets::{Failure, Result};
+
+/// Says that a directory was made by a run (Invariant 3).
+const MARKER: &str = ".frond-lab";
+
+/// One workload on one target, as often as it is repeated.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// Workload.
+    pub workload: String,
+    /// What `--set` says.
+    pub changes: Vec<(String, String)>,
+    /// Targets.
+    pub targets: Vec<String>,
+}
+
+/// What `lab run` was asked for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Suite or workload.
+    pub suite: String,
+    /// What belongs to it.
+    pub items: Vec<Item>,
+    /// Size.
+    pub size: Size,
+    /// Storage class.
+    pub class: String,
+    /// Durability.
+    pub durability: Durability,
+    /// Times that each cell is run.
+    pub repeat: u32,
+    /// Seed.
+    pub seed: u64,
+    /// Memory of each target, in place of what the ratio says.
+    pub memory: Option<u64>,
+    /// Whether a server that is not ours may be written to.
+    pub yes_write: bool,
+    /// Whether only what is missing is run.
+    pub resume: bool,
+    /// Whether background work is waited for.
+    pub with_rest: bool,
+    /// Where the stores are made.
+    pub dir: PathBuf,
+    /// The command, as it was typed.
+    pub command: String,
+}
+
+/// A cell of the plan.
+#[derive(Clone, Debug)]
+struct Planned {
+    key: CellKey,
+    order: Order,
+}
+
+/// What `--set` changed, as it is told.
+fn variant(changes: &[(String, String)]) -> String {
+    let mut parts: Vec<String> = changes.iter().map(|(n, v)| format!("{n}={v}")).collect();
+    parts.sort();
+    parts.join(" ")
+}
+
+/// The cells in their order (Invariant 1).
+fn plan(request: &Request) -> Result<Vec<Planned>> {
+    let mut cells = Vec::new();
+    for item in &request.items {
+        workloads::find(&item.workload)?;
+        for repeat in 0..request.repeat {
+            for at in 0..item.targets.len() {
+                let target = &item.targets[(at + repeat as usize) % item.targets.len()];
+                let order = Order {
+                    workload: item.workload.clone(),
+                    changes: item.changes.clone(),
+                    target: target.clone(),
+                    size: request.size,
+                    durability: request.durability,
+                    seed: request.seed,
+                    memory: request.memory,
+                    dir: request.dir.join("cell"),
+                    with_rest: request.with_rest,
+                    plugin: None,
+                };
+                let key = CellKey {
+                    workload: item.workload.clone(),
+                    variant: variant(&item.changes),
+                    face: "sql".to_owned(),
+                    target: target.clone(),
+                    repeat: repeat + 1,
+                };
+                cells.push(Planned { key, order });
+            }
+        }
+    }
+    Ok(cells)
+}
+
+/// Everything that can be known to be wrong before the first cell is.
+fn check(request: &Request, cells: &[Planned]) -> Result<()> {
+    crate::targets::sql::server::installed()?;
+    for Planned { order, .. } in cells {
+        let params = order.params()?;
+        (workloads::find(&order.workload)?.make)(&params, order.seed)?;
+        if order.target.starts_with(URL) {
+            if !request.yes_write {
+                return Err(Failure(format!(
+                    "{}: the database `lab` of this server would be dropped and written to; say --yes-write if that is wanted",
+                    order.target
+                )));
+            }
+            continue;
+        }
+        let target = order.target()?;
+        target.plugins()?;
+        target.options(order.memory()?, order.durability)?;
+    }
+    Ok(())
+}
+
+/// Makes an empty directory for a cell (Invariant 3).
+fn make_room(dir: &Path) -> Result<()> {
+    let (marker, cell) = (dir.join(MARKER), dir.join("cell"));
+    let is_foreign = dir.exists() && !marker.exists() && fs::read_dir(dir)?.next().is_some();
+    if is_foreign {
+        return Err(Failure(format!(
+            "{} is not empty and no run of the lab made it; choose another --dir",
+            dir.display()
+        )));
+    }
+    fs::create_dir_all(dir)?;
+    fs::write(marker, "Made by `lab run`, which removes what is in it.\n")?;
+    if cell.exists() {
+        fs::remove_dir_all(&cell)?;
+    }
+    Ok(fs::create_dir(&cell)?)
+}
+
+/// Runs a cell in a process of its own.
+fn run_cell(order: &Order, progress: &Progress) -> Result<CellResult> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .arg("cell")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    if let Some(mut input) = child.stdin.take() {
+        input.write_all(serde_json::to_string(order)?.as_bytes())?;
+    }
+    let output = child.stdout.take().ok_or_else(|| Failure("no output of a cell".to_owned()))?;
+    let mut result = None;
+    for line in BufReader::new(output).lines() {
+        let line = line?;
+        match line.split_once(' ') {
+            Some(("progress", words)) => progress.step(words),
+            Some(("cell", json)) => result = Some(serde_json::from_str::<CellResult>(json)?),
+            _ => {}
+        }
+    }
+    let status = child.wait()?;
+    Ok(result.unwrap_or_else(|| CellResult {
+        state: State::Failed,
+        failure: Some(format!("its process ended with {status} and without a result")),
+        began: time::now(),
+        ..CellResult::default()
+    }))
+}
+
+/// Facts of a workload, each with the target that said it first.
+type Facts = BTreeMap<(String, String, String), (String, String)>;
+
+/// Invariant 4.
+fn compare(facts: &mut Facts, key: &CellKey, result: &mut CellResult) {
+    if result.state != State::Done {
+        return;
+    }
+    for (name, value) in result.facts.clone() {
+        let of = (key.workload.clone(), key.variant.clone(), name.clone());
+        let (other, theirs) =
+            facts.entry(of).or_insert_with(|| (key.target.clone(), value.clone()));
+        if *theirs != value {
+            let detail = format!("{value} here, {theirs} on {other}");
+            result.verify(&format!("{name}: as on {other}"), false, detail);
+        }
+    }
+}
+
+/// Runs what was asked for; gives the uid of the run.
+///
+/// # Errors
+/// Something is wrong with the request, a cell has failed, or what is verified was wrong.
+pub fn run(database: &mut Database, request: &Request) -> Result<String> {
+    let cells = plan(request)?;
+    if cells.is_empty() {
+        return Err(Failure("there is nothing to run: no targets".to_owned()));
+    }
+    check(request, &cells)?;
+    let found = if request.resume { database.find_unfinished(request)? } else { None };
+    let (run, uid) = match found {
+        Some(found) => found,
+        None => {
+            let head = head(request)?;
+            (database.begin_run(&head)?, head.uid)
+        }
+    };
+    let done = database.done_cells(run)?;
+    ctrlc::set_handler(measure::interrupt).map_err(|error| Failure(error.to_string()))?;
+    let progress = Progress::new(cells.len());
+    let (mut facts, mut failures) = (Facts::new(), Vec::new());
+    for (position, Planned { key, order }) in cells.iter().enumerate() {
+        progress.cell(position, key);
+        if done.contains(key) {
+            continue;
+        }
+        if measure::is_interrupted() {
+            break;
+        }
+        make_room(&request.dir)?;
+        let mut result = run_cell(order, &progress)?;
+        compare(&mut facts, key, &mut result);
+        database.write_cell(run, key, position, &result)?;
+        progress.ended(key, &result);
+        fs::remove_dir_all(&order.dir)?;
+        if let Some(failure) = result.failure.filter(|_| result.state == State::Failed) {
+            failures.push(format!("{} on {}: {failure}", key.workload, key.target));
+        }
+    }
+    progress.finish();
+    if measure::is_interrupted() {
+        return Err(Failure(format!("interrupted; `lab run … --resume` goes on (run {uid})")));
+    }
+    database.end_run(run, &time::now())?;
+    match failures.is_empty() {
+        true => Ok(uid),
+        false => Err(Failure(format!(
+            "{} of {} cells failed (run {uid}):\n  {}",
+            failures.len(),
+            cells.len(),
+            failures.join("\n  ")
+        ))),
+    }
+}
+
+fn head(request: &Request) -> Result<RunHead> {
+    let mut random = [0u8; 4];
+    fs::File::open("/dev/urandom")
+        .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut random))?;
+    Ok(RunHead {
+        uid: random.iter().map(|byte| format!("{byte:02x}")).collect(),
+        suite: request.suite.clone(),
+        size: request.size.to_string(),
+        class: request.class.clone(),
+        durability: request.durability.to_string(),
+        seed: request.seed,
+        command: request.command.clone(),
+        began: time::now(),
+        machine: String::new(),
+        environment: Vec::new(),
+    })
+}
+
+/// Targets by name, `a,b,c`; each must exist.
+///
+/// # Errors
+/// An unknown name: the nearest are listed.
+pub fn targets(names: &[String]) -> Result<Vec<String>> {
+    for name in names {
+        let base = name.split('@').next().unwrap_or_default();
+        let is_given = name.starts_with(URL) || name.ends_with(".toml");
+        if !is_given && !target::names().contains(&base) {
+            return Err(unknown("target", base, &target::names()));
+        }
+    }
+    Ok(names.to_vec())
+}

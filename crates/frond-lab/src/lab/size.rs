@@ -1,0 +1,44 @@
+//! How large an experiment is, and what a commit promises.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// Scale of a workload; the ratio of data to cache is the published one at each.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize, Deserialize)]
+pub enum Size {
+    /// For tests of the lab itself: never in a chart.
+    Tiny,
+    /// At most some 12 s a cell.
+    Quick,
+    /// For 2 cores and some minutes a cell.
+    Standard,
+    /// The published one, as far as this machine goes.
+    Published,
+}
+
+/// When a commit is acknowledged (docs/lab.md, Durability).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize, Deserialize)]
+pub enum Durability {
+    /// After a sync: it survives power loss.
+    Safe,
+    /// After a write: it survives the death of the process, and is synced each second.
+    Relaxed,
+    /// Written and synced each second.
+    Lazy,
+    /// As in 2011: no sync at commit, and no protection from torn pages where that is an option.
+    HistUnsafe,
+}
+
+macro_rules! named {
+    ($($kind:ty),*) => {$(
+        impl fmt::Display for $kind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let value = self.to_possible_value();
+                f.write_str(value.as_ref().map_or("", |value| value.get_name()))
+            }
+        }
+    )*};
+}
+named!(Size, Durability);

@@ -1,0 +1,375 @@
+//! What a workload runs its steps through: a server with one target, the meter, the clock.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::counters;
+use super::server::{Place, Running};
+use super::session::Session;
+use super::verify::verify_table;
+use super::worker::{Errors, Worker};
+use crate::lab::results::{CellResult, State, StepResult};
+use crate::lab::size::Durability;
+use crate::lab::steps;
+use crate::lab::target::SqlTarget;
+use crate::measure::{self, Plan};
+use crate::targets::{Failure, Result};
+
+/// Longest time in which background work is waited for.
+const REST_MAX: Duration = Duration::from_secs(600);
+/// Seconds in which a server that rests writes nothing and does not change its size.
+const STILL_SECONDS: u32 = 3;
+
+/// A step.
+#[derive(Clone, Debug)]
+pub struct Step<'s> {
+    /// Its name.
+    pub name: &'s str,
+    /// Operations planned, if it does not run for a time.
+    pub planned: Option<u64>,
+    /// Seconds that it runs for.
+    pub seconds: Option<u64>,
+    /// Seconds before that are not measured.
+    pub warm_up: u64,
+    /// Clients.
+    pub clients: u64,
+    /// Requests per second of all clients together: an open loop.
+    pub rate: Option<f64>,
+    /// Bytes of the rows that an operation changes.
+    pub changed_bytes: u64,
+}
+
+impl<'s> Step<'s> {
+    /// A load of so many rows by one client.
+    pub fn load(name: &'s str, rows: u64, row_bytes: u64) -> Self {
+        Self {
+            name,
+            planned: Some(rows),
+            seconds: None,
+            warm_up: 0,
+            clients: 1,
+            rate: None,
+            changed_bytes: row_bytes,
+        }
+    }
+
+    /// Requests of so many clients for a time.
+    pub fn timed(name: &'s str, seconds: u64, warm_up: u64, clients: u64) -> Self {
+        let (planned, seconds) = (None, Some(seconds));
+        Self { name, planned, seconds, warm_up, clients, rate: None, changed_bytes: 0 }
+    }
+}
+
+/// One cell's way to its server.
+pub struct Bench {
+    running: Option<Running>,
+    /// What is measured.
+    pub target: SqlTarget,
+    admin: Session,
+    deadline: Option<Instant>,
+    /// What has been found so far.
+    pub result: CellResult,
+    with_rest: bool,
+}
+
+/// The client of a step that runs beside the others: it ends with them.
+pub type Beside<'b> = &'b (dyn Fn(&mut Worker<'_>) -> Result<()> + Sync);
+
+impl Bench {
+    /// Starts the server.
+    ///
+    /// # Errors
+    /// What is missing, or why the server does not start.
+    pub fn start(
+        place: &Place,
+        target: &SqlTarget,
+        memory: u64,
+        durability: Durability,
+        time_limit: Option<u64>,
+        with_rest: bool,
+    ) -> Result<Self> {
+        let running = Running::start(place, target, memory, durability)?;
+        let mut admin = running.session()?;
+        let server = admin.value("SELECT VERSION()")?;
+        let version = format!("{} in MariaDB {server}", target.engine);
+        let mut result = CellResult { memory_b: memory, version, ..CellResult::default() };
+        let text = |(name, value, why): &(String, String, String)| {
+            (name.clone(), format!("{value}  ({why})"))
+        };
+        result.settings.extend(running.settings.iter().map(text));
+        result.settings.insert("CREATE TABLE …".to_owned(), target.create.clone());
+        let deadline = time_limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+        let target = target.clone();
+        Ok(Self { running: Some(running), target, admin, deadline, result, with_rest })
+    }
+
+    fn running(&self) -> Result<&Running> {
+        self.running.as_ref().ok_or_else(|| Failure("the server has ended".to_owned()))
+    }
+
+    /// Whether what is inserted can be read again.
+    pub fn keeps_rows(&self) -> bool {
+        self.target.keeps_rows
+    }
+
+    /// A connection of its own.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn session(&self) -> Result<Session> {
+        Ok(self.running()?.session()?)
+    }
+
+    /// The connection for what is not measured.
+    pub fn admin(&mut self) -> &mut Session {
+        &mut self.admin
+    }
+
+    /// Creates a table: `definition` is `t(…)` without options, which are the target's; `more` follows them
+    /// (`PARTITION BY …`). Fails if the server took another engine.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn create(&mut self, definition: &str, more: &str) -> Result<()> {
+        let options = &self.target.create;
+        let sql = format!("CREATE TABLE {definition} {options} DEFAULT CHARSET=latin1 {more}");
+        self.admin.run(&sql)?;
+        let name = definition.split(['(', ' ']).next().unwrap_or_default().trim_matches('`');
+        let made = self.admin.value(&format!(
+            "SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA=DATABASE() AND TABLE_NAME='{name}'"
+        ))?;
+        if made.eq_ignore_ascii_case(&self.target.engine) {
+            return Ok(());
+        }
+        Err(Failure(format!("table {name} was made with {made}, not {}", self.target.engine)))
+    }
+
+    /// Whether the time limit, or Ctrl-C, has ended the cell.
+    pub fn is_over(&self) -> bool {
+        measure::is_interrupted()
+            || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// Runs a step: `body` is what each client does until `Worker::go_on` is false or all is done.
+    ///
+    /// # Errors
+    /// The first client's that fails.
+    pub fn step(
+        &mut self,
+        step: &Step<'_>,
+        body: impl Fn(&mut Worker<'_>) -> Result<()> + Sync,
+    ) -> Result<&mut StepResult> {
+        self.step_beside(step, body, &[])
+    }
+
+    /// Runs a step with clients beside it, whose requests are not the step's.
+    ///
+    /// # Errors
+    /// The first client's that fails.
+    pub fn step_beside(
+        &mut self,
+        step: &Step<'_>,
+        body: impl Fn(&mut Worker<'_>) -> Result<()> + Sync,
+        beside: &[Beside<'_>],
+    ) -> Result<&mut StepResult> {
+        if step.warm_up > 0 && !self.is_over() {
+            self.run(step, Some(step.warm_up), &body, beside)?;
+        }
+        let made = self.run(step, step.seconds, &body, beside)?;
+        self.result.steps.push(made);
+        Ok(self.result.steps.last_mut().expect("it was pushed"))
+    }
+
+    fn run(
+        &self,
+        step: &Step<'_>,
+        seconds: Option<u64>,
+        body: &(impl Fn(&mut Worker<'_>) -> Result<()> + Sync),
+        beside: &[Beside<'_>],
+    ) -> Result<StepResult> {
+        let running = self.running()?;
+        let own = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+        let deadline = match (own, self.deadline) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        let dir = running.files(&self.target).unwrap_or_else(|| "/nonexistent".into());
+        let plan = Plan {
+            step: step.name.to_owned(),
+            planned: step.planned.unwrap_or(0),
+            deadline,
+            dir: dir.clone(),
+            progress: true,
+            subject: running.subject(),
+        };
+        // Connections are made before the clock runs.
+        let connect = |n: usize| (0..n).map(|_| self.session()).collect::<Result<Vec<_>>>();
+        let (sessions, side_sessions) = (connect(step.clients as usize)?, connect(beside.len())?);
+        let mut watcher = self.session()?;
+        let (errors, sampled) = (Mutex::new(Errors::default()), Mutex::new(Vec::new()));
+        let over = AtomicBool::new(false);
+        let statements = &self.target.counters;
+        let taken = measure::run(&plan, |meter| {
+            std::thread::scope(|scope| {
+                let sampling =
+                    scope.spawn(|| counters::follow(&mut watcher, statements, meter, &over));
+                let clients: Vec<_> = (0..)
+                    .zip(sessions)
+                    .map(|(index, session)| {
+                        let (errors, rate) = (&errors, step.rate);
+                        scope.spawn(move || {
+                            let mut worker = Worker::new(index, session, meter, false);
+                            if let Some(rate) = rate {
+                                worker.set_rate(rate / step.clients as f64);
+                            }
+                            let done = body(&mut worker);
+                            errors.lock().unwrap_or_else(|e| e.into_inner()).add(&worker.errors());
+                            if done.is_err() {
+                                worker.stop(); // the others would go on for all of the time
+                            }
+                            done
+                        })
+                    })
+                    .collect();
+                let others: Vec<_> = (0..)
+                    .zip(side_sessions)
+                    .zip(beside)
+                    .map(|((index, session), body)| {
+                        let errors = &errors;
+                        scope.spawn(move || {
+                            let mut worker = Worker::new(index, session, meter, true);
+                            let done = body(&mut worker);
+                            errors.lock().unwrap_or_else(|e| e.into_inner()).add(&worker.errors());
+                            if done.is_err() {
+                                worker.stop();
+                            }
+                            done
+                        })
+                    })
+                    .collect();
+                let panicked = |_| Err(Failure("a client panicked".to_owned()));
+                let mut outcome = Ok(());
+                for client in clients {
+                    outcome = outcome.and(client.join().unwrap_or_else(panicked));
+                }
+                meter.stop_side_clients();
+                for client in others {
+                    outcome = outcome.and(client.join().unwrap_or_else(panicked));
+                }
+                over.store(true, Ordering::Relaxed);
+                let samples = sampling.join().unwrap_or_default();
+                *sampled.lock().unwrap_or_else(|e| e.into_inner()) = samples;
+                outcome
+            })
+        })?;
+        let counters = sampled.into_inner().unwrap_or_default();
+        let errors = errors.into_inner().unwrap_or_default();
+        let mut made = steps::result(step, &taken, &counters, self.keeps_rows())?;
+        made.counters = counters;
+        for (name, n) in [
+            ("errors_deadlock", errors.deadlock),
+            ("errors_lock_timeout", errors.lock_timeout),
+            ("errors_duplicate", errors.duplicate),
+        ] {
+            made.metrics.insert(name.to_owned(), n as f64);
+        }
+        if self.keeps_rows() {
+            made.metrics.insert("disk_load_b".to_owned(), measure::allocated_bytes(&dir) as f64);
+        }
+        Ok(made)
+    }
+
+    /// Waits until background work has ended, and charges it to the last step that wrote.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn rest(&mut self) -> Result<()> {
+        if !self.keeps_rows() || !self.with_rest || self.is_over() {
+            return Ok(());
+        }
+        let running =
+            self.running.as_ref().ok_or_else(|| Failure("the server has ended".to_owned()))?;
+        let (subject, begin) = (running.subject(), Instant::now());
+        let before = subject.usage();
+        for statement in &self.target.settle {
+            self.admin.run(statement)?;
+        }
+        let dir = running.files(&self.target).unwrap_or_else(|| "/nonexistent".into());
+        let now = || (subject.usage().write_bytes, measure::allocated_bytes(&dir));
+        let (mut last, mut still) = (now(), 0);
+        while begin.elapsed() < REST_MAX && still < STILL_SECONDS && !measure::is_interrupted() {
+            println!("progress rest 0 {} 0", begin.elapsed().as_secs());
+            std::thread::sleep(Duration::from_secs(1));
+            let seen = std::mem::replace(&mut last, now());
+            let is_settled = zero(&mut self.admin, &self.target.zero_when_settled)?;
+            still = if seen == last && is_settled { still + 1 } else { 0 };
+        }
+        let paid = subject.usage().since(&before);
+        let seconds = begin.elapsed().as_secs_f64() - f64::from(still);
+        steps::charge_rest(&mut self.result.steps, &paid, seconds);
+        Ok(())
+    }
+
+    /// Verifies a table through each of its indexes. With `is_fixed` every target must have the same rows in the end.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn verify(&mut self, table: &str, rows: Option<u64>, is_fixed: bool) -> Result<()> {
+        if !self.keeps_rows() || self.is_over() {
+            return Ok(());
+        }
+        println!("progress verify 0 0 0");
+        verify_table(&mut self.admin, table, rows, is_fixed, &mut self.result)
+    }
+
+    /// Ends the server and finishes the result; `live` is what is alive in the end: rows, and their bytes.
+    ///
+    /// # Errors
+    /// The server does not end, or its files are damaged.
+    pub fn finish(mut self, live: (u64, u64)) -> Result<CellResult> {
+        if self.is_over() && self.result.state == State::Done {
+            self.result.state = State::Stopped;
+        }
+        let Some(running) = self.running.take() else { return Ok(self.result) };
+        self.result.log_tail = Some(running.log_tail());
+        let files = running.files(&self.target);
+        drop(self.admin);
+        running.stop()?;
+        let Some(files) = files.filter(|_| self.target.keeps_rows) else { return Ok(self.result) };
+        let disk = measure::allocated_bytes(&files) as f64;
+        let metrics = &mut self.result.metrics;
+        metrics.insert("disk_b".to_owned(), disk);
+        let (rows, bytes) = live;
+        if rows > 0 {
+            metrics.insert("disk_b_row".to_owned(), disk / rows as f64);
+        }
+        if bytes > 0 {
+            metrics.insert("space_amp".to_owned(), disk / bytes as f64);
+        }
+        if self.target.is_frond() && self.result.state != State::Stopped {
+            let report = frond::check(&files, frond::CheckMode::Full, frond::io::Env::real())
+                .map_err(|error| Failure(format!("frond check: {error}")))?;
+            self.result.verify("frond check", report.is_clean(), report.to_string());
+        }
+        Ok(self.result)
+    }
+
+    /// The last lines of the server's log, for a cell that failed.
+    pub fn log_tail(&self) -> Option<String> {
+        self.running.as_ref().map(Running::log_tail)
+    }
+}
+
+/// Whether all of these status variables are zero.
+fn zero(session: &mut Session, names: &[String]) -> Result<bool> {
+    for name in names {
+        let value = session.value(&format!(
+            "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME='{name}'"
+        ))?;
+        if value.parse::<f64>().is_ok_and(|value| value > 0.0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,20 @@
+//! The SQL face: connections, statements and what a cell does with a server.
+//!
+//! Invariants
+//! 1. Every target gets the same statements, by the same client, over a Unix socket.
+//! 2. Deadlocks and lock timeouts are counted and retried; any other error ends the cell.
+
+mod bench;
+mod counters;
+mod insert;
+mod server;
+mod session;
+mod verify;
+mod worker;
+
+pub use bench::{Bench, Beside, Step};
+pub use counters::growth;
+pub use insert::{InsertText, RowText};
+pub use server::Place;
+pub use session::{Session, SqlError, SqlResult, Statement};
+pub use worker::Worker;

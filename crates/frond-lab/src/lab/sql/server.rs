@@ -1,0 +1,124 @@
+//! The server of a cell: started for it, or somebody's, by its URL.
+
+use std::path::{Path, PathBuf};
+
+use super::session::{Session, SqlResult};
+use crate::lab::size::Durability;
+use crate::lab::target::SqlTarget;
+use crate::measure::Subject;
+use crate::targets::sql::server::{Server, log_tail};
+use crate::targets::{Failure, Result};
+
+/// Database of the cells.
+pub const DATABASE: &str = "lab";
+
+/// Options of every server, with why.
+const COMMON: [(&str, &str, &str); 6] = [
+    ("character-set-server", "latin1", "as in the published schemas: CHAR(120) is 120 bytes"),
+    ("collation-server", "latin1_swedish_ci", "the default of latin1, as published"),
+    ("max-connections", "1100", "sweeps have 512 clients, with two connections each at most"),
+    ("max-prepared-stmt-count", "1000000", "each connection prepares its statements"),
+    ("table-open-cache", "8192", "tables of all connections stay open"),
+    ("skip-name-resolve", "ON", "nothing comes over a network"),
+];
+
+/// Where a target is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// A server of the lab's own, in this directory.
+    Own(PathBuf),
+    /// A server that runs already: its database is dropped and made again.
+    Url(String),
+}
+
+/// A server that runs.
+pub struct Running {
+    own: Option<Server>,
+    place: Place,
+    log: PathBuf,
+    /// Name, value and reason of its settings.
+    pub settings: Vec<(String, String, String)>,
+}
+
+impl Running {
+    /// Starts a server with this target, or connects; then makes an empty database.
+    ///
+    /// # Errors
+    /// What is missing, or the last lines of the log of a server that does not start.
+    pub fn start(
+        place: &Place,
+        target: &SqlTarget,
+        memory: u64,
+        durability: Durability,
+    ) -> Result<Self> {
+        let (mut own, mut log, mut settings) = (None, PathBuf::new(), Vec::new());
+        if let Place::Own(dir) = place {
+            settings = target.options(memory, durability)?;
+            let common = COMMON
+                .map(|(name, value, why)| (name.to_owned(), value.to_owned(), why.to_owned()));
+            settings.extend(common);
+            let options: Vec<(&str, String)> =
+                settings.iter().map(|(name, value, _)| (name.as_str(), value.clone())).collect();
+            log = dir.join("server.log");
+            let started = Server::start(dir, &options, &target.plugins()?);
+            own = Some(started.map_err(|failure| {
+                Failure(format!("{failure}\nlast lines of its log:\n{}", log_tail(&log, 15)))
+            })?);
+        }
+        let running = Self { own, place: place.clone(), log, settings };
+        let mut session = running.connect("")?;
+        session.run(&format!("DROP DATABASE IF EXISTS {DATABASE}"))?;
+        session.run(&format!("CREATE DATABASE {DATABASE} CHARACTER SET latin1"))?;
+        Ok(running)
+    }
+
+    fn connect(&self, database: &str) -> SqlResult<Session> {
+        match (&self.own, &self.place) {
+            (Some(server), _) => Session::connect(&server.socket(), database),
+            (None, Place::Url(url)) => {
+                let mut session = Session::connect_url(url)?;
+                if !database.is_empty() {
+                    session.run(&format!("USE {database}"))?;
+                }
+                Ok(session)
+            }
+            (None, Place::Own(_)) => Err(Failure("the server has ended".to_owned()).into()),
+        }
+    }
+
+    /// A connection in the database of the cells.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn session(&self) -> SqlResult<Session> {
+        self.connect(DATABASE)
+    }
+
+    /// The process to be measured, if it is ours.
+    pub fn pid(&self) -> Option<u32> {
+        self.own.as_ref().map(Server::pid)
+    }
+
+    /// What is measured: without a process of ours nothing can be but times.
+    pub fn subject(&self) -> Subject {
+        self.pid().map_or(Subject::Server(u32::MAX), Subject::Server)
+    }
+
+    /// Directory below the data directory whose bytes count.
+    pub fn files(&self, target: &SqlTarget) -> Option<PathBuf> {
+        self.own.as_ref().map(|server| server.data_dir().join(&target.files))
+    }
+
+    /// Last lines of its log.
+    pub fn log_tail(&self) -> String {
+        if self.log == Path::new("") { String::new() } else { log_tail(&self.log, 40) }
+    }
+
+    /// Ends it cleanly; a server that is not ours goes on.
+    ///
+    /// # Errors
+    /// It does not end, or with an error.
+    pub fn stop(self) -> Result<()> {
+        self.own.map_or(Ok(()), Server::stop)
+    }
+}

@@ -1,0 +1,180 @@
+//! A connection: text statements, prepared statements, and errors by kind.
+//!
+//! Threads: one.
+
+use std::path::Path;
+
+use mysql::prelude::Queryable;
+use mysql::{Conn, Opts, OptsBuilder, Params, Row};
+
+use crate::targets::Failure;
+
+pub use mysql::Statement;
+
+/// Why a statement failed.
+#[derive(Debug)]
+pub enum SqlError {
+    /// The transaction was rolled back as a deadlock victim (1213).
+    Deadlock,
+    /// A lock was waited for too long (1205).
+    LockTimeout,
+    /// A unique key has the row already (1062).
+    Duplicate,
+    /// Anything else.
+    Other(Failure),
+}
+
+/// Result of a statement.
+pub type SqlResult<T> = std::result::Result<T, SqlError>;
+
+impl From<mysql::Error> for SqlError {
+    fn from(error: mysql::Error) -> Self {
+        match &error {
+            mysql::Error::MySqlError(said) => match said.code {
+                1213 => Self::Deadlock,
+                1205 => Self::LockTimeout,
+                1062 => Self::Duplicate,
+                _ => Self::Other(Failure(format!("server: {error}"))),
+            },
+            _ => Self::Other(Failure(format!("server: {error}"))),
+        }
+    }
+}
+
+impl From<Failure> for SqlError {
+    fn from(failure: Failure) -> Self {
+        Self::Other(failure)
+    }
+}
+
+impl From<SqlError> for Failure {
+    fn from(error: SqlError) -> Self {
+        match error {
+            SqlError::Deadlock => Self("server: deadlock (1213)".to_owned()),
+            SqlError::LockTimeout => Self("server: lock wait timeout (1205)".to_owned()),
+            SqlError::Duplicate => Self("server: duplicate key (1062)".to_owned()),
+            SqlError::Other(failure) => failure,
+        }
+    }
+}
+
+/// A connection.
+pub struct Session {
+    connection: Conn,
+}
+
+impl Session {
+    /// Connects through a Unix socket as root.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn connect(socket: &Path, database: &str) -> SqlResult<Self> {
+        let options = OptsBuilder::new()
+            .socket(Some(socket.display().to_string()))
+            .prefer_socket(true)
+            .user(Some("root"))
+            .max_allowed_packet(Some(1 << 30))
+            .db_name((!database.is_empty()).then_some(database));
+        Ok(Self { connection: Conn::new(options)? })
+    }
+
+    /// Connects to `mysql://user:password@host:port/database`.
+    ///
+    /// # Errors
+    /// The URL is none; the server's.
+    pub fn connect_url(url: &str) -> SqlResult<Self> {
+        let options = Opts::from_url(url)
+            .map_err(|error| SqlError::Other(Failure(format!("{url}: {error}"))))?;
+        Ok(Self { connection: Conn::new(options)? })
+    }
+
+    /// Runs a statement in the text protocol; gives the affected rows.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn run(&mut self, sql: &str) -> SqlResult<u64> {
+        self.connection.query_drop(sql)?;
+        Ok(self.connection.affected_rows())
+    }
+
+    /// Prepares a statement.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn prepare(&mut self, sql: &str) -> SqlResult<Statement> {
+        Ok(self.connection.prep(sql)?)
+    }
+
+    /// Executes a prepared statement that gives no rows; gives the affected rows ("changed", not "found").
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn execute(&mut self, statement: &Statement, values: impl Into<Params>) -> SqlResult<u64> {
+        self.connection.exec_drop(statement, values)?;
+        Ok(self.connection.affected_rows())
+    }
+
+    /// Executes a prepared query and reads all of its rows; gives how many.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn query(
+        &mut self,
+        statement: &Statement,
+        values: impl Into<Params>,
+        mut visit: impl FnMut(&Row),
+    ) -> SqlResult<u64> {
+        let mut rows = 0;
+        for row in self.connection.exec_iter(statement, values)? {
+            visit(&row?);
+            rows += 1;
+        }
+        Ok(rows)
+    }
+
+    /// Runs a query in the text protocol and reads all of its rows; gives how many.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn rows(&mut self, sql: &str, mut visit: impl FnMut(&Row)) -> SqlResult<u64> {
+        let mut rows = 0;
+        for row in self.connection.query_iter(sql)? {
+            visit(&row?);
+            rows += 1;
+        }
+        Ok(rows)
+    }
+
+    /// The first column of the first row as text.
+    ///
+    /// # Errors
+    /// The server's; there is no row, or NULL.
+    pub fn value(&mut self, sql: &str) -> SqlResult<String> {
+        let mut found = None;
+        self.rows(sql, |row| {
+            if found.is_none() {
+                found = text_of(row, 0);
+            }
+        })?;
+        found.ok_or_else(|| SqlError::Other(Failure(format!("server: no answer to {sql}"))))
+    }
+
+    /// Number of the last AUTO_INCREMENT value that was given.
+    pub fn last_id(&self) -> u64 {
+        self.connection.last_insert_id()
+    }
+}
+
+/// A column as text; `None` for NULL or no such column.
+pub fn text_of(row: &Row, column: usize) -> Option<String> {
+    use mysql::Value;
+    match row.as_ref(column)? {
+        Value::NULL => None,
+        Value::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        Value::Int(number) => Some(number.to_string()),
+        Value::UInt(number) => Some(number.to_string()),
+        Value::Float(number) => Some(number.to_string()),
+        Value::Double(number) => Some(number.to_string()),
+        other => Some(other.as_sql(true).trim_matches('\'').to_owned()),
+    }
+}

@@ -1,0 +1,130 @@
+//! A client of a step: its connection, its pace, its clocks and its errors.
+//!
+//! Threads: one.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::session::{Session, SqlError, SqlResult};
+use crate::measure::{Client, Meter};
+use crate::targets::Result;
+
+/// Errors that were met and dealt with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Errors {
+    /// Deadlock victims.
+    pub deadlock: u64,
+    /// Lock wait timeouts.
+    pub lock_timeout: u64,
+    /// Duplicate keys.
+    pub duplicate: u64,
+}
+
+impl Errors {
+    /// Adds another count.
+    pub fn add(&mut self, other: &Self) {
+        self.deadlock += other.deadlock;
+        self.lock_timeout += other.lock_timeout;
+        self.duplicate += other.duplicate;
+    }
+}
+
+/// A client.
+pub struct Worker<'m> {
+    /// Its number, from 0.
+    pub index: u64,
+    /// Its connection.
+    pub session: Session,
+    meter: &'m Meter,
+    clients: BTreeMap<&'static str, Client<'m>>,
+    is_beside: bool,
+    errors: Errors,
+    pace: Option<(Duration, Instant)>,
+}
+
+impl<'m> Worker<'m> {
+    /// A client of the step; one that is `beside` it has latencies, and its operations are not the step's.
+    pub(super) fn new(index: u64, session: Session, meter: &'m Meter, is_beside: bool) -> Self {
+        let clients = BTreeMap::new();
+        let errors = Errors::default();
+        Self { index, session, meter, clients, is_beside, errors, pace: None }
+    }
+
+    /// Requests are to be due at this rate from now on, per second: a stall is then charged to all that it delays.
+    pub fn set_rate(&mut self, per_second: f64) {
+        self.pace = Some((Duration::from_secs_f64(1.0 / per_second.max(1e-9)), Instant::now()));
+    }
+
+    /// False when the step ends. Waits until the next request is due, if there is a rate.
+    pub fn go_on(&mut self) -> bool {
+        if let Some((pause, due)) = &mut self.pace {
+            *due += *pause;
+            let due = *due;
+            while let Some(early) = due.checked_duration_since(Instant::now()) {
+                if self.meter.is_stopped() {
+                    return false;
+                }
+                std::thread::sleep(early.min(Duration::from_millis(50)));
+            }
+        }
+        !self.meter.is_stopped()
+    }
+
+    /// Operations of the step done so far, by all clients.
+    pub fn done(&self) -> u64 {
+        self.meter.done()
+    }
+
+    /// Ends the step.
+    pub fn stop(&self) {
+        self.meter.stop_side_clients();
+    }
+
+    /// Runs one request of this kind, which does `ops` operations, until it is neither a deadlock victim nor out of
+    /// time; its latency includes the retries.
+    ///
+    /// # Errors
+    /// Any other error of the server.
+    pub fn request(
+        &mut self,
+        kind: &'static str,
+        ops: u64,
+        mut body: impl FnMut(&mut Session) -> SqlResult<()>,
+    ) -> Result<()> {
+        let begin = self.pace.map_or_else(Instant::now, |(_, due)| due);
+        let done = loop {
+            match body(&mut self.session) {
+                Ok(()) => break true,
+                Err(SqlError::Deadlock) => self.errors.deadlock += 1,
+                Err(SqlError::LockTimeout) => self.errors.lock_timeout += 1,
+                Err(SqlError::Duplicate) => {
+                    self.errors.duplicate += 1;
+                    break false;
+                }
+                Err(SqlError::Other(failure)) => return Err(failure),
+            }
+            // A deadlock victim is rolled back already; after a timeout only the statement is.
+            self.session.run("ROLLBACK")?;
+            if self.meter.is_stopped() {
+                return Ok(());
+            }
+        };
+        if !done {
+            self.session.run("ROLLBACK")?;
+        }
+        let (meter, is_beside, is_first) = (self.meter, self.is_beside, self.clients.is_empty());
+        let client = self.clients.entry(kind).or_insert_with(|| match (is_beside, is_first) {
+            (false, true) => meter.client(kind),
+            (false, false) => meter.further_client(kind),
+            (true, true) => meter.side_client(kind),
+            (true, false) => meter.second_client(kind),
+        });
+        client.finish_at(begin, ops);
+        Ok(())
+    }
+
+    /// What it met.
+    pub(super) fn errors(&self) -> Errors {
+        self.errors
+    }
+}

@@ -1,0 +1,138 @@
+//! What a step's measurements come to: metrics, series and histograms by their names.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Serializer, V2Serializer};
+
+use super::results::{CounterSample, Latencies, StepResult};
+use super::sql::Step;
+use crate::measure::{Mark, Taken, Usage, evenness, exit_velocity, rates};
+use crate::targets::{Failure, Result};
+
+/// Rows of the exit velocity.
+const EXIT_ROWS: u64 = 1_000_000;
+
+fn serialized(histogram: &Histogram<u64>) -> Result<Latencies> {
+    let mut data = Vec::new();
+    V2Serializer::new()
+        .serialize(histogram, &mut data)
+        .map_err(|error| Failure(format!("a histogram: {error}")))?;
+    Ok(Latencies { count: histogram.len(), data })
+}
+
+/// Metrics that are there only if a process was measured.
+fn of_process(metrics: &mut BTreeMap<String, f64>, taken: &Taken) {
+    let ops = taken.ops.max(1) as f64;
+    let usage = &taken.usage;
+    if usage.cpu_s <= 0.0 && taken.rss_peak_b == 0 {
+        return; // a server that is not ours
+    }
+    let mut put = |name: &str, value: f64| metrics.insert(name.to_owned(), value);
+    put("cpu_us_op", usage.cpu_s * 1e6 / ops);
+    put("cpu_user_us_op", (usage.cpu_s - usage.cpu_system_s) * 1e6 / ops);
+    put("cpu_sys_us_op", usage.cpu_system_s * 1e6 / ops);
+    put("wr_b_op", usage.write_bytes as f64 / ops);
+    put("rd_b_op", usage.read_bytes as f64 / ops);
+    put("rss_peak_b", taken.rss_peak_b as f64);
+}
+
+/// Exit velocity as published: of the last million rows, or of the last fifth where that is less.
+fn exits(metrics: &mut BTreeMap<String, f64>, marks: &[Mark], planned: u64) {
+    let done = marks.last().map_or(0, |mark| mark.ops);
+    if let Some(rate) = exit_velocity(marks, EXIT_ROWS.min(done / 5)) {
+        metrics.insert("exit_velocity".to_owned(), rate);
+    }
+    if let Some(rate) = exit_velocity(marks, planned / 25) {
+        metrics.insert("exit_velocity_4pct".to_owned(), rate);
+    }
+}
+
+/// The result of a step.
+///
+/// # Errors
+/// A histogram cannot be serialized.
+pub fn result(
+    step: &Step<'_>,
+    taken: &Taken,
+    counters: &[CounterSample],
+    keeps_rows: bool,
+) -> Result<StepResult> {
+    let mut metrics = BTreeMap::new();
+    let ops = taken.ops.max(1) as f64;
+    metrics.insert("ops".to_owned(), taken.ops as f64);
+    metrics.insert("seconds".to_owned(), taken.seconds);
+    metrics.insert("ops_s".to_owned(), taken.ops as f64 / taken.seconds.max(1e-9));
+    metrics.insert("client_cpu_us_op".to_owned(), taken.client_cpu_s * 1e6 / ops);
+    of_process(&mut metrics, taken);
+    if let Some(planned) = step.planned {
+        metrics.insert("planned".to_owned(), planned as f64);
+        exits(&mut metrics, &taken.marks, planned);
+    }
+    if step.changed_bytes > 0 {
+        let changed = (step.changed_bytes * taken.ops).max(1) as f64;
+        metrics.insert("write_amp".to_owned(), taken.usage.write_bytes as f64 / changed);
+    }
+    if keeps_rows {
+        metrics.insert("disk_peak_b".to_owned(), taken.disk_peak_b as f64);
+    }
+    let per_second: Vec<Mark> = taken.samples.iter().map(|sample| sample.mark).collect();
+    if let Some(even) = evenness(&rates(&per_second)) {
+        metrics.insert("worst_over_mean".to_owned(), even.worst_over_mean);
+        metrics.insert("cv".to_owned(), even.cv);
+        metrics.insert("stall_s".to_owned(), even.stalled as f64);
+        metrics.insert("stall_longest_s".to_owned(), even.stalled_longest as f64);
+    }
+    let syncs = ["Innodb_data_fsyncs", "Rocksdb_wal_synced", "Frond_wal_syncs"];
+    if let Some(grown) =
+        syncs.iter().find_map(|name| super::sql::growth(counters, name).filter(|n| *n > 0.0))
+    {
+        metrics.insert("fsync_op".to_owned(), grown / ops);
+    }
+    // The percentiles of the step are those of the requests there were most of.
+    if let Some(most) = taken.latencies.values().max_by_key(|latencies| latencies.len()) {
+        let us = |quantile: f64| most.value_at_quantile(quantile) as f64 / 1e3;
+        for (name, quantile) in
+            [("p50_us", 0.5), ("p95_us", 0.95), ("p99_us", 0.99), ("p999_us", 0.999)]
+        {
+            metrics.insert(name.to_owned(), us(quantile));
+        }
+        metrics.insert("max_us".to_owned(), most.max() as f64 / 1e3);
+    }
+    let mut series: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    let mut push = |name: &str, t: f64, value: f64| {
+        series.entry(name.to_owned()).or_default().push((t, value));
+    };
+    for sample in &taken.samples {
+        let t = sample.mark.seconds;
+        push("ops", t, sample.mark.ops as f64);
+        push("rss_b", t, sample.rss_b as f64);
+        push("cpu_s", t, sample.cpu_s);
+        push("written_b", t, sample.write_b as f64);
+        push("read_b", t, sample.read_b as f64);
+    }
+    push("ops", taken.seconds, taken.ops as f64);
+    let mut latencies = BTreeMap::new();
+    for (kind, histogram) in &taken.latencies {
+        latencies.insert((*kind).to_owned(), serialized(histogram)?);
+    }
+    Ok(StepResult { name: step.name.to_owned(), metrics, series, latencies, counters: Vec::new() })
+}
+
+/// Charges what was done in the background after the steps to the last one that wrote.
+pub fn charge_rest(steps: &mut [StepResult], paid: &Usage, seconds: f64) {
+    let wrote =
+        |step: &&mut StepResult| step.metrics.get("wr_b_op").is_some_and(|bytes| *bytes > 0.0);
+    let Some(step) = steps.iter_mut().rev().find(wrote) else { return };
+    let metrics = &mut step.metrics;
+    let ops = metrics.get("ops").copied().unwrap_or(1.0).max(1.0);
+    let written = metrics.get("wr_b_op").copied().unwrap_or(0.0);
+    let rested = written + paid.write_bytes as f64 / ops;
+    let cpu = metrics.get("cpu_us_op").copied().unwrap_or(0.0) + paid.cpu_s * 1e6 / ops;
+    if let Some(amp) = metrics.get("write_amp").copied() {
+        metrics.insert("write_amp".to_owned(), amp * rested / written);
+    }
+    metrics.insert("wr_b_op_rested".to_owned(), rested);
+    metrics.insert("cpu_us_op_rested".to_owned(), cpu);
+    metrics.insert("rest_s".to_owned(), seconds);
+}

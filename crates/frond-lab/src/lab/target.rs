@@ -1,0 +1,306 @@
+//! SQL targets: an engine of a MariaDB server with its table options, settings and counters, each a file of
+//! `lab/targets/`, which build.rs collects.
+//!
+//! Invariants
+//! 1. Every setting has a reason beside it, which the report shows.
+//! 2. All targets have the memory of the run and its durability; a target without a section for that durability does
+//!    not run at it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::size::Durability;
+use super::suggest::unknown;
+use crate::targets::sql::engine::built_plugin;
+use crate::targets::sql::server::{PLUGINS, Plugin};
+use crate::targets::{Failure, Result};
+
+include!(concat!(env!("OUT_DIR"), "/lab_targets.rs"));
+
+/// A setting and why it is so.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Setting {
+    value: String,
+    why: String,
+}
+
+type Settings = BTreeMap<String, Setting>;
+
+/// A plugin of a package.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Packaged {
+    file: String,
+    package: String,
+}
+
+/// The file of a target.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    about: String,
+    /// Takes everything from another target that is not said here; settings are added to its settings.
+    like: Option<String>,
+    engine: Option<String>,
+    create: Option<String>,
+    files: Option<String>,
+    keeps_rows: Option<bool>,
+    plugin: Option<Packaged>,
+    /// Plugins beside the engine's: of compression.
+    #[serde(default)]
+    providers: Vec<Packaged>,
+    #[serde(default)]
+    after_create: Vec<String>,
+    settle: Option<Vec<String>>,
+    zero_when_settled: Option<Vec<String>>,
+    counters: Option<Vec<String>>,
+    #[serde(default)]
+    settings: Settings,
+    #[serde(default)]
+    durability: BTreeMap<String, Settings>,
+}
+
+/// An engine of a server, configured.
+#[derive(Clone, Debug)]
+pub struct SqlTarget {
+    /// Name on the command line.
+    pub name: String,
+    /// What it is, in one sentence.
+    pub about: String,
+    /// As `information_schema.TABLES` names the engine.
+    pub engine: String,
+    /// What CREATE TABLE ends with.
+    pub create: String,
+    /// Directory below the data directory whose bytes are counted.
+    pub files: String,
+    /// False for an engine that keeps no rows.
+    pub keeps_rows: bool,
+    /// Statements that ask the engine to write out what waits in memory.
+    pub settle: Vec<String>,
+    /// Status variables that are zero when it has.
+    pub zero_when_settled: Vec<String>,
+    /// Statements whose answer is names and numbers: sampled during a step.
+    pub counters: Vec<String>,
+    plugin: Option<Packaged>,
+    providers: Vec<Packaged>,
+    settings: Settings,
+    durability: BTreeMap<String, Settings>,
+    /// The plugin to load in place of the one that is found: another commit's.
+    pub plugin_path: Option<PathBuf>,
+}
+
+/// Names of all SQL targets.
+pub fn names() -> Vec<&'static str> {
+    FILES.iter().map(|(name, _)| *name).collect()
+}
+
+fn parse(name: &str, text: &str) -> Result<File> {
+    toml::from_str(text).map_err(|error| Failure(format!("target {name}: {error}")))
+}
+
+impl SqlTarget {
+    /// The target of this name, or of a file of the user's.
+    ///
+    /// # Errors
+    /// An unknown name; a file that says something unknown.
+    pub fn find(name: &str) -> Result<Self> {
+        if name.ends_with(".toml") {
+            let path = Path::new(name);
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| Failure(format!("target {name}: {error}")))?;
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            return Self::resolve(&stem, parse(name, &text)?, 0);
+        }
+        match FILES.iter().find(|(known, _)| *known == name) {
+            Some((known, text)) => Self::resolve(known, parse(known, text)?, 0),
+            None => Err(unknown("target", name, &names())),
+        }
+    }
+
+    fn resolve(name: &str, file: File, depth: u32) -> Result<Self> {
+        let lacks = |what: &str| Failure(format!("target {name}: its file does not say {what}"));
+        if depth > 8 {
+            return Err(Failure(format!("target {name}: it is like itself")));
+        }
+        let base = match &file.like {
+            None => None,
+            Some(other) => match FILES.iter().find(|(known, _)| known == other) {
+                Some((known, text)) => Some(Self::resolve(known, parse(known, text)?, depth + 1)?),
+                None => return Err(unknown("target", other, &names())),
+            },
+        };
+        let of = |own: Option<String>, get: fn(&Self) -> &String, what: &str| {
+            own.or_else(|| base.as_ref().map(|base| get(base).clone())).ok_or_else(|| lacks(what))
+        };
+        let list = |own: Option<Vec<String>>, get: fn(&Self) -> &Vec<String>| {
+            own.or_else(|| base.as_ref().map(|base| get(base).clone())).unwrap_or_default()
+        };
+        let mut settings = base.as_ref().map(|base| base.settings.clone()).unwrap_or_default();
+        settings.extend(file.settings);
+        let mut durability = base.as_ref().map(|base| base.durability.clone()).unwrap_or_default();
+        for (class, own) in file.durability {
+            durability.entry(class).or_default().extend(own);
+        }
+        let mut providers = base.as_ref().map(|base| base.providers.clone()).unwrap_or_default();
+        providers.extend(file.providers);
+        Ok(Self {
+            name: name.to_owned(),
+            about: file.about,
+            engine: of(file.engine, |base| &base.engine, "`engine`")?,
+            create: of(file.create, |base| &base.create, "`create`")?,
+            files: of(file.files, |base| &base.files, "`files`")?,
+            keeps_rows: file
+                .keeps_rows
+                .unwrap_or_else(|| base.as_ref().is_none_or(|base| base.keeps_rows)),
+            settle: list(file.settle, |base| &base.settle),
+            zero_when_settled: list(file.zero_when_settled, |base| &base.zero_when_settled),
+            counters: list(file.counters, |base| &base.counters),
+            plugin: file.plugin.or_else(|| base.as_ref().and_then(|base| base.plugin.clone())),
+            providers,
+            settings,
+            durability,
+            plugin_path: None,
+        })
+    }
+
+    /// Plugins that the server loads.
+    ///
+    /// # Errors
+    /// One is not installed, or not built: says what to do.
+    pub fn plugins(&self) -> Result<Vec<Plugin>> {
+        let mut found = Vec::new();
+        for Packaged { file, package } in self.plugin.iter().chain(&self.providers) {
+            let own = self.plugin_path.clone().filter(|path| path.ends_with(file));
+            let path = match package.is_empty() {
+                true => own.or_else(built_plugin),
+                false => Some(Path::new(PLUGINS).join(file)).filter(|path| path.is_file()),
+            };
+            let Some(path) = path else {
+                let how = match package.is_empty() {
+                    true => "`make mariadb-plugin` builds it".to_owned(),
+                    false => format!("`apt-get install {package}`"),
+                };
+                return Err(Failure(format!("target {}: there is no {file}: {how}", self.name)));
+            };
+            found.push(Plugin { file: file.clone(), path });
+        }
+        Ok(found)
+    }
+
+    /// Whether it needs no plugin of ours, so that `frond@COMMIT` says nothing.
+    pub fn is_frond(&self) -> bool {
+        self.engine.eq_ignore_ascii_case("FROND")
+    }
+
+    /// Options of the server, with why each is as it is.
+    ///
+    /// # Errors
+    /// The target does not know this durability; a setting is no expression of `memory`.
+    pub fn options(
+        &self,
+        memory: u64,
+        durability: Durability,
+    ) -> Result<Vec<(String, String, String)>> {
+        let name = durability.to_string();
+        let Some(of_class) = self.durability.get(&name) else {
+            let known: Vec<&str> = self.durability.keys().map(String::as_str).collect();
+            return Err(Failure(format!(
+                "target {}: it has no settings for durability {name} (it has {})",
+                self.name,
+                known.join(", ")
+            )));
+        };
+        let mut all = self.settings.clone();
+        all.extend(of_class.clone());
+        all.into_iter()
+            .map(|(name, setting)| {
+                let value = with_memory(&setting.value, memory).ok_or_else(|| {
+                    Failure(format!("target {}: {name} is `{}`", self.name, setting.value))
+                })?;
+                Ok((name.replace('_', "-"), value, setting.why))
+            })
+            .collect()
+    }
+}
+
+/// Puts the memory, or a part of it, in the place of `{memory}` and `{memory*0.25}`.
+fn with_memory(text: &str, memory: u64) -> Option<String> {
+    let (mut rest, mut out) = (text, String::new());
+    while let Some(at) = rest.find("{memory") {
+        let (before, after) = rest.split_at(at);
+        let (inside, behind) = after.strip_prefix("{memory")?.split_once('}')?;
+        let part: f64 = match inside.strip_prefix('*') {
+            Some(factor) => factor.parse().ok()?,
+            None if inside.is_empty() => 1.0,
+            None => return None,
+        };
+        out.push_str(before);
+        out.push_str(&((memory as f64 * part) as u64).to_string());
+        rest = behind;
+    }
+    out.push_str(rest);
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_files_are_read_and_each_setting_has_a_reason() {
+        assert!(names().len() > 8, "{:?}", names());
+        for name in names() {
+            let target = SqlTarget::find(name).unwrap_or_else(|failure| panic!("{failure}"));
+            for durability in [Durability::Safe, Durability::Relaxed] {
+                let options = target.options(1 << 30, durability);
+                let options = options.unwrap_or_else(|failure| panic!("{failure}"));
+                for (option, value, why) in options {
+                    assert!(why.len() > 5, "{name}: {option}={value} has no reason");
+                    assert!(
+                        !value.contains('{') || value.contains('='),
+                        "{name}: {option}={value}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_target_like_another_has_its_settings_and_its_own() {
+        let file = r#"
+            about = "a trial"
+            like = "innodb"
+            create = "ENGINE=InnoDB ROW_FORMAT=COMPACT"
+            [settings]
+            innodb_io_capacity = { value = "7", why = "a test" }
+        "#;
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("mine.toml");
+        std::fs::write(&path, file).expect("written");
+        let target = SqlTarget::find(&path.display().to_string()).expect("it is well-formed");
+        assert_eq!((target.name.as_str(), target.engine.as_str()), ("mine", "InnoDB"));
+        let options = target.options(64 << 20, Durability::Safe).expect("known");
+        let value = |name: &str| options.iter().find(|o| o.0 == name).map(|o| o.1.clone());
+        assert_eq!(value("innodb-io-capacity").as_deref(), Some("7"));
+        assert_eq!(value("innodb-buffer-pool-size").as_deref(), Some("67108864"));
+        std::fs::write(&path, "about = 'x'\nlike = 'innodb'\ncolour = 'red'").expect("written");
+        assert!(
+            SqlTarget::find(&path.display().to_string()).is_err_and(|f| f.0.contains("colour"))
+        );
+        assert!(SqlTarget::find("inodb").is_err_and(|f| f.0.contains("did you mean innodb")));
+    }
+
+    #[test]
+    fn memory_is_put_where_it_is_named() {
+        assert_eq!(with_memory("{memory}", 100).as_deref(), Some("100"));
+        assert_eq!(
+            with_memory("a={memory*0.25};b={memory*0.5}", 100).as_deref(),
+            Some("a=25;b=50")
+        );
+        assert_eq!(with_memory("{block=1}", 100).as_deref(), Some("{block=1}"));
+        assert_eq!(with_memory("{memory/2}", 100), None);
+    }
+}

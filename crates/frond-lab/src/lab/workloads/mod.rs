@@ -1,0 +1,72 @@
+//! The workloads in SQL: one file each, and one line of the registry.
+
+mod iibench;
+
+use super::params::{Param, Params};
+use super::sql::Bench;
+use super::suggest::unknown;
+use crate::targets::Result;
+
+/// A workload that is ready to run.
+pub trait Workload {
+    /// Bytes that plain InnoDB takes for its data: the memory of the run is this by the published ratio.
+    fn innodb_bytes(&self) -> u64;
+
+    /// Runs its steps and verifies what they left. Gives the rows that are alive in the end, and their logical bytes.
+    ///
+    /// # Errors
+    /// A server's, or a client's.
+    fn run(&mut self, bench: &mut Bench) -> Result<(u64, u64)>;
+}
+
+/// Makes a workload of its parameters and the seed.
+type Make = fn(&Params, u64) -> Result<Box<dyn Workload>>;
+
+/// A line of the registry.
+pub struct Entry {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// What it is, in one sentence.
+    pub about: &'static str,
+    /// Step and metric that the matrix shows.
+    pub headline: (&'static str, &'static str),
+    /// Its parameters. Each has `ratio` (data to cache, as published) and `time_limit` (s, 0 for none).
+    pub params: &'static [Param],
+    /// Makes it.
+    pub make: Make,
+}
+
+/// All workloads.
+pub const ALL: &[Entry] = &[iibench::ENTRY];
+
+/// The workload of this name.
+///
+/// # Errors
+/// There is none: the nearest are listed.
+pub fn find(name: &str) -> Result<&'static Entry> {
+    let names: Vec<&str> = ALL.iter().map(|entry| entry.name).collect();
+    ALL.iter().find(|entry| entry.name == name).ok_or_else(|| unknown("workload", name, &names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::metric;
+    use crate::lab::size::Size;
+
+    #[test]
+    fn every_workload_can_be_made_at_every_size() {
+        for entry in ALL {
+            assert!(metric::find(entry.headline.1).is_some(), "{}", entry.name);
+            for size in [Size::Tiny, Size::Quick, Size::Standard, Size::Published] {
+                let params = Params::new(entry.name, entry.params, size, &[]);
+                let params = params.unwrap_or_else(|failure| panic!("{failure}"));
+                let made = (entry.make)(&params, 42);
+                let made =
+                    made.unwrap_or_else(|failure| panic!("{} at {size}: {failure}", entry.name));
+                assert!(made.innodb_bytes() > 0 && params.real("ratio").is_ok(), "{}", entry.name);
+                assert!(params.number("time_limit").is_ok(), "{}", entry.name);
+            }
+        }
+    }
+}
