@@ -44,12 +44,17 @@ pub struct Order {
 
 /// Runs the order and prints its lines. Errors of the store end up in `final`.
 pub fn run(order: &Order) -> Result<()> {
+    println!("final {}", serde_json::to_string(&collect(order))?);
+    Ok(())
+}
+
+/// Runs the order; what the store failed with is in the result.
+pub fn collect(order: &Order) -> Final {
     let mut result = Final::default();
     if let Err(failure) = fill(order, &mut result) {
         result.failure = Some(failure.0);
     }
-    println!("final {}", serde_json::to_string(&result)?);
-    Ok(())
+    result
 }
 
 fn fill(order: &Order, result: &mut Final) -> Result<()> {

@@ -12,6 +12,7 @@
 mod cell;
 mod cli;
 mod compare;
+mod embedded;
 mod exchange;
 pub mod metric;
 mod params;
