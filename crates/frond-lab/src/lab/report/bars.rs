@@ -177,7 +177,9 @@ fn build(
         let shown = |value: Option<f64>| value.map_or("–".to_owned(), |v| human(v, first.unit));
         row.extend(samples.iter().map(|sample| shown(sample.median())));
         let range = match samples.as_slice() {
-            [one] if one.len() > 1 => format!("{}–{}", shown(one.min()), shown(one.max())),
+            [one] if one.len() > 1 => one.spread().map_or(String::new(), |spread| {
+                format!("{}–{}", shown(Some(spread.min)), shown(Some(spread.max)))
+            }),
             _ => "–".to_owned(),
         };
         row.push(range);

@@ -9,8 +9,8 @@ use super::headline::threads;
 use super::number::human;
 use super::query::{Cell, Results};
 use super::sentence::{Entry, count, ranking};
-use super::statistics::Sample;
 use crate::lab::metric::Better;
+use crate::lab::statistics::Spread;
 use crate::targets::Result;
 
 /// Most points of a curve: twice what a phone can show.
@@ -150,14 +150,14 @@ pub fn per_ten_seconds(
         let means: Points =
             points.windows(window).map(|part| [part[part.len() - 1][0], mean(part)]).collect();
         let last = mean(&points[points.len() - (points.len() / 10).max(1)..]);
-        let sample = Sample::new((0..).zip(points.iter().map(|point| point[1])));
+        let spread = Spread::of(&points.iter().map(|point| point[1]).collect::<Vec<f64>>());
         let show = |value: Option<f64>| value.map_or("–".to_owned(), |value| human(value, ""));
         table.rows.push(vec![
             target.name.to_owned(),
             show(Some(mean(&points))),
             show(Some(last)),
-            show(sample.min()),
-            show(sample.max()),
+            show(spread.map(|spread| spread.min)),
+            show(spread.map(|spread| spread.max)),
         ]);
         entries.push(Entry { target: target.name, value: last });
         lines.push(Line { is_faint: true, ..Line::of(target.name, thin(points)) });
@@ -197,12 +197,22 @@ fn ten_seconds(series: &[(f64, f64)], ops: &[(f64, f64)]) -> Points {
     points
 }
 
-/// Rate over the number of clients.
-pub fn sweep(group: &Group<'_>) -> Option<Figure> {
+/// Rate over the number of clients: a chart for each test that was swept.
+pub fn sweeps(group: &Group<'_>) -> Vec<Figure> {
+    let steps = group.steps();
+    let mut tests: Vec<&str> = steps.iter().filter_map(|step| Some(threads(step)?.test)).collect();
+    tests.dedup();
+    tests.into_iter().filter_map(|test| sweep(group, test)).collect()
+}
+
+fn sweep(group: &Group<'_>, test: &str) -> Option<Figure> {
     let mut steps: Vec<(u32, String)> = group
         .steps()
         .into_iter()
-        .filter_map(|step| Some((threads(&step)?, step)))
+        .filter_map(|step| {
+            let clients = threads(&step).filter(|threads| threads.test == test)?.clients;
+            Some((clients, step))
+        })
         .filter(|(_, step)| group.has(step, "ops_s"))
         .collect();
     steps.sort();
@@ -248,7 +258,7 @@ pub fn sweep(group: &Group<'_>) -> Option<Figure> {
     );
     let x = Axis { scale: "log2", ..Axis::linear("clients", "") };
     let chart = Chart::Lines { x, y: Axis::linear("operations per second", "1/s"), lines };
-    Some(Figure::new("Rate over clients", &chart, sentence, table))
+    Some(Figure::new(&title("Rate over clients", test), &chart, sentence, table))
 }
 
 /// Cores that the engine kept busy, over time.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::natural::Natural;
 use super::palette;
 use super::query::{Cell, Results, Run};
-use super::statistics::{Ratio, Sample, compare};
+use super::ratio::{Ratio, Sample, compare};
 use crate::lab::metric::{self, Metric};
 
 /// What the cells of a group have in common.

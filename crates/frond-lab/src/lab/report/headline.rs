@@ -1,22 +1,15 @@
 //! The headline of a workload: the one metric in which its targets are compared on the first page.
 //!
-//! A workload with several steps has the geometric mean of its steps, a sweep over threads its peak. Steps that only
-//! prepare (`load…`) count where nothing else was measured, or where the load is the experiment.
+//! The registry of workloads names a step and a metric. Where that was not measured, the rate of the steps counts: several
+//! have their geometric mean, and a sweep over threads has its peak. Steps that only prepare (`load…`) count where nothing
+//! else was measured.
 
 use super::group::{Group, Target};
-use super::statistics::{Ratio, Sample, compare, geometric_mean};
+use super::ratio::{Ratio, Sample, compare, geometric_mean};
 use crate::lab::metric::{self, Metric};
+use crate::lab::workloads;
 
-/// Workloads whose headline is not the rate of operations. The first metric that was measured counts.
-const HEADLINES: &[(&str, &[&str])] = &[
-    ("iibench", &["exit_velocity", "ops_s"]),
-    ("weblog", &["disk_b", "ops_s"]),
-    ("rowformats", &["disk_b", "ops_s"]),
-    ("zip", &["disk_b", "ops_s"]),
-    ("bulk", &["ops_s", "seconds"]),
-    ("index", &["seconds"]),
-];
-/// For all others.
+/// What counts where the registry's headline was not measured: the first that was.
 const RATE: &[&str] = &["ops_s", "exit_velocity", "seconds", "disk_b"];
 
 /// How the steps make one value.
@@ -36,25 +29,37 @@ pub struct Headline {
 impl Headline {
     /// The headline of a group, if it has measured anything.
     pub fn of(group: &Group<'_>) -> Option<Self> {
-        let known = HEADLINES.iter().find(|(workload, _)| *workload == group.key.workload);
-        let wanted = known.map_or(RATE, |(_, names)| *names);
-        let name = wanted.iter().chain(RATE).find(|name| group.step_of(name).is_some())?;
+        let entry = workloads::ALL.iter().find(|entry| entry.name == group.key.workload);
+        let registered =
+            entry.map(|entry| entry.headline).filter(|(step, name)| group.has(step, name));
+        if let Some((step, name)) = registered {
+            return Self::of_step(group, step, metric::find(name)?);
+        }
+        let name = RATE.iter().find(|name| group.step_of(name).is_some())?;
+        let metric = metric::find(name)?;
         let mut steps: Vec<String> =
             group.steps().into_iter().filter(|step| group.has(step, name)).collect();
-        let combine = if steps.iter().any(|step| threads(step).is_some()) {
-            steps.retain(|step| threads(step).is_some());
-            Combine::Peak
-        } else {
-            // The whole cell says it already; a load prepares the others.
-            let is_detail = |step: &String| !(step.is_empty() || step.starts_with("load"));
-            if steps.iter().any(String::is_empty) {
-                steps.truncate(1);
-            } else if steps.iter().any(is_detail) {
-                steps.retain(is_detail);
-            }
-            Combine::Mean
+        if let Some(step) = steps.iter().find(|step| threads(step).is_some()) {
+            return Self::of_step(group, step, metric);
+        }
+        // The whole cell says it already; a load prepares the others.
+        let is_detail = |step: &String| !(step.is_empty() || step.starts_with("load"));
+        if steps.first().is_some_and(String::is_empty) {
+            steps.truncate(1);
+        } else if steps.iter().any(is_detail) {
+            steps.retain(is_detail);
+        }
+        Some(Self { metric, steps, combine: Combine::Mean })
+    }
+
+    /// A step; for a step of a sweep, all of the sweep.
+    fn of_step(group: &Group<'_>, step: &str, metric: &'static Metric) -> Option<Self> {
+        let Some(Threads { test, .. }) = threads(step) else {
+            return Some(Self { metric, steps: vec![step.to_owned()], combine: Combine::Mean });
         };
-        Some(Self { metric: metric::find(name)?, steps, combine })
+        let is_of_test = |step: &String| threads(step).is_some_and(|threads| threads.test == test);
+        let steps = group.steps().into_iter().filter(is_of_test).collect();
+        Some(Self { metric, steps, combine: Combine::Peak })
     }
 
     /// One value per repeat, of the steps that it has in common with `other`.
@@ -90,8 +95,11 @@ impl Headline {
     /// What it is, in a phrase.
     pub fn what(&self) -> String {
         let name = name_of(self.metric);
+        let test =
+            self.steps.first().and_then(|step| threads(step)).map_or("", |threads| threads.test);
         match (self.combine, self.steps.as_slice()) {
-            (Combine::Peak, _) => format!("peak {name} over threads"),
+            (Combine::Peak, _) if test.is_empty() => format!("peak {name} over threads"),
+            (Combine::Peak, _) => format!("peak {name} over threads, {test}"),
             (Combine::Mean, [step]) if step.is_empty() => name.to_owned(),
             (Combine::Mean, [step]) => format!("{name}, {step}"),
             (Combine::Mean, steps) => format!("{name}, geometric mean of {} steps", steps.len()),
@@ -99,9 +107,20 @@ impl Headline {
     }
 }
 
-/// The clients of a step `threads=N`.
-pub fn threads(step: &str) -> Option<u32> {
-    step.strip_prefix("threads=")?.parse().ok().filter(|threads| *threads > 0)
+/// A step of a sweep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Threads<'a> {
+    /// What was swept; may be empty.
+    pub test: &'a str,
+    pub clients: u32,
+}
+
+/// What a step `TEST threads=N` or `threads=N` says. A step that is run again in the end (`TEST threads=N again`) is not of
+/// the sweep.
+pub fn threads(step: &str) -> Option<Threads<'_>> {
+    let (test, clients) = step.split_once("threads=")?;
+    let clients = clients.parse().ok().filter(|clients| *clients > 0)?;
+    Some(Threads { test: test.trim_end(), clients })
 }
 
 /// A metric's name for a heading.
@@ -120,5 +139,19 @@ pub fn name_of(metric: &Metric) -> &'static str {
         "p99_us" => "99th percentile of the latency",
         "rss_peak_b" => "peak memory",
         _ => metric.what,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_a_sweep_are_known_by_their_name() {
+        let known = |step| threads(step).map(|threads| (threads.test, threads.clients));
+        assert_eq!(known("threads=16"), Some(("", 16)));
+        assert_eq!(known("read_write threads=512"), Some(("read_write", 512)));
+        assert_eq!(known("read_write threads=1 again"), None);
+        assert_eq!([known("threads=0"), known("threads=99999999999"), known("load")], [None; 3]);
     }
 }

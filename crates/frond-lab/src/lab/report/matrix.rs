@@ -6,8 +6,8 @@ use super::group::{Group, Target};
 use super::headline::{Headline, name_of};
 use super::number::{human, ratio};
 use super::palette;
+use super::ratio::{Ratio, Verdict};
 use super::sentence::count;
-use super::statistics::{Ratio, Verdict};
 use crate::lab::metric::{self, Better, Metric};
 
 /// The matrix of a face.

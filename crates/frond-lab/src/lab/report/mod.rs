@@ -25,11 +25,12 @@ mod natural;
 mod number;
 mod palette;
 mod query;
+mod ratio;
 #[cfg(test)]
 mod sample;
 mod sentence;
 mod settings;
-mod statistics;
+
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

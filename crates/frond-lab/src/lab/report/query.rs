@@ -12,7 +12,7 @@ use rusqlite::{Connection, Row};
 
 use super::natural::Natural;
 use crate::lab::results::Database;
-use crate::targets::{Failure, Result};
+use crate::targets::Result;
 
 /// One `lab run`.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +44,6 @@ pub struct Cell {
     pub repeat: i64,
     pub state: String,
     pub failure: Option<String>,
-    pub seconds: f64,
     pub memory_b: f64,
     pub version: String,
     pub log_tail: Option<String>,
@@ -78,7 +77,7 @@ pub struct Results<'a> {
 }
 
 impl<'a> Results<'a> {
-    /// Reads the runs of these uids, or all.
+    /// Reads the runs of these uids, beginnings of uids, or `last`; or all.
     ///
     /// # Errors
     /// The database cannot be read, or has no such run.
@@ -87,15 +86,12 @@ impl<'a> Results<'a> {
         let failure = |error| database.failure(&error);
         let connection = &database.connection;
         let all = runs(connection).map_err(failure)?;
-        if let Some(unknown) = uids.iter().find(|uid| all.iter().all(|run| run.uid != **uid)) {
-            let known: Vec<&str> = all.iter().take(10).map(|run| run.uid.as_str()).collect();
-            return Err(Failure(format!(
-                "no run {unknown}; the newest are: {}",
-                if known.is_empty() { "none".to_owned() } else { known.join(", ") }
-            )));
+        let mut wanted = Vec::new();
+        for uid in uids {
+            wanted.push(database.find_run(uid)?.id);
         }
         results.runs =
-            all.into_iter().filter(|run| uids.is_empty() || uids.contains(&run.uid)).collect();
+            all.into_iter().filter(|run| uids.is_empty() || wanted.contains(&run.id)).collect();
         for run in &mut results.runs {
             run.environment =
                 pairs(connection, "SELECT name, value FROM environment WHERE run=?", run.id)
@@ -221,7 +217,7 @@ fn runs(connection: &Connection) -> rusqlite::Result<Vec<Run>> {
 
 fn cells(connection: &Connection, run: i64) -> rusqlite::Result<Vec<Cell>> {
     let mut statement = connection.prepare(
-        "SELECT id, run, workload, variant, face, target, repeat, state, failure, seconds, memory_b, version, \
+        "SELECT id, run, workload, variant, face, target, repeat, state, failure, memory_b, version, \
          log_tail FROM cell WHERE run=? ORDER BY position, id",
     )?;
     let rows = statement.query_map([run], |row| {
@@ -235,10 +231,9 @@ fn cells(connection: &Connection, run: i64) -> rusqlite::Result<Vec<Cell>> {
             repeat: row.get(6).unwrap_or_default(),
             state: text(row, 7),
             failure: optional(row, 8),
-            seconds: number(row, 9)?.unwrap_or_default(),
-            memory_b: number(row, 10)?.unwrap_or_default(),
-            version: text(row, 11),
-            log_tail: optional(row, 12),
+            memory_b: number(row, 9)?.unwrap_or_default(),
+            version: text(row, 10),
+            log_tail: optional(row, 11),
             ..Cell::default()
         })
     })?;

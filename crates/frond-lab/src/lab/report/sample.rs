@@ -186,7 +186,7 @@ pub fn fill(lab: &mut Lab) {
         for at in 0..10 {
             let clients = f64::from(1 << at);
             let rate = 260.0 * f64::powf(*speed, 0.3) * clients.min(8.0) / (1.0 + clients / 700.0);
-            step(&cell, &format!("threads={clients}"), rate, target, &mut noise);
+            step(&cell, &format!("read_write threads={clients}"), rate, target, &mut noise);
         }
     }
     linkbench(lab, &mut noise);

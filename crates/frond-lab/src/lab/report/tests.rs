@@ -48,7 +48,7 @@ fn an_unknown_run_is_refused_with_those_that_there_are() {
     let mut lab = Lab::new();
     lab.run("5a3f90c1", "iibench", "tiny", "safe");
     let said = pages(&lab, &["5a3f90c2"]).err().map(|failure| failure.0);
-    assert_eq!(said.as_deref(), Some("no run 5a3f90c2; the newest are: 5a3f90c1"));
+    assert!(said.is_some_and(|said| said.contains("5a3f90c2") && said.contains("5a3f90c1")));
     assert!(!lab.out().exists());
 }
 

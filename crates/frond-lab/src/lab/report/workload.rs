@@ -31,7 +31,7 @@ pub struct Page {
 /// The database cannot be read.
 pub fn page(results: &Results<'_>, group: &Group<'_>) -> Result<Page> {
     let mut figures = Vec::new();
-    figures.extend(curves::sweep(group));
+    figures.extend(curves::sweeps(group));
     let headline = Headline::of(group);
     let is_first =
         |step: &str| headline.as_ref().is_some_and(|h| h.steps.first().is_some_and(|s| s == step));

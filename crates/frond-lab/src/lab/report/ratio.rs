@@ -1,20 +1,12 @@
-//! What repeats say: their median and spread, and whether one target differs from another.
+//! A target against the base: the ratio of their repeats, and whether it is significant.
 //!
 //! Invariants
 //! 1. A sample holds finite numbers only; what is not finite was not measured.
-//! 2. A difference is significant if both sides have three repeats or more, Student's t on the logarithms gives
-//!    p ≤ 0.05, and the ratio is beyond the metric's magnitude. Logarithms, because a ratio is claimed.
-
-use statrs::distribution::{ContinuousCDF, StudentsT};
+//! 2. A difference is significant if both sides have three repeats or more, the t-test on logarithms (statistics.rs)
+//!    gives p ≤ 0.05, and the ratio is beyond the metric's magnitude.
 
 use crate::lab::metric::{Better, Metric};
-
-/// Fewest repeats of a significant difference.
-const REPEATS_MIN: usize = 3;
-/// Largest probability of chance in a significant difference.
-const CHANCE_MAX: f64 = 0.05;
-/// A spread beyond this share of the median is noise.
-const NOISE: f64 = 0.15;
+use crate::lab::statistics::{P_MAX, REPEATS_MIN, Spread, p_value};
 
 /// The values of one metric over the repeats of one cell.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,19 +38,14 @@ impl Sample {
         self.values.iter().find(|(own, _)| *own == repeat).map(|(_, value)| *value)
     }
 
+    /// Median, least and largest.
+    pub fn spread(&self) -> Option<Spread> {
+        Spread::of(&self.values().collect::<Vec<f64>>())
+    }
+
     /// The median.
     pub fn median(&self) -> Option<f64> {
-        median(self.values().collect())
-    }
-
-    /// The least value.
-    pub fn min(&self) -> Option<f64> {
-        self.values().min_by(f64::total_cmp)
-    }
-
-    /// The largest value.
-    pub fn max(&self) -> Option<f64> {
-        self.values().max_by(f64::total_cmp)
+        self.spread().map(|spread| spread.median)
     }
 
     /// The repeat whose value is nearest to the median.
@@ -69,27 +56,8 @@ impl Sample {
         self.values.iter().min_by(nearest).map(|(repeat, _)| *repeat)
     }
 
-    /// Whether its spread is beyond 15 % of its median.
-    pub fn is_noisy(&self) -> bool {
-        match (self.min(), self.max(), self.median()) {
-            (Some(min), Some(max), Some(median)) => max - min > NOISE * median.abs(),
-            _ => false,
-        }
-    }
-
-    fn logs(&self) -> Option<Vec<f64>> {
-        let is_positive = self.len() > 0 && self.values().all(|value| value > 0.0);
-        is_positive.then(|| self.values().map(f64::ln).collect())
-    }
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let half = values.len() / 2;
-    match values.len() {
-        0 => None,
-        n if n % 2 == 1 => values.get(half).copied(),
-        _ => Some(f64::midpoint(values[half - 1], values[half])),
+    fn is_noisy(&self) -> bool {
+        self.spread().is_some_and(|spread| spread.is_noisy())
     }
 }
 
@@ -133,7 +101,10 @@ impl Ratio {
 /// Compares a target with the base. Repeats of one number ran next to each other, so their ratio is free of drift.
 /// `is_same_run` says whether they did. None if either side was not measured, or is not above 0.
 pub fn compare(own: &Sample, base: &Sample, metric: &Metric, is_same_run: bool) -> Option<Ratio> {
-    let (own_logs, base_logs) = (own.logs()?, base.logs()?);
+    let is_positive = |sample: &Sample| sample.values().all(|value| value > 0.0);
+    if !is_positive(own) || !is_positive(base) {
+        return None;
+    }
     let of_base = base.median()?;
     let ratios: Vec<f64> = own
         .values
@@ -142,17 +113,16 @@ pub fn compare(own: &Sample, base: &Sample, metric: &Metric, is_same_run: bool) 
             let pair = if is_same_run { base.of(*repeat) } else { None };
             value / pair.unwrap_or(of_base)
         })
-        .filter(|ratio| ratio.is_finite() && *ratio > 0.0)
+        .filter(|ratio| *ratio > 0.0)
         .collect();
-    let low = ratios.iter().copied().min_by(f64::total_cmp)?;
-    let high = ratios.iter().copied().max_by(f64::total_cmp)?;
-    let median = median(ratios)?;
+    let Spread { median, min: low, max: high, .. } = Spread::of(&ratios)?;
+    let values = |sample: &Sample| sample.values().collect::<Vec<f64>>();
     let repeats = own.len().min(base.len());
     let verdict = if !is_same_run {
         Verdict::Insignificant("not of the same run as the base")
     } else if repeats < REPEATS_MIN {
         Verdict::Insignificant("fewer than three repeats")
-    } else if chance(&own_logs, &base_logs) > CHANCE_MAX {
+    } else if p_value(&values(own), &values(base)).is_none_or(|p| p > P_MAX) {
         Verdict::Insignificant("may be chance")
     } else if median.max(1.0 / median) - 1.0 <= metric.magnitude {
         Verdict::Insignificant("too small to matter")
@@ -164,31 +134,6 @@ pub fn compare(own: &Sample, base: &Sample, metric: &Metric, is_same_run: bool) 
         }
     };
     Some(Ratio { median, low, high, repeats, is_noisy: own.is_noisy() || base.is_noisy(), verdict })
-}
-
-/// Probability that samples of one distribution differ as much: Student's t, two-sided, with Welch's degrees of freedom.
-fn chance(a: &[f64], b: &[f64]) -> f64 {
-    let ((mean_a, error_a), (mean_b, error_b)) = (mean_and_error(a), mean_and_error(b));
-    let error = error_a + error_b;
-    let difference = (mean_a - mean_b).abs();
-    // Repeats that agree to the last digits (sizes do): rounding is their only spread.
-    if error <= f64::EPSILON * f64::EPSILON {
-        return if difference > 1e-9 { 0.0 } else { 1.0 };
-    }
-    let weight = |error: f64, n: usize| error * error / (n as f64 - 1.0);
-    let freedom = error * error / (weight(error_a, a.len()) + weight(error_b, b.len()));
-    match StudentsT::new(0.0, 1.0, freedom) {
-        Ok(student) => 2.0 * student.sf(difference / error.sqrt()),
-        Err(_) => 1.0,
-    }
-}
-
-/// Mean, and the square of its standard error.
-fn mean_and_error(values: &[f64]) -> (f64, f64) {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (mean, squares / (n - 1.0) / n)
 }
 
 /// Geometric mean; None without values, or if one is not above 0.
@@ -219,7 +164,8 @@ mod tests {
     #[test]
     fn median_and_spread_ignore_what_is_not_finite() {
         let odd = sample(&[3.0, f64::NAN, 1.0, f64::INFINITY, 2.0]);
-        assert_eq!((odd.median(), odd.min(), odd.max()), (Some(2.0), Some(1.0), Some(3.0)));
+        let spread = odd.spread().map(|spread| (spread.median, spread.min, spread.max));
+        assert_eq!(spread, Some((2.0, 1.0, 3.0)));
         assert_eq!(sample(&[1.0, 4.0]).median(), Some(2.5));
         assert_eq!(sample(&[]).median(), None);
         assert_eq!(odd.typical_repeat(), Some(5));
@@ -255,16 +201,6 @@ mod tests {
         assert!(other.is_some_and(
             |r| matches!(r.verdict, Verdict::Insignificant(why) if why.contains("same run"))
         ));
-    }
-
-    /// t = 1.8214 with 7.5889 degrees of freedom: p = 0.10805, by integrating the density.
-    #[test]
-    fn chance_is_that_of_students_distribution() {
-        let p = chance(&[20.0, 21.0, 19.0, 22.0, 20.5], &[19.0, 18.0, 20.0, 19.5, 20.2]);
-        assert!((p - 0.10805).abs() < 5e-5, "{p}");
-        // The quantile of t for one degree of freedom and p = 0.05 is 12.706.
-        let student = StudentsT::new(0.0, 1.0, 1.0).map(|t| 2.0 * t.sf(12.706));
-        assert!(student.is_ok_and(|p| (p - 0.05).abs() < 1e-4));
     }
 
     #[test]
