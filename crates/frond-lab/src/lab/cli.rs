@@ -59,6 +59,8 @@ enum Command {
         /// JSON
         file: PathBuf,
     },
+    /// Pages of the results, in a folder
+    Report(super::report::Options),
     /// One cell, told on standard input (a run starts itself so)
     #[command(hide = true)]
     Cell,
@@ -136,6 +138,11 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Run(args) => run_workload(&cli.results, args),
         Command::List => {
             list();
+            Ok(())
+        }
+        Command::Report(options) => {
+            let database = Database::open_to_read(&cli.results)?;
+            println!("{}", super::report::report(&database, options)?.display());
             Ok(())
         }
         Command::Cell => cell::main(),

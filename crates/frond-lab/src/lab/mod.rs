@@ -17,6 +17,7 @@ mod exchange;
 pub mod metric;
 mod params;
 mod progress;
+pub mod report;
 pub mod results;
 mod run;
 mod size;
