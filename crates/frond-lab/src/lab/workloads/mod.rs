@@ -1,6 +1,9 @@
 //! The workloads in SQL: one file each, and one line of the registry.
 
 mod iibench;
+mod sbtest;
+mod sweep;
+mod sysbench;
 
 use super::params::{Param, Params};
 use super::sql::Bench;
@@ -37,7 +40,11 @@ pub struct Entry {
 }
 
 /// All workloads.
-pub const ALL: &[Entry] = &[iibench::ENTRY];
+pub const ALL: &[Entry] = &[
+    iibench::ENTRY,
+    sysbench::ENTRY,
+    sweep::ENTRY,
+];
 
 /// The workload of this name.
 ///
