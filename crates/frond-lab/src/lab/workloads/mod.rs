@@ -1,6 +1,8 @@
 //! The workloads in SQL: one file each, and one line of the registry.
 
+mod compressed;
 mod iibench;
+mod rowformats;
 mod sbtest;
 mod sweep;
 mod sysbench;
@@ -44,6 +46,7 @@ pub const ALL: &[Entry] = &[
     iibench::ENTRY,
     sysbench::ENTRY,
     sweep::ENTRY,
+    rowformats::ENTRY,
 ];
 
 /// The workload of this name.
