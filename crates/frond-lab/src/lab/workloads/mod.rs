@@ -2,6 +2,7 @@
 
 mod compressed;
 mod iibench;
+mod insertbench;
 mod rowformats;
 mod sbtest;
 mod sweep;
@@ -47,6 +48,7 @@ pub const ALL: &[Entry] = &[
     sysbench::ENTRY,
     sweep::ENTRY,
     rowformats::ENTRY,
+    insertbench::ENTRY,
 ];
 
 /// The workload of this name.
