@@ -1,12 +1,15 @@
 //! The workloads in SQL: one file each, and one line of the registry.
 
+mod bulk;
 mod compressed;
 mod iibench;
+mod index;
 mod insertbench;
 mod rowformats;
 mod sbtest;
 mod sweep;
 mod sysbench;
+mod zip;
 
 use super::params::{Param, Params};
 use super::sql::Bench;
@@ -49,6 +52,9 @@ pub const ALL: &[Entry] = &[
     sweep::ENTRY,
     rowformats::ENTRY,
     insertbench::ENTRY,
+    bulk::ENTRY,
+    index::ENTRY,
+    zip::ENTRY,
 ];
 
 /// The workload of this name.
