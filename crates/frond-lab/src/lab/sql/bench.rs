@@ -1,5 +1,6 @@
 //! What a workload runs its steps through: a server with one target, the meter, the clock.
 
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ use crate::targets::{Failure, Result};
 
 /// Longest time in which background work is waited for.
 const REST_MAX: Duration = Duration::from_secs(600);
+/// Longest step: what is longer ends by the time limit or by hand.
+const SECONDS_MAX: f64 = 1e8;
 /// Seconds in which a server that rests writes nothing and does not change its size.
 const STILL_SECONDS: u32 = 3;
 
@@ -29,9 +32,9 @@ pub struct Step<'s> {
     /// Operations planned, if it does not run for a time.
     pub planned: Option<u64>,
     /// Seconds that it runs for.
-    pub seconds: Option<u64>,
+    pub seconds: Option<f64>,
     /// Seconds before that are not measured.
-    pub warm_up: u64,
+    pub warm_up: f64,
     /// Clients.
     pub clients: u64,
     /// Requests per second of all clients together: an open loop.
@@ -47,7 +50,7 @@ impl<'s> Step<'s> {
             name,
             planned: Some(rows),
             seconds: None,
-            warm_up: 0,
+            warm_up: 0.0,
             clients: 1,
             rate: None,
             changed_bytes: row_bytes,
@@ -55,7 +58,7 @@ impl<'s> Step<'s> {
     }
 
     /// Requests of so many clients for a time.
-    pub fn timed(name: &'s str, seconds: u64, warm_up: u64, clients: u64) -> Self {
+    pub fn timed(name: &'s str, seconds: f64, warm_up: f64, clients: u64) -> Self {
         let (planned, seconds) = (None, Some(seconds));
         Self { name, planned, seconds, warm_up, clients, rate: None, changed_bytes: 0 }
     }
@@ -145,6 +148,16 @@ impl Bench {
         Err(Failure(format!("table {name} was made with {made}, not {}", self.target.engine)))
     }
 
+    /// When the time limit ends the cell.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Directory with the target's files, if the server is the lab's own.
+    pub fn files(&self) -> Option<PathBuf> {
+        self.running.as_ref()?.files(&self.target)
+    }
+
     /// Whether the time limit, or Ctrl-C, has ended the cell.
     pub fn is_over(&self) -> bool {
         measure::is_interrupted()
@@ -173,23 +186,49 @@ impl Bench {
         body: impl Fn(&mut Worker<'_>) -> Result<()> + Sync,
         beside: &[Beside<'_>],
     ) -> Result<&mut StepResult> {
-        if step.warm_up > 0 && !self.is_over() {
-            self.run(step, Some(step.warm_up), &body, beside)?;
+        self.step_prepared(step, |_, _| Ok(()), |worker, ()| body(worker), beside)
+    }
+
+    /// Runs a step whose clients prepare before its clock runs: what `prepare` makes for a client, by its number and
+    /// on its connection, is what `body` then has.
+    ///
+    /// # Errors
+    /// The first client's that fails.
+    pub fn step_prepared<S: Send>(
+        &mut self,
+        step: &Step<'_>,
+        prepare: impl Fn(u64, &mut Session) -> Result<S>,
+        body: impl Fn(&mut Worker<'_>, S) -> Result<()> + Sync,
+        beside: &[Beside<'_>],
+    ) -> Result<&mut StepResult> {
+        if step.warm_up > 0.0 && !self.is_over() {
+            self.run(step, Some(step.warm_up), &prepare, &body, beside)?;
         }
-        let made = self.run(step, step.seconds, &body, beside)?;
+        let made = self.run(step, step.seconds, &prepare, &body, beside)?;
         self.result.steps.push(made);
         Ok(self.result.steps.last_mut().expect("it was pushed"))
     }
 
-    fn run(
+    fn run<S: Send>(
         &self,
         step: &Step<'_>,
-        seconds: Option<u64>,
-        body: &(impl Fn(&mut Worker<'_>) -> Result<()> + Sync),
+        seconds: Option<f64>,
+        prepare: &impl Fn(u64, &mut Session) -> Result<S>,
+        body: &(impl Fn(&mut Worker<'_>, S) -> Result<()> + Sync),
         beside: &[Beside<'_>],
     ) -> Result<StepResult> {
         let running = self.running()?;
-        let own = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+        // Connections and statements are made before the clock runs.
+        let mut clients = Vec::new();
+        for index in 0..step.clients {
+            let mut session = self.session()?;
+            let prepared = prepare(index, &mut session)?;
+            clients.push((session, prepared));
+        }
+        let side_sessions = beside.iter().map(|_| self.session()).collect::<Result<Vec<_>>>()?;
+        let mut watcher = self.session()?;
+        let own =
+            seconds.map(|s| Instant::now() + Duration::from_secs_f64(s.clamp(0.0, SECONDS_MAX)));
         let deadline = match (own, self.deadline) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -203,10 +242,6 @@ impl Bench {
             progress: true,
             subject: running.subject(),
         };
-        // Connections are made before the clock runs.
-        let connect = |n: usize| (0..n).map(|_| self.session()).collect::<Result<Vec<_>>>();
-        let (sessions, side_sessions) = (connect(step.clients as usize)?, connect(beside.len())?);
-        let mut watcher = self.session()?;
         let (errors, sampled) = (Mutex::new(Errors::default()), Mutex::new(Vec::new()));
         let over = AtomicBool::new(false);
         let statements = &self.target.counters;
@@ -215,15 +250,15 @@ impl Bench {
                 let sampling =
                     scope.spawn(|| counters::follow(&mut watcher, statements, meter, &over));
                 let clients: Vec<_> = (0..)
-                    .zip(sessions)
-                    .map(|(index, session)| {
+                    .zip(clients)
+                    .map(|(index, (session, prepared))| {
                         let (errors, rate) = (&errors, step.rate);
                         scope.spawn(move || {
                             let mut worker = Worker::new(index, session, meter, false);
                             if let Some(rate) = rate {
                                 worker.set_rate(rate / step.clients as f64);
                             }
-                            let done = body(&mut worker);
+                            let done = body(&mut worker, prepared);
                             errors.lock().unwrap_or_else(|e| e.into_inner()).add(&worker.errors());
                             if done.is_err() {
                                 worker.stop(); // the others would go on for all of the time
@@ -258,6 +293,7 @@ impl Bench {
                     outcome = outcome.and(client.join().unwrap_or_else(panicked));
                 }
                 over.store(true, Ordering::Relaxed);
+                sampling.thread().unpark();
                 let samples = sampling.join().unwrap_or_default();
                 *sampled.lock().unwrap_or_else(|e| e.into_inner()) = samples;
                 outcome
@@ -274,6 +310,8 @@ impl Bench {
         ] {
             made.metrics.insert(name.to_owned(), n as f64);
         }
+        let deadlocks = errors.deadlock as f64 / taken.seconds.max(1e-9);
+        made.metrics.insert("deadlocks_s".to_owned(), deadlocks);
         if self.keeps_rows() {
             made.metrics.insert("disk_load_b".to_owned(), measure::allocated_bytes(&dir) as f64);
         }

@@ -1,6 +1,15 @@
 //! The workloads in SQL: one file each, and one line of the registry.
 
+mod bulk;
+mod compressed;
 mod iibench;
+mod index;
+mod insertbench;
+mod rowformats;
+mod sbtest;
+mod sweep;
+mod sysbench;
+mod zip;
 
 use super::params::{Param, Params};
 use super::sql::Bench;
@@ -37,7 +46,16 @@ pub struct Entry {
 }
 
 /// All workloads.
-pub const ALL: &[Entry] = &[iibench::ENTRY];
+pub const ALL: &[Entry] = &[
+    iibench::ENTRY,
+    sysbench::ENTRY,
+    sweep::ENTRY,
+    rowformats::ENTRY,
+    insertbench::ENTRY,
+    bulk::ENTRY,
+    index::ENTRY,
+    zip::ENTRY,
+];
 
 /// The workload of this name.
 ///
