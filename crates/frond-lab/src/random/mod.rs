@@ -11,7 +11,7 @@
 
 mod zipf;
 
-pub use zipf::{GrayZipf, RejectionZipf};
+pub use zipf::{GrayZipf, RejectionZipf, zeta};
 
 /// What a stream's numbers are for (Invariant 2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,7 +8,7 @@ use super::counters;
 use super::server::{Place, Running};
 use super::session::Session;
 use super::verify::verify_table;
-use super::worker::{Errors, Worker};
+use super::worker::{Arrivals, Errors, Worker};
 use crate::lab::results::{CellResult, State, StepResult};
 use crate::lab::size::Durability;
 use crate::lab::steps;
@@ -34,8 +34,10 @@ pub struct Step<'s> {
     pub warm_up: u64,
     /// Clients.
     pub clients: u64,
-    /// Requests per second of all clients together: an open loop.
+    /// Requests per second that arrive at all clients together, each served by one that is free: an open loop.
     pub rate: Option<f64>,
+    /// Kinds of requests that have a series of their own: requests done so far.
+    pub series: &'s [&'static str],
     /// Bytes of the rows that an operation changes.
     pub changed_bytes: u64,
 }
@@ -50,6 +52,7 @@ impl<'s> Step<'s> {
             warm_up: 0,
             clients: 1,
             rate: None,
+            series: &[],
             changed_bytes: row_bytes,
         }
     }
@@ -57,7 +60,8 @@ impl<'s> Step<'s> {
     /// Requests of so many clients for a time.
     pub fn timed(name: &'s str, seconds: u64, warm_up: u64, clients: u64) -> Self {
         let (planned, seconds) = (None, Some(seconds));
-        Self { name, planned, seconds, warm_up, clients, rate: None, changed_bytes: 0 }
+        let (rate, changed_bytes) = (None, 0);
+        Self { name, planned, seconds, warm_up, clients, rate, series: &[], changed_bytes }
     }
 }
 
@@ -151,6 +155,12 @@ impl Bench {
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
+    /// Directory below the server's whose bytes count; none of a server that is not ours, or keeps no rows.
+    pub fn files(&self) -> Option<std::path::PathBuf> {
+        let running = self.running.as_ref()?;
+        running.files(&self.target).filter(|_| self.target.keeps_rows)
+    }
+
     /// Runs a step: `body` is what each client does until `Worker::go_on` is false or all is done.
     ///
     /// # Errors
@@ -202,6 +212,7 @@ impl Bench {
             dir: dir.clone(),
             progress: true,
             subject: running.subject(),
+            kinds: step.series.to_vec(),
         };
         // Connections are made before the clock runs.
         let connect = |n: usize| (0..n).map(|_| self.session()).collect::<Result<Vec<_>>>();
@@ -209,19 +220,22 @@ impl Bench {
         let mut watcher = self.session()?;
         let (errors, sampled) = (Mutex::new(Errors::default()), Mutex::new(Vec::new()));
         let over = AtomicBool::new(false);
+        let connect = || self.session();
+        let arrivals = std::sync::OnceLock::new();
         let statements = &self.target.counters;
         let taken = measure::run(&plan, |meter| {
             std::thread::scope(|scope| {
                 let sampling =
                     scope.spawn(|| counters::follow(&mut watcher, statements, meter, &over));
+                let arrivals = step.rate.map(|rate| arrivals.get_or_init(|| Arrivals::new(rate)));
                 let clients: Vec<_> = (0..)
                     .zip(sessions)
                     .map(|(index, session)| {
-                        let (errors, rate) = (&errors, step.rate);
+                        let (errors, connect) = (&errors, &connect);
                         scope.spawn(move || {
-                            let mut worker = Worker::new(index, session, meter, false);
-                            if let Some(rate) = rate {
-                                worker.set_rate(rate / step.clients as f64);
+                            let mut worker = Worker::new(index, session, meter, false, connect);
+                            if let Some(arrivals) = arrivals {
+                                worker.share(arrivals);
                             }
                             let done = body(&mut worker);
                             errors.lock().unwrap_or_else(|e| e.into_inner()).add(&worker.errors());
@@ -236,9 +250,9 @@ impl Bench {
                     .zip(side_sessions)
                     .zip(beside)
                     .map(|((index, session), body)| {
-                        let errors = &errors;
+                        let (errors, connect) = (&errors, &connect);
                         scope.spawn(move || {
-                            let mut worker = Worker::new(index, session, meter, true);
+                            let mut worker = Worker::new(index, session, meter, true, connect);
                             let done = body(&mut worker);
                             errors.lock().unwrap_or_else(|e| e.into_inner()).add(&worker.errors());
                             if done.is_err() {

@@ -1,11 +1,16 @@
 //! The workloads in SQL: one file each, and one line of the registry.
 
 mod iibench;
+mod linkbench;
+#[cfg(test)]
+mod testing;
+mod weblog;
+mod ycsb;
 
 use super::params::{Param, Params};
 use super::sql::Bench;
 use super::suggest::unknown;
-use crate::targets::Result;
+use crate::targets::{Failure, Result};
 
 /// A workload that is ready to run.
 pub trait Workload {
@@ -37,7 +42,7 @@ pub struct Entry {
 }
 
 /// All workloads.
-pub const ALL: &[Entry] = &[iibench::ENTRY];
+pub const ALL: &[Entry] = &[iibench::ENTRY, linkbench::ENTRY, weblog::ENTRY, ycsb::ENTRY];
 
 /// The workload of this name.
 ///
@@ -46,6 +51,20 @@ pub const ALL: &[Entry] = &[iibench::ENTRY];
 pub fn find(name: &str) -> Result<&'static Entry> {
     let names: Vec<&str> = ALL.iter().map(|entry| entry.name).collect();
     ALL.iter().find(|entry| entry.name == name).ok_or_else(|| unknown("workload", name, &names))
+}
+
+/// Refuses a target that keeps no rows, for a workload that reads what it has written.
+///
+/// # Errors
+/// The target is one.
+pub fn refuse_without_rows(bench: &Bench, workload: &str) -> Result<()> {
+    match bench.keeps_rows() {
+        true => Ok(()),
+        false => Err(Failure(format!(
+            "{workload} reads what it has written, and {} keeps no rows",
+            bench.target.name
+        ))),
+    }
 }
 
 #[cfg(test)]
