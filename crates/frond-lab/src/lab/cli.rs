@@ -9,9 +9,9 @@ use super::results::Database;
 use super::run::{self, Item, Request};
 use super::size::{Durability, Size};
 use super::target::{self, SqlTarget};
-use super::{cell, workloads};
+use super::{cell, compare, exchange, suites, workloads};
 use crate::size::Bytes;
-use crate::targets::Result;
+use crate::targets::{Failure, Result};
 
 /// Experiments on storage engines: run, compared, shown.
 #[derive(Parser, Debug)]
@@ -28,20 +28,56 @@ struct Cli {
 enum Command {
     /// Run a workload, or a suite of them, on targets
     Run(RunArgs),
-    /// Workloads with their parameters, targets, metrics
+    /// Workloads with their parameters, suites, targets, metrics
     List,
+    /// Runs that there are, or one of them as tables
+    Show {
+        /// A run: its uid, the beginning of it, or `last`
+        run: Option<String>,
+    },
+    /// Two runs, or two targets, value by value
+    Compare {
+        /// RUN or RUN:TARGET
+        a: String,
+        /// RUN or RUN:TARGET
+        b: String,
+        /// Compare what was measured under different conditions; each line then says so
+        #[arg(long)]
+        anyway: bool,
+    },
+    /// Runs in a form that others read
+    Export {
+        /// json has everything and can be imported; csv has the metrics; markdown the tables
+        #[arg(long, value_enum, default_value_t = Format::Json)]
+        format: Format,
+        /// Runs; all, if none is named
+        runs: Vec<String>,
+    },
+    /// Take runs of another machine: what `lab export` wrote
+    Import {
+        /// JSON
+        file: PathBuf,
+    },
     /// One cell, told on standard input (a run starts itself so)
     #[command(hide = true)]
     Cell,
 }
 
+/// Forms of an export.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Format {
+    Json,
+    Csv,
+    Markdown,
+}
+
 #[derive(clap::Args, Debug)]
 struct RunArgs {
-    /// A workload of `lab list`
+    /// A suite or workload of `lab list`
     name: String,
-    /// Targets: names of `lab list`, files of targets, mysql:// URLs
-    #[arg(long, value_delimiter = ',', default_value = "frond,innodb", value_name = "A,B")]
-    targets: Vec<String>,
+    /// Targets: names of `lab list`, files of targets, mysql:// URLs; those of the suite, or frond and innodb
+    #[arg(long, value_delimiter = ',', value_name = "A,B")]
+    targets: Option<Vec<String>>,
     /// Scale
     #[arg(long, value_enum, default_value_t = Size::Quick)]
     size: Size,
@@ -99,16 +135,49 @@ fn run(cli: &Cli) -> Result<()> {
             Ok(())
         }
         Command::Cell => cell::main(),
+        Command::Show { run } => show(&Database::open_to_read(&cli.results)?, run.as_deref()),
+        Command::Compare { a, b, anyway } => {
+            let database = Database::open_to_read(&cli.results)?;
+            print!("{}", compare::compare(&database, a, b, *anyway)?);
+            Ok(())
+        }
+        Command::Export { format, runs } => export(&cli.results, *format, runs),
+        Command::Import { file } => {
+            let name = file.display().to_string();
+            let text = std::fs::read_to_string(file)
+                .map_err(|error| Failure(format!("{name}: {error}")))?;
+            let taken = exchange::import(&mut Database::open(&cli.results)?, &name, &text)?;
+            println!("{taken} new runs");
+            Ok(())
+        }
     }
 }
 
 fn run_workload(results: &Path, args: &RunArgs) -> Result<()> {
     let words = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
-    let items = vec![Item {
-        workload: workloads::find(&args.name)?.name.to_owned(),
-        changes: args.changes.clone(),
-        targets: run::targets(&args.targets)?,
-    }];
+    if let Some(targets) = &args.targets {
+        run::check_targets(targets)?;
+    }
+    let of_suite = suites::items(&args.name, args.targets.as_deref())?;
+    let is_suite = of_suite.is_some();
+    let mut items = match of_suite {
+        Some(items) => items,
+        None if workloads::ALL.iter().any(|entry| entry.name == args.name) => vec![Item {
+            workload: args.name.clone(),
+            changes: Vec::new(),
+            targets: args
+                .targets
+                .clone()
+                .unwrap_or_else(|| ["frond", "innodb"].map(str::to_owned).to_vec()),
+        }],
+        None => return Err(suites::unknown_name(&args.name)),
+    };
+    if is_suite && !args.changes.is_empty() {
+        return Err(Failure(
+            "--set is for one workload: a suite has its own parameters".to_owned(),
+        ));
+    }
+    items.iter_mut().for_each(|item| item.changes.extend(args.changes.clone()));
     let request = Request {
         suite: args.name.clone(),
         items,
@@ -129,7 +198,51 @@ fn run_workload(results: &Path, args: &RunArgs) -> Result<()> {
     Ok(())
 }
 
+fn show(database: &Database, run: Option<&str>) -> Result<()> {
+    match run {
+        Some(run) => {
+            let run = database.find_run(run)?;
+            print!("{}", exchange::markdown(database, run.id)?);
+        }
+        None => {
+            for run in database.runs()? {
+                let ended = run.ended.as_deref().unwrap_or("not ended");
+                println!(
+                    "{}  {}  {:14} {:9} {:6} {:8} {}",
+                    run.uid, run.began, run.suite, run.size, run.class, run.durability, ended
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn export(results: &Path, format: Format, names: &[String]) -> Result<()> {
+    let database = Database::open_to_read(results)?;
+    let runs: Vec<i64> = match names.is_empty() {
+        true => database.runs()?.iter().map(|run| run.id).collect(),
+        false => {
+            let found = names.iter().map(|name| database.find_run(name).map(|run| run.id));
+            found.collect::<Result<_>>()?
+        }
+    };
+    match format {
+        Format::Json => println!("{}", exchange::export(&database, &runs)?),
+        Format::Csv => print!("{}", exchange::csv(&database, &runs)?),
+        Format::Markdown => {
+            for run in runs {
+                println!("{}", exchange::markdown(&database, run)?);
+            }
+        }
+    }
+    Ok(())
+}
+
 fn list() {
+    println!("Suites:");
+    for (name, suite) in suites::all().unwrap_or_default() {
+        println!("  {name:18} {}", suite.about);
+    }
     println!("Workloads, with parameters and their defaults at tiny, quick, standard, published:");
     for entry in workloads::ALL {
         println!("  {:14} {}", entry.name, entry.about);

@@ -11,6 +11,8 @@
 
 mod cell;
 mod cli;
+mod compare;
+mod exchange;
 pub mod metric;
 mod params;
 mod progress;
@@ -18,8 +20,10 @@ pub mod results;
 mod run;
 mod size;
 mod sql;
+mod statistics;
 mod steps;
 mod suggest;
+mod suites;
 mod target;
 mod time;
 mod workloads;

@@ -138,7 +138,8 @@ mod tests {
         let change = |text: &[(&str, &str)]| -> Vec<(String, String)> {
             text.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
         };
-        let make = |changes| Params::new("weblog", ALL, Size::Standard, &change(changes));
+        let make =
+            |changes: &[(&str, &str)]| Params::new("weblog", ALL, Size::Standard, &change(changes));
         let made = make(&[("poll", "0.75")]).expect("both are known");
         assert_eq!(made.number("rows").ok(), Some(1000));
         assert_eq!(made.real("poll").ok(), Some(0.75));
@@ -146,7 +147,8 @@ mod tests {
         let failure = make(&[("pol", "1")]).expect_err("an unknown name");
         assert!(failure.0.contains("pol") && failure.0.contains("poll"), "{failure}");
         for bad in ["x", "-1", "NaN", "inf", ""] {
-            assert!(make(&[("poll", bad)]).expect("known").real("poll").is_err(), "{bad}");
+            let made = make(&[("poll", bad)]).expect("known");
+            assert!(made.real("poll").is_err(), "{bad}");
         }
     }
 }

@@ -276,11 +276,11 @@ fn head(request: &Request) -> Result<RunHead> {
     })
 }
 
-/// Targets by name, `a,b,c`; each must exist.
+/// That each of these targets exists.
 ///
 /// # Errors
 /// An unknown name: the nearest are listed.
-pub fn targets(names: &[String]) -> Result<Vec<String>> {
+pub fn check_targets(names: &[String]) -> Result<()> {
     for name in names {
         let base = name.split('@').next().unwrap_or_default();
         let is_given = name.starts_with(URL) || name.ends_with(".toml");
@@ -288,5 +288,5 @@ pub fn targets(names: &[String]) -> Result<Vec<String>> {
             return Err(unknown("target", base, &target::names()));
         }
     }
-    Ok(names.to_vec())
+    Ok(())
 }

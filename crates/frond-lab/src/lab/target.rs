@@ -52,8 +52,6 @@ struct File {
     /// Plugins beside the engine's: of compression.
     #[serde(default)]
     providers: Vec<Packaged>,
-    #[serde(default)]
-    after_create: Vec<String>,
     settle: Option<Vec<String>>,
     zero_when_settled: Option<Vec<String>>,
     counters: Option<Vec<String>>,

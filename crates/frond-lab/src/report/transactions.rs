@@ -204,6 +204,7 @@ mod tests {
             let sample = |&rss_b: &u64| Sample {
                 mark: Mark { ops: 1, seconds: 1.0 },
                 rss_b,
+                read_b: 0,
                 write_b: 0,
                 cpu_s: 0.0,
                 faults_minor: 0,

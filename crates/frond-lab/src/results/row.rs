@@ -377,6 +377,7 @@ mod tests {
         let sample = |ops, faults_minor| Sample {
             mark: Mark { ops, seconds: ops as f64 },
             rss_b: 0,
+            read_b: 0,
             write_b: 0,
             cpu_s: 0.0,
             faults_minor,

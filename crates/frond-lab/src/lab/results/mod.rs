@@ -7,8 +7,11 @@
 mod cell;
 mod database;
 mod read;
+#[cfg(test)]
+pub mod testing;
 mod write;
 
 pub use cell::{CellResult, CounterSample, Latencies, State, StepResult, Verification};
 pub use database::Database;
+pub use read::{Measured, RunInfo};
 pub use write::{CellKey, PARTS, RunHead};

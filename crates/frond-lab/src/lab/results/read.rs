@@ -7,7 +7,8 @@ use rusqlite::{OptionalExtension, params};
 use super::database::Database;
 use super::write::CellKey;
 use crate::lab::run::Request;
-use crate::targets::Result;
+use crate::lab::suggest::unknown;
+use crate::targets::{Failure, Result};
 
 impl Database {
     /// The last run of the same request that has not ended: its number and uid.
@@ -47,6 +48,151 @@ impl Database {
                 })
             })?;
             cells.collect()
+        };
+        read().map_err(|error| self.failure(&error))
+    }
+}
+
+/// A metric of a cell.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Measured {
+    /// Workload.
+    pub workload: String,
+    /// What `--set` changed.
+    pub variant: String,
+    /// sql or embedded.
+    pub face: String,
+    /// Target.
+    pub target: String,
+    /// Repeat, from 1.
+    pub repeat: u32,
+    /// Step; empty for the whole cell.
+    pub step: String,
+    /// Metric.
+    pub metric: String,
+    /// Its value.
+    pub value: f64,
+}
+
+/// What a run is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunInfo {
+    /// Number in this file.
+    pub id: i64,
+    /// Name in all files.
+    pub uid: String,
+    /// Suite or workload.
+    pub suite: String,
+    /// Size.
+    pub size: String,
+    /// Storage class.
+    pub class: String,
+    /// Durability.
+    pub durability: String,
+    /// The command.
+    pub command: String,
+    /// When it began.
+    pub began: String,
+    /// When it ended.
+    pub ended: Option<String>,
+    /// What must be equal to be compared.
+    pub machine: String,
+}
+
+impl Database {
+    /// All runs, oldest first.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub fn runs(&self) -> Result<Vec<RunInfo>> {
+        let read = || -> rusqlite::Result<Vec<RunInfo>> {
+            let sql = "SELECT id, uid, suite, size, class, durability, command, began, ended, machine FROM run ORDER BY id";
+            let mut statement = self.connection.prepare(sql)?;
+            let runs = statement.query_map([], |row| {
+                Ok(RunInfo {
+                    id: row.get(0)?,
+                    uid: row.get(1)?,
+                    suite: row.get(2)?,
+                    size: row.get(3)?,
+                    class: row.get(4)?,
+                    durability: row.get(5)?,
+                    command: row.get(6)?,
+                    began: row.get(7)?,
+                    ended: row.get(8)?,
+                    machine: row.get(9)?,
+                })
+            })?;
+            runs.collect()
+        };
+        read().map_err(|error| self.failure(&error))
+    }
+
+    /// The run whose uid begins like this; the last one for `last`.
+    ///
+    /// # Errors
+    /// There is none, or several; SQLite's.
+    pub fn find_run(&self, name: &str) -> Result<RunInfo> {
+        let runs = self.runs()?;
+        if name == "last" {
+            return runs.last().cloned().ok_or_else(|| Failure("there are no runs yet".to_owned()));
+        }
+        let found: Vec<&RunInfo> = runs.iter().filter(|run| run.uid.starts_with(name)).collect();
+        match found[..] {
+            [run] => Ok(run.clone()),
+            [] => {
+                let uids: Vec<&str> = runs.iter().map(|run| run.uid.as_str()).collect();
+                Err(unknown("run", name, &uids))
+            }
+            _ => Err(Failure(format!("{} runs begin with `{name}`: say more of it", found.len()))),
+        }
+    }
+
+    /// The run of this number.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub fn run_head(&self, id: i64) -> Result<RunInfo> {
+        let found = self.runs()?.into_iter().find(|run| run.id == id);
+        found.ok_or_else(|| Failure(format!("there is no run number {id}")))
+    }
+
+    /// Metrics of a run's cells that did not fail, in the order of the run.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub fn measured(&self, run: i64) -> Result<Vec<Measured>> {
+        let read = || -> rusqlite::Result<Vec<Measured>> {
+            let sql = "SELECT workload, variant, face, target, repeat, step, name, value FROM metric \
+                       JOIN cell ON cell.id=metric.cell WHERE run=? AND state<>'failed' ORDER BY position, step, name";
+            let mut statement = self.connection.prepare(sql)?;
+            let values = statement.query_map([run], |row| {
+                Ok(Measured {
+                    workload: row.get(0)?,
+                    variant: row.get(1)?,
+                    face: row.get(2)?,
+                    target: row.get(3)?,
+                    repeat: row.get(4)?,
+                    step: row.get(5)?,
+                    metric: row.get(6)?,
+                    value: row.get(7)?,
+                })
+            })?;
+            values.collect()
+        };
+        read().map_err(|error| self.failure(&error))
+    }
+
+    /// Cells of a run that failed, each with its reason.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub fn failures(&self, run: i64) -> Result<Vec<(String, String)>> {
+        let read = || -> rusqlite::Result<Vec<(String, String)>> {
+            let sql = "SELECT workload || ' on ' || target || ', repeat ' || repeat, COALESCE(failure, '') FROM cell \
+                       WHERE run=? AND state='failed' ORDER BY position";
+            let mut statement = self.connection.prepare(sql)?;
+            let failed = statement.query_map([run], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            failed.collect()
         };
         read().map_err(|error| self.failure(&error))
     }

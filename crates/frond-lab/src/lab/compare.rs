@@ -1,0 +1,198 @@
+//! `lab compare A B`: the same cells of two runs, or two targets of one, value by value.
+//!
+//! Invariants
+//! 1. Runs on different machines, of different size, class or durability are compared only when that is asked for, and
+//!    then each line says so.
+//! 2. What is not significant is never called better or worse.
+
+use std::collections::BTreeMap;
+
+use super::exchange::short;
+use super::metric::{self, Better};
+use super::results::{Database, Measured, RunInfo};
+use super::statistics::{Spread, differ};
+use crate::targets::{Failure, Result};
+
+/// One side: a run, and a target of it if that is said: `RUN` or `RUN:TARGET`.
+struct Side {
+    run: RunInfo,
+    target: Option<String>,
+    values: Vec<Measured>,
+}
+
+impl Side {
+    fn find(database: &Database, name: &str) -> Result<Self> {
+        let (run, target) = match name.split_once(':') {
+            Some((run, target)) => (run, Some(target.to_owned())),
+            None => (name, None),
+        };
+        let run = database.find_run(run)?;
+        let mut values = database.measured(run.id)?;
+        if let Some(target) = &target {
+            values.retain(|one| one.target == *target);
+            if values.is_empty() {
+                return Err(Failure(format!("run {} has no results of {target}", run.uid)));
+            }
+        }
+        Ok(Self { run, target, values })
+    }
+}
+
+/// What is measured on both sides; targets are told apart only where neither side names one.
+type Key = (String, String, String, String, String, String);
+
+fn keyed(side: &Side, by_target: bool) -> BTreeMap<Key, Vec<f64>> {
+    let mut all: BTreeMap<Key, Vec<f64>> = BTreeMap::new();
+    for one in &side.values {
+        let target = if by_target { one.target.clone() } else { String::new() };
+        let key = (
+            one.workload.clone(),
+            one.variant.clone(),
+            one.face.clone(),
+            target,
+            one.step.clone(),
+            one.metric.clone(),
+        );
+        all.entry(key).or_default().push(one.value);
+    }
+    all
+}
+
+/// What differs between the conditions of two runs.
+fn differences(a: &RunInfo, b: &RunInfo) -> Vec<String> {
+    let pairs = [
+        ("machine", &a.machine, &b.machine),
+        ("size", &a.size, &b.size),
+        ("class", &a.class, &b.class),
+        ("durability", &a.durability, &b.durability),
+    ];
+    let differ = pairs.iter().filter(|(_, one, other)| one != other);
+    differ.map(|(name, one, other)| format!("{name} {one}/{other}")).collect()
+}
+
+/// Verdict on a pair of sets of repeats.
+fn verdict(name: &str, a: &[f64], b: &[f64]) -> &'static str {
+    let Some(metric) = metric::find(name) else { return "" };
+    if a.len() < 3 || b.len() < 3 {
+        return "one or two repeats: nothing can be said";
+    }
+    let (Some(one), Some(other)) = (Spread::of(a), Spread::of(b)) else { return "" };
+    match (differ(b, a, metric.magnitude), metric.better, other.median > one.median) {
+        (false, _, _) => "",
+        (true, Better::Higher, true) | (true, Better::Lower, false) => "better",
+        (true, Better::Higher, false) | (true, Better::Lower, true) => "WORSE",
+        (true, Better::Neither, _) => "differs",
+    }
+}
+
+/// The comparison as text.
+///
+/// # Errors
+/// An unknown run; conditions differ, and `anyway` is false; nothing is in both.
+pub fn compare(database: &Database, a: &str, b: &str, anyway: bool) -> Result<String> {
+    let (a, b) = (Side::find(database, a)?, Side::find(database, b)?);
+    let differences = differences(&a.run, &b.run);
+    if !differences.is_empty() && !anyway {
+        return Err(Failure(format!(
+            "these runs cannot be compared: {} differ ({}); --anyway does it",
+            if differences.len() == 1 { "their conditions" } else { "several of their conditions" },
+            differences.join(", ")
+        )));
+    }
+    let by_target = a.target.is_none() && b.target.is_none();
+    let (ones, others) = (keyed(&a, by_target), keyed(&b, by_target));
+    let warning = match differences.is_empty() {
+        true => String::new(),
+        false => format!("  NOT COMPARABLE: {}", differences.join(", ")),
+    };
+    let name = |side: &Side| match &side.target {
+        Some(target) => format!("{}:{target}", side.run.uid),
+        None => side.run.uid.clone(),
+    };
+    let mut out = format!("A = {}, B = {}; medians, min–max, B/A\n", name(&a), name(&b));
+    let (mut title, mut lines) = (String::new(), 0);
+    for (key, one) in &ones {
+        let Some(other) = others.get(key) else { continue };
+        let (workload, variant, face, target, step, metric) = key;
+        let parts = [workload, variant, face, target, step];
+        let parts: Vec<&str> =
+            parts.into_iter().map(String::as_str).filter(|part| !part.is_empty()).collect();
+        let of_step = parts.join(" · ");
+        if of_step != title {
+            title = of_step;
+            out += &format!("\n{title}\n");
+        }
+        let (Some(x), Some(y)) = (Spread::of(one), Spread::of(other)) else { continue };
+        let show = |spread: Spread| match spread.count {
+            1 => short(spread.median),
+            _ => format!("{} ({}–{})", short(spread.median), short(spread.min), short(spread.max)),
+        };
+        let ratio =
+            if x.median == 0.0 { "–".to_owned() } else { format!("{:.3}", y.median / x.median) };
+        let noisy = if x.is_noisy() || y.is_noisy() { " noisy" } else { "" };
+        let verdict = verdict(metric, one, other);
+        out += &format!(
+            "  {metric:22} {:>24} {:>24} {ratio:>8} {verdict}{noisy}{warning}\n",
+            show(x),
+            show(y)
+        );
+        lines += 1;
+    }
+    match lines {
+        0 => Err(Failure("nothing was measured in both".to_owned())),
+        _ => Ok(out),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::results::RunHead;
+    use crate::lab::results::testing::{a_cell, a_key, a_run};
+
+    fn fill(database: &mut Database, head: &RunHead, rates: &[(&str, f64)]) {
+        let run = database.begin_run(head).expect("begun");
+        for (target, rate) in rates {
+            for repeat in 1..=3 {
+                let mut cell = a_cell();
+                let rate = rate + f64::from(repeat);
+                cell.steps[0].metrics.insert("ops_s".to_owned(), rate);
+                database.write_cell(run, &a_key(target, repeat), 0, &cell).expect("written");
+            }
+        }
+    }
+
+    #[test]
+    fn runs_under_different_conditions_are_refused_and_marked() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut database = Database::open(&dir.path().join("r")).expect("a new file");
+        fill(&mut database, &a_run("aa"), &[("innodb", 1000.0), ("frond", 3000.0)]);
+        fill(&mut database, &a_run("ab"), &[("innodb", 1000.0), ("frond", 2000.0)]);
+        let slow = RunHead { class: "hdd".to_owned(), ..a_run("b") };
+        fill(&mut database, &slow, &[("innodb", 500.0)]);
+
+        let same = compare(&database, "aa", "ab", false).expect("same conditions");
+        let line = |text: &str, target: &str| -> String {
+            let part = text.split(&format!("· {target} ·")).nth(1).unwrap_or_default();
+            part.lines().find(|line| line.contains("ops_s")).unwrap_or_default().to_owned()
+        };
+        assert!(line(&same, "frond").contains("0.667 WORSE"), "{same}");
+        assert!(!line(&same, "innodb").contains("WORSE"), "{same}");
+        let targets = compare(&database, "aa:innodb", "aa:frond", false).expect("one run");
+        assert!(targets.contains(" better"), "{targets}");
+
+        let refused = compare(&database, "aa", "b", false).expect_err("another class");
+        assert!(
+            refused.0.contains("class host/hdd") && refused.0.contains("--anyway"),
+            "{refused}"
+        );
+        let marked = compare(&database, "aa", "b", true).expect("it was asked for");
+        let values = marked.lines().filter(|line| line.starts_with("  "));
+        assert!(
+            values.clone().count() > 1
+                && values.clone().all(|line| line.contains("NOT COMPARABLE"))
+        );
+        assert!(compare(&database, "a", "b", true).is_err_and(|f| f.0.contains("2 runs begin")));
+        assert!(compare(&database, "zz", "b", true).is_err());
+    }
+}

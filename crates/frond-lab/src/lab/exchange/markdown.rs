@@ -1,0 +1,141 @@
+//! Runs as tables to read: on the terminal, and in notes.
+
+use std::collections::BTreeMap;
+
+use crate::lab::metric;
+use crate::lab::results::{Database, Measured};
+use crate::lab::statistics::Spread;
+use crate::targets::Result;
+
+/// Metrics of the tables, in their order.
+const SHOWN: [&str; 12] = [
+    "ops_s",
+    "exit_velocity",
+    "p50_us",
+    "p99_us",
+    "max_us",
+    "worst_over_mean",
+    "cpu_us_op",
+    "client_cpu_us_op",
+    "wr_b_op_rested",
+    "rd_b_op",
+    "disk_b_row",
+    "disk_b",
+];
+
+/// A number with three significant digits, in thousands and millions.
+pub fn short(value: f64) -> String {
+    let (scaled, unit) = match value.abs() {
+        n if n >= 1e9 => (value / 1e9, " G"),
+        n if n >= 1e6 => (value / 1e6, " M"),
+        n if n >= 1e4 => (value / 1e3, " k"),
+        _ => (value, ""),
+    };
+    let decimals = match scaled.abs() {
+        n if n >= 100.0 || n == 0.0 => 0,
+        n if n >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{scaled:.decimals$}{unit}")
+}
+
+/// One table for each workload and step of a run: a line for each target, medians of its repeats, and min–max where there
+/// are several.
+///
+/// # Errors
+/// SQLite's.
+pub fn markdown(database: &Database, run: i64) -> Result<String> {
+    let head = database.run_head(run)?;
+    let mut out = format!(
+        "Run {} ({}): {}, size {}, class {}, durability {}\n",
+        head.uid, head.began, head.command, head.size, head.class, head.durability
+    );
+    let measured = database.measured(run)?;
+    let mut tables: BTreeMap<(String, String, String, String), Vec<&Measured>> = BTreeMap::new();
+    for one in &measured {
+        let step = (one.workload.clone(), one.variant.clone(), one.face.clone(), one.step.clone());
+        tables.entry(step).or_default().push(one);
+    }
+    for ((workload, variant, face, step), values) in tables {
+        let metrics: Vec<&str> =
+            SHOWN.into_iter().filter(|name| values.iter().any(|one| one.metric == *name)).collect();
+        if metrics.is_empty() {
+            continue;
+        }
+        let title: Vec<&str> = [workload.as_str(), &variant, &face, &step]
+            .into_iter()
+            .filter(|t| !t.is_empty())
+            .collect();
+        out += &format!("\n**{}**\n\n| target |", title.join(" · "));
+        for name in &metrics {
+            let unit = metric::find(name).map_or("", |metric| metric.unit);
+            out += &format!(" {name}{}{unit} |", if unit.is_empty() { "" } else { ", " });
+        }
+        out += &format!("\n|---|{}\n", "---:|".repeat(metrics.len()));
+        let mut targets: Vec<&str> = Vec::new();
+        for one in &values {
+            if !targets.contains(&one.target.as_str()) {
+                targets.push(&one.target);
+            }
+        }
+        for target in targets {
+            out += &format!("| {target} |");
+            for name in &metrics {
+                let of_target =
+                    values.iter().filter(|one| one.target == target && one.metric == *name);
+                let of_target: Vec<f64> = of_target.map(|one| one.value).collect();
+                match Spread::of(&of_target) {
+                    Some(spread) if of_target.len() > 1 => {
+                        let (low, high) = (short(spread.min), short(spread.max));
+                        out += &format!(" {} ({low}–{high}) |", short(spread.median));
+                    }
+                    Some(spread) => out += &format!(" {} |", short(spread.median)),
+                    None => out += " – |",
+                }
+            }
+            out += "\n";
+        }
+    }
+    for (cell, failure) in database.failures(run)? {
+        out += &format!("\nFailed: {cell}: {failure}\n");
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::results::testing::{a_cell, a_key, a_run};
+
+    #[test]
+    fn numbers_are_short() {
+        let cases = [
+            (0.0, "0"),
+            (1.234, "1.23"),
+            (12.34, "12.3"),
+            (1234.0, "1234"),
+            (12_345.0, "12.3 k"),
+            (2.5e6, "2.50 M"),
+            (7.1e9, "7.10 G"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(short(value), text);
+        }
+    }
+
+    #[test]
+    fn a_run_is_shown_by_step_and_target() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut database = Database::open(&dir.path().join("r")).expect("a new file");
+        let run = database.begin_run(&a_run("u1")).expect("begun");
+        for (repeat, rate) in [(1, 1000.0), (2, 3000.0), (3, 2000.0)] {
+            let mut cell = a_cell();
+            cell.steps[0].metrics.insert("ops_s".to_owned(), rate);
+            database.write_cell(run, &a_key("innodb", repeat), 0, &cell).expect("written");
+        }
+        let text = markdown(&database, run).expect("shown");
+        assert!(text.contains("**iibench · sql · load**"), "{text}");
+        assert!(text.contains("| innodb | 2000 (1000–3000) | 900 (900–900) |"), "{text}");
+        assert!(text.contains("**iibench · sql**") && text.contains("disk_b, B"), "{text}");
+    }
+}
