@@ -52,6 +52,18 @@ pub const METRICS: &[Metric] = &[
         "rate of the last million rows, or the last fifth",
     ),
     metric("exit_velocity_4pct", "1/s", Higher, 0.07, "rate of the last 4 % of the planned rows"),
+    metric("add_link_10s", "", Higher, 0.07, "ADD_LINK in 10 s, mean of the step's last tenth"),
+    metric("nopm", "1/min", Higher, 0.07, "new orders per minute"),
+    metric("busy", "", Lower, 0.10, "clients of an open loop that were in a request, on average"),
+    metric("gone_s", "s", Lower, 0.10, "until the rows of a day that goes are gone"),
+    metric(
+        "bytes_back_s",
+        "s",
+        Lower,
+        0.10,
+        "until half of their bytes are back, if they come back",
+    ),
+    metric("freed_b", "B", Higher, 0.10, "bytes that came back, less those of new rows"),
     metric("seconds", "s", Lower, 0.07, "duration of the step"),
     metric("ops", "", Neither, 0.0, "operations done"),
     metric("planned", "", Neither, 0.0, "operations planned"),
@@ -155,8 +167,9 @@ pub const METRICS: &[Metric] = &[
     metric("errors_duplicate", "", Lower, 0.50, "statements refused for a duplicate key"),
 ];
 
-/// The metric of this name.
+/// The metric of this name. `p99_us.add_link` is the metric `p99_us` of the requests `add_link`.
 pub fn find(name: &str) -> Option<&'static Metric> {
+    let name = name.split('.').next().unwrap_or_default();
     METRICS.iter().find(|metric| metric.name == name)
 }
 
@@ -171,6 +184,7 @@ mod tests {
             assert!(metric.better == Neither || metric.magnitude > 0.0, "{}", metric.name);
         }
         assert_eq!(find("ops_s").map(|metric| metric.unit), Some("1/s"));
+        assert_eq!(find("p99_us.add_link").map(|metric| metric.name), Some("p99_us"));
         assert!(find("nonsense").is_none());
     }
 }

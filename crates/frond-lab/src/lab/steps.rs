@@ -124,8 +124,24 @@ pub fn result(
         push("read_b", t, sample.read_b as f64);
     }
     push("ops", taken.seconds, taken.ops as f64);
+    for (kind, marks) in &taken.kinds {
+        marks.iter().for_each(|mark| push(kind, mark.seconds, mark.ops as f64));
+    }
+    if step.rate.is_some() {
+        taken.busy.iter().for_each(|(t, busy)| push("busy", *t, *busy));
+        let sum: f64 = taken.busy.iter().map(|(_, busy)| busy).sum();
+        if !taken.busy.is_empty() {
+            metrics.insert("busy".to_owned(), sum / taken.busy.len() as f64);
+        }
+    }
     let mut latencies = BTreeMap::new();
     for (kind, histogram) in &taken.latencies {
+        if taken.latencies.len() > 1 {
+            for (name, quantile) in [("p95_us", 0.95), ("p99_us", 0.99), ("p999_us", 0.999)] {
+                let value = histogram.value_at_quantile(quantile) as f64 / 1e3;
+                metrics.insert(format!("{name}.{kind}"), value);
+            }
+        }
         latencies.insert((*kind).to_owned(), serialized(histogram)?);
     }
     Ok(StepResult { name: step.name.to_owned(), metrics, series, latencies, counters: Vec::new() })

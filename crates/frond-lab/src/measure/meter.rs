@@ -35,6 +35,8 @@ pub struct Plan {
     pub progress: bool,
     /// The process whose use is measured.
     pub subject: Subject,
+    /// Kinds of requests that are counted each second.
+    pub kinds: Vec<&'static str>,
 }
 
 /// One line of the time series.
@@ -78,6 +80,10 @@ pub struct Taken {
     pub latencies: BTreeMap<&'static str, Histogram<u64>>,
     /// Per second.
     pub samples: Vec<Sample>,
+    /// Requests done so far, per second, of the kinds that the plan names.
+    pub kinds: BTreeMap<&'static str, Vec<Mark>>,
+    /// Clients that were in a request, on average over the second that ends then.
+    pub busy: Vec<(f64, f64)>,
     /// At even operation counts.
     pub marks: Vec<Mark>,
     /// Peak resident bytes.
@@ -97,6 +103,8 @@ pub struct Meter {
     marks: Mutex<Vec<Mark>>,
     latencies: Mutex<BTreeMap<&'static str, Histogram<u64>>>,
     client_cpu_ns: AtomicU64,
+    kinds: Vec<(&'static str, AtomicU64)>,
+    busy_ns: AtomicU64,
     over: Mutex<bool>,
     wake: Condvar,
 }
@@ -108,6 +116,17 @@ pub struct Client<'m> {
     latencies: Histogram<u64>,
     cpu_s: Option<f64>,
     counts: bool,
+    kind: Option<&'m AtomicU64>,
+}
+
+/// What is sampled while a step runs.
+#[derive(Default)]
+struct Sampled {
+    samples: Vec<Sample>,
+    kinds: BTreeMap<&'static str, Vec<Mark>>,
+    busy: Vec<(f64, f64)>,
+    disk_peak: u64,
+    meter_cpu_s: f64,
 }
 
 impl Meter {
@@ -123,6 +142,8 @@ impl Meter {
             marks: Mutex::new(Vec::with_capacity(MARKS_MAX)),
             latencies: Mutex::new(BTreeMap::new()),
             client_cpu_ns: AtomicU64::new(0),
+            kinds: plan.kinds.iter().map(|kind| (*kind, AtomicU64::new(0))).collect(),
+            busy_ns: AtomicU64::new(0),
             over: Mutex::new(false),
             wake: Condvar::new(),
         }
@@ -159,7 +180,13 @@ impl Meter {
             latencies: new_histogram(),
             cpu_s: Some(process::thread_cpu_s()),
             counts,
+            kind: self.kinds.iter().find(|(kind, _)| *kind == operation).map(|(_, done)| done),
         }
+    }
+
+    /// Notes that a client was in a request for this long.
+    pub fn was_busy(&self, time: Duration) {
+        self.busy_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// Operations done so far.
@@ -170,6 +197,14 @@ impl Meter {
     /// Whether the step is to end early.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed) || super::is_interrupted()
+    }
+
+    /// Ends the step if its time is over, for a client that waits; says whether it has ended.
+    pub fn is_over(&self) -> bool {
+        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            self.stopped.store(true, Ordering::Relaxed);
+        }
+        self.is_stopped()
     }
 
     /// Ends the step for the clients that run beside.
@@ -200,10 +235,10 @@ impl Meter {
         }
     }
 
-    /// Samples each second until the step is over; returns the sampler's own CPU.
-    fn sample(&self, plan: &Plan, begin: &Usage) -> (Vec<Sample>, u64, f64) {
-        let (mut samples, mut disk_peak) = (Vec::new(), 0);
-        let mut tick = 0u32;
+    /// Samples each second until the step is over.
+    fn sample(&self, plan: &Plan, begin: &Usage) -> Sampled {
+        let mut all = Sampled::default();
+        let (mut tick, mut busy_before) = (0u32, (0.0, 0));
         let mut over = lock(&self.over);
         loop {
             tick += 1;
@@ -220,7 +255,15 @@ impl Meter {
             }
             let usage = plan.subject.usage().since(begin);
             let mark = Mark { ops: self.done(), seconds: self.start.elapsed().as_secs_f64() };
-            samples.push(Sample {
+            for (kind, done) in &self.kinds {
+                let mark = Mark { ops: done.load(Ordering::Relaxed), ..mark };
+                all.kinds.entry(kind).or_default().push(mark);
+            }
+            let busy = (mark.seconds, self.busy_ns.load(Ordering::Relaxed));
+            let (seconds, ns) = (busy.0 - busy_before.0, busy.1 - busy_before.1);
+            all.busy.push((mark.seconds, ns as f64 / 1e9 / seconds.max(1e-9)));
+            busy_before = busy;
+            all.samples.push(Sample {
                 mark,
                 rss_b: plan.subject.rss_bytes(),
                 write_b: usage.write_bytes,
@@ -229,7 +272,7 @@ impl Meter {
                 faults_minor: usage.faults_minor,
             });
             if tick.is_multiple_of(5) {
-                disk_peak = disk_peak.max(super::allocated_bytes(&plan.dir));
+                all.disk_peak = all.disk_peak.max(super::allocated_bytes(&plan.dir));
             }
             if plan.progress {
                 println!(
@@ -238,7 +281,8 @@ impl Meter {
                 );
             }
         }
-        (samples, disk_peak, process::thread_cpu_s())
+        all.meter_cpu_s = process::thread_cpu_s();
+        all
     }
 }
 
@@ -279,6 +323,9 @@ impl Client<'_> {
             let done = self.meter.done.fetch_add(ops, Ordering::Relaxed) + ops;
             self.meter.mark(done, end);
         }
+        if let Some(kind) = self.kind {
+            kind.fetch_add(1, Ordering::Relaxed);
+        }
         if self.meter.deadline.is_some_and(|deadline| end >= deadline) {
             self.meter.stopped.store(true, Ordering::Relaxed);
         }
@@ -317,18 +364,21 @@ pub fn run(plan: &Plan, body: impl FnOnce(&Meter) -> Result<()>) -> Result<Taken
     plan.subject.reset_rss_peak();
     let meter = Meter::new(plan);
     let begin = plan.subject.usage();
-    let ((samples, disk_peak, meter_cpu_s), outcome, seconds, usage) =
-        std::thread::scope(|scope| {
-            let sampler = scope.spawn(|| meter.sample(plan, &begin));
-            let outcome = body(&meter);
-            let seconds = meter.start.elapsed().as_secs_f64();
-            let usage = plan.subject.usage().since(&begin);
-            *lock(&meter.over) = true;
-            meter.wake.notify_all();
-            (sampler.join().unwrap_or_default(), outcome, seconds, usage)
-        });
+    let (mut sampled, outcome, seconds, usage) = std::thread::scope(|scope| {
+        let sampler = scope.spawn(|| meter.sample(plan, &begin));
+        let outcome = body(&meter);
+        let seconds = meter.start.elapsed().as_secs_f64();
+        let usage = plan.subject.usage().since(&begin);
+        *lock(&meter.over) = true;
+        meter.wake.notify_all();
+        (sampler.join().unwrap_or_default(), outcome, seconds, usage)
+    });
     outcome?;
     let ops = meter.done();
+    for (kind, done) in &meter.kinds {
+        let mark = Mark { ops: done.load(Ordering::Relaxed), seconds };
+        sampled.kinds.entry(kind).or_default().push(mark);
+    }
     let mut marks = meter.marks.into_inner().unwrap_or_default();
     if marks.last().is_none_or(|last| last.ops < ops) {
         marks.push(Mark { ops, seconds });
@@ -340,12 +390,14 @@ pub fn run(plan: &Plan, body: impl FnOnce(&Meter) -> Result<()>) -> Result<Taken
         subject: plan.subject,
         usage,
         client_cpu_s: meter.client_cpu_ns.into_inner() as f64 / 1e9,
-        meter_cpu_s,
+        meter_cpu_s: sampled.meter_cpu_s,
         latencies: meter.latencies.into_inner().unwrap_or_default(),
-        samples,
+        samples: sampled.samples,
+        kinds: sampled.kinds,
+        busy: sampled.busy,
         marks,
         rss_peak_b: plan.subject.rss_peak_bytes(),
-        disk_peak_b: disk_peak.max(super::allocated_bytes(&plan.dir)),
+        disk_peak_b: sampled.disk_peak.max(super::allocated_bytes(&plan.dir)),
     })
 }
 
@@ -356,7 +408,8 @@ mod tests {
     fn plan(planned: u64, deadline: Option<Instant>) -> Plan {
         let dir = std::env::temp_dir().join("frond-lab-none");
         let step = "test".to_owned();
-        Plan { step, planned, deadline, dir, progress: false, subject: Subject::Own }
+        let kinds = vec!["put"];
+        Plan { step, planned, deadline, dir, progress: false, subject: Subject::Own, kinds }
     }
 
     #[test]
@@ -379,6 +432,21 @@ mod tests {
         assert_eq!(taken.latencies["put"].len(), 30);
         assert_eq!(taken.latencies["get"].len(), 7);
         assert_eq!(taken.marks.last().map(|mark| mark.ops), Some(300));
+    }
+
+    #[test]
+    fn requests_of_a_named_kind_are_counted_each_second() {
+        let taken = run(&plan(30, None), |meter| {
+            let (mut puts, mut gets) = (meter.client("put"), meter.further_client("get"));
+            for _ in 0..3 {
+                puts.time(10, || ());
+                gets.time(1, || ());
+            }
+            Ok(())
+        });
+        let taken = taken.expect("nothing fails");
+        assert_eq!(taken.kinds.keys().collect::<Vec<_>>(), [&"put"]);
+        assert_eq!(taken.kinds["put"].last().map(|mark| mark.ops), Some(3));
     }
 
     #[test]

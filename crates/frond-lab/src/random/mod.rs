@@ -13,7 +13,7 @@ mod shuffle;
 mod zipf;
 
 pub use shuffle::Shuffle;
-pub use zipf::{GrayZipf, RejectionZipf};
+pub use zipf::{GrayZipf, RejectionZipf, zeta};
 
 /// What a stream's numbers are for (Invariant 2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

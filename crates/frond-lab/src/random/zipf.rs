@@ -43,7 +43,8 @@ impl GrayZipf {
     }
 }
 
-fn zeta(n: u64, theta: f64) -> f64 {
+/// Σ i^−θ over the first `n` whole numbers.
+pub fn zeta(n: u64, theta: f64) -> f64 {
     (1..=n).map(|i| (i as f64).powf(-theta)).sum()
 }
 

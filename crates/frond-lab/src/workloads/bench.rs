@@ -96,6 +96,7 @@ impl<'a> Bench<'a> {
             dir: self.dir.clone(),
             progress: self.progress,
             subject: self.subject(),
+            kinds: Vec::new(),
         };
         let before = self.target.counters();
         let mut volume = Volume::default();

@@ -9,7 +9,7 @@
 mod bench;
 mod dbbench;
 pub mod iibench;
-mod linktable;
+pub mod linktable;
 pub mod load;
 pub mod packages;
 mod queue;
@@ -18,8 +18,8 @@ pub mod sbtest;
 mod testing;
 #[cfg(test)]
 mod tests;
-mod txn;
-mod weblog;
+pub mod txn;
+pub mod weblog;
 
 pub use bench::{Bench, Rest};
 pub use txn::Phase;

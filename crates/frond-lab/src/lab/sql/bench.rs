@@ -9,7 +9,7 @@ use super::counters;
 use super::server::{Place, Running};
 use super::session::Session;
 use super::verify::verify_table;
-use super::worker::{Errors, Worker};
+use super::worker::{Arrivals, Errors, Worker};
 use crate::lab::results::{CellResult, State, StepResult};
 use crate::lab::size::Durability;
 use crate::lab::steps;
@@ -37,8 +37,10 @@ pub struct Step<'s> {
     pub warm_up: f64,
     /// Clients.
     pub clients: u64,
-    /// Requests per second of all clients together: an open loop.
+    /// Requests per second that arrive at all clients together, each served by one that is free: an open loop.
     pub rate: Option<f64>,
+    /// Kinds of requests that have a series of their own: requests done so far.
+    pub series: &'s [&'static str],
     /// Bytes of the rows that an operation changes.
     pub changed_bytes: u64,
 }
@@ -53,6 +55,7 @@ impl<'s> Step<'s> {
             warm_up: 0.0,
             clients: 1,
             rate: None,
+            series: &[],
             changed_bytes: row_bytes,
         }
     }
@@ -60,7 +63,8 @@ impl<'s> Step<'s> {
     /// Requests of so many clients for a time.
     pub fn timed(name: &'s str, seconds: f64, warm_up: f64, clients: u64) -> Self {
         let (planned, seconds) = (None, Some(seconds));
-        Self { name, planned, seconds, warm_up, clients, rate: None, changed_bytes: 0 }
+        let (rate, changed_bytes) = (None, 0);
+        Self { name, planned, seconds, warm_up, clients, rate, series: &[], changed_bytes }
     }
 }
 
@@ -153,9 +157,10 @@ impl Bench {
         self.deadline
     }
 
-    /// Directory with the target's files, if the server is the lab's own.
+    /// Directory with the target's files: none of a server that is not the lab's own, or of a target that keeps no rows.
     pub fn files(&self) -> Option<PathBuf> {
-        self.running.as_ref()?.files(&self.target)
+        let running = self.running.as_ref()?;
+        running.files(&self.target).filter(|_| self.target.keeps_rows)
     }
 
     /// Whether the time limit, or Ctrl-C, has ended the cell.
@@ -241,22 +246,26 @@ impl Bench {
             dir: dir.clone(),
             progress: true,
             subject: running.subject(),
+            kinds: step.series.to_vec(),
         };
         let (errors, sampled) = (Mutex::new(Errors::default()), Mutex::new(Vec::new()));
         let over = AtomicBool::new(false);
+        let connect = || self.session();
+        let arrivals = std::sync::OnceLock::new();
         let statements = &self.target.counters;
         let taken = measure::run(&plan, |meter| {
             std::thread::scope(|scope| {
                 let sampling =
                     scope.spawn(|| counters::follow(&mut watcher, statements, meter, &over));
+                let arrivals = step.rate.map(|rate| arrivals.get_or_init(|| Arrivals::new(rate)));
                 let clients: Vec<_> = (0..)
                     .zip(clients)
                     .map(|(index, (session, prepared))| {
-                        let (errors, rate) = (&errors, step.rate);
+                        let (errors, connect) = (&errors, &connect);
                         scope.spawn(move || {
-                            let mut worker = Worker::new(index, session, meter, false);
-                            if let Some(rate) = rate {
-                                worker.set_rate(rate / step.clients as f64);
+                            let mut worker = Worker::new(index, session, meter, false, connect);
+                            if let Some(arrivals) = arrivals {
+                                worker.share(arrivals);
                             }
                             let done = body(&mut worker, prepared);
                             errors.lock().unwrap_or_else(|e| e.into_inner()).add(&worker.errors());
@@ -271,9 +280,9 @@ impl Bench {
                     .zip(side_sessions)
                     .zip(beside)
                     .map(|((index, session), body)| {
-                        let errors = &errors;
+                        let (errors, connect) = (&errors, &connect);
                         scope.spawn(move || {
-                            let mut worker = Worker::new(index, session, meter, true);
+                            let mut worker = Worker::new(index, session, meter, true, connect);
                             let done = body(&mut worker);
                             errors.lock().unwrap_or_else(|e| e.into_inner()).add(&worker.errors());
                             if done.is_err() {

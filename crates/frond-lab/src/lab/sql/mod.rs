@@ -16,5 +16,5 @@ pub use bench::{Bench, Beside, Step};
 pub use counters::growth;
 pub use insert::{InsertText, RowText};
 pub use server::Place;
-pub use session::{Session, SqlError, SqlResult, Statement, text_of};
+pub use session::{Session, SqlError, SqlResult, Statement, Value, number_of, text_of};
 pub use worker::Worker;

@@ -6,11 +6,11 @@ use std::io::Write;
 use std::path::Path;
 
 use mysql::prelude::Queryable;
-use mysql::{Conn, LocalInfileHandler, Opts, OptsBuilder, Params, Row};
+use mysql::{Conn, LocalInfileHandler, Opts, OptsBuilder, Params};
 
 use crate::targets::Failure;
 
-pub use mysql::Statement;
+pub use mysql::{Row, Statement, Value};
 
 /// Why a statement failed.
 #[derive(Debug)]
@@ -96,6 +96,20 @@ impl Session {
     pub fn run(&mut self, sql: &str) -> SqlResult<u64> {
         self.connection.query_drop(sql)?;
         Ok(self.connection.affected_rows())
+    }
+
+    /// Runs several statements in one round trip and reads all that they answer: an error of any of them is one.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn run_all(&mut self, sql: &str) -> SqlResult<()> {
+        let mut answers = self.connection.query_iter(sql)?;
+        while let Some(answer) = answers.iter() {
+            for row in answer {
+                row?;
+            }
+        }
+        Ok(())
     }
 
     /// Prepares a statement.
@@ -190,9 +204,18 @@ impl Session {
     }
 }
 
+/// A column as a whole number; `None` for NULL, for what is none, and for no such column.
+pub fn number_of(row: &Row, column: usize) -> Option<i64> {
+    match row.as_ref(column)? {
+        Value::Int(number) => Some(*number),
+        Value::UInt(number) => i64::try_from(*number).ok(),
+        Value::Bytes(bytes) => std::str::from_utf8(bytes).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
 /// A column as text; `None` for NULL or no such column.
 pub fn text_of(row: &Row, column: usize) -> Option<String> {
-    use mysql::Value;
     match row.as_ref(column)? {
         Value::NULL => None,
         Value::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),

@@ -1,8 +1,9 @@
 //! A client of a step: its connection, its pace, its clocks and its errors.
 //!
-//! Threads: one.
+//! Threads: one; the arrivals of an open loop are shared by the clients of a step.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::session::{Session, SqlError, SqlResult};
@@ -29,6 +30,41 @@ impl Errors {
     }
 }
 
+/// When the requests of an open loop are due: at a fixed rate, whichever client is free.
+#[derive(Debug)]
+pub struct Arrivals {
+    start: Instant,
+    interval_s: f64,
+    next: AtomicU64,
+}
+
+impl Arrivals {
+    /// So many a second, from now on.
+    pub fn new(per_second: f64) -> Self {
+        let interval_s = 1.0 / per_second.max(1e-9);
+        Self { start: Instant::now(), interval_s, next: AtomicU64::new(0) }
+    }
+
+    /// When the next one is due, which the caller is to serve.
+    fn take(&self) -> Instant {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.start + Duration::from_secs_f64(number as f64 * self.interval_s)
+    }
+}
+
+/// Where a client's next request comes from.
+enum Pace<'m> {
+    /// As soon as the last one has ended.
+    Closed,
+    /// At the client's own rate; when the current one was due.
+    Own(Arrivals, Instant),
+    /// At the rate of all of the step's clients.
+    Shared(&'m Arrivals, Instant),
+}
+
+/// Makes a connection.
+pub type Connect<'m> = &'m (dyn Fn() -> Result<Session> + Sync);
+
 /// A client.
 pub struct Worker<'m> {
     /// Its number, from 0.
@@ -39,33 +75,59 @@ pub struct Worker<'m> {
     clients: BTreeMap<&'static str, Client<'m>>,
     is_beside: bool,
     errors: Errors,
-    pace: Option<(Duration, Instant)>,
+    pace: Pace<'m>,
+    connect: Connect<'m>,
 }
 
 impl<'m> Worker<'m> {
     /// A client of the step; one that is `beside` it has latencies, and its operations are not the step's.
-    pub(super) fn new(index: u64, session: Session, meter: &'m Meter, is_beside: bool) -> Self {
-        let clients = BTreeMap::new();
-        let errors = Errors::default();
-        Self { index, session, meter, clients, is_beside, errors, pace: None }
+    pub(super) fn new(
+        index: u64,
+        session: Session,
+        meter: &'m Meter,
+        is_beside: bool,
+        connect: Connect<'m>,
+    ) -> Self {
+        let (clients, errors, pace) = (BTreeMap::new(), Errors::default(), Pace::Closed);
+        Self { index, session, meter, clients, is_beside, errors, pace, connect }
+    }
+
+    /// A further connection of this client.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn connect(&self) -> Result<Session> {
+        (self.connect)()
     }
 
     /// Requests are to be due at this rate from now on, per second: a stall is then charged to all that it delays.
     pub fn set_rate(&mut self, per_second: f64) {
-        self.pace = Some((Duration::from_secs_f64(1.0 / per_second.max(1e-9)), Instant::now()));
+        self.pace = Pace::Own(Arrivals::new(per_second), Instant::now());
+    }
+
+    /// Requests are those that arrive at all of the step's clients.
+    pub(super) fn share(&mut self, arrivals: &'m Arrivals) {
+        self.pace = Pace::Shared(arrivals, Instant::now());
     }
 
     /// False when the step ends. Waits until the next request is due, if there is a rate.
     pub fn go_on(&mut self) -> bool {
-        if let Some((pause, due)) = &mut self.pace {
-            *due += *pause;
-            let due = *due;
-            while let Some(early) = due.checked_duration_since(Instant::now()) {
-                if self.meter.is_stopped() {
-                    return false;
-                }
-                std::thread::sleep(early.min(Duration::from_millis(50)));
+        let due = match &mut self.pace {
+            Pace::Closed => return !self.meter.is_stopped(),
+            Pace::Own(arrivals, due) => {
+                *due = arrivals.take();
+                *due
             }
+            Pace::Shared(arrivals, due) => {
+                *due = arrivals.take();
+                *due
+            }
+        };
+        while let Some(early) = due.checked_duration_since(Instant::now()) {
+            if self.meter.is_over() {
+                return false;
+            }
+            std::thread::sleep(early.min(Duration::from_millis(50)));
         }
         !self.meter.is_stopped()
     }
@@ -96,7 +158,11 @@ impl<'m> Worker<'m> {
         ops: u64,
         mut body: impl FnMut(&mut Session) -> SqlResult<()>,
     ) -> Result<()> {
-        let begin = self.pace.map_or_else(Instant::now, |(_, due)| due);
+        let now = Instant::now();
+        let begin = match self.pace {
+            Pace::Closed => now,
+            Pace::Own(_, due) | Pace::Shared(_, due) => due,
+        };
         let done = loop {
             match body(&mut self.session) {
                 Ok(()) => break true,
@@ -125,6 +191,9 @@ impl<'m> Worker<'m> {
             (true, false) => meter.second_client(kind),
         });
         client.finish_at(begin, ops);
+        if matches!(self.pace, Pace::Shared(..)) {
+            self.meter.was_busy(now.elapsed());
+        }
         Ok(())
     }
 

@@ -5,16 +5,21 @@ mod compressed;
 mod iibench;
 mod index;
 mod insertbench;
+mod linkbench;
 mod rowformats;
 mod sbtest;
 mod sweep;
 mod sysbench;
+#[cfg(test)]
+mod testing;
+mod weblog;
+mod ycsb;
 mod zip;
 
 use super::params::{Param, Params};
 use super::sql::Bench;
 use super::suggest::unknown;
-use crate::targets::Result;
+use crate::targets::{Failure, Result};
 
 /// A workload that is ready to run.
 pub trait Workload {
@@ -48,10 +53,13 @@ pub struct Entry {
 /// All workloads.
 pub const ALL: &[Entry] = &[
     iibench::ENTRY,
+    insertbench::ENTRY,
     sysbench::ENTRY,
     sweep::ENTRY,
+    linkbench::ENTRY,
+    weblog::ENTRY,
+    ycsb::ENTRY,
     rowformats::ENTRY,
-    insertbench::ENTRY,
     bulk::ENTRY,
     index::ENTRY,
     zip::ENTRY,
@@ -64,6 +72,20 @@ pub const ALL: &[Entry] = &[
 pub fn find(name: &str) -> Result<&'static Entry> {
     let names: Vec<&str> = ALL.iter().map(|entry| entry.name).collect();
     ALL.iter().find(|entry| entry.name == name).ok_or_else(|| unknown("workload", name, &names))
+}
+
+/// Refuses a target that keeps no rows, for a workload that reads what it has written.
+///
+/// # Errors
+/// The target is one.
+pub fn refuse_without_rows(bench: &Bench, workload: &str) -> Result<()> {
+    match bench.keeps_rows() {
+        true => Ok(()),
+        false => Err(Failure(format!(
+            "{workload} reads what it has written, and {} keeps no rows",
+            bench.target.name
+        ))),
+    }
 }
 
 #[cfg(test)]

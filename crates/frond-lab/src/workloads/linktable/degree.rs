@@ -62,18 +62,51 @@ const CLASSES: u64 = 1_024;
 /// Links a node has at a million nodes, after Invariant 4.
 const LINKS_PER_NODE: f64 = 4.37;
 
+/// Which id has which rank: within its residue class, an id is moved on by the turn of the class.
+#[derive(Clone, Debug)]
+pub struct Permutation {
+    ids: u64,
+    turns: Vec<u64>,
+}
+
+impl Permutation {
+    /// One of the ids 1 … `ids`.
+    pub fn new(random: &mut Random, ids: u64) -> Self {
+        Self { ids, turns: (0..CLASSES).map(|_| random.next()).collect() }
+    }
+
+    /// Members of the class of `place`, counted from 0, its turn, and the place within the class.
+    fn class(&self, place: u64) -> (u64, u64, u64) {
+        let class = place % CLASSES;
+        let size = (self.ids - class).div_ceil(CLASSES);
+        (size, self.turns[class as usize] % size, place / CLASSES)
+    }
+
+    /// The rank, from 0 on, of an id.
+    pub fn rank(&self, id: u64) -> u64 {
+        let (size, turn, place) = self.class(id - 1);
+        (place + turn) % size * CLASSES + (id - 1) % CLASSES
+    }
+
+    /// The id of a rank.
+    pub fn id(&self, rank: u64) -> u64 {
+        let (size, turn, place) = self.class(rank);
+        (place + size - turn) % size * CLASSES + rank % CLASSES + 1
+    }
+}
+
 /// Degrees of the nodes 1 … n.
 #[derive(Clone, Debug)]
 pub struct Degrees {
     nodes: u64,
-    turns: Vec<u64>,
+    ranks: Permutation,
 }
 
 impl Degrees {
     /// Those of a graph of `nodes` nodes.
     pub fn new(seed: u64, nodes: u64) -> Self {
         let mut random = Random::stream(seed, "linktable", 1, 0, Purpose::Population);
-        Self { nodes, turns: (0..CLASSES).map(|_| random.next()).collect() }
+        Self { nodes, ranks: Permutation::new(&mut random, nodes) }
     }
 
     /// Those of a graph that has at least `links` links, and not many more.
@@ -96,15 +129,12 @@ impl Degrees {
 
     /// Links of node `id`, from 1 on, of the type with this index.
     pub fn links_of_type(&self, id: u64, kind: u64) -> u64 {
-        share(self.of_rank(self.rank(id)), kind)
+        share(self.of_rank(self.ranks.rank(id)), kind)
     }
 
-    /// Invariant 2: within its residue class, the id moved on by the turn of the class.
-    fn rank(&self, id: u64) -> u64 {
-        let (class, place) = ((id - 1) % CLASSES, (id - 1) / CLASSES);
-        let size = (self.nodes - class).div_ceil(CLASSES);
-        let turn = self.turns[class as usize] % size;
-        (place + turn) % size * CLASSES + class
+    /// Which node has which rank (Invariant 2): the first has the most links.
+    pub fn ranks(&self) -> &Permutation {
+        &self.ranks
     }
 
     /// Invariants 1 and 3.
@@ -143,7 +173,7 @@ mod tests {
         let degrees = Degrees::new(42, NODES);
         let (mut links, mut all, mut none, mut most) = (0, 0, 0, 0);
         for id in 1..=NODES {
-            let degree = degrees.of_rank(degrees.rank(id));
+            let degree = degrees.of_rank(degrees.ranks.rank(id));
             all += degree;
             none += u64::from(degree == 0);
             most = most.max(degree);
@@ -163,7 +193,8 @@ mod tests {
             let degrees = Degrees::new(3, nodes);
             let mut seen = vec![false; nodes as usize];
             for id in 1..=nodes {
-                let rank = degrees.rank(id) as usize;
+                let rank = degrees.ranks.rank(id) as usize;
+                assert_eq!(degrees.ranks.id(rank as u64), id);
                 assert!(!std::mem::replace(&mut seen[rank], true), "rank {rank} of {nodes} twice");
             }
         }

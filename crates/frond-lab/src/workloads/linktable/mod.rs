@@ -5,8 +5,8 @@
 //! 2. Rows differ in `time` and `data` only as the loader's do: nothing is constant to compress well,
 //!    and what its loader leaves constant (visibility, version) stays so.
 
-mod degree;
-mod payload;
+pub mod degree;
+pub mod payload;
 
 use super::load::Source;
 use crate::random::{Purpose, Random};
@@ -15,9 +15,9 @@ use degree::Degrees;
 use payload::Payload;
 
 /// Its two link types.
-const TYPES: [u64; 2] = [123_456_789, 123_456_790];
+pub const TYPES: [u64; 2] = [123_456_789, 123_456_790];
 /// 2015-07-01 00:00:00 UTC in milliseconds: links were made in the 2³² ms before.
-const NOW_MILLIS: u64 = 1_435_708_800_000;
+pub const NOW_MILLIS: u64 = 1_435_708_800_000;
 
 /// A link.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +25,7 @@ pub struct Link {
     id1: u64,
     id2: u64,
     link_type: u64,
-    data: String,
+    data: Vec<u8>,
     time: u64,
 }
 
@@ -46,7 +46,7 @@ impl LinkTable {
     pub fn new(seed: u64, rows: u64) -> Self {
         let degrees = Degrees::with_links(seed, rows);
         let mut random = Random::stream(seed, "linktable", 0, 0, Purpose::Data);
-        let payload = Payload::new(&mut random);
+        let payload = Payload::links(&mut random);
         // Before the first node: `next` moves on to it.
         Self { degrees, payload, random, id1: 0, kind: TYPES.len() - 1, left: 0, id2: 0 }
     }
@@ -101,7 +101,7 @@ impl Source for LinkTable {
             Value::U64(link.id2),
             Value::U64(link.link_type),
             Value::I8(1),
-            Value::Text(&link.data),
+            Value::Text(std::str::from_utf8(&link.data).unwrap_or_default()), // it is ASCII
             Value::U64(link.time),
             Value::U32(0),
         ]

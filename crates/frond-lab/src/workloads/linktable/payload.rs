@@ -1,4 +1,4 @@
-//! A link's `data`: log-normal in length, its bytes fresh or from a short buffer of motifs.
+//! `data` of links and nodes: log-normal in length, its bytes fresh or from a short buffer of motifs.
 //!
 //! Upstream's source reads the motif buffer's size under another name than its configuration gives, so
 //! the buffer has 512 bytes and not 128.
@@ -7,49 +7,74 @@ use crate::random::Random;
 
 const MOTIF_BYTES: usize = 512;
 const CHUNK_BYTES: usize = 128;
-/// Share of chunks that are fresh.
-const UNIQUENESS: f64 = 0.225;
-const MEDIAN_BYTES: f64 = 8.0;
 const SIGMA: f64 = 1.0;
-const BYTES_MAX: f64 = 254.0;
-/// First byte, and how many follow it.
-const ALPHABET: (u8, u64) = (32, 68);
+
+/// What is different of links and nodes.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    /// Share of chunks that are fresh.
+    uniqueness: f64,
+    median_bytes: f64,
+    bytes_max: f64,
+    /// First byte, and how many different ones there are.
+    alphabet: (u8, u64),
+}
+
+const LINK: Shape =
+    Shape { uniqueness: 0.225, median_bytes: 8.0, bytes_max: 254.0, alphabet: (32, 68) };
+const NODE: Shape = Shape {
+    uniqueness: 0.63,
+    median_bytes: 128.0,
+    bytes_max: (1 << 20) as f64,
+    alphabet: (50, 170),
+};
 
 /// The generator.
 #[derive(Clone, Debug)]
 pub struct Payload {
-    motifs: String,
+    shape: Shape,
+    motifs: Vec<u8>,
 }
 
 impl Payload {
-    /// With motifs of `random`.
-    pub fn new(random: &mut Random) -> Self {
-        let mut motifs = String::new();
-        write_fresh(random, MOTIF_BYTES, &mut motifs);
-        Self { motifs }
+    /// Data of links, with motifs of `random`: always ASCII.
+    pub fn links(random: &mut Random) -> Self {
+        Self::new(LINK, random)
     }
 
-    /// The next link's data.
-    pub fn write(&self, random: &mut Random, out: &mut String) {
+    /// Data of nodes, with motifs of `random`.
+    pub fn nodes(random: &mut Random) -> Self {
+        Self::new(NODE, random)
+    }
+
+    fn new(shape: Shape, random: &mut Random) -> Self {
+        let mut motifs = Vec::new();
+        write_fresh(shape, random, MOTIF_BYTES, &mut motifs);
+        Self { shape, motifs }
+    }
+
+    /// The next data.
+    pub fn write(&self, random: &mut Random, out: &mut Vec<u8>) {
+        let shape = self.shape;
         out.clear();
-        let bytes = (MEDIAN_BYTES.ln() + SIGMA * random.normal()).exp().round().min(BYTES_MAX);
-        let mut left = bytes as usize;
+        let length = (shape.median_bytes.ln() + SIGMA * random.normal()).exp().round();
+        let mut left = length.min(shape.bytes_max) as usize;
         while left > 0 {
             let chunk = left.min(CHUNK_BYTES);
-            if random.chance(UNIQUENESS) {
-                write_fresh(random, chunk, out);
+            if random.chance(shape.uniqueness) {
+                write_fresh(shape, random, chunk, out);
             } else {
                 let begin = random.below((MOTIF_BYTES - chunk) as u64) as usize;
-                out.push_str(&self.motifs[begin..begin + chunk]);
+                out.extend_from_slice(&self.motifs[begin..begin + chunk]);
             }
             left -= chunk;
         }
     }
 }
 
-fn write_fresh(random: &mut Random, bytes: usize, out: &mut String) {
-    let (first, count) = ALPHABET;
-    out.extend((0..bytes).map(|_| char::from(first + random.below(count) as u8)));
+fn write_fresh(shape: Shape, random: &mut Random, bytes: usize, out: &mut Vec<u8>) {
+    let (first, count) = shape.alphabet;
+    out.extend((0..bytes).map(|_| first + random.below(count) as u8));
 }
 
 #[cfg(test)]
@@ -60,13 +85,14 @@ mod tests {
     fn data_have_the_published_lengths_and_repetition() {
         const ROWS: usize = 100_000;
         let mut random = Random::new(9);
-        let payload = Payload::new(&mut random);
-        let (mut data, mut lengths, mut motifs) = (String::new(), Vec::new(), 0);
+        let payload = Payload::links(&mut random);
+        let (mut data, mut lengths, mut motifs) = (Vec::new(), Vec::new(), 0);
         for _ in 0..ROWS {
             payload.write(&mut random, &mut data);
-            assert!(data.bytes().all(|byte| (32..100).contains(&byte)));
+            assert!(data.iter().all(|byte| (32..100).contains(byte)));
             // Four bytes are in the motifs by chance once in forty thousand.
-            motifs += usize::from(data.len() >= 4 && payload.motifs.contains(&data[..4]));
+            let is_motif = |data: &[u8]| payload.motifs.windows(4).any(|motif| motif == data);
+            motifs += usize::from(data.len() >= 4 && is_motif(&data[..4]));
             lengths.push(data.len());
         }
         lengths.sort_unstable();
@@ -77,5 +103,19 @@ mod tests {
         let long = lengths.iter().filter(|&&length| length >= 4).count();
         let repeated = motifs as f64 / long as f64;
         assert!((0.765..0.785).contains(&repeated), "{repeated} from the motifs");
+    }
+
+    #[test]
+    fn data_of_nodes_have_the_published_median_and_bytes() {
+        let mut random = Random::new(9);
+        let payload = Payload::nodes(&mut random);
+        let (mut data, mut lengths) = (Vec::new(), Vec::new());
+        for _ in 0..20_000 {
+            payload.write(&mut random, &mut data);
+            assert!(data.iter().all(|byte| (50..220).contains(byte)));
+            lengths.push(data.len());
+        }
+        lengths.sort_unstable();
+        assert!((125..=131).contains(&lengths[10_000]), "median {}", lengths[10_000]);
     }
 }

@@ -23,8 +23,9 @@ const LINKS: std::ops::Range<u64> = 2..ROWS_PER_ID;
 const SCATTER: u64 = 2_654_435_761;
 
 /// What is asked for.
+#[allow(missing_docs)] // the names say it
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Request {
+pub enum Request {
     AddLink,
     DeleteLink,
     UpdateLink,
@@ -38,7 +39,7 @@ enum Request {
 }
 
 /// Shares, in units of 10⁻⁷ percent.
-const SHARES: [(Request, u32); 10] = [
+pub const SHARES: [(Request, u32); 10] = [
     (Request::AddLink, 89_886_601),
     (Request::DeleteLink, 29_907_664),
     (Request::UpdateLink, 80_122_125),

@@ -20,7 +20,7 @@
 //! Threads: one for each client, of the step's own.
 
 mod client;
-mod mix;
+pub mod mix;
 mod rows;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -31,7 +31,8 @@ pub enum Profile {
 }
 
 impl Profile {
-    fn poll(self) -> f64 {
+    /// Part of the calls that come from pollers.
+    pub fn poll(self) -> f64 {
         match self {
             Self::Typical => 0.25,
             Self::Chatty => 0.75,
@@ -49,8 +50,8 @@ pub struct Traffic {
     pub daily_curve: bool,
     /// Whether a procedure lives on a third of the instances only.
     pub instance_subsets: bool,
-    /// How repetitive it is.
-    pub profile: Profile,
+    /// Part of the calls that come from pollers.
+    pub poll: f64,
 }
 
 #[derive(Clone, Debug)]
@@ -215,7 +216,7 @@ impl WebLog {
     fn begin_call(&mut self) -> Call {
         let mut parameters = self.spare.pop().unwrap_or_default();
         parameters.clear();
-        let polled = self.choice.chance(self.traffic.profile.poll());
+        let polled = self.choice.chance(self.traffic.poll);
         let (procedure, instance, server) = if polled {
             let poller = &self.pollers[self.poller_zipf.draw(&mut self.choice) as usize];
             parameters.push_str(&poller.parameters);
@@ -407,7 +408,7 @@ mod tests {
     fn traffic(profile: Profile) -> Traffic {
         // The reference was drawn at a constant 400 rows a second on all instances.
         let rows_per_day = 400.0 * 86_400.0;
-        Traffic { rows_per_day, daily_curve: false, instance_subsets: false, profile }
+        Traffic { rows_per_day, daily_curve: false, instance_subsets: false, poll: profile.poll() }
     }
 
     /// Rows packed: integers at their width, strings with their length.
@@ -450,12 +451,8 @@ mod tests {
     #[test]
     fn rows_come_in_order_of_end_and_days_have_their_rows() {
         let rows_per_day = 20_000.0;
-        let traffic = Traffic {
-            rows_per_day,
-            daily_curve: true,
-            instance_subsets: true,
-            profile: Profile::Typical,
-        };
+        let traffic =
+            Traffic { rows_per_day, daily_curve: true, instance_subsets: true, poll: 0.25 };
         let mut log = WebLog::new(1, traffic);
         let (mut last_end, mut out_of_order, mut last_begin, mut days) = (0, 0, 0, [0u32; 7]);
         for id in 0..140_000 {

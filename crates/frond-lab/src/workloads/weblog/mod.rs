@@ -6,8 +6,8 @@
 //!
 //! Phase 1 of the specification, the load: 7 days, 2 writers, 500 rows per commit, in order of end.
 
-mod generator;
-mod population;
+pub mod generator;
+pub mod population;
 mod split;
 
 pub use generator::Profile;
@@ -80,7 +80,7 @@ impl Load {
             rows_per_day: self.spec.rows as f64 / DAYS,
             daily_curve: true,
             instance_subsets: true,
-            profile: self.spec.profile,
+            poll: self.spec.profile.poll(),
         };
         WebLog::new(self.spec.seed, traffic)
     }

@@ -108,8 +108,12 @@ mod tests {
     fn split(profile: Profile, piece_rows: usize, rows: usize) -> (f64, f64) {
         // The reference was drawn at a constant 400 rows a second on all instances.
         let rows_per_day = 400.0 * 86_400.0;
-        let traffic =
-            Traffic { rows_per_day, daily_curve: false, instance_subsets: false, profile };
+        let traffic = Traffic {
+            rows_per_day,
+            daily_curve: false,
+            instance_subsets: false,
+            poll: profile.poll(),
+        };
         let mut log = WebLog::new(42, traffic);
         let population = log.population().clone();
         let (mut split, mut raw) = (ColumnSplit::new(piece_rows), 0);

@@ -1,0 +1,389 @@
+//! `weblog`: a performance log of database calls: long strings, three indexes, a partition per day.
+//!
+//! | step | |
+//! |---|---|
+//! | `load` | seven days by two writers, 500 rows per commit, in the order in which calls ended |
+//! | `steady` | one writer at a fixed rate; beside it two clients that query (Q1 to Q6) |
+//! | `queries before` | those queries alone |
+//! | `retention drop` | the oldest day goes by DROP PARTITION while the writer goes on |
+//! | `retention delete` | the next day goes by DELETE … LIMIT 10000 while the writer goes on |
+//! | `queries after` | the queries again |
+//!
+//! The generator is not tuned towards a compression ratio.
+
+mod log;
+mod queries;
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use super::{Entry, Workload, refuse_without_rows};
+use crate::lab::params::{Param, Params};
+use crate::lab::sql::{Bench, Step, Worker};
+use crate::measure;
+use crate::targets::{Failure, Result};
+use crate::workloads::weblog::generator::START_MILLIS;
+use log::{DAY_MILLIS, Log, Times, Writer};
+use queries::Queries;
+
+pub const ENTRY: Entry = Entry {
+    name: "weblog",
+    about: "a performance log: load, steady writes with queries, and days that go",
+    headline: ("load", "ops_s"),
+    params: &[
+        Param::sized("rows", ["7_000", "70_000", "4_900_000", "70_000_000"], "rows of the load"),
+        Param::fixed(
+            "poll",
+            "0.25",
+            "part of the calls by pollers: 0.25, chatty 0.75, polling 0.95",
+        ),
+        Param::fixed("partitioned", "yes", "a partition per day; without, days go by DELETE only"),
+        Param::fixed("writers", "2", "clients of the load"),
+        Param::fixed("rows_per_commit", "500", "rows of an INSERT of the load"),
+        Param::fixed("steady_rate", "2000", "rows per second of the writer beside queries"),
+        Param::fixed("steady_rows_per_commit", "50", "rows of its INSERTs"),
+        Param::sized("steady_seconds", ["1", "2", "120", "600"], "duration of steady writes"),
+        Param::sized("query_seconds", ["1", "1", "30", "120"], "duration of queries alone"),
+        Param::sized("retention_seconds", ["1", "1", "30", "120"], "least duration of a retention"),
+        Param::sized("back_seconds", ["1", "1", "60", "300"], "longest wait for the bytes"),
+        Param::fixed("ratio", "10", "data to cache"),
+        Param::sized("time_limit", ["60", "12", "900", "0"], "seconds, 0 for none"),
+    ],
+    make: |params, seed| Ok(Box::new(Weblog::new(params, seed)?)),
+};
+
+const DAYS: u64 = 7;
+const QUERY_CLIENTS: u64 = 2;
+/// Bytes of a row on average, without headers.
+const ROW_BYTES: u64 = 180;
+/// What plain InnoDB took per row after the load, measured.
+const INNODB_ROW_BYTES: u64 = 420;
+/// How often the size is looked at when bytes are waited for.
+const LOOK: Duration = Duration::from_millis(200);
+
+struct Weblog {
+    seed: u64,
+    rows: u64,
+    poll: f64,
+    partitioned: bool,
+    writers: u64,
+    per_commit: u64,
+    steady_rate: f64,
+    steady_per_commit: u64,
+    steady_seconds: u64,
+    query_seconds: u64,
+    retention_seconds: u64,
+    back_seconds: u64,
+}
+
+/// How a day goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    DropPartition,
+    Delete,
+}
+
+/// What a retention came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gone {
+    gone_s: Option<f64>,
+    bytes_back_s: Option<f64>,
+}
+
+impl Weblog {
+    fn new(params: &Params, seed: u64) -> Result<Self> {
+        let number = |name| params.number(name);
+        let made = Self {
+            seed,
+            rows: number("rows")?,
+            poll: params.real("poll")?,
+            partitioned: params.flag("partitioned")?,
+            writers: number("writers")?,
+            per_commit: number("rows_per_commit")?,
+            steady_rate: params.real("steady_rate")?,
+            steady_per_commit: number("steady_rows_per_commit")?,
+            steady_seconds: number("steady_seconds")?,
+            query_seconds: number("query_seconds")?,
+            retention_seconds: number("retention_seconds")?,
+            back_seconds: number("back_seconds")?,
+        };
+        let sizes = [made.per_commit, made.steady_per_commit];
+        let times = [made.steady_seconds, made.query_seconds, made.retention_seconds];
+        let is_right = made.rows >= 1_000
+            && made.poll <= 1.0
+            && (1..=512).contains(&made.writers)
+            && sizes.iter().all(|n| (1..=100_000).contains(n))
+            && made.steady_rate > 0.0
+            && times.iter().all(|seconds| *seconds > 0);
+        if is_right {
+            return Ok(made);
+        }
+        Err(Failure(
+            "weblog: rows from 1000, poll from 0 to 1, writers from 1 to 512, rows of commits, rates and seconds above 0"
+                .to_owned(),
+        ))
+    }
+
+    fn rows_per_day(&self) -> f64 {
+        self.rows as f64 / DAYS as f64
+    }
+
+    /// Days of the load, and of what is written after it, as far as that can be known.
+    fn days(&self) -> u64 {
+        let seconds = self.steady_seconds + 2 * (self.retention_seconds + self.back_seconds);
+        let more = seconds as f64 * self.steady_rate / self.rows_per_day();
+        DAYS + (more.ceil() as u64).min(900)
+    }
+
+    fn create(&self, bench: &mut Bench) -> Result<()> {
+        let mut partitions = String::new();
+        if self.partitioned {
+            let mut times = Times::default();
+            partitions.push_str("PARTITION BY RANGE COLUMNS(begin_ts)(");
+            for day in 0..self.days() {
+                let end = times.text(START_MILLIS + (day + 1) * DAY_MILLIS);
+                partitions += &format!("PARTITION d{day} VALUES LESS THAN('{end}'),");
+            }
+            partitions += "PARTITION later VALUES LESS THAN(MAXVALUE))";
+        }
+        bench.create(
+            "perf_log(log_id BIGINT UNSIGNED NOT NULL, begin_ts DATETIME(3) NOT NULL, end_ts DATETIME(3) NOT NULL, \
+             duration_ms INT UNSIGNED NOT NULL, instance_name VARCHAR(64) NOT NULL, proc_name VARCHAR(128) NOT NULL, \
+             app_server VARCHAR(64) NOT NULL, login_name VARCHAR(32) NOT NULL, row_count INT UNSIGNED NOT NULL, \
+             error_code INT NOT NULL, param_text VARCHAR(2000) NOT NULL, PRIMARY KEY(begin_ts,log_id), \
+             KEY ix_proc(proc_name,begin_ts), KEY ix_inst(instance_name,begin_ts), KEY ix_dur(duration_ms,begin_ts))",
+            &partitions,
+        )
+    }
+
+    fn load(&self, bench: &mut Bench, log: &Log) -> Result<()> {
+        let mut step = Step::load("load", self.rows, ROW_BYTES);
+        step.clients = self.writers;
+        let left = Mutex::new(self.rows);
+        bench.step(&step, |worker| {
+            let mut writer = Writer::new(log);
+            while worker.go_on() {
+                let rows = {
+                    let mut left = left.lock().unwrap_or_else(|e| e.into_inner());
+                    let rows = self.per_commit.min(*left);
+                    *left -= rows;
+                    rows
+                };
+                if rows == 0 {
+                    break;
+                }
+                writer.write(worker, rows)?;
+            }
+            Ok(())
+        })?;
+        bench.verify("perf_log", Some(log.rows()), true)
+    }
+
+    /// A step of the writer at its rate.
+    fn written<'s>(&self, name: &'s str, seconds: u64) -> Step<'s> {
+        let mut step = Step::timed(name, seconds as f64, 0.0, 1);
+        step.rate = Some(self.steady_rate / self.steady_per_commit as f64);
+        step.changed_bytes = ROW_BYTES;
+        step
+    }
+
+    fn go_on_writing(&self, worker: &mut Worker<'_>, log: &Log) -> Result<()> {
+        let mut writer = Writer::new(log);
+        while worker.go_on() {
+            writer.write(worker, self.steady_per_commit)?;
+        }
+        Ok(())
+    }
+
+    fn steady(&self, bench: &mut Bench, log: &Log) -> Result<()> {
+        let step = self.written("steady", self.steady_seconds);
+        let ask = |worker: &mut Worker<'_>| ask(log, self.seed, 0, worker);
+        bench.step_beside(&step, |worker| self.go_on_writing(worker, log), &[&ask, &ask])?;
+        Ok(())
+    }
+
+    fn queries(&self, bench: &mut Bench, log: &Log, name: &str) -> Result<()> {
+        let step = Step::timed(name, self.query_seconds as f64, 0.0, QUERY_CLIENTS);
+        bench.step(&step, |worker| ask(log, self.seed, 1, worker))?;
+        Ok(())
+    }
+
+    fn retention(&self, bench: &mut Bench, log: &Log, way: Way) -> Result<()> {
+        let name = match way {
+            Way::DropPartition => "retention drop",
+            Way::Delete => "retention delete",
+        };
+        let files = bench.files();
+        let size = || files.as_deref().map_or(0, measure::allocated_bytes);
+        let (before, rows_before) = (size(), log.rows());
+        let day = (log.oldest() - START_MILLIS) / DAY_MILLIS;
+        let end = log.retire_day();
+        let share = (rows_before - log.rows()) as f64 / rows_before.max(1) as f64;
+        let goal = before - (before as f64 * share / 2.0) as u64;
+        let found = Mutex::new(Gone::default());
+        let retire = |worker: &mut Worker<'_>| {
+            let begin = Instant::now();
+            let elapsed = || begin.elapsed().as_secs_f64();
+            let sql = match way {
+                Way::DropPartition => format!("ALTER TABLE perf_log DROP PARTITION d{day}"),
+                Way::Delete => {
+                    let mut times = Times::default();
+                    format!("DELETE FROM perf_log WHERE begin_ts<'{}' LIMIT 10000", times.text(end))
+                }
+            };
+            let mut rows = 1;
+            // It goes on past the end of the step: what is left would fail the verification.
+            while rows > 0 && !measure::is_interrupted() {
+                let kind = if way == Way::Delete { "delete" } else { "drop" };
+                worker.request(kind, 1, |session| {
+                    rows = session.run(&sql)?;
+                    Ok(())
+                })?;
+                if way == Way::DropPartition {
+                    break;
+                }
+            }
+            let mut gone = Gone { gone_s: Some(elapsed()), bytes_back_s: None };
+            let wait = Duration::from_secs(self.back_seconds);
+            while worker.go_on() && begin.elapsed() < wait && gone.bytes_back_s.is_none() {
+                gone.bytes_back_s = (size() <= goal).then(elapsed);
+                std::thread::sleep(LOOK);
+            }
+            let least = Duration::from_secs(self.retention_seconds);
+            while worker.go_on() && begin.elapsed() < least {
+                std::thread::sleep(LOOK);
+            }
+            *found.lock().unwrap_or_else(|e| e.into_inner()) = gone;
+            worker.stop();
+            Ok(())
+        };
+        let wait = self.retention_seconds.max(self.back_seconds);
+        let step = self.written(name, wait + patience(self.rows));
+        bench.step_beside(&step, |worker| self.go_on_writing(worker, log), &[&retire])?;
+        let gone = *found.lock().unwrap_or_else(|e| e.into_inner());
+        let freed = before as f64 - size() as f64;
+        if let Some(step) = bench.result.steps.last_mut() {
+            let mut put = |name: &str, value: Option<f64>| {
+                value.map(|value| step.metrics.insert(name.to_owned(), value))
+            };
+            put("gone_s", gone.gone_s);
+            put("bytes_back_s", gone.bytes_back_s);
+            put("freed_b", files.is_some().then_some(freed));
+        }
+        Ok(())
+    }
+}
+
+/// Seconds after which a day is given up that does not go: a hundred rows a second.
+fn patience(rows: u64) -> u64 {
+    60 + rows / DAYS / 100
+}
+
+fn ask(log: &Log, seed: u64, step: u64, worker: &mut Worker<'_>) -> Result<()> {
+    let mut queries = Queries::new(log, seed, step, worker)?;
+    while worker.go_on() {
+        queries.ask(worker)?;
+    }
+    Ok(())
+}
+
+impl Workload for Weblog {
+    fn innodb_bytes(&self) -> u64 {
+        self.rows * INNODB_ROW_BYTES
+    }
+
+    fn run(&mut self, bench: &mut Bench) -> Result<(u64, u64)> {
+        refuse_without_rows(bench, "weblog")?;
+        self.create(bench)?;
+        let log = Log::new(self.seed, self.rows_per_day(), self.poll, self.days() as usize + 1);
+        self.load(bench, &log)?;
+        let this = &*self;
+        type Part<'p> = &'p dyn Fn(&mut Bench) -> Result<()>;
+        let drop_partition: Part<'_> = &|bench| match this.partitioned {
+            true => this.retention(bench, &log, Way::DropPartition),
+            false => Ok(()),
+        };
+        let parts: [Part<'_>; 5] = [
+            &|bench| this.steady(bench, &log),
+            &|bench| this.queries(bench, &log, "queries before"),
+            drop_partition,
+            &|bench| this.retention(bench, &log, Way::Delete),
+            &|bench| this.queries(bench, &log, "queries after"),
+        ];
+        for part in parts {
+            if bench.is_over() {
+                return Ok((log.rows(), log.live_bytes()));
+            }
+            part(bench)?;
+        }
+        bench.rest()?;
+        verify(bench, &log)?;
+        Ok((log.rows(), log.live_bytes()))
+    }
+}
+
+fn verify(bench: &mut Bench, log: &Log) -> Result<()> {
+    bench.verify("perf_log", Some(log.rows()), false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{must_fail, on_both, step};
+    use super::queries::{SHARES, draw};
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn queries_ask_for_what_is_there_in_their_shares() {
+        let log = Log::new(42, 100_000.0, 0.25, 9);
+        let end = START_MILLIS + 3 * DAY_MILLIS;
+        log.pretend(end);
+        let (mut random, mut counts) = (Random::new(5), [0u32; 6]);
+        const DRAWS: u32 = 100_000;
+        for _ in 0..DRAWS {
+            let drawn = draw(&log, &mut random);
+            counts[drawn.query] += 1;
+            assert!((START_MILLIS..=end).contains(&drawn.from), "{drawn:?}");
+            let length = match drawn.query {
+                0 => 15 * 60_000,
+                1 => 60 * 60_000,
+                3 => 5 * 60_000,
+                5 => DAY_MILLIS,
+                _ => continue,
+            };
+            assert!(drawn.until == drawn.from + length && drawn.until <= end, "{drawn:?}");
+            if drawn.query == 5 {
+                assert!(drawn.text.starts_with("%SessionId='") && drawn.text.len() == 17);
+            }
+        }
+        for (count, share) in counts.iter().zip(SHARES) {
+            let percent = f64::from(*count) * 100.0 / f64::from(DRAWS);
+            assert!((percent - f64::from(share)).abs() < 0.5, "{percent} for {share}");
+        }
+    }
+
+    #[test]
+    fn sql_days_go_both_ways_and_a_lost_row_fails() {
+        on_both("weblog", &[], |bench| {
+            for way in ["retention drop", "retention delete"] {
+                let metrics = &step(bench, way).metrics;
+                assert!(metrics.contains_key("gone_s") && metrics["ops"] > 0.0, "{metrics:?}");
+            }
+            assert!(step(bench, "steady").latencies.contains_key("commit"));
+            let count = "SELECT COUNT(*) FROM perf_log WHERE begin_ts<'2011-11-09'";
+            assert_eq!(bench.admin().value(count).expect("a count"), "0", "two days are gone");
+            let rows = bench.admin().value("SELECT COUNT(*) FROM perf_log").expect("a count");
+            let rows = rows.parse().expect("a number");
+            must_fail(bench, "DELETE FROM perf_log LIMIT 1", |bench| {
+                bench.verify("perf_log", Some(rows), false)
+            });
+        });
+    }
+
+    #[test]
+    fn sql_days_go_without_partitions() {
+        on_both("weblog", &[("partitioned", "no"), ("poll", "0.95")], |bench| {
+            assert!(bench.result.steps.iter().all(|step| step.name != "retention drop"));
+        });
+    }
+}
