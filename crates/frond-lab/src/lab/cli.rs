@@ -177,10 +177,7 @@ fn run_workload(results: &Path, args: &RunArgs) -> Result<()> {
             workload: args.name.clone(),
             face: args.face,
             changes: Vec::new(),
-            targets: args
-                .targets
-                .clone()
-                .unwrap_or_else(|| ["frond", "innodb"].map(str::to_owned).to_vec()),
+            targets: args.targets.clone().unwrap_or_else(|| default_targets(args.face)),
         }],
         None => return Err(suites::unknown_name(&args.name)),
     };
