@@ -22,6 +22,8 @@ struct Cli {
 enum Command {
     /// Metrics, one a line
     Metrics,
+    /// What this machine can and cannot measure
+    Doctor(super::machine::doctor::Args),
 }
 
 /// Runs the program.
@@ -36,12 +38,13 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<()> {
-    match cli.command {
+    match &cli.command {
         Command::Metrics => {
             super::metric::METRICS
                 .iter()
                 .for_each(|m| println!("{:20} {:4} {}", m.name, m.unit, m.what));
             Ok(())
         }
+        Command::Doctor(args) => super::machine::doctor::run(args),
     }
 }

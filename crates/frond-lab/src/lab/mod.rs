@@ -10,6 +10,7 @@
 //! a line in `metric.rs`. docs/lab.md shows one of each.
 
 mod cli;
+pub mod machine;
 pub mod metric;
 pub mod results;
 
