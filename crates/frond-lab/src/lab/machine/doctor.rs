@@ -213,6 +213,11 @@ fn cgroup(controller: Controller) -> Finding {
     finding(what, State::Good, found, "")
 }
 
+/// Whether direct I/O can be throttled in `dir`, as it was tried.
+pub fn throttles(dir: &Path) -> bool {
+    throttle(dir).state == State::Good
+}
+
 fn throttle(dir: &Path) -> Finding {
     const WHAT: &str = "I/O throttle";
     let without = "Storage classes other than `host` cannot be applied to this directory.";
@@ -238,7 +243,7 @@ fn counters() -> Finding {
         Err(error) => finding(
             "CPU counters",
             State::Missing,
-            error.to_string(),
+            format!("the kernel has none for programs ({error})"),
             "Instructions per operation cannot be counted: CPU time is what there is, and it varies by some percent.",
         ),
     }

@@ -8,9 +8,11 @@
 //!
 //! Nothing is imitated: what cannot be limited or counted is reported as such.
 
+pub mod class;
 pub mod device;
 pub mod doctor;
 pub mod fingerprint;
+pub mod fio;
 pub mod packages;
 mod perf;
 mod probe;
@@ -19,5 +21,7 @@ pub use crate::measure::{
     Agreement, Controller, CpuCount, DeviceNumber, Group, IoCount, IoLimits, IoScope, Limits,
     MemoryCount, Owner, Reading, Refusal, Usage, crosscheck, crosscheck_io,
 };
+pub use class::{Class, Throttled};
 pub use device::{Disk, DiskCount, Volume};
 pub use fingerprint::{Cpu, fingerprint, machine};
+pub use fio::Fio;
