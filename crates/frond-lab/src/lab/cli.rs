@@ -61,6 +61,8 @@ enum Command {
     },
     /// Pages of the results, in a folder
     Report(super::report::Options),
+    /// What this machine can and cannot measure
+    Doctor(super::machine::doctor::Args),
     /// One cell, told on standard input (a run starts itself so)
     #[command(hide = true)]
     Cell,
@@ -161,6 +163,7 @@ fn run(cli: &Cli) -> Result<()> {
             println!("{taken} new runs");
             Ok(())
         }
+        Command::Doctor(args) => super::machine::doctor::run(args),
     }
 }
 

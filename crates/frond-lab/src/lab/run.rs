@@ -187,7 +187,7 @@ fn run_cell(order: &Order, progress: &Progress) -> Result<CellResult> {
         }
     }
     let status = child.wait()?;
-    measure::MemoryLimit::remove_of(child.id());
+    measure::Group::remove_stale();
     Ok(result.unwrap_or_else(|| CellResult {
         state: State::Failed,
         failure: Some(format!("its process ended with {status} and without a result")),
