@@ -89,6 +89,9 @@ struct RunArgs {
     /// Scale
     #[arg(long, value_enum, default_value_t = Size::Quick)]
     size: Size,
+    /// Storage class: host is the disk as it is; hdd, sata, nvme, cloud, … limit it
+    #[arg(long, default_value = "host")]
+    class: String,
     /// When a commit is acknowledged: that of the suite, or safe
     #[arg(long, value_enum)]
     durability: Option<Durability>,
@@ -194,7 +197,7 @@ fn run_workload(results: &Path, args: &RunArgs) -> Result<()> {
         suite: args.name.clone(),
         items,
         size: args.size,
-        class: "host".to_owned(),
+        class: args.class.clone(),
         durability: args
             .durability
             .or_else(|| suites::durability(&args.name))
