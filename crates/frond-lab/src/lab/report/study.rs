@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::figure::{Axis, Bar, Chart, Figure, Part as BarPart, Table, number};
 use super::group::Group;
-use super::headline::threads;
+use super::headline::detailed;
 use super::published::{self, Here, Picture, Published, Study};
 use super::query::Results;
 use super::{bars, curves, palette};
@@ -194,7 +194,7 @@ fn pictures(
     group: &Group<'_>,
     is_one_of_several: bool,
 ) -> Result<Vec<Figure>> {
-    let steps = group.steps();
+    let steps = detailed(&group.steps());
     let mut figures = Vec::new();
     for picture in &study.pictures {
         match picture {
@@ -228,7 +228,7 @@ fn pictures(
                 }
             }
             Picture::Cpu => {
-                for step in steps.iter().filter(|step| threads(step).is_none()) {
+                for step in &steps {
                     figures.extend(curves::cpu_over_time(results, group, step)?);
                     figures.extend(bars::cpu(group, step));
                 }
