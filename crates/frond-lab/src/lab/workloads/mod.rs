@@ -4,6 +4,7 @@ mod iibench;
 mod linkbench;
 #[cfg(test)]
 mod testing;
+mod tpcc;
 mod weblog;
 mod ycsb;
 
@@ -42,7 +43,8 @@ pub struct Entry {
 }
 
 /// All workloads.
-pub const ALL: &[Entry] = &[iibench::ENTRY, linkbench::ENTRY, weblog::ENTRY, ycsb::ENTRY];
+pub const ALL: &[Entry] =
+    &[iibench::ENTRY, linkbench::ENTRY, weblog::ENTRY, ycsb::ENTRY, tpcc::ENTRY];
 
 /// The workload of this name.
 ///
