@@ -8,6 +8,7 @@
 //! Threads: a `Meter` is shared by a step's client threads, a `Client` belongs to one.
 
 mod disk;
+#[cfg_attr(not(feature = "lab"), allow(dead_code))] // `frond bench` needs the memory limit only
 mod group;
 mod meter;
 mod process;
