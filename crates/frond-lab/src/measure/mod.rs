@@ -23,5 +23,6 @@ pub use group::{
     limit_io_of, place,
 };
 pub use meter::{Meter, Plan, Sample, Taken, run};
+#[cfg_attr(not(feature = "lab"), allow(unused_imports))]
 pub use process::{Subject, Usage, thread_cpu_s};
 pub use series::{Mark, evenness, exit_velocity, rates, seconds_at};

@@ -181,11 +181,13 @@ fn groups_of_the_dead_are_removed_and_those_of_the_living_stay() {
     // This process started later than that.
     let dead = parent.join(format!("{PREFIX}{}.1.0", std::process::id()));
     let foreign = parent.join("other-lab-1.1.0");
-    for dir in [&own, &dead, &foreign] {
+    let session = foreign.join(format!("{PREFIX}{}.1.1", std::process::id()));
+    for dir in [&own, &dead, &foreign, &session] {
         fs::create_dir(dir).unwrap();
     }
     let removed = Group::remove_stale();
     assert!(removed.contains(&dead) && !dead.exists());
+    assert!(removed.contains(&session), "in a group of another session, too");
     assert!(own.exists() && foreign.exists());
     fs::remove_dir(own).unwrap();
     fs::remove_dir(foreign).unwrap();
