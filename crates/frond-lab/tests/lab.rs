@@ -134,11 +134,17 @@ fn embedded_stores_are_run_shown_and_compared() {
     let lab = Lab::new();
     lab.ok("run iibench --face embedded --targets rocksdb,frond,sqlite,lmdb,null --size tiny --set rows=5000");
     assert_eq!(lab.number("SELECT COUNT(*) FROM cell WHERE state='done'"), 5);
-    assert_eq!(lab.number("SELECT COUNT(DISTINCT detail) FROM verification WHERE name LIKE 'fact:%'"), 1);
+    assert_eq!(
+        lab.number("SELECT COUNT(DISTINCT detail) FROM verification WHERE name LIKE 'fact:%'"),
+        1
+    );
     let shown = lab.ok("show last");
     assert!(shown.contains("| rocksdb |") && shown.contains("ops_s"), "{shown}");
     let compared = lab.ok("compare last:rocksdb last:frond");
-    assert!(compared.contains("cpu_us_op") && compared.contains("nothing can be said"), "{compared}");
+    assert!(
+        compared.contains("cpu_us_op") && compared.contains("nothing can be said"),
+        "{compared}"
+    );
     // Another size is refused, or marked.
     lab.ok("run iibench --face embedded --targets frond --size quick --set rows=5000");
     let uids: Vec<String> = lab.ok("show").lines().map(|line| line[..8].to_owned()).collect();
@@ -164,7 +170,8 @@ fn all_engines_run_and_have_the_same_rows() {
     assert_eq!(lab.number("SELECT COUNT(*) FROM cell WHERE state='done'"), 11, "{NEEDS_SERVERS}");
     let facts = "SELECT COUNT(*) FROM verification WHERE name='fact: purchases_index by PRIMARY'";
     assert_eq!(lab.number(facts), 10);
-    let synced = "SELECT COUNT(*) FROM verification WHERE name='each commit is synced' AND passed=1";
+    let synced =
+        "SELECT COUNT(*) FROM verification WHERE name='each commit is synced' AND passed=1";
     assert_eq!(lab.number(synced), 10);
     assert_eq!(lab.number("SELECT COUNT(*) FROM verification WHERE name='frond check'"), 3);
     assert!(lab.number("SELECT COUNT(*) FROM counter") > 100);
@@ -225,7 +232,10 @@ fn an_interrupted_run_leaves_nothing_behind_and_is_resumed() {
     let run = "run iibench --size tiny --targets innodb,frond,blackhole --set rows=400000 --durability relaxed";
     let child = lab.spawn(run);
     let cells = || match lab.path("results.sqlite").exists() {
-        true => lab.database().query_row("SELECT COUNT(*) FROM cell", [], |row| row.get(0)).unwrap_or(0i64),
+        true => lab
+            .database()
+            .query_row("SELECT COUNT(*) FROM cell", [], |row| row.get(0))
+            .unwrap_or(0i64),
         false => 0,
     };
     lab.wait_until("the first cell", || cells() == 1);
@@ -246,10 +256,14 @@ fn an_interrupted_run_leaves_nothing_behind_and_is_resumed() {
 #[ignore = "needs servers: make test-lab"]
 fn a_killed_run_keeps_its_finished_cells() {
     let lab = Lab::new();
-    let run = "run iibench --size tiny --targets blackhole,innodb --set rows=400000 --durability relaxed";
+    let run =
+        "run iibench --size tiny --targets blackhole,innodb --set rows=400000 --durability relaxed";
     let mut child = lab.spawn(run);
     let cells = || match lab.path("results.sqlite").exists() {
-        true => lab.database().query_row("SELECT COUNT(*) FROM cell", [], |row| row.get(0)).unwrap_or(0i64),
+        true => lab
+            .database()
+            .query_row("SELECT COUNT(*) FROM cell", [], |row| row.get(0))
+            .unwrap_or(0i64),
         false => 0,
     };
     lab.wait_until("the first cell", || cells() == 1);
@@ -268,7 +282,10 @@ fn a_killed_run_keeps_its_finished_cells() {
 fn a_workload_a_target_and_a_metric_are_one_addition_each() {
     // The target is a file; a workload and a metric are a line each, which their registries' tests see.
     let lab = Lab::new();
-    let target = lab.target("mine", "about = 'COMPACT rows'\nlike = 'innodb'\ncreate = 'ENGINE=InnoDB ROW_FORMAT=COMPACT'");
+    let target = lab.target(
+        "mine",
+        "about = 'COMPACT rows'\nlike = 'innodb'\ncreate = 'ENGINE=InnoDB ROW_FORMAT=COMPACT'",
+    );
     lab.ok(&format!("run iibench --size tiny --set rows=2000 --targets innodb,{target}"));
     let create = "SELECT COUNT(*) FROM setting WHERE value LIKE '%COMPACT%'";
     assert_eq!(lab.number(create), 1);
