@@ -305,7 +305,7 @@ fn mean(points: &[[f64; 2]]) -> f64 {
 fn thin(points: Points) -> Points {
     let size = points.len().div_ceil(POINTS_MAX).max(1);
     let last = points.len().saturating_sub(1);
-    let kept = |at: &usize| at % size == 0 || *at == last;
+    let kept = |at: &usize| at.is_multiple_of(size) || *at == last;
     points.into_iter().enumerate().filter(|(at, _)| kept(at)).map(|(_, point)| point).collect()
 }
 
