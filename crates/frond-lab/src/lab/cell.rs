@@ -11,12 +11,13 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use super::machine::class;
 use super::params::Params;
 use super::results::{CellResult, State};
-use super::size::{Durability, Size};
-use super::sql::{Bench, Place};
+use super::size::{Durability, Face, Size};
+use super::sql::{Bench, Conditions, Place};
 use super::target::SqlTarget;
-use super::{time, workloads};
+use super::{embedded, time, workloads};
 use crate::measure;
 use crate::targets::{Failure, Result};
 
@@ -27,10 +28,14 @@ pub struct Order {
     pub workload: String,
     /// What `--set` says.
     pub changes: Vec<(String, String)>,
+    /// How the target is used.
+    pub face: Face,
     /// Target: a name, a file, or the URL of a server.
     pub target: String,
     /// Size.
     pub size: Size,
+    /// Storage class.
+    pub class: String,
     /// Durability.
     pub durability: Durability,
     /// Seed.
@@ -57,8 +62,11 @@ impl Order {
     /// # Errors
     /// An unknown name.
     pub fn params(&self) -> Result<Params> {
-        let entry = workloads::find(&self.workload)?;
-        Params::new(entry.name, entry.params, self.size, &self.changes)
+        let params = match self.face {
+            Face::Sql => workloads::find(&self.workload)?.params,
+            Face::Embedded => embedded::find(&self.workload)?.params,
+        };
+        Params::new(&self.workload, params, self.size, &self.changes)
     }
 
     /// The target, a server's URL as InnoDB's file says: nothing is set there.
@@ -83,9 +91,14 @@ impl Order {
             return Ok(memory);
         }
         let params = self.params()?;
-        let made = (workloads::find(&self.workload)?.make)(&params, self.seed)?;
-        let bytes = made.innodb_bytes() as f64 / params.real("ratio")?.max(1e-3);
-        Ok((bytes as u64).max(MEMORY_MIN))
+        let bytes = match self.face {
+            Face::Sql => {
+                let made = (workloads::find(&self.workload)?.make)(&params, self.seed)?;
+                (made.innodb_bytes() as f64 / params.real("ratio")?.max(1e-3)) as u64
+            }
+            Face::Embedded => embedded::memory(embedded::find(&self.workload)?, &params)?,
+        };
+        Ok(bytes.max(MEMORY_MIN))
     }
 }
 
@@ -99,7 +112,11 @@ pub fn main() -> Result<()> {
     let order: Order = serde_json::from_str(&text)?;
     ctrlc::set_handler(measure::interrupt).map_err(|error| Failure(error.to_string()))?;
     let (begin, began) = (Instant::now(), time::now());
-    let mut result = run(&order).unwrap_or_else(|failure| CellResult {
+    let outcome = match order.face {
+        Face::Sql => run(&order),
+        Face::Embedded => embedded::run(&order),
+    };
+    let mut result = outcome.unwrap_or_else(|failure| CellResult {
         state: State::Failed,
         failure: Some(failure.0),
         ..CellResult::default()
@@ -127,8 +144,15 @@ fn run(order: &Order) -> Result<CellResult> {
         true => Place::Url(order.target.clone()),
         false => Place::Own(order.dir.clone()),
     };
-    let mut bench =
-        Bench::start(&place, &target, memory, order.durability, limit, order.with_rest)?;
+    let class = class::find(&order.class)?;
+    let conditions = Conditions {
+        memory,
+        durability: order.durability,
+        class: &class,
+        time_limit: limit,
+        with_rest: order.with_rest,
+    };
+    let mut bench = Bench::start(&place, &target, &conditions)?;
     match workload.run(&mut bench) {
         Ok(live) => bench.finish(live),
         Err(failure) => {

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use super::params::Param;
 use super::results::Database;
 use super::run::{self, Item, Request};
-use super::size::{Durability, Size};
+use super::size::{Durability, Face, Size};
 use super::target::{self, SqlTarget};
-use super::{cell, compare, exchange, suites, workloads};
+use super::{cell, compare, embedded, exchange, suites, workloads};
 use crate::size::Bytes;
 use crate::targets::{Failure, Result};
 
@@ -58,6 +59,10 @@ enum Command {
         /// JSON
         file: PathBuf,
     },
+    /// Pages of the results, in a folder
+    Report(super::report::Options),
+    /// What this machine can and cannot measure
+    Doctor(super::machine::doctor::Args),
     /// One cell, told on standard input (a run starts itself so)
     #[command(hide = true)]
     Cell,
@@ -78,12 +83,18 @@ struct RunArgs {
     /// Targets: names of `lab list`, files of targets, mysql:// URLs; those of the suite, or frond and innodb
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     targets: Option<Vec<String>>,
+    /// How a workload's targets are used
+    #[arg(long, value_enum, default_value_t = Face::Sql)]
+    face: Face,
     /// Scale
     #[arg(long, value_enum, default_value_t = Size::Quick)]
     size: Size,
-    /// When a commit is acknowledged
-    #[arg(long, value_enum, default_value_t = Durability::Safe)]
-    durability: Durability,
+    /// Storage class: host is the disk as it is; hdd, sata, nvme, cloud, … limit it
+    #[arg(long, default_value = "host")]
+    class: String,
+    /// When a commit is acknowledged: that of the suite, or safe
+    #[arg(long, value_enum)]
+    durability: Option<Durability>,
     /// How often each cell is run
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
@@ -134,6 +145,11 @@ fn run(cli: &Cli) -> Result<()> {
             list();
             Ok(())
         }
+        Command::Report(options) => {
+            let database = Database::open_to_read(&cli.results)?;
+            println!("{}", super::report::report(&database, options)?.display());
+            Ok(())
+        }
         Command::Cell => cell::main(),
         Command::Show { run } => show(&Database::open_to_read(&cli.results)?, run.as_deref()),
         Command::Compare { a, b, anyway } => {
@@ -150,25 +166,24 @@ fn run(cli: &Cli) -> Result<()> {
             println!("{taken} new runs");
             Ok(())
         }
+        Command::Doctor(args) => super::machine::doctor::run(args),
     }
 }
 
 fn run_workload(results: &Path, args: &RunArgs) -> Result<()> {
     let words = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     if let Some(targets) = &args.targets {
-        run::check_targets(targets)?;
+        run::check_targets(args.face, targets)?;
     }
     let of_suite = suites::items(&args.name, args.targets.as_deref())?;
     let is_suite = of_suite.is_some();
     let mut items = match of_suite {
         Some(items) => items,
-        None if workloads::ALL.iter().any(|entry| entry.name == args.name) => vec![Item {
+        None if has_workload(args.face, &args.name) => vec![Item {
             workload: args.name.clone(),
+            face: args.face,
             changes: Vec::new(),
-            targets: args
-                .targets
-                .clone()
-                .unwrap_or_else(|| ["frond", "innodb"].map(str::to_owned).to_vec()),
+            targets: args.targets.clone().unwrap_or_else(|| default_targets(args.face)),
         }],
         None => return Err(suites::unknown_name(&args.name)),
     };
@@ -182,8 +197,11 @@ fn run_workload(results: &Path, args: &RunArgs) -> Result<()> {
         suite: args.name.clone(),
         items,
         size: args.size,
-        class: "host".to_owned(),
-        durability: args.durability,
+        class: args.class.clone(),
+        durability: args
+            .durability
+            .or_else(|| suites::durability(&args.name))
+            .unwrap_or(Durability::Safe),
         repeat: args.repeat,
         seed: args.seed,
         memory: args.memory.map(|bytes| bytes.0),
@@ -196,6 +214,21 @@ fn run_workload(results: &Path, args: &RunArgs) -> Result<()> {
     let uid = run::run(&mut Database::open(results)?, &request)?;
     eprintln!("run {uid} is in {}", results.display());
     Ok(())
+}
+
+fn has_workload(face: Face, name: &str) -> bool {
+    match face {
+        Face::Sql => workloads::ALL.iter().any(|entry| entry.name == name),
+        Face::Embedded => embedded::ALL.iter().any(|entry| entry.name == name),
+    }
+}
+
+fn default_targets(face: Face) -> Vec<String> {
+    let names = match face {
+        Face::Sql => ["innodb", "frond"],
+        Face::Embedded => ["rocksdb", "frond"],
+    };
+    names.map(str::to_owned).to_vec()
 }
 
 fn show(database: &Database, run: Option<&str>) -> Result<()> {
@@ -243,16 +276,17 @@ fn list() {
     for (name, suite) in suites::all().unwrap_or_default() {
         println!("  {name:18} {}", suite.about);
     }
-    println!("Workloads, with parameters and their defaults at tiny, quick, standard, published:");
+    println!(
+        "Workloads in SQL, with parameters and their defaults at tiny, quick, standard, published:"
+    );
     for entry in workloads::ALL {
-        println!("  {:14} {}", entry.name, entry.about);
-        for param in entry.params {
-            let [first, rest @ ..] = &param.defaults;
-            let all_same = rest.iter().all(|other| other == first);
-            let defaults = if all_same { (*first).to_owned() } else { param.defaults.join(" | ") };
-            println!("      {}={defaults}  {}", param.name, param.what);
-        }
+        list_workload(entry.name, entry.about, entry.params);
     }
+    println!("Embedded workloads (--face embedded):");
+    for entry in embedded::ALL {
+        list_workload(entry.name, entry.about, entry.params);
+    }
+    println!("Embedded targets: {}", embedded::TARGETS.join(", "));
     println!("SQL targets:");
     for name in target::names() {
         match SqlTarget::find(name) {
@@ -263,5 +297,15 @@ fn list() {
     println!("Metrics:");
     for metric in super::metric::METRICS {
         println!("  {:22} {:4} {}", metric.name, metric.unit, metric.what);
+    }
+}
+
+fn list_workload(name: &str, about: &str, params: &[Param]) {
+    println!("  {name:14} {about}");
+    for param in params {
+        let [first, rest @ ..] = &param.defaults;
+        let all_same = rest.iter().all(|other| other == first);
+        let defaults = if all_same { (*first).to_owned() } else { param.defaults.join(" | ") };
+        println!("      {}={defaults}  {}", param.name, param.what);
     }
 }

@@ -12,10 +12,13 @@
 mod cell;
 mod cli;
 mod compare;
+mod embedded;
 mod exchange;
+pub mod machine;
 pub mod metric;
 mod params;
 mod progress;
+pub mod report;
 pub mod results;
 mod run;
 mod size;

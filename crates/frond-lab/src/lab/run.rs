@@ -11,15 +11,20 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use super::cell::{Order, URL};
+use super::machine::{self, class};
 use super::progress::Progress;
 use super::results::{CellKey, CellResult, Database, RunHead, State};
-use super::size::{Durability, Size};
+use super::size::{Durability, Face, Size};
 use super::suggest::unknown;
-use super::{target, time, workloads};
+use super::{embedded, target, time, workloads};
 use crate::measure;
 use crate::targets::{Failure, Result};
+
+/// Time of each job of fio before a run.
+const FIO_JOB: Duration = Duration::from_secs(1);
 
 /// Says that a directory was made by a run (Invariant 3).
 const MARKER: &str = ".frond-lab";
@@ -29,6 +34,8 @@ const MARKER: &str = ".frond-lab";
 pub struct Item {
     /// Workload.
     pub workload: String,
+    /// How its targets are used.
+    pub face: Face,
     /// What `--set` says.
     pub changes: Vec<(String, String)>,
     /// Targets.
@@ -84,15 +91,16 @@ fn variant(changes: &[(String, String)]) -> String {
 fn plan(request: &Request) -> Result<Vec<Planned>> {
     let mut cells = Vec::new();
     for item in &request.items {
-        workloads::find(&item.workload)?;
         for repeat in 0..request.repeat {
             for at in 0..item.targets.len() {
                 let target = &item.targets[(at + repeat as usize) % item.targets.len()];
                 let order = Order {
                     workload: item.workload.clone(),
                     changes: item.changes.clone(),
+                    face: item.face,
                     target: target.clone(),
                     size: request.size,
+                    class: request.class.clone(),
                     durability: request.durability,
                     seed: request.seed,
                     memory: request.memory,
@@ -103,7 +111,7 @@ fn plan(request: &Request) -> Result<Vec<Planned>> {
                 let key = CellKey {
                     workload: item.workload.clone(),
                     variant: variant(&item.changes),
-                    face: "sql".to_owned(),
+                    face: item.face.to_string(),
                     target: target.clone(),
                     repeat: repeat + 1,
                 };
@@ -116,9 +124,15 @@ fn plan(request: &Request) -> Result<Vec<Planned>> {
 
 /// Everything that can be known to be wrong before the first cell is.
 fn check(request: &Request, cells: &[Planned]) -> Result<()> {
-    crate::targets::sql::server::installed()?;
+    if cells.iter().any(|cell| cell.order.face == Face::Sql) {
+        crate::targets::sql::server::installed()?;
+    }
     for Planned { order, .. } in cells {
         let params = order.params()?;
+        if order.face == Face::Embedded {
+            embedded::child_order(order)?;
+            continue;
+        }
         (workloads::find(&order.workload)?.make)(&params, order.seed)?;
         if order.target.starts_with(URL) {
             if !request.yes_write {
@@ -158,6 +172,10 @@ fn make_room(dir: &Path) -> Result<()> {
 fn run_cell(order: &Order, progress: &Progress) -> Result<CellResult> {
     let mut child = Command::new(std::env::current_exe()?)
         .arg("cell")
+        .envs(match order.face {
+            Face::Sql => Vec::new(),
+            Face::Embedded => embedded::environment(order)?,
+        })
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
@@ -175,6 +193,7 @@ fn run_cell(order: &Order, progress: &Progress) -> Result<CellResult> {
         }
     }
     let status = child.wait()?;
+    measure::Group::remove_stale();
     Ok(result.unwrap_or_else(|| CellResult {
         state: State::Failed,
         failure: Some(format!("its process ended with {status} and without a result")),
@@ -184,15 +203,16 @@ fn run_cell(order: &Order, progress: &Progress) -> Result<CellResult> {
 }
 
 /// Facts of a workload, each with the target that said it first.
-type Facts = BTreeMap<(String, String, String), (String, String)>;
+type Facts = BTreeMap<(CellKey, String), (String, String)>;
 
 /// Invariant 4.
 fn compare(facts: &mut Facts, key: &CellKey, result: &mut CellResult) {
-    if result.state != State::Done {
-        return;
+    if result.state != State::Done || key.target == "null" {
+        return; // null keeps nothing, and stopped ones came to different ends
     }
     for (name, value) in result.facts.clone() {
-        let of = (key.workload.clone(), key.variant.clone(), name.clone());
+        let cells = CellKey { target: String::new(), repeat: 0, ..key.clone() };
+        let of = (cells, name.clone());
         let (other, theirs) =
             facts.entry(of).or_insert_with(|| (key.target.clone(), value.clone()));
         if *theirs != value {
@@ -216,6 +236,7 @@ pub fn run(database: &mut Database, request: &Request) -> Result<String> {
     let (run, uid) = match found {
         Some(found) => found,
         None => {
+            make_room(&request.dir)?;
             let head = head(request)?;
             (database.begin_run(&head)?, head.uid)
         }
@@ -259,6 +280,15 @@ pub fn run(database: &mut Database, request: &Request) -> Result<String> {
 }
 
 fn head(request: &Request) -> Result<RunHead> {
+    let mut environment = machine::fingerprint(&request.dir)?;
+    // The class is measured before it is used, and refused if the device is slower.
+    let class = class::find(&request.class)?;
+    let admission = class::admit(&class, &request.dir, FIO_JOB)?;
+    environment.extend(
+        admission.host.pairs().into_iter().map(|(name, value)| (format!("host {name}"), value)),
+    );
+    environment.extend(admission.measured.pairs());
+    environment.push(("throttled".to_owned(), format!("{:?}", admission.throttled)));
     let mut random = [0u8; 4];
     fs::File::open("/dev/urandom")
         .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut random))?;
@@ -271,8 +301,8 @@ fn head(request: &Request) -> Result<RunHead> {
         seed: request.seed,
         command: request.command.clone(),
         began: time::now(),
-        machine: String::new(),
-        environment: Vec::new(),
+        machine: machine::machine(&request.dir)?,
+        environment,
     })
 }
 
@@ -280,8 +310,12 @@ fn head(request: &Request) -> Result<RunHead> {
 ///
 /// # Errors
 /// An unknown name: the nearest are listed.
-pub fn check_targets(names: &[String]) -> Result<()> {
+pub fn check_targets(face: Face, names: &[String]) -> Result<()> {
     for name in names {
+        if face == Face::Embedded {
+            embedded::target(name)?;
+            continue;
+        }
         let base = name.split('@').next().unwrap_or_default();
         let is_given = name.starts_with(URL) || name.ends_with(".toml");
         if !is_given && !target::names().contains(&base) {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Scale of a workload; the ratio of data to cache is the published one at each.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Size {
     /// For tests of the lab itself: never in a chart.
     Tiny,
@@ -20,6 +21,7 @@ pub enum Size {
 
 /// When a commit is acknowledged (docs/lab.md, Durability).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Durability {
     /// After a sync: it survives power loss.
     Safe,
@@ -29,6 +31,16 @@ pub enum Durability {
     Lazy,
     /// As in 2011: no sync at commit, and no protection from torn pages where that is an option.
     HistUnsafe,
+}
+
+/// How a store is used; never in one chart.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Face {
+    /// Engines of a MariaDB server.
+    Sql,
+    /// Stores within the process that uses them.
+    Embedded,
 }
 
 macro_rules! named {
@@ -41,4 +53,4 @@ macro_rules! named {
         }
     )*};
 }
-named!(Size, Durability);
+named!(Size, Durability, Face);

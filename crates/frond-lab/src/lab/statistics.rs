@@ -18,9 +18,9 @@ pub struct Spread {
 /// Spread beyond which a median is not to be trusted, as a part of it.
 const NOISY: f64 = 0.15;
 /// Least repeats on each side that significance can be said of.
-const REPEATS_MIN: usize = 3;
+pub const REPEATS_MIN: usize = 3;
 /// Probability of a difference by chance, at most.
-const P_MAX: f64 = 0.05;
+pub const P_MAX: f64 = 0.05;
 
 impl Spread {
     /// Of these values; `None` if there are none. Values that are no numbers are left out.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Serializer, V2Serializer};
+use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 
 use super::results::{CounterSample, Latencies, StepResult};
 use super::sql::Step;
@@ -19,6 +19,18 @@ fn serialized(histogram: &Histogram<u64>) -> Result<Latencies> {
         .serialize(histogram, &mut data)
         .map_err(|error| Failure(format!("a histogram: {error}")))?;
     Ok(Latencies { count: histogram.len(), data })
+}
+
+impl Latencies {
+    /// The histogram, ns.
+    ///
+    /// # Errors
+    /// The bytes are none.
+    pub fn histogram(&self) -> Result<Histogram<u64>> {
+        Deserializer::new()
+            .deserialize(&mut self.data.as_slice())
+            .map_err(|error| Failure(format!("a histogram: {error}")))
+    }
 }
 
 /// Metrics that are there only if a process was measured.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::run::Item;
+use super::size::{Durability, Face};
 use super::suggest::unknown;
 use crate::targets::{Failure, Result};
 
@@ -16,6 +17,8 @@ const TEXT: &str = include_str!("../../lab/suites.toml");
 pub struct Suite {
     /// What it is, in one sentence.
     pub about: String,
+    /// As it was published; `safe` if nothing is said.
+    pub durability: Option<Durability>,
     /// Its parts, in their order.
     pub run: Vec<Part>,
 }
@@ -26,11 +29,18 @@ pub struct Suite {
 pub struct Part {
     /// Workload.
     pub workload: String,
+    /// How they are used.
+    #[serde(default = "sql")]
+    pub face: Face,
     /// Targets.
     pub targets: Vec<String>,
     /// Parameters that are not at their defaults.
     #[serde(default)]
     pub set: BTreeMap<String, String>,
+}
+
+fn sql() -> Face {
+    Face::Sql
 }
 
 /// All suites by name.
@@ -39,6 +49,11 @@ pub struct Part {
 /// The file is wrong, which a test shows.
 pub fn all() -> Result<BTreeMap<String, Suite>> {
     toml::from_str(TEXT).map_err(|error| Failure(format!("suites.toml: {error}")))
+}
+
+/// Durability that a suite is run at unless another is asked for.
+pub fn durability(name: &str) -> Option<Durability> {
+    all().ok()?.get(name)?.durability
 }
 
 /// What belongs to the suite of this name; `None` if there is no such suite. With `targets` they are run in place of the
@@ -51,6 +66,7 @@ pub fn items(name: &str, targets: Option<&[String]>) -> Result<Option<Vec<Item>>
     let Some(suite) = all.get(name) else { return Ok(None) };
     let item = |part: &Part| Item {
         workload: part.workload.clone(),
+        face: part.face,
         changes: part.set.iter().map(|(n, v)| (n.clone(), v.clone())).collect(),
         targets: targets.map_or_else(|| part.targets.clone(), <[String]>::to_vec),
     };
@@ -70,7 +86,7 @@ mod tests {
     use super::*;
     use crate::lab::params::Params;
     use crate::lab::size::Size;
-    use crate::lab::{target, workloads};
+    use crate::lab::{embedded, target, workloads};
 
     #[test]
     fn suites_name_workloads_targets_and_parameters_that_exist() {

@@ -9,8 +9,10 @@
 //! pseudorandom number generators", 2021; Steele, Lea and Flood, "Fast splittable pseudorandom
 //! number generators", 2014 (SplitMix64).
 
+mod shuffle;
 mod zipf;
 
+pub use shuffle::Shuffle;
 pub use zipf::{GrayZipf, RejectionZipf, zeta};
 
 /// What a stream's numbers are for (Invariant 2).

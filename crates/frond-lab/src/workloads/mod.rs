@@ -10,10 +10,10 @@ mod bench;
 mod dbbench;
 pub mod iibench;
 pub mod linktable;
-mod load;
+pub mod load;
 pub mod packages;
 mod queue;
-mod sbtest;
+pub mod sbtest;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -10,17 +10,18 @@ use crate::random::{Purpose, Random};
 use crate::results::Yardstick;
 use crate::schema::{Column, Index, Table, Type, Value};
 
-/// Groups of digits in `c` and in `pad`, and digits in a group.
-const GROUPS: [u32; 2] = [10, 5];
+/// Groups of digits in `c` and in `pad`.
+pub const GROUPS: [u32; 2] = [10, 5];
+/// Digits in a group.
 const DIGITS: u32 = 11;
 
 /// A row.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
-    id: i32,
-    k: i32,
-    c: String,
-    pad: String,
+    pub id: i32,
+    pub k: i32,
+    pub c: String,
+    pub pad: String,
 }
 
 /// Generator of the rows.
@@ -36,22 +37,22 @@ impl Sbtest {
         let random = Random::stream(seed, "sbtest", 0, 0, Purpose::Data);
         Self { random, rows, last: 0 }
     }
+}
 
-    fn write_digits(&mut self, groups: u32, out: &mut String) {
-        out.clear();
-        for group in 0..groups {
-            if group > 0 {
-                out.push('-');
-            }
-            let mut digits = self.random.below(10_u64.pow(DIGITS));
-            let mut place = 10_u64.pow(DIGITS - 1);
-            while place > 0 {
-                out.push(char::from(b'0' + (digits / place) as u8));
-                digits %= place;
-                place /= 10;
-            }
+/// Writes the random digits of `c` or of `pad`, without the space that CHAR is filled up with.
+pub fn write_digits(random: &mut Random, groups: u32, out: &mut String) {
+    out.clear();
+    for group in 0..groups {
+        if group > 0 {
+            out.push('-');
         }
-        out.push(' ');
+        let mut digits = random.below(10_u64.pow(DIGITS));
+        let mut place = 10_u64.pow(DIGITS - 1);
+        while place > 0 {
+            out.push(char::from(b'0' + (digits / place) as u8));
+            digits %= place;
+            place /= 10;
+        }
     }
 }
 
@@ -81,8 +82,10 @@ impl Source for Sbtest {
         self.last += 1;
         record.id = self.last;
         record.k = self.random.below(self.rows) as i32 + 1;
-        self.write_digits(GROUPS[0], &mut record.c);
-        self.write_digits(GROUPS[1], &mut record.pad);
+        for (groups, text) in GROUPS.into_iter().zip([&mut record.c, &mut record.pad]) {
+            write_digits(&mut self.random, groups, text);
+            text.push(' ');
+        }
         true
     }
 

@@ -1,14 +1,17 @@
 //! What a workload runs its steps through: a server with one target, the meter, the clock.
 
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::counters;
+use super::promises::{Counts, verify_memory, verify_syncs};
 use super::server::{Place, Running};
 use super::session::Session;
 use super::verify::verify_table;
 use super::worker::{Arrivals, Errors, Worker};
+use crate::lab::machine::{Class, Reading};
 use crate::lab::results::{CellResult, State, StepResult};
 use crate::lab::size::Durability;
 use crate::lab::steps;
@@ -18,6 +21,8 @@ use crate::targets::{Failure, Result};
 
 /// Longest time in which background work is waited for.
 const REST_MAX: Duration = Duration::from_secs(600);
+/// Longest step: what is longer ends by the time limit or by hand.
+const SECONDS_MAX: f64 = 1e8;
 /// Seconds in which a server that rests writes nothing and does not change its size.
 const STILL_SECONDS: u32 = 3;
 
@@ -29,9 +34,9 @@ pub struct Step<'s> {
     /// Operations planned, if it does not run for a time.
     pub planned: Option<u64>,
     /// Seconds that it runs for.
-    pub seconds: Option<u64>,
+    pub seconds: Option<f64>,
     /// Seconds before that are not measured.
-    pub warm_up: u64,
+    pub warm_up: f64,
     /// Clients.
     pub clients: u64,
     /// Requests per second that arrive at all clients together, each served by one that is free: an open loop.
@@ -49,7 +54,7 @@ impl<'s> Step<'s> {
             name,
             planned: Some(rows),
             seconds: None,
-            warm_up: 0,
+            warm_up: 0.0,
             clients: 1,
             rate: None,
             series: &[],
@@ -58,7 +63,7 @@ impl<'s> Step<'s> {
     }
 
     /// Requests of so many clients for a time.
-    pub fn timed(name: &'s str, seconds: u64, warm_up: u64, clients: u64) -> Self {
+    pub fn timed(name: &'s str, seconds: f64, warm_up: f64, clients: u64) -> Self {
         let (planned, seconds) = (None, Some(seconds));
         let (rate, changed_bytes) = (None, 0);
         Self { name, planned, seconds, warm_up, clients, rate, series: &[], changed_bytes }
@@ -75,6 +80,25 @@ pub struct Bench {
     /// What has been found so far.
     pub result: CellResult,
     with_rest: bool,
+    /// Resident size before the first step.
+    base_rss: u64,
+    /// Most connections that a step had.
+    connections: u64,
+}
+
+/// The conditions of a cell.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions<'c> {
+    /// Memory of the target, bytes.
+    pub memory: u64,
+    /// Durability.
+    pub durability: Durability,
+    /// Storage class.
+    pub class: &'c Class,
+    /// Seconds for all steps.
+    pub time_limit: Option<u64>,
+    /// Whether background work is waited for.
+    pub with_rest: bool,
 }
 
 /// The client of a step that runs beside the others: it ends with them.
@@ -85,15 +109,9 @@ impl Bench {
     ///
     /// # Errors
     /// What is missing, or why the server does not start.
-    pub fn start(
-        place: &Place,
-        target: &SqlTarget,
-        memory: u64,
-        durability: Durability,
-        time_limit: Option<u64>,
-        with_rest: bool,
-    ) -> Result<Self> {
-        let running = Running::start(place, target, memory, durability)?;
+    pub fn start(place: &Place, target: &SqlTarget, conditions: &Conditions<'_>) -> Result<Self> {
+        let Conditions { memory, durability, class, time_limit, with_rest } = *conditions;
+        let running = Running::start(place, target, memory, durability, class)?;
         let mut admin = running.session()?;
         let server = admin.value("SELECT VERSION()")?;
         let version = format!("{} in MariaDB {server}", target.engine);
@@ -103,9 +121,20 @@ impl Bench {
         };
         result.settings.extend(running.settings.iter().map(text));
         result.settings.insert("CREATE TABLE …".to_owned(), target.create.clone());
+        if !running.remarks.is_empty() {
+            let remarks = running.remarks.join("; ");
+            result.settings.insert("(storage)".to_owned(), remarks);
+        }
+        if let (Durability::Safe, true, Some(dir)) = (durability, target.keeps_rows, running.dir())
+        {
+            let counts = Counts { dir, read: &|| running.counts() };
+            verify_syncs(&mut admin, &target.create, &counts, &mut result)?;
+        }
         let deadline = time_limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         let target = target.clone();
-        Ok(Self { running: Some(running), target, admin, deadline, result, with_rest })
+        let base_rss = running.subject().rss_bytes();
+        let (running, connections) = (Some(running), 0);
+        Ok(Self { running, target, admin, deadline, result, with_rest, base_rss, connections })
     }
 
     fn running(&self) -> Result<&Running> {
@@ -149,16 +178,21 @@ impl Bench {
         Err(Failure(format!("table {name} was made with {made}, not {}", self.target.engine)))
     }
 
+    /// When the time limit ends the cell.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Directory with the target's files: none of a server that is not the lab's own, or of a target that keeps no rows.
+    pub fn files(&self) -> Option<PathBuf> {
+        let running = self.running.as_ref()?;
+        running.files(&self.target).filter(|_| self.target.keeps_rows)
+    }
+
     /// Whether the time limit, or Ctrl-C, has ended the cell.
     pub fn is_over(&self) -> bool {
         measure::is_interrupted()
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
-    }
-
-    /// Directory below the server's whose bytes count; none of a server that is not ours, or keeps no rows.
-    pub fn files(&self) -> Option<std::path::PathBuf> {
-        let running = self.running.as_ref()?;
-        running.files(&self.target).filter(|_| self.target.keeps_rows)
     }
 
     /// Runs a step: `body` is what each client does until `Worker::go_on` is false or all is done.
@@ -183,23 +217,50 @@ impl Bench {
         body: impl Fn(&mut Worker<'_>) -> Result<()> + Sync,
         beside: &[Beside<'_>],
     ) -> Result<&mut StepResult> {
-        if step.warm_up > 0 && !self.is_over() {
-            self.run(step, Some(step.warm_up), &body, beside)?;
+        self.step_prepared(step, |_, _| Ok(()), |worker, ()| body(worker), beside)
+    }
+
+    /// Runs a step whose clients prepare before its clock runs: what `prepare` makes for a client, by its number and
+    /// on its connection, is what `body` then has.
+    ///
+    /// # Errors
+    /// The first client's that fails.
+    pub fn step_prepared<S: Send>(
+        &mut self,
+        step: &Step<'_>,
+        prepare: impl Fn(u64, &mut Session) -> Result<S>,
+        body: impl Fn(&mut Worker<'_>, S) -> Result<()> + Sync,
+        beside: &[Beside<'_>],
+    ) -> Result<&mut StepResult> {
+        if step.warm_up > 0.0 && !self.is_over() {
+            self.run(step, Some(step.warm_up), &prepare, &body, beside)?;
         }
-        let made = self.run(step, step.seconds, &body, beside)?;
+        let made = self.run(step, step.seconds, &prepare, &body, beside)?;
+        self.connections = self.connections.max(step.clients + beside.len() as u64 + 2);
         self.result.steps.push(made);
         Ok(self.result.steps.last_mut().expect("it was pushed"))
     }
 
-    fn run(
+    fn run<S: Send>(
         &self,
         step: &Step<'_>,
-        seconds: Option<u64>,
-        body: &(impl Fn(&mut Worker<'_>) -> Result<()> + Sync),
+        seconds: Option<f64>,
+        prepare: &impl Fn(u64, &mut Session) -> Result<S>,
+        body: &(impl Fn(&mut Worker<'_>, S) -> Result<()> + Sync),
         beside: &[Beside<'_>],
     ) -> Result<StepResult> {
         let running = self.running()?;
-        let own = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+        // Connections and statements are made before the clock runs.
+        let mut clients = Vec::new();
+        for index in 0..step.clients {
+            let mut session = self.session()?;
+            let prepared = prepare(index, &mut session)?;
+            clients.push((session, prepared));
+        }
+        let side_sessions = beside.iter().map(|_| self.session()).collect::<Result<Vec<_>>>()?;
+        let mut watcher = self.session()?;
+        let own =
+            seconds.map(|s| Instant::now() + Duration::from_secs_f64(s.clamp(0.0, SECONDS_MAX)));
         let deadline = match (own, self.deadline) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -214,30 +275,28 @@ impl Bench {
             subject: running.subject(),
             kinds: step.series.to_vec(),
         };
-        // Connections are made before the clock runs.
-        let connect = |n: usize| (0..n).map(|_| self.session()).collect::<Result<Vec<_>>>();
-        let (sessions, side_sessions) = (connect(step.clients as usize)?, connect(beside.len())?);
-        let mut watcher = self.session()?;
         let (errors, sampled) = (Mutex::new(Errors::default()), Mutex::new(Vec::new()));
         let over = AtomicBool::new(false);
         let connect = || self.session();
         let arrivals = std::sync::OnceLock::new();
         let statements = &self.target.counters;
+        running.reset_memory_peak();
+        let before = running.counts();
         let taken = measure::run(&plan, |meter| {
             std::thread::scope(|scope| {
                 let sampling =
                     scope.spawn(|| counters::follow(&mut watcher, statements, meter, &over));
                 let arrivals = step.rate.map(|rate| arrivals.get_or_init(|| Arrivals::new(rate)));
                 let clients: Vec<_> = (0..)
-                    .zip(sessions)
-                    .map(|(index, session)| {
+                    .zip(clients)
+                    .map(|(index, (session, prepared))| {
                         let (errors, connect) = (&errors, &connect);
                         scope.spawn(move || {
                             let mut worker = Worker::new(index, session, meter, false, connect);
                             if let Some(arrivals) = arrivals {
                                 worker.share(arrivals);
                             }
-                            let done = body(&mut worker);
+                            let done = body(&mut worker, prepared);
                             errors.lock().unwrap_or_else(|e| e.into_inner()).add(&worker.errors());
                             if done.is_err() {
                                 worker.stop(); // the others would go on for all of the time
@@ -272,6 +331,7 @@ impl Bench {
                     outcome = outcome.and(client.join().unwrap_or_else(panicked));
                 }
                 over.store(true, Ordering::Relaxed);
+                sampling.thread().unpark();
                 let samples = sampling.join().unwrap_or_default();
                 *sampled.lock().unwrap_or_else(|e| e.into_inner()) = samples;
                 outcome
@@ -281,6 +341,7 @@ impl Bench {
         let errors = errors.into_inner().unwrap_or_default();
         let mut made = steps::result(step, &taken, &counters, self.keeps_rows())?;
         made.counters = counters;
+        of_group(&mut made, before.as_ref(), running.counts().as_ref());
         for (name, n) in [
             ("errors_deadlock", errors.deadlock),
             ("errors_lock_timeout", errors.lock_timeout),
@@ -288,6 +349,8 @@ impl Bench {
         ] {
             made.metrics.insert(name.to_owned(), n as f64);
         }
+        let deadlocks = errors.deadlock as f64 / taken.seconds.max(1e-9);
+        made.metrics.insert("deadlocks_s".to_owned(), deadlocks);
         if self.keeps_rows() {
             made.metrics.insert("disk_load_b".to_owned(), measure::allocated_bytes(&dir) as f64);
         }
@@ -337,6 +400,16 @@ impl Bench {
         verify_table(&mut self.admin, table, rows, is_fixed, &mut self.result)
     }
 
+    /// Verifies that the server stayed within its memory.
+    fn verify_memory(&mut self) {
+        let peaks = self.result.steps.iter().filter_map(|step| step.metrics.get("rss_peak_b"));
+        let peak = peaks.copied().fold(0.0, f64::max) as u64;
+        if peak > 0 && self.base_rss > 0 {
+            let memory = self.result.memory_b;
+            verify_memory(self.base_rss, peak, memory, self.connections, &mut self.result);
+        }
+    }
+
     /// Ends the server and finishes the result; `live` is what is alive in the end: rows, and their bytes.
     ///
     /// # Errors
@@ -345,6 +418,7 @@ impl Bench {
         if self.is_over() && self.result.state == State::Done {
             self.result.state = State::Stopped;
         }
+        self.verify_memory();
         let Some(running) = self.running.take() else { return Ok(self.result) };
         self.result.log_tail = Some(running.log_tail());
         let files = running.files(&self.target);
@@ -386,4 +460,25 @@ fn zero(session: &mut Session, names: &[String]) -> Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// What the control group counted over a step: I/Os of the device, and memory with the page cache.
+fn of_group(made: &mut StepResult, before: Option<&Reading>, after: Option<&Reading>) {
+    let ops = made.metrics.get("ops").copied().unwrap_or(1.0).max(1.0);
+    if let Some(peak) = after.and_then(|after| after.memory?.peak) {
+        made.metrics.insert("mem_peak_b".to_owned(), peak as f64);
+    }
+    if let (Some(before), Some(after)) =
+        (before.and_then(|one| one.io.as_ref()), after.and_then(|one| one.io.as_ref()))
+    {
+        let io = after.since(before);
+        for (name, count) in [
+            ("rd_io_op", io.reads),
+            ("wr_io_op", io.writes),
+            ("device_rd_b_op", io.read_bytes),
+            ("device_wr_b_op", io.written_bytes),
+        ] {
+            made.metrics.insert(name.to_owned(), count as f64 / ops);
+        }
+    }
 }

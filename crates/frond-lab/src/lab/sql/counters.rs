@@ -45,9 +45,12 @@ pub fn follow(
     let mut all = sample(session, statements, 0.0);
     let mut due = begin + INTERVAL;
     while !over.load(Ordering::Relaxed) {
-        std::thread::sleep(Duration::from_millis(20));
-        if Instant::now() >= due && !meter.is_stopped() {
-            all.extend(sample(session, statements, begin.elapsed().as_secs_f64()));
+        // The step's end wakes it: a pause would be part of the step's time.
+        std::thread::park_timeout(due.saturating_duration_since(Instant::now()));
+        if Instant::now() >= due {
+            if !meter.is_stopped() {
+                all.extend(sample(session, statements, begin.elapsed().as_secs_f64()));
+            }
             due += INTERVAL;
         }
     }

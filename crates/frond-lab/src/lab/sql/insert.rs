@@ -43,7 +43,7 @@ impl InsertText {
 
     /// Bytes of text in it.
     pub fn bytes(&self) -> usize {
-        self.text.len()
+        if self.rows == 0 { 0 } else { self.text.len() }
     }
 
     /// The statement with all of its rows, of which there must be one; the next row begins a new one.
@@ -127,9 +127,10 @@ mod tests {
         let mut insert = InsertText::new("INSERT INTO t VALUES");
         insert.row().plain(-1).simple("2011-06-01").text("it's \\ a\0");
         insert.row().plain(2.5_f32).bytes(&[0, 0xfe]).bytes(&[]);
-        assert_eq!(insert.len(), 2);
+        assert_eq!((insert.len(), insert.bytes() > 40), (2, true));
         let expected = "INSERT INTO t VALUES(-1,'2011-06-01','it''s \\\\ a\\0'),(2.5,0x00FE,'')";
         assert_eq!(insert.finish(), expected);
+        assert_eq!((insert.len(), insert.bytes()), (0, 0));
         insert.row().plain(3);
         let expected = "INSERT INTO t VALUES(3) ON DUPLICATE KEY UPDATE a=1";
         assert_eq!(insert.finish_with(" ON DUPLICATE KEY UPDATE a=1"), expected);

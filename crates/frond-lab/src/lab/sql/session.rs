@@ -2,10 +2,11 @@
 //!
 //! Threads: one.
 
+use std::io::Write;
 use std::path::Path;
 
 use mysql::prelude::Queryable;
-use mysql::{Conn, Opts, OptsBuilder, Params};
+use mysql::{Conn, LocalInfileHandler, Opts, OptsBuilder, Params};
 
 use crate::targets::Failure;
 
@@ -14,7 +15,7 @@ pub use mysql::{Row, Statement, Value};
 /// Why a statement failed.
 #[derive(Debug)]
 pub enum SqlError {
-    /// The transaction was rolled back as a deadlock victim (1213).
+    /// The transaction cannot go on: a deadlock victim (1213), or a row that it read was changed meanwhile (1020).
     Deadlock,
     /// A lock was waited for too long (1205).
     LockTimeout,
@@ -31,7 +32,7 @@ impl From<mysql::Error> for SqlError {
     fn from(error: mysql::Error) -> Self {
         match &error {
             mysql::Error::MySqlError(said) => match said.code {
-                1213 => Self::Deadlock,
+                1213 | 1020 => Self::Deadlock,
                 1205 => Self::LockTimeout,
                 1062 => Self::Duplicate,
                 _ => Self::Other(Failure(format!("server: {error}"))),
@@ -148,6 +149,14 @@ impl Session {
         Ok(rows)
     }
 
+    /// Executes a prepared query and reads all of its rows, whose values nobody wants; gives how many.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn skim(&mut self, statement: &Statement, values: impl Into<Params>) -> SqlResult<u64> {
+        self.query(statement, values, |_| ())
+    }
+
     /// Runs a query in the text protocol and reads all of its rows; gives how many.
     ///
     /// # Errors
@@ -159,6 +168,22 @@ impl Session {
             rows += 1;
         }
         Ok(rows)
+    }
+
+    /// Runs LOAD DATA LOCAL INFILE, whose file is what `source` writes; gives the rows loaded.
+    ///
+    /// # Errors
+    /// The server's, and `source`'s.
+    pub fn load_data(
+        &mut self,
+        sql: &str,
+        mut source: impl FnMut(&mut dyn Write) -> std::io::Result<()> + Send + 'static,
+    ) -> SqlResult<u64> {
+        let handler = LocalInfileHandler::new(move |_, file| source(file));
+        self.connection.set_local_infile_handler(Some(handler));
+        let rows = self.run(sql);
+        self.connection.set_local_infile_handler(None);
+        rows
     }
 
     /// The first column of the first row as text.

@@ -137,6 +137,11 @@ impl<'m> Worker<'m> {
         self.meter.done()
     }
 
+    /// Whether the step is to end. Unlike `go_on` it does not wait.
+    pub fn is_stopped(&self) -> bool {
+        self.meter.is_stopped()
+    }
+
     /// Ends the step.
     pub fn stop(&self) {
         self.meter.stop_side_clients();

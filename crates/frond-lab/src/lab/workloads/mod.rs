@@ -1,12 +1,21 @@
 //! The workloads in SQL: one file each, and one line of the registry.
 
+mod bulk;
+mod compressed;
 mod iibench;
+mod index;
+mod insertbench;
 mod linkbench;
+mod rowformats;
+mod sbtest;
+mod sweep;
+mod sysbench;
 #[cfg(test)]
 mod testing;
 mod tpcc;
 mod weblog;
 mod ycsb;
+mod zip;
 
 use super::params::{Param, Params};
 use super::sql::Bench;
@@ -43,8 +52,20 @@ pub struct Entry {
 }
 
 /// All workloads.
-pub const ALL: &[Entry] =
-    &[iibench::ENTRY, linkbench::ENTRY, weblog::ENTRY, ycsb::ENTRY, tpcc::ENTRY];
+pub const ALL: &[Entry] = &[
+    iibench::ENTRY,
+    insertbench::ENTRY,
+    sysbench::ENTRY,
+    sweep::ENTRY,
+    linkbench::ENTRY,
+    weblog::ENTRY,
+    ycsb::ENTRY,
+    tpcc::ENTRY,
+    rowformats::ENTRY,
+    bulk::ENTRY,
+    index::ENTRY,
+    zip::ENTRY,
+];
 
 /// The workload of this name.
 ///

@@ -131,7 +131,8 @@ impl LinkBench {
     }
 
     fn request(&self, bench: &mut Bench, choices: &Choices) -> Result<()> {
-        let mut step = Step::timed("requests", self.seconds, self.warm_up, self.requesters);
+        let mut step =
+            Step::timed("requests", self.seconds as f64, self.warm_up as f64, self.requesters);
         step.rate = Some(self.open).filter(|rate| *rate > 0.0);
         step.series = &["add_link"];
         // What a client has drawn goes on after the warm-up.

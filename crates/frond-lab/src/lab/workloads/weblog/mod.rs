@@ -181,7 +181,7 @@ impl Weblog {
 
     /// A step of the writer at its rate.
     fn written<'s>(&self, name: &'s str, seconds: u64) -> Step<'s> {
-        let mut step = Step::timed(name, seconds, 0, 1);
+        let mut step = Step::timed(name, seconds as f64, 0.0, 1);
         step.rate = Some(self.steady_rate / self.steady_per_commit as f64);
         step.changed_bytes = ROW_BYTES;
         step
@@ -203,7 +203,7 @@ impl Weblog {
     }
 
     fn queries(&self, bench: &mut Bench, log: &Log, name: &str) -> Result<()> {
-        let step = Step::timed(name, self.query_seconds, 0, QUERY_CLIENTS);
+        let step = Step::timed(name, self.query_seconds as f64, 0.0, QUERY_CLIENTS);
         bench.step(&step, |worker| ask(log, self.seed, 1, worker))?;
         Ok(())
     }

@@ -180,7 +180,7 @@ impl Ycsb {
     /// One workload at one number of clients; gives the rows inserted.
     fn run_mix(&self, bench: &mut Bench, letter: char, threads: u64, keys: &Keys) -> Result<u64> {
         let name = format!("{letter} threads={threads}");
-        let step = Step::timed(&name, self.seconds, 0, threads);
+        let step = Step::timed(&name, self.seconds as f64, 0.0, threads);
         let inserted = AtomicU64::new(0);
         let table = u64::from(u32::from(letter)) << 32 | threads;
         bench.step(&step, |worker| {

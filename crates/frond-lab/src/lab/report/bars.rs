@@ -1,0 +1,243 @@
+//! Bars and points of a group: size, CPU, bytes, memory, latency as a metric, and size against speed.
+
+use super::figure::{Axis, Bar, Chart, Figure, Limit, Part, Point, Table};
+use super::group::{Group, Target};
+use super::headline::{Headline, name_of};
+use super::number::{human, ratio};
+use super::palette;
+use super::sentence::{Entry, ranking};
+use crate::lab::metric::{self, Better, Metric};
+
+/// A bar per target of one metric of a step. None if no target has it.
+pub fn of_metric(group: &Group<'_>, step: &str, name: &str, title: &str) -> Option<Figure> {
+    let metric = metric::find(name)?;
+    of_parts(group, step, title, &[metric])
+}
+
+/// Size after rest; that of the load and the peak are in the table.
+pub fn size(group: &Group<'_>) -> Option<Figure> {
+    let names = ["disk_b", "disk_load_b", "disk_peak_b"];
+    let name = names.into_iter().find(|name| group.step_of(name).is_some())?;
+    let step = group.step_of(name)?;
+    let mut figure = of_metric(group, &step, name, "Size on disk")?;
+    for (name, head) in [
+        ("disk_load_b", "after the load"),
+        ("disk_peak_b", "at its peak"),
+        ("disk_b_row", "per row"),
+        ("space_amp", "per byte of rows"),
+    ] {
+        let Some(metric) = metric::find(name) else { continue };
+        let at = |target: &Target<'_>| {
+            let step = group.steps().into_iter().find(|step| target.median(step, name).is_some());
+            step.and_then(|step| target.median(&step, name))
+        };
+        add_column(&mut figure.table, group, head, metric.unit, at);
+    }
+    Some(figure)
+}
+
+/// User and system CPU per operation, stacked; or the sum, where only that was measured.
+pub fn cpu(group: &Group<'_>, step: &str) -> Option<Figure> {
+    let parts: Vec<&Metric> =
+        ["cpu_user_us_op", "cpu_sys_us_op"].into_iter().filter_map(metric::find).collect();
+    let title = title("CPU of the engine per operation", step);
+    let has_parts = parts.iter().all(|metric| group.has(step, metric.name));
+    let mut figure = if has_parts {
+        of_parts(group, step, &title, &parts)?
+    } else {
+        of_metric(group, step, "cpu_us_op", &title)?
+    };
+    for (name, head) in
+        [("cpu_us_op_rested", "with rest"), ("client_cpu_us_op", "client"), ("ctx_op", "switches")]
+    {
+        let unit = metric::find(name).map_or("", |metric| metric.unit);
+        add_column(&mut figure.table, group, head, unit, |target| target.median(step, name));
+    }
+    Some(figure)
+}
+
+/// Bytes read and written per operation.
+pub fn bytes(group: &Group<'_>, step: &str) -> Option<Figure> {
+    let names = ["wr_b_op", "rd_b_op"];
+    let parts: Vec<&Metric> =
+        names.into_iter().filter(|name| group.has(step, name)).filter_map(metric::find).collect();
+    let mut figure = of_parts(group, step, &title("Device bytes per operation", step), &parts)?;
+    for (name, head) in [
+        ("wr_b_op_rested", "written with rest"),
+        ("write_amp", "written per byte changed"),
+        ("wr_io_op", "writes"),
+        ("rd_io_op", "reads"),
+        ("fsync_op", "syncs"),
+    ] {
+        let unit = metric::find(name).map_or("", |metric| metric.unit);
+        add_column(&mut figure.table, group, head, unit, |target| target.median(step, name));
+    }
+    Some(figure)
+}
+
+/// Peak memory against what the targets were given.
+pub fn memory(group: &Group<'_>) -> Option<Figure> {
+    let step = group.step_of("rss_peak_b")?;
+    let metric = metric::find("rss_peak_b")?;
+    let given = group.targets.iter().flat_map(|target| &target.cells).map(|cell| cell.memory_b);
+    let given = given.filter(|bytes| *bytes > 0.0).reduce(f64::max);
+    let limit = given.map(|value| Limit { value, text: format!("given {}", human(value, "B")) });
+    let mut figure = build(group, &step, "Peak memory of the engine's process", &[metric], limit)?;
+    add_column(&mut figure.table, group, "with page cache", "B", |target| {
+        target.median(&step, "mem_peak_b")
+    });
+    add_column(&mut figure.table, group, "given", "B", |target| {
+        target.cells.first().map(|cell| cell.memory_b)
+    });
+    Some(figure)
+}
+
+/// Size against speed: small and fast is up and to the left.
+pub fn size_against_speed(group: &Group<'_>) -> Option<Figure> {
+    let size_step = group.step_of("disk_b")?;
+    let headline = Headline::of(group)?;
+    let (speed_metric, value): (&Metric, Box<dyn Fn(&Target<'_>) -> Option<f64>>) =
+        if headline.metric.better == Better::Higher {
+            (headline.metric, Box::new(|target| headline.value(target)))
+        } else {
+            let step = group.steps().into_iter().find(|step| group.has(step, "ops_s"))?;
+            (metric::find("ops_s")?, Box::new(move |target| target.median(&step, "ops_s")))
+        };
+    let mut table = Table::new(&["target", "size", name_of(speed_metric)]);
+    let mut points = Vec::new();
+    for target in group.targets.iter().filter(|target| !palette::is_null(target.name)) {
+        let Some((size, speed)) = target.median(&size_step, "disk_b").zip(value(target)) else {
+            continue;
+        };
+        if size <= 0.0 || speed <= 0.0 {
+            continue;
+        }
+        table.rows.push(vec![
+            target.name.to_owned(),
+            human(size, "B"),
+            human(speed, speed_metric.unit),
+        ]);
+        points.push(Point {
+            name: target.name.to_owned(),
+            look: palette::look_of(target.name),
+            at: [size, speed],
+        });
+    }
+    if points.len() < 2 {
+        return None;
+    }
+    let is_beaten = |own: &Point| {
+        points
+            .iter()
+            .any(|other| other.at[0] <= own.at[0] && other.at[1] >= own.at[1] && other.at != own.at)
+    };
+    let best: Vec<&str> =
+        points.iter().filter(|own| !is_beaten(own)).map(|point| point.name.as_str()).collect();
+    let sentence = format!("No other target is both smaller and faster than {}.", best.join(", "));
+    let (x, y) =
+        (Axis::linear("size on disk", "B"), Axis::linear(name_of(speed_metric), speed_metric.unit));
+    let chart = Chart::Points { x, y, points };
+    Some(Figure::new("Size against speed", &chart, sentence, table))
+}
+
+/// A title with its step.
+pub fn title(text: &str, step: &str) -> String {
+    if step.is_empty() { text.to_owned() } else { format!("{text}: {step}") }
+}
+
+fn of_parts(group: &Group<'_>, step: &str, title: &str, parts: &[&Metric]) -> Option<Figure> {
+    build(group, step, title, parts, None)
+}
+
+fn build(
+    group: &Group<'_>,
+    step: &str,
+    title: &str,
+    parts: &[&Metric],
+    limit: Option<Limit>,
+) -> Option<Figure> {
+    let first = parts.first()?;
+    let mut table = Table::new(&["target"]);
+    table.head.extend(parts.iter().map(|metric| short(metric).to_owned()));
+    table.head.push("min–max".to_owned());
+    table.head.push(format!("÷ {}", group.base_name()));
+    let total = |target: &Target<'_>| {
+        let values: Vec<f64> =
+            parts.iter().filter_map(|metric| target.median(step, metric.name)).collect();
+        (!values.is_empty()).then(|| values.iter().sum::<f64>())
+    };
+    let of_base = group.base().and_then(total);
+    let (mut bars, mut entries) = (Vec::new(), Vec::new());
+    for target in &group.targets {
+        // Bars begin at 0: what is below has none.
+        let Some(sum) = total(target).filter(|sum| *sum >= 0.0) else { continue };
+        entries.push(Entry { target: target.name, value: sum });
+        let samples: Vec<_> = parts.iter().map(|metric| target.sample(step, metric.name)).collect();
+        let mut row = vec![target.name.to_owned()];
+        let shown = |value: Option<f64>| value.map_or("–".to_owned(), |v| human(v, first.unit));
+        row.extend(samples.iter().map(|sample| shown(sample.median())));
+        let range = match samples.as_slice() {
+            [one] if one.len() > 1 => one.spread().map_or(String::new(), |spread| {
+                format!("{}–{}", shown(Some(spread.min)), shown(Some(spread.max)))
+            }),
+            _ => "–".to_owned(),
+        };
+        row.push(range);
+        let of = of_base.filter(|base| *base > 0.0).map(|base| ratio(sum / base));
+        row.push(of.unwrap_or_else(|| "–".to_owned()));
+        table.rows.push(row);
+        bars.push(Bar {
+            name: target.name.to_owned(),
+            label: human(sum, first.unit),
+            look: palette::look_of(target.name),
+            parts: parts
+                .iter()
+                .zip(&samples)
+                .map(|(metric, sample)| Part {
+                    name: short(metric).to_owned(),
+                    value: sample.median().unwrap_or(0.0).max(0.0),
+                    repeats: if parts.len() == 1 { sample.values().collect() } else { Vec::new() },
+                })
+                .collect(),
+        });
+    }
+    if bars.is_empty() {
+        return None;
+    }
+    let sentence = ranking(&entries, first.unit, first.better, group.base_name());
+    let x = Axis::linear(if parts.len() == 1 { name_of(first) } else { "" }, first.unit);
+    let chart = Chart::Bars { x, bars, limit, is_stacked: parts.len() > 1 };
+    Some(Figure::new(title, &chart, sentence, table))
+}
+
+/// A head of a column.
+fn short(metric: &Metric) -> &'static str {
+    match metric.name {
+        "cpu_user_us_op" => "user",
+        "cpu_sys_us_op" => "kernel",
+        "wr_b_op" => "written",
+        "rd_b_op" => "read",
+        _ => "median",
+    }
+}
+
+/// A column at the end of a table, where any target has a value.
+fn add_column(
+    table: &mut Table,
+    group: &Group<'_>,
+    head: &str,
+    unit: &str,
+    value: impl Fn(&Target<'_>) -> Option<f64>,
+) {
+    let values: Vec<Option<f64>> = table
+        .rows
+        .iter()
+        .map(|row| row.first().and_then(|name| group.target(name)).and_then(&value))
+        .collect();
+    if values.iter().any(Option::is_some) {
+        table.head.push(head.to_owned());
+        for (row, value) in table.rows.iter_mut().zip(values) {
+            row.push(value.map_or("–".to_owned(), |value| human(value, unit)));
+        }
+    }
+}

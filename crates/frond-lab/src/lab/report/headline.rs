@@ -1,0 +1,194 @@
+//! The headline of a workload: the one metric in which its targets are compared on the first page.
+//!
+//! The registry of workloads names a step and a metric. Where that was not measured, the rate of the steps counts: several
+//! have their geometric mean, and a sweep over threads has its peak. Steps that only prepare (`load…`) count where nothing
+//! else was measured.
+
+use super::group::{Group, Target};
+use super::ratio::{Ratio, Sample, compare, geometric_mean};
+use crate::lab::metric::{self, Metric};
+use crate::lab::{embedded, workloads};
+
+/// What counts where the registry's headline was not measured: the first that was.
+const RATE: &[&str] = &["ops_s", "exit_velocity", "seconds", "disk_b"];
+
+/// How the steps make one value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Combine {
+    Mean,
+    Peak,
+}
+
+/// A headline.
+pub struct Headline {
+    pub metric: &'static Metric,
+    pub steps: Vec<String>,
+    combine: Combine,
+}
+
+impl Headline {
+    /// The headline of a group, if it has measured anything.
+    pub fn of(group: &Group<'_>) -> Option<Self> {
+        let registered = registered(&group.key.face, &group.key.workload);
+        if let Some((step, name)) = registered.filter(|(step, name)| group.has(step, name)) {
+            return Self::of_step(group, step, metric::find(name)?);
+        }
+        let name = RATE.iter().find(|name| group.step_of(name).is_some())?;
+        let metric = metric::find(name)?;
+        let mut steps: Vec<String> =
+            group.steps().into_iter().filter(|step| group.has(step, name)).collect();
+        if let Some(step) = steps.iter().find(|step| threads(step).is_some()) {
+            return Self::of_step(group, step, metric);
+        }
+        // The whole cell says it already; a load prepares the others.
+        let is_detail = |step: &String| !(step.is_empty() || step.starts_with("load"));
+        if steps.first().is_some_and(String::is_empty) {
+            steps.truncate(1);
+        } else if steps.iter().any(is_detail) {
+            steps.retain(is_detail);
+        }
+        Some(Self { metric, steps, combine: Combine::Mean })
+    }
+
+    /// A step; for a step of a sweep, all of the sweep.
+    fn of_step(group: &Group<'_>, step: &str, metric: &'static Metric) -> Option<Self> {
+        let sweep = threads(step).map(|threads| sweep(&group.steps(), threads.test));
+        Some(match sweep.filter(|steps| steps.len() >= SWEEP_MIN) {
+            Some(steps) => Self { metric, steps, combine: Combine::Peak },
+            None => Self { metric, steps: vec![step.to_owned()], combine: Combine::Mean },
+        })
+    }
+
+    /// One value per repeat, of the steps that it has in common with `other`.
+    fn sample(&self, target: &Target<'_>, other: &Target<'_>) -> Sample {
+        let has = |target: &Target<'_>, step: &str| target.sample(step, self.metric.name).len() > 0;
+        let common: Vec<&String> =
+            self.steps.iter().filter(|step| has(target, step) && has(other, step)).collect();
+        Sample::new(target.cells.iter().filter_map(|cell| {
+            let values: Vec<f64> =
+                common.iter().filter_map(|step| cell.metric(step, self.metric.name)).collect();
+            let value = match self.combine {
+                Combine::Peak => values.into_iter().reduce(f64::max),
+                Combine::Mean if common.len() == 1 => values.first().copied(),
+                Combine::Mean if values.len() == common.len() => geometric_mean(&values),
+                Combine::Mean => None,
+            };
+            Some((cell.repeat, value?))
+        }))
+    }
+
+    /// The value of a target, over its own steps.
+    pub fn value(&self, target: &Target<'_>) -> Option<f64> {
+        self.sample(target, target).median()
+    }
+
+    /// A target against the base.
+    pub fn ratio(&self, group: &Group<'_>, target: &Target<'_>) -> Option<Ratio> {
+        let base = group.base()?;
+        let (own, of_base) = (self.sample(target, base), self.sample(base, target));
+        compare(&own, &of_base, self.metric, base.run.id == target.run.id)
+    }
+
+    /// What it is, in a phrase.
+    pub fn what(&self) -> String {
+        let name = name_of(self.metric);
+        let test =
+            self.steps.first().and_then(|step| threads(step)).map_or("", |threads| threads.test);
+        match (self.combine, self.steps.as_slice()) {
+            (Combine::Peak, _) if test.is_empty() => format!("peak {name} over threads"),
+            (Combine::Peak, _) => format!("peak {name} over threads, {test}"),
+            (Combine::Mean, [step]) if step.is_empty() => name.to_owned(),
+            (Combine::Mean, [step]) => format!("{name}, {step}"),
+            (Combine::Mean, steps) => format!("{name}, geometric mean of {} steps", steps.len()),
+        }
+    }
+}
+
+/// Step and metric that the registry of the face names.
+fn registered(face: &str, workload: &str) -> Option<(&'static str, &'static str)> {
+    if face == "sql" {
+        workloads::ALL.iter().find(|entry| entry.name == workload).map(|entry| entry.headline)
+    } else {
+        embedded::ALL.iter().find(|entry| entry.name == workload).map(|entry| entry.headline)
+    }
+}
+
+/// Fewest numbers of clients that are a sweep.
+pub const SWEEP_MIN: usize = 4;
+
+/// Steps of a test with different numbers of clients, in their order.
+pub fn sweep(steps: &[String], test: &str) -> Vec<String> {
+    let of_test = |step: &&String| threads(step).is_some_and(|threads| threads.test == test);
+    steps.iter().filter(of_test).cloned().collect()
+}
+
+/// Steps that have figures and rows of their own: of a sweep the first and the last.
+pub fn detailed(steps: &[String]) -> Vec<String> {
+    let is_detailed = |step: &&String| {
+        let Some(threads) = threads(step) else { return !step.contains("threads=") };
+        let sweep = sweep(steps, threads.test);
+        sweep.len() < SWEEP_MIN || sweep.first() == Some(*step) || sweep.last() == Some(*step)
+    };
+    steps.iter().filter(is_detailed).cloned().collect()
+}
+
+/// A step of a sweep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Threads<'a> {
+    /// What was swept; may be empty.
+    pub test: &'a str,
+    pub clients: u32,
+}
+
+/// What a step `TEST threads=N` or `threads=N` says. A step that is run again in the end (`TEST threads=N again`) is not of
+/// the sweep.
+pub fn threads(step: &str) -> Option<Threads<'_>> {
+    let (test, clients) = step.split_once("threads=")?;
+    let clients = clients.parse().ok().filter(|clients| *clients > 0)?;
+    Some(Threads { test: test.trim_end(), clients })
+}
+
+/// A metric's name for a heading.
+pub fn name_of(metric: &Metric) -> &'static str {
+    match metric.name {
+        "ops_s" => "operations/s",
+        "exit_velocity" => "exit velocity",
+        "exit_velocity_4pct" => "exit velocity of the last 4 %",
+        "seconds" => "duration",
+        "disk_b" => "size on disk",
+        "cpu_us_op" => "CPU per operation",
+        "cpu_us_op_rested" => "CPU per operation, rest included",
+        "wr_b_op" => "bytes written per operation",
+        "wr_b_op_rested" => "bytes written per operation, rest included",
+        "rd_b_op" => "bytes read per operation",
+        "p99_us" => "99th percentile of the latency",
+        "rss_peak_b" => "peak memory",
+        _ => metric.what,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_a_sweep_are_known_by_their_name() {
+        let known = |step| threads(step).map(|threads| (threads.test, threads.clients));
+        assert_eq!(known("threads=16"), Some(("", 16)));
+        assert_eq!(known("read_write threads=512"), Some(("read_write", 512)));
+        assert_eq!(known("read_write threads=1 again"), None);
+        let steps: Vec<String> = [
+            "load",
+            "r threads=1",
+            "r threads=2",
+            "r threads=4",
+            "r threads=8",
+            "r threads=1 again",
+            "u threads=1",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        assert_eq!(detailed(&steps), ["load", "r threads=1", "r threads=8", "u threads=1"]);
+        assert_eq!([known("threads=0"), known("threads=99999999999"), known("load")], [None; 3]);
+    }
+}

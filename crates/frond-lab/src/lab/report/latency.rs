@@ -1,0 +1,87 @@
+//! Latencies of a group: percentiles of a step by target, and of each kind of operation.
+
+use hdrhistogram::Histogram;
+
+use super::bars::title;
+use super::figure::{Axis, Chart, Figure, Line, Table};
+use super::group::Group;
+use super::number::human;
+use super::query::Results;
+use super::sentence::{Entry, ranking};
+use crate::lab::metric::Better;
+use crate::targets::Result;
+
+/// Metric, and its name on the axis.
+const PERCENTILES: [(&str, &str); 5] = [
+    ("p50_us", "50 %"),
+    ("p95_us", "95 %"),
+    ("p99_us", "99 %"),
+    ("p999_us", "99.9 %"),
+    ("max_us", "max"),
+];
+
+/// Percentiles of a step.
+pub fn percentiles(group: &Group<'_>, step: &str) -> Option<Figure> {
+    let mut table = Table::new(&["target"]);
+    table.head.extend(PERCENTILES.iter().map(|(_, name)| (*name).to_owned()));
+    let (mut lines, mut entries) = (Vec::new(), Vec::new());
+    for target in &group.targets {
+        let values =
+            PERCENTILES.map(|(name, _)| target.median(step, name).filter(|value| *value > 0.0));
+        let points: Vec<[f64; 2]> =
+            (0_u8..).zip(values).filter_map(|(at, value)| Some([f64::from(at), value?])).collect();
+        if points.is_empty() {
+            continue;
+        }
+        let mut row = vec![target.name.to_owned()];
+        row.extend(values.map(|value| value.map_or("–".to_owned(), |value| human(value, "µs"))));
+        table.rows.push(row);
+        entries.extend(values[2].map(|value| Entry { target: target.name, value }));
+        lines.push(Line::of(target.name, points));
+    }
+    if lines.is_empty() {
+        return None;
+    }
+    let ranked = ranking(&entries, "µs", Better::Lower, group.base_name());
+    let sentence = if ranked.is_empty() { ranked } else { format!("99th percentile. {ranked}") };
+    let values = lines.iter().flat_map(|line| &line.points).map(|point| point[1]);
+    let y = Axis::log("latency", "µs", values);
+    let names = PERCENTILES.map(|(_, name)| name.to_owned()).to_vec();
+    let x = Axis { scale: "names", names, ..Axis::linear("share of requests not slower", "") };
+    let chart = Chart::Lines { x, y, lines };
+    Some(Figure::new(&title("Latency", step), &chart, sentence, table))
+}
+
+/// A table of each operation's latencies, over all repeats.
+///
+/// # Errors
+/// The database cannot be read.
+pub fn operations(results: &Results<'_>, group: &Group<'_>, step: &str) -> Result<Option<Table>> {
+    let head = ["operation", "target", "requests", "50 %", "95 %", "99 %", "99.9 %", "max"];
+    let mut table = Table::new(&head);
+    let mut found: Vec<(String, &str, Histogram<u64>)> = Vec::new();
+    for target in &group.targets {
+        for cell in &target.cells {
+            for (operation, histogram) in results.histograms(cell.id, step)? {
+                let own = |(o, t, _): &&mut (String, &str, Histogram<u64>)| {
+                    *o == operation && *t == target.name
+                };
+                match found.iter_mut().find(own) {
+                    // Values beyond the range of the first are those of a damaged histogram.
+                    Some((_, _, sum)) => sum.add(&histogram).unwrap_or_default(),
+                    None => found.push((operation, target.name, histogram)),
+                }
+            }
+        }
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    for (operation, target, histogram) in found.iter().filter(|(_, _, sum)| !sum.is_empty()) {
+        let us = |ns: u64| human(ns as f64 / 1e3, "µs");
+        let at = |quantile| us(histogram.value_at_quantile(quantile));
+        let requests = human(histogram.len() as f64, "");
+        let mut row = vec![operation.clone(), (*target).to_owned(), requests];
+        row.extend([at(0.5), at(0.95), at(0.99), at(0.999), us(histogram.max())]);
+        table.rows.push(row);
+    }
+    Ok((!table.rows.is_empty()).then_some(table))
+}

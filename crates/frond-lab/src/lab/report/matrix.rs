@@ -1,0 +1,248 @@
+//! The matrix workload × target, one per face, and the worst losses of Frond.
+
+use serde::Serialize;
+
+use super::group::{Group, Target};
+use super::headline::{Headline, detailed, name_of};
+use super::number::{human, ratio};
+use super::palette;
+use super::ratio::{Ratio, Verdict};
+use super::sentence::count;
+use crate::lab::metric::{self, Better, Metric};
+
+/// The matrix of a face.
+#[derive(Serialize, Debug)]
+pub struct Matrix {
+    pub face: String,
+    pub base: &'static str,
+    pub targets: Vec<String>,
+    pub rows: Vec<Row>,
+    /// The same by step.
+    pub steps: Vec<Row>,
+}
+
+/// A workload, or a step of it.
+#[derive(Serialize, Debug)]
+pub struct Row {
+    pub title: String,
+    pub link: String,
+    pub conditions: String,
+    pub what: String,
+    pub cells: Vec<Square>,
+}
+
+/// A target on a workload.
+#[derive(Serialize, Debug, Default)]
+pub struct Square {
+    /// better, worse, differs, dim, base, failed or none.
+    pub class: &'static str,
+    pub text: String,
+    pub range: String,
+    /// In words, for a reader who sees no colour.
+    pub why: String,
+    pub is_noisy: bool,
+}
+
+/// The matrices: SQL first.
+pub fn all(groups: &[(Group<'_>, String)]) -> Vec<Matrix> {
+    ["sql", "embedded"].into_iter().filter_map(|face| matrix(groups, face)).collect()
+}
+
+fn matrix(groups: &[(Group<'_>, String)], face: &str) -> Option<Matrix> {
+    let own: Vec<&(Group<'_>, String)> =
+        groups.iter().filter(|(group, _)| group.key.face == face).collect();
+    let base = own.first()?.0.base_name();
+    let mut targets: Vec<&str> =
+        own.iter().flat_map(|(group, _)| &group.targets).map(|target| target.name).collect();
+    targets.sort_by(|a, b| palette::order(a).cmp(&palette::order(b)));
+    targets.dedup();
+    let (mut rows, mut steps) = (Vec::new(), Vec::new());
+    for (group, link) in own {
+        let row = |what: String, square: &dyn Fn(&Target<'_>) -> Square| Row {
+            title: group.title(),
+            link: link.clone(),
+            conditions: group.conditions(),
+            what,
+            cells: targets
+                .iter()
+                .map(|name| group.target(name).map_or_else(Square::default, square))
+                .collect(),
+        };
+        match Headline::of(group) {
+            Some(headline) => {
+                let square = |target: &Target<'_>| {
+                    let value = headline.value(target);
+                    of(group, target, headline.metric, value, headline.ratio(group, target))
+                };
+                rows.push(row(headline.what(), &square));
+            }
+            None => rows.push(row("nothing measured".to_owned(), &|target| {
+                failed(target).unwrap_or_default()
+            })),
+        }
+        for (step, metric) in measured(group) {
+            let name = name_of(metric);
+            let what = if step.is_empty() { name.to_owned() } else { format!("{step}: {name}") };
+            let square = |target: &Target<'_>| {
+                let value = target.median(&step, metric.name);
+                of(group, target, metric, value, group.ratio(target, &step, metric.name))
+            };
+            steps.push(row(what, &square));
+        }
+    }
+    let targets = targets.into_iter().map(str::to_owned).collect();
+    Some(Matrix { face: face.to_owned(), base, targets, rows, steps })
+}
+
+/// What a step is compared in: its rate, CPU, bytes, latency and size.
+fn measured(group: &Group<'_>) -> Vec<(String, &'static Metric)> {
+    const NAMES: &[&str] = &[
+        "exit_velocity",
+        "ops_s",
+        "seconds",
+        "p99_us",
+        "cpu_us_op",
+        "wr_b_op",
+        "rd_b_op",
+        "disk_b",
+    ];
+    let mut pairs = Vec::new();
+    for step in detailed(&group.steps()) {
+        for name in NAMES.iter().filter(|name| group.has(&step, name)) {
+            // The duration says the same as the rate, where there is one.
+            if *name != "seconds" || !group.has(&step, "ops_s") {
+                pairs.extend(metric::find(name).map(|metric| (step.clone(), metric)));
+            }
+        }
+    }
+    pairs
+}
+
+fn of(
+    group: &Group<'_>,
+    target: &Target<'_>,
+    metric: &Metric,
+    value: Option<f64>,
+    against: Option<Ratio>,
+) -> Square {
+    let Some(value) = value else { return failed(target).unwrap_or_default() };
+    let shown = human(value, metric.unit);
+    if target.name == group.base_name() {
+        let why = format!("the base, {}", repeats(target));
+        return Square {
+            class: "base", text: "1×".to_owned(), range: shown, why, is_noisy: false
+        };
+    }
+    let Some(against) = against else {
+        let why = format!("no {} to compare with, {}", group.base_name(), repeats(target));
+        return Square { class: "dim", text: shown, why, ..Square::default() };
+    };
+    let text = ratio(against.median);
+    let range = if against.repeats > 1 {
+        format!("{}–{}", ratio(against.low).trim_end_matches('×'), ratio(against.high))
+    } else {
+        String::new()
+    };
+    let (class, said) = match against.verdict {
+        Verdict::Better => ("better", "significantly better".to_owned()),
+        Verdict::Worse => ("worse", "significantly worse".to_owned()),
+        Verdict::Differs => ("differs", "differs significantly".to_owned()),
+        Verdict::Insignificant(why) => ("dim", format!("not significant: {why}")),
+    };
+    let why = format!("{said}; {shown}, {}", repeats(target));
+    Square { class, text, range, why, is_noisy: against.is_noisy }
+}
+
+/// How often it ran, and how that ended.
+fn repeats(target: &Target<'_>) -> String {
+    let mut text = count(target.cells.len(), "repeat");
+    for (n, what) in
+        [(target.stopped(), "stopped at the time limit"), (target.failed.len(), "failed")]
+    {
+        if n > 0 {
+            text.push_str(&format!(", {n} {what}"));
+        }
+    }
+    text
+}
+
+fn failed(target: &Target<'_>) -> Option<Square> {
+    let why = target.failed.first()?.failure.clone();
+    let why = why.unwrap_or_else(|| "failed without a reason".to_owned());
+    Some(Square { class: "failed", text: "failed".to_owned(), why, ..Square::default() })
+}
+
+/// A loss of Frond.
+#[derive(Serialize, Debug)]
+pub struct Loss {
+    pub title: String,
+    pub link: String,
+    pub conditions: String,
+    pub what: String,
+    pub target: String,
+    pub base: &'static str,
+    pub ratio: String,
+    pub is_significant: bool,
+    pub is_noisy: bool,
+    pub values: String,
+    gain: f64,
+}
+
+/// The three worst losses: significant ones first. Of a target and metric of a workload, only the worst step.
+pub fn losses(groups: &[(Group<'_>, String)]) -> Vec<Loss> {
+    let mut all: Vec<Loss> = Vec::new();
+    for (group, link) in groups {
+        let of_default = |target: &&Target<'_>| target.name == "frond";
+        let has_default = group.targets.iter().any(|target| of_default(&target));
+        let fronds = group.targets.iter().filter(|target| !has_default || of_default(target));
+        for target in fronds.filter(|target| palette::is_frond(target.name)) {
+            let mut worst: Vec<(&str, Loss)> = Vec::new();
+            for (step, metric) in measured(group) {
+                let Some(loss) = loss(group, link, target, &step, metric) else { continue };
+                match worst.iter_mut().find(|(name, _)| *name == metric.name) {
+                    Some((_, other)) if is_worse(&loss, other) => *other = loss,
+                    Some(_) => {}
+                    None => worst.push((metric.name, loss)),
+                }
+            }
+            all.extend(worst.into_iter().map(|(_, loss)| loss));
+        }
+    }
+    all.sort_by(|a, b| b.is_significant.cmp(&a.is_significant).then(a.gain.total_cmp(&b.gain)));
+    all.truncate(3);
+    all
+}
+
+fn is_worse(a: &Loss, b: &Loss) -> bool {
+    (!a.is_significant, a.gain) < (!b.is_significant, b.gain)
+}
+
+fn loss(
+    group: &Group<'_>,
+    link: &str,
+    target: &Target<'_>,
+    step: &str,
+    metric: &Metric,
+) -> Option<Loss> {
+    let against = group.ratio(target, step, metric.name)?;
+    let gain = against.gain(metric.better);
+    if metric.better == Better::Neither || gain >= 1.0 {
+        return None;
+    }
+    let show =
+        |target: &Target<'_>| target.median(step, metric.name).map(|v| human(v, metric.unit));
+    let name = name_of(metric);
+    Some(Loss {
+        title: group.title(),
+        link: link.to_owned(),
+        conditions: group.conditions(),
+        what: if step.is_empty() { name.to_owned() } else { format!("{name}, {step}") },
+        target: target.name.to_owned(),
+        base: group.base_name(),
+        ratio: ratio(against.median),
+        is_significant: against.verdict == Verdict::Worse,
+        is_noisy: against.is_noisy,
+        values: format!("{} against {}", show(target)?, show(group.base()?)?),
+        gain,
+    })
+}

@@ -1,0 +1,121 @@
+//! `lab report`: a folder of pages from the database of results, that works from `file://` without a network.
+//!
+//! ```text
+//!  query ─► group (what may be compared) ─► headline, statistics ─► matrix
+//!    │          ├─► curves, bars, latency ─► figure (chart, sentence, table) ─► workload
+//!    │          └─► published ─► study                                            │
+//!    └────────────► settings ───────────────────────────────────────────────► folder (templates, files)
+//! ```
+//!
+//! Invariants
+//! 1. Every number is computed from the database, or stands in published.toml.
+//! 2. The pages say everything without script; charts are drawn from the same data.
+//! 3. No page loads anything but files of the folder.
+
+mod bars;
+mod curves;
+mod figure;
+mod folder;
+mod group;
+mod headline;
+mod index;
+mod latency;
+mod matrix;
+mod natural;
+mod number;
+mod palette;
+mod published;
+mod query;
+mod ratio;
+#[cfg(test)]
+mod sample;
+mod sentence;
+mod settings;
+mod study;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod workload;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use clap::Args;
+use minijinja::context;
+use minijinja::value::Serde;
+
+use super::results::Database;
+use crate::targets::Result;
+use folder::Folder;
+use group::Group;
+use query::Results;
+
+/// Options of `lab report`.
+#[derive(Args, Debug)]
+pub struct Options {
+    /// The folder of pages
+    #[arg(long, default_value = "lab-report", value_name = "DIR")]
+    pub out: PathBuf,
+    /// Runs to show; without it all, and of each target the newest
+    #[arg(long, value_name = "UID", num_args = 1..)]
+    pub run: Vec<String>,
+}
+
+/// Writes the pages, and returns the path of the first.
+///
+/// # Errors
+/// The database cannot be read or has no such run; the folder is not one of pages, or cannot be written.
+pub fn report(database: &Database, options: &Options) -> Result<PathBuf> {
+    let results = Results::read(database, &options.run)?;
+    let groups = named(Group::all(&results));
+    let mut folder = Folder::open(&options.out)?;
+    let studies = study::all(&results, &groups)?;
+    let link = |study: &study::Page| (study.suite.clone(), study.title.clone(), study.file_name());
+    let links: Vec<(String, String, String)> = studies.iter().map(link).collect();
+    folder.page(
+        "index.html",
+        "index.html",
+        &context! {
+            page => Serde(index::page(&results, &groups)), studies => links,
+        },
+    )?;
+    for (group, link) in &groups {
+        folder.page(
+            "workload.html",
+            link,
+            &context! {
+                page => Serde(workload::page(&results, group)?),
+            },
+        )?;
+    }
+    for study in studies {
+        let name = study.file_name();
+        folder.page("study.html", &name, &context! { page => Serde(study) })?;
+    }
+    folder.page(
+        "settings.html",
+        "settings.html",
+        &context! {
+            page => Serde(settings::page(&results, &groups)),
+        },
+    )?;
+    folder.finish()
+}
+
+/// Gives each group a page of its own name.
+fn named<'a>(groups: Vec<Group<'a>>) -> Vec<(Group<'a>, String)> {
+    let mut taken = BTreeSet::new();
+    let name = |group: &Group<'_>| {
+        let slug = group.slug();
+        let names = std::iter::once(slug.clone()).chain((2..).map(|n| format!("{slug}-{n}")));
+        names.into_iter().find(|name| taken.insert(name.clone())).unwrap_or(slug)
+    };
+    let names: Vec<String> = groups.iter().map(name).collect();
+    groups
+        .into_iter()
+        .zip(names)
+        .map(|(group, name)| (group, format!("workload-{name}.html")))
+        .collect()
+}

@@ -1,0 +1,107 @@
+//! A look per target, the same on all pages: colour, symbol and dash. Colours are of families (Frond green, InnoDB blue to
+//! violet, the RocksDBs vermilion), after Okabe and Ito's palette, darkened until they can be seen on white and on dark.
+
+use serde::Serialize;
+
+/// How a target is drawn.
+#[derive(Clone, Copy, Serialize, PartialEq, Debug)]
+pub struct Look {
+    pub color: &'static str,
+    pub symbol: &'static str,
+    pub dash: &'static str,
+}
+
+const fn look(color: &'static str, symbol: &'static str, dash: &'static str) -> Look {
+    Look { color, symbol, dash }
+}
+
+/// In the order of charts.
+const TARGETS: &[(&str, Look)] = &[
+    ("frond", look("#079873", "circle", "solid")),
+    ("frond-fast", look("#4f9a1c", "circle", "dashed")),
+    ("frond-small", look("#00868b", "circle", "dotted")),
+    ("innodb", look("#1a78c2", "rect", "solid")),
+    ("innodb-8k", look("#6a70e0", "rect", "dashed")),
+    ("innodb-4k", look("#9a5fd0", "rect", "dotted")),
+    ("innodb-2k", look("#b857b8", "triangle", "dotted")),
+    ("innodb-lz4", look("#5b7fa6", "triangle", "dashed")),
+    ("innodb-cb", look("#3d8fb0", "triangle", "solid")),
+    ("myrocks", look("#d55e00", "diamond", "solid")),
+    ("rocksdb", look("#d55e00", "diamond", "solid")),
+    ("sqlite", look("#c4578f", "rect", "dashed")),
+    ("lmdb", look("#b07a12", "triangle", "solid")),
+    ("tidesdb", look("#7c7d12", "triangle", "dashed")),
+    ("blackhole", look("#808080", "pin", "dotted")),
+    ("null", look("#808080", "pin", "dotted")),
+];
+
+/// For builds of Frond by commit, and for other servers.
+const BUILDS: &[&str] = &["#5c9442", "#2f9486", "#7f8f2a", "#439a5f"];
+const OTHERS: &[&str] = &["#b5656b", "#8b7a5e", "#a06f9f", "#6f8a8f"];
+
+/// The look of a target.
+pub fn look_of(target: &str) -> Look {
+    if let Some((_, look)) = TARGETS.iter().find(|(name, _)| *name == target) {
+        return *look;
+    }
+    let sum = target.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31) + usize::from(byte));
+    let of = |colors: &'static [&'static str]| colors[sum % colors.len()];
+    let symbols = ["circle", "rect", "triangle", "diamond"];
+    let color = if is_frond(target) { of(BUILDS) } else { of(OTHERS) };
+    look(color, symbols[sum / 7 % symbols.len()], "dashed")
+}
+
+/// Whether it is Frond, of any settings or build.
+pub fn is_frond(target: &str) -> bool {
+    target == "frond" || target.starts_with("frond-") || target.starts_with("frond@")
+}
+
+/// Whether it stores nothing: the cost of the lab itself.
+pub fn is_null(target: &str) -> bool {
+    target == "blackhole" || target == "null"
+}
+
+/// Place of a target in charts and matrices.
+pub fn order(target: &str) -> (usize, &str) {
+    let place = TARGETS.iter().position(|(name, _)| *name == target);
+    let unknown = if is_frond(target) { 2 } else { TARGETS.len() };
+    (place.unwrap_or(unknown), target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Relative luminance by WCAG 2.
+    fn luminance(color: &str) -> f64 {
+        let part = |at: usize| {
+            let value = u8::from_str_radix(&color[at..at + 2], 16).unwrap_or(0);
+            let c = f64::from(value) / 255.0;
+            if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)
+    }
+
+    #[test]
+    fn colors_are_seen_on_light_and_on_dark() {
+        let all = TARGETS.iter().map(|(_, look)| look.color).chain(BUILDS.iter().copied());
+        for color in all.chain(OTHERS.iter().copied()) {
+            let own = luminance(color);
+            let on_white = 1.05 / (own + 0.05);
+            let on_dark = (own + 0.05) / (luminance("#15181c") + 0.05);
+            assert!(on_white >= 3.0 && on_dark >= 3.0, "{color}: {on_white:.2}, {on_dark:.2}");
+        }
+    }
+
+    #[test]
+    fn targets_of_one_face_have_different_looks() {
+        let sql: Vec<_> =
+            TARGETS.iter().filter(|(name, _)| *name != "rocksdb" && *name != "null").collect();
+        for (at, (name, look)) in sql.iter().enumerate() {
+            assert!(sql[..at].iter().all(|(_, other)| other.color != look.color), "{name}");
+        }
+        assert!(is_frond("frond@1a2b3c4") && !is_frond("frondeur"));
+        assert_eq!(look_of("mysql://x"), look_of("mysql://x"));
+        assert!(order("frond@1a2b3c4") < order("innodb") && order("zeta") > order("null"));
+    }
+}

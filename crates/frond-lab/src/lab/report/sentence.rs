@@ -1,0 +1,67 @@
+//! Sentences below charts: who leads, who is last, and where Frond stands.
+
+use super::number;
+use super::palette;
+use crate::lab::metric::Better;
+
+/// A value of a target.
+pub struct Entry<'a> {
+    pub target: &'a str,
+    pub value: f64,
+}
+
+/// Who leads and who is last, and Frond against the base. Targets that store nothing do not compete.
+pub fn ranking(entries: &[Entry<'_>], unit: &str, better: Better, base: &str) -> String {
+    let mut ranked: Vec<&Entry<'_>> =
+        entries.iter().filter(|entry| !palette::is_null(entry.target)).collect();
+    ranked.sort_by(|a, b| a.value.total_cmp(&b.value));
+    if better == Better::Higher {
+        ranked.reverse();
+    }
+    let show = |entry: &Entry<'_>| format!("{} {}", entry.target, number::human(entry.value, unit));
+    let (first, last) = match (ranked.first(), ranked.last()) {
+        (Some(first), Some(last)) if ranked.len() > 1 => (first, last),
+        (Some(only), _) => return format!("Measured only on {}.", show(only)),
+        _ => return entries.first().map_or(String::new(), |entry| format!("{}.", show(entry))),
+    };
+    let (best, worst) = match better {
+        Better::Neither => ("Least", "most"),
+        _ => ("Best", "last"),
+    };
+    let mut text = format!("{best}: {}; {worst}: {}.", show(first), show(last));
+    let find = |name: &str| entries.iter().find(|entry| entry.target == name);
+    if let Some((frond, base)) = find("frond").zip(find(base)).filter(|(_, b)| b.value > 0.0) {
+        let ratio = number::ratio(frond.value / base.value);
+        text.push_str(&format!(
+            " frond: {}, {ratio} {}.",
+            number::human(frond.value, unit),
+            base.target
+        ));
+    }
+    text
+}
+
+/// `1 repeat`, `3 repeats`.
+pub fn count(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_names_the_best_the_last_and_frond() {
+        let entries = [("innodb", 10.0), ("blackhole", 99.0), ("frond", 30.0), ("myrocks", 20.0)]
+            .map(|(target, value)| Entry { target, value });
+        let said = ranking(&entries, "1/s", Better::Higher, "innodb");
+        assert_eq!(said, "Best: frond 30/s; last: innodb 10/s. frond: 30/s, 3.00× innodb.");
+        let said = ranking(&entries, "B", Better::Lower, "innodb");
+        assert!(said.starts_with("Best: innodb 10 B; last: frond 30 B."), "{said}");
+        assert_eq!(
+            ranking(&entries[..1], "1/s", Better::Higher, "innodb"),
+            "Measured only on innodb 10/s."
+        );
+        assert_eq!(ranking(&[], "1/s", Better::Higher, "innodb"), "");
+    }
+}

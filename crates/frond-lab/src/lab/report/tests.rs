@@ -1,0 +1,218 @@
+//! Pages of small databases: what they must say, and that no content of a database can break them.
+
+use std::path::{Path, PathBuf};
+
+use super::testing::Lab;
+use super::{Options, report, sample};
+use crate::targets::Result;
+
+fn pages(lab: &Lab, run: &[&str]) -> Result<PathBuf> {
+    let run = run.iter().map(|uid| (*uid).to_owned()).collect();
+    report(&lab.database, &Options { out: lab.out(), run })
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// All pages: name and text.
+fn all(folder: &Path) -> Vec<(String, String)> {
+    let entries = std::fs::read_dir(folder).expect("the folder of pages");
+    let names =
+        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+    let html = names.filter(|name| name.ends_with(".html"));
+    html.map(|name| (name.clone(), read(&folder.join(name)))).collect()
+}
+
+/// Text of the JSON of each chart.
+fn charts(page: &str) -> Vec<serde_json::Value> {
+    page.split("data-for=\"")
+        .skip(1)
+        .filter_map(|rest| rest.split_once('>')?.1.split_once("</script>"))
+        .map(|(json, _)| serde_json::from_str(json).expect("JSON of a chart"))
+        .collect()
+}
+
+#[test]
+fn an_empty_database_has_pages_that_say_so() -> Result<()> {
+    let lab = Lab::new();
+    let first = read(&pages(&lab, &[])?);
+    assert!(first.contains("Nothing was run yet."), "{first}");
+    assert!(!first.contains("<table"), "{first}");
+    assert!(read(&lab.out().join("settings.html")).contains("0 runs"));
+    Ok(())
+}
+
+#[test]
+fn an_unknown_run_is_refused_with_those_that_there_are() {
+    let mut lab = Lab::new();
+    lab.run("5a3f90c1", "iibench", "tiny", "safe");
+    let said = pages(&lab, &["5a3f90c2"]).err().map(|failure| failure.0);
+    assert!(said.is_some_and(|said| said.contains("5a3f90c2") && said.contains("5a3f90c1")));
+    assert!(!lab.out().exists());
+}
+
+#[test]
+fn the_matrix_has_ratios_and_says_what_is_significant() -> Result<()> {
+    let mut lab = Lab::new();
+    lab.run("r", "iibench", "standard", "safe");
+    for repeat in 1..=3 {
+        let noise = repeat as f64;
+        lab.cell("sql", "iibench", "", "innodb", repeat).metric(
+            "load",
+            "exit_velocity",
+            100.0 + noise,
+        );
+        lab.cell("sql", "iibench", "", "frond", repeat).metric(
+            "load",
+            "exit_velocity",
+            300.0 + noise,
+        );
+        lab.cell("sql", "iibench", "", "myrocks", repeat).metric(
+            "load",
+            "exit_velocity",
+            50.0 + noise * 20.0,
+        );
+    }
+    lab.cell("sql", "iibench", "", "innodb-8k", 1).metric("load", "exit_velocity", 40.0);
+    lab.cell("sql", "iibench", "", "innodb-4k", 1).state("failed", Some("disk <full>"), None);
+    let first = read(&pages(&lab, &[])?);
+    assert!(
+        first.contains(
+            "frond is significantly better than innodb in 1 and worse in 0 of 1 row (sql)"
+        )
+    );
+    assert!(
+        first
+            .contains(r#"<td class="better" title="significantly better; 302&#x2f;s, 3 repeats">"#),
+        "{first}"
+    );
+    assert!(first.contains("2.96×"), "{first}");
+    assert!(first.contains("not significant: may be chance") && first.contains("noisy"), "{first}");
+    assert!(first.contains("not significant: fewer than three repeats"), "{first}");
+    assert!(first.contains("disk &lt;full&gt;") && !first.contains("disk <full>"), "{first}");
+    assert!(first.contains("Nowhere against its base"), "{first}");
+    Ok(())
+}
+
+#[test]
+fn the_worst_significant_loss_comes_first() -> Result<()> {
+    let mut lab = Lab::new();
+    lab.run("r", "sysbench", "standard", "safe");
+    for repeat in 1..=3 {
+        for (target, select, write, disk) in
+            [("innodb", 100.0, 100.0, 100.0), ("frond", 80.0, 300.0, 500.0)]
+        {
+            let cell = lab.cell("sql", "sysbench", "", target, repeat);
+            let noise = 1.0 + repeat as f64 / 1000.0;
+            cell.metric("select", "ops_s", select * noise).metric("write", "ops_s", write * noise);
+            cell.metric("", "disk_b", disk);
+            cell.metric(
+                "select",
+                "p99_us",
+                if target == "frond" { repeat as f64 * 900.0 } else { 10.0 * noise },
+            );
+        }
+    }
+    let first = read(&pages(&lab, &[])?);
+    let losses = first.split("loses most").nth(1).unwrap_or_default();
+    let places = ["5.00×", "0.80×"].map(|ratio| losses.find(ratio));
+    assert!(places[0].is_some() && places[0] < places[1], "{losses}");
+    assert!(
+        losses.contains("size on disk") && losses.contains("operations&#x2f;s, select"),
+        "{losses}"
+    );
+    Ok(())
+}
+
+#[test]
+fn faces_share_no_chart_and_no_matrix() -> Result<()> {
+    let mut lab = Lab::new();
+    lab.run("r", "ycsb", "standard", "safe");
+    lab.cell("sql", "ycsb", "", "innodb", 1).metric("", "disk_b", 5.0);
+    lab.cell("embedded", "ycsb", "", "rocksdb", 1).metric("", "disk_b", 7.0);
+    let first = read(&pages(&lab, &[])?);
+    assert_eq!(first.matches("workload × target").count(), 2);
+    for (name, page) in all(&lab.out()).iter().filter(|(name, _)| name.starts_with("workload")) {
+        let bars: Vec<_> =
+            charts(page).iter().map(|chart| chart["bars"].as_array().map(Vec::len)).collect();
+        assert_eq!(bars, [Some(1)], "{name}");
+    }
+    Ok(())
+}
+
+#[test]
+fn of_a_target_only_the_newest_run_counts_and_other_runs_are_not_significant() -> Result<()> {
+    let mut lab = Lab::new();
+    for (uid, frond) in [("old", 100.0), ("new", 500.0)] {
+        lab.run(uid, "iibench", "standard", "safe");
+        for repeat in 1..=3 {
+            lab.cell("sql", "iibench", "", "frond", repeat).metric("load", "ops_s", frond);
+            if uid == "old" {
+                lab.cell("sql", "iibench", "", "innodb", repeat).metric("load", "ops_s", 50.0);
+            }
+        }
+    }
+    let first = read(&pages(&lab, &[])?);
+    assert!(
+        first.contains("10.0×") && first.contains("not of the same run as the base"),
+        "{first}"
+    );
+    let first = read(&pages(&lab, &["old"])?);
+    assert!(first.contains("2.00×") && !first.contains("10.0×"), "{first}");
+    Ok(())
+}
+
+#[test]
+fn hostile_content_breaks_no_page() -> Result<()> {
+    let mut lab = Lab::new();
+    sample::hostile(&mut lab);
+    pages(&lab, &[])?;
+    let pages = all(&lab.out());
+    assert!(pages.len() > 5, "{pages:?}");
+    for (name, page) in &pages {
+        assert!(!page.contains("<img") && !page.contains("49{%"), "{name}:\n{page}");
+        for chart in charts(page) {
+            let text = chart.to_string();
+            assert!(!text.contains("null]") && !text.contains("[null"), "{name}: {text}");
+        }
+        let opened = page.matches("<script").count();
+        assert_eq!(opened, page.matches("</script>").count(), "{name}");
+    }
+    Ok(())
+}
+
+#[test]
+fn pages_load_nothing_from_elsewhere_and_their_links_resolve() -> Result<()> {
+    let mut lab = Lab::new();
+    sample::fill(&mut lab);
+    pages(&lab, &[])?;
+    for (name, page) in all(&lab.out()) {
+        for attribute in ["src=\"", "href=\""] {
+            for link in page.split(attribute).skip(1).filter_map(|rest| rest.split('"').next()) {
+                let (file, _) = link.split_once('#').unwrap_or((link, ""));
+                let is_own =
+                    !file.contains(':') && (file.is_empty() || lab.out().join(file).is_file());
+                assert!(is_own || link == "data:,", "{name}: {link}");
+            }
+        }
+        let ids: Vec<&str> =
+            page.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        let mut distinct = ids.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(ids.len(), distinct.len(), "{name}: {ids:?}");
+    }
+    Ok(())
+}
+
+/// scripts/lab-report-test.sh looks at these in a browser: FROND_REPORT_PAGES names the folder.
+#[test]
+fn pages_of_the_sample_are_written_for_the_browser() -> Result<()> {
+    let mut lab = Lab::new();
+    sample::fill(&mut lab);
+    let out = std::env::var_os("FROND_REPORT_PAGES").map_or_else(|| lab.out(), PathBuf::from);
+    let first = report(&lab.database, &Options { out, run: Vec::new() })?;
+    assert!(read(&first).contains("5 of them failed"));
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! The page of a group: its figures, in the order in which they are asked for.
+
+use serde::Serialize;
+
+use super::figure::{Figure, Table, number};
+use super::group::Group;
+use super::headline::{Headline, detailed};
+use super::query::Results;
+use super::{bars, curves, latency};
+use crate::targets::Result;
+
+/// The page of a group.
+#[derive(Serialize, Debug)]
+pub struct Page {
+    pub title: String,
+    pub face: String,
+    pub conditions: String,
+    pub machine: String,
+    pub base: &'static str,
+    pub facts: Vec<(String, String)>,
+    pub figures: Vec<Figure>,
+    /// Latencies by operation: step, table.
+    pub operations: Vec<(String, Table)>,
+    /// Targets of which nothing counts, and why.
+    pub failures: Vec<(String, String)>,
+}
+
+/// The page of a group.
+///
+/// # Errors
+/// The database cannot be read.
+pub fn page(results: &Results<'_>, group: &Group<'_>) -> Result<Page> {
+    let mut figures = Vec::new();
+    figures.extend(curves::sweeps(group));
+    let headline = Headline::of(group);
+    let is_first =
+        |step: &str| headline.as_ref().is_some_and(|h| h.steps.first().is_some_and(|s| s == step));
+    let steps = detailed(&group.steps());
+    // One step's figures are open, or the page of a workload with fifteen steps would be endless.
+    let open = steps
+        .iter()
+        .find(|step| is_first(step) && !step.is_empty())
+        .or_else(|| steps.iter().rev().find(|step| group.has(step, "ops_s")))
+        .cloned();
+    let of_steps = |make: &dyn Fn(&str) -> Result<Option<Figure>>| -> Result<Vec<Figure>> {
+        let mut made = Vec::new();
+        for step in &steps {
+            if let Some(mut figure) = make(step)? {
+                figure.is_minor = Some(step) != open.as_ref();
+                made.push(figure);
+            }
+        }
+        if made.iter().all(|figure| figure.is_minor) {
+            made.iter_mut().take(1).for_each(|figure| figure.is_minor = false);
+        }
+        made.sort_by_key(|figure| figure.is_minor);
+        Ok(made)
+    };
+    figures.extend(of_steps(&|step| curves::rate(results, group, step))?);
+    figures.extend(bars::size(group));
+    figures.extend(bars::size_against_speed(group));
+    figures.extend(of_steps(&|step| Ok(latency::percentiles(group, step)))?);
+    figures.extend(of_steps(&|step| Ok(bars::cpu(group, step)))?);
+    figures.extend(of_steps(&|step| Ok(bars::bytes(group, step)))?);
+    figures.extend(bars::memory(group));
+    number(&mut figures, "f");
+    let mut operations = Vec::new();
+    for step in &steps {
+        operations
+            .extend(latency::operations(results, group, step)?.map(|table| (step.clone(), table)));
+    }
+    Ok(Page {
+        title: group.title(),
+        face: group.key.face.clone(),
+        conditions: group.conditions(),
+        machine: group.key.machine.clone(),
+        base: group.base_name(),
+        facts: facts(results, group),
+        figures,
+        operations,
+        failures: group
+            .targets
+            .iter()
+            .filter(|target| target.cells.is_empty())
+            .map(|target| {
+                let why = target.failed.first().and_then(|cell| cell.failure.clone());
+                (target.name.to_owned(), why.unwrap_or_else(|| "no reason was recorded".to_owned()))
+            })
+            .collect(),
+    })
+}
+
+/// The caption of the page: what every chart on it was measured with.
+fn facts(results: &Results<'_>, group: &Group<'_>) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    let Some(run) = group.targets.first().map(|target| target.run) else { return facts };
+    for name in ["cpu", "device", "file_system", "kernel", "commit"] {
+        let value = run.environment.iter().find(|(own, _)| own == name);
+        facts.extend(value.cloned());
+    }
+    let mut versions: Vec<String> = group
+        .targets
+        .iter()
+        .filter_map(|target| target.cells.first())
+        .map(|cell| cell.version.clone())
+        .filter(|version| !version.is_empty())
+        .collect();
+    versions.dedup();
+    if !versions.is_empty() {
+        facts.push(("versions".to_owned(), versions.join("; ")));
+    }
+    let runs = results.runs.iter().filter(|run| group.targets.iter().any(|t| t.run.id == run.id));
+    let runs: Vec<String> = runs.map(|run| format!("{} ({})", run.uid, run.began)).collect();
+    facts.push(("runs".to_owned(), runs.join(", ")));
+    facts
+}

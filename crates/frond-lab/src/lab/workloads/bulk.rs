@@ -1,0 +1,226 @@
+//! `bulk`: loads of sysbench's rows: one a statement, a thousand, by LOAD DATA; in the order of ids or in random order;
+//! the index created before or after.
+//!
+//! Each load has a table of its own, which is dropped after it, but for the last: that one's size is the cell's.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use super::compressed;
+use super::sbtest::{self, Batch, INNODB_ROW_BYTES, Load, ROW_BYTES, Row, Rows};
+use super::{Entry, Workload};
+use crate::lab::params::{Param, Params};
+use crate::lab::sql::{Bench, Step};
+use crate::lab::suggest::unknown;
+use crate::targets::{Failure, Result};
+
+pub const ENTRY: Entry = Entry {
+    name: "bulk",
+    about: "bulk loads: one row or a thousand a statement, LOAD DATA; sorted or shuffled; index before or after",
+    headline: ("multi", "ops_s"),
+    params: &[
+        Param::sized("rows", ["1_000", "100_000", "2_000_000", "10_000_000"], "rows"),
+        Param::sized(
+            "how",
+            [ALL, "load-data,multi", ALL, ALL],
+            "one-row, multi (1000 rows a statement), load-data",
+        ),
+        Param::sized(
+            "order",
+            [ORDERS, "sorted", ORDERS, ORDERS],
+            "order of the ids: sorted, shuffled",
+        ),
+        Param::sized(
+            "index",
+            [WHENS, "after", WHENS, WHENS],
+            "when the index on k is created: before, after the load",
+        ),
+        Param::fixed(
+            "one_row_part",
+            "0.05",
+            "part of the rows that a load of one row a statement has",
+        ),
+        Param::fixed("ratio", "4.5", "data to cache"),
+        Param::sized("time_limit", ["60", "12", "1800", "0"], "seconds, 0 for none"),
+    ],
+    make: |params, seed| Ok(Box::new(Bulk::new(params, seed)?)),
+};
+
+const ALL: &str = "one-row,load-data,multi";
+const ORDERS: &str = "shuffled,sorted";
+const WHENS: &str = "before,after";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum How {
+    OneRow,
+    Multi,
+    LoadData,
+}
+
+/// One load.
+#[derive(Clone, Debug)]
+struct Plan {
+    how: How,
+    is_shuffled: bool,
+    index_first: bool,
+    rows: u64,
+}
+
+struct Bulk {
+    plans: Vec<Plan>,
+    rows: u64,
+    seed: u64,
+}
+
+/// The values of a list, each one of `known`.
+fn words<'a>(params: &Params, name: &str, known: &[(&str, &'a str)]) -> Result<Vec<&'a str>> {
+    let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+    let list = params.text(name).split([',', ' ']).filter(|word| !word.is_empty());
+    list.map(|word| {
+        let found = known.iter().find(|(name, _)| *name == word);
+        found
+            .map(|(_, value)| *value)
+            .ok_or_else(|| unknown(&format!("value of {name}"), word, &names))
+    })
+    .collect()
+}
+
+impl Bulk {
+    fn new(params: &Params, seed: u64) -> Result<Self> {
+        let (rows, part) = (params.number("rows")?, params.real("one_row_part")?);
+        if !(1..=i32::MAX as u64).contains(&rows) || part > 1.0 {
+            return Err(Failure("bulk: rows from 1, one_row_part from 0 to 1".to_owned()));
+        }
+        let same = |word| (word, word);
+        let hows = words(params, "how", &["one-row", "multi", "load-data"].map(same))?;
+        let orders = words(params, "order", &["sorted", "shuffled"].map(same))?;
+        let whens = words(params, "index", &["before", "after"].map(same))?;
+        let mut plans = Vec::new();
+        for how in hows {
+            let (how, rows) = match how {
+                "one-row" => (How::OneRow, ((rows as f64 * part) as u64).max(1)),
+                "multi" => (How::Multi, rows),
+                _ => (How::LoadData, rows),
+            };
+            for order in &orders {
+                for when in &whens {
+                    let (is_shuffled, index_first) = (*order == "shuffled", *when == "before");
+                    plans.push(Plan { how, is_shuffled, index_first, rows });
+                }
+            }
+        }
+        Ok(Self { plans, rows, seed })
+    }
+}
+
+impl Plan {
+    /// Its step: what is not the default is said.
+    fn name(&self) -> String {
+        let how = match self.how {
+            How::OneRow => "one-row",
+            How::Multi => "multi",
+            How::LoadData => "load-data",
+        };
+        let order = if self.is_shuffled { " shuffled" } else { "" };
+        let when = if self.index_first { " index=before" } else { "" };
+        format!("{how}{order}{when}")
+    }
+
+    /// Runs it; gives how many rows there are then.
+    fn run(&self, bench: &mut Bench, table: &str, seed: u64) -> Result<u64> {
+        let name = self.name();
+        bench.create(&sbtest::definition(table, self.index_first.then_some("k")), "")?;
+        let load = Load::new(&name, table, self.rows, seed);
+        let load = Load { with_ids: true, is_shuffled: self.is_shuffled, ..load };
+        let loaded = match self.how {
+            How::OneRow => Load { batch: Batch::Rows(1), ..load }.run(bench)?,
+            How::Multi => Load { batch: Batch::Rows(1_000), ..load }.run(bench)?,
+            How::LoadData => load_data(bench, load)?,
+        };
+        if !self.index_first && !bench.is_over() {
+            let sql = format!("CREATE INDEX k ON {table}(k)");
+            sbtest::create_index(bench, &format!("{name} create index"), loaded, &sql)?;
+        }
+        compressed::note_lengths(bench, table)?;
+        Ok(loaded)
+    }
+}
+
+/// LOAD DATA of rows that the client makes meanwhile: one statement, one transaction.
+fn load_data(bench: &mut Bench, load: Load<'_>) -> Result<u64> {
+    let (loaded, deadline) = (AtomicU64::new(0), bench.deadline());
+    let sql = format!("LOAD DATA LOCAL INFILE 'rows' INTO TABLE {} (id, k, c, pad)", load.table);
+    bench.step(&Step::load(load.step, load.rows, ROW_BYTES), |worker| {
+        let (mut rows, mut row, mut left) = (Rows::new(load), Row::default(), load.rows);
+        let mut inserted = 0;
+        // A file has no rows beyond the time limit: the statement then ends with those that it has.
+        let source = move |file: &mut dyn std::io::Write| {
+            while left > 0 && deadline.is_none_or(|deadline| Instant::now() < deadline) {
+                for _ in 0..left.min(1_000) {
+                    rows.next(&mut row);
+                    let Row { id, k, c, pad } = &row;
+                    writeln!(file, "{id}\t{k}\t{c}\t{pad}")?;
+                    left -= 1;
+                }
+            }
+            Ok(())
+        };
+        let mut source = Some(source);
+        worker.request("commit", load.rows, |session| {
+            let again = || Failure("LOAD DATA: its rows cannot be sent again".to_owned());
+            inserted = session.load_data(&sql, source.take().ok_or_else(again)?)?;
+            Ok(())
+        })?;
+        loaded.store(inserted, Ordering::Relaxed);
+        Ok(())
+    })?;
+    Ok(loaded.into_inner())
+}
+
+impl Workload for Bulk {
+    fn innodb_bytes(&self) -> u64 {
+        self.rows * INNODB_ROW_BYTES
+    }
+
+    fn run(&mut self, bench: &mut Bench) -> Result<(u64, u64)> {
+        let (mut live, last) = (0, self.plans.len());
+        for (number, plan) in (1..).zip(&self.plans) {
+            if bench.is_over() {
+                break;
+            }
+            let table = format!("bulk{number}");
+            live = plan.run(bench, &table, self.seed)?;
+            if number == last {
+                bench.rest()?;
+            }
+            bench.verify(&table, Some(live), true)?;
+            if number < last {
+                bench.admin().run(&format!("DROP TABLE {table}"))?;
+            }
+        }
+        Ok((live, live * ROW_BYTES))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::size::Size;
+
+    #[test]
+    fn every_combination_is_a_load_with_a_name_of_its_own() {
+        let params = Params::new("bulk", ENTRY.params, Size::Standard, &[]).expect("defaults");
+        let bulk = Bulk::new(&params, 42).expect("they are right");
+        let mut names: Vec<String> = bulk.plans.iter().map(Plan::name).collect();
+        assert_eq!(names.last().map(String::as_str), Some("multi"));
+        assert!(names.contains(&"load-data shuffled index=before".to_owned()), "{names:?}");
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 12);
+        let one_row = bulk.plans.iter().find(|plan| plan.how == How::OneRow);
+        assert_eq!(one_row.map(|plan| plan.rows), Some(100_000));
+        let change = [("how".to_owned(), "muti".to_owned())];
+        let params = Params::new("bulk", ENTRY.params, Size::Tiny, &change).expect("a known name");
+        assert!(Bulk::new(&params, 42).is_err_and(|failure| failure.0.contains("multi")));
+    }
+}

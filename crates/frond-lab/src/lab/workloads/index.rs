@@ -1,0 +1,97 @@
+//! `index`: CREATE INDEX on sysbench's rows: while nobody else uses the table, and while a writer updates 500 rows per
+//! second, whose latencies and longest block are measured; and the size of the index against one that inserts have built.
+
+use super::compressed::{self, put};
+use super::sbtest::{self, INNODB_ROW_BYTES, Load, ROW_BYTES};
+use super::{Entry, Workload};
+use crate::lab::params::{Param, Params};
+use crate::lab::sql::{Bench, Beside, Step, Worker};
+use crate::random::{Purpose, Random};
+use crate::targets::{Failure, Result};
+
+pub const ENTRY: Entry = Entry {
+    name: "index",
+    about: "CREATE INDEX, offline and while a writer goes on, and its size against an index built by inserts",
+    headline: ("online", "seconds"),
+    params: &[
+        Param::sized("rows", ["5_000", "150_000", "2_000_000", "10_000_000"], "rows"),
+        Param::fixed("rate", "500", "rows per second that the writer changes"),
+        Param::fixed("ratio", "4.5", "data to cache"),
+        Param::sized("time_limit", ["60", "12", "1200", "0"], "seconds, 0 for none"),
+    ],
+    make: |params, seed| Ok(Box::new(Index::new(params, seed)?)),
+};
+
+struct Index {
+    rows: u64,
+    rate: f64,
+    seed: u64,
+}
+
+impl Index {
+    fn new(params: &Params, seed: u64) -> Result<Self> {
+        let (rows, rate) = (params.number("rows")?, params.real("rate")?);
+        if !(1..=i32::MAX as u64).contains(&rows) || rate <= 0.0 {
+            return Err(Failure("index: rows and rate from 1".to_owned()));
+        }
+        Ok(Self { rows, rate, seed })
+    }
+
+    /// CREATE INDEX with a writer beside it.
+    fn online(&self, bench: &mut Bench) -> Result<()> {
+        let write = |worker: &mut Worker<'_>| {
+            let update = worker.session.prepare("UPDATE sbtest1 SET k=k+1 WHERE id=?")?;
+            let mut random = Random::stream(self.seed, "index", 0, 0, Purpose::Choice);
+            worker.set_rate(self.rate);
+            while worker.go_on() {
+                let id = random.below(self.rows) + 1;
+                worker.request("write", 1, |session| session.execute(&update, (id,)).map(drop))?;
+            }
+            Ok(())
+        };
+        let step = Step { name: "online", ..Step::load("", self.rows, 0) };
+        let create = |worker: &mut Worker<'_>| {
+            worker.request("create_index", self.rows, |session| {
+                session.run("CREATE INDEX k ON sbtest1(k)").map(drop)
+            })
+        };
+        let made = bench.step_beside(&step, create, &[&write as Beside<'_>])?;
+        if let Some(latencies) = made.latencies.get("write") {
+            let found = latencies.histogram()?;
+            put(bench, "beside_p999_us", found.value_at_quantile(0.999) as f64 / 1e3);
+            put(bench, "beside_max_us", found.max() as f64 / 1e3);
+        }
+        Ok(())
+    }
+}
+
+impl Workload for Index {
+    fn innodb_bytes(&self) -> u64 {
+        self.rows * INNODB_ROW_BYTES
+    }
+
+    fn run(&mut self, bench: &mut Bench) -> Result<(u64, u64)> {
+        // By inserts, as what is built in bulk is compared with.
+        bench.create(&sbtest::definition("inserted", Some("k")), "")?;
+        Load::new("by inserts", "inserted", self.rows, self.seed).run(bench)?;
+        compressed::note_lengths(bench, "inserted")?;
+        bench.admin().run("DROP TABLE inserted")?;
+        bench.create(&sbtest::definition("sbtest1", None), "")?;
+        let loaded = Load::new("load", "sbtest1", self.rows, self.seed).run(bench)?;
+        if bench.is_over() {
+            return Ok((loaded, loaded * ROW_BYTES));
+        }
+        let offline = "ALTER TABLE sbtest1 ADD INDEX k (k), LOCK=EXCLUSIVE";
+        sbtest::create_index(bench, "offline", self.rows, offline)?;
+        compressed::note_lengths(bench, "sbtest1")?;
+        bench.verify("sbtest1", Some(loaded), true)?;
+        if !bench.is_over() {
+            bench.admin().run("DROP INDEX k ON sbtest1")?;
+            self.online(bench)?;
+            compressed::note_lengths(bench, "sbtest1")?;
+        }
+        bench.rest()?;
+        bench.verify("sbtest1", Some(loaded), false)?;
+        Ok((loaded, loaded * ROW_BYTES))
+    }
+}

@@ -1,0 +1,283 @@
+//! `insertbench`: inserts with and without secondary indexes, then queries while rows are inserted and deleted at a
+//! fixed rate, as Mark Callaghan's reports have it. Its schema is not that of `iibench`.
+
+mod rows;
+mod tables;
+
+use std::sync::atomic::Ordering;
+
+use mysql::Value;
+
+use self::rows::{PRICES, PRODUCTS, REGISTERS, ROW_BYTES};
+use self::tables::Table;
+use super::compressed::put;
+use super::{Entry, Workload};
+use crate::lab::params::{Param, Params};
+use crate::lab::sql::{Bench, Beside, SqlResult, Step, Worker};
+use crate::random::{Purpose, Random};
+use crate::targets::{Failure, Result};
+
+pub const ENTRY: Entry = Entry {
+    name: "insertbench",
+    about: "the insert benchmark: loads, then queries beside inserts and deletes at a fixed rate",
+    headline: ("l.i1", "ops_s"),
+    params: &[
+        Param::sized(
+            "x",
+            ["2_000", "100_000", "1_000_000", "10_000_000"],
+            "rows of l.i0, of each table",
+        ),
+        Param::sized("y", ["1_000", "40_000", "1_600_000", "16_000_000"], "rows of l.i1"),
+        Param::sized("z", ["100", "2_000", "400_000", "4_000_000"], "rows of l.i2"),
+        Param::sized("clients", ["1", "1", "1", "8"], "clients, with a table each"),
+        Param::fixed(
+            "delete_per_insert",
+            "yes",
+            "from l.i1 on as many rows are deleted as inserted",
+        ),
+        Param::sized(
+            "rates",
+            ["100", "100,500,1000", "100,500,1000", "100,500,1000"],
+            "rows per second beside queries",
+        ),
+        Param::sized("seconds", ["0.3", "1", "30", "1800"], "of each step with queries"),
+        Param::fixed("ratio", "0.2", "data to cache: 0.2, and 6.4 with x=5000000 y=80000 z=20000"),
+        Param::sized("time_limit", ["60", "12", "1200", "0"], "seconds, 0 for none"),
+    ],
+    make: |params, seed| Ok(Box::new(InsertBench::new(params, seed)?)),
+};
+
+/// What plain InnoDB takes per row with its three indexes.
+const INNODB_ROW_BYTES: u64 = 160;
+/// Rows of a commit: l.i0, l.i1 and the steps with queries, l.i2.
+const COMMITS: [u64; 3] = [100, 50, 5];
+/// Rows that are inserted before the indexes are created.
+const ROWS_BEFORE_INDEX: u64 = 100;
+/// Ids of a point query.
+const POINTS: usize = 10;
+/// Part of the wanted rate below which a step does not count.
+const SLA: f64 = 0.95;
+
+/// Name and columns of the indexes.
+const INDEXES: [(&str, &str); 3] = [
+    ("marketsegment", "(productid, customerid, price)"),
+    ("registersegment", "(cashregisterid, customerid, price)"),
+    ("pdc", "(price, dateandtime, customerid)"),
+];
+
+struct InsertBench {
+    rows: [u64; 3],
+    tables: Vec<Table>,
+    deletes: bool,
+    rates: Vec<u64>,
+    seconds: f64,
+    seed: u64,
+}
+
+impl InsertBench {
+    fn new(params: &Params, seed: u64) -> Result<Self> {
+        let rows = [params.number("x")?, params.number("y")?, params.number("z")?];
+        let (clients, rates) = (params.number("clients")?, params.numbers("rates")?);
+        let is_right =
+            rows.iter().all(|n| (1..1 << 40).contains(n)) && (1..=128).contains(&clients);
+        if !is_right || rates.iter().any(|rate| !(1..1_000_000).contains(rate)) {
+            let what = "x, y, z and rates from 1, clients from 1 to 128";
+            return Err(Failure(format!("insertbench: {what}")));
+        }
+        let tables = (0..clients).map(|number| Table::new(number, seed)).collect();
+        let deletes = params.flag("delete_per_insert")?;
+        Ok(Self { rows, tables, deletes, rates, seconds: params.real("seconds")?, seed })
+    }
+
+    fn create(&self, bench: &mut Bench) -> Result<()> {
+        for table in &self.tables {
+            let definition = format!(
+                "{}(transactionid BIGINT NOT NULL AUTO_INCREMENT, dateandtime DATETIME, cashregisterid INT NOT NULL, \
+                 customerid INT NOT NULL, productid INT NOT NULL, price INT NOT NULL, data VARCHAR(4000), \
+                 PRIMARY KEY (transactionid))",
+                table.name
+            );
+            bench.create(&definition, "")?;
+        }
+        Ok(())
+    }
+
+    /// A load step of all clients, with a deleter beside each from l.i1 on.
+    fn load(&self, bench: &mut Bench, name: &str, at: usize) -> Result<()> {
+        if bench.is_over() {
+            return Ok(());
+        }
+        let (rows, per_commit) = (self.rows[at], COMMITS[at]);
+        let deletes = self.deletes && at > 0 && bench.keeps_rows();
+        self.tables.iter().for_each(|table| table.begin(deletes));
+        let clients = self.tables.len() as u64;
+        let step = Step { clients, ..Step::load(name, rows * clients, ROW_BYTES) };
+        let deleters: Vec<_> = self.tables[..if deletes { self.tables.len() } else { 0 }]
+            .iter()
+            .map(|table| move |worker: &mut Worker<'_>| table.delete(worker, per_commit))
+            .collect();
+        let beside: Vec<Beside<'_>> = deleters.iter().map(|body| body as Beside<'_>).collect();
+        let insert = |worker: &mut Worker<'_>| {
+            self.tables[worker.index as usize].insert(worker, "commit", rows, per_commit)
+        };
+        bench.step_beside(&step, insert, &beside)?;
+        Ok(())
+    }
+
+    /// A few more rows, then the indexes: of all at once, but for MyRocks, which has them one by one.
+    fn index(&self, bench: &mut Bench) -> Result<()> {
+        if bench.is_over() {
+            return Ok(());
+        }
+        let adds = INDEXES.map(|(name, columns)| format!("ADD INDEX {name} {columns}"));
+        let is_single = bench.target.engine.eq_ignore_ascii_case("ROCKSDB");
+        let alters = if is_single { adds.to_vec() } else { vec![adds.join(", ")] };
+        let clients = self.tables.len() as u64;
+        self.tables.iter().for_each(|table| table.begin(false));
+        let rows = self.rows[0] + ROWS_BEFORE_INDEX;
+        let step = Step { clients, ..Step::load("l.x", rows * clients, 0) };
+        bench.step(&step, |worker| {
+            let table = &self.tables[worker.index as usize];
+            table.insert(worker, "commit", ROWS_BEFORE_INDEX, ROWS_BEFORE_INDEX)?;
+            worker.request("alter", self.rows[0], |session| {
+                for alter in &alters {
+                    session.run(&format!("ALTER TABLE {} {alter}", table.name))?;
+                }
+                Ok(())
+            })
+        })?;
+        Ok(())
+    }
+
+    /// Queries of one kind, unthrottled, beside inserts and deletes at a rate.
+    fn queries(&self, bench: &mut Bench, is_range: bool, rate: u64) -> Result<()> {
+        if bench.is_over() {
+            return Ok(());
+        }
+        let per_commit = COMMITS[1];
+        let deletes = self.deletes && bench.keeps_rows();
+        let before: u64 =
+            self.tables.iter().map(|table| table.inserted.load(Ordering::Relaxed)).sum();
+        let mut beside: Vec<Box<dyn Fn(&mut Worker<'_>) -> Result<()> + Sync + '_>> = Vec::new();
+        let pace = rate as f64 / per_commit as f64;
+        for table in &self.tables {
+            // Each has its own pace, so the one need not wait for the other.
+            table.begin(false);
+            beside.push(Box::new(move |worker| {
+                worker.set_rate(pace);
+                table.insert(worker, "insert", u64::MAX, per_commit)
+            }));
+            if deletes {
+                beside.push(Box::new(move |worker| {
+                    worker.set_rate(pace);
+                    table.delete(worker, per_commit)
+                }));
+            }
+        }
+        let beside: Vec<Beside<'_>> = beside.iter().map(|body| &**body as Beside<'_>).collect();
+        let clients = self.tables.len() as u64;
+        let name = format!("{}{rate}", if is_range { "qr" } else { "qp" });
+        let step = Step::timed(&name, self.seconds, 0.0, clients);
+        let number = rate * 2 + u64::from(is_range);
+        bench.step_prepared(
+            &step,
+            |index, session| {
+                let table = &self.tables[index as usize];
+                let texts = if is_range { ranges(&table.name) } else { vec![points(&table.name)] };
+                let all: SqlResult<Vec<_>> =
+                    texts.iter().map(|text| session.prepare(text)).collect();
+                Ok(all?)
+            },
+            |worker, statements| {
+                let table = &self.tables[worker.index as usize];
+                let client = number * 1_000 + worker.index;
+                let mut random =
+                    Random::stream(self.seed, "insertbench", 0, client, Purpose::Choice);
+                let kind = if is_range { "range" } else { "point" };
+                while worker.go_on() {
+                    let shape = random.below(statements.len() as u64) as usize;
+                    let values = match is_range {
+                        true => vec![Value::UInt(random.below(RANGES[shape]))],
+                        false => {
+                            let min = table.min.load(Ordering::Relaxed);
+                            let max = table.inserted.load(Ordering::Relaxed).max(min);
+                            (0..POINTS).map(|_| Value::UInt(random.between(min, max))).collect()
+                        }
+                    };
+                    worker.request(kind, 1, |session| {
+                        session.skim(&statements[shape], values.clone()).map(drop)
+                    })?;
+                }
+                Ok(())
+            },
+            &beside,
+        )?;
+        let after: u64 =
+            self.tables.iter().map(|table| table.inserted.load(Ordering::Relaxed)).sum();
+        let seconds =
+            bench.result.steps.last().and_then(|step| step.metrics.get("seconds").copied());
+        let found = (after - before) as f64 / seconds.unwrap_or(1.0).max(1e-9);
+        put(bench, "background_s", found);
+        let is_failed = found < SLA * (rate * clients) as f64;
+        put(bench, "sla_failed", f64::from(u8::from(is_failed)));
+        Ok(())
+    }
+}
+
+/// First values of the three range queries are below these.
+const RANGES: [u64; 3] = [PRICES, PRODUCTS, REGISTERS];
+
+fn ranges(table: &str) -> Vec<String> {
+    [
+        ("price,dateandtime,customerid", "pdc", "price>=?"),
+        ("productid,customerid,price", "marketsegment", "productid>=?"),
+        ("cashregisterid,customerid,price", "registersegment", "cashregisterid>?"),
+    ]
+    .iter()
+    .map(|(columns, index, from)| {
+        format!("SELECT {columns} FROM {table} FORCE INDEX ({index}) WHERE {from} ORDER BY {columns} LIMIT 10")
+    })
+    .collect()
+}
+
+fn points(table: &str) -> String {
+    let list = ["?"; POINTS].join(",");
+    format!("SELECT transactionid,productid,data FROM {table} WHERE transactionid IN ({list})")
+}
+
+impl Workload for InsertBench {
+    fn innodb_bytes(&self) -> u64 {
+        let [x, y, z] = self.rows;
+        let rows = if self.deletes { x } else { x + y + z };
+        rows * self.tables.len() as u64 * INNODB_ROW_BYTES
+    }
+
+    fn run(&mut self, bench: &mut Bench) -> Result<(u64, u64)> {
+        self.create(bench)?;
+        self.load(bench, "l.i0", 0)?;
+        self.index(bench)?;
+        if !bench.is_over() {
+            for table in &self.tables {
+                bench.verify(&table.name, Some(table.live()), true)?;
+            }
+        }
+        self.load(bench, "l.i1", 1)?;
+        self.load(bench, "l.i2", 2)?;
+        if bench.keeps_rows() && !bench.is_over() {
+            for table in &self.tables {
+                bench.admin().run(&format!("ANALYZE TABLE {}", table.name))?;
+            }
+        }
+        bench.rest()?;
+        for &rate in &self.rates {
+            self.queries(bench, true, rate)?;
+            self.queries(bench, false, rate)?;
+        }
+        let mut live = 0;
+        for table in &self.tables {
+            bench.verify(&table.name, Some(table.live()), false)?;
+            live += table.live();
+        }
+        Ok((live, live * ROW_BYTES))
+    }
+}

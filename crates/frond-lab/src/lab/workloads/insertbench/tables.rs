@@ -1,0 +1,155 @@
+//! The tables of the insert benchmark: who inserts, who deletes, and which rows are alive.
+//!
+//! Invariants
+//! 1. Inserts and deletes of a table are at most eight statements apart while both run.
+//! 2. Counts change only after the server has said that it is done.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+use super::rows::Rows;
+use crate::lab::sql::{InsertText, Worker};
+use crate::targets::Result;
+
+/// Statements that inserts are ahead of deletes at most.
+const DRIFT: u64 = 8;
+/// Rounds after which the least id is read from the table again.
+const ROUNDS: u64 = 1_000;
+
+/// A table.
+pub struct Table {
+    /// Name.
+    pub name: String,
+    rows: Mutex<Rows>,
+    /// Rows inserted, which is the largest id.
+    pub inserted: AtomicU64,
+    /// Rows deleted.
+    pub deleted: AtomicU64,
+    /// Where the next delete looks for its first row.
+    pub min: AtomicU64,
+    rounds: AtomicU64,
+    /// Statements of inserts and of deletes.
+    statements: Mutex<(u64, u64)>,
+    moved: Condvar,
+    has_deleter: AtomicBool,
+}
+
+impl Table {
+    /// The table of this number, from 0.
+    pub fn new(number: u64, seed: u64) -> Self {
+        Self {
+            name: format!("pi{}", number + 1),
+            rows: Mutex::new(Rows::new(seed, number)),
+            inserted: AtomicU64::new(0),
+            deleted: AtomicU64::new(0),
+            min: AtomicU64::new(1),
+            rounds: AtomicU64::new(0),
+            statements: Mutex::new((0, 0)),
+            moved: Condvar::new(),
+            has_deleter: AtomicBool::new(false),
+        }
+    }
+
+    /// A step with this begins: whether rows are deleted in it as well.
+    pub fn begin(&self, has_deleter: bool) {
+        *lock(&self.statements) = (0, 0);
+        self.has_deleter.store(has_deleter, Ordering::Relaxed);
+    }
+
+    /// Rows that are alive.
+    pub fn live(&self) -> u64 {
+        self.inserted.load(Ordering::Relaxed) - self.deleted.load(Ordering::Relaxed)
+    }
+
+    /// Waits until inserts are so far ahead of deletes, or less; false if the step ends before.
+    fn wait(&self, worker: &Worker<'_>, is_free: impl Fn(u64) -> bool) -> bool {
+        let mut statements = lock(&self.statements);
+        while !is_free(statements.0.saturating_sub(statements.1)) {
+            if worker.is_stopped() {
+                return false;
+            }
+            let waited = self.moved.wait_timeout(statements, Duration::from_millis(20));
+            statements = waited.unwrap_or_else(|e| e.into_inner()).0;
+        }
+        true
+    }
+
+    fn count(&self, inserts: u64, deletes: u64) {
+        let mut statements = lock(&self.statements);
+        statements.0 += inserts;
+        statements.1 += deletes;
+        self.moved.notify_all();
+    }
+
+    /// Inserts `rows` rows in commits of `per_commit`, as long as the step runs.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn insert(
+        &self,
+        worker: &mut Worker<'_>,
+        kind: &'static str,
+        rows: u64,
+        per_commit: u64,
+    ) -> Result<()> {
+        let mut source = lock(&self.rows);
+        let mut statement = InsertText::new(&format!(
+            "INSERT INTO {}(dateandtime,cashregisterid,customerid,productid,price,data) VALUES",
+            self.name
+        ));
+        let has_deleter = self.has_deleter.load(Ordering::Relaxed);
+        let mut left = rows;
+        while left > 0 && worker.go_on() {
+            if has_deleter && !self.wait(worker, |ahead| ahead < DRIFT) {
+                break;
+            }
+            let n = left.min(per_commit);
+            source.append(&mut statement, n);
+            let text = statement.finish();
+            let mut inserted = 0;
+            worker.request(kind, n, |session| {
+                inserted = session.run(text)?;
+                Ok(())
+            })?;
+            self.inserted.fetch_add(inserted, Ordering::Relaxed);
+            self.count(1, 0);
+            left -= n;
+        }
+        Ok(())
+    }
+
+    /// Deletes the oldest rows, as many as are inserted, as long as the step runs.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn delete(&self, worker: &mut Worker<'_>, per_commit: u64) -> Result<()> {
+        let name = &self.name;
+        let delete = worker.session.prepare(&format!(
+            "DELETE FROM {name} WHERE transactionid >= ? ORDER BY transactionid LIMIT {per_commit}"
+        ))?;
+        let get_min = format!("SELECT COALESCE(MIN(transactionid),1) FROM {name}");
+        while worker.go_on() && self.wait(worker, |ahead| ahead > 0) {
+            let mut min = self.min.load(Ordering::Relaxed);
+            if self.rounds.fetch_add(1, Ordering::Relaxed) % ROUNDS == 0 {
+                worker.request("get_min", 1, |session| {
+                    min = session.value(&get_min)?.parse().unwrap_or(min);
+                    Ok(())
+                })?;
+            }
+            let mut deleted = 0;
+            worker.request("delete", 1, |session| {
+                deleted = session.execute(&delete, (min,))?;
+                Ok(())
+            })?;
+            self.deleted.fetch_add(deleted, Ordering::Relaxed);
+            self.min.store(min + per_commit, Ordering::Relaxed);
+            self.count(0, 1);
+        }
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}

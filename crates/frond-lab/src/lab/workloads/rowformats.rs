@@ -1,0 +1,103 @@
+//! `rowformats`: the study of InnoDB's row formats of 2008. The table of sysbench 0.4 with its index on `k` is loaded by
+//! one INSERT a row, then it is read and written by more and more clients.
+//!
+//! The study's strings are unknown, so sizes are not comparable with it; `strings` has three levels of compressibility
+//! in their place. Its two buffer pools are two values of `ratio`, 0.4 and 4.5.
+
+use super::compressed;
+use super::sbtest::{self, Batch, FILLS, Fill, INNODB_ROW_BYTES, Load};
+use super::sysbench::{self, Pace, Tables, Test};
+use super::{Entry, Workload};
+use crate::lab::params::{Param, Params};
+use crate::lab::sql::Bench;
+use crate::targets::Result;
+
+pub const ENTRY: Entry = Entry {
+    name: "rowformats",
+    about: "the row-format study of 2008: one row per INSERT, sizes, and read_write with more and more clients",
+    headline: ("load", "seconds"),
+    params: &[
+        Param::sized("rows", ["1_000", "20_000", "1_000_000", "10_000_000"], "rows"),
+        Param::fixed("load", "one-row", "rows of an INSERT: one-row, or multi (512 KiB of text)"),
+        Param::fixed("index", "before", "the index on k is created before the load, or after"),
+        Param::fixed("strings", "digits", "what c and pad are of: digits, letters, constant"),
+        Param::sized("threads", ["1", "1,16", POWERS, POWERS], "clients, one step for each number"),
+        Param::fixed("tests", "read_write", "tests of sysbench"),
+        Param::sized("seconds", ["0.1", "1", "10", "30"], "of each step"),
+        Param::sized("warm_up", ["0", "0", "2", "10"], "seconds before each step"),
+        Param::fixed("ratio", "0.4", "data to cache: 0.4 and 4.5 are the study's"),
+        Param::sized("time_limit", ["60", "12", "1800", "0"], "seconds, 0 for none"),
+    ],
+    make: |params, seed| Ok(Box::new(RowFormats::new(params, seed)?)),
+};
+
+const POWERS: &str = "1,2,4,8,16,32,64,128,256,512";
+const TABLE: &str = "sbtest";
+
+struct RowFormats {
+    tables: Tables,
+    batch: Batch,
+    index_first: bool,
+    threads: Vec<u64>,
+    tests: Vec<Test>,
+    pace: Pace,
+    seed: u64,
+}
+
+impl RowFormats {
+    fn new(params: &Params, seed: u64) -> Result<Self> {
+        let (rows, threads) = (params.number("rows")?, params.numbers("threads")?);
+        sysbench::check(rows, 1, &threads)?;
+        let most = threads.iter().copied().max().unwrap_or(1);
+        let mut tables = Tables::new(TABLE, 0, rows, "uniform", seed).with_clients(most);
+        tables.fill = Fill::new(params.word("strings", &FILLS)?);
+        let pace =
+            Pace { seconds: params.real("seconds")?, warm_up: params.real("warm_up")?, open: 0.0 };
+        let batch = match params.word("load", &["one-row", "multi"])? {
+            "multi" => Batch::Bytes,
+            _ => Batch::Rows(1),
+        };
+        let index_first = params.word("index", &["before", "after"])? == "before";
+        let tests = sysbench::tests(params.text("tests"))?;
+        Ok(Self { tables, batch, index_first, threads, tests, pace, seed })
+    }
+}
+
+impl Workload for RowFormats {
+    fn innodb_bytes(&self) -> u64 {
+        self.tables.rows * INNODB_ROW_BYTES
+    }
+
+    fn run(&mut self, bench: &mut Bench) -> Result<(u64, u64)> {
+        let index = if self.index_first { ", KEY k (k)" } else { "" };
+        let definition = format!(
+            "{TABLE}(id INT UNSIGNED NOT NULL AUTO_INCREMENT, k INT UNSIGNED NOT NULL DEFAULT '0', \
+             c CHAR(120) NOT NULL DEFAULT '', pad CHAR(60) NOT NULL DEFAULT '', PRIMARY KEY (id){index})"
+        );
+        bench.create(&definition, "")?;
+        compressed::reset(bench)?;
+        let (rows, fill, batch) = (self.tables.rows, self.tables.fill, self.batch);
+        let load = Load::new("load", TABLE, rows, self.seed);
+        let loaded = Load { batch, fill, with_ids: true, ..load }.run(bench)?;
+        compressed::note(bench)?;
+        if !self.index_first && !bench.is_over() {
+            compressed::reset(bench)?;
+            sbtest::create_index(bench, "create index", rows, "CREATE INDEX k ON sbtest(k)")?;
+            compressed::note(bench)?;
+        }
+        compressed::note_lengths(bench, TABLE)?;
+        bench.verify(TABLE, Some(loaded), true)?;
+        if self.pace.warm_up > 0.0 {
+            bench.rest()?;
+        }
+        for &test in &self.tests {
+            for &clients in &self.threads {
+                compressed::reset(bench)?;
+                sysbench::run(bench, &self.tables, test, clients, "", self.pace)?;
+                compressed::note(bench)?;
+            }
+        }
+        bench.rest()?;
+        sysbench::verify(bench, &self.tables)
+    }
+}

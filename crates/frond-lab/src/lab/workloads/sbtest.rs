@@ -1,0 +1,241 @@
+//! sysbench's table in SQL, and its load: by statements as long as sysbench's, of a number of rows, or of one row each.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::lab::sql::{Bench, InsertText, Step};
+use crate::random::{Purpose, Random, Shuffle};
+use crate::targets::Result;
+use crate::workloads::load::Source;
+use crate::workloads::sbtest::{GROUPS, Record, Sbtest, write_digits};
+
+/// Bytes of a row's columns: 4 + 4 + 120 + 60.
+pub const ROW_BYTES: u64 = 188;
+/// What plain InnoDB takes per row with its index, loaded as sysbench does.
+pub const INNODB_ROW_BYTES: u64 = 235;
+/// Length of a statement of sysbench's loader.
+const STATEMENT_BYTES: usize = 512 << 10;
+/// Longest row as text.
+const TEXT_BYTES: usize = 220;
+
+/// What `c` and `pad` consist of, which says how well they are compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fill {
+    /// Random digits in groups, as sysbench has them: 3.3 bits each.
+    Digits,
+    /// Random letters: 4.7 bits each.
+    Letters,
+    /// The 50 letters that sysbench 0.4 put into each row.
+    Constant,
+}
+
+/// Names of the fills.
+pub const FILLS: [&str; 3] = ["digits", "letters", "constant"];
+
+impl Fill {
+    /// The fill of this name, which is one of `FILLS`.
+    pub fn new(name: &str) -> Self {
+        match name {
+            "letters" => Self::Letters,
+            "constant" => Self::Constant,
+            _ => Self::Digits,
+        }
+    }
+
+    /// Writes `c` (column 0) or `pad` (column 1).
+    pub fn write(self, random: &mut Random, column: usize, out: &mut String) {
+        match self {
+            Self::Digits => write_digits(random, GROUPS[column], out),
+            Self::Letters => {
+                out.clear();
+                let letters = if column == 0 { 119 } else { 59 };
+                for _ in 0..letters {
+                    out.push(char::from(b'a' + random.below(26) as u8));
+                }
+            }
+            Self::Constant => {
+                out.clear();
+                if column == 0 {
+                    out.push(' ');
+                } else {
+                    ["a", "f", "r", "e", "y"].iter().for_each(|s| *out += &s.repeat(10));
+                }
+            }
+        }
+    }
+}
+
+/// What one statement of a load inserts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Batch {
+    /// As many rows as 512 KiB of text have room for.
+    Bytes,
+    /// So many rows.
+    Rows(u64),
+}
+
+/// A load.
+#[derive(Clone, Copy, Debug)]
+pub struct Load<'a> {
+    /// Name of its step.
+    pub step: &'a str,
+    /// Table.
+    pub table: &'a str,
+    /// Rows.
+    pub rows: u64,
+    /// Seed of the rows.
+    pub seed: u64,
+    /// Rows of a statement.
+    pub batch: Batch,
+    /// What the rows consist of.
+    pub fill: Fill,
+    /// Whether statements have the ids; the server gives them otherwise.
+    pub with_ids: bool,
+    /// Whether ids come in random order, which only statements that have them can do; in their order otherwise.
+    pub is_shuffled: bool,
+}
+
+impl<'a> Load<'a> {
+    /// The load that sysbench does.
+    pub fn new(step: &'a str, table: &'a str, rows: u64, seed: u64) -> Self {
+        let (batch, fill) = (Batch::Bytes, Fill::Digits);
+        Self { step, table, rows, seed, batch, fill, with_ids: false, is_shuffled: false }
+    }
+
+    /// Runs it; gives how many rows there are then.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn run(self, bench: &mut Bench) -> Result<u64> {
+        let loaded = AtomicU64::new(0);
+        bench.step(&Step::load(self.step, self.rows, ROW_BYTES), |worker| {
+            let (mut rows, mut row, mut left) = (Rows::new(self), Row::default(), self.rows);
+            let with_ids = self.with_ids || self.is_shuffled;
+            let columns = if with_ids { "id, k, c, pad" } else { "k, c, pad" };
+            let mut statement =
+                InsertText::new(&format!("INSERT INTO {}({columns}) VALUES", self.table));
+            while left > 0 && worker.go_on() {
+                let most = if let Batch::Rows(most) = self.batch { most.min(left) } else { left };
+                while statement.len() < most && statement.bytes() + TEXT_BYTES < STATEMENT_BYTES {
+                    rows.next(&mut row);
+                    let text = statement.row();
+                    let text = if with_ids { text.plain(row.id) } else { text };
+                    text.plain(row.k).simple(&row.c).simple(&row.pad);
+                }
+                let n = statement.len();
+                let text = statement.finish();
+                worker.request("commit", n, |session| session.run(text).map(drop))?;
+                left -= n;
+            }
+            loaded.store(self.rows - left, Ordering::Relaxed);
+            Ok(())
+        })?;
+        Ok(loaded.into_inner())
+    }
+}
+
+/// A row.
+#[derive(Clone, Debug, Default)]
+pub struct Row {
+    pub id: u64,
+    pub k: i32,
+    pub c: String,
+    pub pad: String,
+}
+
+/// The rows of a load, one after the other.
+pub struct Rows {
+    source: Sbtest,
+    record: Record,
+    random: Random,
+    fill: Fill,
+    shuffle: Option<Shuffle>,
+    next: u64,
+}
+
+impl Rows {
+    /// From the first one.
+    pub fn new(load: Load<'_>) -> Self {
+        Self {
+            source: Sbtest::new(load.seed, load.rows),
+            record: Record::default(),
+            random: Random::stream(load.seed, "sbtest", 1, 0, Purpose::Data),
+            fill: load.fill,
+            shuffle: load.is_shuffled.then(|| Shuffle::new(load.seed, load.rows)),
+            next: 0,
+        }
+    }
+
+    /// The next row; there are as many as the load has, and no more.
+    pub fn next(&mut self, row: &mut Row) {
+        self.source.next(&mut self.record);
+        row.id = 1 + self.shuffle.as_ref().map_or(self.next, |shuffle| shuffle.of(self.next));
+        self.next += 1;
+        row.k = self.record.k;
+        if self.fill != Fill::Digits {
+            self.fill.write(&mut self.random, 0, &mut row.c);
+            self.fill.write(&mut self.random, 1, &mut row.pad);
+            return;
+        }
+        // Without the space that CHAR is filled up with.
+        for (to, from) in [(&mut row.c, &self.record.c), (&mut row.pad, &self.record.pad)] {
+            to.clear();
+            to.push_str(from.trim_end());
+        }
+    }
+}
+
+/// What CREATE TABLE says of it; `index` as well, if the index is there before the rows.
+pub fn definition(table: &str, index: Option<&str>) -> String {
+    let index = index.map(|name| format!(", KEY {name} (k)")).unwrap_or_default();
+    format!(
+        "{table}(id INTEGER NOT NULL AUTO_INCREMENT, k INTEGER DEFAULT '0' NOT NULL, \
+         c CHAR(120) DEFAULT '' NOT NULL, pad CHAR(60) DEFAULT '' NOT NULL, PRIMARY KEY (id){index})"
+    )
+}
+
+/// Creates an index as a step whose operations are the rows.
+///
+/// # Errors
+/// The server's.
+pub fn create_index(bench: &mut Bench, step: &str, rows: u64, sql: &str) -> Result<()> {
+    bench.step(&Step { name: step, ..Step::load("", rows, 0) }, |worker| {
+        worker.request("create_index", rows, |session| session.run(sql).map(drop))
+    })?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(fill: Fill, is_shuffled: bool) -> Vec<Row> {
+        let load = Load { fill, is_shuffled, ..Load::new("load", "t", 1_000, 42) };
+        let (mut rows, mut row) = (Rows::new(load), Row::default());
+        let mut next = || {
+            rows.next(&mut row);
+            row.clone()
+        };
+        (0..1_000).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn rows_have_no_space_at_the_end_and_any_fill_has_the_same_keys() {
+        let digits = rows(Fill::Digits, false);
+        assert!(digits.iter().all(|row| (row.c.len(), row.pad.len()) == (119, 59)));
+        for fill in FILLS.map(Fill::new) {
+            let others = rows(fill, false);
+            assert!(others.iter().zip(&digits).all(|(a, b)| (a.id, a.k) == (b.id, b.k)));
+        }
+        let letters = rows(Fill::Letters, false);
+        assert!(letters[0].c.bytes().all(|b| b.is_ascii_lowercase()) && letters[0].c.len() == 119);
+        assert!(rows(Fill::Constant, false).iter().all(|row| row.pad.len() == 50));
+    }
+
+    #[test]
+    fn shuffled_rows_have_each_id_once() {
+        let mut ids: Vec<u64> = rows(Fill::Digits, true).iter().map(|row| row.id).collect();
+        assert!(!ids.is_sorted());
+        ids.sort_unstable();
+        assert!(ids.into_iter().eq(1..=1_000));
+    }
+}

@@ -1,0 +1,84 @@
+//! `sweep`: sysbench's read_write and update_index with 1, 2, 4, … 512 clients; 1 and 16 again in the end, which shows
+//! how much the machine, or the table, has changed meanwhile.
+
+use super::sysbench::{self, DISTRIBUTIONS, Pace, Tables, Test};
+use super::{Entry, Workload};
+use crate::lab::params::{Param, Params};
+use crate::lab::sql::Bench;
+use crate::targets::Result;
+
+pub const ENTRY: Entry = Entry {
+    name: "sweep",
+    about: "sysbench's read_write and update_index with 1 to 512 clients",
+    headline: ("read_write threads=1", "ops_s"),
+    params: &[
+        Param::sized("rows", ["5_000", "200_000", "2_000_000", "10_000_000"], "rows"),
+        Param::sized(
+            "threads",
+            ["1,4,16", "1,16,128", POWERS, POWERS],
+            "clients, one step for each number",
+        ),
+        Param::sized(
+            "again",
+            ["1", "1", "1,16", "1,16"],
+            "clients of the steps that are repeated in the end",
+        ),
+        Param::fixed("tests", "read_write,update_index", "tests of sysbench"),
+        Param::sized("seconds", ["0.1", "0.8", "30", "30"], "of each step"),
+        Param::sized("warm_up", ["0", "0", "10", "10"], "seconds before each step"),
+        Param::fixed("distribution", "uniform", "of the ids, as in sysbench"),
+        Param::sized("ratio", ["0.4", "0.4", "4.5", "4.5"], "data to cache"),
+        Param::sized("time_limit", ["60", "12", "1200", "0"], "seconds, 0 for none"),
+    ],
+    make: |params, seed| Ok(Box::new(Sweep::new(params, seed)?)),
+};
+
+const POWERS: &str = "1,2,4,8,16,32,64,128,256,512";
+
+struct Sweep {
+    tables: Tables,
+    steps: Vec<(Vec<u64>, &'static str)>,
+    tests: Vec<Test>,
+    pace: Pace,
+    seed: u64,
+}
+
+impl Sweep {
+    fn new(params: &Params, seed: u64) -> Result<Self> {
+        let (rows, threads) = (params.number("rows")?, params.numbers("threads")?);
+        let again = params.numbers("again")?;
+        let all: Vec<u64> = threads.iter().chain(&again).copied().collect();
+        sysbench::check(rows, 1, &all)?;
+        let pace =
+            Pace { seconds: params.real("seconds")?, warm_up: params.real("warm_up")?, open: 0.0 };
+        let distribution = params.word("distribution", &DISTRIBUTIONS)?;
+        let most = all.iter().copied().max().unwrap_or(1);
+        let tables = Tables::new("sbtest", 1, rows, distribution, seed).with_clients(most);
+        let steps = vec![(threads, ""), (again, " again")];
+        Ok(Self { tables, steps, tests: sysbench::tests(params.text("tests"))?, pace, seed })
+    }
+}
+
+impl Workload for Sweep {
+    fn innodb_bytes(&self) -> u64 {
+        self.tables.innodb_bytes()
+    }
+
+    fn run(&mut self, bench: &mut Bench) -> Result<(u64, u64)> {
+        if !sysbench::load(bench, &self.tables, self.seed)? {
+            return Ok((0, 0));
+        }
+        if self.pace.warm_up > 0.0 {
+            bench.rest()?;
+        }
+        for &test in &self.tests {
+            for (threads, suffix) in &self.steps {
+                for &clients in threads {
+                    sysbench::run(bench, &self.tables, test, clients, suffix, self.pace)?;
+                }
+            }
+        }
+        bench.rest()?;
+        sysbench::verify(bench, &self.tables)
+    }
+}

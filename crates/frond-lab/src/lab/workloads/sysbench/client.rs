@@ -1,0 +1,245 @@
+//! A client of sysbench's tests: its prepared statements, its random numbers, and its events.
+//!
+//! Invariants
+//! 1. An event that is retried is the same event again: its random numbers are drawn from a copy of the generator.
+//! 2. How many rows an event added counts only once it is committed.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use mysql::Value;
+
+use super::ids::Ids;
+use super::statements::{DELTA, KINDS, Kind, LIST, RANGE, Test};
+use crate::lab::sql::{Session, SqlResult, Statement, Worker};
+use crate::lab::workloads::sbtest::{Fill, INNODB_ROW_BYTES};
+use crate::random::{Purpose, Random};
+use crate::targets::{Failure, Result};
+
+/// The tables, and what all clients share.
+pub struct Tables {
+    /// Names of the tables.
+    pub names: Vec<String>,
+    /// Rows of each that were loaded.
+    pub rows: u64,
+    /// Distribution of ids.
+    pub distribution: String,
+    /// What statements put into the rows.
+    pub fill: Fill,
+    seed: u64,
+    /// Rows that events have added, less those that they removed; all tables together.
+    grown: AtomicI64,
+    /// Each client's numbers go on where the step before left them, so that nothing repeats.
+    randoms: Vec<Mutex<Random>>,
+}
+
+impl Tables {
+    /// Tables `NAME1`, `NAME2`, … for so many clients at most; only `NAME` if `count` is 0.
+    pub fn new(name: &str, count: u64, rows: u64, distribution: &str, seed: u64) -> Self {
+        let names = match count {
+            0 => vec![name.to_owned()],
+            _ => (1..=count).map(|number| format!("{name}{number}")).collect(),
+        };
+        let (distribution, grown) = (distribution.to_owned(), AtomicI64::new(0));
+        let fill = Fill::Digits;
+        Self { names, rows, distribution, fill, seed, grown, randoms: Vec::new() }
+    }
+
+    /// Makes the random numbers of so many clients.
+    pub fn with_clients(mut self, clients: u64) -> Self {
+        let stream = |client| Random::stream(self.seed, "sysbench", 0, client, Purpose::Choice);
+        self.randoms = (0..clients).map(|client| Mutex::new(stream(client))).collect();
+        self
+    }
+
+    /// Rows of all tables now.
+    pub fn rows_now(&self) -> u64 {
+        let loaded = self.rows * self.names.len() as u64;
+        loaded.saturating_add_signed(self.grown.load(Ordering::Relaxed))
+    }
+
+    /// What plain InnoDB takes for them.
+    pub fn innodb_bytes(&self) -> u64 {
+        self.rows * self.names.len() as u64 * INNODB_ROW_BYTES
+    }
+
+    fn random(&self, client: u64) -> Result<MutexGuard<'_, Random>> {
+        let random = self.randoms.get(client as usize);
+        let random = random.ok_or_else(|| Failure(format!("sysbench: no client {client}")))?;
+        Ok(random.lock().unwrap_or_else(|e| e.into_inner()))
+    }
+}
+
+/// What a client has prepared for a test.
+pub struct Client<'t> {
+    tables: &'t Tables,
+    test: Test,
+    begin: Option<Statement>,
+    commit: Option<Statement>,
+    statements: Vec<[Option<Statement>; KINDS]>,
+    ids: Ids,
+    /// Begin of the client's own part of the values that `random_points` and `random_ranges` look for, and its values.
+    part: (u64, Ids),
+    c: String,
+    pad: String,
+    text: String,
+}
+
+impl<'t> Client<'t> {
+    /// Prepares the statements of a test.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn new(
+        tables: &'t Tables,
+        test: Test,
+        (index, clients): (u64, u64),
+        session: &mut Session,
+    ) -> Result<Self> {
+        let prepare = |session: &mut Session, text: &str| session.prepare(text).map(Some);
+        let (mut begin, mut commit) = (None, None);
+        if test.is_transaction() {
+            begin = prepare(session, "BEGIN")?;
+            commit = prepare(session, "COMMIT")?;
+        }
+        let mut statements = Vec::new();
+        for table in &tables.names {
+            let mut of_table = [const { None }; KINDS];
+            for kind in test.kinds() {
+                of_table[kind as usize] = prepare(session, &kind.text(table))?;
+            }
+            statements.push(of_table);
+        }
+        let length = tables.rows / clients.max(1);
+        Ok(Self {
+            tables,
+            test,
+            begin,
+            commit,
+            statements,
+            ids: Ids::new(&tables.distribution, tables.rows),
+            part: (length * index, Ids::new(&tables.distribution, length + 1)),
+            c: String::new(),
+            pad: String::new(),
+            text: String::new(),
+        })
+    }
+
+    /// Runs events until the step ends, or `count` of them are done.
+    ///
+    /// # Errors
+    /// The server's, but for deadlocks and lock timeouts.
+    pub fn run(&mut self, worker: &mut Worker<'_>, count: Option<u64>) -> Result<()> {
+        let tables = self.tables;
+        let mut random = tables.random(worker.index)?;
+        let name = self.test.name();
+        let mut left = count.unwrap_or(u64::MAX);
+        while left > 0 && worker.go_on() {
+            let (begin, mut grown) = (random.clone(), 0);
+            worker.request(name, 1, |session| {
+                grown = 0;
+                random.clone_from(&begin); // Invariant 1
+                grown = self.event(session, &mut random)?;
+                Ok(())
+            })?;
+            if grown != 0 {
+                tables.grown.fetch_add(grown, Ordering::Relaxed); // Invariant 2
+            }
+            left -= 1;
+        }
+        Ok(())
+    }
+
+    /// One event; gives by how many rows the tables have grown.
+    fn event(&mut self, session: &mut Session, random: &mut Random) -> SqlResult<i64> {
+        if self.test == Test::Insert {
+            return self.insert_as_text(session, random);
+        }
+        let mut grown = 0;
+        if let Some(begin) = &self.begin {
+            session.execute(begin, ())?;
+        }
+        for &(kind, times) in self.test.groups() {
+            let table = random.below(self.tables.names.len() as u64) as usize;
+            for _ in 0..times {
+                grown += self.statement(session, random, table, kind)?;
+            }
+        }
+        if let Some(commit) = &self.commit {
+            session.execute(commit, ())?;
+        }
+        Ok(grown)
+    }
+
+    fn statement(
+        &mut self,
+        session: &mut Session,
+        random: &mut Random,
+        table: usize,
+        kind: Kind,
+    ) -> SqlResult<i64> {
+        let prepared = |kind: Kind| -> Result<&Statement> {
+            let found = self.statements[table][kind as usize].as_ref();
+            found.ok_or_else(|| Failure(format!("sysbench: {kind:?} is not prepared")))
+        };
+        let (statement, ids) = (prepared(kind)?, &self.ids);
+        let mut id = || ids.draw(random) + 1;
+        match kind {
+            Kind::Point => session.skim(statement, (id(),))?,
+            Kind::Range | Kind::Sum | Kind::Order | Kind::Distinct => {
+                let first = id();
+                session.skim(statement, (first, first + RANGE - 1))?
+            }
+            Kind::UpdateIndex => session.execute(statement, (id(),))?,
+            Kind::UpdateNonIndex => {
+                self.tables.fill.write(random, 0, &mut self.c);
+                let id = ids.draw(random) + 1;
+                session.execute(statement, (self.c.as_bytes(), id))?
+            }
+            Kind::Delete => {
+                let id = id();
+                let deleted = session.execute(statement, (id,))? as i64;
+                if self.test == Test::Delete {
+                    return Ok(-deleted);
+                }
+                let insert = prepared(Kind::Insert)?;
+                let k = ids.draw(random) + 1;
+                self.tables.fill.write(random, 0, &mut self.c);
+                self.tables.fill.write(random, 1, &mut self.pad);
+                let row = (id, k, self.c.as_bytes(), self.pad.as_bytes());
+                return Ok(session.execute(insert, row)? as i64 - deleted);
+            }
+            Kind::Insert => 0, // belongs to the DELETE
+            Kind::Points | Kind::Ranges => {
+                let (from, of_part) = (self.part.0, &self.part.1);
+                let mut values = Vec::with_capacity(2 * LIST);
+                for _ in 0..LIST {
+                    let value = from + of_part.draw(random);
+                    values.push(Value::UInt(value));
+                    if kind == Kind::Ranges {
+                        values.push(Value::UInt(value + DELTA));
+                    }
+                }
+                session.skim(statement, values)?
+            }
+        };
+        Ok(0)
+    }
+
+    /// The test `insert` prepares nothing: its statement has its values, and 0 for an id that the server gives.
+    fn insert_as_text(&mut self, session: &mut Session, random: &mut Random) -> SqlResult<i64> {
+        let table = &self.tables.names[random.below(self.tables.names.len() as u64) as usize];
+        let k = self.ids.draw(random) + 1;
+        self.tables.fill.write(random, 0, &mut self.c);
+        self.tables.fill.write(random, 1, &mut self.pad);
+        self.text.clear();
+        let (c, pad) = (&self.c, &self.pad);
+        let written = write!(
+            self.text,
+            "INSERT INTO {table} (id, k, c, pad) VALUES (0, {k}, '{c}', '{pad}')"
+        );
+        debug_assert!(written.is_ok(), "a string takes all that is written");
+        Ok(session.run(&self.text)? as i64)
+    }
+}

@@ -1,0 +1,236 @@
+//! `sysbench`: its table, its load and its OLTP tests, with the same statements as version 1.0.20 sends.
+//!
+//! Tests that only read run first, then those that write, then those that only read again: what the writes have made
+//! of the tables shows as the ratio of the two.
+
+mod client;
+mod ids;
+mod statements;
+#[cfg(test)]
+mod tests;
+
+pub use client::{Client, Tables};
+pub use ids::NAMES as DISTRIBUTIONS;
+pub use statements::Test;
+
+use super::sbtest::{self, Load, ROW_BYTES};
+use super::{Entry, Workload};
+use crate::lab::params::{Param, Params};
+use crate::lab::sql::{Bench, Step};
+use crate::lab::suggest::unknown;
+use crate::targets::{Failure, Result};
+
+pub const ENTRY: Entry = Entry {
+    name: "sysbench",
+    about: "sysbench's OLTP tests: the statements of version 1.0.20, prepared",
+    headline: ("read_write threads=1", "ops_s"),
+    params: &[
+        Param::sized("rows", ["5_000", "200_000", "2_000_000", "2_000_000"], "rows of each table"),
+        Param::fixed("tables", "1", "tables"),
+        Param::sized(
+            "threads",
+            ["1,2", "1,16", "1,16", "1,16"],
+            "clients, one step for each number",
+        ),
+        Param::sized("tests", [EACH, "point_select,update_index,read_write", EACH, EACH], "tests"),
+        Param::sized("seconds", ["0.1", "1", "30", "300"], "of each step"),
+        Param::sized("warm_up", ["0", "0", "5", "60"], "seconds before each step"),
+        Param::fixed(
+            "distribution",
+            "uniform",
+            "uniform, gaussian, pareto, zipfian, special, zipfian-scrambled",
+        ),
+        Param::fixed(
+            "open",
+            "0",
+            "further step at this part of the rate, latency from when requests are due",
+        ),
+        Param::sized("ratio", ["0.4", "0.4", "4.5", "4.5"], "data to cache"),
+        Param::sized("time_limit", ["60", "12", "900", "0"], "seconds, 0 for none"),
+    ],
+    make: |params, seed| Ok(Box::new(Sysbench::new(params, seed)?)),
+};
+
+/// All tests.
+const EACH: &str = "point_select,read_only,random_points,random_ranges,update_index,update_non_index,write_only,\
+                    read_write,insert,delete";
+
+struct Sysbench {
+    tables: Tables,
+    threads: Vec<u64>,
+    tests: Vec<Test>,
+    pace: Pace,
+    seed: u64,
+}
+
+/// How long steps are, and how fast.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Seconds of a step.
+    pub seconds: f64,
+    /// Seconds before it.
+    pub warm_up: f64,
+    /// Part of the rate that a further step has, 0 for none.
+    pub open: f64,
+}
+
+/// The tests of these names.
+///
+/// # Errors
+/// There is no such test: the nearest are listed.
+pub fn tests(names: &str) -> Result<Vec<Test>> {
+    let known = Test::ALL.map(Test::name);
+    let parts = names.split([',', ' ']).filter(|name| !name.is_empty());
+    parts
+        .map(|name| {
+            let test = Test::ALL.into_iter().find(|test| test.name() == name);
+            test.ok_or_else(|| unknown("test of sysbench", name, &known))
+        })
+        .collect()
+}
+
+/// Rows, tables and clients must be numbers that make sense.
+///
+/// # Errors
+/// They are not.
+pub fn check(rows: u64, tables: u64, threads: &[u64]) -> Result<()> {
+    let is_right = (1..=i32::MAX as u64).contains(&rows)
+        && (1..=1_000).contains(&tables)
+        && !threads.is_empty()
+        && threads.iter().all(|n| (1..=512).contains(n));
+    match is_right {
+        true => Ok(()),
+        false => Err(Failure(
+            "sysbench: rows from 1 to 2147483647, tables from 1 to 1000, threads from 1 to 512"
+                .to_owned(),
+        )),
+    }
+}
+
+impl Sysbench {
+    fn new(params: &Params, seed: u64) -> Result<Self> {
+        let (rows, tables) = (params.number("rows")?, params.number("tables")?);
+        let threads = params.numbers("threads")?;
+        check(rows, tables, &threads)?;
+        let distribution = params.word("distribution", &DISTRIBUTIONS)?;
+        let most = threads.iter().copied().max().unwrap_or(1);
+        let tests = tests(params.text("tests"))?;
+        let is_alone = |test: &Test| matches!(test, Test::RandomPoints | Test::RandomRanges);
+        if tables > 1 && tests.iter().any(is_alone) {
+            let what = "random_points and random_ranges have one table only, as upstream";
+            return Err(Failure(format!("sysbench: {what}")));
+        }
+        let pace = Pace {
+            seconds: params.real("seconds")?,
+            warm_up: params.real("warm_up")?,
+            open: params.real("open")?,
+        };
+        let tables = Tables::new("sbtest", tables, rows, distribution, seed).with_clients(most);
+        Ok(Self { tables, threads, tests, pace, seed })
+    }
+}
+
+/// Creates the tables, loads them, creates their indexes and verifies them. False if the time is over before.
+///
+/// # Errors
+/// The server's; what was verified was wrong.
+pub fn load(bench: &mut Bench, tables: &Tables, seed: u64) -> Result<bool> {
+    for (number, name) in (1..).zip(&tables.names) {
+        let of_table = if tables.names.len() == 1 { String::new() } else { format!(" {name}") };
+        bench.create(&sbtest::definition(name, None), "")?;
+        let step = format!("load{of_table}");
+        Load::new(&step, name, tables.rows, seed + number - 1).run(bench)?;
+        if bench.is_over() {
+            return Ok(false);
+        }
+        let step = format!("create index{of_table}");
+        let sql = format!("CREATE INDEX k_{number} ON {name}(k)");
+        sbtest::create_index(bench, &step, tables.rows, &sql)?;
+        bench.verify(name, Some(tables.rows), true)?;
+    }
+    Ok(!bench.is_over())
+}
+
+/// Runs one test with so many clients, and once more at a part of the rate, if that is wanted.
+///
+/// # Errors
+/// The server's.
+pub fn run(
+    bench: &mut Bench,
+    tables: &Tables,
+    test: Test,
+    clients: u64,
+    suffix: &str,
+    pace: Pace,
+) -> Result<()> {
+    if bench.is_over() {
+        return Ok(());
+    }
+    let name = format!("{} threads={clients}{suffix}", test.name());
+    let changed_bytes = if test.writes() { ROW_BYTES } else { 0 };
+    let step = Step::timed(&name, pace.seconds, pace.warm_up, clients);
+    let step = Step { changed_bytes, ..step };
+    let mut once = |step: &Step<'_>| -> Result<f64> {
+        let made = bench.step_prepared(
+            step,
+            |index, session| Client::new(tables, test, (index, clients), session),
+            |worker, mut client| client.run(worker, None),
+            &[],
+        )?;
+        Ok(made.metrics.get("ops_s").copied().unwrap_or(0.0))
+    };
+    let rate = once(&step)?;
+    if pace.open > 0.0 && rate > 0.0 {
+        let name = format!("{name} open");
+        once(&Step { name: &name, rate: Some(rate * pace.open), ..step })?;
+    }
+    Ok(())
+}
+
+impl Workload for Sysbench {
+    fn innodb_bytes(&self) -> u64 {
+        self.tables.innodb_bytes()
+    }
+
+    fn run(&mut self, bench: &mut Bench) -> Result<(u64, u64)> {
+        if !load(bench, &self.tables, self.seed)? {
+            return Ok((0, 0));
+        }
+        if self.pace.warm_up > 0.0 {
+            bench.rest()?; // a step without a warm-up is too short for that
+        }
+        let reads = || self.tests.iter().filter(|test| !test.writes());
+        let writes = || self.tests.iter().filter(|test| test.writes());
+        let again = if writes().next().is_some() { reads().collect() } else { Vec::new() };
+        let first = reads().chain(writes()).map(|test| (test, ""));
+        for (test, suffix) in first.chain(again.into_iter().map(|test| (test, " after writes"))) {
+            for &clients in &self.threads {
+                run(bench, &self.tables, *test, clients, suffix, self.pace)?;
+            }
+        }
+        bench.rest()?;
+        verify(bench, &self.tables)
+    }
+}
+
+/// Verifies that each index has what its table has, and that all tables together have as many rows as the clients
+/// counted. Gives the rows alive and their bytes.
+///
+/// # Errors
+/// The server's.
+pub fn verify(bench: &mut Bench, tables: &Tables) -> Result<(u64, u64)> {
+    let expected = tables.rows_now();
+    let single = (tables.names.len() == 1).then_some(expected);
+    for name in &tables.names {
+        bench.verify(name, single, false)?;
+    }
+    if tables.names.len() > 1 && bench.keeps_rows() && !bench.is_over() {
+        let counts: Vec<String> =
+            tables.names.iter().map(|name| format!("(SELECT COUNT(*) FROM {name})")).collect();
+        let found = bench.admin().value(&format!("SELECT {}", counts.join("+")))?;
+        let is_right = found.parse() == Ok(expected);
+        let detail = format!("{found} rows, {expected} expected");
+        bench.result.verify("rows of all tables", is_right, detail);
+    }
+    Ok((expected, expected * ROW_BYTES))
+}

@@ -1,0 +1,175 @@
+//! Our sysbench against Debian's, on one server.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use super::{Client, Tables, Test, load};
+use crate::lab::size::Durability;
+use crate::lab::sql::{Bench, Place, Step, text_of};
+use crate::lab::target::SqlTarget;
+use crate::targets::Result;
+
+const ROWS: u64 = 5_000;
+/// Events of each test.
+const EVENTS: u64 = 40;
+
+/// A statement without its values, as a digest has it.
+fn digest(text: &str) -> String {
+    let mut out = String::new();
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let in_name = out.ends_with(|last: char| last.is_alphanumeric() || last == '_');
+        match letter {
+            '\'' => {
+                while letters.next_if(|next| *next != '\'').is_some() {}
+                letters.next();
+                out.push('?');
+            }
+            '0'..='9' if !in_name => {
+                while letters.next_if(char::is_ascii_digit).is_some() {}
+                out.push('?');
+            }
+            letter if letter.is_whitespace() => {
+                while letters.next_if(|next| next.is_whitespace()).is_some() {}
+                if letters.peek().is_some() {
+                    out.push(' ');
+                }
+            }
+            letter => out.push(letter),
+        }
+    }
+    // Lists of rows are one row, as in a digest.
+    for row in ["(?, ?, ?)", "(?,?,?)"] {
+        if let Some(at) = out.find(row) {
+            out.truncate(at);
+            out.push_str("(…)");
+        }
+    }
+    out.replace("VALUES (", "VALUES(")
+}
+
+/// What the server has logged of statements on the tables since the log was emptied: how often each came, by how it was
+/// sent: as text, prepared, executed.
+fn logged(bench: &mut Bench) -> Result<BTreeMap<String, u64>> {
+    let admin = bench.admin();
+    admin.run("SET GLOBAL general_log=OFF")?;
+    let mut found = BTreeMap::new();
+    admin.rows("SELECT command_type, argument FROM mysql.general_log", |row| {
+        if let (Some(command), Some(text)) = (text_of(row, 0), text_of(row, 1)) {
+            let text = digest(&text);
+            let is_ours = text == "BEGIN"
+                || text == "COMMIT"
+                || text.contains("sbtest") && !text.contains("information_schema");
+            if is_ours && ["Query", "Prepare", "Execute"].contains(&command.as_str()) {
+                *found.entry(format!("{command} {text}")).or_insert(0) += 1;
+            }
+        }
+    })?;
+    admin.run("TRUNCATE TABLE mysql.general_log")?;
+    Ok(found)
+}
+
+fn script(test: Test) -> String {
+    match test {
+        Test::RandomPoints | Test::RandomRanges => format!("select_{}", test.name()),
+        _ => format!("oltp_{}", test.name()),
+    }
+}
+
+/// Runs Debian's sysbench; gives its output.
+fn debians(socket: &Path, script: &str, more: &[&str], command: &str) -> String {
+    let output = Command::new("sysbench")
+        .args([script, "--db-driver=mysql", "--mysql-user=root", "--mysql-db=lab"])
+        .arg(format!("--mysql-socket={}", socket.display()))
+        .args(["--tables=1", "--rand-type=uniform", "--threads=1"])
+        .arg(format!("--table-size={ROWS}"))
+        .args(more)
+        .arg(command)
+        .output()
+        .expect("sysbench is missing: `apt-get install sysbench`");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+/// Our events: so many, or for some seconds; gives their rate.
+fn ours(bench: &mut Bench, tables: &Tables, test: Test, events: Option<u64>) -> Result<f64> {
+    let step = match events {
+        Some(events) => Step::load(test.name(), events, 0),
+        None => Step::timed(test.name(), 2.0, 0.0, 1),
+    };
+    let made = bench.step_prepared(
+        &step,
+        |index, session| Client::new(tables, test, (index, 1), session),
+        |worker, mut client| client.run(worker, events),
+        &[],
+    )?;
+    Ok(made.metrics["ops_s"])
+}
+
+#[test]
+#[ignore = "needs a MariaDB server and sysbench: `make test-lab`"]
+fn statements_are_those_of_debians_sysbench() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let target = SqlTarget::find("innodb")?;
+    let place = Place::Own(dir.path().to_owned());
+    let mut bench = Bench::start(&place, &target, 64 << 20, Durability::Relaxed, None, false)?;
+    let socket = bench.admin().value("SELECT @@socket")?;
+    let socket = Path::new(&socket);
+    bench.admin().run("SET GLOBAL log_output='TABLE'")?;
+    let begin = |bench: &mut Bench| bench.admin().run("SET GLOBAL general_log=ON");
+
+    // The load: rows have the same length, statements too.
+    let tables = Tables::new("sbtest", 1, ROWS, "uniform", 42).with_clients(1);
+    begin(&mut bench)?;
+    debians(socket, "oltp_read_write", &[], "prepare");
+    let expected = logged(&mut bench)?;
+    bench.admin().run("DROP TABLE sbtest1")?;
+    begin(&mut bench)?;
+    assert!(load(&mut bench, &tables, 42)?);
+    let found = logged(&mut bench)?;
+    let inserts = |logged: &BTreeMap<String, u64>| -> Vec<(String, u64)> {
+        let wanted = |text: &str| ["INSERT", "CREATE INDEX"].iter().any(|w| text.contains(w));
+        logged.iter().filter(|(text, _)| wanted(text)).map(|(t, n)| (t.clone(), *n)).collect()
+    };
+    assert_eq!(inserts(&found), inserts(&expected));
+    assert_eq!(inserts(&found).len(), 2);
+
+    for test in Test::ALL {
+        begin(&mut bench)?;
+        ours(&mut bench, &tables, test, Some(EVENTS))?;
+        let found = logged(&mut bench)?;
+        begin(&mut bench)?;
+        let events = format!("--events={EVENTS}");
+        debians(socket, &script(test), &[&events, "--time=0"], "run");
+        let expected = logged(&mut bench)?;
+        assert_eq!(found, expected, "{}", test.name());
+        assert!(expected.values().any(|n| n % EVENTS == 0 && *n > 0), "{expected:?}");
+    }
+
+    // What is counted by the clients is what the server has; rates are for the reader.
+    for test in [Test::PointSelect, Test::ReadOnly, Test::ReadWrite, Test::UpdateIndex] {
+        let rate = ours(&mut bench, &tables, test, None)?;
+        let output = debians(socket, &script(test), &["--time=2"], "run");
+        let theirs = output.lines().find(|line| line.trim_start().starts_with("transactions:"));
+        let theirs = theirs.and_then(|line| {
+            line.split(['(', ' ']).find_map(|w| w.parse::<f64>().ok().filter(|n| n.fract() > 0.0))
+        });
+        println!("{}: ours {rate:.0}/s, Debian's {:.0}/s", test.name(), theirs.unwrap_or(0.0));
+    }
+    Ok(())
+}
+
+#[test]
+fn digests_have_no_values() {
+    assert_eq!(digest("SELECT c FROM sbtest12 WHERE id=345"), "SELECT c FROM sbtest12 WHERE id=?");
+    assert_eq!(
+        digest("\n  SELECT 1\n\tFROM t WHERE a IN (1, 'x y', 3)\n"),
+        " SELECT ? FROM t WHERE a IN (…)"
+    );
+    assert_eq!(
+        digest("INSERT INTO t(k) VALUES (1,'a','b'),(2,'c','d')"),
+        "INSERT INTO t(k) VALUES(…)"
+    );
+}

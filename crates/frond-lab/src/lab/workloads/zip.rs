@@ -1,0 +1,267 @@
+//! `zip`: what compression costs and saves: each data set is rebuilt by ALTER TABLE and then read whole, as in the study
+//! of levels of 2016. Tables of compressed pages are rebuilt at each level.
+//!
+//! Stock MariaDB compresses these pages by zlib only. So LZ4, whose levels the study compared, runs here on the 16 KiB
+//! pages of an uncompressed table's file, and zlib beside it.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use super::compressed::{self, put};
+use super::sbtest::{self, Batch, FILLS, Fill, INNODB_ROW_BYTES, Load, ROW_BYTES};
+use super::{Entry, Workload};
+use crate::lab::params::{Param, Params};
+use crate::lab::sql::{Bench, Step};
+use crate::targets::{Failure, Result};
+
+pub const ENTRY: Entry = Entry {
+    name: "zip",
+    about: "compression: ALTER TABLE rebuilds the table at each level, then it is read whole",
+    headline: ("rebuild", "seconds"),
+    params: &[
+        Param::sized("rows", ["2_000", "100_000", "4_000_000", "50_000_000"], "rows"),
+        Param::fixed("strings", "digits", "what c and pad are of: digits, letters, constant"),
+        Param::fixed(
+            "levels",
+            "1,9",
+            "levels of InnoDB's compressed pages, beside the target's own",
+        ),
+        Param::sized(
+            "pages",
+            ["100", "4_000", "60_000", "60_000"],
+            "pages of the file that are compressed by LZ4 and zlib",
+        ),
+        Param::fixed("ratio", "2", "data to cache"),
+        Param::sized("time_limit", ["60", "12", "1800", "0"], "seconds, 0 for none"),
+    ],
+    make: |params, seed| Ok(Box::new(Zip::new(params, seed)?)),
+};
+
+/// Bytes of a page.
+const PAGE: usize = 16 << 10;
+const TABLE: &str = "zip";
+
+struct Zip {
+    rows: u64,
+    fill: Fill,
+    levels: Vec<u64>,
+    pages: usize,
+    seed: u64,
+}
+
+impl Zip {
+    fn new(params: &Params, seed: u64) -> Result<Self> {
+        let (rows, levels) = (params.number("rows")?, params.numbers("levels")?);
+        if !(1..=i32::MAX as u64).contains(&rows) || levels.iter().any(|level| *level > 9) {
+            return Err(Failure("zip: rows from 1, levels from 0 to 9".to_owned()));
+        }
+        let fill = Fill::new(params.word("strings", &FILLS)?);
+        let pages = params.number("pages")?.clamp(1, 1 << 24) as usize;
+        Ok(Self { rows, fill, levels, pages, seed })
+    }
+
+    /// Rebuilds the table, then reads it whole.
+    fn rebuild(&self, bench: &mut Bench, suffix: &str) -> Result<()> {
+        if bench.is_over() {
+            return Ok(());
+        }
+        compressed::reset(bench)?;
+        let rebuild = format!("ALTER TABLE {TABLE} FORCE");
+        let step =
+            Step { name: &format!("rebuild{suffix}"), ..Step::load("", self.rows, ROW_BYTES) };
+        bench.step(&step, |worker| {
+            worker.request("rebuild", self.rows, |session| session.run(&rebuild).map(drop))
+        })?;
+        compressed::note(bench)?;
+        compressed::note_lengths(bench, TABLE)?;
+        compressed::reset(bench)?;
+        // The last row in the order of the primary key: all rows before it are read, with their columns.
+        let read = format!(
+            "SELECT id, k, c, pad FROM {TABLE} FORCE INDEX (PRIMARY) ORDER BY id LIMIT {},1",
+            self.rows - 1
+        );
+        let step = Step { name: &format!("read{suffix}"), ..Step::load("", self.rows, 0) };
+        bench.step(&step, |worker| {
+            worker.request("read", self.rows, |session| session.rows(&read, |_| ()).map(drop))
+        })?;
+        compressed::note(bench)
+    }
+
+    /// Compresses pages of an uncompressed InnoDB table by LZ4 and by zlib.
+    fn page_images(&self, bench: &mut Bench) -> Result<()> {
+        let Some(dir) = bench.files().filter(|_| bench.target.name == "innodb") else {
+            return Ok(());
+        };
+        if bench.is_over() {
+            return Ok(());
+        }
+        // All pages are written then, and stay as they are until the tables are unlocked.
+        bench.admin().run(&format!("FLUSH TABLES {TABLE} FOR EXPORT"))?;
+        let pages = read_pages(&dir.join(format!("{TABLE}.ibd")), self.pages);
+        bench.admin().run("UNLOCK TABLES")?;
+        let pages = pages?;
+        for codec in [Codec::Lz4, Codec::Zlib(1), Codec::Zlib(6), Codec::Zlib(9)] {
+            if bench.is_over() {
+                break;
+            }
+            let name = format!("page images {}", codec.name());
+            let n = pages.len() as u64;
+            let measured = std::sync::Mutex::new(None);
+            bench.step(&Step { name: &name, ..Step::load("", n, 0) }, |worker| {
+                let mut found = None;
+                worker.request("pages", n, |_| {
+                    found = Some(codec.measure(&pages)?);
+                    Ok(())
+                })?;
+                *measured.lock().unwrap_or_else(|e| e.into_inner()) = found;
+                Ok(())
+            })?;
+            let measured = measured.into_inner().unwrap_or_else(|e| e.into_inner());
+            if let Some((compress_us, uncompress_us, saving)) = measured {
+                put(bench, "compress_us_page", compress_us);
+                put(bench, "uncompress_us_page", uncompress_us);
+                put(bench, "saving_pct", saving);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Leaf and inner pages of an index have this type, at this place in the page (fil0fil.h, FIL_PAGE_INDEX).
+const PAGE_TYPE: (usize, [u8; 2]) = (24, [0x45, 0xbf]);
+
+/// Pages of indexes of a file, spread over all of it.
+fn read_pages(path: &Path, most: usize) -> Result<Vec<Vec<u8>>> {
+    use std::os::unix::fs::FileExt;
+    let file = fs::File::open(path)?;
+    let all = file.metadata()?.len() / PAGE as u64;
+    let step = (all / most as u64).max(1);
+    let mut pages = Vec::new();
+    let mut at = 0;
+    while at < all && pages.len() < most {
+        let mut page = vec![0; PAGE];
+        file.read_exact_at(&mut page, at * PAGE as u64)?;
+        if page[PAGE_TYPE.0..PAGE_TYPE.0 + 2] == PAGE_TYPE.1 {
+            pages.push(page);
+        }
+        at += step;
+    }
+    match pages.is_empty() {
+        true => Err(Failure(format!("zip: {} has no pages of an index", path.display()))),
+        false => Ok(pages),
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Codec {
+    Lz4,
+    Zlib(u32),
+}
+
+impl Codec {
+    fn name(self) -> String {
+        match self {
+            Self::Lz4 => "lz4".to_owned(),
+            Self::Zlib(level) => format!("zlib-{level}"),
+        }
+    }
+
+    /// µs to compress a page, µs to uncompress it, and the per cent that this saves.
+    fn measure(self, pages: &[Vec<u8>]) -> Result<(f64, f64, f64)> {
+        let (mut packed, mut compressed_s, mut uncompressed_s) = (0, 0.0, 0.0);
+        for page in pages {
+            let begin = Instant::now();
+            let small = self.compress(page)?;
+            compressed_s += begin.elapsed().as_secs_f64();
+            packed += small.len().min(PAGE);
+            let begin = Instant::now();
+            let large = self.uncompress(&small)?;
+            uncompressed_s += begin.elapsed().as_secs_f64();
+            if large != *page {
+                return Err(Failure(format!("zip: {} gives another page", self.name())));
+            }
+        }
+        let n = pages.len() as f64;
+        let saved = 100.0 * (1.0 - packed as f64 / (n * PAGE as f64));
+        Ok((compressed_s * 1e6 / n, uncompressed_s * 1e6 / n, saved))
+    }
+
+    fn compress(self, page: &[u8]) -> Result<Vec<u8>> {
+        match self {
+            Self::Lz4 => Ok(lz4_flex::block::compress(page)),
+            Self::Zlib(level) => {
+                let level = flate2::Compression::new(level);
+                let mut encoder = flate2::write::ZlibEncoder::new(Vec::with_capacity(PAGE), level);
+                encoder.write_all(page)?;
+                Ok(encoder.finish()?)
+            }
+        }
+    }
+
+    fn uncompress(self, small: &[u8]) -> Result<Vec<u8>> {
+        match self {
+            Self::Lz4 => lz4_flex::block::decompress(small, PAGE)
+                .map_err(|error| Failure(format!("zip: {error}"))),
+            Self::Zlib(_) => {
+                let mut decoder = flate2::write::ZlibDecoder::new(Vec::with_capacity(PAGE));
+                decoder.write_all(small)?;
+                Ok(decoder.finish()?)
+            }
+        }
+    }
+}
+
+impl Workload for Zip {
+    fn innodb_bytes(&self) -> u64 {
+        self.rows * INNODB_ROW_BYTES
+    }
+
+    fn run(&mut self, bench: &mut Bench) -> Result<(u64, u64)> {
+        bench.create(&sbtest::definition(TABLE, Some("k")), "")?;
+        let load = Load::new("load", TABLE, self.rows, self.seed);
+        let loaded = Load { batch: Batch::Bytes, fill: self.fill, ..load }.run(bench)?;
+        if loaded < self.rows {
+            return Ok((loaded, loaded * ROW_BYTES));
+        }
+        bench.rest()?;
+        self.rebuild(bench, "")?;
+        self.page_images(bench)?;
+        let has_levels = bench.target.create.to_uppercase().contains("ROW_FORMAT=COMPRESSED");
+        for level in self.levels.iter().filter(|_| has_levels) {
+            bench.admin().run(&format!("SET GLOBAL innodb_compression_level={level}"))?;
+            self.rebuild(bench, &format!(" level={level}"))?;
+        }
+        bench.rest()?;
+        bench.verify(TABLE, Some(loaded), true)?;
+        Ok((loaded, loaded * ROW_BYTES))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_text_become_smaller_and_come_back_as_they_were() {
+        let text = b"0123456789-".iter().cycle().take(PAGE).copied().collect::<Vec<u8>>();
+        for codec in [Codec::Lz4, Codec::Zlib(1), Codec::Zlib(9)] {
+            let (_, _, saved) = codec.measure(std::slice::from_ref(&text)).expect("it comes back");
+            assert!(saved > 90.0, "{codec:?}: {saved}");
+        }
+    }
+
+    #[test]
+    fn only_pages_of_indexes_are_read() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("t.ibd");
+        let mut bytes = vec![0; 4 * PAGE];
+        bytes[2 * PAGE + 24..2 * PAGE + 26].copy_from_slice(&PAGE_TYPE.1);
+        fs::write(&path, &bytes).expect("written");
+        let pages = read_pages(&path, 100).expect("there is one");
+        assert_eq!((pages.len(), &pages[0][24..26]), (1, &PAGE_TYPE.1[..]));
+        fs::write(&path, vec![0; PAGE]).expect("written");
+        assert!(read_pages(&path, 100).is_err_and(|failure| failure.0.contains("no pages")));
+    }
+}
