@@ -31,7 +31,7 @@ pub const ENTRY: Entry = Entry {
     about: "a performance log: load, steady writes with queries, and days that go",
     headline: ("load", "ops_s"),
     params: &[
-        Param::sized("rows", ["7_000", "35_000", "4_900_000", "70_000_000"], "rows of the load"),
+        Param::sized("rows", ["7_000", "21_000", "4_900_000", "70_000_000"], "rows of the load"),
         Param::fixed(
             "poll",
             "0.25",
