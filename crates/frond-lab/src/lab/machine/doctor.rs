@@ -5,6 +5,7 @@ use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
 use super::packages::{PACKAGES, apt_get};
+use super::virtual_disk::{Kind, limits_in_root};
 use super::{device, fingerprint, perf, probe};
 use crate::measure::{Controller, Group, Limits, Version, place};
 use crate::size::Bytes;
@@ -62,7 +63,7 @@ pub fn examine(dir: &Path) -> Vec<Finding> {
     all.extend(directory(dir));
     all.extend([memory(), load(), cgroup(Controller::Memory), cgroup(Controller::Io)]);
     all.extend([cgroup(Controller::Cpu), throttle(dir), counters()]);
-    all.extend([openable("fuse", "/dev/fuse"), openable("loop devices", "/dev/loop-control")]);
+    all.extend([virtual_disk(Kind::Process), virtual_disk(Kind::Kernel)]);
     all.push(embedded());
     all.extend(packages());
     all
@@ -249,13 +250,44 @@ fn counters() -> Finding {
     }
 }
 
-fn openable(what: &'static str, path: &str) -> Finding {
-    match OpenOptions::new().read(true).write(true).open(path) {
-        Ok(_) => finding(what, State::Good, path, ""),
-        Err(error) => {
-            let why = "A virtual disk (`--disk virtual`) cannot be made.";
-            finding(what, State::Missing, format!("{path}: {error}"), why)
+fn openable(path: &str) -> std::result::Result<(), String> {
+    let opened = OpenOptions::new().read(true).write(true).open(path);
+    opened.map(drop).map_err(|error| format!("{path}: {error}"))
+}
+
+/// Whether a virtual disk of this kind can be made.
+pub fn virtual_disk(kind: Kind) -> Finding {
+    let loops = openable("/dev/loop-control");
+    match kind {
+        Kind::Process => {
+            let what = "slow disk";
+            let found = loops.and_then(|()| openable("/dev/fuse")).and_then(|()| root());
+            let why = "`--disk virtual` cannot be used: latency is not emulated, and buffered writes are throttled only by \
+                       version 2 of control groups.";
+            match found {
+                Ok(()) => finding(what, State::Good, "FUSE and loop devices", ""),
+                Err(found) => finding(what, State::Missing, found, why),
+            }
         }
+        Kind::Kernel => {
+            let what = "limited disk";
+            let found = loops
+                .and_then(|()| root())
+                .and_then(|()| limits_in_root().map(drop).map_err(|failure| failure.0));
+            let why = "`--disk loop` cannot be used: buffered writes are not throttled by the kernel's root group.";
+            match found {
+                Ok(()) => finding(what, State::Good, "loop devices, limits in the root group", ""),
+                Err(found) => finding(what, State::Missing, found, why),
+            }
+        }
+    }
+}
+
+/// Whether this process may mount: devices and mounts belong to root.
+fn root() -> std::result::Result<(), String> {
+    match rustix::process::geteuid().is_root() {
+        true => Ok(()),
+        false => Err("this user is not root".to_owned()),
     }
 }
 

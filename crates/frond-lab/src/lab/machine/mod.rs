@@ -16,6 +16,7 @@ pub mod fio;
 pub mod packages;
 mod perf;
 mod probe;
+pub mod virtual_disk;
 
 pub use crate::measure::{
     Agreement, Controller, CpuCount, DeviceNumber, Group, IoCount, IoLimits, IoScope, Limits,
@@ -25,3 +26,4 @@ pub use class::{Class, Throttled};
 pub use device::{Disk, DiskCount, Volume};
 pub use fingerprint::{Cpu, fingerprint, machine};
 pub use fio::Fio;
+pub use virtual_disk::VirtualDisk;

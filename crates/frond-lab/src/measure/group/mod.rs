@@ -363,7 +363,7 @@ fn make(dir: &Path, parent: &Path, controller: Controller, version: Version) -> 
 }
 
 /// Limits a device in the group `dir`.
-fn limit_io_of(
+pub fn limit_io_of(
     dir: &Path,
     version: Version,
     device: DeviceNumber,
@@ -382,7 +382,7 @@ fn limit_io_of(
 }
 
 /// The limits of a device in the group `dir`.
-fn io_limits_of(dir: &Path, version: Version, device: DeviceNumber) -> IoLimits {
+pub fn io_limits_of(dir: &Path, version: Version, device: DeviceNumber) -> IoLimits {
     let line_of = |file: &str| {
         let text = fs::read_to_string(dir.join(file)).unwrap_or_default();
         let device = format!("{device} ");
