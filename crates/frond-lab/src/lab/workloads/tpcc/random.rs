@@ -103,7 +103,7 @@ pub fn write_letters(random: &mut Random, least: u64, most: u64, out: &mut Strin
             bits = random.next();
         }
         // Six bits of the word in a range of 62: the bias is the same for all targets, and far below what codecs see.
-        out.push(char::from(LETTERS[((bits & 0x3f) * 62 >> 6) as usize]));
+        out.push(char::from(LETTERS[(((bits & 0x3f) * 62) >> 6) as usize]));
         bits >>= 6;
     }
 }
