@@ -106,9 +106,30 @@ conformance: mariadb-plugin ## The server's own test suites on ENGINE=FROND, wit
 	@scripts/mariadb-setup.sh tests
 	@plugin/mariadb/tests/conformance/run.py $(ARGS)
 
+# The programs that the lab measures, and what it measures with.
+.PHONY: lab lab-build lab-published test-lab
+lab-build:
+	@scripts/install.sh build rivals
+	@scripts/mariadb-setup.sh rivals
+	@$(MAKE) --no-print-directory mariadb-plugin
+	$(CARGO) build --release --locked -p frond-lab --features lab
+
+lab: lab-build ## A bit of everything against every rival, and a report (build 22 min, run 12); LAB_SIZE=standard for hours
+	target/release/lab run overview --size $(or $(LAB_SIZE),quick)
+	target/release/lab report
+
+lab-published: lab-build ## A published study again: SUITE=iibench-2011, weblog-2011, rowformats-2008, …; LAB_SIZE=published
+	target/release/lab run $(SUITE) --size $(or $(LAB_SIZE),standard) --resume $(ARGS)
+	target/release/lab report
+
+test-lab: mariadb-plugin ## The lab's tests on real servers, and its pages in a browser
+	@scripts/install.sh build rivals
+	@scripts/mariadb-setup.sh rivals
+	$(CARGO) test --locked -p frond-lab --features lab
+
 clean: ## Remove what was built and what the demo and the benches left
 	$(CARGO) clean
-	rm -rf bench-data demo-data
+	rm -rf bench-data demo-data lab-data lab-report
 
 # A comma within a function call.
 , := ,

@@ -2,7 +2,7 @@
 # Installs the MariaDB server that the plugin is built for, and unpacks its source into target/mariadb/.
 #
 #   mariadb-setup.sh            the server and what building and testing the plugin needs
-#   mariadb-setup.sh rivals     MyRocks for that server, too: for benches
+#   mariadb-setup.sh rivals     MyRocks and LZ4 for that server, too: for benches
 #   mariadb-setup.sh tests      the server's own tests, too: for make conformance
 #   mariadb-setup.sh clients    third-party clients, too: for make test-mariadb-clients
 #
@@ -19,7 +19,7 @@ wanted_server=(mariadb-server mariadb-server-core mariadb-client)
 wanted_tools=(libmariadb-dev libmariadbd-dev libssl-dev dpkg-dev cmake ninja-build g++ binutils perl python3)
 for what in "$@"; do
     case $what in
-    rivals) wanted_server+=(mariadb-plugin-rocksdb) ;;
+    rivals) wanted_server+=(mariadb-plugin-rocksdb mariadb-plugin-provider-lz4) ;;
     tests) wanted_server+=(mariadb-test mariadb-test-data) ;;
     clients) wanted_tools+=(mydumper sysbench python3-pymysql libmariadb-java openjdk-17-jdk-headless) ;;
     *)

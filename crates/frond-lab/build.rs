@@ -35,6 +35,7 @@ fn main() {
     for rival in RIVALS {
         println!("cargo:rustc-check-cfg=cfg(has_{rival})");
     }
+    build_environment();
     if std::env::var_os("CARGO_FEATURE_COMPARE").is_none() {
         return;
     }
@@ -57,4 +58,19 @@ fn main() {
             }
         }
     }
+}
+
+/// What built the lab, for the environment of its runs.
+fn build_environment() {
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+    let version = std::process::Command::new(rustc).arg("--version").output();
+    let version = version.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    println!("cargo:rustc-env=FROND_LAB_RUSTC={}", version.unwrap_or_default());
+    // PROFILE says debug or release for every profile; the profile's own name is a part of the path of the output:
+    // target/NAME/build/frond-lab-HASH/out.
+    let out = std::env::var("OUT_DIR").unwrap_or_default();
+    let name = Path::new(&out).ancestors().nth(3).and_then(Path::file_name);
+    let name = name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let level = std::env::var("OPT_LEVEL").unwrap_or_default();
+    println!("cargo:rustc-env=FROND_LAB_PROFILE={name}, opt-level {level}");
 }

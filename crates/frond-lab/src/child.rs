@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::measure::{self, MemoryLimit};
+use crate::measure::{self, Group, Limits};
 use crate::results::{Final, Row, Verified};
 use crate::schema::{Checksum, Table};
 use crate::size::Bytes;
@@ -66,7 +66,10 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
     };
     // Stores that live in the page cache are bounded from outside (WORKLOADS §8.2).
     let buffered = matches!(order.target, TargetName::Sqlite | TargetName::Lmdb);
-    let limit = buffered.then(|| MemoryLimit::enter(Bytes(order.memory.0 + order.base_rss)));
+    let limit = buffered.then(|| {
+        let memory = Some(order.memory.0 + order.base_rss);
+        Group::enter(std::process::id(), &Limits { memory, ..Limits::default() })
+    });
     std::fs::create_dir_all(&order.dir)?;
     let setup = Setup {
         dir: order.dir.clone(),
@@ -106,7 +109,7 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
     };
     let parts = if keeps_rows { target.parts()? } else { Vec::new() };
     target.close()?;
-    let mem_peak = limit.as_ref().and_then(|limit| limit.as_ref()).and_then(|l| l.peak_bytes());
+    let mem_peak = limit.as_ref().and_then(|limit| limit.as_ref().ok()?.memory_peak());
     let disk = measure::allocated_bytes(&counted);
     let sums = workload.expected();
     let rows = sums.first().map_or(0, |sum| sum.rows);
@@ -118,8 +121,8 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
         row.mem_peak_b = mem_peak;
         row.raw_b_row = ratio(raw, rows);
         row.yardstick.clone_from(&yardstick);
-        if matches!(&limit, Some(None)) {
-            row.notes.push("page cache not limited: no memory cgroup can be made here".to_owned());
+        if let Some(Err(refusal)) = &limit {
+            row.notes.push(format!("page cache not limited: {refusal}"));
         }
         if keeps_rows {
             row.parts.clone_from(&parts);

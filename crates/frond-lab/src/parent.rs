@@ -10,7 +10,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use crate::child::Order;
-use crate::measure::MemoryLimit;
+use crate::measure::Group;
 use crate::results::{Final, Row};
 use crate::targets::{self, Failure, Result};
 
@@ -25,13 +25,12 @@ pub fn run(index: usize, order: &Order, show: bool) -> Result<Final> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
-    let pid = child.id();
     let outcome = follow(&mut child, order, show);
     if outcome.is_err() {
         let _ = child.kill(); // it may have ended by itself
     }
     let status = child.wait()?;
-    MemoryLimit::remove_of(pid);
+    Group::remove_stale(); // what it left, if it was killed
     if show {
         eprint!("\r\x1b[K");
     }

@@ -23,6 +23,10 @@ const UNSAFE: &[(&str, &str)] = &[
     ("crates/frond/tests/bulk_memory.rs", "an allocator that counts"),
     ("crates/frond/tests/hostile/counting.rs", "an allocator that counts"),
     ("crates/frond/tests/memory.rs", "an allocator that fails when it is told to"),
+    (
+        "crates/frond-lab/src/lab/machine/perf.rs",
+        "a system call that the C library has no function for",
+    ),
     ("crates/frond-lab/src/measure/process.rs", "what the kernel counts of a process"),
     ("crates/frond-lab/src/targets/lmdb/", "a rival behind a C interface"),
     ("crates/frond-lab/src/targets/rocksdb/", "a rival behind a C interface"),

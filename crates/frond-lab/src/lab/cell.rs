@@ -11,10 +11,11 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use super::machine::class;
 use super::params::Params;
 use super::results::{CellResult, State};
 use super::size::{Durability, Face, Size};
-use super::sql::{Bench, Place};
+use super::sql::{Bench, Conditions, Place};
 use super::target::SqlTarget;
 use super::{embedded, time, workloads};
 use crate::measure;
@@ -33,6 +34,8 @@ pub struct Order {
     pub target: String,
     /// Size.
     pub size: Size,
+    /// Storage class.
+    pub class: String,
     /// Durability.
     pub durability: Durability,
     /// Seed.
@@ -141,8 +144,15 @@ fn run(order: &Order) -> Result<CellResult> {
         true => Place::Url(order.target.clone()),
         false => Place::Own(order.dir.clone()),
     };
-    let mut bench =
-        Bench::start(&place, &target, memory, order.durability, limit, order.with_rest)?;
+    let class = class::find(&order.class)?;
+    let conditions = Conditions {
+        memory,
+        durability: order.durability,
+        class: &class,
+        time_limit: limit,
+        with_rest: order.with_rest,
+    };
+    let mut bench = Bench::start(&place, &target, &conditions)?;
     match workload.run(&mut bench) {
         Ok(live) => bench.finish(live),
         Err(failure) => {

@@ -61,6 +61,8 @@ enum Command {
     },
     /// Pages of the results, in a folder
     Report(super::report::Options),
+    /// What this machine can and cannot measure
+    Doctor(super::machine::doctor::Args),
     /// One cell, told on standard input (a run starts itself so)
     #[command(hide = true)]
     Cell,
@@ -87,6 +89,9 @@ struct RunArgs {
     /// Scale
     #[arg(long, value_enum, default_value_t = Size::Quick)]
     size: Size,
+    /// Storage class: host is the disk as it is; hdd, sata, nvme, cloud, … limit it
+    #[arg(long, default_value = "host")]
+    class: String,
     /// When a commit is acknowledged: that of the suite, or safe
     #[arg(long, value_enum)]
     durability: Option<Durability>,
@@ -161,6 +166,7 @@ fn run(cli: &Cli) -> Result<()> {
             println!("{taken} new runs");
             Ok(())
         }
+        Command::Doctor(args) => super::machine::doctor::run(args),
     }
 }
 
@@ -177,10 +183,7 @@ fn run_workload(results: &Path, args: &RunArgs) -> Result<()> {
             workload: args.name.clone(),
             face: args.face,
             changes: Vec::new(),
-            targets: args
-                .targets
-                .clone()
-                .unwrap_or_else(|| ["frond", "innodb"].map(str::to_owned).to_vec()),
+            targets: args.targets.clone().unwrap_or_else(|| default_targets(args.face)),
         }],
         None => return Err(suites::unknown_name(&args.name)),
     };
@@ -194,7 +197,7 @@ fn run_workload(results: &Path, args: &RunArgs) -> Result<()> {
         suite: args.name.clone(),
         items,
         size: args.size,
-        class: "host".to_owned(),
+        class: args.class.clone(),
         durability: args
             .durability
             .or_else(|| suites::durability(&args.name))

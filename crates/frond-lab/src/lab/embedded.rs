@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use serde_json::Value;
 
 use super::cell::Order;
+use super::machine::{Group, Throttled, class};
 use super::metric;
 use super::params::{Param, Params};
 use super::results::{CellResult, State, StepResult};
@@ -223,8 +224,24 @@ pub fn child_order(order: &Order) -> Result<child::Order> {
 /// As for [`child_order`].
 pub fn run(order: &Order) -> Result<CellResult> {
     let child_order = child_order(order)?;
+    let class = class::find(&order.class)?;
+    std::fs::create_dir_all(&order.dir)?;
+    let limits = class.limits(&order.dir, None)?;
+    // This process is the store's: it is limited as a whole.
+    let group = match limits.io.is_none() {
+        true => None,
+        false => Some(
+            Group::enter(std::process::id(), &limits)
+                .map_err(|refusal| Failure(format!("storage class {}: {refusal}", class.name)))?,
+        ),
+    };
     let found = child::collect(&child_order);
     let mut result = converted(&found)?;
+    if let Some(Throttled::DirectOnly(why) | Throttled::Nothing(why)) =
+        group.as_ref().map(|group| class.throttled(group))
+    {
+        result.settings.insert("(storage)".to_owned(), format!("not all I/O is throttled: {why}"));
+    }
     result.memory_b = child_order.memory.0;
     Ok(result)
 }
@@ -332,6 +349,7 @@ mod tests {
             face: Face::Embedded,
             target: target.to_owned(),
             size,
+            class: "host".to_owned(),
             durability: Durability::Relaxed,
             seed: 42,
             memory: None,

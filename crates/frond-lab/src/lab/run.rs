@@ -11,8 +11,10 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use super::cell::{Order, URL};
+use super::machine::{self, class};
 use super::progress::Progress;
 use super::results::{CellKey, CellResult, Database, RunHead, State};
 use super::size::{Durability, Face, Size};
@@ -20,6 +22,9 @@ use super::suggest::unknown;
 use super::{embedded, target, time, workloads};
 use crate::measure;
 use crate::targets::{Failure, Result};
+
+/// Time of each job of fio before a run.
+const FIO_JOB: Duration = Duration::from_secs(1);
 
 /// Says that a directory was made by a run (Invariant 3).
 const MARKER: &str = ".frond-lab";
@@ -95,6 +100,7 @@ fn plan(request: &Request) -> Result<Vec<Planned>> {
                     face: item.face,
                     target: target.clone(),
                     size: request.size,
+                    class: request.class.clone(),
                     durability: request.durability,
                     seed: request.seed,
                     memory: request.memory,
@@ -187,7 +193,7 @@ fn run_cell(order: &Order, progress: &Progress) -> Result<CellResult> {
         }
     }
     let status = child.wait()?;
-    measure::MemoryLimit::remove_of(child.id());
+    measure::Group::remove_stale();
     Ok(result.unwrap_or_else(|| CellResult {
         state: State::Failed,
         failure: Some(format!("its process ended with {status} and without a result")),
@@ -230,6 +236,7 @@ pub fn run(database: &mut Database, request: &Request) -> Result<String> {
     let (run, uid) = match found {
         Some(found) => found,
         None => {
+            make_room(&request.dir)?;
             let head = head(request)?;
             (database.begin_run(&head)?, head.uid)
         }
@@ -273,6 +280,15 @@ pub fn run(database: &mut Database, request: &Request) -> Result<String> {
 }
 
 fn head(request: &Request) -> Result<RunHead> {
+    let mut environment = machine::fingerprint(&request.dir)?;
+    // The class is measured before it is used, and refused if the device is slower.
+    let class = class::find(&request.class)?;
+    let admission = class::admit(&class, &request.dir, FIO_JOB)?;
+    environment.extend(
+        admission.host.pairs().into_iter().map(|(name, value)| (format!("host {name}"), value)),
+    );
+    environment.extend(admission.measured.pairs());
+    environment.push(("throttled".to_owned(), format!("{:?}", admission.throttled)));
     let mut random = [0u8; 4];
     fs::File::open("/dev/urandom")
         .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut random))?;
@@ -285,8 +301,8 @@ fn head(request: &Request) -> Result<RunHead> {
         seed: request.seed,
         command: request.command.clone(),
         began: time::now(),
-        machine: String::new(),
-        environment: Vec::new(),
+        machine: machine::machine(&request.dir)?,
+        environment,
     })
 }
 

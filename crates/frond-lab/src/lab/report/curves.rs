@@ -5,7 +5,7 @@
 use super::bars::title;
 use super::figure::{Axis, Chart, Figure, Line, Mark, Table};
 use super::group::{Group, Target};
-use super::headline::threads;
+use super::headline::{SWEEP_MIN, sweep as sweep_steps, threads};
 use super::number::human;
 use super::query::{Cell, Results};
 use super::sentence::{Entry, count, ranking};
@@ -23,7 +23,8 @@ type Points = Vec<[f64; 2]>;
 
 /// Rate of operations in a step, over operations done where they were planned, over time where time was.
 pub fn rate(results: &Results<'_>, group: &Group<'_>, step: &str) -> Result<Option<Figure>> {
-    let is_planned = group.has(step, "planned");
+    let is_planned =
+        group.targets.iter().any(|t| t.median(step, "planned").is_some_and(|n| n > 0.0));
     let mut lines = Vec::new();
     let mut table = Table::new(&[
         "target",
@@ -206,17 +207,12 @@ pub fn sweeps(group: &Group<'_>) -> Vec<Figure> {
 }
 
 fn sweep(group: &Group<'_>, test: &str) -> Option<Figure> {
-    let mut steps: Vec<(u32, String)> = group
-        .steps()
+    let steps: Vec<(u32, String)> = sweep_steps(&group.steps(), test)
         .into_iter()
-        .filter_map(|step| {
-            let clients = threads(&step).filter(|threads| threads.test == test)?.clients;
-            Some((clients, step))
-        })
+        .filter_map(|step| Some((threads(&step)?.clients, step)))
         .filter(|(_, step)| group.has(step, "ops_s"))
         .collect();
-    steps.sort();
-    if steps.len() < 2 {
+    if steps.len() < SWEEP_MIN {
         return None;
     }
     let mut table =

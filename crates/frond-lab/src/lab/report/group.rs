@@ -159,18 +159,11 @@ impl<'a> Group<'a> {
         format!("{}, {}, {}", key.size, key.class, key.durability)
     }
 
-    /// What distinguishes it from every other group, fit for a name of a file.
+    /// What distinguishes it from other groups of its machine, fit for a name of a file.
     pub fn slug(&self) -> String {
         let key = &self.key;
-        let parts = [
-            &key.face,
-            &key.workload,
-            &key.variant,
-            &key.size,
-            &key.class,
-            &key.durability,
-            &key.machine,
-        ];
+        let parts =
+            [&key.face, &key.workload, &key.variant, &key.size, &key.class, &key.durability];
         let joined = parts.map(|part| part.as_str()).join("-").to_lowercase();
         let mut slug = String::new();
         for c in joined.chars() {

@@ -7,7 +7,7 @@
 use super::group::{Group, Target};
 use super::ratio::{Ratio, Sample, compare, geometric_mean};
 use crate::lab::metric::{self, Metric};
-use crate::lab::workloads;
+use crate::lab::{embedded, workloads};
 
 /// What counts where the registry's headline was not measured: the first that was.
 const RATE: &[&str] = &["ops_s", "exit_velocity", "seconds", "disk_b"];
@@ -29,10 +29,8 @@ pub struct Headline {
 impl Headline {
     /// The headline of a group, if it has measured anything.
     pub fn of(group: &Group<'_>) -> Option<Self> {
-        let entry = workloads::ALL.iter().find(|entry| entry.name == group.key.workload);
-        let registered =
-            entry.map(|entry| entry.headline).filter(|(step, name)| group.has(step, name));
-        if let Some((step, name)) = registered {
+        let registered = registered(&group.key.face, &group.key.workload);
+        if let Some((step, name)) = registered.filter(|(step, name)| group.has(step, name)) {
             return Self::of_step(group, step, metric::find(name)?);
         }
         let name = RATE.iter().find(|name| group.step_of(name).is_some())?;
@@ -54,12 +52,11 @@ impl Headline {
 
     /// A step; for a step of a sweep, all of the sweep.
     fn of_step(group: &Group<'_>, step: &str, metric: &'static Metric) -> Option<Self> {
-        let Some(Threads { test, .. }) = threads(step) else {
-            return Some(Self { metric, steps: vec![step.to_owned()], combine: Combine::Mean });
-        };
-        let is_of_test = |step: &String| threads(step).is_some_and(|threads| threads.test == test);
-        let steps = group.steps().into_iter().filter(is_of_test).collect();
-        Some(Self { metric, steps, combine: Combine::Peak })
+        let sweep = threads(step).map(|threads| sweep(&group.steps(), threads.test));
+        Some(match sweep.filter(|steps| steps.len() >= SWEEP_MIN) {
+            Some(steps) => Self { metric, steps, combine: Combine::Peak },
+            None => Self { metric, steps: vec![step.to_owned()], combine: Combine::Mean },
+        })
     }
 
     /// One value per repeat, of the steps that it has in common with `other`.
@@ -107,6 +104,34 @@ impl Headline {
     }
 }
 
+/// Step and metric that the registry of the face names.
+fn registered(face: &str, workload: &str) -> Option<(&'static str, &'static str)> {
+    if face == "sql" {
+        workloads::ALL.iter().find(|entry| entry.name == workload).map(|entry| entry.headline)
+    } else {
+        embedded::ALL.iter().find(|entry| entry.name == workload).map(|entry| entry.headline)
+    }
+}
+
+/// Fewest numbers of clients that are a sweep.
+pub const SWEEP_MIN: usize = 4;
+
+/// Steps of a test with different numbers of clients, in their order.
+pub fn sweep(steps: &[String], test: &str) -> Vec<String> {
+    let of_test = |step: &&String| threads(step).is_some_and(|threads| threads.test == test);
+    steps.iter().filter(of_test).cloned().collect()
+}
+
+/// Steps that have figures and rows of their own: of a sweep the first and the last.
+pub fn detailed(steps: &[String]) -> Vec<String> {
+    let is_detailed = |step: &&String| {
+        let Some(threads) = threads(step) else { return !step.contains("threads=") };
+        let sweep = sweep(steps, threads.test);
+        sweep.len() < SWEEP_MIN || sweep.first() == Some(*step) || sweep.last() == Some(*step)
+    };
+    steps.iter().filter(is_detailed).cloned().collect()
+}
+
 /// A step of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Threads<'a> {
@@ -152,6 +177,18 @@ mod tests {
         assert_eq!(known("threads=16"), Some(("", 16)));
         assert_eq!(known("read_write threads=512"), Some(("read_write", 512)));
         assert_eq!(known("read_write threads=1 again"), None);
+        let steps: Vec<String> = [
+            "load",
+            "r threads=1",
+            "r threads=2",
+            "r threads=4",
+            "r threads=8",
+            "r threads=1 again",
+            "u threads=1",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        assert_eq!(detailed(&steps), ["load", "r threads=1", "r threads=8", "u threads=1"]);
         assert_eq!([known("threads=0"), known("threads=99999999999"), known("load")], [None; 3]);
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::group::{Group, Target};
-use super::headline::{Headline, name_of};
+use super::headline::{Headline, detailed, name_of};
 use super::number::{human, ratio};
 use super::palette;
 use super::ratio::{Ratio, Verdict};
@@ -107,7 +107,7 @@ fn measured(group: &Group<'_>) -> Vec<(String, &'static Metric)> {
         "disk_b",
     ];
     let mut pairs = Vec::new();
-    for step in group.steps() {
+    for step in detailed(&group.steps()) {
         for name in NAMES.iter().filter(|name| group.has(&step, name)) {
             // The duration says the same as the rate, where there is one.
             if *name != "seconds" || !group.has(&step, "ops_s") {

@@ -24,12 +24,14 @@ mod matrix;
 mod natural;
 mod number;
 mod palette;
+mod published;
 mod query;
 mod ratio;
 #[cfg(test)]
 mod sample;
 mod sentence;
 mod settings;
+mod study;
 
 #[cfg(test)]
 mod testing;
@@ -69,7 +71,9 @@ pub fn report(database: &Database, options: &Options) -> Result<PathBuf> {
     let results = Results::read(database, &options.run)?;
     let groups = named(Group::all(&results));
     let mut folder = Folder::open(&options.out)?;
-    let links: Vec<(&str, String)> = Vec::new();
+    let studies = study::all(&results, &groups)?;
+    let link = |study: &study::Page| (study.suite.clone(), study.title.clone(), study.file_name());
+    let links: Vec<(String, String, String)> = studies.iter().map(link).collect();
     folder.page(
         "index.html",
         "index.html",
@@ -85,6 +89,10 @@ pub fn report(database: &Database, options: &Options) -> Result<PathBuf> {
                 page => Serde(workload::page(&results, group)?),
             },
         )?;
+    }
+    for study in studies {
+        let name = study.file_name();
+        folder.page("study.html", &name, &context! { page => Serde(study) })?;
     }
     folder.page(
         "settings.html",

@@ -1,5 +1,5 @@
-//! What the pages need of the database, read once: runs, cells and their metrics. Series, histograms and counters are
-//! large, and read cell by cell.
+//! What the pages need of the database, read once: runs, cells and their metrics. Series and histograms are large,
+//! and read cell by cell.
 //!
 //! Invariant: numbers are finite. What is not, or has another type than the schema says, was not measured.
 
@@ -136,18 +136,6 @@ impl<'a> Results<'a> {
             let histogram = Deserializer::new().deserialize(&mut data.as_slice()).ok();
             Ok(histogram.map(|histogram| (text(row, 0), histogram)))
         })
-    }
-
-    /// What a counter grew by in a step.
-    ///
-    /// # Errors
-    /// The database cannot be read.
-    pub fn counter(&self, cell: i64, step: &str, source: &str, name: &str) -> Result<Option<f64>> {
-        let sql =
-            "SELECT value FROM counter WHERE cell=? AND step=? AND source=? AND name=? ORDER BY t";
-        let values = self.rows(sql, (cell, step, source, name), |row| number(row, 0))?;
-        let ends = values.first().zip(values.last()).filter(|_| values.len() > 1);
-        Ok(ends.map(|(first, last)| last - first))
     }
 
     fn rows<T>(

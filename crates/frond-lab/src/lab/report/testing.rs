@@ -136,17 +136,6 @@ impl Filling<'_> {
         self
     }
 
-    /// A counter at the beginning and the end of a step.
-    pub fn counter(&self, step: &str, source: &str, name: &str, from: f64, to: f64) -> &Self {
-        for (t, value) in [(0.0, from), (60.0, to)] {
-            self.lab.execute(
-                "INSERT INTO counter VALUES (?,?,?,?,?,?)",
-                params![self.id, step, t, source, name, value],
-            );
-        }
-        self
-    }
-
     /// A parameter, a setting and a verification.
     pub fn conditions(
         &self,

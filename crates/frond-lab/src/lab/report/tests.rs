@@ -213,6 +213,6 @@ fn pages_of_the_sample_are_written_for_the_browser() -> Result<()> {
     sample::fill(&mut lab);
     let out = std::env::var_os("FROND_REPORT_PAGES").map_or_else(|| lab.out(), PathBuf::from);
     let first = report(&lab.database, &Options { out, run: Vec::new() })?;
-    assert!(read(&first).contains("3 of them failed"));
+    assert!(read(&first).contains("5 of them failed"));
     Ok(())
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::figure::{Figure, Table, number};
 use super::group::Group;
-use super::headline::{Headline, threads};
+use super::headline::{Headline, detailed};
 use super::query::Results;
 use super::{bars, curves, latency};
 use crate::targets::Result;
@@ -35,7 +35,7 @@ pub fn page(results: &Results<'_>, group: &Group<'_>) -> Result<Page> {
     let headline = Headline::of(group);
     let is_first =
         |step: &str| headline.as_ref().is_some_and(|h| h.steps.first().is_some_and(|s| s == step));
-    let steps = group.steps();
+    let steps = detailed(&group.steps());
     // One step's figures are open, or the page of a workload with fifteen steps would be endless.
     let open = steps
         .iter()
@@ -56,9 +56,7 @@ pub fn page(results: &Results<'_>, group: &Group<'_>) -> Result<Page> {
         made.sort_by_key(|figure| figure.is_minor);
         Ok(made)
     };
-    figures.extend(of_steps(&|step| {
-        if threads(step).is_some() { Ok(None) } else { curves::rate(results, group, step) }
-    })?);
+    figures.extend(of_steps(&|step| curves::rate(results, group, step))?);
     figures.extend(bars::size(group));
     figures.extend(bars::size_against_speed(group));
     figures.extend(of_steps(&|step| Ok(latency::percentiles(group, step)))?);

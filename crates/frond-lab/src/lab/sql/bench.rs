@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::counters;
+use super::promises::{Counts, verify_memory, verify_syncs};
 use super::server::{Place, Running};
 use super::session::Session;
 use super::verify::verify_table;
 use super::worker::{Arrivals, Errors, Worker};
+use crate::lab::machine::{Class, Reading};
 use crate::lab::results::{CellResult, State, StepResult};
 use crate::lab::size::Durability;
 use crate::lab::steps;
@@ -78,6 +80,25 @@ pub struct Bench {
     /// What has been found so far.
     pub result: CellResult,
     with_rest: bool,
+    /// Resident size before the first step.
+    base_rss: u64,
+    /// Most connections that a step had.
+    connections: u64,
+}
+
+/// The conditions of a cell.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditions<'c> {
+    /// Memory of the target, bytes.
+    pub memory: u64,
+    /// Durability.
+    pub durability: Durability,
+    /// Storage class.
+    pub class: &'c Class,
+    /// Seconds for all steps.
+    pub time_limit: Option<u64>,
+    /// Whether background work is waited for.
+    pub with_rest: bool,
 }
 
 /// The client of a step that runs beside the others: it ends with them.
@@ -88,15 +109,9 @@ impl Bench {
     ///
     /// # Errors
     /// What is missing, or why the server does not start.
-    pub fn start(
-        place: &Place,
-        target: &SqlTarget,
-        memory: u64,
-        durability: Durability,
-        time_limit: Option<u64>,
-        with_rest: bool,
-    ) -> Result<Self> {
-        let running = Running::start(place, target, memory, durability)?;
+    pub fn start(place: &Place, target: &SqlTarget, conditions: &Conditions<'_>) -> Result<Self> {
+        let Conditions { memory, durability, class, time_limit, with_rest } = *conditions;
+        let running = Running::start(place, target, memory, durability, class)?;
         let mut admin = running.session()?;
         let server = admin.value("SELECT VERSION()")?;
         let version = format!("{} in MariaDB {server}", target.engine);
@@ -106,9 +121,20 @@ impl Bench {
         };
         result.settings.extend(running.settings.iter().map(text));
         result.settings.insert("CREATE TABLE …".to_owned(), target.create.clone());
+        if !running.remarks.is_empty() {
+            let remarks = running.remarks.join("; ");
+            result.settings.insert("(storage)".to_owned(), remarks);
+        }
+        if let (Durability::Safe, true, Some(dir)) = (durability, target.keeps_rows, running.dir())
+        {
+            let counts = Counts { dir, read: &|| running.counts() };
+            verify_syncs(&mut admin, &target.create, &counts, &mut result)?;
+        }
         let deadline = time_limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         let target = target.clone();
-        Ok(Self { running: Some(running), target, admin, deadline, result, with_rest })
+        let base_rss = running.subject().rss_bytes();
+        let (running, connections) = (Some(running), 0);
+        Ok(Self { running, target, admin, deadline, result, with_rest, base_rss, connections })
     }
 
     fn running(&self) -> Result<&Running> {
@@ -210,6 +236,7 @@ impl Bench {
             self.run(step, Some(step.warm_up), &prepare, &body, beside)?;
         }
         let made = self.run(step, step.seconds, &prepare, &body, beside)?;
+        self.connections = self.connections.max(step.clients + beside.len() as u64 + 2);
         self.result.steps.push(made);
         Ok(self.result.steps.last_mut().expect("it was pushed"))
     }
@@ -253,6 +280,8 @@ impl Bench {
         let connect = || self.session();
         let arrivals = std::sync::OnceLock::new();
         let statements = &self.target.counters;
+        running.reset_memory_peak();
+        let before = running.counts();
         let taken = measure::run(&plan, |meter| {
             std::thread::scope(|scope| {
                 let sampling =
@@ -312,6 +341,7 @@ impl Bench {
         let errors = errors.into_inner().unwrap_or_default();
         let mut made = steps::result(step, &taken, &counters, self.keeps_rows())?;
         made.counters = counters;
+        of_group(&mut made, before.as_ref(), running.counts().as_ref());
         for (name, n) in [
             ("errors_deadlock", errors.deadlock),
             ("errors_lock_timeout", errors.lock_timeout),
@@ -370,6 +400,16 @@ impl Bench {
         verify_table(&mut self.admin, table, rows, is_fixed, &mut self.result)
     }
 
+    /// Verifies that the server stayed within its memory.
+    fn verify_memory(&mut self) {
+        let peaks = self.result.steps.iter().filter_map(|step| step.metrics.get("rss_peak_b"));
+        let peak = peaks.copied().fold(0.0, f64::max) as u64;
+        if peak > 0 && self.base_rss > 0 {
+            let memory = self.result.memory_b;
+            verify_memory(self.base_rss, peak, memory, self.connections, &mut self.result);
+        }
+    }
+
     /// Ends the server and finishes the result; `live` is what is alive in the end: rows, and their bytes.
     ///
     /// # Errors
@@ -378,6 +418,7 @@ impl Bench {
         if self.is_over() && self.result.state == State::Done {
             self.result.state = State::Stopped;
         }
+        self.verify_memory();
         let Some(running) = self.running.take() else { return Ok(self.result) };
         self.result.log_tail = Some(running.log_tail());
         let files = running.files(&self.target);
@@ -419,4 +460,25 @@ fn zero(session: &mut Session, names: &[String]) -> Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// What the control group counted over a step: I/Os of the device, and memory with the page cache.
+fn of_group(made: &mut StepResult, before: Option<&Reading>, after: Option<&Reading>) {
+    let ops = made.metrics.get("ops").copied().unwrap_or(1.0).max(1.0);
+    if let Some(peak) = after.and_then(|after| after.memory?.peak) {
+        made.metrics.insert("mem_peak_b".to_owned(), peak as f64);
+    }
+    if let (Some(before), Some(after)) =
+        (before.and_then(|one| one.io.as_ref()), after.and_then(|one| one.io.as_ref()))
+    {
+        let io = after.since(before);
+        for (name, count) in [
+            ("rd_io_op", io.reads),
+            ("wr_io_op", io.writes),
+            ("device_rd_b_op", io.read_bytes),
+            ("device_wr_b_op", io.written_bytes),
+        ] {
+            made.metrics.insert(name.to_owned(), count as f64 / ops);
+        }
+    }
 }

@@ -7,12 +7,13 @@
 mod bench;
 mod counters;
 mod insert;
+mod promises;
 mod server;
 mod session;
 mod verify;
 mod worker;
 
-pub use bench::{Bench, Beside, Step};
+pub use bench::{Bench, Beside, Conditions, Step};
 pub use counters::growth;
 pub use insert::{InsertText, RowText};
 pub use server::Place;

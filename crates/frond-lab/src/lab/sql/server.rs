@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::session::{Session, SqlResult};
+use crate::lab::machine::{Class, Group, Reading, Throttled};
 use crate::lab::size::Durability;
 use crate::lab::target::SqlTarget;
 use crate::measure::Subject;
@@ -36,6 +37,10 @@ pub struct Running {
     own: Option<Server>,
     place: Place,
     log: PathBuf,
+    /// Control group of its process, if one could be made.
+    group: Option<Group>,
+    /// What could not be limited or counted, and why.
+    pub remarks: Vec<String>,
     /// Name, value and reason of its settings.
     pub settings: Vec<(String, String, String)>,
 }
@@ -50,8 +55,10 @@ impl Running {
         target: &SqlTarget,
         memory: u64,
         durability: Durability,
+        class: &Class,
     ) -> Result<Self> {
         let (mut own, mut log, mut settings) = (None, PathBuf::new(), Vec::new());
+        let (mut group, mut remarks) = (None, Vec::new());
         if let Place::Own(dir) = place {
             settings = target.options(memory, durability)?;
             let common = COMMON
@@ -61,11 +68,13 @@ impl Running {
                 settings.iter().map(|(name, value, _)| (name.as_str(), value.clone())).collect();
             log = dir.join("server.log");
             let started = Server::start(dir, &options, &target.plugins()?);
-            own = Some(started.map_err(|failure| {
+            let server = started.map_err(|failure| {
                 Failure(format!("{failure}\nlast lines of its log:\n{}", log_tail(&log, 15)))
-            })?);
+            })?;
+            (group, remarks) = grouped(server.pid(), dir, class)?;
+            own = Some(server);
         }
-        let running = Self { own, place: place.clone(), log, settings };
+        let running = Self { own, place: place.clone(), log, group, remarks, settings };
         let mut session = running.connect("")?;
         session.run(&format!("DROP DATABASE IF EXISTS {DATABASE}"))?;
         session.run(&format!("CREATE DATABASE {DATABASE} CHARACTER SET latin1"))?;
@@ -104,6 +113,24 @@ impl Running {
         self.pid().map_or(Subject::Server(u32::MAX), Subject::Server)
     }
 
+    /// What its control group counts.
+    pub fn counts(&self) -> Option<Reading> {
+        self.group.as_ref().map(Group::read)
+    }
+
+    /// Starts a new peak of the memory that its control group counts.
+    pub fn reset_memory_peak(&self) {
+        self.group.as_ref().map(Group::reset_memory_peak);
+    }
+
+    /// Its own directory.
+    pub fn dir(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Own(dir) => Some(dir),
+            Place::Url(_) => None,
+        }
+    }
+
     /// Directory below the data directory whose bytes count.
     pub fn files(&self, target: &SqlTarget) -> Option<PathBuf> {
         self.own.as_ref().map(|server| server.data_dir().join(&target.files))
@@ -120,5 +147,24 @@ impl Running {
     /// It does not end, or with an error.
     pub fn stop(self) -> Result<()> {
         self.own.map_or(Ok(()), Server::stop)
+    }
+}
+
+/// Puts a server into a control group with the limits of a class, or only to be counted. A class with limits needs one.
+fn grouped(pid: u32, dir: &Path, class: &Class) -> Result<(Option<Group>, Vec<String>)> {
+    let limits = class.limits(dir, None)?;
+    match Group::enter(pid, &limits) {
+        Ok(group) => {
+            let mut remarks = class.remarks(false);
+            remarks.extend(match class.throttled(&group) {
+                Throttled::All => None,
+                Throttled::DirectOnly(why) => Some(format!("only direct I/O is throttled: {why}")),
+                Throttled::Nothing(why) => Some(format!("nothing is throttled: {why}")),
+            });
+            remarks.extend(group.missing().iter().map(ToString::to_string));
+            Ok((Some(group), remarks))
+        }
+        Err(refusal) if limits.io.is_none() => Ok((None, vec![refusal.to_string()])),
+        Err(refusal) => Err(Failure(format!("storage class {}: {refusal}", class.name))),
     }
 }

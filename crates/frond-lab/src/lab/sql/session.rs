@@ -75,6 +75,7 @@ impl Session {
             .prefer_socket(true)
             .user(Some("root"))
             .max_allowed_packet(Some(1 << 30))
+            .stmt_cache_size(Some(0)) // it would close the statement that was used longest ago
             .db_name((!database.is_empty()).then_some(database));
         Ok(Self { connection: Conn::new(options)? })
     }
@@ -86,6 +87,7 @@ impl Session {
     pub fn connect_url(url: &str) -> SqlResult<Self> {
         let options = Opts::from_url(url)
             .map_err(|error| SqlError::Other(Failure(format!("{url}: {error}"))))?;
+        let options = OptsBuilder::from_opts(options).stmt_cache_size(Some(0));
         Ok(Self { connection: Conn::new(options)? })
     }
 

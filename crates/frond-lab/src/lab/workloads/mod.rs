@@ -12,6 +12,7 @@ mod sweep;
 mod sysbench;
 #[cfg(test)]
 mod testing;
+mod tpcc;
 mod weblog;
 mod ycsb;
 mod zip;
@@ -59,6 +60,7 @@ pub const ALL: &[Entry] = &[
     linkbench::ENTRY,
     weblog::ENTRY,
     ycsb::ENTRY,
+    tpcc::ENTRY,
     rowformats::ENTRY,
     bulk::ENTRY,
     index::ENTRY,

@@ -1,0 +1,273 @@
+//! Storage classes: which device an experiment is to have, and how far this machine can give it.
+//!
+//! Invariants
+//! 1. A class is a limit of the kernel or of a virtual disk. An engine is never slowed down inside.
+//! 2. Limits only take away: a class that is faster than the device, as fio measures it, is refused.
+//! 3. What escapes the limits is stated with every cell (`Throttled`), and what is not emulated with `remarks`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use super::device::Volume;
+use super::fio::{self, Fio};
+use crate::measure::{Group, IoLimits, IoScope, Limits};
+use crate::targets::{Failure, Result};
+
+const FILE: &str = include_str!("../../../lab/classes.toml");
+
+/// A storage class.
+#[derive(Clone, PartialEq, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Class {
+    /// Its name on the command line.
+    #[serde(skip)]
+    pub name: String,
+    /// The device that it stands for.
+    pub model: String,
+    read_bytes_s: Option<u64>,
+    write_bytes_s: Option<u64>,
+    read_ios_s: Option<u64>,
+    write_ios_s: Option<u64>,
+    /// What an I/O takes on that device, µs. Only a virtual disk can emulate it.
+    pub latency_us: Option<u64>,
+    /// What a flush takes there, µs. Only a virtual disk can emulate it.
+    pub sync_us: Option<u64>,
+    /// The limits are those with which plain InnoDB falls to this part of its rate (`calibrate`).
+    pub calibrate_ratio: Option<f64>,
+    #[serde(default)]
+    remarks: Vec<String>,
+}
+
+/// What of a class is in force for a cell.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Throttled {
+    /// All I/O.
+    All,
+    /// What the engine's own threads submit; the rest escapes, for this reason.
+    DirectOnly(String),
+    /// Nothing, for this reason.
+    Nothing(String),
+}
+
+impl fmt::Display for Throttled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all I/O is throttled"),
+            Self::DirectOnly(why) => write!(f, "only direct I/O is throttled: {why}"),
+            Self::Nothing(why) => write!(f, "not throttled: {why}"),
+        }
+    }
+}
+
+/// All classes, by name.
+pub fn all() -> Result<Vec<Class>> {
+    parse(FILE)
+}
+
+fn parse(text: &str) -> Result<Vec<Class>> {
+    let classes: BTreeMap<String, Class> =
+        toml::from_str(text).map_err(|error| Failure(format!("classes.toml: {error}")))?;
+    Ok(classes.into_iter().map(|(name, class)| Class { name, ..class }).collect())
+}
+
+/// The class of this name. The failure lists those there are.
+pub fn find(name: &str) -> Result<Class> {
+    let classes = all()?;
+    let names: Vec<&str> = classes.iter().map(|class| class.name.as_str()).collect();
+    let names = names.join(", ");
+    let found = classes.iter().find(|class| class.name == name).cloned();
+    found.ok_or_else(|| Failure(format!("there is no storage class `{name}`; there are {names}")))
+}
+
+impl Class {
+    /// Its limits.
+    pub fn io(&self) -> IoLimits {
+        IoLimits {
+            read_bytes_s: self.read_bytes_s,
+            write_bytes_s: self.write_bytes_s,
+            read_ios_s: self.read_ios_s,
+            write_ios_s: self.write_ios_s,
+        }
+    }
+
+    /// The same class with other limits: those that a calibration found.
+    pub fn with(&self, io: IoLimits) -> Self {
+        Self {
+            read_bytes_s: io.read_bytes_s,
+            write_bytes_s: io.write_bytes_s,
+            read_ios_s: io.read_ios_s,
+            write_ios_s: io.write_ios_s,
+            ..self.clone()
+        }
+    }
+
+    /// What a reader of the numbers has to know of the class.
+    pub fn remarks(&self, latency_emulated: bool) -> Vec<String> {
+        let mut remarks = self.remarks.clone();
+        if let (Some(latency), false) = (self.latency_us, latency_emulated) {
+            remarks.push(format!("latency not emulated (the device's: {latency} µs)"));
+        }
+        remarks
+    }
+
+    /// Limits of a group for an experiment with its data in `dir`. `Err` where the directory has no block device and
+    /// the class has limits.
+    pub fn limits(&self, dir: &Path, memory: Option<u64>) -> Result<Limits> {
+        let volume = Volume::of(dir)?;
+        let io = self.io();
+        let device = if io.is_none() { volume.disk.as_ref() } else { Some(volume.disk()?) };
+        Ok(Limits { memory, device: device.map(|disk| disk.number), io })
+    }
+
+    /// What of the class is in force for the processes of `group`, which was made with `limits`.
+    pub fn throttled(&self, group: &Group) -> Throttled {
+        throttled(&self.io(), group.io_scope())
+    }
+
+    /// Refuses the class where the device, measured without limits, is slower (Invariant 2).
+    pub fn check(&self, host: &Fio) -> Result<()> {
+        let mut slower = Vec::new();
+        let mut compare = |wanted: Option<u64>, measured: f64, what: &str| {
+            // 5 %: fio's own spread.
+            if wanted.is_some_and(|wanted| measured < 0.95 * wanted as f64) {
+                let wanted = wanted.unwrap_or(0);
+                slower.push(format!("{what}: {measured:.0} measured, {wanted} wanted"));
+            }
+        };
+        compare(self.read_ios_s, host.random_read_32.ios_s, "random reads per second");
+        compare(self.write_ios_s, host.random_write_32.ios_s, "random writes per second");
+        compare(self.read_bytes_s, host.read.bytes_s, "bytes read per second");
+        compare(self.write_bytes_s, host.write.bytes_s, "bytes written per second");
+        if slower.is_empty() {
+            return Ok(());
+        }
+        let (name, slower) = (&self.name, slower.join("; "));
+        Err(Failure(format!("storage class {name} is faster than this device: {slower}")))
+    }
+}
+
+fn throttled(io: &IoLimits, scope: Option<IoScope>) -> Throttled {
+    match scope {
+        _ if io.is_none() => Throttled::All, // nothing is to be throttled, and nothing is
+        Some(IoScope::All) => Throttled::All,
+        Some(IoScope::Submitted) => Throttled::DirectOnly(
+            "with control groups of version 1, background write-back and the file system's journal escape"
+                .to_owned(),
+        ),
+        None => Throttled::Nothing("there is no control group for I/O".to_owned()),
+    }
+}
+
+/// A class as a directory has it: measured before each run.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    /// The device without limits.
+    pub host: Fio,
+    /// The device under the class: the numbers to print. The same as `host` without limits.
+    pub measured: Fio,
+    /// What is in force.
+    pub throttled: Throttled,
+}
+
+/// Measures the device of `dir` without limits and under the class, for so long each job. Refuses a class that is
+/// faster than the device or cannot be applied.
+pub fn admit(class: &Class, dir: &Path, job: Duration) -> Result<Admission> {
+    let limits = class.limits(dir, None)?;
+    let host = fio::run(dir, None, job)?;
+    if limits.io.is_none() {
+        let measured = host.clone();
+        return Ok(Admission { host, measured, throttled: Throttled::All });
+    }
+    class.check(&host)?;
+    let group = Group::create(&limits)?;
+    let measured = fio::run(dir, Some(&group), job)?;
+    let throttled = class.throttled(&group);
+    Ok(Admission { host, measured, throttled })
+}
+
+/// What a calibration found.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Calibrated {
+    /// The limits.
+    pub limits: Limits,
+    /// The base's limits times this.
+    pub factor: f64,
+    /// The ratio to the unthrottled rate that was measured with them.
+    pub ratio: f64,
+    /// How often the probe ran.
+    pub probes: usize,
+}
+
+/// How near to the wanted ratio a calibration has to come, as a part of it.
+const CALIBRATION_TOLERANCE: f64 = 0.05;
+/// Factors are searched from 1 by this step, until the wanted ratio lies between two of them…
+const CALIBRATION_STEP: f64 = 4.0;
+/// …or this many steps were made: 4^8 takes 80,000 I/Os per second down to 1.
+const CALIBRATION_STEPS: usize = 8;
+/// Halvings after that: the last interval is then 4^(1/64) wide, 2 %, which is less than the noise.
+const CALIBRATION_HALVINGS: usize = 6;
+
+/// Finds the factor of `base` with which the rate that `probe` measures falls to `target_ratio` of the unthrottled one.
+///
+/// The probe runs once without limits of I/O, then under limits. More I/O is taken to give a higher rate; noise may break
+/// that, and the result is then the nearest of all that were measured. At most 15 probes.
+pub fn calibrate(
+    base: &Limits,
+    target_ratio: f64,
+    probe: &mut dyn FnMut(Limits) -> Result<f64>,
+) -> Result<Calibrated> {
+    if !(target_ratio > 0.0 && target_ratio < 1.0) || base.io.is_none() {
+        return Err(Failure(format!("limits cannot be calibrated for a ratio of {target_ratio}")));
+    }
+    let free = probe(Limits { io: IoLimits::default(), ..*base })?;
+    if free.is_nan() || free <= 0.0 {
+        return Err(Failure(format!("the unthrottled rate is {free}: nothing to calibrate by")));
+    }
+    let mut best: Option<Calibrated> = None;
+    let mut probes = 1;
+    let mut ratio_at = |factor: f64, best: &mut Option<Calibrated>| -> Result<f64> {
+        let limits = base.scaled(factor);
+        let ratio = probe(limits)? / free;
+        probes += 1;
+        let distance = |ratio: f64| (ratio / target_ratio).ln().abs();
+        let found = Calibrated { limits, factor, ratio, probes };
+        match best {
+            Some(best) if distance(best.ratio) <= distance(ratio) => best.probes = probes,
+            _ => *best = Some(found),
+        }
+        Ok(ratio)
+    };
+    let near = |ratio: f64| (ratio / target_ratio - 1.0).abs() <= CALIBRATION_TOLERANCE;
+    let first = ratio_at(1.0, &mut best)?;
+    let too_fast = first > target_ratio;
+    let step = if too_fast { 1.0 / CALIBRATION_STEP } else { CALIBRATION_STEP };
+    let (mut inside, mut outside, mut ratio) = (1.0, 1.0, first);
+    for _ in 0..CALIBRATION_STEPS {
+        if near(ratio) || (ratio > target_ratio) != too_fast {
+            break;
+        }
+        (inside, outside) = (outside, outside * step);
+        ratio = ratio_at(outside, &mut best)?;
+    }
+    if !near(ratio) && (ratio > target_ratio) == too_fast {
+        let side = if too_fast { "above" } else { "below" };
+        return Err(Failure(format!(
+            "no limits were found: with those of the class times {outside} the rate is {ratio:.3} of the unthrottled \
+             one, still {side} {target_ratio}"
+        )));
+    }
+    for _ in 0..CALIBRATION_HALVINGS {
+        if near(ratio) {
+            break;
+        }
+        let middle = f64::sqrt(inside * outside);
+        ratio = ratio_at(middle, &mut best)?;
+        *(if (ratio > target_ratio) == too_fast { &mut inside } else { &mut outside }) = middle;
+    }
+    best.ok_or_else(|| Failure("no limits were tried".to_owned()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,286 @@
+//! The environment of a run: what a number without it would be worth nothing, and a hash of what must be equal for
+//! results to be compared.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::device::Volume;
+use crate::measure::DeviceNumber;
+use crate::targets::Result;
+
+/// Name and value.
+pub type Pair = (String, String);
+
+/// CPU time of the whole machine since boot, ticks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cpu {
+    /// All of it.
+    pub total: u64,
+    /// Of it, idle or waiting for I/O.
+    pub idle: u64,
+    /// Of it, wanted by this machine and given to another by the hypervisor.
+    pub steal: u64,
+}
+
+impl Cpu {
+    /// Since boot.
+    pub fn now() -> Self {
+        Self::parse(&fs::read_to_string("/proc/stat").unwrap_or_default()).unwrap_or_default()
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+        let words = line.split_whitespace().map(|word| word.parse::<u64>().ok());
+        let numbers = words.collect::<Option<Vec<_>>>()?;
+        let at = |n: usize| numbers.get(n).copied().unwrap_or(0);
+        // Time of guests, the ninth and tenth, is contained in the first two.
+        let total = numbers.iter().take(8).sum();
+        Some(Self { total, idle: at(3) + at(4), steal: at(7) })
+    }
+
+    /// Percent stolen since `earlier`.
+    pub fn steal_percent(&self, earlier: &Self) -> f64 {
+        percent(self.steal.saturating_sub(earlier.steal), self.total.saturating_sub(earlier.total))
+    }
+
+    /// Percent busy since `earlier`, for us or stolen.
+    pub fn busy_percent(&self, earlier: &Self) -> f64 {
+        let (total, idle) = (self.total - earlier.total.min(self.total), self.idle);
+        percent(total.saturating_sub(idle.saturating_sub(earlier.idle)), total)
+    }
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
+}
+
+fn line(path: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// Steal and busy percent of the machine over a quarter of a second.
+pub fn cpu_use() -> (f64, f64) {
+    let before = Cpu::now();
+    std::thread::sleep(Duration::from_millis(250));
+    let now = Cpu::now();
+    (now.steal_percent(&before), now.busy_percent(&before))
+}
+
+/// Swap in use and in all, bytes.
+pub fn swap_bytes() -> (u64, u64) {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let of = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0)
+            * 1024
+    };
+    let total = of("SwapTotal:");
+    (total - of("SwapFree:").min(total), total)
+}
+
+/// Memory that can be allocated without swapping, bytes.
+pub fn available_bytes() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+/// The commit of the source tree at `root`, and whether tracked files differ from it.
+fn commit(root: &Path) -> Option<(String, bool)> {
+    let git = |args: &[&str]| {
+        let output = Command::new("git").arg("-C").arg(root).args(args).output().ok()?;
+        let text = output.status.success().then_some(output.stdout)?;
+        Some(String::from_utf8_lossy(&text).trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "HEAD"])?;
+    Some((commit, !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty()))
+}
+
+/// The environment of a run whose data are in `dir`.
+pub fn fingerprint(dir: &Path) -> Result<Vec<Pair>> {
+    let volume = Volume::of(dir)?;
+    let mut pairs: Vec<Pair> = Vec::new();
+    let mut put = |name: &str, value: String| pairs.push((name.to_owned(), value));
+    let (cpu, cores) = processor();
+    put("cpu", cpu);
+    put("cores", cores.to_string());
+    put("memory_b", crate::machine::memory_bytes().to_string());
+    put("swap_b", swap_bytes().1.to_string());
+    put("kernel", crate::machine::kernel());
+    put("debian", line("/etc/debian_version").unwrap_or("not Debian".to_owned()));
+    for (name, path) in [
+        ("governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        ("huge_pages", "/sys/kernel/mm/transparent_hugepage/enabled"),
+        ("vendor", "/sys/class/dmi/id/sys_vendor"),
+    ] {
+        put(name, line(path).unwrap_or("unknown".to_owned()));
+    }
+    match &volume.disk {
+        Some(disk) => {
+            put("device", format!("{} ({})", disk.name, disk.number));
+            put("device_model", disk.model.clone());
+            put("device_b", disk.size_b.to_string());
+            put("device_scheduler", disk.scheduler.clone());
+            put("device_cache", disk.write_cache.clone());
+        }
+        None => put("device", "none".to_owned()),
+    }
+    put("file_system", volume.file_system.clone());
+    put("mount_options", volume.options.clone());
+    put("space_b", volume.size_b.to_string());
+    put("space_free_b", volume.free_b.to_string());
+    put("load", crate::machine::load_average());
+    let (steal, busy) = cpu_use();
+    put("steal_pct", format!("{steal:.1}"));
+    put("busy_pct", format!("{busy:.1}"));
+    put("steal_pct_since_boot", format!("{:.2}", Cpu::now().steal_percent(&Cpu::default())));
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (commit, dirty) = commit(tree)
+        .map_or(("unknown".to_owned(), "unknown".to_owned()), |(commit, dirty)| {
+            (commit, dirty.to_string())
+        });
+    put("commit", commit);
+    put("dirty", dirty);
+    put("build", build());
+    put("rustc", env!("FROND_LAB_RUSTC").to_owned());
+    put("frond", env!("CARGO_PKG_VERSION").to_owned());
+    Ok(pairs)
+}
+
+/// Profile of this build.
+fn build() -> String {
+    let assertions = if cfg!(debug_assertions) { ", debug assertions" } else { "" };
+    format!("{}{assertions}", env!("FROND_LAB_PROFILE"))
+}
+
+fn processor() -> (String, usize) {
+    let text = crate::machine::cpu(); // MODEL x CORES
+    match text.rsplit_once(" x ") {
+        Some((model, cores)) => (model.to_owned(), cores.parse().unwrap_or(1)),
+        None => (text, 1),
+    }
+}
+
+/// A short hash of what must be equal for results to be compared: CPU model, cores, memory in GiB, kernel release, the
+/// device's model and size class, and the file system. It does not change between runs on one machine, or on two that
+/// were made alike.
+pub fn machine(dir: &Path) -> Result<String> {
+    let volume = Volume::of(dir)?;
+    let (cpu, cores) = processor();
+    let device = volume.disk.as_ref().map(|disk| (disk.model.as_str(), disk.size_b));
+    let gib = gib_rounded(crate::machine::memory_bytes());
+    let kernel = crate::machine::kernel();
+    Ok(hash(&cpu, cores, gib, &kernel, device, &volume.file_system))
+}
+
+fn hash(
+    cpu: &str,
+    cores: usize,
+    memory_gib: u64,
+    kernel: &str,
+    device: Option<(&str, u64)>,
+    file_system: &str,
+) -> String {
+    let (model, size) = device.unwrap_or(("none", 0));
+    let class = size.max(1).ilog2();
+    let text =
+        format!("{cpu}\n{cores}\n{memory_gib}\n{kernel}\n{model}\n2^{class}\n{file_system}\n");
+    let hash = xxhash_rust::xxh3::xxh3_64(text.as_bytes());
+    format!("{:012x}", hash >> 16)
+}
+
+/// Rounded, since kernels reserve a little more or less of the same memory.
+fn gib_rounded(bytes: u64) -> u64 {
+    (bytes + (1 << 29)) >> 30
+}
+
+/// The device's number, for limits and counts of a run in `dir`.
+pub fn device_number(dir: &Path) -> Result<DeviceNumber> {
+    Ok(Volume::of(dir)?.disk()?.number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_names_what_a_result_needs() -> Result<()> {
+        let pairs = fingerprint(Path::new(env!("CARGO_MANIFEST_DIR")))?;
+        let value = |name: &str| {
+            let found = pairs.iter().find(|(found, _)| found == name);
+            found.map(|(_, value)| value.as_str()).unwrap_or_else(|| panic!("{name} is missing"))
+        };
+        assert!(value("memory_b").parse::<u64>().unwrap() > 1 << 28);
+        assert!(value("cores").parse::<u64>().unwrap() >= 1);
+        assert!(value("rustc").starts_with("rustc 1."), "{}", value("rustc"));
+        assert!(value("build").contains("opt-level"), "{}", value("build"));
+        assert!(value("space_free_b").parse::<u64>().is_ok());
+        assert!(["true", "false", "unknown"].contains(&value("dirty")));
+        for name in ["cpu", "kernel", "debian", "device", "file_system", "mount_options", "commit"]
+        {
+            assert!(!value(name).is_empty(), "{name}");
+        }
+        let mut names: Vec<&str> = pairs.iter().map(|(name, _)| name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), pairs.len(), "each name once");
+        Ok(())
+    }
+
+    #[test]
+    fn the_commit_of_a_tree_is_its_head_and_a_change_makes_it_dirty() {
+        let dir = tempfile::tempdir().unwrap();
+        let git = |args: &[&str]| {
+            let identity = ["-c", "user.name=a", "-c", "user.email=a@example"];
+            let status = Command::new("git")
+                .arg("-C")
+                .arg(dir.path())
+                .args(identity)
+                .args(args)
+                .output()
+                .unwrap();
+            assert!(status.status.success(), "{status:?}");
+        };
+        assert_eq!(commit(dir.path()), None);
+        git(&["init", "-q"]);
+        fs::write(dir.path().join("file"), "one").unwrap();
+        git(&["add", "file"]);
+        git(&["commit", "-q", "-m", "one"]);
+        let (head, dirty) = commit(dir.path()).unwrap();
+        assert!(head.len() >= 40 && !dirty);
+        fs::write(dir.path().join("file"), "two").unwrap();
+        assert_eq!(commit(dir.path()), Some((head, true)));
+    }
+
+    #[test]
+    fn the_hash_of_a_machine_is_stable_and_changes_with_what_matters() -> Result<()> {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+        assert_eq!(machine(dir)?, machine(dir)?);
+        let disk = Some(("virtio", 256 << 30));
+        let base = hash("EPYC", 2, 24, "6.18", disk, "ext4");
+        assert_eq!(base, "f0fceb5b3924", "a stored hash must keep its meaning");
+        assert_eq!(base, hash("EPYC", 2, 24, "6.18", Some(("virtio", 300 << 30)), "ext4"));
+        assert_ne!(base, hash("EPYC", 4, 24, "6.18", disk, "ext4"));
+        assert_ne!(base, hash("EPYC", 2, 12, "6.18", disk, "ext4"));
+        assert_ne!(base, hash("EPYC", 2, 24, "6.19", disk, "ext4"));
+        assert_ne!(base, hash("EPYC", 2, 24, "6.18", Some(("virtio", 600 << 30)), "ext4"));
+        assert_ne!(base, hash("EPYC", 2, 24, "6.18", None, "ext4"));
+        assert_ne!(base, hash("EPYC", 2, 24, "6.18", disk, "xfs"));
+        assert_eq!(gib_rounded(25_276_452_864), 24);
+        Ok(())
+    }
+
+    #[test]
+    fn steal_is_a_share_of_all_time() {
+        let before = Cpu::parse("cpu  100 0 50 800 50 0 0 0 7 7\ncpu0 1 2\n").unwrap();
+        let after = Cpu::parse("cpu  140 0 60 830 60 0 0 10 9 9\n").unwrap();
+        assert_eq!(before, Cpu { total: 1000, idle: 850, steal: 0 });
+        assert_eq!(after.steal_percent(&before), 10.0);
+        assert_eq!(after.busy_percent(&before), 60.0);
+        assert_eq!(after.steal_percent(&after), 0.0);
+        assert_eq!(Cpu::parse("cpux"), None);
+    }
+}

@@ -1,0 +1,112 @@
+//! Debian packages that experiments need, and whether they are installed.
+
+use std::path::Path;
+use std::process::Command;
+
+/// A package.
+#[derive(Clone, Copy, Debug)]
+pub struct Package {
+    /// Its name in Debian.
+    pub name: &'static str,
+    /// A file of it, with `*` for one part of a path; where it exists, the package or an equal is there.
+    pub file: &'static str,
+    /// What cannot be done without it, in a sentence's second half: "without it, …".
+    pub without: &'static str,
+}
+
+/// All of them.
+pub const PACKAGES: &[Package] = &[
+    Package {
+        name: "mariadb-server",
+        file: "/usr/sbin/mariadbd",
+        without: "no SQL target runs: neither FROND, InnoDB, MyRocks nor BLACKHOLE",
+    },
+    Package {
+        name: "mariadb-plugin-rocksdb",
+        file: "/usr/lib/mysql/plugin/ha_rocksdb.so",
+        without: "the target myrocks is left out",
+    },
+    Package {
+        name: "mariadb-plugin-provider-lz4",
+        file: "/usr/lib/mysql/plugin/provider_lz4.so",
+        without: "the target innodb-lz4 is left out",
+    },
+    Package {
+        name: "sysbench",
+        file: "/usr/bin/sysbench",
+        without: "our sysbench statements are not compared with the original's",
+    },
+    Package {
+        name: "fio",
+        file: "/usr/bin/fio",
+        without: "storage classes are not measured, so none but `host` can be used",
+    },
+    Package {
+        name: "chromium",
+        file: "/usr/bin/chromium",
+        without: "the report's pages are not tested in a browser",
+    },
+    Package {
+        name: "librocksdb-dev",
+        file: "/usr/lib/*/librocksdb.so",
+        without: "the embedded target rocksdb is left out",
+    },
+    Package {
+        name: "libsqlite3-dev",
+        file: "/usr/lib/*/libsqlite3.so",
+        without: "the lab cannot be built: its results are a SQLite file",
+    },
+    Package {
+        name: "liblmdb-dev",
+        file: "/usr/lib/*/liblmdb.so",
+        without: "the embedded target lmdb is left out",
+    },
+];
+
+impl Package {
+    /// The package of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        PACKAGES.iter().find(|package| package.name == name)
+    }
+
+    /// Its version, as far as it is known; `None` if it is not installed.
+    pub fn version(&self) -> Option<String> {
+        exists(self.file).then(|| {
+            let format = "--showformat=${Version}";
+            let output = Command::new("dpkg-query").args(["--show", format, self.name]).output();
+            let version = output.ok().filter(|output| output.status.success());
+            let version = version.and_then(|output| String::from_utf8(output.stdout).ok());
+            version.filter(|v| !v.is_empty()).unwrap_or("of unknown version".to_owned())
+        })
+    }
+}
+
+/// Whether a file exists; `*` stands for one part of the path.
+fn exists(pattern: &str) -> bool {
+    match pattern.split_once("/*/") {
+        None => Path::new(pattern).exists(),
+        Some((dir, rest)) => std::fs::read_dir(dir)
+            .is_ok_and(|entries| entries.flatten().any(|entry| entry.path().join(rest).exists())),
+    }
+}
+
+/// The command that installs these packages.
+pub fn apt_get(names: &[&str]) -> String {
+    format!("apt-get install {}", names.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_is_found_by_its_file_and_missing_without_it() {
+        let of = |file| Package { name: "no-such-package", file, without: "" };
+        assert_eq!(of("/proc/*/no-such-file").version(), None);
+        assert_eq!(of("/no-such-file").version(), None);
+        assert_eq!(of("/proc/self/stat").version(), Some("of unknown version".to_owned()));
+        assert!(exists("/proc/*/stat"));
+        assert!(Package::named("fio").is_some() && Package::named("nonsense").is_none());
+        assert_eq!(apt_get(&["fio", "sysbench"]), "apt-get install fio sysbench");
+    }
+}

@@ -1,0 +1,182 @@
+//! When a request of the virtual disk may end: the pure part, on a clock that the caller reads.
+//!
+//! A rate is kept by a line in time, `paid`, up to which the device's capacity is used. A request takes its share after it
+//! and ends there. A device that was idle has saved at most `CREDIT`, so that there are no bursts.
+
+use std::time::Duration;
+
+use crate::measure::IoLimits;
+
+/// Time since some start.
+pub type Time = Duration;
+
+/// What idle time can be made up for. A thread that sleeps wakes up to 0.1 ms late; without credit a disk with one
+/// request at a time would lose that with each.
+const CREDIT: Time = Duration::from_millis(1);
+
+/// One rate.
+#[derive(Clone, Debug)]
+pub struct Bucket {
+    /// Units per second; `None` is no limit.
+    rate: Option<u64>,
+    paid: Time,
+}
+
+impl Bucket {
+    /// A rate of so many units per second.
+    pub fn new(rate: Option<u64>) -> Self {
+        Self { rate: rate.map(|rate| rate.max(1)), paid: Time::ZERO }
+    }
+
+    /// When a request for `amount` units that comes `now` ends.
+    pub fn take(&mut self, now: Time, amount: u64) -> Time {
+        let Some(rate) = self.rate else { return now };
+        // Whole nanoseconds, rounded up: the rate is never exceeded.
+        let cost = (u128::from(amount) * 1_000_000_000).div_ceil(u128::from(rate));
+        let cost = Duration::from_nanos(u64::try_from(cost).unwrap_or(u64::MAX));
+        self.paid = self.paid.max(now.saturating_sub(CREDIT)).saturating_add(cost);
+        self.paid.max(now)
+    }
+}
+
+/// What a request does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// Reads so many bytes.
+    Read(u64),
+    /// Writes so many bytes.
+    Write(u64),
+    /// Empties the disk's cache.
+    Flush,
+}
+
+/// All rates and latencies of a disk.
+#[derive(Clone, Debug)]
+pub struct Throttle {
+    read_bytes: Bucket,
+    read_ios: Bucket,
+    write_bytes: Bucket,
+    write_ios: Bucket,
+    latency: Duration,
+    flush: Duration,
+}
+
+impl Throttle {
+    /// A disk with these limits; a read or write takes at least `latency`, a flush `flush`.
+    pub fn new(io: &IoLimits, latency: Duration, flush: Duration) -> Self {
+        Self {
+            read_bytes: Bucket::new(io.read_bytes_s),
+            read_ios: Bucket::new(io.read_ios_s),
+            write_bytes: Bucket::new(io.write_bytes_s),
+            write_ios: Bucket::new(io.write_ios_s),
+            latency,
+            flush,
+        }
+    }
+
+    /// When a request that comes `now` ends. A flush ends after the writes that came before it.
+    pub fn take(&mut self, now: Time, request: Request) -> Time {
+        let (rated, latency) = match request {
+            Request::Read(bytes) => {
+                (self.read_bytes.take(now, bytes).max(self.read_ios.take(now, 1)), self.latency)
+            }
+            Request::Write(bytes) => {
+                (self.write_bytes.take(now, bytes).max(self.write_ios.take(now, 1)), self.latency)
+            }
+            Request::Flush => {
+                let writes = self.write_bytes.paid.max(self.write_ios.paid).max(now);
+                (writes, writes - now + self.flush)
+            }
+        };
+        rated.max(now + latency)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Time = Duration::from_secs(1);
+
+    /// How many requests end within `until`, with `depth` at a time.
+    fn served(throttle: &mut Throttle, request: Request, depth: usize, until: Time) -> u64 {
+        let mut workers = vec![Time::ZERO; depth];
+        let mut count = 0;
+        loop {
+            let next = workers.iter_mut().min().unwrap();
+            *next = throttle.take(*next, request);
+            if *next > until {
+                return count;
+            }
+            count += 1;
+        }
+    }
+
+    #[test]
+    fn as_many_requests_are_served_as_the_rate_allows_and_no_more() {
+        let io = IoLimits { read_ios_s: Some(150), ..IoLimits::default() };
+        for depth in [1, 2, 32] {
+            let mut disk = Throttle::new(&io, Duration::ZERO, Duration::ZERO);
+            let count = served(&mut disk, Request::Read(4096), depth, 10 * SECOND);
+            assert!((1498..=1500).contains(&count), "{count} at depth {depth}");
+        }
+    }
+
+    #[test]
+    fn large_requests_are_bounded_by_bytes_and_small_ones_by_their_number() {
+        let io = IoLimits {
+            write_bytes_s: Some(100 << 20),
+            write_ios_s: Some(1000),
+            ..IoLimits::default()
+        };
+        let disk = || Throttle::new(&io, Duration::ZERO, Duration::ZERO);
+        let large = served(&mut disk(), Request::Write(1 << 20), 4, SECOND);
+        assert!((99..=100).contains(&large), "{large}");
+        let small = served(&mut disk(), Request::Write(4096), 4, SECOND);
+        assert!((999..=1000).contains(&small), "{small}");
+        // Reads have a budget of their own, here without limit.
+        assert_eq!(disk().take(SECOND, Request::Read(1 << 30)), SECOND);
+    }
+
+    #[test]
+    fn requests_at_the_same_time_share_the_latency_and_not_the_rate() {
+        let latency = Duration::from_millis(8);
+        let io = IoLimits { read_ios_s: Some(1000), ..IoLimits::default() };
+        let mut disk = Throttle::new(&io, latency, Duration::ZERO);
+        assert_eq!(served(&mut disk, Request::Read(4096), 1, SECOND), 125);
+        let mut disk = Throttle::new(&io, latency, Duration::ZERO);
+        let parallel = served(&mut disk, Request::Read(4096), 32, SECOND);
+        assert!((998..=1000).contains(&parallel), "{parallel}");
+    }
+
+    #[test]
+    fn idle_time_is_not_saved_up() {
+        let mut bucket = Bucket::new(Some(1000));
+        bucket.take(Time::ZERO, 1);
+        // After ten idle seconds, what comes at once is served at the rate, but for the credit of one request.
+        let ends: Vec<Time> = (0..10).map(|_| bucket.take(10 * SECOND, 1)).collect();
+        assert_eq!(ends[0], 10 * SECOND);
+        assert_eq!(ends[9], 10 * SECOND + Duration::from_millis(9));
+    }
+
+    #[test]
+    fn a_flush_waits_for_the_writes_before_it_and_for_its_own_latency() {
+        let io = IoLimits { write_ios_s: Some(100), ..IoLimits::default() };
+        let flush = Duration::from_millis(5);
+        let mut disk = Throttle::new(&io, Duration::ZERO, flush);
+        assert_eq!(disk.take(SECOND, Request::Flush), SECOND + flush);
+        let mut end = SECOND;
+        for _ in 0..3 {
+            end = disk.take(SECOND, Request::Write(4096));
+        }
+        assert_eq!(disk.take(SECOND, Request::Flush), end + flush);
+    }
+
+    #[test]
+    fn amounts_that_do_not_fit_end_far_away_and_do_not_wrap() {
+        let mut bucket = Bucket::new(Some(0));
+        assert!(bucket.take(SECOND, u64::MAX) > SECOND);
+        assert!(bucket.take(SECOND, u64::MAX) > SECOND);
+        assert_eq!(Bucket::new(None).take(SECOND, u64::MAX), SECOND);
+    }
+}

@@ -1,0 +1,302 @@
+//! Published figures (published.toml), and what was measured here in their place.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::group::Group;
+use super::number::human;
+use crate::targets::{Failure, Result};
+
+const TEXT: &str = include_str!("../../../lab/published.toml");
+
+/// A study.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Study {
+    pub title: String,
+    pub about: String,
+    pub source: String,
+    /// Workloads of its pictures.
+    pub workloads: Vec<String>,
+    pub pictures: Vec<Picture>,
+    #[serde(rename = "figure")]
+    pub figures: Vec<Published>,
+}
+
+/// A picture that the study had.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "snake_case")]
+pub enum Picture {
+    /// Bars of sizes.
+    Size,
+    /// Bars of exit velocities.
+    Exit,
+    /// Rate over rows.
+    Rate,
+    /// Bars of rates of the load.
+    Load,
+    /// Bars of durations of the load.
+    Seconds,
+    /// Rate over clients.
+    Sweep,
+    /// ADD_LINK per 10 s, over operations done.
+    AddLink,
+    /// Bars of bytes read and written per request.
+    Requests,
+    /// Bars of µs per page compressed.
+    Compress,
+    /// CPU over time, and bars of CPU per operation.
+    Cpu,
+}
+
+/// A published figure.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    pub what: String,
+    pub target: String,
+    value: Option<f64>,
+    to: Option<f64>,
+    text: Option<String>,
+    unit: String,
+    here: Option<Term>,
+    over: Option<Change>,
+    #[serde(default)]
+    form: Form,
+    #[serde(default = "one")]
+    scale: f64,
+    pub picture: Option<String>,
+    pub comparable: String,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// How it is computed here.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "lowercase")]
+enum Form {
+    #[default]
+    Value,
+    Ratio,
+    Saving,
+    Reciprocal,
+}
+
+/// A value of the database.
+#[derive(Deserialize, Clone, Debug)]
+#[serde(deny_unknown_fields)]
+struct Term {
+    workload: String,
+    #[serde(default = "host")]
+    class: String,
+    variant: Option<String>,
+    target: String,
+    step: Option<String>,
+    metric: String,
+    unless: Option<String>,
+}
+
+fn host() -> String {
+    "host".to_owned()
+}
+
+/// What a second value has in place of the first's.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    target: Option<String>,
+    step: Option<String>,
+    metric: Option<String>,
+}
+
+/// What was measured here.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Here {
+    /// Nothing of the lab corresponds to it.
+    Nothing,
+    /// It was not run, or did not give the value.
+    NotRun,
+    /// The clock's step is too much of it.
+    TooShort,
+    /// A value.
+    Value(f64),
+}
+
+/// All studies by suite.
+///
+/// # Errors
+/// The file is wrong, which a test shows.
+pub fn all() -> Result<BTreeMap<String, Study>> {
+    toml::from_str(TEXT).map_err(|error| Failure(format!("published.toml: {error}")))
+}
+
+impl Published {
+    /// As it was published.
+    pub fn published(&self) -> String {
+        match (&self.text, self.value, self.to) {
+            (Some(text), _, _) => text.clone(),
+            (None, Some(from), Some(to)) => {
+                format!("{}–{}", human(from, ""), human(to, &self.unit))
+            }
+            (None, Some(value), None) => human(value, &self.unit),
+            (None, None, _) => "–".to_owned(),
+        }
+    }
+
+    /// Its number, if there is one.
+    pub fn value(&self) -> Option<f64> {
+        self.value.filter(|_| self.to.is_none())
+    }
+
+    /// The target here that stands for the published one.
+    pub fn own_target(&self) -> Option<&str> {
+        self.here.as_ref().map(|term| term.target.as_str())
+    }
+
+    /// A value of it with its unit.
+    pub fn show(&self, here: &Here) -> String {
+        match here {
+            Here::Nothing => "–".to_owned(),
+            Here::NotRun => "not run".to_owned(),
+            Here::TooShort => "too short".to_owned(),
+            Here::Value(value) => human(*value, &self.unit),
+        }
+    }
+
+    /// Its unit.
+    pub fn unit(&self) -> &str {
+        &self.unit
+    }
+
+    /// What was measured in its place, in these groups: medians of repeats.
+    pub fn here(&self, groups: &[&Group<'_>]) -> Here {
+        let Some(term) = &self.here else { return Here::Nothing };
+        let group = groups.iter().find(|group| term.is_of(group));
+        let Some(value) = group.and_then(|group| term.value(group)) else { return Here::NotRun };
+        if group.is_some_and(|group| term.is_too_short(group)) {
+            return Here::TooShort;
+        }
+        let over = self.over.as_ref().map(|change| term.changed(change));
+        let of_over = over.zip(group).and_then(|(term, group)| term.value(group));
+        let made = match (self.form, of_over) {
+            (Form::Value, _) => Some(value * self.scale),
+            (Form::Reciprocal, _) => Some(self.scale / value),
+            (Form::Ratio, Some(other)) => Some(value / other),
+            (Form::Saving, Some(other)) => Some(100.0 * (1.0 - value / other)),
+            (Form::Ratio | Form::Saving, None) => None,
+        };
+        made.filter(|made| made.is_finite()).map_or(Here::NotRun, Here::Value)
+    }
+}
+
+impl Term {
+    fn changed(&self, change: &Change) -> Self {
+        let mut term = self.clone();
+        if let Some(target) = &change.target {
+            term.target.clone_from(target);
+        }
+        if change.step.is_some() {
+            term.step.clone_from(&change.step);
+        }
+        if let Some(metric) = &change.metric {
+            term.metric.clone_from(metric);
+        }
+        term
+    }
+
+    fn is_of(&self, group: &Group<'_>) -> bool {
+        let key = &group.key;
+        key.face == "sql"
+            && key.workload == self.workload
+            && key.class == self.class
+            && self.variant.as_ref().is_none_or(|variant| key.variant.contains(variant))
+    }
+
+    fn of(&self, group: &Group<'_>, metric: &str) -> Option<f64> {
+        let target = group.target(&self.target)?;
+        match &self.step {
+            Some(step) => target.median(step, metric),
+            None => group.steps().iter().find_map(|step| target.median(step, metric)),
+        }
+    }
+
+    fn value(&self, group: &Group<'_>) -> Option<f64> {
+        self.of(group, &self.metric)
+    }
+
+    fn is_too_short(&self, group: &Group<'_>) -> bool {
+        let flag = self.unless.as_ref().and_then(|metric| self.of(group, metric));
+        flag.is_some_and(|flag| flag > 0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::report::testing::Lab;
+    use crate::lab::report::{Group, Results};
+
+    #[test]
+    fn the_file_says_how_each_figure_compares() -> Result<()> {
+        let all = all()?;
+        assert_eq!(
+            all.keys().map(String::as_str).collect::<Vec<_>>(),
+            ["iibench-2011", "linkbench-2015", "rowformats-2008", "weblog-2011", "zip-levels-2016"]
+        );
+        for figure in all.values().flat_map(|study| &study.figures) {
+            let said = &figure.comparable;
+            let is_reasoned = said.starts_with("ratio only: ") || said.starts_with("no: ");
+            assert!(said == "yes" || is_reasoned, "{}: {said}", figure.what);
+            assert!(figure.value.is_some() != figure.text.is_some(), "{}", figure.what);
+            let needs_two = matches!(figure.form, Form::Ratio | Form::Saving);
+            assert_eq!(needs_two, figure.over.is_some(), "{}", figure.what);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn values_here_are_computed_as_the_study_did() -> Result<()> {
+        let figure = |text: &str| -> Published {
+            toml::from_str(&format!(
+                "what=''\ntarget=''\nunit='%'\nvalue=1\ncomparable='yes'\n{text}"
+            ))
+            .unwrap_or_else(|error| panic!("{error}"))
+        };
+        let mut lab = Lab::new();
+        lab.run("r", "zip", "standard", "safe");
+        for (repeat, size) in [(1, 40.0), (2, 45.0), (3, 90.0)] {
+            lab.cell("sql", "zip", "levels=1", "frond", repeat).metric("load", "disk_b", size);
+        }
+        lab.cell("sql", "zip", "levels=1", "innodb", 1)
+            .metric("load", "disk_b", 90.0)
+            .metrics("a", &[("compress_s", 3.0), ("compress_too_short", 1.0), ("zero", 0.0)]);
+        let results = Results::read(&lab.database, &[])?;
+        let groups = Group::all(&results);
+        let groups: Vec<&Group<'_>> = groups.iter().collect();
+        let here = |target: &str, rest: &str| {
+            let term = format!("here={{workload='zip',target='{target}',{rest}");
+            figure(&term).here(&groups)
+        };
+        let over = "over={target='innodb'}";
+        let disk = "metric='disk_b'}";
+        assert_eq!(here("frond", &format!("{disk}\nscale=2")), Here::Value(90.0));
+        assert_eq!(here("frond", &format!("{disk}\n{over}\nform='ratio'")), Here::Value(0.5));
+        assert_eq!(here("frond", &format!("{disk}\n{over}\nform='saving'")), Here::Value(50.0));
+        assert_eq!(
+            here("frond", &format!("{disk}\nform='reciprocal'\nscale=90")),
+            Here::Value(2.0)
+        );
+        assert_eq!(here("myrocks", disk), Here::NotRun);
+        assert_eq!(here("frond", &format!("class='sata',{disk}")), Here::NotRun);
+        assert_eq!(here("frond", &format!("variant='levels=9',{disk}")), Here::NotRun);
+        assert_eq!(here("frond", &format!("step='b',{disk}")), Here::NotRun);
+        let unless = "metric='compress_s',unless='compress_too_short'}";
+        assert_eq!(here("innodb", unless), Here::TooShort);
+        assert_eq!(here("innodb", "metric='zero'}\nform='reciprocal'"), Here::NotRun);
+        assert_eq!(figure("").here(&groups), Here::Nothing);
+        Ok(())
+    }
+}

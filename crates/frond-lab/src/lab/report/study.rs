@@ -1,0 +1,298 @@
+//! Pages of the published studies: their pictures, drawn from what was measured here, and the table of their figures.
+//!
+//! A page has a part for each size and durability at which the study was run; sizes nearest to the published one first.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::figure::{Axis, Bar, Chart, Figure, Part as BarPart, Table, number};
+use super::group::Group;
+use super::headline::detailed;
+use super::published::{self, Here, Picture, Published, Study};
+use super::query::Results;
+use super::{bars, curves, palette};
+use crate::targets::Result;
+
+/// The page of a study.
+#[derive(Serialize, Debug)]
+pub struct Page {
+    pub suite: String,
+    pub title: String,
+    pub about: String,
+    pub source: String,
+    pub sentence: String,
+    pub parts: Vec<Part>,
+}
+
+/// What was measured at one size and durability.
+#[derive(Serialize, Debug)]
+pub struct Part {
+    pub title: String,
+    pub table: Table,
+    pub figures: Vec<Figure>,
+}
+
+impl Page {
+    /// The file of the page.
+    pub fn file_name(&self) -> String {
+        format!("study-{}.html", self.suite)
+    }
+}
+
+/// Pages of all studies.
+///
+/// # Errors
+/// The database cannot be read.
+pub fn all(results: &Results<'_>, groups: &[(Group<'_>, String)]) -> Result<Vec<Page>> {
+    published::all()?.iter().map(|(suite, study)| page(results, groups, suite, study)).collect()
+}
+
+fn page(
+    results: &Results<'_>,
+    groups: &[(Group<'_>, String)],
+    suite: &str,
+    study: &Study,
+) -> Result<Page> {
+    let mut by_part: BTreeMap<(usize, &str, &str, &str), Vec<&Group<'_>>> = BTreeMap::new();
+    for (group, _) in groups {
+        let key = &group.key;
+        if key.face == "sql" && study.workloads.contains(&key.workload) {
+            let part = (rank(&key.size), &*key.size, &*key.durability, &*key.machine);
+            by_part.entry(part).or_default().push(group);
+        }
+    }
+    let mut parts = Vec::new();
+    for ((_, size, durability, machine), own) in &by_part {
+        let title = format!("Here: size {size}, durability {durability}, machine {machine}");
+        let mut figures = compared(study, own);
+        for group in own {
+            figures.extend(pictures(results, study, group, own.len() > 1)?);
+        }
+        number(&mut figures, &format!("p{}-", parts.len() + 1));
+        parts.push(Part { title, table: table(study, own), figures });
+    }
+    let sentence = match by_part.is_empty() {
+        true => format!("Not run yet here: lab run {suite} --size standard"),
+        false => summary(study, by_part.values().next().map_or(&[], Vec::as_slice)),
+    };
+    if parts.is_empty() {
+        let title = "Published figures".to_owned();
+        parts.push(Part { title, table: table(study, &[]), figures: Vec::new() });
+    }
+    Ok(Page {
+        suite: suite.to_owned(),
+        title: study.title.clone(),
+        about: study.about.clone(),
+        source: study.source.clone(),
+        sentence,
+        parts,
+    })
+}
+
+/// Nearest to the published size first.
+fn rank(size: &str) -> usize {
+    let order = ["published", "standard", "quick", "tiny"];
+    order.iter().position(|name| *name == size).unwrap_or(order.len())
+}
+
+/// The first figure that can be compared, in words.
+fn summary(study: &Study, groups: &[&Group<'_>]) -> String {
+    let measured =
+        study.figures.iter().filter(|f| matches!(f.here(groups), Here::Value(_))).count();
+    let mut text =
+        format!("{} of {} published figures have a value here.", measured, study.figures.len());
+    let comparable = |figure: &&Published| !figure.comparable.starts_with("no");
+    for figure in study.figures.iter().filter(comparable) {
+        let here = figure.here(groups);
+        if let (Here::Value(_), Some(target)) = (&here, figure.own_target()) {
+            text.push_str(&format!(
+                " {}: {} published for {}, {} here for {target}.",
+                first_upper(&figure.what),
+                figure.published(),
+                figure.target,
+                figure.show(&here)
+            ));
+            break;
+        }
+    }
+    text
+}
+
+fn first_upper(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
+}
+
+fn table(study: &Study, groups: &[&Group<'_>]) -> Table {
+    let mut table =
+        Table::new(&["what", "published for", "published", "here", "here for", "comparable?"]);
+    for figure in &study.figures {
+        table.rows.push(vec![
+            figure.what.clone(),
+            figure.target.clone(),
+            figure.published(),
+            figure.show(&figure.here(groups)),
+            figure.own_target().unwrap_or("–").to_owned(),
+            figure.comparable.clone(),
+        ]);
+    }
+    table
+}
+
+/// Bars of the figures that share a picture: as published, and here.
+fn compared(study: &Study, groups: &[&Group<'_>]) -> Vec<Figure> {
+    let mut names: Vec<&str> =
+        study.figures.iter().filter_map(|figure| figure.picture.as_deref()).collect();
+    names.dedup();
+    names.into_iter().filter_map(|name| compared_in(study, groups, name)).collect()
+}
+
+fn compared_in(study: &Study, groups: &[&Group<'_>], name: &str) -> Option<Figure> {
+    let mut table = Table::new(&["target", "published", "here"]);
+    let (mut all, mut said) = (Vec::new(), Vec::new());
+    for figure in study.figures.iter().filter(|figure| figure.picture.as_deref() == Some(name)) {
+        let (Some(published), Some(target)) = (figure.value(), figure.own_target()) else {
+            continue;
+        };
+        let here = figure.here(groups);
+        let shown = figure.show(&here);
+        let label = format!("{} | {shown}", figure.published());
+        table.rows.push(vec![
+            format!("{} | {target}", figure.target),
+            figure.published(),
+            shown.clone(),
+        ]);
+        let mut parts = vec![part("published", published)];
+        if let Here::Value(value) = here {
+            // A saving below 0 has no bar; the label has its value.
+            parts.push(part("here", value.max(0.0)));
+            said.push(format!("{target} {shown} ({} {})", figure.target, figure.published()));
+        }
+        let name = format!("{} | {target}", figure.target);
+        let look = palette::look_of(target);
+        all.push((figure.unit(), Bar { name, label, look, parts }));
+    }
+    let unit = all.first()?.0.to_owned();
+    if said.is_empty() {
+        return None;
+    }
+    let bars = all.into_iter().map(|(_, bar)| bar).collect();
+    let sentence = format!("Here, and published in brackets: {}.", said.join("; "));
+    let chart = Chart::Bars { x: Axis::linear("", &unit), bars, limit: None, is_stacked: false };
+    Some(Figure::new(name, &chart, sentence, table))
+}
+
+fn part(name: &str, value: f64) -> BarPart {
+    BarPart { name: name.to_owned(), value, repeats: Vec::new() }
+}
+
+/// The pictures of a study, of one group.
+fn pictures(
+    results: &Results<'_>,
+    study: &Study,
+    group: &Group<'_>,
+    is_one_of_several: bool,
+) -> Result<Vec<Figure>> {
+    let steps = detailed(&group.steps());
+    let mut figures = Vec::new();
+    for picture in &study.pictures {
+        match picture {
+            Picture::Size => figures.extend(bars::size(group)),
+            Picture::Exit => {
+                figures.extend(bars::of_metric(group, "load", "exit_velocity", "Exit velocity"));
+            }
+            Picture::Load => {
+                figures.extend(bars::of_metric(group, "load", "ops_s", "Rate of the load"));
+            }
+            Picture::Seconds => {
+                figures.extend(bars::of_metric(group, "load", "seconds", "Duration of the load"));
+            }
+            Picture::Rate => figures.extend(curves::rate(results, group, "load")?),
+            Picture::Sweep => figures.extend(curves::sweeps(group)),
+            Picture::AddLink => {
+                let what = "ADD_LINK per 10 s";
+                figures
+                    .extend(curves::per_ten_seconds(results, group, "requests", "add_link", what)?);
+            }
+            Picture::Requests => figures.extend(bars::bytes(group, "requests")),
+            Picture::Compress => {
+                for step in &steps {
+                    for (name, title) in [
+                        ("compress_us_page", "Time to compress a page"),
+                        ("uncompress_us_page", "Time to uncompress a page"),
+                    ] {
+                        let title = bars::title(title, step);
+                        figures.extend(bars::of_metric(group, step, name, &title));
+                    }
+                }
+            }
+            Picture::Cpu => {
+                for step in &steps {
+                    figures.extend(curves::cpu_over_time(results, group, step)?);
+                    figures.extend(bars::cpu(group, step));
+                }
+            }
+        }
+    }
+    if is_one_of_several {
+        let of = [group.key.variant.as_str(), group.key.class.as_str()];
+        let of: Vec<&str> = of.into_iter().filter(|text| !text.is_empty()).collect();
+        for figure in &mut figures {
+            figure.title = format!("{} ({})", figure.title, of.join(", "));
+        }
+    }
+    Ok(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::report::named;
+    use crate::lab::report::testing::Lab;
+
+    fn pages(lab: &Lab) -> Result<Vec<Page>> {
+        let results = Results::read(&lab.database, &[])?;
+        all(&results, &named(Group::all(&results)))
+    }
+
+    #[test]
+    fn what_was_not_run_says_so() -> Result<()> {
+        for page in pages(&Lab::new())? {
+            assert!(
+                page.sentence.contains(&format!("lab run {}", page.suite)),
+                "{}",
+                page.sentence
+            );
+            let [part] = page.parts.as_slice() else { panic!("{page:?}") };
+            assert!(part.figures.is_empty());
+            assert!(part.table.rows.iter().all(|row| row[3] == "not run" || row[3] == "–"));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn sizes_and_durabilities_have_parts_of_their_own() -> Result<()> {
+        let mut lab = Lab::new();
+        for (size, durability, disk) in
+            [("quick", "safe", 60.0), ("standard", "safe", 40.0), ("standard", "hist-unsafe", 30.0)]
+        {
+            lab.run(&format!("{size}{durability}"), "iibench-2011", size, durability);
+            lab.cell("sql", "iibench", "", "innodb", 1).metric("", "disk_b", 100.0);
+            lab.cell("sql", "iibench", "", "frond", 1).metric("", "disk_b", disk);
+        }
+        let pages = pages(&lab)?;
+        let page = pages.iter().find(|page| page.suite == "iibench-2011").expect("its page");
+        let saved: Vec<&str> =
+            page.parts.iter().map(|part| part.table.rows[0][3].as_str()).collect();
+        assert_eq!(saved, ["70 %", "60 %", "40 %"]);
+        assert!(
+            page.sentence.contains("51 % published for TokuDB, 70 % here for frond"),
+            "{}",
+            page.sentence
+        );
+        let titles: Vec<&str> = page.parts[0].figures.iter().map(|f| f.title.as_str()).collect();
+        assert_eq!(titles, ["Saved against InnoDB", "Size on disk"]);
+        Ok(())
+    }
+}
