@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
+use super::super::testing::start;
 use super::{Client, Tables, Test, load};
-use crate::lab::size::Durability;
-use crate::lab::sql::{Bench, Place, Step, text_of};
+use crate::lab::sql::{Bench, Step, text_of};
 use crate::lab::target::SqlTarget;
 use crate::targets::Result;
 
@@ -113,8 +113,7 @@ fn ours(bench: &mut Bench, tables: &Tables, test: Test, events: Option<u64>) -> 
 fn statements_are_those_of_debians_sysbench() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let target = SqlTarget::find("innodb")?;
-    let place = Place::Own(dir.path().to_owned());
-    let mut bench = Bench::start(&place, &target, 64 << 20, Durability::Relaxed, None, false)?;
+    let mut bench = start(dir.path(), &target)?;
     let socket = bench.admin().value("SELECT @@socket")?;
     let socket = Path::new(&socket);
     bench.admin().run("SET GLOBAL log_output='TABLE'")?;
