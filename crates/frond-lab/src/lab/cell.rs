@@ -9,6 +9,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
 use super::machine::class;
@@ -107,6 +108,9 @@ impl Order {
 /// # Errors
 /// The order cannot be read.
 pub fn main() -> Result<()> {
+    // A run that is killed takes its cell with it, and the cell its server.
+    let with_parent = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    with_parent.map_err(|error| Failure(error.to_string()))?;
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
     let order: Order = serde_json::from_str(&text)?;

@@ -232,6 +232,7 @@ pub fn run(database: &mut Database, request: &Request) -> Result<String> {
         return Err(Failure("there is nothing to run: no targets".to_owned()));
     }
     check(request, &cells)?;
+    measure::Group::remove_stale();
     let found = if request.resume { database.find_unfinished(request)? } else { None };
     let (run, uid) = match found {
         Some(found) => found,

@@ -8,6 +8,7 @@
 //! Threads: a `Meter` is shared by a step's client threads, a `Client` belongs to one.
 
 mod disk;
+#[cfg_attr(not(feature = "lab"), allow(dead_code))] // `frond bench` needs the memory limit only
 mod group;
 mod meter;
 mod process;
@@ -22,6 +23,7 @@ pub use group::{
     limit_io_of, place,
 };
 pub use meter::{Client, Meter, Plan, Sample, Taken, run};
+#[cfg_attr(not(feature = "lab"), allow(unused_imports))]
 pub use process::{Subject, Usage, thread_cpu_s};
 pub use series::{Mark, evenness, exit_velocity, rates, seconds_at};
 

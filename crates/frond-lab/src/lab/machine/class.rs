@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use super::device::Volume;
 use super::fio::{self, Fio};
+use super::virtual_disk::{Kind, Options, VirtualDisk};
 use crate::measure::{Group, IoLimits, IoScope, Limits};
+use crate::size::Bytes;
 use crate::targets::{Failure, Result};
 
 const FILE: &str = include_str!("../../../lab/classes.toml");
@@ -185,6 +187,24 @@ pub fn admit(class: &Class, dir: &Path, job: Duration) -> Result<Admission> {
     let measured = fio::run(dir, Some(&group), job)?;
     let throttled = class.throttled(&group);
     Ok(Admission { host, measured, throttled })
+}
+
+/// The same with a disk of its own below `dir`, made like the class. The host's device has to be as fast as the class here,
+/// too: a virtual disk only takes away.
+pub fn admit_disk(
+    class: &Class,
+    dir: &Path,
+    size: Bytes,
+    kind: Kind,
+    job: Duration,
+) -> Result<(VirtualDisk, Admission)> {
+    let options = Options::of(class, size, kind)?;
+    let host = fio::run(dir, None, job)?;
+    class.check(&host)?;
+    let disk = VirtualDisk::create(dir, &options)?;
+    let measured = fio::run(&disk.path(), None, job)?;
+    let throttled = disk.throttled();
+    Ok((disk, Admission { host, measured, throttled }))
 }
 
 /// What a calibration found.

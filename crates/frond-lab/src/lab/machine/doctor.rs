@@ -63,7 +63,7 @@ pub fn examine(dir: &Path) -> Vec<Finding> {
     all.extend(directory(dir));
     all.extend([memory(), load(), cgroup(Controller::Memory), cgroup(Controller::Io)]);
     all.extend([cgroup(Controller::Cpu), throttle(dir), counters()]);
-    all.extend([virtual_disk(Kind::Process), virtual_disk(Kind::Kernel)]);
+    all.extend([tried_disk(Kind::Process, dir), tried_disk(Kind::Kernel, dir)]);
     all.push(embedded());
     all.extend(packages());
     all
@@ -278,6 +278,32 @@ pub fn virtual_disk(kind: Kind) -> Finding {
             match found {
                 Ok(()) => finding(what, State::Good, "loop devices, limits in the root group", ""),
                 Err(found) => finding(what, State::Missing, found, why),
+            }
+        }
+    }
+}
+
+/// The same, with a disk that is made, written to and removed.
+fn tried_disk(kind: Kind, dir: &Path) -> Finding {
+    let said = virtual_disk(kind);
+    if said.state != State::Good {
+        return said;
+    }
+    match probe::disk(dir, kind) {
+        Err(failure) => {
+            let why = "Disks of this kind cannot be used in this directory.";
+            finding(said.what, State::Missing, failure.0, why)
+        }
+        Ok(tried) => {
+            let found = format!(
+                "{}: 4 MiB through the page cache took {:.2} s at 4 MiB a second, {:.2} s without a limit",
+                said.found, tried.limited_s, tried.free_s
+            );
+            if tried.works() {
+                finding(said.what, State::Good, found, "")
+            } else {
+                let why = "Disks of this kind do not throttle here, and must not be used.";
+                finding(said.what, State::Missing, found, why)
             }
         }
     }

@@ -196,6 +196,7 @@ fn build(
                 .map(|(metric, sample)| Part {
                     name: short(metric).to_owned(),
                     value: sample.median().unwrap_or(0.0).max(0.0),
+                    is_pale: metric.name != first.name,
                     repeats: if parts.len() == 1 { sample.values().collect() } else { Vec::new() },
                 })
                 .collect(),

@@ -74,13 +74,15 @@ pub fn rate(results: &Results<'_>, group: &Group<'_>, step: &str) -> Result<Opti
     if lines.is_empty() {
         return Ok(None);
     }
-    let y = floor_zeros(&mut lines, "operations per second", "1/s");
+    set_zeros_apart(&mut lines);
+    let values = lines.iter().flat_map(|line| &line.points).map(|point| point[1]);
+    let y = Axis::log("operations per second", "1/s", values);
     let x =
         if is_planned { Axis::linear("operations done", "") } else { Axis::linear("seconds", "s") };
     let what = if group.has(step, "exit_velocity") { "Exit velocity" } else { "Mean rate" };
     let ranked = ranking(&entries, "1/s", Better::Higher, group.base_name());
     let sentence = format!(
-        "{what}: {} One curve per repeat, the typical one strong; seconds without progress are at the lower edge.",
+        "{what}: {} One curve per repeat, the typical one strong; ticks at the lower edge are times without progress.",
         if ranked.is_empty() { "not measured.".to_owned() } else { lower_first(&ranked) }
     );
     let text = if is_planned { "Rate over operations done" } else { "Rate over time" };
@@ -92,8 +94,12 @@ pub fn rate(results: &Results<'_>, group: &Group<'_>, step: &str) -> Result<Opti
 fn rates(done: &[(f64, f64)], is_over_operations: bool, most: usize) -> Points {
     let size = done.len().div_ceil(most).max(1);
     let mut kept: Vec<(f64, f64)> = done.iter().copied().step_by(size).collect();
-    if let Some(last) = done.last().filter(|last| kept.last() != Some(last)) {
-        kept.push(*last);
+    kept.extend(done.last().filter(|last| kept.last() != Some(last)));
+    // A short rest would be a rate of its own, of little and with noise.
+    if let [.., (before, _), (middle, _), (end, _)] = *kept.as_slice()
+        && end - middle < (middle - before) / 2.0
+    {
+        kept.remove(kept.len() - 2);
     }
     kept.windows(2)
         .filter_map(|pair| {
@@ -115,15 +121,13 @@ fn exit(cell: &Cell, step: &str, done: &[(f64, f64)], is_over_operations: bool) 
     Some(Mark { from, to, level, text: human(level, "1/s") })
 }
 
-/// Zeros have no logarithm: they are drawn at the lower edge of the axis that this gives.
-fn floor_zeros(lines: &mut [Line], name: &str, unit: &str) -> Axis {
-    let values = lines.iter().flat_map(|line| &line.points).map(|point| point[1]);
-    let y = Axis::log(name, unit, values);
-    let floor = y.min.unwrap_or(1.0);
-    for point in lines.iter_mut().flat_map(|line| &mut line.points) {
-        point[1] = point[1].max(floor);
+/// Takes zeros off the curves, as they have no logarithm, and notes where they were.
+fn set_zeros_apart(lines: &mut [Line]) {
+    for line in lines {
+        let (zeros, rest) = std::mem::take(&mut line.points).into_iter().partition(|p| p[1] <= 0.0);
+        line.points = rest;
+        line.zeros = Vec::into_iter(zeros).map(|point: [f64; 2]| point[0]).collect();
     }
-    y
 }
 
 /// A series per 10 s over operations done: dots as measured, curves their rolling mean of 5 minutes, or of a tenth of
@@ -301,7 +305,7 @@ fn mean(points: &[[f64; 2]]) -> f64 {
 fn thin(points: Points) -> Points {
     let size = points.len().div_ceil(POINTS_MAX).max(1);
     let last = points.len().saturating_sub(1);
-    let kept = |at: &usize| at % size == 0 || *at == last;
+    let kept = |at: &usize| at.is_multiple_of(size) || *at == last;
     points.into_iter().enumerate().filter(|(at, _)| kept(at)).map(|(_, point)| point).collect()
 }
 
@@ -318,12 +322,14 @@ mod tests {
     #[test]
     fn rates_are_of_what_was_done_between_two_moments() {
         let done = [(0.0, 0.0), (1.0, 100.0), (2.0, 100.0), (4.0, 500.0), (4.0, 600.0)];
-        assert_eq!(rates(&done, false, 100), [[1.0, 100.0], [2.0, 0.0], [4.0, 200.0]]);
-        assert_eq!(rates(&done, true, 100)[2], [500.0, 200.0]);
+        assert_eq!(rates(&done, false, 100), [[1.0, 100.0], [2.0, 0.0], [4.0, 250.0]]);
+        assert_eq!(rates(&done, true, 100)[2], [600.0, 250.0]);
         let long: Vec<(f64, f64)> = (0..1001).map(|t| (f64::from(t), f64::from(t) * 7.0)).collect();
         let few = rates(&long, true, 100);
         assert!(few.len() <= 101 && few.iter().all(|point| (point[1] - 7.0).abs() < 1e-9));
         assert_eq!(few.last().map(|point| point[0]), Some(7000.0));
+        let rest = rates(&[(0.0, 0.0), (1.0, 10.0), (2.0, 20.0), (2.1, 20.0)], false, 9);
+        assert_eq!(rest.iter().map(|point| point[0]).collect::<Vec<_>>(), [1.0, 2.1]);
         assert!(rates(&[(0.0, 5.0), (1.0, 1.0)], true, 9).is_empty(), "a counter that fell");
     }
 
@@ -349,9 +355,12 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_drawn_at_the_lower_edge() {
-        let mut lines = [Line::of("frond", vec![[0.0, 0.0], [1.0, 42.0]])];
-        let y = floor_zeros(&mut lines, "", "");
-        assert_eq!((y.min, lines[0].points[0][1]), (Some(10.0), 10.0));
+    fn zeros_are_set_apart_from_a_curve() {
+        let mut lines = [Line::of("frond", vec![[0.0, 0.0], [1.0, 42.0], [2.0, 0.0]])];
+        set_zeros_apart(&mut lines);
+        assert_eq!(
+            (lines[0].points.as_slice(), lines[0].zeros.as_slice()),
+            ([[1.0, 42.0]].as_slice(), [0.0, 2.0].as_slice())
+        );
     }
 }

@@ -85,6 +85,8 @@ pub struct Line {
     /// A repeat that is not the typical one, or what a mean is of.
     pub is_faint: bool,
     pub points: Vec<[f64; 2]>,
+    /// Where the value was 0, which a logarithmic axis does not have: marks at its lower edge.
+    pub zeros: Vec<f64>,
     /// A level over a part of x, with its label.
     pub mark: Option<Mark>,
 }
@@ -113,6 +115,8 @@ pub struct Bar {
 pub struct Part {
     pub name: String,
     pub value: f64,
+    /// The second part of a stack, or a published value.
+    pub is_pale: bool,
     /// Values of the repeats, drawn as dots.
     pub repeats: Vec<f64>,
 }
@@ -136,7 +140,14 @@ impl Line {
     /// A curve of a target.
     pub fn of(target: &str, points: Vec<[f64; 2]>) -> Self {
         let look = palette::look_of(target);
-        Self { name: target.to_owned(), look, is_faint: false, points, mark: None }
+        Self {
+            name: target.to_owned(),
+            look,
+            is_faint: false,
+            points,
+            zeros: Vec::new(),
+            mark: None,
+        }
     }
 }
 

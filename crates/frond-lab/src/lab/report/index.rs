@@ -101,10 +101,11 @@ fn result(matrix: &Matrix) -> Option<String> {
             .count()
     };
     let (better, worse, failed) = (class("better"), class("worse"), class("failed"));
+    let rows = matrix.rows.len() - class("");
     let mut text = format!(
         "{name} is significantly better than {} in {better} and worse in {worse} of {} ({})",
         matrix.base,
-        count(matrix.rows.len(), "row"),
+        count(rows, "workload"),
         matrix.face
     );
     if failed > 0 {

@@ -45,7 +45,10 @@ pub struct Square {
 
 /// The matrices: SQL first.
 pub fn all(groups: &[(Group<'_>, String)]) -> Vec<Matrix> {
-    ["sql", "embedded"].into_iter().filter_map(|face| matrix(groups, face)).collect()
+    let mut faces: Vec<&str> = groups.iter().map(|(group, _)| group.key.face.as_str()).collect();
+    faces.sort_by_key(|face| (*face != "sql", *face));
+    faces.dedup();
+    faces.into_iter().filter_map(|face| matrix(groups, face)).collect()
 }
 
 fn matrix(groups: &[(Group<'_>, String)], face: &str) -> Option<Matrix> {
@@ -144,6 +147,7 @@ fn of(
         String::new()
     };
     let (class, said) = match against.verdict {
+        _ if palette::is_null(target.name) => ("dim", "it stores nothing".to_owned()),
         Verdict::Better => ("better", "significantly better".to_owned()),
         Verdict::Worse => ("worse", "significantly worse".to_owned()),
         Verdict::Differs => ("differs", "differs significantly".to_owned()),
@@ -188,7 +192,7 @@ pub struct Loss {
     gain: f64,
 }
 
-/// The three worst losses: significant ones first. Of a target and metric of a workload, only the worst step.
+/// The three worst losses: significant ones first. Of a step only its worst metric: one cause has many.
 pub fn losses(groups: &[(Group<'_>, String)]) -> Vec<Loss> {
     let mut all: Vec<Loss> = Vec::new();
     for (group, link) in groups {
@@ -196,13 +200,13 @@ pub fn losses(groups: &[(Group<'_>, String)]) -> Vec<Loss> {
         let has_default = group.targets.iter().any(|target| of_default(&target));
         let fronds = group.targets.iter().filter(|target| !has_default || of_default(target));
         for target in fronds.filter(|target| palette::is_frond(target.name)) {
-            let mut worst: Vec<(&str, Loss)> = Vec::new();
+            let mut worst: Vec<(String, Loss)> = Vec::new();
             for (step, metric) in measured(group) {
                 let Some(loss) = loss(group, link, target, &step, metric) else { continue };
-                match worst.iter_mut().find(|(name, _)| *name == metric.name) {
+                match worst.iter_mut().find(|(own, _)| *own == step) {
                     Some((_, other)) if is_worse(&loss, other) => *other = loss,
                     Some(_) => {}
-                    None => worst.push((metric.name, loss)),
+                    None => worst.push((step, loss)),
                 }
             }
             all.extend(worst.into_iter().map(|(_, loss)| loss));

@@ -29,8 +29,19 @@ pub struct Page {
 #[derive(Serialize, Debug)]
 pub struct Part {
     pub title: String,
-    pub table: Table,
+    pub rows: Vec<Row>,
     pub figures: Vec<Figure>,
+}
+
+/// A published figure, and what stands for it here.
+#[derive(Serialize, Debug)]
+pub struct Row {
+    pub what: String,
+    pub target: String,
+    pub own_target: String,
+    pub published: String,
+    pub here: String,
+    pub comparable: String,
 }
 
 impl Page {
@@ -70,7 +81,7 @@ fn page(
             figures.extend(pictures(results, study, group, own.len() > 1)?);
         }
         number(&mut figures, &format!("p{}-", parts.len() + 1));
-        parts.push(Part { title, table: table(study, own), figures });
+        parts.push(Part { title, rows: rows(study, own), figures });
     }
     let sentence = match by_part.is_empty() {
         true => format!("Not run yet here: lab run {suite} --size standard"),
@@ -78,7 +89,7 @@ fn page(
     };
     if parts.is_empty() {
         let title = "Published figures".to_owned();
-        parts.push(Part { title, table: table(study, &[]), figures: Vec::new() });
+        parts.push(Part { title, rows: rows(study, &[]), figures: Vec::new() });
     }
     Ok(Page {
         suite: suite.to_owned(),
@@ -124,20 +135,16 @@ fn first_upper(text: &str) -> String {
     chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }
 
-fn table(study: &Study, groups: &[&Group<'_>]) -> Table {
-    let mut table =
-        Table::new(&["what", "published for", "published", "here", "here for", "comparable?"]);
-    for figure in &study.figures {
-        table.rows.push(vec![
-            figure.what.clone(),
-            figure.target.clone(),
-            figure.published(),
-            figure.show(&figure.here(groups)),
-            figure.own_target().unwrap_or("–").to_owned(),
-            figure.comparable.clone(),
-        ]);
-    }
-    table
+fn rows(study: &Study, groups: &[&Group<'_>]) -> Vec<Row> {
+    let row = |figure: &Published| Row {
+        what: figure.what.clone(),
+        target: figure.target.clone(),
+        own_target: figure.own_target().unwrap_or_default().to_owned(),
+        published: figure.published(),
+        here: figure.show(&figure.here(groups)),
+        comparable: figure.comparable.clone(),
+    };
+    study.figures.iter().map(row).collect()
 }
 
 /// Bars of the figures that share a picture: as published, and here.
@@ -157,19 +164,19 @@ fn compared_in(study: &Study, groups: &[&Group<'_>], name: &str) -> Option<Figur
         };
         let here = figure.here(groups);
         let shown = figure.show(&here);
-        let label = format!("{} | {shown}", figure.published());
+        let label = format!("{shown} ({})", figure.published());
         table.rows.push(vec![
-            format!("{} | {target}", figure.target),
+            format!("{target} for {}", figure.target),
             figure.published(),
             shown.clone(),
         ]);
-        let mut parts = vec![part("published", published)];
+        let mut parts = vec![part("published (in brackets)", published, true)];
         if let Here::Value(value) = here {
             // A saving below 0 has no bar; the label has its value.
-            parts.push(part("here", value.max(0.0)));
+            parts.insert(0, part("here", value.max(0.0), false));
             said.push(format!("{target} {shown} ({} {})", figure.target, figure.published()));
         }
-        let name = format!("{} | {target}", figure.target);
+        let name = target.to_owned();
         let look = palette::look_of(target);
         all.push((figure.unit(), Bar { name, label, look, parts }));
     }
@@ -183,8 +190,8 @@ fn compared_in(study: &Study, groups: &[&Group<'_>], name: &str) -> Option<Figur
     Some(Figure::new(name, &chart, sentence, table))
 }
 
-fn part(name: &str, value: f64) -> BarPart {
-    BarPart { name: name.to_owned(), value, repeats: Vec::new() }
+fn part(name: &str, value: f64, is_pale: bool) -> BarPart {
+    BarPart { name: name.to_owned(), value, is_pale, repeats: Vec::new() }
 }
 
 /// The pictures of a study, of one group.
@@ -266,7 +273,7 @@ mod tests {
             );
             let [part] = page.parts.as_slice() else { panic!("{page:?}") };
             assert!(part.figures.is_empty());
-            assert!(part.table.rows.iter().all(|row| row[3] == "not run" || row[3] == "–"));
+            assert!(part.rows.iter().all(|row| row.here == "not run" || row.here == "–"));
         }
         Ok(())
     }
@@ -283,8 +290,7 @@ mod tests {
         }
         let pages = pages(&lab)?;
         let page = pages.iter().find(|page| page.suite == "iibench-2011").expect("its page");
-        let saved: Vec<&str> =
-            page.parts.iter().map(|part| part.table.rows[0][3].as_str()).collect();
+        let saved: Vec<&str> = page.parts.iter().map(|part| part.rows[0].here.as_str()).collect();
         assert_eq!(saved, ["70 %", "60 %", "40 %"]);
         assert!(
             page.sentence.contains("51 % published for TokuDB, 70 % here for frond"),

@@ -19,7 +19,7 @@ pub const ENTRY: Entry = Entry {
     about: "bulk loads: one row or a thousand a statement, LOAD DATA; sorted or shuffled; index before or after",
     headline: ("multi", "ops_s"),
     params: &[
-        Param::sized("rows", ["1_000", "100_000", "2_000_000", "10_000_000"], "rows"),
+        Param::sized("rows", ["1_000", "60_000", "2_000_000", "10_000_000"], "rows"),
         Param::sized(
             "how",
             [ALL, "load-data,multi", ALL, ALL],

@@ -14,7 +14,7 @@ pub const ENTRY: Entry = Entry {
     about: "CREATE INDEX, offline and while a writer goes on, and its size against an index built by inserts",
     headline: ("online", "seconds"),
     params: &[
-        Param::sized("rows", ["5_000", "150_000", "2_000_000", "10_000_000"], "rows"),
+        Param::sized("rows", ["5_000", "100_000", "2_000_000", "10_000_000"], "rows"),
         Param::fixed("rate", "500", "rows per second that the writer changes"),
         Param::fixed("ratio", "4.5", "data to cache"),
         Param::sized("time_limit", ["60", "12", "1200", "0"], "seconds, 0 for none"),

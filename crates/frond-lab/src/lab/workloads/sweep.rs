@@ -12,7 +12,7 @@ pub const ENTRY: Entry = Entry {
     about: "sysbench's read_write and update_index with 1 to 512 clients",
     headline: ("read_write threads=1", "ops_s"),
     params: &[
-        Param::sized("rows", ["5_000", "200_000", "2_000_000", "10_000_000"], "rows"),
+        Param::sized("rows", ["5_000", "100_000", "2_000_000", "10_000_000"], "rows"),
         Param::sized(
             "threads",
             ["1,4,16", "1,16,128", POWERS, POWERS],
@@ -24,7 +24,7 @@ pub const ENTRY: Entry = Entry {
             "clients of the steps that are repeated in the end",
         ),
         Param::fixed("tests", "read_write,update_index", "tests of sysbench"),
-        Param::sized("seconds", ["0.1", "0.8", "30", "30"], "of each step"),
+        Param::sized("seconds", ["0.1", "0.4", "30", "30"], "of each step"),
         Param::sized("warm_up", ["0", "0", "10", "10"], "seconds before each step"),
         Param::fixed("distribution", "uniform", "of the ids, as in sysbench"),
         Param::sized("ratio", ["0.4", "0.4", "4.5", "4.5"], "data to cache"),

@@ -21,7 +21,7 @@ pub const ENTRY: Entry = Entry {
     about: "compression: ALTER TABLE rebuilds the table at each level, then it is read whole",
     headline: ("rebuild", "seconds"),
     params: &[
-        Param::sized("rows", ["2_000", "100_000", "4_000_000", "50_000_000"], "rows"),
+        Param::sized("rows", ["2_000", "50_000", "4_000_000", "50_000_000"], "rows"),
         Param::fixed("strings", "digits", "what c and pad are of: digits, letters, constant"),
         Param::fixed(
             "levels",
@@ -30,7 +30,7 @@ pub const ENTRY: Entry = Entry {
         ),
         Param::sized(
             "pages",
-            ["100", "4_000", "60_000", "60_000"],
+            ["100", "1_000", "60_000", "60_000"],
             "pages of the file that are compressed by LZ4 and zlib",
         ),
         Param::fixed("ratio", "2", "data to cache"),

@@ -296,25 +296,34 @@ impl Group {
         io_limits_of(&member.dir, member.version, device)
     }
 
-    /// Removes the groups of lab processes that no longer live, below every place where this process makes groups.
-    /// Returns what was removed; a group that still has processes stays.
+    /// Removes the groups of lab processes that no longer live, wherever in the hierarchies they made them: a lab that was
+    /// killed may have run in another session's group. Returns what was removed; a group that still has processes stays.
     pub fn remove_stale() -> Vec<PathBuf> {
-        let places: Vec<Place> = Controller::ALL.into_iter().filter_map(place).collect();
-        let parents = places.iter().flat_map(|place| &place.parents).map(PathBuf::as_path);
-        remove_stale_below(parents)
+        let mut tops: Vec<PathBuf> =
+            Controller::ALL.into_iter().filter_map(place).map(|place| place.top).collect();
+        tops.dedup(); // version 2 has one for all
+        let mut removed = Vec::new();
+        tops.iter().for_each(|top| remove_stale_below(top, GROUPS_DEEP, &mut removed));
+        removed
     }
 }
 
-fn remove_stale_below<'a>(parents: impl Iterator<Item = &'a Path>) -> Vec<PathBuf> {
-    let mut removed = Vec::new();
-    for entry in parents.flat_map(|parent| fs::read_dir(parent).into_iter().flatten()).flatten() {
+/// How deep groups are looked for. Sessions and containers nest less.
+const GROUPS_DEEP: usize = 8;
+
+fn remove_stale_below(parent: &Path, deep: usize, removed: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            continue;
+        }
         let name = entry.file_name();
-        let owner = name.to_str().and_then(|name| Owner::of(name, PREFIX));
-        if owner.is_some_and(|owner| !owner.lives()) && remove(&entry.path()) {
-            removed.push(entry.path());
+        match name.to_str().and_then(|name| Owner::of(name, PREFIX)) {
+            Some(owner) if owner.lives() => {}
+            Some(_) if remove(&entry.path()) => removed.push(entry.path()),
+            _ if deep > 0 => remove_stale_below(&entry.path(), deep - 1, removed),
+            _ => {}
         }
     }
-    removed
 }
 
 fn memory_file(version: Version) -> &'static str {

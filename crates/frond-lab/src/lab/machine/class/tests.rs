@@ -100,6 +100,34 @@ fn a_class_is_in_force_for_processes_of_its_group() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_class_is_measured_on_the_host_and_on_its_own_disk_before_it_is_used() -> Result<()> {
+    let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR"))?;
+    if crate::lab::machine::packages::Package::named("fio").and_then(|fio| fio.version()).is_none()
+    {
+        eprintln!("not tested: fio is not installed");
+        return Ok(());
+    }
+    let job = Duration::from_millis(50);
+    let host = admit(&find("host")?, dir.path(), job)?;
+    assert_eq!((&host.measured, host.throttled), (&host.host, Throttled::All));
+    let doctor = crate::lab::machine::doctor::virtual_disk(Kind::Kernel);
+    match admit_disk(&find("hdd")?, dir.path(), Bytes::mebi(512), Kind::Kernel, job) {
+        Ok((disk, admission)) => {
+            assert_eq!(admission.throttled, Throttled::All);
+            assert!(disk.count()?.io.written_bytes >= 256 << 20, "fio's file is on the disk");
+            disk.close()?;
+        }
+        // The host may be busy, so that a disk of 150 MB/s is more than it has.
+        Err(failure) if failure.0.contains("faster than this device") => {}
+        Err(failure) => {
+            assert_ne!(doctor.state, crate::lab::machine::doctor::State::Good, "{failure}")
+        }
+    }
+    assert_eq!(std::fs::read_dir(dir.path())?.count(), 0);
+    Ok(())
+}
+
 fn base() -> Limits {
     let io = IoLimits { read_ios_s: Some(80_000), write_ios_s: Some(80_000), ..Default::default() };
     Limits { memory: None, device: None, io }

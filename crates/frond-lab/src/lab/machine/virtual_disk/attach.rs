@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::measure::{Controller, DeviceNumber, IoLimits, Version, limit_io_of, place};
+use crate::measure::{
+    Controller, DeviceNumber, IoLimits, Version, io_limits_of, limit_io_of, place,
+};
 use crate::targets::{Failure, Result};
 
 /// Runs a program, and returns what it printed.
@@ -142,6 +144,11 @@ pub fn limits_in_root() -> Result<PathBuf> {
 /// Sets limits of a device in the root group.
 pub fn limit_in_root(number: DeviceNumber, io: &IoLimits) -> Result<()> {
     Ok(limit_io_of(&limits_in_root()?, Version::V1, number, io)?)
+}
+
+/// Limits of a device in the root group.
+pub fn limits_of_root(number: DeviceNumber) -> Result<IoLimits> {
+    Ok(io_limits_of(&limits_in_root()?, Version::V1, number))
 }
 
 #[cfg(test)]

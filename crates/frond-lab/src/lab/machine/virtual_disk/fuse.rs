@@ -23,6 +23,7 @@ use fuser::{
 
 use super::bucket::{self, Throttle};
 use crate::lab::machine::probe::Aligned;
+use crate::measure::IoLimits;
 
 /// The name of the file.
 pub const IMAGE: &str = "disk.img";
@@ -34,13 +35,23 @@ const REQUEST_MAX: u32 = 1 << 20;
 const FOREVER: Duration = Duration::from_secs(1 << 20);
 const FILE: INodeNo = INodeNo(2);
 
-/// CPU of the threads that serve a disk, ns.
-#[derive(Debug, Default)]
+/// A disk that is served: its throttle, and the CPU of its threads.
+#[derive(Debug)]
 pub struct Served {
+    throttle: Mutex<Throttle>,
     cpu_ns: AtomicU64,
 }
 
 impl Served {
+    /// Serves as this throttle says from now on.
+    pub fn set(&self, throttle: Throttle) {
+        *self.throttle.lock().unwrap_or_else(PoisonError::into_inner) = throttle;
+    }
+
+    fn take(&self, now: bucket::Time, request: bucket::Request) -> bucket::Time {
+        self.throttle.lock().unwrap_or_else(PoisonError::into_inner).take(now, request)
+    }
+
     /// CPU so far, seconds.
     pub fn cpu_s(&self) -> f64 {
         self.cpu_ns.load(Ordering::Relaxed) as f64 / 1e9 // a sum, which orders nothing
@@ -51,7 +62,6 @@ impl Served {
 struct Image {
     file: File,
     size: u64,
-    throttle: Mutex<Throttle>,
     /// A flush syncs the file behind; without that it only takes its time.
     syncs: bool,
     start: Instant,
@@ -76,7 +86,7 @@ impl Image {
         work: impl FnOnce(&mut [u8]) -> io::Result<()>,
     ) -> Option<Errno> {
         let now = self.start.elapsed();
-        let end = self.throttle.lock().unwrap_or_else(PoisonError::into_inner).take(now, request);
+        let end = self.served.take(now, request);
         WORKER.with_borrow_mut(|worker| {
             let worker = worker.get_or_insert_with(|| Worker {
                 buffer: Aligned::new(REQUEST_MAX as usize),
@@ -224,23 +234,16 @@ impl Filesystem for Image {
     }
 }
 
-/// Mounts the image file, opened for direct I/O, at `point`.
+/// Mounts the image file, opened for direct I/O, at `point`. Nothing is throttled until `Served::set`.
 pub fn mount(
     file: File,
     size: u64,
-    throttle: Throttle,
     syncs: bool,
     point: &Path,
 ) -> io::Result<(BackgroundSession, Arc<Served>)> {
-    let served = Arc::new(Served::default());
-    let image = Image {
-        file,
-        size,
-        throttle: Mutex::new(throttle),
-        syncs,
-        start: Instant::now(),
-        served: Arc::clone(&served),
-    };
+    let throttle = Throttle::new(&IoLimits::default(), Duration::ZERO, Duration::ZERO);
+    let served = Arc::new(Served { throttle: Mutex::new(throttle), cpu_ns: AtomicU64::new(0) });
+    let image = Image { file, size, syncs, start: Instant::now(), served: Arc::clone(&served) };
     let mut config = Config::default();
     config.mount_options = vec![MountOption::FSName("frond-lab".to_owned()), MountOption::NoSuid];
     config.n_threads = Some(THREADS);

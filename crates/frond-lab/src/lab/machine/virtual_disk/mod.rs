@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use super::class::{Class, Throttled};
 use super::device::{Disk, DiskCount, Volume};
-use crate::measure::{IoLimits, Owner};
+use crate::measure::{IoLimits, Limits, Owner};
 use crate::size::Bytes;
 use crate::targets::{Failure, Result};
 use attach::{Loop, run, word};
@@ -162,14 +162,8 @@ impl VirtualDisk {
             Kind::Process => {
                 let point = self.dir.join("fuse");
                 fs::create_dir(&point)?;
-                let flush = self.options.flush;
-                // The file system is made at full speed: the limits come when it is mounted.
-                let throttle = Throttle::new(
-                    &self.options.io,
-                    self.options.latency,
-                    flush.unwrap_or(Duration::ZERO),
-                );
-                let mounted = fuse::mount(file, size, throttle, flush.is_none(), &point);
+                let syncs = self.options.flush.is_none();
+                let mounted = fuse::mount(file, size, syncs, &point);
                 let (session, served) =
                     mounted.map_err(|error| Failure(format!("FUSE: {error}")))?;
                 (self.session, self.served) = (Some(session), Some(served));
@@ -178,7 +172,6 @@ impl VirtualDisk {
         };
         let attached = Loop::attach(&backing, sector_b)?;
         let device = word(&attached.device)?.to_owned();
-        let number = attached.number;
         self.attached = Some(attached);
         // Without discard: it would punch holes into the preallocated image.
         let lazy = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";
@@ -186,11 +179,8 @@ impl VirtualDisk {
         let data = self.dir.join("data");
         fs::create_dir(&data)?;
         run("mount", &["-t", "ext4", "-o", "nodiscard", &device, word(&data)?])?;
-        if self.options.kind == Kind::Kernel {
-            self.is_limited = true;
-            attach::limit_in_root(number, &self.options.io)?;
-        }
-        Ok(())
+        // The file system was made at full speed.
+        self.limit(&self.options.io.clone())
     }
 
     /// The directory of the mounted file system.
@@ -211,15 +201,37 @@ impl VirtualDisk {
         count.ok_or_else(|| Failure("the virtual disk's loop device has no counters".to_owned()))
     }
 
-    /// Sets other rates: those that a calibration tries. Only a disk of the kernel's kind can change.
+    /// Sets other rates: those that a calibration tries.
     pub fn limit(&mut self, io: &IoLimits) -> Result<()> {
-        if self.options.kind == Kind::Process {
-            return Err(Failure("a disk that a process serves keeps its rates".to_owned()));
+        let options = Options { io: *io, ..self.options.clone() };
+        options.check()?;
+        match &self.served {
+            Some(served) => {
+                let flush = options.flush.unwrap_or(Duration::ZERO);
+                served.set(Throttle::new(io, options.latency, flush));
+            }
+            None => {
+                let number = self.disk()?.number;
+                self.is_limited = true;
+                attach::limit_in_root(number, io)?;
+            }
         }
-        let number = self.disk()?.number;
-        attach::limit_in_root(number, io)?;
-        self.options.io = *io;
+        self.options = options;
         Ok(())
+    }
+
+    /// The rates in force.
+    pub fn io(&self) -> Result<IoLimits> {
+        match self.options.kind {
+            Kind::Process => Ok(self.options.io),
+            Kind::Kernel => attach::limits_of_root(self.disk()?.number),
+        }
+    }
+
+    /// What the group of an engine on this disk is made with. It has no I/O controller: limits of the root group apply
+    /// only to processes that are in it, and the disk's own `count` is the engine's anyway.
+    pub fn limits(&self, memory: Option<u64>) -> Limits {
+        Limits { memory, ..Limits::default() }
     }
 
     /// What it is like.
@@ -252,8 +264,11 @@ impl VirtualDisk {
     }
 
     fn remove(&mut self) {
+        // Unlimited first, or what is still to be written back would take as long as the class does.
+        if let Some(served) = &self.served {
+            served.set(Throttle::new(&IoLimits::default(), Duration::ZERO, Duration::ZERO));
+        }
         if let (Some(attached), true) = (&self.attached, self.is_limited) {
-            // Unlimited first, or what is still to be written back would take as long as the class does.
             let _ = attach::limit_in_root(attached.number, &IoLimits::default());
         }
         attach::unmount(&self.dir.join("data"));

@@ -10,7 +10,7 @@ use mysql::Value;
 
 use self::rows::{PRICES, PRODUCTS, REGISTERS, ROW_BYTES};
 use self::tables::Table;
-use super::compressed::put;
+use super::compressed::{self, put};
 use super::{Entry, Workload};
 use crate::lab::params::{Param, Params};
 use crate::lab::sql::{Bench, Beside, SqlResult, Step, Worker};
@@ -24,11 +24,11 @@ pub const ENTRY: Entry = Entry {
     params: &[
         Param::sized(
             "x",
-            ["2_000", "100_000", "1_000_000", "10_000_000"],
+            ["2_000", "50_000", "1_000_000", "10_000_000"],
             "rows of l.i0, of each table",
         ),
-        Param::sized("y", ["1_000", "40_000", "1_600_000", "16_000_000"], "rows of l.i1"),
-        Param::sized("z", ["100", "2_000", "400_000", "4_000_000"], "rows of l.i2"),
+        Param::sized("y", ["1_000", "20_000", "1_600_000", "16_000_000"], "rows of l.i1"),
+        Param::sized("z", ["100", "500", "400_000", "4_000_000"], "rows of l.i2"),
         Param::sized("clients", ["1", "1", "1", "8"], "clients, with a table each"),
         Param::fixed(
             "delete_per_insert",
@@ -40,7 +40,7 @@ pub const ENTRY: Entry = Entry {
             ["100", "100,500,1000", "100,500,1000", "100,500,1000"],
             "rows per second beside queries",
         ),
-        Param::sized("seconds", ["0.3", "1", "30", "1800"], "of each step with queries"),
+        Param::sized("seconds", ["0.3", "0.5", "30", "1800"], "of each step with queries"),
         Param::fixed("ratio", "0.2", "data to cache: 0.2, and 6.4 with x=5000000 y=80000 z=20000"),
         Param::sized("time_limit", ["60", "12", "1200", "0"], "seconds, 0 for none"),
     ],
@@ -256,6 +256,7 @@ impl Workload for InsertBench {
         self.create(bench)?;
         self.load(bench, "l.i0", 0)?;
         self.index(bench)?;
+        compressed::note_lengths(bench, &self.tables[0].name)?;
         if !bench.is_over() {
             for table in &self.tables {
                 bench.verify(&table.name, Some(table.live()), true)?;

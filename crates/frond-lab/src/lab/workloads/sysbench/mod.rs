@@ -25,7 +25,7 @@ pub const ENTRY: Entry = Entry {
     about: "sysbench's OLTP tests: the statements of version 1.0.20, prepared",
     headline: ("read_write threads=1", "ops_s"),
     params: &[
-        Param::sized("rows", ["5_000", "200_000", "2_000_000", "2_000_000"], "rows of each table"),
+        Param::sized("rows", ["5_000", "100_000", "2_000_000", "2_000_000"], "rows of each table"),
         Param::fixed("tables", "1", "tables"),
         Param::sized(
             "threads",
@@ -33,7 +33,7 @@ pub const ENTRY: Entry = Entry {
             "clients, one step for each number",
         ),
         Param::sized("tests", [EACH, "point_select,update_index,read_write", EACH, EACH], "tests"),
-        Param::sized("seconds", ["0.1", "1", "30", "300"], "of each step"),
+        Param::sized("seconds", ["0.05", "0.5", "30", "300"], "of each step"),
         Param::sized("warm_up", ["0", "0", "5", "60"], "seconds before each step"),
         Param::fixed(
             "distribution",

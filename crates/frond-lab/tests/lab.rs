@@ -1,0 +1,292 @@
+//! The program from outside: runs on real servers, interruptions, faults that must fail a run, and what is refused.
+//!
+//! Needs MariaDB, MyRocks and the built plugin: `make test-lab`.
+#![cfg(feature = "lab")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+
+const NEEDS_SERVERS: &str = "needs servers: make test-lab";
+
+struct Lab {
+    dir: tempfile::TempDir,
+}
+
+impl Lab {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().expect("a directory") }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lab"));
+        command.args(words).arg("--results").arg(self.path("results.sqlite"));
+        // The plugin is found below the working directory.
+        command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+        if words[0] == "run" {
+            command.arg("--dir").arg(self.path("data"));
+        }
+        command
+    }
+
+    fn run(&self, words: &str) -> Output {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        self.command(&words).output().expect("the program starts")
+    }
+
+    fn ok(&self, words: &str) -> String {
+        let output = self.run(words);
+        assert!(output.status.success(), "{words}: {}", said(&output));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// What a run that must fail says.
+    fn fails(&self, words: &str) -> String {
+        let output = self.run(words);
+        assert!(!output.status.success(), "{words} came through");
+        said(&output)
+    }
+
+    fn spawn(&self, words: &str) -> Child {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let mut command = self.command(&words);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts")
+    }
+
+    fn database(&self) -> Connection {
+        Connection::open(self.path("results.sqlite")).expect("there are results")
+    }
+
+    fn number(&self, sql: &str) -> i64 {
+        self.database().query_row(sql, [], |row| row.get(0)).expect("a number")
+    }
+
+    /// Waits until this is true.
+    fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
+        let begin = Instant::now();
+        while !is_so() {
+            assert!(begin.elapsed() < Duration::from_secs(120), "{what} does not happen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// A target of the test's own.
+    fn target(&self, name: &str, text: &str) -> String {
+        let path = self.path(&format!("{name}.toml"));
+        std::fs::write(&path, text).expect("written");
+        path.display().to_string()
+    }
+
+    /// Processes whose command line names the directory of this lab.
+    fn processes(&self) -> Vec<String> {
+        let name = self.dir.path().display().to_string();
+        let entries = std::fs::read_dir("/proc").expect("there is /proc").flatten();
+        let lines = entries.filter_map(|entry| {
+            let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            (line.contains(&name) && line.contains("mariadbd")).then_some(line)
+        });
+        lines.collect()
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn signal(child: &Child, signal: &str) {
+    let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
+    assert!(sent.expect("kill is there").success());
+}
+
+#[test]
+fn names_that_do_not_exist_are_answered_with_the_nearest() {
+    let lab = Lab::new();
+    assert!(lab.fails("run iibnech").contains("did you mean iibench?"));
+    assert!(lab.fails("run iibench --targets inodb").contains("did you mean innodb?"));
+    assert!(lab.fails("run iibench --set row=7").contains("did you mean rows"));
+    assert!(lab.fails("run iibench --face embedded --targets rockdb").contains("rocksdb"));
+    assert!(lab.fails("run iibench --class sat").contains("sata"));
+    assert!(lab.fails("show 123").contains("there are no results yet"));
+    assert!(lab.fails("run iibench --set rows=0 --targets innodb").contains("rows"));
+    let refused = lab.fails("run iibench --targets mysql://root@127.0.0.1:1/x");
+    assert!(refused.contains("--yes-write"), "{refused}");
+}
+
+#[test]
+fn directories_of_others_are_left_as_they_are() {
+    let lab = Lab::new();
+    std::fs::create_dir(lab.path("data")).expect("made");
+    std::fs::write(lab.path("data").join("precious"), "x").expect("written");
+    let refused = lab.fails("run iibench --face embedded --targets frond --size tiny");
+    assert!(refused.contains("choose another --dir"), "{refused}");
+    assert!(lab.path("data").join("precious").exists());
+}
+
+#[test]
+fn embedded_stores_are_run_shown_and_compared() {
+    let lab = Lab::new();
+    lab.ok("run iibench --face embedded --targets rocksdb,frond,sqlite,lmdb,null --size tiny --set rows=5000");
+    assert_eq!(lab.number("SELECT COUNT(*) FROM cell WHERE state='done'"), 5);
+    assert_eq!(
+        lab.number("SELECT COUNT(DISTINCT detail) FROM verification WHERE name LIKE 'fact:%'"),
+        1
+    );
+    let shown = lab.ok("show last");
+    assert!(shown.contains("| rocksdb |") && shown.contains("ops_s"), "{shown}");
+    let compared = lab.ok("compare last:rocksdb last:frond");
+    assert!(
+        compared.contains("cpu_us_op") && compared.contains("nothing can be said"),
+        "{compared}"
+    );
+    // Another size is refused, or marked.
+    lab.ok("run iibench --face embedded --targets frond --size quick --set rows=5000");
+    let uids: Vec<String> = lab.ok("show").lines().map(|line| line[..8].to_owned()).collect();
+    let refused = lab.fails(&format!("compare {} {}", uids[0], uids[1]));
+    assert!(refused.contains("size tiny/quick"), "{refused}");
+    let marked = lab.ok(&format!("compare {} {} --anyway", uids[0], uids[1]));
+    assert!(marked.contains("NOT COMPARABLE: size tiny/quick"), "{marked}");
+    // To another file and back.
+    let exported = lab.ok("export");
+    std::fs::write(lab.path("export.json"), &exported).expect("written");
+    let other = Lab::new();
+    let import = format!("import {}", lab.path("export.json").display());
+    assert_eq!(other.ok(&import).trim(), "2 new runs");
+    assert_eq!(other.ok("export"), exported);
+}
+
+#[test]
+#[ignore = "needs servers: make test-lab"]
+fn all_engines_run_and_have_the_same_rows() {
+    let lab = Lab::new();
+    let targets = "innodb,innodb-8k,innodb-4k,innodb-2k,innodb-lz4,innodb-cb,myrocks,blackhole,frond,frond-fast,frond-small";
+    lab.ok(&format!("run iibench --size tiny --set rows=5000 --targets {targets}"));
+    assert_eq!(lab.number("SELECT COUNT(*) FROM cell WHERE state='done'"), 11, "{NEEDS_SERVERS}");
+    let facts = "SELECT COUNT(*) FROM verification WHERE name='fact: purchases_index by PRIMARY'";
+    assert_eq!(lab.number(facts), 10);
+    let synced =
+        "SELECT COUNT(*) FROM verification WHERE name='each commit is synced' AND passed=1";
+    assert_eq!(lab.number(synced), 10);
+    assert_eq!(lab.number("SELECT COUNT(*) FROM verification WHERE name='frond check'"), 3);
+    assert!(lab.number("SELECT COUNT(*) FROM counter") > 100);
+    assert!(lab.processes().is_empty());
+}
+
+#[test]
+#[ignore = "needs servers: make test-lab"]
+fn a_target_that_does_not_sync_fails_at_safe() {
+    let lab = Lab::new();
+    let text = r#"
+        about = "says that it syncs, and does not"
+        like = "innodb"
+        [durability.safe]
+        innodb_flush_log_at_trx_commit = { value = "2", why = "the planted fault" }
+    "#;
+    let target = lab.target("liar", text);
+    let failed = lab.fails(&format!("run iibench --size tiny --set rows=2000 --targets {target}"));
+    assert!(failed.contains("each commit is synced"), "{failed}");
+}
+
+#[test]
+#[ignore = "needs servers: make test-lab"]
+fn a_target_with_more_memory_than_the_others_fails() {
+    let lab = Lab::new();
+    let text = r#"
+        about = "has six times the memory"
+        like = "innodb"
+        [settings]
+        innodb_buffer_pool_size = { value = "{memory*6}", why = "the planted fault" }
+    "#;
+    let target = lab.target("glutton", text);
+    // More rows than the allowance holds.
+    let run = "run iibench --size quick --no-rest --memory 80MiB --set rows=3000000 --set time_limit=120 --durability relaxed";
+    let failed = lab.fails(&format!("{run} --targets {target}"));
+    assert!(failed.contains("memory is within its limit"), "{failed}");
+}
+
+#[test]
+#[ignore = "needs servers: make test-lab"]
+fn a_server_that_does_not_start_shows_its_log() {
+    let lab = Lab::new();
+    let text = r#"
+        about = "has an option that does not exist"
+        like = "innodb"
+        [settings]
+        no_such_option = { value = "1", why = "the planted fault" }
+    "#;
+    let target = lab.target("broken", text);
+    let failed = lab.fails(&format!("run iibench --size tiny --targets {target}"));
+    assert!(failed.contains("unknown variable") && failed.contains("last lines"), "{failed}");
+}
+
+#[test]
+#[ignore = "needs servers: make test-lab"]
+fn an_interrupted_run_leaves_nothing_behind_and_is_resumed() {
+    let lab = Lab::new();
+    let run = "run iibench --size tiny --targets innodb,frond,blackhole --set rows=400000 --durability relaxed";
+    let child = lab.spawn(run);
+    let cells = || match lab.path("results.sqlite").exists() {
+        true => lab
+            .database()
+            .query_row("SELECT COUNT(*) FROM cell", [], |row| row.get(0))
+            .unwrap_or(0i64),
+        false => 0,
+    };
+    lab.wait_until("the first cell", || cells() == 1);
+    lab.wait_until("the second server", || !lab.processes().is_empty());
+    signal(&child, "-INT");
+    let ended = child.wait_with_output().expect("it ends");
+    assert!(!ended.status.success());
+    assert!(lab.processes().is_empty(), "{:?}", lab.processes());
+    assert_eq!(lab.number("SELECT COUNT(*) FROM cell WHERE state='done'"), 1);
+    assert_eq!(lab.number("SELECT COUNT(*) FROM run WHERE ended IS NULL"), 1);
+
+    lab.ok(&format!("{run} --resume"));
+    assert_eq!(lab.number("SELECT COUNT(*) FROM run"), 1);
+    assert_eq!(lab.number("SELECT COUNT(*) FROM cell WHERE state='done'"), 3);
+}
+
+#[test]
+#[ignore = "needs servers: make test-lab"]
+fn a_killed_run_keeps_its_finished_cells() {
+    let lab = Lab::new();
+    let run =
+        "run iibench --size tiny --targets blackhole,innodb --set rows=400000 --durability relaxed";
+    let mut child = lab.spawn(run);
+    let cells = || match lab.path("results.sqlite").exists() {
+        true => lab
+            .database()
+            .query_row("SELECT COUNT(*) FROM cell", [], |row| row.get(0))
+            .unwrap_or(0i64),
+        false => 0,
+    };
+    lab.wait_until("the first cell", || cells() == 1);
+    lab.wait_until("the second server", || !lab.processes().is_empty());
+    signal(&child, "-KILL");
+    child.wait().expect("it ends");
+    // The cell's process and its server end with the run.
+    lab.wait_until("the end of the server", || lab.processes().is_empty());
+    assert_eq!(lab.number("SELECT COUNT(*) FROM cell WHERE state='done'"), 1);
+    lab.ok(&format!("{run} --resume"));
+    assert_eq!(lab.number("SELECT COUNT(*) FROM cell WHERE state='done'"), 2);
+}
+
+#[test]
+#[ignore = "needs servers: make test-lab"]
+fn a_workload_a_target_and_a_metric_are_one_addition_each() {
+    // The target is a file; a workload and a metric are a line each, which their registries' tests see.
+    let lab = Lab::new();
+    let target = lab.target(
+        "mine",
+        "about = 'COMPACT rows'\nlike = 'innodb'\ncreate = 'ENGINE=InnoDB ROW_FORMAT=COMPACT'",
+    );
+    lab.ok(&format!("run iibench --size tiny --set rows=2000 --targets innodb,{target}"));
+    let create = "SELECT COUNT(*) FROM setting WHERE value LIKE '%COMPACT%'";
+    assert_eq!(lab.number(create), 1);
+}
