@@ -8,11 +8,6 @@ pub fn date_time(millis: u64) -> String {
     formatted(millis, "%Y-%m-%d %H:%M:%S")
 }
 
-/// A DATETIME(3) without quotes.
-pub fn date_time_millis(millis: u64) -> String {
-    formatted(millis, "%Y-%m-%d %H:%M:%S%.3f")
-}
-
 fn formatted(millis: u64, format: &str) -> String {
     let time = Timestamp::from_millisecond(millis as i64).unwrap_or_default();
     Offset::UTC.to_datetime(time).strftime(format).to_string()
@@ -30,7 +25,6 @@ mod tests {
     #[test]
     fn times_are_written_as_sql_reads_them() {
         assert_eq!(date_time(1_306_886_400_999), "2011-06-01 00:00:00");
-        assert_eq!(date_time_millis(1_306_886_400_007), "2011-06-01 00:00:00.007");
         assert_eq!(now().len(), 20);
     }
 }

@@ -199,11 +199,6 @@ impl Session {
         })?;
         found.ok_or_else(|| SqlError::Other(Failure(format!("server: no answer to {sql}"))))
     }
-
-    /// Number of the last AUTO_INCREMENT value that was given.
-    pub fn last_id(&self) -> u64 {
-        self.connection.last_insert_id()
-    }
 }
 
 /// A column as a whole number; `None` for NULL, for what is none, and for no such column.

@@ -132,11 +132,6 @@ impl<'m> Worker<'m> {
         !self.meter.is_stopped()
     }
 
-    /// Operations of the step done so far, by all clients.
-    pub fn done(&self) -> u64 {
-        self.meter.done()
-    }
-
     /// Whether the step is to end. Unlike `go_on` it does not wait.
     pub fn is_stopped(&self) -> bool {
         self.meter.is_stopped()

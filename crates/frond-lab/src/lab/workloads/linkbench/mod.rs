@@ -1,7 +1,7 @@
 //! `linkbench`: a social graph in three tables and the requests of its applications, as published in 2013.
 //!
-//! It follows upstream's source where that differs from its configuration (choice.rs says where). In the end the count of
-//! each node and type must be the number of its visible links.
+//! It follows upstream's source where that differs from its configuration (choice.rs says where). In the end the count
+//! of each node and type must be the number of its visible links.
 
 mod choice;
 mod load;

@@ -10,8 +10,8 @@ pub const SHARES: [u32; 6] = [35, 15, 15, 20, 10, 5];
 const NAMES: [&str; 6] = ["q1", "q2", "q3", "q4", "q5", "q6"];
 const MINUTE_MILLIS: u64 = 60_000;
 
-/// What is asked for: Q1 the newest calls of a procedure, Q2 sums per procedure, Q3 the slowest calls, Q4 the calls of an
-/// instance, Q5 a row, Q6 a scan of a day for a session.
+/// What is asked for: Q1 the newest calls of a procedure, Q2 sums per procedure, Q3 the slowest calls, Q4 the calls of
+/// an instance, Q5 a row, Q6 a scan of a day for a session.
 const STATEMENTS: [&str; 6] = [
     "SELECT * FROM perf_log FORCE INDEX(ix_proc) WHERE proc_name=? AND begin_ts>=? AND begin_ts<=? \
      ORDER BY begin_ts DESC LIMIT 100",

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. Record n has the key `user` and the decimal number of the FNV hash of n: loads insert in random order.
-//! 2. A rank of Zipf 0.99 over 10¹⁰ items, hashed, modulo records and twice the inserts that are expected, is the record
-//!    that is asked for: which ones are hot does not depend on their number. One that is not there yet is drawn again.
+//! 2. A rank of Zipf 0.99 over 10¹⁰ items, hashed, modulo records and twice the inserts that are expected, is the
+//!    record that is asked for: its share does not depend on their number. One that is not there yet is drawn again.
 //! 3. `latest` counts back from the newest record.
 //!
 //! Threads: `Keys` is shared.
