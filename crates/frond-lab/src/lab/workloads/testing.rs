@@ -1,10 +1,11 @@
 //! Running a workload on real servers in tests.
 
 use super::{Workload, find};
+use crate::lab::machine::class;
 use crate::lab::params::Params;
 use crate::lab::results::{State, StepResult};
 use crate::lab::size::{Durability, Size};
-use crate::lab::sql::{Bench, Place};
+use crate::lab::sql::{Bench, Conditions, Place};
 use crate::lab::target::SqlTarget;
 use crate::targets::Result;
 
@@ -17,6 +18,19 @@ fn make(name: &str, changes: &[(&str, &str)]) -> Box<dyn Workload> {
     (entry.make)(&params, 42).expect("parameters that are right")
 }
 
+/// Starts a server for a test.
+pub fn start(place: &Place, target: &SqlTarget) -> Result<Bench> {
+    let class = class::find("host")?;
+    let conditions = Conditions {
+        memory: MEMORY,
+        durability: Durability::Relaxed,
+        class: &class,
+        time_limit: None,
+        with_rest: false,
+    };
+    Bench::start(place, target, &conditions)
+}
+
 /// Runs a workload at tiny on InnoDB and on FROND: nothing fails, all that must be the same on both is, and what was
 /// verified is right. `visit` sees each when it has run.
 pub fn on_both(name: &str, changes: &[(&str, &str)], visit: impl Fn(&mut Bench)) {
@@ -25,8 +39,7 @@ pub fn on_both(name: &str, changes: &[(&str, &str)], visit: impl Fn(&mut Bench))
         let dir = tempfile::tempdir().expect("a directory");
         let target = SqlTarget::find(target).expect("a target of ours");
         let place = Place::Own(dir.path().to_owned());
-        let mut bench = Bench::start(&place, &target, MEMORY, Durability::Relaxed, None, false)
-            .expect("started");
+        let mut bench = start(&place, &target).expect("started");
         let ran = make(name, changes).run(&mut bench);
         let live = ran.unwrap_or_else(|failure| panic!("{name} on {}: {failure}", target.name));
         let found = &bench.result;

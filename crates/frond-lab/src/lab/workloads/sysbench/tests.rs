@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{Client, Tables, Test, load};
-use crate::lab::size::Durability;
 use crate::lab::sql::{Bench, Place, Step, text_of};
 use crate::lab::target::SqlTarget;
+use crate::lab::workloads::testing::{must_fail, on_both, start, step};
 use crate::targets::Result;
 
 const ROWS: u64 = 5_000;
@@ -109,12 +109,11 @@ fn ours(bench: &mut Bench, tables: &Tables, test: Test, events: Option<u64>) -> 
 }
 
 #[test]
-#[ignore = "needs a MariaDB server and sysbench: `make test-lab`"]
-fn statements_are_those_of_debians_sysbench() -> Result<()> {
+fn sql_statements_are_those_of_debians_sysbench() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let target = SqlTarget::find("innodb")?;
     let place = Place::Own(dir.path().to_owned());
-    let mut bench = Bench::start(&place, &target, 64 << 20, Durability::Relaxed, None, false)?;
+    let mut bench = start(&place, &target)?;
     let socket = bench.admin().value("SELECT @@socket")?;
     let socket = Path::new(&socket);
     bench.admin().run("SET GLOBAL log_output='TABLE'")?;
@@ -159,6 +158,25 @@ fn statements_are_those_of_debians_sysbench() -> Result<()> {
         println!("{}: ours {rate:.0}/s, Debian's {:.0}/s", test.name(), theirs.unwrap_or(0.0));
     }
     Ok(())
+}
+
+#[test]
+fn sql_all_tests_run_and_their_clients_count_the_rows() {
+    for tables in ["1", "3"] {
+        let mut changes = vec![("tables", tables), ("rows", "2000"), ("open", "0.5")];
+        if tables != "1" {
+            changes.push(("tests", "read_only,read_write,insert,delete"));
+        }
+        on_both("sysbench", &changes, |bench| {
+            for test in ["read_only threads=2 after writes", "read_write threads=2 open"] {
+                assert!(step(bench, test).metrics["ops"] > 0.0, "{test}");
+            }
+            let rows = bench.admin().value("SELECT COUNT(*) FROM sbtest1").expect("a count");
+            let rows = rows.parse().expect("a number");
+            let lost = "DELETE FROM sbtest1 ORDER BY id LIMIT 1";
+            must_fail(bench, lost, |bench| bench.verify("sbtest1", Some(rows), false));
+        });
+    }
 }
 
 #[test]
