@@ -206,6 +206,23 @@ impl Workload for Bulk {
 mod tests {
     use super::*;
     use crate::lab::size::Size;
+    use crate::lab::workloads::testing::on_both;
+
+    #[test]
+    fn sql_loads_of_each_kind_give_the_same_rows() {
+        on_both("bulk", &[("one_row_part", "0.1")], |bench| {
+            assert_eq!(
+                bench.result.steps.iter().filter(|s| !s.name.contains("create")).count(),
+                12
+            );
+            // LOAD DATA and statements of a thousand rows, each shuffled (5, 6, 9, 10) and sorted.
+            let of = |table: &str| bench.result.facts[&format!("{table} by PRIMARY")].clone();
+            for tables in [[5, 6, 9, 10], [7, 8, 11, 12]] {
+                let sums = tables.map(|number| of(&format!("bulk{number}")));
+                assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:?}");
+            }
+        });
+    }
 
     #[test]
     fn every_combination_is_a_load_with_a_name_of_its_own() {

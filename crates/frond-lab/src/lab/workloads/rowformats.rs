@@ -101,3 +101,22 @@ impl Workload for RowFormats {
         sysbench::verify(bench, &self.tables)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::lab::workloads::testing::{on_both, step};
+
+    #[test]
+    fn sql_loads_of_one_row_have_lengths_and_indexes_may_come_later() {
+        on_both("rowformats", &[], |bench| {
+            let load = &step(bench, "load").metrics;
+            assert!(load.contains_key("data_length_b"));
+            assert!(bench.target.name != "innodb" || load["data_length_b"] > 0.0);
+            assert_eq!(bench.target.name == "innodb", load.contains_key("compress_ops"));
+        });
+        let changes = [("index", "after"), ("load", "multi"), ("strings", "letters")];
+        on_both("rowformats", &changes, |bench| {
+            assert_eq!(step(bench, "create index").metrics["ops"], 500.0);
+        });
+    }
+}

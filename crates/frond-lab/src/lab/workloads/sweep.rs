@@ -82,3 +82,16 @@ impl Workload for Sweep {
         sysbench::verify(bench, &self.tables)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::lab::workloads::testing::{on_both, step};
+
+    #[test]
+    fn sql_numbers_of_clients_come_in_their_order_and_the_first_again() {
+        on_both("sweep", &[("threads", "1,40")], |bench| {
+            assert!(step(bench, "read_write threads=40").metrics.contains_key("deadlocks_s"));
+            assert!(step(bench, "update_index threads=1 again").metrics["ops"] > 0.0);
+        });
+    }
+}

@@ -242,6 +242,18 @@ impl Workload for Zip {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::workloads::testing::{on_both, step};
+
+    #[test]
+    fn sql_tables_are_rebuilt_and_read_and_their_pages_compressed() {
+        on_both("zip", &[], |bench| {
+            assert!(step(bench, "read").metrics["ops"] > 0.0);
+            if bench.target.name == "innodb" {
+                let saved = |name| step(bench, name).metrics["saving_pct"];
+                assert!(saved("page images zlib-6") > saved("page images lz4"));
+            }
+        });
+    }
 
     #[test]
     fn pages_of_text_become_smaller_and_come_back_as_they_were() {

@@ -282,3 +282,25 @@ impl Workload for InsertBench {
         Ok((live, live * ROW_BYTES))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::lab::workloads::testing::{must_fail, on_both, step};
+
+    #[test]
+    fn sql_rows_stay_as_many_as_were_loaded_and_a_lost_row_fails() {
+        on_both("insertbench", &[("clients", "2")], |bench| {
+            let count = |bench: &mut crate::lab::sql::Bench| -> u64 {
+                let rows = bench.admin().value("SELECT COUNT(*) FROM pi2").expect("a count");
+                rows.parse().expect("a number")
+            };
+            let rows = count(bench);
+            // Deletes are at most eight statements of fifty behind, in each step.
+            assert!((2_100..2_100 + 4 * 8 * 50).contains(&rows), "{rows}");
+            assert_eq!(step(bench, "l.i1").metrics["ops"], 2_000.0);
+            assert!(step(bench, "qp100").metrics["background_s"] > 0.0);
+            let lost = "DELETE FROM pi2 ORDER BY transactionid DESC LIMIT 1";
+            must_fail(bench, lost, |bench| bench.verify("pi2", Some(rows), false));
+        });
+    }
+}

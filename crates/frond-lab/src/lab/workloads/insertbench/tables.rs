@@ -131,7 +131,7 @@ impl Table {
         let get_min = format!("SELECT COALESCE(MIN(transactionid),1) FROM {name}");
         while worker.go_on() && self.wait(worker, |ahead| ahead > 0) {
             let mut min = self.min.load(Ordering::Relaxed);
-            if self.rounds.fetch_add(1, Ordering::Relaxed) % ROUNDS == 0 {
+            if self.rounds.fetch_add(1, Ordering::Relaxed).is_multiple_of(ROUNDS) {
                 worker.request("get_min", 1, |session| {
                     min = session.value(&get_min)?.parse().unwrap_or(min);
                     Ok(())

@@ -125,7 +125,7 @@ const MIX: [(Kind, u32); 8] = [
 impl Kind {
     /// Its text for a table.
     pub fn text(self, table: &str) -> String {
-        let list = |part: &str, between: &str| vec![part; LIST].join(between);
+        let list = |part: &str, between: &str| [part; LIST].join(between);
         match self {
             Self::Point => format!("SELECT c FROM {table} WHERE id=?"),
             Self::Range => format!("SELECT c FROM {table} WHERE id BETWEEN ? AND ?"),
