@@ -10,21 +10,28 @@ use super::ratio::{Ratio, Verdict};
 use super::sentence::count;
 use crate::lab::metric::{self, Better, Metric};
 
-/// The matrix of a face.
+/// Targets and rows.
 #[derive(Serialize, Debug)]
 pub struct Matrix {
     pub face: String,
     pub base: &'static str,
     pub targets: Vec<String>,
     pub rows: Vec<Row>,
-    /// The same by step.
-    pub steps: Vec<Row>,
+}
+
+/// The matrix of a face: workloads, and their steps.
+#[derive(Serialize, Debug)]
+pub struct FaceMatrix {
+    pub workloads: Matrix,
+    /// Rate of each step, and size.
+    pub steps: Matrix,
 }
 
 /// A workload, or a step of it.
 #[derive(Serialize, Debug)]
 pub struct Row {
     pub title: String,
+    /// Empty: it is of this page.
     pub link: String,
     pub conditions: String,
     pub what: String,
@@ -44,14 +51,14 @@ pub struct Square {
 }
 
 /// The matrices: SQL first.
-pub fn all(groups: &[(Group<'_>, String)]) -> Vec<Matrix> {
+pub fn all(groups: &[(Group<'_>, String)]) -> Vec<FaceMatrix> {
     let mut faces: Vec<&str> = groups.iter().map(|(group, _)| group.key.face.as_str()).collect();
     faces.sort_by_key(|face| (*face != "sql", *face));
     faces.dedup();
-    faces.into_iter().filter_map(|face| matrix(groups, face)).collect()
+    faces.into_iter().filter_map(|face| of_face(groups, face)).collect()
 }
 
-fn matrix(groups: &[(Group<'_>, String)], face: &str) -> Option<Matrix> {
+fn of_face(groups: &[(Group<'_>, String)], face: &str) -> Option<FaceMatrix> {
     let own: Vec<&(Group<'_>, String)> =
         groups.iter().filter(|(group, _)| group.key.face == face).collect();
     let base = own.first()?.0.base_name();
@@ -61,40 +68,84 @@ fn matrix(groups: &[(Group<'_>, String)], face: &str) -> Option<Matrix> {
     targets.dedup();
     let (mut rows, mut steps) = (Vec::new(), Vec::new());
     for (group, link) in own {
-        let row = |what: String, square: &dyn Fn(&Target<'_>) -> Square| Row {
-            title: group.title(),
-            link: link.clone(),
-            conditions: group.conditions(),
-            what,
-            cells: targets
-                .iter()
-                .map(|name| group.target(name).map_or_else(Square::default, square))
-                .collect(),
+        let link_to = |mut row: Row| {
+            row.link.clone_from(link);
+            row
         };
-        match Headline::of(group) {
-            Some(headline) => {
-                let square = |target: &Target<'_>| {
-                    let value = headline.value(target);
-                    of(group, target, headline.metric, value, headline.ratio(group, target))
-                };
-                rows.push(row(headline.what(), &square));
-            }
-            None => rows.push(row("nothing measured".to_owned(), &|target| {
-                failed(target).unwrap_or_default()
-            })),
-        }
-        for (step, metric) in measured(group) {
-            let name = name_of(metric);
-            let what = if step.is_empty() { name.to_owned() } else { format!("{step}: {name}") };
-            let square = |target: &Target<'_>| {
-                let value = target.median(&step, metric.name);
-                of(group, target, metric, value, group.ratio(target, &step, metric.name))
-            };
-            steps.push(row(what, &square));
-        }
+        rows.push(link_to(headline_row(group, &targets)));
+        let is_headline =
+            |metric: &Metric| metric.better == Better::Higher || metric.name == "disk_b";
+        let of_group = metric_rows(group, &targets, |metric, has_rate| {
+            is_headline(metric) || metric.name == "seconds" && !has_rate
+        });
+        steps.extend(of_group.into_iter().map(link_to));
     }
-    let targets = targets.into_iter().map(str::to_owned).collect();
-    Some(Matrix { face: face.to_owned(), base, targets, rows, steps })
+    let matrix = |rows| Matrix {
+        face: face.to_owned(),
+        base,
+        targets: targets.iter().map(|name| (*name).to_owned()).collect(),
+        rows,
+    };
+    Some(FaceMatrix { workloads: matrix(rows), steps: matrix(steps) })
+}
+
+/// The matrix of a group: all that its steps are compared in.
+pub fn of_group(group: &Group<'_>) -> Matrix {
+    let targets: Vec<&str> = group.targets.iter().map(|target| target.name).collect();
+    Matrix {
+        face: group.key.face.clone(),
+        base: group.base_name(),
+        rows: metric_rows(group, &targets, |_, _| true),
+        targets: targets.iter().map(|name| (*name).to_owned()).collect(),
+    }
+}
+
+fn row(
+    group: &Group<'_>,
+    targets: &[&str],
+    what: String,
+    square: impl Fn(&Target<'_>) -> Square,
+) -> Row {
+    let of = |name: &&str| group.target(name).map_or_else(Square::default, &square);
+    Row {
+        title: group.title(),
+        link: String::new(),
+        conditions: group.conditions(),
+        what,
+        cells: targets.iter().map(of).collect(),
+    }
+}
+
+fn headline_row(group: &Group<'_>, targets: &[&str]) -> Row {
+    let Some(headline) = Headline::of(group) else {
+        let square = |target: &Target<'_>| failed(target).unwrap_or_default();
+        return row(group, targets, "nothing measured".to_owned(), square);
+    };
+    row(group, targets, headline.what(), |target| {
+        let value = headline.value(target);
+        of(group, target, headline.metric, value, headline.ratio(group, target))
+    })
+}
+
+/// A row for each step and metric that `is_wanted`; it is told whether the step has a rate.
+fn metric_rows(
+    group: &Group<'_>,
+    targets: &[&str],
+    is_wanted: impl Fn(&Metric, bool) -> bool,
+) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (step, metric) in measured(group) {
+        if !is_wanted(metric, group.has(&step, "ops_s")) {
+            continue;
+        }
+        let name = name_of(metric);
+        let what = if step.is_empty() { name.to_owned() } else { format!("{step}: {name}") };
+        rows.push(row(group, targets, what, |target| {
+            let value = target.median(&step, metric.name);
+            of(group, target, metric, value, group.ratio(target, &step, metric.name))
+        }));
+    }
+    rows
 }
 
 /// What a step is compared in: its rate, CPU, bytes, latency and size.
