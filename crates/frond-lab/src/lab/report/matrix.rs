@@ -73,11 +73,10 @@ fn of_face(groups: &[(Group<'_>, String)], face: &str) -> Option<FaceMatrix> {
             row
         };
         rows.push(link_to(headline_row(group, &targets)));
-        let is_headline =
-            |metric: &Metric| metric.better == Better::Higher || metric.name == "disk_b";
-        let of_group = metric_rows(group, &targets, |metric, has_rate| {
-            is_headline(metric) || metric.name == "seconds" && !has_rate
-        });
+        let is_wanted = |metric: &Metric| {
+            metric.better == Better::Higher || ["seconds", "disk_b"].contains(&metric.name)
+        };
+        let of_group = metric_rows(group, &targets, CORE, is_wanted);
         steps.extend(of_group.into_iter().map(link_to));
     }
     let matrix = |rows| Matrix {
@@ -95,7 +94,7 @@ pub fn of_group(group: &Group<'_>) -> Matrix {
     Matrix {
         face: group.key.face.clone(),
         base: group.base_name(),
-        rows: metric_rows(group, &targets, |_, _| true),
+        rows: metric_rows(group, &targets, &[CORE, MORE].concat(), |_| true),
         targets: targets.iter().map(|name| (*name).to_owned()).collect(),
     }
 }
@@ -127,15 +126,16 @@ fn headline_row(group: &Group<'_>, targets: &[&str]) -> Row {
     })
 }
 
-/// A row for each step and metric that `is_wanted`; it is told whether the step has a rate.
+/// A row for each step and each of the metrics that is wanted.
 fn metric_rows(
     group: &Group<'_>,
     targets: &[&str],
-    is_wanted: impl Fn(&Metric, bool) -> bool,
+    names: &[&str],
+    is_wanted: impl Fn(&Metric) -> bool,
 ) -> Vec<Row> {
     let mut rows = Vec::new();
-    for (step, metric) in measured(group) {
-        if !is_wanted(metric, group.has(&step, "ops_s")) {
+    for (step, metric) in measured(group, names) {
+        if !is_wanted(metric) {
             continue;
         }
         let name = name_of(metric);
@@ -148,21 +148,48 @@ fn metric_rows(
     rows
 }
 
-/// What a step is compared in: its rate, CPU, bytes, latency and size.
-fn measured(group: &Group<'_>) -> Vec<(String, &'static Metric)> {
-    const NAMES: &[&str] = &[
-        "exit_velocity",
-        "ops_s",
-        "seconds",
-        "p99_us",
-        "cpu_us_op",
-        "wr_b_op",
-        "rd_b_op",
-        "disk_b",
-    ];
+/// What a step is compared in, and losses are looked for: rates, latency, CPU, bytes and size.
+const CORE: &[&str] = &[
+    "exit_velocity",
+    "add_link_10s",
+    "nopm",
+    "ops_s",
+    "seconds",
+    "p99_us",
+    "cpu_us_op",
+    "wr_b_op",
+    "rd_b_op",
+    "disk_b",
+];
+/// What else the page of a workload has.
+const MORE: &[&str] = &[
+    "stall_longest_s",
+    "fsync_op",
+    "write_amp",
+    "rest_s",
+    "gone_s",
+    "bytes_back_s",
+    "background_s",
+    "sla_failed",
+    "beside_p999_us",
+    "beside_max_us",
+    "compress_us_page",
+    "compress_failed_pct",
+    "uncompress_us_page",
+    "saving_pct",
+    "data_length_b",
+    "index_length_b",
+    "deadlocks_s",
+];
+
+/// The steps with those of the metrics that were measured and are not 0 everywhere.
+fn measured(group: &Group<'_>, names: &[&str]) -> Vec<(String, &'static Metric)> {
     let mut pairs = Vec::new();
     for step in detailed(&group.steps()) {
-        for name in NAMES.iter().filter(|name| group.has(&step, name)) {
+        let is_there = |name: &str| {
+            group.targets.iter().any(|target| target.median(&step, name).is_some_and(|v| v != 0.0))
+        };
+        for name in names.iter().filter(|name| is_there(name)) {
             // The duration says the same as the rate, where there is one.
             if *name != "seconds" || !group.has(&step, "ops_s") {
                 pairs.extend(metric::find(name).map(|metric| (step.clone(), metric)));
@@ -252,7 +279,7 @@ pub fn losses(groups: &[(Group<'_>, String)]) -> Vec<Loss> {
         let fronds = group.targets.iter().filter(|target| !has_default || of_default(target));
         for target in fronds.filter(|target| palette::is_frond(target.name)) {
             let mut worst: Vec<(String, Loss)> = Vec::new();
-            for (step, metric) in measured(group) {
+            for (step, metric) in measured(group, CORE) {
                 let Some(loss) = loss(group, link, target, &step, metric) else { continue };
                 match worst.iter_mut().find(|(own, _)| *own == step) {
                     Some((_, other)) if is_worse(&loss, other) => *other = loss,
