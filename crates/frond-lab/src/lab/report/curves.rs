@@ -8,6 +8,7 @@ use super::group::{Group, Target};
 use super::headline::{SWEEP_MIN, sweep as sweep_steps, threads};
 use super::number::human;
 use super::query::{Cell, Results};
+use super::ratio::Sample;
 use super::sentence::{Entry, count, ranking};
 use crate::lab::metric::Better;
 use crate::lab::statistics::Spread;
@@ -37,22 +38,30 @@ pub fn rate(results: &Results<'_>, group: &Group<'_>, step: &str) -> Result<Opti
     ]);
     let mut entries = Vec::new();
     for target in &group.targets {
-        let typical = target.sample(step, "ops_s").typical_repeat();
-        let mut has_line = false;
+        let mut drawn = Vec::new();
         for cell in &target.cells {
-            let is_faint = typical.is_some_and(|repeat| repeat != cell.repeat);
             let done = results.series(cell.id, step, "ops")?;
-            let most = if is_faint { POINTS_FAINT_MAX } else { POINTS_MAX };
-            let points = rates(&done, is_planned, most);
-            if points.len() < 3 {
-                continue;
+            let points = rates(&done, is_planned, POINTS_MAX);
+            if points.len() >= 3 {
+                drawn.push((*cell, done, points));
             }
-            has_line = true;
-            let mark = if is_faint { None } else { exit(cell, step, &done, is_planned) };
-            lines.push(Line { is_faint, mark, ..Line::of(target.name, points) });
         }
-        if !has_line {
+        let of_drawn = drawn.iter().map(|(cell, ..)| cell);
+        let typical = Sample::new(
+            of_drawn.filter_map(|cell| Some((cell.repeat, cell.metric(step, "ops_s")?))),
+        )
+        .typical_repeat();
+        if drawn.is_empty() {
             continue;
+        }
+        for (cell, done, points) in drawn {
+            let is_faint = typical.is_some_and(|repeat| repeat != cell.repeat);
+            let (points, mark) = if is_faint {
+                (rates(&done, is_planned, POINTS_FAINT_MAX), None)
+            } else {
+                (points, exit(cell, step, &done, is_planned))
+            };
+            lines.push(Line { is_faint, mark, ..Line::of(target.name, points) });
         }
         let show = |name, unit| {
             target.median(step, name).map_or("–".to_owned(), |value| human(value, unit))

@@ -22,6 +22,7 @@ macro_rules! file {
 const TEMPLATES: &[(&str, &str)] = &[
     file!("base.html"),
     file!("figure.html"),
+    file!("matrix.html"),
     file!("index.html"),
     file!("workload.html"),
     file!("study.html"),

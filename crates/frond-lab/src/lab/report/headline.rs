@@ -125,7 +125,7 @@ pub fn sweep(steps: &[String], test: &str) -> Vec<String> {
 /// Steps that have figures and rows of their own: of a sweep the first and the last.
 pub fn detailed(steps: &[String]) -> Vec<String> {
     let is_detailed = |step: &&String| {
-        let Some(threads) = threads(step) else { return !step.contains("threads=") };
+        let Some(threads) = threads(step) else { return !step.ends_with(" again") };
         let sweep = sweep(steps, threads.test);
         sweep.len() < SWEEP_MIN || sweep.first() == Some(*step) || sweep.last() == Some(*step)
     };

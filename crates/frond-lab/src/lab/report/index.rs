@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::group::Group;
-use super::matrix::{self, Loss, Matrix};
+use super::matrix::{self, FaceMatrix, Loss, Matrix};
 use super::palette;
 use super::query::Results;
 use super::sentence::count;
@@ -12,7 +12,7 @@ use super::sentence::count;
 #[derive(Serialize, Debug)]
 pub struct Page {
     pub sentence: String,
-    pub matrices: Vec<Matrix>,
+    pub matrices: Vec<FaceMatrix>,
     pub losses: Vec<Loss>,
     /// Name and link of the pages of workloads, by face.
     pub links: Vec<(String, Vec<Link>)>,
@@ -33,14 +33,15 @@ pub fn page(results: &Results<'_>, groups: &[(Group<'_>, String)]) -> Page {
     let links = matrices
         .iter()
         .map(|matrix| {
-            let of_face = groups.iter().filter(|(group, _)| group.key.face == matrix.face);
+            let of_face =
+                groups.iter().filter(|(group, _)| group.key.face == matrix.workloads.face);
             let links = of_face.map(|(group, link)| Link {
                 title: group.title(),
                 conditions: group.conditions(),
                 link: link.clone(),
                 targets: count(group.targets.len(), "target"),
             });
-            (matrix.face.clone(), links.collect())
+            (matrix.workloads.face.clone(), links.collect())
         })
         .collect();
     let sentence = sentence(results, groups, &matrices);
@@ -48,7 +49,11 @@ pub fn page(results: &Results<'_>, groups: &[(Group<'_>, String)]) -> Page {
 }
 
 /// What was run, on what, and how it came out.
-fn sentence(results: &Results<'_>, groups: &[(Group<'_>, String)], matrices: &[Matrix]) -> String {
+fn sentence(
+    results: &Results<'_>,
+    groups: &[(Group<'_>, String)],
+    matrices: &[FaceMatrix],
+) -> String {
     if groups.is_empty() {
         return "Nothing was run yet.".to_owned();
     }
@@ -78,10 +83,12 @@ fn sentence(results: &Results<'_>, groups: &[(Group<'_>, String)], matrices: &[M
     };
     match (machines.as_slice(), fact("cpu")) {
         ([_], Some(cpu)) => text.push_str(&format!(", on {cpu}")),
+        ([""], None) => {}
         ([machine], None) => text.push_str(&format!(", on machine {machine}")),
         (several, _) => text.push_str(&format!(", on {} machines", several.len())),
     }
-    let parts: Vec<String> = matrices.iter().filter_map(result).collect();
+    let parts: Vec<String> =
+        matrices.iter().filter_map(|matrix| result(&matrix.workloads)).collect();
     if parts.is_empty() { format!("{text}.") } else { format!("{text}: {}.", parts.join("; ")) }
 }
 

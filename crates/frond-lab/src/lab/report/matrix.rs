@@ -10,21 +10,28 @@ use super::ratio::{Ratio, Verdict};
 use super::sentence::count;
 use crate::lab::metric::{self, Better, Metric};
 
-/// The matrix of a face.
+/// Targets and rows.
 #[derive(Serialize, Debug)]
 pub struct Matrix {
     pub face: String,
     pub base: &'static str,
     pub targets: Vec<String>,
     pub rows: Vec<Row>,
-    /// The same by step.
-    pub steps: Vec<Row>,
+}
+
+/// The matrix of a face: workloads, and their steps.
+#[derive(Serialize, Debug)]
+pub struct FaceMatrix {
+    pub workloads: Matrix,
+    /// Rate of each step, and size.
+    pub steps: Matrix,
 }
 
 /// A workload, or a step of it.
 #[derive(Serialize, Debug)]
 pub struct Row {
     pub title: String,
+    /// Empty: it is of this page.
     pub link: String,
     pub conditions: String,
     pub what: String,
@@ -44,14 +51,14 @@ pub struct Square {
 }
 
 /// The matrices: SQL first.
-pub fn all(groups: &[(Group<'_>, String)]) -> Vec<Matrix> {
+pub fn all(groups: &[(Group<'_>, String)]) -> Vec<FaceMatrix> {
     let mut faces: Vec<&str> = groups.iter().map(|(group, _)| group.key.face.as_str()).collect();
     faces.sort_by_key(|face| (*face != "sql", *face));
     faces.dedup();
-    faces.into_iter().filter_map(|face| matrix(groups, face)).collect()
+    faces.into_iter().filter_map(|face| of_face(groups, face)).collect()
 }
 
-fn matrix(groups: &[(Group<'_>, String)], face: &str) -> Option<Matrix> {
+fn of_face(groups: &[(Group<'_>, String)], face: &str) -> Option<FaceMatrix> {
     let own: Vec<&(Group<'_>, String)> =
         groups.iter().filter(|(group, _)| group.key.face == face).collect();
     let base = own.first()?.0.base_name();
@@ -61,57 +68,128 @@ fn matrix(groups: &[(Group<'_>, String)], face: &str) -> Option<Matrix> {
     targets.dedup();
     let (mut rows, mut steps) = (Vec::new(), Vec::new());
     for (group, link) in own {
-        let row = |what: String, square: &dyn Fn(&Target<'_>) -> Square| Row {
-            title: group.title(),
-            link: link.clone(),
-            conditions: group.conditions(),
-            what,
-            cells: targets
-                .iter()
-                .map(|name| group.target(name).map_or_else(Square::default, square))
-                .collect(),
+        let link_to = |mut row: Row| {
+            row.link.clone_from(link);
+            row
         };
-        match Headline::of(group) {
-            Some(headline) => {
-                let square = |target: &Target<'_>| {
-                    let value = headline.value(target);
-                    of(group, target, headline.metric, value, headline.ratio(group, target))
-                };
-                rows.push(row(headline.what(), &square));
-            }
-            None => rows.push(row("nothing measured".to_owned(), &|target| {
-                failed(target).unwrap_or_default()
-            })),
-        }
-        for (step, metric) in measured(group) {
-            let name = name_of(metric);
-            let what = if step.is_empty() { name.to_owned() } else { format!("{step}: {name}") };
-            let square = |target: &Target<'_>| {
-                let value = target.median(&step, metric.name);
-                of(group, target, metric, value, group.ratio(target, &step, metric.name))
-            };
-            steps.push(row(what, &square));
-        }
+        rows.push(link_to(headline_row(group, &targets)));
+        let is_wanted = |metric: &Metric| {
+            metric.better == Better::Higher || ["seconds", "disk_b"].contains(&metric.name)
+        };
+        let of_group = metric_rows(group, &targets, CORE, is_wanted);
+        steps.extend(of_group.into_iter().map(link_to));
     }
-    let targets = targets.into_iter().map(str::to_owned).collect();
-    Some(Matrix { face: face.to_owned(), base, targets, rows, steps })
+    let matrix = |rows| Matrix {
+        face: face.to_owned(),
+        base,
+        targets: targets.iter().map(|name| (*name).to_owned()).collect(),
+        rows,
+    };
+    Some(FaceMatrix { workloads: matrix(rows), steps: matrix(steps) })
 }
 
-/// What a step is compared in: its rate, CPU, bytes, latency and size.
-fn measured(group: &Group<'_>) -> Vec<(String, &'static Metric)> {
-    const NAMES: &[&str] = &[
-        "exit_velocity",
-        "ops_s",
-        "seconds",
-        "p99_us",
-        "cpu_us_op",
-        "wr_b_op",
-        "rd_b_op",
-        "disk_b",
-    ];
+/// The matrix of a group: all that its steps are compared in.
+pub fn of_group(group: &Group<'_>) -> Matrix {
+    let targets: Vec<&str> = group.targets.iter().map(|target| target.name).collect();
+    Matrix {
+        face: group.key.face.clone(),
+        base: group.base_name(),
+        rows: metric_rows(group, &targets, &[CORE, MORE].concat(), |_| true),
+        targets: targets.iter().map(|name| (*name).to_owned()).collect(),
+    }
+}
+
+fn row(
+    group: &Group<'_>,
+    targets: &[&str],
+    what: String,
+    square: impl Fn(&Target<'_>) -> Square,
+) -> Row {
+    let of = |name: &&str| group.target(name).map_or_else(Square::default, &square);
+    Row {
+        title: group.title(),
+        link: String::new(),
+        conditions: group.conditions(),
+        what,
+        cells: targets.iter().map(of).collect(),
+    }
+}
+
+fn headline_row(group: &Group<'_>, targets: &[&str]) -> Row {
+    let Some(headline) = Headline::of(group) else {
+        let square = |target: &Target<'_>| failed(target).unwrap_or_default();
+        return row(group, targets, "nothing measured".to_owned(), square);
+    };
+    row(group, targets, headline.what(), |target| {
+        let value = headline.value(target);
+        of(group, target, headline.metric, value, headline.ratio(group, target))
+    })
+}
+
+/// A row for each step and each of the metrics that is wanted.
+fn metric_rows(
+    group: &Group<'_>,
+    targets: &[&str],
+    names: &[&str],
+    is_wanted: impl Fn(&Metric) -> bool,
+) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (step, metric) in measured(group, names) {
+        if !is_wanted(metric) {
+            continue;
+        }
+        let name = name_of(metric);
+        let what = if step.is_empty() { name.to_owned() } else { format!("{step}: {name}") };
+        rows.push(row(group, targets, what, |target| {
+            let value = target.median(&step, metric.name);
+            of(group, target, metric, value, group.ratio(target, &step, metric.name))
+        }));
+    }
+    rows
+}
+
+/// What a step is compared in, and losses are looked for: rates, latency, CPU, bytes and size.
+const CORE: &[&str] = &[
+    "exit_velocity",
+    "add_link_10s",
+    "nopm",
+    "ops_s",
+    "seconds",
+    "p99_us",
+    "cpu_us_op",
+    "wr_b_op",
+    "rd_b_op",
+    "disk_b",
+];
+/// What else the page of a workload has.
+const MORE: &[&str] = &[
+    "stall_longest_s",
+    "fsync_op",
+    "write_amp",
+    "rest_s",
+    "gone_s",
+    "bytes_back_s",
+    "background_s",
+    "sla_failed",
+    "beside_p999_us",
+    "beside_max_us",
+    "compress_us_page",
+    "compress_failed_pct",
+    "uncompress_us_page",
+    "saving_pct",
+    "data_length_b",
+    "index_length_b",
+    "deadlocks_s",
+];
+
+/// The steps with those of the metrics that were measured and are not 0 everywhere.
+fn measured(group: &Group<'_>, names: &[&str]) -> Vec<(String, &'static Metric)> {
     let mut pairs = Vec::new();
     for step in detailed(&group.steps()) {
-        for name in NAMES.iter().filter(|name| group.has(&step, name)) {
+        let is_there = |name: &str| {
+            group.targets.iter().any(|target| target.median(&step, name).is_some_and(|v| v != 0.0))
+        };
+        for name in names.iter().filter(|name| is_there(name)) {
             // The duration says the same as the rate, where there is one.
             if *name != "seconds" || !group.has(&step, "ops_s") {
                 pairs.extend(metric::find(name).map(|metric| (step.clone(), metric)));
@@ -201,7 +279,7 @@ pub fn losses(groups: &[(Group<'_>, String)]) -> Vec<Loss> {
         let fronds = group.targets.iter().filter(|target| !has_default || of_default(target));
         for target in fronds.filter(|target| palette::is_frond(target.name)) {
             let mut worst: Vec<(String, Loss)> = Vec::new();
-            for (step, metric) in measured(group) {
+            for (step, metric) in measured(group, CORE) {
                 let Some(loss) = loss(group, link, target, &step, metric) else { continue };
                 match worst.iter_mut().find(|(own, _)| *own == step) {
                     Some((_, other)) if is_worse(&loss, other) => *other = loss,

@@ -32,11 +32,9 @@ pub fn ranking(entries: &[Entry<'_>], unit: &str, better: Better, base: &str) ->
     let find = |name: &str| entries.iter().find(|entry| entry.target == name);
     if let Some((frond, base)) = find("frond").zip(find(base)).filter(|(_, b)| b.value > 0.0) {
         let ratio = number::ratio(frond.value / base.value);
-        text.push_str(&format!(
-            " frond: {}, {ratio} {}.",
-            number::human(frond.value, unit),
-            base.target
-        ));
+        let is_named = [first, last].iter().any(|entry| entry.target == frond.target);
+        let name = if is_named { frond.target.to_owned() } else { show(frond) };
+        text.push_str(&format!(" {name} is {ratio} {}.", base.target));
     }
     text
 }
@@ -55,7 +53,11 @@ mod tests {
         let entries = [("innodb", 10.0), ("blackhole", 99.0), ("frond", 30.0), ("myrocks", 20.0)]
             .map(|(target, value)| Entry { target, value });
         let said = ranking(&entries, "1/s", Better::Higher, "innodb");
-        assert_eq!(said, "Best: frond 30/s; last: innodb 10/s. frond: 30/s, 3.00× innodb.");
+        assert_eq!(said, "Best: frond 30/s; last: innodb 10/s. frond is 3.00× innodb.");
+        let middle = [("innodb", 10.0), ("frond", 30.0), ("innodb-8k", 40.0)]
+            .map(|(target, value)| Entry { target, value });
+        let said = ranking(&middle, "", Better::Lower, "innodb");
+        assert_eq!(said, "Best: innodb 10; last: innodb-8k 40. frond 30 is 3.00× innodb.");
         let said = ranking(&entries, "B", Better::Lower, "innodb");
         assert!(said.starts_with("Best: innodb 10 B; last: frond 30 B."), "{said}");
         assert_eq!(

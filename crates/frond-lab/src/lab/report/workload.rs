@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::figure::{Figure, Table, number};
 use super::group::Group;
 use super::headline::{Headline, detailed};
+use super::matrix::{self, Matrix};
 use super::query::Results;
 use super::{bars, curves, latency};
 use crate::targets::Result;
@@ -19,6 +20,7 @@ pub struct Page {
     pub base: &'static str,
     pub facts: Vec<(String, String)>,
     pub figures: Vec<Figure>,
+    pub matrix: Matrix,
     /// Latencies by operation: step, table.
     pub operations: Vec<(String, Table)>,
     /// Targets of which nothing counts, and why.
@@ -77,6 +79,7 @@ pub fn page(results: &Results<'_>, group: &Group<'_>) -> Result<Page> {
         base: group.base_name(),
         facts: facts(results, group),
         figures,
+        matrix: matrix::of_group(group),
         operations,
         failures: group
             .targets
