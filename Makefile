@@ -39,8 +39,9 @@ soak: ## Writers, readers and restarts for SECONDS (default 600); memory, files 
 
 check: ## Format, lints, documentation, scripts
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	@scripts/install.sh rivals
+	$(CARGO) clippy --workspace --all-targets --locked --features frond-lab/lab -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --features frond-lab/lab
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; \
 	 else echo "shellcheck is not installed: scripts are not checked"; fi
 
@@ -94,7 +95,6 @@ deb: mariadb-plugin ## A Debian package of ENGINE=FROND for exactly that server,
 test-mariadb: mariadb-plugin ## The plugin's tests: results compared with InnoDB's, the server's own, crashes, the package
 	@scripts/mariadb-setup.sh tests
 	@plugin/mariadb/tests/run.sh
-	$(CARGO) test --locked -p frond-lab --features lab --lib -- sql
 	@scripts/mariadb-deb.sh
 	@scripts/mariadb-deb.sh test
 
@@ -106,7 +106,9 @@ conformance: mariadb-plugin ## The server's own test suites on ENGINE=FROND, wit
 	@scripts/mariadb-setup.sh tests
 	@plugin/mariadb/tests/conformance/run.py $(ARGS)
 
-# The programs that the lab measures, and what it measures with.
+# As the tests of the workspace build the engine, so that it is not built again.
+LAB_TESTED := --locked -p frond -p frond-lab --features frond/planted-bugs,frond-lab/lab
+
 .PHONY: lab lab-build lab-published test-lab
 lab-build:
 	@scripts/install.sh build rivals
@@ -122,10 +124,12 @@ lab-published: lab-build ## A published study again: SUITE=iibench-2011, weblog-
 	target/release/lab run $(SUITE) --size $(or $(LAB_SIZE),standard) --resume $(ARGS)
 	target/release/lab report
 
-test-lab: mariadb-plugin ## The lab's tests on real servers, and its pages in a browser
-	@scripts/install.sh build rivals
+test-lab: mariadb-plugin ## The lab's tests on real servers and rivals, and its pages in a browser
+	@scripts/install.sh build rivals lab
 	@scripts/mariadb-setup.sh rivals
-	$(CARGO) test --locked -p frond-lab --features lab
+	$(CARGO) $(WATCHED) test $(LAB_TESTED) --lib -- lab:: sql --test-threads 2
+	$(CARGO) $(WATCHED) test $(LAB_TESTED) --test lab -- --test-threads 2
+	@scripts/lab-report-test.sh
 
 clean: ## Remove what was built and what the demo and the benches left
 	$(CARGO) clean

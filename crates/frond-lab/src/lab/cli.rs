@@ -211,7 +211,7 @@ fn run_workload(results: &Path, args: &RunArgs) -> Result<()> {
         dir: args.dir.clone(),
         command: format!("lab {words}"),
     };
-    let uid = run::run(&mut Database::open(results)?, &request)?;
+    let uid = run::run(results, &request)?;
     eprintln!("run {uid} is in {}", results.display());
     Ok(())
 }

@@ -127,6 +127,7 @@ fn check(request: &Request, cells: &[Planned]) -> Result<()> {
     if cells.iter().any(|cell| cell.order.face == Face::Sql) {
         crate::targets::sql::server::installed()?;
     }
+    class::find(&request.class)?;
     for Planned { order, .. } in cells {
         let params = order.params()?;
         if order.face == Face::Embedded {
@@ -222,16 +223,17 @@ fn compare(facts: &mut Facts, key: &CellKey, result: &mut CellResult) {
     }
 }
 
-/// Runs what was asked for; gives the uid of the run.
+/// Runs what was asked for into this database; gives the uid of the run.
 ///
 /// # Errors
 /// Something is wrong with the request, a cell has failed, or what is verified was wrong.
-pub fn run(database: &mut Database, request: &Request) -> Result<String> {
+pub fn run(results: &Path, request: &Request) -> Result<String> {
     let cells = plan(request)?;
     if cells.is_empty() {
         return Err(Failure("there is nothing to run: no targets".to_owned()));
     }
     check(request, &cells)?;
+    let mut database = Database::open(results)?;
     measure::Group::remove_stale();
     let found = if request.resume { database.find_unfinished(request)? } else { None };
     let (run, uid) = match found {

@@ -94,9 +94,18 @@ mod tests {
         for (name, suite) in all {
             assert!(!suite.run.is_empty(), "{name}");
             for part in suite.run {
+                let changes: Vec<_> = part.set.into_iter().collect();
+                if part.face == Face::Embedded {
+                    let entry = embedded::find(&part.workload);
+                    let entry = entry.unwrap_or_else(|f| panic!("{name}: {f}"));
+                    let params = Params::new(entry.name, entry.params, Size::Quick, &changes);
+                    assert!(params.is_ok(), "{name}");
+                    let is_known = |target: &String| embedded::TARGETS.contains(&target.as_str());
+                    assert!(part.targets.iter().all(is_known), "{name}");
+                    continue;
+                }
                 let entry =
                     workloads::find(&part.workload).unwrap_or_else(|f| panic!("{name}: {f}"));
-                let changes: Vec<_> = part.set.into_iter().collect();
                 for size in [Size::Tiny, Size::Quick, Size::Standard, Size::Published] {
                     let params = Params::new(entry.name, entry.params, size, &changes);
                     let made = params.and_then(|params| (entry.make)(&params, 1).map(drop));

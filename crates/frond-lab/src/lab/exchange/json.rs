@@ -44,7 +44,10 @@ fn sql_of(value: &Value) -> Option<Sql> {
     }
 }
 
-/// Rows of a table that belong to this run or cell.
+/// Numbers of rows, which another file has others of.
+const NUMBERS: [&str; 3] = ["id", "run", "cell"];
+
+/// Rows of a table that belong to this run or cell, without the numbers of rows.
 fn rows(
     connection: &Connection,
     table: &str,
@@ -55,10 +58,9 @@ fn rows(
     let mut statement = connection.prepare(&sql)?;
     let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
     let found = statement.query_map([id], |row| {
-        let pairs = names
-            .iter()
-            .enumerate()
-            .map(|(at, name)| Ok((name.clone(), value_of(row.get_ref(at)?))));
+        let is_kept = |name: &String| !NUMBERS.contains(&name.as_str());
+        let kept = names.iter().enumerate().filter(|(_, name)| is_kept(name));
+        let pairs = kept.map(|(at, name)| Ok((name.clone(), value_of(row.get_ref(at)?))));
         pairs.collect::<rusqlite::Result<Object>>()
     })?;
     found.collect()
@@ -73,9 +75,12 @@ pub fn export(database: &Database, runs: &[i64]) -> Result<String> {
     let of_run = |id: i64| -> rusqlite::Result<Value> {
         let run = rows(connection, "run", "id", id)?.pop().unwrap_or_default();
         let environment = rows(connection, "environment", "run", id)?;
+        let mut statement = connection.prepare("SELECT id FROM cell WHERE run=? ORDER BY position, id")?;
+        let numbers = statement.query_map([id], |row| row.get::<_, i64>(0))?;
         let mut cells = Vec::new();
-        for mut cell in rows(connection, "cell", "run", id)? {
-            let number = cell.get("id").and_then(Value::as_i64).unwrap_or(0);
+        for number in numbers {
+            let number = number?;
+            let mut cell = rows(connection, "cell", "id", number)?.pop().unwrap_or_default();
             for part in PARTS {
                 cell.insert(part.to_owned(), json!(rows(connection, part, "cell", number)?));
             }
