@@ -1,5 +1,5 @@
-//! `index`: CREATE INDEX on sysbench's rows: while nobody else uses the table, and while a writer updates 500 rows per
-//! second, whose latencies and longest block are measured; and the size of the index against one that inserts have built.
+//! `index`: CREATE INDEX on sysbench's rows: while nobody else uses the table, and while a writer updates 500 rows
+//! per second, whose latencies and longest block are measured; and the size of the index against one that inserts have built.
 
 use super::compressed::{self, put};
 use super::sbtest::{self, INNODB_ROW_BYTES, Load, ROW_BYTES};

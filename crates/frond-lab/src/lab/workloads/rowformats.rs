@@ -1,5 +1,5 @@
-//! `rowformats`: the study of InnoDB's row formats of 2008. The table of sysbench 0.4 with its index on `k` is loaded by
-//! one INSERT a row, then it is read and written by more and more clients.
+//! `rowformats`: the study of InnoDB's row formats of 2008. The table of sysbench 0.4 with its index on `k` is loaded
+//! by one INSERT a row, then it is read and written by more and more clients.
 //!
 //! The study's strings are unknown, so sizes are not comparable with it; `strings` has three levels of compressibility
 //! in their place. Its two buffer pools are two values of `ratio`, 0.4 and 4.5.

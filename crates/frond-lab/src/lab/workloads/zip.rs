@@ -1,5 +1,5 @@
-//! `zip`: what compression costs and saves: each data set is rebuilt by ALTER TABLE and then read whole, as in the study
-//! of levels of 2016. Tables of compressed pages are rebuilt at each level.
+//! `zip`: what compression costs and saves: each data set is rebuilt by ALTER TABLE and then read whole, as in the
+//! study of levels of 2016. Tables of compressed pages are rebuilt at each level.
 //!
 //! Stock MariaDB compresses these pages by zlib only. So LZ4, whose levels the study compared, runs here on the 16 KiB
 //! pages of an uncompressed table's file, and zlib beside it.

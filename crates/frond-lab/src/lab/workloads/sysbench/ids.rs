@@ -108,7 +108,7 @@ mod tests {
         }
         for k in 0..=(n * x) as u32 {
             let k = f64::from(k);
-            let sign = if k as u32 % 2 == 0 { 1.0 } else { -1.0 };
+            let sign = if (k as u32).is_multiple_of(2) { 1.0 } else { -1.0 };
             sum += sign * choose * (n * x - k).powf(n);
             choose *= (n - k) / (k + 1.0);
         }

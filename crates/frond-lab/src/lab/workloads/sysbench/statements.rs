@@ -86,8 +86,8 @@ impl Test {
         matches!(self, Self::ReadOnly | Self::WriteOnly | Self::ReadWrite)
     }
 
-    /// What an event executes, in this order: statement groups, and how often each statement comes. `INSERT` of the test
-    /// `insert` is none of them: it is sent as text.
+    /// What an event executes, in this order: statement groups, and how often each statement comes. `INSERT` of the
+    /// test `insert` is none of them: it is sent as text.
     pub fn groups(self) -> &'static [(Kind, u32)] {
         match self {
             Self::PointSelect => &[(Kind::Point, 1)],

@@ -126,8 +126,7 @@ impl Tpcc {
     }
 
     fn request(&self, bench: &mut Bench) -> Result<()> {
-        let mut step =
-            Step::timed("requests", self.seconds as f64, self.warm_up as f64, self.clients);
+        let mut step = Step::timed("requests", self.seconds, self.warm_up, self.clients);
         step.rate = Some(self.open).filter(|rate| *rate > 0.0);
         step.series = &["new_order"];
         // What a client has drawn goes on after the warm-up.
