@@ -15,7 +15,7 @@ command -v chromium >/dev/null || missing "chromium is missing: apt-get install 
 modules=$(mktemp -d)
 trap 'rm -rf "$modules"' EXIT
 echo '{"private": true}' >"$modules/package.json"
-PUPPETEER_SKIP_DOWNLOAD=1 npm install --prefix "$modules" --no-audit --no-fund --silent \
+PUPPETEER_SKIP_DOWNLOAD=1 npm install --prefix "$modules" --no-audit --no-fund --silent --fetch-retries=1 \
     puppeteer-core@24.9.0 axe-core@4.14.1 ||
     missing "npm could not install puppeteer-core 24.9.0 and axe-core 4.14.1: is the registry reachable?"
 

@@ -5,6 +5,7 @@ use super::group::{Group, Target};
 use super::headline::{Headline, name_of};
 use super::number::{human, ratio};
 use super::palette;
+use super::ratio::Sample;
 use super::sentence::{Entry, ranking};
 use crate::lab::metric::{self, Better, Metric};
 
@@ -176,12 +177,15 @@ fn build(
         let mut row = vec![target.name.to_owned()];
         let shown = |value: Option<f64>| value.map_or("–".to_owned(), |v| human(v, first.unit));
         row.extend(samples.iter().map(|sample| shown(sample.median())));
-        let range = match samples.as_slice() {
-            [one] if one.len() > 1 => one.spread().map_or(String::new(), |spread| {
+        let sums = Sample::new(target.cells.iter().filter_map(|cell| {
+            let parts: Option<f64> =
+                parts.iter().map(|metric| cell.metric(step, metric.name)).sum();
+            Some((cell.repeat, parts?))
+        }));
+        let range =
+            sums.spread().filter(|spread| spread.count > 1).map_or("–".to_owned(), |spread| {
                 format!("{}–{}", shown(Some(spread.min)), shown(Some(spread.max)))
-            }),
-            _ => "–".to_owned(),
-        };
+            });
         row.push(range);
         let of = of_base.filter(|base| *base > 0.0).map(|base| ratio(sum / base));
         row.push(of.unwrap_or_else(|| "–".to_owned()));

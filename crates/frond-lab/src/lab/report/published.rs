@@ -81,6 +81,7 @@ enum Form {
     #[default]
     Value,
     Ratio,
+    Factor,
     Saving,
     Reciprocal,
 }
@@ -185,8 +186,9 @@ impl Published {
             (Form::Value, _) => Some(value * self.scale),
             (Form::Reciprocal, _) => Some(self.scale / value),
             (Form::Ratio, Some(other)) => Some(value / other),
+            (Form::Factor, Some(other)) => Some(other / value),
             (Form::Saving, Some(other)) => Some(100.0 * (1.0 - value / other)),
-            (Form::Ratio | Form::Saving, None) => None,
+            (Form::Ratio | Form::Factor | Form::Saving, None) => None,
         };
         made.filter(|made| made.is_finite()).map_or(Here::NotRun, Here::Value)
     }
@@ -251,7 +253,7 @@ mod tests {
             let is_reasoned = said.starts_with("ratio only: ") || said.starts_with("no: ");
             assert!(said == "yes" || is_reasoned, "{}: {said}", figure.what);
             assert!(figure.value.is_some() != figure.text.is_some(), "{}", figure.what);
-            let needs_two = matches!(figure.form, Form::Ratio | Form::Saving);
+            let needs_two = matches!(figure.form, Form::Ratio | Form::Factor | Form::Saving);
             assert_eq!(needs_two, figure.over.is_some(), "{}", figure.what);
         }
         Ok(())
@@ -284,6 +286,7 @@ mod tests {
         let disk = "metric='disk_b'}";
         assert_eq!(here("frond", &format!("{disk}\nscale=2")), Here::Value(90.0));
         assert_eq!(here("frond", &format!("{disk}\n{over}\nform='ratio'")), Here::Value(0.5));
+        assert_eq!(here("frond", &format!("{disk}\n{over}\nform='factor'")), Here::Value(2.0));
         assert_eq!(here("frond", &format!("{disk}\n{over}\nform='saving'")), Here::Value(50.0));
         assert_eq!(
             here("frond", &format!("{disk}\nform='reciprocal'\nscale=90")),
