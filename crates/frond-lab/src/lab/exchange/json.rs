@@ -56,7 +56,7 @@ fn rows(
 ) -> rusqlite::Result<Vec<Object>> {
     let sql = format!("SELECT * FROM {table} WHERE {owner}=?");
     let mut statement = connection.prepare(&sql)?;
-    let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let found = statement.query_map([id], |row| {
         let is_kept = |name: &String| !NUMBERS.contains(&name.as_str());
         let kept = names.iter().enumerate().filter(|(_, name)| is_kept(name));
@@ -75,7 +75,8 @@ pub fn export(database: &Database, runs: &[i64]) -> Result<String> {
     let of_run = |id: i64| -> rusqlite::Result<Value> {
         let run = rows(connection, "run", "id", id)?.pop().unwrap_or_default();
         let environment = rows(connection, "environment", "run", id)?;
-        let mut statement = connection.prepare("SELECT id FROM cell WHERE run=? ORDER BY position, id")?;
+        let mut statement =
+            connection.prepare("SELECT id FROM cell WHERE run=? ORDER BY position, id")?;
         let numbers = statement.query_map([id], |row| row.get::<_, i64>(0))?;
         let mut cells = Vec::new();
         for number in numbers {
@@ -107,7 +108,7 @@ impl From<rusqlite::Error> for Refused {
 
 fn columns(transaction: &Transaction<'_>, table: &str) -> rusqlite::Result<Vec<String>> {
     let statement = transaction.prepare(&format!("SELECT * FROM {table} LIMIT 0"))?;
-    Ok(statement.column_names().into_iter().map(str::to_owned).collect())
+    Ok(statement.column_names().map(str::to_owned).collect())
 }
 
 /// Inserts an object as a row, with these columns in place of its own; gives the row's number.
