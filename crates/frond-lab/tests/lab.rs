@@ -200,8 +200,9 @@ fn a_target_with_more_memory_than_the_others_fails() {
     "#;
     let target = lab.target("glutton", text);
     // More rows than the allowance holds.
-    let run = "run iibench --size quick --no-rest --memory 80MiB --set rows=3000000 --set time_limit=120 --durability relaxed";
-    let failed = lab.fails(&format!("{run} --targets {target}"));
+    let run = "run sysbench --size tiny --no-rest --memory 64MiB --durability relaxed --set rows=1_500_000";
+    let failed =
+        lab.fails(&format!("{run} --set tests=point_select --set threads=1 --targets {target}"));
     assert!(failed.contains("memory is within its limit"), "{failed}");
 }
 

@@ -184,9 +184,15 @@ fn run_cell(order: &Order, progress: &Progress) -> Result<CellResult> {
         input.write_all(serde_json::to_string(order)?.as_bytes())?;
     }
     let output = child.stdout.take().ok_or_else(|| Failure("no output of a cell".to_owned()))?;
-    let mut result = None;
+    let (mut result, mut is_told) = (None, false);
     for line in BufReader::new(output).lines() {
         let line = line?;
+        // A terminal sends Ctrl-C to both; `kill` only to this process.
+        if measure::is_interrupted() && !is_told {
+            is_told = true;
+            let cell = rustix::process::Pid::from_child(&child);
+            let _ = rustix::process::kill_process(cell, rustix::process::Signal::INT); // it may have ended
+        }
         match line.split_once(' ') {
             Some(("progress", words)) => progress.step(words),
             Some(("cell", json)) => result = Some(serde_json::from_str::<CellResult>(json)?),
