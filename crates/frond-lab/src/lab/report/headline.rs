@@ -1,8 +1,8 @@
 //! The headline of a workload: the one metric in which its targets are compared on the first page.
 //!
-//! The registry of workloads names a step and a metric. Where that was not measured, the rate of the steps counts: several
-//! have their geometric mean, and a sweep over threads has its peak. Steps that only prepare (`load…`) count where nothing
-//! else was measured.
+//! The registry of workloads names a step and a metric. Where that was not measured, the rate of the steps counts:
+//! several have their geometric mean, and a sweep over threads has its peak. Steps that only prepare (`load…`) count where
+//! nothing else was measured.
 
 use super::group::{Group, Target};
 use super::ratio::{Ratio, Sample, compare, geometric_mean};
@@ -140,8 +140,8 @@ pub struct Threads<'a> {
     pub clients: u32,
 }
 
-/// What a step `TEST threads=N` or `threads=N` says. A step that is run again in the end (`TEST threads=N again`) is not of
-/// the sweep.
+/// What a step `TEST threads=N` or `threads=N` says. A step that is run again in the end (`TEST threads=N again`) is not
+/// of the sweep.
 pub fn threads(step: &str) -> Option<Threads<'_>> {
     let (test, clients) = step.split_once("threads=")?;
     let clients = clients.parse().ok().filter(|clients| *clients > 0)?;

@@ -1,5 +1,6 @@
-//! A look per target, the same on all pages: colour, symbol and dash. Colours are of families (Frond green, InnoDB blue to
-//! violet, the RocksDBs vermilion), after Okabe and Ito's palette, darkened until they can be seen on white and on dark.
+//! A look per target, the same on all pages: colour, symbol and dash. Colours are of families (Frond green, InnoDB blue
+//! to violet, the RocksDBs vermilion), after Okabe and Ito's palette, darkened until they can be seen on white and on
+//! dark.
 
 use serde::Serialize;
 

@@ -145,7 +145,8 @@ pub fn fill(lab: &mut Lab) {
             }
         }
     }
-    let log = "2026-11-20 8:01:13 0 [Note] Plugin 'FROND' starts\n2026-11-20 8:03:44 0 [ERROR] </pre><script>alert(1)</script> mysqld got signal 6";
+    let log = "2026-11-20 8:01:13 0 [Note] Plugin 'FROND' starts\n\
+               2026-11-20 8:03:44 0 [ERROR] </pre><script>alert(1)</script> mysqld got signal 6";
     lab.run("77aa01fe", "sysbench", "standard", "safe");
     for repeat in 1..=3 {
         for (target, speed) in SQL {
