@@ -111,18 +111,17 @@ LAB_TESTED := --locked -p frond -p frond-lab --features frond/planted-bugs,frond
 
 .PHONY: lab lab-build lab-published test-lab
 lab-build:
-	@scripts/install.sh build rivals
+	@scripts/install.sh build rivals fio
 	@scripts/mariadb-setup.sh rivals
 	@$(MAKE) --no-print-directory mariadb-plugin
 	$(CARGO) build --release --locked -p frond-lab --features lab
 
 lab: lab-build ## A bit of everything against every rival, and a report (build 22 min, run 12); LAB_SIZE=standard for hours
-	target/release/lab run overview --size $(or $(LAB_SIZE),quick)
-	target/release/lab report
+	target/release/lab run overview --size $(or $(LAB_SIZE),quick); ended=$$?; target/release/lab report; exit $$ended
 
 lab-published: lab-build ## A published study again: SUITE=iibench-2011, weblog-2011, rowformats-2008, …; LAB_SIZE=published
-	target/release/lab run $(SUITE) --size $(or $(LAB_SIZE),standard) --resume $(ARGS)
-	target/release/lab report
+	target/release/lab run $(SUITE) --size $(or $(LAB_SIZE),standard) --resume $(ARGS); ended=$$?; \
+	    target/release/lab report; exit $$ended
 
 test-lab: mariadb-plugin ## The lab's tests on real servers and rivals, and its pages in a browser
 	@scripts/install.sh build rivals lab

@@ -3,6 +3,7 @@
 #
 #   scripts/install.sh build        C and C++ compilers (for zstd and the C API), pkg-config (for its test) and Rust
 #   scripts/install.sh rivals       the libraries of the stores that benches compare with
+#   scripts/install.sh fio          fio, which measures the disk before the lab does
 #   scripts/install.sh lab          sysbench and fio, which the lab is held against, and a browser for the test of its pages
 #   scripts/install.sh innodb       MariaDB, for benches that compare sizes with InnoDB; Debian starts its service
 #   scripts/install.sh checks       shellcheck, valgrind (for the C API's tests), gdb (for the stacks of tests that hang)
@@ -50,9 +51,12 @@ for what in "$@"; do
         need libsqlite3-dev '/usr/lib/*/libsqlite3.so'
         need liblmdb-dev '/usr/lib/*/liblmdb.so'
         ;;
-    lab)
-        need sysbench sysbench
+    fio)
         need fio fio
+        ;;
+    lab)
+        need fio fio
+        need sysbench sysbench
         need chromium chromium
         need nodejs node
         need npm npm

@@ -63,11 +63,7 @@ pub const BUGS: &[Bug] = &[
     bug("wal: deletes have no reserve", "LogUse::relief_if", "wal"),
     bug("wal: rows take the reserve", "Log::make_spare", "wal"),
     bug("wal: a log is not opened without its reserve", "relief::reserve_at_opening", "filled"),
-    bug(
-        "check: a file that goes is missing",
-        "wal::recover, the headers of a log that grows",
-        "check",
-    ),
+    bug("check: a log that moved on is damage", "LiveLog::check", "check"),
     bug("check: a log that grows has an end", "check_log", "check"),
     bug("store: a zone is encoded under another number", "encode_zone", "store"),
     bug("store: a space map's directory is encoded as a zone", "MapDirectory::encode", "store"),

@@ -83,14 +83,27 @@ impl Order {
         Ok(target)
     }
 
+    /// Data to memory as it is: the least memory may be more than what the workload's ratio gives.
+    ///
+    /// # Errors
+    /// A parameter that is wrong.
+    pub fn effective_ratio(&self) -> Result<f64> {
+        let wanted = self.params()?.real("ratio")?;
+        Ok(wanted * self.memory_by_ratio()? as f64 / self.memory()?.max(1) as f64)
+    }
+
     /// Memory of the target, bytes.
     ///
     /// # Errors
     /// A parameter that is wrong.
     pub fn memory(&self) -> Result<u64> {
-        if let Some(memory) = self.memory {
-            return Ok(memory);
+        match self.memory {
+            Some(memory) => Ok(memory),
+            None => Ok(self.memory_by_ratio()?.max(MEMORY_MIN)),
         }
+    }
+
+    fn memory_by_ratio(&self) -> Result<u64> {
         let params = self.params()?;
         let bytes = match self.face {
             Face::Sql => {
@@ -99,7 +112,7 @@ impl Order {
             }
             Face::Embedded => embedded::memory(embedded::find(&self.workload)?, &params)?,
         };
-        Ok(bytes.max(MEMORY_MIN))
+        Ok(bytes)
     }
 }
 
@@ -131,6 +144,9 @@ pub fn main() -> Result<()> {
     }
     if let Ok(params) = order.params() {
         result.parameters.extend(params.iter().map(|(n, v)| (n.to_owned(), v.to_owned())));
+    }
+    if let Ok(ratio) = order.effective_ratio() {
+        result.parameters.insert("(ratio in force)".to_owned(), format!("{ratio:.2}"));
     }
     result.began = began;
     result.seconds = begin.elapsed().as_secs_f64();

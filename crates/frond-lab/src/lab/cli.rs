@@ -95,9 +95,9 @@ struct RunArgs {
     /// When a commit is acknowledged: that of the suite, or safe
     #[arg(long, value_enum)]
     durability: Option<Durability>,
-    /// How often each cell is run
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
-    repeat: u32,
+    /// How often each cell is run: once at tiny and quick, three times at standard and published
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeat: Option<u32>,
     /// Seed of the generators
     #[arg(long, default_value_t = 42)]
     seed: u64,
@@ -202,7 +202,7 @@ fn run_workload(results: &Path, args: &RunArgs) -> Result<()> {
             .durability
             .or_else(|| suites::durability(&args.name))
             .unwrap_or(Durability::Safe),
-        repeat: args.repeat,
+        repeat: args.repeat.unwrap_or(if args.size >= Size::Standard { 3 } else { 1 }),
         seed: args.seed,
         memory: args.memory.map(|bytes| bytes.0),
         yes_write: args.yes_write,

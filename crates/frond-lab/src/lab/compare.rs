@@ -91,6 +91,9 @@ fn verdict(name: &str, a: &[f64], b: &[f64]) -> &'static str {
 /// An unknown run; conditions differ, and `anyway` is false; nothing is in both.
 pub fn compare(database: &Database, a: &str, b: &str, anyway: bool) -> Result<String> {
     let (a, b) = (Side::find(database, a)?, Side::find(database, b)?);
+    if a.target.is_some() != b.target.is_some() {
+        return Err(Failure("name a target on both sides (RUN:TARGET), or on neither".to_owned()));
+    }
     let differences = differences(&a.run, &b.run);
     if !differences.is_empty() && !anyway {
         return Err(Failure(format!(

@@ -73,6 +73,22 @@ pub struct Request {
     pub command: String,
 }
 
+impl Request {
+    /// Hash of all that a resumed run must have in common with the one that it goes on with: what is asked for, this program
+    /// and the plugin.
+    pub fn identity(&self) -> String {
+        let file = |path: Option<PathBuf>| {
+            let found = fs::metadata(path?).ok()?;
+            Some((found.len(), found.modified().ok()))
+        };
+        let built =
+            (file(std::env::current_exe().ok()), file(crate::targets::sql::engine::built_plugin()));
+        let asked = (&self.items, self.size, &self.class, self.durability, self.repeat, self.seed);
+        let text = format!("{asked:?} {:?} {} {built:?}", self.memory, self.with_rest);
+        format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.as_bytes()))
+    }
+}
+
 /// A cell of the plan.
 #[derive(Clone, Debug)]
 struct Planned {
@@ -127,7 +143,12 @@ fn check(request: &Request, cells: &[Planned]) -> Result<()> {
     if cells.iter().any(|cell| cell.order.face == Face::Sql) {
         crate::targets::sql::server::installed()?;
     }
-    class::find(&request.class)?;
+    if class::find(&request.class)?.calibrate_ratio.is_some() {
+        return Err(Failure(format!(
+            "storage class {}: its limits are found by calibration, which `lab run` does not do yet",
+            request.class
+        )));
+    }
     for Planned { order, .. } in cells {
         let params = order.params()?;
         if order.face == Face::Embedded {
@@ -209,22 +230,33 @@ fn run_cell(order: &Order, progress: &Progress) -> Result<CellResult> {
     }))
 }
 
-/// Facts of a workload, each with the target that said it first.
-type Facts = BTreeMap<(CellKey, String), (String, String)>;
+/// What cells found that must be the same on all targets, each with the target that found it first.
+#[derive(Default)]
+struct Facts(BTreeMap<(CellKey, String), (String, String)>);
 
-/// Invariant 4.
-fn compare(facts: &mut Facts, key: &CellKey, result: &mut CellResult) {
-    if result.state != State::Done || key.target == "null" {
-        return; // null keeps nothing, and stopped ones came to different ends
-    }
-    for (name, value) in result.facts.clone() {
+impl Facts {
+    /// The fact as it was found first; by this target, if it is the first.
+    fn first(&mut self, key: &CellKey, name: &str, value: &str) -> &(String, String) {
+        // The same for all targets and repeats.
         let cells = CellKey { target: String::new(), repeat: 0, ..key.clone() };
-        let of = (cells, name.clone());
-        let (other, theirs) =
-            facts.entry(of).or_insert_with(|| (key.target.clone(), value.clone()));
-        if *theirs != value {
-            let detail = format!("{value} here, {theirs} on {other}");
-            result.verify(&format!("{name}: as on {other}"), false, detail);
+        let found = self.0.entry((cells, name.to_owned()));
+        found.or_insert_with(|| (key.target.clone(), value.to_owned()))
+    }
+
+    /// Invariant 4. Cells that were stopped came to different ends, and `null` keeps nothing.
+    fn compare(&mut self, key: &CellKey, result: &mut CellResult) {
+        if result.state != State::Done || key.target == "null" {
+            return;
+        }
+        for (name, value) in result.facts.clone() {
+            let (other, theirs) = self.first(key, &name, &value);
+            if *theirs != value {
+                let (what, detail) = (
+                    format!("{name}: as on {other}"),
+                    format!("{value} here, {theirs} on {other}"),
+                );
+                result.verify(&what, false, detail);
+            }
         }
     }
 }
@@ -253,7 +285,10 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
     let done = database.done_cells(run)?;
     ctrlc::set_handler(measure::interrupt).map_err(|error| Failure(error.to_string()))?;
     let progress = Progress::new(cells.len());
-    let (mut facts, mut failures) = (Facts::new(), Vec::new());
+    let (mut facts, mut failures) = (Facts::default(), Vec::new());
+    for (key, name, value) in database.facts(run)? {
+        facts.first(&key, &name, &value); // of cells that a resumed run has already
+    }
     for (position, Planned { key, order }) in cells.iter().enumerate() {
         progress.cell(position, key);
         if done.contains(key) {
@@ -264,7 +299,7 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
         }
         make_room(&request.dir)?;
         let mut result = run_cell(order, &progress)?;
-        compare(&mut facts, key, &mut result);
+        facts.compare(key, &mut result);
         database.write_cell(run, key, position, &result)?;
         progress.ended(key, &result);
         fs::remove_dir_all(&order.dir)?;
@@ -276,9 +311,12 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
     if measure::is_interrupted() {
         return Err(Failure(format!("interrupted; `lab run … --resume` goes on (run {uid})")));
     }
-    database.end_run(run, &time::now())?;
     match failures.is_empty() {
-        true => Ok(uid),
+        true => {
+            database.end_run(run, &time::now())?;
+            Ok(uid)
+        }
+        // Not ended: what failed is run again with --resume.
         false => Err(Failure(format!(
             "{} of {} cells failed (run {uid}):\n  {}",
             failures.len(),
@@ -292,12 +330,22 @@ fn head(request: &Request) -> Result<RunHead> {
     let mut environment = machine::fingerprint(&request.dir)?;
     // The class is measured before it is used, and refused if the device is slower.
     let class = class::find(&request.class)?;
-    let admission = class::admit(&class, &request.dir, FIO_JOB)?;
-    environment.extend(
-        admission.host.pairs().into_iter().map(|(name, value)| (format!("host {name}"), value)),
-    );
-    environment.extend(admission.measured.pairs());
-    environment.push(("throttled".to_owned(), format!("{:?}", admission.throttled)));
+    let admitted = class::admit(&class, &request.dir, FIO_JOB);
+    let admission = match admitted {
+        Err(failure) if class.io().is_none() => {
+            environment.push(("fio".to_owned(), format!("not measured: {failure}")));
+            None
+        }
+        admitted => Some(admitted?),
+    };
+    if let Some(admission) = admission {
+        environment.extend(
+            admission.host.pairs().into_iter().map(|(name, value)| (format!("host {name}"), value)),
+        );
+        environment.extend(admission.measured.pairs());
+        environment.push(("throttled".to_owned(), format!("{:?}", admission.throttled)));
+    }
+    environment.push(("request".to_owned(), request.identity()));
     let mut random = [0u8; 4];
     fs::File::open("/dev/urandom")
         .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut random))?;
@@ -325,7 +373,12 @@ pub fn check_targets(face: Face, names: &[String]) -> Result<()> {
             embedded::target(name)?;
             continue;
         }
-        let base = name.split('@').next().unwrap_or_default();
+        if name.contains('@') && !name.starts_with(URL) {
+            return Err(Failure(format!(
+                "target {name}: versions of a target by commit are not there yet"
+            )));
+        }
+        let base = name.as_str();
         let is_given = name.starts_with(URL) || name.ends_with(".toml");
         if !is_given && !target::names().contains(&base) {
             return Err(unknown("target", base, &target::names()));

@@ -7,6 +7,7 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 
 use super::results::{CounterSample, Latencies, StepResult};
 use super::sql::Step;
+use super::target::SqlTarget;
 use crate::measure::{Mark, Taken, Usage, evenness, exit_velocity, rates};
 use crate::targets::{Failure, Result};
 
@@ -68,7 +69,7 @@ pub fn result(
     step: &Step<'_>,
     taken: &Taken,
     counters: &[CounterSample],
-    keeps_rows: bool,
+    target: &SqlTarget,
 ) -> Result<StepResult> {
     let mut metrics = BTreeMap::new();
     let ops = taken.ops.max(1) as f64;
@@ -85,7 +86,7 @@ pub fn result(
         let changed = (step.changed_bytes * taken.ops).max(1) as f64;
         metrics.insert("write_amp".to_owned(), taken.usage.write_bytes as f64 / changed);
     }
-    if keeps_rows {
+    if target.keeps_rows {
         metrics.insert("disk_peak_b".to_owned(), taken.disk_peak_b as f64);
     }
     let per_second: Vec<Mark> = taken.samples.iter().map(|sample| sample.mark).collect();
@@ -95,10 +96,8 @@ pub fn result(
         metrics.insert("stall_s".to_owned(), even.stalled as f64);
         metrics.insert("stall_longest_s".to_owned(), even.stalled_longest as f64);
     }
-    let syncs = ["Innodb_data_fsyncs", "Rocksdb_wal_synced", "Frond_wal_syncs"];
-    if let Some(grown) =
-        syncs.iter().find_map(|name| super::sql::growth(counters, name).filter(|n| *n > 0.0))
-    {
+    let grown = target.syncs.iter().filter_map(|name| super::sql::growth(counters, name));
+    if let Some(grown) = grown.reduce(|a, b| a + b) {
         metrics.insert("fsync_op".to_owned(), grown / ops);
     }
     // The percentiles of the step are those of the requests there were most of.
@@ -149,8 +148,7 @@ pub fn result(
 
 /// Charges what was done in the background after the steps to the last one that wrote.
 pub fn charge_rest(steps: &mut [StepResult], paid: &Usage, seconds: f64) {
-    let wrote =
-        |step: &&mut StepResult| step.metrics.get("wr_b_op").is_some_and(|bytes| *bytes > 0.0);
+    let wrote = |step: &&mut StepResult| step.metrics.contains_key("write_amp");
     let Some(step) = steps.iter_mut().rev().find(wrote) else { return };
     let metrics = &mut step.metrics;
     let ops = metrics.get("ops").copied().unwrap_or(1.0).max(1.0);

@@ -53,8 +53,10 @@ struct File {
     #[serde(default)]
     providers: Vec<Packaged>,
     settle: Option<Vec<String>>,
+    settle_variables: Option<Vec<(String, String)>>,
     zero_when_settled: Option<Vec<String>>,
     counters: Option<Vec<String>>,
+    syncs: Option<Vec<String>>,
     #[serde(default)]
     settings: Settings,
     #[serde(default)]
@@ -78,10 +80,14 @@ pub struct SqlTarget {
     pub keeps_rows: bool,
     /// Statements that ask the engine to write out what waits in memory.
     pub settle: Vec<String>,
+    /// Global variables that have other values meanwhile, so that it does so at once.
+    pub settle_variables: Vec<(String, String)>,
     /// Status variables that are zero when it has.
     pub zero_when_settled: Vec<String>,
     /// Statements whose answer is names and numbers: sampled during a step.
     pub counters: Vec<String>,
+    /// Status variables whose growth is the number of syncs.
+    pub syncs: Vec<String>,
     plugin: Option<Packaged>,
     providers: Vec<Packaged>,
     settings: Settings,
@@ -154,8 +160,12 @@ impl SqlTarget {
                 .keeps_rows
                 .unwrap_or_else(|| base.as_ref().is_none_or(|base| base.keeps_rows)),
             settle: list(file.settle, |base| &base.settle),
+            settle_variables: file.settle_variables.unwrap_or_else(|| {
+                base.as_ref().map(|base| base.settle_variables.clone()).unwrap_or_default()
+            }),
             zero_when_settled: list(file.zero_when_settled, |base| &base.zero_when_settled),
             counters: list(file.counters, |base| &base.counters),
+            syncs: list(file.syncs, |base| &base.syncs),
             plugin: file.plugin.or_else(|| base.as_ref().and_then(|base| base.plugin.clone())),
             providers,
             settings,

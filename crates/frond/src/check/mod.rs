@@ -165,7 +165,7 @@ impl LiveLog {
             check_log(&view, &slots, report.mode, &mut own, &mut ReadBlobs::default());
             // Damage is reported if no segment was removed meanwhile. Otherwise the check of the log is repeated.
             let now = Self::before_slots(engine);
-            if own.is_clean() || now == live {
+            if own.is_clean() || now == live || plant!("check: a log that moved on is damage") {
                 report.checked.log_records += own.checked.log_records;
                 report.checked.blobs += own.checked.blobs;
                 own.findings.into_iter().for_each(|finding| report.add(finding));

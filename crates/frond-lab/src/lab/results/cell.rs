@@ -117,6 +117,8 @@ impl CellResult {
             self.state = State::Failed;
             self.failure = Some(format!("{name}: {detail}"));
         }
-        self.verified.push(Verification { name: name.to_owned(), passed, detail });
+        let before = self.verified.iter().filter(|found| found.name.starts_with(name)).count();
+        let name = if before == 0 { name.to_owned() } else { format!("{name} ({})", before + 1) };
+        self.verified.push(Verification { name, passed, detail });
     }
 }

@@ -16,15 +16,9 @@ impl Database {
     /// # Errors
     /// SQLite's.
     pub fn find_unfinished(&self, request: &Request) -> Result<Option<(i64, String)>> {
-        let sql = "SELECT id, uid FROM run WHERE suite=? AND size=? AND class=? AND durability=? AND seed=? \
-                   AND ended IS NULL ORDER BY id DESC LIMIT 1";
-        let which = params![
-            request.suite,
-            request.size.to_string(),
-            request.class,
-            request.durability.to_string(),
-            request.seed as i64
-        ];
+        let sql = "SELECT id, uid FROM run JOIN environment ON run=id WHERE suite=? AND ended IS NULL \
+                   AND name='request' AND value=? ORDER BY id DESC LIMIT 1";
+        let which = params![request.suite, request.identity()];
         let found = self.connection.query_row(sql, which, |row| Ok((row.get(0)?, row.get(1)?)));
         found.optional().map_err(|error| self.failure(&error))
     }
@@ -48,6 +42,34 @@ impl Database {
                 })
             })?;
             cells.collect()
+        };
+        read().map_err(|error| self.failure(&error))
+    }
+}
+
+impl Database {
+    /// What must be the same on all targets, as the finished cells of a run found it: cell, name, value.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub fn facts(&self, run: i64) -> Result<Vec<(CellKey, String, String)>> {
+        let read = || -> rusqlite::Result<Vec<(CellKey, String, String)>> {
+            let mut statement = self.connection.prepare(
+                "SELECT workload, variant, face, target, repeat, SUBSTR(name, 7), detail FROM verification \
+                 JOIN cell ON cell.id=verification.cell WHERE run=? AND state='done' AND name LIKE 'fact: %' \
+                 ORDER BY position",
+            )?;
+            let facts = statement.query_map([run], |row| {
+                let key = CellKey {
+                    workload: row.get(0)?,
+                    variant: row.get(1)?,
+                    face: row.get(2)?,
+                    target: row.get(3)?,
+                    repeat: row.get(4)?,
+                };
+                Ok((key, row.get(5)?, row.get(6)?))
+            })?;
+            facts.collect()
         };
         read().map_err(|error| self.failure(&error))
     }

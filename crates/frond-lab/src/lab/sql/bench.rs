@@ -84,6 +84,10 @@ pub struct Bench {
     base_rss: u64,
     /// Most connections that a step had.
     connections: u64,
+    /// Whether the time limit ended a step.
+    is_cut: bool,
+    /// Longest time in which background work is waited for.
+    rest_max: Duration,
 }
 
 /// The conditions of a cell.
@@ -133,8 +137,21 @@ impl Bench {
         let deadline = time_limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         let target = target.clone();
         let base_rss = running.subject().rss_bytes();
-        let (running, connections) = (Some(running), 0);
-        Ok(Self { running, target, admin, deadline, result, with_rest, base_rss, connections })
+        // A quick cell does not rest for minutes.
+        let rest_max =
+            time_limit.map_or(REST_MAX, |limit| REST_MAX.min(Duration::from_secs(3 * limit)));
+        Ok(Self {
+            running: Some(running),
+            target,
+            admin,
+            deadline,
+            result,
+            with_rest,
+            base_rss,
+            connections: 0,
+            is_cut: false,
+            rest_max,
+        })
     }
 
     fn running(&self) -> Result<&Running> {
@@ -236,6 +253,7 @@ impl Bench {
             self.run(step, Some(step.warm_up), &prepare, &body, beside)?;
         }
         let made = self.run(step, step.seconds, &prepare, &body, beside)?;
+        self.is_cut |= self.is_over();
         self.connections = self.connections.max(step.clients + beside.len() as u64 + 2);
         self.result.steps.push(made);
         Ok(self.result.steps.last_mut().expect("it was pushed"))
@@ -337,9 +355,10 @@ impl Bench {
                 outcome
             })
         })?;
-        let counters = sampled.into_inner().unwrap_or_default();
+        let mut counters = sampled.into_inner().unwrap_or_default();
+        counters.extend(counters::sample(&mut watcher, statements, taken.seconds));
         let errors = errors.into_inner().unwrap_or_default();
-        let mut made = steps::result(step, &taken, &counters, self.keeps_rows())?;
+        let mut made = steps::result(step, &taken, &counters, &self.target)?;
         made.counters = counters;
         of_group(&mut made, before.as_ref(), running.counts().as_ref());
         for (name, n) in [
@@ -362,25 +381,45 @@ impl Bench {
     /// # Errors
     /// The server's.
     pub fn rest(&mut self) -> Result<()> {
-        if !self.keeps_rows() || !self.with_rest || self.is_over() {
+        if !self.keeps_rows() || !self.with_rest || measure::is_interrupted() {
             return Ok(());
         }
+        let begin = Instant::now();
+        let rested = self.rest_now(begin);
+        self.extend_limit(begin.elapsed());
+        rested
+    }
+
+    /// The time limit is one of what is measured.
+    fn extend_limit(&mut self, by: Duration) {
+        self.deadline = self.deadline.map(|deadline| deadline + by);
+    }
+
+    fn rest_now(&mut self, begin: Instant) -> Result<()> {
         let running =
             self.running.as_ref().ok_or_else(|| Failure("the server has ended".to_owned()))?;
-        let (subject, begin) = (running.subject(), Instant::now());
+        let subject = running.subject();
         let before = subject.usage();
+        let usual = usual_values(&mut self.admin, &self.target.settle_variables)?;
+        for (name, value) in &self.target.settle_variables {
+            self.admin.run(&format!("SET GLOBAL {name} = {value}"))?;
+        }
         for statement in &self.target.settle {
             self.admin.run(statement)?;
         }
         let dir = running.files(&self.target).unwrap_or_else(|| "/nonexistent".into());
         let now = || (subject.usage().write_bytes, measure::allocated_bytes(&dir));
         let (mut last, mut still) = (now(), 0);
-        while begin.elapsed() < REST_MAX && still < STILL_SECONDS && !measure::is_interrupted() {
+        while begin.elapsed() < self.rest_max && still < STILL_SECONDS && !measure::is_interrupted()
+        {
             println!("progress rest 0 {} 0", begin.elapsed().as_secs());
             std::thread::sleep(Duration::from_secs(1));
             let seen = std::mem::replace(&mut last, now());
             let is_settled = zero(&mut self.admin, &self.target.zero_when_settled)?;
             still = if seen == last && is_settled { still + 1 } else { 0 };
+        }
+        for (name, value) in usual.iter().rev() {
+            self.admin.run(&format!("SET GLOBAL {name} = {value}"))?;
         }
         let paid = subject.usage().since(&before);
         let seconds = begin.elapsed().as_secs_f64() - f64::from(still);
@@ -393,11 +432,15 @@ impl Bench {
     /// # Errors
     /// The server's.
     pub fn verify(&mut self, table: &str, rows: Option<u64>, is_fixed: bool) -> Result<()> {
-        if !self.keeps_rows() || self.is_over() {
+        if !self.keeps_rows() || measure::is_interrupted() {
             return Ok(());
         }
         println!("progress verify 0 0 0");
-        verify_table(&mut self.admin, table, rows, is_fixed, &mut self.result)
+        let begin = Instant::now();
+        let is_fixed = is_fixed && !self.is_cut;
+        let verified = verify_table(&mut self.admin, table, rows, is_fixed, &mut self.result);
+        self.extend_limit(begin.elapsed());
+        verified
     }
 
     /// Verifies that the server stayed within its memory.
@@ -415,7 +458,7 @@ impl Bench {
     /// # Errors
     /// The server does not end, or its files are damaged.
     pub fn finish(mut self, live: (u64, u64)) -> Result<CellResult> {
-        if self.is_over() && self.result.state == State::Done {
+        if (self.is_cut || measure::is_interrupted()) && self.result.state == State::Done {
             self.result.state = State::Stopped;
         }
         self.verify_memory();
@@ -435,7 +478,7 @@ impl Bench {
         if bytes > 0 {
             metrics.insert("space_amp".to_owned(), disk / bytes as f64);
         }
-        if self.target.is_frond() && self.result.state != State::Stopped {
+        if self.target.is_frond() && !measure::is_interrupted() {
             let report = frond::check(&files, frond::CheckMode::Full, frond::io::Env::real())
                 .map_err(|error| Failure(format!("frond check: {error}")))?;
             self.result.verify("frond check", report.is_clean(), report.to_string());
@@ -447,6 +490,18 @@ impl Bench {
     pub fn log_tail(&self) -> Option<String> {
         self.running.as_ref().map(Running::log_tail)
     }
+}
+
+/// The values of global variables now.
+fn usual_values(
+    session: &mut Session,
+    variables: &[(String, String)],
+) -> Result<Vec<(String, String)>> {
+    let mut usual = Vec::new();
+    for (name, _) in variables {
+        usual.push((name.clone(), session.value(&format!("SELECT @@GLOBAL.{name}"))?));
+    }
+    Ok(usual)
 }
 
 /// Whether all of these status variables are zero.

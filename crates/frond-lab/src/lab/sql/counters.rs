@@ -34,7 +34,7 @@ pub fn sample(session: &mut Session, statements: &[String], t: f64) -> Vec<Count
     all
 }
 
-/// Samples until the step is over.
+/// Samples until the step is over; the last sample, after its end, is the caller's.
 pub fn follow(
     session: &mut Session,
     statements: &[String],
@@ -54,7 +54,6 @@ pub fn follow(
             due += INTERVAL;
         }
     }
-    all.extend(sample(session, statements, begin.elapsed().as_secs_f64()));
     all
 }
 

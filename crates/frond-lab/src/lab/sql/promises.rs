@@ -61,6 +61,10 @@ pub fn verify_syncs(
         told(writes),
         told(flushes)
     );
+    if writes.is_none() && flushes.is_none() {
+        result.settings.insert("(durability)".to_owned(), format!("not verified: {detail}"));
+        return Ok(());
+    }
     let enough = |count: Option<u64>| count.is_none_or(|n| n >= COMMITS);
     result.verify("each commit is synced", enough(writes) && enough(flushes), detail);
     Ok(())

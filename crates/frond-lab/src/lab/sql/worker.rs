@@ -185,7 +185,7 @@ impl<'m> Worker<'m> {
             (true, true) => meter.side_client(kind),
             (true, false) => meter.second_client(kind),
         });
-        client.finish_at(begin, ops);
+        client.finish_at(begin, if done { ops } else { 0 }); // what was refused is no operation
         if matches!(self.pace, Pace::Shared(..)) {
             self.meter.was_busy(now.elapsed());
         }

@@ -28,7 +28,7 @@ pub const ENTRY: Entry = Entry {
         Param::sized("warm_up", ["0", "0", "10", "10"], "seconds before each step"),
         Param::fixed("distribution", "uniform", "of the ids, as in sysbench"),
         Param::sized("ratio", ["0.4", "0.4", "4.5", "4.5"], "data to cache"),
-        Param::sized("time_limit", ["60", "12", "1200", "0"], "seconds, 0 for none"),
+        Param::sized("time_limit", ["60", "12", "2400", "0"], "seconds, 0 for none"),
     ],
     make: |params, seed| Ok(Box::new(Sweep::new(params, seed)?)),
 };

@@ -149,7 +149,7 @@ fn checks_beside_a_writer_and_checkpoints_find_nothing() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "check: a file that goes is missing" => segments_that_go_meanwhile_are_no_damage,
+        "check: a log that moved on is damage" => a_log_that_moves_on_beside_a_check_is_no_damage,
         "check: a log that grows has an end" => a_log_that_goes_on_in_another_segment_meanwhile_is_no_damage,
     };
     crate::plant::assert_claims_hold("check", claims);

@@ -46,7 +46,7 @@ pub const ENTRY: Entry = Entry {
             "further step at this part of the rate, latency from when requests are due",
         ),
         Param::sized("ratio", ["0.4", "0.4", "4.5", "4.5"], "data to cache"),
-        Param::sized("time_limit", ["60", "12", "900", "0"], "seconds, 0 for none"),
+        Param::sized("time_limit", ["60", "12", "2400", "0"], "seconds, 0 for none"),
     ],
     make: |params, seed| Ok(Box::new(Sysbench::new(params, seed)?)),
 };
