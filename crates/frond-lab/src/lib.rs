@@ -7,7 +7,7 @@
 //! ```
 //!
 //! It knows Frond only by its public interface.
-#![cfg_attr(not(feature = "compare"), allow(dead_code))] // what only rivals use
+#![cfg_attr(not(feature = "lab"), allow(dead_code, unused_imports))] // what only `lab` uses
 
 pub mod bench;
 mod child;

@@ -1,5 +1,5 @@
-//! One cell, in a process of its own: what it is told comes as JSON on standard input; on standard output go
-//! `progress STEP OPS SECONDS PLANNED` and, in the end, `cell JSON`.
+//! One cell, in a process of its own: reads an order as JSON from standard input; writes `progress STEP OPS SECONDS PLANNED`
+//! lines and a final `cell JSON` line to standard output.
 //!
 //! Invariants
 //! 1. An error ends up in the result: the process fails only if it cannot say what it found.
@@ -70,7 +70,7 @@ impl Order {
         Params::new(&self.workload, params, self.size, &self.changes)
     }
 
-    /// The target, a server's URL as InnoDB's file says: nothing is set there.
+    /// The target. A URL target has InnoDB's definition; the server's settings stay unchanged.
     ///
     /// # Errors
     /// An unknown name, or a file that is wrong.

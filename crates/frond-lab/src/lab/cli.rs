@@ -63,7 +63,7 @@ enum Command {
     Report(super::report::Options),
     /// What this machine can and cannot measure
     Doctor(super::machine::doctor::Args),
-    /// One cell, told on standard input (a run starts itself so)
+    /// Run one cell described by JSON on standard input (internal)
     #[command(hide = true)]
     Cell,
 }
@@ -107,7 +107,7 @@ struct RunArgs {
     /// Memory of each target, in place of what the workload's ratio of data to cache gives
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
-    /// Go on with the last such run that did not end: only what is missing
+    /// Resume the latest unfinished run of this request: run only the missing cells
     #[arg(long)]
     resume: bool,
     /// Do not wait for background work after writes

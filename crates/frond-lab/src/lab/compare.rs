@@ -97,8 +97,7 @@ pub fn compare(database: &Database, a: &str, b: &str, anyway: bool) -> Result<St
     let differences = differences(&a.run, &b.run);
     if !differences.is_empty() && !anyway {
         return Err(Failure(format!(
-            "these runs cannot be compared: {} differ ({}); --anyway does it",
-            if differences.len() == 1 { "their conditions" } else { "several of their conditions" },
+            "these runs were measured under different conditions: {}; --anyway compares them",
             differences.join(", ")
         )));
     }

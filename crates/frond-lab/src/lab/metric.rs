@@ -55,7 +55,7 @@ pub const METRICS: &[Metric] = &[
     metric("add_link_10s", "", Higher, 0.07, "ADD_LINK in 10 s, mean of the step's last tenth"),
     metric("nopm", "1/min", Higher, 0.07, "new orders per minute"),
     metric("busy", "", Lower, 0.10, "clients of an open loop that were in a request, on average"),
-    metric("gone_s", "s", Lower, 0.10, "until the rows of a day that goes are gone"),
+    metric("gone_s", "s", Lower, 0.10, "time until all rows of the dropped day are deleted"),
     metric(
         "bytes_back_s",
         "s",
@@ -146,7 +146,7 @@ pub const METRICS: &[Metric] = &[
         "",
         Lower,
         0.50,
-        "1 if that was below 95 % of what was wanted: the queries do not count then",
+        "1 if the background rate missed 95 % of its target; the query rate is then invalid",
     ),
     metric("beside_p999_us", "µs", Lower, 0.20, "99.9th percentile of the writer's latency"),
     metric("beside_max_us", "µs", Lower, 0.50, "longest block of the writer"),

@@ -76,12 +76,12 @@ impl Params {
         let text = self.text(name);
         text.replace('_', "")
             .parse()
-            .map_err(|_| Failure(format!("--set {name}={text}: this is to be {what}")))
+            .map_err(|_| Failure(format!("--set {name}={text}: expected {what}")))
     }
 
     /// A whole number.
     pub fn number(&self, name: &str) -> Result<u64> {
-        self.parsed(name, "a whole number")
+        self.parsed(name, "an integer")
     }
 
     /// A number.
@@ -90,7 +90,7 @@ impl Params {
         if value.is_finite() && value >= 0.0 {
             return Ok(value);
         }
-        Err(Failure(format!("--set {name}={value}: this is to be a number that is not negative")))
+        Err(Failure(format!("--set {name}={value}: expected a number that is not negative")))
     }
 
     /// Whole numbers, separated by commas or spaces.
@@ -100,7 +100,7 @@ impl Params {
         parts
             .map(|part| {
                 part.parse().map_err(|_| {
-                    Failure(format!("--set {name}={text}: this is to be whole numbers with commas"))
+                    Failure(format!("--set {name}={text}: expected integers separated by commas"))
                 })
             })
             .collect()
@@ -111,7 +111,7 @@ impl Params {
         match self.text(name) {
             "1" | "yes" | "true" | "on" => Ok(true),
             "0" | "no" | "false" | "off" => Ok(false),
-            other => Err(Failure(format!("--set {name}={other}: this is to be yes or no"))),
+            other => Err(Failure(format!("--set {name}={other}: expected yes or no"))),
         }
     }
 

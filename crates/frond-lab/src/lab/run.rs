@@ -96,11 +96,23 @@ struct Planned {
     order: Order,
 }
 
-/// What `--set` changed, as it is told.
+/// Formats the `--set` changes as the cell's variant.
 fn variant(changes: &[(String, String)]) -> String {
     let mut parts: Vec<String> = changes.iter().map(|(n, v)| format!("{n}={v}")).collect();
     parts.sort();
     parts.join(" ")
+}
+
+/// A target as it is stored and shown: of a URL the password is left out.
+fn without_password(target: &str) -> String {
+    let Some((before, rest)) = target.split_once(URL) else { return target.to_owned() };
+    match rest.split_once('@') {
+        Some((user, host)) => {
+            let user = user.split(':').next().unwrap_or_default();
+            format!("{before}{URL}{user}@{host}")
+        }
+        None => target.to_owned(),
+    }
 }
 
 /// The cells in their order (Invariant 1).
@@ -128,7 +140,7 @@ fn plan(request: &Request) -> Result<Vec<Planned>> {
                     workload: item.workload.clone(),
                     variant: variant(&item.changes),
                     face: item.face.to_string(),
-                    target: target.clone(),
+                    target: without_password(target),
                     repeat: repeat + 1,
                 };
                 cells.push(Planned { key, order });
@@ -138,7 +150,7 @@ fn plan(request: &Request) -> Result<Vec<Planned>> {
     Ok(cells)
 }
 
-/// Everything that can be known to be wrong before the first cell is.
+/// Reports every error that can be detected before the first cell starts.
 fn check(request: &Request, cells: &[Planned]) -> Result<()> {
     if cells.iter().any(|cell| cell.order.face == Face::Sql) {
         crate::targets::sql::server::installed()?;
@@ -230,7 +242,7 @@ fn run_cell(order: &Order, progress: &Progress) -> Result<CellResult> {
     }))
 }
 
-/// What cells found that must be the same on all targets, each with the target that found it first.
+/// Deterministic results by cell and name, each with the first target that reported it.
 #[derive(Default)]
 struct Facts(BTreeMap<(CellKey, String), (String, String)>);
 
@@ -356,7 +368,7 @@ fn head(request: &Request) -> Result<RunHead> {
         class: request.class.clone(),
         durability: request.durability.to_string(),
         seed: request.seed,
-        command: request.command.clone(),
+        command: request.command.split(' ').map(without_password).collect::<Vec<_>>().join(" "),
         began: time::now(),
         machine: machine::machine(&request.dir)?,
         environment,
@@ -385,4 +397,74 @@ pub fn check_targets(face: Face, names: &[String]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_stored() {
+        for (given, kept) in [
+            ("mysql://root:secret@db:3306/x", "mysql://root@db:3306/x"),
+            ("--targets=mysql://root:s@db/", "--targets=mysql://root@db/"),
+            ("mysql://db/", "mysql://db/"),
+            ("innodb", "innodb"),
+        ] {
+            assert_eq!(without_password(given), kept);
+        }
+    }
+
+    #[test]
+    fn targets_are_interleaved_and_each_is_run_as_often_as_asked_for() {
+        let request = Request {
+            suite: "iibench".to_owned(),
+            items: vec![Item {
+                workload: "iibench".to_owned(),
+                face: Face::Sql,
+                changes: Vec::new(),
+                targets: ["a", "b", "c"].map(str::to_owned).to_vec(),
+            }],
+            size: Size::Tiny,
+            class: "host".to_owned(),
+            durability: Durability::Safe,
+            repeat: 3,
+            seed: 42,
+            memory: None,
+            yes_write: false,
+            resume: false,
+            with_rest: true,
+            dir: PathBuf::from("d"),
+            command: String::new(),
+        };
+        let order: String =
+            plan(&request).expect("a plan").iter().map(|cell| cell.key.target.as_str()).collect();
+        assert_eq!(order, "abcbcacab");
+        let other = Request { memory: Some(1 << 30), ..request.clone() };
+        assert_ne!(request.identity(), other.identity());
+    }
+
+    #[test]
+    fn facts_that_differ_fail_the_later_cell() {
+        let key = |target: &str| CellKey {
+            workload: "iibench".to_owned(),
+            variant: String::new(),
+            face: "sql".to_owned(),
+            target: target.to_owned(),
+            repeat: 1,
+        };
+        let cell = |value: &str| CellResult {
+            facts: [("t by PRIMARY".to_owned(), value.to_owned())].into(),
+            ..CellResult::default()
+        };
+        let mut facts = Facts::default();
+        let states = [("innodb", "7 rows"), ("frond", "7 rows"), ("myrocks", "6 rows")].map(
+            |(target, value)| {
+                let mut result = cell(value);
+                facts.compare(&key(target), &mut result);
+                result.state
+            },
+        );
+        assert_eq!(states, [State::Done, State::Done, State::Failed]);
+    }
 }

@@ -31,7 +31,7 @@ pub fn nearest<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
     all.into_iter().take(3).map(|(_, known)| known).collect()
 }
 
-/// That there is no such `kind` as `name`: the nearest are listed, or all.
+/// The error for an unknown `name` of this `kind`: lists the nearest names, or all.
 pub fn unknown(kind: &str, name: &str, names: &[&str]) -> Failure {
     let near = nearest(name, names);
     match near.is_empty() {

@@ -73,7 +73,7 @@ pub fn items(name: &str, targets: Option<&[String]>) -> Result<Option<Vec<Item>>
     Ok(Some(suite.run.iter().map(item).collect()))
 }
 
-/// That there is no workload and no suite of this name.
+/// The error for a name that is neither a workload nor a suite.
 pub fn unknown_name(name: &str) -> Failure {
     let suites = all().unwrap_or_default();
     let mut names: Vec<&str> = suites.keys().map(String::as_str).collect();

@@ -310,6 +310,12 @@ impl Client<'_> {
         self.finish(due, 1, result)
     }
 
+    /// The same client, whose CPU counts from when its thread had used so much.
+    pub fn with_cpu_from(mut self, cpu_s: f64) -> Self {
+        self.cpu_s = self.cpu_s.map(|_| cpu_s);
+        self
+    }
+
     /// Notes a request that was begun then and has just ended, and did `ops` operations.
     pub fn finish_at(&mut self, begin: Instant, ops: u64) {
         self.finish(begin, ops, ());

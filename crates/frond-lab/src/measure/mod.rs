@@ -8,22 +8,19 @@
 //! Threads: a `Meter` is shared by a step's client threads, a `Client` belongs to one.
 
 mod disk;
-#[cfg_attr(not(feature = "lab"), allow(dead_code))] // `frond bench` needs the memory limit only
+#[cfg_attr(not(feature = "lab"), allow(dead_code))]
 mod group;
 mod meter;
 mod process;
 mod series;
 
 pub use disk::{allocated_by_kind, allocated_bytes};
-#[cfg_attr(not(feature = "lab"), allow(unused_imports))]
-// `frond bench` needs the memory limit only
 pub use group::{
     Agreement, Controller, CpuCount, DeviceNumber, Group, IoCount, IoLimits, IoScope, Limits,
     MemoryCount, Owner, Reading, Refusal, Version, crosscheck, crosscheck_io, io_limits_of,
     limit_io_of, place,
 };
 pub use meter::{Client, Meter, Plan, Sample, Taken, run};
-#[cfg_attr(not(feature = "lab"), allow(unused_imports))]
 pub use process::{Subject, Usage, thread_cpu_s};
 pub use series::{Mark, evenness, exit_velocity, rates, seconds_at};
 

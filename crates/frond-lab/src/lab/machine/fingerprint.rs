@@ -1,4 +1,4 @@
-//! The environment of a run: what a number without it would be worth nothing, and a hash of what must be equal for
+//! The environment of a run: the conditions that a result needs to be interpreted, and a hash of what must be equal for
 //! results to be compared.
 
 use std::fs;

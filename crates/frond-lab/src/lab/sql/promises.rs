@@ -1,4 +1,4 @@
-//! What a target promises, tried: that it syncs each commit, if it says so, and stays within its memory.
+//! Verifies that a target syncs each commit, if its durability says so, and stays within its memory limit.
 //!
 //! A setting is no proof: an option may be misspelt, overridden, or not mean what its name says.
 
@@ -46,7 +46,7 @@ pub fn verify_syncs(
 ) -> Result<()> {
     session.run(&format!("CREATE TABLE lab_probe(id INT PRIMARY KEY) {options}"))?;
     let statement = session.prepare("INSERT INTO lab_probe VALUES(?)")?;
-    session.execute(&statement, (0,))?; // whatever the first one brings with it
+    session.execute(&statement, (0,))?; // excludes the one-time costs of the first insert
     let before = (counts.writes(), counts.flushes());
     for id in 1..=COMMITS {
         session.execute(&statement, (id,))?;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::session::{Session, SqlError, SqlResult};
-use crate::measure::{Client, Meter};
+use crate::measure::{Client, Meter, thread_cpu_s};
 use crate::targets::Result;
 
 /// Errors that were met and dealt with.
@@ -77,6 +77,8 @@ pub struct Worker<'m> {
     errors: Errors,
     pace: Pace<'m>,
     connect: Connect<'m>,
+    /// CPU of its thread when it began.
+    cpu_s: f64,
 }
 
 impl<'m> Worker<'m> {
@@ -89,7 +91,8 @@ impl<'m> Worker<'m> {
         connect: Connect<'m>,
     ) -> Self {
         let (clients, errors, pace) = (BTreeMap::new(), Errors::default(), Pace::Closed);
-        Self { index, session, meter, clients, is_beside, errors, pace, connect }
+        let cpu_s = thread_cpu_s();
+        Self { index, session, meter, clients, is_beside, errors, pace, connect, cpu_s }
     }
 
     /// A further connection of this client.
@@ -178,11 +181,12 @@ impl<'m> Worker<'m> {
         if !done {
             self.session.run("ROLLBACK")?;
         }
-        let (meter, is_beside, is_first) = (self.meter, self.is_beside, self.clients.is_empty());
+        let (meter, cpu_s) = (self.meter, self.cpu_s);
+        let (is_beside, is_first) = (self.is_beside, self.clients.is_empty());
         let client = self.clients.entry(kind).or_insert_with(|| match (is_beside, is_first) {
-            (false, true) => meter.client(kind),
+            (false, true) => meter.client(kind).with_cpu_from(cpu_s),
             (false, false) => meter.further_client(kind),
-            (true, true) => meter.side_client(kind),
+            (true, true) => meter.side_client(kind).with_cpu_from(cpu_s),
             (true, false) => meter.second_client(kind),
         });
         client.finish_at(begin, if done { ops } else { 0 }); // what was refused is no operation

@@ -28,7 +28,7 @@ use queries::Queries;
 
 pub const ENTRY: Entry = Entry {
     name: "weblog",
-    about: "a performance log: load, steady writes with queries, and days that go",
+    about: "a performance log: load, steady writes with queries, and retention",
     headline: ("load", "ops_s"),
     params: &[
         Param::sized("rows", ["7_000", "21_000", "4_900_000", "70_000_000"], "rows of the load"),
