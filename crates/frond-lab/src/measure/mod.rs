@@ -8,7 +8,6 @@
 //! Threads: a `Meter` is shared by a step's client threads, a `Client` belongs to one.
 
 mod disk;
-#[cfg_attr(not(feature = "lab"), allow(dead_code))]
 mod group;
 mod meter;
 mod process;
