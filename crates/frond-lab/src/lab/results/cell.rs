@@ -117,8 +117,27 @@ impl CellResult {
             self.state = State::Failed;
             self.failure = Some(format!("{name}: {detail}"));
         }
-        let before = self.verified.iter().filter(|found| found.name.starts_with(name)).count();
+        // The same may be verified again after a later step.
+        let again = format!("{name} (");
+        let is_same = |found: &&Verification| found.name == name || found.name.starts_with(&again);
+        let before = self.verified.iter().filter(is_same).count();
         let name = if before == 0 { name.to_owned() } else { format!("{name} ({})", before + 1) };
         self.verified.push(Verification { name, passed, detail });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_verified_twice_is_kept_twice() {
+        let mut cell = CellResult::default();
+        for (name, passed) in [("rows of t", false), ("rows of t2", true), ("rows of t", true)] {
+            cell.verify(name, passed, "7 rows".to_owned());
+        }
+        let names: Vec<&str> = cell.verified.iter().map(|found| found.name.as_str()).collect();
+        assert_eq!(names, ["rows of t", "rows of t2", "rows of t (2)"]);
+        assert_eq!(cell.state, State::Failed);
     }
 }
