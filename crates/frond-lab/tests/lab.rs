@@ -65,6 +65,25 @@ impl Lab {
         self.database().query_row(sql, [], |row| row.get(0)).expect("a number")
     }
 
+    /// Cells that are written so far.
+    fn cells(&self) -> i64 {
+        let count = |database: Connection| {
+            database.query_row("SELECT COUNT(*) FROM cell", [], |row| row.get(0))
+        };
+        match self.path("results.sqlite").exists() {
+            true => count(self.database()).unwrap_or(0), // its tables may not be there yet
+            false => 0,
+        }
+    }
+
+    /// Starts a run, and waits until its first cell is written and its second server runs.
+    fn spawn_until_second_cell(&self, words: &str) -> Child {
+        let child = self.spawn(words);
+        self.wait_until("the first cell", || self.cells() == 1);
+        self.wait_until("the second server", || !self.processes().is_empty());
+        child
+    }
+
     /// Waits until this is true.
     fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
         let begin = Instant::now();
@@ -224,16 +243,7 @@ fn a_server_that_does_not_start_shows_its_log() {
 fn an_interrupted_run_leaves_nothing_behind_and_is_resumed() {
     let lab = Lab::new();
     let run = "run iibench --size tiny --targets innodb,frond,blackhole --set rows=100000 --durability relaxed";
-    let child = lab.spawn(run);
-    let cells = || match lab.path("results.sqlite").exists() {
-        true => lab
-            .database()
-            .query_row("SELECT COUNT(*) FROM cell", [], |row| row.get(0))
-            .unwrap_or(0i64),
-        false => 0,
-    };
-    lab.wait_until("the first cell", || cells() == 1);
-    lab.wait_until("the second server", || !lab.processes().is_empty());
+    let child = lab.spawn_until_second_cell(run);
     signal(&child, "-INT");
     let ended = child.wait_with_output().expect("it ends");
     assert!(!ended.status.success());
@@ -251,16 +261,7 @@ fn a_killed_run_keeps_its_finished_cells() {
     let lab = Lab::new();
     let run =
         "run iibench --size tiny --targets blackhole,innodb --set rows=100000 --durability relaxed";
-    let mut child = lab.spawn(run);
-    let cells = || match lab.path("results.sqlite").exists() {
-        true => lab
-            .database()
-            .query_row("SELECT COUNT(*) FROM cell", [], |row| row.get(0))
-            .unwrap_or(0i64),
-        false => 0,
-    };
-    lab.wait_until("the first cell", || cells() == 1);
-    lab.wait_until("the second server", || !lab.processes().is_empty());
+    let mut child = lab.spawn_until_second_cell(run);
     signal(&child, "-KILL");
     child.wait().expect("it ends");
     // The cell's process and its server end with the run.

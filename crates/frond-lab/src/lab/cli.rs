@@ -235,7 +235,7 @@ fn show(database: &Database, run: Option<&str>) -> Result<()> {
     match run {
         Some(run) => {
             let run = database.find_run(run)?;
-            print!("{}", exchange::markdown(database, run.id)?);
+            print!("{}", exchange::markdown(database, &run)?);
         }
         None => {
             for run in database.runs()? {
@@ -252,19 +252,17 @@ fn show(database: &Database, run: Option<&str>) -> Result<()> {
 
 fn export(results: &Path, format: Format, names: &[String]) -> Result<()> {
     let database = Database::open_to_read(results)?;
-    let runs: Vec<i64> = match names.is_empty() {
-        true => database.runs()?.iter().map(|run| run.id).collect(),
-        false => {
-            let found = names.iter().map(|name| database.find_run(name).map(|run| run.id));
-            found.collect::<Result<_>>()?
-        }
+    let runs = match names.is_empty() {
+        true => database.runs()?,
+        false => names.iter().map(|name| database.find_run(name)).collect::<Result<_>>()?,
     };
+    let ids: Vec<i64> = runs.iter().map(|run| run.id).collect();
     match format {
-        Format::Json => println!("{}", exchange::export(&database, &runs)?),
-        Format::Csv => print!("{}", exchange::csv(&database, &runs)?),
+        Format::Json => println!("{}", exchange::export(&database, &ids)?),
+        Format::Csv => print!("{}", exchange::csv(&database, &ids)?),
         Format::Markdown => {
             for run in runs {
-                println!("{}", exchange::markdown(&database, run)?);
+                println!("{}", exchange::markdown(&database, &run)?);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::lab::metric;
-use crate::lab::results::{Database, Measured};
+use crate::lab::results::{Database, Measured, RunInfo};
 use crate::lab::statistics::Spread;
 use crate::targets::Result;
 
@@ -44,13 +44,12 @@ pub fn short(value: f64) -> String {
 ///
 /// # Errors
 /// SQLite's.
-pub fn markdown(database: &Database, run: i64) -> Result<String> {
-    let head = database.run_head(run)?;
+pub fn markdown(database: &Database, run: &RunInfo) -> Result<String> {
     let mut out = format!(
         "Run {} ({}): {}, size {}, class {}, durability {}\n",
-        head.uid, head.began, head.command, head.size, head.class, head.durability
+        run.uid, run.began, run.command, run.size, run.class, run.durability
     );
-    let measured = database.measured(run)?;
+    let measured = database.measured(run.id)?;
     let mut tables: BTreeMap<(String, String, String, String), Vec<&Measured>> = BTreeMap::new();
     for one in &measured {
         let step = (one.workload.clone(), one.variant.clone(), one.face.clone(), one.step.clone());
@@ -96,7 +95,7 @@ pub fn markdown(database: &Database, run: i64) -> Result<String> {
             out += "\n";
         }
     }
-    for (cell, failure) in database.failures(run)? {
+    for (cell, failure) in database.failures(run.id)? {
         out += &format!("\nFailed: {cell}: {failure}\n");
     }
     Ok(out)
@@ -133,7 +132,8 @@ mod tests {
             cell.steps[0].metrics.insert("ops_s".to_owned(), rate);
             database.write_cell(run, &a_key("innodb", repeat), 0, &cell).expect("written");
         }
-        let text = markdown(&database, run).expect("shown");
+        let run = database.find_run("last").expect("it is there");
+        let text = markdown(&database, &run).expect("shown");
         assert!(text.contains("**iibench · sql · load**"), "{text}");
         assert!(text.contains("| innodb | 2000 (1000–3000) | 900 (900–900) |"), "{text}");
         assert!(text.contains("**iibench · sql**") && text.contains("disk_b, B"), "{text}");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{OptionalExtension, Params, Row, params};
 
 use super::database::Database;
 use super::write::CellKey;
@@ -28,51 +28,44 @@ impl Database {
     /// # Errors
     /// SQLite's.
     pub fn done_cells(&self, run: i64) -> Result<BTreeSet<CellKey>> {
-        let read = || -> rusqlite::Result<BTreeSet<CellKey>> {
-            let mut statement = self.connection.prepare(
-                "SELECT workload, variant, face, target, repeat FROM cell WHERE run=? AND failure IS NULL",
-            )?;
-            let cells = statement.query_map([run], |row| {
-                Ok(CellKey {
-                    workload: row.get(0)?,
-                    variant: row.get(1)?,
-                    face: row.get(2)?,
-                    target: row.get(3)?,
-                    repeat: row.get(4)?,
-                })
-            })?;
-            cells.collect()
-        };
-        read().map_err(|error| self.failure(&error))
+        let sql = "SELECT workload, variant, face, target, repeat FROM cell WHERE run=? AND failure IS NULL";
+        Ok(self.select(sql, [run], key_of)?.into_iter().collect())
     }
-}
 
-impl Database {
     /// What must be the same on all targets, as the finished cells of a run found it: cell, name, value.
     ///
     /// # Errors
     /// SQLite's.
     pub fn facts(&self, run: i64) -> Result<Vec<(CellKey, String, String)>> {
-        let read = || -> rusqlite::Result<Vec<(CellKey, String, String)>> {
-            let mut statement = self.connection.prepare(
-                "SELECT workload, variant, face, target, repeat, SUBSTR(name, 7), detail FROM verification \
-                 JOIN cell ON cell.id=verification.cell WHERE run=? AND state='done' AND name LIKE 'fact: %' \
-                 ORDER BY position",
-            )?;
-            let facts = statement.query_map([run], |row| {
-                let key = CellKey {
-                    workload: row.get(0)?,
-                    variant: row.get(1)?,
-                    face: row.get(2)?,
-                    target: row.get(3)?,
-                    repeat: row.get(4)?,
-                };
-                Ok((key, row.get(5)?, row.get(6)?))
-            })?;
-            facts.collect()
-        };
-        read().map_err(|error| self.failure(&error))
+        let sql = "SELECT workload, variant, face, target, repeat, SUBSTR(name, 7), detail FROM verification \
+                   JOIN cell ON cell.id=verification.cell WHERE run=? AND state='done' AND name LIKE 'fact: %' \
+                   ORDER BY position";
+        self.select(sql, [run], |row| Ok((key_of(row)?, row.get(5)?, row.get(6)?)))
     }
+
+    /// All rows of a query.
+    fn select<T>(
+        &self,
+        sql: &str,
+        values: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>> {
+        let rows = || -> rusqlite::Result<Vec<T>> {
+            self.connection.prepare(sql)?.query_map(values, read)?.collect()
+        };
+        rows().map_err(|error| self.failure(&error))
+    }
+}
+
+/// The cell of a row that begins with workload, variant, face, target and repeat.
+fn key_of(row: &Row<'_>) -> rusqlite::Result<CellKey> {
+    Ok(CellKey {
+        workload: row.get(0)?,
+        variant: row.get(1)?,
+        face: row.get(2)?,
+        target: row.get(3)?,
+        repeat: row.get(4)?,
+    })
 }
 
 /// A metric of a cell.
@@ -127,26 +120,21 @@ impl Database {
     /// # Errors
     /// SQLite's.
     pub fn runs(&self) -> Result<Vec<RunInfo>> {
-        let read = || -> rusqlite::Result<Vec<RunInfo>> {
-            let sql = "SELECT id, uid, suite, size, class, durability, command, began, ended, machine FROM run ORDER BY id";
-            let mut statement = self.connection.prepare(sql)?;
-            let runs = statement.query_map([], |row| {
-                Ok(RunInfo {
-                    id: row.get(0)?,
-                    uid: row.get(1)?,
-                    suite: row.get(2)?,
-                    size: row.get(3)?,
-                    class: row.get(4)?,
-                    durability: row.get(5)?,
-                    command: row.get(6)?,
-                    began: row.get(7)?,
-                    ended: row.get(8)?,
-                    machine: row.get(9)?,
-                })
-            })?;
-            runs.collect()
-        };
-        read().map_err(|error| self.failure(&error))
+        let sql = "SELECT id, uid, suite, size, class, durability, command, began, ended, machine FROM run ORDER BY id";
+        self.select(sql, [], |row| {
+            Ok(RunInfo {
+                id: row.get(0)?,
+                uid: row.get(1)?,
+                suite: row.get(2)?,
+                size: row.get(3)?,
+                class: row.get(4)?,
+                durability: row.get(5)?,
+                command: row.get(6)?,
+                began: row.get(7)?,
+                ended: row.get(8)?,
+                machine: row.get(9)?,
+            })
+        })
     }
 
     /// The run whose uid begins like this; the last one for `last`.
@@ -169,39 +157,25 @@ impl Database {
         }
     }
 
-    /// The run of this number.
-    ///
-    /// # Errors
-    /// SQLite's.
-    pub fn run_head(&self, id: i64) -> Result<RunInfo> {
-        let found = self.runs()?.into_iter().find(|run| run.id == id);
-        found.ok_or_else(|| Failure(format!("there is no run number {id}")))
-    }
-
     /// Metrics of a run's cells that did not fail, in the order of the run.
     ///
     /// # Errors
     /// SQLite's.
     pub fn measured(&self, run: i64) -> Result<Vec<Measured>> {
-        let read = || -> rusqlite::Result<Vec<Measured>> {
-            let sql = "SELECT workload, variant, face, target, repeat, step, name, value FROM metric \
-                       JOIN cell ON cell.id=metric.cell WHERE run=? AND state<>'failed' ORDER BY position, step, name";
-            let mut statement = self.connection.prepare(sql)?;
-            let values = statement.query_map([run], |row| {
-                Ok(Measured {
-                    workload: row.get(0)?,
-                    variant: row.get(1)?,
-                    face: row.get(2)?,
-                    target: row.get(3)?,
-                    repeat: row.get(4)?,
-                    step: row.get(5)?,
-                    metric: row.get(6)?,
-                    value: row.get(7)?,
-                })
-            })?;
-            values.collect()
-        };
-        read().map_err(|error| self.failure(&error))
+        let sql = "SELECT workload, variant, face, target, repeat, step, name, value FROM metric \
+                   JOIN cell ON cell.id=metric.cell WHERE run=? AND state<>'failed' ORDER BY position, step, name";
+        self.select(sql, [run], |row| {
+            Ok(Measured {
+                workload: row.get(0)?,
+                variant: row.get(1)?,
+                face: row.get(2)?,
+                target: row.get(3)?,
+                repeat: row.get(4)?,
+                step: row.get(5)?,
+                metric: row.get(6)?,
+                value: row.get(7)?,
+            })
+        })
     }
 
     /// Cells of a run that failed, each with its reason.
@@ -209,13 +183,8 @@ impl Database {
     /// # Errors
     /// SQLite's.
     pub fn failures(&self, run: i64) -> Result<Vec<(String, String)>> {
-        let read = || -> rusqlite::Result<Vec<(String, String)>> {
-            let sql = "SELECT workload || ' on ' || target || ', repeat ' || repeat, COALESCE(failure, '') FROM cell \
-                       WHERE run=? AND state='failed' ORDER BY position";
-            let mut statement = self.connection.prepare(sql)?;
-            let failed = statement.query_map([run], |row| Ok((row.get(0)?, row.get(1)?)))?;
-            failed.collect()
-        };
-        read().map_err(|error| self.failure(&error))
+        let sql = "SELECT workload || ' on ' || target || ', repeat ' || repeat, COALESCE(failure, '') FROM cell \
+                   WHERE run=? AND state='failed' ORDER BY position";
+        self.select(sql, [run], |row| Ok((row.get(0)?, row.get(1)?)))
     }
 }

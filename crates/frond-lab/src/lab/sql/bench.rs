@@ -319,11 +319,7 @@ impl Bench {
                                 worker.share(arrivals);
                             }
                             let done = body(&mut worker, prepared);
-                            errors.lock().unwrap_or_else(|e| e.into_inner()).add(&worker.errors());
-                            if done.is_err() {
-                                worker.stop(); // the others would go on for all of the time
-                            }
-                            done
+                            leave(worker, done, errors)
                         })
                     })
                     .collect();
@@ -335,11 +331,7 @@ impl Bench {
                         scope.spawn(move || {
                             let mut worker = Worker::new(index, session, meter, true, connect);
                             let done = body(&mut worker);
-                            errors.lock().unwrap_or_else(|e| e.into_inner()).add(&worker.errors());
-                            if done.is_err() {
-                                worker.stop();
-                            }
-                            done
+                            leave(worker, done, errors)
                         })
                     })
                     .collect();
@@ -494,6 +486,15 @@ impl Bench {
     pub fn log_tail(&self) -> Option<String> {
         self.running.as_ref().map(Running::log_tail)
     }
+}
+
+/// A client has ended: its errors are counted, and one that failed ends the step, which would go on for all of its time.
+fn leave(worker: Worker<'_>, done: Result<()>, errors: &Mutex<Errors>) -> Result<()> {
+    errors.lock().unwrap_or_else(|e| e.into_inner()).add(&worker.errors());
+    if done.is_err() {
+        worker.stop();
+    }
+    done
 }
 
 /// The values of global variables now.

@@ -103,18 +103,23 @@ impl RowText<'_> {
 
     /// Bytes, as a hexadecimal literal.
     pub fn bytes(mut self, value: &[u8]) -> Self {
-        const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
         self.comma();
-        if value.is_empty() {
-            self.text.push_str("''");
-            return self;
-        }
-        self.text.push_str("0x");
-        for byte in value {
-            self.text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-            self.text.push(char::from(DIGITS[usize::from(byte & 15)]));
-        }
+        push_hexadecimal(self.text, value);
         self
+    }
+}
+
+/// Appends bytes as a hexadecimal literal.
+pub fn push_hexadecimal(text: &mut String, value: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    if value.is_empty() {
+        text.push_str("''");
+        return;
+    }
+    text.push_str("0x");
+    for byte in value {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
     }
 }
 

@@ -15,7 +15,7 @@ mod worker;
 
 pub use bench::{Bench, Beside, Conditions, Step};
 pub use counters::growth;
-pub use insert::InsertText;
+pub use insert::{InsertText, push_hexadecimal};
 pub use server::Place;
 pub use session::{Session, SqlResult, Statement, Value, number_of, text_of};
 pub use worker::Worker;

@@ -115,17 +115,13 @@ impl<'m> Worker<'m> {
 
     /// False when the step ends. Waits until the next request is due, if there is a rate.
     pub fn go_on(&mut self) -> bool {
-        let due = match &mut self.pace {
+        let (arrivals, next): (&Arrivals, _) = match &mut self.pace {
             Pace::Closed => return !self.meter.is_stopped(),
-            Pace::Own(arrivals, due) => {
-                *due = arrivals.take();
-                *due
-            }
-            Pace::Shared(arrivals, due) => {
-                *due = arrivals.take();
-                *due
-            }
+            Pace::Own(arrivals, due) => (arrivals, due),
+            Pace::Shared(arrivals, due) => (arrivals, due),
         };
+        let due = arrivals.take();
+        *next = due;
         while let Some(early) = due.checked_duration_since(Instant::now()) {
             if self.meter.is_over() {
                 return false;

@@ -6,6 +6,7 @@
 
 use super::compressed;
 use super::sbtest::{self, Batch, FILLS, Fill, INNODB_ROW_BYTES, Load};
+use super::sweep::POWERS;
 use super::sysbench::{self, Pace, Tables, Test};
 use super::{Entry, Workload};
 use crate::lab::params::{Param, Params};
@@ -31,7 +32,6 @@ pub const ENTRY: Entry = Entry {
     make: |params, seed| Ok(Box::new(RowFormats::new(params, seed)?)),
 };
 
-const POWERS: &str = "1,2,4,8,16,32,64,128,256,512";
 const TABLE: &str = "sbtest";
 
 struct RowFormats {

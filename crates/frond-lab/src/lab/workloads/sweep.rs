@@ -33,7 +33,8 @@ pub const ENTRY: Entry = Entry {
     make: |params, seed| Ok(Box::new(Sweep::new(params, seed)?)),
 };
 
-const POWERS: &str = "1,2,4,8,16,32,64,128,256,512";
+/// Numbers of clients at standard and published.
+pub const POWERS: &str = "1,2,4,8,16,32,64,128,256,512";
 
 struct Sweep {
     tables: Tables,

@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::NODE_TYPE;
 use super::choice::{Choices, Drawn, LIST_MAX, List, Requester, name};
-use crate::lab::sql::{Session, SqlResult, Statement, Value, Worker, number_of};
+use crate::lab::sql::{Session, SqlResult, Statement, Value, Worker, number_of, push_hexadecimal};
 use crate::targets::{Failure, Result};
 use crate::workloads::txn::mix::Request;
 
@@ -33,19 +33,6 @@ type Full = Option<List>;
 fn now_millis() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_millis() as u64
-}
-
-fn hexadecimal(data: &[u8], out: &mut String) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    if data.is_empty() {
-        out.push_str("''");
-        return;
-    }
-    out.push_str("0x");
-    for byte in data {
-        out.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        out.push(char::from(DIGITS[usize::from(byte & 15)]));
-    }
 }
 
 impl Store {
@@ -147,7 +134,7 @@ impl Store {
         }
         self.text.clear();
         self.text.push_str("UPDATE linktable SET visibility=1,data=");
-        hexadecimal(&drawn.data, &mut self.text);
+        push_hexadecimal(&mut self.text, &drawn.data);
         write!(
             self.text,
             ",time={now},version=0 WHERE id1={id1} AND id2={id2} AND link_type={link_type}; COMMIT"
@@ -224,11 +211,11 @@ impl Store {
         written.expect("a string takes all that is written");
         match drawn.request {
             Request::AddNode => {
-                hexadecimal(&drawn.data, &mut self.text);
+                push_hexadecimal(&mut self.text, &drawn.data);
                 self.text.push(')');
             }
             Request::UpdateNode => {
-                hexadecimal(&drawn.data, &mut self.text);
+                push_hexadecimal(&mut self.text, &drawn.data);
                 write!(self.text, " WHERE id={id} AND type={NODE_TYPE}")
                     .expect("a string takes all that is written");
             }
