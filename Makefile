@@ -66,7 +66,7 @@ mariadb: ## Debian 12: install the server, build ENGINE=FROND, a tour in SQL wit
 	@scripts/install.sh build
 	@scripts/mariadb-setup.sh rivals
 	@$(MAKE) --no-print-directory mariadb-plugin
-	$(CARGO) build --release --locked -p frond-cli --features compare
+	$(CARGO) build --release --locked -p frond-lab --features lab
 	@scripts/mariadb-tour.sh
 
 mariadb-plugin: ## ENGINE=FROND: install the pinned MariaDB and its source, build target/mariadb/build/ha_frond.so

@@ -5,7 +5,6 @@
 #   scripts/install.sh rivals       the libraries of the stores that benches compare with
 #   scripts/install.sh fio          fio, which measures the disk before the lab does
 #   scripts/install.sh lab          sysbench and fio, which the lab is held against, and a browser for the test of its pages
-#   scripts/install.sh innodb       MariaDB, for benches that compare sizes with InnoDB; Debian starts its service
 #   scripts/install.sh checks       shellcheck, valgrind (for the C API's tests), gdb (for the stacks of tests that hang)
 #
 # Installs with apt-get, as root or through sudo; where neither is possible it says what is missing.
@@ -60,9 +59,6 @@ for what in "$@"; do
         need chromium chromium
         need nodejs node
         need npm npm
-        ;;
-    innodb)
-        need mariadb-server /usr/sbin/mariadbd
         ;;
     checks)
         need shellcheck shellcheck

@@ -6,7 +6,7 @@
 #
 # ROWS       rows to load (default 1000000)
 # RACE_ROWS  rows of the race (default 500000), RACE_SECONDS at most for each engine (default 12)
-# The plugin must have been built, and `frond` with --features compare for the race: `make mariadb` does both.
+# The plugin must have been built, and `lab` for the race: `make mariadb` does both.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +21,7 @@ RACE_MEMORY=14MB  # of each engine: a fifth of what InnoDB takes for the rows
 
 export FROND_SERVER=tour
 HOME_DIR=target/mariadb/servers/$FROND_SERVER
-FROND=${CARGO_TARGET_DIR:-target}/release/frond
+LAB=${CARGO_TARGET_DIR:-target}/release/lab
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 fail() {
@@ -180,11 +180,12 @@ tour() {
 race() {
     say "The race: iiBench in SQL, $RACE_ROWS rows, $RACE_MEMORY of memory and $RACE_SECONDS s at most for each engine"
     echo "1000 rows an INSERT into a table with three random indexes, one client, commits relaxed for all, no binlog."
-    [[ -x $FROND ]] || fail "there is no $FROND: cargo build --release -p frond-cli --features compare"
-    "$FROND" bench iibench --rows "$RACE_ROWS" --memory "$RACE_MEMORY" --durability lazy --no-quiesce \
-        --targets sql:blackhole,sql:frond,sql:innodb,sql:innodb-8k,sql:innodb-4k,sql:myrocks \
-        --time-limit "$RACE_SECONDS" --dir target/mariadb/race
-    echo "The whole of it: make bench WORKLOAD=iibench ARGS=\"--rows 1000000 --memory 28MB --targets sql:… --dir bench-data\""
+    [[ -x $LAB ]] || fail "there is no $LAB: cargo build --release -p frond-lab --features lab"
+    "$LAB" run iibench --set rows="$RACE_ROWS" --set time_limit="$RACE_SECONDS" --memory "$RACE_MEMORY" \
+        --durability lazy --no-rest --targets blackhole,frond,innodb,innodb-8k,innodb-4k,myrocks \
+        --dir target/mariadb/race --results target/mariadb/race.sqlite
+    "$LAB" show last --results target/mariadb/race.sqlite
+    echo "The whole of it: $LAB run iibench --size standard --memory 28MB --durability lazy --targets …"
 }
 
 case $PART in

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-const RIVALS: [&str; 3] = ["rocksdb", "sqlite3", "lmdb"];
+const RIVALS: [&str; 3] = ["rocksdb", "sqlite3", "lmdb"]; // rusqlite needs SQLite
 
 /// One file for each SQL target of the program `lab`.
 const TARGETS: &str = "lab/targets";

@@ -15,7 +15,7 @@ use clap::ValueEnum;
 use crate::child::{self, Order};
 use crate::machine;
 use crate::parent;
-use crate::plan::{self, Job, Set, What, fetch_packages, packages_file, plan};
+use crate::plan::{Job, Set, What, fetch_packages, packages_file, plan};
 use crate::report;
 use crate::results::{Conditions, Final, Row, subtract_generator};
 use crate::size::Bytes;
@@ -40,9 +40,7 @@ pub struct Args {
     /// Memory of each store, for everything: 70MB, 256MiB
     #[arg(long, default_value = "256MiB", value_name = "SIZE")]
     pub memory: Bytes,
-    /// Stores to run against: frond, rocksdb, sqlite, lmdb, null; for data sets also innodb, and with
-    /// compressed pages innodb-8k and innodb-4k. Engines of a MariaDB server, among themselves and with iibench:
-    /// sql:blackhole, sql:frond, sql:innodb, sql:innodb-8k, sql:innodb-4k, sql:myrocks
+    /// Stores to run against: frond, rocksdb, sqlite, lmdb, null
     #[arg(long, value_delimiter = ',', default_value = "frond", value_name = "A,B")]
     pub targets: Vec<TargetName>,
     /// When a commit is acknowledged
@@ -57,8 +55,8 @@ pub struct Args {
     /// Write a page with charts to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Do not let the stores come to rest after writes (60 s and 1 s per million rows; in sizes, in txn
-    /// and in SQL as long as they work)
+    /// Do not let the stores come to rest after writes (60 s and 1 s per million rows; in sizes and in txn
+    /// as long as they work)
     #[arg(long)]
     pub no_quiesce: bool,
     /// Stop a target after so many seconds and report how far it came
@@ -113,15 +111,9 @@ pub struct Args {
 const MARKER: &str = ".frond-bench";
 
 impl Args {
-    /// Whether engines of a server are measured.
-    fn is_sql(&self) -> bool {
-        self.targets.iter().any(|target| target.is_sql())
-    }
-
     fn order(&self, job: &Job) -> Order {
         let sizes = self.workload == What::Sizes;
         let txn = self.workload == What::One(Name::Txn);
-        let sql = self.is_sql();
         Order {
             target: job.target,
             workload: job.workload,
@@ -139,11 +131,10 @@ impl Args {
                 packages: packages_file(self),
                 clients: self.clients.clone(),
                 phases: self.phases.clone(),
-                whole_seconds: sql,
             },
             memory: self.memory,
             dir: job.dir.clone(),
-            rest: match (self.no_quiesce, sizes || txn || sql) {
+            rest: match (self.no_quiesce, sizes || txn) {
                 (true, _) => Rest::None,
                 (false, true) => Rest::UntilStill,
                 (false, false) => Rest::Granted,
@@ -190,7 +181,6 @@ pub fn run(args: &Args) -> Result<()> {
     if args.rows == Some(0) {
         return Err(Failure("--rows must be at least 1".to_owned()));
     }
-    plan::check(args)?;
     plan.iter().try_for_each(|job| available(job.target))?;
     fs::create_dir_all(&args.dir)?;
     for job in &plan {
@@ -225,7 +215,6 @@ pub fn run(args: &Args) -> Result<()> {
     let rows = finish(&mut outcomes, args.targets.contains(&TargetName::Null), &conditions);
     match args.workload {
         What::One(Name::Txn) => print!("{}", report::transactions(&conditions, &outcomes, &rows)),
-        What::One(_) if args.is_sql() => print!("{}", report::sql(&conditions, &outcomes, &rows)),
         What::One(_) => print!("{}", report::table(&conditions, &outcomes, &rows)),
         What::Sizes => print!("{}", report::sizes(&conditions, &outcomes, &rows)),
     }
@@ -283,8 +272,7 @@ fn finish(
         }
         for row in &mut outcome.rows {
             if *target != TargetName::Null {
-                row.budgets =
-                    if target.is_sql() { Vec::new() } else { crate::results::budgets(row) };
+                row.budgets = crate::results::budgets(row);
                 let of_step = null.iter().find(|null| null.step == row.step);
                 row.yardstick = of_step.and_then(|null| null.yardstick.clone());
             }

@@ -12,7 +12,7 @@ use crate::measure::{self, Group, Limits};
 use crate::results::{Final, Row, Verified};
 use crate::schema::{Checksum, Table};
 use crate::size::Bytes;
-use crate::targets::{self, Result, Setup, Target, TargetName};
+use crate::targets::{self, Clients, Result, Setup, Span, Target, TargetName};
 use crate::workloads::{self, Bench, Name, Rest, Spec, Workload};
 
 /// What a child is told.
@@ -65,8 +65,7 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
         _ => None,
     };
     // Stores that live in the page cache are bounded from outside (WORKLOADS §8.2).
-    let buffered = matches!(order.target, TargetName::Sqlite | TargetName::Lmdb);
-    let limit = buffered.then(|| {
+    let limit = order.target.is_buffered().then(|| {
         let memory = Some(order.memory.0 + order.base_rss);
         Group::enter(std::process::id(), &Limits { memory, ..Limits::default() })
     });
@@ -76,7 +75,7 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
         memory: order.memory,
         write_buffer,
         durability: order.spec.durability,
-        table: workload.table(),
+        tables: vec![workload.table()],
         unique: workload.unique(),
         transactions: workload.has_transactions(),
     };
@@ -84,8 +83,8 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
     result.version = target.version();
     result.settings = target.settings();
     let deadline = order.time_limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    let (counted, is_outside) = (target.counted_dir(&order.dir), target.is_outside());
-    let mut bench = Bench::new(target.as_ref(), name, counted.clone(), deadline, order.rest, true);
+    let dir = order.dir.clone();
+    let mut bench = Bench::new(target.as_ref(), name, dir, deadline, order.rest, true);
     let outcome = workload.run(&mut bench);
     let outcome = outcome.and_then(|()| bench.quiesce(order.spec.rows));
     result.rows = std::mem::take(&mut bench.rows);
@@ -101,7 +100,7 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
     };
     let mut compacted = None;
     if order.compact && keeps_rows && target.compact()? {
-        compacted = Some(measure::allocated_bytes(&counted));
+        compacted = Some(measure::allocated_bytes(&order.dir));
     }
     let yardstick = match order.yardstick && !keeps_rows {
         true => workload.yardstick()?,
@@ -110,7 +109,7 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
     let parts = if keeps_rows { target.parts()? } else { Vec::new() };
     target.close()?;
     let mem_peak = limit.as_ref().and_then(|limit| limit.as_ref().ok()?.memory_peak());
-    let disk = measure::allocated_bytes(&counted);
+    let disk = measure::allocated_bytes(&order.dir);
     let sums = workload.expected();
     let rows = sums.first().map_or(0, |sum| sum.rows);
     let crc = sums.first().filter(|_| workload.is_fixed()).map(Checksum::hex);
@@ -126,15 +125,8 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
         }
         if keeps_rows {
             row.parts.clone_from(&parts);
-            row.disk_files_b = measure::allocated_by_kind(&counted);
+            row.disk_files_b = measure::allocated_by_kind(&order.dir);
             finish(row, disk, compacted, verified.as_ref(), (volume, rows));
-        }
-        if is_outside {
-            row.forget_process();
-            row.notes.push(
-                "a server: its CPU, memory and I/O are not measured, and rows go to it as SQL"
-                    .to_owned(),
-            );
         }
     }
     Ok(())
@@ -170,11 +162,11 @@ fn verify(order: &Order, target: &dyn Target, workload: &dyn Workload) -> Result
     let begin = Instant::now();
     let expected = workload.expected();
     let table: Table = workload.table();
-    let mut session = target.session()?;
+    let mut connection = target.connect(Clients::ONE)?;
     let (mut right, mut entries) = (0, 0);
     for (keyspace, expected) in expected.iter().enumerate() {
         let mut sum = Checksum::default();
-        session.range(&table, keyspace, &[], &[], u64::MAX, &mut |key, value| {
+        connection.range(&table, keyspace, &Span::ALL, &mut |key, value| {
             sum.add(key, value);
             true
         })?;

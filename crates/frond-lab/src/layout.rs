@@ -41,11 +41,12 @@ fn layout(table: &Table, columns: &[usize], text: End) -> Layout {
     for &column in columns {
         match table.columns[column].kind {
             Type::I8 => parts.push(Part::Fixed(1, Hint::Integer)),
+            Type::I16 => parts.push(Part::Fixed(2, Hint::Integer)),
             Type::I32 | Type::U32 => parts.push(Part::Fixed(4, Hint::Integer)),
-            Type::U64 | Type::Millis => parts.push(Part::Fixed(8, Hint::Integer)),
+            Type::I64 | Type::U64 | Type::Millis => parts.push(Part::Fixed(8, Hint::Integer)),
             // Floats are order-preserving in values too, which is the form that the hint speaks of.
             Type::F32 => parts.push(Part::Fixed(4, Hint::Float)),
-            Type::Text => parts.push(Part::Var(text)),
+            Type::Text | Type::Blob => parts.push(Part::Var(text)),
             Type::Bytes => parts.push(Part::Var(End::Rest)),
             Type::Number(filler) => {
                 parts.push(Part::Fixed(8, Hint::Integer));
@@ -66,6 +67,7 @@ mod tests {
         let column = |name, kind| Column { name, kind };
         let table = Table {
             name: "t",
+            base: 0,
             columns: vec![
                 column("a", Type::Text),
                 column("b", Type::I8),

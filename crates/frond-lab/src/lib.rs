@@ -11,6 +11,7 @@
 
 pub mod bench;
 mod child;
+mod decode;
 #[cfg(feature = "lab")]
 pub mod lab;
 mod layout;

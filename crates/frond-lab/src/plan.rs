@@ -109,7 +109,7 @@ pub struct Job {
 pub fn plan(args: &Args) -> Vec<Job> {
     let of = |workload, rows, dir: PathBuf| {
         let job = move |target: TargetName| {
-            let dir = dir.join(target.to_string().replace(':', "-"));
+            let dir = dir.join(target.to_string());
             Job { workload, rows, target, dir }
         };
         targets(args).into_iter().map(job)
@@ -128,25 +128,6 @@ pub fn plan(args: &Args) -> Vec<Job> {
             let dir = |name| args.dir.join(What::One(name).to_string());
             all.filter_map(chosen).flat_map(|(name, rows)| of(name, rows, dir(name))).collect()
         }
-    }
-}
-
-/// Refuses SQL targets beside embedded ones, whose rows come without a server between, and with workloads that have no
-/// statements of their own.
-pub fn check(args: &Args) -> Result<()> {
-    let others = |target: &&TargetName| !target.is_sql() && **target != TargetName::Null;
-    let sql = args.targets.iter().find(|target| target.is_sql());
-    let Some(sql) = sql else { return Ok(()) };
-    if let Some(other) = args.targets.iter().find(others) {
-        return Err(Failure(format!(
-            "{sql} and {other} do not belong in one table: a server's engines and embedded stores are measured apart"
-        )));
-    }
-    match args.workload {
-        What::One(name) if name.is_published_in_sql() => Ok(()),
-        workload => Err(Failure(format!(
-            "{sql}: {workload} is not run in SQL, iibench and iibench-query are"
-        ))),
     }
 }
 
@@ -224,29 +205,6 @@ mod tests {
             ("iibench", rows, "d/frond"),
         ];
         assert_eq!(jobs, expected(&all));
-    }
-
-    #[test]
-    fn sql_targets_stand_in_a_table_of_their_own() {
-        let refused = |words: &str| {
-            let command = Command::parse_from(["bench"].into_iter().chain(words.split(' ')));
-            check(&command.args).err().map(|failure| failure.0)
-        };
-        for fine in [
-            "iibench --targets sql:frond,sql:innodb-4k",
-            "iibench-query --targets sql:myrocks,null",
-        ] {
-            assert_eq!(refused(fine), None, "{fine}");
-        }
-        assert_eq!(refused("sizes --targets frond,innodb-4k"), None);
-        let mixed = refused("iibench --targets sql:frond,innodb").unwrap_or_default();
-        assert!(mixed.contains("sql:frond and innodb do not"), "{mixed}");
-        let workload = refused("weblog --targets sql:frond").unwrap_or_default();
-        assert!(workload.contains("sql:frond: weblog is not run in SQL"), "{workload}");
-        let jobs = planned("iibench --targets sql:innodb-8k --dir d");
-        assert_eq!(jobs[1..], expected(&[("iibench", ROWS, "d/sql-innodb-8k")]));
-        let wrong = "sql:oracle".parse::<TargetName>();
-        assert!(wrong.is_err_and(|error| error.contains("sql:blackhole, sql:frond, sql:innodb")));
     }
 
     #[test]

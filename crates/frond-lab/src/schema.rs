@@ -18,8 +18,12 @@ use xxhash_rust::xxh3::xxh3_64;
 pub enum Type {
     /// Signed, 1 byte.
     I8,
+    /// Signed, 2 bytes.
+    I16,
     /// Signed, 4 bytes.
     I32,
+    /// Signed, 8 bytes.
+    I64,
     /// Unsigned, 4 bytes.
     U32,
     /// Unsigned, 8 bytes.
@@ -30,6 +34,8 @@ pub enum Type {
     Millis,
     /// Text of any length.
     Text,
+    /// Bytes of any length.
+    Blob,
     /// Bytes as they are; only values of raw tables.
     Bytes,
     /// A big-endian 8-byte number and so many bytes that say nothing; only keys of raw tables.
@@ -65,9 +71,12 @@ pub struct Table {
     pub primary: Vec<usize>,
     /// Secondary indexes.
     pub indexes: Vec<Index>,
+    /// Number of its keyspace of rows in the store; those of its indexes follow.
+    pub base: Keyspace,
 }
 
-/// Number of a keyspace: 0 the rows, 1.. the indexes in their order.
+/// Number of a keyspace. A table's own are 0 for its rows and 1.. for its indexes in their order; in a store those of all
+/// its tables stand one after the other.
 pub type Keyspace = usize;
 
 impl Table {
@@ -76,12 +85,22 @@ impl Table {
         let filler = key_bytes.saturating_sub(8) as u16;
         Self {
             name,
+            base: 0,
             columns: vec![
                 Column { name: "k", kind: Type::Number(filler) },
                 Column { name: "v", kind: Type::Bytes },
             ],
             primary: vec![0],
             indexes: Vec::new(),
+        }
+    }
+
+    /// Gives each table its keyspaces, in their order.
+    pub fn number(tables: &mut [Self]) {
+        let mut next = 0;
+        for table in tables {
+            table.base = next;
+            next += 1 + table.indexes.len();
         }
     }
 
@@ -115,8 +134,12 @@ impl Table {
 pub enum Value<'a> {
     /// Signed, 1 byte.
     I8(i8),
+    /// Signed, 2 bytes.
+    I16(i16),
     /// Signed, 4 bytes.
     I32(i32),
+    /// Signed, 8 bytes.
+    I64(i64),
     /// Unsigned, 4 bytes.
     U32(u32),
     /// Unsigned, 8 bytes.
@@ -127,23 +150,55 @@ pub enum Value<'a> {
     Millis(u64),
     /// Text.
     Text(&'a str),
+    /// Bytes.
+    Blob(&'a [u8]),
 }
 
-impl Value<'_> {
+impl<'a> Value<'a> {
     /// Bytes at its declared width, without headers.
     pub fn logical_bytes(&self) -> u64 {
         match self {
             Value::I8(_) => 1,
+            Value::I16(_) => 2,
             Value::I32(_) | Value::U32(_) | Value::F32(_) => 4,
-            Value::U64(_) | Value::Millis(_) => 8,
-            Value::Text(text) => text.len() as u64,
+            Value::I64(_) | Value::U64(_) | Value::Millis(_) => 8,
+            Value::Text(_) | Value::Blob(_) => self.bytes().map_or(0, <[u8]>::len) as u64,
         }
+    }
+
+    /// The bytes of a text or a blob.
+    fn bytes(&self) -> Option<&'a [u8]> {
+        match *self {
+            Value::Text(text) => Some(text.as_bytes()),
+            Value::Blob(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// An integer of any width; 0 for what is none.
+    pub fn integer(&self) -> i64 {
+        match *self {
+            Value::I8(v) => v.into(),
+            Value::I16(v) => v.into(),
+            Value::I32(v) => v.into(),
+            Value::I64(v) => v,
+            Value::U32(v) => v.into(),
+            Value::U64(v) | Value::Millis(v) => v as i64,
+            Value::F32(_) | Value::Text(_) | Value::Blob(_) => 0,
+        }
+    }
+
+    /// The text; empty for what is none.
+    pub fn text(&self) -> &'a str {
+        if let Value::Text(text) = *self { text } else { "" }
     }
 
     fn append_fixed(&self, out: &mut Vec<u8>) {
         match *self {
             Value::I8(v) => out.push((v as u8) ^ (1 << 7)),
+            Value::I16(v) => out.extend_from_slice(&((v as u16) ^ (1 << 15)).to_be_bytes()),
             Value::I32(v) => out.extend_from_slice(&((v as u32) ^ (1 << 31)).to_be_bytes()),
+            Value::I64(v) => out.extend_from_slice(&((v as u64) ^ (1 << 63)).to_be_bytes()),
             Value::U32(v) => out.extend_from_slice(&v.to_be_bytes()),
             Value::U64(v) | Value::Millis(v) => out.extend_from_slice(&v.to_be_bytes()),
             Value::F32(v) => {
@@ -151,15 +206,15 @@ impl Value<'_> {
                 let flip = if bits >> 31 == 1 { u32::MAX } else { 1 << 31 };
                 out.extend_from_slice(&(bits ^ flip).to_be_bytes());
             }
-            Value::Text(_) => {}
+            Value::Text(_) | Value::Blob(_) => {}
         }
     }
 
     /// Appends it as part of a key.
     pub fn append_key(&self, out: &mut Vec<u8>) {
-        let Value::Text(text) = self else { return self.append_fixed(out) };
+        let Some(bytes) = self.bytes() else { return self.append_fixed(out) };
         // 0x00 in the text becomes 0x00 0xff; 0x00 0x01 ends it and sorts before any continuation.
-        for byte in text.bytes() {
+        for &byte in bytes {
             out.push(byte);
             if byte == 0 {
                 out.push(0xff);
@@ -170,15 +225,15 @@ impl Value<'_> {
 
     /// Appends it as part of a value.
     pub fn append_value(&self, out: &mut Vec<u8>) {
-        let Value::Text(text) = self else { return self.append_fixed(out) };
+        let Some(bytes) = self.bytes() else { return self.append_fixed(out) };
         // The length in LEB128: seven bits a byte, the lowest first.
-        let mut rest = text.len();
+        let mut rest = bytes.len();
         while rest >= 0x80 {
             out.push(rest as u8 | 0x80);
             rest >>= 7;
         }
         out.push(rest as u8);
-        out.extend_from_slice(text.as_bytes());
+        out.extend_from_slice(bytes);
     }
 }
 
@@ -290,6 +345,7 @@ mod tests {
     fn index_keys_end_with_the_primary_key() {
         let table = Table {
             name: "t",
+            base: 0,
             columns: vec![
                 Column { name: "id", kind: Type::I32 },
                 Column { name: "a", kind: Type::U32 },

@@ -155,7 +155,11 @@ fn embedded_stores_are_run_shown_and_compared() {
         lab.number("SELECT COUNT(DISTINCT detail) FROM verification WHERE name LIKE 'fact:%'"),
         1
     );
+    let subtracted = "SELECT COUNT(*) FROM metric JOIN cell ON cell=cell.id WHERE target<>'null' AND name='client_cpu_us_op'";
+    assert_eq!(lab.number(subtracted), 4, "what the clients cost");
+    assert!(lab.number("SELECT COUNT(*) FROM histogram") >= 5);
     let shown = lab.ok("show last");
+    assert!(shown.contains("goal    rows/s at the end: "), "{shown}");
     assert!(shown.contains("| rocksdb |") && shown.contains("ops_s"), "{shown}");
     let compared = lab.ok("compare last:rocksdb last:frond");
     assert!(

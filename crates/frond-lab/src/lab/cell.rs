@@ -110,7 +110,9 @@ impl Order {
                 let made = (workloads::find(&self.workload)?.make)(&params, self.seed)?;
                 (made.innodb_bytes() as f64 / params.real("ratio")?.max(1e-3)) as u64
             }
-            Face::Embedded => embedded::memory(embedded::find(&self.workload)?, &params)?,
+            Face::Embedded => {
+                embedded::memory(embedded::find(&self.workload)?, &params, self.seed)?
+            }
         };
         Ok(bytes)
     }

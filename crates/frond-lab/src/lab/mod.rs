@@ -14,6 +14,7 @@ mod cli;
 mod compare;
 mod embedded;
 mod exchange;
+mod goals;
 pub mod machine;
 pub mod metric;
 mod params;

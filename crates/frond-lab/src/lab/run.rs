@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::cell::{Order, URL};
+use super::embedded::{Generators, NULL, OF_CLIENTS};
 use super::machine::{self, class};
 use super::progress::Progress;
 use super::results::{CellKey, CellResult, Database, RunHead, State};
@@ -81,8 +82,7 @@ impl Request {
             let found = fs::metadata(path?).ok()?;
             Some((found.len(), found.modified().ok()))
         };
-        let built =
-            (file(std::env::current_exe().ok()), file(crate::targets::sql::engine::built_plugin()));
+        let built = (file(std::env::current_exe().ok()), file(super::sql::process::built_plugin()));
         let asked = (&self.items, self.size, &self.class, self.durability, self.repeat, self.seed);
         let text = format!("{asked:?} {:?} {} {built:?}", self.memory, self.with_rest);
         format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.as_bytes()))
@@ -115,18 +115,32 @@ fn without_password(target: &str) -> String {
     }
 }
 
+/// Targets in the order of this repeat. The null target comes first: what it costs is subtracted from the others.
+fn turn(item: &Item, repeat: u32) -> Vec<&str> {
+    let is_null = |target: &str| item.face == Face::Embedded && target == NULL;
+    let others = item.targets.iter().map(String::as_str).filter(|target| !is_null(target));
+    let mut targets: Vec<&str> = others.collect();
+    if !targets.is_empty() {
+        let first = repeat as usize % targets.len();
+        targets.rotate_left(first);
+    }
+    if item.face == Face::Embedded && !item.targets.is_empty() {
+        targets.insert(0, NULL);
+    }
+    targets
+}
+
 /// The cells in their order (Invariant 1).
 fn plan(request: &Request) -> Result<Vec<Planned>> {
     let mut cells = Vec::new();
     for item in &request.items {
         for repeat in 0..request.repeat {
-            for at in 0..item.targets.len() {
-                let target = &item.targets[(at + repeat as usize) % item.targets.len()];
+            for target in turn(item, repeat) {
                 let order = Order {
                     workload: item.workload.clone(),
                     changes: item.changes.clone(),
                     face: item.face,
-                    target: target.clone(),
+                    target: target.to_owned(),
                     size: request.size,
                     class: request.class.clone(),
                     durability: request.durability,
@@ -153,7 +167,7 @@ fn plan(request: &Request) -> Result<Vec<Planned>> {
 /// Reports every error that can be detected before the first cell starts.
 fn check(request: &Request, cells: &[Planned]) -> Result<()> {
     if cells.iter().any(|cell| cell.order.face == Face::Sql) {
-        crate::targets::sql::server::installed()?;
+        super::sql::process::installed()?;
     }
     if class::find(&request.class)?.calibrate_ratio.is_some() {
         return Err(Failure(format!(
@@ -164,7 +178,7 @@ fn check(request: &Request, cells: &[Planned]) -> Result<()> {
     for Planned { order, .. } in cells {
         let params = order.params()?;
         if order.face == Face::Embedded {
-            embedded::child_order(order)?;
+            embedded::check(order)?;
             continue;
         }
         (workloads::find(&order.workload)?.make)(&params, order.seed)?;
@@ -298,6 +312,12 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
     ctrlc::set_handler(measure::interrupt).map_err(|error| Failure(error.to_string()))?;
     let progress = Progress::new(cells.len());
     let (mut facts, mut failures) = (Facts::default(), Vec::new());
+    let mut generators = Generators::default();
+    for one in database.measured(run)? {
+        if one.face == "embedded" && one.target == NULL && one.metric == OF_CLIENTS {
+            generators.note(&one.workload, &one.variant, &one.step, one.value);
+        }
+    }
     for (key, name, value) in database.facts(run)? {
         facts.first(&key, &name, &value); // of cells that a resumed run has already
     }
@@ -312,6 +332,7 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
         make_room(&request.dir)?;
         let mut result = run_cell(order, &progress)?;
         facts.compare(key, &mut result);
+        generators.apply(key, &mut result);
         database.write_cell(run, key, position, &result)?;
         progress.ended(key, &result);
         fs::remove_dir_all(&order.dir)?;
@@ -440,6 +461,12 @@ mod tests {
         let order: String =
             plan(&request).expect("a plan").iter().map(|cell| cell.key.target.as_str()).collect();
         assert_eq!(order, "abcbcacab");
+        let mut embedded = request.clone();
+        embedded.items[0].face = Face::Embedded;
+        embedded.items[0].targets = ["a", "null", "b"].map(str::to_owned).to_vec();
+        let cells = plan(&embedded).expect("a plan");
+        let order: Vec<&str> = cells.iter().map(|cell| cell.key.target.as_str()).collect();
+        assert_eq!(order, ["null", "a", "b", "null", "b", "a", "null", "a", "b"]);
         let other = Request { memory: Some(1 << 30), ..request.clone() };
         assert_ne!(request.identity(), other.identity());
     }

@@ -7,14 +7,17 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 
 use super::results::{CounterSample, Latencies, StepResult};
 use super::sql::Step;
-use super::target::SqlTarget;
 use crate::measure::{Mark, Taken, Usage, evenness, exit_velocity, rates};
 use crate::targets::{Failure, Result};
 
 /// Rows of the exit velocity.
 const EXIT_ROWS: u64 = 1_000_000;
 
-fn serialized(histogram: &Histogram<u64>) -> Result<Latencies> {
+/// A histogram as it is stored.
+///
+/// # Errors
+/// It cannot be serialized.
+pub fn serialized(histogram: &Histogram<u64>) -> Result<Latencies> {
     let mut data = Vec::new();
     V2Serializer::new()
         .serialize(histogram, &mut data)
@@ -61,7 +64,7 @@ fn exits(metrics: &mut BTreeMap<String, f64>, marks: &[Mark], planned: u64) {
     }
 }
 
-/// The result of a step.
+/// The result of a step; the counters of `syncs` count syncs.
 ///
 /// # Errors
 /// A histogram cannot be serialized.
@@ -69,7 +72,8 @@ pub fn result(
     step: &Step<'_>,
     taken: &Taken,
     counters: &[CounterSample],
-    target: &SqlTarget,
+    syncs: &[String],
+    keeps_rows: bool,
 ) -> Result<StepResult> {
     let mut metrics = BTreeMap::new();
     let ops = taken.ops.max(1) as f64;
@@ -86,7 +90,7 @@ pub fn result(
         let changed = (step.changed_bytes * taken.ops).max(1) as f64;
         metrics.insert("write_amp".to_owned(), taken.usage.write_bytes as f64 / changed);
     }
-    if target.keeps_rows {
+    if keeps_rows {
         metrics.insert("disk_peak_b".to_owned(), taken.disk_peak_b as f64);
     }
     let per_second: Vec<Mark> = taken.samples.iter().map(|sample| sample.mark).collect();
@@ -96,7 +100,7 @@ pub fn result(
         metrics.insert("stall_s".to_owned(), even.stalled as f64);
         metrics.insert("stall_longest_s".to_owned(), even.stalled_longest as f64);
     }
-    let grown = target.syncs.iter().filter_map(|name| super::sql::growth(counters, name));
+    let grown = syncs.iter().filter_map(|name| super::sql::growth(counters, name));
     if let Some(grown) = grown.reduce(|a, b| a + b) {
         metrics.insert("fsync_op".to_owned(), grown / ops);
     }

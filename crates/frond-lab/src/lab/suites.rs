@@ -39,6 +39,16 @@ pub struct Part {
     pub set: BTreeMap<String, String>,
 }
 
+impl Part {
+    /// Its targets without those that are features of this program of their own and were left out when it was built.
+    fn built(&self) -> Vec<String> {
+        let is_built = |target: &&String| {
+            cfg!(feature = "tidesdb") || self.face == Face::Sql || *target != "tidesdb"
+        };
+        self.targets.iter().filter(is_built).cloned().collect()
+    }
+}
+
 fn sql() -> Face {
     Face::Sql
 }
@@ -68,7 +78,7 @@ pub fn items(name: &str, targets: Option<&[String]>) -> Result<Option<Vec<Item>>
         workload: part.workload.clone(),
         face: part.face,
         changes: part.set.iter().map(|(n, v)| (n.clone(), v.clone())).collect(),
-        targets: targets.map_or_else(|| part.targets.clone(), <[String]>::to_vec),
+        targets: targets.map_or_else(|| part.built(), <[String]>::to_vec),
     };
     Ok(Some(suite.run.iter().map(item).collect()))
 }

@@ -12,9 +12,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::size::Durability;
+use super::sql::process::{PLUGINS, Plugin, built_plugin};
 use super::suggest::unknown;
-use crate::targets::sql::engine::built_plugin;
-use crate::targets::sql::server::{PLUGINS, Plugin};
 use crate::targets::{Failure, Result};
 
 include!(concat!(env!("OUT_DIR"), "/lab_targets.rs"));

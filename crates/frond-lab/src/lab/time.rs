@@ -13,6 +13,11 @@ fn formatted(millis: u64, format: &str) -> String {
     Offset::UTC.to_datetime(time).strftime(format).to_string()
 }
 
+/// Now, milliseconds since 1970.
+pub fn millis() -> u64 {
+    Timestamp::now().as_millisecond() as u64
+}
+
 /// Now, ISO 8601, whole seconds.
 pub fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

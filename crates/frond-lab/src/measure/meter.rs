@@ -68,9 +68,7 @@ pub struct Taken {
     pub seconds: f64,
     /// Whether the deadline stopped it.
     pub stopped: bool,
-    /// The process that was measured.
-    pub subject: Subject,
-    /// Its use.
+    /// What the process that was measured used.
     pub usage: Usage,
     /// CPU of the client threads, seconds.
     pub client_cpu_s: f64,
@@ -393,7 +391,6 @@ pub fn run(plan: &Plan, body: impl FnOnce(&Meter) -> Result<()>) -> Result<Taken
         ops,
         seconds,
         stopped: ops < plan.planned,
-        subject: plan.subject,
         usage,
         client_cpu_s: meter.client_cpu_ns.into_inner() as f64 / 1e9,
         meter_cpu_s: sampled.meter_cpu_s,

@@ -7,13 +7,11 @@
 mod page;
 mod scatter;
 mod sizes;
-mod sql;
 mod svg;
 mod table;
 mod transactions;
 
 pub use page::page;
 pub use sizes::sizes;
-pub use sql::sql;
 pub use table::table;
 pub use transactions::transactions;

@@ -9,7 +9,6 @@
 mod budget;
 mod goal;
 mod part;
-mod race;
 mod row;
 mod yardstick;
 
@@ -17,7 +16,6 @@ pub use budget::{Budget, budgets, bytes_a_row, times_as_large};
 use goal::is_rocksdb;
 pub use goal::{Goal, goals, times};
 pub use part::PartSize;
-pub use race::bars;
 pub use row::{Final, Row, Verified, subtract_generator};
 pub use yardstick::Yardstick;
 

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::{Budget, Goal, PartSize, Yardstick};
-use crate::measure::{Mark, Sample, Subject, Taken, evenness, exit_velocity, rates, seconds_at};
+use crate::measure::{Mark, Sample, Taken, evenness, exit_velocity, rates, seconds_at};
 use crate::workloads::Volume;
 
 /// Rows over which the exit velocity is taken, unless a fifth of all is less.
@@ -135,6 +136,9 @@ pub struct Row {
     /// `get_p50_us` and so on.
     #[serde(flatten)]
     pub latencies: BTreeMap<String, f64>,
+    /// Latencies by operation, ns; not in the JSON.
+    #[serde(skip)]
+    pub histograms: BTreeMap<&'static str, Histogram<u64>>,
     /// Rate of each second.
     pub int_ops_s: Vec<f64>,
     /// Per second: operations, resident bytes, bytes written, CPU.
@@ -204,9 +208,7 @@ impl Row {
         let per_op = |n: u64| Some(n as f64 / ops);
         let us_per_op = |seconds: f64| Some(seconds.max(0.0) * 1e6 / ops);
         let usage = &taken.usage;
-        // In a server there is neither a client nor a meter.
-        let is_server = taken.subject != Subject::Own;
-        let own_cpu = usage.cpu_s - if is_server { 0.0 } else { taken.meter_cpu_s };
+        let own_cpu = usage.cpu_s - taken.meter_cpu_s;
         let mut row = Self {
             target: target.to_owned(),
             step: step.to_owned(),
@@ -225,17 +227,13 @@ impl Row {
             rd_io_op: per_op(usage.read_calls),
             disk_peak_b: Some(taken.disk_peak_b),
             rss_peak_b: Some(taken.rss_peak_b),
-            ctx_op: per_op(usage.switches).filter(|_| !is_server),
+            ctx_op: per_op(usage.switches),
             faults_minor_op: per_op(usage.faults_minor),
             faults_major_op: per_op(usage.faults_major),
             faults_minor_steady_op: faults_of_second_half(&taken.samples),
             series: taken.samples.clone(),
             ..Self::default()
         };
-        if is_server {
-            row.cpu_generator_us_op = row.cpu_fg_us_op.take();
-            row.cpu_bg_us_op = None;
-        }
         row.take_latencies(taken);
         row.take_series(taken);
         if volume.changed_bytes > 0 {
@@ -247,29 +245,6 @@ impl Row {
     /// Whole percents of what was planned, rounded down: what was stopped is never shown as whole.
     pub fn percent_done(&self) -> u64 {
         100 * self.ops / self.ops_planned.max(1)
-    }
-
-    /// Takes back what was measured of this process: the store works in another.
-    pub fn forget_process(&mut self) {
-        let figures = [
-            &mut self.cpu_us_op,
-            &mut self.cpu_fg_us_op,
-            &mut self.cpu_bg_us_op,
-            &mut self.cpu_us_op_quiesced,
-            &mut self.wr_b_op,
-            &mut self.rd_b_op,
-            &mut self.wr_io_op,
-            &mut self.rd_io_op,
-            &mut self.wr_b_op_quiesced,
-            &mut self.write_amp,
-            &mut self.ctx_op,
-            &mut self.faults_minor_op,
-            &mut self.faults_minor_steady_op,
-            &mut self.faults_major_op,
-        ];
-        figures.into_iter().for_each(|figure| *figure = None);
-        self.rss_peak_b = None;
-        self.series.clear();
     }
 
     /// A latency of the step's main operation: that with the most requests.
@@ -285,6 +260,7 @@ impl Row {
             if histogram.is_empty() {
                 continue;
             }
+            self.histograms.insert(operation, histogram.clone());
             let parts = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)];
             for (name, quantile) in parts {
                 let micros = histogram.value_at_quantile(quantile) as f64 / 1e3;

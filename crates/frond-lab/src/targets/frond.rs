@@ -1,18 +1,12 @@
-//! Frond as a target: keyspaces are trees, one batch is a commit, memory and durability are its only
-//! settings.
+//! Frond as a target: keyspaces are trees, memory and durability are its only settings.
 //!
-//! Threads: handles are shared; a batch belongs to its session.
+//! Threads: handles are shared.
 
-mod txn;
+mod connection;
 
-use std::ops::Bound;
+use frond::{ColumnOf, ColumnUse, Db, Options, Tree, TreeColumns, TreeOptions};
 
-use frond::{Batch, ColumnOf, ColumnUse, Db, Options, Tree, TreeColumns, TreeOptions};
-
-use super::{
-    Clients, Counter, Direction, Durability, Failure, HeldSnapshot, Result, Session, Setup, Target,
-    Transactions, Visit,
-};
+use super::{Clients, Connection, Counter, Durability, Failure, Result, Setup, Target};
 use crate::layout;
 use crate::results::PartSize;
 use crate::schema::{Keyspace, Table};
@@ -51,7 +45,7 @@ fn class(durability: Durability) -> frond::Durability {
 /// Frond under test.
 pub struct Frond {
     db: Db,
-    table: Table,
+    tables: Vec<Table>,
     trees: Vec<Tree>,
     settings: Vec<(String, String)>,
 }
@@ -62,23 +56,24 @@ impl Frond {
         let durability = class(setup.durability);
         let options = Options::new().cache_size(setup.memory.0).durability(durability);
         let db = Db::open(&setup.dir, options)?;
-        let names = setup.table.keyspaces();
-        let create = |(keyspace, name): (Keyspace, &String)| {
-            let options = TreeOptions {
-                unique: keyspace == 0 && setup.unique,
-                key_layout: Some(layout::key(&setup.table, keyspace)),
-                value_layout: layout::value(&setup.table, keyspace),
-                ..TreeOptions::default()
-            };
-            Ok(db.create_tree(name, options)?)
-        };
-        let trees = names.iter().enumerate().map(create).collect::<Result<Vec<Tree>>>()?;
+        let mut trees = Vec::new();
+        for table in &setup.tables {
+            for (keyspace, name) in table.keyspaces().iter().enumerate() {
+                let options = TreeOptions {
+                    unique: keyspace == 0 && setup.unique,
+                    key_layout: Some(layout::key(table, keyspace)),
+                    value_layout: layout::value(table, keyspace),
+                    ..TreeOptions::default()
+                };
+                trees.push(db.create_tree(name, options)?);
+            }
+        }
         let settings = vec![
             ("cache_size".to_owned(), setup.memory.0.to_string()),
             ("durability".to_owned(), format!("{durability:?}").to_lowercase()),
             ("size_class".to_owned(), "default".to_owned()),
         ];
-        Ok(Self { db, table: setup.table.clone(), trees, settings })
+        Ok(Self { db, tables: setup.tables.clone(), trees, settings })
     }
 }
 
@@ -91,17 +86,9 @@ impl Target for Frond {
         self.settings.clone()
     }
 
-    fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(FrondSession { target: self, batch: Batch::new() }))
-    }
-
-    fn transactions(&self, clients: Clients) -> Result<Box<dyn Transactions + '_>> {
-        let durability = class(clients.durability);
-        Ok(Box::new(txn::FrondTransactions::new(&self.db, &self.trees[0], durability)))
-    }
-
-    fn hold_snapshot(&self) -> Result<Box<dyn HeldSnapshot + '_>> {
-        Ok(Box::new(txn::Held { snapshot: self.db.snapshot(), tree: &self.trees[0] }))
+    fn connect(&self, clients: Clients) -> Result<Box<dyn Connection + '_>> {
+        let durability = clients.durability.map(class);
+        Ok(Box::new(connection::FrondConnection::new(&self.db, &self.trees, durability)))
     }
 
     fn settle(&self) -> Result<()> {
@@ -121,11 +108,14 @@ impl Target for Frond {
 
     fn parts(&self) -> Result<Vec<PartSize>> {
         let mut parts = Vec::new();
-        for (keyspace, tree) in self.trees.iter().enumerate() {
-            let shape = self.db.inspect(&tree.name())?;
-            let leaves = shape.levels.last().map_or(0, |leaves| leaves.nodes);
-            let columns = self.db.columns(&tree.name(), leaves.div_ceil(LEAVES_READ))?;
-            parts.extend(parts_of(&self.table, keyspace, &columns));
+        for table in &self.tables {
+            for keyspace in 0..=table.indexes.len() {
+                let tree = &self.trees[table.base + keyspace];
+                let shape = self.db.inspect(&tree.name())?;
+                let leaves = shape.levels.last().map_or(0, |leaves| leaves.nodes);
+                let columns = self.db.columns(&tree.name(), leaves.div_ceil(LEAVES_READ))?;
+                parts.extend(parts_of(table, keyspace, &columns));
+            }
         }
         Ok(parts)
     }
@@ -175,60 +165,5 @@ fn encoding(column: &ColumnUse) -> String {
         (Some((name, _)), 1) => (*name).to_owned(),
         (Some((name, _)), 2) => format!("{name} and another"),
         (Some((name, _)), forms) => format!("{name} and {} others", forms - 1),
-    }
-}
-
-struct FrondSession<'a> {
-    target: &'a Frond,
-    batch: Batch,
-}
-
-impl Session for FrondSession<'_> {
-    fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
-        Ok(self.batch.put(&self.target.trees[keyspace], key, value)?)
-    }
-
-    fn delete(&mut self, keyspace: Keyspace, key: &[u8]) -> Result<()> {
-        Ok(self.batch.delete(&self.target.trees[keyspace], key)?)
-    }
-
-    fn commit(&mut self) -> Result<()> {
-        self.target.db.commit(&mut self.batch)?;
-        Ok(())
-    }
-
-    fn get(&mut self, keyspace: Keyspace, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        Ok(self.target.trees[keyspace].get_into(key, value)?)
-    }
-
-    fn scan(
-        &mut self,
-        keyspace: Keyspace,
-        from: Option<&[u8]>,
-        direction: Direction,
-        visit: Visit<'_>,
-    ) -> Result<()> {
-        let tree = &self.target.trees[keyspace];
-        let bound = from.map_or(Bound::Unbounded, Bound::Included);
-        match direction {
-            Direction::Forward => {
-                let mut cursor = tree.scan((bound, Bound::Unbounded))?;
-                while let Some((key, value)) = cursor.next()? {
-                    if !visit(key, value) {
-                        break;
-                    }
-                }
-            }
-            Direction::Reverse => {
-                let mut cursor = tree.scan((Bound::Unbounded, bound))?;
-                cursor.seek_last();
-                while let Some((key, value)) = cursor.prev()? {
-                    if !visit(key, value) {
-                        break;
-                    }
-                }
-            }
-        }
-        Ok(())
     }
 }

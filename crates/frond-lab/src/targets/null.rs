@@ -1,17 +1,38 @@
-//! The null target: takes everything, keeps nothing. What a workload costs against it is what the
-//! workload itself costs; that is subtracted from the figures of the others.
+//! The null target: takes everything, keeps one entry of each keyspace. What a workload costs on it is what the workload
+//! itself costs; that is subtracted from the figures of the others.
+//!
+//! Invariants
+//! 1. Every read finds the entry that was put last into its keyspace: a client decodes rows and changes them as it does
+//!    with a store.
+//!
+//! Threads: entries are shared when a client begins and when it ends.
 
 use std::hint::black_box;
+use std::sync::Mutex;
 
-use super::{
-    Attempt, Begin, Clients, Direction, HeldSnapshot, Result, Session, Target, Transactions, Visit,
-};
+use super::{Attempt, Begin, Clients, Connection, Direction, Result, Setup, Target, Visit};
 use crate::schema::Keyspace;
 
-/// Keeps nothing.
-pub struct Null;
+/// An entry that reads find; `None` before the first.
+type Sample = Option<(Vec<u8>, Vec<u8>)>;
 
-struct NullSession;
+/// Keeps no rows.
+pub struct Null {
+    samples: Mutex<Vec<Sample>>,
+}
+
+struct NullConnection<'a> {
+    target: &'a Null,
+    samples: Vec<Sample>,
+}
+
+impl Null {
+    /// One with the keyspaces of these tables.
+    pub fn open(setup: &Setup) -> Self {
+        let keyspaces = setup.tables.iter().map(|table| table.keyspaces().len()).sum();
+        Self { samples: Mutex::new(vec![None; keyspaces]) }
+    }
+}
 
 impl Target for Null {
     fn version(&self) -> String {
@@ -22,16 +43,9 @@ impl Target for Null {
         Vec::new()
     }
 
-    fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(NullSession))
-    }
-
-    fn transactions(&self, _: Clients) -> Result<Box<dyn Transactions + '_>> {
-        Ok(Box::new(NullSession))
-    }
-
-    fn hold_snapshot(&self) -> Result<Box<dyn HeldSnapshot + '_>> {
-        Ok(Box::new(NullSession))
+    fn connect(&self, _: Clients) -> Result<Box<dyn Connection + '_>> {
+        let samples = self.samples.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        Ok(Box::new(NullConnection { target: self, samples }))
     }
 
     fn keeps_rows(&self) -> bool {
@@ -43,36 +57,65 @@ impl Target for Null {
     }
 }
 
-impl HeldSnapshot for NullSession {
-    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        Session::get(self, 0, key, value)
+impl Drop for NullConnection<'_> {
+    fn drop(&mut self) {
+        let mut shared = self.target.samples.lock().unwrap_or_else(|e| e.into_inner());
+        for (shared, own) in shared.iter_mut().zip(&mut self.samples) {
+            if own.is_some() {
+                *shared = own.take();
+            }
+        }
     }
 }
 
-impl Transactions for NullSession {
+impl Connection for NullConnection<'_> {
     fn begin(&mut self, what: Begin) -> Attempt<()> {
         black_box(what);
         Ok(())
     }
 
-    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Attempt<bool> {
-        Ok(Session::get(self, 0, key, value)?)
+    fn get(&mut self, keyspace: Keyspace, key: &[u8], value: &mut Vec<u8>) -> Attempt<bool> {
+        black_box(key);
+        value.clear();
+        let Some((_, sample)) = &self.samples[keyspace] else { return Ok(false) };
+        value.extend_from_slice(sample);
+        Ok(true)
     }
 
-    fn get_for_update(&mut self, key: &[u8], value: &mut Vec<u8>) -> Attempt<bool> {
-        Ok(Session::get(self, 0, key, value)?)
+    fn get_for_update(
+        &mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Attempt<bool> {
+        self.get(keyspace, key, value)
     }
 
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Attempt<()> {
-        Ok(Session::put(self, 0, key, value)?)
+    fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Attempt<()> {
+        let (k, v) = self.samples[keyspace].get_or_insert_default();
+        k.clear();
+        k.extend_from_slice(key);
+        v.clear();
+        v.extend_from_slice(value);
+        Ok(())
     }
 
-    fn delete(&mut self, key: &[u8]) -> Attempt<()> {
-        Ok(Session::delete(self, 0, key)?)
+    fn delete(&mut self, keyspace: Keyspace, key: &[u8]) -> Attempt<()> {
+        black_box((keyspace, key));
+        Ok(())
     }
 
-    fn list(&mut self, from: &[u8], to: &[u8], _visit: Visit<'_>) -> Attempt<()> {
-        black_box((from, to));
+    fn scan(
+        &mut self,
+        keyspace: Keyspace,
+        bounds: (Option<&[u8]>, Option<&[u8]>),
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Attempt<()> {
+        black_box((bounds, direction));
+        if let Some((key, value)) = &self.samples[keyspace] {
+            visit(key, value);
+        }
         Ok(())
     }
 
@@ -81,39 +124,6 @@ impl Transactions for NullSession {
     }
 
     fn rollback(&mut self) -> Result<()> {
-        Ok(())
-    }
-}
-
-impl Session for NullSession {
-    fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
-        black_box((keyspace, key, value));
-        Ok(())
-    }
-
-    fn delete(&mut self, keyspace: Keyspace, key: &[u8]) -> Result<()> {
-        black_box((keyspace, key));
-        Ok(())
-    }
-
-    fn commit(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn get(&mut self, keyspace: Keyspace, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        black_box((keyspace, key));
-        value.clear();
-        Ok(false)
-    }
-
-    fn scan(
-        &mut self,
-        keyspace: Keyspace,
-        from: Option<&[u8]>,
-        direction: Direction,
-        _visit: Visit<'_>,
-    ) -> Result<()> {
-        black_box((keyspace, from, direction));
         Ok(())
     }
 }

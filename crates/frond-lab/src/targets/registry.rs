@@ -18,65 +18,10 @@ pub enum TargetName {
     Sqlite,
     /// LMDB.
     Lmdb,
-    /// InnoDB, in a MariaDB server: sizes beside those of embedded stores.
-    Innodb(Pages),
-    /// An engine of a MariaDB server beside others of its engines.
-    Sql(Engine),
+    /// TidesDB.
+    TidesDb,
     /// No store at all.
     Null,
-}
-
-/// How InnoDB keeps its pages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pages {
-    /// ROW_FORMAT=DYNAMIC, pages of 16 KiB as they are.
-    Dynamic,
-    /// ROW_FORMAT=COMPRESSED with pages of so many KiB.
-    Compressed(u8),
-}
-
-impl fmt::Display for Pages {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Dynamic => f.write_str("innodb"),
-            Self::Compressed(kib) => write!(f, "innodb-{kib}k"),
-        }
-    }
-}
-
-/// An engine of a MariaDB server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Engine {
-    /// Takes rows and keeps none: what the server itself costs.
-    Blackhole,
-    /// Frond, as the plugin of this tree.
-    Frond,
-    /// InnoDB, in the server.
-    Innodb(Pages),
-    /// RocksDB.
-    MyRocks,
-}
-
-impl Engine {
-    const ALL: [Self; 6] = [
-        Self::Blackhole,
-        Self::Frond,
-        Self::Innodb(Pages::Dynamic),
-        Self::Innodb(Pages::Compressed(8)),
-        Self::Innodb(Pages::Compressed(4)),
-        Self::MyRocks,
-    ];
-}
-
-impl fmt::Display for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Blackhole => f.write_str("blackhole"),
-            Self::Frond => f.write_str("frond"),
-            Self::Innodb(pages) => pages.fmt(f),
-            Self::MyRocks => f.write_str("myrocks"),
-        }
-    }
 }
 
 /// A size, or a fraction of the memory: `16MB`, `m/6`.
@@ -130,20 +75,16 @@ impl fmt::Display for TargetName {
             Self::RocksDb(Some(share)) => write!(f, "rocksdb-{share}"),
             Self::Sqlite => f.write_str("sqlite"),
             Self::Lmdb => f.write_str("lmdb"),
-            Self::Innodb(pages) => pages.fmt(f),
-            Self::Sql(engine) => write!(f, "{SQL}{engine}"),
+            Self::TidesDb => f.write_str("tidesdb"),
             Self::Null => f.write_str("null"),
         }
     }
 }
 
-/// What names of SQL targets begin with.
-const SQL: &str = "sql:";
-
 impl TargetName {
-    /// Whether it is an engine of a server, measured as one.
-    pub fn is_sql(self) -> bool {
-        matches!(self, Self::Sql(_))
+    /// Whether it reads its files through the page cache, which then is a part of its memory and bounded from outside.
+    pub fn is_buffered(self) -> bool {
+        matches!(self, Self::Sqlite | Self::Lmdb | Self::TidesDb)
     }
 }
 
@@ -151,24 +92,15 @@ impl FromStr for TargetName {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        if let Some(name) = text.strip_prefix(SQL) {
-            let engine = Engine::ALL.into_iter().find(|engine| engine.to_string() == name);
-            return engine.map(Self::Sql).ok_or_else(|| {
-                let names = Engine::ALL.map(|engine| format!("{SQL}{engine}")).join(", ");
-                format!("unknown target `{text}` ({names})")
-            });
-        }
         match text {
             "frond" => Ok(Self::Frond),
             "rocksdb" => Ok(Self::RocksDb(None)),
             "sqlite" => Ok(Self::Sqlite),
             "lmdb" => Ok(Self::Lmdb),
-            "innodb" => Ok(Self::Innodb(Pages::Dynamic)),
-            "innodb-8k" => Ok(Self::Innodb(Pages::Compressed(8))),
-            "innodb-4k" => Ok(Self::Innodb(Pages::Compressed(4))),
+            "tidesdb" => Ok(Self::TidesDb),
             "null" => Ok(Self::Null),
             _ => Err(format!(
-                "unknown target `{text}` (frond, rocksdb, sqlite, lmdb, innodb, innodb-8k, innodb-4k, null, sql:ENGINE)"
+                "unknown target `{text}` (frond, rocksdb, sqlite, lmdb, tidesdb, null)"
             )),
         }
     }
@@ -191,14 +123,11 @@ pub fn available(name: TargetName) -> Result<()> {
         TargetName::RocksDb(_) if !cfg!(has_rocksdb) => Err(absent("rocksdb", "librocksdb-dev")),
         TargetName::Sqlite if !cfg!(has_sqlite3) => Err(absent("sqlite", "libsqlite3-dev")),
         TargetName::Lmdb if !cfg!(has_lmdb) => Err(absent("lmdb", "liblmdb-dev")),
-        #[cfg(feature = "compare")]
-        TargetName::Innodb(pages) => super::sql::available(Engine::Innodb(pages)),
-        #[cfg(feature = "compare")]
-        TargetName::Sql(engine) => super::sql::available(engine),
-        #[cfg(not(feature = "compare"))]
-        TargetName::Innodb(_) | TargetName::Sql(_) => {
-            Err(absent(&name.to_string(), "mariadb-server"))
-        }
+        TargetName::TidesDb if !cfg!(feature = "tidesdb") => Err(Failure(
+            "target tidesdb: this program was built without it: `apt-get install cmake liblz4-dev libzstd-dev`, then build \
+             with `--features tidesdb`"
+                .to_owned(),
+        )),
         _ => Ok(()),
     }
 }
@@ -216,18 +145,16 @@ pub fn environment(name: TargetName) -> Result<Vec<(&'static str, String)>> {
 pub fn open(name: TargetName, setup: &Setup) -> Result<Box<dyn Target>> {
     available(name)?;
     match name {
-        TargetName::Null => Ok(Box::new(Null)),
+        TargetName::Null => Ok(Box::new(Null::open(setup))),
         TargetName::Frond => Ok(Box::new(super::frond::Frond::open(setup)?)),
-        #[cfg(feature = "compare")]
-        TargetName::Innodb(pages) => Ok(Box::new(super::sql::Sql::beside_embedded(setup, pages)?)),
-        #[cfg(feature = "compare")]
-        TargetName::Sql(engine) => Ok(Box::new(super::sql::Sql::beside_sql(setup, engine)?)),
         #[cfg(has_rocksdb)]
         TargetName::RocksDb(_) => Ok(Box::new(super::rocksdb::RocksDb::open(setup)?)),
         #[cfg(has_sqlite3)]
         TargetName::Sqlite => Ok(Box::new(super::sqlite::Sqlite::open(setup)?)),
         #[cfg(has_lmdb)]
         TargetName::Lmdb => Ok(Box::new(super::lmdb::Lmdb::open(setup)?)),
+        #[cfg(feature = "tidesdb")]
+        TargetName::TidesDb => Ok(Box::new(super::tidesdb::Tides::open(setup)?)),
         #[allow(unreachable_patterns)] // reachable where a rival is missing
         _ => {
             let _ = setup;

@@ -22,7 +22,8 @@ mod tests {
         let files = [
             ("rocksdb", include_str!("rocksdb/rocksdb.settings.toml")),
             ("sqlite", include_str!("sqlite/sqlite.settings.toml")),
-            ("sql", include_str!("sql/sql.settings.toml")),
+            ("lmdb", include_str!("lmdb/lmdb.settings.toml")),
+            ("tidesdb", include_str!("tidesdb/tidesdb.settings.toml")),
         ];
         for (name, text) in files {
             let settings = text.lines().filter(|line| line.contains('=') && !line.starts_with('#'));

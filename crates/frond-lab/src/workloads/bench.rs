@@ -65,11 +65,6 @@ impl<'a> Bench<'a> {
         Self { target, name, dir, deadline, rest, keeps_rows, progress, rows, unsettled: false }
     }
 
-    /// The process that does the target's work.
-    fn subject(&self) -> Subject {
-        self.target.server().map_or(Subject::Own, Subject::Server)
-    }
-
     /// Whether the target keeps what it is given.
     pub fn keeps_rows(&self) -> bool {
         self.keeps_rows
@@ -95,7 +90,7 @@ impl<'a> Bench<'a> {
             deadline,
             dir: self.dir.clone(),
             progress: self.progress,
-            subject: self.subject(),
+            subject: Subject::Own,
             kinds: Vec::new(),
         };
         let before = self.target.counters();
@@ -125,11 +120,11 @@ impl<'a> Bench<'a> {
         if !std::mem::take(&mut self.unsettled) || !self.keeps_rows {
             return Ok(());
         }
-        let (begin, before) = (Instant::now(), self.subject().usage());
+        let (begin, before) = (Instant::now(), Subject::Own.usage());
         self.target.settle()?;
         let flushed = measure::allocated_bytes(&self.dir);
         self.wait(rows, begin);
-        let paid = self.subject().usage().since(&before);
+        let paid = Subject::Own.usage().since(&before);
         let disk = measure::allocated_bytes(&self.dir);
         let Some(row) = self.rows.iter_mut().rev().find(|row| row.write_amp.is_some()) else {
             return Ok(());
@@ -147,7 +142,7 @@ impl<'a> Bench<'a> {
 
     fn wait(&self, rows: u64, begin: Instant) {
         let rest = self.rest.at_most(rows);
-        let subject = self.subject();
+        let subject = Subject::Own;
         let now = || (subject.usage().write_bytes, measure::allocated_bytes(&self.dir));
         let (mut last, mut still) = (now(), 0);
         while let Some(left) = rest.checked_sub(begin.elapsed()).filter(|d| !d.is_zero()) {

@@ -13,7 +13,7 @@ use super::{Bench, Shape, Spec, Volume, Workload};
 use crate::measure::Meter;
 use crate::random::{Purpose, Random};
 use crate::schema::{Checksum, Table};
-use crate::targets::{Direction, Result, Target};
+use crate::targets::{Begin, Clients, Connection, Direction, Result, Target};
 
 /// What is measured after the load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,6 +117,13 @@ impl Shape {
     }
 }
 
+/// Puts a row in a commit of its own.
+fn put_one(connection: &mut dyn Connection, key: &[u8], value: &[u8]) -> Result<()> {
+    connection.begin(Begin::Batch)?;
+    connection.put(0, key, value)?;
+    Ok(connection.commit()?)
+}
+
 impl DbBench {
     /// The workload for `test`.
     pub fn new(spec: &Spec, test: Test) -> Self {
@@ -144,14 +151,14 @@ impl DbBench {
         let (shape, row_bytes) = (self.spec.shape, self.row_bytes());
         let (present, overwritten) = (&mut self.present, &mut self.overwritten);
         bench.step(step, "put", count, seconds, |meter, target| {
-            let mut session = target.session()?;
+            let mut connection = target.connect(Clients::ONE)?;
             let mut client = meter.client("put");
             let (mut key, mut value, mut done) = (Vec::new(), Vec::new(), 0);
             while done < count && client.go_on() {
                 let number = next(present, done);
                 shape.key(number, &mut key);
                 shape.value(number, version, &mut value);
-                client.time(1, || session.put(0, &key, &value).and_then(|()| session.commit()))?;
+                client.time(1, || put_one(connection.as_mut(), &key, &value))?;
                 present.set(number);
                 match version {
                     0 => overwritten.clear(number),
@@ -192,14 +199,15 @@ impl DbBench {
         if !bench.keeps_rows() {
             return Ok(());
         }
-        let (mut session, mut choice) = (bench.target.session()?, self.choice(u64::MAX));
+        let (mut connection, mut choice) =
+            (bench.target.connect(Clients::ONE)?, self.choice(u64::MAX));
         let (mut key, mut value, mut rates) = (Vec::new(), Vec::new(), Vec::new());
         while rates.len() < 10 {
             let (begin, mut gets) = (Instant::now(), 0u32);
             while begin.elapsed() < Duration::from_secs(1) {
                 let number = Self::existing(&self.present, self.spec.rows, &mut choice);
                 self.spec.shape.key(number, &mut key);
-                session.get(0, &key, &mut value)?;
+                connection.get(0, &key, &mut value)?;
                 gets += 1;
             }
             rates.push(f64::from(gets));
@@ -255,7 +263,8 @@ impl DbBench {
         share: u64,
         missing: bool,
     ) -> Result<u64> {
-        let (mut session, mut choice) = (target.session()?, self.choice(client));
+        let threads = Clients::many(self.spec.threads);
+        let (mut connection, mut choice) = (target.connect(threads)?, self.choice(client));
         let (shape, rows, mut meter) = (self.spec.shape, self.spec.rows, meter.client("get"));
         let (mut key, mut value, mut found, mut done) = (Vec::new(), Vec::new(), 0, 0);
         while done < share && meter.go_on() {
@@ -264,7 +273,7 @@ impl DbBench {
                 true => shape.absent_key(number, &mut key),
                 false => shape.key(number, &mut key),
             }
-            found += u64::from(meter.time(1, || session.get(0, &key, &mut value))?);
+            found += u64::from(meter.time(1, || connection.get(0, &key, &mut value))?);
             done += 1;
         }
         Ok(found)
@@ -273,7 +282,8 @@ impl DbBench {
     /// Overwrites at a fixed rate with the same rows, so that the checksum stands. Latency counts from
     /// the scheduled start.
     fn write_beside(&self, meter: &Meter, target: &dyn Target) -> Result<u64> {
-        let (mut session, mut choice) = (target.session()?, self.choice(1 << 32));
+        let threads = Clients::many(self.spec.threads + 1);
+        let (mut connection, mut choice) = (target.connect(threads)?, self.choice(1 << 32));
         let mut client = meter.side_client("put");
         let pause =
             Duration::from_secs_f64(self.row_bytes() as f64 / BESIDE_BYTES_PER_SECOND as f64);
@@ -286,8 +296,7 @@ impl DbBench {
             if let Some(early) = due.checked_duration_since(Instant::now()) {
                 std::thread::sleep(early);
             }
-            client
-                .time_from(due, || session.put(0, &key, &value).and_then(|()| session.commit()))?;
+            client.time_from(due, || put_one(connection.as_mut(), &key, &value))?;
             due += pause;
             written += self.row_bytes();
         }
@@ -300,15 +309,21 @@ impl DbBench {
         let mut sum = 0u64;
         if bench.keeps_rows() {
             let begin = Instant::now();
-            bench.target.session()?.scan(0, None, direction, &mut |_, value| {
-                sum ^= xxhash_rust::xxh3::xxh3_64(value);
-                begin.elapsed() < WARM_UP_MAX
-            })?;
+            bench.target.connect(Clients::ONE)?.scan(
+                0,
+                (None, None),
+                direction,
+                &mut |_, value| {
+                    sum ^= xxhash_rust::xxh3::xxh3_64(value);
+                    begin.elapsed() < WARM_UP_MAX
+                },
+            )?;
         }
         let row = bench.step(step, "row", rows, Some(self.spec.seconds), |meter, target| {
-            let (mut session, mut client) = (target.session()?, meter.client("scan"));
+            let (mut connection, mut client) =
+                (target.connect(Clients::ONE)?, meter.client("scan"));
             let mut pending = 0;
-            session.scan(0, None, direction, &mut |_, value| {
+            connection.scan(0, (None, None), direction, &mut |_, value| {
                 sum ^= xxhash_rust::xxh3::xxh3_64(value);
                 pending += 1;
                 if pending == SCAN_CHUNK {
@@ -333,17 +348,23 @@ impl DbBench {
         let mut visited = 0;
         let row =
             bench.step("seekrandom", "seek", rows, Some(self.spec.seconds), |meter, target| {
-                let (mut session, mut client) = (target.session()?, meter.client("seek"));
+                let (mut connection, mut client) =
+                    (target.connect(Clients::ONE)?, meter.client("seek"));
                 let (mut key, mut done) = (Vec::new(), 0);
                 while done < rows && client.go_on() {
                     shape.key(choice.below(rows), &mut key);
                     let mut left = ROWS_PER_SEEK;
                     client.time(1, || {
-                        session.scan(0, Some(&key), Direction::Forward, &mut |key, value| {
-                            std::hint::black_box((key, value));
-                            left -= 1;
-                            left > 0
-                        })
+                        connection.scan(
+                            0,
+                            (Some(&key), None),
+                            Direction::Forward,
+                            &mut |key, value| {
+                                std::hint::black_box((key, value));
+                                left -= 1;
+                                left > 0
+                            },
+                        )
                     })?;
                     visited += ROWS_PER_SEEK - left;
                     done += 1;

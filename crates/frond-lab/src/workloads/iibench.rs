@@ -14,7 +14,7 @@ use super::{Bench, Spec, Volume, Workload};
 use crate::measure::Meter;
 use crate::random::{Purpose, Random};
 use crate::schema::{Checksum, Column, EncodedRow, Index, Table, Type, Value};
-use crate::targets::{Result, Session, Target};
+use crate::targets::{Begin, Clients, Connection, Result, Span, Target};
 
 /// Rows per commit of the published runs.
 pub const ROWS_PER_COMMIT: u64 = 1000;
@@ -31,6 +31,7 @@ pub fn table() -> Table {
     let column = |name, kind| Column { name, kind };
     Table {
         name: "purchases_index",
+        base: 0,
         columns: vec![
             column("transactionid", Type::I32),
             column("dateandtime", Type::Millis),
@@ -121,11 +122,12 @@ impl Batch {
     }
 
     /// Inserts them as one commit.
-    pub fn insert(&self, table: &Table, session: &mut dyn Session) -> Result<()> {
+    pub fn insert(&self, table: &Table, connection: &mut dyn Connection) -> Result<()> {
+        connection.begin(Begin::Batch)?;
         for (row, encoded) in self.rows.iter().zip(&self.encoded) {
-            session.insert_row(table, row, encoded)?;
+            connection.insert_row(table, row, encoded)?;
         }
-        session.commit()
+        Ok(connection.commit()?)
     }
 }
 
@@ -150,17 +152,17 @@ impl Iibench {
 fn insert(
     meter: &Meter,
     target: &dyn Target,
-    rows: u64,
+    (rows, clients): (u64, u64),
     (purchases, table, sums): (&mut Purchases, &Table, &mut [Checksum]),
 ) -> Result<u64> {
-    let mut session = target.session()?;
+    let mut connection = target.connect(Clients::many(clients))?;
     let mut batch = Batch::new();
     let mut client = meter.client("commit");
     let mut left = rows;
     while left > 0 && client.go_on() {
         let n = left.min(ROWS_PER_COMMIT);
         batch.generate(purchases, table, n as usize, sums);
-        client.time(n, || batch.insert(table, session.as_mut()))?;
+        client.time(n, || batch.insert(table, connection.as_mut()))?;
         left -= n;
     }
     Ok(rows - left)
@@ -178,10 +180,10 @@ fn query(meter: &Meter, target: &dyn Target, spec: &Spec, table: &Table) -> Resu
     while meter.done() < QUERIES_FROM.min(spec.rows / 5) && !meter.is_stopped() {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let mut session = target.session()?;
+    let mut connection = target.connect(Clients::many(2))?;
     let mut client = meter.side_client("query");
     let pause = Duration::from_secs_f64(1.0 / spec.query_rate.max(1e-6));
-    let (mut due, mut key, mut read) = (Instant::now(), Vec::new(), 0);
+    let (mut due, mut read) = (Instant::now(), 0);
     for shape in (0..4).cycle() {
         if spec.query_rate > 0.0 {
             due += pause;
@@ -198,17 +200,14 @@ fn query(meter: &Meter, target: &dyn Target, spec: &Spec, table: &Table) -> Resu
             break;
         }
         let (keyspace, from) = question(shape, meter.done(), &mut choice);
-        key.clear();
-        from.iter().for_each(|value| value.append_key(&mut key));
-        let mut left = QUERY_ROWS;
+        let span = Span { from: &from, limit: QUERY_ROWS, ..Span::ALL };
         client.time_from(due, || {
-            session.range(table, keyspace, &from, &key, QUERY_ROWS, &mut |key, value| {
+            connection.range(table, keyspace, &span, &mut |key, value| {
                 std::hint::black_box((key, value));
-                left -= 1;
-                left > 0
+                read += 1;
+                true
             })
         })?;
-        read += QUERY_ROWS - left;
     }
     Ok(read)
 }
@@ -240,13 +239,13 @@ impl Workload for Iibench {
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<()> {
         let (rows, table, sums) = (self.spec.rows, &self.table, &mut self.sums);
         let (spec, queries) = (&self.spec, self.queries);
-        let mut purchases = Purchases::new(spec.seed, spec.whole_seconds);
+        let mut purchases = Purchases::new(spec.seed, false);
         let name = if queries { "iibench-query" } else { "iibench" };
-        let mut read = None;
+        let (mut read, clients) = (None, 1 + u64::from(queries));
         let row = bench.step(name, "row", rows, None, |meter, target| {
             std::thread::scope(|scope| {
                 let asker = queries.then(|| scope.spawn(|| query(meter, target, spec, table)));
-                let done = insert(meter, target, rows, (&mut purchases, table, sums));
+                let done = insert(meter, target, (rows, clients), (&mut purchases, table, sums));
                 meter.stop_side_clients(); // before any error: the asker would never end
                 if let Some(asker) = asker {
                     read = Some(asker.join().expect("a panic of a client ends the run")?);

@@ -8,7 +8,7 @@ use super::{Bench, Spec, Volume, Workload};
 use crate::measure::Meter;
 use crate::results::Yardstick;
 use crate::schema::{Checksum, EncodedRow, Table, Value};
-use crate::targets::{Result, Target};
+use crate::targets::{Begin, Clients, Result, Target};
 
 /// Where rows come from.
 pub trait Source {
@@ -53,7 +53,7 @@ impl<S: Source> Load<S> {
     }
 
     fn load(&mut self, meter: &Meter, target: &dyn Target) -> Result<()> {
-        let (mut session, mut client) = (target.session()?, meter.client("commit"));
+        let (mut connection, mut client) = (target.connect(Clients::ONE)?, meter.client("commit"));
         let mut records: Vec<S::Record> = Vec::new();
         records.resize_with(S::ROWS_PER_COMMIT, S::Record::default);
         let mut encoded = vec![EncodedRow::default(); S::ROWS_PER_COMMIT];
@@ -73,11 +73,12 @@ impl<S: Source> Load<S> {
             }
             left -= made as u64;
             client.time(made as u64, || {
+                connection.begin(Begin::Batch)?;
                 for (record, encoded) in records.iter().zip(&encoded).take(made) {
                     let row = self.source.columns(record);
-                    session.insert_row(&self.table, row.as_ref(), encoded)?;
+                    connection.insert_row(&self.table, row.as_ref(), encoded)?;
                 }
-                session.commit()
+                connection.commit()
             })?;
         }
         Ok(())

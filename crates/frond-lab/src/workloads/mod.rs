@@ -1,7 +1,7 @@
 //! The workloads: what is written and read, in which order.
 //!
 //! Invariants
-//! 1. A workload knows its targets only through `Session`: all get the same rows in the same order.
+//! 1. A workload knows its targets only through `Connection`: all get the same rows in the same order.
 //! 2. It keeps the checksum that every keyspace must have in the end; the verification pass compares.
 //!
 //! Threads: `run` is called on the child's main thread; steps with several clients scope their own.
@@ -60,8 +60,6 @@ pub struct Spec {
     pub clients: Vec<u64>,
     /// Phases of the transactions.
     pub phases: Vec<Phase>,
-    /// Whether times are whole seconds: as DATETIME keeps them.
-    pub whole_seconds: bool,
 }
 
 /// Key and value sizes of the db_bench workloads.
@@ -161,13 +159,6 @@ pub enum Name {
     Queue,
     /// Transactions of one row, and LinkBench's mix, by one client to many (--clients, --phases).
     Txn,
-}
-
-impl Name {
-    /// Whether it is run in SQL as it was published.
-    pub fn is_published_in_sql(self) -> bool {
-        matches!(self, Self::Iibench | Self::IibenchQuery)
-    }
 }
 
 /// Makes a workload.

@@ -144,6 +144,7 @@ impl Source for Packages {
         let numbers = ["installed_kib", "size_b"].map(|name| Column { name, kind: Type::U32 });
         Table {
             name: "packages",
+            base: 0,
             columns: texts.into_iter().chain(numbers).collect(),
             primary: (0..KEY).collect(),
             indexes: Vec::new(),

@@ -7,7 +7,7 @@
 use super::{Bench, Spec, Volume, Workload};
 use crate::random::Random;
 use crate::schema::{Checksum, Table};
-use crate::targets::{Direction, Result, Session};
+use crate::targets::{Begin, Clients, Connection, Direction, Result};
 
 /// Rows waiting.
 const LENGTH: u64 = 1_000;
@@ -26,9 +26,9 @@ fn row(number: u64, value: &mut [u8; VALUE_BYTES]) -> [u8; 8] {
     number.to_be_bytes()
 }
 
-fn first(session: &mut dyn Session) -> Result<Option<u64>> {
+fn first(connection: &mut dyn Connection) -> Result<Option<u64>> {
     let mut found = None;
-    session.scan(0, None, Direction::Forward, &mut |key, _| {
+    connection.scan(0, (None, None), Direction::Forward, &mut |key, _| {
         found = key.try_into().ok().map(u64::from_be_bytes);
         false
     })?;
@@ -56,25 +56,27 @@ impl Workload for Queue {
         let mut value = [0; VALUE_BYTES];
         let mut wrong = 0;
         let result = bench.step("queue", "turn", rows, None, |meter, target| {
-            let mut session = target.session()?;
+            let mut connection = target.connect(Clients::ONE)?;
+            connection.begin(Begin::Batch)?;
             while alive.1 < LENGTH {
                 let key = row(alive.1, &mut value);
-                session.put(0, &key, &value)?;
+                connection.put(0, &key, &value)?;
                 alive.1 += 1;
             }
-            session.commit()?;
+            connection.commit()?;
             let (mut put, mut get) = (meter.client("commit"), meter.second_client("first"));
             let mut done = 0;
             while done < rows && put.go_on() {
                 let key = row(alive.1, &mut value);
                 let oldest = alive.0.to_be_bytes();
                 put.time(1, || {
-                    session.put(0, &key, &value)?;
-                    session.delete(0, &oldest)?;
-                    session.commit()
+                    connection.begin(Begin::Batch)?;
+                    connection.put(0, &key, &value)?;
+                    connection.delete(0, &oldest)?;
+                    connection.commit()
                 })?;
                 *alive = (alive.0 + 1, alive.1 + 1);
-                let found = get.time(1, || first(session.as_mut()))?;
+                let found = get.time(1, || first(connection.as_mut()))?;
                 wrong += u64::from(found != Some(alive.0));
                 done += 1;
             }

@@ -66,6 +66,7 @@ impl Source for Sbtest {
     fn table() -> Table {
         let column = |name, kind| Column { name, kind };
         Table {
+            base: 0,
             name: "sbtest1",
             columns: vec![
                 column("id", Type::I32),

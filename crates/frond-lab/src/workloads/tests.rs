@@ -7,9 +7,7 @@ use clap::ValueEnum;
 use super::*;
 use crate::layout;
 use crate::schema::Keyspace;
-use crate::targets::{
-    Attempt, Begin, Clients, Direction, HeldSnapshot, Session, Target, Transactions, Visit,
-};
+use crate::targets::{Attempt, Begin, Clients, Connection, Direction, Target, Visit};
 use frond::Layout;
 
 /// A target that keeps nothing, and splits whatever it is given by the layouts of its table.
@@ -17,7 +15,7 @@ struct Splitter {
     layouts: Vec<(Layout, Layout)>,
 }
 
-struct SplitterSession<'a>(&'a Splitter);
+struct SplitterConnection<'a>(&'a Splitter);
 
 impl Splitter {
     fn new(table: &Table) -> Self {
@@ -37,16 +35,12 @@ impl Target for Splitter {
         Vec::new()
     }
 
-    fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(SplitterSession(self)))
+    fn connect(&self, _: Clients) -> Result<Box<dyn Connection + '_>> {
+        Ok(Box::new(SplitterConnection(self)))
     }
 
-    fn transactions(&self, _: Clients) -> Result<Box<dyn Transactions + '_>> {
-        Ok(Box::new(SplitterSession(self)))
-    }
-
-    fn hold_snapshot(&self) -> Result<Box<dyn HeldSnapshot + '_>> {
-        Ok(Box::new(SplitterSession(self)))
+    fn keeps_rows(&self) -> bool {
+        false
     }
 
     fn close(self: Box<Self>) -> Result<()> {
@@ -54,35 +48,45 @@ impl Target for Splitter {
     }
 }
 
-impl HeldSnapshot for SplitterSession<'_> {
-    fn get(&mut self, _: &[u8], _: &mut Vec<u8>) -> Result<bool> {
-        Ok(false)
-    }
-}
-
-impl Transactions for SplitterSession<'_> {
+impl Connection for SplitterConnection<'_> {
     fn begin(&mut self, _: Begin) -> Attempt<()> {
         Ok(())
     }
 
-    fn get(&mut self, _: &[u8], value: &mut Vec<u8>) -> Attempt<bool> {
+    fn get(&mut self, _: Keyspace, _: &[u8], value: &mut Vec<u8>) -> Attempt<bool> {
         value.clear();
         Ok(false)
     }
 
-    fn get_for_update(&mut self, key: &[u8], value: &mut Vec<u8>) -> Attempt<bool> {
-        Transactions::get(self, key, value)
+    fn get_for_update(
+        &mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Attempt<bool> {
+        self.get(keyspace, key, value)
     }
 
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Attempt<()> {
-        Ok(Session::put(self, 0, key, value)?)
+    fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Attempt<()> {
+        let (of_keys, of_values) = &self.0.layouts[keyspace];
+        let mut ends = Vec::new();
+        assert!(of_keys.split(key, &mut ends), "key {key:x?} of {keyspace}: {of_keys:?}");
+        assert!(of_values.split(value, &mut ends), "value {value:x?} of {keyspace}: {of_values:?}");
+        Ok(())
     }
 
-    fn delete(&mut self, key: &[u8]) -> Attempt<()> {
-        Ok(Session::delete(self, 0, key)?)
+    fn delete(&mut self, keyspace: Keyspace, key: &[u8]) -> Attempt<()> {
+        assert!(self.0.layouts[keyspace].0.split(key, &mut Vec::new()), "{key:x?}");
+        Ok(())
     }
 
-    fn list(&mut self, _: &[u8], _: &[u8], _: Visit<'_>) -> Attempt<()> {
+    fn scan(
+        &mut self,
+        _: Keyspace,
+        _: (Option<&[u8]>, Option<&[u8]>),
+        _: Direction,
+        _: Visit<'_>,
+    ) -> Attempt<()> {
         Ok(())
     }
 
@@ -91,33 +95,6 @@ impl Transactions for SplitterSession<'_> {
     }
 
     fn rollback(&mut self) -> Result<()> {
-        Ok(())
-    }
-}
-
-impl Session for SplitterSession<'_> {
-    fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
-        let (of_keys, of_values) = &self.0.layouts[keyspace];
-        let mut ends = Vec::new();
-        assert!(of_keys.split(key, &mut ends), "key {key:x?} of {keyspace}: {of_keys:?}");
-        assert!(of_values.split(value, &mut ends), "value {value:x?} of {keyspace}: {of_values:?}");
-        Ok(())
-    }
-
-    fn delete(&mut self, keyspace: Keyspace, key: &[u8]) -> Result<()> {
-        assert!(self.0.layouts[keyspace].0.split(key, &mut Vec::new()), "{key:x?}");
-        Ok(())
-    }
-
-    fn commit(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn get(&mut self, _: Keyspace, _: &[u8], _: &mut Vec<u8>) -> Result<bool> {
-        Ok(false)
-    }
-
-    fn scan(&mut self, _: Keyspace, _: Option<&[u8]>, _: Direction, _: Visit<'_>) -> Result<()> {
         Ok(())
     }
 }
@@ -137,7 +114,6 @@ fn spec(packages: &std::path::Path) -> Spec {
         packages: packages.to_owned(),
         clients: vec![1, 3],
         phases: Phase::value_variants().to_vec(),
-        whole_seconds: false,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::lab::goals;
 use crate::lab::metric;
 use crate::lab::results::{Database, Measured, RunInfo};
 use crate::lab::statistics::Spread;
@@ -94,6 +95,10 @@ pub fn markdown(database: &Database, run: &RunInfo) -> Result<String> {
             }
             out += "\n";
         }
+    }
+    let goals = goals::lines(run, &measured)?;
+    if !goals.is_empty() {
+        out += &format!("\n```text\n{goals}```\n");
     }
     for (cell, failure) in database.failures(run.id)? {
         out += &format!("\nFailed: {cell}: {failure}\n");

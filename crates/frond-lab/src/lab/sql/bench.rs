@@ -354,7 +354,8 @@ impl Bench {
         let mut counters = sampled.into_inner().unwrap_or_default();
         counters.extend(counters::sample(&mut watcher, statements, taken.seconds));
         let errors = errors.into_inner().unwrap_or_default();
-        let mut made = steps::result(step, &taken, &counters, &self.target)?;
+        let mut made =
+            steps::result(step, &taken, &counters, &self.target.syncs, self.target.keeps_rows)?;
         made.counters = counters;
         of_group(&mut made, before.as_ref(), running.counts().as_ref());
         for (name, n) in [

@@ -7,6 +7,7 @@
 mod bench;
 mod counters;
 mod insert;
+pub mod process;
 mod promises;
 mod server;
 mod session;
@@ -18,4 +19,4 @@ pub use counters::growth;
 pub use insert::{InsertText, push_hexadecimal};
 pub use server::Place;
 pub use session::{Session, SqlResult, Statement, Value, number_of, text_of};
-pub use worker::Worker;
+pub use worker::{Arrivals, Errors, Worker};

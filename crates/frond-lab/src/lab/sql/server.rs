@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use super::process::{Server, log_tail};
 use super::session::{Session, SqlResult};
 use crate::lab::machine::{Class, Group, Reading, Throttled};
 use crate::lab::size::Durability;
 use crate::lab::target::SqlTarget;
 use crate::measure::Subject;
-use crate::targets::sql::server::{Server, log_tail};
 use crate::targets::{Failure, Result};
 
 /// Database of the cells.

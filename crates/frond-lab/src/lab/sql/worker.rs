@@ -46,7 +46,7 @@ impl Arrivals {
     }
 
     /// When the next one is due, which the caller is to serve.
-    fn take(&self) -> Instant {
+    pub fn take(&self) -> Instant {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.start + Duration::from_secs_f64(number as f64 * self.interval_s)
     }

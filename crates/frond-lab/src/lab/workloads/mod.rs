@@ -5,16 +5,16 @@ mod compressed;
 mod iibench;
 mod index;
 mod insertbench;
-mod linkbench;
+pub mod linkbench;
 mod rowformats;
 mod sbtest;
 mod sweep;
 mod sysbench;
 #[cfg(test)]
 mod testing;
-mod tpcc;
+pub mod tpcc;
 mod weblog;
-mod ycsb;
+pub mod ycsb;
 mod zip;
 
 use super::params::{Param, Params};

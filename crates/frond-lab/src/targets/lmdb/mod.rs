@@ -1,10 +1,11 @@
-//! LMDB as a target: keyspaces are named databases, one write transaction is a commit.
+//! LMDB as a target: keyspaces are named databases.
 //!
 //! Invariants
-//! 1. A write transaction begins with the first put after a commit and ends at the commit.
-//! 2. Reads use one read transaction per session, renewed for each call, so that they see the last commit.
+//! 1. There is one writer: a transaction that writes waits for the one before it to end, and conflicts with nobody.
+//! 2. Reads outside of transactions use one read transaction per client, renewed for each call, so that they see the
+//!    last commit.
 //!
-//! Threads: LMDB ties a write transaction to its thread, and so does a session.
+//! Threads: LMDB ties a write transaction to its thread, and so does a client.
 
 mod ffi;
 
@@ -17,8 +18,11 @@ use libc::{c_int, c_uint};
 use serde::Deserialize;
 
 use super::ticker::Ticker;
-use super::{Direction, Durability, Failure, Result, Session, Setup, Target, Visit, settings};
-use crate::schema::Keyspace;
+use super::{
+    Attempt, Begin, Clients, Connection, Direction, Durability, Failure, Result, Setup, Target,
+    Visit, settings,
+};
+use crate::schema::{Keyspace, Table};
 
 const SETTINGS: &str = include_str!("lmdb.settings.toml");
 
@@ -60,6 +64,7 @@ fn check(code: c_int) -> Result<()> {
 pub struct Lmdb {
     environment: Arc<Environment>,
     databases: Vec<ffi::Dbi>,
+    durability: Durability,
     ticker: Option<Ticker>,
 }
 
@@ -85,7 +90,7 @@ impl Lmdb {
         flags |= if settings.no_tls { ffi::NOTLS } else { 0 };
         let failure = |error: std::ffi::NulError| Failure(format!("lmdb: {error}"));
         let path = CString::new(setup.dir.as_os_str().as_bytes()).map_err(failure)?;
-        let names = setup.table.keyspaces();
+        let names: Vec<String> = setup.tables.iter().flat_map(Table::keyspaces).collect();
         let mut env = ptr::null_mut();
         // SAFETY: the out pointer is live; the handle is used only if the call succeeded.
         check(unsafe { ffi::mdb_env_create(&mut env) })?;
@@ -112,7 +117,7 @@ impl Lmdb {
             let environment = Arc::clone(&environment);
             Ticker::each_second(move || sync(&environment))
         });
-        Ok(Self { environment, databases, ticker })
+        Ok(Self { environment, databases, durability: setup.durability, ticker })
     }
 }
 
@@ -134,8 +139,12 @@ impl Target for Lmdb {
         settings::pairs(SETTINGS)
     }
 
-    fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(LmdbSession { target: self, write: ptr::null_mut(), read: ptr::null_mut() }))
+    fn connect(&self, clients: Clients) -> Result<Box<dyn Connection + '_>> {
+        if clients.durability.is_some_and(|durability| durability != self.durability) {
+            return Err(Failure("lmdb has the same durability for all commits".to_owned()));
+        }
+        let (txn, read) = (ptr::null_mut(), ptr::null_mut());
+        Ok(Box::new(LmdbConnection { target: self, txn, read }))
     }
 
     fn settle(&self) -> Result<()> {
@@ -148,17 +157,19 @@ impl Target for Lmdb {
     }
 }
 
-struct LmdbSession<'a> {
+struct LmdbConnection<'a> {
     target: &'a Lmdb,
-    write: *mut ffi::Txn,
+    /// The transaction that was begun, or null.
+    txn: *mut ffi::Txn,
+    /// That of reads outside of one.
     read: *mut ffi::Txn,
 }
 
-impl Drop for LmdbSession<'_> {
+impl Drop for LmdbConnection<'_> {
     fn drop(&mut self) {
-        // SAFETY: both transactions are this session's; a null one is left alone.
+        // SAFETY: both transactions are this client's; a null one is left alone.
         unsafe {
-            for txn in [self.write, self.read].into_iter().filter(|txn| !txn.is_null()) {
+            for txn in [self.txn, self.read].into_iter().filter(|txn| !txn.is_null()) {
                 ffi::mdb_txn_abort(txn);
             }
         }
@@ -179,19 +190,13 @@ unsafe fn bytes<'a>(val: &ffi::Val) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(val.data.cast(), val.size) }
 }
 
-impl LmdbSession<'_> {
-    fn begin(&mut self) -> Result<()> {
-        if self.write.is_null() {
-            let env = self.target.environment.0;
-            // SAFETY: the environment is open; the transaction stays on this thread.
-            check(unsafe { ffi::mdb_txn_begin(env, ptr::null_mut(), 0, &mut self.write) })?;
-        }
-        Ok(())
-    }
-
-    /// Runs `act` inside the read transaction, which sees the newest commit (Invariant 2).
+impl LmdbConnection<'_> {
+    /// Runs `act` inside the transaction that was begun, or inside one that sees the last commit (Invariant 2).
     fn reading<T>(&mut self, act: impl FnOnce(*mut ffi::Txn) -> Result<T>) -> Result<T> {
-        // SAFETY: the transaction is this session's; it is reset after each use and renewed here.
+        if !self.txn.is_null() {
+            return act(self.txn);
+        }
+        // SAFETY: the transaction is this client's; it is reset after each use and renewed here.
         unsafe {
             match self.read.is_null() {
                 true => {
@@ -206,39 +211,29 @@ impl LmdbSession<'_> {
         unsafe { ffi::mdb_txn_reset(self.read) };
         result
     }
+
+    fn writing(&self) -> Result<*mut ffi::Txn> {
+        match self.txn.is_null() {
+            true => Err(Failure("lmdb: no transaction was begun".to_owned())),
+            false => Ok(self.txn),
+        }
+    }
 }
 
-impl Session for LmdbSession<'_> {
-    fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Result<()> {
-        self.begin()?;
-        let (mut key, mut value) = (val(key), val(value));
-        let dbi = self.target.databases[keyspace];
-        // SAFETY: LMDB copies key and value during the call.
-        check(unsafe { ffi::mdb_put(self.write, dbi, &mut key, &mut value, 0) })
+impl Connection for LmdbConnection<'_> {
+    fn begin(&mut self, what: Begin) -> Attempt<()> {
+        let env = self.target.environment.0;
+        let flags = if what == Begin::Read { ffi::RDONLY } else { 0 };
+        // SAFETY: the environment is open; the transaction stays on this thread.
+        Ok(check(unsafe { ffi::mdb_txn_begin(env, ptr::null_mut(), flags, &mut self.txn) })?)
     }
 
-    fn delete(&mut self, keyspace: Keyspace, key: &[u8]) -> Result<()> {
-        self.begin()?;
-        let mut key = val(key);
-        // SAFETY: as in `put`; a null value deletes the key.
-        let code = unsafe {
-            ffi::mdb_del(self.write, self.target.databases[keyspace], &mut key, ptr::null_mut())
-        };
-        if code == ffi::NOTFOUND { Ok(()) } else { check(code) }
-    }
-
-    fn commit(&mut self) -> Result<()> {
-        let txn = std::mem::replace(&mut self.write, ptr::null_mut());
-        // SAFETY: commit frees the transaction in every case; it was ours.
-        if txn.is_null() { Ok(()) } else { check(unsafe { ffi::mdb_txn_commit(txn) }) }
-    }
-
-    fn get(&mut self, keyspace: Keyspace, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+    fn get(&mut self, keyspace: Keyspace, key: &[u8], value: &mut Vec<u8>) -> Attempt<bool> {
         value.clear();
         let dbi = self.target.databases[keyspace];
-        self.reading(|txn| {
+        Ok(self.reading(|txn| {
             let (mut key, mut found) = (val(key), val(&[]));
-            // SAFETY: the transaction is live; `found` points into the map until it ends.
+            // SAFETY: the transaction is live; `found` points into the map until it ends or writes.
             match unsafe { ffi::mdb_get(txn, dbi, &mut key, &mut found) } {
                 ffi::NOTFOUND => Ok(false),
                 code => {
@@ -248,50 +243,93 @@ impl Session for LmdbSession<'_> {
                     Ok(true)
                 }
             }
-        })
+        })?)
+    }
+
+    fn get_for_update(
+        &mut self,
+        keyspace: Keyspace,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Attempt<bool> {
+        self.writing()?; // it has the whole store to itself (Invariant 1)
+        self.get(keyspace, key, value)
+    }
+
+    fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Attempt<()> {
+        let txn = self.writing()?;
+        let (mut key, mut value) = (val(key), val(value));
+        let dbi = self.target.databases[keyspace];
+        // SAFETY: LMDB copies key and value during the call.
+        Ok(check(unsafe { ffi::mdb_put(txn, dbi, &mut key, &mut value, 0) })?)
+    }
+
+    fn delete(&mut self, keyspace: Keyspace, key: &[u8]) -> Attempt<()> {
+        let txn = self.writing()?;
+        let mut key = val(key);
+        // SAFETY: as in `put`; a null value deletes the key.
+        let code = unsafe {
+            ffi::mdb_del(txn, self.target.databases[keyspace], &mut key, ptr::null_mut())
+        };
+        if code == ffi::NOTFOUND { Ok(()) } else { Ok(check(code)?) }
     }
 
     fn scan(
         &mut self,
         keyspace: Keyspace,
-        from: Option<&[u8]>,
+        bounds: (Option<&[u8]>, Option<&[u8]>),
         direction: Direction,
         visit: Visit<'_>,
-    ) -> Result<()> {
+    ) -> Attempt<()> {
         let dbi = self.target.databases[keyspace];
-        self.reading(|txn| {
+        Ok(self.reading(|txn| {
             let mut cursor = ptr::null_mut();
             // SAFETY: the transaction is live; the cursor is closed below, before it ends.
             check(unsafe { ffi::mdb_cursor_open(txn, dbi, &mut cursor) })?;
-            let outcome = walk(cursor, from, direction, visit);
+            let outcome = walk(cursor, bounds, direction, visit);
             // SAFETY: opened above, closed once.
             unsafe { ffi::mdb_cursor_close(cursor) };
             outcome
-        })
+        })?)
+    }
+
+    fn commit(&mut self) -> Attempt<()> {
+        let txn = std::mem::replace(&mut self.txn, ptr::null_mut());
+        // SAFETY: commit frees the transaction in every case; it was ours.
+        if txn.is_null() { Ok(()) } else { Ok(check(unsafe { ffi::mdb_txn_commit(txn) })?) }
+    }
+
+    fn rollback(&mut self) -> Result<()> {
+        let txn = std::mem::replace(&mut self.txn, ptr::null_mut());
+        if !txn.is_null() {
+            // SAFETY: it was ours.
+            unsafe { ffi::mdb_txn_abort(txn) };
+        }
+        Ok(())
     }
 }
 
 fn walk(
     cursor: *mut ffi::Cursor,
-    from: Option<&[u8]>,
+    (from, to): (Option<&[u8]>, Option<&[u8]>),
     direction: Direction,
     visit: Visit<'_>,
 ) -> Result<()> {
-    let (mut key, mut value) = (val(from.unwrap_or_default()), val(&[]));
+    let first = if direction == Direction::Forward { from } else { to };
+    let (mut key, mut value) = (val(first.unwrap_or_default()), val(&[]));
     // SAFETY: the cursor is open as long as this function runs.
     let mut step =
         |key: &mut ffi::Val, op| unsafe { ffi::mdb_cursor_get(cursor, key, &mut value, op) };
     let next = if direction == Direction::Forward { ffi::NEXT } else { ffi::PREV };
     // LMDB takes no empty keys: an empty bound is none.
-    let from = from.filter(|from| !from.is_empty());
-    let mut code = match (from, direction) {
+    let mut code = match (first.filter(|first| !first.is_empty()), direction) {
         (None, Direction::Forward) => step(&mut key, ffi::FIRST),
         (None, Direction::Reverse) => step(&mut key, ffi::LAST),
         (Some(_), Direction::Forward) => step(&mut key, ffi::SET_RANGE),
-        (Some(from), Direction::Reverse) => match step(&mut key, ffi::SET_RANGE) {
+        // The last one before the bound, which is not read itself.
+        (Some(_), Direction::Reverse) => match step(&mut key, ffi::SET_RANGE) {
             ffi::NOTFOUND => step(&mut key, ffi::LAST),
-            // SAFETY: the call succeeded, so the key points into the map.
-            0 if unsafe { bytes(&key) } != from => step(&mut key, ffi::PREV),
+            0 => step(&mut key, ffi::PREV),
             code => code,
         },
     };
@@ -300,9 +338,13 @@ fn walk(
             return Ok(());
         }
         check(code)?;
-        // SAFETY: key and value point into the map, unchanged while the read transaction lives.
+        // SAFETY: key and value point into the map, unchanged while nothing is written in the transaction.
         let (key_bytes, value_bytes) = unsafe { (bytes(&key), bytes(&value)) };
-        if !visit(key_bytes, value_bytes) {
+        let is_past = match direction {
+            Direction::Forward => to.is_some_and(|to| key_bytes >= to),
+            Direction::Reverse => from.is_some_and(|from| key_bytes < from),
+        };
+        if is_past || !visit(key_bytes, value_bytes) {
             return Ok(());
         }
         // SAFETY: as in `step`, whose borrow of `value` has ended.

@@ -134,6 +134,36 @@ impl Handle {
         }
     }
 
+    /// A moment of the database, to be released.
+    ///
+    /// # Safety
+    /// It is released before the database is closed.
+    pub unsafe fn snapshot(&self) -> *const ffi::Snapshot {
+        // SAFETY: db is open.
+        unsafe {
+            match self.opened {
+                Opened::Plain(db) => ffi::rocksdb_create_snapshot(db),
+                Opened::Transactions(db) => ffi::rocksdb_transactiondb_create_snapshot(db),
+            }
+        }
+    }
+
+    /// Releases it.
+    ///
+    /// # Safety
+    /// It is of this database, and nobody reads by it any more.
+    pub unsafe fn release_snapshot(&self, snapshot: *const ffi::Snapshot) {
+        // SAFETY: the caller's promise; db is open.
+        unsafe {
+            match self.opened {
+                Opened::Plain(db) => ffi::rocksdb_release_snapshot(db, snapshot),
+                Opened::Transactions(db) => {
+                    ffi::rocksdb_transactiondb_release_snapshot(db, snapshot);
+                }
+            }
+        }
+    }
+
     /// Reads a key; null if it is absent.
     ///
     /// # Safety

@@ -198,7 +198,6 @@ unsafe extern "C" {
     pub fn rocksdb_iter_seek_to_first(iter: *mut Iter);
     pub fn rocksdb_iter_seek_to_last(iter: *mut Iter);
     pub fn rocksdb_iter_seek(iter: *mut Iter, key: *const c_char, len: size_t);
-    pub fn rocksdb_iter_seek_for_prev(iter: *mut Iter, key: *const c_char, len: size_t);
     pub fn rocksdb_iter_next(iter: *mut Iter);
     pub fn rocksdb_iter_prev(iter: *mut Iter);
     pub fn rocksdb_iter_key(iter: *const Iter, len: *mut size_t) -> *const c_char;
@@ -267,6 +266,8 @@ unsafe extern "C" {
         options: *const ReadOptions,
         family: *mut Family,
     ) -> *mut Iter;
+    pub fn rocksdb_create_snapshot(db: *mut Db) -> *const Snapshot;
+    pub fn rocksdb_release_snapshot(db: *mut Db, snapshot: *const Snapshot);
     pub fn rocksdb_transactiondb_create_snapshot(db: *mut TransactionDb) -> *const Snapshot;
     pub fn rocksdb_transactiondb_release_snapshot(
         db: *mut TransactionDb,

@@ -1,4 +1,4 @@
-//! RocksDB as a target: keyspaces are column families, one write batch is a commit; with transactions of many calls
+//! RocksDB as a target: keyspaces are column families, a batch is a write batch; with transactions of many calls
 //! it is opened as `TransactionDB`.
 //!
 //! Invariants
@@ -7,12 +7,11 @@
 //!    commit and syncs it each second; `Sync` syncs each commit.
 //!
 //! Threads: the database handle is thread-safe by RocksDB's contract; batches and iterators belong to
-//! one session.
+//! one client.
 
+mod connection;
 mod database;
 mod ffi;
-mod session;
-mod txn;
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
@@ -22,13 +21,11 @@ use std::sync::Arc;
 use libc::{c_char, c_int};
 use serde::Deserialize;
 
+use self::connection::RocksConnection;
 use self::database::{Handle, Opened, Opening};
-use self::session::RocksSession;
 use super::ticker::Ticker;
-use super::{
-    Clients, Counter, Durability, Failure, HeldSnapshot, Result, Session, Setup, Target,
-    Transactions, settings,
-};
+use super::{Clients, Connection, Counter, Durability, Failure, Result, Setup, Target, settings};
+use crate::schema::Table;
 use crate::size::Bytes;
 
 const SETTINGS: &str = include_str!("rocksdb.settings.toml");
@@ -115,7 +112,7 @@ fn compression(name: &str) -> Result<c_int> {
 fn open(setup: &Setup, settings: &Settings, cache: Bytes, buffer: Bytes) -> Result<Handle> {
     let [upper, bottom] =
         [compression(&settings.compression)?, compression(&settings.bottommost_compression)?];
-    let names = setup.table.keyspaces().into_iter();
+    let names = setup.tables.iter().flat_map(Table::keyspaces);
     let mut names: Vec<CString> =
         names.map(CString::new).collect::<std::result::Result<_, _>>().map_err(path_error)?;
     // The default family must be opened too; it stays empty.
@@ -210,16 +207,9 @@ impl Target for RocksDb {
         pairs
     }
 
-    fn session(&self) -> Result<Box<dyn Session + '_>> {
-        Ok(Box::new(RocksSession::new(&self.handle, self.durability)))
-    }
-
-    fn transactions(&self, clients: Clients) -> Result<Box<dyn Transactions + '_>> {
-        Ok(Box::new(txn::RocksTransactions::new(&self.handle, clients)?))
-    }
-
-    fn hold_snapshot(&self) -> Result<Box<dyn HeldSnapshot + '_>> {
-        Ok(Box::new(txn::Held::new(&self.handle)?))
+    fn connect(&self, clients: Clients) -> Result<Box<dyn Connection + '_>> {
+        let durability = clients.durability.unwrap_or(self.durability);
+        Ok(Box::new(RocksConnection::new(&self.handle, durability)))
     }
 
     fn settle(&self) -> Result<()> {

@@ -1,204 +1,347 @@
-//! A connection and its prepared statements, with SQLite's conventions turned into ours.
+//! A client of SQLite: one connection, its prepared statements, and transactions that begin with `BEGIN IMMEDIATE` if
+//! they write, so that none has to be done again because it read before it wrote.
 //!
 //! Invariants
-//! 1. Bound bytes outlive the step that uses them: every statement is reset before its caller returns.
-//! 2. A connection is used by one thread at a time; it may move between steps.
+//! 1. All connections of a step together have the cache that one has alone; those that wait for a step have none.
+//! 2. A connection goes back without a transaction, and with the durability of the store.
+//!
+//! Threads: one each.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, CString};
-use std::ptr;
 
-use libc::c_int;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection as Handle, ErrorCode, Row, ToSql};
 
-use super::ffi;
-use crate::schema::Value;
-use crate::targets::{Failure, Result};
+use super::Sqlite;
+use super::statements::{self, SpanShape};
+use crate::schema::{EncodedRow, Keyspace, Table, Type, Value};
+use crate::targets::{
+    Attempt, Begin, Clients, Connection, Direction, Failure, Result, Span, Stop, Visit,
+};
 
-/// A connection.
-pub struct Connection {
-    db: *mut ffi::Database,
-    statements: HashMap<String, *mut ffi::Statement>,
+/// Statements that a connection keeps prepared: more than any workload has.
+const PREPARED: usize = 256;
+
+/// One client's.
+pub(super) struct SqliteConnection<'a> {
+    target: &'a Sqlite,
+    handle: Option<Handle>,
+    is_open: bool,
+    /// Texts of statements that depend on what is asked for.
+    updates: HashMap<(Keyspace, u64), String>,
+    spans: HashMap<(Keyspace, SpanShape), String>,
 }
 
-// SAFETY: sqlite3.h: without its mutex a connection may be used by any thread, one at a time, which
-// ownership guarantees.
-unsafe impl Send for Connection {}
-
-/// A parameter of a statement.
-#[derive(Clone, Copy)]
-pub enum Parameter<'a> {
-    /// A blob.
-    Blob(&'a [u8]),
-    /// A column's value.
-    Value(Value<'a>),
-    /// An integer.
-    Integer(i64),
-}
-
-impl Connection {
-    /// Opens the database at `path`.
-    pub fn open(path: &CStr) -> Result<Self> {
-        let mut db = ptr::null_mut();
-        // SAFETY: path is zero-terminated; db receives a handle even on failure.
-        let code =
-            unsafe { ffi::sqlite3_open_v2(path.as_ptr(), &mut db, ffi::OPEN_FLAGS, ptr::null()) };
-        let connection = Self { db, statements: HashMap::new() };
-        connection.check(code).map(|()| connection)
-    }
-
-    fn check(&self, code: c_int) -> Result<()> {
-        if matches!(code, ffi::OK | ffi::ROW | ffi::DONE) {
-            return Ok(());
+impl From<rusqlite::Error> for Stop {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Conflict,
+            _ => Self::Failed(error.into()),
         }
-        // SAFETY: db is a handle; the message is a zero-terminated string, copied at once.
-        let text = unsafe { CStr::from_ptr(ffi::sqlite3_errmsg(self.db)) };
-        Err(Failure(format!("sqlite: {} (code {code})", text.to_string_lossy())))
+    }
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        Self(format!("sqlite: {error}"))
+    }
+}
+
+impl ToSql for Value<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match *self {
+            Value::F32(v) => ValueRef::Real(v.into()),
+            Value::Text(text) => ValueRef::Text(text.as_bytes()),
+            Value::Blob(bytes) => ValueRef::Blob(bytes),
+            _ => ValueRef::Integer(self.integer()),
+        }))
+    }
+}
+
+/// Runs a statement with these parameters, none of whose rows are read.
+fn execute<P: ToSql>(
+    handle: &Handle,
+    sql: &str,
+    parameters: impl Iterator<Item = P>,
+) -> rusqlite::Result<()> {
+    let mut statement = handle.prepare_cached(sql)?;
+    for (index, parameter) in (1..).zip(parameters) {
+        statement.raw_bind_parameter(index, parameter)?;
+    }
+    statement.raw_execute().map(drop)
+}
+
+/// Runs a query; `visit` sees each row and ends it with false.
+fn query<P: ToSql>(
+    handle: &Handle,
+    sql: &str,
+    parameters: impl Iterator<Item = P>,
+    mut visit: impl FnMut(&Row<'_>) -> rusqlite::Result<bool>,
+) -> rusqlite::Result<()> {
+    let mut statement = handle.prepare_cached(sql)?;
+    for (index, parameter) in (1..).zip(parameters) {
+        statement.raw_bind_parameter(index, parameter)?;
+    }
+    let mut rows = statement.raw_query();
+    while let Some(row) = rows.next()? {
+        if !visit(row)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A column of a row as a value of the lab's. What is not of its type becomes one that no row has, and the checksum then
+/// says so.
+fn value<'r>(row: &'r Row<'_>, column: usize, kind: Type) -> rusqlite::Result<Value<'r>> {
+    let found = row.get_ref(column)?;
+    Ok(match (kind, found) {
+        (Type::I8, ValueRef::Integer(v)) => Value::I8(v as i8),
+        (Type::I16, ValueRef::Integer(v)) => Value::I16(v as i16),
+        (Type::I32, ValueRef::Integer(v)) => Value::I32(v as i32),
+        (Type::I64, ValueRef::Integer(v)) => Value::I64(v),
+        (Type::U32, ValueRef::Integer(v)) => Value::U32(v as u32),
+        (Type::U64, ValueRef::Integer(v)) => Value::U64(v as u64),
+        (Type::Millis, ValueRef::Integer(v)) => Value::Millis(v as u64),
+        (Type::F32, ValueRef::Real(v)) => Value::F32(v as f32),
+        (_, ValueRef::Text(bytes) | ValueRef::Blob(bytes)) => Value::Blob(bytes),
+        _ => Value::Blob(b"not of its type"),
+    })
+}
+
+impl<'a> SqliteConnection<'a> {
+    pub(super) fn new(target: &'a Sqlite, clients: Clients) -> Result<Self> {
+        let kib = target.cache_kib / clients.count.max(1); // Invariant 1
+        let handle = target.take_idle().map_or_else(|| target.open_handle(kib), Ok)?;
+        handle.set_prepared_statement_cache_capacity(PREPARED);
+        handle.execute_batch(&format!("PRAGMA cache_size=-{kib}"))?;
+        target.set_durability(&handle, clients.durability.unwrap_or(target.durability))?;
+        let (updates, spans) = (HashMap::new(), HashMap::new());
+        Ok(Self { target, handle: Some(handle), is_open: false, updates, spans })
     }
 
-    /// Gives all memory back that it can do without, to the system: with sixty connections that wait, what the allocator
-    /// keeps of theirs is more than the store may have.
-    pub fn rest(&mut self) -> Result<()> {
-        self.execute("PRAGMA shrink_memory")?;
-        // SAFETY: it moves nothing that anybody has, and asks for no state of the caller's.
-        #[cfg(target_env = "gnu")]
-        unsafe {
-            libc::malloc_trim(0)
+    fn handle(&self) -> Result<&Handle> {
+        self.handle.as_ref().ok_or_else(|| Failure("sqlite: the connection is gone".to_owned()))
+    }
+
+    /// The raw table with this keyspace.
+    fn raw(&self, keyspace: Keyspace) -> Result<&'a Table> {
+        let tables = &self.target.tables;
+        let found = tables.iter().find(|table| table.base == keyspace && table.is_raw());
+        found.ok_or_else(|| Failure(format!("sqlite: keyspace {keyspace} has columns of its own")))
+    }
+
+    /// Reads the columns outside the key of a row, as the lab's bytes.
+    fn row_value(&self, table: &Table, key: &[Value<'_>], out: &mut Vec<u8>) -> Attempt<bool> {
+        out.clear();
+        let (handle, mut found) = (self.handle()?, false);
+        query(handle, &self.target.statements(table.base).get, key.iter(), |row| {
+            for (at, column) in table.value_columns().enumerate() {
+                value(row, at, table.columns[column].kind)?.append_value(out);
+            }
+            found = true;
+            Ok(false)
+        })?;
+        Ok(found)
+    }
+}
+
+impl Connection for SqliteConnection<'_> {
+    fn begin(&mut self, what: Begin) -> Attempt<()> {
+        let sql = match what {
+            Begin::Read => "BEGIN",
+            Begin::Batch | Begin::Write => "BEGIN IMMEDIATE",
         };
+        let handle = self.handle()?;
+        execute(handle, sql, std::iter::empty::<i64>())?;
+        if what == Begin::Read {
+            // The moment is that of the first read.
+            execute_query(handle, "SELECT rowid FROM sqlite_schema LIMIT 1")?;
+        }
+        self.is_open = true;
         Ok(())
     }
 
-    /// The code of the last call that failed.
-    pub fn code(&self) -> c_int {
-        // SAFETY: db is a handle.
-        unsafe { ffi::sqlite3_errcode(self.db) }
+    fn get(&mut self, keyspace: Keyspace, key: &[u8], value: &mut Vec<u8>) -> Attempt<bool> {
+        let (table, mut found) = (self.raw(keyspace)?, false);
+        value.clear();
+        let sql = &self.target.statements(table.base).get;
+        query(self.handle()?, sql, std::iter::once(key), |row| {
+            value.extend_from_slice(row.get_ref(0)?.as_blob()?);
+            found = true;
+            Ok(false)
+        })?;
+        Ok(found)
     }
 
-    fn prepare(&mut self, sql: &str) -> Result<*mut ffi::Statement> {
-        if let Some(&statement) = self.statements.get(sql) {
-            return Ok(statement);
-        }
-        let mut statement = ptr::null_mut();
-        // SAFETY: the text is given with its length; `statement` receives the handle.
-        let code = unsafe {
-            ffi::sqlite3_prepare_v2(
-                self.db,
-                sql.as_ptr().cast(),
-                sql.len() as c_int,
-                &mut statement,
-                ptr::null_mut(),
-            )
-        };
-        self.check(code)?;
-        self.statements.insert(sql.to_owned(), statement);
-        Ok(statement)
-    }
-
-    /// Runs `sql` with `parameters`; `visit` sees each row and ends the statement with false.
-    pub fn run<'p>(
+    fn get_for_update(
         &mut self,
-        sql: &str,
-        parameters: impl Iterator<Item = Parameter<'p>>,
-        visit: &mut dyn FnMut(&Row) -> bool,
-    ) -> Result<()> {
-        let statement = self.prepare(sql)?;
-        for (index, parameter) in (1..).zip(parameters) {
-            // SAFETY: the statement is ours; the bytes live until it is reset below (Invariant 1).
-            let code = unsafe { bind(statement, index, parameter) };
-            self.check(code)?;
+        keyspace: Keyspace,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Attempt<bool> {
+        // A transaction that writes has the whole store to itself.
+        self.get(keyspace, key, value)
+    }
+
+    fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Attempt<()> {
+        let table = self.raw(keyspace)?;
+        let sql = &self.target.statements(table.base).insert;
+        Ok(execute(self.handle()?, sql, [key, value].into_iter())?)
+    }
+
+    fn delete(&mut self, keyspace: Keyspace, key: &[u8]) -> Attempt<()> {
+        let table = self.raw(keyspace)?;
+        let sql = &self.target.statements(table.base).delete;
+        Ok(execute(self.handle()?, sql, std::iter::once(key))?)
+    }
+
+    fn scan(
+        &mut self,
+        keyspace: Keyspace,
+        (from, to): (Option<&[u8]>, Option<&[u8]>),
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Attempt<()> {
+        let table = self.raw(keyspace)?;
+        let sql = statements::raw_scan(table, from.is_some(), to.is_some(), direction);
+        Ok(query(self.handle()?, &sql, from.into_iter().chain(to), |row| {
+            Ok(visit(row.get_ref(0)?.as_blob()?, row.get_ref(1)?.as_blob()?))
+        })?)
+    }
+
+    fn commit(&mut self) -> Attempt<()> {
+        if self.is_open {
+            execute(self.handle()?, "COMMIT", std::iter::empty::<i64>())?;
+            self.is_open = false;
         }
-        let outcome = loop {
-            // SAFETY: the statement is ours.
-            match unsafe { ffi::sqlite3_step(statement) } {
-                ffi::ROW if visit(&Row(statement)) => {}
-                ffi::ROW | ffi::DONE => break Ok(()),
-                code => break self.check(code),
-            }
-        };
-        // SAFETY: as above. Its code repeats the step's.
-        unsafe { ffi::sqlite3_reset(statement) };
-        outcome
+        Ok(())
     }
 
-    /// Runs a statement without parameters and rows.
-    pub fn execute(&mut self, sql: &str) -> Result<()> {
-        self.run(sql, std::iter::empty(), &mut |_| true)
+    fn rollback(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.is_open) {
+            execute(self.handle()?, "ROLLBACK", std::iter::empty::<i64>())?;
+        }
+        Ok(())
     }
-}
 
-impl Drop for Connection {
-    fn drop(&mut self) {
-        // SAFETY: all statements are finalized once, then the handle is closed.
-        unsafe {
-            self.statements.values().for_each(|&s| {
-                ffi::sqlite3_finalize(s);
+    fn get_row(
+        &mut self,
+        table: &Table,
+        key: &[Value<'_>],
+        _as_bytes: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Attempt<bool> {
+        self.row_value(table, key, value)
+    }
+
+    fn lock_row(
+        &mut self,
+        table: &Table,
+        key: &[Value<'_>],
+        _as_bytes: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Attempt<bool> {
+        self.row_value(table, key, value)
+    }
+
+    fn insert_row(
+        &mut self,
+        table: &Table,
+        row: &[Value<'_>],
+        _as_bytes: &EncodedRow,
+    ) -> Attempt<()> {
+        let sql = &self.target.statements(table.base).insert;
+        Ok(execute(self.handle()?, sql, row.iter())?)
+    }
+
+    fn update_row(
+        &mut self,
+        table: &Table,
+        columns: &[usize],
+        row: &[Value<'_>],
+        _: (&EncodedRow, &EncodedRow),
+    ) -> Attempt<()> {
+        let which = columns.iter().fold(0, |mask, column| mask | 1 << column);
+        let sql = self.updates.entry((table.base, which));
+        let sql = sql.or_insert_with(|| statements::update(table, columns));
+        let parameters = columns.iter().chain(&table.primary).map(|&column| &row[column]);
+        let none = || Failure("sqlite: the connection is gone".to_owned());
+        Ok(execute(self.handle.as_ref().ok_or_else(none)?, sql, parameters)?)
+    }
+
+    fn delete_row(&mut self, table: &Table, row: &[Value<'_>], _: &EncodedRow) -> Attempt<()> {
+        let sql = &self.target.statements(table.base).delete;
+        let key = table.primary.iter().map(|&column| &row[column]);
+        Ok(execute(self.handle()?, sql, key)?)
+    }
+
+    fn range(
+        &mut self,
+        table: &Table,
+        keyspace: Keyspace,
+        span: &Span<'_>,
+        visit: Visit<'_>,
+    ) -> Attempt<()> {
+        if table.is_raw() {
+            let ((low, high), mut left) = (span.bounds(), span.limit);
+            let bounds = (low.as_deref(), high.as_deref());
+            return self.scan(table.base, bounds, span.direction, &mut |key, value| {
+                left = left.saturating_sub(1);
+                visit(key, value) && left > 0
             });
-            ffi::sqlite3_close_v2(self.db);
         }
+        let shape = SpanShape::of(span);
+        let sql = self.spans.entry((table.base + keyspace, shape));
+        let sql = sql.or_insert_with(|| statements::range(table, keyspace, shape));
+        let limit = Value::I64(i64::try_from(span.limit).unwrap_or(i64::MAX));
+        let parameters = span.equal.iter().chain(span.from).chain(span.to).chain([&limit]);
+        let none = || Failure("sqlite: the connection is gone".to_owned());
+        let handle = self.handle.as_ref().ok_or_else(none)?;
+        let key_columns = table.key_columns(keyspace);
+        let rest = if keyspace == 0 { table.value_columns().collect() } else { Vec::new() };
+        let (mut key, mut out) = (Vec::new(), Vec::new());
+        Ok(query(handle, sql, parameters, |row| {
+            key.clear();
+            out.clear();
+            for (at, &column) in key_columns.iter().enumerate() {
+                value(row, at, table.columns[column].kind)?.append_key(&mut key);
+            }
+            for (at, &column) in (key_columns.len()..).zip(&rest) {
+                value(row, at, table.columns[column].kind)?.append_value(&mut out);
+            }
+            Ok(visit(&key, &out))
+        })?)
     }
 }
 
-/// # Safety
-/// The bytes of `parameter` must outlive the statement's next reset.
-unsafe fn bind(statement: *mut ffi::Statement, index: c_int, parameter: Parameter<'_>) -> c_int {
-    // SAFETY: the caller's promise covers blob and text; numbers are copied.
+/// Runs a query for its side effects.
+fn execute_query(handle: &Handle, sql: &str) -> rusqlite::Result<()> {
+    query(handle, sql, std::iter::empty::<i64>(), |_| Ok(false))
+}
+
+/// Gives all memory back that a connection can do without, to the system: with sixty connections that wait, what the
+/// allocator keeps of theirs is more than the store may have.
+fn release_memory(handle: &Handle) -> rusqlite::Result<()> {
+    handle.execute_batch("PRAGMA shrink_memory")?;
+    // SAFETY: it moves nothing that anybody has, and asks for no state of the caller's.
+    #[cfg(target_env = "gnu")]
     unsafe {
-        let integer = |value| ffi::sqlite3_bind_int64(statement, index, value);
-        match parameter {
-            Parameter::Blob(bytes) => {
-                let (data, len) = (bytes.as_ptr().cast(), bytes.len() as c_int);
-                ffi::sqlite3_bind_blob(statement, index, data, len, ffi::STATIC)
-            }
-            Parameter::Integer(value) => integer(value),
-            Parameter::Value(Value::I8(value)) => integer(value.into()),
-            Parameter::Value(Value::I32(value)) => integer(value.into()),
-            Parameter::Value(Value::U32(value)) => integer(value.into()),
-            Parameter::Value(Value::U64(value) | Value::Millis(value)) => integer(value as i64),
-            Parameter::Value(Value::F32(value)) => {
-                ffi::sqlite3_bind_double(statement, index, value.into())
-            }
-            Parameter::Value(Value::Text(text)) => {
-                let (data, len) = (text.as_ptr().cast(), text.len() as c_int);
-                ffi::sqlite3_bind_text(statement, index, data, len, ffi::STATIC)
-            }
+        libc::malloc_trim(0)
+    };
+    Ok(())
+}
+
+impl Drop for SqliteConnection<'_> {
+    fn drop(&mut self) {
+        let is_clean = self.rollback().is_ok();
+        // One that cannot be cleaned is closed instead (Invariant 2).
+        if let Some(handle) = self.handle.take()
+            && is_clean
+            && self.target.set_durability(&handle, self.target.durability).is_ok()
+            && self.target.is_alone_or(|| release_memory(&handle).is_ok())
+        {
+            self.target.give_back(handle);
         }
     }
-}
-
-/// The current row of a statement.
-pub struct Row(*mut ffi::Statement);
-
-impl Row {
-    /// An integer column.
-    pub fn integer(&self, column: c_int) -> i64 {
-        // SAFETY: the statement stands on a row while `visit` runs.
-        unsafe { ffi::sqlite3_column_int64(self.0, column) }
-    }
-
-    /// A float column.
-    pub fn float(&self, column: c_int) -> f64 {
-        // SAFETY: as above.
-        unsafe { ffi::sqlite3_column_double(self.0, column) }
-    }
-
-    /// A text or blob column.
-    pub fn bytes(&self, column: c_int) -> &[u8] {
-        // SAFETY: as above; the bytes stay until the statement moves on, which needs `visit` to return.
-        unsafe {
-            let data = ffi::sqlite3_column_blob(self.0, column);
-            let len = ffi::sqlite3_column_bytes(self.0, column);
-            if data.is_null() { &[] } else { std::slice::from_raw_parts(data.cast(), len as usize) }
-        }
-    }
-}
-
-/// Version of the library.
-pub fn version() -> String {
-    // SAFETY: a constant zero-terminated string.
-    unsafe { CStr::from_ptr(ffi::sqlite3_libversion()).to_string_lossy().into_owned() }
-}
-
-/// A path as SQLite takes it.
-pub fn path(path: &std::path::Path) -> Result<CString> {
-    use std::os::unix::ffi::OsStrExt;
-    CString::new(path.as_os_str().as_bytes()).map_err(|error| Failure(format!("sqlite: {error}")))
 }

@@ -63,6 +63,7 @@ impl Source for LinkTable {
         let column = |name, kind| Column { name, kind };
         Table {
             name: "linktable",
+            base: 0,
             columns: vec![
                 column("id1", Type::U64),
                 column("id2", Type::U64),

@@ -7,14 +7,14 @@
 //!
 //! Threads: one.
 
-use crate::targets::{Attempt, Begin, Failure, Result, Stop, Transactions};
+use crate::targets::{Attempt, Begin, Connection, Direction, Failure, Result, Stop};
 
 use super::rows::{Rows, State, key, state_of, write_value};
 
 /// One client.
 pub struct Client<'a> {
     /// Its transactions.
-    pub txns: Box<dyn Transactions + 'a>,
+    pub txns: Box<dyn Connection + 'a>,
     rows: &'a Rows,
     /// Whether the store keeps what it is given.
     keeps_rows: bool,
@@ -31,7 +31,7 @@ pub struct Client<'a> {
 
 impl<'a> Client<'a> {
     /// A client of `rows`.
-    pub fn new(txns: Box<dyn Transactions + 'a>, rows: &'a Rows, keeps_rows: bool) -> Self {
+    pub fn new(txns: Box<dyn Connection + 'a>, rows: &'a Rows, keeps_rows: bool) -> Self {
         let (value, changes) = (Vec::new(), Vec::new());
         Self { txns, rows, keeps_rows, value, changes, adding: None, retries: 0, wrong: 0 }
     }
@@ -51,16 +51,14 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Reads a row in a transaction of its own.
+    /// Reads a row outside of transactions.
     pub fn read_once(&mut self, row: u64) -> Attempt<()> {
-        self.txns.begin(Begin::ReadOnce)?;
-        self.read(row)?;
-        self.commit()
+        self.read(row).map(drop)
     }
 
     /// Reads a row; it may be on its way to another state.
     pub fn read(&mut self, row: u64) -> Attempt<Option<State>> {
-        let found = self.txns.get(&key(row), &mut self.value)?;
+        let found = self.txns.get(0, &key(row), &mut self.value)?;
         let state = state_of(&self.value);
         // What is there tells its state, what is not there nothing.
         self.wrong += u64::from(found != state.is_some());
@@ -69,15 +67,14 @@ impl<'a> Client<'a> {
 
     /// Reads a row that nobody changes.
     pub fn read_still(&mut self, row: u64) -> Attempt<()> {
-        self.txns.begin(Begin::ReadOnce)?;
         let state = self.read(row)?;
         self.must_be(row, state);
-        self.commit()
+        Ok(())
     }
 
     /// Locks a row and reads it (Invariant 2).
     pub fn read_for_update(&mut self, row: u64) -> Attempt<Option<State>> {
-        self.txns.get_for_update(&key(row), &mut self.value)?;
+        self.txns.get_for_update(0, &key(row), &mut self.value)?;
         let state = state_of(&self.value);
         self.must_be(row, state);
         Ok(if self.keeps_rows { state } else { self.rows.state(row) })
@@ -90,14 +87,14 @@ impl<'a> Client<'a> {
     /// Puts a row.
     pub fn put(&mut self, row: u64, state: State) -> Attempt<()> {
         write_value(row, state, &mut self.value);
-        self.txns.put(&key(row), &self.value)?;
+        self.txns.put(0, &key(row), &self.value)?;
         self.changes.push((row, Some(state)));
         Ok(())
     }
 
     /// Deletes a row.
     pub fn delete(&mut self, row: u64) -> Attempt<()> {
-        self.txns.delete(&key(row))?;
+        self.txns.delete(0, &key(row))?;
         self.changes.push((row, None));
         Ok(())
     }
@@ -116,7 +113,9 @@ impl<'a> Client<'a> {
     /// Reads the rows from one up to another.
     pub fn list(&mut self, from: u64, to: u64) -> Attempt<()> {
         let mut wrong = 0;
-        self.txns.list(&key(from), &key(to), &mut |_, value| {
+        let (from, to) = (key(from), key(to));
+        let bounds = (Some(&from[..]), Some(&to[..]));
+        self.txns.scan(0, bounds, Direction::Forward, &mut |_, value| {
             wrong += u64::from(state_of(value).is_none());
             true
         })?;

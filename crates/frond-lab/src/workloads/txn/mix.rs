@@ -107,11 +107,7 @@ pub fn serve(client: &mut Client<'_>, drawn: Drawn) -> Attempt<()> {
             }
             client.commit()
         }
-        Request::GetLinksList => {
-            client.txns.begin(Begin::ReadOnce)?;
-            client.list(id + LINKS.start, id + LINKS.end)?;
-            client.commit()
-        }
+        Request::GetLinksList => client.list(id + LINKS.start, id + LINKS.end),
         Request::AddNode => client.add(ADDED),
         Request::UpdateNode => {
             client.txns.begin(Begin::Write)?;

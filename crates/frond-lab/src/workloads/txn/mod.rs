@@ -29,7 +29,7 @@ use super::{Bench, Spec, Volume, Workload};
 use crate::measure::Meter;
 use crate::random::{Purpose, Random};
 use crate::schema::{Checksum, Table};
-use crate::targets::{Attempt, Begin, Clients, Durability, HeldSnapshot, Result, Target};
+use crate::targets::{Attempt, Begin, Clients, Connection, Durability, Result, Target};
 use client::Client;
 use mix::Mix;
 use rows::{KEY_BYTES, LOADED, Rows, State, VALUE_BYTES, key, state_of, write_value};
@@ -104,16 +104,18 @@ impl Txn {
     fn load(&self, bench: &mut Bench<'_>) -> Result<()> {
         let count = self.rows.loaded();
         bench.step("load", "row", count, None, |meter, target| {
-            let (mut session, mut client) = (target.session()?, meter.client("commit"));
+            let (mut connection, mut client) =
+                (target.connect(Clients::ONE)?, meter.client("commit"));
             let (mut value, mut row) = (Vec::new(), 0);
             while row < count && client.go_on() {
                 let end = (row + ROWS_PER_COMMIT).min(count);
                 client.time(end - row, || {
+                    connection.begin(Begin::Batch)?;
                     for row in row..end {
                         write_value(row, LOADED, &mut value);
-                        session.put(0, &key(row), &value)?;
+                        connection.put(0, &key(row), &value)?;
                     }
-                    session.commit()
+                    connection.commit()
                 })?;
                 (row..end).for_each(|row| self.rows.set(row, Some(LOADED)));
                 row = end;
@@ -178,8 +180,9 @@ impl Txn {
         number: u64,
         keeps_rows: bool,
     ) -> Result<Ended> {
-        let clients = Clients { count: step.clients, durability: step.durability };
-        let mut client = Client::new(target.transactions(clients)?, &self.rows, keeps_rows);
+        let durability = Some(step.durability).filter(|class| *class != self.spec.durability);
+        let clients = Clients { count: step.clients, durability };
+        let mut client = Client::new(target.connect(clients)?, &self.rows, keeps_rows);
         let stream = u64::from(step.version) << 32 | number;
         let mut random = Random::stream(self.spec.seed, "txn", 0, stream, Purpose::Choice);
         let (mut meter, own) = (meter.client("txn"), self.rows.loaded() / step.clients);
@@ -210,7 +213,8 @@ impl Txn {
         let most = self.spec.clients.iter().copied().max().unwrap_or(1);
         let (clients, seconds) = (WRITERS.min(most), HELD_TIMES * self.spec.seconds);
         self.step(bench, "alone", (Phase::Snapshot, clients), seconds)?;
-        let mut held = bench.target.hold_snapshot()?;
+        let mut held = bench.target.connect(Clients::ONE)?;
+        held.begin(Begin::Read)?;
         let every = (self.rows.loaded() / ROWS_CHECKED).max(1) as usize;
         let states = (0..self.rows.loaded()).step_by(every).map(|row| (row, self.rows.state(row)));
         let states: Vec<(u64, Option<State>)> = states.collect();
@@ -254,10 +258,10 @@ fn one_row(client: &mut Client<'_>, phase: Phase, row: u64, version: u16) -> Att
 }
 
 /// Rows that a snapshot shows otherwise than they were (Invariant 2).
-fn wrong_at(held: &mut dyn HeldSnapshot, states: &[(u64, Option<State>)]) -> Result<u64> {
+fn wrong_at(held: &mut dyn Connection, states: &[(u64, Option<State>)]) -> Result<u64> {
     let (mut value, mut wrong) = (Vec::new(), 0);
     for &(row, state) in states {
-        let found = held.get(&key(row), &mut value)?;
+        let found = held.get(0, &key(row), &mut value)?;
         wrong += u64::from(found != state.is_some() || state_of(&value) != state);
     }
     Ok(wrong)

@@ -18,7 +18,7 @@ use super::{Bench, Spec, Volume, Workload};
 use crate::measure::Meter;
 use crate::results::Yardstick;
 use crate::schema::{Checksum, Column, EncodedRow, Index, Table, Type};
-use crate::targets::{Result, Target};
+use crate::targets::{Begin, Clients, Result, Target};
 use generator::{Call, Traffic, WebLog, columns};
 use split::{ColumnSplit, LEFT_OUT, PIECE_ROWS};
 
@@ -31,6 +31,7 @@ fn table() -> Table {
     let column = |name, kind| Column { name, kind };
     Table {
         name: "perf_log",
+        base: 0,
         columns: vec![
             column("log_id", Type::U64),
             column("begin_ts", Type::Millis),
@@ -92,7 +93,8 @@ impl Load {
         source: &Mutex<Source>,
         population: &population::Population,
     ) -> Result<(Vec<Checksum>, Volume)> {
-        let (mut session, mut client) = (target.session()?, meter.client("commit"));
+        let (mut connection, mut client) =
+            (target.connect(Clients::many(WRITERS))?, meter.client("commit"));
         let mut sums = vec![Checksum::default(); self.sums.len()];
         let (mut volume, mut calls) = (Volume::default(), Vec::new());
         let mut encoded = vec![EncodedRow::default(); ROWS_PER_COMMIT as usize];
@@ -107,10 +109,11 @@ impl Load {
                 volume.add(&self.table, &row);
             }
             client.time(calls.len() as u64, || {
+                connection.begin(Begin::Batch)?;
                 for (call, encoded) in calls.iter().zip(&encoded) {
-                    session.insert_row(&self.table, &columns(population, call), encoded)?;
+                    connection.insert_row(&self.table, &columns(population, call), encoded)?;
                 }
-                session.commit()
+                connection.commit()
             })?;
         }
         Ok((sums, volume))

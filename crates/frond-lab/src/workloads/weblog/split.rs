@@ -64,6 +64,8 @@ impl ColumnSplit {
                 Value::F32(v) => append(v.to_bits().into(), out),
                 Value::I32(v) => append((v << 1 ^ v >> 31) as u32 as u64, out),
                 Value::I8(v) => out.push(v as u8),
+                Value::I16(_) | Value::I64(_) => append(value.integer() as u64, out),
+                Value::Blob(bytes) => out.extend_from_slice(bytes),
             }
         }
         self.rows += 1;

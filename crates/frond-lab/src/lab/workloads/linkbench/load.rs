@@ -1,4 +1,5 @@
-//! LinkBench's load: loaders take chunks of ids and write their links and counts; one more writes the nodes.
+//! LinkBench's load: loaders take chunks of ids and write their links and counts; one more writes the nodes. Where they
+//! are written to is a [`Sink`]'s business.
 //!
 //! Invariants
 //! 1. A chunk's rows depend on the seed and its number only: not on the loaders, nor on their number.
@@ -6,9 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::NODE_TYPE;
 use super::choice::Choices;
-use crate::lab::sql::{InsertText, Worker};
 use crate::random::{Purpose, Random};
 use crate::targets::Result;
 use crate::workloads::linktable::{NOW_MILLIS, TYPES};
@@ -16,7 +15,33 @@ use crate::workloads::linktable::{NOW_MILLIS, TYPES};
 /// Ids of a chunk.
 const CHUNK: u64 = 2_048;
 /// Rows of a bulk statement.
-const ROWS: u64 = 1_024;
+pub const ROWS: u64 = 1_024;
+
+/// Takes the rows of a loader, and writes [`ROWS`] of a kind in a transaction of their own.
+pub trait Sink {
+    /// False when the step ends.
+    fn go_on(&mut self) -> bool;
+    /// Takes a visible link of version 0.
+    ///
+    /// # Errors
+    /// The store's.
+    fn link(&mut self, id1: u64, id2: u64, link_type: u64, data: &[u8], time: u64) -> Result<()>;
+    /// Takes a count of version 0.
+    ///
+    /// # Errors
+    /// The store's.
+    fn count(&mut self, id: u64, link_type: u64, count: u64, time: u64) -> Result<()>;
+    /// Takes a node of version 1; `time` in seconds.
+    ///
+    /// # Errors
+    /// The store's.
+    fn node(&mut self, id: u64, time: u64, data: &[u8]) -> Result<()>;
+    /// Writes what has been taken.
+    ///
+    /// # Errors
+    /// The store's.
+    fn flush(&mut self) -> Result<()>;
+}
 
 /// What the loaders share.
 pub struct Load<'c> {
@@ -26,9 +51,12 @@ pub struct Load<'c> {
     next: AtomicU64,
     link_bytes: AtomicU64,
     node_bytes: AtomicU64,
-    links: AtomicU64,
-    counts: AtomicU64,
-    nodes: AtomicU64,
+    /// Links that were written.
+    pub links: AtomicU64,
+    /// Counts that were.
+    pub counts: AtomicU64,
+    /// Nodes that were.
+    pub nodes: AtomicU64,
 }
 
 /// Rows loaded, and their bytes.
@@ -62,18 +90,22 @@ impl<'c> Load<'c> {
         Loaded { links, counts, nodes, bytes }
     }
 
+    /// Rows that there will be.
+    pub fn planned(&self) -> u64 {
+        let rows = |id| {
+            let links = [0, 1].map(|kind| self.choices.degrees.links_of_type(id, kind));
+            links.map(|n| n + u64::from(n > 0)).iter().sum::<u64>() + 1
+        };
+        (1..=self.ids).map(rows).sum()
+    }
+
     /// A loader of links and counts.
     ///
     /// # Errors
-    /// The server's.
-    pub fn load_links(&self, worker: &mut Worker<'_>) -> Result<()> {
-        let mut links = InsertText::new(
-            "INSERT INTO linktable(id1,id2,link_type,visibility,data,time,version) VALUES",
-        );
-        let mut counts =
-            InsertText::new("REPLACE INTO counttable(id,link_type,count,time,version) VALUES");
+    /// The store's.
+    pub fn load_links(&self, sink: &mut impl Sink) -> Result<()> {
         let (mut data, mut data_bytes) = (Vec::new(), 0);
-        while worker.go_on() {
+        while sink.go_on() {
             let chunk = self.next.fetch_add(1, Ordering::Relaxed);
             let first = 1 + chunk * CHUNK;
             if first > self.ids {
@@ -86,25 +118,15 @@ impl<'c> Load<'c> {
                     for id2 in id1..id1 + n {
                         self.choices.link_data().write(&mut random, &mut data);
                         let time = NOW_MILLIS - random.below(1 << 32);
-                        let text = std::str::from_utf8(&data).unwrap_or_default(); // it is ASCII
-                        data_bytes += text.len() as u64;
-                        let row = links.row().plain(id1).plain(id2).plain(link_type).plain(1);
-                        row.text(text).plain(time).plain(0);
-                        if links.len() == ROWS {
-                            flush(worker, "links", &mut links, UPSERT, &self.links)?;
-                        }
+                        data_bytes += data.len() as u64;
+                        sink.link(id1, id2, *link_type, &data, time)?;
                     }
                     if n > 0 {
-                        let row = counts.row().plain(id1).plain(link_type).plain(n);
-                        row.plain(NOW_MILLIS).plain(0);
-                    }
-                    if counts.len() == ROWS {
-                        flush(worker, "counts", &mut counts, "", &self.counts)?;
+                        sink.count(id1, *link_type, n, NOW_MILLIS)?;
                     }
                 }
             }
-            flush(worker, "links", &mut links, UPSERT, &self.links)?;
-            flush(worker, "counts", &mut counts, "", &self.counts)?;
+            sink.flush()?;
         }
         self.link_bytes.fetch_add(data_bytes, Ordering::Relaxed);
         Ok(())
@@ -113,47 +135,21 @@ impl<'c> Load<'c> {
     /// The loader of nodes.
     ///
     /// # Errors
-    /// The server's.
-    pub fn load_nodes(&self, worker: &mut Worker<'_>) -> Result<()> {
-        let mut nodes = InsertText::new("INSERT INTO nodetable(type,version,time,data) VALUES");
+    /// The store's.
+    pub fn load_nodes(&self, sink: &mut impl Sink) -> Result<()> {
         let mut random = Random::stream(self.seed, "linkbench", 0, u64::MAX, Purpose::Data);
         let (mut data, mut id, mut data_bytes) = (Vec::new(), 1, 0);
-        while id <= self.ids && worker.go_on() {
+        while id <= self.ids && sink.go_on() {
             let end = (id + ROWS).min(self.ids + 1);
-            for _ in id..end {
+            for id in id..end {
                 self.choices.node_data().write(&mut random, &mut data);
                 data_bytes += data.len() as u64;
-                let row = nodes.row().plain(NODE_TYPE).plain(1).plain(NOW_MILLIS / 1000);
-                row.bytes(&data);
+                sink.node(id, NOW_MILLIS / 1000, &data)?;
             }
-            flush(worker, "nodes", &mut nodes, "", &self.nodes)?;
+            sink.flush()?;
             id = end;
         }
         self.node_bytes.fetch_add(data_bytes, Ordering::Relaxed);
         Ok(())
     }
-}
-
-/// As upstream's bulk statement ends.
-const UPSERT: &str = " ON DUPLICATE KEY UPDATE visibility=VALUES(visibility)";
-
-/// Sends what is there, in a transaction of its own.
-fn flush(
-    worker: &mut Worker<'_>,
-    kind: &'static str,
-    insert: &mut InsertText,
-    clause: &str,
-    done: &AtomicU64,
-) -> Result<()> {
-    let rows = insert.len();
-    if rows == 0 {
-        return Ok(());
-    }
-    let text = insert.finish_with(clause);
-    // A request that the end of the step cut off before its retry has inserted nothing.
-    worker.request(kind, rows, |session| {
-        session.run(text)?;
-        done.fetch_add(rows, Ordering::Relaxed);
-        Ok(())
-    })
 }

@@ -4,8 +4,10 @@
 //! of each node and type must be the number of its visible links.
 
 mod choice;
+mod embedded;
 mod load;
 mod requests;
+mod statements;
 
 use std::sync::Mutex;
 
@@ -17,27 +19,28 @@ use crate::targets::{Failure, Result};
 use choice::{Choices, Requester};
 use load::Load;
 use requests::Store;
+use statements::Statements;
+
+pub use embedded::EMBEDDED;
+
+const PARAMS: &[Param] = &[
+    Param::sized("ids", ["2_000", "15_000", "1_000_000", "10_000_000"], "nodes of the graph"),
+    Param::sized("loaders", ["4", "4", "4", "10"], "clients of the load; one more loads nodes"),
+    Param::sized("requesters", ["4", "16", "16", "100"], "clients of the requests"),
+    Param::sized("seconds", ["1", "3", "300", "3600"], "duration of the requests"),
+    Param::sized("warm_up", ["0", "0", "60", "0"], "seconds of requests before"),
+    Param::fixed("open", "0", "requests per second of an open loop, 0 for a closed one"),
+    Param::fixed("partitions", "16", "partitions of the table of links, 0 for none"),
+    Param::fixed("strict_config", "no", "writes as configured upstream, not as its source does"),
+    Param::fixed("ratio", "9.6", "data to cache"),
+    Param::sized("time_limit", ["60", "12", "900", "0"], "seconds, 0 for none"),
+];
 
 pub const ENTRY: Entry = Entry {
     name: "linkbench",
     about: "a social graph: links, their counts and nodes, in LinkBench's mix of requests",
     headline: ("requests", "add_link_10s"),
-    params: &[
-        Param::sized("ids", ["2_000", "15_000", "1_000_000", "10_000_000"], "nodes of the graph"),
-        Param::sized("loaders", ["4", "4", "4", "10"], "clients of the load; one more loads nodes"),
-        Param::sized("requesters", ["4", "16", "16", "100"], "clients of the requests"),
-        Param::sized("seconds", ["1", "3", "300", "3600"], "duration of the requests"),
-        Param::sized("warm_up", ["0", "0", "60", "0"], "seconds of requests before"),
-        Param::fixed("open", "0", "requests per second of an open loop, 0 for a closed one"),
-        Param::fixed("partitions", "16", "partitions of the table of links, 0 for none"),
-        Param::fixed(
-            "strict_config",
-            "no",
-            "writes as configured upstream, not as its source does",
-        ),
-        Param::fixed("ratio", "9.6", "data to cache"),
-        Param::sized("time_limit", ["60", "12", "900", "0"], "seconds, 0 for none"),
-    ],
+    params: PARAMS,
     make: |params, seed| Ok(Box::new(LinkBench::new(params, seed)?)),
 };
 
@@ -111,17 +114,12 @@ impl LinkBench {
 
     fn load(&self, bench: &mut Bench, choices: &Choices) -> Result<(u64, u64)> {
         let load = Load::new(self.seed, self.ids, choices);
-        let rows = |id| {
-            let links = [0, 1].map(|kind| choices.degrees.links_of_type(id, kind));
-            links.map(|n| n + u64::from(n > 0)).iter().sum::<u64>() + 1
-        };
-        let planned = (1..=self.ids).map(rows).sum();
         // Bytes of a row on average: 37, 36 and 24 with 13 and 211 of data.
-        let mut step = Step::load("load", planned, 80);
+        let mut step = Step::load("load", load.planned(), 80);
         step.clients = self.loaders + 1;
         bench.step(&step, |worker| match worker.index {
-            0 => load.load_nodes(worker),
-            _ => load.load_links(worker),
+            0 => load.load_nodes(&mut Statements::new(worker, &load)),
+            _ => load.load_links(&mut Statements::new(worker, &load)),
         })?;
         let loaded = load.loaded();
         bench.verify("linktable", Some(loaded.links), true)?;

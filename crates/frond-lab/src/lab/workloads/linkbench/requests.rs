@@ -7,11 +7,11 @@
 //!    became visible, 0 for one that was visible already.
 
 use std::fmt::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::NODE_TYPE;
 use super::choice::{Choices, Drawn, LIST_MAX, List, Requester, name};
 use crate::lab::sql::{Session, SqlResult, Statement, Value, Worker, number_of, push_hexadecimal};
+use crate::lab::time::millis as now_millis;
 use crate::targets::{Failure, Result};
 use crate::workloads::txn::mix::Request;
 
@@ -29,11 +29,6 @@ pub struct Store {
 
 /// The list that was asked for, if it hit its limit.
 type Full = Option<List>;
-
-fn now_millis() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_millis() as u64
-}
 
 impl Store {
     /// Connects once more and prepares all statements.

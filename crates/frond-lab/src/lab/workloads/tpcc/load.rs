@@ -1,4 +1,5 @@
-//! TPC-C's load, as clause 4.3.3 of the standard populates the tables.
+//! TPC-C's load, as clause 4.3.3 of the standard populates the tables. Where the rows are written to is a [`Sink`]'s
+//! business.
 //!
 //! Invariants
 //! 1. The rows depend on the seed and the scale only: each part has a stream of its own, whichever client loads it.
@@ -7,18 +8,37 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::random::{
-    Constants, DISTRICTS, Scale, amount, make_original, write_digits, write_letters, write_name,
+    Constants, DISTRICTS, Scale, make_original, write_digits, write_letters, write_name,
 };
-use crate::lab::sql::{InsertText, Worker};
+use super::tables::{
+    CUSTOMER, DISTRICT, HISTORY, ITEM, NEW_ORDERS, ORDER_LINE, ORDERS, STOCK, WAREHOUSE,
+};
 use crate::random::{Purpose, Random};
+use crate::schema::Value::{self, I8, I16, I32, I64, Millis, Text, U64};
 use crate::targets::Result;
 
-/// Rows of a statement.
-const ROWS: u64 = 500;
-/// When everything was entered.
-const DATE: &str = "2011-11-07 00:00:00";
+/// When everything was entered: 2011-11-07, in ms since 1970.
+pub const DATE_MILLIS: u64 = 1_320_624_000_000;
 /// What a customer has paid, in hundredths.
 const PAID: u64 = 1_000;
+/// Texts of a row.
+const TEXTS: usize = 12;
+
+/// Takes the rows of a loader and writes them in transactions of some hundred.
+pub trait Sink {
+    /// False when the step ends.
+    fn go_on(&mut self) -> bool;
+    /// Takes a row of a table, by its number.
+    ///
+    /// # Errors
+    /// The store's.
+    fn row(&mut self, table: usize, row: &[Value<'_>]) -> Result<()>;
+    /// Writes what has been taken.
+    ///
+    /// # Errors
+    /// The store's.
+    fn flush(&mut self) -> Result<()>;
+}
 
 /// What the loaders share.
 pub struct Load {
@@ -28,11 +48,26 @@ pub struct Load {
     next: AtomicU64,
 }
 
-/// A loader's way to the server.
-struct Loader<'w, 'm> {
-    worker: &'w mut Worker<'m>,
+/// What a part's rows are drawn from, and the texts of the current row.
+struct Drawing {
     random: Random,
-    text: String,
+    texts: [String; TEXTS],
+}
+
+fn tiny(number: u64) -> Value<'static> {
+    I8(number as i8)
+}
+
+fn small(number: u64) -> Value<'static> {
+    I16(number as i16)
+}
+
+fn int(number: u64) -> Value<'static> {
+    I32(number as i32)
+}
+
+fn amount(hundredths: u64) -> Value<'static> {
+    I64(hundredths as i64)
 }
 
 impl Load {
@@ -50,186 +85,179 @@ impl Load {
     /// A client of the load: it takes parts until there are none.
     ///
     /// # Errors
-    /// The server's.
-    pub fn run(&self, worker: &mut Worker<'_>) -> Result<()> {
+    /// The store's.
+    pub fn run(&self, sink: &mut impl Sink) -> Result<()> {
         // Of a warehouse: its row with its stock, and each district.
         let parts = 1 + self.scale.warehouses * (1 + DISTRICTS);
-        while worker.go_on() {
+        while sink.go_on() {
             let part = self.next.fetch_add(1, Ordering::Relaxed);
             if part >= parts {
                 break;
             }
             let random = Random::stream(self.seed, "tpcc", 1, part, Purpose::Data);
-            let mut loader = Loader { worker: &mut *worker, random, text: String::new() };
+            let mut drawing = Drawing { random, texts: Default::default() };
             match part.checked_sub(1).map(|part| (part / (1 + DISTRICTS), part % (1 + DISTRICTS))) {
-                None => self.items(&mut loader)?,
-                Some((warehouse, 0)) => self.warehouse(&mut loader, warehouse + 1)?,
+                None => self.items(&mut drawing, sink)?,
+                Some((warehouse, 0)) => self.warehouse(&mut drawing, sink, warehouse + 1)?,
                 Some((warehouse, district)) => {
-                    self.customers(&mut loader, warehouse + 1, district)?;
-                    self.orders(&mut loader, warehouse + 1, district)?;
+                    self.customers(&mut drawing, sink, warehouse + 1, district)?;
+                    self.orders(&mut drawing, sink, warehouse + 1, district)?;
                 }
             }
+            sink.flush()?;
         }
         Ok(())
     }
 
-    fn items(&self, loader: &mut Loader<'_, '_>) -> Result<()> {
-        let mut insert = InsertText::new("INSERT INTO item VALUES");
+    fn items(&self, drawing: &mut Drawing, sink: &mut impl Sink) -> Result<()> {
         for id in 1..=self.scale.items {
-            let image = loader.random.between(1, 10_000);
-            let row = insert.row().plain(id).plain(image).simple(loader.letters(14, 24));
-            let price = loader.random.between(100, 10_000);
-            row.plain(amount(price)).simple(loader.data());
-            loader.flush_full("item", &mut insert)?;
+            let image = drawing.random.between(1, 10_000);
+            drawing.letters(0, 14, 24);
+            let price = drawing.random.between(100, 10_000);
+            drawing.data(1);
+            let [name, data, ..] = &drawing.texts;
+            sink.row(ITEM, &[int(id), int(image), Text(name), amount(price), Text(data)])?;
         }
-        loader.flush("item", &mut insert)
+        Ok(())
     }
 
-    fn warehouse(&self, loader: &mut Loader<'_, '_>, warehouse: u64) -> Result<()> {
-        let mut insert = InsertText::new("INSERT INTO warehouse VALUES");
-        let mut row = insert.row().plain(warehouse).simple(loader.letters(6, 10));
-        for _ in 0..3 {
-            row = row.simple(loader.letters(10, 20));
-        }
-        let row = row.simple(loader.letters(2, 2)).simple(loader.zip());
-        let tax = loader.random.below(2_001);
-        row.plain(format!("0.{tax:04}")).plain(amount(DISTRICTS * self.scale.customers * PAID));
-        loader.flush("warehouse", &mut insert)?;
-        let mut insert = InsertText::new("INSERT INTO stock VALUES");
+    fn warehouse(&self, drawing: &mut Drawing, sink: &mut impl Sink, id: u64) -> Result<()> {
+        let tax = drawing.place();
+        let paid = DISTRICTS * self.scale.customers * PAID;
+        let [name, street_1, street_2, city, state, zip, ..] = &drawing.texts;
+        let row = [small(id), Text(name), Text(street_1), Text(street_2), Text(city), Text(state)];
+        sink.row(WAREHOUSE, &[&row[..], &[Text(zip), int(tax), amount(paid)]].concat())?;
         for item in 1..=self.scale.items {
-            let quantity = loader.random.between(10, 100);
-            let mut row = insert.row().plain(item).plain(warehouse).plain(quantity);
-            for _ in 0..DISTRICTS {
-                row = row.simple(loader.letters(24, 24));
+            let quantity = drawing.random.between(10, 100);
+            let mut row = vec![int(item), small(id), small(quantity)];
+            for district in 0..DISTRICTS as usize {
+                drawing.letters(district, 24, 24);
             }
-            row.plain(0).plain(0).plain(0).simple(loader.data());
-            loader.flush_full("stock", &mut insert)?;
+            drawing.data(DISTRICTS as usize);
+            let (info, data) = drawing.texts.split_at(DISTRICTS as usize);
+            row.extend(info.iter().map(|text| Text(text)));
+            row.extend([int(0), small(0), small(0), Text(&data[0])]);
+            sink.row(STOCK, &row)?;
         }
-        loader.flush("stock", &mut insert)
+        Ok(())
     }
 
-    fn customers(&self, loader: &mut Loader<'_, '_>, warehouse: u64, district: u64) -> Result<()> {
+    fn customers(
+        &self,
+        drawing: &mut Drawing,
+        sink: &mut impl Sink,
+        warehouse: u64,
+        district: u64,
+    ) -> Result<()> {
         let customers = self.scale.customers;
-        let mut insert = InsertText::new("INSERT INTO district VALUES");
-        let row = insert.row().plain(district).plain(warehouse);
-        let mut row = row.simple(loader.letters(6, 10));
-        for _ in 0..3 {
-            row = row.simple(loader.letters(10, 20));
-        }
-        let row = row.simple(loader.letters(2, 2)).simple(loader.zip());
-        let tax = loader.random.below(2_001);
-        let row = row.plain(format!("0.{tax:04}")).plain(amount(customers * PAID));
-        row.plain(customers + 1);
-        loader.flush("district", &mut insert)?;
-        let mut insert = InsertText::new("INSERT INTO customer VALUES");
-        let mut paid = InsertText::new("INSERT INTO history VALUES");
-        let mut name = String::new();
+        let tax = drawing.place();
+        let [name, street_1, street_2, city, state, zip, ..] = &drawing.texts;
+        let row = [tiny(district), small(warehouse), Text(name), Text(street_1), Text(street_2)];
+        let paid = amount(customers * PAID);
+        let more = [Text(city), Text(state), Text(zip), int(tax), paid, int(customers + 1)];
+        sink.row(DISTRICT, &[&row[..], &more].concat())?;
+        let mut last = String::new();
         for id in 1..=customers {
             // Each name in use belongs to somebody.
             let number = match id <= self.scale.names() {
                 true => id - 1,
-                false => self.constants.loaded_name(&mut loader.random, &self.scale),
+                false => self.constants.loaded_name(&mut drawing.random, &self.scale),
             };
-            write_name(number, &mut name);
-            let row = insert.row().plain(id).plain(district).plain(warehouse);
-            let mut row = row.simple(loader.letters(8, 16)).simple("OE").simple(&name);
-            for _ in 0..3 {
-                row = row.simple(loader.letters(10, 20));
+            write_name(number, &mut last);
+            drawing.letters(0, 8, 16);
+            for text in 1..4 {
+                drawing.letters(text, 10, 20);
             }
-            let row = row.simple(loader.letters(2, 2)).simple(loader.zip());
-            let row = row.simple(loader.digits(16)).simple(DATE);
-            let credit = if loader.random.below(10) == 0 { "BC" } else { "GC" };
-            let discount = loader.random.below(5_001);
-            let row = row.simple(credit).plain(50_000).plain(format!("0.{discount:04}"));
-            let row = row.plain("-10.00").plain(amount(PAID)).plain(1).plain(0);
-            row.simple(loader.letters(300, 500));
-            let row = paid.row().plain(id).plain(district).plain(warehouse).plain(district);
-            let row = row.plain(warehouse).simple(DATE).plain(amount(PAID));
-            row.simple(loader.letters(12, 24));
-            loader.flush_full("customer", &mut insert)?;
-            loader.flush_full("history", &mut paid)?;
+            drawing.letters(4, 2, 2);
+            drawing.zip(5);
+            drawing.digits(6, 16);
+            let credit = if drawing.random.below(10) == 0 { "BC" } else { "GC" };
+            let discount = drawing.random.below(5_001);
+            drawing.letters(7, 300, 500);
+            drawing.letters(8, 12, 24);
+            let [first, street_1, street_2, city, state, zip, phone, data, paid, ..] =
+                &drawing.texts;
+            let key = [int(id), tiny(district), small(warehouse)];
+            let name = [Text(first), Text("OE"), Text(&last), Text(street_1), Text(street_2)];
+            let place = [Text(city), Text(state), Text(zip), Text(phone), Millis(DATE_MILLIS)];
+            let credit = [Text(credit), int(50_000), int(discount), I64(-1_000), amount(PAID)];
+            let counts = [small(1), small(0), Text(data)];
+            sink.row(CUSTOMER, &[&key[..], &name, &place, &credit, &counts].concat())?;
+            let number = ((warehouse - 1) * DISTRICTS + district - 1) * customers + id;
+            let of = [U64(number), int(id), tiny(district), small(warehouse), tiny(district)];
+            let payment = [small(warehouse), Millis(DATE_MILLIS), amount(PAID), Text(paid)];
+            sink.row(HISTORY, &[&of[..], &payment].concat())?;
         }
-        loader.flush("customer", &mut insert)?;
-        loader.flush("history", &mut paid)
+        Ok(())
     }
 
-    fn orders(&self, loader: &mut Loader<'_, '_>, warehouse: u64, district: u64) -> Result<()> {
+    fn orders(
+        &self,
+        drawing: &mut Drawing,
+        sink: &mut impl Sink,
+        warehouse: u64,
+        district: u64,
+    ) -> Result<()> {
         let orders = self.scale.customers;
         let mut customers: Vec<u64> = (1..=orders).collect();
         for last in (1..customers.len()).rev() {
-            customers.swap(last, loader.random.below(last as u64 + 1) as usize);
+            customers.swap(last, drawing.random.below(last as u64 + 1) as usize);
         }
         // Of 3,000 orders the last 900 are not delivered.
         let first_new = orders - orders * 3 / 10 + 1;
-        let mut insert = InsertText::new("INSERT INTO orders VALUES");
-        let mut new = InsertText::new("INSERT INTO new_orders VALUES");
-        let mut lines = InsertText::new("INSERT INTO order_line VALUES");
         for (id, customer) in (1..).zip(customers) {
             let is_new = id >= first_new;
-            let row = insert.row().plain(id).plain(district).plain(warehouse).plain(customer);
-            let carrier = loader.random.between(1, 10);
-            let row = row.simple(DATE);
-            let row = if is_new { row.plain("NULL") } else { row.plain(carrier) };
-            let count = loader.random.between(5, 15);
-            row.plain(count).plain(1);
+            let carrier = drawing.random.between(1, 10);
+            let count = drawing.random.between(5, 15);
+            let key = [int(id), tiny(district), small(warehouse)];
+            let carrier = if is_new { 0 } else { carrier };
+            let rest = [int(customer), Millis(DATE_MILLIS), tiny(carrier), tiny(count), tiny(1)];
+            sink.row(ORDERS, &[&key[..], &rest].concat())?;
             if is_new {
-                new.row().plain(id).plain(district).plain(warehouse);
+                sink.row(NEW_ORDERS, &key)?;
             }
             for number in 1..=count {
-                let item = loader.random.between(1, self.scale.items);
-                let row = lines.row().plain(id).plain(district).plain(warehouse).plain(number);
-                let row = row.plain(item).plain(warehouse);
-                let price = loader.random.between(1, 999_999);
-                let row = match is_new {
-                    true => row.plain("NULL").plain(5).plain(amount(price)),
-                    false => row.simple(DATE).plain(5).plain("0.00"),
-                };
-                row.simple(loader.letters(24, 24));
-                loader.flush_full("order_line", &mut lines)?;
+                let item = drawing.random.between(1, self.scale.items);
+                let price = drawing.random.between(1, 999_999);
+                drawing.letters(0, 24, 24);
+                let (delivered, cost) = if is_new { (0, price) } else { (DATE_MILLIS, 0) };
+                let what = [tiny(number), int(item), small(warehouse), Millis(delivered)];
+                let info = [tiny(5), amount(cost), Text(&drawing.texts[0])];
+                sink.row(ORDER_LINE, &[&key[..], &what, &info].concat())?;
             }
-            loader.flush_full("orders", &mut insert)?;
-            loader.flush_full("new_orders", &mut new)?;
         }
-        loader.flush("orders", &mut insert)?;
-        loader.flush("new_orders", &mut new)?;
-        loader.flush("order_line", &mut lines)
+        Ok(())
     }
 }
 
-impl Loader<'_, '_> {
-    fn letters(&mut self, least: u64, most: u64) -> &str {
-        write_letters(&mut self.random, least, most, &mut self.text);
-        &self.text
+impl Drawing {
+    fn letters(&mut self, at: usize, least: u64, most: u64) {
+        write_letters(&mut self.random, least, most, &mut self.texts[at]);
     }
 
-    fn digits(&mut self, length: u64) -> &str {
-        write_digits(&mut self.random, length, &mut self.text);
-        &self.text
+    fn digits(&mut self, at: usize, length: u64) {
+        write_digits(&mut self.random, length, &mut self.texts[at]);
     }
 
-    fn zip(&mut self) -> &str {
-        write_digits(&mut self.random, 4, &mut self.text);
-        self.text.push_str("11111");
-        &self.text
+    fn zip(&mut self, at: usize) {
+        self.digits(at, 4);
+        self.texts[at].push_str("11111");
     }
 
     /// Data of an item, or of its stock.
-    fn data(&mut self) -> &str {
-        write_letters(&mut self.random, 26, 50, &mut self.text);
-        make_original(&mut self.random, &mut self.text);
-        &self.text
+    fn data(&mut self, at: usize) {
+        self.letters(at, 26, 50);
+        make_original(&mut self.random, &mut self.texts[at]);
     }
 
-    fn flush_full(&mut self, kind: &'static str, insert: &mut InsertText) -> Result<()> {
-        if insert.len() >= ROWS { self.flush(kind, insert) } else { Ok(()) }
-    }
-
-    fn flush(&mut self, kind: &'static str, insert: &mut InsertText) -> Result<()> {
-        let rows = insert.len();
-        if rows == 0 {
-            return Ok(());
+    /// Name, streets, city, state and zip of a warehouse or a district; gives its tax, in ten-thousandths.
+    fn place(&mut self) -> u64 {
+        self.letters(0, 6, 10);
+        for text in 1..4 {
+            self.letters(text, 10, 20);
         }
-        let text = insert.finish();
-        self.worker.request(kind, rows, |session| session.run(text).map(drop))
+        self.letters(4, 2, 2);
+        self.zip(5);
+        self.random.below(2_001)
     }
 }

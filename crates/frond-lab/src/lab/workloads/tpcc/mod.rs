@@ -3,10 +3,14 @@
 //! There are no terminals, and neither keying nor thinking: the result is new orders per minute (NOPM), not tpmC. The
 //! texts are random letters of the standard's lengths. In the end the consistency conditions of clause 3.3.2 must hold.
 
+mod consistency;
 mod draw;
+mod embedded;
 mod load;
 mod random;
 mod schema;
+mod statements;
+mod tables;
 mod transactions;
 
 use std::sync::Mutex;
@@ -14,36 +18,38 @@ use std::sync::Mutex;
 use self::random::{Constants, Scale};
 use super::{Entry, Workload, refuse_without_rows};
 use crate::lab::params::{Param, Params};
+use crate::lab::results::StepResult;
 use crate::lab::sql::{Bench, Step};
 use crate::random::{Purpose, Random};
 use crate::targets::{Failure, Result};
 use load::Load;
+use statements::Statements;
 use transactions::Transactions;
+
+pub use embedded::EMBEDDED;
+
+const PARAMS: &[Param] = &[
+    Param::sized("warehouses", ["2", "2", "10", "40"], "warehouses"),
+    Param::sized("items", ["500", "5_000", "100_000", "100_000"], "items, 100,000 in the standard"),
+    Param::sized(
+        "customers",
+        ["30", "200", "3_000", "3_000"],
+        "of a district, 3,000 in the standard",
+    ),
+    Param::sized("clients", ["4", "8", "8", "16"], "clients of the transactions"),
+    Param::sized("seconds", ["1", "3", "300", "1800"], "duration of the transactions"),
+    Param::sized("warm_up", ["0", "0", "30", "60"], "seconds of transactions before"),
+    Param::fixed("open", "0", "transactions per second of an open loop, 0 for a closed one"),
+    Param::fixed("loaders", "4", "clients of the load"),
+    Param::fixed("ratio", "10", "data to cache"),
+    Param::sized("time_limit", ["60", "12", "1200", "0"], "seconds, 0 for none"),
+];
 
 pub const ENTRY: Entry = Entry {
     name: "tpcc",
     about: "TPC-C's five transactions without think times: orders, payments, deliveries",
     headline: ("requests", "nopm"),
-    params: &[
-        Param::sized("warehouses", ["2", "2", "10", "40"], "warehouses"),
-        Param::sized(
-            "items",
-            ["500", "5_000", "100_000", "100_000"],
-            "items, 100,000 in the standard",
-        ),
-        Param::sized(
-            "customers",
-            ["30", "200", "3_000", "3_000"],
-            "of a district, 3,000 in the standard",
-        ),
-        Param::sized("clients", ["4", "8", "8", "16"], "clients of the transactions"),
-        Param::sized("seconds", ["1", "3", "300", "1800"], "duration of the transactions"),
-        Param::sized("warm_up", ["0", "0", "30", "60"], "seconds of transactions before"),
-        Param::fixed("open", "0", "transactions per second of an open loop, 0 for a closed one"),
-        Param::fixed("loaders", "4", "clients of the load"),
-        Param::fixed("ratio", "10", "data to cache"),
-        Param::sized("time_limit", ["60", "12", "1200", "0"], "seconds, 0 for none"),
-    ],
+    params: PARAMS,
     make: |params, seed| Ok(Box::new(Tpcc::new(params, seed)?)),
 };
 
@@ -98,18 +104,18 @@ impl Tpcc {
         ))
     }
 
-    fn load(&self, bench: &mut Bench) -> Result<()> {
-        for definition in schema::TABLES {
-            bench.create(definition, "")?;
-        }
-        let load = Load::new(self.seed, self.scale, self.constants);
-        let mut step = Step::load("load", Load::planned(&self.scale), ROW_BYTES);
-        step.clients = self.loaders;
-        bench.step(&step, |worker| load.run(worker))?;
+    fn data_bytes(&self) -> u64 {
+        let Scale { warehouses, items, customers } = self.scale;
+        let [item, stock, customer] = INNODB_BYTES;
+        items * item + warehouses * (items * stock + random::DISTRICTS * customers * customer)
+    }
+
+    /// Tables with the rows that the load leaves, where that is known before.
+    fn loaded(&self) -> [(&'static str, Option<u64>); 9] {
         let scale = &self.scale;
         let districts = scale.warehouses * random::DISTRICTS;
         let customers = districts * scale.customers;
-        for (table, rows) in [
+        [
             ("item", Some(scale.items)),
             ("warehouse", Some(scale.warehouses)),
             ("district", Some(districts)),
@@ -119,7 +125,18 @@ impl Tpcc {
             ("new_orders", Some(districts * (scale.customers * 3 / 10))),
             ("order_line", None),
             ("stock", Some(scale.warehouses * scale.items)),
-        ] {
+        ]
+    }
+
+    fn load(&self, bench: &mut Bench) -> Result<()> {
+        for definition in schema::TABLES {
+            bench.create(definition, "")?;
+        }
+        let load = Load::new(self.seed, self.scale, self.constants);
+        let mut step = Step::load("load", Load::planned(&self.scale), ROW_BYTES);
+        step.clients = self.loaders;
+        bench.step(&step, |worker| load.run(&mut Statements::new(worker)))?;
+        for (table, rows) in self.loaded() {
             bench.verify(table, rows, true)?;
         }
         Ok(())
@@ -145,9 +162,7 @@ impl Tpcc {
             }
             Ok(())
         })?;
-        let orders = made.latencies.get("new_order").map_or(0, |latencies| latencies.count);
-        let seconds = made.metrics.get("seconds").copied().unwrap_or(0.0).max(1e-9);
-        made.metrics.insert("nopm".to_owned(), orders as f64 * 60.0 / seconds);
+        count_orders(made);
         Ok(())
     }
 
@@ -164,11 +179,16 @@ impl Tpcc {
     }
 }
 
+/// New orders per minute.
+fn count_orders(made: &mut StepResult) {
+    let orders = made.latencies.get("new_order").map_or(0, |latencies| latencies.count);
+    let seconds = made.metrics.get("seconds").copied().unwrap_or(0.0).max(1e-9);
+    made.metrics.insert("nopm".to_owned(), orders as f64 * 60.0 / seconds);
+}
+
 impl Workload for Tpcc {
     fn innodb_bytes(&self) -> u64 {
-        let Scale { warehouses, items, customers } = self.scale;
-        let [item, stock, customer] = INNODB_BYTES;
-        items * item + warehouses * (items * stock + random::DISTRICTS * customers * customer)
+        self.data_bytes()
     }
 
     fn run(&mut self, bench: &mut Bench) -> Result<(u64, u64)> {

@@ -195,6 +195,7 @@ impl<'l> Writer<'l> {
                     Value::Text(text) => out.text(text),
                     Value::F32(number) => out.plain(number),
                     Value::I8(number) => out.plain(number),
+                    Value::I16(_) | Value::I64(_) | Value::Blob(_) => out.plain(value.integer()),
                 };
             }
         }

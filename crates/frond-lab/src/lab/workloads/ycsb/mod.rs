@@ -11,6 +11,7 @@
 //!
 //! They run in the published order, A B C F D, and E on records that are loaded again. Each operation is a transaction.
 
+mod embedded;
 mod keys;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,20 +23,24 @@ use crate::random::{Purpose, Random};
 use crate::targets::{Failure, Result};
 use keys::{Keys, Zipf, write_key};
 
+pub use embedded::EMBEDDED;
+
+const PARAMS: &[Param] = &[
+    Param::sized("records", ["2_000", "10_000", "1_000_000", "10_000_000"], "records loaded"),
+    Param::sized("threads", ["4", "4", "1,4,16", "1,4,16"], "numbers of clients"),
+    Param::sized("seconds", ["0.5", "0.8", "60", "300"], "duration of a step"),
+    Param::fixed("mixes", "ABCFDE", "workloads, in their order; E begins with a load"),
+    Param::fixed("value_ratio", "1", "part of a field that is random; what follows repeats it"),
+    Param::fixed("rows_per_commit", "1000", "rows of an INSERT of the load"),
+    Param::fixed("ratio", "10", "data to cache"),
+    Param::sized("time_limit", ["60", "12", "1800", "0"], "seconds, 0 for none"),
+];
+
 pub const ENTRY: Entry = Entry {
     name: "ycsb",
     about: "YCSB's core workloads A to F: reads, updates, inserts and scans by key",
     headline: ("A threads=4", "ops_s"),
-    params: &[
-        Param::sized("records", ["2_000", "10_000", "1_000_000", "10_000_000"], "records loaded"),
-        Param::sized("threads", ["4", "4", "1,4,16", "1,4,16"], "numbers of clients"),
-        Param::sized("seconds", ["0.5", "0.8", "60", "300"], "duration of a step"),
-        Param::fixed("mixes", "ABCFDE", "workloads, in their order; E begins with a load"),
-        Param::fixed("value_ratio", "1", "part of a field that is random; what follows repeats it"),
-        Param::fixed("rows_per_commit", "1000", "rows of an INSERT of the load"),
-        Param::fixed("ratio", "10", "data to cache"),
-        Param::sized("time_limit", ["60", "12", "1800", "0"], "seconds, 0 for none"),
-    ],
+    params: PARAMS,
     make: |params, seed| Ok(Box::new(Ycsb::new(params, seed)?)),
 };
 
@@ -113,6 +118,11 @@ impl Ycsb {
              rows_per_commit from 1"
                 .to_owned(),
         ))
+    }
+
+    /// Records, and twice the inserts that are expected.
+    fn space(&self) -> u64 {
+        self.records + (2.0 * INSERTS * self.records as f64) as u64
     }
 
     /// Writes a field: six characters of each random word.
@@ -309,7 +319,7 @@ impl Workload for Ycsb {
 
     fn run(&mut self, bench: &mut Bench) -> Result<(u64, u64)> {
         refuse_without_rows(bench, "ycsb")?;
-        let space = self.records + (2.0 * INSERTS * self.records as f64) as u64;
+        let space = self.space();
         let (mut rows, mut keys) = (0, Keys::new(self.records, space));
         for (at, letter) in self.mixes.iter().enumerate() {
             if at == 0 || *letter == 'E' {

@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::client::Client;
+use super::session::Session;
 use crate::targets::{Failure, Result};
 
 /// Longest time of a start, and of an end.
@@ -33,6 +33,18 @@ pub struct Plugin {
     pub file: String,
     /// Where that is.
     pub path: PathBuf,
+}
+
+const FROND_PLUGIN: &str = "ha_frond.so";
+
+/// The plugin that was built in this tree: below the working directory, or in a directory above this program.
+pub fn built_plugin() -> Option<PathBuf> {
+    let place = Path::new("mariadb/build").join(FROND_PLUGIN);
+    let program = std::env::current_exe().unwrap_or_default();
+    let above = program.ancestors().skip(1).map(Path::to_owned);
+    let places = std::iter::once(PathBuf::from("target")).chain(above);
+    let mut files = places.map(|target| target.join(&place));
+    files.find(|file| file.is_file())?.canonicalize().ok()
 }
 
 /// Where a command is: on the path, or where daemons are.
@@ -149,11 +161,6 @@ impl Server {
         Ok(server)
     }
 
-    /// A session of its own, in this database if it has a name.
-    pub fn client(&self, database: &str) -> Result<Client> {
-        Client::connect(&self.run_dir.join("socket"), database)
-    }
-
     /// Its socket.
     pub fn socket(&self) -> PathBuf {
         self.run_dir.join("socket")
@@ -169,15 +176,9 @@ impl Server {
         &self.data
     }
 
-    /// Where its socket is.
-    #[cfg(test)]
-    pub fn run_dir(&self) -> &Path {
-        &self.run_dir
-    }
-
     /// Ends it as a server is ended: what is in memory is written.
     pub fn stop(mut self) -> Result<()> {
-        self.client("")?.run("SHUTDOWN")?;
+        Session::connect(&self.socket(), "")?.run("SHUTDOWN")?;
         match self.wait()? {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(Failure(format!("{SERVER} ended with {status}"))),

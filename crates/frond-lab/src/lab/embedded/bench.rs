@@ -1,0 +1,320 @@
+//! What a workload runs its steps through: a store, the meter, the clock.
+//!
+//! Invariants
+//! 1. Every table is verified by its rows and through each index: what a row says must be in an index is there, and
+//!    nothing else.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::worker::Worker;
+use crate::decode;
+use crate::lab::results::{CellResult, CounterSample, State, StepResult};
+use crate::lab::sql::{Arrivals, Errors, Step};
+use crate::lab::steps;
+use crate::measure::{self, Plan, Subject, Taken};
+use crate::schema::{Checksum, EncodedRow, Table, Value};
+use crate::targets::{Clients, Failure, Result, Span, Target, Visit};
+
+/// Longest time in which background work is waited for.
+const REST_MAX: Duration = Duration::from_secs(600);
+/// Seconds in which a store that rests writes nothing and does not change its size.
+const STILL_SECONDS: u32 = 3;
+/// Time between samples of the store's counters.
+const SAMPLED_EVERY: Duration = Duration::from_secs(10);
+/// Counters of syncs, as targets call them.
+const SYNCS: [&str; 2] = ["wal_syncs", "syncs"];
+
+/// Runs the steps of one cell against its store.
+pub struct Bench<'t> {
+    target: &'t dyn Target,
+    tables: &'t [Table],
+    dir: PathBuf,
+    deadline: Option<Instant>,
+    /// What has been found so far.
+    pub result: CellResult,
+    with_rest: bool,
+    rest_max: Duration,
+    /// Whether the time limit ended a step.
+    is_cut: bool,
+}
+
+impl<'t> Bench<'t> {
+    /// A run of a store that lives in `dir`.
+    pub(super) fn new(
+        target: &'t dyn Target,
+        tables: &'t [Table],
+        dir: PathBuf,
+        time_limit: Option<u64>,
+        with_rest: bool,
+    ) -> Self {
+        let deadline = time_limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+        let rest_max =
+            time_limit.map_or(REST_MAX, |limit| REST_MAX.min(Duration::from_secs(3 * limit)));
+        let result = CellResult::default();
+        Self { target, tables, dir, deadline, result, with_rest, rest_max, is_cut: false }
+    }
+
+    /// The table of this name.
+    pub fn table(&self, name: &str) -> Result<&'t Table> {
+        let found = self.tables.iter().find(|table| table.name == name);
+        found.ok_or_else(|| Failure(format!("there is no table {name}")))
+    }
+
+    /// All tables, in the order of the workload.
+    pub fn tables(&self) -> &'t [Table] {
+        self.tables
+    }
+
+    /// Whether what is inserted can be read again.
+    pub fn keeps_rows(&self) -> bool {
+        self.target.keeps_rows()
+    }
+
+    /// Whether the time limit, or Ctrl-C, has ended the cell.
+    pub fn is_over(&self) -> bool {
+        measure::is_interrupted()
+            || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// Runs a step: `body` is what each client does until `Worker::go_on` is false or all is done.
+    ///
+    /// # Errors
+    /// The first client's that fails.
+    pub fn step(
+        &mut self,
+        step: &Step<'_>,
+        body: impl Fn(&mut Worker<'_>) -> Result<()> + Sync,
+    ) -> Result<&mut StepResult> {
+        if step.warm_up > 0.0 && !self.is_over() {
+            self.run(step, Some(step.warm_up), &body)?;
+        }
+        let made = match step.seconds.is_some() && self.is_over() {
+            true => StepResult { name: step.name.to_owned(), ..StepResult::default() },
+            false => self.run(step, step.seconds, &body)?,
+        };
+        self.is_cut |= self.is_over();
+        self.result.steps.push(made);
+        Ok(self.result.steps.last_mut().expect("it was pushed"))
+    }
+
+    fn run(
+        &self,
+        step: &Step<'_>,
+        seconds: Option<f64>,
+        body: &(impl Fn(&mut Worker<'_>) -> Result<()> + Sync),
+    ) -> Result<StepResult> {
+        let own = seconds.map(|s| Instant::now() + Duration::from_secs_f64(s.clamp(0.0, 1e8)));
+        let deadline = match (own, self.deadline) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        let plan = Plan {
+            step: step.name.to_owned(),
+            planned: step.planned.unwrap_or(0),
+            deadline,
+            dir: self.dir.clone(),
+            progress: true,
+            subject: Subject::Own,
+            kinds: step.series.to_vec(),
+        };
+        let (target, errors) = (self.target, Mutex::new(Errors::default()));
+        let (counters, over) = (Mutex::new(sample(target, 0.0)), AtomicBool::new(false));
+        let arrivals = step.rate.map(Arrivals::new);
+        let mut taken = measure::run(&plan, |meter| {
+            let client = |index: u64| -> Result<()> {
+                let cpu_s = measure::thread_cpu_s();
+                let connection = target.connect(Clients::many(step.clients))?;
+                let mut worker = Worker::new(index, connection, meter, arrivals.as_ref(), cpu_s);
+                let done = body(&mut worker);
+                errors.lock().unwrap_or_else(|e| e.into_inner()).add(&worker.errors);
+                if done.is_err() {
+                    worker.stop(); // the others would go on for all of the step's time
+                }
+                done
+            };
+            std::thread::scope(|scope| {
+                let sampler = scope.spawn(|| follow(target, &counters, &over));
+                let client = &client;
+                let clients: Vec<_> =
+                    (0..step.clients).map(|index| scope.spawn(move || client(index))).collect();
+                let panicked = |_| Err(Failure("a client panicked".to_owned()));
+                let mut outcome = Ok(());
+                for client in clients {
+                    outcome = outcome.and(client.join().unwrap_or_else(panicked));
+                }
+                over.store(true, Ordering::Relaxed);
+                sampler.thread().unpark();
+                outcome
+            })
+        })?;
+        let mut counters = counters.into_inner().unwrap_or_default();
+        counters.extend(sample(target, taken.seconds));
+        let errors = errors.into_inner().unwrap_or_default();
+        self.result_of(step, &mut taken, counters, errors)
+    }
+
+    fn result_of(
+        &self,
+        step: &Step<'_>,
+        taken: &mut Taken,
+        counters: Vec<CounterSample>,
+        errors: Errors,
+    ) -> Result<StepResult> {
+        // The meter is nobody's.
+        taken.usage.cpu_s = (taken.usage.cpu_s - taken.meter_cpu_s).max(taken.client_cpu_s);
+        let known = |name: &&&str| counters.iter().any(|counter| counter.name == **name);
+        let syncs: Vec<String> =
+            SYNCS.iter().find(known).map(|name| (*name).to_owned()).into_iter().collect();
+        let mut made = steps::result(step, taken, &counters, &syncs, self.keeps_rows())?;
+        made.counters = counters;
+        let ops = taken.ops.max(1) as f64;
+        let foreground = taken.client_cpu_s * 1e6 / ops;
+        let all = taken.usage.cpu_s * 1e6 / ops;
+        for (name, value) in [
+            ("cpu_fg_us_op", foreground),
+            ("cpu_bg_us_op", all - foreground),
+            ("ctx_op", taken.usage.switches as f64 / ops),
+            ("wr_io_op", taken.usage.write_calls as f64 / ops),
+            ("rd_io_op", taken.usage.read_calls as f64 / ops),
+            ("errors_deadlock", errors.deadlock as f64),
+            ("deadlocks_s", errors.deadlock as f64 / taken.seconds.max(1e-9)),
+        ] {
+            made.metrics.insert(name.to_owned(), value);
+        }
+        // What the clients did is not the store's alone: it is known when the null target's has been subtracted.
+        made.metrics.remove("client_cpu_us_op");
+        if self.keeps_rows() {
+            let disk = measure::allocated_bytes(&self.dir);
+            made.metrics.insert("disk_load_b".to_owned(), disk as f64);
+        }
+        Ok(made)
+    }
+
+    /// Waits until background work has ended, and charges it to the last step that wrote.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn rest(&mut self) -> Result<()> {
+        if !self.keeps_rows() || !self.with_rest || measure::is_interrupted() {
+            return Ok(());
+        }
+        let (begin, before) = (Instant::now(), Subject::Own.usage());
+        self.target.settle()?;
+        let now = || (Subject::Own.usage().write_bytes, measure::allocated_bytes(&self.dir));
+        let (mut last, mut still) = (now(), 0);
+        while begin.elapsed() < self.rest_max && still < STILL_SECONDS && !measure::is_interrupted()
+        {
+            println!("progress rest 0 {} 0", begin.elapsed().as_secs());
+            std::thread::sleep(Duration::from_secs(1));
+            let seen = std::mem::replace(&mut last, now());
+            still = if seen == last { still + 1 } else { 0 };
+        }
+        let paid = Subject::Own.usage().since(&before);
+        let seconds = begin.elapsed().as_secs_f64() - f64::from(still);
+        steps::charge_rest(&mut self.result.steps, &paid, seconds);
+        // The time limit is of what is measured.
+        self.deadline = self.deadline.map(|deadline| deadline + begin.elapsed());
+        Ok(())
+    }
+
+    /// Reads all entries of a table's keyspace.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn read_all(&self, table: &Table, keyspace: usize, visit: Visit<'_>) -> Result<()> {
+        let mut connection = self.target.connect(Clients::ONE)?;
+        Ok(connection.range(table, keyspace, &Span::ALL, visit)?)
+    }
+
+    /// Verifies a table (Invariant 1); `rows` is how many it must have, if that is known. With `is_fixed` every target must
+    /// have the same rows in the end. Gives the rows and the bytes of their columns.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn verify(
+        &mut self,
+        table: &Table,
+        rows: Option<u64>,
+        is_fixed: bool,
+    ) -> Result<(u64, u64)> {
+        if !self.keeps_rows() || measure::is_interrupted() {
+            return Ok((0, 0));
+        }
+        println!("progress verify 0 0 0");
+        let begin = Instant::now();
+        let mut said = vec![Checksum::default(); 1 + table.indexes.len()];
+        let (mut encoded, mut strange, mut bytes) = (EncodedRow::default(), 0u64, 0);
+        self.read_all(table, 0, &mut |key, value| {
+            match decode::row(table, key, value) {
+                Some(row) => {
+                    encoded.encode(table, &row);
+                    encoded.add_to(&mut said);
+                    bytes += row.iter().map(Value::logical_bytes).sum::<u64>();
+                }
+                None => strange += 1,
+            }
+            true
+        })?;
+        let (name, count) = (table.name, said[0].rows);
+        self.result.verify(
+            &format!("{name} by PRIMARY"),
+            strange == 0,
+            format!("{count} rows with sum {}, {strange} that are none", said[0].hex()),
+        );
+        if let Some(rows) = rows {
+            let detail = format!("{count} rows, {rows} expected");
+            self.result.verify(&format!("rows of {name}"), count == rows, detail);
+        }
+        if is_fixed && !self.is_cut {
+            let fact = format!("{count} rows, sum {}", said[0].hex());
+            self.result.facts.insert(format!("{name} by PRIMARY"), fact);
+        }
+        for (at, index) in table.indexes.iter().enumerate() {
+            let mut found = Checksum::default();
+            self.read_all(table, at + 1, &mut |key, _| {
+                found.add(key, &[]);
+                true
+            })?;
+            let wanted = said[at + 1];
+            let detail = format!(
+                "{} entries with sum {}, by PRIMARY {} with {}",
+                found.rows,
+                found.hex(),
+                wanted.rows,
+                wanted.hex()
+            );
+            self.result.verify(&format!("{name} by {}", index.name), found == wanted, detail);
+        }
+        self.deadline = self.deadline.map(|deadline| deadline + begin.elapsed());
+        Ok((count, bytes))
+    }
+
+    /// What was found, with how it ended.
+    pub(super) fn into_result(mut self) -> CellResult {
+        if (self.is_cut || measure::is_interrupted()) && self.result.state == State::Done {
+            self.result.state = State::Stopped;
+        }
+        self.result
+    }
+}
+
+fn sample(target: &dyn Target, t: f64) -> Vec<CounterSample> {
+    let counter = |(name, value)| CounterSample { t, source: "engine".to_owned(), name, value };
+    target.counters().into_iter().map(counter).collect()
+}
+
+/// Samples the store's counters until the step is over.
+fn follow(target: &dyn Target, counters: &Mutex<Vec<CounterSample>>, over: &AtomicBool) {
+    let (begin, mut due) = (Instant::now(), SAMPLED_EVERY);
+    while !over.load(Ordering::Relaxed) {
+        std::thread::park_timeout(due.saturating_sub(begin.elapsed()));
+        if begin.elapsed() >= due {
+            let sampled = sample(target, begin.elapsed().as_secs_f64());
+            counters.lock().unwrap_or_else(|e| e.into_inner()).extend(sampled);
+            due += SAMPLED_EVERY;
+        }
+    }
+}

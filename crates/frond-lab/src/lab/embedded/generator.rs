@@ -1,0 +1,88 @@
+//! What the clients of a workload cost themselves, as the null target tells.
+
+use std::collections::BTreeMap;
+
+use crate::lab::results::{CellKey, CellResult};
+
+/// The target that tells.
+pub const NULL: &str = "null";
+/// Metrics that the clients' own CPU is in.
+const WITH_CLIENTS: [&str; 3] = ["cpu_us_op", "cpu_fg_us_op", "cpu_us_op_rested"];
+/// CPU of the clients' threads: of the null target it is all theirs.
+pub const OF_CLIENTS: &str = "cpu_fg_us_op";
+/// What was subtracted.
+const SHOWN: &str = "client_cpu_us_op";
+
+/// µs per operation of each workload, variant and step.
+#[derive(Debug, Default)]
+pub struct Generators(BTreeMap<(String, String, String), f64>);
+
+impl Generators {
+    /// Notes what a step cost on the null target.
+    pub fn note(&mut self, workload: &str, variant: &str, step: &str, us: f64) {
+        self.0.insert((workload.to_owned(), variant.to_owned(), step.to_owned()), us);
+    }
+
+    /// Of the null target's cell: notes what its steps cost. Of others: subtracts it, and shows what was subtracted.
+    pub fn apply(&mut self, key: &CellKey, result: &mut CellResult) {
+        if key.face != "embedded" {
+            return;
+        }
+        for step in &mut result.steps {
+            let metrics = &mut step.metrics;
+            if key.target == NULL {
+                if let Some(us) = metrics.get(OF_CLIENTS).copied() {
+                    self.note(&key.workload, &key.variant, &step.name, us);
+                    metrics.insert(SHOWN.to_owned(), us);
+                }
+                continue;
+            }
+            let of = (key.workload.clone(), key.variant.clone(), step.name.clone());
+            let Some(us) = self.0.get(&of).copied() else { continue };
+            for name in WITH_CLIENTS {
+                if let Some(value) = metrics.get_mut(name) {
+                    *value = (*value - us).max(0.0);
+                }
+            }
+            metrics.insert(SHOWN.to_owned(), us);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::results::StepResult;
+
+    fn cell(cpu: f64) -> CellResult {
+        let metrics = [("cpu_us_op", cpu + 2.0), (OF_CLIENTS, cpu), ("cpu_bg_us_op", 2.0)];
+        let metrics = metrics.map(|(name, value)| (name.to_owned(), value)).into();
+        let step = StepResult { name: "load".to_owned(), metrics, ..StepResult::default() };
+        CellResult { steps: vec![step], ..CellResult::default() }
+    }
+
+    #[test]
+    fn what_the_clients_cost_is_subtracted_and_shown() {
+        let key = |target: &str, workload: &str, face: &str| CellKey {
+            workload: workload.to_owned(),
+            variant: String::new(),
+            face: face.to_owned(),
+            target: target.to_owned(),
+            repeat: 1,
+        };
+        let mut generators = Generators::default();
+        let mut apply = |target, workload, face, cpu| {
+            let mut result = cell(cpu);
+            generators.apply(&key(target, workload, face), &mut result);
+            result.steps.remove(0).metrics
+        };
+        assert_eq!(apply("null", "ycsb", "embedded", 1.5)[SHOWN], 1.5);
+        let frond = apply("frond", "ycsb", "embedded", 5.0);
+        assert_eq!((frond["cpu_us_op"], frond[OF_CLIENTS], frond[SHOWN]), (5.5, 3.5, 1.5));
+        assert_eq!(frond["cpu_bg_us_op"], 2.0);
+        for (workload, face) in [("tpcc", "embedded"), ("ycsb", "sql")] {
+            let other = apply("frond", workload, face, 5.0);
+            assert_eq!((other["cpu_us_op"], other.get(SHOWN)), (7.0, None));
+        }
+    }
+}

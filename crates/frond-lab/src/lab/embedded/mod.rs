@@ -1,0 +1,345 @@
+//! The embedded face: stores in the process of the cell.
+//!
+//! A workload here is written for this face (`Make::Own`), or one of `crate::workloads` with the parameters that it has in
+//! the lab (`Make::Bench`).
+//!
+//! Invariants
+//! 1. The null target's cells run first: what a workload's clients cost themselves is subtracted from the CPU of the others.
+//! 2. Files of Frond pass `frond check` after each cell.
+
+mod bench;
+mod bridge;
+mod generator;
+mod rows;
+#[cfg(test)]
+pub mod testing;
+mod worker;
+
+pub use bench::Bench;
+pub use generator::{Generators, NULL, OF_CLIENTS};
+pub use rows::{Batch, Rows, missing};
+pub use worker::Worker;
+
+use super::cell::Order;
+use super::machine::{Group, Throttled, class};
+use super::params::{Param, Params};
+use super::results::{CellResult, State};
+use super::size::Durability;
+use super::suggest::unknown;
+use super::workloads::{linkbench, tpcc, ycsb};
+use crate::measure::{self, Limits};
+use crate::schema::Table;
+use crate::size::Bytes;
+use crate::targets::{self, Failure, Result, Setup, TargetName};
+
+/// A workload of this face.
+pub trait Workload {
+    /// Its tables.
+    fn tables(&self) -> Vec<Table>;
+    /// What its data take in plain InnoDB, bytes: the memory of the run is this by the ratio.
+    fn innodb_bytes(&self) -> u64;
+    /// Runs its steps and verifies; gives the rows that are alive in the end, and their bytes.
+    ///
+    /// # Errors
+    /// The store's.
+    fn run(&mut self, bench: &mut Bench<'_>) -> Result<(u64, u64)>;
+}
+
+/// How a workload is made.
+#[derive(Clone, Copy)]
+pub enum Make {
+    /// Of its parameters and the seed.
+    Own(fn(&Params, u64) -> Result<Box<dyn Workload>>),
+    /// It is one of `frond bench`, whose rows take so many bytes in plain InnoDB.
+    Bench(u64),
+}
+
+/// A line of the registry.
+pub struct Entry {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// What it is, in one sentence.
+    pub about: &'static str,
+    /// Step and metric that the matrix shows; no step: that of the workload's name.
+    pub headline: (&'static str, &'static str),
+    /// Its parameters.
+    pub params: &'static [Param],
+    /// How it is made.
+    pub make: Make,
+}
+
+const SECONDS: Param = Param::sized("seconds", ["1", "4", "60", "600"], "seconds of a timed step");
+const THREADS: Param = Param::fixed("threads", "1", "clients that read");
+const TEN: Param = Param::fixed("ratio", "10", "data to cache");
+const LIMIT: Param = Param::sized("time_limit", ["60", "12", "600", "0"], "seconds, 0 for none");
+
+/// All workloads.
+pub const ALL: &[Entry] = &[
+    ycsb::EMBEDDED,
+    tpcc::EMBEDDED,
+    linkbench::EMBEDDED,
+    Entry {
+        name: "iibench",
+        about: "inserts in primary-key order with three random secondary indexes (iiBench of 2011)",
+        headline: ("iibench", "exit_velocity"),
+        params: &[
+            Param::sized("rows", ["20_000", "800_000", "2_500_000", "25_000_000"], "rows"),
+            Param::fixed("ratio", "1.75", "data to cache"),
+            LIMIT,
+        ],
+        make: Make::Bench(140),
+    },
+    Entry {
+        name: "weblog",
+        about: "a performance log of database calls, seven days of it, three indexes",
+        headline: ("weblog", "ops_s"),
+        params: &[
+            Param::sized("rows", ["7_000", "250_000", "4_900_000", "70_000_000"], "rows"),
+            Param::fixed("profile", "typical", "how repetitive it is: typical, chatty, polling"),
+            TEN,
+            LIMIT,
+        ],
+        make: Make::Bench(410),
+    },
+    Entry {
+        name: "dbbench",
+        about: "db_bench: plain keys and values; one test a cell (--set test=readrandom)",
+        headline: ("", "ops_s"),
+        params: &[
+            Param::fixed(
+                "test",
+                "fillrandom",
+                "fillseq, fillrandom, overwrite, readrandom, readmissing, readseq, readreverse, seekrandom, readwhilewriting",
+            ),
+            Param::sized("rows", ["10_000", "500_000", "4_000_000", "4_000_000"], "rows"),
+            Param::fixed(
+                "shape",
+                "script",
+                "script: 20-byte keys, 400-byte values; classic: 16 and 100",
+            ),
+            THREADS,
+            SECONDS,
+            TEN,
+            LIMIT,
+        ],
+        make: Make::Bench(425),
+    },
+    Entry {
+        name: "queue",
+        about: "put at the right, delete at the left, read the first",
+        headline: ("queue", "ops_s"),
+        params: &[
+            Param::sized("rows", ["10_000", "400_000", "4_000_000", "4_000_000"], "rows"),
+            TEN,
+            LIMIT,
+        ],
+        make: Make::Bench(425),
+    },
+];
+
+/// The workload of this name.
+///
+/// # Errors
+/// There is none: the nearest are listed.
+pub fn find(name: &str) -> Result<&'static Entry> {
+    let names: Vec<&str> = ALL.iter().map(|entry| entry.name).collect();
+    let found = ALL.iter().find(|entry| entry.name == name);
+    found.ok_or_else(|| unknown("embedded workload", name, &names))
+}
+
+/// Names of the targets.
+pub const TARGETS: [&str; 6] = ["frond", "rocksdb", "sqlite", "lmdb", "tidesdb", "null"];
+
+/// The target of this name, if it is built in.
+///
+/// # Errors
+/// It is unknown, or its library was missing when the lab was built.
+pub fn target(name: &str) -> Result<TargetName> {
+    if !TARGETS.contains(&name) {
+        return Err(unknown("embedded target", name, &TARGETS));
+    }
+    let target = name.parse::<TargetName>().map_err(Failure)?;
+    targets::available(target)?;
+    Ok(target)
+}
+
+/// Variables that the process of a cell is started with.
+///
+/// # Errors
+/// The target is unknown.
+pub fn environment(order: &Order) -> Result<Vec<(&'static str, String)>> {
+    targets::environment(target(&order.target)?)
+}
+
+/// Memory of the target by its data and their ratio, bytes.
+///
+/// # Errors
+/// A parameter that is wrong.
+pub fn memory(entry: &Entry, params: &Params, seed: u64) -> Result<u64> {
+    let data = match entry.make {
+        Make::Own(make) => make(params, seed)?.innodb_bytes(),
+        Make::Bench(row_bytes) => params.number("rows")? * row_bytes,
+    };
+    Ok((data as f64 / params.real("ratio")?.max(1e-3)) as u64)
+}
+
+/// Durability as embedded stores have it.
+fn class_of(durability: Durability) -> Result<targets::Durability> {
+    match durability {
+        Durability::Safe => Ok(targets::Durability::Sync),
+        Durability::Relaxed => Ok(targets::Durability::Os),
+        Durability::Lazy => Ok(targets::Durability::Lazy),
+        Durability::HistUnsafe => {
+            Err(Failure("embedded stores have no durability hist-unsafe".to_owned()))
+        }
+    }
+}
+
+/// Reports what is wrong with an order before it is run.
+///
+/// # Errors
+/// A parameter or a target that is wrong, or a durability that embedded stores do not have.
+pub fn check(order: &Order) -> Result<()> {
+    target(&order.target)?;
+    class_of(order.durability)?;
+    match find(&order.workload)?.make {
+        Make::Own(make) => make(&order.params()?, order.seed).map(drop),
+        Make::Bench(_) => bridge::child_order(order).map(drop),
+    }
+}
+
+/// Runs the cell.
+///
+/// # Errors
+/// As for [`check`].
+pub fn run(order: &Order) -> Result<CellResult> {
+    let class = class::find(&order.class)?;
+    std::fs::create_dir_all(&order.dir)?;
+    let limits = class.limits(&order.dir, None)?;
+    // This process is the store's: it is limited as a whole.
+    let group = match limits.io.is_none() {
+        true => None,
+        false => Some(
+            Group::enter(std::process::id(), &limits)
+                .map_err(|refusal| Failure(format!("storage class {}: {refusal}", class.name)))?,
+        ),
+    };
+    let mut result = match find(&order.workload)?.make {
+        Make::Own(make) => {
+            let mut workload = make(&order.params()?, order.seed)?;
+            run_own(workload.as_mut(), order, true)?
+        }
+        Make::Bench(_) => bridge::run(order)?,
+    };
+    if let Some(Throttled::DirectOnly(why) | Throttled::Nothing(why)) =
+        group.as_ref().map(|group| class.throttled(group))
+    {
+        result.settings.insert("(storage)".to_owned(), format!("not all I/O is throttled: {why}"));
+    }
+    result.memory_b = order.memory()?;
+    if order.target == "frond" && !measure::is_interrupted() {
+        let report = frond::check(&order.dir, frond::CheckMode::Full, frond::io::Env::real())
+            .map_err(|error| Failure(format!("frond check: {error}")))?;
+        result.verify("frond check", report.is_clean(), report.to_string());
+    }
+    Ok(result)
+}
+
+/// Runs a workload of this face; the page cache of stores that live in it is limited if `is_limited`.
+fn run_own(workload: &mut dyn Workload, order: &Order, is_limited: bool) -> Result<CellResult> {
+    let name = target(&order.target)?;
+    let memory = order.memory()?;
+    // Stores that live in the page cache are bounded from outside.
+    let limit = (name.is_buffered() && is_limited).then(|| {
+        let memory = Some(memory + measure::Subject::Own.rss_bytes());
+        Group::enter(std::process::id(), &Limits { memory, ..Limits::default() })
+    });
+    let mut tables = workload.tables();
+    Table::number(&mut tables);
+    let setup = Setup {
+        dir: order.dir.clone(),
+        memory: Bytes(memory),
+        write_buffer: None,
+        durability: class_of(order.durability)?,
+        tables: tables.clone(),
+        unique: false,
+        transactions: true,
+    };
+    let store = targets::open(name, &setup)?;
+    let seconds = Some(order.params()?.number("time_limit")?).filter(|seconds| *seconds > 0);
+    let mut bench =
+        Bench::new(store.as_ref(), &tables, order.dir.clone(), seconds, order.with_rest);
+    let outcome = workload.run(&mut bench);
+    let mut result = bench.into_result();
+    result.version = store.version();
+    result.settings.extend(store.settings());
+    if let Some(Err(refusal)) = &limit {
+        let remark = format!("page cache not limited: {refusal}");
+        result.settings.insert("(memory)".to_owned(), remark);
+    }
+    let keeps_rows = store.keeps_rows();
+    let closed = store.close();
+    let live = match outcome.and_then(|live| closed.map(|()| live)) {
+        Ok(live) => live,
+        Err(failure) => {
+            // What was measured before stays.
+            (result.state, result.failure) = (State::Failed, Some(failure.0));
+            return Ok(result);
+        }
+    };
+    if let Some(peak) = limit.and_then(|limit| limit.ok()?.memory_peak()) {
+        result.metrics.insert("mem_peak_b".to_owned(), peak as f64);
+    }
+    if keeps_rows {
+        let disk = measure::allocated_bytes(&order.dir) as f64;
+        result.metrics.insert("disk_b".to_owned(), disk);
+        for (name, whole) in [("disk_b_row", live.0), ("space_amp", live.1)] {
+            if whole > 0 {
+                result.metrics.insert(name.to_owned(), disk / whole as f64);
+            }
+        }
+    }
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::order;
+    use super::*;
+    use crate::lab::metric;
+    use crate::lab::size::Size;
+
+    #[test]
+    fn every_workload_can_be_made_at_every_size() {
+        for entry in ALL {
+            assert!(metric::find(entry.headline.1).is_some(), "{}", entry.name);
+            for size in [Size::Tiny, Size::Quick, Size::Standard, Size::Published] {
+                let order = order(entry.name, "null", size, "d".as_ref());
+                check(&order).unwrap_or_else(|failure| panic!("{}: {failure}", entry.name));
+                assert!(order.memory().is_ok_and(|memory| memory >= 32 << 20), "{}", entry.name);
+            }
+        }
+        assert!(check(&order("iibench", "rockdb", Size::Tiny, "d".as_ref())).is_err());
+        let unsafe_one = order("ycsb", "frond", Size::Tiny, "d".as_ref());
+        let durability = Durability::HistUnsafe;
+        assert!(check(&Order { durability, ..unsafe_one }).is_err());
+    }
+
+    #[test]
+    fn a_cell_has_the_metrics_and_the_verification_of_the_bench() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let result =
+            run(&order("iibench", "frond", Size::Tiny, &dir.path().join("s"))).expect("it runs");
+        assert_eq!((result.state, &result.failure), (State::Done, &None));
+        let names: Vec<&str> = result.verified.iter().map(|found| found.name.as_str()).collect();
+        assert_eq!(names, ["keyspaces after iibench", "frond check"]);
+        let step = &result.steps[0];
+        for name in ["ops_s", "cpu_us_op", "cpu_fg_us_op", "wr_b_op", "p99_us", "rss_peak_b"] {
+            assert!(step.metrics.contains_key(name), "{name} of {:?}", step.metrics.keys());
+        }
+        let latencies = step.latencies["commit"].histogram().expect("a histogram");
+        assert_eq!((latencies.len(), step.metrics["ops"]), (20, 20_000.0));
+        assert!(step.counters.iter().any(|counter| counter.name == "syncs"));
+        assert!(result.metrics["disk_b"] > 0.0 && result.facts.len() == 1);
+    }
+}

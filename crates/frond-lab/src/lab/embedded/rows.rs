@@ -1,0 +1,139 @@
+//! Rows of a table as a client reads and changes them, in buffers that are used again.
+
+use crate::decode;
+use crate::schema::{EncodedRow, Table, Value};
+use crate::targets::{Attempt, Connection, Failure, Result};
+
+/// Rows of one table, one at a time.
+pub struct Rows<'t> {
+    /// The table.
+    pub table: &'t Table,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    old: EncodedRow,
+    new: EncodedRow,
+}
+
+/// A sentence on a row that a workload needs.
+pub fn missing(table: &Table) -> Failure {
+    Failure(format!("{}: there is no such row, which was inserted", table.name))
+}
+
+fn strange(table: &Table) -> Failure {
+    Failure(format!("{}: a row that is not one of this table", table.name))
+}
+
+impl<'t> Rows<'t> {
+    /// Those of this table.
+    pub fn new(table: &'t Table) -> Self {
+        let (old, new) = (EncodedRow::default(), EncodedRow::default());
+        Self { table, key: Vec::new(), value: Vec::new(), old, new }
+    }
+
+    fn set_key(&mut self, key: &[Value<'_>]) {
+        self.key.clear();
+        key.iter().for_each(|value| value.append_key(&mut self.key));
+    }
+
+    /// Reads the row with this primary key; false if there is none.
+    pub fn read(&mut self, connection: &mut dyn Connection, key: &[Value<'_>]) -> Attempt<bool> {
+        self.set_key(key);
+        connection.get_row(self.table, key, &self.key, &mut self.value)
+    }
+
+    /// Locks and reads it.
+    pub fn lock(&mut self, connection: &mut dyn Connection, key: &[Value<'_>]) -> Attempt<bool> {
+        self.set_key(key);
+        connection.lock_row(self.table, key, &self.key, &mut self.value)
+    }
+
+    /// The columns of the row that was read.
+    ///
+    /// # Errors
+    /// They are not those of a row.
+    pub fn columns(&self) -> Result<Vec<Value<'_>>> {
+        decode::row(self.table, &self.key, &self.value).ok_or_else(|| strange(self.table))
+    }
+
+    /// Sets columns of the row that was read.
+    pub fn update(
+        &mut self,
+        connection: &mut dyn Connection,
+        changes: &[(usize, Value<'_>)],
+    ) -> Attempt<()> {
+        let table = self.table;
+        let mut row = decode::row(table, &self.key, &self.value).ok_or_else(|| strange(table))?;
+        if !table.indexes.is_empty() {
+            self.old.encode(table, &row);
+        }
+        let mut columns = [0; 16];
+        for (at, (column, value)) in changes.iter().enumerate() {
+            row[*column] = *value;
+            columns[at] = *column;
+        }
+        self.new.encode(table, &row);
+        connection.update_row(table, &columns[..changes.len()], &row, (&self.old, &self.new))
+    }
+
+    /// Deletes the row that was read.
+    pub fn delete(&mut self, connection: &mut dyn Connection) -> Attempt<()> {
+        let row = decode::row(self.table, &self.key, &self.value);
+        let row = row.ok_or_else(|| strange(self.table))?;
+        self.old.encode(self.table, &row);
+        connection.delete_row(self.table, &row, &self.old)
+    }
+
+    /// Inserts a row.
+    pub fn insert(&mut self, connection: &mut dyn Connection, row: &[Value<'_>]) -> Attempt<()> {
+        self.new.encode(self.table, row);
+        connection.insert_row(self.table, row, &self.new)
+    }
+}
+
+/// Rows of a load, made before the clock of their commit runs.
+pub struct Batch<'t> {
+    table: &'t Table,
+    rows: Vec<EncodedRow>,
+    used: usize,
+}
+
+impl<'t> Batch<'t> {
+    /// An empty one.
+    pub fn new(table: &'t Table) -> Self {
+        Self { table, rows: Vec::new(), used: 0 }
+    }
+
+    /// Adds a row.
+    pub fn push(&mut self, row: &[Value<'_>]) {
+        if self.used == self.rows.len() {
+            self.rows.push(EncodedRow::default());
+        }
+        self.rows[self.used].encode(self.table, row);
+        self.used += 1;
+    }
+
+    /// Its rows.
+    pub fn len(&self) -> u64 {
+        self.used as u64
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// Inserts them all.
+    pub fn insert(&self, connection: &mut dyn Connection) -> Attempt<()> {
+        for encoded in &self.rows[..self.used] {
+            let row = decode::row(self.table, &encoded.key, &encoded.value);
+            let row = row.ok_or_else(|| strange(self.table))?;
+            connection.insert_row(self.table, &row, encoded)?;
+        }
+        Ok(())
+    }
+
+    /// Empties it.
+    pub fn clear(&mut self) {
+        self.used = 0;
+    }
+}

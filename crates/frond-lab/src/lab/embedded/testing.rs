@@ -1,0 +1,75 @@
+//! Running a workload of this face in tests.
+
+use std::path::Path;
+
+use super::{Make, TARGETS, Workload, find, run_own, target};
+use crate::lab::cell::Order;
+use crate::lab::metric;
+use crate::lab::params::Params;
+use crate::lab::results::{CellResult, State, StepResult};
+use crate::lab::size::{Durability, Face, Size};
+
+/// An order at tiny.
+pub fn order(workload: &str, target: &str, size: Size, dir: &Path) -> Order {
+    Order {
+        workload: workload.to_owned(),
+        changes: Vec::new(),
+        face: Face::Embedded,
+        target: target.to_owned(),
+        size,
+        class: "host".to_owned(),
+        durability: Durability::Relaxed,
+        seed: 42,
+        memory: None,
+        dir: dir.to_owned(),
+        with_rest: false,
+        plugin: None,
+    }
+}
+
+/// A workload with these parameters.
+pub fn make(name: &str, changes: &[(&str, &str)]) -> Box<dyn Workload> {
+    let changes: Vec<_> = changes.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+    let entry = find(name).expect("a workload of the registry");
+    let params = Params::new(name, entry.params, Size::Tiny, &changes).expect("its parameters");
+    match entry.make {
+        Make::Own(make) => make(&params, 42).expect("parameters that are right"),
+        Make::Bench(_) => panic!("{name} is not of this face alone"),
+    }
+}
+
+/// Runs a workload at tiny on every target that is built in: nothing fails, what is verified is right, and what must be
+/// the same on all is. `visit` sees each result.
+pub fn on_all(name: &str, changes: &[(&str, &str)], visit: impl Fn(&str, &CellResult)) {
+    let mut facts = Vec::new();
+    for store in TARGETS {
+        if target(store).is_err() {
+            continue; // its library is missing here
+        }
+        let dir = tempfile::tempdir().expect("a directory");
+        let order = order(name, store, Size::Tiny, dir.path());
+        let result = run_own(make(name, changes).as_mut(), &order, false);
+        let result = result.unwrap_or_else(|failure| panic!("{name} on {store}: {failure}"));
+        assert_eq!(result.state, State::Done, "{name} on {store}: {:?}", result.failure);
+        for step in &result.steps {
+            for metric in step.metrics.keys() {
+                assert!(metric::find(metric).is_some(), "{store}: {metric} is no metric");
+            }
+            assert!(!step.latencies.is_empty(), "{store}: {} has no latencies", step.name);
+        }
+        if store != "null" {
+            assert!(result.verified.len() > 1 && result.verified.iter().all(|one| one.passed));
+            assert!(result.metrics["disk_b"] > 0.0 && result.metrics["disk_b_row"] > 0.0);
+            facts.push((store, result.facts.clone()));
+        }
+        visit(store, &result);
+    }
+    let (_, first) = &facts[0];
+    assert!(!first.is_empty() && facts.iter().all(|(_, other)| other == first), "{facts:?}");
+}
+
+/// A step.
+pub fn step_of<'r>(result: &'r CellResult, name: &str) -> &'r StepResult {
+    let found = result.steps.iter().find(|step| step.name == name);
+    found.unwrap_or_else(|| panic!("no step {name}"))
+}

@@ -1,0 +1,263 @@
+//! YCSB on embedded stores: the same keys, fields and mixes; a record is a row, an update reads its row first.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::keys::{Keys, Zipf, write_key};
+use super::{
+    ENTRY, FIELDS, INNODB_RECORD_BYTES, LOADERS, Operation, PARAMS, ROW_BYTES, SCAN_MAX, Ycsb, mix,
+};
+use crate::lab::embedded::{Batch, Bench, Entry, Make, Rows, Worker, Workload};
+use crate::lab::sql::Step;
+use crate::random::{Purpose, Random};
+use crate::schema::{Column, Table, Type, Value};
+use crate::targets::{Begin, Result, Span};
+
+pub const EMBEDDED: Entry = Entry {
+    name: ENTRY.name,
+    about: ENTRY.about,
+    headline: ENTRY.headline,
+    params: PARAMS,
+    make: Make::Own(|params, seed| Ok(Box::new(Ycsb::new(params, seed)?))),
+};
+
+const NAMES: [&str; FIELDS] = [
+    "field0", "field1", "field2", "field3", "field4", "field5", "field6", "field7", "field8",
+    "field9",
+];
+
+fn table(name: &'static str) -> Table {
+    let column = |name, kind| Column { name, kind };
+    let fields = NAMES.map(|name| column(name, Type::Text));
+    Table {
+        name,
+        columns: std::iter::once(column("ycsb_key", Type::Text)).chain(fields).collect(),
+        primary: vec![0],
+        indexes: Vec::new(),
+        base: 0,
+    }
+}
+
+/// A record's key and fields as text.
+#[derive(Default)]
+struct Record {
+    key: String,
+    fields: [String; FIELDS],
+}
+
+impl Record {
+    fn fill(&mut self, ycsb: &Ycsb, record: u64, random: &mut Random) {
+        write_key(record, &mut self.key);
+        self.fields.iter_mut().for_each(|field| ycsb.write_field(random, field));
+    }
+
+    fn row(&self) -> [Value<'_>; FIELDS + 1] {
+        std::array::from_fn(|at| match at.checked_sub(1) {
+            None => Value::Text(&self.key),
+            Some(field) => Value::Text(&self.fields[field]),
+        })
+    }
+}
+
+/// A client of a mix.
+struct Client<'y> {
+    ycsb: &'y Ycsb,
+    keys: &'y Keys,
+    choice: Random,
+    data: Random,
+    latest: Option<Zipf>,
+    rows: Rows<'y>,
+    record: Record,
+}
+
+impl Ycsb {
+    fn load_records(&self, bench: &mut Bench<'_>, step_name: &str, table: &Table) -> Result<u64> {
+        let mut step = Step::load(step_name, self.records, ROW_BYTES);
+        step.clients = LOADERS;
+        let (next, inserted) = (AtomicU64::new(0), AtomicU64::new(0));
+        bench.step(&step, |worker| {
+            let (mut batch, mut record) = (Batch::new(table), Record::default());
+            while worker.go_on() {
+                let chunk = next.fetch_add(1, Ordering::Relaxed);
+                let first = chunk * self.per_commit;
+                if first >= self.records {
+                    break;
+                }
+                let mut random = Random::stream(self.seed, "ycsb", 0, chunk, Purpose::Data);
+                for number in first..(first + self.per_commit).min(self.records) {
+                    record.fill(self, number, &mut random);
+                    batch.push(&record.row());
+                }
+                worker.request("commit", batch.len(), |connection| {
+                    connection.begin(Begin::Batch)?;
+                    batch.insert(connection)?;
+                    connection.commit()?;
+                    inserted.fetch_add(batch.len(), Ordering::Relaxed);
+                    Ok(())
+                })?;
+                batch.clear();
+            }
+            Ok(())
+        })?;
+        let inserted = inserted.into_inner();
+        bench.verify(table, Some(inserted), true)?;
+        Ok(inserted)
+    }
+
+    /// One workload at one number of clients; gives the rows inserted.
+    fn run_records(
+        &self,
+        bench: &mut Bench<'_>,
+        (letter, threads): (char, u64),
+        table: &Table,
+        keys: &Keys,
+    ) -> Result<u64> {
+        let name = format!("{letter} threads={threads}");
+        let mut step = Step::timed(&name, self.seconds, 0.0, threads);
+        if letter == 'F' || letter == 'A' {
+            step.changed_bytes = ROW_BYTES / 2; // of every second request
+        }
+        let inserted = AtomicU64::new(0);
+        bench.step(&step, |worker| {
+            let stream = |purpose| {
+                let stream = 1 + u64::from(letter) * 1_024 + threads;
+                Random::stream(self.seed, "ycsb", stream, worker.index, purpose)
+            };
+            let mut client = Client {
+                ycsb: self,
+                keys,
+                choice: stream(Purpose::Choice),
+                data: stream(Purpose::Data),
+                latest: (letter == 'D').then(|| Zipf::new(keys.records())),
+                rows: Rows::new(table),
+                record: Record::default(),
+            };
+            while worker.go_on() {
+                let more = client.go_on(worker, letter)?;
+                inserted.fetch_add(more, Ordering::Relaxed);
+            }
+            Ok(())
+        })?;
+        Ok(inserted.into_inner())
+    }
+}
+
+impl Client<'_> {
+    /// Does the next operation; gives the rows inserted.
+    fn go_on(&mut self, worker: &mut Worker<'_>, letter: char) -> Result<u64> {
+        let (first, other, share) = mix(letter).unwrap_or((Operation::Read, Operation::Read, 100));
+        let operation = if self.choice.below(100) < u64::from(share) { first } else { other };
+        let number = match (operation, &mut self.latest) {
+            (Operation::Insert, _) => self.keys.take(),
+            (_, Some(zipf)) => self.keys.latest(zipf, &mut self.choice),
+            (_, None) => self.keys.scrambled(&mut self.choice),
+        };
+        write_key(number, &mut self.record.key);
+        let (rows, record) = (&mut self.rows, &mut self.record);
+        let key = [Value::Text(&record.key)];
+        match operation {
+            Operation::Read => worker.request("read", 1, |connection| {
+                std::hint::black_box(rows.read(connection, &key)?);
+                Ok(())
+            })?,
+            Operation::Scan => {
+                let limit = self.choice.between(1, SCAN_MAX);
+                let span = Span { from: &key, limit, ..Span::ALL };
+                let table = rows.table;
+                worker.request("scan", 1, |connection| {
+                    connection.range(table, 0, &span, &mut |key, value| {
+                        std::hint::black_box((key, value));
+                        true
+                    })
+                })?;
+            }
+            Operation::Update | Operation::Modify => {
+                let field = self.choice.below(FIELDS as u64) as usize;
+                self.ycsb.write_field(&mut self.data, &mut record.fields[field]);
+                let change = [(1 + field, Value::Text(&record.fields[field]))];
+                let kind = match operation {
+                    Operation::Update => "update",
+                    _ => "read_modify_write",
+                };
+                worker.request(kind, 1, |connection| {
+                    connection.begin(Begin::Write)?;
+                    if rows.lock(connection, &key)? {
+                        rows.update(connection, &change)?;
+                    }
+                    connection.commit()
+                })?;
+            }
+            Operation::Insert => {
+                record.fill(self.ycsb, number, &mut self.data);
+                let row = record.row();
+                worker.request("insert", 1, |connection| {
+                    connection.begin(Begin::Batch)?;
+                    rows.insert(connection, &row)?;
+                    connection.commit()?;
+                    self.keys.inserted(number);
+                    Ok(())
+                })?;
+                return Ok(1);
+            }
+        }
+        Ok(0)
+    }
+}
+
+impl Workload for Ycsb {
+    fn tables(&self) -> Vec<Table> {
+        // E runs on records that are loaded again: into a table of their own, since no store drops one here.
+        let mut tables = vec![table("usertable")];
+        if self.mixes.iter().skip(1).any(|letter| *letter == 'E') {
+            tables.push(table("usertable_e"));
+        }
+        tables
+    }
+
+    fn innodb_bytes(&self) -> u64 {
+        self.records * INNODB_RECORD_BYTES
+    }
+
+    fn run(&mut self, bench: &mut Bench<'_>) -> Result<(u64, u64)> {
+        let space = self.space();
+        let mut table = bench.table("usertable")?;
+        let (mut rows, mut keys, mut before) = (0, Keys::new(self.records, space), (0, 0));
+        for (at, letter) in self.mixes.iter().enumerate() {
+            if at > 0 && *letter == 'E' && table.name == "usertable" {
+                before = bench.verify(table, Some(rows), false)?;
+                table = bench.table("usertable_e")?;
+                (rows, keys) = (0, Keys::new(self.records, space));
+            }
+            if rows == 0 {
+                let name = if at == 0 { "load" } else { "reload" };
+                rows = self.load_records(bench, name, table)?;
+            }
+            for threads in &self.threads {
+                if bench.is_over() {
+                    break;
+                }
+                rows += self.run_records(bench, (*letter, *threads), table, &keys)?;
+            }
+        }
+        bench.rest()?;
+        let last = bench.verify(table, Some(rows), false)?;
+        Ok((before.0 + last.0, before.1 + last.1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::lab::embedded::testing::{on_all, step_of};
+
+    #[test]
+    fn embedded_all_mixes_end_with_the_rows_that_were_inserted() {
+        on_all("ycsb", &[("threads", "3")], |target, result| {
+            let names: Vec<_> = result.steps.iter().map(|step| step.name.as_str()).collect();
+            assert_eq!(names.len(), 2 + 6, "{names:?}");
+            assert_eq!(names[5..], ["D threads=3", "reload", "E threads=3"]);
+            let modify = step_of(result, "F threads=3");
+            assert!(modify.latencies.contains_key("read_modify_write"), "{target}");
+            assert!(modify.metrics["ops"] > 10.0 && modify.metrics["cpu_fg_us_op"] > 0.0);
+            assert_eq!(result.facts.len(), if target == "null" { 0 } else { 2 });
+        });
+    }
+}
