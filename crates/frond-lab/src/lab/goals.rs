@@ -3,6 +3,7 @@
 //! Invariants
 //! 1. What neither or only one of both sides has measured is not judged.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use serde::Deserialize;
@@ -46,10 +47,11 @@ fn all() -> Result<Vec<Goal>> {
 }
 
 impl Goal {
-    /// Median over the repeats of a target.
-    fn of(&self, measured: &[Measured], target: &str) -> Option<f64> {
+    /// Median over the repeats of a target with these changes.
+    fn of(&self, measured: &[Measured], variant: &str, target: &str) -> Option<f64> {
         let values = measured.iter().filter(|one| {
             one.workload == self.workload
+                && one.variant == variant
                 && one.face == self.face
                 && one.step == self.step
                 && one.metric == self.metric
@@ -60,12 +62,12 @@ impl Goal {
     }
 
     /// A line with the verdict.
-    fn line(&self, measured: &[Measured]) -> Option<String> {
-        let own = self.of(measured, TARGET)?;
+    fn line(&self, measured: &[Measured], variant: &str) -> Option<String> {
+        let own = self.of(measured, variant, TARGET)?;
         let mut line = format!("goal    {}: {}", self.what, short(own));
         let mut reached = own;
         if let Some(rival) = &self.rival {
-            let theirs = self.of(measured, rival).filter(|value| *value > 0.0)?;
+            let theirs = self.of(measured, variant, rival).filter(|value| *value > 0.0)?;
             reached = own / theirs;
             let _ = write!(line, " = {reached:.2} x {} of {rival}", short(theirs));
         }
@@ -91,7 +93,8 @@ pub fn lines(run: &RunInfo, measured: &[Measured]) -> Result<String> {
         if !goal.durability.is_empty() && !goal.durability.contains(&run.durability) {
             continue;
         }
-        if let Some(line) = goal.line(measured) {
+        let variants: BTreeSet<&str> = measured.iter().map(|one| one.variant.as_str()).collect();
+        for line in variants.into_iter().filter_map(|variant| goal.line(measured, variant)) {
             out += &line;
             out.push('\n');
         }
@@ -162,5 +165,10 @@ mod tests {
             "goal    rows/s at the end: 200 = 33.33 x 6.00 of innodb-4k, wanted >= 10 x: met";
         assert_eq!(text.lines().collect::<Vec<_>>(), [expected]);
         assert_eq!(lines(&run("lazy"), &measured[..1]).expect("a right file"), "");
+        // Other parameters are another experiment.
+        let mut other = measured.clone();
+        other[0].variant = "rows=7".to_owned();
+        let text = lines(&run("lazy"), &other).expect("a right file");
+        assert!(!text.contains("blackhole"), "{text}");
     }
 }

@@ -325,6 +325,21 @@ mod tests {
         assert!(check(&Order { durability, ..unsafe_one }).is_err());
     }
 
+    /// What a read costs with its generator, the meter and the target that does nothing: to be below 0.5 µs in a release
+    /// build, 2 million a second. `cargo test --release -p frond-lab --features lab --lib -- --ignored --nocapture null_target`
+    #[test]
+    #[ignore = "it measures, and asserts nothing"]
+    fn null_target_reads_a_second() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let changes = [("mixes", "C"), ("threads", "1"), ("seconds", "3"), ("records", "20000")];
+        let mut workload = testing::make("ycsb", &changes);
+        let order = order("ycsb", "null", Size::Tiny, dir.path());
+        let result = run_own(workload.as_mut(), &order, false).expect("it runs");
+        let metrics = &testing::step_of(&result, "C threads=1").metrics;
+        let [rate, cpu] = ["ops_s", "cpu_fg_us_op"].map(|name| metrics[name]);
+        println!("{rate:.0} a second, {cpu:.3} µs of CPU each");
+    }
+
     #[test]
     fn a_cell_has_the_metrics_and_the_verification_of_the_bench() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -10,6 +10,7 @@ use super::super::{Attempt, Begin, Connection, Direction, Failure, Result, Stop,
 use crate::schema::Keyspace;
 
 /// What has been begun.
+#[allow(clippy::large_enum_variant)] // there is one for each client
 enum Open {
     Nothing,
     Batch,
