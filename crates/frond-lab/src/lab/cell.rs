@@ -83,6 +83,21 @@ impl Order {
         Ok(target)
     }
 
+    /// Seconds that it takes at most, or about: what is measured has a limit, and the rest is what such cells took. `None`
+    /// without a limit.
+    ///
+    /// # Errors
+    /// A parameter that is wrong.
+    pub fn seconds(&self) -> Result<Option<u64>> {
+        // Start and end of the store, background work and verification.
+        let further = match self.face {
+            Face::Sql => 12,
+            Face::Embedded => 4,
+        };
+        let limit = self.params()?.number("time_limit")?;
+        Ok((limit > 0).then_some(limit + further + limit / 4))
+    }
+
     /// Data to memory as it is: the least memory may be more than what the workload's ratio gives.
     ///
     /// # Errors
@@ -179,7 +194,11 @@ fn run(order: &Order) -> Result<CellResult> {
             // What was measured before stays.
             let log_tail = bench.log_tail();
             let found = std::mem::take(&mut bench.result);
-            Ok(CellResult { state: State::Failed, failure: Some(failure.0), log_tail, ..found })
+            // A statement that Ctrl-C ended is no failure.
+            let is_stopped = measure::is_interrupted() && found.state != State::Failed;
+            let (state, failure) =
+                if is_stopped { (State::Stopped, None) } else { (State::Failed, Some(failure.0)) };
+            Ok(CellResult { state, failure, log_tail, ..found })
         }
     }
 }

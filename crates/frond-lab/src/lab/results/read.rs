@@ -178,6 +178,28 @@ impl Database {
         })
     }
 
+    /// Settings of a run's targets: target, name, value, and the workloads that have it, if not all of them do.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub fn settings(&self, run: i64) -> Result<Vec<[String; 4]>> {
+        let sql = "SELECT target, name, value, CASE WHEN COUNT(DISTINCT workload) < \
+                   (SELECT COUNT(DISTINCT workload) FROM cell AS other WHERE other.run=cell.run AND other.target=cell.target) \
+                   THEN GROUP_CONCAT(DISTINCT workload) ELSE '' END \
+                   FROM setting JOIN cell ON cell.id=setting.cell WHERE run=? GROUP BY target, name, value ORDER BY 1, 2, 3";
+        self.select(sql, [run], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]))
+    }
+
+    /// Checksums of a run's rows: workload with its variant, table, rows and checksum.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub fn checksums(&self, run: i64) -> Result<Vec<[String; 3]>> {
+        let sql = "SELECT DISTINCT TRIM(workload || ' ' || variant), SUBSTR(name, 7), detail FROM verification \
+                   JOIN cell ON cell.id=verification.cell WHERE run=? AND name LIKE 'fact: %' ORDER BY position, 2";
+        self.select(sql, [run], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?]))
+    }
+
     /// Cells of a run that failed, each with its reason.
     ///
     /// # Errors

@@ -6,10 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::counters;
+use super::own::Own;
 use super::promises::{Counts, verify_memory, verify_syncs};
 use super::server::{Place, Running};
 use super::session::Session;
-use super::verify::verify_table;
+use super::settings;
+use super::sum::Ledger;
+use super::verify::{Expected, verify_table};
 use super::worker::{Arrivals, Errors, Worker};
 use crate::lab::machine::{Class, Reading};
 use crate::lab::results::{CellResult, State, StepResult};
@@ -77,11 +80,15 @@ pub struct Bench {
     pub target: SqlTarget,
     admin: Session,
     deadline: Option<Instant>,
+    /// What clients have loaded.
+    ledger: Ledger,
     /// What has been found so far.
     pub result: CellResult,
     with_rest: bool,
     /// Resident size before the first step.
     base_rss: u64,
+    /// What the server itself takes.
+    own: Own,
     /// Most connections that a step had.
     connections: u64,
     /// Whether the time limit ended a step.
@@ -120,23 +127,29 @@ impl Bench {
         let server = admin.value("SELECT VERSION()")?;
         let version = format!("{} in MariaDB {server}", target.engine);
         let mut result = CellResult { memory_b: memory, version, ..CellResult::default() };
-        let text = |(name, value, why): &(String, String, String)| {
-            (name.clone(), format!("{value}  ({why})"))
-        };
-        result.settings.extend(running.settings.iter().map(text));
+        result.settings = settings::effective(&mut admin, &running.settings)?;
         result.settings.insert("CREATE TABLE …".to_owned(), target.create.clone());
         if !running.remarks.is_empty() {
             let remarks = running.remarks.join("; ");
             result.settings.insert("(storage)".to_owned(), remarks);
         }
-        if let (Durability::Safe, true, Some(dir)) = (durability, target.keeps_rows, running.dir())
+        let ours = running.dir().zip(running.pid());
+        if let (Durability::Safe, true, Some((dir, process))) =
+            (durability, target.keeps_rows, ours)
         {
-            let counts = Counts { dir, read: &|| running.counts() };
+            let (counters, syncs) = (&target.counters, &target.syncs);
+            let counts =
+                Counts { dir, process, read: &|| running.counts(), counters, syncs };
             verify_syncs(&mut admin, &target.create, &counts, &mut result)?;
         }
         let deadline = time_limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         let target = target.clone();
-        let base_rss = running.subject().rss_bytes();
+        let rss = || running.subject().rss_bytes();
+        let base_rss = rss();
+        let own = match ours {
+            Some(_) => Own::measure(&|| Ok(running.session()?), rss)?,
+            None => Own::default(),
+        };
         // A quick cell does not rest for minutes.
         let rest_max =
             time_limit.map_or(REST_MAX, |limit| REST_MAX.min(Duration::from_secs(3 * limit)));
@@ -145,9 +158,11 @@ impl Bench {
             target,
             admin,
             deadline,
+            ledger: Ledger::default(),
             result,
             with_rest,
             base_rss,
+            own,
             connections: 0,
             is_cut: false,
             rest_max,
@@ -186,6 +201,7 @@ impl Bench {
         let sql = format!("CREATE TABLE {definition} {options} DEFAULT CHARSET=latin1 {more}");
         self.admin.run(&sql)?;
         let name = definition.split(['(', ' ']).next().unwrap_or_default().trim_matches('`');
+        self.ledger.forget(name);
         let made = self.admin.value(&format!(
             "SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA=DATABASE() AND TABLE_NAME='{name}'"
         ))?;
@@ -279,6 +295,11 @@ impl Bench {
             let prepared = prepare(index, &mut session)?;
             clients.push((session, prepared));
         }
+        let guarded = self.deadline.zip(running.guard());
+        if let Some((deadline, guard)) = guarded {
+            let connections = clients.iter().map(|(session, _)| session.id()).collect();
+            guard.limit(Instant::now(), deadline, connections);
+        }
         let side_sessions = beside.iter().map(|_| self.session()).collect::<Result<Vec<_>>>()?;
         let mut watcher = self.session()?;
         let own =
@@ -312,9 +333,10 @@ impl Bench {
                 let clients: Vec<_> = (0..)
                     .zip(clients)
                     .map(|(index, (session, prepared))| {
-                        let (errors, connect) = (&errors, &connect);
+                        let (errors, connect, ledger) = (&errors, &connect, &self.ledger);
                         scope.spawn(move || {
-                            let mut worker = Worker::new(index, session, meter, false, connect);
+                            let mut worker =
+                                Worker::new(index, session, meter, false, connect, ledger);
                             if let Some(arrivals) = arrivals {
                                 worker.share(arrivals);
                             }
@@ -327,9 +349,10 @@ impl Bench {
                     .zip(side_sessions)
                     .zip(beside)
                     .map(|((index, session), body)| {
-                        let (errors, connect) = (&errors, &connect);
+                        let (errors, connect, ledger) = (&errors, &connect, &self.ledger);
                         scope.spawn(move || {
-                            let mut worker = Worker::new(index, session, meter, true, connect);
+                            let mut worker =
+                                Worker::new(index, session, meter, true, connect, ledger);
                             let done = body(&mut worker);
                             leave(worker, done, errors)
                         })
@@ -350,7 +373,11 @@ impl Bench {
                 *sampled.lock().unwrap_or_else(|e| e.into_inner()) = samples;
                 outcome
             })
-        })?;
+        });
+        if let Some((_, guard)) = guarded {
+            guard.unlimit();
+        }
+        let taken = taken?;
         let mut counters = sampled.into_inner().unwrap_or_default();
         counters.extend(counters::sample(&mut watcher, statements, taken.seconds));
         let errors = errors.into_inner().unwrap_or_default();
@@ -423,7 +450,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Verifies a table through each of its indexes. With `is_fixed` every target must have the same rows in the end.
+    /// Verifies a table through each of its indexes. With `is_fixed` it has what was loaded and nothing else, on every
+    /// target: the rows are compared with those that were sent.
     ///
     /// # Errors
     /// The server's.
@@ -433,8 +461,10 @@ impl Bench {
         }
         println!("progress verify 0 0 0");
         let begin = Instant::now();
+        let sent = self.ledger.of(table).filter(|_| is_fixed);
         let is_fixed = is_fixed && !self.is_cut;
-        let verified = verify_table(&mut self.admin, table, rows, is_fixed, &mut self.result);
+        let expected = Expected { rows, sent: sent.as_ref(), is_fixed };
+        let verified = verify_table(&mut self.admin, table, expected, &mut self.result);
         self.extend_limit(begin.elapsed());
         verified
     }
@@ -445,7 +475,8 @@ impl Bench {
         let peak = peaks.copied().fold(0.0, f64::max) as u64;
         if peak > 0 && self.base_rss > 0 {
             let memory = self.result.memory_b;
-            verify_memory(self.base_rss, peak, memory, self.connections, &mut self.result);
+            let (own, connections) = (self.own, self.connections);
+            verify_memory(self.base_rss, peak, memory, own, connections, &mut self.result);
         }
     }
 

@@ -6,10 +6,15 @@
 
 mod bench;
 mod counters;
+mod guard;
 mod insert;
+mod own;
 mod promises;
 mod server;
 mod session;
+mod settings;
+mod sum;
+mod traced;
 mod verify;
 mod worker;
 
@@ -18,4 +23,5 @@ pub use counters::growth;
 pub use insert::{InsertText, push_hexadecimal};
 pub use server::Place;
 pub use session::{Session, SqlResult, Statement, Value, number_of, text_of};
+pub use sum::RowSum;
 pub use worker::Worker;

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::insert::InsertText;
 use super::session::{Session, SqlError, SqlResult};
+use super::sum::Ledger;
 use crate::measure::{Client, Meter, thread_cpu_s};
 use crate::targets::Result;
 
@@ -77,6 +79,8 @@ pub struct Worker<'m> {
     errors: Errors,
     pace: Pace<'m>,
     connect: Connect<'m>,
+    /// Rows that were loaded, for their verification.
+    ledger: &'m Ledger,
     /// CPU of its thread when it began.
     cpu_s: f64,
 }
@@ -89,10 +93,11 @@ impl<'m> Worker<'m> {
         meter: &'m Meter,
         is_beside: bool,
         connect: Connect<'m>,
+        ledger: &'m Ledger,
     ) -> Self {
         let (clients, errors, pace) = (BTreeMap::new(), Errors::default(), Pace::Closed);
         let cpu_s = thread_cpu_s();
-        Self { index, session, meter, clients, is_beside, errors, pace, connect, cpu_s }
+        Self { index, session, meter, clients, is_beside, errors, pace, connect, ledger, cpu_s }
     }
 
     /// A further connection of this client.
@@ -141,6 +146,42 @@ impl<'m> Worker<'m> {
         self.meter.stop_side_clients();
     }
 
+    /// Sends a statement with its rows as one request; gives the rows inserted, for whose sum the table is verified.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn insert(&mut self, kind: &'static str, statement: &mut InsertText) -> Result<u64> {
+        self.insert_with(kind, statement, "")
+    }
+
+    /// The same with a clause after the rows.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn insert_with(
+        &mut self,
+        kind: &'static str,
+        statement: &mut InsertText,
+        clause: &str,
+    ) -> Result<u64> {
+        let (rows, sum) = statement.close(clause);
+        let (table, columns) = statement.table();
+        let (ledger, text, mut inserted) = (self.ledger, statement.text(), 0);
+        // A request that the end of the step cut off before its retry has inserted nothing.
+        self.request(kind, rows, |session| {
+            session.run(text)?;
+            ledger.add(table, columns, rows, sum);
+            inserted = rows;
+            Ok(())
+        })?;
+        Ok(inserted)
+    }
+
+    /// What rows were inserted, for their verification.
+    pub fn ledger(&self) -> &'m Ledger {
+        self.ledger
+    }
+
     /// Runs one request of this kind, which does `ops` operations, until it is neither a deadlock victim nor out of
     /// time; its latency includes the retries.
     ///
@@ -166,7 +207,8 @@ impl<'m> Worker<'m> {
                     self.errors.duplicate += 1;
                     break false;
                 }
-                Err(SqlError::Other(failure)) => return Err(failure),
+                Err(SqlError::Killed) if self.meter.is_stopped() => {}
+                Err(error) => return Err(error.into()),
             }
             // A deadlock victim is rolled back already; after a timeout only the statement is.
             self.session.run("ROLLBACK")?;

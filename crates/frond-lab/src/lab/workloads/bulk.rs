@@ -3,6 +3,7 @@
 //!
 //! Each load has a table of its own, which is dropped after it, but for the last: that one's size is the cell's.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -10,8 +11,9 @@ use super::compressed;
 use super::sbtest::{self, Batch, INNODB_ROW_BYTES, Load, ROW_BYTES, Row, Rows};
 use super::{Entry, Workload};
 use crate::lab::params::{Param, Params};
-use crate::lab::sql::{Bench, Step};
+use crate::lab::sql::{Bench, RowSum, Step};
 use crate::lab::suggest::unknown;
+use crate::measure;
 use crate::targets::{Failure, Result};
 
 pub const ENTRY: Entry = Entry {
@@ -152,17 +154,24 @@ fn load_data(bench: &mut Bench, load: Load<'_>) -> Result<u64> {
     let sql = format!("LOAD DATA LOCAL INFILE 'rows' INTO TABLE {} (id, k, c, pad)", load.table);
     bench.step(&Step::load(load.step, load.rows, ROW_BYTES), |worker| {
         let (mut rows, mut row, mut left) = (Rows::new(load), Row::default(), load.rows);
-        let mut inserted = 0;
+        let (mut inserted, sum) = (0, Arc::new(AtomicU64::new(0)));
+        let (summed, mut of_rows) = (Arc::clone(&sum), RowSum::default());
         // A file has no rows beyond the time limit: the statement then ends with those that it has.
         let source = move |file: &mut dyn std::io::Write| {
-            while left > 0 && deadline.is_none_or(|deadline| Instant::now() < deadline) {
+            let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            while left > 0 && !is_over() && !measure::is_interrupted() {
                 for _ in 0..left.min(1_000) {
                     rows.next(&mut row);
                     let Row { id, k, c, pad } = &row;
                     writeln!(file, "{id}\t{k}\t{c}\t{pad}")?;
                     left -= 1;
+                    for text in [&id.to_string(), &k.to_string(), c, pad] {
+                        of_rows.value(text.as_bytes());
+                    }
+                    of_rows.end_row();
                 }
             }
+            summed.store(of_rows.take(), Ordering::Relaxed);
             Ok(())
         };
         let mut source = Some(source);
@@ -171,6 +180,9 @@ fn load_data(bench: &mut Bench, load: Load<'_>) -> Result<u64> {
             inserted = session.load_data(&sql, source.take().ok_or_else(again)?)?;
             Ok(())
         })?;
+        if inserted > 0 {
+            worker.ledger().add(load.table, "id, k, c, pad", inserted, sum.load(Ordering::Relaxed));
+        }
         loaded.store(inserted, Ordering::Relaxed);
         Ok(())
     })?;

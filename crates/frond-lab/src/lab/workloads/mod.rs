@@ -11,7 +11,7 @@ mod sbtest;
 mod sweep;
 mod sysbench;
 #[cfg(test)]
-mod testing;
+pub mod testing;
 mod tpcc;
 mod weblog;
 mod ycsb;

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 
 use mysql::Value;
 
-use self::rows::{PRICES, PRODUCTS, REGISTERS, ROW_BYTES};
+pub use self::rows::ROW_BYTES;
+use self::rows::{PRICES, PRODUCTS, REGISTERS};
 use self::tables::Table;
 use super::compressed::{self, put};
 use super::{Entry, Workload};
@@ -48,7 +49,7 @@ pub const ENTRY: Entry = Entry {
 };
 
 /// What plain InnoDB takes per row with its three indexes.
-const INNODB_ROW_BYTES: u64 = 160;
+pub const INNODB_ROW_BYTES: u64 = 160;
 /// Rows of a commit: l.i0, l.i1 and the steps with queries, l.i2.
 const COMMITS: [u64; 3] = [100, 50, 5];
 /// Rows that are inserted before the indexes are created.
@@ -222,6 +223,20 @@ impl InsertBench {
         put(bench, "sla_failed", f64::from(u8::from(is_failed)));
         Ok(())
     }
+}
+
+/// Loads one table by itself, with its indexes; gives its rows.
+///
+/// # Errors
+/// The server's.
+pub fn load_one(bench: &mut Bench, rows: u64, seed: u64) -> Result<u64> {
+    let tables = vec![Table::new(0, seed)];
+    let rows = [rows - ROWS_BEFORE_INDEX, 1, 1];
+    let one = InsertBench { rows, tables, deletes: false, rates: Vec::new(), seconds: 0.0, seed };
+    one.create(bench)?;
+    one.load(bench, "load", 0)?;
+    one.index(bench)?;
+    Ok(one.tables[0].live())
 }
 
 /// First values of the three range queries are below these.

@@ -106,12 +106,7 @@ impl Table {
             }
             let n = left.min(per_commit);
             source.append(&mut statement, n);
-            let text = statement.finish();
-            let mut inserted = 0;
-            worker.request(kind, n, |session| {
-                inserted = session.run(text)?;
-                Ok(())
-            })?;
+            let inserted = worker.insert(kind, &mut statement)?;
             self.inserted.fetch_add(inserted, Ordering::Relaxed);
             self.count(1, 0);
             left -= n;

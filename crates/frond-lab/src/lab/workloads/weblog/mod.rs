@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::{Entry, Workload, refuse_without_rows};
 use crate::lab::params::{Param, Params};
+use crate::lab::size::Size;
 use crate::lab::sql::{Bench, Step, Worker};
 use crate::measure;
 use crate::targets::{Failure, Result};
@@ -55,9 +56,9 @@ pub const ENTRY: Entry = Entry {
 const DAYS: u64 = 7;
 const QUERY_CLIENTS: u64 = 2;
 /// Bytes of a row on average, without headers.
-const ROW_BYTES: u64 = 180;
+pub const ROW_BYTES: u64 = 180;
 /// What plain InnoDB took per row after the load, measured at 300,000 rows.
-const INNODB_ROW_BYTES: u64 = 460;
+pub const INNODB_ROW_BYTES: u64 = 460;
 /// How often the size is looked at when bytes are waited for.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -272,6 +273,20 @@ impl Weblog {
         }
         Ok(())
     }
+}
+
+/// Loads a log without partitions; gives its rows.
+///
+/// # Errors
+/// The server's.
+pub fn load_whole(bench: &mut Bench, rows: u64, seed: u64) -> Result<u64> {
+    let changes = [("rows", rows.to_string()), ("partitioned", "no".to_owned())];
+    let changes = changes.map(|(name, value)| (name.to_owned(), value));
+    let weblog = Weblog::new(&Params::new("weblog", ENTRY.params, Size::Tiny, &changes)?, seed)?;
+    weblog.create(bench)?;
+    let log = Log::new(seed, weblog.rows_per_day(), weblog.poll, weblog.days() as usize + 1);
+    weblog.load(bench, &log)?;
+    Ok(log.rows())
 }
 
 /// Seconds after which a day is given up that does not go: a hundred rows a second.

@@ -158,13 +158,8 @@ impl Ycsb {
                         row = row.text(&field);
                     }
                 }
-                let rows = statement.len();
-                let text = statement.finish();
-                worker.request("commit", rows, |session| {
-                    session.run(text)?;
-                    inserted.fetch_add(rows, Ordering::Relaxed);
-                    Ok(())
-                })?;
+                let rows = worker.insert("commit", &mut statement)?;
+                inserted.fetch_add(rows, Ordering::Relaxed);
             }
             Ok(())
         })?;
