@@ -228,14 +228,14 @@ fn a_target_that_does_not_sync_fails_at_safe() {
 fn a_target_with_more_memory_than_the_others_fails() {
     let lab = Lab::new();
     let text = r#"
-        about = "has six times the memory"
+        about = "has twelve times the memory"
         like = "innodb"
         [settings]
-        innodb_buffer_pool_size = { value = "{memory*6}", why = "the planted fault" }
+        innodb_buffer_pool_size = { value = "{memory*12}", why = "the planted fault" }
     "#;
     let target = lab.target("glutton", text);
     // More rows than the allowance holds.
-    let run = "run sysbench --size tiny --no-rest --memory 64MiB --durability relaxed --set rows=1_500_000";
+    let run = "run sysbench --size tiny --no-rest --memory 32MiB --durability relaxed --set rows=1_200_000 --set time_limit=0";
     let failed =
         lab.fails(&format!("{run} --set tests=point_select --set threads=1 --targets {target}"));
     assert!(failed.contains("memory is within its limit"), "{failed}");
@@ -328,5 +328,8 @@ fn a_workload_a_target_and_a_metric_are_one_addition_each() {
     let shown = lab.ok("show last");
     assert!(shown.contains("- max_connections = 1100  (sweeps"), "{shown}");
     assert!(shown.contains("; default 151)") && shown.contains("chosen by the server"), "{shown}");
-    assert!(shown.contains("- iibench rows=2000: purchases_index by PRIMARY: 2000 rows, sum"), "{shown}");
+    assert!(
+        shown.contains("- iibench rows=2000: purchases_index by PRIMARY: 2000 rows, sum"),
+        "{shown}"
+    );
 }

@@ -526,12 +526,17 @@ mod tests {
 
     #[test]
     fn make_lab_takes_twelve_minutes_at_most() {
-        let items = crate::lab::suites::items("overview", None).expect("read").expect("it is there");
+        let items =
+            crate::lab::suites::items("overview", None).expect("read").expect("it is there");
         let request = request(items, Size::Quick, 1);
         let cells = plan(&request).expect("a plan");
         // fio takes some seconds before.
         let longest = longest(&cells).expect("parameters that are right").expect("limits");
-        assert!(longest < Duration::from_secs(700), "{longest:?}: {}", extent(&cells).expect("said"));
+        assert!(
+            longest < Duration::from_secs(700),
+            "{longest:?}: {}",
+            extent(&cells).expect("said")
+        );
         let text = describe(&request).expect("described");
         assert_eq!(text.lines().count(), cells.len() + 1, "{text}");
     }

@@ -66,7 +66,9 @@ fn resolved(text: &str) -> Result<BTreeMap<String, Suite>> {
         for other in &suite.include {
             match given.get(other) {
                 Some(other) if other.include.is_empty() => parts.extend(other.run.iter().cloned()),
-                Some(_) => return Err(wrong(&format!("{name} includes {other}, which includes others"))),
+                Some(_) => {
+                    return Err(wrong(&format!("{name} includes {other}, which includes others")));
+                }
                 None => return Err(wrong(&format!("{name} includes {other}, which there is not"))),
             }
         }
@@ -121,7 +123,9 @@ mod tests {
     #[test]
     fn a_suite_has_the_parts_of_others_once() {
         let part = |name: &str| {
-            format!("[[{name}.run]]\nworkload = 'iibench'\ntargets = ['innodb']\nset = {{ rows = '{name}' }}\n")
+            format!(
+                "[[{name}.run]]\nworkload = 'iibench'\ntargets = ['innodb']\nset = {{ rows = '{name}' }}\n"
+            )
         };
         let text = format!(
             "[a]\nabout = 'a'\n{}[b]\nabout = 'b'\n{}[c]\nabout = 'c'\ninclude = ['b', 'a', 'b']\n{}",
@@ -150,7 +154,11 @@ mod tests {
         }
         // Every workload is in some suite, and `all` has them.
         for entry in workloads::ALL {
-            assert!(all["all"].run.iter().any(|part| part.workload == entry.name), "{}", entry.name);
+            assert!(
+                all["all"].run.iter().any(|part| part.workload == entry.name),
+                "{}",
+                entry.name
+            );
         }
     }
 

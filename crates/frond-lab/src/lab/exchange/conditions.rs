@@ -48,7 +48,11 @@ mod tests {
         database.write_cell(run, &other, 1, &cell).expect("written");
         let run = database.find_run("last").expect("it is there");
         let text = conditions(&database, &run).expect("shown");
-        assert_eq!(text.matches("- iibench: t by PRIMARY: 2001 rows, sum 7\n").count(), 1, "{text}");
+        assert_eq!(
+            text.matches("- iibench: t by PRIMARY: 2001 rows, sum 7\n").count(),
+            1,
+            "{text}"
+        );
         assert!(text.contains("**Settings of frond**\n\n- innodb-x = 1\n"), "{text}");
         assert!(text.contains("- innodb-x = 1 [iibench]\n- innodb-x = 2 [weblog]\n"), "{text}");
     }

@@ -138,8 +138,7 @@ impl Bench {
             (durability, target.keeps_rows, ours)
         {
             let (counters, syncs) = (&target.counters, &target.syncs);
-            let counts =
-                Counts { dir, process, read: &|| running.counts(), counters, syncs };
+            let counts = Counts { dir, process, read: &|| running.counts(), counters, syncs };
             verify_syncs(&mut admin, &target.create, &counts, &mut result)?;
         }
         let deadline = time_limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));

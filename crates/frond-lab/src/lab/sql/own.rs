@@ -85,14 +85,17 @@ fn at_once(
 fn load(session: &mut Session, insert: &str) -> Result<()> {
     session.run(insert)?;
     session.run("SELECT MAX(x) FROM (SELECT MD5(seq) x FROM seq_1_to_20000 ORDER BY x) sorted")?;
-    session.run("SELECT COUNT(*) FROM (SELECT MD5(seq) x, COUNT(*) FROM seq_1_to_5000 GROUP BY x) grouped")?;
+    session.run(
+        "SELECT COUNT(*) FROM (SELECT MD5(seq) x, COUNT(*) FROM seq_1_to_5000 GROUP BY x) grouped",
+    )?;
     Ok(())
 }
 
 /// A client that asks: prepared statements, and a small sort.
 fn ask(session: &mut Session) -> Result<()> {
     for _ in 0..PREPARED {
-        let select = session.prepare("SELECT * FROM lab_own WHERE c0=? AND c1>? ORDER BY c2 LIMIT 10")?;
+        let select =
+            session.prepare("SELECT * FROM lab_own WHERE c0=? AND c1>? ORDER BY c2 LIMIT 10")?;
         session.skim(&select, ("x", "y"))?;
     }
     session.run("SELECT MD5(seq) x FROM seq_1_to_100 ORDER BY x")?;

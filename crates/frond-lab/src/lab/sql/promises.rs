@@ -82,7 +82,8 @@ pub fn verify_syncs(
     let grown = before.iter().zip(&after).map(|((name, before), (_, after))| {
         (*name, after.zip(*before).map(|(after, before)| after.saturating_sub(before)))
     });
-    let all: Vec<Count> = [("calls of the server that sync", calls)].into_iter().chain(grown).collect();
+    let all: Vec<Count> =
+        [("calls of the server that sync", calls)].into_iter().chain(grown).collect();
     let told = all.iter().map(|(name, count)| {
         let count = count.map_or("not counted here".to_owned(), |count| count.to_string());
         format!("{name} {count}")
@@ -98,8 +99,8 @@ pub fn verify_syncs(
 }
 
 /// Least of what an engine may keep beside its cache, a quarter of that otherwise: buffers of its log, dictionaries, what
-/// allocators lose.
-const BESIDE_B: u64 = 64 << 20;
+/// allocators lose. MyRocks keeps 116 MiB beside a cache of 32.
+const BESIDE_B: u64 = 160 << 20;
 
 /// That the resident size grew by no more than the memory of the run, with what the engine keeps beside its cache and
 /// what the server itself takes.
@@ -139,9 +140,9 @@ mod tests {
             verify_memory(100 << 20, peak << 20, memory << 20, own, 4, &mut result);
             result.state
         };
-        assert_eq!(verified(100 + 128 + 64 + 18, 128), State::Done);
-        assert_eq!(verified(100 + 128 + 64 + 19, 128), State::Failed);
-        assert_eq!(verified(100 + 512 + 128 + 18, 512), State::Done);
+        assert_eq!(verified(100 + 128 + 160 + 18, 128), State::Done);
+        assert_eq!(verified(100 + 128 + 160 + 19, 128), State::Failed);
+        assert_eq!(verified(100 + 1024 + 256 + 18, 1024), State::Done);
         assert_eq!(verified(50, 128), State::Done);
     }
 }

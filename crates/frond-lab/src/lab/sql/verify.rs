@@ -175,7 +175,8 @@ pub fn verify_table(
         let by_index = texts(session, &sql)?;
         let is_same = by_index[0] == *count && by_index[1] == *of_rows;
         let (entries, found) = (&by_index[0], &by_index[1]);
-        let detail = format!("{entries} entries with sum {found}, by PRIMARY {count} with {of_rows}");
+        let detail =
+            format!("{entries} entries with sum {found}, by PRIMARY {count} with {of_rows}");
         result.verify(&what, is_same, detail);
     }
     Ok(())
@@ -196,7 +197,7 @@ mod tests {
         let verified = std::mem::take(&mut bench.result.verified);
         bench.result.state = State::Done;
         let mut wrong = verified.iter().filter(|found| !found.passed);
-        let first = wrong.next().expect("something failed");
+        let first = wrong.next().unwrap_or_else(|| panic!("nothing failed: {verified:?}"));
         assert_eq!(wrong.next(), None, "{verified:?}");
         format!("{}: {}", first.name, first.detail)
     }
@@ -223,7 +224,11 @@ mod tests {
             let mut insert = InsertText::new("INSERT INTO t(id, f, a, s) VALUES");
             for id in worker.index * 300..(worker.index + 1) * 300 {
                 let row = insert.row().plain(id).float(id as f32 / 7.0).plain(id * 3);
-                if id % 10 == 0 { row.null() } else { row.text("it's one \\ or the other") };
+                if id % 10 == 0 {
+                    row.null()
+                } else {
+                    row.text("it's one \\ or the other")
+                };
             }
             worker.insert("commit", &mut insert).map(drop)
         });
@@ -240,7 +245,9 @@ mod tests {
         assert!(failed(&mut bench).starts_with("t as generated"));
         bench.admin().run("UPDATE t SET f=7/7 WHERE id=7").expect("undone");
 
-        must_fail(&mut bench, "DELETE FROM t WHERE id=7", |bench| bench.verify("t", Some(ROWS), false));
+        must_fail(&mut bench, "DELETE FROM t WHERE id=7", |bench| {
+            bench.verify("t", Some(ROWS), false)
+        });
         assert_eq!(failed(&mut bench), "rows of t: 899 rows, 900 expected");
         let again = "INSERT INTO t(id,f,a,s) VALUES(7,1,21,'it''s one \\\\ or the other')";
         bench.admin().run(again).expect("undone");
@@ -253,9 +260,9 @@ mod tests {
 
         // The table gets the definition of another, by which each row has another `v` than the index.
         bench.create(&table("other", "a+2"), "").expect("made");
-        bench.admin().run("FLUSH TABLES").expect("closed");
         let files = bench.files().expect("the server is ours");
         std::fs::copy(files.join("other.frm"), files.join("t.frm")).expect("copied");
+        bench.admin().run("FLUSH TABLES").expect("the old one is forgotten");
         verify(&mut bench).expect("verified");
         let wrong = failed(&mut bench);
         assert!(wrong.starts_with("t by v: 900 entries with sum"), "{wrong}");

@@ -207,7 +207,7 @@ impl<'m> Worker<'m> {
                     self.errors.duplicate += 1;
                     break false;
                 }
-                Err(SqlError::Killed) if self.meter.is_stopped() => {}
+                Err(SqlError::Killed) if self.meter.is_over() => {}
                 Err(error) => return Err(error.into()),
             }
             // A deadlock victim is rolled back already; after a timeout only the statement is.

@@ -27,7 +27,11 @@ pub const ENTRY: Entry = Entry {
             "sbtest",
             "sbtest (sysbench's rows), insertbench, nodes (LinkBench's), weblog",
         ),
-        Param::fixed("strings", "digits", "of sbtest, what c and pad are of: digits, letters, constant"),
+        Param::fixed(
+            "strings",
+            "digits",
+            "of sbtest, what c and pad are of: digits, letters, constant",
+        ),
         Param::fixed(
             "levels",
             "1,9",
@@ -87,7 +91,8 @@ impl Data {
             Self::Sbtest(fill) => {
                 let (table, _) = self.table();
                 bench.create(&sbtest::definition(table, Some("k")), "")?;
-                Load { batch: Batch::Bytes, fill, ..Load::new("load", table, rows, seed) }.run(bench)
+                Load { batch: Batch::Bytes, fill, ..Load::new("load", table, rows, seed) }
+                    .run(bench)
             }
             Self::InsertBench => insertbench::load_one(bench, rows, seed),
             Self::Nodes => linkbench::load_nodes(bench, rows, seed),

@@ -62,8 +62,7 @@ pub fn load_nodes(bench: &mut Bench, ids: u64, seed: u64) -> Result<u64> {
     Ok(load.loaded().nodes)
 }
 
-const NODES: &str =
-    "nodetable(id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT, type INT UNSIGNED NOT NULL, \
+const NODES: &str = "nodetable(id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT, type INT UNSIGNED NOT NULL, \
      version BIGINT UNSIGNED NOT NULL, time INT UNSIGNED NOT NULL, data MEDIUMTEXT NOT NULL, PRIMARY KEY(id))";
 
 struct LinkBench {
