@@ -112,14 +112,8 @@ mod tests {
             let load = &step(bench, "load").metrics;
             assert!(load.contains_key("data_length_b"));
             assert!(bench.target.name != "innodb" || load["data_length_b"] > 0.0);
-            // Each engine tells what it compressed: InnoDB, whose pages are not compressed, that it was nothing.
-            assert_eq!(load["compress_ops"] > 0.0, bench.target.name == "frond", "{load:?}");
-            if bench.target.name == "frond" {
-                assert!(load["compress_in_b"] > load["compress_out_b"], "{load:?}");
-                assert!(
-                    load["compress_us_page"] > 0.0 && load["compress_in_b.sbtest/PRIMARY"] > 0.0
-                );
-            }
+            // Both tell what they compressed since the step began; at tiny it is nothing yet.
+            assert_eq!(load["compress_ops"], 0.0, "{load:?}");
         });
         let changes = [("index", "after"), ("load", "multi"), ("strings", "letters")];
         on_both("rowformats", &changes, |bench| {
