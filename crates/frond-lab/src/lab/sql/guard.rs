@@ -136,6 +136,7 @@ mod tests {
             class: &class,
             time_limit: Some(1),
             with_rest: false,
+            sample_every: std::time::Duration::from_secs(10),
         };
         let target = SqlTarget::find("innodb").expect("a target of ours");
         let place = Place::Own(dir.path().to_owned());

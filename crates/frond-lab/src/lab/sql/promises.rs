@@ -4,7 +4,6 @@
 
 use std::path::Path;
 
-use super::counters;
 use super::own::Own;
 use super::session::Session;
 use super::traced::Traced;
@@ -23,9 +22,7 @@ pub struct Counts<'c> {
     pub process: u32,
     /// What the server's control group counts.
     pub read: &'c dyn Fn() -> Option<Reading>,
-    /// Statements for the engine's counters, and which of these are syncs.
-    pub counters: &'c [String],
-    /// See `counters`.
+    /// Status variables in which the engine counts its syncs.
     pub syncs: &'c [String],
 }
 
@@ -43,12 +40,13 @@ impl Counts<'_> {
 
     /// What is counted all the time: the server's own counts first, that of the disk, which others use as well, last.
     fn now(&self, session: &mut Session) -> [Count; 3] {
-        let samples = counters::sample(session, self.counters, 0.0);
-        let value = |name: &String| {
-            let found = samples.iter().find(|sample| sample.name.eq_ignore_ascii_case(name));
-            found.map(|sample| sample.value as u64)
-        };
-        let of_engine = self.syncs.iter().filter_map(value).reduce(|a, b| a + b);
+        let names: Vec<String> = self.syncs.iter().map(|name| format!("'{name}'")).collect();
+        let of_engine = session.value(&format!(
+            "SELECT CAST(SUM(VARIABLE_VALUE) AS UNSIGNED) FROM information_schema.GLOBAL_STATUS \
+             WHERE VARIABLE_NAME IN ({})",
+            names.join(",")
+        ));
+        let of_engine = of_engine.ok().and_then(|value| value.parse().ok()); // it may have no such variable
         let writes = (self.read)().and_then(|reading| Some(reading.io?.writes));
         [
             ("syncs by the engine's count", of_engine),
