@@ -274,7 +274,8 @@ fn build(
                 .collect(),
         });
     }
-    if bars.is_empty() {
+    // Bars of which all are 0 would be an empty picture.
+    if entries.iter().all(|entry| entry.value == 0.0) {
         return None;
     }
     let sentence = ranking(&entries, first.unit, first.better, group.base_name());

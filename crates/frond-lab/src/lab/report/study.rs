@@ -92,8 +92,10 @@ fn page(
     }
     let mut parts = Vec::new();
     for ((_, size, durability, machine, seed), own) in &by_part {
-        let title =
-            format!("Here: size {size}, durability {durability}, seed {seed}, machine {machine}");
+        let mut title = format!("Here: size {size}, durability {durability}, seed {seed}");
+        if !machine.is_empty() {
+            title.push_str(&format!(", machine {machine}"));
+        }
         let mut figures = compared(study, own);
         for group in own {
             figures.extend(pictures(results, study, group, own.len() > 1)?);
@@ -402,7 +404,7 @@ mod tests {
         let exit =
             part.rows.iter().find(|row| row.what.starts_with("exit velocity against InnoDB 4K"));
         let exit = exit.expect("a figure");
-        assert_eq!(exit.here, "1 ×");
+        assert_eq!(exit.here, "1×");
         assert!(exit.comparable.contains("direct I/O only throttled"), "{}", exit.comparable);
         Ok(())
     }
