@@ -1,6 +1,7 @@
 #!/bin/bash
 # Writes the pages of an invented database of results and opens them in Chromium, without a network: no sideways scroll at
-# 390 px, no errors, all charts drawn, no serious finding of axe-core, readable without script. Screenshots stay for the eye.
+# 390 px, no errors, all charts drawn, no serious finding of axe-core, readable without script. Screenshots stay for the eye,
+# of the chart for a README, too.
 #
 #   scripts/lab-report-test.sh [FOLDER]     folder of pages and screenshots; default target/lab-report-test
 set -euo pipefail
