@@ -4,6 +4,8 @@ SHELL := /bin/bash
 CARGO := cargo
 # One build for all tests: planted bugs are in it, asleep. Those that wake them run by themselves.
 TESTED := --workspace --locked --features frond/planted-bugs
+# The lab with all stores that it compares with.
+LAB := frond-lab/lab,frond-lab/tidesdb
 # Runs each test program, and fails it with the stacks of its threads if it hangs.
 WATCHED := --config "target.'cfg(unix)'.runner=['$(CURDIR)/scripts/watch-test.sh']"
 SIZE ?= full
@@ -40,8 +42,8 @@ soak: ## Writers, readers and restarts for SECONDS (default 600); memory, files 
 check: ## Format, lints, documentation, scripts
 	$(CARGO) fmt --all --check
 	@scripts/install.sh rivals
-	$(CARGO) clippy --workspace --all-targets --locked --features frond-lab/lab -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --features frond-lab/lab
+	$(CARGO) clippy --workspace --all-targets --locked --features $(LAB) -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --features $(LAB)
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; \
 	 else echo "shellcheck is not installed: scripts are not checked"; fi
 
@@ -107,14 +109,14 @@ conformance: mariadb-plugin ## The server's own test suites on ENGINE=FROND, wit
 	@plugin/mariadb/tests/conformance/run.py $(ARGS)
 
 # As the tests of the workspace build the engine, so that it is not built again.
-LAB_TESTED := --locked -p frond -p frond-lab --features frond/planted-bugs,frond-lab/lab
+LAB_TESTED := --locked -p frond -p frond-lab --features frond/planted-bugs,$(LAB)
 
 .PHONY: lab lab-build lab-published test-lab
 lab-build:
 	@scripts/install.sh build rivals fio
 	@scripts/mariadb-setup.sh rivals
 	@$(MAKE) --no-print-directory mariadb-plugin
-	$(CARGO) build --release --locked -p frond-lab --features lab
+	$(CARGO) build --release --locked -p frond-lab --features $(LAB)
 
 lab: lab-build ## A bit of everything against every rival, and a report (build 22 min, run 12); LAB_SIZE=standard for hours
 	target/release/lab run overview --size $(or $(LAB_SIZE),quick); ended=$$?; target/release/lab report; exit $$ended

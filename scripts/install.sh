@@ -3,8 +3,8 @@
 #
 #   scripts/install.sh build        C and C++ compilers (for zstd and the C API), pkg-config (for its test) and Rust
 #   scripts/install.sh rivals       the libraries of the stores that benches compare with
-#   scripts/install.sh fio          fio, which measures the disk before the lab does
-#   scripts/install.sh lab          sysbench and fio, which the lab is held against, and a browser for the test of its pages
+#   scripts/install.sh fio          fio, which measures the disk before the lab does, and strace, which counts syncs
+#   scripts/install.sh lab          sysbench, fio and strace, which the lab is held against, and a browser for the test of its pages
 #   scripts/install.sh checks       shellcheck, valgrind (for the C API's tests), gdb (for the stacks of tests that hang)
 #
 # Installs with apt-get, as root or through sudo; where neither is possible it says what is missing.
@@ -49,12 +49,18 @@ for what in "$@"; do
         need librocksdb-dev '/usr/lib/*/librocksdb.so'
         need libsqlite3-dev '/usr/lib/*/libsqlite3.so'
         need liblmdb-dev '/usr/lib/*/liblmdb.so'
+        # TidesDB is built from the source that its crate has.
+        need cmake cmake
+        need liblz4-dev '/usr/lib/*/liblz4.so'
+        need libzstd-dev '/usr/lib/*/libzstd.so'
         ;;
     fio)
         need fio fio
+        need strace strace
         ;;
     lab)
         need fio fio
+        need strace strace
         need sysbench sysbench
         need chromium chromium
         need nodejs node

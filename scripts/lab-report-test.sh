@@ -1,6 +1,7 @@
 #!/bin/bash
 # Writes the pages of an invented database of results and opens them in Chromium, without a network: no sideways scroll at
-# 390 px, no errors, all charts drawn, no serious finding of axe-core, readable without script. Screenshots stay for the eye.
+# 390 px, no errors, all charts drawn, no serious finding of axe-core, readable without script. Screenshots stay for the eye,
+# of the chart for a README, too.
 #
 #   scripts/lab-report-test.sh [FOLDER]     folder of pages and screenshots; default target/lab-report-test
 set -euo pipefail
@@ -22,6 +23,6 @@ PUPPETEER_SKIP_DOWNLOAD=1 npm install --prefix "$modules" --no-audit --no-fund -
 rm -rf "$out/pages" "$out/shots"
 # With the features of `make test-lab`, so that nothing is built again.
 FROND_REPORT_PAGES="$out/pages" cargo test --locked -p frond -p frond-lab \
-    --features frond/planted-bugs,frond-lab/lab --lib -- --exact lab::report::tests::pages_of_the_sample_are_written_for_the_browser
+    --features frond/planted-bugs,frond-lab/lab,frond-lab/tidesdb --lib -- --exact lab::report::tests::pages_of_the_sample_are_written_for_the_browser
 [ -s "$out/pages/index.html" ] || missing "the test wrote no pages"
 node crates/frond-lab/tests/report/look.mjs "$out/pages" "$modules" "$out/shots"

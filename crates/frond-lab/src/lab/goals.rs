@@ -132,6 +132,7 @@ mod tests {
             step: step.to_owned(),
             metric: metric.to_owned(),
             value,
+            memory_b: 0,
         };
         let measured = [
             one("blackhole", "load", "exit_velocity", 400.0),
@@ -147,6 +148,7 @@ mod tests {
             size: "quick".to_owned(),
             class: "host".to_owned(),
             durability: durability.to_owned(),
+            seed: 42,
             command: String::new(),
             began: String::new(),
             ended: None,

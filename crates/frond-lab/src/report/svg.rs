@@ -40,19 +40,15 @@ pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// What stores the rows, whatever its settings and whether a server is before it.
+/// What stores the rows, whatever its settings.
 fn engine(target: &str) -> &str {
-    let name = target.strip_prefix("sql:").unwrap_or(target);
-    match name.split('-').next().unwrap_or(name) {
-        "myrocks" => "rocksdb",
-        engine => engine,
-    }
+    target.split('-').next().unwrap_or(target)
 }
 
 /// The colour of a target; RocksDB's variants share one.
 pub fn colour(target: &str) -> String {
     let engine = engine(target);
-    let known = ["frond", "rocksdb", "sqlite", "lmdb", "innodb"].contains(&engine);
+    let known = ["frond", "rocksdb", "sqlite", "lmdb"].contains(&engine);
     format!("var(--{})", if known { engine } else { "null" })
 }
 

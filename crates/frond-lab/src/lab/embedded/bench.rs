@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use super::worker::Worker;
 use crate::decode;
 use crate::lab::results::{CellResult, CounterSample, State, StepResult};
-use crate::lab::sql::{Arrivals, Errors, Step};
+use crate::lab::sql::{Arrivals, Step, Tally, warm_up};
 use crate::lab::steps;
-use crate::measure::{self, Plan, Subject, Taken};
+use crate::measure::{self, Plan, Space, Subject, Taken};
 use crate::schema::{Checksum, EncodedRow, Table, Value};
 use crate::targets::{Clients, Failure, Result, Span, Target, Visit};
 
@@ -37,6 +37,10 @@ pub struct Bench<'t> {
     pub result: CellResult,
     with_rest: bool,
     rest_max: Duration,
+    /// The step that wrote last, if the store has not rested since.
+    wrote: Option<usize>,
+    /// Whether all targets have the same rows now: no step that wrote has ended by its time.
+    same_rows: bool,
     /// Whether the time limit ended a step.
     is_cut: bool,
 }
@@ -53,8 +57,19 @@ impl<'t> Bench<'t> {
         let deadline = time_limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         let rest_max =
             time_limit.map_or(REST_MAX, |limit| REST_MAX.min(Duration::from_secs(3 * limit)));
-        let result = CellResult::default();
-        Self { target, tables, dir, deadline, result, with_rest, rest_max, is_cut: false }
+        let (result, wrote, same_rows, is_cut) = (CellResult::default(), None, true, false);
+        Self {
+            target,
+            tables,
+            dir,
+            deadline,
+            result,
+            with_rest,
+            rest_max,
+            wrote,
+            same_rows,
+            is_cut,
+        }
     }
 
     /// The table of this name.
@@ -88,15 +103,26 @@ impl<'t> Bench<'t> {
         step: &Step<'_>,
         body: impl Fn(&mut Worker<'_>) -> Result<()> + Sync,
     ) -> Result<&mut StepResult> {
+        let mut warm_up_s = None;
         if step.warm_up > 0.0 && !self.is_over() {
-            self.run(step, Some(step.warm_up), &body)?;
+            let made = self.run(step, Some(step.warm_up), true, &body)?;
+            warm_up_s = made.metrics.get("seconds").copied();
         }
-        let made = match step.seconds.is_some() && self.is_over() {
+        // A limit that was reached before the step leaves nothing to measure.
+        let is_late = self.is_over() && (step.seconds.is_some() || warm_up_s.is_some());
+        let mut made = match is_late {
             true => StepResult { name: step.name.to_owned(), ..StepResult::default() },
-            false => self.run(step, step.seconds, &body)?,
+            false => self.run(step, step.seconds, false, &body)?,
         };
+        if let Some(seconds) = warm_up_s.filter(|_| !is_late) {
+            made.metrics.insert("warm_up_s".to_owned(), seconds);
+        }
         self.is_cut |= self.is_over();
+        self.same_rows &= !((step.seconds.is_some() && step.writes) || self.is_cut);
         self.result.steps.push(made);
+        if step.writes && !is_late {
+            self.wrote = Some(self.result.steps.len() - 1);
+        }
         Ok(self.result.steps.last_mut().expect("it was pushed"))
     }
 
@@ -104,6 +130,7 @@ impl<'t> Bench<'t> {
         &self,
         step: &Step<'_>,
         seconds: Option<f64>,
+        is_warm_up: bool,
         body: &(impl Fn(&mut Worker<'_>) -> Result<()> + Sync),
     ) -> Result<StepResult> {
         let own = seconds.map(|s| Instant::now() + Duration::from_secs_f64(s.clamp(0.0, 1e8)));
@@ -115,12 +142,12 @@ impl<'t> Bench<'t> {
             step: step.name.to_owned(),
             planned: step.planned.unwrap_or(0),
             deadline,
-            dir: self.dir.clone(),
+            space: Space::whole(&self.dir),
             progress: true,
             subject: Subject::Own,
             kinds: step.series.to_vec(),
         };
-        let (target, errors) = (self.target, Mutex::new(Errors::default()));
+        let (target, tally) = (self.target, Mutex::new(Tally::default()));
         let (counters, over) = (Mutex::new(sample(target, 0.0)), AtomicBool::new(false));
         let arrivals = step.rate.map(Arrivals::new);
         let mut taken = measure::run(&plan, |meter| {
@@ -129,14 +156,17 @@ impl<'t> Bench<'t> {
                 let connection = target.connect(Clients::many(step.clients))?;
                 let mut worker = Worker::new(index, connection, meter, arrivals.as_ref(), cpu_s);
                 let done = body(&mut worker);
-                errors.lock().unwrap_or_else(|e| e.into_inner()).add(&worker.errors);
+                tally.lock().unwrap_or_else(|e| e.into_inner()).add(&worker.tally);
                 if done.is_err() {
                     worker.stop(); // the others would go on for all of the step's time
                 }
                 done
             };
             std::thread::scope(|scope| {
-                let sampler = scope.spawn(|| follow(target, &counters, &over));
+                let sampler = scope.spawn(|| match is_warm_up {
+                    true => warm_up::watch(meter, step.warm_up, &over),
+                    false => follow(target, &counters, &over),
+                });
                 let client = &client;
                 let clients: Vec<_> =
                     (0..step.clients).map(|index| scope.spawn(move || client(index))).collect();
@@ -152,8 +182,15 @@ impl<'t> Bench<'t> {
         })?;
         let mut counters = counters.into_inner().unwrap_or_default();
         counters.extend(sample(target, taken.seconds));
-        let errors = errors.into_inner().unwrap_or_default();
-        self.result_of(step, &mut taken, counters, errors)
+        let tally = tally.into_inner().unwrap_or_default();
+        let mut made = self.result_of(step, &mut taken, counters, tally)?;
+        if let Some(arrivals) = arrivals {
+            let now = Instant::now();
+            let end = deadline.map_or(now, |deadline| deadline.min(now));
+            made.metrics.insert("unserved".to_owned(), arrivals.unserved(end) as f64);
+            made.metrics.insert("wanted_s".to_owned(), step.rate.unwrap_or(0.0));
+        }
+        Ok(made)
     }
 
     fn result_of(
@@ -161,14 +198,15 @@ impl<'t> Bench<'t> {
         step: &Step<'_>,
         taken: &mut Taken,
         counters: Vec<CounterSample>,
-        errors: Errors,
+        tally: Tally,
     ) -> Result<StepResult> {
         // The meter is nobody's.
         taken.usage.cpu_s = (taken.usage.cpu_s - taken.meter_cpu_s).max(taken.client_cpu_s);
         let known = |name: &&&str| counters.iter().any(|counter| counter.name == **name);
         let syncs: Vec<String> =
             SYNCS.iter().find(known).map(|name| (*name).to_owned()).into_iter().collect();
-        let mut made = steps::result(step, taken, &counters, &syncs, self.keeps_rows())?;
+        let (keeps_rows, changed) = (self.keeps_rows(), tally.changed_bytes);
+        let mut made = steps::result(step, taken, &counters, &syncs, keeps_rows, changed)?;
         made.counters = counters;
         let ops = taken.ops.max(1) as f64;
         let foreground = taken.client_cpu_s * 1e6 / ops;
@@ -179,8 +217,8 @@ impl<'t> Bench<'t> {
             ("ctx_op", taken.usage.switches as f64 / ops),
             ("wr_io_op", taken.usage.write_calls as f64 / ops),
             ("rd_io_op", taken.usage.read_calls as f64 / ops),
-            ("errors_deadlock", errors.deadlock as f64),
-            ("deadlocks_s", errors.deadlock as f64 / taken.seconds.max(1e-9)),
+            ("errors_deadlock", tally.deadlock as f64),
+            ("deadlocks_s", tally.deadlock as f64 / taken.seconds.max(1e-9)),
         ] {
             made.metrics.insert(name.to_owned(), value);
         }
@@ -214,10 +252,34 @@ impl<'t> Bench<'t> {
         }
         let paid = Subject::Own.usage().since(&before);
         let seconds = begin.elapsed().as_secs_f64() - f64::from(still);
-        steps::charge_rest(&mut self.result.steps, &paid, seconds);
+        if let Some(step) = self.wrote.take().and_then(|at| self.result.steps.get_mut(at)) {
+            steps::charge_rest(step, &paid, seconds);
+        }
         // The time limit is of what is measured.
         self.deadline = self.deadline.map(|deadline| deadline + begin.elapsed());
         Ok(())
+    }
+
+    /// A load has ended: rests, and gives its step the size of what there is then: all tables together, `live` rows and
+    /// bytes of their columns.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn loaded(&mut self, live: (u64, u64)) -> Result<()> {
+        self.rest()?;
+        if !self.keeps_rows() || !self.with_rest || measure::is_interrupted() {
+            return Ok(());
+        }
+        let (name, space) = (self.size_name(), Space::whole(&self.dir));
+        if let Some(step) = self.result.steps.last_mut() {
+            steps::size(&mut step.metrics, name, &space, live);
+        }
+        Ok(())
+    }
+
+    /// The metric that a size now is: steps that write for a time leave different rows on each target.
+    pub(super) fn size_name(&self) -> &'static str {
+        if self.same_rows { "disk_b" } else { "disk_end_b" }
     }
 
     /// Reads all entries of a table's keyspace.

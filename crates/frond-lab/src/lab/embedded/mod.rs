@@ -25,6 +25,7 @@ use super::machine::{Group, Throttled, class};
 use super::params::{Param, Params};
 use super::results::{CellResult, State};
 use super::size::Durability;
+use super::steps;
 use super::suggest::unknown;
 use super::workloads::{linkbench, tpcc, ycsb};
 use crate::measure::{self, Limits};
@@ -270,6 +271,7 @@ fn run_own(workload: &mut dyn Workload, order: &Order, is_limited: bool) -> Resu
     let mut bench =
         Bench::new(store.as_ref(), &tables, order.dir.clone(), seconds, order.with_rest);
     let outcome = workload.run(&mut bench);
+    let size_name = bench.size_name();
     let mut result = bench.into_result();
     result.version = store.version();
     result.settings.extend(store.settings());
@@ -291,13 +293,8 @@ fn run_own(workload: &mut dyn Workload, order: &Order, is_limited: bool) -> Resu
         result.metrics.insert("mem_peak_b".to_owned(), peak as f64);
     }
     if keeps_rows {
-        let disk = measure::allocated_bytes(&order.dir) as f64;
-        result.metrics.insert("disk_b".to_owned(), disk);
-        for (name, whole) in [("disk_b_row", live.0), ("space_amp", live.1)] {
-            if whole > 0 {
-                result.metrics.insert(name.to_owned(), disk / whole as f64);
-            }
-        }
+        let space = measure::Space::whole(&order.dir);
+        steps::size(&mut result.metrics, size_name, &space, live);
     }
     Ok(result)
 }
@@ -338,6 +335,34 @@ mod tests {
         let metrics = &testing::step_of(&result, "C threads=1").metrics;
         let [rate, cpu] = ["ops_s", "cpu_fg_us_op"].map(|name| metrics[name]);
         println!("{rate:.0} a second, {cpu:.3} µs of CPU each");
+    }
+
+    #[test]
+    fn a_load_is_followed_by_a_rest_and_a_rate_by_an_open_loop() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let changes = [
+            ("mixes", "A"),
+            ("threads", "2"),
+            ("seconds", "0.5"),
+            ("warm_up", "0.3"),
+            ("rate", "70%"),
+        ];
+        let mut workload = testing::make("ycsb", &changes);
+        let order = order("ycsb", "frond", Size::Tiny, dir.path());
+        let order = Order { with_rest: true, ..order };
+        let result = run_own(workload.as_mut(), &order, false).expect("it runs");
+        assert_eq!((result.state, &result.failure), (State::Done, &None));
+        let metrics = |name: &str| &testing::step_of(&result, name).metrics;
+        let load = metrics("load");
+        // All targets have the same rows then, and not in the end.
+        assert!(load["disk_b"] > 0.0 && load["wr_b_op_rested"] >= load["wr_b_op"]);
+        assert!(result.metrics["disk_end_b"] > 0.0 && !result.metrics.contains_key("disk_b"));
+        let (closed, open) = (metrics("A threads=2"), metrics("A threads=2 open"));
+        assert!(closed["warm_up_s"] > 0.0 && !closed.contains_key("unserved"));
+        assert!((open["wanted_s"] / closed["ops_s"] - 0.7).abs() < 1e-6);
+        assert!(open.contains_key("unserved"));
+        // What is left to be done is charged to the step that wrote last.
+        assert!(open.contains_key("rest_s") && !closed.contains_key("rest_s"));
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub fn on_all(name: &str, changes: &[(&str, &str)], visit: impl Fn(&str, &CellRe
         }
         if store != "null" {
             assert!(result.verified.len() > 1 && result.verified.iter().all(|one| one.passed));
-            assert!(result.metrics["disk_b"] > 0.0 && result.metrics["disk_b_row"] > 0.0);
+            assert!(result.metrics["disk_end_b"] > 0.0 && result.metrics["disk_b_row"] > 0.0);
             facts.push((store, result.facts.clone()));
         }
         visit(store, &result);

@@ -3,9 +3,9 @@
 //! Threads: one.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::lab::sql::{Arrivals, Errors};
+use crate::lab::sql::{Arrivals, Tally};
 use crate::measure::{Client, Meter};
 use crate::targets::{Attempt, Connection, Result, Stop};
 
@@ -16,7 +16,9 @@ pub struct Worker<'m> {
     connection: Box<dyn Connection + 'm>,
     meter: &'m Meter,
     clients: BTreeMap<&'static str, Client<'m>>,
-    pub(super) errors: Errors,
+    pub(super) tally: Tally,
+    /// Whether the request that was due has been served.
+    is_served: bool,
     /// Of an open loop: when requests are due, and when the current one was.
     arrivals: Option<(&'m Arrivals, Instant)>,
     cpu_s: f64,
@@ -32,28 +34,30 @@ impl<'m> Worker<'m> {
         cpu_s: f64,
     ) -> Self {
         let arrivals = arrivals.map(|arrivals| (arrivals, Instant::now()));
-        let (clients, errors) = (BTreeMap::new(), Errors::default());
-        Self { index, connection, meter, clients, errors, arrivals, cpu_s }
+        let (clients, tally, is_served) = (BTreeMap::new(), Tally::default(), false);
+        Self { index, connection, meter, clients, tally, is_served, arrivals, cpu_s }
     }
 
     /// False when the step ends. Waits until the next request is due, if there is a rate.
     #[inline]
     pub fn go_on(&mut self) -> bool {
         let Some((arrivals, next)) = &mut self.arrivals else { return !self.meter.is_stopped() };
-        let due = arrivals.take();
-        *next = due;
-        while let Some(early) = due.checked_duration_since(Instant::now()) {
-            if self.meter.is_over() {
-                return false;
-            }
-            std::thread::sleep(early.min(Duration::from_millis(50)));
+        if std::mem::take(&mut self.is_served) {
+            arrivals.note_served();
         }
+        let Some(due) = arrivals.wait(self.meter) else { return false };
+        *next = due;
         !self.meter.is_stopped()
     }
 
     /// Ends the step.
     pub(super) fn stop(&self) {
         self.meter.stop_side_clients();
+    }
+
+    /// Notes bytes of rows that a request has changed.
+    pub fn changed(&mut self, bytes: u64) {
+        self.tally.changed_bytes += bytes;
     }
 
     /// Runs one request of this kind, which does `ops` operations, until nobody is in its way; its latency includes the
@@ -74,7 +78,7 @@ impl<'m> Worker<'m> {
             match body(self.connection.as_mut()) {
                 Ok(()) => break,
                 Err(Stop::Failed(failure)) => return Err(failure),
-                Err(Stop::Conflict) => self.errors.deadlock += 1,
+                Err(Stop::Conflict) => self.tally.deadlock += 1,
             }
             self.connection.rollback()?;
             if self.meter.is_stopped() {
@@ -87,6 +91,7 @@ impl<'m> Worker<'m> {
             false => meter.further_client(kind),
         });
         client.finish_at(begin, ops);
+        self.is_served = true;
         if self.arrivals.is_some() {
             meter.was_busy(now.elapsed());
         }

@@ -6,12 +6,13 @@ mod iibench;
 mod index;
 mod insertbench;
 pub mod linkbench;
+mod pace;
 mod rowformats;
 mod sbtest;
 mod sweep;
 mod sysbench;
 #[cfg(test)]
-mod testing;
+pub mod testing;
 pub mod tpcc;
 mod weblog;
 pub mod ycsb;

@@ -124,6 +124,9 @@ impl<'a> RocksConnection<'a> {
             ffi::rocksdb_set_perf_level(ffi::PERF_LEVEL_DISABLE);
             let write = ffi::rocksdb_writeoptions_create();
             ffi::rocksdb_writeoptions_set_sync(write, (durability == Durability::Sync).into());
+            let options = ffi::rocksdb_transaction_options_create();
+            // Only a transaction that waits pays for it; without it each deadlock stands for all of the timeout.
+            ffi::rocksdb_transaction_options_set_deadlock_detect(options, 1);
             Self {
                 handle,
                 open: Open::Nothing,
@@ -133,7 +136,7 @@ impl<'a> RocksConnection<'a> {
                 write,
                 read: ffi::rocksdb_readoptions_create(),
                 snapshot: ptr::null(),
-                options: ffi::rocksdb_transaction_options_create(),
+                options,
                 txn: ptr::null_mut(),
             }
         }

@@ -275,6 +275,10 @@ unsafe extern "C" {
     );
 
     pub fn rocksdb_transaction_options_create() -> *mut TransactionOptions;
+    pub fn rocksdb_transaction_options_set_deadlock_detect(
+        options: *mut TransactionOptions,
+        on: c_uchar,
+    );
     pub fn rocksdb_transaction_options_destroy(options: *mut TransactionOptions);
     pub fn rocksdb_transaction_begin(
         db: *mut TransactionDb,

@@ -6,6 +6,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::super::pace;
 use super::choice::{Choices, Drawn, LIST_MAX, List, Requester, name};
 use super::load::{Load, ROWS, Sink};
 use super::{ENTRY, INNODB_ID_BYTES, LinkBench, NODE_TYPE, PARAMS, last_tenth};
@@ -338,6 +339,7 @@ impl LinkBench {
             }
         })?;
         let loaded = load.loaded();
+        bench.loaded((loaded.links + loaded.counts + loaded.nodes, loaded.bytes))?;
         for (table, rows) in [(links, loaded.links), (counts, loaded.counts), (nodes, loaded.nodes)]
         {
             bench.verify(table, Some(rows), true)?;
@@ -350,13 +352,12 @@ impl LinkBench {
         let [links, counts, nodes] = tables;
         let (links, counts, nodes) = (links?, counts?, nodes?);
         let mut step = Step::timed("requests", self.seconds, self.warm_up, self.requesters);
-        step.rate = Some(self.open).filter(|rate| *rate > 0.0);
+        step.writes = true;
         step.series = &["add_link"];
-        step.changed_bytes = 20; // of 80 in a quarter of the requests
         // What a client has drawn goes on after the warm-up.
         let requesters: Vec<_> =
             (0..self.requesters).map(|at| Mutex::new(Requester::new(self.seed, at))).collect();
-        let made = bench.step(&step, |worker| {
+        let serve = |worker: &mut Worker<'_>| {
             let mut requester =
                 requesters[worker.index as usize].lock().unwrap_or_else(|e| e.into_inner());
             let mut store = Store {
@@ -378,11 +379,14 @@ impl LinkBench {
                 }
             }
             Ok(())
-        })?;
-        if let Some(rate) = last_tenth(made) {
-            made.metrics.insert("add_link_10s".to_owned(), 10.0 * rate);
-        }
-        Ok(())
+        };
+        pace::run(bench, &step, self.rate, |bench, step| {
+            let made = bench.step(step, serve)?;
+            if let Some(rate) = last_tenth(made) {
+                made.metrics.insert("add_link_10s".to_owned(), 10.0 * rate);
+            }
+            Ok(())
+        })
     }
 }
 

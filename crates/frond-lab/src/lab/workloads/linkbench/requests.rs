@@ -10,7 +10,9 @@ use std::fmt::Write;
 
 use super::NODE_TYPE;
 use super::choice::{Choices, Drawn, LIST_MAX, List, Requester, name};
-use crate::lab::sql::{Session, SqlResult, Statement, Value, Worker, number_of, push_hexadecimal};
+use crate::lab::sql::{
+    Connect, Session, SqlResult, Statement, Value, Worker, number_of, push_hexadecimal,
+};
 use crate::lab::time::millis as now_millis;
 use crate::targets::{Failure, Result};
 use crate::workloads::txn::mix::Request;
@@ -35,9 +37,8 @@ impl Store {
     ///
     /// # Errors
     /// The server's.
-    pub fn new(worker: &mut Worker<'_>) -> Result<Self> {
-        let mut reads = worker.connect()?;
-        let writes = &mut worker.session;
+    pub fn new(writes: &mut Session, connect: Connect<'_>) -> Result<Self> {
+        let mut reads = connect()?;
         // What is sent is stored as it is.
         reads.run("SET NAMES latin1")?;
         writes.run("SET NAMES latin1")?;

@@ -27,12 +27,10 @@ impl<'w, 'm> Statements<'w, 'm> {
 
     fn send(&mut self, table: usize) -> Result<()> {
         let insert = &mut self.inserts[table];
-        let rows = insert.len();
-        if rows == 0 {
-            return Ok(());
+        if insert.len() > 0 {
+            self.worker.insert(TABLES[table].0, insert)?;
         }
-        let text = insert.finish();
-        self.worker.request(TABLES[table].0, rows, |session| session.run(text).map(drop))
+        Ok(())
     }
 }
 
@@ -48,7 +46,7 @@ impl Sink for Statements<'_, '_> {
             match kind {
                 Kind::RowNumber => row,
                 Kind::Text => row.simple(value.text()),
-                Kind::TinyOrNull | Kind::DateOrNull if number == 0 => row.plain("NULL"),
+                Kind::TinyOrNull | Kind::DateOrNull if number == 0 => row.null(),
                 Kind::Tiny | Kind::TinyOrNull | Kind::Small | Kind::Int => row.plain(number),
                 Kind::Date | Kind::DateOrNull => {
                     debug_assert_eq!(number, DATE_MILLIS as i64);

@@ -1,10 +1,13 @@
 //! YCSB on embedded stores: the same keys, fields and mixes; a record is a row, an update reads its row first.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::super::pace;
 use super::keys::{Keys, Zipf, write_key};
 use super::{
-    ENTRY, FIELDS, INNODB_RECORD_BYTES, LOADERS, Operation, PARAMS, ROW_BYTES, SCAN_MAX, Ycsb, mix,
+    ENTRY, FIELDS, INNODB_RECORD_BYTES, LOADERS, Operation, PARAMS, ROW_BYTES, SCAN_MAX, Streams,
+    Ycsb, mix,
 };
 use crate::lab::embedded::{Batch, Bench, Entry, Make, Rows, Worker, Workload};
 use crate::lab::sql::Step;
@@ -62,8 +65,6 @@ impl Record {
 struct Client<'y> {
     ycsb: &'y Ycsb,
     keys: &'y Keys,
-    choice: Random,
-    data: Random,
     latest: Option<Zipf>,
     rows: Rows<'y>,
     record: Record,
@@ -98,9 +99,7 @@ impl Ycsb {
             }
             Ok(())
         })?;
-        let inserted = inserted.into_inner();
-        bench.verify(table, Some(inserted), true)?;
-        Ok(inserted)
+        Ok(inserted.into_inner())
     }
 
     /// One workload at one number of clients; gives the rows inserted.
@@ -112,29 +111,32 @@ impl Ycsb {
         keys: &Keys,
     ) -> Result<u64> {
         let name = format!("{letter} threads={threads}");
-        let mut step = Step::timed(&name, self.seconds, 0.0, threads);
-        if letter == 'F' || letter == 'A' {
-            step.changed_bytes = ROW_BYTES / 2; // of every second request
-        }
+        let step = Step::timed(&name, self.seconds, self.warm_up, threads);
+        let step = Step { writes: letter != 'C', ..step };
         let inserted = AtomicU64::new(0);
-        bench.step(&step, |worker| {
-            let stream = |purpose| {
-                let stream = 1 + u64::from(letter) * 1_024 + threads;
-                Random::stream(self.seed, "ycsb", stream, worker.index, purpose)
-            };
-            let mut client = Client {
-                ycsb: self,
-                keys,
-                choice: stream(Purpose::Choice),
-                data: stream(Purpose::Data),
-                latest: (letter == 'D').then(|| Zipf::new(keys.records())),
-                rows: Rows::new(table),
-                record: Record::default(),
-            };
-            while worker.go_on() {
-                let more = client.go_on(worker, letter)?;
-                inserted.fetch_add(more, Ordering::Relaxed);
-            }
+        // What a client draws goes on after the warm-up, and in an open loop.
+        let streams: Vec<_> = (0..threads)
+            .map(|index| Mutex::new(Streams::of(self.seed, letter, threads, index)))
+            .collect();
+        // Made before the clock runs: it is the sum of a series.
+        let latest = (letter == 'D').then(|| Zipf::new(keys.records()));
+        pace::run(bench, &step, self.rate, |bench, step| {
+            bench.step(step, |worker| {
+                let mut streams =
+                    streams[worker.index as usize].lock().unwrap_or_else(|e| e.into_inner());
+                let mut client = Client {
+                    ycsb: self,
+                    keys,
+                    latest: latest.clone(),
+                    rows: Rows::new(table),
+                    record: Record::default(),
+                };
+                while worker.go_on() {
+                    let more = client.go_on(worker, letter, &mut streams)?;
+                    inserted.fetch_add(more, Ordering::Relaxed);
+                }
+                Ok(())
+            })?;
             Ok(())
         })?;
         Ok(inserted.into_inner())
@@ -143,13 +145,19 @@ impl Ycsb {
 
 impl Client<'_> {
     /// Does the next operation; gives the rows inserted.
-    fn go_on(&mut self, worker: &mut Worker<'_>, letter: char) -> Result<u64> {
+    fn go_on(
+        &mut self,
+        worker: &mut Worker<'_>,
+        letter: char,
+        streams: &mut Streams,
+    ) -> Result<u64> {
+        let Streams { choice, data } = streams;
         let (first, other, share) = mix(letter).unwrap_or((Operation::Read, Operation::Read, 100));
-        let operation = if self.choice.below(100) < u64::from(share) { first } else { other };
+        let operation = if choice.below(100) < u64::from(share) { first } else { other };
         let number = match (operation, &mut self.latest) {
             (Operation::Insert, _) => self.keys.take(),
-            (_, Some(zipf)) => self.keys.latest(zipf, &mut self.choice),
-            (_, None) => self.keys.scrambled(&mut self.choice),
+            (_, Some(zipf)) => self.keys.latest(zipf, choice),
+            (_, None) => self.keys.scrambled(choice),
         };
         write_key(number, &mut self.record.key);
         let (rows, record) = (&mut self.rows, &mut self.record);
@@ -160,7 +168,7 @@ impl Client<'_> {
                 Ok(())
             })?,
             Operation::Scan => {
-                let limit = self.choice.between(1, SCAN_MAX);
+                let limit = choice.between(1, SCAN_MAX);
                 let span = Span { from: &key, limit, ..Span::ALL };
                 let table = rows.table;
                 worker.request("scan", 1, |connection| {
@@ -171,32 +179,40 @@ impl Client<'_> {
                 })?;
             }
             Operation::Update | Operation::Modify => {
-                let field = self.choice.below(FIELDS as u64) as usize;
-                self.ycsb.write_field(&mut self.data, &mut record.fields[field]);
+                let field = choice.below(FIELDS as u64) as usize;
+                self.ycsb.write_field(data, &mut record.fields[field]);
                 let change = [(1 + field, Value::Text(&record.fields[field]))];
                 let kind = match operation {
                     Operation::Update => "update",
                     _ => "read_modify_write",
                 };
+                let mut changed = 0;
                 worker.request(kind, 1, |connection| {
                     connection.begin(Begin::Write)?;
-                    if rows.lock(connection, &key)? {
+                    let is_there = rows.lock(connection, &key)?;
+                    if is_there {
                         rows.update(connection, &change)?;
                     }
-                    connection.commit()
+                    connection.commit()?;
+                    changed = u64::from(is_there);
+                    Ok(())
                 })?;
+                worker.changed(changed * ROW_BYTES);
             }
             Operation::Insert => {
-                record.fill(self.ycsb, number, &mut self.data);
+                record.fill(self.ycsb, number, data);
                 let row = record.row();
+                let mut inserted = 0;
                 worker.request("insert", 1, |connection| {
                     connection.begin(Begin::Batch)?;
                     rows.insert(connection, &row)?;
                     connection.commit()?;
-                    self.keys.inserted(number);
+                    inserted = 1;
                     Ok(())
                 })?;
-                return Ok(1);
+                self.keys.inserted(number);
+                worker.changed(inserted * ROW_BYTES);
+                return Ok(inserted);
             }
         }
         Ok(0)
@@ -230,6 +246,9 @@ impl Workload for Ycsb {
             if rows == 0 {
                 let name = if at == 0 { "load" } else { "reload" };
                 rows = self.load_records(bench, name, table)?;
+                let all = before.0 + rows;
+                bench.loaded((all, all * ROW_BYTES))?;
+                bench.verify(table, Some(rows), true)?;
             }
             for threads in &self.threads {
                 if bench.is_over() {
@@ -246,6 +265,7 @@ impl Workload for Ycsb {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ROW_BYTES;
     use crate::lab::embedded::testing::{on_all, step_of};
 
     #[test]
@@ -257,6 +277,12 @@ mod tests {
             let modify = step_of(result, "F threads=3");
             assert!(modify.latencies.contains_key("read_modify_write"), "{target}");
             assert!(modify.metrics["ops"] > 10.0 && modify.metrics["cpu_fg_us_op"] > 0.0);
+            // Changed are rows that were updated, as the clients counted them.
+            let a = step_of(result, "A threads=3");
+            let updates = a.latencies["update"].count as f64;
+            let changed = a.metrics.get("changed_b").copied().unwrap_or(0.0);
+            assert!(target == "null" || changed == updates * ROW_BYTES as f64, "{target}");
+            assert!(!step_of(result, "C threads=3").metrics.contains_key("changed_b"));
             assert_eq!(result.facts.len(), if target == "null" { 0 } else { 2 });
         });
     }
