@@ -368,9 +368,9 @@ impl Bench {
         let deadlocks = tally.deadlock as f64 / taken.seconds.max(1e-9);
         made.metrics.insert("deadlocks_s".to_owned(), deadlocks);
         if let Some(arrivals) = arrivals.get() {
-            let end = Instant::now();
-            let end = deadline.map_or(end, |deadline| deadline.min(end));
-            made.metrics.insert("unserved".to_owned(), arrivals.unserved(end) as f64);
+            // What became due while the last requests were served, after the deadline, was nobody's.
+            let unserved = arrivals.unserved(taken.seconds, deadline) as f64;
+            made.metrics.insert("unserved".to_owned(), unserved);
             made.metrics.insert("wanted_s".to_owned(), step.rate.unwrap_or(0.0));
         }
         Ok(made)
