@@ -219,8 +219,8 @@ impl Bench {
         self.step_prepared(step, |_, _, _| Ok(()), |worker, ()| body(worker), beside)
     }
 
-    /// Runs a step whose clients prepare before its clock runs: what `prepare` makes for a client, by its number, on its
-    /// connection and with a way to more of them, is what `body` then has.
+    /// Runs a step whose clients prepare before its clock runs: what `prepare` makes for a client, by its number, on
+    /// its connection and with a way to more of them, is what `body` then has.
     ///
     /// # Errors
     /// The first client's that fails.
