@@ -234,8 +234,8 @@ impl Bench {
         self.step_prepared(step, |_, _, _| Ok(()), |worker, ()| body(worker), beside)
     }
 
-    /// Runs a step whose clients prepare before its clock runs: what `prepare` makes for a client, by its number, on its
-    /// connection and with a way to more of them, is what `body` then has.
+    /// Runs a step whose clients prepare before its clock runs: what `prepare` makes for a client, by its number, on
+    /// its connection and with a way to more of them, is what `body` then has.
     ///
     /// # Errors
     /// The first client's that fails.
@@ -392,9 +392,9 @@ impl Bench {
         let deadlocks = tally.deadlock as f64 / taken.seconds.max(1e-9);
         made.metrics.insert("deadlocks_s".to_owned(), deadlocks);
         if let Some(arrivals) = arrivals.get() {
-            let end = Instant::now();
-            let end = deadline.map_or(end, |deadline| deadline.min(end));
-            made.metrics.insert("unserved".to_owned(), arrivals.unserved(end) as f64);
+            // What became due while the last requests were served, after the deadline, was nobody's.
+            let unserved = arrivals.unserved(taken.seconds, deadline) as f64;
+            made.metrics.insert("unserved".to_owned(), unserved);
             made.metrics.insert("wanted_s".to_owned(), step.rate.unwrap_or(0.0));
         }
         Ok(made)
