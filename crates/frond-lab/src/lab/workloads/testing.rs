@@ -25,6 +25,7 @@ pub fn start(place: &Place, target: &SqlTarget) -> Result<Bench> {
         memory: MEMORY,
         durability: Durability::Relaxed,
         class: &class,
+        disk: None,
         time_limit: None,
         with_rest: false,
     };
