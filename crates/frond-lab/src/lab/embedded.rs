@@ -195,7 +195,7 @@ pub fn child_order(order: &Order) -> Result<child::Order> {
         target: target(&order.target)?,
         version: order.plugin.clone().map(|library| targets::library::Version {
             commit: version::split(&order.target).map_or("", |(_, commit)| commit).to_owned(),
-            header: library.with_file_name(version::HEADER),
+            header: version::header_of(&library),
             library,
         }),
         workload,

@@ -306,6 +306,7 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
         make_room(&request.dir)?;
         storage::run(order, |order| run_cell(order, &progress))
     };
+    make_room(&request.dir)?;
     let calibrated = storage::calibrated(request, &database, on_disk)?;
     for cell in &mut cells {
         cell.order.limits = calibrated.as_ref().map(|found| found.limits);
@@ -314,7 +315,6 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
     let (run, uid) = match found {
         Some(found) => found,
         None => {
-            make_room(&request.dir)?;
             let mut head = head(request)?;
             head.environment.extend(storage::admit(request, calibrated.as_ref())?);
             head.environment.extend(versions.environment());

@@ -19,8 +19,6 @@ use crate::targets::{Failure, Result};
 pub const PLUGIN: &str = "ha_frond.so";
 /// The library of the C API.
 pub const LIBRARY: &str = "libfrond.so";
-/// Declares what is in it.
-pub const HEADER: &str = "frond.h";
 /// How many commits are kept, about 300 MB each.
 pub const KEPT: usize = 8;
 /// Where a commit's libraries are in its worktree.
@@ -39,6 +37,12 @@ pub struct Built {
     pub hash: String,
     /// Locked, shared, while this lab runs.
     _used: File,
+}
+
+/// The header of a commit's library, in the worktree that the library was built in.
+pub fn header_of(library: &Path) -> PathBuf {
+    let tree = library.ancestors().nth(3).unwrap_or(library); // TREE/target/lab/libfrond.so
+    tree.join("crates/frond-c/include/frond.h")
 }
 
 /// Hash of a file's bytes.
@@ -109,7 +113,6 @@ impl Checkout {
             let mut cargo = Command::new("cargo");
             cargo.current_dir(tree).args(words).env("CARGO_TARGET_DIR", &target);
             steps.run(&mut cargo)?;
-            put(&tree.join("crates/frond-c/include").join(HEADER), &libraries.join(HEADER))?;
             put(&release.join("libfrond_c.so"), &libraries.join(LIBRARY))?;
             for leftover in LEFTOVERS {
                 let _ = fs::remove_dir_all(release.join(leftover)); // only space is lost

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use super::size::Face;
 use crate::targets::{Failure, Result};
-pub use build::{Built, HEADER, hash_of};
+pub use build::{Built, hash_of, header_of};
 pub use checkout::{Checkout, Commit};
 
 /// Base and revision of a target's name. URLs and files of targets have none.

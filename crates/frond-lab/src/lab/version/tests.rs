@@ -103,11 +103,15 @@ fn each_commit_is_built_once_to_libraries_of_its_own() {
         let built = built.expect("it has a version");
         let bytes = fs::read(&built.library).expect("it is there");
         assert!(bytes.windows(4).any(|part| part == [function.as_bytes(), &[0]].concat()));
+        assert!(header_of(&built.library).is_file());
         hashes.push(built.hash.clone());
     }
     assert_ne!(hashes[0], hashes[1]);
     let plugin = versions.library(&found[0], Face::Sql).expect("it is built").expect("a version");
-    let (plugin, log) = (plugin.library.clone(), plugin.library.join("../../lab-build.log"));
+    let (plugin, log) = (
+        plugin.library.clone(),
+        plugin.library.ancestors().nth(2).expect("target").join("lab-build.log"),
+    );
     assert!(plugin.ends_with("ha_frond.so"));
     let environment = versions.environment();
     assert_eq!(environment.len(), 5, "two commits and three libraries: {environment:?}");
