@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use sources::{File, code, engine, file, files, root};
 
-/// A file that needs more holds more than one idea.
-const LINES_MAX: usize = 600;
+/// Longest allowed source file. A longer one holds more than one idea.
+const LINES_MAX: usize = 1000;
 
 /// Where `unsafe` may stand, and why it must.
 const UNSAFE: &[(&str, &str)] = &[

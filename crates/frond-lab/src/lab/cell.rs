@@ -7,7 +7,7 @@
 
 use std::io::Read;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -60,8 +60,12 @@ pub struct Order {
 /// What `mysql://` targets begin with.
 pub const URL: &str = "mysql://";
 
-/// Least memory of a target: below it fixed costs would be all that is measured.
-const MEMORY_MIN: u64 = 32 << 20;
+/// Least memory of a target: in SQL what `frond_cache_size` is at least. Below, fixed costs would be all that is measured.
+const MEMORY_MIN: u64 = 16 << 20;
+const MEMORY_MIN_EMBEDDED: u64 = 32 << 20;
+/// Time between two samples of counters.
+const SAMPLE_EVERY: Duration = Duration::from_secs(10);
+const SAMPLE_EVERY_PUBLISHED: Duration = Duration::from_secs(60);
 
 impl Order {
     /// The workload's parameters.
@@ -124,7 +128,10 @@ impl Order {
     pub fn memory(&self) -> Result<u64> {
         match self.memory {
             Some(memory) => Ok(memory),
-            None => Ok(self.memory_by_ratio()?.max(MEMORY_MIN)),
+            None => Ok(self.memory_by_ratio()?.max(match self.face {
+                Face::Sql => MEMORY_MIN,
+                Face::Embedded => MEMORY_MIN_EMBEDDED,
+            })),
         }
     }
 
@@ -197,6 +204,10 @@ fn run(order: &Order) -> Result<CellResult> {
         disk: order.disk,
         time_limit: limit,
         with_rest: order.with_rest,
+        sample_every: match order.size {
+            Size::Published => SAMPLE_EVERY_PUBLISHED,
+            _ => SAMPLE_EVERY,
+        },
     };
     let mut bench = Bench::start(&place, &target, &conditions)?;
     match workload.run(&mut bench) {
@@ -206,6 +217,41 @@ fn run(order: &Order) -> Result<CellResult> {
             let log_tail = bench.log_tail();
             let found = std::mem::take(&mut bench.result);
             Ok(CellResult { state: State::Failed, failure: Some(failure.0), log_tail, ..found })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_beyond_memory_are_so_many_times_as_large_as_published() {
+        for entry in workloads::ALL {
+            for size in [Size::Quick, Size::Standard, Size::Published] {
+                let order = Order {
+                    limits: None,
+                    disk: None,
+                    workload: entry.name.to_owned(),
+                    changes: Vec::new(),
+                    face: Face::Sql,
+                    target: "frond".to_owned(),
+                    size,
+                    class: "host".to_owned(),
+                    durability: Durability::Safe,
+                    seed: 42,
+                    memory: None,
+                    dir: PathBuf::new(),
+                    with_rest: true,
+                    plugin: None,
+                };
+                let wanted = order.params().and_then(|params| params.real("ratio"));
+                let (wanted, found) = (wanted.expect("a ratio"), order.effective_ratio());
+                let found = found.expect("a ratio");
+                // Data that fit in memory fit in more of it.
+                let is_right = (found / wanted - 1.0).abs() < 0.02 || wanted < 1.0;
+                assert!(is_right, "{} at {size}: {found} for {wanted}", entry.name);
+            }
         }
     }
 }

@@ -74,7 +74,8 @@ fn of_face(groups: &[(Group<'_>, String)], face: &str) -> Option<FaceMatrix> {
         };
         rows.push(link_to(headline_row(group, &targets)));
         let is_wanted = |metric: &Metric| {
-            metric.better == Better::Higher || ["seconds", "disk_b"].contains(&metric.name)
+            metric.better == Better::Higher
+                || ["seconds", "disk_b", "disk_b_row"].contains(&metric.name)
         };
         let of_group = metric_rows(group, &targets, CORE, is_wanted);
         steps.extend(of_group.into_iter().map(link_to));
@@ -160,6 +161,7 @@ const CORE: &[&str] = &[
     "wr_b_op",
     "rd_b_op",
     "disk_b",
+    "disk_b_row",
 ];
 /// What else the page of a workload has.
 const MORE: &[&str] = &[
@@ -190,8 +192,13 @@ fn measured(group: &Group<'_>, names: &[&str]) -> Vec<(String, &'static Metric)>
             group.targets.iter().any(|target| target.median(&step, name).is_some_and(|v| v != 0.0))
         };
         for name in names.iter().filter(|name| is_there(name)) {
-            // The duration says the same as the rate, where there is one.
-            if *name != "seconds" || !group.has(&step, "ops_s") {
+            // The duration says the same as the rate, where there is one, and bytes per row as the size of the same rows.
+            let says_it = match *name {
+                "seconds" => "ops_s",
+                "disk_b_row" => "disk_b",
+                _ => "",
+            };
+            if says_it.is_empty() || !group.has(&step, says_it) {
                 pairs.extend(metric::find(name).map(|metric| (step.clone(), metric)));
             }
         }

@@ -8,7 +8,7 @@ use crate::lab::machine::virtual_disk::Kind;
 use crate::lab::machine::{Class, Disk, Group, Reading, Volume};
 use crate::lab::size::Durability;
 use crate::lab::target::SqlTarget;
-use crate::measure::Subject;
+use crate::measure::{Space, Subject};
 use crate::targets::sql::server::{Server, log_tail};
 use crate::targets::{Failure, Result};
 
@@ -24,6 +24,10 @@ const COMMON: [(&str, &str, &str); 6] = [
     ("table-open-cache", "8192", "tables of all connections stay open"),
     ("skip-name-resolve", "ON", "nothing comes over a network"),
 ];
+
+/// What is no data of any engine: logs of InnoDB, Aria, and of commits of several engines; temporary tables, which a close
+/// deletes.
+const NO_DATA: [&str; 4] = ["ib_logfile*", "aria_log.*", "tc.log", "ibtmp*"];
 
 /// Where a target is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -145,6 +149,18 @@ impl Running {
     /// Directory below the data directory whose bytes count.
     pub fn files(&self, target: &SqlTarget) -> Option<PathBuf> {
         self.own.as_ref().map(|server| server.data_dir().join(&target.files))
+    }
+
+    /// What counts as the size of a target: all of its data directory but logs, beyond what is there now. Logs are of a
+    /// size that settings say (InnoDB), or have what a rest has written elsewhere too (the others).
+    pub fn space(&self, target: &SqlTarget) -> Option<Space> {
+        let logs: Vec<&str> = target.logs.iter().map(String::as_str).collect();
+        self.own.as_ref().map(|server| Space::grown(server.data_dir(), &logs, &NO_DATA))
+    }
+
+    /// Files in which its control group counts.
+    pub fn count_files(&self) -> Vec<PathBuf> {
+        self.confined.group.as_ref().map(Group::count_files).unwrap_or_default()
     }
 
     /// Last lines of its log.

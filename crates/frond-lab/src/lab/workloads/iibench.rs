@@ -93,7 +93,7 @@ impl Workload for Iibench {
             Ok(())
         })?;
         let inserted = inserted.into_inner().unwrap_or_default();
-        bench.rest()?;
+        bench.loaded((inserted, inserted * ROW_BYTES))?;
         bench.verify("purchases_index", Some(inserted), true)?;
         Ok((inserted, inserted * ROW_BYTES))
     }

@@ -6,6 +6,7 @@ mod iibench;
 mod index;
 mod insertbench;
 mod linkbench;
+mod pace;
 mod rowformats;
 mod sbtest;
 mod sweep;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-use super::rows::Rows;
+use super::rows::{ROW_BYTES, Rows};
 use crate::lab::sql::{InsertText, Worker};
 use crate::targets::Result;
 
@@ -112,6 +112,7 @@ impl Table {
                 inserted = session.run(text)?;
                 Ok(())
             })?;
+            worker.changed(inserted * ROW_BYTES);
             self.inserted.fetch_add(inserted, Ordering::Relaxed);
             self.count(1, 0);
             left -= n;
@@ -142,6 +143,7 @@ impl Table {
                 deleted = session.execute(&delete, (min,))?;
                 Ok(())
             })?;
+            worker.changed(deleted * ROW_BYTES);
             self.deleted.fetch_add(deleted, Ordering::Relaxed);
             self.min.store(min + per_commit, Ordering::Relaxed);
             self.count(0, 1);

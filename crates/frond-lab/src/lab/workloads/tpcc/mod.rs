@@ -12,9 +12,10 @@ mod transactions;
 use std::sync::Mutex;
 
 use self::random::{Constants, Scale};
+use super::pace::{self, RATE, Rate};
 use super::{Entry, Workload, refuse_without_rows};
 use crate::lab::params::{Param, Params};
-use crate::lab::sql::{Bench, Step};
+use crate::lab::sql::{Bench, Connect, Session, Step, Worker};
 use crate::random::{Purpose, Random};
 use crate::targets::{Failure, Result};
 use load::Load;
@@ -28,21 +29,21 @@ pub const ENTRY: Entry = Entry {
         Param::sized("warehouses", ["2", "2", "10", "40"], "warehouses"),
         Param::sized(
             "items",
-            ["500", "5_000", "100_000", "100_000"],
+            ["500", "50_000", "100_000", "100_000"],
             "items, 100,000 in the standard",
         ),
         Param::sized(
             "customers",
-            ["30", "200", "3_000", "3_000"],
+            ["30", "1_650", "3_000", "3_000"],
             "of a district, 3,000 in the standard",
         ),
         Param::sized("clients", ["4", "8", "8", "16"], "clients of the transactions"),
         Param::sized("seconds", ["1", "3", "300", "1800"], "duration of the transactions"),
-        Param::sized("warm_up", ["0", "0", "30", "60"], "seconds of transactions before"),
-        Param::fixed("open", "0", "transactions per second of an open loop, 0 for a closed one"),
+        Param::sized("warm_up", ["0", "0.5", "60", "600"], "longest warm-up before them, seconds"),
+        RATE,
         Param::fixed("loaders", "4", "clients of the load"),
         Param::fixed("ratio", "10", "data to cache"),
-        Param::sized("time_limit", ["60", "12", "1200", "0"], "seconds, 0 for none"),
+        Param::sized("time_limit", ["60", "40", "1200", "0"], "seconds, 0 for none"),
     ],
     make: |params, seed| Ok(Box::new(Tpcc::new(params, seed)?)),
 };
@@ -60,7 +61,7 @@ struct Tpcc {
     clients: u64,
     seconds: f64,
     warm_up: f64,
-    open: f64,
+    rate: Rate,
     loaders: u64,
 }
 
@@ -79,7 +80,7 @@ impl Tpcc {
             clients: number("clients")?,
             seconds: params.real("seconds")?,
             warm_up: params.real("warm_up")?,
-            open: params.real("open")?,
+            rate: Rate::new(params)?,
             loaders: number("loaders")?,
         };
         let is_right = (1..=10_000).contains(&scale.warehouses)
@@ -105,7 +106,9 @@ impl Tpcc {
         let load = Load::new(self.seed, self.scale, self.constants);
         let mut step = Step::load("load", Load::planned(&self.scale), ROW_BYTES);
         step.clients = self.loaders;
-        bench.step(&step, |worker| load.run(worker))?;
+        let made = bench.step(&step, |worker| load.run(worker))?;
+        let rows = made.metrics.get("ops").copied().unwrap_or(0.0) as u64;
+        bench.loaded((rows, 0))?;
         let scale = &self.scale;
         let districts = scale.warehouses * random::DISTRICTS;
         let customers = districts * scale.customers;
@@ -127,16 +130,15 @@ impl Tpcc {
 
     fn request(&self, bench: &mut Bench) -> Result<()> {
         let mut step = Step::timed("requests", self.seconds, self.warm_up, self.clients);
-        step.rate = Some(self.open).filter(|rate| *rate > 0.0);
+        step.writes = true;
         step.series = &["new_order"];
         // What a client has drawn goes on after the warm-up.
         let stream = |client| Random::stream(self.seed, "tpcc", 2, client, Purpose::Choice);
         let streams: Vec<_> = (0..self.clients).map(|client| Mutex::new(stream(client))).collect();
         let (scale, constants) = (&self.scale, &self.constants);
-        let made = bench.step(&step, |worker| {
+        let transact = |worker: &mut Worker<'_>, mut transactions: Transactions| {
             let mut random =
                 streams[worker.index as usize].lock().unwrap_or_else(|e| e.into_inner());
-            let mut transactions = Transactions::new(&mut worker.session)?;
             while worker.go_on() {
                 let (home, district, drawn) = draw::draw(&mut random, scale, constants);
                 worker.request(drawn.name(), 1, |session| {
@@ -144,11 +146,16 @@ impl Tpcc {
                 })?;
             }
             Ok(())
-        })?;
-        let orders = made.latencies.get("new_order").map_or(0, |latencies| latencies.count);
-        let seconds = made.metrics.get("seconds").copied().unwrap_or(0.0).max(1e-9);
-        made.metrics.insert("nopm".to_owned(), orders as f64 * 60.0 / seconds);
-        Ok(())
+        };
+        pace::run(bench, &step, self.rate, |bench, step| {
+            let prepare = |_, session: &mut Session, _: Connect<'_>| Transactions::new(session);
+            let made = bench.step_prepared(step, prepare, transact, &[])?;
+            let orders = made.latencies.get("new_order").map_or(0, |latencies| latencies.count);
+            if let Some(seconds) = made.metrics.get("seconds").copied() {
+                made.metrics.insert("nopm".to_owned(), orders as f64 * 60.0 / seconds.max(1e-9));
+            }
+            Ok(())
+        })
     }
 
     /// Rows in the end, and their bytes.
