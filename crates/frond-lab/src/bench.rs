@@ -123,6 +123,7 @@ impl Args {
         let txn = self.workload == What::One(Name::Txn);
         let sql = self.is_sql();
         Order {
+            version: None,
             target: job.target,
             workload: job.workload,
             spec: Spec {

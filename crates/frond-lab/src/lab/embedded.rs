@@ -8,12 +8,13 @@ use clap::ValueEnum;
 use serde_json::Value;
 
 use super::cell::Order;
-use super::machine::{Group, Throttled, class};
+use super::machine::class::Confined;
 use super::metric;
 use super::params::{Param, Params};
 use super::results::{CellResult, State, StepResult};
 use super::size::Durability;
 use super::suggest::unknown;
+use super::version;
 use crate::child;
 use crate::results::{Final, Row};
 use crate::size::Bytes;
@@ -118,10 +119,17 @@ pub const TARGETS: [&str; 5] = ["frond", "rocksdb", "sqlite", "lmdb", "null"];
 /// # Errors
 /// It is unknown, or its library was missing when the lab was built.
 pub fn target(name: &str) -> Result<TargetName> {
-    if !TARGETS.contains(&name) {
-        return Err(unknown("embedded target", name, &TARGETS));
+    let base = match version::split(name) {
+        None => name,
+        Some(("frond", _)) => "frond",
+        Some((base, _)) => {
+            return Err(Failure(format!("embedded target {base} has no versions: only frond has")));
+        }
+    };
+    if !TARGETS.contains(&base) {
+        return Err(unknown("embedded target", base, &TARGETS));
     }
-    let target = name.parse::<TargetName>().map_err(Failure)?;
+    let target = base.parse::<TargetName>().map_err(Failure)?;
     targets::available(target)?;
     Ok(target)
 }
@@ -185,6 +193,11 @@ pub fn child_order(order: &Order) -> Result<child::Order> {
     }
     Ok(child::Order {
         target: target(&order.target)?,
+        version: order.plugin.clone().map(|library| targets::library::Version {
+            commit: version::split(&order.target).map_or("", |(_, commit)| commit).to_owned(),
+            header: version::header_of(&library),
+            library,
+        }),
         workload,
         spec: Spec {
             rows,
@@ -224,24 +237,16 @@ pub fn child_order(order: &Order) -> Result<child::Order> {
 /// As for [`child_order`].
 pub fn run(order: &Order) -> Result<CellResult> {
     let child_order = child_order(order)?;
-    let class = class::find(&order.class)?;
+    let class = order.storage_class()?;
     std::fs::create_dir_all(&order.dir)?;
-    let limits = class.limits(&order.dir, None)?;
     // This process is the store's: it is limited as a whole.
-    let group = match limits.io.is_none() {
-        true => None,
-        false => Some(
-            Group::enter(std::process::id(), &limits)
-                .map_err(|refusal| Failure(format!("storage class {}: {refusal}", class.name)))?,
-        ),
+    let confined = match class.io().is_none() || order.disk.is_some() {
+        true => Confined::default(),
+        false => class.confine(std::process::id(), &order.dir, None)?,
     };
     let found = child::collect(&child_order);
     let mut result = converted(&found)?;
-    if let Some(Throttled::DirectOnly(why) | Throttled::Nothing(why)) =
-        group.as_ref().map(|group| class.throttled(group))
-    {
-        result.settings.insert("(storage)".to_owned(), format!("not all I/O is throttled: {why}"));
-    }
+    result.settings.extend(confined.settings(&class, order.disk));
     result.memory_b = child_order.memory.0;
     Ok(result)
 }
@@ -350,6 +355,8 @@ mod tests {
             target: target.to_owned(),
             size,
             class: "host".to_owned(),
+            limits: None,
+            disk: None,
             durability: Durability::Relaxed,
             seed: 42,
             memory: None,

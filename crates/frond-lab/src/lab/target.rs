@@ -202,7 +202,7 @@ impl SqlTarget {
         Ok(found)
     }
 
-    /// Whether it needs no plugin of ours, so that `frond@COMMIT` says nothing.
+    /// Whether its engine is Frond, which has versions by commit.
     pub fn is_frond(&self) -> bool {
         self.engine.eq_ignore_ascii_case("FROND")
     }

@@ -10,6 +10,7 @@
 //! Threads: a target is shared, a session belongs to one thread.
 
 mod frond;
+pub mod library;
 mod null;
 mod registry;
 mod settings;
