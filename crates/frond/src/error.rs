@@ -66,8 +66,7 @@ pub enum Error {
         /// The key, if a row was to be locked.
         key: Option<KeyStart>,
     },
-    /// The transaction was chosen as the victim of a deadlock (FRD-1102): everything is rolled
-    /// back.
+    /// The transaction is the victim of a deadlock (FRD-1102): everything is rolled back.
     #[error(
         "FRD-1102 deadlock: this transaction waited for {what} of tree \"{tree}\", which {holder} holds, and others for this one; it is rolled back: do it again in a new one"
     )]
@@ -81,8 +80,7 @@ pub enum Error {
         /// The key, if a row was to be locked.
         key: Option<KeyStart>,
     },
-    /// A lock is held by another transaction, and the call must not wait (FRD-1105). Nothing of the
-    /// call was done.
+    /// Another holds the lock, and the call must not wait (FRD-1105). Nothing of it was done.
     #[error("FRD-1105 {what} of tree \"{tree}\" is locked by {holder}")]
     LockBusy {
         /// The tree.
@@ -97,8 +95,7 @@ pub enum Error {
     /// The call was interrupted (FRD-1106). Nothing of it was done.
     #[error("FRD-1106 interrupted; nothing of the call was done")]
     Interrupted,
-    /// Another transaction has committed a row since this one's snapshot (FRD-1107): this one is
-    /// rolled back.
+    /// Another committed a row since this one's snapshot (FRD-1107): this one is rolled back.
     #[error(
         "FRD-1107 conflict: a row of tree \"{tree}\" was committed by another since this transaction began to read; it is rolled back, do it again"
     )]
@@ -108,8 +105,7 @@ pub enum Error {
         /// The row's key.
         key: Vec<u8>,
     },
-    /// An insert of a transaction found an existing key (FRD-1108). The row is locked; nothing else
-    /// was done.
+    /// An insert found an existing key (FRD-1108). The row is locked; nothing else was done.
     #[error("FRD-1108 the key exists already in tree \"{tree}\"; nothing was written")]
     RowExists {
         /// The tree.
@@ -117,9 +113,8 @@ pub enum Error {
         /// The key.
         key: Vec<u8>,
     },
-    /// The transaction was ended (FRD-1109) by a deadlock, by a conflict, or because it was large
-    /// and could not leave memory: everything is rolled back. For a temporary tree: it is lost,
-    /// because it could not leave memory.
+    /// A deadlock ended the transaction, a conflict, or that it could not leave memory (FRD-1109):
+    /// everything is rolled back. A temporary tree that could not leave memory is lost.
     #[error(
         "FRD-1109 the transaction is over, and rolled back: an earlier call has told why; begin another one (or the temporary tree is lost: make another one)"
     )]
@@ -135,8 +130,7 @@ pub enum Error {
         "FRD-1112 the prepared transaction {0} is in the hands of another session; end it there, or let it be detached"
     )]
     XidBusy(Xid),
-    /// There is no space to prepare the transaction, besides other in-doubt transactions
-    /// (FRD-1115).
+    /// In-doubt transactions leave no space to prepare this one (FRD-1115).
     #[error(
         "FRD-1115 {bytes} bytes would be prepared and not decided, more than {max}: {limit}; try again when others of `Db::prepared` are committed or rolled back"
     )]
@@ -148,8 +142,7 @@ pub enum Error {
         /// What imposes the maximum.
         limit: &'static str,
     },
-    /// Locks on rows that were read and not written use all the memory reserved for them
-    /// (FRD-1116). Nothing of the call was done.
+    /// Locks on rows read and not written use all their memory (FRD-1116). Nothing was done.
     #[error(
         "FRD-1116 transactions hold so many locks on rows that they have not written that there is no memory for one more on tree \"{tree}\"; nothing of the call was done: read fewer rows under locks, or have the others end, or give the store a larger cache"
     )]
@@ -157,8 +150,7 @@ pub enum Error {
         /// The tree of the row.
         tree: String,
     },
-    /// Another row of the table has the same bytes in a unique index (FRD-1113). Nothing was
-    /// written.
+    /// Another row has the same bytes in a unique index (FRD-1113). Nothing was written.
     #[error(
         "FRD-1113 another row of table \"{table}\" has the same in its unique index \"{index}\"; nothing was written"
     )]
@@ -170,8 +162,7 @@ pub enum Error {
         /// The key of the other row.
         row: Vec<u8>,
     },
-    /// Rows of a table have the same bytes in an index that was to be unique (FRD-1114). It was not
-    /// built.
+    /// Rows have the same bytes in an index that was to be unique (FRD-1114). It was not built.
     #[error(
         "FRD-1114 two rows of table \"{table}\" have the same in index \"{index}\", which was to be unique; it was not built"
     )]
@@ -195,8 +186,7 @@ pub enum Error {
         /// The key.
         key: Vec<u8>,
     },
-    /// Two rows of a bulk load into a unique tree, or of a build of one, have the same key
-    /// (FRD-1104). Nothing of it remains.
+    /// A load or build of a unique tree met a key twice (FRD-1104). Nothing of it remains.
     #[error(
         "FRD-1104 two rows that were to be in unique tree \"{tree}\" have the same key; nothing was made"
     )]
@@ -212,8 +202,7 @@ pub enum Error {
     /// A tree with this name exists (FRD-1005).
     #[error("FRD-1005 tree \"{0}\" exists already")]
     TreeExists(String),
-    /// The definition of the tree changed after the snapshot was taken, or the layout of its values
-    /// after the handle was opened (FRD-1006).
+    /// The tree changed since the snapshot, or its layout since the handle was opened (FRD-1006).
     #[error(
         "FRD-1006 tree \"{0}\" was created, replaced or given another layout after the snapshot was taken or the handle opened; take a new one"
     )]
@@ -252,8 +241,7 @@ pub enum Error {
         /// What comes before it, in words.
         found: String,
     },
-    /// A tree uses a merge operator that is not registered in `Options` (FRD-1013). The store was
-    /// not opened.
+    /// A tree uses an operator that `Options` does not have (FRD-1013). The store was not opened.
     #[error(
         "FRD-1013 tree \"{tree}\" uses merge operator {operator}, \"{name}\"; registered under this number is {found}. Add the operator to Options"
     )]
@@ -267,8 +255,7 @@ pub enum Error {
         /// What is registered under the number, in words.
         found: String,
     },
-    /// A batch is larger than the log or the store's memory allows (FRD-1014). Nothing of it was
-    /// done.
+    /// A batch is larger than the log or the memory allows (FRD-1014). Nothing of it was done.
     #[error(
         "FRD-1014 a batch of {bytes} bytes; {limit} takes up to {max}. Commit in smaller batches"
     )]
@@ -296,14 +283,12 @@ pub enum Error {
         /// The reason.
         error: Box<Error>,
     },
-    /// A load must fill an empty tree, and this one has rows (FRD-1017). Nothing of the load
-    /// remains.
+    /// A load into a tree that has rows (FRD-1017). Nothing of the load remains.
     #[error(
         "FRD-1017 tree \"{0}\" has rows; a load fills empty trees only. Truncate it first, or put the rows one by one"
     )]
     TreeNotEmpty(String),
-    /// The store has as many of something as its format allows (FRD-1018). Nothing of the call was
-    /// done.
+    /// The format allows no more of something (FRD-1018). Nothing of the call was done.
     #[error(
         "FRD-1018 the store has {max} {what}, and can have no more; nothing was done: drop some, or load the data into a new store"
     )]
@@ -313,8 +298,7 @@ pub enum Error {
         /// The maximum number.
         max: u64,
     },
-    /// The disk is full (FRD-1301). Nothing of the call was done; reads and deletes continue to
-    /// work.
+    /// The disk is full (FRD-1301). Nothing of the call was done; reads and deletes still work.
     #[error("FRD-1301 the disk is full: {0}; free space or delete data, then try again")]
     Full(String),
     /// Memory for a row, a blob or a file's content could not be allocated (FRD-1302).

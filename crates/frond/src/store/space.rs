@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The extents of the file: when each was born and died, what keeps it, and when its place is free
-//! again.
+//! The extents of the file: birth and death, what keeps each, and when its place is free again.
 //!
 //! A page belongs to the versions [birth, death) of its lineage. The naive way to free dead pages
 //! is to search all of them whenever a reader ends. Instead a dead page waits on the list of *one*
@@ -10,8 +9,7 @@
 //! been overwritten, which is after the *next* checkpoint.
 //!
 //! Invariants
-//! 1. Every byte after the header is in exactly one extent or free (Rule: I18, docs/safety.md
-//!    §3.5).
+//! 1. Every byte after the header is in one extent or free (Rule: I18, docs/safety.md §3.5).
 //! 2. A dead extent is on exactly one list: of a lineage pin, of a version pin, or of the log.
 //!    While it is held it is on none; the last hold puts it on one or frees it.
 //! 3. An extent that is alive, pinned, named by the log or temporary is never handed out.
@@ -170,8 +168,7 @@ pub(super) struct Inner {
     /// The position from which on the log is needed.
     pub log_kept_from: Lsn,
     pub zones: BTreeMap<u64, Zone>,
-    /// Pages of the map that are dead and kept: the next directory lists those that the older slot
-    /// needs.
+    /// Dead, kept pages of the map; the next directory lists those that the older slot needs.
     pub dead_map_pages: BTreeSet<u64>,
     /// The directory page of the newest map.
     pub directory: Option<Link>,
@@ -245,8 +242,7 @@ impl Space {
         self.lock().pins.lineage_pins()
     }
 
-    /// Records that the log before `from` is gone for both slots: extents that only it named are
-    /// free.
+    /// Records that the log before `from` is gone for both slots. Frees what only it named.
     pub fn log_trimmed(&self, from: Lsn) {
         self.lock().log_trimmed(from);
     }
@@ -489,8 +485,7 @@ impl Inner {
         }
     }
 
-    /// Claims an extent that recovery found named in the log (Rule: I11). A known extent is only
-    /// marked.
+    /// Claims an extent that the log names, in recovery (Rule: I11). Only marks a known one.
     pub fn claim(
         &mut self,
         extent: Extent,
