@@ -31,7 +31,7 @@
 //! Invariants
 //! 1. A lock set releases everything it took: at its end the table has nothing of it.
 //! 2. No request is granted ahead of a conflicting request that came first; but a holder that asks
-//!    for more of its lock comes before those who hold nothing.
+//!    for more of its lock comes before waiters that hold nothing.
 //! 3. Every wait is for some transaction, and every cycle of waits is resolved: it is found when
 //!    its last wait begins, and only a real cycle is found.
 //! 4. No call of [`Hooks`] is made under a mutex that a release or an interrupt takes.
