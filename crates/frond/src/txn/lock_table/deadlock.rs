@@ -14,7 +14,6 @@
 //! 2. Every owner on a cycle waits, so each can be aborted by removing it from its queue.
 //!    Exception: an insert may have been woken meanwhile because one of several gaps was released;
 //!    when it checks again it begins a new wait, and searches by itself.
-//!
 //! 3. The server is asked under no mutex. Its answer about two transactions is valid for the whole
 //!    search. Between a question and the answer other transactions may come and go, so the search
 //!    then starts again.
