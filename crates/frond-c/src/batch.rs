@@ -1,4 +1,4 @@
-//! Batches, which are committed at once and read nothing, and bulk loads of trees that are new or empty.
+//! Batches (committed at once, reading nothing), and bulk loads of trees that are new or empty.
 
 use std::ffi::{c_char, c_void};
 
@@ -268,7 +268,7 @@ pub unsafe extern "C" fn frond_load_on_duplicate(
     error: *mut frond_error,
 ) -> i32 {
     struct Context(*mut c_void);
-    // SAFETY: the caller promises that the thread that has the load may have it.
+    // SAFETY: the caller promises that the thread that uses the load may use the context.
     unsafe impl Send for Context {}
     // SAFETY: see `bytes.rs`.
     unsafe {
@@ -318,7 +318,7 @@ pub unsafe extern "C" fn frond_loads_finish(
             if (0..count).any(|at| loads[..at].contains(&loads[at])) {
                 return Err(misuse("a load is given twice, or two are null"));
             }
-            // Nothing is taken back before it is known that all may be.
+            // No handle is taken back before it is known that all can be.
             let all = loads.iter().map(|&load| given(load, "a load").map(|load| &load.load));
             BulkLoad::must_go_together(&all.collect::<Result<Vec<_>, _>>()?)?;
             let taken = loads.iter().map(|&load| take_back(load, "a load").map(|load| load.load));

@@ -1,6 +1,8 @@
-//! Indexes of a tree that is being written, built from entries that the program computes.
+//! Builds of indexes of a tree while it is being written; the program computes the entries.
 //!
-//! begin, snapshot, add, then next and change until a round has no more rows; rounds until it is near; lock, one round more, publish.
+//! The order of calls: `frond_index_build_begin`, `…_snapshot`, and `…_add` for each entry of a row
+//! of the snapshot. Then rounds of `…_next` and `…_change`, each until `…_next` has no more rows,
+//! until `…_is_near` says so. Then `…_lock`, one more round, and `…_publish`.
 
 use std::{
     ffi::{c_char, c_void},
@@ -40,7 +42,7 @@ pub struct frond_row_changed {
     pub after_length: usize,
 }
 
-/// Below 0: as long as it takes.
+/// The time to wait: `Duration::MAX` if the number is below 0.
 fn wait(milliseconds: i64) -> Duration {
     u64::try_from(milliseconds).map_or(Duration::MAX, Duration::from_millis)
 }

@@ -1,4 +1,4 @@
-//! Changes of several trees that are one commit, and that a server's own log of changes may repeat.
+//! Changes of several trees in one commit, which a server can repeat from its own log of changes.
 
 use std::{ffi::c_char, time::Duration};
 
@@ -102,7 +102,7 @@ unsafe fn which(number: u32, name: *const c_char) -> Result<WhichTree, Fail> {
     }
 }
 
-/// Adds a step to a change that was not committed since.
+/// Adds a step to a change that is not committed yet.
 unsafe fn add(
     change: *mut frond_tree_change,
     error: *mut frond_error,

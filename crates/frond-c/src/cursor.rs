@@ -1,7 +1,8 @@
-//! Rows in order, some at a time.
+//! Cursors: rows in order, in batches.
 //!
-//! A call hands out a batch of rows that lie in the cursor's own memory until its next call. A first batch is small, for
-//! whoever wants one row, and each next one four times as large, for whoever wants all.
+//! A call returns a batch of rows, in the cursor's memory, that are valid until its next call. The
+//! first batch is small, for a caller that wants one row; each next batch is four times as large,
+//! up to 2048 rows.
 
 mod batch;
 mod walk;
@@ -21,29 +22,30 @@ use crate::{
     txn::{frond_txn, if_locked, lock},
 };
 
-/// Rows of the first batch where the caller does not say, and of one at most: as many as the engine fetches at once, so that
-/// what it has fetched is handed out as it lies.
+/// Rows of the first batch if the caller does not say, and the maximum of later ones. The first has
+/// as many as the engine fetches at once, so they are returned without a copy.
 const FIRST_ROWS: usize = 16;
 const ROWS_MAX: usize = 2048;
-/// A batch ends behind the row that reaches this many bytes.
+/// A batch ends after the row that reaches this many bytes.
 const BATCH_BYTES: usize = 256 << 10;
 
 /// A walk over the rows of a tree in a range, in both directions.
 pub struct frond_cursor {
     walk: Walk,
     batch: Batch,
-    /// Which way the batch goes.
+    /// The direction of the batch.
     forward: bool,
-    /// Rows of the next batch where the caller does not say.
+    /// Rows of the next batch if the caller does not say.
     next_rows: usize,
-    /// It locks what it comes to: then no further than it is asked.
+    /// The walk locks each row it reads, so it must not read ahead.
     locks: bool,
-    /// What was met behind the last row of the batch, on the way up or down: for the next call that goes there.
+    /// The direction of the batch and the error found after its last row; the next call in this
+    /// direction returns it.
     met: Option<(bool, frond::Error)>,
 }
 
 impl frond_cursor {
-    /// The walk, if it is of no transaction.
+    /// The engine's cursor, if it belongs to no transaction and no temporary tree.
     pub(crate) fn of_moment(&mut self) -> Option<&mut Cursor> {
         match &mut self.walk {
             Walk::Plain(cursor) => Some(cursor),
@@ -79,12 +81,12 @@ pub struct frond_rows {
 }
 
 impl frond_cursor {
-    /// One that locks nothing and is of no transaction.
+    /// Makes a cursor that locks nothing and belongs to no transaction.
     pub(crate) fn plain(cursor: Cursor) -> Self {
         Self::new(Walk::Plain(Box::new(cursor)), false)
     }
 
-    /// One over a temporary tree.
+    /// Makes a cursor over a temporary tree.
     pub(crate) fn of_temporary(
         tree: TemporaryTree,
         range: (Bound<&[u8]>, Bound<&[u8]>),
@@ -93,7 +95,7 @@ impl frond_cursor {
         Ok(Self::new(Walk::OfTemporary(owned), false))
     }
 
-    /// One of a transaction, over a range of a tree.
+    /// Makes a cursor of a transaction over a range of a tree.
     fn of_txn(
         txn: &frond_txn,
         tree: &frond::Tree,
@@ -118,13 +120,13 @@ impl frond_cursor {
         }
     }
 
-    /// Fetches a batch; an error behind some rows comes with the next call in that direction, but one that has ended the
-    /// transaction at once: those rows are no longer locked.
+    /// Fetches a batch. An error after some rows is returned by the next call in this direction;
+    /// but at once if it ended the transaction, since those rows are no longer locked.
     fn fetch(&mut self, forward: bool, wanted: usize) -> Result<(), Fail> {
         let Self { walk, batch, next_rows, locks, met, .. } = self;
         batch.clear();
         self.forward = forward;
-        // What was met in the other direction lies behind the rows that were given.
+        // An error found in the other direction is dropped: it lies beyond rows already returned.
         if let Some((_, met)) = met.take().filter(|(direction, _)| *direction == forward) {
             return Err(met.into());
         }
@@ -162,7 +164,7 @@ impl frond_cursor {
 }
 
 impl frond_cursor {
-    /// Locks the last row that was given, which is then the only one of the batch.
+    /// Locks the last row returned and reads it again; it becomes the only row of the batch.
     fn relock(&mut self, wait: Option<Duration>) -> Result<(), Fail> {
         let Self { walk, batch, .. } = self;
         batch.clear();
@@ -173,13 +175,13 @@ impl frond_cursor {
         Ok(())
     }
 
-    /// Whether the walk would still give a row of the batch.
+    /// Whether the walk would still return a row of the batch.
     fn is_current(&self, row: usize) -> Result<bool, Fail> {
         let key = self.batch.key(row, self.forward);
         self.walk.still_gives(key.ok_or_else(|| misuse("the batch has no such row"))?)
     }
 
-    /// Goes over another range, from its first row.
+    /// Continues with another range, from its first row.
     fn set_range(&mut self, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<(), Fail> {
         self.met = None;
         self.walk.set_range(range)?;
@@ -188,7 +190,7 @@ impl frond_cursor {
     }
 }
 
-/// Ends of a range: from the first key that belongs to it, to the first that does not; null for none.
+/// The bounds of a range: the first key in it, and the first key after it; null for no bound.
 pub(crate) unsafe fn range<'a>(
     (from, from_length): (*const u8, usize),
     (to, to_length): (*const u8, usize),
@@ -453,7 +455,7 @@ pub unsafe extern "C" fn frond_cursor_seek_last(
 }
 
 impl frond_cursor {
-    /// Gives these parts of values from here on.
+    /// Returns only these parts of values from now on.
     pub(crate) fn only(&mut self, parts: &Parts) -> Result<(), Fail> {
         match &mut self.walk {
             Walk::Plain(cursor) => cursor.set_parts(parts)?,

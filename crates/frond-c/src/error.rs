@@ -1,4 +1,4 @@
-//! Outcomes: every call returns a code, and describes an error in a struct of the caller's.
+//! Outcomes: every call returns a code, and describes an error in the caller's struct.
 
 use std::{
     any::Any,
@@ -58,7 +58,7 @@ pub struct frond_error {
 }
 
 impl frond_error {
-    /// Writes what the engine says of where it went wrong.
+    /// Writes the tree, the batch entry or step, and the key that the error concerns.
     fn place(&mut self, failed: Option<&frond::Error>) {
         write(&mut self.tree, failed.and_then(frond::Error::tree).unwrap_or_default());
         self.entry = match failed {
@@ -74,7 +74,7 @@ impl frond_error {
     }
 }
 
-/// How a call inside the library ends that is no success.
+/// Why a call inside the library did not succeed.
 pub(crate) enum Fail {
     Engine(frond::Error),
     NotFound,
@@ -86,21 +86,21 @@ impl From<frond::Error> for Fail {
     }
 }
 
-/// The caller has given something that cannot be.
+/// The error for an invalid argument (FRD-1001).
 pub(crate) fn misuse(why: impl Into<String>) -> Fail {
     Fail::Engine(frond::Error::InvalidArgument(why.into()))
 }
 
-/// Makes a call, and an outcome of its end.
+/// Makes a call, and turns its result, or its panic, into a code and the caller's error struct.
 ///
 /// # Safety
-/// `error` is null, or a place for one.
+/// `error` is null, or points to a `frond_error`.
 pub(crate) unsafe fn call(error: *mut frond_error, work: impl FnOnce() -> Result<(), Fail>) -> i32 {
     let told = || match work() {
         Ok(()) => (FROND_OK, 0, String::new(), None),
         Err(Fail::NotFound) => (FROND_NOT_FOUND, 0, String::new(), None),
         Err(Fail::Engine(failed)) => {
-            // Of a step the code is that of what was wrong with it: which one it was, the entry says.
+            // The code of a failed step is that of its reason; `entry` says which step it was.
             let message = match &failed {
                 frond::Error::Step { error, .. } => error.to_string(),
                 failed => failed.to_string(),
@@ -110,7 +110,8 @@ pub(crate) unsafe fn call(error: *mut frond_error, work: impl FnOnce() -> Result
             (code.unwrap_or(FROND_PANIC), kind(&failed), message, Some(failed))
         }
     };
-    // Whatever a panic leaves behind in the engine poisons its locks: later calls panic too, and end here.
+    // A panic may leave the engine's data inconsistent, but it poisons the locks of that data:
+    // later calls panic, too, and end here.
     let outcome = match catch_unwind(AssertUnwindSafe(told)) {
         Ok((code @ (FROND_OK | FROND_NOT_FOUND), ..)) => return code,
         Ok(outcome) => outcome,
@@ -142,7 +143,7 @@ fn words(panic: &(dyn Any + Send)) -> String {
     format!("FRD-9001 the library has failed: {}", text.unwrap_or("it does not say why"))
 }
 
-/// Writes text with its end, cut off between characters.
+/// Writes text with a zero byte at its end, cut between characters if it is too long.
 fn write(out: &mut [c_char], text: &str) {
     let room = text.len().min(out.len() - 1);
     let bytes = (0..=room).rev().find(|&at| text.is_char_boundary(at)).unwrap_or_default();
@@ -173,10 +174,10 @@ mod tests {
 
     fn outcome(work: impl FnOnce() -> Result<(), Fail>) -> (i32, i32, String) {
         let mut error = nothing();
-        // SAFETY: it is a place for one.
+        // SAFETY: `error` is a `frond_error`.
         let code = unsafe { call(&mut error, work) };
         assert!(error.code == code || code <= FROND_NOT_FOUND);
-        // SAFETY: written by `write`, which ends it; untouched, it is not read.
+        // SAFETY: `write` has ended it with a zero byte; it is not read if it was not written.
         let text = (code > FROND_NOT_FOUND)
             .then(|| unsafe { CStr::from_ptr(error.message.as_ptr()) }.to_str().unwrap());
         (code, error.kind, text.unwrap_or_default().into())
@@ -196,7 +197,7 @@ mod tests {
         let (mut error, tree) = (nothing(), String::from("t"));
         let key = vec![b'k'; 300];
         let exists = || frond::Error::KeyExists { tree: tree.clone(), index: 3, key: key.clone() };
-        // SAFETY: it is a place for one.
+        // SAFETY: `error` is a `frond_error`.
         assert_eq!(unsafe { call(&mut error, || Err(exists().into())) }, 1103);
         assert_eq!((error.tree[..2].to_vec(), error.entry), (vec![b't' as c_char, 0], 3));
         assert!(error.has_key && error.key_length == 300 && error.key == [b'k'; FROND_KEY_BYTES]);

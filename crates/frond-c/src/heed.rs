@@ -1,4 +1,4 @@
-//! Long work that is no transaction's: stopping it from another thread, and looking how far it is.
+//! Long operations outside transactions: cancelling them from another thread, and their progress.
 
 use std::ffi::c_void;
 
@@ -40,7 +40,7 @@ pub struct frond_progress_counts {
     pub to_check_bytes: u64,
 }
 
-/// Gives a progress out.
+/// Makes a handle of a progress.
 pub(crate) unsafe fn give_progress(
     out: *mut *mut frond_progress,
     of: impl FnOnce() -> Result<Progress, Fail>,

@@ -1,4 +1,4 @@
-//! Layouts of values that change while rows of older ones stay as they are.
+//! Changes of a layout of values; rows of older layouts stay as they are.
 
 use std::ffi::c_char;
 
@@ -34,7 +34,7 @@ unsafe fn new_part(new: &frond_new_part) -> Result<NewPart, Fail> {
     Ok(NewPart::Add { part: part_of(new.part)?, default: default.to_vec() })
 }
 
-/// The parts of a layout to come.
+/// The parts of a new layout.
 pub(crate) unsafe fn new_parts(
     parts: *const frond_new_part,
     count: usize,

@@ -1,4 +1,4 @@
-//! Waits, deadlocks and live transactions as programs read them: in fields, where `watch.rs` tells them in words.
+//! Waits, deadlocks, locks and live transactions as structs; `watch.rs` has them as text.
 
 use std::{
     ffi::{c_char, c_void},
@@ -130,7 +130,7 @@ pub struct frond_held {
 }
 
 /// Is told of a wait, which is good for as long as the call lasts.
-// SAFETY: where it is called, here and below, the caller's function takes what it is told for as long as the call lasts.
+// SAFETY: where it is called, here and below, its arguments are valid until it returns.
 pub type frond_wait_told =
     Option<unsafe extern "C" fn(context: *mut c_void, wait: *const frond_wait)>;
 
@@ -153,7 +153,7 @@ fn nanos(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The begin of a key as C reads it, for as long as `key` is there.
+/// The start of a key for C; valid as long as `key` is.
 fn start(key: Option<&KeyStart>) -> frond_key_start {
     let bytes = key.map(KeyStart::as_bytes);
     frond_key_start {
@@ -179,12 +179,13 @@ fn mode(on: i32, mode: LockMode) -> i32 {
     }
 }
 
-/// Text with its end, as C reads it.
+/// Text for C, with a zero byte at its end.
 fn ended(text: &str) -> String {
     text.replace('\0', " ") + "\0"
 }
 
-/// What is locked as C reads it, for as long as `tree_name`, which has its end, and `key` are there.
+/// What is locked, for C; valid as long as `key` and `tree_name` are. The name ends with a zero
+/// byte.
 fn locked(
     on: i32,
     held: LockMode,
@@ -235,7 +236,7 @@ pub unsafe extern "C" fn frond_each_wait(
                     since_nanos: nanos(wait.since),
                     lasts_nanos: nanos(wait.lasts),
                 };
-                // SAFETY: the caller's function; what it is told lasts as long as the call.
+                // SAFETY: the caller's function; its arguments are valid until it returns.
                 tell(context, &told);
             }
             Ok(())
@@ -318,7 +319,7 @@ fn key_of(bound: &Bound<KeyStart>) -> Option<&KeyStart> {
     }
 }
 
-/// A lock as C reads it, for as long as it and the name are there.
+/// A lock for C; valid as long as `one` and `name` are.
 fn held(one: &HeldLock, name: &str) -> frond_held {
     let open = &Bound::Unbounded;
     let (on, key, (from, to)) = match &one.on {
@@ -348,7 +349,7 @@ unsafe fn tell_held(
     unsafe { more.as_mut() }.into_iter().for_each(|more| *more = found.more);
     for one in &found.locks {
         let name = ended(&one.tree_name);
-        // SAFETY: the caller's function; what it is told lasts as long as the call.
+        // SAFETY: the caller's function; its arguments are valid until it returns.
         unsafe { tell(context, &held(one, &name)) };
     }
     Ok(())

@@ -1,6 +1,7 @@
-//! Merge operators of the program's own.
+//! Merge operators that the program defines.
 //!
-//! Threads: the functions are called by all threads that read, and by those of the store, several at once.
+//! Threads: the functions are called by every thread that reads and by the store's own threads,
+//! several at once.
 
 use std::ffi::{c_char, c_void};
 
@@ -13,7 +14,7 @@ use crate::{
 
 /// What `operand` makes of `value`, which is null if there is none, is to be put into `out`, by frond_buffer_set; nothing put is an
 /// empty value. It must not fail, nor call anything else of the library.
-// SAFETY: where it is called, what it is given lives as long as the call.
+// SAFETY: where it is called, its arguments are valid until it returns.
 pub type frond_fold = Option<
     unsafe extern "C" fn(
         context: *mut c_void,
@@ -48,15 +49,15 @@ struct Operator {
     given: frond_operator,
 }
 
-// SAFETY: the caller promises that its functions, with their context, may be called by all threads.
+// SAFETY: the caller promises that all threads may call its functions with their context.
 unsafe impl Send for Operator {}
 // SAFETY: likewise.
 unsafe impl Sync for Operator {}
 
-/// An operator by what the caller says of it.
+/// Makes a merge operator from the caller's struct.
 ///
 /// # Safety
-/// Its functions take its context.
+/// The functions accept the context given with them.
 pub(crate) unsafe fn operator(given: &frond_operator) -> Result<impl MergeOperator + use<>, Fail> {
     // SAFETY: see `bytes.rs`.
     let name = unsafe { text(given.name, "the name of an operator") }?.to_owned();
@@ -73,7 +74,7 @@ impl Operator {
         let length = value.map_or(0, <[u8]>::len);
         if let Some(make) = by {
             let (operand, operand_length) = (operand.as_ptr(), operand.len());
-            // SAFETY: the caller's function; what it is given lives as long as the call.
+            // SAFETY: the caller's function; its arguments are valid until it returns.
             unsafe { make(self.given.context, at, length, operand, operand_length, &mut out) };
         }
         out.take()

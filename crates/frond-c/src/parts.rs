@@ -1,4 +1,4 @@
-//! Parts of keys and values: what a tree is told of its rows, and reads of some parts alone.
+//! Parts of keys and values: layouts of trees, and reads of some parts only.
 
 use frond::{End, Hint, Layout, Part, Parts};
 
@@ -52,7 +52,7 @@ pub struct frond_parts {
     pub(crate) parts: Parts,
 }
 
-/// A layout, if there are parts.
+/// The layout, or `None` if there are no parts.
 pub(crate) unsafe fn layout(
     parts: *const frond_part,
     count: usize,

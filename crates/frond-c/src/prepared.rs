@@ -1,4 +1,4 @@
-//! Two-phase commit: transactions that are prepared under a name, and decided.
+//! Two-phase commit: transactions are prepared under a name, and committed or rolled back later.
 
 use std::ffi::c_void;
 
@@ -14,7 +14,7 @@ use crate::{
 /// Longest name of a prepared transaction, bytes.
 pub const FROND_XID_BYTES_MAX: usize = 255;
 
-// The header shows literals alone.
+// cbindgen shows only literals in the header.
 const _: () = assert!(FROND_XID_BYTES_MAX == frond::XID_BYTES_MAX);
 
 /// A transaction that is prepared, in this session's hands.
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn frond_prepared_detach(prepared: *mut frond_prepared) {
 }
 
 /// Is told a transaction that is prepared: its name, the rows that it writes, and whether nobody has it in hand.
-// SAFETY: where it is called, the caller's function takes what it is told for as long as the call lasts.
+// SAFETY: where it is called, its arguments are valid until it returns.
 pub type frond_prepared_line = Option<
     unsafe extern "C" fn(
         context: *mut c_void,

@@ -1,4 +1,5 @@
-//! Reads with all that can be said of them: what they see, what they lock, how they meet the locks of others, for how long.
+//! Reads with all options: what they see, what they lock, what they do about the locks of others,
+//! and how long they wait.
 
 use std::time::Duration;
 
@@ -59,12 +60,12 @@ pub unsafe extern "C" fn frond_read_options_init(options: *mut frond_read_option
     }
 }
 
-/// For how long calls wait for locks; below 0, `None`: until they get them.
+/// A lock timeout in milliseconds; below 0 `None`: no limit.
 pub(crate) fn lock_timeout(milliseconds: i64) -> Option<Duration> {
     u64::try_from(milliseconds).ok().map(Duration::from_millis)
 }
 
-/// A time to wait; `None` for what is usual.
+/// The time that one call waits for locks; `None` for the default.
 pub(crate) fn wait(milliseconds: i64) -> Option<Duration> {
     match milliseconds {
         FROND_FOREVER => Some(Duration::MAX),
@@ -72,7 +73,7 @@ pub(crate) fn wait(milliseconds: i64) -> Option<Duration> {
     }
 }
 
-/// What a program has asked for; null: what is usual.
+/// The caller's read options; null for the defaults.
 pub(crate) unsafe fn read_options<'a>(
     from: *const frond_read_options,
 ) -> Result<ReadOptions<'a>, Fail> {
@@ -156,7 +157,7 @@ pub unsafe extern "C" fn frond_txn_read_many(
         call(error, || {
             let (txn, tree) = (&given(txn, "the transaction")?.txn, given(tree, "the tree")?);
             let options = read_options(options)?;
-            // Before anything is locked for nobody.
+            // Checked before anything is locked: a row must not be locked and then not returned.
             let memory = given_mut(memory, "the buffer")?;
             if values.is_null() && count > 0 {
                 return Err(misuse("the places for values are null"));
@@ -167,7 +168,8 @@ pub unsafe extern "C" fn frond_txn_read_many(
             let mut rows = ManyRows::with(memory.apart_from(&listed));
             let read = txn.read_many_into(&tree.tree, &listed, &options, &mut rows);
             for number in 0..if read.is_ok() { count } else { 0 } {
-                // An empty value has an address, too. The bytes stay where they are when the buffer takes them.
+                // An empty value has an address, too. The bytes do not move when the buffer takes
+                // them.
                 let place = rows.get(number).map(|value| frond_bytes {
                     data: if value.is_empty() { [].as_ptr() } else { value.as_ptr() },
                     length: value.len(),

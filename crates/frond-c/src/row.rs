@@ -1,4 +1,4 @@
-//! A row with all its entries in one call.
+//! Writes of a row with all its index entries in one call.
 
 use frond::{RowChange, RowConflict, RowEntry};
 
@@ -60,7 +60,7 @@ pub struct frond_conflict {
     pub value: frond_buffer,
 }
 
-/// Puts what was met where the caller looks for it.
+/// Writes the conflict to the caller's struct.
 pub(crate) fn tell(out: &mut frond_conflict, met: Option<RowConflict>) -> Result<(), Fail> {
     match met {
         None => out.index = -1,

@@ -1,4 +1,4 @@
-//! What trees take, and what compressing them took.
+//! Sizes of trees, and the cost of compressing them.
 
 use frond::{DecodeStats, EncodeStats};
 

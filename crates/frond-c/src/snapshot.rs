@@ -1,4 +1,4 @@
-//! One moment of the store without a transaction, and many keys at once.
+//! Snapshots of the store without a transaction, and reads of many keys at once.
 
 use std::ffi::{c_char, c_void};
 
@@ -263,7 +263,7 @@ pub unsafe extern "C" fn frond_snapshot_get_many(
 
 type Found = Vec<Option<Vec<u8>>>;
 
-/// Reads many keys, and lays their values out.
+/// Reads many keys, and writes their values to a buffer and its places.
 pub(crate) unsafe fn many(
     keys: *const frond_bytes,
     count: usize,
@@ -278,9 +278,9 @@ pub(crate) unsafe fn many(
     {
         return Err(misuse("the keys, or the places for their values, are null or too many"));
     }
-    // SAFETY: see `bytes.rs`. Before anything is read, or locked, for nobody.
+    // SAFETY: see `bytes.rs`. Checked before anything is read or locked that could not be returned.
     let memory = unsafe { given_mut(memory, "the buffer")? };
-    // SAFETY: see `bytes.rs`: as many as said.
+    // SAFETY: see `bytes.rs`: there are `count` keys.
     let keys = unsafe { std::slice::from_raw_parts(keys, count) };
     let listed = keys.iter().map(|key| {
         // SAFETY: see `bytes.rs`.
@@ -288,12 +288,13 @@ pub(crate) unsafe fn many(
     });
     let listed: Vec<&[u8]> = listed.collect::<Result<_, _>>()?;
     let found = get(&listed)?;
-    // SAFETY: see `bytes.rs`: one place for each key, which nobody reads any more.
+    // SAFETY: see `bytes.rs`: there is one place per key, and they are only written.
     unsafe { lay_out(found.iter().map(Option::as_deref), memory, values) };
     Ok(())
 }
 
-/// Puts values into a buffer, one after the other, and where each lies into the caller's places; null: there is none.
+/// Copies values into a buffer, one after another, and writes where each lies to the caller's
+/// places; null for a missing value.
 ///
 /// # Safety
 /// There are as many places as values.
@@ -310,7 +311,7 @@ pub(crate) unsafe fn lay_out<'a>(
     for (number, value) in found.enumerate() {
         let place = match value {
             None => frond_bytes { data: std::ptr::null(), length: 0 },
-            // SAFETY: inside of what was copied.
+            // SAFETY: it lies inside the copied bytes.
             Some(value) => frond_bytes { data: unsafe { start.add(at) }, length: value.len() },
         };
         // SAFETY: promised above.

@@ -1,4 +1,4 @@
-//! Opening and closing a store, its trees, and what there is to be seen of it.
+//! Opening and closing a store, its trees, and its statistics.
 
 use std::{
     ffi::{c_char, c_void},
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn frond_tree_options_init(options: *mut frond_tree_option
     }
 }
 
-/// A level by its number; `None` for the store's own.
+/// The durability level of a number; `None` for the store's own.
 pub(crate) fn durability(number: i32) -> Result<Option<Durability>, Fail> {
     match number {
         FROND_AS_STORE => Ok(None),
@@ -352,7 +352,7 @@ pub unsafe extern "C" fn frond_tree_info(
 }
 
 /// Is told a line of text of `length` bytes, which ends with a zero byte besides.
-// SAFETY: where it is called, the caller's function takes what it is told for as long as the call lasts.
+// SAFETY: where it is called, its arguments are valid until it returns.
 pub type frond_line =
     Option<unsafe extern "C" fn(context: *mut c_void, text: *const c_char, length: usize)>;
 
@@ -393,7 +393,7 @@ pub struct frond_tree_listed {
 }
 
 /// Is told of a tree, which is good for as long as the call lasts.
-// SAFETY: where it is called, the caller's function takes what it is told for as long as the call lasts.
+// SAFETY: where it is called, its arguments are valid until it returns.
 pub type frond_tree_told =
     Option<unsafe extern "C" fn(context: *mut c_void, tree: *const frond_tree_listed)>;
 
@@ -422,7 +422,7 @@ pub unsafe extern "C" fn frond_each_tree(
                     attributes: if attributes.is_empty() { null() } else { attributes.as_ptr() },
                     attributes_length: attributes.len(),
                 };
-                // SAFETY: the caller's function, which takes what lasts as long as the call.
+                // SAFETY: the caller's function; its arguments are valid until it returns.
                 tell(context, &raw const listed);
             }
             Ok(())
@@ -457,7 +457,7 @@ pub(crate) unsafe fn tell_lines(
     for line in lines {
         let length = line.len();
         let line = format!("{line}\0");
-        // SAFETY: the caller's function, which takes text that lasts as long as the call.
+        // SAFETY: the caller's function; the text is valid until it returns.
         unsafe { tell(context, line.as_ptr().cast(), length) };
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Temporary trees: of one session, for as long as it lasts.
+//! Temporary trees, each of one session, which exist until they are given back.
 
 use frond::{TemporaryEntry, TemporaryTree};
 

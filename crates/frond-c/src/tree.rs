@@ -1,4 +1,5 @@
-//! Rows of a tree outside of transactions: each write is a commit of its own, each read sees what is committed.
+//! Rows of a tree outside transactions: each write is its own commit, each read sees the newest
+//! commit.
 
 use crate::{
     bytes::{bytes, frond_buffer, given, given_mut},

@@ -42,7 +42,7 @@ pub const FROND_LAST_COMMIT: i32 = 3;
 /// A transaction. Ends with frond_txn_commit, frond_txn_prepare or frond_txn_rollback, once its cursors are given back.
 pub struct frond_txn {
     pub(crate) txn: Arc<Txn>,
-    /// It locks nothing, whatever its level.
+    /// Takes no locks, whatever its isolation level.
     pub(crate) is_read_only: bool,
 }
 
@@ -96,7 +96,7 @@ fn options(from: &frond_txn_options) -> Result<TxnOptions, Fail> {
     })
 }
 
-/// A lock by its number; `None` for none.
+/// The row lock of a number; `None` for no lock.
 pub(crate) fn lock(number: i32) -> Result<Option<RowLock>, Fail> {
     match number {
         FROND_NO_LOCK => Ok(None),
@@ -137,7 +137,8 @@ pub unsafe extern "C" fn frond_txn_begin(
     }
 }
 
-/// Takes a transaction back that is to end; an error, and nothing done, while a cursor of it is there.
+/// Takes back a transaction that is to end. While it has a cursor this is an error, and nothing is
+/// done.
 pub(crate) unsafe fn end(txn: *mut frond_txn) -> Result<Txn, Fail> {
     // SAFETY: see `bytes.rs`.
     let is_in_use =
@@ -415,7 +416,7 @@ pub const FROND_MIN: u8 = 3;
 /// Appends to a value.
 pub const FROND_APPEND: u8 = 4;
 
-// The header shows literals alone.
+// cbindgen shows only literals in the header.
 const _: () = assert!(
     FROND_ADD == frond::operator::ADD
         && FROND_MAX == frond::operator::MAX

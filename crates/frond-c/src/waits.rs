@@ -1,4 +1,5 @@
-//! Asking transactions to stop, and what a server hears of waits for locks and has a say in.
+//! Interrupts of transactions, and the hooks by which a server observes lock waits and has a say in
+//! deadlocks.
 
 use std::ffi::c_void;
 
@@ -125,7 +126,7 @@ pub struct frond_lock_hooks {
     /// Given to each of them.
     pub context: *mut c_void,
     /// `waiter` is about to sleep until `holder` has gone; called for each.
-    // SAFETY: where it is called, both live as long as the call.
+    // SAFETY: where it is called, both parties are valid until it returns.
     pub on_wait: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -153,7 +154,7 @@ pub struct frond_lock_hooks {
     >,
 }
 
-// SAFETY: the caller promises that its functions, with their context, may be called by all threads.
+// SAFETY: the caller promises that all threads may call its functions with their context.
 unsafe impl Send for frond_lock_hooks {}
 // SAFETY: likewise.
 unsafe impl Sync for frond_lock_hooks {}
@@ -165,7 +166,7 @@ fn told(party: &LockParty) -> frond_party {
 impl LockHooks for frond_lock_hooks {
     fn on_wait(&self, waiter: &LockParty, holder: &LockParty) {
         if let Some(on_wait) = self.on_wait {
-            // SAFETY: the caller's function; both live as long as the call.
+            // SAFETY: the caller's function; both parties are valid until it returns.
             unsafe { on_wait(self.context, &told(waiter), &told(holder)) }
         }
     }
@@ -184,7 +185,7 @@ impl LockHooks for frond_lock_hooks {
 }
 
 /// Is told that what was committed is durable.
-// SAFETY: where it is called, the caller's function takes its cookie.
+// SAFETY: where it is called, the cookie is the one given with it.
 pub type frond_synced = Option<unsafe extern "C" fn(cookie: *mut c_void)>;
 
 /// Calls `tell` with `cookie` once everything that has its place in the order of commits so far is durable: from a thread
@@ -198,7 +199,7 @@ pub unsafe extern "C" fn frond_when_synced(
     error: *mut frond_error,
 ) -> i32 {
     struct Cookie(*mut c_void);
-    // SAFETY: the caller promises that the store's thread may have it.
+    // SAFETY: the caller promises that the store's thread may use the cookie.
     unsafe impl Send for Cookie {}
     // SAFETY: see `bytes.rs`.
     unsafe {
@@ -208,7 +209,7 @@ pub unsafe extern "C" fn frond_when_synced(
             let cookie = Cookie(cookie);
             given(db, "the store")?.db.when_synced(move || {
                 let Cookie(cookie) = { cookie };
-                // SAFETY: the caller's function, and what it gave for it.
+                // SAFETY: the caller's function, with the cookie given with it.
                 tell(cookie)
             })?;
             Ok(())

@@ -1,4 +1,4 @@
-//! What there is to be seen of a store: numbers, times, who holds locks and who waits.
+//! Statistics of a store as text: numbers, times, holders of locks and waiters.
 
 use std::ffi::{c_char, c_void};
 
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn frond_stat(
 }
 
 /// Is told a number by its name, which ends with a zero byte.
-// SAFETY: where it is called, the caller's function takes what it is told for as long as the call lasts.
+// SAFETY: where it is called, its arguments are valid until it returns.
 pub type frond_number =
     Option<unsafe extern "C" fn(context: *mut c_void, name: *const c_char, value: u64)>;
 
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn frond_stats(
             let tell = tell.ok_or_else(|| misuse("the function to be told is null"))?;
             for (name, value) in stats.iter() {
                 let name = format!("{name}\0");
-                // SAFETY: the caller's function, which takes a name that lasts as long as the call.
+                // SAFETY: the caller's function; the name is valid until it returns.
                 tell(context, name.as_ptr().cast(), value);
             }
             Ok(())

@@ -1,4 +1,4 @@
-//! Locks on trees as a whole.
+//! Locks on whole trees.
 
 use frond::TreeLock;
 
