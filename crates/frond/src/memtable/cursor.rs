@@ -339,7 +339,8 @@ impl<'a> Iterator for KeyVersions<'a> {
     }
 }
 
-/// A walk over all keys of one tree of a frozen memtable, in order, with all versions up to a seqno.
+/// A walk over all keys of one tree of a frozen memtable, in order, with all versions up to a
+/// seqno.
 pub struct DrainCursor {
     cursor: MemCursor,
     begun: bool,
