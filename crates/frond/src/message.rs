@@ -9,7 +9,7 @@
 //! | 1 Delete | empty |
 //! | 2 Merge | operands, oldest first, each: operator u8, length LEB128, operand |
 //! | 3 PutBlob | 16-byte reference to a blob run |
-//! | 4 Versions | only in spilled runs: versions newest first, each: seqno LEB128, tag u8, length LEB128, payload |
+//! | 4 Versions | spilled runs only; newest first: seqno LEB128, tag u8, length LEB128, payload |
 //!
 //! Bytes: docs/format.md, "Messages".
 
@@ -78,12 +78,12 @@ impl Tag {
         self.0 & FRESH != 0
     }
 
-    /// The same kind without the fresh bit.
+    /// This tag without the fresh bit.
     pub fn without_fresh(self) -> Tag {
         Tag(self.0 & !FRESH)
     }
 
-    /// The same kind with the fresh bit (Put and PutBlob only).
+    /// This tag with the fresh bit (Put and PutBlob only).
     pub fn with_fresh(self) -> Tag {
         debug_assert!(matches!(self.kind(), Kind::Put | Kind::PutBlob));
         Tag(self.0 | FRESH)

@@ -456,7 +456,7 @@ impl fmt::Debug for BlockCache {
     }
 }
 
-/// A source without a cache: every block is loaded anew. For tests and one-off readers.
+/// A source without a cache: every block is loaded each time. For tests and one-off readers.
 #[derive(Debug)]
 pub struct NoCache(pub Arc<FramePool>);
 
@@ -482,7 +482,7 @@ mod tests {
         Load { raw_bytes, fill, unpack: &|_| None, near: None }
     }
 
-    /// A form that is longer is kept as long as nothing has to go for it.
+    /// A longer form is kept while nothing has to be evicted for it.
     #[test]
     fn blocks_are_unpacked_while_there_is_room() {
         let cache = BlockCache::new(FramePool::new(1 << 20), 100_000);
@@ -550,7 +550,7 @@ mod tests {
         }
         assert!(pool.mapped_bytes() <= limit, "{pool:?}");
         assert!(held_least > limit as u64 / 2, "{held_least} bytes of blocks in {pool:?}");
-        // A frame is taken whatever there is; the blocks make room for it at the next grant.
+        // A frame is always granted; the blocks make room for it at the next grant of the cache.
         let frames: Vec<_> = std::iter::from_fn(|| pool.take()).take(100).collect();
         assert_eq!(frames.len(), 100);
         assert!(pool.mapped_bytes() <= limit + 100 * FRAME_BYTES + (2 << 20));

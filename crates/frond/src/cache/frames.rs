@@ -125,8 +125,8 @@ impl FramePool {
         grown.ok().map(|_| self.hand_out())
     }
 
-    /// Takes a frame beyond the budget, for background work that frees more than it takes (Rule:
-    /// I36).
+    /// Takes a frame beyond the budget, for background work that frees more than it takes
+    /// (Rule: I36).
     pub fn take_reserve(self: &Arc<Self>) -> Frame {
         self.used.fetch_add(1, Ordering::Relaxed);
         self.hand_out()

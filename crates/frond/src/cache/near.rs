@@ -145,8 +145,8 @@ impl Block {
     /// one.
     pub fn leave(&self, index: usize) {
         let left = std::mem::replace(&mut *self.home.lock().unwrap(), Home::Gone);
-        // From here on nothing puts it into a slot. If another block is in the slot by now, it is
-        // removed too and comes back with its next use.
+        // From here on nothing puts it into a slot. If another block has been put into the slot
+        // meanwhile, it is removed too and comes back with its next use.
         if let Home::At(places) = left
             && let Some(places) = places.upgrade()
         {

@@ -8,6 +8,7 @@
 //!
 //! Invariant: a slab starts as zeros, is aligned to 4096 at least, and goes back to the system when
 //! its last owner drops it.
+//!
 //! Threads: memory may be used by any.
 
 use std::ptr::NonNull;
@@ -33,7 +34,8 @@ pub(super) struct Slab {
     bytes: usize,
 }
 
-// SAFETY: a slab is memory and nothing else; the invariants of spans say who may touch which part.
+// SAFETY: a slab is memory and nothing else; the invariants of spans say which code may touch
+// which part.
 unsafe impl Send for Slab {}
 // SAFETY: as above; the slab itself offers no access at all.
 unsafe impl Sync for Slab {}
@@ -67,7 +69,7 @@ impl Slab {
     /// Nobody has a reference to any of these bytes.
     pub unsafe fn discard(&self, offset: usize, bytes: usize) -> bool {
         let (start, page) = (self.at(offset, bytes), page_bytes());
-        // The kernel rounds a length up to pages, which would take memory of somebody else.
+        // The kernel rounds a length up to pages, which would take memory of another span.
         let are_whole = start.align_offset(page) == 0 && bytes.is_multiple_of(page);
         assert!(are_whole, "whole pages are given back");
         // SAFETY: inside the slab, which lives, whole pages, and the caller's promise.

@@ -316,7 +316,7 @@ impl Arena {
         debug_assert!(!segment.is_null());
         // SAFETY: a caller that names a frame got its number (or an address in it) from the thread
         // that registered it, through an Acquire load or the lock, hence after the segment and the
-        // base were stored, and relaxed loads see them. Segments live as long as the arena.
+        // base were stored, and relaxed loads see them. The arena owns the segments.
         unsafe { (*segment)[frame as usize & (SEGMENT_FRAMES - 1)].load(Ordering::Relaxed) }
     }
 

@@ -3,8 +3,8 @@
 //! Ten thousand entries that arrive sorted need no descent each: they are built into a tree of
 //! their own (27–33 ns an entry, every leaf full) before the transaction has a seqno, and the
 //! commit links it into the memtable with one store. Readers and the freeze merge it with the
-//! memtable's own tree by (key, seqno), so it comes neither before nor after the memtable (Rule:
-//! I6).
+//! memtable's own tree by (key, seqno), so it comes neither before nor after the memtable
+//! (Rule: I6).
 //!
 //! Invariants
 //! 1. A mini-run has at most one message per key and never changes after `finish`.

@@ -1,14 +1,14 @@
-//! Range deletes of one tree: (range, seqno) intervals, stored separately from the keys (Rule:
-//! I26).
+//! Range deletes of one tree: (range, seqno) intervals, stored separately from the keys
+//! (Rule: I26).
 //!
 //! A range delete of seqno s hides every version below s of every key in [from, to). A version of
 //! seqno s itself belongs to the same commit and stays visible: within a commit, the last operation
 //! on each key was determined before (Rule: I5).
 //!
 //! The naive form is a list: each commit adds to it, each read searches it. n range deletes then
-//! cost n², since an insert, too, must check whether a helper has added the commit already (Rule:
-//! I3). A sorted map under a lock makes readers wait, and one that is copied at each insert costs
-//! n² again. So there are *levels*:
+//! cost n², since an insert, too, must check whether a helper has added the commit already
+//! (Rule: I3). A sorted map under a lock makes readers wait, and one that is copied at each insert
+//! costs n² again. So there are *levels*:
 //!
 //! 1. A commit's range deletes of a tree become one sorted level, pushed to the front of the list
 //!    of levels by compare-and-swap. If another push came first, the swap fails and the list is

@@ -7,8 +7,8 @@
 //!
 //! Invariants
 //! 1. The chain descends strictly by seqno, and no member has the first record's seqno: the order
-//!    is by seqno, not by arrival (Rule: I2), and inserting a version twice changes nothing (Rule:
-//!    I3).
+//!    is by seqno, not by arrival (Rule: I2), and inserting a version twice changes nothing
+//!    (Rule: I3).
 //! 2. Links only ever change from one member to a new one in front of it. Nothing is unlinked.
 //!
 //! Threads: all.

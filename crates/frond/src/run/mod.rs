@@ -8,7 +8,7 @@
 //! RunBuilder::opaque(pool, options, base: Option<&Run>) // row blocks; may carry those of `base`
 //! RunBuilder::typed(pool, options, &Arc<Typing>, base: Option<&Format>)        // columnar blocks
 //!   .push(&mut self, key: &[u8], tag: Tag, payload: &[u8]) -> Result<()>
-//!   .carry_block(&mut self, from: &Run, index: usize, encoded: &[u8])   // a block that is untouched
+//!   .carry_block(&mut self, from: &Run, index: usize, encoded: &[u8])       // an untouched block
 //!   .add_range_delete(&mut self, from: &[u8], to: &[u8])
 //!   .bytes_so_far(&self) -> usize; .entries(&self) -> u64; .is_empty(&self) -> bool
 //!   .finish(self) -> Result<Option<Arc<Run>>>                 // None: nothing was pushed
@@ -51,7 +51,7 @@
 //!   .next_part_folded(&Folder) -> Result<Option<(Entry, bool)>>  // for projections; true: whole
 //!   .next_group() -> Result<bool>, .group() -> (source, Entry)*  // or all messages, newest first
 //! Folder::new(&Operators).fold(newer, older, out: &mut Vec<u8>) -> Result<Folded>
-//!   .settle(message, out) -> Result<Folded>               // at a leaf: no Delete, no Merge, not fresh
+//!   .settle(message, out) -> Result<Folded>          // at a leaf: no Delete, no Merge, not fresh
 //! ```
 //! A leaf merge carries the blocks that no message touches:
 //! ```text

@@ -13,7 +13,6 @@
 //!    is known.
 //! 2. On disk a block's CRC is mixed with the extent's identity and the block's number; in memory
 //!    it is plain.
-//!    is plain.
 
 use super::{filter::Filter, index::*, ranges::RangeDeletes};
 use crate::{

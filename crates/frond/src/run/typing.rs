@@ -11,8 +11,8 @@
 //!
 //! Invariants
 //! 1. What is learnt never determines how a block is read: only its run's format does.
-//! 2. A row of an older version of the tree's layout is written as one of the newest version (Rule:
-//!    I49).
+//! 2. A row of an older version of the tree's layout is written as one of the newest version
+//!    (Rule: I49).
 //!
 //! Threads: all; the locks are held while some hundred bytes are copied, twice per run.
 

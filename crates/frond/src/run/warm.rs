@@ -1,8 +1,8 @@
 //! Keeping blocks in use cached when a merge rewrites them.
 //!
 //! A merge gives rows new blocks. Readers that had the old blocks in memory would then read each
-//! new block from the device, right after the merge that had it in memory. So a builder that is
-//! told which old blocks its rows come from puts the new ones into the cache, in the form that
+//! new block from the device, right after the merge that had it in memory. So a builder that
+//! knows which old blocks its rows come from puts the new ones into the cache, in the form that
 //! readers search, if any reader has asked for the old ones since they were cached. Blocks that no
 //! reader asks for between two merges go cold by themselves.
 //!

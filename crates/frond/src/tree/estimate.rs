@@ -152,8 +152,8 @@ struct At<'a> {
 }
 
 impl At<'_> {
-    /// Opens a run to ask its index. What cannot be read is guessed: the error is reported to those
-    /// who read its rows.
+    /// Opens a run to ask its index. What cannot be read is guessed: later readers of its rows get
+    /// the error.
     fn open(self, run: &RunHandle) -> Option<Arc<Run>> {
         match self.look {
             Look::InMemory => run.resident(),

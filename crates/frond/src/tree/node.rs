@@ -10,8 +10,8 @@
 //!    strictly. Child `c` holds the keys in `[pivots[c-1], pivots[c])`. Only a copy that a job is
 //!    changing may have no children: it cannot be sealed (`piece.rs`).
 //! 2. Children of a level-1 node are leaf runs; children of higher nodes are nodes one level lower.
-//! 3. Tiers are ordered newest first, and a tier is newer than everything below the node (Rule:
-//!    I1). The parts of one tier are disjoint and ascend.
+//! 3. Tiers are ordered newest first, and a tier is newer than everything below the node
+//!    (Rule: I1). The parts of one tier are disjoint and ascend.
 //! 4. `live[c]` of a part is an upper estimate of the bytes it still holds for child `c`, and is 0
 //!    exactly if nothing of it is live there: entries that were handed down no longer exist for the
 //!    child.
@@ -91,7 +91,7 @@ pub(crate) struct RunHandle {
     used: AtomicBool,
     /// (node, part) and (node, leaf) references in the newest version (Rule: I21).
     refs: AtomicU32,
-    /// The same references in the version that the last checkpoint fixed.
+    /// These references in the version that the last checkpoint fixed.
     refs_durable: AtomicU32,
     /// The counter of the bytes of unwritten runs, for a run that is unwritten.
     unwritten: Option<Arc<AtomicU64>>,

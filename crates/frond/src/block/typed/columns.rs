@@ -16,7 +16,6 @@
 //!    lengths).
 //! 2. No string that a column of a key may hold is a proper prefix of another, except in the last
 //!    column.
-//! 2. No string that a column of a key may hold is a proper prefix of another, but in the last column.
 
 use crate::{
     block::column::Float,

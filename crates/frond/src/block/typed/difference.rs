@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! difference = 71 | number of the other column in the directory u16 | differences, integers
-//!            | 73 | number u16 | shift u8 | origin u64 | slope i64 | differences to the line, integers
+//!            | 73 | number u16 | shift u8 | origin u64 | slope i64 | differences to the line,
+//!              integers
 //! ```
 //!
 //! The second form is the difference to a line (`line.rs`) over the other column: ids next to

@@ -7,10 +7,11 @@
 //! decompressed first.
 //!
 //! ```text
-//! block    version u8 | flags u8 | rows u16 | raw bytes u32 | where each column ends, u16 or u32 each |
-//!          columns | 8 bytes 0
+//! block    version u8 | flags u8 | rows u16 | raw bytes u32 |
+//!          where each column ends, u16 or u32 each | columns | 8 bytes 0
 //! columns  tags | parts of the key | parts of the value | other payloads
 //! ```
+//!
 //! | file | what it does |
 //! |---|---|
 //! | `columns.rs` | the columns that a tree's layouts result in |

@@ -9,10 +9,10 @@
 //! |---|---|---|
 //! | raw | `raw.rs` | bytes and the end of each string; for what nothing else shrinks |
 //! | prefix | `prefix.rs` | prefix compression, for sorted strings, above all keys |
-//! | dictionary | `dictionary.rs` | few distinct strings; the block's own dictionary, or the leaf's |
-//! | shape | `shape.rs`, `shape_even.rs` | a pattern: one length, each position a constant, a digit, or a hex digit; GUIDs, phone numbers |
-//! | symbols | `symbols.rs` | text: an FSST symbol table, frequent pieces of up to eight bytes as one byte |
-//! | templates | `templates.rs`, `templated.rs` | strings of a few formats: parameters, queries, log lines; the variable parts are packed |
+//! | dictionary | `dictionary.rs` | few distinct strings; the block's dictionary or the leaf's |
+//! | shape | `shape.rs`, `shape_even.rs` | patterns: each position a constant, digit or hex digit |
+//! | symbols | `symbols.rs` | text (FSST): frequent pieces of up to eight bytes as one byte |
+//! | templates | `templates.rs`, `templated.rs` | few formats, as in logs; what varies is packed |
 //!
 //! The bytes of raw and symbol columns may be compressed by a general codec (`chunk.rs`), as one
 //! chunk that is decoded when the column is parsed; everything else is read in place.

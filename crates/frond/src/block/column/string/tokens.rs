@@ -6,7 +6,7 @@
 //! | digits | decimal digits, anywhere |
 //! | GUID | 36 bytes, all letters of one case |
 //! | hex | 8 to 64 hexadecimal digits, both letters and digits, all letters of one case |
-//! | word | text that starts with a letter after a quote, up to the next quote; or a name after `=` |
+//! | word | starts with a letter after a quote, up to the next quote; or a name after `=` |
 //!
 //! Everything else is the string's skeleton. Strings of one skeleton have the same
 //! [`Tokens::hash`]; what a hash finds is compared before it is used, so choices made here affect
