@@ -23,9 +23,9 @@
 //!    its first `skip` bytes with both fences. Without both fences `skip` is 0.
 //! 4. Heads ascend, equal heads are ordered by the whole key.
 //! 5. Level and slots of a node never change.
+//!
 //! Optimistic lock coupling as in Leis et al., "The ART of practical synchronization"; fences of
 //! the seqlock as in Boehm, "Can seqlocks get along with programming language memory models?".
-//! Threads: all.
 //! Threads: all.
 
 use std::{cmp, slice};
