@@ -1,7 +1,7 @@
-//! `frond backup` and `frond restore`: full backups, increments, and stores made out of them.
+//! `frond backup` and `frond restore`: full backups, increments, and stores restored from them.
 //!
-//! The command needs the store to itself; a program that has it open makes the same backups, while it
-//! goes on, by `Db::backup` and `Db::backup_since`.
+//! The command needs exclusive access to the store; a program that has it open makes the same
+//! backups, while it continues, with `Db::backup` and `Db::backup_since`.
 
 use std::path::PathBuf;
 

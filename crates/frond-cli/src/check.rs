@@ -1,4 +1,4 @@
-//! `frond check`: everything that must hold in a closed store. Writes nothing.
+//! `frond check`: checks everything that must hold in a closed store. Writes nothing.
 
 use std::{io::Write, path::PathBuf};
 

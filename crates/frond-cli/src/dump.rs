@@ -1,4 +1,4 @@
-//! `frond dump`: every entry, in a form that two stores can be compared by.
+//! `frond dump`: every entry, in a form in which two stores can be compared.
 
 use std::io::Write;
 

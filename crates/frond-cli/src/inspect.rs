@@ -1,4 +1,4 @@
-//! `frond inspect`: the shape of trees, level by level, and what each part of their rows takes.
+//! `frond inspect`: the shape of trees, level by level, and the size of each part of their rows.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `frond snapshot`: moments of a store that keep a name.
+//! `frond snapshot`: named snapshots of a store.
 
 use std::io::Write;
 

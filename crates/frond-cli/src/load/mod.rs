@@ -2,13 +2,13 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `input.rs` | the records, the first ones held back until the columns are known |
-//! | `target.rs` | the tree and its indexes: made anew, or found and compared |
+//! | `input.rs` | the records; the first ones are held back until the columns are known |
+//! | `target.rs` | the tree and its indexes: created, or found and compared |
 //! | `records.rs` | keys and rows of records |
-//! | `bulk.rs` | `--bulk`: all at once into new trees |
+//! | `bulk.rs` | `--bulk`: everything at once into new trees |
 //! | `batches.rs` | rows into atomic batches, duplicates, `--replace` |
 //! | `ledger.rs` | what has been acknowledged, line by line |
-//! | `verify.rs` | is everything there that the ledger says? |
+//! | `verify.rs` | checks that everything is present that the ledger lists |
 //!
 //! Invariants
 //! 1. A batch is committed whole or not at all, row and index entries together; a batch with a
@@ -108,13 +108,14 @@ fn parse_class(text: &str) -> Result<SizeClass, String> {
     }
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(args: Args) -> Result {
     let mut input = Input::open(&args)?;
     if let Some(ledger) = &args.verify {
         return verify::run(&args, &mut input, ledger);
     }
-    // Everything that can be wrong with the call or the first rows is found before a byte is written.
+    // Everything that can be wrong with the call or the first rows is found before a byte is
+    // written.
     input.learn_columns(args.batch)?;
     if !args.store.dir.exists() {
         target::new_header(&args, &input)?;
@@ -125,7 +126,7 @@ pub fn run(args: Args) -> Result {
     for range in &db.stats().damaged {
         eprintln!("frond: warning: degraded: {}", crate::stats::line(range));
     }
-    // What was acknowledged is in the log either way; a close makes the next opening quick.
+    // What was acknowledged is in the log either way; closing makes the next open fast.
     let closed = db.close();
     let summary = outcome?;
     closed?;
@@ -190,7 +191,7 @@ fn fill(input: &mut Input, loader: &mut Loader<'_>) -> Result {
     Ok(())
 }
 
-/// The error, with what stays loaded and how to go on.
+/// The error, with what stays loaded and how to continue.
 fn stopped_at(fail: Fail, rows: u64) -> Fail {
     match fail {
         Fail::Error(why) if rows > 0 => Fail::Error(format!(
