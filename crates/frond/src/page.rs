@@ -1,17 +1,17 @@
-//! Links, page identities, and the file they lie in: what every room that reads pages shares.
+//! Links, page identities and the store file: what all modules that read pages share.
 //!
-//! A page is a node, a run, a map page, the root directory or a blob extent: contiguous bytes of the
-//! store, written once. Its parent's [`Link`] says where it is and what its bytes hash to, so that a
-//! lost, misdirected or stale write is seen (RELIABILITY §3.1).
-//!
-//! Invariants
-//! 1. A page's hash covers its identity: store, kind, place, length, birth, lineage. The right bytes in
-//!    the wrong place do not verify; zeros never do.
+//! A page is a node, a run, a map page, the root directory or a blob extent: contiguous bytes of
+//! the store, written once. Its parent's [`Link`] holds its place and the hash of its bytes, so
+//! that a lost, misdirected or stale write is detected (docs/safety.md §3.1).
+//! 1. A page's hash covers its identity: store, kind, place, length, birth, lineage. The right
+//!    bytes in the wrong place do not verify; zeros never do.
 //! 2. Offsets and lengths of pages are multiples of [`ALIGN`](crate::io::ALIGN).
 //! 3. Bytes are verified before they are parsed.
-//! 4. What is written can be read: the reader's own checks are made of a page before it is written ([`sealed`]).
+//! 4. What is written can be read: the reader's own checks are made of a page before it is written
+//!    ([`sealed`]).
 //!
-//! Threads: all. Bytes: docs/format.md, "Link" and "Checksums".
+//! 4. What is written can be read: each page passes its reader's own checks before it is written
+//!    ([`sealed`]).
 
 use std::path::{Path, PathBuf};
 
@@ -138,8 +138,8 @@ pub fn page_hash(identity: &Identity, bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed)
 }
 
-/// What its reader's own checks say of a page that is about to be written: `what` names it. An error ends what would have
-/// written it, before anything links the page (FRD-3205).
+/// What its reader's own checks say of a page that is about to be written: `what` names it. An
+/// error ends what would have written it, before anything links the page (FRD-3205).
 pub fn sealed<T>(what: &'static str, read: Result<T, impl Into<String>>) -> Result<T> {
     read.map_err(|why| Error::Unreadable(what, why.into()))
 }
@@ -178,8 +178,8 @@ impl StoreFile {
         Arc::new(Self { file, path: path.into(), store, features: AtomicU64::new(0) })
     }
 
-    /// Whoever reads the file from now on must know these: the next superblock says so (Promise: P22). Comes
-    /// before the page that takes it can be linked.
+    /// Whoever reads the file from now on must know these: the next superblock says so (Promise:
+    /// P22). Comes before the page that takes it can be linked.
     pub fn require(&self, features: u64) {
         if self.features() & features != features {
             self.features.fetch_or(features, Ordering::Relaxed);
