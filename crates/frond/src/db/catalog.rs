@@ -162,7 +162,7 @@ impl Db {
     /// })?;
     /// people.put(b"ada", &[0, 0, 36])?; // version 0
     ///
-    /// A part before it, with default 7 for existing rows.
+    /// // A part before it, with default 7 for existing rows.
     /// let shoe = NewPart::Add { part: age, default: vec![7] };
     /// let now = db.change_layout("people", &[shoe, NewPart::Keep(1)], None)?;
     /// assert_eq!(now.get(b"ada")?, Some(vec![0, 1, 7, 36]));

@@ -143,7 +143,7 @@ impl Db {
     /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
     /// let people = db.create_tree("people", Default::default())?;
     /// people.put(b"ada", b"London")?;
-    /// A rebuilt tree replaces the old one, which is dropped; and a queue is emptied.
+    /// // A rebuilt tree replaces the old one, which is dropped; and a queue is emptied.
     /// let rebuilt = db.create_tree("people, rebuilt", Default::default())?;
     /// rebuilt.put(b"ada", b"Paris")?;
     /// db.create_tree("queue", Default::default())?.put(b"1", b"task")?;

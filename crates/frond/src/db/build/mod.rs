@@ -120,7 +120,7 @@ impl Db {
     /// use frond::TreeOptions;
     /// use std::time::Duration;
     ///
-    /// An index of people by name.
+    /// // An index of people by name.
     /// let people = db.create_tree("people", Default::default())?;
     /// people.put(b"1", b"ada")?;
     /// let unique = TreeOptions { unique: true, ..Default::default() };
