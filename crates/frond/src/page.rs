@@ -101,7 +101,7 @@ impl Link {
     }
 }
 
-/// Who a page is: mixed into its checksum.
+/// The identity of a page, which is mixed into its checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
     /// The store that the page belongs to.

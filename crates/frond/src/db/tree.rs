@@ -46,9 +46,9 @@ pub struct TreeInfo {
     pub name: String,
     /// The options it was created with.
     pub options: TreeOptions,
-    /// The seqno at which the tree was created; after the store was opened again, a lower seqno
-    /// that is still above every snapshot without the tree. A snapshot below it does not show the
-    /// tree: reading it there fails with `DefinitionChanged`.
+    /// The seqno at which the tree was created; after the store was opened again, possibly an
+    /// earlier one, below which no snapshot shows the tree. Reading the tree at a snapshot below it
+    /// fails with `DefinitionChanged`.
     pub birth: Seqno,
 }
 

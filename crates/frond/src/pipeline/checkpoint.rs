@@ -205,9 +205,9 @@ impl Engine {
         true
     }
 
-    /// True if the log of an idle store has shrunk and a slot still starts before that; then there
-    /// is a version for a checkpoint that starts there. If the active memtable holds anything, that
-    /// is frozen first.
+    /// True if the log of an idle store continues in a short segment and a slot still starts before
+    /// that; then there is a version for a checkpoint that starts there. If the active memtable
+    /// holds anything, that is frozen first.
     fn comes_to_rest(&self) -> bool {
         let idle = self.idle.load(Ordering::Relaxed);
         if !idle

@@ -35,8 +35,8 @@ use std::collections::BTreeMap;
 /// How long to wait after a full disk or damage, milliseconds.
 const PAUSE_MILLIS: u64 = 1000;
 
-/// Snapshots of one memtable that one pass serves. Each pass walks the memtable, and each spill
-/// adds a run that later snapshots must look into.
+/// Snapshots of one memtable that one pass serves. Each costs a walk over the memtable and adds a
+/// run that later snapshots must look into.
 const READERS_MAX: usize = 16;
 
 /// State and counters of spills.

@@ -1,12 +1,12 @@
 //! Prepared transactions: they can neither fail any more nor be lost, and wait for a decision.
 //!
-//! The naive way to make one durable is to keep its log record until it is decided. But then a
-//! transaction that nobody decides would keep the whole log since its prepare, and recovery would
-//! have to read all of it. So the content of a prepared transaction is stored in the catalog
-//! instead, in pieces (`catalog/prepared.rs`), which its prepare writes like any commit. Its commit
-//! is a short record: the name, and the removal of the pieces. So the log keeps nothing for it,
-//! checkpoints and backups contain it like every row, and recovery finds it there (Rule: I12). What
-//! it has written beyond memory stays in sorted runs, which the content names; the prepare and
+//! The naive way to make one durable is to keep its log record until it is decided. But the log
+//! kept for recovery is bounded, so a transaction that its coordinator forgets would stop the
+//! store. So the content of a prepared transaction is stored in the catalog instead, in pieces
+//! (`catalog/prepared.rs`), which its prepare writes like any commit. Its commit is a short record:
+//! the name, and the removal of the pieces. So the log keeps nothing for it, checkpoints and
+//! backups contain it like every row, and recovery finds it there (Rule: I12; design note 023).
+//! What it has written beyond memory stays in sorted runs, which the content names; the prepare and
 //! checkpoints name them in the log (`pipeline/undecided.rs`).
 //!
 //! | file | what it does |
