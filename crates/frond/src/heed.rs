@@ -191,7 +191,7 @@ impl fmt::Debug for Heed {
 }
 
 impl Heed {
-    /// From now on the work is cancelled when `by` is interrupted.
+    /// Makes the work stop when `by` is interrupted.
     pub fn set(&mut self, by: impl Stops + 'static) {
         self.by = Some(Arc::new(by));
     }

@@ -71,7 +71,7 @@ struct Front {
 #[derive(Debug)]
 enum Successor {
     Unknown,
-    /// There is none that the scan wants, or it is not on disk.
+    /// No next leaf: the scan wants none, or it is not on disk.
     None,
     Leaf(WalkedLeaf),
 }

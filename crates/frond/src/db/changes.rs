@@ -66,7 +66,7 @@ pub struct Commit<'a> {
     content: Content<'a>,
     names: &'a Names,
     engine: Arc<Engine>,
-    /// Keep its long values.
+    /// Holds on the commit's long values.
     _holds: Vec<Arc<BlobHold>>,
     /// The long value returned last.
     value: Vec<u8>,

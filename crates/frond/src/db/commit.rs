@@ -209,8 +209,8 @@ impl Shared {
         })
     }
 
-    /// Steps 3 to 5 for a sealed set. `locks` are dropped once the commit is visible, before it
-    /// waits for its durability (Rule: I41); after an error at once.
+    /// Commits a sealed set: steps 3 to 5. `locks` are dropped once the commit is visible, before
+    /// it waits for its durability (Rule: I41); after an error at once.
     pub(super) fn commit_insertion<L>(
         &self,
         insertion: &Arc<Insertion>,
@@ -226,7 +226,7 @@ impl Shared {
         self.commit_admitted(insertion, blobs, (level, admitted), changes, locks)
     }
 
-    /// Steps 3 to 5 for a commit with `bytes` bytes that were written beyond memory.
+    /// Commits `bytes` bytes that were written beyond memory: steps 3 to 5.
     pub(super) fn commit_spilled<L>(
         &self,
         insertion: &Arc<Insertion>,
@@ -301,7 +301,7 @@ impl Shared {
         shared
     }
 
-    /// Step 4, and the wait until the commit is visible.
+    /// Inserts the commit into its memtable (step 4), and waits until it is visible.
     pub(super) fn land(&self, insertion: &Insertion, Sequenced { seqno, slot, .. }: &Sequenced) {
         let engine = &*self.engine;
         engine.insert(insertion, *seqno, slot);
@@ -309,8 +309,8 @@ impl Shared {
         engine.wait_visible(*seqno);
     }
 
-    /// Step 3, and the copy of the record into the log. `promised` is the record length for which
-    /// log space was reserved before, if any.
+    /// Sequences the commit (step 3), and copies its record into the log. `promised` is the record
+    /// length for which log space was reserved before, if any.
     pub(super) fn sequence(
         &self,
         brings: Brings<'_>,
@@ -439,8 +439,7 @@ impl Shared {
         entries.filter(marked).collect()
     }
 
-    /// From here on the memtable holds the blobs, and so does the log if the record names them
-    /// (Rule: I11).
+    /// Makes the memtable hold the blobs, and the log too if the record names them (Rule: I11).
     fn keep_blobs(&self, blobs: &[Arc<BlobHold>], slot: &MemSlot, named: Option<Lsn>) {
         if blobs.is_empty() {
             return;

@@ -545,7 +545,7 @@ impl Cursor {
         Ok(tombstones)
     }
 
-    /// The scan goes on: the next piece may be longer.
+    /// Lets the next piece be longer, because the scan has gone on.
     fn lengthen(&mut self) {
         self.piece_rows = (self.piece_rows * ROWS_GROWTH).min(ROWS_MAX);
         self.ahead = (self.ahead * 2).clamp(AHEAD_FIRST, AHEAD_MAX);

@@ -38,9 +38,9 @@ pub(super) struct Piece<'a> {
     pub view: ReadView<'a>,
     pub tree: TreeId,
     pub stretch: &'a LeafStretch,
-    /// First key that counts, and first that does not.
+    /// The range: its first key, and the first key beyond it.
     pub range: (Option<&'a [u8]>, Option<&'a [u8]>),
-    /// `usize::MAX`: to the end of the range.
+    /// Most rows of the piece; `usize::MAX` means to the end of the range.
     pub rows_max: usize,
     /// Direction of the scan, and how many bytes are read at once.
     pub ahead: (Direction, usize),

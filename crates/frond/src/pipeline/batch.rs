@@ -198,7 +198,7 @@ impl EntrySource for Merged<'_> {
     }
 }
 
-/// Invariant 3.
+/// Keeps the operands of a key within their bound (invariant 3).
 fn bound_operands(
     cx: &TreeContext,
     below: Option<&TreeRoot>,

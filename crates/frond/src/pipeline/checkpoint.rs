@@ -112,7 +112,7 @@ impl CheckpointState {
         state
     }
 
-    /// The log continues here; what comes before does not count towards the next checkpoint.
+    /// Sets where the log continues; what comes before does not count towards the next checkpoint.
     pub fn begin_log_at(&self, position: Lsn) {
         self.log_at.store(position.0, Ordering::Relaxed);
         self.log_needed.store(position.0, Ordering::Relaxed);
@@ -291,7 +291,7 @@ impl Engine {
         }
     }
 
-    /// Called with `running` locked.
+    /// Makes a version durable, unless a later one already is. Called with `running` locked.
     fn write_once(&self, version: &Arc<Version>, clean: Option<Lsn>) -> Result<()> {
         if version.publish.0 > self.checkpoint.publish.load(Ordering::Relaxed) {
             self.health.watch(self.write_version(version, clean))?;
@@ -320,7 +320,7 @@ impl Engine {
         written.inspect_err(|_| self.trees.put_back_counted(counted))
     }
 
-    /// Steps 4 to 6.
+    /// Steps 4 to 6 of a checkpoint.
     fn finish_version(
         &self,
         version: &Arc<Version>,
@@ -414,7 +414,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Step 2.
+    /// Step 2 of a checkpoint: takes the page effects of the publishes up to `through`.
     fn take_effects(&self, through: Publish) -> Result<()> {
         let mut changed: Vec<Arc<RunHandle>> = Vec::new();
         let mut ended = Vec::new();

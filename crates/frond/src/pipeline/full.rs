@@ -114,7 +114,7 @@ impl Engine {
         }
     }
 
-    /// From now on, until [`settle_recovered`](Self::settle_recovered), an apply needs no disk
+    /// Starts a replay: until [`settle_recovered`](Self::settle_recovered), an apply needs no disk
     /// space.
     pub(crate) fn begin_replay(&self) {
         self.full.is_replay.store(true, Ordering::Relaxed);

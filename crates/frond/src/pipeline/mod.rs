@@ -146,7 +146,8 @@ pub(crate) trait TreeDirectory: Send + Sync + std::fmt::Debug {
     /// yet.
     fn begins(&self, tree: TreeId, of: TreeId, at: Seqno);
 
-    /// The commit that dropped a tree is applied: no batch of the tree counts any more.
+    /// Notifies the catalog that the commit that dropped a tree is applied: no batch of the tree
+    /// counts any more.
     fn forget(&self, tree: TreeId);
 
     /// Approximate bytes of memory that the known trees take.
@@ -186,7 +187,7 @@ pub(crate) struct Engine {
     pub log_reached: AtomicU64,
     /// Running bulk loads.
     pub loads: Arc<Loads>,
-    /// Here because its memory counts.
+    /// The lock table, whose memory counts towards the budget.
     pub lock_table: Arc<LockTable>,
     /// Memory of uncommitted writes, those of prepared transactions included.
     pub writes_memory: WritesMemory,

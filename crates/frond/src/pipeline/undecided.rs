@@ -91,14 +91,14 @@ impl Undecided {
         self.came.load(Ordering::Relaxed)
     }
 
-    /// The transaction was rolled back, or was not prepared after all.
+    /// Removes a transaction that was rolled back, or was not prepared after all.
     pub fn release(&self, xid: &Xid) {
         let released = self.lock().undecided.remove(xid);
         // Dropped after the lock is released: releasing what it held takes locks of the store.
         drop(released);
     }
 
-    /// The transaction was committed.
+    /// Notes that the transaction was committed.
     pub fn commit(&self, xid: &Xid, seqno: Seqno) {
         let mut all = self.lock();
         if let Some(needs) = all.undecided.remove(xid)
@@ -108,7 +108,7 @@ impl Undecided {
         }
     }
 
-    /// A slot has all commits up to this one in its trees.
+    /// Notes that a slot has all commits up to this one in its trees.
     pub(super) fn settle(&self, applied: Seqno) {
         let settled: Vec<_> =
             self.lock().committed.extract_if(.., |(seqno, _)| *seqno <= applied).collect();

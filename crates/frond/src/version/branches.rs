@@ -237,7 +237,7 @@ impl Branches {
         pins
     }
 
-    /// `tree` begins in version `publish` as a clone of `of`.
+    /// Makes `tree` begin in version `publish` as a clone of `of`.
     pub fn clone_tree(&mut self, space: &Space, tree: TreeId, of: TreeId, publish: Publish) {
         let mut pins = self.pins_of(of, publish);
         if plant!("version: a clone keeps nothing of its parent") {
@@ -252,7 +252,7 @@ impl Branches {
         }
     }
 
-    /// `tree` does not exist from version `until` on. Returns as [`close`] does.
+    /// Ends `tree`: it does not exist from version `until` on. Returns as [`close`] does.
     pub fn drop_tree(&mut self, space: &Space, tree: TreeId, until: Publish) -> bool {
         if self.loaded.contains_key(&tree) {
             Arc::make_mut(&mut self.loaded).remove(&tree);
@@ -267,7 +267,7 @@ impl Branches {
         close(space, &pins, until)
     }
 
-    /// A named snapshot begins in the version that is about to be published.
+    /// Adds a named snapshot, which begins in the version that is about to be published.
     pub fn add_snapshot(&mut self, space: &Space, snapshot: NamedVersion) {
         if !plant!("version: a name keeps nothing") {
             space.pin_named(snapshot.publish);
@@ -275,7 +275,7 @@ impl Branches {
         self.named.insert(snapshot.id, Arc::new(snapshot));
     }
 
-    /// A named snapshot does not exist from version `until` on. Returns as [`close`] does.
+    /// Ends a named snapshot: it does not exist from version `until` on. Returns as [`close`] does.
     pub fn drop_snapshot(&mut self, space: &Space, id: u32, until: Publish) -> bool {
         let Some(snapshot) = self.named.remove(&id) else { return true };
         match &snapshot.pins {

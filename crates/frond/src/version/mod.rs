@@ -93,8 +93,8 @@ impl MemSlot {
         Lsn(self.log_from.load(Ordering::Acquire))
     }
 
-    /// While it has no commits, its position follows the log. Called within the sequencer's
-    /// section.
+    /// Moves the log position of a memtable without commits along with the log. Called within the
+    /// sequencer's section.
     pub fn begin_at(&self, position: Lsn) {
         // Release: a reader of this position sees what was committed before it in older memtables.
         self.log_from.store(position.0, Ordering::Release);
@@ -194,7 +194,7 @@ pub(crate) struct Version {
     pub roots: Arc<Roots>,
     /// Named snapshots, and what clones inherit.
     pub branches: Arc<Branches>,
-    /// Newest first.
+    /// Frozen memtables, newest first.
     pub frozen: Vec<Arc<MemSlot>>,
     pub active: Arc<MemSlot>,
     /// Temporary extents of spilled runs that its roots link; empty in all other versions.

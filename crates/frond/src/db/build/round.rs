@@ -353,8 +353,8 @@ impl IndexBuild {
         }
     }
 
-    /// Lazy, because the commit that publishes the indexes is synced, and these precede it in the
-    /// log.
+    /// Commits the entries collected so far. The commit is lazy, because the one that publishes the
+    /// indexes is synced, and this one precedes it in the log.
     fn commit_entries(&mut self) -> Result<()> {
         self.fresh = BTreeSet::new();
         let Self { db, batch, .. } = self;

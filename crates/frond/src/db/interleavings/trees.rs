@@ -198,7 +198,7 @@ fn a_batch_is_in_the_clone_or_is_refused_when_its_tree_is_dropped() {
     explore(300, a_clone_and_a_drop);
 }
 
-/// As an ALTER that copies does it.
+/// A clone takes the tree's name, as in an ALTER that copies the table.
 fn a_clone_that_takes_the_name() {
     change_beside_all(|db| {
         let mut change = db.change_trees();
@@ -236,7 +236,7 @@ fn readers_see_all_rows_of_a_tree_or_that_it_is_truncated() {
     explore(300, a_truncation);
 }
 
-/// The other tree has as many rows.
+/// Two trees exchange their names; the other one has as many rows.
 fn a_swap() {
     let env = env();
     let db = open(&env);
@@ -285,7 +285,7 @@ fn swapped_trees_keep_all_rows() {
     explore(300, a_swap);
 }
 
-/// Readers of the old layout see all rows, or that it has changed.
+/// The layout changes: readers of the old layout see all rows, or get an error that it has changed.
 fn a_change_of_layout() {
     let env = env();
     let db = open(&env);
@@ -327,8 +327,8 @@ fn readers_of_an_older_layout_see_all_rows_or_that_it_has_changed() {
     explore(300, a_change_of_layout);
 }
 
-/// The tree is empty when the load starts. A batch commits before the load ends: then either the
-/// load is refused, or the batch, because its tree is gone.
+/// A load fills a tree that is empty when the load starts. A batch commits before the load ends:
+/// then either the load is refused, or the batch, because its tree is gone.
 fn a_load_into_an_empty_tree() {
     let env = env();
     let db = open(&env);
