@@ -3,15 +3,16 @@
 //! A page is a node, a run, a map page, the root directory or a blob extent: contiguous bytes of
 //! the store, written once. Its parent's [`Link`] holds its place and the hash of its bytes, so
 //! that a lost, misdirected or stale write is detected (docs/safety.md §3.1).
+//!
+//! Invariants
 //! 1. A page's hash covers its identity: store, kind, place, length, birth, lineage. The right
 //!    bytes in the wrong place do not verify; zeros never do.
 //! 2. Offsets and lengths of pages are multiples of [`ALIGN`](crate::io::ALIGN).
 //! 3. Bytes are verified before they are parsed.
-//! 4. What is written can be read: the reader's own checks are made of a page before it is written
-//!    ([`sealed`]).
-//!
 //! 4. What is written can be read: each page passes its reader's own checks before it is written
 //!    ([`sealed`]).
+//!
+//! Threads: all. Bytes: docs/format.md, "Link" and "Checksums".
 
 use std::path::{Path, PathBuf};
 

@@ -383,7 +383,7 @@ impl MergeOperator for Newest {
     }
 }
 
-/// A store does not open without the operators that it uses. Rule: I17
+/// A store does not open without the operators that it uses. Rule: I17.
 fn operators_are_demanded(seed: u64) {
     let vfs = SimVfs::new();
     let with = options(&vfs, seed).operator(64, Arc::new(Newest)).unwrap();

@@ -58,7 +58,7 @@ fn refused(opened: Result<Db>) -> (String, u8, String, String) {
     }
 }
 
-/// A store does not open without the operators that its trees use. Rule: I17
+/// A store does not open without the operators that its trees use. Rule: I17.
 #[test]
 fn a_store_does_not_open_without_the_operators_that_its_trees_use() {
     let dir = tempfile::tempdir().unwrap();

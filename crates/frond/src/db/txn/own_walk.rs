@@ -4,7 +4,6 @@
 //!
 //! Threads: one. Cost: while nothing was spilled, that of the cursor over memory; otherwise a
 //! comparison with each piece, and a copy, per row.
-//! and a copy, a row.
 
 use std::cmp::Ordering;
 

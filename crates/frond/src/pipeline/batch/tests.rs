@@ -65,7 +65,7 @@ fn versions_of_an_interval_fold_newest_over_older() {
     assert!(batch_of(&table, TreeId(9), (Seqno(0), Seqno(5)), &cx, &below).unwrap().is_none());
 }
 
-/// Rule: I26
+/// Rule: I26.
 #[test]
 fn what_a_newer_range_delete_covers_is_left_out() {
     let cx = context(tiny());
