@@ -184,7 +184,6 @@ impl IndexBuild {
     ///
     /// # Errors
     /// `InvalidArgument` if there is no such row or index; `KeyTooLong`, `ValueTooLong`.
-    /// `InvalidArgument` if there is no such row or index; `KeyTooLong`, `ValueTooLong`.
     pub fn change(
         &mut self,
         index: usize,
