@@ -1,7 +1,7 @@
 //! Row counts of trees, maintained by commits, and estimates for ranges (Rule: I51).
 //!
 //! Invariants
-//! 1. A count that is marked exact equals what a walk over the newest rows would count, including
+//! 1. A count that is marked exact equals what a scan of the newest rows would count, including
 //!    commits that are not visible yet. Design note 026.
 //! 2. An estimate is 0 only if the range is empty.
 //!

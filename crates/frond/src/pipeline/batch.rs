@@ -25,7 +25,7 @@ use crate::{
 /// a read of the value below costs about as much as the operands do.
 const OPERANDS_PER_INLINE_VALUE: usize = 4;
 
-/// The walk over one tree of a frozen memtable.
+/// An iterator over one tree of a frozen memtable.
 struct MemtableBatch<'a> {
     drain: DrainCursor,
     /// Commits up to and including this one are skipped.

@@ -36,15 +36,15 @@ pub(super) const TIGHT_BYTES: u64 = 64 << 20;
 /// How many checkpoints a delete waits for: the log is trimmed after the second at the latest,
 /// unless another record holds it.
 const CHECKPOINTS_MAX: u64 = 4;
-/// How often a delete checks the log for room, and for how long it waits in between, milliseconds.
+/// How often a delete checks the log for space, and for how long it waits in between, milliseconds.
 const LOOKS_MAX: u32 = 1000;
 const LOOK_MILLIS: u64 = 10;
 
-/// A commit's wait for room in the log.
+/// A commit's wait for space in the log.
 #[derive(Debug)]
 pub(crate) struct LogWait {
     log_use: LogUse,
-    /// The number of checkpoints, and the clock in milliseconds, when it first found no room.
+    /// The number of checkpoints, and the clock in milliseconds, when it first found no space.
     since: Option<(u64, u64)>,
     looks: u32,
     /// Whether the store was asked to give back what it can.
@@ -78,7 +78,7 @@ pub(crate) struct FullDisk {
 }
 
 impl FullDisk {
-    /// True while the log is being replayed: an apply must not fail for lack of room then, because
+    /// True while the log is being replayed: an apply must not fail for lack of space then, because
     /// it is not retried.
     pub fn is_replay(&self) -> bool {
         self.is_replay.load(Ordering::Relaxed)
@@ -130,8 +130,8 @@ impl Engine {
     /// Ends a recovery: applies what was replayed, and makes it durable in the trees by a
     /// checkpoint. Without the checkpoint nothing would be lost, because the log is on the medium
     /// (`wal/recovery.rs`), but a store that is killed soon after each open would keep more log
-    /// each time. If the disk has no room for this, returns the reason and leaves it to background
-    /// work, which goes on when there is room.
+    /// each time. If the disk has no space for this, returns the reason and leaves it to background
+    /// work, which goes on when there is space.
     pub(crate) fn settle_recovered(&self) -> Result<Option<String>> {
         self.full.is_replay.store(false, Ordering::Relaxed);
         // What had no space during the replay may have it now.
@@ -187,8 +187,8 @@ impl Engine {
     /// sequencer's section.
     ///
     /// # Errors
-    /// `Full`: for rows if the disk has no room for the log, for deletes as described at the top of
-    /// this file. Nothing of the commit has happened then.
+    /// `Full`: for rows if the disk has no space for the log, for deletes as described at the top
+    /// of this file. Nothing of the commit has happened then.
     pub(crate) fn wait_for_log(&self, wait: &mut LogWait) -> Result<()> {
         if wait.since.is_some() {
             self.await_log();

@@ -37,7 +37,7 @@ pub fn count(block: &Block, format: &Format, met: &mut BTreeMap<&'static str, u6
 fn bound(block: &Block, format: &Format) -> usize {
     let (rows, row_bytes) = (block.rows as usize, block.row_bytes as usize);
     match format {
-        // A backward walk holds the whole keys of sixteen rows.
+        // A backward scan holds the whole keys of sixteen rows.
         Format::Opaque => 40 * block.raw.len() + SOME,
         Format::Typed(format) => {
             let columns = format.columns().count() + 1;
@@ -175,7 +175,7 @@ fn unpack(block: &Block, format: &Format, rows: &[Row]) {
     assert!(walk(&unpacked, format).as_deref() == Ok(rows), "unpacked, and other rows");
 }
 
-/// The rows of a sound block are in order, and each is found by its key as in the walk.
+/// The rows of a sound block are in order, and each is found by its key as in the scan.
 fn agree(block: &Block, format: &Format, rows: &[Row]) {
     let raw = &block.raw[..];
     if matches!(format, Format::Typed(_)) {

@@ -217,7 +217,7 @@ fn long_values_are_handed_out_while_they_are_there() {
     assert!(matches!(change, Some(Change::Put { value: found, .. }) if found == value(6)));
 }
 
-/// A commit of many groups is handed out whole, as one.
+/// A commit of many groups is returned whole, as one.
 #[test]
 fn a_large_commit_is_one_commit() {
     let vfs = SimVfs::new();
@@ -322,7 +322,7 @@ fn a_kept_log_gives_way_on_a_full_disk() {
     db.close().unwrap();
 }
 
-/// Damage in the middle of the log: the feed hands out everything before it, then a permanent
+/// Damage in the middle of the log: the feed returns everything before it, then a permanent
 /// error, and leaves no gap. The store goes on.
 #[test]
 fn damage_in_the_middle_is_no_gap() {
@@ -366,7 +366,7 @@ fn damage(store: &Path, offset: u64) {
     file.sync_all().unwrap();
 }
 
-/// After a failed sync nothing more is handed out, and nothing was handed out that the medium does
+/// After a failed sync nothing more is returned, and nothing was returned that the medium does
 /// not have. Rule: I30. Promise: P12.
 #[test]
 fn a_failed_sync_ends_the_feed() {

@@ -82,7 +82,7 @@ pub(super) struct Round {
     cursors: Vec<QueueCursor>,
     pass: Pass,
     looked: u64,
-    /// The row handed out last, and its entries to add.
+    /// The row returned last, and its entries to add.
     row: Row,
     comes: Vec<Entry>,
 }

@@ -28,7 +28,7 @@ struct Row {
     payload: Vec<u8>,
 }
 
-/// A walk over all changes of such a commit.
+/// An iterator over all changes of such a commit.
 #[derive(Debug)]
 pub(super) struct SpilledWalk<'a> {
     engine: Arc<Engine>,
@@ -54,8 +54,8 @@ impl Row {
 }
 
 impl<'a> SpilledWalk<'a> {
-    /// A walk over the commit whose record has these items, without some trees; and holds on the
-    /// commit's long values.
+    /// An iterator over the commit whose record has these items, without some trees; and holds on
+    /// the commit's long values.
     pub fn new(
         engine: &Arc<Engine>,
         seqno: Seqno,

@@ -15,7 +15,7 @@ use super::{
 };
 
 impl Txn {
-    /// Counts the rows of a range that a plain scan would find now. It walks over the range, at a
+    /// Counts the rows of a range that a plain scan would find now. It scans the range, at a
     /// tenth of the cost of a scan that returns its rows; values are not read if the tree has a
     /// layout for them. At `Serializable` it locks what it counts, as a scan does.
     ///
