@@ -1,8 +1,9 @@
-# What there is to do here. CI calls these targets and no commands of its own.
+# All tasks of this repository. CI calls these targets and has no commands of its own.
 
 SHELL := /bin/bash
 CARGO := cargo
-# One build for all tests: planted bugs are in it, asleep. Those that wake them run by themselves.
+# One build for all tests: it contains the planted bugs, inactive. Tests that activate them run by
+# themselves.
 TESTED := --workspace --locked --features frond/planted-bugs
 # Runs each test program, and fails it with the stacks of its threads if it hangs.
 WATCHED := --config "target.'cfg(unix)'.runner=['$(CURDIR)/scripts/watch-test.sh']"
@@ -106,7 +107,7 @@ conformance: mariadb-plugin ## The server's own test suites on ENGINE=FROND, wit
 	@scripts/mariadb-setup.sh tests
 	@plugin/mariadb/tests/conformance/run.py $(ARGS)
 
-# As the tests of the workspace build the engine, so that it is not built again.
+# Builds the engine as the tests of the workspace do, so that it is not built again.
 LAB_TESTED := --locked -p frond -p frond-lab --features frond/planted-bugs,frond-lab/lab
 
 .PHONY: lab lab-build lab-published test-lab
@@ -134,5 +135,5 @@ clean: ## Remove what was built and what the demo and the benches left
 	$(CARGO) clean
 	rm -rf bench-data demo-data lab-data lab-report
 
-# A comma within a function call.
+# A comma inside a function call.
 , := ,

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# sysbench on tables of Frond and of InnoDB in one private server: a Markdown table of transactions a second, and of seconds for
-# the load and for full scans. The engines take turns of two seconds with each workload, so that what else the machine does
-# meets both.
+# Runs sysbench on tables of Frond and of InnoDB in one private server, and prints a Markdown table:
+# transactions per second, and seconds for the load and for full scans. The engines take turns of
+# two seconds with each workload, so that other activity on the machine affects both.
 #
-# ROWS        rows of the table (default 1000000)
-# SECONDS     of each engine with each workload (default 8)
-# CACHE       of each engine, in MiB (default 1024)
-# ENGINES     the last one is the measure of the others (default "FROND InnoDB")
-# THREADS     clients (default "1 16")
-# WORKLOADS   scripts of sysbench without oltp_ (default: point_select read_only read_write update_index update_non_index
-#             write_only); `load` and `scan` come first, if they are named or nothing is
-# DURABILITY  of commits: sync, os or lazy (default os)
+#   ROWS        rows of the table (default 1000000)
+#   SECONDS     for each engine with each workload (default 8)
+#   CACHE       for each engine, in MiB (default 1024)
+#   ENGINES     the others are compared with the last one (default "FROND InnoDB")
+#   THREADS     clients (default "1 16")
+#   WORKLOADS   scripts of sysbench without oltp_ (default: point_select read_only read_write
+#               update_index update_non_index write_only); `load` and `scan` come first, if they are
+#               named or none is
+#   DURABILITY  of commits: sync, os or lazy (default os)
 set -euo pipefail
-# The shell counts this one up.
+# The shell increments SECONDS itself.
 seconds=$SECONDS
 [ "$seconds" -gt 0 ] || seconds=8
 cd "$(dirname "$0")/.."

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# A tour of ENGINE=FROND on a private server, each step checked: create, load, sizes beside InnoDB, query, transactions, ALTER,
-# kill -9 and recovery. Then a short form of the race that docs/mariadb.md describes.
+# A tour of ENGINE=FROND on a private server, each step checked: create, load, sizes compared with
+# InnoDB, query, transactions, ALTER, kill -9 and recovery. Then a short form of the race that
+# docs/mariadb.md describes.
 #
-#   scripts/mariadb-tour.sh [tour|race]     one part alone
+#   scripts/mariadb-tour.sh [tour|race]     only one part
 #
-# ROWS       rows to load (default 1000000)
-# RACE_ROWS  rows of the race (default 500000), RACE_SECONDS at most for each engine (default 12)
-# The plugin must have been built, and `frond` with --features compare for the race: `make mariadb` does both.
+#   ROWS       rows to load (default 1000000)
+#   RACE_ROWS  rows of the race (default 500000), RACE_SECONDS at most for each engine (default 12)
+#
+# The plugin must have been built, and `frond` with --features compare for the race: `make mariadb`
+# does both.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,7 +32,7 @@ fail() {
     exit 1
 }
 server() { scripts/mariadb-server.sh "$@"; }
-# Quiet: for values. `show` prints the statement and its answer.
+# `value` prints only the result; `show` prints the statement and its result.
 value() { server shell -N -e "$1" shop; }
 show() {
     printf 'MariaDB> %s\n' "$1"
