@@ -56,7 +56,7 @@ use crate::{
     ops::{Op, script_text, shrink},
 };
 
-/// Runs a piece of a campaign; a panic of the engine is a failure like any other (P20).
+/// Runs a part of a campaign; a panic of the engine is a failure like any other (P20).
 fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result,
@@ -68,8 +68,8 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     }
 }
 
-/// Opens a disk that a crash of this run has left: a legal state, of which step `floor` or a later one is there, and nothing
-/// that cannot be read.
+/// Opens a disk that a crash of this run has left. It must be in a legal state, of step `floor` or
+/// a later one, and everything must be readable.
 fn look_aside<E: Engine>(
     engine: &E,
     run: &Run<'_, E>,
@@ -84,7 +84,7 @@ fn look_aside<E: Engine>(
     store.check().map_err(|damage| Failure(format!("check finds damage: {damage}")))
 }
 
-/// Runs a campaign on a script. If it fails, makes the script small and panics with it, ready to be
+/// Runs a campaign on a script. If it fails, shrinks the script and panics with it, ready to be
 /// kept in `tests/seeds/`.
 pub fn hold<T>(
     name: &str,
