@@ -25,12 +25,12 @@ use frond::{Durability, IfLocked, Isolation, RowLock};
 
 use super::{Key, Op, Value, Write, text};
 
-/// How a read locks what it meets. `Wait` is a wait of no time.
+/// How a read locks the rows that it reaches. `Wait` waits for no time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Locking {
-    /// Against whom.
+    /// The lock mode.
     pub lock: RowLock,
-    /// What it does about rows that another has.
+    /// What it does about rows that another transaction holds.
     pub if_locked: IfLocked,
 }
 
@@ -43,56 +43,57 @@ pub enum TxnOp {
     Get(String, Key),
     /// A locking read.
     Lock(String, Key, Locking),
-    /// A locking read of a row that is not wanted: what it has locked is given back at once.
+    /// A locking read of a row that is not wanted: its lock is released at once.
     Look(String, Key, Locking),
     /// A read of many rows.
     ReadMany(String, Vec<Key>, Option<Locking>),
-    /// A row with an entry in a plain index and one in a unique one: put, whatever it was, or deleted, if it is there. See
-    /// [`rows`](crate::model::rows).
+    /// A row with an entry in a plain index and one in a unique index: put, whatever it was, or
+    /// deleted, if it exists. See [`rows`](crate::model::rows).
     Row {
         /// The tree of the row and its indexes.
         tree: String,
-        /// Of class [`ROW`](crate::model::rows::ROW).
+        /// Key of class [`ROW`](crate::model::rows::ROW).
         key: Key,
-        /// What it is to be; `None`: gone.
+        /// The new value; `None` deletes the row.
         value: Option<Value>,
-        /// How what is in its way is locked.
+        /// How a conflicting entry is locked.
         lock: RowLock,
     },
-    /// Up to `limit` rows of `[from, to)`.
+    /// Reads up to `limit` rows of `[from, to)`.
     Scan {
         /// The tree.
         tree: String,
         /// First key.
         from: Key,
-        /// First key no more wanted.
+        /// First key after the range.
         to: Key,
-        /// At most so many rows.
+        /// Maximum number of rows.
         limit: u32,
-        /// From the end.
+        /// Whether to read from the end.
         reverse: bool,
-        /// Locking what it goes over.
+        /// How it locks what it passes.
         locking: Option<Locking>,
     },
-    /// Mark a savepoint by this number, instead of another that had it.
+    /// Sets a savepoint with this number, replacing another that had it.
     Savepoint(u8),
-    /// Go back to a savepoint.
+    /// Rolls back to a savepoint.
     BackTo(u8),
-    /// Forget a savepoint.
+    /// Forgets a savepoint.
     Release(u8),
-    /// Begin a statement.
+    /// Starts a statement.
     Statement,
-    /// Take back what the statement wrote.
+    /// Rolls back the statement.
     UndoStatement,
-    /// Commit; also of what is prepared and in the slot's hands.
+    /// Commits; also a prepared transaction that is attached to the slot.
     Commit,
-    /// Roll back; the same.
+    /// Rolls back; also a prepared transaction that is attached to the slot.
     Rollback,
-    /// Prepare by this number, at the transaction's level, `Sync` if it has none. It stays in the slot's hands.
+    /// Prepares by this number, at the transaction's level, or `Sync` if it has none. It stays
+    /// attached to the slot.
     Prepare(u8),
-    /// Give what is prepared and in the slot's hands its place in the order of commits.
+    /// Orders the commit of the prepared transaction that is attached to the slot.
     Order,
-    /// Let go of what is prepared.
+    /// Detaches the prepared transaction.
     Detach,
 }
 
@@ -167,13 +168,13 @@ pub(super) fn begin_text(slot: u8, isolation: Isolation, level: Option<Durabilit
     format!("begin {slot} {name} {}", text::level_name(level))
 }
 
-/// `begin SLOT ISOLATION LEVEL`, its words.
+/// Parses the words of `begin SLOT ISOLATION LEVEL`.
 pub(super) fn parse_begin(words: &[&str]) -> Option<Op> {
     let isolation = LEVELS.iter().find(|(name, _)| words.get(2) == Some(name))?.1;
     Some(Op::Begin(words.get(1)?.parse().ok()?, isolation, text::parse_level(words.get(3)?)?))
 }
 
-/// `txn SLOT CALL`, behind its first word.
+/// Parses `txn SLOT CALL`, after its first word.
 pub(super) fn parse_call(rest: &str) -> Option<Op> {
     let (slot, call) = rest.trim().split_once(' ')?;
     let words: Vec<&str> = call.split_whitespace().collect();
