@@ -1,22 +1,22 @@
 //! Operations as data: what a script does to a store and to the model.
 //!
-//! A script is text, one operation per line, `#` begins a comment; what a campaign found stands as
-//! such a script in `tests/seeds/*.seed` and is run for ever. Keys and values are written as short
-//! names (`k12`, `v7*20`) and expanded by [`Key::bytes`] and [`Value::bytes`], so that a script is
-//! readable and a value of a megabyte takes no room in it.
+//! A script is text, one operation per line; `#` starts a comment. What a campaign has found is
+//! kept as such a script in `tests/seeds/*.seed` and is run forever. Keys and values are written as
+//! short names (`k12`, `v7*20`) and expanded by [`Key::bytes`] and [`Value::bytes`], so that a
+//! script is readable and a value of a megabyte takes no space in it.
 //!
 //! | line | meaning |
 //! |---|---|
 //! | `create t0` / `create t0 unique` / `drop t0` / `rename t0 t1` / `clone t0 t1` | catalog |
 //! | `commit LEVEL: put t0 k1 v7*20; insert t0 k2 v1*3; delete t0 k3; add t0 a1 -5; max t0 x1 v2*4; min t0 n1 v3*4; append t0 p1 v5*6; range t0 k1 k9` | one atomic batch; LEVEL is `default`, `sync`, `os` or `lazy` |
 //! | `bulk t0 v7*20 k1 k2 k3` / `bulk t0 unique v7*20 k1 k2 k3` | bulk load of a new tree: these keys, with values v7, v8, v9 |
-//! | `fill t0 v7*20 k1 k2 k3` | the same into a tree that is there and empty |
+//! | `fill t0 v7*20 k1 k2 k3` | bulk load into an existing empty tree |
 //! | `get t0 k1`, `scan t0 k1 k9 10`, `rscan t0 k1 k9 10` | reads; the number is a limit |
 //! | `snapshot s0`, `unsnapshot s0`, `resnapshot s0` | named snapshots: create, drop, read all |
 //! | `begin 0 snapshot default` / `txn 0 put t0 k1 v7*20` … / `txn 0 commit` | transactions, several open at once: see [`TxnOp`] |
-//! | `decide 2 commit`, `decide 2 rollback` | what is prepared is decided: see [`TxnOp`] |
-//! | `hold 0`, `held 0`, `release 0` | a snapshot held in memory: take, read all, let go |
-//! | `checkpoint`, `step 5`, `advance 700`, `reopen`, `crash 99`, `kill` | background, milliseconds, restarts |
+//! | `decide 2 commit`, `decide 2 rollback` | decides a prepared transaction: see [`TxnOp`] |
+//! | `hold 0`, `held 0`, `release 0` | a snapshot held in memory: take, read all, release |
+//! | `checkpoint`, `step 5`, `advance 700`, `reopen`, `crash 99`, `kill` | background work, milliseconds, restarts |
 
 mod generate;
 mod shrink;

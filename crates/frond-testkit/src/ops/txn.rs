@@ -2,22 +2,22 @@
 //!
 //! | line | meaning |
 //! |---|---|
-//! | `begin 0 snapshot sync` | begins in slot 0, at a level (`committed`, `repeatable`, `snapshot`, `serializable`), and says how durable its commit is to be |
+//! | `begin 0 snapshot sync` | begins in slot 0, at a level (`committed`, `repeatable`, `snapshot`, `serializable`), with the durability of its commit |
 //! | `txn 0 put t0 k1 v7*20`, … | a write, as in a batch; no range |
-//! | `txn 0 get t0 k1`, `txn 0 lock t0 k1 exclusive fail` | a plain read, a locking one |
-//! | `txn 0 look t0 k1 shared wait` | a locking read whose lock is given back at once |
+//! | `txn 0 get t0 k1`, `txn 0 lock t0 k1 exclusive fail` | a plain read, a locking read |
+//! | `txn 0 look t0 k1 shared wait` | a locking read whose lock is released at once |
 //! | `txn 0 many t0 k1 k2 k3`, `txn 0 many exclusive skip t0 k1 k2` | many rows at once, plain and locking |
-//! | `txn 0 row t0 R1 v7*20 shared`, `txn 0 row t0 R1 - exclusive` | a row with two indexes is put or deleted; the lock is for what is in its way |
+//! | `txn 0 row t0 R1 v7*20 shared`, `txn 0 row t0 R1 - exclusive` | a row with two indexes is put or deleted; the lock is for a conflicting entry |
 //! | `txn 0 scan t0 k1 k9 10`, `txn 0 rscan t0 k1 k9 10 shared skip` | scans, plain and locking |
-//! | `txn 0 savepoint 1`, `txn 0 back 1`, `txn 0 release 1` | savepoints, by numbers of the script's |
-//! | `txn 0 statement`, `txn 0 undo` | a statement begins; what it wrote is taken back |
-//! | `txn 0 commit`, `txn 0 rollback` | its end |
-//! | `txn 0 prepare 2` | prepared by this number: the slot has it in hand, and `commit` or `rollback` there decide it |
-//! | `txn 0 order` | what is prepared and in hand gets its place in the order of commits |
-//! | `txn 0 detach` | the slot lets go of what is prepared; so does the next `begin` there |
-//! | `decide 2 commit`, `decide 2 rollback` | decided by its number, from no slot |
+//! | `txn 0 savepoint 1`, `txn 0 back 1`, `txn 0 release 1` | savepoints, by numbers of the script |
+//! | `txn 0 statement`, `txn 0 undo` | starts a statement; rolls it back |
+//! | `txn 0 commit`, `txn 0 rollback` | ends the transaction |
+//! | `txn 0 prepare 2` | prepares by this number: it stays attached to the slot, and `commit` or `rollback` there decide it |
+//! | `txn 0 order` | orders the commit of the prepared transaction attached to the slot |
+//! | `txn 0 detach` | detaches the prepared transaction; so does the next `begin` there |
+//! | `decide 2 commit`, `decide 2 rollback` | decides a detached transaction by its number |
 //!
-//! One thread plays all transactions, so none of their calls waits: what is busy is an answer.
+//! One thread runs all transactions, so none of their calls waits: a busy row is an answer.
 
 use std::fmt;
 
