@@ -20,7 +20,7 @@ DATA=demo-data
 STORE=$DATA/packages
 LEDGER=$DATA/ledger
 BATCH=500
-SECONDS_WANTED=8  # a load shorter than this is over before it can be killed fairly
+SECONDS_WANTED=8  # a shorter load would end before it can be killed
 SECONDS_EACH=40   # for each store and workload
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
@@ -131,7 +131,7 @@ fi
 
 # --- 4. the race ----------------------------------------------------------------------------------
 
-rm -rf "$STORE" # its place is needed
+rm -rf "$STORE" # its space is needed
 for workload in iibench weblog; do
     case $workload in
     iibench) title="iiBench: inserts into three random secondary indexes" rows=5000000 ;;

@@ -55,11 +55,11 @@ scan() { # scan ENGINE QUERY: seconds, the best of three
     server shell -N -e "$statement $statement $statement" "sbtest_${1,,}" | sort -n | head -n 1
 }
 
-rate() { # rate ENGINE WORKLOAD THREADS: transactions a second
+rate() { # rate ENGINE WORKLOAD THREADS: transactions per second
     bench "$1" "$2" "$3" run | sed -n 's/.*transactions: .*(\([0-9.]*\) per sec.*/\1/p'
 }
 
-rest() { # waits until the server does next to nothing: half a minute at most
+rest() { # waits until the server is almost idle, half a minute at most
     local before after
     for _ in $(seq 30); do
         before=$(awk '{ print $14 + $15 }' "/proc/$pid/stat")
@@ -69,7 +69,7 @@ rest() { # waits until the server does next to nothing: half a minute at most
     done
 }
 
-line() { # line NAME UNIT VALUE...: one line of the table, with how many times the last engine's each value is worth
+line() { # line NAME UNIT VALUE...: one line of the table, with the ratio of each value to the last engine's
     awk -F '\t' -v OFS=' | ' '{
         reference = $NF
         line = "| " $1
@@ -84,7 +84,7 @@ line() { # line NAME UNIT VALUE...: one line of the table, with how many times t
     )"
 }
 
-measure() { # measure NAME UNIT TURNS COMMAND [ARG...]: the command with the engine behind its first word, the mean of its turns
+measure() { # measure NAME UNIT TURNS COMMAND [ARG...]: runs COMMAND ENGINE ARG... and takes the mean of its turns
     local name=$1 unit=$2 turns=$3 values=() engine at
     shift 3
     for _ in $(seq "$turns"); do

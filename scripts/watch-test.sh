@@ -23,7 +23,7 @@ trap 'kill -KILL -- "-$session" 2>/dev/null || true' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-processes() { # processes: those of the session
+processes() { # processes: the processes of the session
     local directory status fields
     for directory in /proc/[0-9]*; do
         status=$(cat "$directory/stat" 2>/dev/null) || continue

@@ -374,8 +374,9 @@ typedef struct {
 
 // Options of a change of trees. Call frond_change_options_init, then set fields.
 typedef struct {
-  // Allows that the change, and changes after it, may have been made before. A step is skipped
-  // if its effect is there, or if its tree is gone or has another name than the step says.
+  // Whether the change, and changes after it, may have been made before. If so, a step is
+  // skipped if its effect is there, or if its tree is gone or has another name than the step
+  // says.
   //
   // A swap then needs numbers and names, a truncation the number. A creation counts as made if a
   // tree with that name has the same options: give it attributes that no other tree has. A clone
@@ -782,7 +783,7 @@ typedef struct {
   int32_t durability;
   // Whether to create the store if there is none.
   bool create;
-  // Opens the store without writing a byte.
+  // Whether to open the store without writing a byte.
   bool read_only;
   // Bytes of log to keep for followers of the change feed.
   uint64_t keep_log;
@@ -835,7 +836,7 @@ typedef struct {
 typedef struct {
   // FROND_READ_COMMITTED, FROND_REPEATABLE_READ, FROND_SNAPSHOT, FROND_SERIALIZABLE.
   int32_t isolation;
-  // Makes writing an error; the transaction never locks anything.
+  // Whether writing is an error; the transaction then never locks anything.
   bool read_only;
   // How long a call waits for locks, in milliseconds; below 0 means no limit.
   int64_t lock_timeout_ms;

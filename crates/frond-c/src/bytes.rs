@@ -131,7 +131,7 @@ pub(crate) unsafe fn given_mut<'a, T>(pointer: *mut T, what: &str) -> Result<&'a
 pub(crate) unsafe fn take_back<T>(pointer: *mut T, what: &str) -> Result<Box<T>, Fail> {
     match pointer.is_null() {
         true => Err(misuse(format!("{what} is null"))),
-        // SAFETY: promised above; made by `give`, and given back once.
+        // SAFETY: promised above; made by `give`, and taken back once.
         false => Ok(unsafe { Box::from_raw(pointer) }),
     }
 }

@@ -23,8 +23,9 @@ pub struct frond_tree_change {
 /// Options of a change of trees. Call frond_change_options_init, then set fields.
 #[repr(C)]
 pub struct frond_change_options {
-    /// Allows that the change, and changes after it, may have been made before. A step is skipped
-    /// if its effect is there, or if its tree is gone or has another name than the step says.
+    /// Whether the change, and changes after it, may have been made before. If so, a step is
+    /// skipped if its effect is there, or if its tree is gone or has another name than the step
+    /// says.
     ///
     /// A swap then needs numbers and names, a truncation the number. A creation counts as made if a
     /// tree with that name has the same options: give it attributes that no other tree has. A clone

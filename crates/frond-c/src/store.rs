@@ -53,7 +53,7 @@ pub struct frond_options {
     pub durability: i32,
     /// Whether to create the store if there is none.
     pub create: bool,
-    /// Opens the store without writing a byte.
+    /// Whether to open the store without writing a byte.
     pub read_only: bool,
     /// Bytes of log to keep for followers of the change feed.
     pub keep_log: u64,

@@ -1,4 +1,4 @@
-//! Temporary trees, each of one session, which exist until they are given back.
+//! Temporary trees, each of one session, which exist until they are released.
 
 use frond::{TemporaryEntry, TemporaryTree};
 

@@ -55,7 +55,7 @@ pub struct frond_txn {
 pub struct frond_txn_options {
     /// FROND_READ_COMMITTED, FROND_REPEATABLE_READ, FROND_SNAPSHOT, FROND_SERIALIZABLE.
     pub isolation: i32,
-    /// Makes writing an error; the transaction never locks anything.
+    /// Whether writing is an error; the transaction then never locks anything.
     pub read_only: bool,
     /// How long a call waits for locks, in milliseconds; below 0 means no limit.
     pub lock_timeout_ms: i64,
