@@ -172,7 +172,7 @@ int Session::mark_statement()
 int Session::fail(int code)
 {
     int error = failed(thd_, code, error_);
-    /* An interrupt that nobody asked for would look like the end of the rows. */
+    /* Without an error, an interrupt that is not a KILL would look like the end of the rows. */
     if (code == INTERRUPTED && !thd_->killed)
         my_error(ER_QUERY_INTERRUPTED, MYF(0));
     if (txn_ != nullptr && frond_txn_is_over(txn_))
