@@ -14,19 +14,20 @@ use std::{
 
 use crate::error::{Fail, call, frond_error, misuse};
 
-/// Memory of the library's that a value is put into. Begin with all fields 0; it may be used for any number of calls,
-/// which use its memory again (also one whose key lies in it), and is given back by frond_buffer_free. Written to by the library alone.
+/// Memory of the library for a value. Initialise all fields to 0. It can be passed to any number of
+/// calls, which reuse its memory (also a call whose key lies in it). Release it with
+/// frond_buffer_free. Only the library may write to it.
 #[repr(C)]
 pub struct frond_buffer {
     /// The bytes; null if there were never any.
     pub data: *mut u8,
-    /// How many.
+    /// Length in bytes.
     pub length: usize,
-    /// For how many there is memory.
+    /// Allocated size in bytes.
     pub capacity: usize,
 }
 
-/// Gives the memory of a buffer back, and empties it. Null is allowed.
+/// Releases the memory of a buffer and empties it. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_buffer_free(buffer: *mut frond_buffer) {
     // SAFETY: promised above.
@@ -35,7 +36,7 @@ pub unsafe extern "C" fn frond_buffer_free(buffer: *mut frond_buffer) {
     }
 }
 
-/// Puts a copy of these bytes into a buffer: for functions that are called back and give bytes (frond_fold).
+/// Copies bytes into a buffer. Meant for callbacks that return bytes (frond_fold).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_buffer_set(
     buffer: *mut frond_buffer,
@@ -130,7 +131,7 @@ pub(crate) unsafe fn given_mut<'a, T>(pointer: *mut T, what: &str) -> Result<&'a
 pub(crate) unsafe fn take_back<T>(pointer: *mut T, what: &str) -> Result<Box<T>, Fail> {
     match pointer.is_null() {
         true => Err(misuse(format!("{what} is null"))),
-        // SAFETY: promised above; made by `give`, and given back once.
+        // SAFETY: promised above; made by `give`, and taken back once.
         false => Ok(unsafe { Box::from_raw(pointer) }),
     }
 }

@@ -8,52 +8,56 @@ use std::{
 
 use frond::ErrorKind;
 
-/// The call has done what it says.
+/// The call succeeded.
 pub const FROND_OK: i32 = 0;
-/// There is no such row, or no further one. No error.
+/// There is no such row, or there are no more rows. Not an error.
 pub const FROND_NOT_FOUND: i32 = 1;
-/// The library has failed in itself: close the store, and report it. Nothing else is safe to be called.
+/// The library failed internally. Close the store and report the failure; no other call is safe.
 pub const FROND_PANIC: i32 = 9001;
 
-/// An error of kind: try the operation again.
+/// Kind of error: retry the operation.
 pub const FROND_RETRY: i32 = 1;
-/// An error of kind: change the call.
+/// Kind of error: correct the call.
 pub const FROND_FIX_CALL: i32 = 2;
-/// An error of kind: mend the machine (disk full, I/O error, in use by another process).
+/// Kind of error: fix the machine (disk full, I/O error, store in use by another process).
 pub const FROND_FIX_MACHINE: i32 = 3;
-/// An error of kind: restore from a backup or a replica.
+/// Kind of error: restore from a backup or a replica.
 pub const FROND_RESTORE: i32 = 4;
-/// An error of kind: the store has stopped; close it and open it again.
+/// Kind of error: the store has stopped; close it and open it again.
 pub const FROND_REOPEN: i32 = 5;
 
-/// Bytes of an error's message, with its end.
+/// Size of an error message in bytes, including the terminating zero byte.
 pub const FROND_MESSAGE_BYTES: usize = 504;
 
-/// Bytes of the name of a tree in an error, with its end: names have up to 512.
+/// Size of a tree name in an error, in bytes, including the terminating zero byte. Names have up to
+/// 512 bytes.
 pub const FROND_NAME_BYTES: usize = 520;
-/// Bytes of a key that an error holds.
+/// Maximum number of key bytes in an error.
 pub const FROND_KEY_BYTES: usize = 256;
 
-/// What went wrong. Given to a call by address, or not at all (null); written only if the call fails.
+/// Description of an error. A call takes a pointer to one, or null, and writes it only if it fails.
 #[repr(C)]
 pub struct frond_error {
-    /// The number of the code: 1107 is FRD-1107. docs/errors.md explains each.
+    /// Number of the error code: 1107 is FRD-1107. docs/errors.md explains each code.
     pub code: i32,
     /// What to do about it: FROND_RETRY, FROND_FIX_CALL, …
     pub kind: i32,
-    /// In words, UTF-8, ends with a zero byte; cut off if it is too long.
+    /// Message in UTF-8, terminated by a zero byte; truncated if it is too long.
     pub message: [c_char; FROND_MESSAGE_BYTES],
-    /// The name of the tree that it is about, ends with a zero byte; empty if it is about none.
+    /// Name of the tree concerned, terminated by a zero byte; empty if there is none.
     pub tree: [c_char; FROND_NAME_BYTES],
-    /// Which entry of a batch, or step of a change of trees, it is about, from 0; -1 if it is about none.
+    /// Index, from 0, of the batch entry or the step of a change of trees concerned; -1 if there is
+    /// none.
     pub entry: i64,
-    /// It is about a row whose key is known: one that is locked, in conflict, there already, or twice. Else key_length is 0.
+    /// Whether the error concerns a row whose key is known: one that is locked, in conflict,
+    /// already there, or duplicate. If not, `key_length` is 0.
     pub has_key: bool,
-    /// Length of that key, bytes; it may be more than `key` holds.
+    /// Length of that key in bytes; may be more than `key` holds.
     pub key_length: usize,
-    /// So many of its first bytes are in `key`: up to FROND_KEY_BYTES; of one that was waited for, up to 64.
+    /// Number of its leading bytes in `key`: at most FROND_KEY_BYTES, and at most 64 for a key
+    /// whose lock was waited for.
     pub key_held: usize,
-    /// These, and zeros.
+    /// The leading bytes of the key, padded with zeros.
     pub key: [u8; FROND_KEY_BYTES],
 }
 

@@ -34,9 +34,9 @@
 //! 1. No panic leaves the library: it becomes `FROND_PANIC`, and the store must be closed.
 //! 2. A null pointer where none is allowed, or a number without a meaning, is `FRD-1001`, and
 //!    nothing is done.
-//! 3. A handle that is given back is not used again, even if the call fails; the header says which
-//!    calls take it back.
-//! 4. Handles keep the store open, so they can be given back in any order.
+//! 3. A handle that is released is not used again, even if the call fails; the header says which
+//!    calls release it.
+//! 4. Handles keep the store open, so they can be released in any order.
 //! 5. Names and numbers in the header are stable: none gets another meaning.
 //!
 //! Threads: handles of stores and trees can be used by all threads at once; transactions, prepared

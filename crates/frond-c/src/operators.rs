@@ -12,8 +12,9 @@ use crate::{
     error::{Fail, misuse},
 };
 
-/// What `operand` makes of `value`, which is null if there is none, is to be put into `out`, by frond_buffer_set; nothing put is an
-/// empty value. It must not fail, nor call anything else of the library.
+/// Callback that folds `operand` into `value`, which is null if there is none. It passes the result
+/// to frond_buffer_set for `out`; without that the result is an empty value. It must not fail, and
+/// must not call anything else of the library.
 // SAFETY: where it is called, its arguments are valid until it returns.
 pub type frond_fold = Option<
     unsafe extern "C" fn(
@@ -26,21 +27,23 @@ pub type frond_fold = Option<
     ),
 >;
 
-/// A merge operator of the program's own, for frond_txn_merge. It works in the store's threads, on rows committed long before,
-/// so it must be deterministic, associative, and the same for ever: once a tree has used it the store does not open without it
-/// (FRD-1013).
+/// A merge operator of the program, for frond_txn_merge. The store's threads apply it, also to rows
+/// that were committed long before. So it must be deterministic and associative, and it must never
+/// change: once a tree has used it, the store does not open without it (FRD-1013).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct frond_operator {
-    /// Its number, 64 or above.
+    /// Number of the operator, 64 or above.
     pub number: u8,
-    /// What it is called: 1 to 128 bytes, no control characters. Kept with each tree that uses the operator.
+    /// Name of the operator: 1 to 128 bytes, no control characters. Stored with each tree that uses
+    /// it.
     pub name: *const c_char,
-    /// Given to the functions.
+    /// Passed to the functions.
     pub context: *mut c_void,
-    /// A value from the one before, if there is one, and an operand.
+    /// Computes a value from the previous value, if there is one, and an operand.
     pub fold: frond_fold,
-    /// One operand that does what two do, the older one given as the value; null: `fold` does that, too.
+    /// Combines two operands into one that has the same effect; the older one is passed as the
+    /// value. Null: `fold` does that, too.
     pub combine: frond_fold,
 }
 

@@ -21,13 +21,13 @@ use crate::{
 
 /// Print the records of the log
 ///
-/// One line per record: position, what it is, its number, and how much it holds. With --entries every
-/// entry follows on a line of its own: tree number, message, key and value, escaped.
+/// One line per record: position, type, number, and how much it holds. With --entries, each entry
+/// follows on a line of its own: tree number, message, key and value, escaped.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
-    /// Print the entries too
+    /// Also print the entries
     #[arg(long)]
     entries: bool,
 }

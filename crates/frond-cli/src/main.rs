@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Load, look into, check and back up a Frond store.
+/// Load, inspect, check and back up a Frond store.
 #[derive(Parser)]
 #[command(name = "frond", version, max_term_width = 100)]
 struct Frond {

@@ -15,15 +15,16 @@ use crate::{
 /// Number of leaves of a tree that are read to report the size of its rows: 2 MiB or a little more.
 const LEAVES_READ: u64 = 4;
 
-/// Print counters and sizes, and what the rows of each tree take
+/// Print counters and sizes, and the size of each tree's rows
 ///
-/// Counters are those since the store was opened, which is now; sizes are those of the store. What rows take and save
-/// is told from some leaves of each tree, evenly spread; `inspect --columns` reads all.
+/// Counters start at 0 when the store is opened, as this command does; sizes are those of the
+/// store. The size and compression of rows are estimated from some leaves of each tree, evenly
+/// spread; `inspect --columns` reads all leaves.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
