@@ -3,8 +3,8 @@
 #
 #   scripts/install.sh build        C and C++ compilers (for zstd and the C API), pkg-config (for its test) and Rust
 #   scripts/install.sh rivals       the libraries of the stores that benches compare with
-#   scripts/install.sh fio          fio, which measures the disk before the lab does
-#   scripts/install.sh lab          sysbench and fio, to check the lab against, and a browser for the test of its pages
+#   scripts/install.sh fio          fio, which measures the disk, and strace, which counts syncs
+#   scripts/install.sh lab          sysbench, fio and strace, to check the lab against, and a browser for the test of its pages
 #   scripts/install.sh innodb       MariaDB, for benches that compare sizes with InnoDB; Debian starts its service
 #   scripts/install.sh checks       shellcheck, valgrind (for the C API's tests), gdb (for the stacks of tests that hang)
 #
@@ -53,9 +53,11 @@ for what in "$@"; do
         ;;
     fio)
         need fio fio
+        need strace strace
         ;;
     lab)
         need fio fio
+        need strace strace
         need sysbench sysbench
         need chromium chromium
         need nodejs node

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Writes the pages of a made-up results database and opens them in Chromium, without a network: no
 # sideways scrolling at 390 px, no errors, all charts drawn, no serious finding of axe-core,
-# readable without scripts. Keeps screenshots to look at.
+# readable without scripts. Keeps screenshots to look at, of the README's chart, too.
 #
 #   scripts/lab-report-test.sh [FOLDER]     folder of pages and screenshots; default target/lab-report-test
 set -euo pipefail

@@ -147,6 +147,18 @@ fn directories_of_others_are_left_as_they_are() {
 }
 
 #[test]
+fn a_directory_that_another_lab_uses_is_refused() {
+    let lab = Lab::new();
+    std::fs::create_dir(lab.path("data")).expect("made");
+    let marker = std::fs::File::create(lab.path("data").join(".frond-lab")).expect("made");
+    marker.lock().expect("locked");
+    let run = "run iibench --face embedded --targets null --size tiny --set rows=1000";
+    assert!(lab.fails(run).contains("another lab is running there; choose another --dir"));
+    drop(marker);
+    lab.ok(run);
+}
+
+#[test]
 fn embedded_stores_are_run_shown_and_compared() {
     let lab = Lab::new();
     lab.ok("run iibench --face embedded --targets rocksdb,frond,sqlite,lmdb,null --size tiny --set rows=5000");
@@ -190,6 +202,10 @@ fn all_engines_run_and_have_the_same_rows() {
         "SELECT COUNT(*) FROM verification WHERE name='each commit is synced' AND passed=1";
     assert_eq!(lab.number(synced), 10);
     assert_eq!(lab.number("SELECT COUNT(*) FROM verification WHERE name='frond check'"), 3);
+    // What the server itself takes is measured on each: of four statements of a MiB, and little for a connection.
+    let own = "SELECT COUNT(*) FROM verification WHERE name='memory is within its limit' AND passed=1 \
+               AND detail LIKE '%the server itself takes%'";
+    assert_eq!(lab.number(own), 11);
     assert!(lab.number("SELECT COUNT(*) FROM counter") > 100);
     assert!(lab.processes().is_empty());
 }
@@ -205,21 +221,21 @@ fn a_target_that_does_not_sync_fails_at_safe() {
     "#;
     let target = lab.target("liar", text);
     let failed = lab.fails(&format!("run iibench --size tiny --set rows=2000 --targets {target}"));
-    assert!(failed.contains("each commit is synced"), "{failed}");
+    assert!(failed.contains("each commit is synced: 30 commits: calls of the server"), "{failed}");
 }
 
 #[test]
 fn a_target_with_more_memory_than_the_others_fails() {
     let lab = Lab::new();
     let text = r#"
-        about = "has six times the memory"
+        about = "has twelve times the memory"
         like = "innodb"
         [settings]
-        innodb_buffer_pool_size = { value = "{memory*6}", why = "the planted fault" }
+        innodb_buffer_pool_size = { value = "{memory*12}", why = "the planted fault" }
     "#;
     let target = lab.target("glutton", text);
     // More rows than the allowance holds.
-    let run = "run sysbench --size tiny --no-rest --memory 64MiB --durability relaxed --set rows=1_500_000";
+    let run = "run sysbench --size tiny --no-rest --memory 32MiB --durability relaxed --set rows=1_200_000 --set time_limit=0";
     let failed =
         lab.fails(&format!("{run} --set tests=point_select --set threads=1 --targets {target}"));
     assert!(failed.contains("memory is within its limit"), "{failed}");
@@ -257,6 +273,32 @@ fn an_interrupted_run_leaves_nothing_behind_and_is_resumed() {
 }
 
 #[test]
+fn an_interrupt_ends_a_statement_that_runs_long() {
+    let lab = Lab::new();
+    let sign = lab.path("resting");
+    let text = format!(
+        r#"
+        about = "never comes to rest"
+        like = "innodb"
+        settle = ["SELECT 1 INTO OUTFILE '{}'", "DO SLEEP(3600)"]
+    "#,
+        sign.display()
+    );
+    let target = lab.target("restless", &text);
+    let run =
+        format!("run iibench --size tiny --targets {target} --set rows=2000 --durability relaxed");
+    let child = lab.spawn(&run);
+    lab.wait_until("the statement", || sign.exists());
+    signal(&child, "-INT");
+    child.wait_with_output().expect("it ends");
+    assert!(lab.processes().is_empty(), "{:?}", lab.processes());
+    // What was measured before is there, and the cell is run again by --resume.
+    let stopped = "SELECT COUNT(*) FROM cell JOIN metric ON cell=cell.id \
+                   WHERE state='stopped' AND failure='interrupted' AND name='ops_s'";
+    assert_eq!(lab.number(stopped), 1);
+}
+
+#[test]
 fn a_killed_run_keeps_its_finished_cells() {
     let lab = Lab::new();
     let run =
@@ -282,4 +324,12 @@ fn a_workload_a_target_and_a_metric_are_one_addition_each() {
     lab.ok(&format!("run iibench --size tiny --set rows=2000 --targets innodb,{target}"));
     let create = "SELECT COUNT(*) FROM setting WHERE value LIKE '%COMPACT%'";
     assert_eq!(lab.number(create), 1);
+    // Settings are those in force, with the server's defaults.
+    let shown = lab.ok("show last");
+    assert!(shown.contains("- max_connections = 1100  (sweeps"), "{shown}");
+    assert!(shown.contains("; default 151)") && shown.contains("chosen by the server"), "{shown}");
+    assert!(
+        shown.contains("- iibench rows=2000: purchases_index by PRIMARY: 2000 rows, sum"),
+        "{shown}"
+    );
 }

@@ -7,7 +7,7 @@
 
 use std::io::Read;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -54,8 +54,12 @@ pub struct Order {
 /// What `mysql://` targets begin with.
 pub const URL: &str = "mysql://";
 
-/// Least memory of a target: below it fixed costs would be all that is measured.
-const MEMORY_MIN: u64 = 32 << 20;
+/// Least memory of a target: in SQL what `frond_cache_size` is at least. Below, fixed costs would be all that is measured.
+const MEMORY_MIN: u64 = 16 << 20;
+const MEMORY_MIN_EMBEDDED: u64 = 32 << 20;
+/// Time between two samples of counters.
+const SAMPLE_EVERY: Duration = Duration::from_secs(10);
+const SAMPLE_EVERY_PUBLISHED: Duration = Duration::from_secs(60);
 
 impl Order {
     /// The workload's parameters.
@@ -83,6 +87,21 @@ impl Order {
         Ok(target)
     }
 
+    /// Seconds that it takes at most, or about: what is measured has a limit, and the rest is what such cells took. `None`
+    /// without a limit.
+    ///
+    /// # Errors
+    /// A parameter that is wrong.
+    pub fn seconds(&self) -> Result<Option<u64>> {
+        // Start and end of the store, background work and verification.
+        let further = match self.face {
+            Face::Sql => 12,
+            Face::Embedded => 4,
+        };
+        let limit = self.params()?.number("time_limit")?;
+        Ok((limit > 0).then_some(limit + further))
+    }
+
     /// Data to memory as it is: the least memory may be more than what the workload's ratio gives.
     ///
     /// # Errors
@@ -99,7 +118,10 @@ impl Order {
     pub fn memory(&self) -> Result<u64> {
         match self.memory {
             Some(memory) => Ok(memory),
-            None => Ok(self.memory_by_ratio()?.max(MEMORY_MIN)),
+            None => Ok(self.memory_by_ratio()?.max(match self.face {
+                Face::Sql => MEMORY_MIN,
+                Face::Embedded => MEMORY_MIN_EMBEDDED,
+            })),
         }
     }
 
@@ -171,6 +193,10 @@ fn run(order: &Order) -> Result<CellResult> {
         class: &class,
         time_limit: limit,
         with_rest: order.with_rest,
+        sample_every: match order.size {
+            Size::Published => SAMPLE_EVERY_PUBLISHED,
+            _ => SAMPLE_EVERY,
+        },
     };
     let mut bench = Bench::start(&place, &target, &conditions)?;
     match workload.run(&mut bench) {
@@ -179,7 +205,44 @@ fn run(order: &Order) -> Result<CellResult> {
             // What was measured before stays.
             let log_tail = bench.log_tail();
             let found = std::mem::take(&mut bench.result);
-            Ok(CellResult { state: State::Failed, failure: Some(failure.0), log_tail, ..found })
+            // A statement that Ctrl-C ended is no failure.
+            let is_stopped = measure::is_interrupted() && found.state != State::Failed;
+            let (state, failure) =
+                if is_stopped { (State::Stopped, None) } else { (State::Failed, Some(failure.0)) };
+            Ok(CellResult { state, failure, log_tail, ..found })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_beyond_memory_are_so_many_times_as_large_as_published() {
+        for entry in workloads::ALL {
+            for size in [Size::Quick, Size::Standard, Size::Published] {
+                let order = Order {
+                    workload: entry.name.to_owned(),
+                    changes: Vec::new(),
+                    face: Face::Sql,
+                    target: "frond".to_owned(),
+                    size,
+                    class: "host".to_owned(),
+                    durability: Durability::Safe,
+                    seed: 42,
+                    memory: None,
+                    dir: PathBuf::new(),
+                    with_rest: true,
+                    plugin: None,
+                };
+                let wanted = order.params().and_then(|params| params.real("ratio"));
+                let (wanted, found) = (wanted.expect("a ratio"), order.effective_ratio());
+                let found = found.expect("a ratio");
+                // Data that fit in memory fit in more of it.
+                let is_right = (found / wanted - 1.0).abs() < 0.02 || wanted < 1.0;
+                assert!(is_right, "{} at {size}: {found} for {wanted}", entry.name);
+            }
         }
     }
 }

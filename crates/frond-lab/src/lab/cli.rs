@@ -89,9 +89,9 @@ struct RunArgs {
     /// Scale
     #[arg(long, value_enum, default_value_t = Size::Quick)]
     size: Size,
-    /// Storage class: host is the disk as it is; hdd, sata, nvme, cloud, … limit it
-    #[arg(long, default_value = "host")]
-    class: String,
+    /// Storage class: host is the disk as it is; hdd, sata, nvme, cloud, … limit it; that of the suite, or host
+    #[arg(long)]
+    class: Option<String>,
     /// When a commit is acknowledged: that of the suite, or safe
     #[arg(long, value_enum)]
     durability: Option<Durability>,
@@ -110,6 +110,9 @@ struct RunArgs {
     /// Resume the latest unfinished run of this request: run only the missing cells
     #[arg(long)]
     resume: bool,
+    /// Say what would be run and how long it takes at most, and run nothing
+    #[arg(long)]
+    dry_run: bool,
     /// Do not wait for background work after writes
     #[arg(long)]
     no_rest: bool,
@@ -177,6 +180,7 @@ fn run_workload(results: &Path, args: &RunArgs) -> Result<()> {
     }
     let of_suite = suites::items(&args.name, args.targets.as_deref())?;
     let is_suite = of_suite.is_some();
+    let suite = suites::find(&args.name);
     let mut items = match of_suite {
         Some(items) => items,
         None if has_workload(args.face, &args.name) => vec![Item {
@@ -197,10 +201,14 @@ fn run_workload(results: &Path, args: &RunArgs) -> Result<()> {
         suite: args.name.clone(),
         items,
         size: args.size,
-        class: args.class.clone(),
+        class: args
+            .class
+            .clone()
+            .or_else(|| suite.as_ref()?.class.clone())
+            .unwrap_or_else(|| "host".to_owned()),
         durability: args
             .durability
-            .or_else(|| suites::durability(&args.name))
+            .or_else(|| suite.as_ref()?.durability)
             .unwrap_or(Durability::Safe),
         repeat: args.repeat.unwrap_or(if args.size >= Size::Standard { 3 } else { 1 }),
         seed: args.seed,
@@ -211,6 +219,10 @@ fn run_workload(results: &Path, args: &RunArgs) -> Result<()> {
         dir: args.dir.clone(),
         command: format!("lab {words}"),
     };
+    if args.dry_run {
+        print!("{}", run::describe(&request)?);
+        return Ok(());
+    }
     let uid = run::run(results, &request)?;
     eprintln!("run {uid} is in {}", results.display());
     Ok(())
@@ -236,6 +248,7 @@ fn show(database: &Database, run: Option<&str>) -> Result<()> {
         Some(run) => {
             let run = database.find_run(run)?;
             print!("{}", exchange::markdown(database, &run)?);
+            print!("{}", exchange::conditions(database, &run)?);
         }
         None => {
             for run in database.runs()? {

@@ -1,16 +1,16 @@
 //! `lab compare A B`: the same cells of two runs, or two targets of one, value by value.
 //!
 //! Invariants
-//! 1. Runs on different machines, of different size, class or durability are compared only when that is asked for, and
-//!    then each line says so.
+//! 1. Runs on different machines, or of different size, class, durability, seed or memory are compared only on
+//!    request, and then each line says so.
 //! 2. What is not significant is never called better or worse.
 
 use std::collections::BTreeMap;
 
 use super::exchange::short;
-use super::metric::{self, Better};
+use super::metric;
 use super::results::{Database, Measured, RunInfo};
-use super::statistics::{Spread, differ};
+use super::statistics::{self, FEW, Ratio, Sample, Verdict};
 use crate::targets::{Failure, Result};
 
 /// One side: a run, and a target of it if that is said: `RUN` or `RUN:TARGET`.
@@ -41,8 +41,8 @@ impl Side {
 /// What is measured on both sides; targets are told apart only where neither side names one.
 type Key = (String, String, String, String, String, String);
 
-fn keyed(side: &Side, by_target: bool) -> BTreeMap<Key, Vec<f64>> {
-    let mut all: BTreeMap<Key, Vec<f64>> = BTreeMap::new();
+fn keyed(side: &Side, by_target: bool) -> BTreeMap<Key, Sample> {
+    let mut all: BTreeMap<Key, Vec<(i64, f64)>> = BTreeMap::new();
     for one in &side.values {
         let target = if by_target { one.target.clone() } else { String::new() };
         let key = (
@@ -53,35 +53,58 @@ fn keyed(side: &Side, by_target: bool) -> BTreeMap<Key, Vec<f64>> {
             one.step.clone(),
             one.metric.clone(),
         );
-        all.entry(key).or_default().push(one.value);
+        all.entry(key).or_default().push((i64::from(one.repeat), one.value));
     }
-    all
+    all.into_iter().map(|(key, values)| (key, Sample::new(values))).collect()
 }
 
-/// What differs between the conditions of two runs.
-fn differences(a: &RunInfo, b: &RunInfo) -> Vec<String> {
+/// What differs between the conditions of two sides.
+fn differences(a: &Side, b: &Side) -> Vec<String> {
+    let (one, other) = (&a.run, &b.run);
+    let (seed, other_seed) = (one.seed.to_string(), other.seed.to_string());
     let pairs = [
-        ("machine", &a.machine, &b.machine),
-        ("size", &a.size, &b.size),
-        ("class", &a.class, &b.class),
-        ("durability", &a.durability, &b.durability),
+        ("machine", &one.machine, &other.machine),
+        ("size", &one.size, &other.size),
+        ("class", &one.class, &other.class),
+        ("durability", &one.durability, &other.durability),
+        ("seed", &seed, &other_seed),
     ];
     let differ = pairs.iter().filter(|(_, one, other)| one != other);
-    differ.map(|(name, one, other)| format!("{name} {one}/{other}")).collect()
+    let mut said: Vec<String> =
+        differ.map(|(name, one, other)| format!("{name} {one}/{other}")).collect();
+    let (memory, other_memory) = (memory(a), memory(b));
+    for (workload, one) in &memory {
+        if let Some(other) = other_memory.get(workload).filter(|other| *other != one) {
+            said.push(format!("memory of {} {one}/{other}", workload.0));
+        }
+    }
+    said
 }
 
-/// Verdict on a pair of sets of repeats.
-fn verdict(name: &str, a: &[f64], b: &[f64]) -> &'static str {
-    let Some(metric) = metric::find(name) else { return "" };
-    if a.len() < 3 || b.len() < 3 {
-        return "one or two repeats: nothing can be said";
+/// Bytes that the targets of a workload, variant and face were given.
+fn memory(side: &Side) -> BTreeMap<(&str, &str, &str), i64> {
+    let of = side.values.iter();
+    of.map(|one| ((&*one.workload, &*one.variant, &*one.face), one.memory_b)).collect()
+}
+
+/// The verdict on B against A, as a line says it.
+fn said(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "WORSE",
+        Verdict::Differs => "differs",
+        Verdict::Insignificant(FEW) => "one or two repeats: nothing can be said",
+        Verdict::Insignificant(_) => "",
     }
-    let (Some(one), Some(other)) = (Spread::of(a), Spread::of(b)) else { return "" };
-    match (differ(b, a, metric.magnitude), metric.better, other.median > one.median) {
-        (false, _, _) => "",
-        (true, Better::Higher, true) | (true, Better::Lower, false) => "better",
-        (true, Better::Higher, false) | (true, Better::Lower, true) => "WORSE",
-        (true, Better::Neither, _) => "differs",
+}
+
+/// B ÷ A.
+fn ratio(found: Option<&Ratio>) -> String {
+    match found {
+        Some(found) if !found.has_zero() => format!("{:.3}", found.median),
+        Some(found) if found.median > 0.0 => "A is 0".to_owned(),
+        Some(_) => "B is 0".to_owned(),
+        None => "–".to_owned(),
     }
 }
 
@@ -94,7 +117,7 @@ pub fn compare(database: &Database, a: &str, b: &str, anyway: bool) -> Result<St
     if a.target.is_some() != b.target.is_some() {
         return Err(Failure("name a target on both sides (RUN:TARGET), or on neither".to_owned()));
     }
-    let differences = differences(&a.run, &b.run);
+    let differences = differences(&a, &b);
     if !differences.is_empty() && !anyway {
         return Err(Failure(format!(
             "these runs were measured under different conditions: {}; --anyway compares them",
@@ -103,6 +126,7 @@ pub fn compare(database: &Database, a: &str, b: &str, anyway: bool) -> Result<St
     }
     let by_target = a.target.is_none() && b.target.is_none();
     let (ones, others) = (keyed(&a, by_target), keyed(&b, by_target));
+    let is_one_run = a.run.id == b.run.id;
     let warning = match differences.is_empty() {
         true => String::new(),
         false => format!("  NOT COMPARABLE: {}", differences.join(", ")),
@@ -124,19 +148,20 @@ pub fn compare(database: &Database, a: &str, b: &str, anyway: bool) -> Result<St
             title = of_step;
             out += &format!("\n{title}\n");
         }
-        let (Some(x), Some(y)) = (Spread::of(one), Spread::of(other)) else { continue };
-        let show = |spread: Spread| match spread.count {
+        let (Some(x), Some(y)) = (one.spread(), other.spread()) else { continue };
+        let show = |spread: statistics::Spread| match spread.count {
             1 => short(spread.median),
             _ => format!("{} ({}–{})", short(spread.median), short(spread.min), short(spread.max)),
         };
-        let ratio =
-            if x.median == 0.0 { "–".to_owned() } else { format!("{:.3}", y.median / x.median) };
+        let found = metric::find(metric)
+            .and_then(|metric| statistics::compare(other, one, metric, is_one_run));
+        let verdict = found.map_or("", |found| said(found.verdict));
         let noisy = if x.is_noisy() || y.is_noisy() { " noisy" } else { "" };
-        let verdict = verdict(metric, one, other);
         out += &format!(
-            "  {metric:22} {:>24} {:>24} {ratio:>8} {verdict}{noisy}{warning}\n",
+            "  {metric:22} {:>24} {:>24} {:>8} {verdict}{noisy}{warning}\n",
             show(x),
-            show(y)
+            show(y),
+            ratio(found.as_ref()),
         );
         lines += 1;
     }
@@ -194,7 +219,34 @@ mod tests {
             values.clone().count() > 1
                 && values.clone().all(|line| line.contains("NOT COMPARABLE"))
         );
+        let reseeded = RunHead { seed: 43, ..a_run("c") };
+        fill(&mut database, &reseeded, &[("innodb", 1000.0)]);
+        let refused = compare(&database, "aa", "c", false).expect_err("another seed");
+        assert!(refused.0.contains("seed 42/43"), "{refused}");
+        database.connection.execute("UPDATE cell SET memory_b=7 WHERE run=2", []).expect("changed");
+        let refused = compare(&database, "aa", "ab", false).expect_err("another memory");
+        assert!(refused.0.contains("memory of iibench 67108864/7"), "{refused}");
         assert!(compare(&database, "a", "b", true).is_err_and(|f| f.0.contains("2 runs begin")));
         assert!(compare(&database, "zz", "b", true).is_err());
+    }
+
+    #[test]
+    fn zero_on_one_side_is_said_in_words() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut database = Database::open(&dir.path().join("r")).expect("a new file");
+        let run = database.begin_run(&a_run("aa")).expect("begun");
+        for (target, read) in [("innodb", 0.0), ("frond", 4096.0)] {
+            for repeat in 1..=3 {
+                let mut cell = a_cell();
+                cell.steps[0].metrics.insert("rd_b_op".to_owned(), read);
+                database.write_cell(run, &a_key(target, repeat), 0, &cell).expect("written");
+            }
+        }
+        let line = |a, b| -> String {
+            let text = compare(&database, a, b, false).expect("one run");
+            text.lines().find(|line| line.contains("rd_b_op")).unwrap_or_default().to_owned()
+        };
+        assert!(line("aa:innodb", "aa:frond").contains("A is 0 WORSE"));
+        assert!(line("aa:frond", "aa:innodb").contains("B is 0 better"));
     }
 }

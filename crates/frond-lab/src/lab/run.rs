@@ -4,14 +4,18 @@
 //! 1. Targets are interleaved: A B C, B C A, C A B, so that a machine that gets slower hits all of them.
 //! 2. A cell that has ended is in the database before the next begins.
 //! 3. A directory is emptied only if a run made it, which its marker file says.
-//! 4. What is deterministic is the same on all targets, or the run fails.
+//! 4. Two labs do not use one directory: its marker file is locked as long as a run lasts.
+//! 5. What is deterministic is the same on all targets, or the run fails.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::cell::{Order, URL};
 use super::machine::{self, class};
@@ -25,6 +29,9 @@ use crate::targets::{Failure, Result};
 
 /// Time of each job of fio before a run.
 const FIO_JOB: Duration = Duration::from_secs(1);
+
+/// How often a cell's interrupt is looked for.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Says that a directory was made by a run (Invariant 3).
 const MARKER: &str = ".frond-lab";
@@ -184,9 +191,9 @@ fn check(request: &Request, cells: &[Planned]) -> Result<()> {
     Ok(())
 }
 
-/// Makes an empty directory for a cell (Invariant 3).
-fn make_room(dir: &Path) -> Result<()> {
-    let (marker, cell) = (dir.join(MARKER), dir.join("cell"));
+/// Makes the directory of a run, or takes one that a run made, and locks it (Invariants 3 and 4).
+fn take(dir: &Path) -> Result<fs::File> {
+    let marker = dir.join(MARKER);
     let is_foreign = dir.exists() && !marker.exists() && fs::read_dir(dir)?.next().is_some();
     if is_foreign {
         return Err(Failure(format!(
@@ -195,11 +202,44 @@ fn make_room(dir: &Path) -> Result<()> {
         )));
     }
     fs::create_dir_all(dir)?;
-    fs::write(marker, "Made by `lab run`, which removes what is in it.\n")?;
+    let mut file = fs::File::options().create(true).append(true).open(marker)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(fs::TryLockError::WouldBlock) => {
+            return Err(Failure(format!(
+                "{}: another lab is running there; choose another --dir",
+                dir.display()
+            )));
+        }
+        Err(fs::TryLockError::Error(error)) => return Err(error.into()),
+    }
+    if file.metadata()?.len() == 0 {
+        file.write_all(b"Made by `lab run`, which removes what is in it.\n")?;
+    }
+    Ok(file)
+}
+
+/// Makes an empty directory for a cell.
+fn make_room(dir: &Path) -> Result<()> {
+    let cell = dir.join("cell");
     if cell.exists() {
         fs::remove_dir_all(&cell)?;
     }
     Ok(fs::create_dir(&cell)?)
+}
+
+/// Reads what a cell's process says until it has ended; gives its result.
+fn read_cell(output: ChildStdout, progress: &Progress) -> Result<Option<CellResult>> {
+    let mut result = None;
+    for line in BufReader::new(output).lines() {
+        let line = line?;
+        match line.split_once(' ') {
+            Some(("progress", words)) => progress.step(words),
+            Some(("cell", json)) => result = Some(serde_json::from_str::<CellResult>(json)?),
+            _ => {}
+        }
+    }
+    Ok(result)
 }
 
 /// Runs a cell in a process of its own.
@@ -217,21 +257,22 @@ fn run_cell(order: &Order, progress: &Progress) -> Result<CellResult> {
         input.write_all(serde_json::to_string(order)?.as_bytes())?;
     }
     let output = child.stdout.take().ok_or_else(|| Failure("no output of a cell".to_owned()))?;
-    let (mut result, mut is_told) = (None, false);
-    for line in BufReader::new(output).lines() {
-        let line = line?;
-        // A terminal sends Ctrl-C to both; `kill` only to this process.
-        if measure::is_interrupted() && !is_told {
-            is_told = true;
-            let cell = rustix::process::Pid::from_child(&child);
-            let _ = rustix::process::kill_process(cell, rustix::process::Signal::INT); // it may have ended
-        }
-        match line.split_once(' ') {
-            Some(("progress", words)) => progress.step(words),
-            Some(("cell", json)) => result = Some(serde_json::from_str::<CellResult>(json)?),
-            _ => {}
-        }
-    }
+    let (cell, is_over) = (Pid::from_child(&child), AtomicBool::new(false));
+    let result = std::thread::scope(|scope| {
+        // A terminal sends Ctrl-C to both; `kill` only to this process. A cell may say nothing for long.
+        let watching = scope.spawn(|| {
+            while !measure::is_interrupted() && !is_over.load(Ordering::Relaxed) {
+                std::thread::park_timeout(LOOK);
+            }
+            if !is_over.load(Ordering::Relaxed) {
+                let _ = kill_process(cell, Signal::INT); // it may have ended
+            }
+        });
+        let result = read_cell(output, progress);
+        is_over.store(true, Ordering::Relaxed);
+        watching.thread().unpark();
+        result
+    })?;
     let status = child.wait()?;
     measure::Group::remove_stale();
     Ok(result.unwrap_or_else(|| CellResult {
@@ -255,7 +296,7 @@ impl Facts {
         found.or_insert_with(|| (key.target.clone(), value.to_owned()))
     }
 
-    /// Invariant 4. Cells that were stopped came to different ends, and `null` keeps nothing.
+    /// Invariant 5. Cells that were stopped came to different ends, and `null` keeps nothing.
     fn compare(&mut self, key: &CellKey, result: &mut CellResult) {
         if result.state != State::Done || key.target == "null" {
             return;
@@ -273,6 +314,55 @@ impl Facts {
     }
 }
 
+/// Longest time of these cells, if each has a limit.
+fn longest(cells: &[Planned]) -> Result<Option<Duration>> {
+    let mut all = Duration::ZERO;
+    for Planned { order, .. } in cells {
+        let Some(seconds) = order.seconds()? else { return Ok(None) };
+        all += Duration::from_secs(seconds);
+    }
+    Ok(Some(all))
+}
+
+/// How many cells there are, and how long they take.
+fn extent(cells: &[Planned]) -> Result<String> {
+    let time = match longest(cells)? {
+        Some(time) => format!("about {} min at most", time.as_secs().div_ceil(60)),
+        None => "some without a time limit".to_owned(),
+    };
+    Ok(format!("{} cells, {time}", cells.len()))
+}
+
+/// What would be run, a line for each cell.
+///
+/// # Errors
+/// Something is wrong with the request.
+pub fn describe(request: &Request) -> Result<String> {
+    let cells = plan(request)?;
+    check(request, &cells)?;
+    let mut out = String::new();
+    for Planned { key, order } in &cells {
+        let time = order.seconds()?.map_or("no limit".to_owned(), |seconds| format!("{seconds} s"));
+        out += &format!(
+            "{:8} {:12} {:14} repeat {}  {:>8}  memory {} MiB  {}\n",
+            key.face,
+            key.workload,
+            key.target,
+            key.repeat,
+            time,
+            order.memory()? >> 20,
+            key.variant
+        );
+    }
+    out += &format!(
+        "{}, class {}, durability {}\n",
+        extent(&cells)?,
+        request.class,
+        request.durability
+    );
+    Ok(out)
+}
+
 /// Runs what was asked for into this database; gives the uid of the run.
 ///
 /// # Errors
@@ -284,18 +374,19 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
     }
     check(request, &cells)?;
     let mut database = Database::open(results)?;
+    let _lock = take(&request.dir)?;
     measure::Group::remove_stale();
     let found = if request.resume { database.find_unfinished(request)? } else { None };
     let (run, uid) = match found {
         Some(found) => found,
         None => {
-            make_room(&request.dir)?;
             let head = head(request)?;
             (database.begin_run(&head)?, head.uid)
         }
     };
     let done = database.done_cells(run)?;
     ctrlc::set_handler(measure::interrupt).map_err(|error| Failure(error.to_string()))?;
+    eprintln!("run {uid}: {}", extent(&cells)?);
     let progress = Progress::new(cells.len());
     let (mut facts, mut failures) = (Facts::default(), Vec::new());
     for (key, name, value) in database.facts(run)? {
@@ -415,20 +506,14 @@ mod tests {
         }
     }
 
-    #[test]
-    fn targets_are_interleaved_and_each_is_run_as_often_as_asked_for() {
-        let request = Request {
+    fn request(items: Vec<Item>, size: Size, repeat: u32) -> Request {
+        Request {
             suite: "iibench".to_owned(),
-            items: vec![Item {
-                workload: "iibench".to_owned(),
-                face: Face::Sql,
-                changes: Vec::new(),
-                targets: ["a", "b", "c"].map(str::to_owned).to_vec(),
-            }],
-            size: Size::Tiny,
+            items,
+            size,
             class: "host".to_owned(),
             durability: Durability::Safe,
-            repeat: 3,
+            repeat,
             seed: 42,
             memory: None,
             yes_write: false,
@@ -436,7 +521,35 @@ mod tests {
             with_rest: true,
             dir: PathBuf::from("d"),
             command: String::new(),
+        }
+    }
+
+    #[test]
+    fn make_lab_takes_twelve_minutes_at_most() {
+        let items =
+            crate::lab::suites::items("overview", None).expect("read").expect("it is there");
+        let request = request(items, Size::Quick, 1);
+        let cells = plan(&request).expect("a plan");
+        // fio takes some seconds before.
+        let longest = longest(&cells).expect("parameters that are right").expect("limits");
+        assert!(
+            longest < Duration::from_secs(700),
+            "{longest:?}: {}",
+            extent(&cells).expect("said")
+        );
+        let text = describe(&request).expect("described");
+        assert_eq!(text.lines().count(), cells.len() + 1, "{text}");
+    }
+
+    #[test]
+    fn targets_are_interleaved_and_each_is_run_as_often_as_asked_for() {
+        let item = Item {
+            workload: "iibench".to_owned(),
+            face: Face::Sql,
+            changes: Vec::new(),
+            targets: ["a", "b", "c"].map(str::to_owned).to_vec(),
         };
+        let request = request(vec![item], Size::Tiny, 3);
         let order: String =
             plan(&request).expect("a plan").iter().map(|cell| cell.key.target.as_str()).collect();
         assert_eq!(order, "abcbcacab");

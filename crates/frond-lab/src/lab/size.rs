@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub enum Size {
     /// For tests of the lab itself: never in a chart.
     Tiny,
-    /// At most some 12 s a cell.
+    /// Some 12 s of measured work a cell, up to 40 s where data are ten times the memory.
     Quick,
     /// For 2 cores and some minutes a cell.
     Standard,

@@ -1,6 +1,15 @@
-//! Repeats: their median, their spread, and whether two sets of them differ.
+//! Repeats: their median and spread, and whether two sets of them differ. `lab compare` and the report both ask here.
+//!
+//! Invariants
+//! 1. A sample holds finite numbers only; what is not finite was not measured.
+//! 2. A difference is significant if both sides have three repeats or more, Welch's t-test on the logarithms gives
+//!    p ≤ 0.05, and it is at least the metric's magnitude.
+//! 3. Zero has no logarithm and no ratio. A value that is 0 in all repeats of one side, and in none of the other's, is
+//!    a gain or a loss of its own kind.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use super::metric::{Better, Metric};
 
 /// Repeats of one value.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -18,9 +27,9 @@ pub struct Spread {
 /// Spread beyond which a median is not to be trusted, as a part of it.
 const NOISY: f64 = 0.15;
 /// Least repeats on each side that significance can be said of.
-pub const REPEATS_MIN: usize = 3;
+const REPEATS_MIN: usize = 3;
 /// Probability of a difference by chance, at most.
-pub const P_MAX: f64 = 0.05;
+const P_MAX: f64 = 0.05;
 
 impl Spread {
     /// Of these values; `None` if there are none. Values that are no numbers are left out.
@@ -43,16 +52,175 @@ impl Spread {
     }
 }
 
-/// Whether two sets of repeats differ by more than chance, and by at least `magnitude` of the second's median: Welch's
-/// t-test on logarithms (values are rates, times and sizes, whose noise is a factor). Sets of fewer than three repeats never
-/// do.
-pub fn differ(one: &[f64], other: &[f64], magnitude: f64) -> bool {
-    let (Some(a), Some(b)) = (Spread::of(one), Spread::of(other)) else { return false };
-    let is_large = (a.median / b.median - 1.0).abs() >= magnitude;
-    is_large && p_value(one, other).is_some_and(|p| p <= P_MAX)
+/// The values of one metric over the repeats of one cell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// (repeat, value), in the order of repeats.
+    values: Vec<(i64, f64)>,
 }
 
-/// Probability that two sets of repeats are as far apart by chance; `None` if there are too few, or one is not positive.
+impl Sample {
+    /// A sample of the values that are finite.
+    pub fn new(values: impl IntoIterator<Item = (i64, f64)>) -> Self {
+        let mut values: Vec<_> =
+            values.into_iter().filter(|(_, value)| value.is_finite()).collect();
+        values.sort_by_key(|(repeat, _)| *repeat);
+        Self { values }
+    }
+
+    /// Number of repeats.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether nothing was measured.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Values in the order of repeats.
+    pub fn values(&self) -> impl Iterator<Item = f64> + '_ {
+        self.values.iter().map(|(_, value)| *value)
+    }
+
+    fn of(&self, repeat: i64) -> Option<f64> {
+        self.values.iter().find(|(own, _)| *own == repeat).map(|(_, value)| *value)
+    }
+
+    /// Median, least and largest.
+    pub fn spread(&self) -> Option<Spread> {
+        Spread::of(&self.values().collect::<Vec<f64>>())
+    }
+
+    /// The median.
+    pub fn median(&self) -> Option<f64> {
+        self.spread().map(|spread| spread.median)
+    }
+
+    /// The repeat whose value is nearest to the median.
+    pub fn typical_repeat(&self) -> Option<i64> {
+        let median = self.median()?;
+        let distance = |value: f64| (value - median).abs();
+        let nearest = |a: &&(i64, f64), b: &&(i64, f64)| distance(a.1).total_cmp(&distance(b.1));
+        self.values.iter().min_by(nearest).map(|(repeat, _)| *repeat)
+    }
+}
+
+/// What a comparison says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Significantly better than the base.
+    Better,
+    /// Significantly worse.
+    Worse,
+    /// Significant, of a metric with no better or worse.
+    Differs,
+    /// Not significant, and why.
+    Insignificant(&'static str),
+}
+
+/// Why nothing can be said of one or two repeats.
+pub const FEW: &str = "fewer than three repeats";
+
+/// A value against that of a base.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Ratio {
+    /// Median of the ratios of repeats: 0 if the value is 0, infinite if that of the base is.
+    pub median: f64,
+    /// Least of them.
+    pub low: f64,
+    /// Largest of them.
+    pub high: f64,
+    /// Repeats compared.
+    pub repeats: usize,
+    /// Whether the spread of either side is noise.
+    pub is_noisy: bool,
+    /// What it says.
+    pub verdict: Verdict,
+}
+
+impl Ratio {
+    /// Whether one side is 0 and the other is not (Invariant 3).
+    pub fn has_zero(&self) -> bool {
+        !(self.median > 0.0 && self.median.is_finite())
+    }
+
+    /// The ratio turned so that above 1 is better.
+    pub fn gain(&self, better: Better) -> f64 {
+        if better == Better::Lower { 1.0 / self.median } else { self.median }
+    }
+}
+
+/// Compares a value with that of a base. With `is_paired`, repeats of one number ran next to each other, so that their
+/// ratio is free of drift. `None` if either side was not measured, is negative, or both are 0.
+pub fn compare(own: &Sample, base: &Sample, metric: &Metric, is_paired: bool) -> Option<Ratio> {
+    let (one, other) = (own.spread()?, base.spread()?);
+    if one.min < 0.0 || other.min < 0.0 {
+        return None;
+    }
+    let repeats = own.len().min(base.len());
+    let is_noisy = one.is_noisy() || other.is_noisy();
+    let (median, low, high) = match (one.median > 0.0, other.median > 0.0) {
+        (false, false) => return None,
+        (false, true) => (0.0, 0.0, 0.0),
+        (true, false) => (f64::INFINITY, f64::INFINITY, f64::INFINITY),
+        (true, true) => {
+            let of_base = |repeat| base.of(repeat).filter(|value| is_paired && *value > 0.0);
+            let ratio =
+                |(repeat, value): &(i64, f64)| value / of_base(*repeat).unwrap_or(other.median);
+            let Spread { median, min, max, .. } =
+                Spread::of(&own.values.iter().map(ratio).collect::<Vec<f64>>())?;
+            (median, min, max)
+        }
+    };
+    let found = Ratio { median, low, high, repeats, is_noisy, verdict: Verdict::Differs };
+    let verdict = match insignificant(&found, own, base, metric) {
+        Some(why) => Verdict::Insignificant(why),
+        None => match (metric.better, median > 1.0) {
+            (Better::Neither, _) => Verdict::Differs,
+            (Better::Higher, true) | (Better::Lower, false) => Verdict::Better,
+            _ => Verdict::Worse,
+        },
+    };
+    Some(Ratio { verdict, ..found })
+}
+
+/// Why a difference is not significant (Invariants 2 and 3).
+fn insignificant(
+    found: &Ratio,
+    own: &Sample,
+    base: &Sample,
+    metric: &Metric,
+) -> Option<&'static str> {
+    if found.repeats < REPEATS_MIN {
+        return Some(FEW);
+    }
+    if found.has_zero() {
+        let (zeros, others) = if found.median > 0.0 { (base, own) } else { (own, base) };
+        if zeros.values().any(|value| value > 0.0) || others.values().any(|value| value <= 0.0) {
+            return Some("0 in some repeats only");
+        }
+        return (others.median()? < trifle(metric)).then_some("too little to matter");
+    }
+    let values = |sample: &Sample| sample.values().collect::<Vec<f64>>();
+    if p_value(&values(own), &values(base)).is_none_or(|p| p > P_MAX) {
+        return Some("may be chance");
+    }
+    (found.median.max(1.0 / found.median) - 1.0 < metric.magnitude).then_some("too small to matter")
+}
+
+/// What is as good as 0, where the other side has 0 and no ratio says how much a value is.
+fn trifle(metric: &Metric) -> f64 {
+    match metric.unit {
+        // A page of 16 KiB in a thousand operations.
+        "B" => 16.0,
+        "µs" | "s" => 1.0,
+        _ => 0.0,
+    }
+}
+
+/// Probability that two sets of repeats are as far apart by chance, by Welch's t-test on logarithms: values are rates,
+/// times and sizes, whose noise is a factor. `None` if there are too few, or one is not positive.
 pub fn p_value(one: &[f64], other: &[f64]) -> Option<f64> {
     let logs = |values: &[f64]| -> Option<Vec<f64>> {
         let is_fine =
@@ -77,9 +245,37 @@ pub fn p_value(one: &[f64], other: &[f64]) -> Option<f64> {
     Some(2.0 * (1.0 - distribution.cdf(t)))
 }
 
+/// Geometric mean; None without values, or if one is not above 0.
+pub fn geometric_mean(values: &[f64]) -> Option<f64> {
+    let is_positive =
+        !values.is_empty() && values.iter().all(|value| *value > 0.0 && value.is_finite());
+    is_positive
+        .then(|| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::metric::find;
+
+    fn sample(values: &[f64]) -> Sample {
+        Sample::new((1..).zip(values.iter().copied()))
+    }
+
+    fn against(own: &[f64], base: &[f64], name: &str) -> Option<Ratio> {
+        compare(&sample(own), &sample(base), find(name)?, true)
+    }
+
+    fn verdict(own: &[f64], base: &[f64], name: &str) -> Option<Verdict> {
+        against(own, base, name).map(|ratio| ratio.verdict)
+    }
+
+    fn why(own: &[f64], base: &[f64], name: &str) -> &'static str {
+        match verdict(own, base, name) {
+            Some(Verdict::Insignificant(why)) => why,
+            other => panic!("{other:?}"),
+        }
+    }
 
     #[test]
     fn medians_and_noise() {
@@ -91,23 +287,82 @@ mod tests {
         assert_eq!(Spread::of(&[1.0, 2.0]).map(|spread| spread.median), Some(1.5));
         assert!(!Spread::of(&[100.0, 101.0]).is_some_and(|spread| spread.is_noisy()));
         assert!(!Spread::of(&[100.0]).is_some_and(|spread| spread.is_noisy()));
+        let odd = sample(&[3.0, f64::NAN, 1.0, f64::INFINITY, 2.0]);
+        assert_eq!((odd.median(), odd.len(), odd.typical_repeat()), (Some(2.0), 3, Some(5)));
+        assert_eq!(sample(&[]).median(), None);
     }
 
     #[test]
-    fn what_differs_is_told_from_noise() {
-        assert!(differ(&[100.0, 101.0, 99.0], &[120.0, 121.0, 119.0], 0.07));
-        assert!(
-            !differ(&[100.0, 101.0, 99.0], &[102.0, 103.0, 101.0], 0.07),
-            "too small to matter"
-        );
-        assert!(!differ(&[100.0, 150.0, 70.0], &[120.0, 80.0, 160.0], 0.07), "noise");
-        assert!(!differ(&[100.0, 101.0], &[200.0, 201.0], 0.07), "too few repeats");
-        assert!(differ(&[100.0; 3], &[200.0; 3], 0.07));
-        assert!(!differ(&[100.0; 3], &[100.0; 3], 0.0));
-        // Welch's example with equal variances is Student's: t = 3, four degrees of freedom, p = 0.0399.
+    fn the_test_is_welchs() {
+        // With equal variances it is Student's: t = 3, four degrees of freedom, p = 0.0399.
         let exp = |values: [f64; 3]| values.map(f64::exp);
         let (one, other) = (exp([1.0, 2.0, 3.0]), exp([1.0, 2.0, 3.0].map(|v| v + 6f64.sqrt())));
         let p = p_value(&one, &other).expect("three repeats each");
         assert!((p - 0.0399).abs() < 0.0002, "{p}");
+        assert_eq!(p_value(&[1.0, 2.0], &other), None);
+        assert_eq!(p_value(&[0.0, 2.0, 3.0], &other), None);
+    }
+
+    #[test]
+    fn clear_differences_are_significant_in_the_direction_of_the_metric() {
+        let (fast, slow) = ([200.0, 210.0, 205.0], [100.0, 101.0, 99.0]);
+        assert_eq!(verdict(&fast, &slow, "ops_s"), Some(Verdict::Better));
+        assert_eq!(verdict(&slow, &fast, "ops_s"), Some(Verdict::Worse));
+        assert_eq!(verdict(&fast, &slow, "disk_b"), Some(Verdict::Worse));
+        assert_eq!(verdict(&fast, &slow, "ops"), Some(Verdict::Differs));
+        let ratio = against(&fast, &slow, "ops_s");
+        assert!(ratio.is_some_and(|r| (2.0..2.1).contains(&r.median) && r.low == 2.0), "{ratio:?}");
+    }
+
+    #[test]
+    fn repeats_of_one_run_are_compared_in_pairs() {
+        let (own, base) = (sample(&[10.0, 20.0, 40.0]), sample(&[5.0, 10.0, 20.0]));
+        let ops = find("ops_s").expect("a metric");
+        let paired = compare(&own, &base, ops, true).expect("both measured");
+        assert_eq!((paired.low, paired.median, paired.high), (2.0, 2.0, 2.0));
+        let alone = compare(&own, &base, ops, false).expect("both measured");
+        assert_eq!((alone.low, alone.median, alone.high), (1.0, 2.0, 4.0));
+        assert!(paired.is_noisy);
+    }
+
+    #[test]
+    fn chance_small_differences_and_few_repeats_are_not_significant() {
+        assert_eq!(why(&[200.0, 210.0], &[100.0, 101.0], "ops_s"), FEW);
+        assert!(why(&[100.0, 150.0, 220.0], &[90.0, 140.0, 210.0], "ops_s").contains("chance"));
+        assert!(why(&[103.0, 103.1, 103.2], &[100.0, 100.1, 99.9], "ops_s").contains("small"));
+        // Equal sizes in all repeats; then sizes that differ in all, by 1 % and by 10 %.
+        assert!(why(&[7.0; 3], &[7.0; 3], "disk_b").contains("chance"));
+        assert!(why(&[101.0; 3], &[100.0; 3], "disk_b").contains("small"));
+        assert_eq!(verdict(&[110.0; 3], &[100.0; 3], "disk_b"), Some(Verdict::Worse));
+        // As large as the magnitude is enough.
+        assert_eq!(verdict(&[128.75; 3], &[125.0; 3], "cpu_us_op"), Some(Verdict::Worse));
+    }
+
+    #[test]
+    fn zero_on_one_side_is_a_loss_or_a_gain_of_its_own_kind() {
+        let (none, some) = ([0.0; 3], [4096.0, 4000.0, 4100.0]);
+        let loss = against(&some, &none, "rd_b_op").expect("compared");
+        assert!(
+            loss.has_zero() && loss.verdict == Verdict::Worse && loss.gain(Better::Lower) == 0.0
+        );
+        let gain = against(&none, &some, "rd_b_op").expect("compared");
+        assert!(gain.has_zero() && gain.verdict == Verdict::Better);
+        assert_eq!(verdict(&none, &some, "ops_s"), Some(Verdict::Worse), "it stands still");
+        assert_eq!(against(&none, &none, "rd_b_op"), None);
+        assert!(why(&[2.0, 3.0, 4.0], &none, "rd_b_op").contains("too little"));
+        assert!(why(&some, &[0.0, 0.0, 9.0], "rd_b_op").contains("some repeats"));
+        assert_eq!(why(&some[..2], &none, "rd_b_op"), FEW);
+        // Medians above zero: a ratio, which one repeat of zero makes uncertain.
+        let mixed = against(&[0.0, 8.0, 8.0], &[4.0; 3], "rd_b_op").expect("compared");
+        assert!(!mixed.has_zero() && mixed.median == 2.0);
+        assert!(why(&[0.0, 8.0, 8.0], &[4.0; 3], "rd_b_op").contains("chance"));
+    }
+
+    #[test]
+    fn negative_values_and_none_give_no_ratio() {
+        assert_eq!(against(&[1.0; 3], &[-1.0, 1.0, 1.0], "ops_s"), None);
+        assert_eq!(against(&[], &[1.0], "ops_s"), None);
+        assert_eq!(geometric_mean(&[1.0, 0.0]), None);
+        assert!(geometric_mean(&[2.0, 8.0]).is_some_and(|mean| (mean - 4.0).abs() < 1e-12));
     }
 }

@@ -8,7 +8,7 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 use super::results::{CounterSample, Latencies, StepResult};
 use super::sql::Step;
 use super::target::SqlTarget;
-use crate::measure::{Mark, Taken, Usage, evenness, exit_velocity, rates};
+use crate::measure::{Mark, Space, Taken, Usage, evenness, exit_velocity, rates};
 use crate::targets::{Failure, Result};
 
 /// Rows of the exit velocity.
@@ -70,6 +70,7 @@ pub fn result(
     taken: &Taken,
     counters: &[CounterSample],
     target: &SqlTarget,
+    changed_bytes: u64,
 ) -> Result<StepResult> {
     let mut metrics = BTreeMap::new();
     let ops = taken.ops.max(1) as f64;
@@ -82,9 +83,14 @@ pub fn result(
         metrics.insert("planned".to_owned(), planned as f64);
         exits(&mut metrics, &taken.marks, planned);
     }
-    if step.changed_bytes > 0 {
-        let changed = (step.changed_bytes * taken.ops).max(1) as f64;
-        metrics.insert("write_amp".to_owned(), taken.usage.write_bytes as f64 / changed);
+    let changed = step.changed_bytes * taken.ops + changed_bytes;
+    if changed > 0 {
+        metrics.insert("changed_b".to_owned(), changed as f64);
+        // Nothing is known of what a server that is not ours writes.
+        if metrics.contains_key("wr_b_op") {
+            let amplified = taken.usage.write_bytes as f64 / changed as f64;
+            metrics.insert("write_amp".to_owned(), amplified);
+        }
     }
     if target.keeps_rows {
         metrics.insert("disk_peak_b".to_owned(), taken.disk_peak_b as f64);
@@ -146,19 +152,55 @@ pub fn result(
     Ok(StepResult { name: step.name.to_owned(), metrics, series, latencies, counters: Vec::new() })
 }
 
-/// Charges what was done in the background after the steps to the last one that wrote.
-pub fn charge_rest(steps: &mut [StepResult], paid: &Usage, seconds: f64) {
-    let wrote = |step: &&mut StepResult| step.metrics.contains_key("write_amp");
-    let Some(step) = steps.iter_mut().rev().find(wrote) else { return };
+/// Charges a step that wrote with what was done in the background after it.
+pub fn charge_rest(step: &mut StepResult, paid: &Usage, seconds: f64) {
     let metrics = &mut step.metrics;
     let ops = metrics.get("ops").copied().unwrap_or(1.0).max(1.0);
     let written = metrics.get("wr_b_op").copied().unwrap_or(0.0);
     let rested = written + paid.write_bytes as f64 / ops;
     let cpu = metrics.get("cpu_us_op").copied().unwrap_or(0.0) + paid.cpu_s * 1e6 / ops;
-    if let Some(amp) = metrics.get("write_amp").copied() {
-        metrics.insert("write_amp".to_owned(), amp * rested / written);
+    if let Some(changed) = metrics.get("changed_b").copied() {
+        metrics.insert("write_amp".to_owned(), rested * ops / changed);
     }
     metrics.insert("wr_b_op_rested".to_owned(), rested);
     metrics.insert("cpu_us_op_rested".to_owned(), cpu);
     metrics.insert("rest_s".to_owned(), seconds);
+}
+
+/// Sizes of a directory with `live` rows and bytes: allocated bytes as the metric `name`, and per row and byte.
+pub fn size(metrics: &mut BTreeMap<String, f64>, name: &str, space: &Space, live: (u64, u64)) {
+    let disk = space.bytes() as f64;
+    metrics.insert(name.to_owned(), disk);
+    metrics.insert("log_b".to_owned(), space.log_bytes() as f64);
+    let (rows, bytes) = live;
+    if rows > 0 {
+        metrics.insert("disk_b_row".to_owned(), disk / rows as f64);
+    }
+    if bytes > 0 {
+        metrics.insert("space_amp".to_owned(), disk / bytes as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rest_is_charged_to_the_bytes_that_were_changed() {
+        let metric = |step: &StepResult, name: &str| step.metrics.get(name).copied();
+        let mut step = StepResult::default();
+        for (name, value) in [("ops", 10.0), ("wr_b_op", 0.0), ("changed_b", 1_000.0)] {
+            step.metrics.insert(name.to_owned(), value);
+        }
+        let paid = Usage { write_bytes: 4_000, cpu_s: 1e-3, ..Usage::default() };
+        charge_rest(&mut step, &paid, 2.0);
+        assert_eq!(metric(&step, "wr_b_op_rested"), Some(400.0));
+        assert_eq!(metric(&step, "write_amp"), Some(4.0), "even if the step itself wrote nothing");
+        assert_eq!(metric(&step, "cpu_us_op_rested"), Some(100.0));
+        // Of a step whose changed rows are not known there is no ratio.
+        step.metrics.remove("changed_b");
+        step.metrics.remove("write_amp");
+        charge_rest(&mut step, &paid, 2.0);
+        assert_eq!(metric(&step, "write_amp"), None);
+    }
 }

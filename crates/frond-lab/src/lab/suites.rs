@@ -19,12 +19,18 @@ pub struct Suite {
     pub about: String,
     /// As it was published; `safe` if nothing is said.
     pub durability: Option<Durability>,
+    /// Storage class; the disk as it is if nothing is said.
+    pub class: Option<String>,
+    /// Suites whose parts are run before its own.
+    #[serde(default)]
+    pub include: Vec<String>,
     /// Its parts, in their order.
+    #[serde(default)]
     pub run: Vec<Part>,
 }
 
 /// A workload of a suite.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
     /// Workload.
@@ -43,17 +49,43 @@ fn sql() -> Face {
     Face::Sql
 }
 
-/// All suites by name.
+/// All suites by name, each with the parts of those that it includes.
 ///
 /// # Errors
 /// The file is wrong, which a test shows.
 pub fn all() -> Result<BTreeMap<String, Suite>> {
-    toml::from_str(TEXT).map_err(|error| Failure(format!("suites.toml: {error}")))
+    resolved(TEXT)
 }
 
-/// Durability that a suite is run at unless another is asked for.
-pub fn durability(name: &str) -> Option<Durability> {
-    all().ok()?.get(name)?.durability
+fn resolved(text: &str) -> Result<BTreeMap<String, Suite>> {
+    let wrong = |why: &dyn std::fmt::Display| Failure(format!("suites.toml: {why}"));
+    let given: BTreeMap<String, Suite> = toml::from_str(text).map_err(|error| wrong(&error))?;
+    let mut all = given.clone();
+    for (name, suite) in &mut all {
+        let mut parts = Vec::new();
+        for other in &suite.include {
+            match given.get(other) {
+                Some(other) if other.include.is_empty() => parts.extend(other.run.iter().cloned()),
+                Some(_) => {
+                    return Err(wrong(&format!("{name} includes {other}, which includes others")));
+                }
+                None => return Err(wrong(&format!("{name} includes {other}, which there is not"))),
+            }
+        }
+        parts.append(&mut suite.run);
+        // What several suites have is run once.
+        for part in parts {
+            if !suite.run.contains(&part) {
+                suite.run.push(part);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The suite of this name, if there is one.
+pub fn find(name: &str) -> Option<Suite> {
+    all().ok()?.remove(name)
 }
 
 /// What belongs to the suite of this name; `None` if there is no such suite. With `targets` they are run in place of the
@@ -89,10 +121,54 @@ mod tests {
     use crate::lab::{embedded, target, workloads};
 
     #[test]
+    fn a_suite_has_the_parts_of_others_once() {
+        let part = |name: &str| {
+            format!(
+                "[[{name}.run]]\nworkload = 'iibench'\ntargets = ['innodb']\nset = {{ rows = '{name}' }}\n"
+            )
+        };
+        let text = format!(
+            "[a]\nabout = 'a'\n{}[b]\nabout = 'b'\n{}[c]\nabout = 'c'\ninclude = ['b', 'a', 'b']\n{}",
+            part("a"),
+            part("b"),
+            part("c")
+        );
+        let all = resolved(&text).expect("it is right");
+        let rows: Vec<&str> = all["c"].run.iter().map(|part| part.set["rows"].as_str()).collect();
+        assert_eq!(rows, ["b", "a", "c"]);
+        assert!(resolved(&text.replace("'a', 'b']", "'x']")).is_err_and(|f| f.0.contains("x")));
+        let nested = format!("{text}[d]\nabout = 'd'\ninclude = ['c']\n");
+        assert!(resolved(&nested).is_err_and(|failure| failure.0.contains("includes others")));
+    }
+
+    #[test]
+    fn studies_run_with_safe_durability_and_as_published() {
+        let all = all().expect("it is right");
+        for (name, suite) in all.iter().filter(|(name, _)| name.contains("-20")) {
+            let base = name.trim_end_matches("-hdd").trim_end_matches("-safe");
+            let is_safe = |suite: &Suite| suite.durability == Some(Durability::Safe);
+            let safe = all.get(&format!("{base}-safe"));
+            assert!(is_safe(&all[base]) || safe.is_some_and(is_safe), "{name} has no safe variant");
+            assert_eq!(suite.run, all[base].run, "{name}");
+            assert_eq!(suite.class.as_deref(), name.ends_with("-hdd").then_some("hdd"), "{name}");
+        }
+        // Every workload is in some suite, and `all` has them.
+        for entry in workloads::ALL {
+            assert!(
+                all["all"].run.iter().any(|part| part.workload == entry.name),
+                "{}",
+                entry.name
+            );
+        }
+    }
+
+    #[test]
     fn suites_name_workloads_targets_and_parameters_that_exist() {
         let all = all().unwrap_or_else(|failure| panic!("{failure}"));
         for (name, suite) in all {
             assert!(!suite.run.is_empty(), "{name}");
+            let class = suite.class.as_deref().unwrap_or("host");
+            assert!(crate::lab::machine::class::find(class).is_ok(), "{name}: {class}");
             for part in suite.run {
                 let changes: Vec<_> = part.set.into_iter().collect();
                 if part.face == Face::Embedded {

@@ -47,6 +47,7 @@ struct File {
     engine: Option<String>,
     create: Option<String>,
     files: Option<String>,
+    logs: Option<Vec<String>>,
     keeps_rows: Option<bool>,
     plugin: Option<Packaged>,
     /// Plugins beside the engine's: of compression.
@@ -74,8 +75,10 @@ pub struct SqlTarget {
     pub engine: String,
     /// What CREATE TABLE ends with.
     pub create: String,
-    /// Directory below the data directory whose bytes are counted.
+    /// Directory of its files, below the data directory.
     pub files: String,
+    /// Patterns of the paths of its logs, below the data directory.
+    pub logs: Vec<String>,
     /// False for an engine that keeps no rows.
     pub keeps_rows: bool,
     /// Statements that ask the engine to write out what waits in memory.
@@ -156,6 +159,7 @@ impl SqlTarget {
             engine: of(file.engine, |base| &base.engine, "`engine`")?,
             create: of(file.create, |base| &base.create, "`create`")?,
             files: of(file.files, |base| &base.files, "`files`")?,
+            logs: list(file.logs, |base| &base.logs),
             keeps_rows: file
                 .keeps_rows
                 .unwrap_or_else(|| base.as_ref().is_none_or(|base| base.keeps_rows)),

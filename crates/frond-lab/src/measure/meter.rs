@@ -1,7 +1,6 @@
 //! The meter of one step.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use super::disk::Space;
 use super::process::{self, Subject, Usage};
 use super::series::Mark;
 use crate::targets::Result;
@@ -29,8 +29,8 @@ pub struct Plan {
     pub planned: u64,
     /// It ends here even if not all is done.
     pub deadline: Option<Instant>,
-    /// The target's directory, whose size is sampled.
-    pub dir: PathBuf,
+    /// The target's files, whose size is sampled.
+    pub space: Space,
     /// Whether progress lines are wanted.
     pub progress: bool,
     /// The process whose use is measured.
@@ -272,7 +272,7 @@ impl Meter {
                 faults_minor: usage.faults_minor,
             });
             if tick.is_multiple_of(5) {
-                all.disk_peak = all.disk_peak.max(super::allocated_bytes(&plan.dir));
+                all.disk_peak = all.disk_peak.max(plan.space.bytes());
             }
             if plan.progress {
                 println!(
@@ -403,7 +403,7 @@ pub fn run(plan: &Plan, body: impl FnOnce(&Meter) -> Result<()>) -> Result<Taken
         busy: sampled.busy,
         marks,
         rss_peak_b: plan.subject.rss_peak_bytes(),
-        disk_peak_b: sampled.disk_peak.max(super::allocated_bytes(&plan.dir)),
+        disk_peak_b: sampled.disk_peak.max(plan.space.bytes()),
     })
 }
 
@@ -412,10 +412,10 @@ mod tests {
     use super::*;
 
     fn plan(planned: u64, deadline: Option<Instant>) -> Plan {
-        let dir = std::env::temp_dir().join("frond-lab-none");
+        let space = Space::whole(&std::env::temp_dir().join("frond-lab-none"));
         let step = "test".to_owned();
         let kinds = vec!["put"];
-        Plan { step, planned, deadline, dir, progress: false, subject: Subject::Own, kinds }
+        Plan { step, planned, deadline, space, progress: false, subject: Subject::Own, kinds }
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod meter;
 mod process;
 mod series;
 
-pub use disk::{allocated_by_kind, allocated_bytes};
+pub use disk::{Space, allocated_by_kind, allocated_bytes};
 pub use group::{
     Agreement, Controller, CpuCount, DeviceNumber, Group, IoCount, IoLimits, IoScope, Limits,
     MemoryCount, Owner, Reading, Refusal, Version, crosscheck, crosscheck_io, io_limits_of,

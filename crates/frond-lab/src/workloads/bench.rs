@@ -93,7 +93,7 @@ impl<'a> Bench<'a> {
             step: step.to_owned(),
             planned,
             deadline,
-            dir: self.dir.clone(),
+            space: measure::Space::whole(&self.dir),
             progress: self.progress,
             subject: self.subject(),
             kinds: Vec::new(),

@@ -79,6 +79,27 @@ for (const name of names) {
   await page.close();
 }
 
+// The chart for a README: it stands on its own in both schemes.
+const chart = join(pages, "../chart.svg");
+if (existsSync(chart)) {
+  for (const scheme of ["light", "dark"]) {
+    const page = await browser.newPage();
+    page.on("request", (request) => /^(file|data):/.test(request.url()) || wrong.push(`chart.svg asks for ${request.url()}`));
+    await page.setOfflineMode(true);
+    await page.setViewport({ width: 640, height: 460 });
+    await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
+    await page.goto(pathToFileURL(chart).href);
+    await page.screenshot({ path: join(shots, `chart-${scheme}.png`) });
+    const beyond = await page.evaluate(() => [...document.querySelectorAll("text")]
+      .filter((text) => { const box = text.getBoundingClientRect(); return box.left < 0 || box.right > 640 || box.bottom > 460; })
+      .map((text) => text.textContent));
+    if (beyond.length) wrong.push(`chart.svg, ${scheme}: beyond its edge: ${beyond.join("; ")}`);
+    await page.close();
+  }
+} else {
+  wrong.push(`no ${chart}`);
+}
+
 // A curve can be hidden and shown by its name, from the keyboard.
 const page = await browser.newPage();
 await page.goto(pathToFileURL(join(pages, names.find((name) => name.includes("iibench") && name.startsWith("workload")))).href);

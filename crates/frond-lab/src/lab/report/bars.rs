@@ -1,13 +1,14 @@
-//! Bars and points of a group: size, CPU, bytes, memory, latency as a metric, and size against speed.
+//! Bars and points of a group: size, CPU, bytes, memory, counters of compression, and size against speed.
 
 use super::figure::{Axis, Bar, Chart, Figure, Limit, Part, Point, Table};
 use super::group::{Group, Target};
 use super::headline::{Headline, name_of};
 use super::number::{human, ratio};
 use super::palette;
-use super::ratio::Sample;
 use super::sentence::{Entry, ranking};
+use super::size;
 use crate::lab::metric::{self, Better, Metric};
+use crate::lab::statistics::Sample;
 
 /// A bar per target of one metric of a step. None if no target has it.
 pub fn of_metric(group: &Group<'_>, step: &str, name: &str, title: &str) -> Option<Figure> {
@@ -15,26 +16,96 @@ pub fn of_metric(group: &Group<'_>, step: &str, name: &str, title: &str) -> Opti
     of_parts(group, step, title, &[metric])
 }
 
-/// Size after rest; that of the load and the peak are in the table.
+/// Size where all targets have the same rows, or per row where they never have.
 pub fn size(group: &Group<'_>) -> Option<Figure> {
-    let names = ["disk_b", "disk_load_b", "disk_peak_b"];
-    let name = names.into_iter().find(|name| group.step_of(name).is_some())?;
-    let step = group.step_of(name)?;
-    let mut figure = of_metric(group, &step, name, "Size on disk")?;
+    let place = size::place(group)?;
+    let title = if place.has_same_rows() { "Size on disk" } else { "Size on disk per row" };
+    let mut figure = of_metric(group, &place.step, place.metric, title)?;
+    figure.sentence = format!("{} Measured {}.", figure.sentence, place.what());
     for (name, head) in [
-        ("disk_load_b", "after the load"),
-        ("disk_peak_b", "at its peak"),
         ("disk_b_row", "per row"),
         ("space_amp", "per byte of rows"),
+        ("disk_load_b", "before rest"),
+        ("disk_peak_b", "at its peak"),
     ] {
         let Some(metric) = metric::find(name) else { continue };
-        let at = |target: &Target<'_>| {
-            let step = group.steps().into_iter().find(|step| target.median(step, name).is_some());
-            step.and_then(|step| target.median(&step, name))
-        };
-        add_column(&mut figure.table, group, head, metric.unit, at);
+        if name == place.metric {
+            continue;
+        }
+        add_column(&mut figure.table, group, head, metric.unit, |target| {
+            target.median(&place.step, name)
+        });
+    }
+    for (name, head) in [("disk_end_b", "in the end"), ("disk_b", "in the end")] {
+        if !place.step.is_empty() && group.has("", name) {
+            add_column(&mut figure.table, group, head, "B", |target| target.median("", name));
+            break;
+        }
     }
     Some(figure)
+}
+
+/// Length of the table and of its indexes, stacked: as SHOW TABLE STATUS has them.
+pub fn lengths(group: &Group<'_>) -> Option<Figure> {
+    let step = group.step_of("data_length_b")?;
+    let parts: Vec<&Metric> =
+        ["data_length_b", "index_length_b"].into_iter().filter_map(metric::find).collect();
+    of_parts(group, &step, &title("SHOW TABLE STATUS: data and index", &step), &parts)
+}
+
+/// Pages that InnoDB compressed, those that became small enough and those that did not; all counters are in the table.
+pub fn counters(group: &Group<'_>, step: &str) -> Option<Figure> {
+    let mut figure = of_metric(group, step, "compress_ops", &title("Pages compressed", step))
+        .filter(|_| group.targets.iter().any(|t| t.median(step, "compress_ops") > Some(0.0)))?;
+    let per_second = |us: f64| 1e6 / us;
+    for (name, head, unit) in [
+        ("compress_ops_ok", "small enough", ""),
+        ("compress_failed_pct", "failed", "%"),
+        ("compress_s", "seconds", "s"),
+        ("compress_in_b", "bytes before", "B"),
+        ("compress_out_b", "bytes after", "B"),
+        ("compress_us_page", "per 16 KiB", "µs"),
+        ("compress_us_page", "per second", "1/s"),
+        ("uncompress_ops", "uncompressed", ""),
+        ("uncompress_s", "seconds of it", "s"),
+        ("uncompress_us_page", "per 16 KiB of it", "µs"),
+        ("uncompress_us_page", "per second of it", "1/s"),
+        ("saving_pct", "saved", "%"),
+    ] {
+        add_column(&mut figure.table, group, head, unit, |target| {
+            let value = target.median(step, name)?;
+            (unit != "1/s")
+                .then_some(value)
+                .or_else(|| Some(per_second(value)).filter(|_| value > 0.0))
+        });
+    }
+    figure.sentence.push_str(too_short(group, step));
+    Some(figure)
+}
+
+/// Said of times per page that are made of too few of the server's whole seconds.
+fn too_short(group: &Group<'_>, step: &str) -> &'static str {
+    let is_short = |t: &Target<'_>| t.median(step, "compress_too_short") > Some(0.0);
+    match group.targets.iter().any(is_short) {
+        true => {
+            " The server counts whole seconds, and compressed for less than 100: times per page are inexact."
+        }
+        false => "",
+    }
+}
+
+/// Time to compress a page, and to uncompress one.
+pub fn times_of_pages(group: &Group<'_>, step: &str) -> Vec<Figure> {
+    let times = [
+        ("compress_us_page", "Time to compress a page"),
+        ("uncompress_us_page", "Time to uncompress a page"),
+    ];
+    let mut figures: Vec<Figure> = times
+        .into_iter()
+        .filter_map(|(name, text)| of_metric(group, step, name, &title(text, step)))
+        .collect();
+    figures.iter_mut().for_each(|figure| figure.sentence.push_str(too_short(group, step)));
+    figures
 }
 
 /// User and system CPU per operation, stacked; or the sum, where only that was measured.
@@ -95,7 +166,7 @@ pub fn memory(group: &Group<'_>) -> Option<Figure> {
 
 /// Size against speed: small and fast is up and to the left.
 pub fn size_against_speed(group: &Group<'_>) -> Option<Figure> {
-    let size_step = group.step_of("disk_b")?;
+    let place = size::place(group)?;
     let headline = Headline::of(group)?;
     let (speed_metric, value): (&Metric, Box<dyn Fn(&Target<'_>) -> Option<f64>>) =
         if headline.metric.better == Better::Higher {
@@ -104,12 +175,11 @@ pub fn size_against_speed(group: &Group<'_>) -> Option<Figure> {
             let step = group.steps().into_iter().find(|step| group.has(step, "ops_s"))?;
             (metric::find("ops_s")?, Box::new(move |target| target.median(&step, "ops_s")))
         };
-    let mut table = Table::new(&["target", "size", name_of(speed_metric)]);
+    let size_name = if place.has_same_rows() { "size on disk" } else { "size on disk per row" };
+    let mut table = Table::new(&["target", size_name, name_of(speed_metric)]);
     let mut points = Vec::new();
     for target in group.targets.iter().filter(|target| !palette::is_null(target.name)) {
-        let Some((size, speed)) = target.median(&size_step, "disk_b").zip(value(target)) else {
-            continue;
-        };
+        let Some((size, speed)) = place.of(target).zip(value(target)) else { continue };
         if size <= 0.0 || speed <= 0.0 {
             continue;
         }
@@ -136,7 +206,7 @@ pub fn size_against_speed(group: &Group<'_>) -> Option<Figure> {
         points.iter().filter(|own| !is_beaten(own)).map(|point| point.name.as_str()).collect();
     let sentence = format!("No other target is both smaller and faster than {}.", best.join(", "));
     let (x, y) =
-        (Axis::linear("size on disk", "B"), Axis::linear(name_of(speed_metric), speed_metric.unit));
+        (Axis::linear(size_name, "B"), Axis::linear(name_of(speed_metric), speed_metric.unit));
     let chart = Chart::Points { x, y, points };
     Some(Figure::new("Size against speed", &chart, sentence, table))
 }
@@ -206,7 +276,8 @@ fn build(
                 .collect(),
         });
     }
-    if bars.is_empty() {
+    // Bars of which all are 0 would be an empty picture.
+    if entries.iter().all(|entry| entry.value == 0.0) {
         return None;
     }
     let sentence = ranking(&entries, first.unit, first.better, group.base_name());
@@ -222,6 +293,8 @@ fn short(metric: &Metric) -> &'static str {
         "cpu_sys_us_op" => "kernel",
         "wr_b_op" => "written",
         "rd_b_op" => "read",
+        "data_length_b" => "data",
+        "index_length_b" => "index",
         _ => "median",
     }
 }

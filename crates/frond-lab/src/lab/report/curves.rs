@@ -8,10 +8,9 @@ use super::group::{Group, Target};
 use super::headline::{SWEEP_MIN, sweep as sweep_steps, threads};
 use super::number::human;
 use super::query::{Cell, Results};
-use super::ratio::Sample;
 use super::sentence::{Entry, count, ranking};
 use crate::lab::metric::Better;
-use crate::lab::statistics::Spread;
+use crate::lab::statistics::{Sample, Spread};
 use crate::targets::Result;
 
 /// Most points of a curve: twice what a phone can show.

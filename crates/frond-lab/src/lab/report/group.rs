@@ -1,16 +1,21 @@
-//! Cells that may be compared: one workload with one variant, size, storage class, durability and machine, on one face.
+//! Cells that may be compared: one workload with one variant, size, storage class, durability, memory, seed and machine,
+//! on one face.
 //!
 //! Invariants
 //! 1. SQL and embedded targets are never in one group.
 //! 2. Of each target only the cells of its newest run count: an older build's do not.
+//! 3. Cells of a storage class that limits only a part of their I/O are kept apart: no value of theirs is charted or
+//!    compared.
+//! 4. Size `tiny` tests the lab itself: nothing of it is charted or compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::natural::Natural;
+use super::number::human;
 use super::palette;
 use super::query::{Cell, Results, Run};
-use super::ratio::{Ratio, Sample, compare};
 use crate::lab::metric::{self, Metric};
+use crate::lab::statistics::{Ratio, Sample, Verdict, compare};
 
 /// What the cells of a group have in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,6 +28,9 @@ pub struct Key {
     pub class: String,
     pub durability: String,
     pub machine: String,
+    /// What each target was given, bytes.
+    pub memory_b: u64,
+    pub seed: i64,
 }
 
 /// The cells of a target in a group.
@@ -32,6 +40,8 @@ pub struct Target<'a> {
     /// Done or stopped.
     pub cells: Vec<&'a Cell>,
     pub failed: Vec<&'a Cell>,
+    /// Throttled only in part (Invariant 3).
+    pub partial: Vec<&'a Cell>,
 }
 
 impl Target<'_> {
@@ -65,7 +75,10 @@ impl<'a> Group<'a> {
         let mut by_key: BTreeMap<Key, Vec<(&'a Run, &'a Cell)>> = BTreeMap::new();
         for cell in &results.cells {
             let Some(run) = results.run(cell) else { continue };
+            let memory_b = memory_of(results, cell) as u64;
             let key = Key {
+                memory_b,
+                seed: run.seed,
                 face: cell.face.clone(),
                 workload: cell.workload.clone(),
                 variant: cell.variant.clone(),
@@ -91,13 +104,17 @@ impl<'a> Group<'a> {
         for (run, cell) in cells {
             let at = targets.iter().position(|target| target.name == cell.target);
             let at = at.unwrap_or_else(|| {
-                let (cells, failed) = (Vec::new(), Vec::new());
-                targets.push(Target { name: &cell.target, run, cells, failed });
+                let (cells, failed, partial) = (Vec::new(), Vec::new(), Vec::new());
+                targets.push(Target { name: &cell.target, run, cells, failed, partial });
                 targets.len() - 1
             });
             let target = &mut targets[at];
             if target.run.id == run.id {
-                let kind = if cell.is_usable() { &mut target.cells } else { &mut target.failed };
+                let kind = match cell.is_usable() {
+                    true if cell.is_throttled_in_part() => &mut target.partial,
+                    true => &mut target.cells,
+                    false => &mut target.failed,
+                };
                 kind.push(cell);
             }
         }
@@ -129,7 +146,7 @@ impl<'a> Group<'a> {
 
     /// Whether any target has the metric.
     pub fn has(&self, step: &str, name: &str) -> bool {
-        self.targets.iter().any(|target| target.sample(step, name).len() > 0)
+        self.targets.iter().any(|target| !target.sample(step, name).is_empty())
     }
 
     /// The first step for which any target has the metric; that of the whole cell first.
@@ -141,8 +158,41 @@ impl<'a> Group<'a> {
     pub fn ratio(&self, target: &Target<'_>, step: &str, name: &str) -> Option<Ratio> {
         let base = self.base()?;
         let metric: &Metric = metric::find(name)?;
-        let same_run = base.run.id == target.run.id;
-        compare(&target.sample(step, name), &base.sample(step, name), metric, same_run)
+        let (own, of_base) = (target.sample(step, name), base.sample(step, name));
+        let mut ratio = self.compare(target, &own, &of_base, metric)?;
+        let is_unserved = |target: &Target<'_>| {
+            target.median(step, "sla_failed").is_some_and(|failed| failed > 0.0)
+        };
+        if name == "ops_s" && (is_unserved(target) || is_unserved(base)) {
+            ratio.verdict = Verdict::Insignificant("the background rate was missed");
+        }
+        Some(ratio)
+    }
+
+    /// Values of a target against those of the base, which ran next to them only in the same run.
+    pub fn compare(
+        &self,
+        target: &Target<'_>,
+        own: &Sample,
+        of_base: &Sample,
+        metric: &Metric,
+    ) -> Option<Ratio> {
+        let is_same_run = self.base()?.run.id == target.run.id;
+        let mut ratio = compare(own, of_base, metric, is_same_run)?;
+        if !is_same_run {
+            ratio.verdict = Verdict::Insignificant("not of the same run as the base");
+        }
+        Some(ratio)
+    }
+
+    /// Whether its values may be charted and compared (Invariant 4).
+    pub fn is_charted(&self) -> bool {
+        self.key.size != "tiny"
+    }
+
+    /// Targets whose storage class limited only a part of their I/O (Invariant 3).
+    pub fn partial(&self) -> impl Iterator<Item = &Target<'a>> {
+        self.targets.iter().filter(|target| !target.partial.is_empty())
     }
 
     /// Name and what it was run with, as a heading.
@@ -153,10 +203,14 @@ impl<'a> Group<'a> {
         format!("{}{variant}", key.workload)
     }
 
-    /// Size, storage and durability, in a phrase.
+    /// Size, storage, durability, memory and seed, in a phrase.
     pub fn conditions(&self) -> String {
         let key = &self.key;
-        format!("{}, {}, {}", key.size, key.class, key.durability)
+        let memory = match key.memory_b {
+            0 => String::new(),
+            bytes => format!(", {}", human(bytes as f64, "B")),
+        };
+        format!("{}, {}, {}{memory}, seed {}", key.size, key.class, key.durability, key.seed)
     }
 
     /// What distinguishes it from other groups of its machine, fit for a name of a file.
@@ -174,6 +228,19 @@ impl<'a> Group<'a> {
         }
         slug.chars().take(100).collect::<String>().trim_matches(['-', '.']).to_owned()
     }
+}
+
+/// What the cell's target was given. A cell that failed before its server started does not know, but the others of its
+/// run do.
+fn memory_of(results: &Results<'_>, cell: &Cell) -> f64 {
+    if cell.memory_b > 0.0 {
+        return cell.memory_b;
+    }
+    let is_like = |other: &&Cell| {
+        (other.run, &other.face, &other.workload, &other.variant)
+            == (cell.run, &cell.face, &cell.workload, &cell.variant)
+    };
+    results.cells.iter().filter(is_like).map(|other| other.memory_b).fold(0.0, f64::max)
 }
 
 /// The order of workloads on pages: that of the studies, then of transactions, then of parts.

@@ -5,8 +5,8 @@
 //! nothing else was measured.
 
 use super::group::{Group, Target};
-use super::ratio::{Ratio, Sample, compare, geometric_mean};
 use crate::lab::metric::{self, Metric};
+use crate::lab::statistics::{Ratio, Sample, geometric_mean};
 use crate::lab::{embedded, workloads};
 
 /// What counts where the registry's headline was not measured: the first that was.
@@ -61,7 +61,8 @@ impl Headline {
 
     /// One value per repeat, of the steps that it has in common with `other`.
     fn sample(&self, target: &Target<'_>, other: &Target<'_>) -> Sample {
-        let has = |target: &Target<'_>, step: &str| target.sample(step, self.metric.name).len() > 0;
+        let has =
+            |target: &Target<'_>, step: &str| !target.sample(step, self.metric.name).is_empty();
         let common: Vec<&String> =
             self.steps.iter().filter(|step| has(target, step) && has(other, step)).collect();
         Sample::new(target.cells.iter().filter_map(|cell| {
@@ -86,7 +87,7 @@ impl Headline {
     pub fn ratio(&self, group: &Group<'_>, target: &Target<'_>) -> Option<Ratio> {
         let base = group.base()?;
         let (own, of_base) = (self.sample(target, base), self.sample(base, target));
-        compare(&own, &of_base, self.metric, base.run.id == target.run.id)
+        group.compare(target, &own, &of_base, self.metric)
     }
 
     /// What it is, in a phrase.
@@ -162,6 +163,10 @@ pub fn name_of(metric: &Metric) -> &'static str {
         "wr_b_op_rested" => "bytes written per operation, rest included",
         "rd_b_op" => "bytes read per operation",
         "p99_us" => "99th percentile of the latency",
+        "p999_us" => "99.9th percentile of the latency",
+        "disk_b_row" => "size on disk per row",
+        "add_link_10s" => "ADD_LINK per 10 s",
+        "mem_peak_b" => "peak memory with page cache",
         "rss_peak_b" => "peak memory",
         _ => metric.what,
     }

@@ -3,17 +3,26 @@
 use serde::Serialize;
 
 use super::group::Group;
-use super::matrix::{self, FaceMatrix, Loss, Matrix};
+use super::losses::{self, Losses};
+use super::matrix::{self, FaceMatrix, Matrix};
+use super::number;
 use super::palette;
 use super::query::Results;
 use super::sentence::count;
+use super::size;
+use crate::lab::statistics::geometric_mean;
 
 /// The first page.
 #[derive(Serialize, Debug)]
 pub struct Page {
+    /// How Frond compares.
     pub sentence: String,
+    /// What that was measured in.
+    pub extent: String,
+    /// Runs of size tiny, which no chart and no matrix has.
+    pub tiny: String,
     pub matrices: Vec<FaceMatrix>,
-    pub losses: Vec<Loss>,
+    pub losses: Losses,
     /// Name and link of the pages of workloads, by face.
     pub links: Vec<(String, Vec<Link>)>,
 }
@@ -30,33 +39,39 @@ pub struct Link {
 /// The first page.
 pub fn page(results: &Results<'_>, groups: &[(Group<'_>, String)]) -> Page {
     let matrices = matrix::all(groups);
-    let links = matrices
-        .iter()
-        .map(|matrix| {
-            let of_face =
-                groups.iter().filter(|(group, _)| group.key.face == matrix.workloads.face);
-            let links = of_face.map(|(group, link)| Link {
-                title: group.title(),
-                conditions: group.conditions(),
-                link: link.clone(),
-                targets: count(group.targets.len(), "target"),
-            });
-            (matrix.workloads.face.clone(), links.collect())
-        })
-        .collect();
-    let sentence = sentence(results, groups, &matrices);
-    Page { sentence, matrices, losses: matrix::losses(groups), links }
+    let links_of = |face: &str| {
+        let of_face = groups.iter().filter(|(group, _)| group.key.face == face);
+        let links = of_face.map(|(group, link)| Link {
+            title: group.title(),
+            conditions: group.conditions(),
+            link: link.clone(),
+            targets: count(group.targets.len(), "target"),
+        });
+        (face.to_owned(), links.collect())
+    };
+    let links = matrix::faces(groups).into_iter().map(links_of).collect();
+    let parts: Vec<String> =
+        matrices.iter().filter_map(|matrix| result(&matrix.workloads, groups)).collect();
+    let sentence = match (groups.is_empty(), parts.is_empty()) {
+        (true, _) => "Nothing was run yet.".to_owned(),
+        (false, true) => "Nothing can be compared yet.".to_owned(),
+        (false, false) => parts.join(" "),
+    };
+    let extent = if groups.is_empty() { String::new() } else { extent(results, groups) };
+    let tiny = groups.iter().filter(|(group, _)| !group.is_charted()).count();
+    let tiny = match tiny {
+        0 => String::new(),
+        n => format!(
+            "{} of size tiny, which tests the lab itself, {} in no chart and no comparison.",
+            count(n, "workload"),
+            if n == 1 { "is" } else { "are" }
+        ),
+    };
+    Page { sentence, extent, tiny, matrices, losses: losses::all(groups), links }
 }
 
-/// What was run, on what, and how it came out.
-fn sentence(
-    results: &Results<'_>,
-    groups: &[(Group<'_>, String)],
-    matrices: &[FaceMatrix],
-) -> String {
-    if groups.is_empty() {
-        return "Nothing was run yet.".to_owned();
-    }
+/// What was run, and on what.
+fn extent(results: &Results<'_>, groups: &[(Group<'_>, String)]) -> String {
     let mut workloads: Vec<&str> =
         groups.iter().map(|(group, _)| group.key.workload.as_str()).collect();
     workloads.sort_unstable();
@@ -87,13 +102,11 @@ fn sentence(
         ([machine], None) => text.push_str(&format!(", on machine {machine}")),
         (several, _) => text.push_str(&format!(", on {} machines", several.len())),
     }
-    let parts: Vec<String> =
-        matrices.iter().filter_map(|matrix| result(&matrix.workloads)).collect();
-    if parts.is_empty() { format!("{text}.") } else { format!("{text}: {}.", parts.join("; ")) }
+    text + "."
 }
 
 /// How Frond did in a matrix.
-fn result(matrix: &Matrix) -> Option<String> {
+fn result(matrix: &Matrix, groups: &[(Group<'_>, String)]) -> Option<String> {
     let column = matrix
         .targets
         .iter()
@@ -109,14 +122,51 @@ fn result(matrix: &Matrix) -> Option<String> {
     };
     let (better, worse, failed) = (class("better"), class("worse"), class("failed"));
     let rows = matrix.rows.len() - class("");
-    let mut text = format!(
-        "{name} is significantly better than {} in {better} and worse in {worse} of {} ({})",
-        matrix.base,
-        count(rows, "workload"),
-        matrix.face
-    );
-    if failed > 0 {
-        text.push_str(&format!(", and failed in {failed}"));
+    if rows == 0 {
+        return None;
     }
-    Some(text)
+    let face = if matrix.face == "sql" { "SQL".to_owned() } else { matrix.face.clone() };
+    let base = shown(matrix.base);
+    let open = rows - better - worse - failed;
+    let mut text = format!(
+        "In {}, {} does better than {base} in {better} and worse in {worse}",
+        count(rows, &format!("{face} workload")),
+        shown(name),
+    );
+    if open > 0 {
+        text.push_str(&format!("; in {open} no difference is proved"));
+    }
+    if failed > 0 {
+        text.push_str(&format!("; it failed in {failed}"));
+    }
+    if let Some(size) = size_of(matrix, name, groups) {
+        text.push_str(&format!(". Its tables take {} of {base}'s space", number::ratio(size)));
+    }
+    Some(text + ".")
+}
+
+/// Geometric mean of the sizes against the base's, of the workloads with a size.
+fn size_of(matrix: &Matrix, name: &str, groups: &[(Group<'_>, String)]) -> Option<f64> {
+    let of_face = groups
+        .iter()
+        .map(|(group, _)| group)
+        .filter(|group| group.key.face == matrix.face && group.is_charted());
+    let ratios: Vec<f64> = of_face
+        .filter_map(|group| {
+            let place = size::place(group)?;
+            Some(place.of(group.target(name)?)? / place.of(group.base()?)?)
+        })
+        .filter(|ratio| ratio.is_finite())
+        .collect();
+    geometric_mean(&ratios)
+}
+
+/// A target's name as its makers write it.
+fn shown(name: &str) -> &str {
+    match name {
+        "frond" => "Frond",
+        "innodb" => "InnoDB",
+        "rocksdb" => "RocksDB",
+        other => other,
+    }
 }

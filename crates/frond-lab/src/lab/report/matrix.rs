@@ -1,4 +1,4 @@
-//! The matrix workload × target, one per face, and the worst losses of Frond.
+//! The matrix workload × target, one per face: ratios to the base, with colour only where they are significant.
 
 use serde::Serialize;
 
@@ -6,9 +6,13 @@ use super::group::{Group, Target};
 use super::headline::{Headline, detailed, name_of};
 use super::number::{human, ratio};
 use super::palette;
-use super::ratio::{Ratio, Verdict};
 use super::sentence::count;
+use super::size;
 use crate::lab::metric::{self, Better, Metric};
+use crate::lab::statistics::{Ratio, Verdict};
+
+/// Said of a target whose storage class limited only a part of its I/O.
+pub const THROTTLED_IN_PART: &str = "throttled only in part: neither charted nor compared";
 
 /// Targets and rows.
 #[derive(Serialize, Debug)]
@@ -52,15 +56,20 @@ pub struct Square {
 
 /// The matrices: SQL first.
 pub fn all(groups: &[(Group<'_>, String)]) -> Vec<FaceMatrix> {
+    faces(groups).into_iter().filter_map(|face| of_face(groups, face)).collect()
+}
+
+/// Faces of groups: SQL first.
+pub fn faces<'g>(groups: &'g [(Group<'_>, String)]) -> Vec<&'g str> {
     let mut faces: Vec<&str> = groups.iter().map(|(group, _)| group.key.face.as_str()).collect();
     faces.sort_by_key(|face| (*face != "sql", *face));
     faces.dedup();
-    faces.into_iter().filter_map(|face| of_face(groups, face)).collect()
+    faces
 }
 
 fn of_face(groups: &[(Group<'_>, String)], face: &str) -> Option<FaceMatrix> {
     let own: Vec<&(Group<'_>, String)> =
-        groups.iter().filter(|(group, _)| group.key.face == face).collect();
+        groups.iter().filter(|(group, _)| group.key.face == face && group.is_charted()).collect();
     let base = own.first()?.0.base_name();
     let mut targets: Vec<&str> =
         own.iter().flat_map(|(group, _)| &group.targets).map(|target| target.name).collect();
@@ -74,7 +83,9 @@ fn of_face(groups: &[(Group<'_>, String)], face: &str) -> Option<FaceMatrix> {
         };
         rows.push(link_to(headline_row(group, &targets)));
         let is_wanted = |metric: &Metric| {
-            metric.better == Better::Higher || ["seconds", "disk_b"].contains(&metric.name)
+            metric.better == Better::Higher
+                || metric.name == "seconds"
+                || size::METRICS.contains(&metric.name)
         };
         let of_group = metric_rows(group, &targets, CORE, is_wanted);
         steps.extend(of_group.into_iter().map(link_to));
@@ -148,7 +159,7 @@ fn metric_rows(
     rows
 }
 
-/// What a step is compared in, and losses are looked for: rates, latency, CPU, bytes and size.
+/// What a step is compared in: rates, latency, CPU, bytes and size.
 const CORE: &[&str] = &[
     "exit_velocity",
     "add_link_10s",
@@ -160,6 +171,7 @@ const CORE: &[&str] = &[
     "wr_b_op",
     "rd_b_op",
     "disk_b",
+    "disk_b_row",
 ];
 /// What else the page of a workload has.
 const MORE: &[&str] = &[
@@ -182,14 +194,19 @@ const MORE: &[&str] = &[
     "deadlocks_s",
 ];
 
-/// The steps with those of the metrics that were measured and are not 0 everywhere.
+/// The steps with those of the metrics that were measured and are not 0 everywhere; sizes where they are compared.
 fn measured(group: &Group<'_>, names: &[&str]) -> Vec<(String, &'static Metric)> {
     let mut pairs = Vec::new();
+    let size = size::place(group);
+    let is_misplaced = |step: &str, name: &str| {
+        size::METRICS.contains(&name)
+            && size.as_ref().is_none_or(|place| place.step != step || place.metric != name)
+    };
     for step in detailed(&group.steps()) {
         let is_there = |name: &str| {
             group.targets.iter().any(|target| target.median(&step, name).is_some_and(|v| v != 0.0))
         };
-        for name in names.iter().filter(|name| is_there(name)) {
+        for name in names.iter().filter(|name| is_there(name) && !is_misplaced(&step, name)) {
             // The duration says the same as the rate, where there is one.
             if *name != "seconds" || !group.has(&step, "ops_s") {
                 pairs.extend(metric::find(name).map(|metric| (step.clone(), metric)));
@@ -208,6 +225,10 @@ fn of(
 ) -> Square {
     let Some(value) = value else { return failed(target).unwrap_or_default() };
     let shown = human(value, metric.unit);
+    if !group.is_charted() {
+        let why = format!("of size {}: not compared", group.key.size);
+        return Square { class: "dim", text: shown, why, ..Square::default() };
+    }
     if target.name == group.base_name() {
         let why = format!("the base, {}", repeats(target));
         return Square {
@@ -218,14 +239,21 @@ fn of(
         let why = format!("no {} to compare with, {}", group.base_name(), repeats(target));
         return Square { class: "dim", text: shown, why, ..Square::default() };
     };
-    let text = ratio(against.median);
-    let range = if against.repeats > 1 {
+    let text = match against.has_zero() {
+        true if against.median > 0.0 => format!("{shown}, not 0"),
+        true => "0".to_owned(),
+        false => ratio(against.median),
+    };
+    let range = if against.repeats > 1 && !against.has_zero() {
         format!("{}–{}", ratio(against.low).trim_end_matches('×'), ratio(against.high))
     } else {
         String::new()
     };
+    let noise = "the repeats spread over 15 %";
     let (class, said) = match against.verdict {
         _ if palette::is_null(target.name) => ("dim", "it stores nothing".to_owned()),
+        Verdict::Better if against.is_noisy => ("dim", format!("probably better, but {noise}")),
+        Verdict::Worse if against.is_noisy => ("dim", format!("probably worse, but {noise}")),
         Verdict::Better => ("better", "significantly better".to_owned()),
         Verdict::Worse => ("worse", "significantly worse".to_owned()),
         Verdict::Differs => ("differs", "differs significantly".to_owned()),
@@ -248,83 +276,13 @@ fn repeats(target: &Target<'_>) -> String {
     text
 }
 
+/// A target without a value: its storage class held only in part, or it failed.
 fn failed(target: &Target<'_>) -> Option<Square> {
+    if !target.partial.is_empty() {
+        let (text, why) = ("partial".to_owned(), THROTTLED_IN_PART.to_owned());
+        return Some(Square { class: "dim", text, why, ..Square::default() });
+    }
     let why = target.failed.first()?.failure.clone();
     let why = why.unwrap_or_else(|| "failed without a reason".to_owned());
     Some(Square { class: "failed", text: "failed".to_owned(), why, ..Square::default() })
-}
-
-/// A loss of Frond.
-#[derive(Serialize, Debug)]
-pub struct Loss {
-    pub title: String,
-    pub link: String,
-    pub conditions: String,
-    pub what: String,
-    pub target: String,
-    pub base: &'static str,
-    pub ratio: String,
-    pub is_significant: bool,
-    pub is_noisy: bool,
-    pub values: String,
-    gain: f64,
-}
-
-/// The three worst losses: significant ones first. Of a step only its worst metric: one cause has many.
-pub fn losses(groups: &[(Group<'_>, String)]) -> Vec<Loss> {
-    let mut all: Vec<Loss> = Vec::new();
-    for (group, link) in groups {
-        let of_default = |target: &&Target<'_>| target.name == "frond";
-        let has_default = group.targets.iter().any(|target| of_default(&target));
-        let fronds = group.targets.iter().filter(|target| !has_default || of_default(target));
-        for target in fronds.filter(|target| palette::is_frond(target.name)) {
-            let mut worst: Vec<(String, Loss)> = Vec::new();
-            for (step, metric) in measured(group, CORE) {
-                let Some(loss) = loss(group, link, target, &step, metric) else { continue };
-                match worst.iter_mut().find(|(own, _)| *own == step) {
-                    Some((_, other)) if is_worse(&loss, other) => *other = loss,
-                    Some(_) => {}
-                    None => worst.push((step, loss)),
-                }
-            }
-            all.extend(worst.into_iter().map(|(_, loss)| loss));
-        }
-    }
-    all.sort_by(|a, b| b.is_significant.cmp(&a.is_significant).then(a.gain.total_cmp(&b.gain)));
-    all.truncate(3);
-    all
-}
-
-fn is_worse(a: &Loss, b: &Loss) -> bool {
-    (!a.is_significant, a.gain) < (!b.is_significant, b.gain)
-}
-
-fn loss(
-    group: &Group<'_>,
-    link: &str,
-    target: &Target<'_>,
-    step: &str,
-    metric: &Metric,
-) -> Option<Loss> {
-    let against = group.ratio(target, step, metric.name)?;
-    let gain = against.gain(metric.better);
-    if metric.better == Better::Neither || gain >= 1.0 {
-        return None;
-    }
-    let show =
-        |target: &Target<'_>| target.median(step, metric.name).map(|v| human(v, metric.unit));
-    let name = name_of(metric);
-    Some(Loss {
-        title: group.title(),
-        link: link.to_owned(),
-        conditions: group.conditions(),
-        what: if step.is_empty() { name.to_owned() } else { format!("{name}, {step}") },
-        target: target.name.to_owned(),
-        base: group.base_name(),
-        ratio: ratio(against.median),
-        is_significant: against.verdict == Verdict::Worse,
-        is_noisy: against.is_noisy,
-        values: format!("{} against {}", show(target)?, show(group.base()?)?),
-        gain,
-    })
 }

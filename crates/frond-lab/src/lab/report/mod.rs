@@ -1,10 +1,11 @@
 //! `lab report`: a folder of pages from the database of results, that works from `file://` without a network.
 //!
 //! ```text
-//!  query ─► group (what may be compared) ─► headline, statistics ─► matrix
+//!  query ─► group (what may be compared) ─► headline, size, statistics ─► matrix, losses
 //!    │          ├─► curves, bars, latency ─► figure (chart, sentence, table) ─► workload
-//!    │          └─► published ─► study                                            │
-//!    └────────────► settings ───────────────────────────────────────────────► folder (templates, files)
+//!    │          └─► published, comparable ─► study                                            │
+//!    ├────────────► settings ───────────────────────────────────────────────► folder (templates, files)
+//!    └────────────► chart (one SVG)
 //! ```
 //!
 //! Invariants
@@ -13,6 +14,8 @@
 //! 3. No page loads anything but files of the folder.
 
 mod bars;
+mod chart;
+mod comparable;
 mod curves;
 mod figure;
 mod folder;
@@ -20,17 +23,18 @@ mod group;
 mod headline;
 mod index;
 mod latency;
+mod losses;
 mod matrix;
 mod natural;
 mod number;
 mod palette;
 mod published;
 mod query;
-mod ratio;
 #[cfg(test)]
 mod sample;
 mod sentence;
 mod settings;
+mod size;
 mod study;
 
 #[cfg(test)]
@@ -47,7 +51,7 @@ use minijinja::context;
 use minijinja::value::Serde;
 
 use super::results::Database;
-use crate::targets::Result;
+use crate::targets::{Failure, Result};
 use folder::Folder;
 use group::Group;
 use query::Results;
@@ -61,14 +65,26 @@ pub struct Options {
     /// Runs to show; without it all, and of each target the newest
     #[arg(long, value_name = "UID", num_args = 1..)]
     pub run: Vec<String>,
+    /// Write one chart instead of the pages: speed against size of a workload in SQL, as an SVG
+    #[arg(long, value_name = "FILE.svg")]
+    pub chart: Option<PathBuf>,
+    /// The workload of --chart
+    #[arg(long, default_value = "iibench", value_name = "NAME", requires = "chart")]
+    pub workload: String,
 }
 
-/// Writes the pages, and returns the path of the first.
+/// Writes the pages, and returns the path of the first; or one chart, and returns its path.
 ///
 /// # Errors
 /// The database cannot be read or has no such run; the folder is not one of pages, or cannot be written.
 pub fn report(database: &Database, options: &Options) -> Result<PathBuf> {
     let results = Results::read(database, &options.run)?;
+    if let Some(path) = &options.chart {
+        let svg = chart::svg(&results, &Group::all(&results), &options.workload)?;
+        let failure = |error| Failure(format!("{}: {error}", path.display()));
+        std::fs::write(path, svg).map_err(failure)?;
+        return Ok(path.clone());
+    }
     let groups = named(Group::all(&results));
     let mut folder = Folder::open(&options.out)?;
     let studies = study::all(&results, &groups)?;

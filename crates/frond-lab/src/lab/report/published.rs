@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::group::Group;
+use super::comparable::{self, Comparable, Conditions};
+use super::group::{Group, Target};
 use super::number::human;
+use super::size;
+use crate::size::Bytes;
 use crate::targets::{Failure, Result};
 
 const TEXT: &str = include_str!("../../../lab/published.toml");
@@ -17,6 +20,14 @@ pub struct Study {
     pub title: String,
     pub about: String,
     pub source: String,
+    /// Its machine, in a phrase: what rates depend on.
+    machine: String,
+    /// Durability of its commits, by the lab's name.
+    durability: Option<String>,
+    /// Its data to its cache.
+    ratio: Option<f64>,
+    /// Its cache.
+    memory: Option<String>,
     /// Workloads of its pictures.
     pub workloads: Vec<String>,
     pub pictures: Vec<Picture>,
@@ -48,6 +59,10 @@ pub enum Picture {
     Compress,
     /// CPU over time, and bars of CPU per operation.
     Cpu,
+    /// Stacked bars of the lengths that SHOW TABLE STATUS has.
+    Lengths,
+    /// Bars of pages compressed, and a table of all counters of compression.
+    Counters,
 }
 
 /// A published figure.
@@ -67,7 +82,10 @@ pub struct Published {
     #[serde(default = "one")]
     scale: f64,
     pub picture: Option<String>,
-    pub comparable: String,
+    /// What stands against a comparison at any size.
+    comparable: Option<String>,
+    /// Data to cache, where it is not the study's.
+    ratio: Option<f64>,
 }
 
 fn one() -> f64 {
@@ -134,7 +152,58 @@ pub fn all() -> Result<BTreeMap<String, Study>> {
     toml::from_str(TEXT).map_err(|error| Failure(format!("published.toml: {error}")))
 }
 
+impl Study {
+    /// What its figures were measured with.
+    ///
+    /// # Errors
+    /// Its memory is no size.
+    pub fn conditions(&self) -> Result<Conditions<'_>> {
+        let memory = self.memory.as_deref().map(str::parse::<Bytes>).transpose();
+        let memory = memory.map_err(|error| Failure(format!("published.toml: {error}")))?;
+        Ok(Conditions {
+            ratio: self.ratio,
+            memory_b: memory.map(|bytes| bytes.0 as f64),
+            durability: self.durability.as_deref(),
+            machine: &self.machine,
+        })
+    }
+}
+
 impl Published {
+    /// How far its value here may be compared with it, and why no further.
+    pub fn comparable(&self, study: &Conditions<'_>, groups: &[&Group<'_>]) -> Comparable {
+        let fixed = self.comparable.as_deref();
+        let Some((term, group, targets)) = self.measured(groups) else {
+            return Comparable::fixed(fixed);
+        };
+        let is_part = ["space_amp", "saving_pct", "compress_failed_pct"].contains(&&*term.metric);
+        let figure = comparable::Figure {
+            metric: &term.metric,
+            is_relative: self.over.is_some() || is_part,
+            fixed,
+        };
+        let study = Conditions { ratio: self.ratio.or(study.ratio), ..*study };
+        comparable::judge(&study, &figure, group, &targets)
+    }
+
+    /// Whether a target of it was throttled only in part, so that no chart may have it.
+    pub fn is_throttled_in_part(&self, groups: &[&Group<'_>]) -> bool {
+        let targets = self.measured(groups).map_or(Vec::new(), |(_, _, targets)| targets);
+        targets.iter().any(|target| !target.partial.is_empty())
+    }
+
+    /// Its value's group, and the targets that it is made of.
+    fn measured<'g, 'a>(
+        &self,
+        groups: &[&'g Group<'a>],
+    ) -> Option<(&Term, &'g Group<'a>, Vec<&'g Target<'a>>)> {
+        let term = self.here.as_ref()?;
+        let group = groups.iter().find(|group| term.is_of(group))?;
+        let other = self.over.as_ref().and_then(|change| change.target.as_deref());
+        let names = std::iter::once(term.target.as_str()).chain(other);
+        Some((term, group, names.filter_map(|name| group.target(name)).collect()))
+    }
+
     /// As it was published.
     pub fn published(&self) -> String {
         match (&self.text, self.value, self.to) {
@@ -182,6 +251,14 @@ impl Published {
         }
         let over = self.over.as_ref().map(|change| term.changed(change));
         let of_over = over.zip(group).and_then(|(term, group)| term.value(group));
+        // Bytes per row are a size only against others.
+        let is_per_row = |group: &&&Group<'_>| {
+            term.metric == "disk_b"
+                && size::place(group).is_some_and(|place| !place.has_same_rows())
+        };
+        if self.form == Form::Value && group.as_ref().is_some_and(is_per_row) {
+            return Here::Nothing;
+        }
         let made = match (self.form, of_over) {
             (Form::Value, _) => Some(value * self.scale),
             (Form::Reciprocal, _) => Some(self.scale / value),
@@ -219,9 +296,22 @@ impl Term {
 
     fn of(&self, group: &Group<'_>, metric: &str) -> Option<f64> {
         let target = group.target(&self.target)?;
+        // The values of a target that was throttled only in part are in the table, which says so; they are in no chart.
+        let partial = target.partial.first().filter(|_| target.cells.is_empty());
+        let median = |step: &str| match partial {
+            Some(cell) => cell.metric(step, metric),
+            None => target.median(step, metric),
+        };
+        if metric == "disk_b" && self.step.is_none() && partial.is_none() {
+            return size::place(group)?.of(target);
+        }
         match &self.step {
-            Some(step) => target.median(step, metric),
-            None => group.steps().iter().find_map(|step| target.median(step, metric)),
+            Some(step) => median(step),
+            None => {
+                let steps = group.steps();
+                let steps = steps.iter().map(String::as_str).chain([""]);
+                steps.filter_map(median).next()
+            }
         }
     }
 
@@ -248,10 +338,15 @@ mod tests {
             all.keys().map(String::as_str).collect::<Vec<_>>(),
             ["iibench-2011", "linkbench-2015", "rowformats-2008", "weblog-2011", "zip-levels-2016"]
         );
+        for study in all.values() {
+            study.conditions()?;
+        }
         for figure in all.values().flat_map(|study| &study.figures) {
-            let said = &figure.comparable;
-            let is_reasoned = said.starts_with("ratio only: ") || said.starts_with("no: ");
-            assert!(said == "yes" || is_reasoned, "{}: {said}", figure.what);
+            let said = figure.comparable.as_deref();
+            let is_reasoned =
+                |said: &str| said.starts_with("ratio only: ") || said.starts_with("no: ");
+            assert!(said.is_none_or(is_reasoned), "{}: {said:?}", figure.what);
+            assert!(figure.here.is_some() || said.is_some(), "{}", figure.what);
             assert!(figure.value.is_some() != figure.text.is_some(), "{}", figure.what);
             let needs_two = matches!(figure.form, Form::Ratio | Form::Factor | Form::Saving);
             assert_eq!(needs_two, figure.over.is_some(), "{}", figure.what);
@@ -262,10 +357,8 @@ mod tests {
     #[test]
     fn values_here_are_computed_as_the_study_did() -> Result<()> {
         let figure = |text: &str| -> Published {
-            toml::from_str(&format!(
-                "what=''\ntarget=''\nunit='%'\nvalue=1\ncomparable='yes'\n{text}"
-            ))
-            .unwrap_or_else(|error| panic!("{error}"))
+            toml::from_str(&format!("what=''\ntarget=''\nunit='%'\nvalue=1\n{text}"))
+                .unwrap_or_else(|error| panic!("{error}"))
         };
         let mut lab = Lab::new();
         lab.run("r", "zip", "standard", "safe");

@@ -61,6 +61,12 @@ impl Cell {
         self.state == "done" || self.state == "stopped"
     }
 
+    /// Whether the storage class limited only a part of its I/O: the setting `throttle` says so.
+    pub fn is_throttled_in_part(&self) -> bool {
+        let throttle = self.settings.iter().find(|(name, _)| name == "throttle");
+        throttle.is_some_and(|(_, value)| value.split_whitespace().next() == Some("partial"))
+    }
+
     /// A metric of a step.
     pub fn metric(&self, step: &str, name: &str) -> Option<f64> {
         self.metrics.get(&Natural::new(step))?.get(name).copied()

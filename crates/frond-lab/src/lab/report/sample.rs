@@ -191,6 +191,8 @@ pub fn fill(lab: &mut Lab) {
         }
     }
     linkbench(lab, &mut noise);
+    zip(lab, &mut noise);
+    uncharted(lab, &mut noise);
     embedded(lab, &mut noise);
     hostile(lab);
 }
@@ -222,6 +224,64 @@ fn linkbench(lab: &mut Lab, noise: &mut Noise) {
     }
 }
 
+/// A rebuild with the counters of compressed pages, and lengths of tables.
+fn zip(lab: &mut Lab, noise: &mut Noise) {
+    lab.run("21b21b21", "zip-levels-2016", "standard", "safe");
+    for (target, speed) in SQL.iter().filter(|(target, _)| *target != "blackhole") {
+        for (workload, name) in [("zip", "rebuild"), ("rowformats", "load")] {
+            let cell = lab.cell("sql", workload, "", target, 1);
+            step(&cell, name, 20_000.0 * f64::powf(*speed, 0.5), target, noise);
+            cell.metrics(
+                name,
+                &[("data_length_b", 9e8 * density(target)), ("index_length_b", 6e7)],
+            );
+            cell.metric(name, "seconds", 60.0);
+            cell.series(name, "cpu_s", (0..60).map(|t| f64::from(t) * 0.9));
+            let is_compressed = ["innodb-8k", "innodb-4k", "innodb-2k"].contains(target);
+            let ops = if is_compressed { 446_198.0 } else { 0.0 };
+            cell.metrics(
+                name,
+                &[
+                    ("compress_ops", ops),
+                    ("compress_ops_ok", ops * 0.93),
+                    ("compress_s", ops / 6e3),
+                ],
+            );
+            if is_compressed {
+                cell.metrics(
+                    name,
+                    &[
+                        ("compress_failed_pct", 7.0),
+                        ("compress_us_page", noise.around(150.0, 0.2)),
+                        ("uncompress_us_page", 31.0),
+                        ("uncompress_ops", 300.0),
+                        ("compress_too_short", 1.0),
+                    ],
+                );
+            }
+            size(&cell, 9e8, target, noise);
+        }
+    }
+}
+
+/// What no chart shows: a run of size tiny, and targets whose storage class held only in part.
+fn uncharted(lab: &mut Lab, noise: &mut Noise) {
+    lab.run("71117111", "iibench-2011", "tiny", "safe");
+    for target in ["innodb", "frond"] {
+        step(&lab.cell("sql", "iibench", "", target, 1), "load", 9000.0, target, noise);
+    }
+    lab.run("4dd04dd0", "linkbench", "standard", "safe");
+    lab.change_run("class='hdd'");
+    for repeat in 1..=3 {
+        for target in ["innodb", "frond"] {
+            let cell = lab.cell("sql", "linkbench", "", target, repeat);
+            step(&cell, "requests", if target == "frond" { 400.0 } else { 90.0 }, target, noise);
+            let throttle = if target == "frond" { "partial" } else { "full" };
+            cell.setting("throttle", throttle);
+        }
+    }
+}
+
 fn embedded(lab: &mut Lab, noise: &mut Noise) {
     lab.run("e1e2e3e4", "embedded", "standard", "relaxed");
     for repeat in 1..=3 {
@@ -241,6 +301,8 @@ fn embedded(lab: &mut Lab, noise: &mut Noise) {
             for name in ["A", "B", "C", "D", "E", "F"] {
                 step(&cell, name, 30_000.0 * f64::powf(*speed, 0.2), target, noise);
             }
+            // All is in the memory of the base.
+            cell.metric("G", "rd_b_op", if *target == "rocksdb" { 0.0 } else { 8192.0 });
             size(&cell, 1.1e9, target, noise);
         }
     }
@@ -249,7 +311,7 @@ fn embedded(lab: &mut Lab, noise: &mut Noise) {
 /// Names and values that must not break a page.
 pub fn hostile(lab: &mut Lab) {
     let name = r#"</script><img src=x onerror=alert(1)>"'&{{ 7*7 }}{% raw %}"#;
-    lab.run("h0571le0", name, "tiny", name);
+    lab.run("h0571le0", name, "quick", name);
     for target in [name, "innodb", "../../etc/passwd"] {
         let cell = lab.cell("sql", name, name, target, 1);
         cell.metrics(

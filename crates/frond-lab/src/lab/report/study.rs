@@ -2,15 +2,17 @@
 //!
 //! A page has a part for each size and durability at which the study was run; sizes nearest to the published one first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use super::comparable::{Conditions, Degree};
 use super::figure::{Axis, Bar, Chart, Figure, Part as BarPart, Table, number};
 use super::group::Group;
 use super::headline::detailed;
 use super::published::{self, Here, Picture, Published, Study};
 use super::query::Results;
+use super::sentence::count;
 use super::{bars, curves, palette};
 use crate::targets::Result;
 
@@ -22,6 +24,8 @@ pub struct Page {
     pub about: String,
     pub source: String,
     pub sentence: String,
+    /// Runs of size tiny, which are not shown.
+    pub tiny: String,
     pub parts: Vec<Part>,
 }
 
@@ -29,6 +33,8 @@ pub struct Page {
 #[derive(Serialize, Debug)]
 pub struct Part {
     pub title: String,
+    /// Targets that the charts leave out.
+    pub note: String,
     pub rows: Vec<Row>,
     pub figures: Vec<Figure>,
 }
@@ -65,35 +71,62 @@ fn page(
     suite: &str,
     study: &Study,
 ) -> Result<Page> {
-    let mut by_part: BTreeMap<(usize, &str, &str, &str), Vec<&Group<'_>>> = BTreeMap::new();
+    let conditions = study.conditions()?;
+    let mut by_part: BTreeMap<(usize, &str, &str, &str, i64), Vec<&Group<'_>>> = BTreeMap::new();
+    let mut tiny = 0;
     for (group, _) in groups {
         let key = &group.key;
-        if key.face == "sql" && study.workloads.contains(&key.workload) {
-            let part = (rank(&key.size), &*key.size, &*key.durability, &*key.machine);
-            by_part.entry(part).or_default().push(group);
+        if key.face != "sql" || !study.workloads.contains(&key.workload) {
+            continue;
         }
+        if !group.is_charted() {
+            tiny += 1;
+            continue;
+        }
+        let part = (rank(&key.size), &*key.size, &*key.durability, &*key.machine, key.seed);
+        by_part.entry(part).or_default().push(group);
     }
     // A figure is of the first group that it fits: of that with the fewest changes.
     for own in by_part.values_mut() {
         own.sort_by_key(|group| (group.key.variant.split_whitespace().count(), &group.key));
     }
     let mut parts = Vec::new();
-    for ((_, size, durability, machine), own) in &by_part {
-        let title = format!("Here: size {size}, durability {durability}, machine {machine}");
+    for ((_, size, durability, machine, seed), own) in &by_part {
+        let mut title = format!("Here: size {size}, durability {durability}, seed {seed}");
+        if !machine.is_empty() {
+            title.push_str(&format!(", machine {machine}"));
+        }
         let mut figures = compared(study, own);
         for group in own {
             figures.extend(pictures(results, study, group, own.len() > 1)?);
         }
         number(&mut figures, &format!("p{}-", parts.len() + 1));
-        parts.push(Part { title, rows: rows(study, own), figures });
+        let partial: BTreeSet<&str> =
+            own.iter().flat_map(|group| group.partial()).map(|target| target.name).collect();
+        let partial: Vec<&str> = partial.into_iter().collect();
+        let note = match partial.is_empty() {
+            true => String::new(),
+            false => format!(
+                "Not in the charts, since they were throttled only in part: {}.",
+                partial.join(", ")
+            ),
+        };
+        parts.push(Part { title, note, rows: rows(study, &conditions, own), figures });
     }
     let sentence = match by_part.is_empty() {
         true => format!("Not run yet here: lab run {suite} --size standard"),
-        false => summary(study, by_part.values().next().map_or(&[], Vec::as_slice)),
+        false => summary(study, &conditions, by_part.values().next().map_or(&[], Vec::as_slice)),
+    };
+    let tiny = match tiny {
+        0 => String::new(),
+        n => {
+            format!("{} of size tiny, which tests the lab itself, not shown.", count(n, "workload"))
+        }
     };
     if parts.is_empty() {
         let title = "Published figures".to_owned();
-        parts.push(Part { title, rows: rows(study, &[]), figures: Vec::new() });
+        let rows = rows(study, &conditions, &[]);
+        parts.push(Part { title, note: String::new(), rows, figures: Vec::new() });
     }
     Ok(Page {
         suite: suite.to_owned(),
@@ -101,6 +134,7 @@ fn page(
         about: study.about.clone(),
         source: study.source.clone(),
         sentence,
+        tiny,
         parts,
     })
 }
@@ -112,24 +146,26 @@ fn rank(size: &str) -> usize {
 }
 
 /// The first figure that can be compared, in words.
-fn summary(study: &Study, groups: &[&Group<'_>]) -> String {
+fn summary(study: &Study, conditions: &Conditions<'_>, groups: &[&Group<'_>]) -> String {
     let measured =
         study.figures.iter().filter(|f| matches!(f.here(groups), Here::Value(_))).count();
     let mut text =
         format!("{} of {} published figures have a value here.", measured, study.figures.len());
-    let comparable = |figure: &&Published| !figure.comparable.starts_with("no");
-    for figure in study.figures.iter().filter(comparable) {
-        let here = figure.here(groups);
-        if let (Here::Value(_), Some(target)) = (&here, figure.own_target()) {
-            text.push_str(&format!(
-                " {}: {} published for {}, {} here for {target}.",
-                first_upper(&figure.what),
-                figure.published(),
-                figure.target,
-                figure.show(&here)
-            ));
-            break;
-        }
+    // The nearest to a comparison that there is.
+    let with_value = study.figures.iter().filter(|f| matches!(f.here(groups), Here::Value(_)));
+    let best = with_value.map(|figure| (figure, figure.comparable(conditions, groups)));
+    let best = best.min_by_key(|(_, comparable)| comparable.degree);
+    if let Some((figure, comparable)) = best
+        && let Some(target) = figure.own_target()
+    {
+        text.push_str(&format!(
+            " {}: {} published for {}, {} here for {target} (comparable: {}).",
+            first_upper(&figure.what),
+            figure.published(),
+            figure.target,
+            figure.show(&figure.here(groups)),
+            comparable.text()
+        ));
     }
     text
 }
@@ -139,14 +175,20 @@ fn first_upper(text: &str) -> String {
     chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }
 
-fn rows(study: &Study, groups: &[&Group<'_>]) -> Vec<Row> {
-    let row = |figure: &Published| Row {
-        what: figure.what.clone(),
-        target: figure.target.clone(),
-        own_target: figure.own_target().unwrap_or_default().to_owned(),
-        published: figure.published(),
-        here: figure.show(&figure.here(groups)),
-        comparable: figure.comparable.clone(),
+fn rows(study: &Study, conditions: &Conditions<'_>, groups: &[&Group<'_>]) -> Vec<Row> {
+    let row = |figure: &Published| {
+        let here = figure.here(groups);
+        let comparable = figure.comparable(conditions, groups);
+        // What was not run has nothing against it yet.
+        let is_open = here == Here::NotRun && comparable.degree == Degree::Yes;
+        Row {
+            what: figure.what.clone(),
+            target: figure.target.clone(),
+            own_target: figure.own_target().unwrap_or_default().to_owned(),
+            published: figure.published(),
+            here: figure.show(&here),
+            comparable: if is_open { "–".to_owned() } else { comparable.text() },
+        }
     };
     study.figures.iter().map(row).collect()
 }
@@ -162,7 +204,10 @@ fn compared(study: &Study, groups: &[&Group<'_>]) -> Vec<Figure> {
 fn compared_in(study: &Study, groups: &[&Group<'_>], name: &str) -> Option<Figure> {
     let mut table = Table::new(&["target", "published", "here"]);
     let (mut all, mut said) = (Vec::new(), Vec::new());
-    for figure in study.figures.iter().filter(|figure| figure.picture.as_deref() == Some(name)) {
+    let is_of = |figure: &&Published| {
+        figure.picture.as_deref() == Some(name) && !figure.is_throttled_in_part(groups)
+    };
+    for figure in study.figures.iter().filter(is_of) {
         let (Some(published), Some(target)) = (figure.value(), figure.own_target()) else {
             continue;
         };
@@ -210,6 +255,12 @@ fn pictures(
     for picture in &study.pictures {
         match picture {
             Picture::Size => figures.extend(bars::size(group)),
+            Picture::Lengths => figures.extend(bars::lengths(group)),
+            Picture::Counters => {
+                for step in &steps {
+                    figures.extend(bars::counters(group, step));
+                }
+            }
             Picture::Exit => {
                 figures.extend(bars::of_metric(group, "load", "exit_velocity", "Exit velocity"));
             }
@@ -228,15 +279,7 @@ fn pictures(
             }
             Picture::Requests => figures.extend(bars::bytes(group, "requests")),
             Picture::Compress => {
-                for step in &steps {
-                    for (name, title) in [
-                        ("compress_us_page", "Time to compress a page"),
-                        ("uncompress_us_page", "Time to uncompress a page"),
-                    ] {
-                        let title = bars::title(title, step);
-                        figures.extend(bars::of_metric(group, step, name, &title));
-                    }
-                }
+                figures.extend(steps.iter().flat_map(|step| bars::times_of_pages(group, step)));
             }
             Picture::Cpu => {
                 for step in &steps {
@@ -278,6 +321,9 @@ mod tests {
             let [part] = page.parts.as_slice() else { panic!("{page:?}") };
             assert!(part.figures.is_empty());
             assert!(part.rows.iter().all(|row| row.here == "not run" || row.here == "–"));
+            let is_open =
+                |row: &Row| row.comparable != "yes" && !row.comparable.contains("instead of");
+            assert!(part.rows.iter().all(is_open), "{:?}", part.rows);
         }
         Ok(())
     }
@@ -296,6 +342,9 @@ mod tests {
         assert_eq!(page.parts[0].rows[0].here, "20 s");
         let titles: Vec<&str> = page.parts[0].figures.iter().map(|f| f.title.as_str()).collect();
         assert_eq!(titles[0], "Duration of the load (ratio=0.4, host)");
+        let comparable = &page.parts[0].rows[0].comparable;
+        assert!(comparable.starts_with("no: size standard instead of published"), "{comparable}");
+        assert!(comparable.contains("another machine"), "{comparable}");
         Ok(())
     }
 
@@ -313,13 +362,50 @@ mod tests {
         let page = pages.iter().find(|page| page.suite == "iibench-2011").expect("its page");
         let saved: Vec<&str> = page.parts.iter().map(|part| part.rows[0].here.as_str()).collect();
         assert_eq!(saved, ["70 %", "60 %", "40 %"]);
-        assert!(
-            page.sentence.contains("51 % published for TokuDB, 70 % here for frond"),
-            "{}",
-            page.sentence
-        );
+        let said = "51 % published for TokuDB, 70 % here for frond (comparable: ratio only: size \
+                    standard instead of published)";
+        assert!(page.sentence.contains(said), "{}", page.sentence);
+        let comparable: Vec<&str> =
+            page.parts.iter().map(|part| part.rows[0].comparable.as_str()).collect();
+        assert_eq!(comparable[0], "ratio only: size standard instead of published");
+        assert_eq!(comparable[2], "no: size quick instead of published");
         let titles: Vec<&str> = page.parts[0].figures.iter().map(|f| f.title.as_str()).collect();
         assert_eq!(titles, ["Saved against InnoDB", "Size on disk"]);
+        Ok(())
+    }
+
+    #[test]
+    fn tiny_runs_and_what_is_throttled_in_part_are_not_drawn() -> Result<()> {
+        let mut lab = Lab::new();
+        lab.run("t", "iibench-2011", "tiny", "safe");
+        lab.cell("sql", "iibench", "", "innodb", 1).metric("", "disk_b", 100.0);
+        let pages_of_tiny = pages(&lab)?;
+        let page =
+            pages_of_tiny.iter().find(|page| page.suite == "iibench-2011").expect("its page");
+        assert!(page.parts.iter().all(|part| part.figures.is_empty()));
+        assert_eq!(page.tiny, "1 workload of size tiny, which tests the lab itself, not shown.");
+
+        lab.run("r", "iibench-2011", "standard", "hist-unsafe");
+        for target in ["innodb", "innodb-4k", "frond"] {
+            let cell = lab.cell("sql", "iibench", "", target, 1);
+            cell.metrics("load", &[("exit_velocity", 10.0), ("ops_s", 10.0)]);
+            if target == "frond" {
+                cell.setting("throttle", "partial");
+            }
+        }
+        let pages = pages(&lab)?;
+        let page = pages.iter().find(|page| page.suite == "iibench-2011").expect("its page");
+        let part = &page.parts[0];
+        assert!(part.note.ends_with("throttled only in part: frond."), "{}", part.note);
+        assert!(!part.figures.is_empty());
+        for figure in &part.figures {
+            assert!(!figure.chart.contains("\"frond\"") && figure.chart.contains("innodb"));
+        }
+        let exit =
+            part.rows.iter().find(|row| row.what.starts_with("exit velocity against InnoDB 4K"));
+        let exit = exit.expect("a figure");
+        assert_eq!(exit.here, "1×");
+        assert!(exit.comparable.contains("direct I/O only throttled"), "{}", exit.comparable);
         Ok(())
     }
 }

@@ -63,6 +63,11 @@ impl Lab {
         }
     }
 
+    /// Changes the last run.
+    pub fn change_run(&self, assignment: &str) {
+        self.execute(&format!("UPDATE run SET {assignment} WHERE id=?"), [self.run]);
+    }
+
     /// A cell of the last run.
     pub fn cell(
         &mut self,
@@ -136,6 +141,24 @@ impl Filling<'_> {
         self
     }
 
+    /// A parameter.
+    pub fn parameter(&self, name: &str, value: &str) -> &Self {
+        self.lab.execute("INSERT INTO parameter VALUES (?,?,?)", params![self.id, name, value]);
+        self
+    }
+
+    /// A setting.
+    pub fn setting(&self, name: &str, value: &str) -> &Self {
+        self.lab.execute("INSERT INTO setting VALUES (?,?,?)", params![self.id, name, value]);
+        self
+    }
+
+    /// What its target was given, bytes.
+    pub fn memory(&self, bytes: i64) -> &Self {
+        self.lab.execute("UPDATE cell SET memory_b=? WHERE id=?", params![bytes, self.id]);
+        self
+    }
+
     /// A parameter, a setting and a verification.
     pub fn conditions(
         &self,
@@ -143,12 +166,7 @@ impl Filling<'_> {
         setting: (&str, &str),
         passed: bool,
     ) -> &Self {
-        self.lab.execute(
-            "INSERT INTO parameter VALUES (?,?,?)",
-            params![self.id, parameter.0, parameter.1],
-        );
-        self.lab
-            .execute("INSERT INTO setting VALUES (?,?,?)", params![self.id, setting.0, setting.1]);
+        self.parameter(parameter.0, parameter.1).setting(setting.0, setting.1);
         let detail =
             if passed { "2,500,000 rows, 0x4d5a90e1" } else { "2,499,999 rows of 2,500,000" };
         self.lab.execute(

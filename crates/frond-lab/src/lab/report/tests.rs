@@ -8,7 +8,11 @@ use crate::targets::Result;
 
 fn pages(lab: &Lab, run: &[&str]) -> Result<PathBuf> {
     let run = run.iter().map(|uid| (*uid).to_owned()).collect();
-    report(&lab.database, &Options { out: lab.out(), run })
+    report(&lab.database, &options(lab.out(), run))
+}
+
+fn options(out: PathBuf, run: Vec<String>) -> Options {
+    Options { out, run, chart: None, workload: String::new() }
 }
 
 fn read(path: &Path) -> String {
@@ -77,9 +81,10 @@ fn the_matrix_has_ratios_and_says_what_is_significant() -> Result<()> {
     lab.cell("sql", "iibench", "", "innodb-8k", 1).metric("load", "exit_velocity", 40.0);
     lab.cell("sql", "iibench", "", "innodb-4k", 1).state("failed", Some("disk <full>"), None);
     let first = read(&pages(&lab, &[])?);
-    assert!(first.contains(
-        "frond is significantly better than innodb in 1 and worse in 0 of 1 workload (sql)"
-    ));
+    assert!(
+        first.contains("In 1 SQL workload, Frond does better than InnoDB in 1 and worse in 0."),
+        "{first}"
+    );
     assert!(
         first
             .contains(r#"<td class="better" title="significantly better; 302&#x2f;s, 3 repeats">"#),
@@ -119,6 +124,123 @@ fn the_worst_significant_loss_comes_first() -> Result<()> {
         losses.contains("size on disk") && losses.contains("operations&#x2f;s, select"),
         "{losses}"
     );
+    Ok(())
+}
+
+#[test]
+fn cells_of_different_memory_or_seed_share_no_chart() -> Result<()> {
+    let mut lab = Lab::new();
+    for (uid, seed, memory) in [("a", 42, 1000), ("b", 43, 1000), ("c", 43, 2000)] {
+        lab.run(uid, "ycsb", "standard", "safe");
+        lab.change_run(&format!("seed={seed}"));
+        lab.cell("sql", "ycsb", "", "innodb", 1).memory(memory).metric("", "disk_b", 5.0);
+        lab.cell("sql", "ycsb", "", "frond", 1).memory(memory).metric("", "disk_b", 5.0);
+        // It failed before it knew its memory, and belongs to the others of its run.
+        lab.cell("sql", "ycsb", "", "myrocks", 1).memory(0).state("failed", Some("gone"), None);
+    }
+    let first = read(&pages(&lab, &[])?);
+    for conditions in ["1,000 B, seed 42", "1,000 B, seed 43", "1.95 KiB, seed 43"] {
+        assert!(
+            first.contains(&format!("standard, host, safe, {conditions}; 3 targets")),
+            "{first}"
+        );
+    }
+    for (name, page) in all(&lab.out()).iter().filter(|(name, _)| name.starts_with("workload")) {
+        let bars: Vec<_> =
+            charts(page).iter().map(|chart| chart["bars"].as_array().map(Vec::len)).collect();
+        assert_eq!(bars, [Some(2)], "{name}");
+    }
+    Ok(())
+}
+
+#[test]
+fn tiny_runs_are_listed_but_never_charted_or_compared() -> Result<()> {
+    let mut lab = Lab::new();
+    lab.run("t", "ycsb", "tiny", "safe");
+    for repeat in 1..=3 {
+        for (target, rate) in [("innodb", 100.0), ("frond", 1.0)] {
+            let rate = rate + repeat as f64 / 100.0;
+            lab.cell("sql", "ycsb", "", target, repeat).metric("A", "ops_s", rate);
+        }
+    }
+    let first = read(&pages(&lab, &[])?);
+    assert!(first.contains("Nothing can be compared yet."), "{first}");
+    assert!(first.contains("1 workload of size tiny, which tests the lab itself, is in no chart"));
+    assert!(!first.contains("0.01") && !first.contains("class=\"matrix\""), "{first}");
+    let pages = all(&lab.out());
+    let page = pages.iter().find(|(name, _)| name.starts_with("workload")).expect("its page");
+    assert!(charts(&page.1).is_empty());
+    assert!(page.1.contains("Size tiny tests the lab itself") && page.1.contains("100&#x2f;s"));
+    assert!(!page.1.contains("0.01"), "{}", page.1);
+    Ok(())
+}
+
+#[test]
+fn what_is_throttled_in_part_is_marked_and_neither_charted_nor_compared() -> Result<()> {
+    let mut lab = Lab::new();
+    lab.run("r", "ycsb", "standard", "safe");
+    lab.change_run("class='hdd'");
+    for repeat in 1..=3 {
+        for (target, throttle) in
+            [("innodb", "full"), ("frond", "partial  (version 1)"), ("myrocks", "none")]
+        {
+            let cell = lab.cell("sql", "ycsb", "", target, repeat);
+            cell.metric("A", "ops_s", 100.0 + repeat as f64).setting("throttle", throttle);
+            cell.metric("A", "cpu_us_op", 5.0);
+        }
+    }
+    let first = read(&pages(&lab, &[])?);
+    assert!(first.contains("throttled only in part: neither charted nor compared"), "{first}");
+    let pages = all(&lab.out());
+    let (_, page) = pages.iter().find(|(name, _)| name.starts_with("workload")).expect("its page");
+    let charts = charts(page);
+    assert!(!charts.is_empty());
+    for chart in charts.iter().map(ToString::to_string) {
+        assert!(!chart.contains("frond") && chart.contains("myrocks"), "{chart}");
+    }
+    let table = page.split("Throttled only in part").nth(1).unwrap_or_default();
+    assert!(table.contains("102&#x2f;s"), "{page}");
+    Ok(())
+}
+
+#[test]
+fn sizes_are_drawn_after_the_load_with_those_of_the_end_in_the_table() -> Result<()> {
+    let mut lab = Lab::new();
+    lab.run("r", "ycsb", "standard", "safe");
+    for (target, load, end, rows) in
+        [("innodb", 1000.0, 1300.0, 13.0), ("frond", 400.0, 900.0, 30.0)]
+    {
+        lab.cell("sql", "ycsb", "", target, 1)
+            .metrics("load", &[("disk_b", load), ("disk_b_row", load / 10.0), ("ops_s", 5.0)])
+            .metrics("", &[("disk_end_b", end), ("disk_b_row", end / rows)]);
+    }
+    let first = read(&pages(&lab, &[])?);
+    assert!(first.contains("Its tables take 0.40× of InnoDB&#x27;s space."), "{first}");
+    let pages = all(&lab.out());
+    let (_, page) = pages.iter().find(|(name, _)| name.starts_with("workload")).expect("its page");
+    let charts = charts(page);
+    let bars = charts.iter().find(|chart| chart["x"]["name"] == "size on disk").expect("sizes");
+    assert_eq!(bars["bars"][0]["parts"][0]["value"], 400.0);
+    assert!(page.contains("Measured after load, the same rows on all targets."), "{page}");
+    assert!(page.contains("in the end"), "{page}");
+    Ok(())
+}
+
+#[test]
+fn one_chart_is_written_as_a_file() -> Result<()> {
+    let mut lab = Lab::new();
+    sample::fill(&mut lab);
+    let path = lab.folder.path().join("chart.svg");
+    let out = lab.out();
+    let only = Options {
+        chart: Some(path.clone()),
+        workload: "iibench".to_owned(),
+        ..options(out.clone(), Vec::new())
+    };
+    assert_eq!(report(&lab.database, &only)?, path);
+    assert!(read(&path).starts_with("<svg ") && !out.exists());
+    let refused = report(&lab.database, &Options { workload: "none".to_owned(), ..only });
+    assert!(refused.is_err_and(|failure| failure.0.contains("no chart of none")));
     Ok(())
 }
 
@@ -209,7 +331,10 @@ fn pages_of_the_sample_are_written_for_the_browser() -> Result<()> {
     let mut lab = Lab::new();
     sample::fill(&mut lab);
     let out = std::env::var_os("FROND_REPORT_PAGES").map_or_else(|| lab.out(), PathBuf::from);
-    let first = report(&lab.database, &Options { out, run: Vec::new() })?;
+    let chart = Some(out.with_file_name("chart.svg"));
+    let first = report(&lab.database, &options(out, Vec::new()))?;
     assert!(read(&first).contains("5 of them failed"));
+    let workload = "iibench".to_owned();
+    report(&lab.database, &Options { chart, workload, ..options(PathBuf::new(), Vec::new()) })?;
     Ok(())
 }

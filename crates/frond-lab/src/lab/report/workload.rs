@@ -6,6 +6,7 @@ use super::figure::{Figure, Table, number};
 use super::group::Group;
 use super::headline::{Headline, detailed};
 use super::matrix::{self, Matrix};
+use super::number::human;
 use super::query::Results;
 use super::{bars, curves, latency};
 use crate::targets::Result;
@@ -25,6 +26,10 @@ pub struct Page {
     pub operations: Vec<(String, Table)>,
     /// Targets of which nothing counts, and why.
     pub failures: Vec<(String, String)>,
+    /// Why there are no charts.
+    pub uncharted: String,
+    /// Targets that were throttled only in part, with their values.
+    pub partial: Option<Table>,
 }
 
 /// The page of a group.
@@ -32,6 +37,63 @@ pub struct Page {
 /// # Errors
 /// The database cannot be read.
 pub fn page(results: &Results<'_>, group: &Group<'_>) -> Result<Page> {
+    let figures = if group.is_charted() { figures(results, group)? } else { Vec::new() };
+    let mut operations = Vec::new();
+    for step in &detailed(&group.steps()) {
+        operations
+            .extend(latency::operations(results, group, step)?.map(|table| (step.clone(), table)));
+    }
+    let uncharted = match group.is_charted() {
+        true => String::new(),
+        false => format!(
+            "Size {} tests the lab itself: values are listed, but neither charted nor compared.",
+            group.key.size
+        ),
+    };
+    Ok(Page {
+        title: group.title(),
+        face: group.key.face.clone(),
+        conditions: group.conditions(),
+        machine: group.key.machine.clone(),
+        base: group.base_name(),
+        facts: facts(results, group),
+        figures,
+        matrix: matrix::of_group(group),
+        operations,
+        failures: group
+            .targets
+            .iter()
+            .filter(|target| target.cells.is_empty() && !target.failed.is_empty())
+            .map(|target| {
+                let why = target.failed.first().and_then(|cell| cell.failure.clone());
+                (target.name.to_owned(), why.unwrap_or_else(|| "no reason was recorded".to_owned()))
+            })
+            .collect(),
+        uncharted,
+        partial: partial(group),
+    })
+}
+
+/// Rates and sizes of the targets that were throttled only in part, which are in no chart.
+fn partial(group: &Group<'_>) -> Option<Table> {
+    let mut table = Table::new(&["target", "repeat", "step", "rate", "CPU per operation"]);
+    for cell in group.partial().flat_map(|target| &target.partial) {
+        for step in detailed(&cell.metrics.keys().map(|step| step.0.clone()).collect::<Vec<_>>()) {
+            let show = |name: &str, unit| {
+                cell.metric(&step, name).map_or("–".to_owned(), |value| human(value, unit))
+            };
+            if let Some(rate) = cell.metric(&step, "ops_s") {
+                let repeat = cell.repeat.to_string();
+                let (rate, cpu) = (human(rate, "1/s"), show("cpu_us_op", "µs"));
+                table.rows.push(vec![cell.target.clone(), repeat, step, rate, cpu]);
+            }
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// The charts, in the order in which they are asked for.
+fn figures(results: &Results<'_>, group: &Group<'_>) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     figures.extend(curves::sweeps(group));
     let headline = Headline::of(group);
@@ -66,31 +128,7 @@ pub fn page(results: &Results<'_>, group: &Group<'_>) -> Result<Page> {
     figures.extend(of_steps(&|step| Ok(bars::bytes(group, step)))?);
     figures.extend(bars::memory(group));
     number(&mut figures, "f");
-    let mut operations = Vec::new();
-    for step in &steps {
-        operations
-            .extend(latency::operations(results, group, step)?.map(|table| (step.clone(), table)));
-    }
-    Ok(Page {
-        title: group.title(),
-        face: group.key.face.clone(),
-        conditions: group.conditions(),
-        machine: group.key.machine.clone(),
-        base: group.base_name(),
-        facts: facts(results, group),
-        figures,
-        matrix: matrix::of_group(group),
-        operations,
-        failures: group
-            .targets
-            .iter()
-            .filter(|target| target.cells.is_empty())
-            .map(|target| {
-                let why = target.failed.first().and_then(|cell| cell.failure.clone());
-                (target.name.to_owned(), why.unwrap_or_else(|| "no reason was recorded".to_owned()))
-            })
-            .collect(),
-    })
+    Ok(figures)
 }
 
 /// The caption of the page: what every chart on it was measured with.

@@ -87,6 +87,8 @@ pub struct Measured {
     pub metric: String,
     /// Its value.
     pub value: f64,
+    /// What the target was given, bytes.
+    pub memory_b: i64,
 }
 
 /// What a run is.
@@ -104,6 +106,8 @@ pub struct RunInfo {
     pub class: String,
     /// Durability.
     pub durability: String,
+    /// Seed of the generators.
+    pub seed: i64,
     /// The command.
     pub command: String,
     /// When it began.
@@ -120,7 +124,7 @@ impl Database {
     /// # Errors
     /// SQLite's.
     pub fn runs(&self) -> Result<Vec<RunInfo>> {
-        let sql = "SELECT id, uid, suite, size, class, durability, command, began, ended, machine FROM run ORDER BY id";
+        let sql = "SELECT id, uid, suite, size, class, durability, seed, command, began, ended, machine FROM run ORDER BY id";
         self.select(sql, [], |row| {
             Ok(RunInfo {
                 id: row.get(0)?,
@@ -129,10 +133,11 @@ impl Database {
                 size: row.get(3)?,
                 class: row.get(4)?,
                 durability: row.get(5)?,
-                command: row.get(6)?,
-                began: row.get(7)?,
-                ended: row.get(8)?,
-                machine: row.get(9)?,
+                seed: row.get(6)?,
+                command: row.get(7)?,
+                began: row.get(8)?,
+                ended: row.get(9)?,
+                machine: row.get(10)?,
             })
         })
     }
@@ -162,7 +167,7 @@ impl Database {
     /// # Errors
     /// SQLite's.
     pub fn measured(&self, run: i64) -> Result<Vec<Measured>> {
-        let sql = "SELECT workload, variant, face, target, repeat, step, name, value FROM metric \
+        let sql = "SELECT workload, variant, face, target, repeat, step, name, value, memory_b FROM metric \
                    JOIN cell ON cell.id=metric.cell WHERE run=? AND state<>'failed' ORDER BY position, step, name";
         self.select(sql, [run], |row| {
             Ok(Measured {
@@ -174,8 +179,31 @@ impl Database {
                 step: row.get(5)?,
                 metric: row.get(6)?,
                 value: row.get(7)?,
+                memory_b: row.get(8)?,
             })
         })
+    }
+
+    /// Settings of a run's targets: target, name, value, and the workloads that have it, if not all of them do.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub fn settings(&self, run: i64) -> Result<Vec<[String; 4]>> {
+        let sql = "SELECT target, name, value, CASE WHEN COUNT(DISTINCT workload) < \
+                   (SELECT COUNT(DISTINCT workload) FROM cell AS other WHERE other.run=cell.run AND other.target=cell.target) \
+                   THEN GROUP_CONCAT(DISTINCT workload) ELSE '' END \
+                   FROM setting JOIN cell ON cell.id=setting.cell WHERE run=? GROUP BY target, name, value ORDER BY 1, 2, 3";
+        self.select(sql, [run], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]))
+    }
+
+    /// Checksums of a run's rows: workload with its variant, table, rows and checksum.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub fn checksums(&self, run: i64) -> Result<Vec<[String; 3]>> {
+        let sql = "SELECT DISTINCT TRIM(workload || ' ' || variant), SUBSTR(name, 7), detail FROM verification \
+                   JOIN cell ON cell.id=verification.cell WHERE run=? AND name LIKE 'fact: %' ORDER BY position, 2";
+        self.select(sql, [run], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?]))
     }
 
     /// Cells of a run that failed, each with its reason.

@@ -72,7 +72,9 @@ CREATE TABLE histogram (
   PRIMARY KEY (cell, step, operation)
 ) WITHOUT ROWID;
 
--- The engine's own counters, every 10 s and at the ends of a step; `source` is global_status, innodb_metrics, …
+-- Counters of the engine and the kernel, every 10 s (60 s at published) and at the ends of a step; `source` is
+-- global_status, engine_status, innodb_metrics, frond_cmp, proc_io, diskstats, cgroup_…, …. A value that repeats the one
+-- before is not kept again, nor a zero at the beginning.
 CREATE TABLE counter (
   cell INTEGER NOT NULL REFERENCES cell(id), step TEXT NOT NULL, t REAL NOT NULL, source TEXT NOT NULL,
   name TEXT NOT NULL, value REAL NOT NULL,

@@ -1,74 +1,34 @@
 //! What a workload runs its steps through: a server with one target, the meter, the clock.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::counters;
+use super::counters::{self, Counted};
+use super::own::Own;
 use super::promises::{Counts, verify_memory, verify_syncs};
+use super::rest::{self, Rested};
 use super::server::{Place, Running};
 use super::session::Session;
-use super::verify::verify_table;
-use super::worker::{Arrivals, Errors, Worker};
+use super::settings;
+use super::step::Step;
+use super::sum::Ledger;
+use super::verify::{Expected, verify_table};
+use super::warm_up;
+use super::worker::{Arrivals, Connect, Tally, Worker};
 use crate::lab::machine::{Class, Reading};
 use crate::lab::results::{CellResult, State, StepResult};
 use crate::lab::size::Durability;
 use crate::lab::steps;
 use crate::lab::target::SqlTarget;
-use crate::measure::{self, Plan};
+use crate::measure::{self, Plan, Space};
 use crate::targets::{Failure, Result};
 
 /// Longest time in which background work is waited for.
 const REST_MAX: Duration = Duration::from_secs(600);
 /// Longest step: what is longer ends by the time limit or by hand.
 const SECONDS_MAX: f64 = 1e8;
-/// Seconds in which a server that rests writes nothing and does not change its size.
-const STILL_SECONDS: u32 = 3;
-
-/// A step.
-#[derive(Clone, Debug)]
-pub struct Step<'s> {
-    /// Its name.
-    pub name: &'s str,
-    /// Operations planned, if it does not run for a time.
-    pub planned: Option<u64>,
-    /// Seconds that it runs for.
-    pub seconds: Option<f64>,
-    /// Seconds before that are not measured.
-    pub warm_up: f64,
-    /// Clients.
-    pub clients: u64,
-    /// Requests per second that arrive at all clients together, each served by one that is free: an open loop.
-    pub rate: Option<f64>,
-    /// Kinds of requests that have a series of their own: requests done so far.
-    pub series: &'s [&'static str],
-    /// Bytes of the rows that an operation changes.
-    pub changed_bytes: u64,
-}
-
-impl<'s> Step<'s> {
-    /// A load of so many rows by one client.
-    pub fn load(name: &'s str, rows: u64, row_bytes: u64) -> Self {
-        Self {
-            name,
-            planned: Some(rows),
-            seconds: None,
-            warm_up: 0.0,
-            clients: 1,
-            rate: None,
-            series: &[],
-            changed_bytes: row_bytes,
-        }
-    }
-
-    /// Requests of so many clients for a time.
-    pub fn timed(name: &'s str, seconds: f64, warm_up: f64, clients: u64) -> Self {
-        let (planned, seconds) = (None, Some(seconds));
-        let (rate, changed_bytes) = (None, 0);
-        Self { name, planned, seconds, warm_up, clients, rate, series: &[], changed_bytes }
-    }
-}
 
 /// Runs the steps of one cell against its server.
 pub struct Bench {
@@ -77,11 +37,22 @@ pub struct Bench {
     pub target: SqlTarget,
     admin: Session,
     deadline: Option<Instant>,
+    /// What clients have loaded.
+    ledger: Ledger,
     /// What has been found so far.
     pub result: CellResult,
     with_rest: bool,
+    /// What counts as the size of a target whose files can be seen.
+    space: Option<Space>,
+    /// The step that wrote last, if the server has not rested since.
+    wrote: Option<usize>,
+    /// Whether all targets have the same rows now: no step that wrote has ended by its time.
+    same_rows: bool,
+    counted: Counted,
     /// Resident size before the first step.
     base_rss: u64,
+    /// What the server itself takes.
+    own: Own,
     /// Most connections that a step had.
     connections: u64,
     /// Whether the time limit ended a step.
@@ -103,6 +74,8 @@ pub struct Conditions<'c> {
     pub time_limit: Option<u64>,
     /// Whether background work is waited for.
     pub with_rest: bool,
+    /// Time between two samples of counters.
+    pub sample_every: Duration,
 }
 
 /// The client of a step that runs beside the others: it ends with them.
@@ -114,29 +87,41 @@ impl Bench {
     /// # Errors
     /// What is missing, or why the server does not start.
     pub fn start(place: &Place, target: &SqlTarget, conditions: &Conditions<'_>) -> Result<Self> {
-        let Conditions { memory, durability, class, time_limit, with_rest } = *conditions;
+        let Conditions { memory, durability, class, time_limit, with_rest, sample_every } =
+            *conditions;
         let running = Running::start(place, target, memory, durability, class)?;
         let mut admin = running.session()?;
         let server = admin.value("SELECT VERSION()")?;
         let version = format!("{} in MariaDB {server}", target.engine);
         let mut result = CellResult { memory_b: memory, version, ..CellResult::default() };
-        let text = |(name, value, why): &(String, String, String)| {
-            (name.clone(), format!("{value}  ({why})"))
-        };
-        result.settings.extend(running.settings.iter().map(text));
+        result.settings = settings::effective(&mut admin, &running.settings)?;
         result.settings.insert("CREATE TABLE …".to_owned(), target.create.clone());
         if !running.remarks.is_empty() {
             let remarks = running.remarks.join("; ");
             result.settings.insert("(storage)".to_owned(), remarks);
         }
-        if let (Durability::Safe, true, Some(dir)) = (durability, target.keeps_rows, running.dir())
+        let ours = running.dir().zip(running.pid());
+        if let (Durability::Safe, true, Some((dir, process))) =
+            (durability, target.keeps_rows, ours)
         {
-            let counts = Counts { dir, read: &|| running.counts() };
+            let syncs = &target.syncs;
+            let counts = Counts { dir, process, read: &|| running.counts(), syncs };
             verify_syncs(&mut admin, &target.create, &counts, &mut result)?;
         }
+        let space = running.space(target).filter(|_| target.keeps_rows);
+        if let Some(space) = &space {
+            let empty = format!("{} bytes, which are subtracted from sizes", space.empty_bytes());
+            result.settings.insert("(empty data directory)".to_owned(), empty);
+        }
+        let counted = Counted::new(&running, target, sample_every);
         let deadline = time_limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         let target = target.clone();
-        let base_rss = running.subject().rss_bytes();
+        let rss = || running.subject().rss_bytes();
+        let base_rss = rss();
+        let own = match ours {
+            Some(_) => Own::measure(&|| Ok(running.session()?), rss)?,
+            None => Own::default(),
+        };
         // A quick cell does not rest for minutes.
         let rest_max =
             time_limit.map_or(REST_MAX, |limit| REST_MAX.min(Duration::from_secs(3 * limit)));
@@ -145,9 +130,15 @@ impl Bench {
             target,
             admin,
             deadline,
+            ledger: Ledger::default(),
             result,
             with_rest,
+            space,
+            wrote: None,
+            same_rows: true,
+            counted,
             base_rss,
+            own,
             connections: 0,
             is_cut: false,
             rest_max,
@@ -186,6 +177,7 @@ impl Bench {
         let sql = format!("CREATE TABLE {definition} {options} DEFAULT CHARSET=latin1 {more}");
         self.admin.run(&sql)?;
         let name = definition.split(['(', ' ']).next().unwrap_or_default().trim_matches('`');
+        self.ledger.forget(name);
         let made = self.admin.value(&format!(
             "SELECT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA=DATABASE() AND TABLE_NAME='{name}'"
         ))?;
@@ -198,6 +190,11 @@ impl Bench {
     /// When the time limit ends the cell.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
+    }
+
+    /// What counts as the target's size: none of a server that is not the lab's own.
+    pub fn space(&self) -> Option<Space> {
+        self.space.clone()
     }
 
     /// Directory with the target's files: none of a server that is not the lab's own, or of a target that keeps no rows.
@@ -234,32 +231,43 @@ impl Bench {
         body: impl Fn(&mut Worker<'_>) -> Result<()> + Sync,
         beside: &[Beside<'_>],
     ) -> Result<&mut StepResult> {
-        self.step_prepared(step, |_, _| Ok(()), |worker, ()| body(worker), beside)
+        self.step_prepared(step, |_, _, _| Ok(()), |worker, ()| body(worker), beside)
     }
 
-    /// Runs a step whose clients prepare before its clock runs: what `prepare` makes for a client, by its number and
-    /// on its connection, is what `body` then has.
+    /// Runs a step whose clients prepare before its clock runs: what `prepare` makes for a client, by its number, on its
+    /// connection and with a way to more of them, is what `body` then has.
     ///
     /// # Errors
     /// The first client's that fails.
     pub fn step_prepared<S: Send>(
         &mut self,
         step: &Step<'_>,
-        prepare: impl Fn(u64, &mut Session) -> Result<S>,
+        prepare: impl Fn(u64, &mut Session, Connect<'_>) -> Result<S>,
         body: impl Fn(&mut Worker<'_>, S) -> Result<()> + Sync,
         beside: &[Beside<'_>],
     ) -> Result<&mut StepResult> {
+        let mut warm_up_s = None;
         if step.warm_up > 0.0 && !self.is_over() {
-            self.run(step, Some(step.warm_up), &prepare, &body, beside)?;
+            let made = self.run(step, Some(step.warm_up), true, &prepare, &body, beside)?;
+            warm_up_s = made.metrics.get("seconds").copied();
         }
         // A limit that was reached before the step leaves nothing to measure: its requests would be one for each client.
-        let made = match step.seconds.is_some() && self.is_over() {
+        let is_late = self.is_over() && (step.seconds.is_some() || warm_up_s.is_some());
+        let mut made = match is_late {
             true => StepResult { name: step.name.to_owned(), ..StepResult::default() },
-            false => self.run(step, step.seconds, &prepare, &body, beside)?,
+            false => self.run(step, step.seconds, false, &prepare, &body, beside)?,
         };
+        if let Some(seconds) = warm_up_s.filter(|_| !is_late) {
+            made.metrics.insert("warm_up_s".to_owned(), seconds);
+        }
         self.is_cut |= self.is_over();
+        let ran_for_time = step.seconds.is_some() && step.writes;
+        self.same_rows &= !(ran_for_time || !beside.is_empty() || self.is_cut);
         self.connections = self.connections.max(step.clients + beside.len() as u64 + 2);
         self.result.steps.push(made);
+        if step.writes && !is_late {
+            self.wrote = Some(self.result.steps.len() - 1);
+        }
         Ok(self.result.steps.last_mut().expect("it was pushed"))
     }
 
@@ -267,17 +275,24 @@ impl Bench {
         &self,
         step: &Step<'_>,
         seconds: Option<f64>,
-        prepare: &impl Fn(u64, &mut Session) -> Result<S>,
+        is_warm_up: bool,
+        prepare: &impl Fn(u64, &mut Session, Connect<'_>) -> Result<S>,
         body: &(impl Fn(&mut Worker<'_>, S) -> Result<()> + Sync),
         beside: &[Beside<'_>],
     ) -> Result<StepResult> {
         let running = self.running()?;
+        let connect = || self.session();
         // Connections and statements are made before the clock runs.
         let mut clients = Vec::new();
         for index in 0..step.clients {
             let mut session = self.session()?;
-            let prepared = prepare(index, &mut session)?;
+            let prepared = prepare(index, &mut session, &connect)?;
             clients.push((session, prepared));
+        }
+        let guarded = self.deadline.zip(running.guard());
+        if let Some((deadline, guard)) = guarded {
+            let connections = clients.iter().map(|(session, _)| session.id()).collect();
+            guard.limit(Instant::now(), deadline, connections);
         }
         let side_sessions = beside.iter().map(|_| self.session()).collect::<Result<Vec<_>>>()?;
         let mut watcher = self.session()?;
@@ -287,39 +302,42 @@ impl Bench {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
-        let dir = running.files(&self.target).unwrap_or_else(|| "/nonexistent".into());
+        let nothing = || Space::whole(Path::new("/nonexistent"));
         let plan = Plan {
             step: step.name.to_owned(),
             planned: step.planned.unwrap_or(0),
             deadline,
-            dir: dir.clone(),
+            space: self.space.clone().unwrap_or_else(nothing),
             progress: true,
             subject: running.subject(),
             kinds: step.series.to_vec(),
         };
-        let (errors, sampled) = (Mutex::new(Errors::default()), Mutex::new(Vec::new()));
+        let (tally, sampled) = (Mutex::new(Tally::default()), Mutex::new(Vec::new()));
         let over = AtomicBool::new(false);
-        let connect = || self.session();
         let arrivals = std::sync::OnceLock::new();
-        let statements = &self.target.counters;
         running.reset_memory_peak();
         let before = running.counts();
         let taken = measure::run(&plan, |meter| {
             std::thread::scope(|scope| {
-                let sampling =
-                    scope.spawn(|| counters::follow(&mut watcher, statements, meter, &over));
+                let watching = scope.spawn(|| match is_warm_up {
+                    true => {
+                        warm_up::watch(meter, step.warm_up, &over);
+                        Vec::new()
+                    }
+                    false => self.counted.follow(&mut watcher, meter, &over),
+                });
                 let arrivals = step.rate.map(|rate| arrivals.get_or_init(|| Arrivals::new(rate)));
                 let clients: Vec<_> = (0..)
                     .zip(clients)
                     .map(|(index, (session, prepared))| {
-                        let (errors, connect) = (&errors, &connect);
+                        let (tally, ledger) = (&tally, &self.ledger);
                         scope.spawn(move || {
-                            let mut worker = Worker::new(index, session, meter, false, connect);
+                            let mut worker = Worker::new(index, session, meter, false, ledger);
                             if let Some(arrivals) = arrivals {
                                 worker.share(arrivals);
                             }
                             let done = body(&mut worker, prepared);
-                            leave(worker, done, errors)
+                            leave(worker, done, tally)
                         })
                     })
                     .collect();
@@ -327,11 +345,11 @@ impl Bench {
                     .zip(side_sessions)
                     .zip(beside)
                     .map(|((index, session), body)| {
-                        let (errors, connect) = (&errors, &connect);
+                        let (tally, ledger) = (&tally, &self.ledger);
                         scope.spawn(move || {
-                            let mut worker = Worker::new(index, session, meter, true, connect);
+                            let mut worker = Worker::new(index, session, meter, true, ledger);
                             let done = body(&mut worker);
-                            leave(worker, done, errors)
+                            leave(worker, done, tally)
                         })
                     })
                     .collect();
@@ -345,29 +363,39 @@ impl Bench {
                     outcome = outcome.and(client.join().unwrap_or_else(panicked));
                 }
                 over.store(true, Ordering::Relaxed);
-                sampling.thread().unpark();
-                let samples = sampling.join().unwrap_or_default();
+                watching.thread().unpark();
+                let samples = watching.join().unwrap_or_default();
                 *sampled.lock().unwrap_or_else(|e| e.into_inner()) = samples;
                 outcome
             })
-        })?;
+        });
+        if let Some((_, guard)) = guarded {
+            guard.unlimit();
+        }
+        let taken = taken?;
+        let after = running.counts();
         let mut counters = sampled.into_inner().unwrap_or_default();
-        counters.extend(counters::sample(&mut watcher, statements, taken.seconds));
-        let errors = errors.into_inner().unwrap_or_default();
-        let mut made = steps::result(step, &taken, &counters, &self.target)?;
-        made.counters = counters;
-        of_group(&mut made, before.as_ref(), running.counts().as_ref());
+        if !is_warm_up {
+            counters.extend(self.counted.sample(&mut watcher, taken.seconds));
+        }
+        let tally = tally.into_inner().unwrap_or_default();
+        let mut made = steps::result(step, &taken, &counters, &self.target, tally.changed_bytes)?;
+        made.counters = counters::changes(counters);
+        of_group(&mut made, before.as_ref(), after.as_ref());
         for (name, n) in [
-            ("errors_deadlock", errors.deadlock),
-            ("errors_lock_timeout", errors.lock_timeout),
-            ("errors_duplicate", errors.duplicate),
+            ("errors_deadlock", tally.deadlock),
+            ("errors_lock_timeout", tally.lock_timeout),
+            ("errors_duplicate", tally.duplicate),
         ] {
             made.metrics.insert(name.to_owned(), n as f64);
         }
-        let deadlocks = errors.deadlock as f64 / taken.seconds.max(1e-9);
+        let deadlocks = tally.deadlock as f64 / taken.seconds.max(1e-9);
         made.metrics.insert("deadlocks_s".to_owned(), deadlocks);
-        if self.keeps_rows() {
-            made.metrics.insert("disk_load_b".to_owned(), measure::allocated_bytes(&dir) as f64);
+        if let Some(arrivals) = arrivals.get() {
+            let end = Instant::now();
+            let end = deadline.map_or(end, |deadline| deadline.min(end));
+            made.metrics.insert("unserved".to_owned(), arrivals.unserved(end) as f64);
+            made.metrics.insert("wanted_s".to_owned(), step.rate.unwrap_or(0.0));
         }
         Ok(made)
     }
@@ -380,10 +408,32 @@ impl Bench {
         if !self.keeps_rows() || !self.with_rest || measure::is_interrupted() {
             return Ok(());
         }
-        let begin = Instant::now();
-        let rested = self.rest_now(begin);
+        let (begin, space) = (Instant::now(), self.space.as_ref());
+        let subject = self.running()?.subject();
+        let rested = rest::rest(&mut self.admin, &self.target, subject, space, self.rest_max);
         self.extend_limit(begin.elapsed());
-        rested
+        let Rested { paid, seconds } = rested?;
+        if let Some(step) = self.wrote.take().and_then(|at| self.result.steps.get_mut(at)) {
+            steps::charge_rest(step, &paid, seconds);
+        }
+        Ok(())
+    }
+
+    /// A load has ended: rests, and gives its step the size of what there is then: all tables together, `live` rows and
+    /// bytes. Sizes are compared there, since steps that write for a time leave different rows on each target.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn loaded(&mut self, live: (u64, u64)) -> Result<()> {
+        self.rest()?;
+        if !self.with_rest || measure::is_interrupted() {
+            return Ok(());
+        }
+        let name = if self.same_rows { "disk_b" } else { "disk_end_b" };
+        if let (Some(space), Some(step)) = (&self.space, self.result.steps.last_mut()) {
+            steps::size(&mut step.metrics, name, space, live);
+        }
+        Ok(())
     }
 
     /// The time limit is one of what is measured.
@@ -391,39 +441,8 @@ impl Bench {
         self.deadline = self.deadline.map(|deadline| deadline + by);
     }
 
-    fn rest_now(&mut self, begin: Instant) -> Result<()> {
-        let running =
-            self.running.as_ref().ok_or_else(|| Failure("the server has ended".to_owned()))?;
-        let subject = running.subject();
-        let before = subject.usage();
-        let usual = usual_values(&mut self.admin, &self.target.settle_variables)?;
-        for (name, value) in &self.target.settle_variables {
-            self.admin.run(&format!("SET GLOBAL {name} = {value}"))?;
-        }
-        for statement in &self.target.settle {
-            self.admin.run(statement)?;
-        }
-        let dir = running.files(&self.target).unwrap_or_else(|| "/nonexistent".into());
-        let now = || (subject.usage().write_bytes, measure::allocated_bytes(&dir));
-        let (mut last, mut still) = (now(), 0);
-        while begin.elapsed() < self.rest_max && still < STILL_SECONDS && !measure::is_interrupted()
-        {
-            println!("progress rest 0 {} 0", begin.elapsed().as_secs());
-            std::thread::sleep(Duration::from_secs(1));
-            let seen = std::mem::replace(&mut last, now());
-            let is_settled = zero(&mut self.admin, &self.target.zero_when_settled)?;
-            still = if seen == last && is_settled { still + 1 } else { 0 };
-        }
-        for (name, value) in usual.iter().rev() {
-            self.admin.run(&format!("SET GLOBAL {name} = {value}"))?;
-        }
-        let paid = subject.usage().since(&before);
-        let seconds = begin.elapsed().as_secs_f64() - f64::from(still);
-        steps::charge_rest(&mut self.result.steps, &paid, seconds);
-        Ok(())
-    }
-
-    /// Verifies a table through each of its indexes. With `is_fixed` every target must have the same rows in the end.
+    /// Verifies a table through each of its indexes. With `is_fixed` it has what was loaded and nothing else, on every
+    /// target: the rows are compared with those that were sent.
     ///
     /// # Errors
     /// The server's.
@@ -433,8 +452,10 @@ impl Bench {
         }
         println!("progress verify 0 0 0");
         let begin = Instant::now();
+        let sent = self.ledger.of(table).filter(|_| is_fixed);
         let is_fixed = is_fixed && !self.is_cut;
-        let verified = verify_table(&mut self.admin, table, rows, is_fixed, &mut self.result);
+        let expected = Expected { rows, sent: sent.as_ref(), is_fixed };
+        let verified = verify_table(&mut self.admin, table, expected, &mut self.result);
         self.extend_limit(begin.elapsed());
         verified
     }
@@ -445,7 +466,8 @@ impl Bench {
         let peak = peaks.copied().fold(0.0, f64::max) as u64;
         if peak > 0 && self.base_rss > 0 {
             let memory = self.result.memory_b;
-            verify_memory(self.base_rss, peak, memory, self.connections, &mut self.result);
+            let (own, connections) = (self.own, self.connections);
+            verify_memory(self.base_rss, peak, memory, own, connections, &mut self.result);
         }
     }
 
@@ -464,15 +486,9 @@ impl Bench {
         drop(self.admin);
         running.stop()?;
         let Some(files) = files.filter(|_| self.target.keeps_rows) else { return Ok(self.result) };
-        let disk = measure::allocated_bytes(&files) as f64;
-        let metrics = &mut self.result.metrics;
-        metrics.insert("disk_b".to_owned(), disk);
-        let (rows, bytes) = live;
-        if rows > 0 {
-            metrics.insert("disk_b_row".to_owned(), disk / rows as f64);
-        }
-        if bytes > 0 {
-            metrics.insert("space_amp".to_owned(), disk / bytes as f64);
+        if let Some(space) = &self.space {
+            let name = if self.same_rows { "disk_b" } else { "disk_end_b" };
+            steps::size(&mut self.result.metrics, name, space, live);
         }
         if self.target.is_frond() && !measure::is_interrupted() {
             let report = frond::check(&files, frond::CheckMode::Full, frond::io::Env::real())
@@ -489,37 +505,12 @@ impl Bench {
 }
 
 /// A client has ended: its errors are counted, and one that failed ends the step, which would go on for all of its time.
-fn leave(worker: Worker<'_>, done: Result<()>, errors: &Mutex<Errors>) -> Result<()> {
-    errors.lock().unwrap_or_else(|e| e.into_inner()).add(&worker.errors());
+fn leave(worker: Worker<'_>, done: Result<()>, tally: &Mutex<Tally>) -> Result<()> {
+    tally.lock().unwrap_or_else(|e| e.into_inner()).add(&worker.tally());
     if done.is_err() {
         worker.stop();
     }
     done
-}
-
-/// The values of global variables now.
-fn usual_values(
-    session: &mut Session,
-    variables: &[(String, String)],
-) -> Result<Vec<(String, String)>> {
-    let mut usual = Vec::new();
-    for (name, _) in variables {
-        usual.push((name.clone(), session.value(&format!("SELECT @@GLOBAL.{name}"))?));
-    }
-    Ok(usual)
-}
-
-/// Whether all of these status variables are zero.
-fn zero(session: &mut Session, names: &[String]) -> Result<bool> {
-    for name in names {
-        let value = session.value(&format!(
-            "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME='{name}'"
-        ))?;
-        if value.parse::<f64>().is_ok_and(|value| value > 0.0) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// What the control group counted over a step: I/Os of the device, and memory with the page cache.

@@ -2,24 +2,36 @@
 
 use std::fmt::Write;
 
+use super::sum::RowSum;
+
 /// A statement that grows.
 #[derive(Clone, Debug, Default)]
 pub struct InsertText {
     head: String,
     text: String,
     rows: u64,
+    sum: RowSum,
 }
 
 /// The row that is being appended.
 pub struct RowText<'a> {
     text: &'a mut String,
+    sum: &'a mut RowSum,
     is_first: bool,
 }
 
 impl InsertText {
     /// A statement that begins like this: `INSERT INTO t(a,b) VALUES`.
     pub fn new(head: &str) -> Self {
-        Self { head: head.to_owned(), text: String::new(), rows: 0 }
+        Self { head: head.to_owned(), ..Self::default() }
+    }
+
+    /// The table, and the columns that the statement names: none, if it has all of them.
+    pub fn table(&self) -> (&str, &str) {
+        let words = self.head.split_once("INTO ").map_or("", |(_, words)| words);
+        let named = words.rsplit_once("VALUES").map_or(words, |(named, _)| named).trim();
+        let (table, columns) = named.split_once('(').unwrap_or((named, ""));
+        (table.trim(), columns.trim_end_matches(')'))
     }
 
     /// Appends a row; its values follow.
@@ -33,7 +45,8 @@ impl InsertText {
         }
         self.rows += 1;
         self.text.push('(');
-        RowText { text: &mut self.text, is_first: true }
+        self.sum.end_row();
+        RowText { text: &mut self.text, sum: &mut self.sum, is_first: true }
     }
 
     /// Rows in it.
@@ -46,17 +59,18 @@ impl InsertText {
         if self.rows == 0 { 0 } else { self.text.len() }
     }
 
-    /// The statement with all of its rows, of which there must be one; the next row begins a new one.
-    pub fn finish(&mut self) -> &str {
+    /// Ends the statement, which must have rows, with a clause after them; gives their number and checksum. The next row
+    /// begins a new one.
+    pub fn close(&mut self, clause: &str) -> (u64, u64) {
         assert!(self.rows > 0, "an INSERT has rows");
-        self.finish_with("")
-    }
-
-    /// The same with a clause after the rows.
-    pub fn finish_with(&mut self, clause: &str) -> &str {
         self.text.push(')');
         self.text.push_str(clause);
-        self.rows = 0;
+        self.sum.end_row();
+        (std::mem::take(&mut self.rows), self.sum.take())
+    }
+
+    /// The text of a statement that has ended.
+    pub fn text(&self) -> &str {
         &self.text
     }
 }
@@ -68,10 +82,28 @@ impl RowText<'_> {
         }
     }
 
-    /// A number, or whatever is written without quotes.
+    /// A whole number, or a decimal one with the digits of its column.
     pub fn plain(mut self, value: impl std::fmt::Display) -> Self {
         self.comma();
+        let begin = self.text.len();
         write!(self.text, "{value}").expect("a string takes all that is written");
+        self.sum.value(&self.text.as_bytes()[begin..]);
+        self
+    }
+
+    /// A value of a FLOAT column.
+    pub fn float(mut self, value: f32) -> Self {
+        self.comma();
+        write!(self.text, "{value}").expect("a string takes all that is written");
+        self.sum.float(value);
+        self
+    }
+
+    /// NULL.
+    pub fn null(mut self) -> Self {
+        self.comma();
+        self.text.push_str("NULL");
+        self.sum.null();
         self
     }
 
@@ -82,12 +114,14 @@ impl RowText<'_> {
         self.text.push('\'');
         self.text.push_str(value);
         self.text.push('\'');
+        self.sum.value(value.as_bytes());
         self
     }
 
     /// Any text.
     pub fn text(mut self, value: &str) -> Self {
         self.comma();
+        self.sum.value(value.as_bytes());
         self.text.push('\'');
         for letter in value.chars() {
             match letter {
@@ -104,6 +138,7 @@ impl RowText<'_> {
     /// Bytes, as a hexadecimal literal.
     pub fn bytes(mut self, value: &[u8]) -> Self {
         self.comma();
+        self.sum.value(value);
         push_hexadecimal(self.text, value);
         self
     }
@@ -131,13 +166,32 @@ mod tests {
     fn rows_are_written_as_literals() {
         let mut insert = InsertText::new("INSERT INTO t VALUES");
         insert.row().plain(-1).simple("2011-06-01").text("it's \\ a\0");
-        insert.row().plain(2.5_f32).bytes(&[0, 0xfe]).bytes(&[]);
+        insert.row().float(2.5).bytes(&[0, 0xfe]).bytes(&[]);
         assert_eq!((insert.len(), insert.bytes() > 40), (2, true));
         let expected = "INSERT INTO t VALUES(-1,'2011-06-01','it''s \\\\ a\\0'),(2.5,0x00FE,'')";
-        assert_eq!(insert.finish(), expected);
+        assert_eq!((insert.close("").0, insert.text()), (2, expected));
         assert_eq!((insert.len(), insert.bytes()), (0, 0));
         insert.row().plain(3);
         let expected = "INSERT INTO t VALUES(3) ON DUPLICATE KEY UPDATE a=1";
-        assert_eq!(insert.finish_with(" ON DUPLICATE KEY UPDATE a=1"), expected);
+        assert_eq!(insert.close(" ON DUPLICATE KEY UPDATE a=1").0, 1);
+        assert_eq!(insert.text(), expected);
+    }
+
+    #[test]
+    fn a_statement_knows_its_table_its_columns_and_the_sum_of_its_rows() {
+        for (head, table, columns) in [
+            ("INSERT INTO t VALUES", "t", ""),
+            ("REPLACE INTO t(a) VALUES", "t", "a"),
+            ("INSERT INTO t (a, b) VALUES", "t", "a, b"),
+        ] {
+            assert_eq!(InsertText::new(head).table(), (table, columns));
+        }
+        let mut insert = InsertText::new("INSERT INTO t VALUES");
+        insert.row().plain(7).text("it's").null();
+        insert.row().float(1.5).bytes(b"x").simple("");
+        let crc = |row: &[u8]| u64::from(crc32fast::hash(row));
+        let sum = crc(b"7\x1fit's\x1f\0") + crc(b"24576\x1fx\x1f");
+        assert_eq!(insert.close(""), (2, sum));
+        assert_eq!(insert.text(), "INSERT INTO t VALUES(7,'it''s',NULL),(1.5,0x78,'')");
     }
 }

@@ -6,16 +6,28 @@
 
 mod bench;
 mod counters;
+mod guard;
 mod insert;
+mod own;
 mod promises;
+mod rest;
 mod server;
 mod session;
+mod settings;
+mod step;
+mod sum;
+#[cfg(test)]
+mod tests;
+mod traced;
 mod verify;
+mod warm_up;
 mod worker;
 
-pub use bench::{Bench, Beside, Conditions, Step};
+pub use bench::{Bench, Beside, Conditions};
 pub use counters::growth;
 pub use insert::{InsertText, push_hexadecimal};
 pub use server::Place;
 pub use session::{Session, SqlResult, Statement, Value, number_of, text_of};
-pub use worker::Worker;
+pub use step::Step;
+pub use sum::RowSum;
+pub use worker::{Connect, Worker};

@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use super::guard::Guard;
 use super::session::{Session, SqlResult};
 use crate::lab::machine::{Class, Group, Reading, Throttled};
 use crate::lab::size::Durability;
 use crate::lab::target::SqlTarget;
-use crate::measure::Subject;
-use crate::targets::sql::server::{Server, log_tail};
+use crate::measure::{self, Space, Subject};
+use crate::targets::sql::server::{PLUGINS, Plugin, Server, log_tail};
 use crate::targets::{Failure, Result};
 
 /// Database of the cells.
@@ -22,6 +23,12 @@ const COMMON: [(&str, &str, &str); 6] = [
     ("table-open-cache", "8192", "tables of all connections stay open"),
     ("skip-name-resolve", "ON", "nothing comes over a network"),
 ];
+
+const BLACKHOLE: &str = "ha_blackhole.so";
+
+/// What is no data of any engine: logs of InnoDB, Aria, and of commits of several engines; temporary tables, which a close
+/// deletes.
+const NO_DATA: [&str; 4] = ["ib_logfile*", "aria_log.*", "tc.log", "ibtmp*"];
 
 /// Where a target is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,6 +46,7 @@ pub struct Running {
     log: PathBuf,
     /// Control group of its process, if one could be made.
     group: Option<Group>,
+    guard: Option<Guard>,
     /// What could not be limited or counted, and why.
     pub remarks: Vec<String>,
     /// Name, value and reason of its settings.
@@ -67,14 +75,22 @@ impl Running {
             let options: Vec<(&str, String)> =
                 settings.iter().map(|(name, value, _)| (name.as_str(), value.clone())).collect();
             log = dir.join("server.log");
-            let started = Server::start(dir, &options, &target.plugins()?);
+            let mut plugins = target.plugins()?;
+            // What the server itself takes is measured on it.
+            if plugins.iter().all(|plugin| plugin.file != BLACKHOLE) {
+                let path = Path::new(PLUGINS).join(BLACKHOLE);
+                plugins.push(Plugin { file: BLACKHOLE.to_owned(), path });
+            }
+            let started = Server::start(dir, &options, &plugins);
             let server = started.map_err(|failure| {
                 Failure(format!("{failure}\nlast lines of its log:\n{}", log_tail(&log, 15)))
             })?;
             (group, remarks) = grouped(server.pid(), dir, class)?;
             own = Some(server);
         }
-        let running = Self { own, place: place.clone(), log, group, remarks, settings };
+        let place = place.clone();
+        let mut running = Self { own, place, log, group, guard: None, remarks, settings };
+        running.guard = Some(Guard::start(running.connect("")?));
         let mut session = running.connect("")?;
         session.run(&format!("DROP DATABASE IF EXISTS {DATABASE}"))?;
         session.run(&format!("CREATE DATABASE {DATABASE} CHARACTER SET latin1"))?;
@@ -82,17 +98,26 @@ impl Running {
     }
 
     fn connect(&self, database: &str) -> SqlResult<Session> {
-        match (&self.own, &self.place) {
-            (Some(server), _) => Session::connect(&server.socket(), database),
+        let session = match (&self.own, &self.place) {
+            (Some(server), _) => Session::connect(&server.socket(), database)?,
             (None, Place::Url(url)) => {
                 let mut session = Session::connect_url(url)?;
                 if !database.is_empty() {
                     session.run(&format!("USE {database}"))?;
                 }
-                Ok(session)
+                session
             }
-            (None, Place::Own(_)) => Err(Failure("the server has ended".to_owned()).into()),
+            (None, Place::Own(_)) => return Err(Failure("the server has ended".to_owned()).into()),
+        };
+        if let Some(guard) = &self.guard {
+            guard.watch(session.id());
         }
+        Ok(session)
+    }
+
+    /// What ends statements that run on when the cell is to end.
+    pub fn guard(&self) -> Option<&Guard> {
+        self.guard.as_ref()
     }
 
     /// A connection in the database of the cells.
@@ -136,17 +161,33 @@ impl Running {
         self.own.as_ref().map(|server| server.data_dir().join(&target.files))
     }
 
+    /// What counts as the size of a target: all of its data directory but logs, beyond what is there now. Logs are of a
+    /// size that settings say (InnoDB), or have what a rest has written elsewhere too (the others).
+    pub fn space(&self, target: &SqlTarget) -> Option<Space> {
+        let logs: Vec<&str> = target.logs.iter().map(String::as_str).collect();
+        self.own.as_ref().map(|server| Space::grown(server.data_dir(), &logs, &NO_DATA))
+    }
+
+    /// Files in which its control group counts.
+    pub fn count_files(&self) -> Vec<PathBuf> {
+        self.group.as_ref().map(Group::count_files).unwrap_or_default()
+    }
+
     /// Last lines of its log.
     pub fn log_tail(&self) -> String {
         if self.log == Path::new("") { String::new() } else { log_tail(&self.log, 40) }
     }
 
-    /// Ends it cleanly; a server that is not ours goes on.
+    /// Ends it cleanly; a server that is not ours goes on. After Ctrl-C nobody waits until it has written its memory.
     ///
     /// # Errors
     /// It does not end, or with an error.
     pub fn stop(self) -> Result<()> {
-        self.own.map_or(Ok(()), Server::stop)
+        drop(self.guard); // its connection is in use until then
+        match self.own.filter(|_| !measure::is_interrupted()) {
+            Some(server) => server.stop(),
+            None => Ok(()),
+        }
     }
 }
 

@@ -21,6 +21,8 @@ pub enum SqlError {
     LockTimeout,
     /// A unique key has the row already (1062).
     Duplicate,
+    /// KILL QUERY ended it (1317, or 1028 within a sort).
+    Killed,
     /// Anything else.
     Other(Failure),
 }
@@ -35,6 +37,7 @@ impl From<mysql::Error> for SqlError {
                 1213 | 1020 => Self::Deadlock,
                 1205 => Self::LockTimeout,
                 1062 => Self::Duplicate,
+                1317 | 1028 => Self::Killed,
                 _ => Self::Other(Failure(format!("server: {error}"))),
             },
             _ => Self::Other(Failure(format!("server: {error}"))),
@@ -54,6 +57,7 @@ impl From<SqlError> for Failure {
             SqlError::Deadlock => Self("server: deadlock (1213)".to_owned()),
             SqlError::LockTimeout => Self("server: lock wait timeout (1205)".to_owned()),
             SqlError::Duplicate => Self("server: duplicate key (1062)".to_owned()),
+            SqlError::Killed => Self("server: the statement was killed (1317)".to_owned()),
             SqlError::Other(failure) => failure,
         }
     }
@@ -89,6 +93,11 @@ impl Session {
             .map_err(|error| SqlError::Other(Failure(format!("{url}: {error}"))))?;
         let options = OptsBuilder::from_opts(options).stmt_cache_size(Some(0));
         Ok(Self { connection: Conn::new(options)? })
+    }
+
+    /// Number of the connection in the server.
+    pub fn id(&self) -> u32 {
+        self.connection.connection_id()
     }
 
     /// Runs a statement in the text protocol; gives the affected rows.

@@ -6,27 +6,32 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::insert::InsertText;
 use super::session::{Session, SqlError, SqlResult};
+use super::sum::Ledger;
 use crate::measure::{Client, Meter, thread_cpu_s};
 use crate::targets::Result;
 
-/// Errors that were met and dealt with.
+/// What a client met and dealt with, and what it changed.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Errors {
+pub struct Tally {
     /// Deadlock victims.
     pub deadlock: u64,
     /// Lock wait timeouts.
     pub lock_timeout: u64,
     /// Duplicate keys.
     pub duplicate: u64,
+    /// Bytes of changed rows.
+    pub changed_bytes: u64,
 }
 
-impl Errors {
-    /// Adds another count.
+impl Tally {
+    /// Adds another client's.
     pub fn add(&mut self, other: &Self) {
         self.deadlock += other.deadlock;
         self.lock_timeout += other.lock_timeout;
         self.duplicate += other.duplicate;
+        self.changed_bytes += other.changed_bytes;
     }
 }
 
@@ -36,13 +41,21 @@ pub struct Arrivals {
     start: Instant,
     interval_s: f64,
     next: AtomicU64,
+    served: AtomicU64,
 }
 
 impl Arrivals {
     /// So many a second, from now on.
     pub fn new(per_second: f64) -> Self {
         let interval_s = 1.0 / per_second.max(1e-9);
-        Self { start: Instant::now(), interval_s, next: AtomicU64::new(0) }
+        let (next, served) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { start: Instant::now(), interval_s, next, served }
+    }
+
+    /// Requests that were due before `end` and were not served: their latency is in no histogram.
+    pub fn unserved(&self, end: Instant) -> u64 {
+        let time = end.saturating_duration_since(self.start).as_secs_f64();
+        ((time / self.interval_s).ceil() as u64).saturating_sub(self.served.load(Ordering::Relaxed))
     }
 
     /// When the next one is due, which the caller is to serve.
@@ -74,9 +87,12 @@ pub struct Worker<'m> {
     meter: &'m Meter,
     clients: BTreeMap<&'static str, Client<'m>>,
     is_beside: bool,
-    errors: Errors,
+    tally: Tally,
+    /// Whether the request that was due has been served.
+    is_served: bool,
     pace: Pace<'m>,
-    connect: Connect<'m>,
+    /// Rows that were loaded, for their verification.
+    ledger: &'m Ledger,
     /// CPU of its thread when it began.
     cpu_s: f64,
 }
@@ -88,19 +104,12 @@ impl<'m> Worker<'m> {
         session: Session,
         meter: &'m Meter,
         is_beside: bool,
-        connect: Connect<'m>,
+        ledger: &'m Ledger,
     ) -> Self {
-        let (clients, errors, pace) = (BTreeMap::new(), Errors::default(), Pace::Closed);
+        let (clients, tally, pace) = (BTreeMap::new(), Tally::default(), Pace::Closed);
         let cpu_s = thread_cpu_s();
-        Self { index, session, meter, clients, is_beside, errors, pace, connect, cpu_s }
-    }
-
-    /// A further connection of this client.
-    ///
-    /// # Errors
-    /// The server's.
-    pub fn connect(&self) -> Result<Session> {
-        (self.connect)()
+        let is_served = false;
+        Self { index, session, meter, clients, is_beside, tally, is_served, pace, ledger, cpu_s }
     }
 
     /// Requests are to be due at this rate from now on, per second: a stall is then charged to all that it delays.
@@ -120,6 +129,9 @@ impl<'m> Worker<'m> {
             Pace::Own(arrivals, due) => (arrivals, due),
             Pace::Shared(arrivals, due) => (arrivals, due),
         };
+        if std::mem::take(&mut self.is_served) {
+            arrivals.served.fetch_add(1, Ordering::Relaxed);
+        }
         let due = arrivals.take();
         *next = due;
         while let Some(early) = due.checked_duration_since(Instant::now()) {
@@ -141,6 +153,47 @@ impl<'m> Worker<'m> {
         self.meter.stop_side_clients();
     }
 
+    /// Sends a statement with its rows as one request; gives the rows inserted, for whose sum the table is verified.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn insert(&mut self, kind: &'static str, statement: &mut InsertText) -> Result<u64> {
+        self.insert_with(kind, statement, "")
+    }
+
+    /// The same with a clause after the rows.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn insert_with(
+        &mut self,
+        kind: &'static str,
+        statement: &mut InsertText,
+        clause: &str,
+    ) -> Result<u64> {
+        let (rows, sum) = statement.close(clause);
+        let (table, columns) = statement.table();
+        let (ledger, text, mut inserted) = (self.ledger, statement.text(), 0);
+        // A request that the end of the step cut off before its retry has inserted nothing.
+        self.request(kind, rows, |session| {
+            session.run(text)?;
+            ledger.add(table, columns, rows, sum);
+            inserted = rows;
+            Ok(())
+        })?;
+        Ok(inserted)
+    }
+
+    /// What rows were inserted, for their verification.
+    pub fn ledger(&self) -> &'m Ledger {
+        self.ledger
+    }
+
+    /// Notes bytes of rows that a request has changed.
+    pub fn changed(&mut self, bytes: u64) {
+        self.tally.changed_bytes += bytes;
+    }
+
     /// Runs one request of this kind, which does `ops` operations, until it is neither a deadlock victim nor out of
     /// time; its latency includes the retries.
     ///
@@ -152,6 +205,18 @@ impl<'m> Worker<'m> {
         ops: u64,
         mut body: impl FnMut(&mut Session) -> SqlResult<()>,
     ) -> Result<()> {
+        self.request_of(kind, |session| body(session).map(|()| ops))
+    }
+
+    /// The same for a request that says how many operations it was.
+    ///
+    /// # Errors
+    /// Any other error of the server.
+    pub fn request_of(
+        &mut self,
+        kind: &'static str,
+        mut body: impl FnMut(&mut Session) -> SqlResult<u64>,
+    ) -> Result<()> {
         let now = Instant::now();
         let begin = match self.pace {
             Pace::Closed => now,
@@ -159,14 +224,15 @@ impl<'m> Worker<'m> {
         };
         let done = loop {
             match body(&mut self.session) {
-                Ok(()) => break true,
-                Err(SqlError::Deadlock) => self.errors.deadlock += 1,
-                Err(SqlError::LockTimeout) => self.errors.lock_timeout += 1,
+                Ok(ops) => break Some(ops),
+                Err(SqlError::Deadlock) => self.tally.deadlock += 1,
+                Err(SqlError::LockTimeout) => self.tally.lock_timeout += 1,
                 Err(SqlError::Duplicate) => {
-                    self.errors.duplicate += 1;
-                    break false;
+                    self.tally.duplicate += 1;
+                    break None;
                 }
-                Err(SqlError::Other(failure)) => return Err(failure),
+                Err(SqlError::Killed) if self.meter.is_over() => {}
+                Err(error) => return Err(error.into()),
             }
             // A deadlock victim is rolled back already; after a timeout only the statement is.
             self.session.run("ROLLBACK")?;
@@ -174,7 +240,7 @@ impl<'m> Worker<'m> {
                 return Ok(());
             }
         };
-        if !done {
+        if done.is_none() {
             self.session.run("ROLLBACK")?;
         }
         let (meter, cpu_s) = (self.meter, self.cpu_s);
@@ -185,15 +251,34 @@ impl<'m> Worker<'m> {
             (true, true) => meter.side_client(kind).with_cpu_from(cpu_s),
             (true, false) => meter.second_client(kind),
         });
-        client.finish_at(begin, if done { ops } else { 0 }); // what was refused is no operation
+        client.finish_at(begin, done.unwrap_or(0)); // what was refused is no operation
+        self.is_served = true;
         if matches!(self.pace, Pace::Shared(..)) {
             self.meter.was_busy(now.elapsed());
         }
         Ok(())
     }
 
-    /// What it met.
-    pub(super) fn errors(&self) -> Errors {
-        self.errors
+    /// What it met and changed.
+    pub(super) fn tally(&self) -> Tally {
+        self.tally
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_were_due_and_not_served_are_counted() {
+        let arrivals = Arrivals::new(100.0);
+        let at = |seconds: f64| arrivals.start + Duration::from_secs_f64(seconds);
+        assert_eq!(arrivals.unserved(arrivals.start), 0);
+        assert_eq!(arrivals.unserved(at(0.095)), 10); // at 0, 10, … 90 ms
+        assert_eq!(arrivals.take(), arrivals.start);
+        arrivals.served.fetch_add(7, Ordering::Relaxed);
+        assert_eq!(arrivals.unserved(at(0.095)), 3);
+        arrivals.served.fetch_add(7, Ordering::Relaxed);
+        assert_eq!(arrivals.unserved(at(0.095)), 0);
     }
 }

@@ -1,8 +1,10 @@
 //! `bulk`: loads of sysbench's rows: one a statement, a thousand, by LOAD DATA; in the order of ids or in random order;
 //! the index created before or after.
 //!
-//! Each load has a table of its own, which is dropped after it, but for the last: that one's size is the cell's.
+//! Each load has a table of its own, which is dropped after it, but for the last. What an engine keeps of dropped tables
+//! is part of the sizes of later ones.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -10,8 +12,9 @@ use super::compressed;
 use super::sbtest::{self, Batch, INNODB_ROW_BYTES, Load, ROW_BYTES, Row, Rows};
 use super::{Entry, Workload};
 use crate::lab::params::{Param, Params};
-use crate::lab::sql::{Bench, Step};
+use crate::lab::sql::{Bench, Connect, RowSum, Session, Step, Worker};
 use crate::lab::suggest::unknown;
+use crate::measure;
 use crate::targets::{Failure, Result};
 
 pub const ENTRY: Entry = Entry {
@@ -19,7 +22,7 @@ pub const ENTRY: Entry = Entry {
     about: "bulk loads: one row or a thousand a statement, LOAD DATA; sorted or shuffled; index before or after",
     headline: ("multi", "ops_s"),
     params: &[
-        Param::sized("rows", ["1_000", "60_000", "2_000_000", "10_000_000"], "rows"),
+        Param::sized("rows", ["1_000", "312_000", "2_000_000", "10_000_000"], "rows"),
         Param::sized(
             "how",
             [ALL, "load-data,multi", ALL, ALL],
@@ -41,7 +44,7 @@ pub const ENTRY: Entry = Entry {
             "part of the rows that a load of one row a statement has",
         ),
         Param::fixed("ratio", "4.5", "data to cache"),
-        Param::sized("time_limit", ["60", "12", "1800", "0"], "seconds, 0 for none"),
+        Param::sized("time_limit", ["60", "40", "1800", "0"], "seconds, 0 for none"),
     ],
     make: |params, seed| Ok(Box::new(Bulk::new(params, seed)?)),
 };
@@ -137,9 +140,11 @@ impl Plan {
             How::Multi => Load { batch: Batch::Rows(1_000), ..load }.run(bench)?,
             How::LoadData => load_data(bench, load)?,
         };
+        bench.loaded((loaded, loaded * ROW_BYTES))?;
         if !self.index_first && !bench.is_over() {
             let sql = format!("CREATE INDEX k ON {table}(k)");
             sbtest::create_index(bench, &format!("{name} create index"), loaded, &sql)?;
+            bench.loaded((loaded, loaded * ROW_BYTES))?;
         }
         compressed::note_lengths(bench, table)?;
         Ok(loaded)
@@ -150,30 +155,43 @@ impl Plan {
 fn load_data(bench: &mut Bench, load: Load<'_>) -> Result<u64> {
     let (loaded, deadline) = (AtomicU64::new(0), bench.deadline());
     let sql = format!("LOAD DATA LOCAL INFILE 'rows' INTO TABLE {} (id, k, c, pad)", load.table);
-    bench.step(&Step::load(load.step, load.rows, ROW_BYTES), |worker| {
-        let (mut rows, mut row, mut left) = (Rows::new(load), Row::default(), load.rows);
-        let mut inserted = 0;
+    let step = Step::load(load.step, load.rows, ROW_BYTES);
+    let prepare = |_, _: &mut Session, _: Connect<'_>| Ok(Rows::new(load));
+    let send = |worker: &mut Worker<'_>, mut rows: Rows| {
+        let (mut row, mut left) = (Row::default(), load.rows);
+        let (mut inserted, sum) = (0, Arc::new(AtomicU64::new(0)));
+        let (summed, mut of_rows) = (Arc::clone(&sum), RowSum::default());
         // A file has no rows beyond the time limit: the statement then ends with those that it has.
         let source = move |file: &mut dyn std::io::Write| {
-            while left > 0 && deadline.is_none_or(|deadline| Instant::now() < deadline) {
+            let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            while left > 0 && !is_over() && !measure::is_interrupted() {
                 for _ in 0..left.min(1_000) {
                     rows.next(&mut row);
                     let Row { id, k, c, pad } = &row;
                     writeln!(file, "{id}\t{k}\t{c}\t{pad}")?;
                     left -= 1;
+                    for text in [&id.to_string(), &k.to_string(), c, pad] {
+                        of_rows.value(text.as_bytes());
+                    }
+                    of_rows.end_row();
                 }
             }
+            summed.store(of_rows.take(), Ordering::Relaxed);
             Ok(())
         };
         let mut source = Some(source);
-        worker.request("commit", load.rows, |session| {
+        worker.request_of("commit", |session| {
             let again = || Failure("LOAD DATA: its rows cannot be sent again".to_owned());
             inserted = session.load_data(&sql, source.take().ok_or_else(again)?)?;
-            Ok(())
+            Ok(inserted)
         })?;
+        if inserted > 0 {
+            worker.ledger().add(load.table, "id, k, c, pad", inserted, sum.load(Ordering::Relaxed));
+        }
         loaded.store(inserted, Ordering::Relaxed);
         Ok(())
-    })?;
+    };
+    bench.step_prepared(&step, prepare, send, &[])?;
     Ok(loaded.into_inner())
 }
 
@@ -190,9 +208,6 @@ impl Workload for Bulk {
             }
             let table = format!("bulk{number}");
             live = plan.run(bench, &table, self.seed)?;
-            if number == last {
-                bench.rest()?;
-            }
             bench.verify(&table, Some(live), true)?;
             if number < last {
                 bench.admin().run(&format!("DROP TABLE {table}"))?;

@@ -1,10 +1,20 @@
-//! What InnoDB counts of its compressed pages, and what the server says of a table's length.
+//! What InnoDB counts of its compressed pages and Frond of its blocks, and what the server says of a table's length.
 
-use crate::lab::sql::{Bench, Session, SqlResult};
+use crate::lab::sql::{Bench, Session, SqlResult, number_of, text_of};
 use crate::targets::Result;
 
 const COUNTERS: &str = "SELECT SUM(compress_ops), SUM(compress_ops_ok), SUM(compress_time), SUM(uncompress_ops), \
                         SUM(uncompress_time) FROM information_schema.INNODB_CMP";
+
+/// What Frond has done since these were read last: of all trees, dropped ones among them, and of each that there is.
+const FROND: &str = "SELECT SUM(compress_ops), SUM(bytes_in), SUM(bytes_out), SUM(compress_seconds), \
+                     SUM(decompress_ops), SUM(decompress_bytes_out), SUM(decompress_seconds) \
+                     FROM information_schema.FROND_CMP_RESET";
+const FROND_TREES: &str = "SELECT CONCAT_WS('/',table_name,partition_name,index_name), compress_ops, bytes_in, \
+                           bytes_out, CAST(compress_seconds*1e9 AS INTEGER) \
+                           FROM information_schema.FROND_CMP_PER_INDEX_RESET WHERE table_name IS NOT NULL";
+/// Engines have blocks of different sizes: times are those of so many bytes, one of InnoDB's pages.
+const PAGE_BYTES: f64 = 16384.0;
 
 /// Least whole seconds of compression that a time per page is made of: below, the clock's step is more than 1 %.
 pub const SECONDS_MIN: f64 = 100.0;
@@ -21,6 +31,9 @@ fn is_innodb(bench: &Bench) -> bool {
 pub fn reset(bench: &mut Bench) -> Result<()> {
     if is_innodb(bench) {
         bench.admin().run("SELECT * FROM information_schema.INNODB_CMP_RESET")?;
+    } else if bench.target.is_frond() {
+        bench.admin().run(FROND)?;
+        bench.admin().run(FROND_TREES)?;
     }
     Ok(())
 }
@@ -30,6 +43,9 @@ pub fn reset(bench: &mut Bench) -> Result<()> {
 /// # Errors
 /// The server's.
 pub fn note(bench: &mut Bench) -> Result<()> {
+    if bench.target.is_frond() {
+        return note_frond(bench);
+    }
     if !is_innodb(bench) {
         return Ok(());
     }
@@ -47,6 +63,38 @@ pub fn note(bench: &mut Bench) -> Result<()> {
     }
     if uncompressed > 0.0 {
         put("uncompress_us_page", uncompress_s * 1e6 / uncompressed);
+    }
+    Ok(())
+}
+
+fn note_frond(bench: &mut Bench) -> Result<()> {
+    let [ops, bytes_in, bytes_out, seconds, uncompressed, uncompressed_b, uncompress_s] =
+        numbers(bench.admin(), FROND)?;
+    let mut trees = Vec::new();
+    bench.admin().rows(FROND_TREES, |row| {
+        let number = |at| number_of(row, at).unwrap_or(0) as f64;
+        if let Some(tree) = text_of(row, 0).filter(|_| number(1) > 0.0) {
+            trees.push((tree.replace('.', "_"), [1, 2, 3, 4].map(number)));
+        }
+    })?;
+    let mut put = |name: &str, value| put(bench, name, value);
+    put("compress_ops", ops);
+    put("compress_in_b", bytes_in);
+    put("compress_out_b", bytes_out);
+    put("compress_s", seconds);
+    put("uncompress_ops", uncompressed);
+    put("uncompress_s", uncompress_s);
+    if bytes_in > 0.0 {
+        put("compress_us_page", seconds * 1e6 * PAGE_BYTES / bytes_in);
+    }
+    if uncompressed_b > 0.0 {
+        put("uncompress_us_page", uncompress_s * 1e6 * PAGE_BYTES / uncompressed_b);
+    }
+    for (tree, [ops, bytes_in, bytes_out, nanos]) in trees {
+        put(&format!("compress_ops.{tree}"), ops);
+        put(&format!("compress_in_b.{tree}"), bytes_in);
+        put(&format!("compress_out_b.{tree}"), bytes_out);
+        put(&format!("compress_s.{tree}"), nanos / 1e9);
     }
     Ok(())
 }
@@ -75,7 +123,7 @@ fn numbers<const N: usize>(session: &mut Session, sql: &str) -> SqlResult<[f64; 
     let mut found = [0.0; N];
     session.rows(sql, |row| {
         for (at, number) in found.iter_mut().enumerate() {
-            let text = crate::lab::sql::text_of(row, at);
+            let text = text_of(row, at);
             *number = text.and_then(|text| text.parse().ok()).unwrap_or(0.0);
         }
     })?;

@@ -14,10 +14,10 @@ pub const ENTRY: Entry = Entry {
     about: "CREATE INDEX, offline and while a writer goes on, and its size against an index built by inserts",
     headline: ("online", "seconds"),
     params: &[
-        Param::sized("rows", ["5_000", "100_000", "2_000_000", "10_000_000"], "rows"),
+        Param::sized("rows", ["5_000", "312_000", "2_000_000", "10_000_000"], "rows"),
         Param::fixed("rate", "500", "rows per second that the writer changes"),
         Param::fixed("ratio", "4.5", "data to cache"),
-        Param::sized("time_limit", ["60", "12", "1200", "0"], "seconds, 0 for none"),
+        Param::sized("time_limit", ["60", "40", "1200", "0"], "seconds, 0 for none"),
     ],
     make: |params, seed| Ok(Box::new(Index::new(params, seed)?)),
 };
@@ -73,16 +73,19 @@ impl Workload for Index {
     fn run(&mut self, bench: &mut Bench) -> Result<(u64, u64)> {
         // By inserts, as what is built in bulk is compared with.
         bench.create(&sbtest::definition("inserted", Some("k")), "")?;
-        Load::new("by inserts", "inserted", self.rows, self.seed).run(bench)?;
+        let inserted = Load::new("by inserts", "inserted", self.rows, self.seed).run(bench)?;
+        bench.loaded((inserted, inserted * ROW_BYTES))?;
         compressed::note_lengths(bench, "inserted")?;
         bench.admin().run("DROP TABLE inserted")?;
         bench.create(&sbtest::definition("sbtest1", None), "")?;
         let loaded = Load::new("load", "sbtest1", self.rows, self.seed).run(bench)?;
+        bench.loaded((loaded, loaded * ROW_BYTES))?;
         if bench.is_over() {
             return Ok((loaded, loaded * ROW_BYTES));
         }
         let offline = "ALTER TABLE sbtest1 ADD INDEX k (k), LOCK=EXCLUSIVE";
         sbtest::create_index(bench, "offline", self.rows, offline)?;
+        bench.loaded((loaded, loaded * ROW_BYTES))?;
         compressed::note_lengths(bench, "sbtest1")?;
         bench.verify("sbtest1", Some(loaded), true)?;
         if !bench.is_over() {

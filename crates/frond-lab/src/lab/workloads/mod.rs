@@ -6,12 +6,13 @@ mod iibench;
 mod index;
 mod insertbench;
 mod linkbench;
+mod pace;
 mod rowformats;
 mod sbtest;
 mod sweep;
 mod sysbench;
 #[cfg(test)]
-mod testing;
+pub mod testing;
 mod tpcc;
 mod weblog;
 mod ycsb;

@@ -1,6 +1,7 @@
 //! `sweep`: sysbench's read_write and update_index with 1, 2, 4, … 512 clients; 1 and 16 again in the end, which shows
 //! how much the machine, or the table, has changed meanwhile.
 
+use super::pace::Rate;
 use super::sysbench::{self, DISTRIBUTIONS, Pace, Tables, Test};
 use super::{Entry, Workload};
 use crate::lab::params::{Param, Params};
@@ -25,7 +26,11 @@ pub const ENTRY: Entry = Entry {
         ),
         Param::fixed("tests", "read_write,update_index", "tests of sysbench"),
         Param::sized("seconds", ["0.1", "0.4", "30", "30"], "of each step"),
-        Param::sized("warm_up", ["0", "0", "10", "10"], "seconds before each step"),
+        Param::sized(
+            "warm_up",
+            ["0", "0", "10", "10"],
+            "longest warm-up before each step, seconds",
+        ),
         Param::fixed("distribution", "uniform", "of the ids, as in sysbench"),
         Param::sized("ratio", ["0.4", "0.4", "4.5", "4.5"], "data to cache"),
         Param::sized("time_limit", ["60", "12", "2400", "0"], "seconds, 0 for none"),
@@ -50,8 +55,8 @@ impl Sweep {
         let again = params.numbers("again")?;
         let all: Vec<u64> = threads.iter().chain(&again).copied().collect();
         sysbench::check(rows, 1, &all)?;
-        let pace =
-            Pace { seconds: params.real("seconds")?, warm_up: params.real("warm_up")?, open: 0.0 };
+        let (seconds, warm_up) = (params.real("seconds")?, params.real("warm_up")?);
+        let pace = Pace { seconds, warm_up, rate: Rate::Closed, steps: all.len() as u64 };
         let distribution = params.word("distribution", &DISTRIBUTIONS)?;
         let most = all.iter().copied().max().unwrap_or(1);
         let tables = Tables::new("sbtest", 1, rows, distribution, seed).with_clients(most);
@@ -68,9 +73,6 @@ impl Workload for Sweep {
     fn run(&mut self, bench: &mut Bench) -> Result<(u64, u64)> {
         if !sysbench::load(bench, &self.tables, self.seed)? {
             return Ok((0, 0));
-        }
-        if self.pace.warm_up > 0.0 {
-            bench.rest()?;
         }
         for &test in &self.tests {
             for (threads, suffix) in &self.steps {

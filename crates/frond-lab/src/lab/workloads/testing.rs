@@ -8,6 +8,7 @@ use crate::lab::size::{Durability, Size};
 use crate::lab::sql::{Bench, Conditions, Place};
 use crate::lab::target::SqlTarget;
 use crate::targets::Result;
+use std::time::Duration;
 
 const MEMORY: u64 = 64 << 20;
 
@@ -27,6 +28,7 @@ pub fn start(place: &Place, target: &SqlTarget) -> Result<Bench> {
         class: &class,
         time_limit: None,
         with_rest: false,
+        sample_every: Duration::from_secs(10),
     };
     Bench::start(place, target, &conditions)
 }

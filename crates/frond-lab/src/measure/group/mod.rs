@@ -258,6 +258,32 @@ impl Group {
         }
     }
 
+    /// The files in which the kernel counts what the group uses.
+    pub fn count_files(&self) -> Vec<PathBuf> {
+        const V1: &[&str] = &[
+            "cpuacct.usage_user",
+            "cpuacct.usage_sys",
+            "memory.stat",
+            "memory.max_usage_in_bytes",
+            "blkio.throttle.io_service_bytes",
+            "blkio.throttle.io_serviced",
+        ];
+        const V2: &[&str] = &[
+            "cpu.stat",
+            "io.stat",
+            "memory.stat",
+            "memory.peak",
+            "cpu.pressure",
+            "io.pressure",
+            "memory.pressure",
+        ];
+        let of = |member: &Member| {
+            let names = if member.version == Version::V1 { V1 } else { V2 };
+            names.iter().map(|name| member.dir.join(name)).collect::<Vec<_>>()
+        };
+        self.members.iter().flat_map(of).filter(|file| file.is_file()).collect()
+    }
+
     /// Which writes the count of I/O contains; `None` without such a count.
     pub fn io_scope(&self) -> Option<IoScope> {
         let member = self.member(Controller::Io)?;

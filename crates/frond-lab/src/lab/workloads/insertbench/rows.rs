@@ -82,7 +82,8 @@ mod tests {
     fn rows_have_uniform_columns_and_random_text_at_the_end() {
         let (mut rows, mut statement) = (Rows::new(42, 0), InsertText::new(""));
         rows.append(&mut statement, 20_000);
-        let text = statement.finish().to_owned();
+        statement.close("");
+        let text = statement.text().to_owned();
         let (mut sums, mut lengths) = ([0.0; 4], [0u32; 21]);
         for row in text.trim_matches(['(', ')']).split("),(") {
             let columns: Vec<&str> = row.split(',').collect();
@@ -102,6 +103,7 @@ mod tests {
         }
         assert!(lengths[10..].iter().all(|n| (1_600..2_050).contains(n)), "{lengths:?}");
         rows.append(&mut statement, 1);
-        assert!(statement.finish().starts_with("('2011-06-01 00:00:01',"));
+        statement.close("");
+        assert!(statement.text().starts_with("('2011-06-01 00:00:01',"));
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-use super::rows::Rows;
+use super::rows::{ROW_BYTES, Rows};
 use crate::lab::sql::{InsertText, Worker};
 use crate::targets::Result;
 
@@ -106,12 +106,8 @@ impl Table {
             }
             let n = left.min(per_commit);
             source.append(&mut statement, n);
-            let text = statement.finish();
-            let mut inserted = 0;
-            worker.request(kind, n, |session| {
-                inserted = session.run(text)?;
-                Ok(())
-            })?;
+            let inserted = worker.insert(kind, &mut statement)?;
+            worker.changed(inserted * ROW_BYTES);
             self.inserted.fetch_add(inserted, Ordering::Relaxed);
             self.count(1, 0);
             left -= n;
@@ -142,6 +138,7 @@ impl Table {
                 deleted = session.execute(&delete, (min,))?;
                 Ok(())
             })?;
+            worker.changed(deleted * ROW_BYTES);
             self.deleted.fetch_add(deleted, Ordering::Relaxed);
             self.min.store(min + per_commit, Ordering::Relaxed);
             self.count(0, 1);

@@ -11,7 +11,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::NODE_TYPE;
 use super::choice::{Choices, Drawn, LIST_MAX, List, Requester, name};
-use crate::lab::sql::{Session, SqlResult, Statement, Value, Worker, number_of, push_hexadecimal};
+use crate::lab::sql::{
+    Connect, Session, SqlResult, Statement, Value, Worker, number_of, push_hexadecimal,
+};
 use crate::targets::{Failure, Result};
 use crate::workloads::txn::mix::Request;
 
@@ -40,9 +42,8 @@ impl Store {
     ///
     /// # Errors
     /// The server's.
-    pub fn new(worker: &mut Worker<'_>) -> Result<Self> {
-        let mut reads = worker.connect()?;
-        let writes = &mut worker.session;
+    pub fn new(writes: &mut Session, connect: Connect<'_>) -> Result<Self> {
+        let mut reads = connect()?;
         // What is sent is stored as it is.
         reads.run("SET NAMES latin1")?;
         writes.run("SET NAMES latin1")?;

@@ -2,10 +2,11 @@
 //!
 //! Invariants
 //! 1. An event that is retried is the same event again: its random numbers are drawn from a copy of the generator.
-//! 2. How many rows an event added counts only once it is committed.
+//! 2. How many rows an event added and changed counts only once it is committed.
+//! 3. The test `delete` ends when it has deleted what it may.
 
 use std::fmt::Write;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use mysql::Value;
@@ -13,7 +14,7 @@ use mysql::Value;
 use super::ids::Ids;
 use super::statements::{DELTA, KINDS, Kind, LIST, RANGE, Test};
 use crate::lab::sql::{Session, SqlResult, Statement, Worker};
-use crate::lab::workloads::sbtest::{Fill, INNODB_ROW_BYTES};
+use crate::lab::workloads::sbtest::{Fill, INNODB_ROW_BYTES, ROW_BYTES};
 use crate::random::{Purpose, Random};
 use crate::targets::{Failure, Result};
 
@@ -30,6 +31,9 @@ pub struct Tables {
     seed: u64,
     /// Rows that events have added, less those that they removed; all tables together.
     grown: AtomicI64,
+    /// Rows that the test `delete` has deleted, and where its step ends.
+    deleted: AtomicU64,
+    deleted_max: AtomicU64,
     /// Each client's numbers go on where the step before left them, so that nothing repeats.
     randoms: Vec<Mutex<Random>>,
 }
@@ -42,8 +46,9 @@ impl Tables {
             _ => (1..=count).map(|number| format!("{name}{number}")).collect(),
         };
         let (distribution, grown) = (distribution.to_owned(), AtomicI64::new(0));
-        let fill = Fill::Digits;
-        Self { names, rows, distribution, fill, seed, grown, randoms: Vec::new() }
+        let (deleted, deleted_max) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+        let (fill, randoms) = (Fill::Digits, Vec::new());
+        Self { names, rows, distribution, fill, seed, grown, deleted, deleted_max, randoms }
     }
 
     /// Makes the random numbers of so many clients.
@@ -53,15 +58,31 @@ impl Tables {
         self
     }
 
+    /// Rows that were loaded.
+    pub fn all_rows(&self) -> u64 {
+        self.rows * self.names.len() as u64
+    }
+
+    /// Rows that the test `delete` has deleted.
+    pub fn deleted(&self) -> u64 {
+        self.deleted.load(Ordering::Relaxed)
+    }
+
+    /// The next step may delete so many rows more. Gives how many have been deleted before.
+    pub fn allow_deletes(&self, more: f64) -> u64 {
+        let before = self.deleted();
+        self.deleted_max.store(before + (more as u64).max(1), Ordering::Relaxed);
+        before
+    }
+
     /// Rows of all tables now.
     pub fn rows_now(&self) -> u64 {
-        let loaded = self.rows * self.names.len() as u64;
-        loaded.saturating_add_signed(self.grown.load(Ordering::Relaxed))
+        self.all_rows().saturating_add_signed(self.grown.load(Ordering::Relaxed))
     }
 
     /// What plain InnoDB takes for them.
     pub fn innodb_bytes(&self) -> u64 {
-        self.rows * self.names.len() as u64 * INNODB_ROW_BYTES
+        self.all_rows() * INNODB_ROW_BYTES
     }
 
     fn random(&self, client: u64) -> Result<MutexGuard<'_, Random>> {
@@ -69,6 +90,13 @@ impl Tables {
         let random = random.ok_or_else(|| Failure(format!("sysbench: no client {client}")))?;
         Ok(random.lock().unwrap_or_else(|e| e.into_inner()))
     }
+}
+
+/// What statements did to the tables: by how many rows they have grown, and how many rows were written or deleted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Effect {
+    grown: i64,
+    changed: u64,
 }
 
 /// What a client has prepared for a test.
@@ -136,40 +164,50 @@ impl<'t> Client<'t> {
         let name = self.test.name();
         let mut left = count.unwrap_or(u64::MAX);
         while left > 0 && worker.go_on() {
-            let (begin, mut grown) = (random.clone(), 0);
+            let (begin, mut effect) = (random.clone(), Effect::default());
             worker.request(name, 1, |session| {
-                grown = 0;
+                effect = Effect::default();
                 random.clone_from(&begin); // Invariant 1
-                grown = self.event(session, &mut random)?;
+                effect = self.event(session, &mut random)?;
                 Ok(())
             })?;
-            if grown != 0 {
-                tables.grown.fetch_add(grown, Ordering::Relaxed); // Invariant 2
+            // Invariant 2
+            worker.changed(effect.changed * ROW_BYTES);
+            if effect.grown != 0 {
+                tables.grown.fetch_add(effect.grown, Ordering::Relaxed);
+            }
+            if self.test == Test::Delete {
+                let deleted = tables.deleted.fetch_add(effect.changed, Ordering::Relaxed);
+                if deleted + effect.changed >= tables.deleted_max.load(Ordering::Relaxed) {
+                    worker.stop(); // Invariant 3
+                }
             }
             left -= 1;
         }
         Ok(())
     }
 
-    /// One event; gives by how many rows the tables have grown.
-    fn event(&mut self, session: &mut Session, random: &mut Random) -> SqlResult<i64> {
+    /// One event.
+    fn event(&mut self, session: &mut Session, random: &mut Random) -> SqlResult<Effect> {
         if self.test == Test::Insert {
             return self.insert_as_text(session, random);
         }
-        let mut grown = 0;
+        let mut all = Effect::default();
         if let Some(begin) = &self.begin {
             session.execute(begin, ())?;
         }
         for &(kind, times) in self.test.groups() {
             let table = random.below(self.tables.names.len() as u64) as usize;
             for _ in 0..times {
-                grown += self.statement(session, random, table, kind)?;
+                let effect = self.statement(session, random, table, kind)?;
+                all.grown += effect.grown;
+                all.changed += effect.changed;
             }
         }
         if let Some(commit) = &self.commit {
             session.execute(commit, ())?;
         }
-        Ok(grown)
+        Ok(all)
     }
 
     fn statement(
@@ -178,7 +216,7 @@ impl<'t> Client<'t> {
         random: &mut Random,
         table: usize,
         kind: Kind,
-    ) -> SqlResult<i64> {
+    ) -> SqlResult<Effect> {
         let prepared = |kind: Kind| -> Result<&Statement> {
             let found = self.statements[table][kind as usize].as_ref();
             found.ok_or_else(|| Failure(format!("sysbench: {kind:?} is not prepared")))
@@ -191,24 +229,30 @@ impl<'t> Client<'t> {
                 let first = id();
                 session.skim(statement, (first, first + RANGE - 1))?
             }
-            Kind::UpdateIndex => session.execute(statement, (id(),))?,
+            Kind::UpdateIndex => {
+                let changed = session.execute(statement, (id(),))?;
+                return Ok(Effect { grown: 0, changed });
+            }
             Kind::UpdateNonIndex => {
                 self.tables.fill.write(random, 0, &mut self.c);
                 let id = ids.draw(random) + 1;
-                session.execute(statement, (self.c.as_bytes(), id))?
+                let changed = session.execute(statement, (self.c.as_bytes(), id))?;
+                return Ok(Effect { grown: 0, changed });
             }
             Kind::Delete => {
                 let id = id();
-                let deleted = session.execute(statement, (id,))? as i64;
+                let deleted = session.execute(statement, (id,))?;
                 if self.test == Test::Delete {
-                    return Ok(-deleted);
+                    return Ok(Effect { grown: -(deleted as i64), changed: deleted });
                 }
                 let insert = prepared(Kind::Insert)?;
                 let k = ids.draw(random) + 1;
                 self.tables.fill.write(random, 0, &mut self.c);
                 self.tables.fill.write(random, 1, &mut self.pad);
                 let row = (id, k, self.c.as_bytes(), self.pad.as_bytes());
-                return Ok(session.execute(insert, row)? as i64 - deleted);
+                let inserted = session.execute(insert, row)?;
+                let grown = inserted as i64 - deleted as i64;
+                return Ok(Effect { grown, changed: inserted + deleted });
             }
             Kind::Insert => 0, // belongs to the DELETE
             Kind::Points | Kind::Ranges => {
@@ -224,11 +268,11 @@ impl<'t> Client<'t> {
                 session.skim(statement, values)?
             }
         };
-        Ok(0)
+        Ok(Effect::default())
     }
 
     /// The test `insert` prepares nothing: its statement has its values, and 0 for an id that the server gives.
-    fn insert_as_text(&mut self, session: &mut Session, random: &mut Random) -> SqlResult<i64> {
+    fn insert_as_text(&mut self, session: &mut Session, random: &mut Random) -> SqlResult<Effect> {
         let table = &self.tables.names[random.below(self.tables.names.len() as u64) as usize];
         let k = self.ids.draw(random) + 1;
         self.tables.fill.write(random, 0, &mut self.c);
@@ -240,6 +284,7 @@ impl<'t> Client<'t> {
             "INSERT INTO {table} (id, k, c, pad) VALUES (0, {k}, '{c}', '{pad}')"
         );
         debug_assert!(written.is_ok(), "a string takes all that is written");
-        Ok(session.run(&self.text)? as i64)
+        let changed = session.run(&self.text)?;
+        Ok(Effect { grown: changed as i64, changed })
     }
 }

@@ -13,6 +13,7 @@ pub use client::{Client, Tables};
 pub use ids::NAMES as DISTRIBUTIONS;
 pub use statements::Test;
 
+use super::pace::{self, RATE, Rate};
 use super::sbtest::{self, Load, ROW_BYTES};
 use super::{Entry, Workload};
 use crate::lab::params::{Param, Params};
@@ -34,17 +35,17 @@ pub const ENTRY: Entry = Entry {
         ),
         Param::sized("tests", [EACH, "point_select,update_index,read_write", EACH, EACH], "tests"),
         Param::sized("seconds", ["0.05", "0.5", "30", "300"], "of each step"),
-        Param::sized("warm_up", ["0", "0", "5", "60"], "seconds before each step"),
+        Param::sized(
+            "warm_up",
+            ["0", "0.2", "20", "600"],
+            "longest warm-up before each step, seconds",
+        ),
         Param::fixed(
             "distribution",
             "uniform",
             "uniform, gaussian, pareto, zipfian, special, zipfian-scrambled",
         ),
-        Param::fixed(
-            "open",
-            "0",
-            "further step at this part of the rate, latency from when requests are due",
-        ),
+        RATE,
         Param::sized("ratio", ["0.4", "0.4", "4.5", "4.5"], "data to cache"),
         Param::sized("time_limit", ["60", "12", "2400", "0"], "seconds, 0 for none"),
     ],
@@ -68,11 +69,16 @@ struct Sysbench {
 pub struct Pace {
     /// Seconds of a step.
     pub seconds: f64,
-    /// Seconds before it.
+    /// Longest warm-up before it.
     pub warm_up: f64,
-    /// Part of the rate that a further step has, 0 for none.
-    pub open: f64,
+    /// How events come.
+    pub rate: Rate,
+    /// Steps that each test has.
+    pub steps: u64,
 }
+
+/// Part of the rows that all steps of `delete` together may delete: the rest of their requests would find less and less.
+const DELETED_PART: f64 = 0.2;
 
 /// The tests of these names.
 ///
@@ -123,7 +129,8 @@ impl Sysbench {
         let pace = Pace {
             seconds: params.real("seconds")?,
             warm_up: params.real("warm_up")?,
-            open: params.real("open")?,
+            rate: Rate::new(params)?,
+            steps: threads.len() as u64,
         };
         let tables = Tables::new("sbtest", tables, rows, distribution, seed).with_clients(most);
         Ok(Self { tables, threads, tests, pace, seed })
@@ -140,12 +147,15 @@ pub fn load(bench: &mut Bench, tables: &Tables, seed: u64) -> Result<bool> {
         bench.create(&sbtest::definition(name, None), "")?;
         let step = format!("load{of_table}");
         Load::new(&step, name, tables.rows, seed + number - 1).run(bench)?;
+        let rows = number * tables.rows;
+        bench.loaded((rows, rows * ROW_BYTES))?;
         if bench.is_over() {
             return Ok(false);
         }
         let step = format!("create index{of_table}");
         let sql = format!("CREATE INDEX k_{number} ON {name}(k)");
         sbtest::create_index(bench, &step, tables.rows, &sql)?;
+        bench.loaded((rows, rows * ROW_BYTES))?;
         bench.verify(name, Some(tables.rows), true)?;
     }
     Ok(!bench.is_over())
@@ -167,24 +177,25 @@ pub fn run(
         return Ok(());
     }
     let name = format!("{} threads={clients}{suffix}", test.name());
-    let changed_bytes = if test.writes() { ROW_BYTES } else { 0 };
-    let step = Step::timed(&name, pace.seconds, pace.warm_up, clients);
-    let step = Step { changed_bytes, ..step };
-    let mut once = |step: &Step<'_>| -> Result<f64> {
+    // Rows that a warm-up deletes would be missing.
+    let warm_up = if test == Test::Delete { 0.0 } else { pace.warm_up };
+    let step = Step::timed(&name, pace.seconds, warm_up, clients);
+    let step = Step { writes: test.writes(), ..step };
+    pace::run(bench, &step, pace.rate, |bench, step| {
+        let most = tables.all_rows() as f64 * DELETED_PART;
+        let before = tables.allow_deletes(most / (pace.steps * pace.rate.steps()) as f64);
         let made = bench.step_prepared(
             step,
-            |index, session| Client::new(tables, test, (index, clients), session),
+            |index, session, _| Client::new(tables, test, (index, clients), session),
             |worker, mut client| client.run(worker, None),
             &[],
         )?;
-        Ok(made.metrics.get("ops_s").copied().unwrap_or(0.0))
-    };
-    let rate = once(&step)?;
-    if pace.open > 0.0 && rate > 0.0 {
-        let name = format!("{name} open");
-        once(&Step { name: &name, rate: Some(rate * pace.open), ..step })?;
-    }
-    Ok(())
+        if test == Test::Delete && made.metrics.contains_key("ops") {
+            let deleted = (tables.deleted() - before) as f64;
+            made.metrics.insert("rows_deleted".to_owned(), deleted);
+        }
+        Ok(())
+    })
 }
 
 impl Workload for Sysbench {
@@ -195,9 +206,6 @@ impl Workload for Sysbench {
     fn run(&mut self, bench: &mut Bench) -> Result<(u64, u64)> {
         if !load(bench, &self.tables, self.seed)? {
             return Ok((0, 0));
-        }
-        if self.pace.warm_up > 0.0 {
-            bench.rest()?; // a step without a warm-up is too short for that
         }
         let reads = || self.tests.iter().filter(|test| !test.writes());
         let writes = || self.tests.iter().filter(|test| test.writes());

@@ -101,7 +101,7 @@ fn ours(bench: &mut Bench, tables: &Tables, test: Test, events: Option<u64>) -> 
     };
     let made = bench.step_prepared(
         &step,
-        |index, session| Client::new(tables, test, (index, 1), session),
+        |index, session, _| Client::new(tables, test, (index, 1), session),
         |worker, mut client| client.run(worker, events),
         &[],
     )?;
@@ -163,7 +163,7 @@ fn sql_statements_are_those_of_debians_sysbench() -> Result<()> {
 #[test]
 fn sql_all_tests_run_and_their_clients_count_the_rows() {
     for tables in ["1", "3"] {
-        let mut changes = vec![("tables", tables), ("rows", "2000"), ("open", "0.5")];
+        let mut changes = vec![("tables", tables), ("rows", "2000"), ("rate", "50%")];
         if tables != "1" {
             changes.push(("tests", "read_only,read_write,insert,delete"));
         }
@@ -171,6 +171,16 @@ fn sql_all_tests_run_and_their_clients_count_the_rows() {
             for test in ["read_only threads=2 after writes", "read_write threads=2 open"] {
                 assert!(step(bench, test).metrics["ops"] > 0.0, "{test}");
             }
+            let open = &step(bench, "read_write threads=2 open").metrics;
+            assert!(open["wanted_s"] > 0.0 && open.contains_key("unserved"), "{open:?}");
+            // Four steps, closed and open: together a fifth of the rows, and a row or two of requests on their way.
+            let most = 0.2 * 2000.0 * tables.parse::<f64>().expect("a number") / 4.0 + 2.0;
+            let deleted = step(bench, "delete threads=1").metrics["rows_deleted"];
+            assert!((1.0..=most).contains(&deleted), "{deleted} of {most}");
+            // An event that reads and writes changes two rows, and deletes and inserts a third.
+            let written = &step(bench, "read_write threads=1").metrics;
+            assert_eq!(written["changed_b"], 4.0 * 188.0 * written["ops"]);
+            assert!(!step(bench, "read_only threads=1").metrics.contains_key("write_amp"));
             let rows = bench.admin().value("SELECT COUNT(*) FROM sbtest1").expect("a count");
             let rows = rows.parse().expect("a number");
             let lost = "DELETE FROM sbtest1 ORDER BY id LIMIT 1";

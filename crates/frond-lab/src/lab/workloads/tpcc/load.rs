@@ -169,7 +169,7 @@ impl Load {
             let row = insert.row().plain(id).plain(district).plain(warehouse).plain(customer);
             let carrier = loader.random.between(1, 10);
             let row = row.simple(DATE);
-            let row = if is_new { row.plain("NULL") } else { row.plain(carrier) };
+            let row = if is_new { row.null() } else { row.plain(carrier) };
             let count = loader.random.between(5, 15);
             row.plain(count).plain(1);
             if is_new {
@@ -181,7 +181,7 @@ impl Load {
                 let row = row.plain(item).plain(warehouse);
                 let price = loader.random.between(1, 999_999);
                 let row = match is_new {
-                    true => row.plain("NULL").plain(5).plain(amount(price)),
+                    true => row.null().plain(5).plain(amount(price)),
                     false => row.simple(DATE).plain(5).plain("0.00"),
                 };
                 row.simple(loader.letters(24, 24));
@@ -225,11 +225,9 @@ impl Loader<'_, '_> {
     }
 
     fn flush(&mut self, kind: &'static str, insert: &mut InsertText) -> Result<()> {
-        let rows = insert.len();
-        if rows == 0 {
-            return Ok(());
+        if insert.len() > 0 {
+            self.worker.insert(kind, insert)?;
         }
-        let text = insert.finish();
-        self.worker.request(kind, rows, |session| session.run(text).map(drop))
+        Ok(())
     }
 }

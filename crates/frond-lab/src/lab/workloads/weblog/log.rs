@@ -193,17 +193,15 @@ impl<'l> Writer<'l> {
                     Value::I32(number) => out.plain(number),
                     Value::Millis(millis) => out.simple(times.text(millis)),
                     Value::Text(text) => out.text(text),
-                    Value::F32(number) => out.plain(number),
+                    Value::F32(number) => out.float(number),
                     Value::I8(number) => out.plain(number),
                 };
             }
         }
-        let text = insert.finish();
-        worker.request("commit", rows, |session| {
-            session.run(text)?;
+        if worker.insert("commit", insert)? > 0 {
             log.committed(calls, bytes);
-            Ok(())
-        })
+        }
+        Ok(())
     }
 }
 

@@ -17,10 +17,12 @@ mod queries;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use super::pace::{self, RATE, Rate};
 use super::{Entry, Workload, refuse_without_rows};
 use crate::lab::params::{Param, Params};
-use crate::lab::sql::{Bench, Step, Worker};
-use crate::measure;
+use crate::lab::size::Size;
+use crate::lab::sql::{Bench, Connect, Session, Step, Worker};
+use crate::measure::{self, Space};
 use crate::targets::{Failure, Result};
 use crate::workloads::weblog::generator::START_MILLIS;
 use log::{DAY_MILLIS, Log, Times, Writer};
@@ -31,7 +33,7 @@ pub const ENTRY: Entry = Entry {
     about: "a performance log: load, steady writes with queries, and retention",
     headline: ("load", "ops_s"),
     params: &[
-        Param::sized("rows", ["7_000", "21_000", "4_900_000", "70_000_000"], "rows of the load"),
+        Param::sized("rows", ["7_000", "365_000", "4_900_000", "70_000_000"], "rows of the load"),
         Param::fixed(
             "poll",
             "0.25",
@@ -44,10 +46,12 @@ pub const ENTRY: Entry = Entry {
         Param::fixed("steady_rows_per_commit", "50", "rows of its INSERTs"),
         Param::sized("steady_seconds", ["1", "1", "120", "600"], "duration of steady writes"),
         Param::sized("query_seconds", ["1", "1", "30", "120"], "duration of queries alone"),
+        Param::sized("warm_up", ["0", "0.3", "20", "600"], "longest warm-up before them, seconds"),
+        RATE,
         Param::sized("retention_seconds", ["1", "1", "30", "120"], "least duration of a retention"),
         Param::sized("back_seconds", ["1", "1", "60", "300"], "longest wait for the bytes"),
         Param::fixed("ratio", "10", "data to cache"),
-        Param::sized("time_limit", ["60", "12", "1200", "0"], "seconds, 0 for none"),
+        Param::sized("time_limit", ["60", "40", "1200", "0"], "seconds, 0 for none"),
     ],
     make: |params, seed| Ok(Box::new(Weblog::new(params, seed)?)),
 };
@@ -55,9 +59,9 @@ pub const ENTRY: Entry = Entry {
 const DAYS: u64 = 7;
 const QUERY_CLIENTS: u64 = 2;
 /// Bytes of a row on average, without headers.
-const ROW_BYTES: u64 = 180;
+pub const ROW_BYTES: u64 = 180;
 /// What plain InnoDB took per row after the load, measured at 300,000 rows.
-const INNODB_ROW_BYTES: u64 = 460;
+pub const INNODB_ROW_BYTES: u64 = 460;
 /// How often the size is looked at when bytes are waited for.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -72,6 +76,8 @@ struct Weblog {
     steady_per_commit: u64,
     steady_seconds: f64,
     query_seconds: f64,
+    warm_up: f64,
+    rate: Rate,
     retention_seconds: f64,
     back_seconds: f64,
 }
@@ -104,6 +110,8 @@ impl Weblog {
             steady_per_commit: number("steady_rows_per_commit")?,
             steady_seconds: params.real("steady_seconds")?,
             query_seconds: params.real("query_seconds")?,
+            warm_up: params.real("warm_up")?,
+            rate: Rate::new(params)?,
             retention_seconds: params.real("retention_seconds")?,
             back_seconds: params.real("back_seconds")?,
         };
@@ -176,6 +184,7 @@ impl Weblog {
             }
             Ok(())
         })?;
+        bench.loaded((log.rows(), log.live_bytes()))?;
         bench.verify("perf_log", Some(log.rows()), true)
     }
 
@@ -184,6 +193,7 @@ impl Weblog {
         let mut step = Step::timed(name, seconds, 0.0, 1);
         step.rate = Some(self.steady_rate / self.steady_per_commit as f64);
         step.changed_bytes = ROW_BYTES;
+        step.writes = true;
         step
     }
 
@@ -197,15 +207,24 @@ impl Weblog {
 
     fn steady(&self, bench: &mut Bench, log: &Log) -> Result<()> {
         let step = self.written("steady", self.steady_seconds);
-        let ask = |worker: &mut Worker<'_>| ask(log, self.seed, 0, worker);
+        let ask = |worker: &mut Worker<'_>| {
+            let index = worker.index;
+            let queries = Queries::new(log, self.seed, (0, index), &mut worker.session)?;
+            ask(worker, queries)
+        };
         bench.step_beside(&step, |worker| self.go_on_writing(worker, log), &[&ask, &ask])?;
         Ok(())
     }
 
     fn queries(&self, bench: &mut Bench, log: &Log, name: &str) -> Result<()> {
-        let step = Step::timed(name, self.query_seconds, 0.0, QUERY_CLIENTS);
-        bench.step(&step, |worker| ask(log, self.seed, 1, worker))?;
-        Ok(())
+        let step = Step::timed(name, self.query_seconds, self.warm_up, QUERY_CLIENTS);
+        pace::run(bench, &step, self.rate, |bench, step| {
+            let prepare = |index, session: &mut Session, _: Connect<'_>| {
+                Queries::new(log, self.seed, (1, index), session)
+            };
+            bench.step_prepared(step, prepare, ask, &[])?;
+            Ok(())
+        })
     }
 
     fn retention(&self, bench: &mut Bench, log: &Log, way: Way) -> Result<()> {
@@ -213,8 +232,8 @@ impl Weblog {
             Way::DropPartition => "retention drop",
             Way::Delete => "retention delete",
         };
-        let files = bench.files();
-        let size = || files.as_deref().map_or(0, measure::allocated_bytes);
+        let space = bench.space();
+        let size = || space.as_ref().map_or(0, Space::bytes);
         let (before, rows_before) = (size(), log.rows());
         let day = (log.oldest() - START_MILLIS) / DAY_MILLIS;
         let end = log.retire_day();
@@ -239,6 +258,7 @@ impl Weblog {
                     rows = session.run(&sql)?;
                     Ok(())
                 })?;
+                worker.changed(rows * ROW_BYTES);
                 if way == Way::DropPartition {
                     break;
                 }
@@ -268,10 +288,24 @@ impl Weblog {
             };
             put("gone_s", gone.gone_s);
             put("bytes_back_s", gone.bytes_back_s);
-            put("freed_b", files.is_some().then_some(freed));
+            put("freed_b", space.is_some().then_some(freed));
         }
         Ok(())
     }
+}
+
+/// Loads a log without partitions; gives its rows.
+///
+/// # Errors
+/// The server's.
+pub fn load_whole(bench: &mut Bench, rows: u64, seed: u64) -> Result<u64> {
+    let changes = [("rows", rows.to_string()), ("partitioned", "no".to_owned())];
+    let changes = changes.map(|(name, value)| (name.to_owned(), value));
+    let weblog = Weblog::new(&Params::new("weblog", ENTRY.params, Size::Tiny, &changes)?, seed)?;
+    weblog.create(bench)?;
+    let log = Log::new(seed, weblog.rows_per_day(), weblog.poll, weblog.days() as usize + 1);
+    weblog.load(bench, &log)?;
+    Ok(log.rows())
 }
 
 /// Seconds after which a day is given up that does not go: a hundred rows a second.
@@ -283,8 +317,7 @@ fn duration(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
 }
 
-fn ask(log: &Log, seed: u64, step: u64, worker: &mut Worker<'_>) -> Result<()> {
-    let mut queries = Queries::new(log, seed, step, worker)?;
+fn ask(worker: &mut Worker<'_>, mut queries: Queries<'_>) -> Result<()> {
     while worker.go_on() {
         queries.ask(worker)?;
     }

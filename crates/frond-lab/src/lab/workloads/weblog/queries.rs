@@ -89,11 +89,16 @@ impl<'l> Queries<'l> {
     ///
     /// # Errors
     /// The server's.
-    pub fn new(log: &'l Log, seed: u64, step: u64, worker: &mut Worker<'_>) -> Result<Self> {
-        let random = Random::stream(seed, "weblog-sql", step, worker.index, Purpose::Choice);
+    pub fn new(
+        log: &'l Log,
+        seed: u64,
+        (step, index): (u64, u64),
+        session: &mut Session,
+    ) -> Result<Self> {
+        let random = Random::stream(seed, "weblog-sql", step, index, Purpose::Choice);
         let mut statements = Vec::new();
         for sql in STATEMENTS {
-            statements.push(worker.session.prepare(sql)?);
+            statements.push(session.prepare(sql)?);
         }
         let (from, until) = (Times::default(), Times::default());
         Ok(Self { log, random, statements, from, until })

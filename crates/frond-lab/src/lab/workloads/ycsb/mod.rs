@@ -13,11 +13,15 @@
 
 mod keys;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::pace::{self, RATE, Rate};
 use super::{Entry, Workload, refuse_without_rows};
 use crate::lab::params::{Param, Params};
-use crate::lab::sql::{Bench, InsertText, Session, SqlResult, Statement, Step, Value, Worker};
+use crate::lab::sql::{
+    Bench, Connect, InsertText, Session, SqlResult, Statement, Step, Value, Worker,
+};
 use crate::random::{Purpose, Random};
 use crate::targets::{Failure, Result};
 use keys::{Keys, Zipf, write_key};
@@ -27,14 +31,16 @@ pub const ENTRY: Entry = Entry {
     about: "YCSB's core workloads A to F: reads, updates, inserts and scans by key",
     headline: ("A threads=4", "ops_s"),
     params: &[
-        Param::sized("records", ["2_000", "10_000", "1_000_000", "10_000_000"], "records loaded"),
+        Param::sized("records", ["2_000", "94_000", "1_000_000", "10_000_000"], "records loaded"),
         Param::sized("threads", ["4", "4", "1,4,16", "1,4,16"], "numbers of clients"),
         Param::sized("seconds", ["0.5", "0.8", "60", "300"], "duration of a step"),
+        Param::sized("warm_up", ["0", "0.3", "20", "600"], "longest warm-up before it, seconds"),
+        RATE,
         Param::fixed("mixes", "ABCFDE", "workloads, in their order; E begins with a load"),
         Param::fixed("value_ratio", "1", "part of a field that is random; what follows repeats it"),
         Param::fixed("rows_per_commit", "1000", "rows of an INSERT of the load"),
         Param::fixed("ratio", "10", "data to cache"),
-        Param::sized("time_limit", ["60", "12", "1800", "0"], "seconds, 0 for none"),
+        Param::sized("time_limit", ["60", "40", "1800", "0"], "seconds, 0 for none"),
     ],
     make: |params, seed| Ok(Box::new(Ycsb::new(params, seed)?)),
 };
@@ -80,6 +86,8 @@ struct Ycsb {
     records: u64,
     threads: Vec<u64>,
     seconds: f64,
+    warm_up: f64,
+    rate: Rate,
     mixes: Vec<char>,
     value_ratio: f64,
     per_commit: u64,
@@ -92,6 +100,8 @@ impl Ycsb {
             records: params.number("records")?,
             threads: params.numbers("threads")?,
             seconds: params.real("seconds")?,
+            warm_up: params.real("warm_up")?,
+            rate: Rate::new(params)?,
             mixes: params.text("mixes").to_uppercase().chars().collect(),
             value_ratio: params.real("value_ratio")?,
             per_commit: params.number("rows_per_commit")?,
@@ -158,17 +168,13 @@ impl Ycsb {
                         row = row.text(&field);
                     }
                 }
-                let rows = statement.len();
-                let text = statement.finish();
-                worker.request("commit", rows, |session| {
-                    session.run(text)?;
-                    inserted.fetch_add(rows, Ordering::Relaxed);
-                    Ok(())
-                })?;
+                let rows = worker.insert("commit", &mut statement)?;
+                inserted.fetch_add(rows, Ordering::Relaxed);
             }
             Ok(())
         })?;
         let inserted = inserted.into_inner();
+        bench.loaded((inserted, inserted * ROW_BYTES))?;
         bench.verify("usertable", Some(inserted), true)?;
         Ok(inserted)
     }
@@ -176,17 +182,41 @@ impl Ycsb {
     /// One workload at one number of clients; gives the rows inserted.
     fn run_mix(&self, bench: &mut Bench, letter: char, threads: u64, keys: &Keys) -> Result<u64> {
         let name = format!("{letter} threads={threads}");
-        let step = Step::timed(&name, self.seconds, 0.0, threads);
+        let step = Step::timed(&name, self.seconds, self.warm_up, threads);
+        let step = Step { writes: letter != 'C', ..step };
         let inserted = AtomicU64::new(0);
         let table = u64::from(u32::from(letter)) << 32 | threads;
-        bench.step(&step, |worker| {
-            let mut client = Client::new(self, worker, keys, letter, table)?;
+        // What a client draws goes on after the warm-up, and in an open loop.
+        let streams: Vec<_> =
+            (0..threads).map(|index| Mutex::new(Streams::new(self.seed, table, index))).collect();
+        let serve = |worker: &mut Worker<'_>, mut client: Client<'_>| {
+            let mut streams =
+                streams[worker.index as usize].lock().unwrap_or_else(|e| e.into_inner());
             while worker.go_on() {
-                inserted.fetch_add(client.go_on(worker)?, Ordering::Relaxed);
+                inserted.fetch_add(client.go_on(worker, &mut streams)?, Ordering::Relaxed);
             }
+            Ok(())
+        };
+        pace::run(bench, &step, self.rate, |bench, step| {
+            let prepare =
+                |_, session: &mut Session, _: Connect<'_>| Client::new(self, session, keys, letter);
+            bench.step_prepared(step, prepare, serve, &[])?;
             Ok(())
         })?;
         Ok(inserted.into_inner())
+    }
+}
+
+/// Random numbers of a client.
+struct Streams {
+    choice: Random,
+    data: Random,
+}
+
+impl Streams {
+    fn new(seed: u64, table: u64, index: u64) -> Self {
+        let stream = |purpose| Random::stream(seed, "ycsb", 1 + table, index, purpose);
+        Self { choice: stream(Purpose::Choice), data: stream(Purpose::Data) }
     }
 }
 
@@ -195,8 +225,6 @@ struct Client<'y> {
     ycsb: &'y Ycsb,
     keys: &'y Keys,
     letter: char,
-    choice: Random,
-    data: Random,
     latest: Option<Zipf>,
     read: Statement,
     lock: Statement,
@@ -208,16 +236,7 @@ struct Client<'y> {
 }
 
 impl<'y> Client<'y> {
-    fn new(
-        ycsb: &'y Ycsb,
-        worker: &mut Worker<'_>,
-        keys: &'y Keys,
-        letter: char,
-        table: u64,
-    ) -> Result<Self> {
-        let stream = |purpose| Random::stream(ycsb.seed, "ycsb", 1 + table, worker.index, purpose);
-        let (choice, data) = (stream(Purpose::Choice), stream(Purpose::Data));
-        let session = &mut worker.session;
+    fn new(ycsb: &'y Ycsb, session: &mut Session, keys: &'y Keys, letter: char) -> Result<Self> {
         let mut updates = Vec::new();
         for n in 0..FIELDS {
             updates.push(
@@ -228,8 +247,6 @@ impl<'y> Client<'y> {
             ycsb,
             keys,
             letter,
-            choice,
-            data,
             latest: (letter == 'D').then(|| Zipf::new(keys.records())),
             read: session.prepare("SELECT * FROM usertable WHERE YCSB_KEY=?")?,
             lock: session.prepare("SELECT * FROM usertable WHERE YCSB_KEY=? FOR UPDATE")?,
@@ -243,14 +260,15 @@ impl<'y> Client<'y> {
     }
 
     /// Does the next operation; gives the rows inserted.
-    fn go_on(&mut self, worker: &mut Worker<'_>) -> Result<u64> {
+    fn go_on(&mut self, worker: &mut Worker<'_>, streams: &mut Streams) -> Result<u64> {
+        let Streams { choice, data } = streams;
         let (first, other, share) =
             mix(self.letter).unwrap_or((Operation::Read, Operation::Read, 100));
-        let operation = if self.choice.below(100) < u64::from(share) { first } else { other };
+        let operation = if choice.below(100) < u64::from(share) { first } else { other };
         let record = match (operation, &mut self.latest) {
             (Operation::Insert, _) => self.keys.take(),
-            (_, Some(zipf)) => self.keys.latest(zipf, &mut self.choice),
-            (_, None) => self.keys.scrambled(&mut self.choice),
+            (_, Some(zipf)) => self.keys.latest(zipf, choice),
+            (_, None) => self.keys.scrambled(choice),
         };
         write_key(record, &mut self.key);
         let key = self.key.as_str();
@@ -261,14 +279,14 @@ impl<'y> Client<'y> {
                     .request("read", 1, |session| session.query(read, (key,), |_| ()).map(drop))?;
             }
             Operation::Scan => {
-                let (scan, rows) = (&self.scan, self.choice.between(1, SCAN_MAX));
+                let (scan, rows) = (&self.scan, choice.between(1, SCAN_MAX));
                 worker.request("scan", 1, |session| {
                     session.query(scan, (key, rows), |_| ()).map(drop)
                 })?;
             }
             Operation::Update | Operation::Modify => {
-                let update = &self.updates[self.choice.below(FIELDS as u64) as usize];
-                self.ycsb.write_field(&mut self.data, &mut self.field);
+                let update = &self.updates[choice.below(FIELDS as u64) as usize];
+                self.ycsb.write_field(data, &mut self.field);
                 let (lock, field) = (&self.lock, self.field.as_str());
                 let write = |session: &mut Session| -> SqlResult<()> {
                     session.execute(update, (field, key)).map(drop)
@@ -282,11 +300,12 @@ impl<'y> Client<'y> {
                         session.run("COMMIT").map(drop)
                     })?,
                 }
+                worker.changed(ROW_BYTES);
             }
             Operation::Insert => {
                 let mut row: Vec<Value> = vec![key.into()];
                 for _ in 0..FIELDS {
-                    self.ycsb.write_field(&mut self.data, &mut self.field);
+                    self.ycsb.write_field(data, &mut self.field);
                     row.push(self.field.as_str().into());
                 }
                 let (insert, mut inserted) = (&self.insert, 0);
@@ -295,6 +314,7 @@ impl<'y> Client<'y> {
                     Ok(())
                 })?;
                 self.keys.inserted(record);
+                worker.changed(inserted * ROW_BYTES);
                 return Ok(inserted);
             }
         }
@@ -364,6 +384,11 @@ mod tests {
     #[test]
     fn sql_all_mixes_run_in_their_order_and_a_lost_record_fails() {
         on_both("ycsb", &[("threads", "3")], |bench| {
+            // Changed are rows that were updated or inserted, as the clients counted them.
+            let a = step(bench, "A threads=3");
+            let updates = a.latencies["update"].count as f64;
+            assert_eq!(a.metrics["changed_b"], updates * ROW_BYTES as f64);
+            assert!(!step(bench, "C threads=3").metrics.contains_key("write_amp"));
             let names: Vec<_> = bench.result.steps.iter().map(|step| step.name.as_str()).collect();
             assert_eq!(names.len(), 2 + 6, "{names:?}");
             assert_eq!(names[..2], ["load", "A threads=3"]);

@@ -1,0 +1,59 @@
+//! What the figures of a run mean nothing without: the rows that were loaded, and each target's settings.
+
+use crate::lab::results::{Database, RunInfo};
+use crate::targets::Result;
+
+/// Checksums of the rows and settings of the targets, as text.
+///
+/// # Errors
+/// SQLite's.
+pub fn conditions(database: &Database, run: &RunInfo) -> Result<String> {
+    let mut out = String::new();
+    for [workload, table, rows] in database.checksums(run.id)? {
+        if out.is_empty() {
+            out += "\n**Rows, the same on all targets**\n\n";
+        }
+        out += &format!("- {workload}: {table}: {rows}\n");
+    }
+    let mut last = String::new();
+    for [target, name, value, workloads] in database.settings(run.id)? {
+        if target != last {
+            out += &format!("\n**Settings of {target}**\n\n");
+            last = target;
+        }
+        let of = if workloads.is_empty() { workloads } else { format!(" [{workloads}]") };
+        out += &format!("- {name} = {value}{of}\n");
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::results::testing::{a_cell, a_key, a_run};
+
+    #[test]
+    fn settings_and_rows_are_shown_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut database = Database::open(&dir.path().join("r")).expect("a new file");
+        let run = database.begin_run(&a_run("u1")).expect("begun");
+        let mut cell = a_cell();
+        cell.facts.insert("t by PRIMARY".to_owned(), "2001 rows, sum 7".to_owned());
+        for (target, repeat) in [("innodb", 1), ("frond", 1), ("innodb", 2)] {
+            database.write_cell(run, &a_key(target, repeat), 0, &cell).expect("written");
+        }
+        let mut other = a_key("innodb", 1);
+        "weblog".clone_into(&mut other.workload);
+        cell.settings = [("innodb-x".to_owned(), "2".to_owned())].into();
+        database.write_cell(run, &other, 1, &cell).expect("written");
+        let run = database.find_run("last").expect("it is there");
+        let text = conditions(&database, &run).expect("shown");
+        assert_eq!(
+            text.matches("- iibench: t by PRIMARY: 2001 rows, sum 7\n").count(),
+            1,
+            "{text}"
+        );
+        assert!(text.contains("**Settings of frond**\n\n- innodb-x = 1\n"), "{text}");
+        assert!(text.contains("- innodb-x = 1 [iibench]\n- innodb-x = 2 [weblog]\n"), "{text}");
+    }
+}

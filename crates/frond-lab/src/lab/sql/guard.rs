@@ -1,0 +1,154 @@
+//! Ends statements that still run when they are to end: after Ctrl-C soon, after the time limit with some patience.
+//!
+//! A client looks at the clock between its statements only, and an ALTER TABLE may run for hours.
+//!
+//! Invariants
+//! 1. Only statements of the cell's own connections are ended: the server may be somebody else's.
+//! 2. A statement that has just begun is not ended, so that what puts the server back into its state comes through.
+//!
+//! Threads: one of its own, with a connection of its own.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::session::{Session, SqlResult, number_of};
+use crate::measure;
+
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(200);
+/// A statement that runs longer than this, ms, is ended when it is time.
+const LONG_MS: u32 = 500;
+/// Least time after the limit: a statement that is nearly done may end by itself.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Connections whose statements end at a time limit.
+#[derive(Clone, Debug)]
+struct Limit {
+    at: Instant,
+    connections: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    connections: Mutex<Vec<u32>>,
+    limit: Mutex<Option<Limit>>,
+    is_over: AtomicBool,
+}
+
+/// Watches a cell's connections.
+#[derive(Debug)]
+pub struct Guard {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+impl Guard {
+    /// Starts it with this connection.
+    pub fn start(mut session: Session) -> Self {
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        let watch = move || {
+            while !theirs.is_over.load(Ordering::Relaxed) {
+                std::thread::park_timeout(LOOK);
+                // A server that is gone has no statements.
+                let _ = end_long(&mut session, &theirs.to_be_ended());
+            }
+        };
+        Self { shared, thread: Some(std::thread::spawn(watch)) }
+    }
+
+    /// Watches a connection.
+    pub fn watch(&self, connection: u32) {
+        lock(&self.shared.connections).push(connection);
+    }
+
+    /// Statements of these connections end some time after the deadline; until `unlimit` is called.
+    pub fn limit(&self, begin: Instant, deadline: Instant, connections: Vec<u32>) {
+        let patience = PATIENCE.max(deadline.saturating_duration_since(begin) / 4);
+        *lock(&self.shared.limit) = Some(Limit { at: deadline + patience, connections });
+    }
+
+    /// The statements that had a time limit have ended.
+    pub fn unlimit(&self) {
+        *lock(&self.shared.limit) = None;
+    }
+}
+
+impl Shared {
+    /// Connections whose long statements are to end now.
+    fn to_be_ended(&self) -> Vec<u32> {
+        if measure::is_interrupted() {
+            return lock(&self.connections).clone();
+        }
+        let limit = lock(&self.limit).clone().filter(|limit| Instant::now() >= limit.at);
+        limit.map(|limit| limit.connections).unwrap_or_default()
+    }
+}
+
+fn end_long(session: &mut Session, connections: &[u32]) -> SqlResult<()> {
+    if connections.is_empty() {
+        return Ok(());
+    }
+    let list: Vec<String> = connections.iter().map(u32::to_string).collect();
+    let sql = format!(
+        "SELECT ID FROM information_schema.PROCESSLIST WHERE ID IN ({}) AND COMMAND<>'Sleep' AND TIME_MS>{LONG_MS}",
+        list.join(",")
+    );
+    let mut long = Vec::new();
+    session.rows(&sql, |row| long.extend(number_of(row, 0)))?;
+    for id in long {
+        let _ = session.run(&format!("KILL QUERY {id}")); // it may have ended meanwhile
+    }
+    Ok(())
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join(); // it has nothing to say
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::lab::machine::class;
+    use crate::lab::results::State;
+    use crate::lab::size::Durability;
+    use crate::lab::sql::{Bench, Conditions, Place, Step};
+    use crate::lab::target::SqlTarget;
+
+    #[test]
+    fn sql_a_statement_that_does_not_end_is_ended_after_the_time_limit() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let class = class::find("host").expect("a class");
+        let conditions = Conditions {
+            memory: 64 << 20,
+            durability: Durability::Relaxed,
+            class: &class,
+            time_limit: Some(1),
+            with_rest: false,
+            sample_every: std::time::Duration::from_secs(10),
+        };
+        let target = SqlTarget::find("innodb").expect("a target of ours");
+        let place = Place::Own(dir.path().to_owned());
+        let mut bench = Bench::start(&place, &target, &conditions).expect("started");
+        bench.create("t(id INT PRIMARY KEY)", "").expect("made");
+        bench.admin().run("LOCK TABLES t WRITE").expect("locked");
+        let step = bench.step(&Step::load("alter", 100, 0), |worker| {
+            worker.request("alter", 100, |session| session.run("ALTER TABLE t FORCE").map(drop))
+        });
+        assert_eq!(step.expect("it is no failure").metrics["ops"], 0.0);
+        bench.admin().run("UNLOCK TABLES").expect("unlocked");
+        let result = bench.finish((0, 0)).expect("ended");
+        assert_eq!((result.state, result.failure), (State::Stopped, None));
+    }
+}

@@ -1,0 +1,46 @@
+//! Settings in force: what the server says of its variables, each with its default and, if the target asked for it, why.
+//!
+//! What was asked for is no proof of what is in force: a server rounds sizes, and one setting changes another.
+
+use std::collections::BTreeMap;
+
+use super::session::{Session, text_of};
+use crate::targets::Result;
+
+/// As both the server and the targets' files write a name.
+fn common(name: &str) -> String {
+    name.replace('-', "_").to_lowercase()
+}
+
+/// Settings by name: those that the target asks for, and all variables that differ from the server's defaults. What
+/// has no default, as paths, is left out: each cell has its own.
+///
+/// # Errors
+/// The server's.
+pub fn effective(
+    session: &mut Session,
+    asked: &[(String, String, String)],
+) -> Result<BTreeMap<String, String>> {
+    let mut found: BTreeMap<String, String> = asked
+        .iter()
+        .map(|(name, value, why)| (common(name), format!("{value}  ({why})")))
+        .collect();
+    let why: BTreeMap<String, &str> =
+        asked.iter().map(|(name, _, why)| (common(name), why.as_str())).collect();
+    let sql = "SELECT VARIABLE_NAME, GLOBAL_VALUE, DEFAULT_VALUE, GLOBAL_VALUE_ORIGIN \
+               FROM information_schema.SYSTEM_VARIABLES WHERE GLOBAL_VALUE IS NOT NULL AND DEFAULT_VALUE IS NOT NULL";
+    session.rows(sql, |row| {
+        let text = |at| text_of(row, at).unwrap_or_default();
+        let (name, value, default) = (common(&text(0)), text(1), text(2));
+        let is_default = value == default;
+        let remark = match (why.get(&name), is_default) {
+            (Some(why), true) => format!("{why}; the default"),
+            (Some(why), false) => format!("{why}; default {default}"),
+            (None, is_default) if is_default || default.is_empty() => return,
+            (None, _) if text(3) == "AUTO" => format!("chosen by the server; default {default}"),
+            (None, _) => format!("default {default}"),
+        };
+        found.insert(name, format!("{value}  ({remark})"));
+    })?;
+    Ok(found)
+}

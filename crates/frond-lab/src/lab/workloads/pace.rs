@@ -1,0 +1,104 @@
+//! How fast requests come: as fast as they are served, at a rate, or at a part of what the target itself can do.
+//!
+//! In an open loop the latency of a request counts from when it was due, so that a stall is charged to every request that
+//! it delays. Requests that were due and not served when the step ended are counted as `unserved`.
+
+use crate::lab::params::{Param, Params};
+use crate::lab::sql::{Bench, Step};
+use crate::targets::{Failure, Result};
+
+/// The parameter.
+pub const RATE: Param = Param::fixed(
+    "rate",
+    "0",
+    "open loop: requests per second, or `70%` of the target's own rate, measured just before; 0 for a closed loop",
+);
+
+/// How requests come.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Rate {
+    /// A client's next request comes when its last one has ended.
+    Closed,
+    /// So many a second.
+    Fixed(f64),
+    /// A closed loop, and a further step at this part of its rate.
+    Part(f64),
+}
+
+impl Rate {
+    /// What the parameter says.
+    ///
+    /// # Errors
+    /// It is neither a number nor a percentage.
+    pub fn new(params: &Params) -> Result<Self> {
+        let text = params.text("rate").trim();
+        let number = |text: &str| {
+            let value: Option<f64> = text.replace('_', "").parse().ok();
+            value.filter(|value| value.is_finite() && *value >= 0.0).ok_or_else(|| {
+                Failure(format!("--set rate={text}: expected requests per second, or 70%"))
+            })
+        };
+        let rate = match text.strip_suffix('%') {
+            Some(percent) => Self::Part(number(percent.trim())? / 100.0),
+            None => Self::Fixed(number(text)?),
+        };
+        Ok(if matches!(rate, Self::Fixed(0.0) | Self::Part(0.0)) { Self::Closed } else { rate })
+    }
+
+    /// Steps that it makes of one.
+    pub fn steps(self) -> u64 {
+        if matches!(self, Self::Part(_)) { 2 } else { 1 }
+    }
+}
+
+/// Runs a step at a rate: `once` runs it as it is told. The second step of a rate that is a part has `open` in its name.
+///
+/// # Errors
+/// Those of `once`.
+pub fn run(
+    bench: &mut Bench,
+    step: &Step<'_>,
+    rate: Rate,
+    mut once: impl FnMut(&mut Bench, &Step<'_>) -> Result<()>,
+) -> Result<()> {
+    match rate {
+        Rate::Closed => once(bench, step),
+        Rate::Fixed(rate) => once(bench, &Step { rate: Some(rate), ..step.clone() }),
+        Rate::Part(part) => {
+            once(bench, step)?;
+            let made = bench.result.steps.last();
+            let own = made.and_then(|step| step.metrics.get("ops_s").copied()).unwrap_or(0.0);
+            if own <= 0.0 || bench.is_over() {
+                return Ok(()); // nothing to take a part of
+            }
+            let name = format!("{} open", step.name);
+            once(bench, &Step { name: &name, rate: Some(own * part), ..step.clone() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::size::Size;
+
+    #[test]
+    fn a_rate_is_a_number_or_a_percentage() {
+        let rate = |text: &str| {
+            let change = [("rate".to_owned(), text.to_owned())];
+            Rate::new(&Params::new("x", &[RATE], Size::Tiny, &change).expect("a known name"))
+        };
+        for (text, expected) in [
+            ("0", Rate::Closed),
+            ("0%", Rate::Closed),
+            ("1_500", Rate::Fixed(1500.0)),
+            ("70%", Rate::Part(0.7)),
+            ("12.5 %", Rate::Part(0.125)),
+        ] {
+            assert_eq!(rate(text).ok(), Some(expected), "{text}");
+        }
+        for bad in ["", "x", "-1", "inf", "%", "NaN%"] {
+            assert!(rate(bad).is_err_and(|failure| failure.0.contains("rate=")), "{bad}");
+        }
+    }
+}
