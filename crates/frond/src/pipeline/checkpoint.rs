@@ -41,6 +41,13 @@ use std::collections::VecDeque;
 /// milliseconds. At what one checkpoint releases, that is some gigabytes a second.
 const ENDING_PAUSE_MILLIS: u64 = 500;
 
+/// Bytes of dead pages for which an idle store makes one more checkpoint: this much, or a fraction
+/// of its live bytes if that is more. A checkpoint itself replaces less of the space map and of the
+/// directories, so checkpoints of an idle store end.
+const IDLE_KEPT_BYTES_MIN: u64 = 1 << 20;
+/// The divisor of that fraction.
+const IDLE_KEPT_PART: u64 = 64;
+
 /// Blobs that the runs of one publish are the first, or no longer, to list.
 #[derive(Debug, Default)]
 struct BlobChanges {
@@ -205,19 +212,28 @@ impl Engine {
         true
     }
 
-    /// True if the log of an idle store continues in a short segment and a slot still starts before
-    /// that; then there is a version for a checkpoint that starts there. If the active memtable
-    /// holds anything, that is frozen first.
+    /// True if a checkpoint should give back more of an idle store's log or space; then there is a
+    /// version for it.
+    ///
+    /// - The log continues in a short segment, and a slot still starts before that. If the active
+    ///   memtable holds anything, that is frozen first.
+    /// - Draining freed pages after the last checkpoint but one, so the older slot still shows them.
+    ///   Without another checkpoint they would stay allocated until the next write.
     fn comes_to_rest(&self) -> bool {
-        let idle = self.idle.load(Ordering::Relaxed);
-        if !idle
-            || !self.undecided.is_empty()
-            || !self.log().has_passed(self.store.log_needed_from())
-        {
+        if !self.idle.load(Ordering::Relaxed) {
             return false;
         }
-        if !self.pass_log() {
+        let shortens =
+            self.undecided.is_empty() && self.log().has_passed(self.store.log_needed_from());
+        if shortens && !self.pass_log() {
             self.freeze();
+            return false;
+        }
+        let frees = || {
+            let live = self.store.space().stats().live;
+            self.store.kept_for_older_slot() >= IDLE_KEPT_BYTES_MIN.max(live / IDLE_KEPT_PART)
+        };
+        if !shortens && !frees() {
             return false;
         }
         if self.versions.current().publish <= self.checkpoint.written() {

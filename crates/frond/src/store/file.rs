@@ -192,6 +192,12 @@ impl Store {
         slots.older.map_or(slots.newest.log_from, |older| older.log_from.min(slots.newest.log_from))
     }
 
+    /// Bytes of dead pages that only the older slot still shows: the next checkpoint frees them.
+    pub fn kept_for_older_slot(&self) -> u64 {
+        let older = self.slots.lock().unwrap().older.as_ref().map(|slot| slot.publish);
+        older.map_or(0, |publish| self.space().kept_for(&[publish]))
+    }
+
     /// Runs `act` while no slot is being written.
     pub(super) fn between_slots<T>(&self, act: impl FnOnce(&Guard) -> T) -> T {
         let _no_checkpoint = self.checkpoint.lock().unwrap();

@@ -273,3 +273,36 @@ fn an_idle_store_comes_to_rest() {
     drop(db);
     assert_rows(&Db::open(&path, options()).expect("opened"), 300);
 }
+
+/// The store drains its buffers when it becomes idle, after its last checkpoint. What that frees
+/// comes back to the file system without another write.
+#[test]
+fn an_idle_store_gives_back_what_only_the_older_slot_shows() {
+    const ROWS: u32 = 12_000;
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options::new().cache_size(8 << 20).durability(Durability::Lazy);
+    let db = Db::open(dir.path().join("store"), options).expect("made");
+    let tree = db.create_tree("t", TreeOptions::default()).expect("made");
+    for round in 0..3 {
+        let mut dice = Dice::new(round);
+        let mut row = vec![0; 1000];
+        for n in 0..ROWS {
+            row.fill_with(|| dice.bits() as u8); // no codec compresses it
+            tree.put(&(n * 7919 % ROWS).to_be_bytes(), &row).expect("written");
+        }
+        db.checkpoint().expect("written");
+    }
+    let stat = |name| db.stats().get(name).expect("a counter");
+    let kept_max = || (1 << 20) + stat("space_live_bytes") / 64;
+    let is_drained = || stat("space_live_bytes") < u64::from(ROWS) * 1200;
+    // Some two seconds, on a machine that is not busy.
+    for _ in 0..600 {
+        if is_drained() && stat("space_kept_bytes") <= kept_max() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let (live, kept) = (stat("space_live_bytes"), stat("space_kept_bytes"));
+    assert!(is_drained() && kept <= kept_max(), "{kept} bytes kept, {live} live");
+    db.close().expect("closed");
+}
