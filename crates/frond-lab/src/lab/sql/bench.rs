@@ -465,7 +465,7 @@ impl Bench {
         let peaks = self.result.steps.iter().filter_map(|step| step.metrics.get("rss_peak_b"));
         let peak = peaks.copied().fold(0.0, f64::max) as u64;
         if peak > 0 && self.base_rss > 0 {
-            let memory = self.result.memory_b;
+            let memory = (self.result.memory_b, self.target.beside_b);
             let (own, connections) = (self.own, self.connections);
             verify_memory(self.base_rss, peak, memory, own, connections, &mut self.result);
         }
