@@ -1,8 +1,9 @@
-# What there is to do here. CI calls these targets and no commands of its own.
+# All tasks of this repository. CI calls these targets and has no commands of its own.
 
 SHELL := /bin/bash
 CARGO := cargo
-# One build for all tests: planted bugs are in it, asleep. Those that wake them run by themselves.
+# One build for all tests: it contains the planted bugs, inactive. Tests that activate them run by
+# themselves.
 TESTED := --workspace --locked --features frond/planted-bugs
 # The lab with all stores that it compares with.
 LAB := frond-lab/lab,frond-lab/tidesdb
@@ -28,13 +29,13 @@ test: ## All tests; planted bugs, and which test catches each; some thread sched
 torture: ## The long tests: more of every campaign, schedules, soak, tmpfs, sanitizers (hours)
 	@scripts/torture.sh
 
-break: ## Programs that try to break the built library from outside, for MINUTES (default 10) in total
+break: ## Run programs that try to break the built library from outside, for MINUTES (default 10) in total
 	@scripts/break.sh
 
-schedules: ## The engine under a model checker: every thread switch that it can think of
+schedules: ## The engine under a model checker, which explores the thread schedules
 	@scripts/schedules.sh
 
-soak: ## Writers, readers and restarts for SECONDS (default 600); memory, files and space must stay flat
+soak: ## Writers, readers and restarts for SECONDS (default 600); memory, files and space must not grow
 	FROND_SOAK_SECONDS=$(or $(SECONDS),600) FROND_TEST_LIMIT=$$((900 + $(or $(SECONDS),600))) \
 	    $(CARGO) $(WATCHED) test --release -p frond --locked --test soak -- \
 	    --ignored --nocapture
@@ -58,7 +59,7 @@ bench: ## iiBench on Frond, RocksDB, SQLite and LMDB; ARGS="--rows 5000000 …" 
 profile: ## Share of locks and futexes in the samples of transactions (needs perf)
 	scripts/profile.sh $(ARGS)
 
-install: ## What building, testing and the demo need, by apt-get
+install: ## Install what building, testing and the demo need, with apt-get
 	@scripts/install.sh build checks rivals
 
 install-c: ## The C API under PREFIX (default /usr/local): header, libraries, pkg-config file
@@ -108,7 +109,7 @@ conformance: mariadb-plugin ## The server's own test suites on ENGINE=FROND, wit
 	@scripts/mariadb-setup.sh tests
 	@plugin/mariadb/tests/conformance/run.py $(ARGS)
 
-# As the tests of the workspace build the engine, so that it is not built again.
+# Builds the engine as the tests of the workspace do, so that it is not built again.
 LAB_TESTED := --locked -p frond -p frond-lab --features frond/planted-bugs,$(LAB)
 
 .PHONY: lab lab-build lab-published test-lab
@@ -118,10 +119,10 @@ lab-build:
 	@$(MAKE) --no-print-directory mariadb-plugin
 	$(CARGO) build --release --locked -p frond-lab --features $(LAB)
 
-lab: lab-build ## A bit of everything against every rival, and a report (build 22 min, run 12); LAB_SIZE=standard for hours
+lab: lab-build ## A short run of everything against every rival, and a report (build 22 min, run 12); LAB_SIZE=standard for hours
 	target/release/lab run overview --size $(or $(LAB_SIZE),quick); ended=$$?; target/release/lab report; exit $$ended
 
-lab-published: lab-build ## A published study again: SUITE=iibench-2011, weblog-2011, rowformats-2008, …; LAB_SIZE=published
+lab-published: lab-build ## Repeat a published study: SUITE=iibench-2011, weblog-2011, rowformats-2008, …; LAB_SIZE=published
 	target/release/lab run $(SUITE) --size $(or $(LAB_SIZE),standard) --resume $(ARGS); ended=$$?; \
 	    target/release/lab report; exit $$ended
 
@@ -132,9 +133,9 @@ test-lab: mariadb-plugin ## The lab's tests on real servers and rivals, and its 
 	$(CARGO) $(WATCHED) test $(LAB_TESTED) --test lab -- --test-threads 2
 	@scripts/lab-report-test.sh
 
-clean: ## Remove what was built and what the demo and the benches left
+clean: ## Remove what was built, and the data of the demo and the benches
 	$(CARGO) clean
 	rm -rf bench-data demo-data lab-data lab-report
 
-# A comma within a function call.
+# A comma inside a function call.
 , := ,

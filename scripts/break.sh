@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Programs that try to break the built library from outside, by its public API (crates/frond-break), one after the other.
+# Runs programs that try to break the built library from outside, through its public API
+# (crates/frond-break), one after another.
 #
 #   scripts/break.sh [PROGRAM]…     default: all
 #
-# MINUTES (10) is about how long all of them take; FROND_SEED (0) chooses what they do; PROFILE (release) is how they are
-# built. A program that hangs fails with the stacks of its threads.
+# MINUTES (10) is about how long all of them take; FROND_SEED (0) chooses what they do; PROFILE
+# (release) is the build profile. A program that hangs fails with the stacks of its threads.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PROFILE=${PROFILE:-release}
@@ -16,14 +17,15 @@ fi
 cargo build --profile "$PROFILE" --locked -p frond-break
 export FROND_SEED=${FROND_SEED:-0}
 export FROND_BREAK_SECONDS=$((${MINUTES:-10} * 60 / ${#programs[@]}))
-# Their last lines come at the end, after a check or a reopening that may take as long again.
+# The last line of a program comes at the end, after a check or a reopening that may take as long
+# again.
 export FROND_TEST_LIMIT=$((FROND_BREAK_SECONDS * 2 + 300))
 
 failed=()
 for program in "${programs[@]}"; do
     scripts/watch-test.sh "${CARGO_TARGET_DIR:-target}/$PROFILE/$program" && continue
     status=$?
-    # 77: the machine does not permit it, as the program has said.
+    # 77: the machine does not permit it, as the program has reported.
     if ((status != 77)); then failed+=("$program ($status)"); fi
 done
 if ((${#failed[@]} > 0)); then

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# The demo: real data in, a SIGKILL on the way, a proof that nothing acknowledged is lost, and a race.
+# The demo: loads real data, kills the loader with SIGKILL, proves that nothing acknowledged is
+# lost, and races other stores.
 #
 #   scripts/demo.sh [full|tiny]     tiny is for CI: seconds instead of minutes, Frond alone
 #
-# 1. Loads what `apt-cache dumpavail` prints, with secondary indexes, repeated under new keys until it
-#    takes some seconds. The loader writes a line to a ledger after each commit has returned.
+# 1. Loads the output of `apt-cache dumpavail`, with secondary indexes, repeated under new keys
+#    until that takes some seconds. The loader writes a line to a ledger after each commit has
+#    returned.
 # 2. Kills the loader with SIGKILL between 10 % and 90 % of its batches.
-# 3. Opens the store again, and looks up every row that the ledger says was acknowledged, in the tree
-#    and in every index. A batch that was on its way must be there wholly or not at all.
+# 3. Opens the store again, and looks up every row that the ledger says was acknowledged, in the
+#    tree and in every index. A batch that was in progress must be there completely or not at all.
 # 4. Runs iiBench and the web log on Frond, RocksDB and SQLite, with at least 4 times more data than
 #    memory, 40 seconds each.
 set -euo pipefail
@@ -18,7 +20,7 @@ DATA=demo-data
 STORE=$DATA/packages
 LEDGER=$DATA/ledger
 BATCH=500
-SECONDS_WANTED=8  # a load shorter than this is over before it can be killed fairly
+SECONDS_WANTED=8  # a shorter load would end before it can be killed
 SECONDS_EACH=40   # for each store and workload
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
@@ -54,7 +56,7 @@ if [[ ! -s $packages ]] && ((EUID == 0)); then
 fi
 [[ -s $packages ]] || fail "apt-cache dumpavail prints nothing; run apt-get update first"
 if [[ $SIZE == tiny ]]; then
-    # Whole paragraphs only.
+    # Keep whole paragraphs only.
     awk -v RS= -v ORS='\n\n' 'NR <= 5000' "$packages" >"$packages.part"
     mv "$packages.part" "$packages"
 fi
@@ -129,7 +131,7 @@ fi
 
 # --- 4. the race ----------------------------------------------------------------------------------
 
-rm -rf "$STORE" # its place is needed
+rm -rf "$STORE" # its space is needed
 for workload in iibench weblog; do
     case $workload in
     iibench) title="iiBench: inserts into three random secondary indexes" rows=5000000 ;;

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Installs the C API under PREFIX (default /usr/local): header, shared and static library, pkg-config file.
+# Installs the C API under PREFIX (default /usr/local): header, shared and static library,
+# pkg-config file.
 #
 #   scripts/install-c.sh [PREFIX]
 #
-# DESTDIR, if set, stands before PREFIX where files are put, and not in what they say. FROND_BUILT, if set, is where the
-# libraries lie that are installed, instead of new ones: tests install their own.
+# DESTDIR, if set, is prepended to PREFIX where files are put, but not inside them. FROND_BUILT, if
+# set, is a directory with the libraries to install, instead of building them: tests install their
+# own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 prefix=${1:-/usr/local}

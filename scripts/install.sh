@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Installs what a target of the Makefile needs and this machine lacks.
+# Installs what a target of the Makefile needs and this machine does not have.
 #
 #   scripts/install.sh build        C and C++ compilers (for zstd and the C API), pkg-config (for its test) and Rust
 #   scripts/install.sh rivals       the libraries of the stores that benches compare with
-#   scripts/install.sh fio          fio, which measures the disk before the lab does, and strace, which counts syncs
-#   scripts/install.sh lab          sysbench, fio and strace, which the lab is held against, and a browser for the test of its pages
+#   scripts/install.sh fio          fio, which measures the disk, and strace, which counts syncs
+#   scripts/install.sh lab          sysbench, fio and strace, to check the lab against, and a browser for the test of its pages
 #   scripts/install.sh checks       shellcheck, valgrind (for the C API's tests), gdb (for the stacks of tests that hang)
 #
-# Installs with apt-get, as root or through sudo; where neither is possible it says what is missing.
+# Installs with apt-get, as root or through sudo. If neither is possible, it prints what is missing.
 set -euo pipefail
 
 RUST_NEEDED=1.90
@@ -89,7 +89,7 @@ if ((${#packages[@]} > 0)); then
     fi
     echo "Installing ${packages[*]}"
     if ! "${as_root[@]}" apt-get install -y -q "${packages[@]}" >/dev/null 2>&1; then
-        # The lists of a fresh machine may be empty or old.
+        # On a new machine the package lists may be empty or old.
         "${as_root[@]}" apt-get update -q >/dev/null
         "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
             apt-get install -y -q "${packages[@]}" >/dev/null

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Writes the pages of an invented database of results and opens them in Chromium, without a network: no sideways scroll at
-# 390 px, no errors, all charts drawn, no serious finding of axe-core, readable without script. Screenshots stay for the eye,
-# of the chart for a README, too.
+# Writes the pages of a made-up results database and opens them in Chromium, without a network: no
+# sideways scrolling at 390 px, no errors, all charts drawn, no serious finding of axe-core,
+# readable without scripts. Keeps screenshots to look at, of the README's chart, too.
 #
 #   scripts/lab-report-test.sh [FOLDER]     folder of pages and screenshots; default target/lab-report-test
 set -euo pipefail
@@ -21,7 +21,7 @@ PUPPETEER_SKIP_DOWNLOAD=1 npm install --prefix "$modules" --no-audit --no-fund -
     missing "npm could not install puppeteer-core 24.9.0 and axe-core 4.14.1: is the registry reachable?"
 
 rm -rf "$out/pages" "$out/shots"
-# With the features of `make test-lab`, so that nothing is built again.
+# Uses the features of `make test-lab`, so that nothing is built again.
 FROND_REPORT_PAGES="$out/pages" cargo test --locked -p frond -p frond-lab \
     --features frond/planted-bugs,frond-lab/lab,frond-lab/tidesdb --lib -- --exact lab::report::tests::pages_of_the_sample_are_written_for_the_browser
 [ -s "$out/pages/index.html" ] || missing "the test wrote no pages"

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# The Debian package mariadb-plugin-frond: ha_frond.so for exactly the server that it was built for, and a snippet that loads it.
+# Builds the Debian package mariadb-plugin-frond: ha_frond.so for exactly the server that it was
+# built for, and a configuration snippet that loads it.
 #
 #   scripts/mariadb-deb.sh          builds target/mariadb/deb/mariadb-plugin-frond_VERSION_ARCH.deb
 #   scripts/mariadb-deb.sh test     unpacks it into a folder, and tries it with a private server that reads its snippet
 #
-# The plugin must have been built: make deb does that. Needs dpkg-dev and python3, which scripts/mariadb-setup.sh installs.
+# The plugin must have been built: make deb does that. Needs dpkg-dev and python3, which
+# scripts/mariadb-setup.sh installs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,11 +20,11 @@ fail() {
     exit 1
 }
 
-# The packages of the server are of the version that mariadb-setup.sh installs.
+# The server packages have the version that mariadb-setup.sh installs.
 server_version=$(sed -n 's/^version=//p' scripts/mariadb-setup.sh)
 frond_version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 arch=$(dpkg --print-architecture)
-# No epoch: a package of this name has no older ones to outdo.
+# No epoch is needed: no older package has this name.
 version=$frond_version+${server_version#*:}
 package=$OUT/${NAME}_${version}_$arch.deb
 
@@ -34,7 +36,8 @@ build() {
     mkdir -p "$root/DEBIAN" "$docs/libraries"
     install -D -m 644 "$PLUGIN" "$root/usr/lib/mysql/plugin/ha_frond.so"
     strip --strip-unneeded "$root/usr/lib/mysql/plugin/ha_frond.so"
-    # Not a conffile: one that outlived the package would keep the server from starting.
+    # This is not a conffile: one that stayed after the package was removed would keep the server
+    # from starting.
     install -D -m 644 "$SOURCES/frond.cnf" "$root/etc/mysql/mariadb.conf.d/frond.cnf"
     {
         cat "$SOURCES/copyright"
@@ -44,11 +47,12 @@ build() {
     libraries "$docs/libraries"
     install -m 755 "$SOURCES/prerm" "$root/DEBIAN/prerm"
 
-    # Versions of the C and C++ libraries as the linker has found them; its tool reads a debian/control.
+    # Finds the versions of the C and C++ libraries with which the plugin was linked; the tool for
+    # that reads a debian/control.
     mkdir -p "$OUT/shlibs/debian"
     printf 'Source: %s\n\nPackage: %s\nArchitecture: any\n' "$NAME" "$NAME" >"$OUT/shlibs/debian/control"
     local libraries
-    # What the server itself defines is in no library, and tests/symbols.sh has looked at it.
+    # Symbols that the server itself defines are in no library; tests/symbols.sh has checked them.
     libraries=$(cd "$OUT/shlibs" && dpkg-shlibdeps -O --ignore-missing-info "$root/usr/lib/mysql/plugin/ha_frond.so" 2>"$OUT/shlibs/log" |
         sed -n 's/^shlibs:Depends=//p')
     [[ -n $libraries ]] || fail "dpkg-shlibdeps found no libraries: $(cat "$OUT/shlibs/log")"
@@ -72,7 +76,7 @@ END
     echo "Look into it: dpkg-deb --info FILE, dpkg-deb --contents FILE. Install it: apt-get install FILE"
 }
 
-# Names, licences and licence files of what is linked into the plugin.
+# Prints names, licences and licence files of the libraries that are linked into the plugin.
 libraries() { # libraries DIR
     cargo metadata --format-version 1 --locked --filter-platform "$(rustc -vV | sed -n 's/^host: //p')" >"$OUT/metadata.json"
     python3 - "$OUT/metadata.json" "$1" <<'END'
@@ -110,7 +114,7 @@ END
 try() {
     [[ -e $package ]] || fail "there is no $package: make deb"
     local root=$OUT/unpacked
-    # Not local: the trap runs after the function.
+    # These are not local, because the trap runs after the function.
     home='' pid=''
     home=$(mktemp -d)
     trap 'kill "${pid:-}" 2>/dev/null || true; rm -rf "$home"' EXIT
@@ -146,7 +150,7 @@ try() {
     kill "$pid"
     wait "$pid" || true
 
-    # Without the plugin the server must say so and not start: tables would be missing.
+    # Without the plugin the server must refuse to start, with a message: tables would be missing.
     rm "$root/usr/lib/mysql/plugin/ha_frond.so"
     if timeout 60 mariadbd "${options[@]}" >"$home/refused" 2>&1; then
         fail "the server starts without the engine"

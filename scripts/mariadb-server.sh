@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# A private MariaDB with the Frond plugin: its own data directory below target/mariadb/, a socket and no port.
+# Runs a private MariaDB with the Frond plugin: its own data directory below target/mariadb/, a
+# socket and no port.
 #
 #   mariadb-server.sh start [OPTION...]   options for mariadbd, e.g. --log-bin
-#   mariadb-server.sh stop | kill         shut down; or kill -9, as a crash would
+#   mariadb-server.sh stop | kill         shut down; or kill -9, like a crash
 #   mariadb-server.sh shell [ARG...]      the SQL client
 #   mariadb-server.sh reset               stop, and delete its data
 #
@@ -13,7 +14,7 @@ cd "$(dirname "$0")/.."
 home=$PWD/target/mariadb/servers/${FROND_SERVER:-shell}
 plugins=${FROND_PLUGINS:-$PWD/target/mariadb/build}
 data=$home/data
-# A socket's path may have about 100 bytes, and a checkout may lie deep.
+# The path of a socket is limited to about 100 bytes, and a checkout may be deeper than that.
 socket=$(realpath -m --relative-to="$PWD" "$home/s.sock")
 log=$home/error.log
 user=()
@@ -29,9 +30,11 @@ start() {
         return
     fi
     [ -e "$plugins/ha_frond.so" ] || { echo "ha_frond.so is not built: make mariadb-plugin" >&2; exit 1; }
-    # A server that starts deletes the temporary tables of all others that have the same directory for them.
+    # When a server starts, it deletes the temporary tables of all servers that use the same
+    # directory for them.
     mkdir -p "$home/tmp"
-    # The server has one directory of plugins, so those of its packages are linked into it; not a packaged Frond in place of this one.
+    # The server has only one directory of plugins, so those of its packages are linked into it,
+    # except a packaged Frond.
     for plugin in /usr/lib/mysql/plugin/*.so; do
         [ ! -e "$plugin" ] || [ "$(basename "$plugin")" = ha_frond.so ] || ln -sf "$plugin" "$plugins/"
     done

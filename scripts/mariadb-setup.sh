@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Installs the MariaDB server that the plugin is built for, and unpacks its source into target/mariadb/.
+# Installs the MariaDB server that the plugin is built for, and unpacks its source into
+# target/mariadb/.
 #
-#   mariadb-setup.sh            the server and what building and testing the plugin needs
-#   mariadb-setup.sh rivals     MyRocks and LZ4 for that server, too: for benches
-#   mariadb-setup.sh tests      the server's own tests, too: for make conformance
-#   mariadb-setup.sh clients    third-party clients, too: for make test-mariadb-clients
+#   mariadb-setup.sh            the server, and what building and testing the plugin needs
+#   mariadb-setup.sh rivals     also MyRocks and LZ4 for that server: for benches
+#   mariadb-setup.sh tests      also the server's own tests: for make conformance
+#   mariadb-setup.sh clients    also third-party clients: for make test-mariadb-clients
 #
-# The plugin needs the server's internal headers, which no package installs. They come from the source package of exactly
-# the same version: a storage engine loads only into the version that it was compiled for. Debian 12, as root or through sudo.
+# The plugin needs the server's internal headers, which no package installs. They come from the
+# source package of exactly the same version, since a storage engine loads only into the version for
+# which it was compiled. Debian 12, as root or through sudo.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -52,14 +54,15 @@ if ((${#missing[@]} > 0)); then
         echo "There is no apt-get here: the plugin is built on Debian 12, with ${missing[*]}" >&2
         exit 2
     fi
-    # A newer version may be in the archive without its source, and all packages of the server must be of one version.
+    # The archive may have a newer version without its source, and all packages of the server must
+    # have the same version.
     "${sudo[@]}" tee /etc/apt/preferences.d/frond-mariadb >/dev/null <<END
 Package: mariadb-* libmariadb* libmariadbd*
 Pin: version $version
 Pin-Priority: 1001
 END
     "${sudo[@]}" apt-get update -q
-    # The package starts a server when it is installed; a private one is all that is needed.
+    # The package starts a server when it is installed; only private ones are needed.
     policy=/usr/sbin/policy-rc.d
     if [ ! -e $policy ]; then
         printf '#!/bin/sh\nexit 101\n' | "${sudo[@]}" tee $policy >/dev/null
@@ -72,7 +75,8 @@ END
 fi
 
 if [ ! -e "$source/sql/handler.h" ]; then
-    # Debian's own archives as sources of source packages, in lists of their own that serve this one fetch.
+    # Uses Debian's own archives as sources of source packages, in separate lists for this one
+    # download.
     lists=$work/apt
     rm -rf "$lists"
     mkdir -p "$lists/parts" "$lists/lists/partial"
@@ -91,7 +95,8 @@ if [ ! -e "$source/sql/handler.h" ]; then
 fi
 
 mkdir -p "$work/generated"
-# Static probes are compiled out; the header that defines them as nothing is generated in the server's build.
+# Static probes are compiled out. The header that defines them as nothing is generated when the
+# server is built.
 cp "$source/include/probes_mysql.d.base" "$work/generated/probes_mysql.d"
 perl "$source/scripts/dheadgen.pl" -f "$work/generated/probes_mysql.d" >"$work/generated/probes_mysql_nodtrace.h"
 echo "MariaDB $version is installed; its source is in target/mariadb/source."

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# sysbench on tables of Frond and of InnoDB in one private server: a Markdown table of transactions a second, and of seconds for
-# the load and for full scans. The engines take turns of two seconds with each workload, so that what else the machine does
-# meets both.
+# Runs sysbench on tables of Frond and of InnoDB in one private server, and prints a Markdown table:
+# transactions per second, and seconds for the load and for full scans. The engines take turns of
+# two seconds with each workload, so that other activity on the machine affects both.
 #
-# ROWS        rows of the table (default 1000000)
-# SECONDS     of each engine with each workload (default 8)
-# CACHE       of each engine, in MiB (default 1024)
-# ENGINES     the last one is the measure of the others (default "FROND InnoDB")
-# THREADS     clients (default "1 16")
-# WORKLOADS   scripts of sysbench without oltp_ (default: point_select read_only read_write update_index update_non_index
-#             write_only); `load` and `scan` come first, if they are named or nothing is
-# DURABILITY  of commits: sync, os or lazy (default os)
+#   ROWS        rows of the table (default 1000000)
+#   SECONDS     for each engine with each workload (default 8)
+#   CACHE       for each engine, in MiB (default 1024)
+#   ENGINES     the others are compared with the last one (default "FROND InnoDB")
+#   THREADS     clients (default "1 16")
+#   WORKLOADS   scripts of sysbench without oltp_ (default: point_select read_only read_write
+#               update_index update_non_index write_only); `load` and `scan` come first, if they are
+#               named or none is
+#   DURABILITY  of commits: sync, os or lazy (default os)
 set -euo pipefail
-# The shell counts this one up.
+# The shell increments SECONDS itself.
 seconds=$SECONDS
 [ "$seconds" -gt 0 ] || seconds=8
 cd "$(dirname "$0")/.."
@@ -54,11 +55,11 @@ scan() { # scan ENGINE QUERY: seconds, the best of three
     server shell -N -e "$statement $statement $statement" "sbtest_${1,,}" | sort -n | head -n 1
 }
 
-rate() { # rate ENGINE WORKLOAD THREADS: transactions a second
+rate() { # rate ENGINE WORKLOAD THREADS: transactions per second
     bench "$1" "$2" "$3" run | sed -n 's/.*transactions: .*(\([0-9.]*\) per sec.*/\1/p'
 }
 
-rest() { # waits until the server does next to nothing: half a minute at most
+rest() { # waits until the server is almost idle, half a minute at most
     local before after
     for _ in $(seq 30); do
         before=$(awk '{ print $14 + $15 }' "/proc/$pid/stat")
@@ -68,7 +69,7 @@ rest() { # waits until the server does next to nothing: half a minute at most
     done
 }
 
-line() { # line NAME UNIT VALUE...: one line of the table, with how many times the last engine's each value is worth
+line() { # line NAME UNIT VALUE...: one line of the table, with the ratio of each value to the last engine's
     awk -F '\t' -v OFS=' | ' '{
         reference = $NF
         line = "| " $1
@@ -83,7 +84,7 @@ line() { # line NAME UNIT VALUE...: one line of the table, with how many times t
     )"
 }
 
-measure() { # measure NAME UNIT TURNS COMMAND [ARG...]: the command with the engine behind its first word, the mean of its turns
+measure() { # measure NAME UNIT TURNS COMMAND [ARG...]: runs COMMAND ENGINE ARG... and takes the mean of its turns
     local name=$1 unit=$2 turns=$3 values=() engine at
     shift 3
     for _ in $(seq "$turns"); do

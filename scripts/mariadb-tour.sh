@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# A tour of ENGINE=FROND on a private server, each step checked: create, load, sizes beside InnoDB, query, transactions, ALTER,
-# kill -9 and recovery. Then a short form of the race that docs/mariadb.md describes.
+# A tour of ENGINE=FROND on a private server, each step checked: create, load, sizes compared with
+# InnoDB, query, transactions, ALTER, kill -9 and recovery. Then a short form of the race that
+# docs/mariadb.md describes.
 #
-#   scripts/mariadb-tour.sh [tour|race]     one part alone
+#   scripts/mariadb-tour.sh [tour|race]     only one part
 #
-# ROWS       rows to load (default 1000000)
-# RACE_ROWS  rows of the race (default 500000), RACE_SECONDS at most for each engine (default 12)
+#   ROWS       rows to load (default 1000000)
+#   RACE_ROWS  rows of the race (default 500000), RACE_SECONDS at most for each engine (default 12)
+#
 # The plugin must have been built, and `lab` for the race: `make mariadb` does both.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,10 +16,10 @@ PART=${1:-all}
 ROWS=${ROWS:-1000000}
 RACE_ROWS=${RACE_ROWS:-500000}
 RACE_SECONDS=${RACE_SECONDS:-12}
-BATCH=1000        # rows of an INSERT of the load
-ARRIVALS=50       # rows of a transaction while the server is killed
-KILL_AFTER=3      # seconds of writing before that
-RACE_MEMORY=14MB  # of each engine: a fifth of what InnoDB takes for the rows
+BATCH=1000        # rows per INSERT of the load
+ARRIVALS=50       # rows per transaction while the server is killed
+KILL_AFTER=3      # seconds of writing before the kill
+RACE_MEMORY=14MB  # for each engine: a fifth of the size of the rows in InnoDB
 
 export FROND_SERVER=tour
 HOME_DIR=target/mariadb/servers/$FROND_SERVER
@@ -29,7 +31,7 @@ fail() {
     exit 1
 }
 server() { scripts/mariadb-server.sh "$@"; }
-# Quiet: for values. `show` prints the statement and its answer.
+# `value` prints only the result; `show` prints the statement and its result.
 value() { server shell -N -e "$1" shop; }
 show() {
     printf 'MariaDB> %s\n' "$1"
@@ -83,7 +85,7 @@ tour() {
     say "The same rows in InnoDB, pages of 16 KiB, and compressed to 8 and 4 KiB"
     echo "Their indexes are built after the rows, so that their pages are full."
     value "FLUSH ENGINE LOGS"
-    sleep 3 # what is merged in the background
+    sleep 3 # for merges in the background
     local frond_bytes format name bytes
     frond_bytes=$(allocated "$HOME_DIR/data/#frond")
     printf '%-14s %12s %8s %8s\n' engine bytes B/row Frond=1

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# What share of their time transactions spend in locks: `frond bench txn` under perf, its samples counted.
+# Measures which share of their time transactions spend in locks: `frond bench txn` under perf, with
+# its samples counted.
 #
-#   scripts/profile.sh [ARGS]     ARGS: for `frond bench txn`, in place of put, get, rmw and mix of 16 clients
+#   scripts/profile.sh [ARGS]     ARGS: for `frond bench txn`, instead of put, get, rmw and mix of 16 clients
 #
-# A sample counts if the function that it met is one of a lock, or if it was met inside a futex call, at whatever depth.
-# Samples are those of the process that has the store, the clients' own work included; the same bench runs without a store
-# first, in a process that has none of the store's threads. Exits with 1 if the share is 5 % or more.
+# A sample counts if its function belongs to a lock, or if it was taken inside a futex call, at any
+# depth. Samples are those of the process that has the store, including the clients' own work;
+# first, the same bench runs without a store, in a process without the store's threads. Exits with 1
+# if the share is 5 % or more.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,7 +28,7 @@ perf record -q -F 997 -g -o "$work/samples" -- \
     { cat "$work/log" >&2; exit 2; }
 grep -E '^(step |(put|get|rmw|mix|sync|alone|held)-)' "$work/table" || true
 perf script -i "$work/samples" -F comm,pid,ip,sym 2>/dev/null | awk -v limit="$LIMIT" '
-    # A sample is a head line, then its frames from the innermost on, then an empty line.
+    # A sample is a header line, then its frames, innermost first, then an empty line.
     function end_sample() {
         if (pid == "") return
         samples[pid]++

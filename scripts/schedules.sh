@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The engine under a model checker: unit tests named `interleavings`, with its locks, atomics and threads in the place
-# of the real ones (crates/frond/src/sync.rs).
+# Runs the engine under a model checker: unit tests named `interleavings`, with its locks, atomics
+# and threads instead of the real ones (crates/frond/src/sync.rs).
 #
-#   scripts/schedules.sh [NAME]     NAME: only those whose path has it, e.g. lock_table
+#   scripts/schedules.sh [NAME]     NAME: only those whose path contains it, e.g. lock_table
 #
-# Only the crate under test is built with `--cfg shuttle`, so that everything below it is what other tests were built
-# with already; and without optimisation, which takes longer here than what it makes quicker.
+# Only the crate under test is built with `--cfg shuttle`, so that everything below it is reused
+# from other tests; and without optimisation, which takes longer here than it saves.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

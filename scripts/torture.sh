@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# The long tests. FROND_EFFORT multiplies what the ordinary campaigns try; the ignored tests run
-# too. A tool that is missing is an error, not a test that was skipped.
+# Runs the long tests. FROND_EFFORT multiplies what the ordinary campaigns try; ignored tests run,
+# too. A missing tool is an error, and does not skip a test.
 #
 #   scripts/torture.sh [campaigns|schedules|planted|outside|soak|large|trees|disk|server|sanitizers|miri]…     default: all, in this order
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export FROND_EFFORT="${FROND_EFFORT:-20}"
 TARGET=x86_64-unknown-linux-gnu
-# A test that hangs fails with the stacks of its threads. More effort is more time between two tests that end.
+# A test that hangs fails with the stacks of its threads. With more effort, more time passes between
+# the ends of two tests.
 export FROND_TEST_LIMIT="${FROND_TEST_LIMIT:-$((900 * FROND_EFFORT))}"
 WATCHED=(--config "target.'cfg(unix)'.runner=['$PWD/scripts/watch-test.sh']")
 
@@ -31,8 +32,8 @@ soak() {
   make soak SECONDS="${FROND_SOAK_SECONDS:-3600}"
 }
 
-# Fifty million rows updated in one transaction of a store of 256 MiB: FROND_UPDATED_ROWS says how many instead. And a tree of
-# default sizes that loses its right edge: half a GiB of rows.
+# Updates fifty million rows in one transaction of a store of 256 MiB (FROND_UPDATED_ROWS: another
+# number). Then a tree of default sizes that loses its right edge: half a GiB of rows.
 large() {
   cargo "${WATCHED[@]}" test --release -p frond --locked --test memory_budget -- \
     --ignored --exact --nocapture fifty_million_rows_are_updated_in_one_transaction
@@ -40,12 +41,13 @@ large() {
     --ignored --exact --nocapture a_drain_at_the_right_edge_of_default_sizes_leaves_a_tree_that_reads
 }
 
-# 100,000 trees with 1,000 named snapshots: fails if it writes more bytes, or takes more memory, than it may.
+# 100,000 trees with 1,000 named snapshots: fails if it writes more bytes, or takes more memory,
+# than allowed.
 trees() {
   cargo bench -p frond --locked --bench many_trees
 }
 
-# A file system of its own, so small that it is soon full.
+# A file system of its own, so small that it soon is full.
 disk() {
   local small
   small="$(mktemp -d)"
@@ -56,15 +58,15 @@ disk() {
     --ignored --nocapture a_disk_that_another_fills
 }
 
-# A MariaDB server with ENGINE=FROND, killed a hundred times while it writes, and in the middle of ALTER.
+# A MariaDB server with ENGINE=FROND, killed a hundred times while it writes, and during ALTER.
 server() {
   make mariadb-plugin
   ROUNDS="${FROND_SERVER_ROUNDS:-100}" plugin/mariadb/tests/crash.sh
   ROUNDS="${FROND_SERVER_ROUNDS:-100}" python3 plugin/mariadb/tests/alter.py
 }
 
-# Memory errors, then data races, in the engine's own tests. The standard library is built anew: without
-# that the second sees races in it that are none.
+# Finds memory errors, then data races, in the engine's own tests. The standard library is rebuilt
+# with the sanitizer; otherwise the second run reports false races in it.
 sanitizers() {
   rustup toolchain install nightly --profile minimal --component rust-src
   local kind
@@ -74,7 +76,8 @@ sanitizers() {
   done
 }
 
-# Undefined behaviour in what is unsafe: memory that is cut up by hand, and pointers into it. An interpreter: small cases.
+# Finds undefined behaviour in unsafe code: memory that is divided by hand, and pointers into it.
+# Miri is an interpreter, so the cases are small.
 miri() {
   rustup toolchain install nightly --profile minimal --component miri --component rust-src
   MIRIFLAGS="-Zmiri-disable-isolation" FROND_EFFORT=1 cargo +nightly miri test -p frond --locked --lib \

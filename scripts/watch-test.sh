@@ -1,30 +1,33 @@
 #!/usr/bin/env bash
-# Runs a test program and fails it if it hangs: when nothing has been printed for FROND_TEST_LIMIT seconds (default 900),
-# it prints the stacks of all threads, kills the program with its children, and exits with 124.
+# Runs a test program and fails it if it hangs: when nothing has been printed for FROND_TEST_LIMIT
+# seconds (default 900), it prints the stacks of all threads, kills the program with its children,
+# and exits with 124.
 #
 #   scripts/watch-test.sh PROGRAM [ARGUMENT]…
 #
-# The Makefile gives it to cargo as the runner of all test programs. They print a line for each test that ends, so the
-# limit is one for the time between two ends. Stacks need gdb (scripts/install.sh checks) and the right to attach to a
-# process of the same user; without these, the state of each thread is printed as the kernel knows it.
+# The Makefile passes it to cargo as the runner of all test programs. These print a line for each
+# test that ends, so the limit is the time between two ends. Stacks need gdb (scripts/install.sh
+# checks) and permission to attach to a process of the same user; otherwise the state of each thread
+# is printed as the kernel reports it.
 set -euo pipefail
 export LC_ALL=C
 
 limit=${FROND_TEST_LIMIT:-900}
 program=$1
 
-# A session of its own, by whose number all processes of the test are found and killed.
+# It gets a session of its own, whose number identifies all processes of the test, to find and kill
+# them.
 exec {lines}< <(exec setsid "$@")
 session=$!
 trap 'kill -KILL -- "-$session" 2>/dev/null || true' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-processes() { # processes: those of the session
+processes() { # processes: the processes of the session
     local directory status fields
     for directory in /proc/[0-9]*; do
         status=$(cat "$directory/stat" 2>/dev/null) || continue
-        # The name in parentheses may have spaces: state, parent, group and session come after it.
+        # The name in parentheses may contain spaces: state, parent, group and session follow it.
         read -ra fields <<<"${status##*)}"
         if [[ ${fields[3]} == "$session" ]]; then echo "${directory#/proc/}"; fi
     done

@@ -1,11 +1,11 @@
 //! A small seeded generator (SplitMix64).
 
-/// Dice that fall the same way for the same seed and number.
+/// A random generator that gives the same numbers for the same seed and number.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice of a seed, another for each number.
+    /// The generator of a seed, a different one for each number.
     pub fn new(seed: u64, number: u64) -> Self {
         let mut dice = Self(seed ^ 0x2545_f491_4f6c_dd1d);
         dice.0 = dice.bits() ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,11 +1,14 @@
-//! What the programs of `src/bin` share. Each of them uses Frond as any program does, by its public API, and knows what
-//! must be in the store. `make break` builds them in release and runs them all.
+//! Shared code of the programs in `src/bin`. Each of them uses Frond as any program does, through
+//! its public API, and knows what must be in the store. `make break` builds them in release mode
+//! and runs all of them.
 //!
-//! Exit codes: 0 if all was as it must be, 1 if not, 77 if the machine does not permit the program to run.
+//! Exit codes: 0 if everything was correct, 1 if not, 77 if the machine does not permit the program
+//! to run.
 //!
-//! Environment: `FROND_SEED` (0) chooses what the program does, though threads and kills make every run another one;
-//! `FROND_BREAK_SECONDS` (10) is about how long it runs; `FROND_BREAK_DIR` (the system's directory for temporary files) has its
-//! stores. A program that fails keeps its directory.
+//! Environment: `FROND_SEED` (0) chooses what the program does, although threads and kills make
+//! every run different; `FROND_BREAK_SECONDS` (10) is about how long it runs; `FROND_BREAK_DIR`
+//! (the system's directory for temporary files) is where its stores are. A program that fails keeps
+//! its directory.
 
 #![deny(missing_docs)]
 
@@ -38,7 +41,7 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 impl Run {
-    /// Begins a run in an empty directory.
+    /// Starts a run in an empty directory.
     pub fn begin(name: &'static str) -> Self {
         let (seed, seconds) = (number("FROND_SEED", 0), number("FROND_BREAK_SECONDS", 10));
         let base = env::var_os("FROND_BREAK_DIR").map_or_else(env::temp_dir, PathBuf::from);
@@ -63,30 +66,30 @@ impl Run {
         &self.dir
     }
 
-    /// Dice of this run, another for each number.
+    /// A random generator of this run, a different one for each number.
     pub fn dice(&self, number: u64) -> Dice {
         Dice::new(self.seed, number)
     }
 
-    /// The value, or the end of the run.
+    /// Returns the value, or ends the run with a failure.
     pub fn must<T, E: fmt::Display>(&self, result: Result<T, E>, what: &str) -> T {
         result.unwrap_or_else(|error| self.fails(format_args!("{what}: {error}")))
     }
 
-    /// Says what is wrong and ends the program with 1. The directory stays.
+    /// Prints what is wrong and ends the program with code 1. The directory stays.
     pub fn fails(&self, what: impl fmt::Display) -> ! {
         println!("{}: FAILED (seed {}, see {}): {what}", self.name, self.seed, self.dir.display());
         process::exit(1)
     }
 
-    /// Says why the program cannot run here, and ends it with [`SKIPPED`].
+    /// Prints why the program cannot run here, and ends it with [`SKIPPED`].
     pub fn skips(&self, why: impl fmt::Display) -> ! {
         println!("{}: skipped: {why}", self.name);
         let _ = fs::remove_dir_all(&self.dir);
         process::exit(SKIPPED)
     }
 
-    /// Says what was done and ends the program with 0.
+    /// Prints what was done and ends the program with code 0.
     pub fn ends(&self, what: impl fmt::Display) -> ! {
         println!("{}: all as it must be: {what}", self.name);
         let _ = fs::remove_dir_all(&self.dir);
@@ -94,7 +97,7 @@ impl Run {
     }
 }
 
-/// Some key or value in few characters, for messages.
+/// A key or value, shortened for messages.
 pub fn short(bytes: &[u8]) -> String {
     match bytes.len() {
         0..=48 => bytes.escape_ascii().to_string(),

@@ -1,19 +1,27 @@
 /*
- * Frond: a storage engine for data beyond memory and writes beyond a B-tree. docs/c-api.md has the story.
+ * Frond: a storage engine for data sets larger than memory, and for write loads that would
+ * overwhelm a B-tree. docs/c-api.md is the guide to this header.
  *
- * Every call returns FROND_OK, FROND_NOT_FOUND, or the number of an error's code (docs/errors.md); an error is
- * described in the caller's struct, if he gives one. Strings are pointers with lengths and may hold any bytes,
- * names are text that ends with a zero byte. A null pointer where none may be is FRD-1001.
+ * Results. Every call returns FROND_OK, FROND_NOT_FOUND, or the number of an error code
+ * (docs/errors.md). It describes an error in the caller's frond_error, if there is one. FRD-1001
+ * means that the call itself is wrong, for example that a pointer is null where null is not
+ * allowed: nothing was done, and no handle was released.
  *
- * FRD-1001 says that the call itself is wrong: nothing was done, and no handle was given back.
+ * Strings. Keys and values are passed as pointer and length, and may contain any bytes. Names are
+ * text terminated by a zero byte.
  *
- * Functions of the caller's that are called back (lists of names, of waits) must return: they neither throw nor
- * jump. They may call the library.
+ * Callbacks must return: they must not throw or jump out of the library. They may call the library,
+ * unless their description says otherwise.
  *
- * Handles are given out by address and given back once, in any order, but that a transaction does not end while it has
- * cursors; those of stores, trees, temporary trees, snapshots, parts, interrupters and progresses may be used by all
- * threads at once, those of transactions, what is prepared, cursors, batches, loads, builds and changes of trees by one
- * at a time. Made from the sources of crates/frond-c: change those, and run the test `header` with FROND_WRITE_HEADER=1.
+ * Handles are returned through a pointer argument, and must be released exactly once. They may be
+ * released in any order, except that a transaction cannot end while it has cursors.
+ *
+ * Threads. Handles of stores, trees, temporary trees, snapshots, parts, interrupters and progresses
+ * can be used by all threads at once. Handles of transactions, prepared transactions, cursors,
+ * batches, loads, builds and changes of trees can be used by one thread at a time.
+ *
+ * This header is generated from the sources of crates/frond-c. Change those, and run the test
+ * `header` with FROND_WRITE_HEADER=1.
  */
 
 
@@ -24,123 +32,130 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// The call has done what it says.
+// The call succeeded.
 #define FROND_OK 0
 
-// There is no such row, or no further one. No error.
+// There is no such row, or there are no more rows. Not an error.
 #define FROND_NOT_FOUND 1
 
-// The library has failed in itself: close the store, and report it. Nothing else is safe to be called.
+// The library failed internally. Close the store and report the failure; no other call is safe.
 #define FROND_PANIC 9001
 
-// An error of kind: try the operation again.
+// Kind of error: retry the operation.
 #define FROND_RETRY 1
 
-// An error of kind: change the call.
+// Kind of error: correct the call.
 #define FROND_FIX_CALL 2
 
-// An error of kind: mend the machine (disk full, I/O error, in use by another process).
+// Kind of error: fix the machine (disk full, I/O error, store in use by another process).
 #define FROND_FIX_MACHINE 3
 
-// An error of kind: restore from a backup or a replica.
+// Kind of error: restore from a backup or a replica.
 #define FROND_RESTORE 4
 
-// An error of kind: the store has stopped; close it and open it again.
+// Kind of error: the store has stopped; close it and open it again.
 #define FROND_REOPEN 5
 
-// Bytes of an error's message, with its end.
+// Size of an error message in bytes, including the terminating zero byte.
 #define FROND_MESSAGE_BYTES 504
 
-// Bytes of the name of a tree in an error, with its end: names have up to 512.
+// Size of a tree name in an error, in bytes, including the terminating zero byte. Names have up to
+// 512 bytes.
 #define FROND_NAME_BYTES 520
 
-// Bytes of a key that an error holds.
+// Maximum number of key bytes in an error.
 #define FROND_KEY_BYTES 256
 
-// What is locked is a row.
+// The lock is on a row.
 #define FROND_ON_ROW 1
 
-// What is waited for is leave to insert a row where others have locked the gap; what is locked is a gap.
+// The lock is on a gap; for a wait: an insert waits, since others have locked the gap.
 #define FROND_ON_GAP 2
 
-// What is locked is a tree as a whole.
+// The lock is on a whole tree.
 #define FROND_ON_TREE 3
 
-// A part: `width` bytes, big-endian.
+// A part of `width` bytes, big-endian.
 #define FROND_PART_FIXED 1
 
-// A part: what is left; the last one only.
+// A part that takes all remaining bytes; allowed only as the last one.
 #define FROND_PART_REST 2
 
-// A part of keys: ends with 00 01; a 00 of the content is 00 FF.
+// A part of keys that ends with 00 01; a 00 in its content is written 00 FF.
 #define FROND_PART_ESCAPED 3
 
-// A part of keys, descending: ends with FF FE; the content is complemented, and an FF in it is FF 00.
+// A part of keys, in descending order, that ends with FF FE; its content is complemented, and an
+// FF in that is written FF 00.
 #define FROND_PART_ESCAPED_DESCENDING 4
 
-// A part of values: its LEB128 length stands before it.
+// A part of values that starts with its length in LEB128.
 #define FROND_PART_PREFIXED 5
 
-// A part of values, the first one only: the version of their layout, two bytes, big-endian, in all values the same. `width` is the
-// version: 0 in a new tree. Such a layout can be changed: frond_tree_change_layout.
+// The version of the layout of values: two bytes, big-endian, the same in all values; allowed only
+// as the first part. `width` is the version: 0 in a new tree. Such a layout can be changed
+// (frond_tree_change_layout).
 #define FROND_PART_VERSION 6
 
-// Nothing is known of a fixed part.
+// Nothing is known about a fixed part.
 #define FROND_HINT_NONE 0
 
-// It is an integer, its sign bit flipped.
+// The fixed part is an integer with its sign bit flipped.
 #define FROND_HINT_INTEGER 1
 
-// It is a float in order-preserving form.
+// The fixed part is a float in order-preserving form.
 #define FROND_HINT_FLOAT 2
 
-// It is microseconds.
+// The fixed part is a number of microseconds.
 #define FROND_HINT_MICROSECONDS 3
 
-// Longest name of a prepared transaction, bytes.
+// Maximum length of the name of a prepared transaction, bytes.
 #define FROND_XID_BYTES_MAX 255
 
-// A read without a lock sees what the transaction's level shows.
+// A read without a lock sees what the transaction's isolation level shows.
 #define FROND_AS_LEVEL 0
 
 // A read without a lock sees the newest commit, whatever snapshot the transaction has.
 #define FROND_NEWEST 1
 
-// A wait that lasts until it is granted, or ended by a deadlock or an interrupt.
+// No limit: a wait lasts until the lock is granted, or a deadlock or an interrupt ends it.
 #define FROND_FOREVER 9223372036854775807
 
 // A commit is acknowledged once it is synced: nothing acknowledged is ever lost.
 #define FROND_SYNC 1
 
-// Once the kernel has it: a killed process loses nothing, a power failure at most the last second.
+// A commit is acknowledged once the kernel has it: if the process is killed, nothing is lost; a
+// power failure loses at most the last second.
 #define FROND_OS 2
 
-// Once it is in the log's buffer: a killed process loses at most a second, a power failure two.
+// A commit is acknowledged once it is in the log's buffer: if the process is killed, at most one
+// second is lost; a power failure loses at most two.
 #define FROND_LAZY 3
 
-// As the store's own level says; for transactions alone.
+// A commit is acknowledged at the store's level. Meant for transactions and batches.
 #define FROND_AS_STORE 0
 
-// LZ4 leaves: speed before size.
+// Leaves are compressed with LZ4: speed before size.
 #define FROND_FAST 1
 
-// zstd leaves; what a tree has that is told nothing.
+// Leaves are compressed with zstd. This is the default.
 #define FROND_DEFAULT 2
 
-// zstd leaves of a higher level, and dictionaries: size before speed.
+// Leaves are compressed with zstd at a higher level, and with dictionaries: size before speed.
 #define FROND_SMALL 3
 
-// Each call sees what was committed when it began; after frond_txn_begin_statement all plain reads of the statement see what
-// was committed when the first of them began.
+// Each call sees what was committed when it started. After frond_txn_begin_statement, all plain
+// reads of the statement see what was committed when the first of them started.
 #define FROND_READ_COMMITTED 1
 
-// Plain reads see what was committed when the first of them began; writes and locking reads the newest commit.
+// Plain reads see what was committed when the first of them started; writes and locking reads use
+// the newest commit.
 #define FROND_REPEATABLE_READ 2
 
-// The same, and of two transactions that write one row the second fails with FRD-1107. What is usual.
+// All reads see what was committed when the first of them started, and of two transactions that
+// write one row the second fails with FRD-1107. This is the default.
 #define FROND_SNAPSHOT 3
 
-// As FROND_REPEATABLE_READ, and each plain read locks what it reads.
+// Like FROND_REPEATABLE_READ, but each plain read locks what it reads.
 #define FROND_SERIALIZABLE 4
 
 // A read locks nothing.
@@ -149,543 +164,592 @@
 // A read locks the row against writers.
 #define FROND_SHARED 1
 
-// A read locks the row against all but plain reads.
+// A read locks the row against everything but plain reads.
 #define FROND_EXCLUSIVE 2
 
-// Where another has the row: wait, as long as the transaction's options say.
+// If another transaction holds the row: wait, as long as the transaction's options say.
 #define FROND_WAIT 0
 
-// Where another has the row: fail with FRD-1105 at once.
+// If another transaction holds the row (NOWAIT): fail with FRD-1105 at once.
 #define FROND_FAIL 1
 
-// Where another has the row: a scan goes on behind it; a read of one row fails.
+// If another transaction holds the row (SKIP LOCKED): a scan skips it; a read of one row fails.
 #define FROND_SKIP 2
 
-// Where another has the row: it is read as it was last committed, without a lock, and that is said of it (`locked`). Calls that
-// cannot say so wait, and all do at FROND_SERIALIZABLE.
+// If another transaction holds the row (semi-consistent read): read its last committed version
+// without a lock, and report that (`locked`). Calls that cannot report it wait, and at
+// FROND_SERIALIZABLE all calls do.
 #define FROND_LAST_COMMIT 3
 
-// Adds to an integer of 8 bytes, big-endian, wrapping. A value of another length counts as 0, and so does no value.
+// Adds to an integer of 8 bytes, big-endian, with wraparound. A value of another length counts as
+// 0, as does a missing one.
 #define FROND_ADD 1
 
-// The greater of two values, as strings of bytes.
+// Keeps the greater of two values, compared as byte strings.
 #define FROND_MAX 2
 
-// The lesser of two values, as strings of bytes.
+// Keeps the lesser of two values, compared as byte strings.
 #define FROND_MIN 3
 
 // Appends to a value.
 #define FROND_APPEND 4
 
-// Commits, from the call to its return. Where commits wait for no disk, about one in sixteen is timed.
+// Duration of commits, from the call to its return. If commits wait for no disk, about one in
+// sixteen is timed.
 #define FROND_COMMITS 1
 
-// How long commits waited for a sync of the log, of those that did.
+// Duration of commits' waits for a sync of the log; only commits that waited count.
 #define FROND_SYNC_WAITS 2
 
-// How long calls waited for locks, of those that did.
+// Duration of calls' waits for locks; only calls that waited count.
 #define FROND_LOCK_WAITS 3
 
-// Rows of the tree will be locked shared: what every locking read says by itself. Against FROND_TREE_EXCLUSIVE.
+// Rows of the tree will be locked shared; every locking read takes this lock by itself. Conflicts
+// with FROND_TREE_EXCLUSIVE.
 #define FROND_TREE_INTENT_SHARED 1
 
-// Rows of it will be locked exclusively, or written: what every write says by itself. Against FROND_TREE_SHARED, too.
+// Rows of the tree will be locked exclusively, or written; every write takes this lock by itself.
+// Conflicts also with FROND_TREE_SHARED.
 #define FROND_TREE_INTENT_EXCLUSIVE 2
 
-// Nobody else writes it.
+// No other transaction can write to the tree.
 #define FROND_TREE_SHARED 3
 
-// Nobody else writes it, nor reads it under locks.
+// No other transaction can write to the tree, or read it under locks.
 #define FROND_TREE_EXCLUSIVE 4
 
-// FROND_TREE_SHARED and FROND_TREE_INTENT_EXCLUSIVE at once: told of who has asked for both, never asked for.
+// FROND_TREE_SHARED and FROND_TREE_INTENT_EXCLUSIVE together: reported for a transaction that has
+// asked for both; it cannot be asked for.
 #define FROND_TREE_SHARED_INTENT_EXCLUSIVE 5
 
-// Writes that are committed together, in the order in which they were added. Of one thread at a time, not always the same.
+// Writes that are committed together, in the order in which they were added. Can be used by one
+// thread at a time, not necessarily always the same.
 typedef struct frond_batch frond_batch;
 
-// A walk over the rows of a tree in a range, in both directions.
+// A cursor over the rows of a tree in a range, in both directions.
 typedef struct frond_cursor frond_cursor;
 
 // An open store.
 typedef struct frond_db frond_db;
 
-// A build of indexes on its way, of one thread at a time. Given back, it is given up, unless it was published.
+// A running build of indexes. Can be used by one thread at a time. Releasing it abandons the
+// build, unless it was published.
 typedef struct frond_index_build frond_index_build;
 
-// Stops one transaction, or all work that it was set on, from any thread; it may outlive these.
+// An interrupter: cancels one transaction, or all operations that it was set on, from any thread.
+// It may outlive them.
 typedef struct frond_interrupter frond_interrupter;
 
-// Loads rows in any order into a tree that it creates, or that is empty, in a commit of its own. Of one thread at a time, not always the same;
-// loads beside each other, and what they heed and their progress, are anybody's.
+// A bulk load: puts rows, in any order, into a tree that it creates, or into an empty one, in a
+// commit of its own. Can be used by one thread at a time, not necessarily always the same; several
+// threads can run loads at the same time. The interrupter and the progress of a load can be used
+// by any thread.
 typedef struct frond_load frond_load;
 
-// Parts of a tree's values that reads are to give; made once, for any number of reads.
+// A selection of parts of a tree's values (a projection). Made once, for any number of reads.
 typedef struct frond_parts frond_parts;
 
-// A transaction that a lock is about. Good for the call that is told of it.
+// A transaction that takes part in a lock wait. Valid during the callback that receives it.
 typedef struct frond_party frond_party;
 
-// A transaction that is prepared, in this session's hands.
+// A prepared transaction that is attached to this session.
 typedef struct frond_prepared frond_prepared;
 
-// Says how far long work is: to any thread, also while the work goes on and after it. To be given back by frond_progress_free.
+// Progress of a long operation. Any thread may read it, during the operation and after it. Release
+// it with frond_progress_free.
 typedef struct frond_progress frond_progress;
 
-// One moment of the store: what is read of it stays the same.
+// A snapshot of the store: what is read in it does not change.
 typedef struct frond_snapshot frond_snapshot;
 
-// A temporary tree: its rows are written as part of a session's transactions, seen by nobody else, and gone with it. One
-// transaction at a time writes it; reads see what was last written.
+// A temporary tree. Its rows are written as part of a session's transactions, are invisible to
+// others, and are removed with the tree. One transaction at a time writes to it; reads see what
+// was written last.
 typedef struct frond_temporary frond_temporary;
 
 // A tree of an open store.
 typedef struct frond_tree frond_tree;
 
-// Changes of trees on their way to be one commit: steps are added in their order, then frond_change_commit makes them. A step names
-// its tree by number (0: by its name alone), by name (null: by its number alone), or by both: then the tree must have that name.
+// A change of trees, made in one commit: add its steps in order, then call frond_change_commit. A
+// step names its tree by number (0: by name alone), by name (null: by number alone), or by both:
+// then the tree must have that name.
 typedef struct frond_tree_change frond_tree_change;
 
-// A transaction. Ends with frond_txn_commit, frond_txn_prepare or frond_txn_rollback, once its cursors are given back.
+// A transaction. It ends with frond_txn_commit, frond_txn_prepare or frond_txn_rollback, once its
+// cursors are released.
 typedef struct frond_txn frond_txn;
 
-// What went wrong. Given to a call by address, or not at all (null); written only if the call fails.
+// Description of an error. A call takes a pointer to one, or null, and writes it only if it fails.
 typedef struct {
-  // The number of the code: 1107 is FRD-1107. docs/errors.md explains each.
+  // Number of the error code: 1107 is FRD-1107. docs/errors.md explains each code.
   int32_t code;
   // What to do about it: FROND_RETRY, FROND_FIX_CALL, …
   int32_t kind;
-  // In words, UTF-8, ends with a zero byte; cut off if it is too long.
+  // Message in UTF-8, terminated by a zero byte; truncated if it is too long.
   char message[FROND_MESSAGE_BYTES];
-  // The name of the tree that it is about, ends with a zero byte; empty if it is about none.
+  // Name of the tree concerned, terminated by a zero byte; empty if there is none.
   char tree[FROND_NAME_BYTES];
-  // Which entry of a batch, or step of a change of trees, it is about, from 0; -1 if it is about none.
+  // Index, from 0, of the batch entry or the step of a change of trees concerned; -1 if there is
+  // none.
   int64_t entry;
-  // It is about a row whose key is known: one that is locked, in conflict, there already, or twice. Else key_length is 0.
+  // Whether the error concerns a row whose key is known: one that is locked, in conflict,
+  // already there, or duplicate. If not, `key_length` is 0.
   bool has_key;
-  // Length of that key, bytes; it may be more than `key` holds.
+  // Length of that key in bytes; may be more than `key` holds.
   size_t key_length;
-  // So many of its first bytes are in `key`: up to FROND_KEY_BYTES; of one that was waited for, up to 64.
+  // Number of its leading bytes in `key`: at most FROND_KEY_BYTES, and at most 64 for a key
+  // whose lock was waited for.
   size_t key_held;
-  // These, and zeros.
+  // The leading bytes of the key, padded with zeros.
   uint8_t key[FROND_KEY_BYTES];
 } frond_error;
 
-// A part of keys or values.
+// A part of the layout of keys or values.
 typedef struct {
   // FROND_PART_FIXED, …
   int32_t kind;
-  // Of a fixed one: how many bytes. Of the version: which one.
+  // Number of bytes of a fixed part; for the version, its value.
   uint16_t width;
-  // Of a fixed one: FROND_HINT_INTEGER, … . How it is kept depends on it, never what it means.
+  // FROND_HINT_INTEGER, … for a fixed part. It affects how the part is stored, never its
+  // meaning.
   int32_t hint;
 } frond_part;
 
-// What a new tree is to be like. Filled by frond_tree_options_init, then changed.
+// Options of a new tree. Call frond_tree_options_init, then set fields.
 typedef struct {
   // FROND_FAST, FROND_DEFAULT, FROND_SMALL.
   int32_t size_class;
-  // Keys are mostly inserted with a check that they are absent.
+  // Whether keys are mostly inserted with a check that they are absent.
   bool unique;
-  // Bytes that are kept with the tree, up to 1 MiB; may be null.
+  // Bytes of the owner to store with the tree, up to 1 MiB; may be null.
   const uint8_t *attributes;
-  // How many.
+  // Length of `attributes` in bytes.
   size_t attributes_length;
-  // The parts of keys, and of values, or none of both (null): rows are then kept by part, each in the form that takes least.
-  // Copied by the call that they are given to.
+  // Layout of keys; null for none. If keys or values have a layout, rows are stored part by
+  // part, each part in the form that takes least. Copied by the call that gets the options.
   const frond_part *key_parts;
-  // How many.
+  // Number of `key_parts`.
   size_t key_parts_count;
-  // Those of values.
+  // Layout of values; null for none.
   const frond_part *value_parts;
-  // How many.
+  // Number of `value_parts`.
   size_t value_parts_count;
 } frond_tree_options;
 
-// Is told a row: its key and its value, which are good for as long as the call lasts.
+// Callback that receives a row. Key and value are valid during the call.
 typedef void (*frond_row_told)(void *context,
                                const uint8_t *key,
                                size_t key_length,
                                const uint8_t *value,
                                size_t value_length);
 
-// A row that differs between two moments; it lies in the build's memory until frond_index_build_next is called again.
+// A row that differs between two moments. It lies in the build's memory and is valid until the
+// next call of frond_index_build_next.
 typedef struct {
-  // Its key.
+  // Key of the row.
   const uint8_t *key;
-  // Bytes of it.
+  // Length of the key in bytes.
   size_t key_length;
-  // What the indexes have of it: the row as it was; null if it was not there.
+  // The row as it was, which is what the indexes have; null if it did not exist.
   const uint8_t *before;
-  // Bytes of it.
+  // Length of `before` in bytes.
   size_t before_length;
-  // What they are to have: the row as it is; null if it is not there.
+  // The row as it is, which is what the indexes should have; null if it does not exist.
   const uint8_t *after;
-  // Bytes of it.
+  // Length of `after` in bytes.
   size_t after_length;
 } frond_row_changed;
 
-// Memory of the library's that a value is put into. Begin with all fields 0; it may be used for any number of calls,
-// which use its memory again (also one whose key lies in it), and is given back by frond_buffer_free. Written to by the library alone.
+// Memory of the library for a value. Initialise all fields to 0. It can be passed to any number of
+// calls, which reuse its memory (also a call whose key lies in it). Release it with
+// frond_buffer_free. Only the library may write to it.
 typedef struct {
   // The bytes; null if there were never any.
   uint8_t *data;
-  // How many.
+  // Length in bytes.
   size_t length;
-  // For how many there is memory.
+  // Allocated size in bytes.
   size_t capacity;
 } frond_buffer;
 
-// How a change is made. Filled by frond_change_options_init, then changed.
+// Options of a change of trees. Call frond_change_options_init, then set fields.
 typedef struct {
-  // The change may have been made before, and later ones, too: a step is passed over whose outcome is there, or whose tree is
-  // gone or has another name than the step says. A swap then needs numbers and names, a truncation the number; a tree counts
-  // as created if one of that name has the same options: give it attributes that no other has; a clone as made if that name
-  // is a clone of the same tree. One that was created or cloned so, and renamed or dropped later, cannot be told from one that
-  // never was, and is made again: a log that goes on behind creations is to be repeated from its last entry on.
+  // Whether the change, and changes after it, may have been made before. If so, a step is
+  // skipped if its effect is there, or if its tree is gone or has another name than the step
+  // says.
+  //
+  // A swap then needs numbers and names, a truncation the number. A creation counts as made if a
+  // tree with that name has the same options: give it attributes that no other tree has. A clone
+  // counts as made if the tree with that name is a clone of the same tree. If a tree that was
+  // created or cloned so was later renamed or dropped, the step cannot be told from one that was
+  // not made, and is made again: a log that continues after creations must be repeated from its
+  // last entry only.
   bool repeatable;
-  // How long the commit waits for transactions that have rows of trees that go, milliseconds; below 0: until they have ended.
+  // How long the commit waits for transactions with rows of trees that are removed, in
+  // milliseconds; below 0 means no limit.
   int64_t lock_timeout_ms;
 } frond_change_options;
 
-// A part of values as they are to be: one that they have, or a new one.
+// One part of a new layout of values: an existing part, or a new one.
 typedef struct {
-  // The number of the part that it is now, from 1: part 0, the version, comes by itself. 0: it is a new part.
+  // Number of the existing part, from 1; part 0, the version, need not be listed. 0 for a new
+  // part.
   size_t keep;
-  // Of a new one: what it is.
+  // Definition of a new part.
   frond_part part;
-  // Of a new one: what all values of before have there, as it stands in a value (one with its length before it, with that).
+  // What existing values have in a new part, as it is stored in a value (a part with a length
+  // prefix, with that).
   const uint8_t *data;
-  // How many bytes that are.
+  // Length of `data` in bytes.
   size_t length;
 } frond_new_part;
 
-// How a read goes. Filled by frond_read_options_init, then changed.
+// Options of a read. Call frond_read_options_init, then set fields.
 typedef struct {
-  // What it sees, if it locks nothing: FROND_AS_LEVEL, FROND_NEWEST. With a lock it is always the newest.
+  // What a read without a lock sees: FROND_AS_LEVEL, FROND_NEWEST. With a lock it always sees
+  // the newest commit.
   int32_t sees;
-  // How it locks each row: FROND_NO_LOCK, FROND_SHARED, FROND_EXCLUSIVE. At FROND_SERIALIZABLE, FROND_NO_LOCK is FROND_SHARED.
+  // How the read locks each row: FROND_NO_LOCK, FROND_SHARED, FROND_EXCLUSIVE. At
+  // FROND_SERIALIZABLE, FROND_NO_LOCK means FROND_SHARED.
   int32_t row_lock;
-  // What it does if another has the row: FROND_WAIT, FROND_FAIL, FROND_SKIP, FROND_LAST_COMMIT.
+  // What the read does if another transaction holds the row: FROND_WAIT, FROND_FAIL, FROND_SKIP,
+  // FROND_LAST_COMMIT.
   int32_t when_locked;
-  // What it locks belongs to what the last locking read has locked, and frond_txn_unlock_last gives both back: for the row that
-  // an index's entry names.
+  // Groups what this read locks with what the last locking read has locked, so that
+  // frond_txn_unlock_last releases both. Meant for the row that an index entry names.
   bool with_last;
-  // How long it waits for locks, all of the call together, in milliseconds; FROND_FOREVER; below 0: as long as the options of
-  // the transaction say.
+  // How long the call waits for locks, all of them together, in milliseconds; FROND_FOREVER for
+  // no limit; below 0, as long as the options of the transaction say.
   int64_t wait_ms;
-  // The parts of values that it gives; null: whole values. Looked at by the call alone.
+  // The parts of values to return; null for whole values. Only used during the call.
   const frond_parts *parts;
-  // To be 0.
+  // Must be 0.
   uint64_t reserved[4];
 } frond_read_options;
 
-// A row of a batch.
+// A row of a batch that a cursor has returned.
 typedef struct {
-  // Its key.
+  // Key of the row.
   const uint8_t *key;
-  // Bytes of it.
+  // Length of the key in bytes.
   size_t key_length;
-  // Its value.
+  // Value of the row.
   const uint8_t *value;
-  // Bytes of it.
+  // Length of the value in bytes.
   size_t value_length;
-  // The cursor has locked it: not so if it locks nothing, or met another's lock and read what was last committed
-  // (FROND_LAST_COMMIT).
+  // Whether the cursor has locked the row. False if it locks nothing, or if it met another
+  // transaction's lock and read the last committed version (FROND_LAST_COMMIT).
   bool locked;
 } frond_row;
 
-// A batch of rows, which the cursor keeps until it is called again.
+// A batch of rows. It belongs to the cursor and is valid until the next call on the cursor.
 typedef struct {
-  // The first of them.
+  // The first row.
   const frond_row *rows;
-  // How many.
+  // Number of rows.
   size_t count;
 } frond_rows;
 
-// What a progress says at a moment; numbers only grow.
+// Counts of a progress at one moment. They only grow.
 typedef struct {
-  // Rows that were put into a load; of a build, into all of its indexes.
+  // Rows put into a load; for a build, into all of its indexes.
   uint64_t rows;
-  // Rows that went through a sort or a merge beyond memory, as often as they did.
+  // Rows that went through a sort or a merge beyond memory; a row counts each time.
   uint64_t sorted;
-  // So many of these are known to be done in all, from the begin of a load's end on.
+  // The final value of `sorted`, as far as it is known; set once the end of a load has started.
   uint64_t to_sort;
-  // Rows that are in the new trees, of `rows`, from the begin of a load's end on.
+  // Rows that are in the new trees, out of `rows`; set once the end of a load has started.
   uint64_t written;
-  // Rounds of a build that have come to their end.
+  // Rounds of a build that have ended.
   uint64_t rounds;
-  // Rows that they have given.
+  // Rows that these rounds have returned.
   uint64_t changes;
   // Bytes of the file that a check has read.
   uint64_t checked_bytes;
-  // Of about so many in all.
+  // The final value of `checked_bytes`, approximately.
   uint64_t to_check_bytes;
 } frond_progress_counts;
 
-// Is told a line of text of `length` bytes, which ends with a zero byte besides.
+// Callback that receives a line of text of `length` bytes, followed by a zero byte.
 typedef void (*frond_line)(void *context, const char *text, size_t length);
 
-// The begin of a key; good for the call that is told of it.
+// Start of a key. Valid during the callback that receives it.
 typedef struct {
-  // There is a key, and it is known.
+  // Whether there is a key, and it is known.
   bool is_known;
   // Its first bytes, up to 64; null if it is not known.
   const uint8_t *data;
-  // How many.
+  // Length of `data` in bytes.
   size_t held;
-  // Length of the whole key.
+  // Length of the whole key in bytes.
   size_t length;
 } frond_key_start;
 
-// What is locked, or waited for.
+// A lock that is held or waited for.
 typedef struct {
   // FROND_ON_ROW, FROND_ON_GAP, FROND_ON_TREE.
   int32_t on;
-  // Of a row or a gap FROND_SHARED, FROND_EXCLUSIVE; of a tree FROND_TREE_SHARED, …
+  // FROND_SHARED, FROND_EXCLUSIVE for a row or a gap; FROND_TREE_SHARED, … for a tree.
   int32_t mode;
-  // The number of the tree.
+  // Number of the tree.
   uint32_t tree;
-  // Its name, ends with a zero byte; empty if it is gone.
+  // Name of the tree, terminated by a zero byte; empty if the tree no longer exists.
   const char *tree_name;
-  // 16 bytes that stand for the key, of a row: equal only if the keys are.
+  // Hash of a row's key, 16 bytes: equal only for equal keys.
   uint8_t key_hash[16];
-  // The begin of the key, of a row, or of one that waits for a gap.
+  // Start of the key of a row, or of the row that waits for a gap.
   frond_key_start key;
 } frond_locked;
 
-// Somebody who waits for a lock.
+// A call that waits for a lock.
 typedef struct {
-  // The number of the transaction (frond_txn_id).
+  // Number of the waiting transaction (frond_txn_id).
   uint64_t waiter;
-  // The tag that it was begun with.
+  // Tag of the waiting transaction.
   uint64_t tag;
-  // The numbers of those it waits for: who holds the lock, or came first.
+  // Numbers of the transactions that it waits for: they hold the lock, or came first.
   const uint64_t *holders;
   // Their tags, in the same order.
   const uint64_t *holder_tags;
-  // How many.
+  // Number of `holders`.
   size_t holders_count;
-  // For what it waits.
+  // The lock that it waits for.
   frond_locked lock;
-  // Since when, nanoseconds by the store's clock, which begins anew when a store is opened.
+  // Start of the wait in nanoseconds of the store's clock, which starts anew when a store is
+  // opened.
   uint64_t since_nanos;
-  // For how long.
+  // Duration of the wait so far, in nanoseconds.
   uint64_t lasts_nanos;
 } frond_wait;
 
-// Is told of a wait, which is good for as long as the call lasts.
+// Callback that receives a wait for a lock, which is valid during the call.
 typedef void (*frond_wait_told)(void *context, const frond_wait *wait);
 
-// One transaction of a circle of waits; it waited for the next one that is told, the last for the first.
+// One transaction of a deadlock cycle. It waited for the next one that is reported, the last for
+// the first.
 typedef struct {
-  // Its number.
+  // Number of the transaction.
   uint64_t id;
-  // The tag that it was begun with.
+  // Tag of the transaction.
   uint64_t tag;
-  // About how many entries it had written.
+  // Approximate number of entries that it had written.
   uint64_t writes;
-  // It was ended.
+  // Whether this transaction was ended.
   bool is_victim;
-  // For what it waited.
+  // The lock that it waited for.
   frond_locked lock;
-  // For how long it had.
+  // How long it had waited, in nanoseconds.
   uint64_t waited_nanos;
 } frond_deadlocked;
 
-// Is told of one of a circle of waits, which is good for as long as the call lasts.
+// Callback that receives one transaction of a deadlock cycle, which is valid during the call.
 typedef void (*frond_deadlocked_told)(void *context, const frond_deadlocked *one);
 
-// A transaction that holds locks or a snapshot, a batch that holds locks, or a snapshot that is no transaction's.
+// A transaction that holds locks or a snapshot, a batch that holds locks, or a snapshot that
+// belongs to no transaction.
 typedef struct {
-  // Its number; 0 for a snapshot that is no transaction's.
+  // Number of the transaction; 0 for a snapshot that belongs to none.
   uint64_t id;
-  // The tag that it was begun with; 0 for a batch, a snapshot, and what was prepared before the store was opened.
+  // Tag of the transaction; 0 for a batch, a snapshot, or a transaction that was prepared before
+  // the store was opened.
   uint64_t tag;
-  // About how many entries it has written.
+  // Approximate number of entries that it has written.
   uint64_t writes;
-  // For how long it has held locks, nanoseconds; -1 if it holds none.
+  // How long it has held locks, in nanoseconds; -1 if it holds none.
   int64_t locks_nanos;
-  // For how long it has held a snapshot; -1 if it holds none.
+  // How long it has held a snapshot, in nanoseconds; -1 if it holds none.
   int64_t snapshot_nanos;
   // The last commit that its reads see; 0 if it has no snapshot.
   uint64_t snapshot_seqno;
-  // It waits for a lock.
+  // Whether it waits for a lock.
   bool waits;
 } frond_live;
 
-// Is told of a live transaction, which is good for as long as the call lasts.
+// Callback that receives a live transaction, which is valid during the call.
 typedef void (*frond_live_told)(void *context, const frond_live *live);
 
 // A lock that is held.
 typedef struct {
-  // The number of the transaction that holds it.
+  // Number of the transaction that holds it.
   uint64_t owner;
-  // The tag that it was begun with.
+  // Tag of that transaction.
   uint64_t tag;
-  // What is locked. The key of a row is told if its transaction has written it lately, or if another waits for it.
+  // The lock. The key of a row is known if the transaction has written it recently, or if
+  // another transaction waits for it.
   frond_locked lock;
-  // Of a gap: the begin of the key where it begins; not known if it begins before all keys.
+  // For a gap: start of the key where it begins; not known if it begins before all keys.
   frond_key_start from;
-  // Of a gap: the begin of the key where it ends; not known if it ends behind all keys.
+  // For a gap: start of the key where it ends; not known if it ends after all keys.
   frond_key_start to;
-  // Of a gap: it begins at `from`, not behind it.
+  // For a gap: whether it includes the key `from`.
   bool with_from;
-  // Of a gap: it ends at `to`, not before it.
+  // For a gap: whether it includes the key `to`.
   bool with_to;
 } frond_held;
 
-// Is told of a lock that is held, which is good for as long as the call lasts.
+// Callback that receives a lock that is held, which is valid during the call.
 typedef void (*frond_held_told)(void *context, const frond_held *held);
 
-// Is told a transaction that is prepared: its name, the rows that it writes, and whether nobody has it in hand.
+// Callback that receives a prepared transaction: its name, the number of rows that it writes, and
+// whether it is detached.
 typedef void (*frond_prepared_line)(void *context,
                                     const uint8_t *xid,
                                     size_t xid_length,
                                     size_t rows,
                                     bool is_detached);
 
-// Bytes that lie elsewhere.
+// A pointer to bytes that are stored elsewhere.
 typedef struct {
-  // The first of them; null: there are none, not even an empty string.
+  // The first byte; null means that there is no value, not even an empty one.
   const uint8_t *data;
-  // How many.
+  // Length in bytes.
   size_t length;
 } frond_bytes;
 
-// One entry of a row: its own, or one in an index.
+// One entry of a row: the row's own entry, or one in an index.
 typedef struct {
-  // Where: the table's tree, or an index's.
+  // The table's tree, or an index's.
   const frond_tree *tree;
-  // Its key.
+  // Key of the entry.
   const uint8_t *key;
-  // Bytes of it.
+  // Length of the key in bytes.
   size_t key_length;
-  // Its value; may be null if it has no bytes.
+  // Value of the entry; may be null if it is empty.
   const uint8_t *value;
-  // Bytes of it.
+  // Length of the value in bytes.
   size_t value_length;
-  // Nobody else may have the key.
+  // Whether no other row may have the key.
   bool unique;
-  // For frond_txn_insert_row: the program knows that the key is absent, and it is not looked for. It holds a number that only
-  // frond_tree_reserve gives out, say; a number that others may also insert of their own choice will not do, even if it was just
-  // reserved. If this is the row's own entry, its entries that are not unique count as absent, too. If the key does exist,
-  // a later deletion may bring the older value back, and rows are counted wrong.
+  // Whether the program knows that the key is absent, so that frond_txn_insert_row does not look
+  // it up: for example, if it contains a number that only frond_tree_reserve gives out. A number
+  // that others may also choose themselves does not qualify, even if it was just reserved. If
+  // this is the row's own entry, its entries that are not unique count as absent, too. If the
+  // key does exist, a later deletion may bring the older value back, and the row count is wrong.
   bool absent;
 } frond_entry;
 
-// What is in the way of a row: one of its unique entries is there already. That entry is locked, as the call was told to, and it
-// alone: of an index, not the row that it names. Who goes on with that row (ON DUPLICATE KEY UPDATE, REPLACE) reads the row by the key that
-// the entry holds with a lock of its own (frond_txn_read; `with_last`, if it may be given back with the entry), and looks whether
-// it still has that entry: it may have gone or changed before it was locked.
+// A conflict of a row: one of its unique entries already exists. That entry is locked as the call
+// requested. Nothing else is: for an index entry, the row that it names is not locked.
+//
+// To continue with that row (ON DUPLICATE KEY UPDATE, REPLACE), read it by the key that the entry
+// holds, with a lock of its own (frond_txn_read; `with_last`, if it may be released together with
+// the entry). Then check that the row still has the entry: it may have been deleted or changed
+// before it was locked.
 typedef struct {
-  // Which entry it is, from 0; -1 if nothing is in the way.
+  // Index of the entry, from 0; -1 if there is no conflict.
   int64_t index;
-  // The value that is there: of an index, it says whose it is.
+  // The value that is there; in an index, it tells which row has the entry.
   frond_buffer value;
 } frond_conflict;
 
-// How one entry of a row changes.
+// The change of one entry of a row.
 typedef struct {
-  // The entry from now on. Not looked at but for its tree if the entry goes.
+  // The new entry. If the entry is removed, only its tree is used.
   frond_entry entry;
-  // It had a key before; else the entry is new.
+  // Whether the entry existed before; otherwise it is new.
   bool has_old;
-  // It has one from now on; else the entry goes.
+  // Whether the entry exists from now on; otherwise it is removed.
   bool has_new;
-  // The key that it had.
+  // The key that the entry had.
   const uint8_t *old;
-  // Bytes of it.
+  // Length of `old` in bytes.
   size_t old_length;
 } frond_change;
 
-// What a tree takes. Leaves hold each key once; a row that was deleted or written anew stays in its leaf until what waits
-// above reaches it.
+// Sizes of a tree. Leaves hold each key once; a row that was deleted or overwritten stays in its
+// leaf until the newer message that waits above reaches it.
 typedef struct {
-  // Rows, as frond_tree_row_count tells them.
+  // Number of rows, as frond_tree_row_count returns it.
   uint64_t rows;
-  // They were counted.
+  // Whether the rows were counted.
   bool rows_exact;
-  // Rows of leaves.
+  // Number of rows in leaves.
   uint64_t leaf_rows;
-  // Leaves.
+  // Number of leaves.
   uint64_t leaves;
-  // Bytes of the rows of leaves, keys and values, before they were encoded. Of a tree without layouts those of its blocks before
-  // their codec.
+  // Bytes of keys and values in leaves before encoding; for a tree without layouts, of its
+  // blocks before compression.
   uint64_t raw_bytes;
-  // What these rows take as they are encoded.
+  // Encoded bytes of these rows.
   uint64_t encoded_bytes;
-  // What leaves take on the disk: encoded rows, indexes, filters, padding to pages, and `blob_bytes`. Pages that a clone shares
-  // with its parent count for both.
+  // Bytes of leaves on disk: encoded rows, indexes, filters, padding to pages, and `blob_bytes`.
+  // Pages that a clone shares with its parent count for both.
   uint64_t disk_bytes;
-  // What values of more than 64 KiB take on the disk. Not in `raw_bytes` and `encoded_bytes`.
+  // Bytes on disk of values of more than 64 KiB. Not included in `raw_bytes` and
+  // `encoded_bytes`.
   uint64_t blob_bytes;
-  // Bytes that wait in nodes on their way to leaves, encoded without a general codec; an upper estimate.
+  // Bytes that wait in nodes on their way to leaves, encoded without a general codec; an upper
+  // estimate.
   uint64_t buffered_bytes;
-  // Bytes of rows in memory that no page has yet; of what large transactions wrote to disk ahead, too.
+  // Bytes of rows in memory that are in no page yet; also of what large transactions wrote to
+  // disk before their commit.
   uint64_t memory_bytes;
-  // Levels of pages, leaves among them; 0 if no page has anything.
+  // Levels of pages, including leaves; 0 if there are no pages.
   uint32_t depth;
 } frond_sizes;
 
-// What encoding took and gave. A chunk is an opaque block, or the bytes of a string column in a typed one: what a general
-// codec, LZ4 or zstd, is tried on.
+// Costs and results of encoding. A chunk is an opaque block, or the bytes of a string column in a
+// typed block: the unit to which a general codec, LZ4 or zstd, is applied.
 typedef struct {
   // Blocks that were encoded.
   uint64_t blocks;
-  // Rows in these.
+  // Rows in these blocks.
   uint64_t rows;
-  // Length of these rows.
+  // Bytes of these rows.
   uint64_t from_bytes;
-  // What the blocks take.
+  // Bytes of the encoded blocks.
   uint64_t bytes;
-  // Time that encoding them took, all of it; of opaque blocks, the codec.
+  // Time spent encoding them, in nanoseconds; for opaque blocks, in the codec.
   uint64_t nanos;
-  // Chunks that stand under a general codec.
+  // Chunks that a general codec has compressed.
   uint64_t chunks_coded;
-  // Their length.
+  // Bytes of these chunks before compression.
   uint64_t chunks_coded_from_bytes;
-  // What the codec made of it.
+  // Bytes of these chunks after compression.
   uint64_t chunks_coded_bytes;
-  // Chunks that the codec was tried on, and that are stored as they are, since it saved too little.
+  // Chunks that are stored uncompressed, because the codec saved too little.
   uint64_t chunks_raw;
-  // Blocks that were taken over from older runs as they were.
+  // Blocks that were copied unchanged from older runs.
   uint64_t carried_blocks;
-  // What these take.
+  // Bytes of these blocks.
   uint64_t carried_bytes;
 } frond_encoded;
 
-// What was done on a tree since the store was opened. Times are of the clock on the wall.
+// Work done on a tree since the store was opened. Times are wall-clock times.
 typedef struct {
-  // What its leaves are encoded with: FROND_FAST, FROND_DEFAULT, FROND_SMALL.
+  // Size class with which leaves are encoded: FROND_FAST, FROND_DEFAULT, FROND_SMALL.
   int32_t size_class;
-  // Encoding leaves.
+  // Encoding of leaves.
   frond_encoded leaves;
-  // Encoding runs that wait in nodes, under no general codec.
+  // Encoding of runs that wait in nodes, without a general codec.
   frond_encoded buffers;
   // Chunks of leaves that were decoded, for reads and for merges.
   uint64_t chunks_decoded;
-  // Their length, decoded.
+  // Bytes of these chunks after decoding.
   uint64_t chunks_decoded_bytes;
-  // Time that decoding them took.
+  // Time spent decoding them, in nanoseconds.
   uint64_t chunks_decode_nanos;
 } frond_work;
 
-// Functions that hear of waits for locks; each may be null. They are called by threads that wait, several at once, and may call
-// nothing of the library but the frond_party calls. Those told of may have ended since.
+// Callbacks for lock waits; each may be null. They are called by waiting threads, several at once,
+// and may call nothing of the library but the frond_party calls. The transactions passed to them
+// may have ended meanwhile.
 typedef struct {
-  // Given to each of them.
+  // Passed to each callback.
   void *context;
-  // `waiter` is about to sleep until `holder` has gone; called for each.
+  // Called when `waiter` is about to sleep until `holder` has ended; once for each holder.
   void (*on_wait)(void *context, const frond_party *waiter, const frond_party *holder);
-  // The id of the one of two in a cycle of waits that is to be ended; 0: no preference.
+  // Returns the id of the one of two transactions in a deadlock cycle that should be ended; 0
+  // for no preference.
   uint64_t (*prefer)(void *context, const frond_party *a, const frond_party *b);
-  // Whether the gap of `holder` conflicts with an insert of `inserter`: not if the order of the two is settled elsewhere.
+  // Tells whether the gap lock of `holder` conflicts with an insert of `inserter`. It does not
+  // if the order of the two is settled elsewhere.
   bool (*needs_order)(void *context, const frond_party *inserter, const frond_party *holder);
 } frond_lock_hooks;
 
-// What `operand` makes of `value`, which is null if there is none, is to be put into `out`, by frond_buffer_set; nothing put is an
-// empty value. It must not fail, nor call anything else of the library.
+// Callback that folds `operand` into `value`, which is null if there is none. It passes the result
+// to frond_buffer_set for `out`; without that the result is an empty value. It must not fail, and
+// must not call anything else of the library.
 typedef void (*frond_fold)(void *context,
                            const uint8_t *value,
                            size_t value_length,
@@ -693,110 +757,112 @@ typedef void (*frond_fold)(void *context,
                            size_t operand_length,
                            frond_buffer *out);
 
-// A merge operator of the program's own, for frond_txn_merge. It works in the store's threads, on rows committed long before,
-// so it must be deterministic, associative, and the same for ever: once a tree has used it the store does not open without it
-// (FRD-1013).
+// A merge operator of the program, for frond_txn_merge. The store's threads apply it, also to rows
+// that were committed long before. So it must be deterministic and associative, and it must never
+// change: once a tree has used it, the store does not open without it (FRD-1013).
 typedef struct {
-  // Its number, 64 or above.
+  // Number of the operator, 64 or above.
   uint8_t number;
-  // What it is called: 1 to 128 bytes, no control characters. Kept with each tree that uses the operator.
+  // Name of the operator: 1 to 128 bytes, no control characters. Stored with each tree that uses
+  // it.
   const char *name;
-  // Given to the functions.
+  // Passed to the functions.
   void *context;
-  // A value from the one before, if there is one, and an operand.
+  // Computes a value from the previous value, if there is one, and an operand.
   frond_fold fold;
-  // One operand that does what two do, the older one given as the value; null: `fold` does that, too.
+  // Combines two operands into one that has the same effect; the older one is passed as the
+  // value. Null: `fold` does that, too.
   frond_fold combine;
 } frond_operator;
 
-// How a store is opened. Filled by frond_options_init, then changed.
+// Options for opening a store. Call frond_options_init, then set fields.
 typedef struct {
-  // The memory budget for everything, bytes.
+  // Memory budget for everything, in bytes.
   uint64_t cache_size;
   // When commits are acknowledged: FROND_SYNC, FROND_OS, FROND_LAZY.
   int32_t durability;
-  // Make the store if there is none.
+  // Whether to create the store if there is none.
   bool create;
-  // Open it without writing a byte.
+  // Whether to open the store without writing a byte.
   bool read_only;
-  // Bytes of log kept for followers of the change feed.
+  // Bytes of log to keep for followers of the change feed.
   uint64_t keep_log;
-  // What hears of waits for locks; null: nothing. Copied by frond_open.
+  // Callbacks for lock waits; null for none. Copied by frond_open.
   const frond_lock_hooks *lock_hooks;
-  // Merge operators of the program's own; null: none. Copied by frond_open.
+  // Merge operators of the program; null for none. Copied by frond_open.
   const frond_operator *operators;
-  // How many.
+  // Number of `operators`.
   size_t operators_count;
 } frond_options;
 
-// A tree, as a listing of all tells of it.
+// Description of a tree in a listing.
 typedef struct {
-  // Its number, which no other tree of the store ever has.
+  // Number of the tree, which no other tree of the store ever has.
   uint32_t id;
-  // Its name, which ends with a zero byte.
+  // Name of the tree, terminated by a zero byte.
   const char *name;
   // FROND_FAST, FROND_DEFAULT, FROND_SMALL.
   int32_t size_class;
-  // Keys are mostly inserted with a check that they are absent.
+  // Whether keys are mostly inserted with a check that they are absent.
   bool unique;
-  // The commit that created it.
+  // The commit that created the tree.
   uint64_t birth;
-  // The bytes that are kept with it; null if there are none.
+  // Attributes of the tree; null if there are none.
   const uint8_t *attributes;
-  // How many.
+  // Length of `attributes` in bytes.
   size_t attributes_length;
 } frond_tree_listed;
 
-// Is told of a tree, which is good for as long as the call lasts.
+// Callback that receives the description of a tree, which is valid during the call.
 typedef void (*frond_tree_told)(void *context, const frond_tree_listed *tree);
 
-// One entry of a row of temporary trees: its own, or one in an index.
+// One entry of a row of temporary trees: the row's own entry, or one in an index.
 typedef struct {
-  // Where: the table's tree, or an index's.
+  // The table's tree, or an index's.
   const frond_temporary *tree;
-  // Its key.
+  // Key of the entry.
   const uint8_t *key;
-  // Bytes of it.
+  // Length of the key in bytes.
   size_t key_length;
-  // Its value; may be null if it has no bytes.
+  // Value of the entry; may be null if it is empty.
   const uint8_t *value;
-  // Bytes of it.
+  // Length of the value in bytes.
   size_t value_length;
-  // The key must not be there.
+  // Whether the key must not exist.
   bool unique;
 } frond_temporary_entry;
 
-// What a transaction is to be like. Filled by frond_txn_options_init, then changed.
+// Options of a transaction. Call frond_txn_options_init, then set fields.
 typedef struct {
   // FROND_READ_COMMITTED, FROND_REPEATABLE_READ, FROND_SNAPSHOT, FROND_SERIALIZABLE.
   int32_t isolation;
-  // Writing is an error; nothing is ever locked.
+  // Whether writing is an error; the transaction then never locks anything.
   bool read_only;
-  // How long a call waits for a lock, milliseconds; below 0: until it gets it.
+  // How long a call waits for locks, in milliseconds; below 0 means no limit.
   int64_t lock_timeout_ms;
   // When its commit is acknowledged: FROND_AS_STORE, FROND_SYNC, FROND_OS, FROND_LAZY.
   int32_t durability;
-  // What the program's frond_lock_hooks are to know it by; 0 says nothing.
+  // Identifies the transaction to the program's frond_lock_hooks; 0 for none.
   uint64_t tag;
 } frond_txn_options;
 
-// Is told that what was committed is durable.
+// Callback that reports that commits are durable.
 typedef void (*frond_synced)(void *cookie);
 
-// Is told a number by its name, which ends with a zero byte.
+// Callback that receives a number and its name, which is terminated by a zero byte.
 typedef void (*frond_number)(void *context, const char *name, uint64_t value);
 
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
 
-// Makes an empty batch.
+// Creates an empty batch.
 int32_t frond_batch_new(frond_batch **batch, frond_error *error);
 
-// Gives a batch back. Null is allowed.
+// Releases a batch. Null is allowed.
 void frond_batch_free(frond_batch *batch);
 
-// Adds: set a value, whether the key exists or not.
+// Adds a put to a batch: sets a value, whether the key exists or not.
 int32_t frond_batch_put(frond_batch *batch,
                         const frond_tree *tree,
                         const uint8_t *key,
@@ -805,14 +871,15 @@ int32_t frond_batch_put(frond_batch *batch,
                         size_t value_length,
                         frond_error *error);
 
-// Adds: delete a key, if it exists.
+// Adds a delete to a batch: deletes a key, if it exists.
 int32_t frond_batch_delete(frond_batch *batch,
                            const frond_tree *tree,
                            const uint8_t *key,
                            size_t key_length,
                            frond_error *error);
 
-// Adds: delete all keys from `from` up to, not including, `to`. Costs the same for one row and for all.
+// Adds a range delete to a batch: deletes all keys from `from` up to, but not including, `to`.
+// Costs the same however many keys there are.
 int32_t frond_batch_delete_range(frond_batch *batch,
                                  const frond_tree *tree,
                                  const uint8_t *from,
@@ -821,52 +888,61 @@ int32_t frond_batch_delete_range(frond_batch *batch,
                                  size_t to_length,
                                  frond_error *error);
 
-// From here on an interrupt ends commits of the batch with FRD-1106 until it is cleared; one that waits for rows that others have, or for
-// room, at once. Nothing was done then, and the batch is as it was.
+// Makes commits of a batch cancellable: after this call, an interrupt ends them with FRD-1106
+// until it is cleared. A commit that is waiting for row locks of transactions, or for space, ends
+// at once. A commit that ends so has done nothing, and the batch is unchanged.
 int32_t frond_batch_heed(frond_batch *batch,
                          const frond_interrupter *interrupter,
                          frond_error *error);
 
-// How long commits of the batch wait for rows that transactions have, all together, milliseconds; below 0: until they have ended. Ten
-// seconds if nobody says.
-int32_t frond_batch_lock_timeout(frond_batch *batch,
-                                 int64_t milliseconds,
-                                 frond_error *error);
+// Limits how long a commit of the batch waits for row locks of transactions, all together, in
+// milliseconds; below 0 means no limit. The default is ten seconds.
+int32_t frond_batch_lock_timeout(frond_batch *batch, int64_t milliseconds, frond_error *error);
 
-// Commits a batch, at FROND_AS_STORE or a level of its own, and empties it. `seqno`, which may be null, gets the commit's number.
-// On an error nothing is done, and the batch is as it was; but FRD-3203 (and FRD-3202 behind it): the store has stopped, and others may
-// have seen the commit; after opening it look whether it is there.
+// Commits a batch and empties it. `level` is FROND_AS_STORE or a durability of its own. `seqno`,
+// which may be null, receives the number of the commit.
+//
+// After an error nothing was done, and the batch is unchanged. The exception is FRD-3203 (and
+// FRD-3202 after it): the store has stopped, and others may have seen the commit; open the store
+// again and check whether it is there.
 int32_t frond_batch_commit(const frond_db *db,
                            frond_batch *batch,
                            int32_t level,
                            uint64_t *seqno,
                            frond_error *error);
 
-// Begins to load a new tree. `options` may be null. Nobody sees it before frond_loads_finish.
+// Starts to load a new tree. `options` may be null. The tree is invisible until
+// frond_loads_finish.
 int32_t frond_load_begin(const frond_db *db,
                          const char *name,
                          const frond_tree_options *options,
                          frond_load **load,
                          frond_error *error);
 
-// Begins to load a tree that is there and has no rows (else FRD-1017): for who creates a tree first and fills it then. Until
-// frond_loads_finish it is as it was, and others may use it. Then a new tree with the rows takes its place, like it in name, attributes,
-// layouts, settings and counters (frond_tree_reserve), with another number: handles of the one that was there fail with FRD-1004, and
-// snapshots of before with FRD-1006, as after a truncation; if no row was put it stays what it was, handles too. The end of the load waits for
-// transactions that have rows of the tree or have locked it, prepared ones, too: the session's own would be waited for in vain. Then
-// the tree must be empty still. Rows that were all deleted are none. A disk that becomes full behind the commit is waited for.
+// Starts to load an existing tree that has no rows, for callers that create a tree first and fill
+// it later. If it has rows, the error is FRD-1017. Deleted rows do not count.
+//
+// Until frond_loads_finish the tree is unchanged, and others may use it. Then a new tree with the
+// rows replaces it. Its name, attributes, layouts, settings and counters (frond_tree_reserve) are
+// the same, its number is another. As after a truncation, handles of the old tree fail with
+// FRD-1004, and older snapshots with FRD-1006. If no row was put, the tree stays, and so do its
+// handles.
+//
+// The end of the load waits for transactions that have rows of the tree or have locked it,
+// prepared ones included; for one of the caller's own session it would wait in vain. Then the tree
+// must still be empty. If the disk becomes full after the commit, the call waits for space.
 int32_t frond_load_begin_into(const frond_db *db,
                               const frond_tree *tree,
                               frond_load **load,
                               frond_error *error);
 
-// How long the end of a load into a tree that is there waits for who has rows of it, milliseconds; below 0: until they have ended. Ten
-// seconds if nobody says. Of several loads that end together the shortest time counts, and the first one's interrupter is heeded.
-int32_t frond_load_lock_timeout(frond_load *load,
-                                int64_t milliseconds,
-                                frond_error *error);
+// Limits how long the end of a load into an existing tree waits for transactions with rows of it,
+// in milliseconds; below 0 means no limit. The default is ten seconds. If several loads end
+// together, the shortest limit counts, and so does the interrupter of the first load.
+int32_t frond_load_lock_timeout(frond_load *load, int64_t milliseconds, frond_error *error);
 
-// Adds a row; of two with one key the later one counts, but in a tree that is unique: then finishing fails with FRD-1104.
+// Adds a row to a load. If a key comes more than once, the row put last stays, unless the tree is
+// unique: then this call, or frond_loads_finish, fails with FRD-1104.
 int32_t frond_load_put(frond_load *load,
                        const uint8_t *key,
                        size_t key_length,
@@ -874,30 +950,35 @@ int32_t frond_load_put(frond_load *load,
                        size_t value_length,
                        frond_error *error);
 
-// What is told of a duplicate key in a tree that is unique: `tell` is called once at most, with one of the rows that have the key, by the
-// call of frond_load_put or frond_loads_finish that then fails with FRD-1104. It may call nothing of the library. It and `context` must be good until the
-// load is given back.
+// Sets a callback for a duplicate key in a unique tree. It receives one of the rows that have the
+// key. It is called at most once, by the call of frond_load_put or frond_loads_finish that then
+// fails with FRD-1104. It must not call the library. The function and `context` must stay valid
+// until the load is released.
 int32_t frond_load_on_duplicate(frond_load *load,
                                 frond_row_told tell,
                                 void *context,
                                 frond_error *error);
 
-// Gives a load up, or nothing if `load` is null.
+// Abandons a load. Null is allowed.
 void frond_load_free(frond_load *load);
 
-// Makes, or fills, the trees of `count` loads in one commit, synced: all, or on an error none. All handles are given back in any case but
-// FRD-1001 (one is null or given twice, two are for one tree, or they are of two stores): then all are as they were. `trees`, which may be
-// null, gets as many new ones.
+// Creates or fills the trees of `count` loads in one commit, which is synced: all of them or,
+// after an error, none. `trees`, which may be null, receives `count` handles of the new trees.
+//
+// All loads are released, except after FRD-1001 (a load is null or passed twice, two are for the
+// same tree, or they belong to different stores): then all are unchanged.
 int32_t frond_loads_finish(frond_load *const *loads,
                            size_t count,
                            frond_tree **trees,
                            frond_error *error);
 
-// Begins to build `count` indexes of a tree that has rows, while others write it: trees of these names, made with these options
-// (null: what is usual), which are to be used once they are published. From here on the keys of rows that transactions and batches write are
-// kept in a queue, in their own commits; writers need not know. A tree has one build at a time (FRD-1105 otherwise). An entry's key must be no
-// other row's, unless the index is unique and that is to be found out. To be given back by frond_index_build_free, or by
-// frond_index_build_publish.
+// Starts to build `count` indexes of a tree that has rows, while others write it. The indexes are
+// trees with these names and options (null: the defaults for all), to be used once they are
+// published. From now on the keys of rows that transactions and batches write are kept in a queue,
+// in their own commits; writers need not know of the build. A tree can have one build at a time
+// (else FRD-1105). An entry's key must belong to only one row, unless the index is unique and the
+// build should find duplicates. The build is released by frond_index_build_publish or
+// frond_index_build_free.
 int32_t frond_index_build_begin(const frond_db *db,
                                 const frond_tree *base,
                                 const char *const *names,
@@ -906,16 +987,19 @@ int32_t frond_index_build_begin(const frond_db *db,
                                 frond_index_build **build,
                                 frond_error *error);
 
-// Gives the moment that the base is to be read at, the same with each call; to be given back by frond_snapshot_free. The first call
-// waits until transactions have ended that had written the tree when the build began, prepared ones, too: up to `wait_ms` (below 0: as
-// long as it takes), then FRD-1101, and it may be called again. Others go on meanwhile.
+// Returns the snapshot at which the program must read the base, the same with each call. Release
+// it with frond_snapshot_free. The first call waits until all transactions have ended that had
+// written the tree when the build started, prepared ones included; others go on. If they last
+// longer than `wait_ms` (below 0: no limit), the error is FRD-1101, and the call may be repeated.
 int32_t frond_index_build_snapshot(frond_index_build *build,
                                    int64_t wait_ms,
                                    frond_snapshot **snapshot,
                                    frond_error *error);
 
-// Adds the entry of a row of that moment, in any order, to an index: they are numbered from 0, as their names were given. FRD-1104 here or
-// later if two have the same key in an index, `tree` of the error, that is unique: the build is over.
+// Adds the entry of a row of the snapshot to an index, in any order. Indexes are numbered from 0
+// in the order in which their names were given. If two entries have the same key in a unique
+// index, this or a later call fails with FRD-1104; `tree` of the error is the index, and the build
+// has failed.
 int32_t frond_index_build_add(frond_index_build *build,
                               size_t index,
                               const uint8_t *key,
@@ -924,20 +1008,26 @@ int32_t frond_index_build_add(frond_index_build *build,
                               size_t value_length,
                               frond_error *error);
 
-// The base is whole: makes trees of what was added. frond_index_build_next does it, too, if nobody has.
-int32_t frond_index_build_end_base(frond_index_build *build,
-                                   frond_error *error);
+// Completes the base: makes trees of the entries that were added. If this was not called,
+// frond_index_build_next does it.
+int32_t frond_index_build_end_base(frond_index_build *build, frond_error *error);
 
-// Gives the next row that is not in the indexes as it is: say which entries of it go and come by frond_index_build_change. FROND_NOT_FOUND
-// at the end of a round: the indexes are then what they would be at one moment; the next call begins another round. A round may give
-// a row twice: say the same of it again. FRD-1104 if at that moment two rows had the same in an index, `tree` of the error, that is unique:
-// the build is over, as after each other error but FRD-1106, unless that came while the base was finished.
+// Returns the next row whose index entries may be outdated; pass the entries to remove and to add
+// to frond_index_build_change. FROND_NOT_FOUND at the end of a round: the indexes then have the
+// entries of one moment, and the next call starts another round. A round may return a row twice;
+// answer the same again.
+//
+// FRD-1104 if at that moment two rows had the same key in a unique index, which is `tree` of the
+// error. After any error the build has failed, except after FRD-1106, unless that came while the
+// base was completed.
 int32_t frond_index_build_next(frond_index_build *build,
                                frond_row_changed *row,
                                frond_error *error);
 
-// Of the row that was given last: the key of the entry that it had in an index (null with length 0: it had none), and key and value of that which it is
-// to have (key null with length 0: none). Say nothing of an entry that stays as it is. A row may have several in one index.
+// Changes an index entry of the row that was returned last. `old_key` is the key of the entry that
+// the row had in the index (null with length 0: none); `key` and `value` are the entry that it
+// should have (`key` null with length 0: none). Skip entries that do not change. A row may have
+// several entries in one index.
 int32_t frond_index_build_change(frond_index_build *build,
                                  size_t index,
                                  const uint8_t *old_key,
@@ -948,91 +1038,97 @@ int32_t frond_index_build_change(frond_index_build *build,
                                  size_t value_length,
                                  frond_error *error);
 
-// After a round: `near` gets true if it was short, and the next one will be: it is time to lock the tree.
-int32_t frond_index_build_is_near(const frond_index_build *build,
-                                  bool *near,
-                                  frond_error *error);
+// Tells, after a round, whether it is time to lock the tree: `near` becomes true if the round was
+// short and the next one will be, too.
+int32_t frond_index_build_is_near(const frond_index_build *build, bool *near, frond_error *error);
 
-// Takes the tree for the build alone, so that the next round is the last: writers wait from here on. FRD-1101 if transactions keep rows of
-// it for longer than `wait_ms` (below 0: as long as it takes): nothing was done, go on with rounds and try again.
-int32_t frond_index_build_lock(frond_index_build *build,
-                               int64_t wait_ms,
-                               frond_error *error);
+// Locks the tree exclusively, so that the next round is the last; writers wait from here on.
+// FRD-1101 if transactions keep rows of the tree for longer than `wait_ms` (below 0: no limit):
+// nothing was done; go on with rounds and try again.
+int32_t frond_index_build_lock(frond_index_build *build, int64_t wait_ms, frond_error *error);
 
-// Makes the indexes what they are to be, in one commit, synced, after the round that came behind frond_index_build_lock. `then`, which may be
-// null, is called before any writer goes on who waits for the tree: what writers go by must say from there on that there are indexes, and
-// they must have an intent on the tree before they look (frond_txn_lock_tree), or be kept away; `then` itself writes nothing to the tree, which
-// is locked. The build is given back in any case but FRD-1001: then it is as it was. `trees`, which may be null, gets as many handles as there are indexes, and nulls on an error.
+// Makes the indexes live in one commit, which is synced, after the round that follows
+// frond_index_build_lock. `trees`, which may be null, receives one handle per index; nulls after
+// an error. The build is released, except after FRD-1001: then it is unchanged.
+//
+// `then`, which may be null, is called before any writer that waits for the tree goes on. From
+// there on, whatever tells writers which indexes exist must include these. Writers must have an
+// intent lock on the tree (frond_txn_lock_tree) before they look at that, or be kept away. `then`
+// itself must not write to the tree, which is locked.
 int32_t frond_index_build_publish(frond_index_build *build,
                                   void (*then)(void *context),
                                   void *context,
                                   frond_tree **trees,
                                   frond_error *error);
 
-// Gives a build up: nothing of it is left. Null is allowed.
+// Abandons a build and leaves nothing of it behind. Null is allowed.
 void frond_index_build_free(frond_index_build *build);
 
-// From here on an interrupt ends the calls of the build with FRD-1106: those that add entries to the base or make it whole for
-// good, others until it is cleared.
+// Makes a build cancellable: after this call, an interrupt ends its calls with FRD-1106. If it
+// ends a call that adds entries to the base or completes the base, the build has failed; other
+// calls fail only until the interrupt is cleared.
 int32_t frond_index_build_heed(frond_index_build *build,
                                const frond_interrupter *interrupter,
                                frond_error *error);
 
-// Gives what says, to any thread, how far the build is.
+// Returns the progress of a build, which any thread may read. Release it with frond_progress_free.
 int32_t frond_index_build_progress(const frond_index_build *build,
                                    frond_progress **progress,
                                    frond_error *error);
 
-// Gives the memory of a buffer back, and empties it. Null is allowed.
+// Releases the memory of a buffer and empties it. Null is allowed.
 void frond_buffer_free(frond_buffer *buffer);
 
-// Puts a copy of these bytes into a buffer: for functions that are called back and give bytes (frond_fold).
+// Copies bytes into a buffer. Meant for callbacks that return bytes (frond_fold).
 int32_t frond_buffer_set(frond_buffer *buffer,
                          const uint8_t *data,
                          size_t length,
                          frond_error *error);
 
-// Fills options with what is usual: not repeatable, ten seconds.
+// Sets the defaults: not repeatable, ten seconds.
 void frond_change_options_init(frond_change_options *options);
 
-// Begins a change; nothing is locked or done before its commit. `options` may be null. To be given back by frond_change_free.
+// Starts a change of trees. Nothing is locked or done before its commit. `options` may be null.
+// Release the change with frond_change_free.
 int32_t frond_change_begin(const frond_db *db,
                            const frond_change_options *options,
                            frond_tree_change **change,
                            frond_error *error);
 
-// From here on an interrupt ends frond_change_commit with FRD-1106: while it waits for transactions at once, and when it begins until the
-// interrupt is cleared. Nothing was done then.
+// Makes frond_change_commit cancellable: after this call, an interrupt ends a commit that waits
+// for transactions, at once, with FRD-1106. A commit that starts before the interrupt is cleared
+// also fails with it. In both cases nothing was done.
 int32_t frond_change_heed(frond_tree_change *change,
                           const frond_interrupter *interrupter,
                           frond_error *error);
 
-// Gives a change back, whether it was committed or not. Null is allowed.
+// Releases a change, whether it was committed or not. Null is allowed.
 void frond_change_free(frond_tree_change *change);
 
-// Adds a step: a new tree, as by frond_tree_create. `options` may be null. Repeated after the tree was renamed or dropped, it makes
-// another one (frond_change_options).
+// Adds a step that creates a tree, as frond_tree_create does. `options` may be null. If it is
+// repeated after the tree was renamed or dropped, it creates another one (frond_change_options).
 int32_t frond_change_create(frond_tree_change *change,
                             const char *name,
                             const frond_tree_options *options,
                             frond_error *error);
 
-// Adds a step: another name for a tree, which is free once the steps before are made.
+// Adds a step that renames a tree. The new name must be free once the steps before it are made.
 int32_t frond_change_rename(frond_tree_change *change,
                             uint32_t number,
                             const char *name,
                             const char *to,
                             frond_error *error);
 
-// Adds a step: a tree goes, as by frond_tree_drop.
+// Adds a step that drops a tree, as frond_tree_drop does.
 int32_t frond_change_drop(frond_tree_change *change,
                           uint32_t number,
                           const char *name,
                           frond_error *error);
 
-// Adds a step: two trees exchange their names. Snapshots of before fail with FRD-1006 in both, as if they had been created now.
-// Transactions with rows of a tree go on with it under its other name: who must not have any locks both first, exclusively, and swaps
-// before that transaction ends.
+// Adds a step that exchanges the names of two trees. Older snapshots fail with FRD-1006 in both,
+// as if the trees had been created now. Transactions with rows of a tree continue with it under
+// its other name. To exclude them, lock both trees exclusively first, and swap before that
+// transaction ends.
 int32_t frond_change_swap(frond_tree_change *change,
                           uint32_t number,
                           const char *name,
@@ -1040,22 +1136,24 @@ int32_t frond_change_swap(frond_tree_change *change,
                           const char *other_name,
                           frond_error *error);
 
-// Adds a step: a new, empty tree takes the name of a tree, with another number, like it in all it was made with, its counters at
-// their begin; the old one goes. Handles of that fail with FRD-1004, snapshots of before keep its rows.
+// Adds a step that removes all rows of a tree: a new, empty tree with another number takes its
+// name and all its settings; its counters start anew. The old tree is dropped: its handles fail
+// with FRD-1004, and older snapshots keep its rows.
 int32_t frond_change_truncate(frond_tree_change *change,
                               uint32_t number,
                               const char *name,
                               frond_error *error);
 
-// Adds a step: a new tree that holds what another does, as by frond_tree_clone. The other may go by a step behind.
-// Repeated after it was renamed or dropped, it makes another one (frond_change_options).
+// Adds a step that makes a clone of a tree, as frond_tree_clone does. A later step may drop the
+// original. If it is repeated after the clone was renamed or dropped, it makes another one
+// (frond_change_options).
 int32_t frond_change_clone(frond_tree_change *change,
                            uint32_t number,
                            const char *name,
                            const char *to,
                            frond_error *error);
 
-// Adds a step: other bytes are kept with a tree, up to 1 MiB.
+// Adds a step that sets the attributes of a tree, up to 1 MiB.
 int32_t frond_change_attributes(frond_tree_change *change,
                                 uint32_t number,
                                 const char *name,
@@ -1063,9 +1161,9 @@ int32_t frond_change_attributes(frond_tree_change *change,
                                 size_t length,
                                 frond_error *error);
 
-// Adds a step: values of a tree get another layout, as by frond_tree_change_layout, together with names and attributes that belong
-// to it. `from`: the version that `parts` are numbered by, below 0 if that is not known; a repeatable change needs it. Not in one
-// change with trees that go.
+// Adds a step that changes the layout of a tree's values, as frond_tree_change_layout does, so
+// that names and attributes that belong to it change with it. `from` is the version that the
+// numbers in `parts` refer to, below 0 if it is not known; a repeatable change needs it.
 int32_t frond_change_layout(frond_tree_change *change,
                             uint32_t number,
                             const char *name,
@@ -1074,41 +1172,46 @@ int32_t frond_change_layout(frond_tree_change *change,
                             size_t count,
                             frond_error *error);
 
-// Adds a step: a tree begins with this change, and a snapshot of before fails with FRD-1006 there. For one that was filled under
-// another name, and is renamed by a step beside.
+// Adds a step that makes a tree be born with this change: an older snapshot fails with FRD-1006
+// there. Meant for a tree that was filled under another name and is renamed by another step.
 int32_t frond_change_publish(frond_tree_change *change,
                              uint32_t number,
                              const char *name,
                              frond_error *error);
 
-// Makes all steps, in one commit that is synced when it returns: after a crash all of it is there, or nothing. Waits for transactions
-// that have rows of trees that it drops or truncates. `seqno`, which may be null, gets its number, 0 if there was nothing to be
-// done. If a step cannot be made nothing is, `entry` of the error is its place, from 0, and the change may be committed again;
-// but FRD-3203 (and FRD-3202 behind it): the store has stopped; after opening it look whether the change was made. One that clones
-// trees or changes layouts, and drops or truncates others, waits for room if the disk becomes full while it is made.
-int32_t frond_change_commit(frond_tree_change *change,
-                            uint64_t *seqno,
-                            frond_error *error);
+// Makes all steps in one commit, which is synced when this returns: after a crash all of it is
+// there, or nothing. Waits for transactions with rows of trees that it drops or truncates.
+// `seqno`, which may be null, receives the number of the commit, 0 if there was nothing to do.
+//
+// If a step cannot be made, nothing is done, `entry` of the error is the index of the step, from
+// 0, and the change may be committed again. The exception is FRD-3203 (and FRD-3202 after it): the
+// store has stopped; open it again and check whether the change was made. A change that clones
+// trees or changes layouts, and drops or truncates others, waits for space if the disk becomes
+// full while it is made.
+int32_t frond_change_commit(frond_tree_change *change, uint64_t *seqno, frond_error *error);
 
-// Of a change that is committed: the tree that a step, from 0, was about or made; of a truncation the new one. FROND_NOT_FOUND if it
-// is gone. `was_made`, which may be null, gets false if the step was passed over, for it had been made. `tree` may be null, too.
+// Returns the tree that a step of a committed change, counted from 0, was about or made; for a
+// truncation the new one. FROND_NOT_FOUND if it is gone. `was_made`, which may be null, becomes
+// false if the step was skipped because it had been made before. `tree` may be null, too.
 int32_t frond_change_tree(const frond_tree_change *change,
                           size_t step,
                           frond_tree **tree,
                           bool *was_made,
                           frond_error *error);
 
-// How many rows a tree has. `exact`, which may be null, gets whether they were counted: else `rows` is an estimate, for something was put or deleted
-// of which nobody knew whether it was there.
+// Returns the number of rows of a tree. `exact`, which may be null, tells whether they were
+// counted. If not, the number is an estimate, since something was put or deleted without knowing
+// whether it existed.
 int32_t frond_tree_row_count(const frond_tree *tree,
                              uint64_t *rows,
                              bool *exact,
                              frond_error *error);
 
-// About how many rows lie from `from` up to, not including, `to`, and how many bytes they take. Reads nothing: of what was
-// not read since the store was opened it goes by the number of all rows. 0 rows only if none is committed by now: a transaction
-// may have written some, or see some that are gone since, and asks by frond_txn_estimate. Null: from the first key, to the last.
-// `data_bytes` may be null.
+// Estimates how many rows there are from `from` up to, but not including, `to`, and how many bytes
+// they take. A null bound means from the first key, or to the last. `data_bytes` may be null.
+// Reads nothing from the file: for parts of the tree that were not read since the store was
+// opened, it uses the number of all rows. 0 rows only if none is committed so far; a transaction
+// may have written some, or may see some that were deleted since: use frond_txn_estimate there.
 int32_t frond_tree_estimate(const frond_tree *tree,
                             const uint8_t *from,
                             size_t from_length,
@@ -1118,9 +1221,10 @@ int32_t frond_tree_estimate(const frond_tree *tree,
                             uint64_t *data_bytes,
                             frond_error *error);
 
-// Counts the rows from `from` up to, not including, `to` that a plain scan of the transaction would find. It walks over
-// them within the store, at a tenth of the cost of a cursor. At FROND_SERIALIZABLE it locks what it counts. Null: from
-// the first key, to the last.
+// Counts the rows from `from` up to, but not including, `to` that a plain scan of the transaction
+// would find. It walks over them within the store, at a tenth of the cost of a cursor. At
+// FROND_SERIALIZABLE it locks what it counts. A null bound means from the first key, or to the
+// last.
 int32_t frond_txn_count(const frond_txn *txn,
                         const frond_tree *tree,
                         const uint8_t *from,
@@ -1130,8 +1234,9 @@ int32_t frond_txn_count(const frond_txn *txn,
                         uint64_t *rows,
                         frond_error *error);
 
-// As frond_tree_estimate, with what the transaction has written, and with rows that its reads still see though they are
-// deleted since: 0 rows only if neither a plain nor a locking read of the transaction would find one.
+// Estimates like frond_tree_estimate, and includes what the transaction has written, and rows that
+// its reads still see although they were deleted since. 0 rows only if neither a plain nor a
+// locking read of the transaction would find one.
 int32_t frond_txn_estimate(const frond_txn *txn,
                            const frond_tree *tree,
                            const uint8_t *from,
@@ -1142,8 +1247,9 @@ int32_t frond_txn_estimate(const frond_txn *txn,
                            uint64_t *data_bytes,
                            frond_error *error);
 
-// Takes `count` numbers from a counter of the tree, 0 to 3, the first of them at least `least`; `first` gets it. They are not
-// handed out again, whatever becomes of the transaction; over a restart at least none that a commit can have used.
+// Takes `count` numbers from one of the tree's counters, 0 to 3. The first of them is at least
+// `least`, and is returned in `first`. No number is returned twice, whatever happens to the
+// transaction; after a restart, at least none that a commit can have used.
 int32_t frond_tree_reserve(const frond_tree *tree,
                            uint32_t counter,
                            uint64_t least,
@@ -1151,24 +1257,26 @@ int32_t frond_tree_reserve(const frond_tree *tree,
                            uint64_t *first,
                            frond_error *error);
 
-// The number that a counter would give next.
+// Returns the next number of a counter, without taking it.
 int32_t frond_tree_next_number(const frond_tree *tree,
                                uint32_t counter,
                                uint64_t *next,
                                frond_error *error);
 
-// About how many different values the first part of a tree's keys has, the first two, and so on: as many numbers as its keys have
-// parts, one if they have none. `counts` gets the first `counts_max` of them, and `count` how many there are; 0 and null only ask
-// for that. None is 0, also of an empty tree. Up to 64, and of trees of some thousand rows, they are exact if nobody writes; larger ones
-// are estimates. Reads some tens of thousands of rows, however many there are.
+// Estimates how many distinct values the first part of a tree's keys has, the first two parts, and
+// so on: one number for each part of the keys' layout, or one number if keys have no layout.
+// `counts` receives the first `counts_max` of them, and `count` how many there are; pass null and
+// 0 to ask only for that. No number is 0, even for an empty tree. Numbers up to 64, and those of
+// trees of some thousand rows, are exact if nothing is written meanwhile; larger ones are
+// estimates. Reads some tens of thousands of rows, however many there are.
 int32_t frond_tree_distinct_prefixes(const frond_tree *tree,
                                      uint64_t *counts,
                                      size_t counts_max,
                                      size_t *count,
                                      frond_error *error);
 
-// A cursor over the keys from `from` on and below `to` (null for no end), before its first row; it sees what is
-// committed now.
+// Opens a cursor over the keys from `from` up to, but not including, `to`, before its first row. A
+// null bound means from the first key, or to the last. It sees what is committed now.
 int32_t frond_scan(const frond_tree *tree,
                    const uint8_t *from,
                    size_t from_length,
@@ -1177,9 +1285,10 @@ int32_t frond_scan(const frond_tree *tree,
                    frond_cursor **cursor,
                    frond_error *error);
 
-// The same as a transaction sees it, with its own writes up to now, or to where its statement began. With `row_lock`, each row is locked as the cursor
-// hands it out, and at FROND_REPEATABLE_READ and FROND_SERIALIZABLE the gaps it goes over, too. A cursor is given back
-// before its transaction ends.
+// Opens a cursor like frond_scan, over what the transaction sees, including its own writes so far
+// or, within a statement, from before the statement. With `row_lock`, the cursor locks each row
+// that it returns, and at FROND_REPEATABLE_READ and FROND_SERIALIZABLE also the gaps that it
+// passes. Release the cursor before the transaction ends.
 int32_t frond_txn_scan(const frond_txn *txn,
                        const frond_tree *tree,
                        const uint8_t *from,
@@ -1191,7 +1300,7 @@ int32_t frond_txn_scan(const frond_txn *txn,
                        frond_cursor **cursor,
                        frond_error *error);
 
-// The same with all that can be said of how it reads. `with_last` says nothing here.
+// Opens a cursor like frond_txn_scan, with all options of a read. `with_last` has no effect here.
 int32_t frond_txn_read_range(const frond_txn *txn,
                              const frond_tree *tree,
                              const uint8_t *from,
@@ -1202,45 +1311,56 @@ int32_t frond_txn_read_range(const frond_txn *txn,
                              frond_cursor **cursor,
                              frond_error *error);
 
-// Locks the last row that the cursor gave, as it locks rows, and reads it again as it is by now: `rows` gets it, and it alone.
-// FROND_NOT_FOUND if it has gone; it is locked all the same. Waits for who has it for `wait_ms`; below 0: as long as the cursor
-// does. For a row that is not `locked` and is wanted. The cursor stays where it is.
+// Locks the row that the cursor returned last, as the cursor locks rows, and reads its latest
+// version: `rows` receives this row only. Meant for a row that is wanted and not `locked`.
+// FROND_NOT_FOUND if it was deleted; it is locked even so. Waits for the holder of the row for
+// `wait_ms` milliseconds; below 0, as long as the cursor does. The cursor stays where it is.
 int32_t frond_cursor_relock(frond_cursor *cursor,
                             int64_t wait_ms,
                             frond_rows *rows,
                             frond_error *error);
 
-// The next rows, up to `rows_max` (0: as the cursor thinks best, a few at first and then more; one at a time if it
-// locks). FROND_NOT_FOUND behind the last one. After an error the cursor stands where it stood; one that is met behind some rows
-// comes with the next call in that direction, after them, but for one that has ended the transaction. The rows are of this
-// call's moment: one of them that the transaction itself changes or deletes afterwards stays here as it was. A scan that may
-// delete what it has yet to come to asks for one row a call, or frond_cursor_is_current before it takes a row.
+// Returns the next rows, up to `rows_max`. With 0, the cursor chooses: a few at first and then
+// more, or one at a time if it locks rows. FROND_NOT_FOUND after the last row.
+//
+// After an error the cursor stays where it was. An error that comes after some rows is returned by
+// the next call in this direction, after these rows; but at once if it has ended the transaction.
+//
+// The rows are as of this call: if the transaction itself changes or deletes one of them later,
+// the batch still has it as it was. A scan that may delete rows ahead of itself must ask for one
+// row per call, or call frond_cursor_is_current before it uses a row.
 int32_t frond_cursor_next(frond_cursor *cursor,
                           size_t rows_max,
                           frond_rows *rows,
                           frond_error *error);
 
-// The rows before, from the nearest on: as frond_cursor_next, in descending order.
+// Returns the previous rows, like frond_cursor_next, in descending order from the nearest.
 int32_t frond_cursor_prev(frond_cursor *cursor,
                           size_t rows_max,
                           frond_rows *rows,
                           frond_error *error);
 
-// Whether the cursor would still give a row of its last batch (`row`: 0 is the first): asked before a row is taken of a batch
-// that was filled earlier. Not so once the transaction has deleted the row since, has gone back to a savepoint or to its
-// statement's begin since (rows that the batch passed by may be there again), or has ended. Then go to the key of the last
-// row that was taken, and a zero byte, or for frond_cursor_prev to that key itself, and ask for rows anew. What the
-// transaction has changed or put since the scan or its statement began, a scan does not show, whatever its batches are: a
-// row that was changed is current, as it was. So is each row of a cursor that is no transaction's. Costs no more than a look
-// at a counter as long as the transaction has not written to the tree since the batch. The batch stays where it is.
+// Tells whether the cursor would still return a row of its last batch (`row`: 0 is the first).
+// Call it before using a row of a batch that was fetched earlier.
+//
+// A row is no longer current if, since the batch was fetched, the transaction has deleted it, has
+// rolled back to a savepoint or to the start of its statement (rows that the batch skipped may
+// exist again), or has ended. Then seek to the key of the last row that was used plus a zero byte
+// (for frond_cursor_prev, to that key itself), and fetch again.
+//
+// A scan does not show what the transaction has changed or put since the scan, or its statement,
+// started, however its batches are fetched: a changed row is current, as it was. Rows of a cursor
+// that belongs to no transaction are always current. While the transaction has written nothing to
+// the tree since the batch was fetched, this costs one look at a counter. The batch stays valid.
 int32_t frond_cursor_is_current(const frond_cursor *cursor,
                                 size_t row,
                                 bool *is_current,
                                 frond_error *error);
 
-// Goes over another range of its tree from here on, before its first row: from `from` on and below `to` (null: from the first
-// key, to the last). Sees and locks rows as before; costs less than another cursor. FRD-1001 of a cursor that is of no
-// transaction.
+// Moves the cursor to another range of its tree, before the first row there: from `from` up to,
+// but not including, `to`. A null bound means from the first key, or to the last. What it sees and
+// locks is as before; this costs less than another cursor. FRD-1001 for a cursor that belongs to
+// no transaction.
 int32_t frond_cursor_range(frond_cursor *cursor,
                            const uint8_t *from,
                            size_t from_length,
@@ -1248,57 +1368,61 @@ int32_t frond_cursor_range(frond_cursor *cursor,
                            size_t to_length,
                            frond_error *error);
 
-// Goes to a key: the next row is the first at or above it, the one before the last below it.
+// Moves the cursor to a key: the next row is the first at or above it, the previous one the last
+// below it.
 int32_t frond_cursor_seek(frond_cursor *cursor,
                           const uint8_t *key,
                           size_t key_length,
                           frond_error *error);
 
-// Goes before the first row.
+// Moves the cursor before the first row.
 int32_t frond_cursor_seek_first(frond_cursor *cursor, frond_error *error);
 
-// Goes behind the last row.
+// Moves the cursor after the last row.
 int32_t frond_cursor_seek_last(frond_cursor *cursor, frond_error *error);
 
-// Gives a cursor back. Null is allowed.
+// Releases a cursor. Null is allowed.
 void frond_cursor_free(frond_cursor *cursor);
 
-// Makes one, for frond_check.
+// Creates a progress for frond_check.
 int32_t frond_progress_new(frond_progress **progress, frond_error *error);
 
-// Gives what says how far a load is, also while it is being finished.
+// Returns the progress of a load, which can be read also while the load is being finished.
 int32_t frond_load_progress(const frond_load *load, frond_progress **progress, frond_error *error);
 
-// What it says now.
+// Reads the current counts of a progress.
 int32_t frond_progress_now(const frond_progress *progress,
                            frond_progress_counts *counts,
                            frond_error *error);
 
-// Gives the handle back. Null is allowed.
+// Releases a progress. Null is allowed.
 void frond_progress_free(frond_progress *progress);
 
-// Makes an interrupter that is of no transaction, for what can be told to heed it: cursors, loads, builds of indexes, checks. They heed that of a
-// transaction, too. frond_interrupt stops all that heed it.
-int32_t frond_interrupter_new(frond_interrupter **interrupter,
-                              frond_error *error);
+// Creates an interrupter that belongs to no transaction, for the operations that it is to cancel:
+// cursors, loads, index builds, checks. These also accept the interrupter of a transaction.
+// frond_interrupt cancels all of them.
+int32_t frond_interrupter_new(frond_interrupter **interrupter, frond_error *error);
 
-// Says of one that is of no transaction that what it was for is done: what heeds it goes on. That of a transaction is cleared by
-// frond_txn_clear_interrupt alone. Null is allowed.
+// Clears an interrupter that belongs to no transaction, so that the operations it was set on can
+// go on. The interrupter of a transaction is cleared only by frond_txn_clear_interrupt. Null is
+// allowed.
 void frond_interrupter_clear(const frond_interrupter *interrupter);
 
-// From here on an interrupt ends the calls of a cursor over a snapshot, or outside of transactions, with FRD-1106, at the latest when
-// rows are handed out that are fetched already; once it is cleared the cursor goes on where it was. One of a transaction heeds that by itself.
+// Makes a cursor over a snapshot or outside transactions cancellable: after this call, an
+// interrupt ends its calls with FRD-1106, at the latest when it returns rows that were fetched
+// before. Once the interrupt is cleared, the cursor goes on where it was. A cursor of a
+// transaction observes the transaction's interrupts by itself.
 int32_t frond_cursor_heed(frond_cursor *cursor,
                           const frond_interrupter *interrupter,
                           frond_error *error);
 
-// From here on an interrupt ends the call that a load is in, also frond_loads_finish, with FRD-1106, and with it the load.
-int32_t frond_load_heed(frond_load *load,
-                        const frond_interrupter *interrupter,
-                        frond_error *error);
+// Makes a load cancellable: after this call, an interrupt ends the load's current call, also
+// frond_loads_finish, with FRD-1106, and the load with it.
+int32_t frond_load_heed(frond_load *load, const frond_interrupter *interrupter, frond_error *error);
 
-// Checks the store while it is open: all of it if `full`, which reads everything once, else the log and a few pages. Others go on. `clean`
-// gets whether no damage was found; `tell`, which may be null, is called with each finding in words. `interrupter` and `progress`
+// Checks the store while it is open: with `full` all of it, which reads everything once, otherwise
+// the log and a few pages. Others go on meanwhile. `clean` becomes true if no damage was found.
+// `tell`, which may be null, is called with each finding in words. `interrupter` and `progress`
 // may be null.
 int32_t frond_check(const frond_db *db,
                     bool full,
@@ -1309,10 +1433,14 @@ int32_t frond_check(const frond_db *db,
                     bool *clean,
                     frond_error *error);
 
-// Gives the values of a tree another layout, without a look at any of them, synced when it returns: the version and then these
-// parts. The layout of values must begin with FROND_PART_VERSION. With the change goes another blob of attributes; null with length 0: they stay.
-// `tree` becomes a handle that gives values in the new version; others go on with theirs until they meet a newer value, and then
-// fail with FRD-1006: open the tree again.
+// Changes the layout of a tree's values without touching any of them: the version is followed by
+// these parts from now on. The layout must begin with FROND_PART_VERSION. New attributes are set
+// in the same commit; null with length 0 keeps the old ones. The change is synced when this
+// returns.
+//
+// `tree` receives a handle that returns values in the new version. Other handles keep their
+// version until they meet a newer value; then they fail with FRD-1006, and the tree must be opened
+// again.
 int32_t frond_tree_change_layout(const frond_db *db,
                                  const char *name,
                                  const frond_new_part *parts,
@@ -1322,33 +1450,38 @@ int32_t frond_tree_change_layout(const frond_db *db,
                                  frond_tree **tree,
                                  frond_error *error);
 
-// The version of the layout in which a handle gives values, whose first two bytes it is, big-endian; -1 if values name none, or
-// `tree` is null.
+// Returns the version of the layout in which a handle returns values: it is their first two bytes,
+// big-endian. -1 if values do not name their version, or if `tree` is null.
 int32_t frond_tree_layout_version(const frond_tree *tree);
 
-// Tells who waits for a lock now, longest first. As frond_lock_waits, in fields; waits that are not for locks are not told.
+// Reports the calls that currently wait for locks, longest first, as structs; frond_lock_waits
+// reports them as text. Waits for anything else are not reported.
 int32_t frond_each_wait(const frond_db *db,
                         frond_wait_told tell,
                         void *context,
                         frond_error *error);
 
-// Tells who was on the last circle of waits, each before the one it waited for. `at_nanos`, which may be null, gets when it was
-// ended, by the clock of `since_nanos` of frond_wait. FROND_NOT_FOUND if there was none. As frond_last_deadlock, in fields.
+// Reports the transactions of the last deadlock cycle, each before the one it waited for;
+// frond_last_deadlock reports them as text. `at_nanos`, which may be null, receives the time when
+// the cycle was resolved, by the clock of `since_nanos` in frond_wait. FROND_NOT_FOUND if there
+// was none.
 int32_t frond_each_deadlocked(const frond_db *db,
                               frond_deadlocked_told tell,
                               void *context,
                               uint64_t *at_nanos,
                               frond_error *error);
 
-// Tells who holds locks or a snapshot now, longest first. As frond_transactions, in fields.
+// Reports what currently holds locks or a snapshot, longest first, as structs; frond_transactions
+// reports it as text.
 int32_t frond_each_transaction(const frond_db *db,
                                frond_live_told tell,
                                void *context,
                                frond_error *error);
 
-// Tells up to `max` locks that are held now, in the order of their owners, trees as a whole first, then gaps, then rows; `more`,
-// which may be null, gets about how many there are beside. It is no single moment, for others go on meanwhile. Rows that a transaction beyond
-// memory has written are locked without being told.
+// Reports up to `max` locks that are currently held, ordered by owner: whole trees first, then
+// gaps, then rows. `more`, which may be null, receives about how many others there are. This is
+// not a consistent snapshot: locks are acquired and released meanwhile. Rows whose writes were
+// spilled from memory are locked without being reported.
 int32_t frond_each_lock(const frond_db *db,
                         size_t max,
                         frond_held_told tell,
@@ -1356,7 +1489,8 @@ int32_t frond_each_lock(const frond_db *db,
                         size_t *more,
                         frond_error *error);
 
-// The same of one transaction, by the thread that has it; rows in the order in which they were locked.
+// Reports the locks of one transaction, like frond_each_lock, with rows in the order in which they
+// were locked. To be called by the thread that uses the transaction.
 int32_t frond_txn_each_lock(const frond_txn *txn,
                             size_t max,
                             frond_held_told tell,
@@ -1364,26 +1498,29 @@ int32_t frond_txn_each_lock(const frond_txn *txn,
                             size_t *more,
                             frond_error *error);
 
-// What stands for a key of a tree in `key_hash` of frond_locked: 16 bytes, into `hash`.
+// Computes the hash that stands for a key of a tree in `key_hash` of frond_locked: 16 bytes,
+// written to `hash`.
 int32_t frond_tree_key_hash(const frond_tree *tree,
                             const uint8_t *key,
                             size_t key_length,
                             uint8_t *hash,
                             frond_error *error);
 
-// Parts of the values of a tree that has a layout of them, by number from 0, in any order; reads give them in the order of the
-// layout, each as it stands in the value (one with its length before it, with that).
+// Selects parts of the values of a tree that has a layout of values, by number from 0, in any
+// order. Reads return them in the order of the layout, each as it is stored in the value (a part
+// with a length prefix, with that).
 int32_t frond_parts_make(const frond_tree *tree,
                          const size_t *numbers,
                          size_t count,
                          frond_parts **parts,
                          frond_error *error);
 
-// Gives parts back; cursors that give them are not touched. Null is allowed.
+// Releases a selection of parts; cursors that use it are not affected. Null is allowed.
 void frond_parts_free(frond_parts *parts);
 
-// Parts of a value, one after the other, into `value`; of what lies in trees, no others are looked at. FROND_NOT_FOUND if there is
-// no such key; FRD-1001 if the value does not fit the layout of its tree.
+// Reads parts of a value, concatenated, into `value`. Other parts are not read from blocks.
+// FROND_NOT_FOUND if there is no such key; FRD-1001 if the value does not fit the layout of its
+// tree.
 int32_t frond_get_parts(const frond_tree *tree,
                         const uint8_t *key,
                         size_t key_length,
@@ -1391,7 +1528,7 @@ int32_t frond_get_parts(const frond_tree *tree,
                         frond_buffer *value,
                         frond_error *error);
 
-// The same at a moment of the store.
+// Reads parts of a value at a snapshot, like frond_get_parts.
 int32_t frond_snapshot_get_parts(const frond_snapshot *snapshot,
                                  const frond_tree *tree,
                                  const uint8_t *key,
@@ -1400,7 +1537,8 @@ int32_t frond_snapshot_get_parts(const frond_snapshot *snapshot,
                                  frond_buffer *value,
                                  frond_error *error);
 
-// The same as a transaction sees it, without a lock but at FROND_SERIALIZABLE.
+// Reads parts of a value as a transaction sees it, like frond_get_parts; without a lock, except at
+// FROND_SERIALIZABLE.
 int32_t frond_txn_get_parts(const frond_txn *txn,
                             const frond_tree *tree,
                             const uint8_t *key,
@@ -1409,16 +1547,19 @@ int32_t frond_txn_get_parts(const frond_txn *txn,
                             frond_buffer *value,
                             frond_error *error);
 
-// From here on a cursor gives these parts of values alone; it stays where it is. A step onto a value that does not fit the layout of
-// its tree fails with FRD-1001, each time; frond_cursor_seek goes beyond it.
-int32_t frond_cursor_only(frond_cursor *cursor,
-                          const frond_parts *parts,
-                          frond_error *error);
+// Restricts a cursor to these parts of values from now on, without moving it. A step onto a value
+// that does not fit the layout of its tree fails with FRD-1001, each time; frond_cursor_seek goes
+// past it.
+int32_t frond_cursor_only(frond_cursor *cursor, const frond_parts *parts, frond_error *error);
 
-// Makes everything written durable under a name, undecided: it survives a crash with the rows it writes locked. The
-// transaction's handle is given back, but not with FRD-1001 (cursors, the name, the level); on another error all is
-// rolled back; but FRD-3203 (and FRD-3202 behind it): the store has stopped; after opening it look whether it is prepared.
-// `level` is FROND_SYNC, unless whoever coordinates loses nothing by a transaction that is gone.
+// Prepares a transaction: makes everything that it has written durable under a name, without
+// deciding it. It is in-doubt from then on, and survives a crash, with the rows that it writes
+// locked. `level` is FROND_SYNC, unless the coordinator can afford to lose the transaction.
+//
+// The transaction's handle is released, except after FRD-1001 (it has cursors; the name or the
+// level is not allowed). After any other error the transaction is rolled back. The exception is
+// FRD-3203 (and FRD-3202 after it): the store has stopped; open it again and check whether the
+// transaction is prepared.
 int32_t frond_txn_prepare(frond_txn *txn,
                           const uint8_t *xid_data,
                           size_t xid_length,
@@ -1426,50 +1567,57 @@ int32_t frond_txn_prepare(frond_txn *txn,
                           frond_prepared **prepared,
                           frond_error *error);
 
-// Takes a prepared transaction in hand that nobody has: FRD-1110 if there is none, FRD-1112 if another has it.
+// Attaches a detached prepared transaction to this session: FRD-1110 if there is none with this
+// name, FRD-1112 if it is attached to another session.
 int32_t frond_prepared_attach(const frond_db *db,
                               const uint8_t *xid_data,
                               size_t xid_length,
                               frond_prepared **prepared,
                               frond_error *error);
 
-// Gives the commit its place in the order of all: from here on it is decided. The log has kept room for it since the prepare, or
-// since the store was opened, so that it waits for no disk and fails only once the store has stopped; but where opening has warned of
-// FRD-1303 (frond_warnings) there was none on the disk then: until there is it may fail with FRD-1301, and is prepared still. `seqno`, which may be null, gets its
-// number. Others see it at the latest when frond_prepared_commit returns, or frond_prepared_detach.
+// Gives the commit its place in the commit order: from here on the transaction is decided.
+// `seqno`, which may be null, receives its number. Others see the commit at the latest when
+// frond_prepared_commit or frond_prepared_detach returns.
+//
+// The log space for it was reserved by the prepare, or when the store was opened. So it waits for
+// no disk, and fails only once the store has stopped. There is one exception: if opening warned of
+// FRD-1303 (frond_warnings), the disk had no such space then. Until it has, this may fail with
+// FRD-1301, and the transaction is still prepared.
 int32_t frond_prepared_commit_ordered(frond_prepared *prepared,
                                       uint64_t *seqno,
                                       frond_error *error);
 
-// Commits, at the store's level (FROND_AS_STORE) or another. The handle is given back; on an error it is prepared still;
-// but FRD-3203 (and FRD-3202 behind it): the store has stopped; after opening it look whether it is prepared or committed. Once it is ordered
-// every error means that.
-int32_t frond_prepared_commit(frond_prepared *prepared,
-                              int32_t level,
-                              frond_error *error);
+// Commits a prepared transaction, at the store's durability (FROND_AS_STORE) or another. The
+// handle is released. After an error the transaction is still prepared. The exception is FRD-3203
+// (and FRD-3202 after it): the store has stopped; open it again and check whether the transaction
+// is prepared or committed. Once the commit is ordered, every error means that.
+int32_t frond_prepared_commit(frond_prepared *prepared, int32_t level, frond_error *error);
 
-// Takes everything back. The handle is given back; on an error it is prepared still; but FRD-3203 (and FRD-3202 behind
-// it): the store has stopped; after opening it look whether it is. Once it is ordered it is committed: FRD-1001, and the handle stays.
-int32_t frond_prepared_rollback(frond_prepared *prepared,
-                                frond_error *error);
+// Rolls back a prepared transaction. The handle is released. After an error the transaction is
+// still prepared. The exception is FRD-3203 (and FRD-3202 after it): the store has stopped; open
+// it again and check whether it is. If the commit is ordered, the transaction is committed: then
+// the error is FRD-1001, and the handle stays valid.
+int32_t frond_prepared_rollback(frond_prepared *prepared, frond_error *error);
 
-// Lets go of it: it waits for a decision by its name, from any session. Gives the handle back; null is allowed.
+// Detaches a prepared transaction, and releases the handle: any session can then decide it by its
+// name. Null is allowed.
 void frond_prepared_detach(frond_prepared *prepared);
 
-// Tells all transactions that are prepared and not decided, by name; with `only_new` those that were there when the
-// store was opened, each in one call alone.
+// Lists all in-doubt transactions, ordered by name. With `only_new`, only those that existed when
+// the store was opened and that no earlier such call has listed.
 int32_t frond_prepared_list(const frond_db *db,
                             bool only_new,
                             frond_prepared_line tell,
                             void *context,
                             frond_error *error);
 
-// Fills options with what is usual: a read without a lock, of what the level shows.
+// Sets the defaults: a read without a lock that sees what the isolation level shows.
 void frond_read_options_init(frond_read_options *options);
 
-// The value of a key, into `value`, read as asked. FROND_NOT_FOUND if there is none; the key is locked then all the same, if so
-// asked. `locked`, which may be null, gets whether it is locked for the transaction: with a lock asked for, not so only where
-// another has it (FROND_LAST_COMMIT). `options` may be null.
+// Reads the value of a key into `value`, with all options of a read. `options` may be null.
+// FROND_NOT_FOUND if there is no such key; if a lock was requested, the key is locked even so.
+// `locked`, which may be null, receives whether the transaction has it locked: if a lock was
+// requested, this is false only where another transaction has it (FROND_LAST_COMMIT).
 int32_t frond_txn_read(const frond_txn *txn,
                        const frond_tree *tree,
                        const uint8_t *key,
@@ -1479,10 +1627,14 @@ int32_t frond_txn_read(const frond_txn *txn,
                        bool *locked,
                        frond_error *error);
 
-// The values of many keys, read as asked. Without a lock they are all of one moment; with one, all rows are locked first, in key
-// order, and then read: who locks the same rows in another order waits, and is in no circle. `values` is as long as `keys`, and
-// gets where each value lies in `memory`, until that is used again; null data: there is no such row, or others have it and it was
-// skipped. `locked`, which may be null, is as long, and gets whether each is locked. If the call fails, it has locked nothing.
+// Reads the values of many keys, with all options of a read. Without a lock, all values are of one
+// snapshot. With a lock, all rows are locked first, in key order, and then read; so calls that
+// lock the same rows, given in any order, wait for each other but do not deadlock.
+//
+// `values` has `count` entries, and receives where each value lies in `memory`; they are valid
+// until `memory` is used again. Null data means that there is no such row, or that another
+// transaction holds it and it was skipped. `locked`, which may be null, has as many entries, and
+// receives whether each row is locked. If the call fails, it has locked nothing.
 int32_t frond_txn_read_many(const frond_txn *txn,
                             const frond_tree *tree,
                             const frond_bytes *keys,
@@ -1493,13 +1645,16 @@ int32_t frond_txn_read_many(const frond_txn *txn,
                             bool *locked,
                             frond_error *error);
 
-// Inserts a row, its own entry first: looks for all its unique entries in their order, and only then writes. `conflict->index` is -1 if it
-// is done; else it says which entry is there already, what it holds, and that one is locked by `row_lock`
-// (FROND_SHARED, FROND_EXCLUSIVE), and nothing is written. Begin with the fields of `conflict->value` 0.
+// Inserts a row. First looks up all its unique entries, in their order, and only then writes. Pass
+// the row's own entry first. `conflict->index` is -1 on success. Otherwise it tells which entry
+// exists already, and `conflict->value` what that holds; the existing entry is locked by
+// `row_lock` (FROND_SHARED, FROND_EXCLUSIVE), and nothing is written. Initialise the fields of
+// `conflict->value` to 0.
 //
-// If the row's own entry is a unique one, entries that are not unique are taken to be absent with it, without a look, as those are that hold the
-// row's key: a key that may be there already is to be put by itself (frond_txn_put). What was there all the same may come
-// back with the row's deletion, and rows are counted wrong.
+// If the row's own entry is unique, entries that are not unique are taken to be absent with it and
+// are not looked up, since they contain the row's key. Write a key that may exist already by
+// itself (frond_txn_put). An entry that did exist may come back when the row is deleted, and the
+// row count is wrong.
 int32_t frond_txn_insert_row(const frond_txn *txn,
                              const frond_entry *entries,
                              size_t count,
@@ -1507,7 +1662,8 @@ int32_t frond_txn_insert_row(const frond_txn *txn,
                              frond_conflict *conflict,
                              frond_error *error);
 
-// Changes a row: give the entries that change. As frond_txn_insert_row, where a unique one comes to another key.
+// Changes a row. Pass only the entries that change. If a unique entry moves to a key that exists
+// already, the call reports a conflict and writes nothing, as frond_txn_insert_row does.
 int32_t frond_txn_update_row(const frond_txn *txn,
                              const frond_change *changes,
                              size_t count,
@@ -1515,60 +1671,59 @@ int32_t frond_txn_update_row(const frond_txn *txn,
                              frond_conflict *conflict,
                              frond_error *error);
 
-// Deletes all entries of a row, by tree and key; their values are not looked at.
+// Deletes all entries of a row, given by tree and key; values are ignored.
 int32_t frond_txn_delete_row(const frond_txn *txn,
                              const frond_entry *entries,
                              size_t count,
                              frond_error *error);
 
-// Gives back what the last locking read took, if it was new: for what is not wanted. That is the row, or the row that a cursor gave
-// last, with the entry that named it (`with_last` of frond_read_options), or all rows of frond_txn_read_many. Gaps that a cursor has
-// locked stay.
-int32_t frond_txn_unlock_last(const frond_txn *txn,
-                              frond_error *error);
+// Releases what the last locking read has newly locked, for a row that is not wanted: the row, or
+// the row that a cursor returned last, together with the entry that named it (`with_last` of
+// frond_read_options), or all rows of frond_txn_read_many. Gaps that a cursor has locked stay
+// locked.
+int32_t frond_txn_unlock_last(const frond_txn *txn, frond_error *error);
 
-// What a tree takes by now; nothing is sampled. Reads nothing, but for a tree that an earlier version of Frond has written:
-// that one's nodes are read the first time.
-int32_t frond_tree_sizes(const frond_tree *tree,
-                         frond_sizes *sizes,
-                         frond_error *error);
+// Returns the current sizes of a tree; nothing is sampled. Reads nothing, except for a tree that
+// an earlier version of Frond has written: its nodes are read the first time.
+int32_t frond_tree_sizes(const frond_tree *tree, frond_sizes *sizes, frond_error *error);
 
-// What was done on a tree since the store was opened: what encoding took and gave, and what was decoded. Costs some forty
-// loads. Counted a block, not a row.
-int32_t frond_tree_work(const frond_tree *tree,
-                        frond_work *work,
-                        frond_error *error);
+// Returns the work done on a tree since the store was opened: costs and results of encoding, and
+// what was decoded. Costs some forty loads. The counters are maintained per block, not per row.
+int32_t frond_tree_work(const frond_tree *tree, frond_work *work, frond_error *error);
 
-// Takes the store as of now.
+// Takes a snapshot of the current state of the store.
 int32_t frond_snapshot_take(const frond_db *db, frond_snapshot **snapshot, frond_error *error);
 
-// Names this moment of the store: it outlives the process, until frond_snapshot_drop. Synced when it returns; `seqno` gets the last
-// commit that it shows, and may be null.
+// Creates a named snapshot of the current state of the store. It exists until frond_snapshot_drop,
+// also across restarts, and is synced when this returns. `seqno`, which may be null, receives the
+// last commit that it shows.
 int32_t frond_snapshot_create(const frond_db *db,
                               const char *name,
                               uint64_t *seqno,
                               frond_error *error);
 
-// Opens a moment that has a name.
+// Opens a named snapshot.
 int32_t frond_snapshot_open(const frond_db *db,
                             const char *name,
                             frond_snapshot **snapshot,
                             frond_error *error);
 
-// Lets a moment go that has a name; who has it open keeps it until then.
+// Drops a named snapshot. Handles that have it open keep it until they are released.
 int32_t frond_snapshot_drop(const frond_db *db, const char *name, frond_error *error);
 
-// Tells the names of all moments that have one, in order.
+// Lists the names of all named snapshots, in order.
 int32_t frond_snapshots(const frond_db *db, frond_line tell, void *context, frond_error *error);
 
-// Opens a tree as it was named at this moment, by a name that it may not have any more.
+// Opens a tree by the name that it had in the snapshot, even if its name is another one now.
 int32_t frond_snapshot_tree_open(const frond_snapshot *snapshot,
                                  const char *name,
                                  frond_tree **tree,
                                  frond_error *error);
 
-// Fills `out` with the bytes of a value from byte `from` on, at this moment; `count` gets how many there were, fewer than
-// `length` only at the value's end. FROND_NOT_FOUND if there is no such key. A value of any length can so be read in little memory.
+// Reads a byte range of a value in a snapshot: fills `out` from byte `from` of the value on.
+// `count` receives the number of bytes read, fewer than `length` only at the value's end.
+// FROND_NOT_FOUND if there is no such key. So a value of any length can be read with little
+// memory.
 int32_t frond_snapshot_get_at(const frond_snapshot *snapshot,
                               const frond_tree *tree,
                               const uint8_t *key,
@@ -1579,13 +1734,14 @@ int32_t frond_snapshot_get_at(const frond_snapshot *snapshot,
                               size_t *count,
                               frond_error *error);
 
-// Gives a snapshot back. Null is allowed.
+// Releases a snapshot. Null is allowed.
 void frond_snapshot_free(frond_snapshot *snapshot);
 
-// The last commit that it shows; 0 if `snapshot` is null.
+// Returns the last commit that a snapshot shows; 0 if `snapshot` is null.
 uint64_t frond_snapshot_seqno(const frond_snapshot *snapshot);
 
-// The value of a key at this moment. FROND_NOT_FOUND if there was none; FRD-1006 if there was no such tree.
+// Reads the value of a key in a snapshot. FROND_NOT_FOUND if there was no such key, FRD-1006 if
+// there was no such tree.
 int32_t frond_snapshot_get(const frond_snapshot *snapshot,
                            const frond_tree *tree,
                            const uint8_t *key,
@@ -1593,7 +1749,8 @@ int32_t frond_snapshot_get(const frond_snapshot *snapshot,
                            frond_buffer *value,
                            frond_error *error);
 
-// A cursor over the rows from `from` up to, not including, `to` at this moment. Null: from the first, to the last.
+// Opens a cursor over the rows of a snapshot from `from` up to, but not including, `to`. A null
+// bound means from the first key, or to the last.
 int32_t frond_snapshot_scan(const frond_snapshot *snapshot,
                             const frond_tree *tree,
                             const uint8_t *from,
@@ -1603,8 +1760,10 @@ int32_t frond_snapshot_scan(const frond_snapshot *snapshot,
                             frond_cursor **cursor,
                             frond_error *error);
 
-// The values of many keys as the transaction sees them, all at once; none is locked but at FROND_SERIALIZABLE. `values` is as
-// long as `keys`, and gets where each value lies in `memory`, until that is used again; null data: there is no such row.
+// Reads the values of many keys as the transaction sees them, all at one snapshot; locks none,
+// except at FROND_SERIALIZABLE. `values` has `count` entries, and receives where each value lies
+// in `memory`; they are valid until `memory` is used again. Null data means that there is no such
+// row.
 int32_t frond_txn_get_many(const frond_txn *txn,
                            const frond_tree *tree,
                            const frond_bytes *keys,
@@ -1613,7 +1772,7 @@ int32_t frond_txn_get_many(const frond_txn *txn,
                            frond_bytes *values,
                            frond_error *error);
 
-// The same at the moment of a snapshot.
+// Reads the values of many keys in a snapshot, like frond_txn_get_many.
 int32_t frond_snapshot_get_many(const frond_snapshot *snapshot,
                                 const frond_tree *tree,
                                 const frond_bytes *keys,
@@ -1622,21 +1781,20 @@ int32_t frond_snapshot_get_many(const frond_snapshot *snapshot,
                                 frond_bytes *values,
                                 frond_error *error);
 
-// Takes the snapshot of the transaction's plain reads now, at its place in the order of commits: of all that have a number,
-// those that nobody sees yet included. Waits for nothing; the first read waits until they are visible. One that has a snapshot
-// keeps it. FRD-1001 at FROND_READ_COMMITTED and FROND_SERIALIZABLE, whose transactions have none. `seqno`, which may be null,
-// gets the last commit that it shows.
-int32_t frond_txn_take_snapshot(const frond_txn *txn,
-                                uint64_t *seqno,
-                                frond_error *error);
+// Takes the snapshot of the transaction's plain reads now, at its current place in the commit
+// order: it includes all commits that have a number, also those that are not visible yet. Does not
+// wait; the first read waits until they are visible. A transaction that has a snapshot keeps it.
+// FRD-1001 at FROND_READ_COMMITTED and FROND_SERIALIZABLE, whose transactions have no snapshot.
+// `seqno`, which may be null, receives the last commit that the snapshot shows.
+int32_t frond_txn_take_snapshot(const frond_txn *txn, uint64_t *seqno, frond_error *error);
 
-// The version of the library, as text.
+// Returns the version of the library as text.
 const char *frond_version(void);
 
-// Fills options with what is usual: 256 MiB, FROND_SYNC, made if there is none.
+// Sets the defaults: 256 MiB, FROND_SYNC, create the store if there is none.
 void frond_options_init(frond_options *options);
 
-// Fills options with what is usual: FROND_DEFAULT, not unique, no attributes, no parts.
+// Sets the defaults: FROND_DEFAULT, not unique, no attributes, no parts.
 void frond_tree_options_init(frond_tree_options *options);
 
 // Opens the store in directory `path`. `options` may be null. After a crash this replays the log.
@@ -1645,18 +1803,19 @@ int32_t frond_open(const char *path,
                    frond_db **db,
                    frond_error *error);
 
-// Closes the store: all commits become durable, and the next opening needs no recovery. The handle is given back in
-// any case; others that are left fail with FRD-3204 when they write, and must be given back all the same.
-int32_t frond_close(frond_db *db,
-                    frond_error *error);
+// Closes the store: all commits become durable, and the next open needs no recovery. The handle is
+// released, also after an error. Other handles that are left fail with FRD-3204 when they write;
+// they must still be released.
+int32_t frond_close(frond_db *db, frond_error *error);
 
-// Makes everything committed so far durable in trees, and gives back the disk space that is free.
+// Makes everything committed so far durable in trees, and returns free disk space to the file
+// system.
 int32_t frond_checkpoint(const frond_db *db, frond_error *error);
 
-// Copies the store to the directory `path`, which must not be there, beside whoever writes.
+// Copies the store to the directory `path`, which must not exist. Writers can go on meanwhile.
 int32_t frond_backup(const frond_db *db, const char *path, frond_error *error);
 
-// Creates a tree, synced when it returns. `options` may be null.
+// Creates a tree, which is synced when this returns. `options` may be null.
 int32_t frond_tree_create(const frond_db *db,
                           const char *name,
                           const frond_tree_options *options,
@@ -1669,58 +1828,58 @@ int32_t frond_tree_open(const frond_db *db,
                         frond_tree **tree,
                         frond_error *error);
 
-// Gives a tree's handle back. Null is allowed.
+// Releases the handle of a tree. Null is allowed.
 void frond_tree_free(frond_tree *tree);
 
-// Drops a tree with everything in it. Waits for transactions that have locked rows of it.
+// Drops a tree with all its rows. Waits for transactions that have locked rows of it.
 int32_t frond_tree_drop(const frond_db *db, const char *name, frond_error *error);
 
-// Gives a tree another name; handles stay good.
+// Renames a tree; handles stay valid.
 int32_t frond_tree_rename(const frond_db *db, const char *from, const char *to, frond_error *error);
 
-// Makes a tree that holds what another holds now, and goes its own way from there; copies nothing.
+// Creates a tree with the current content of another one. Copies nothing; after that, changes of
+// one do not affect the other.
 int32_t frond_tree_clone(const frond_db *db,
                          const char *from,
                          const char *to,
                          frond_tree **tree,
                          frond_error *error);
 
-// A tree's number, which no other tree of the store ever has; 0 if `tree` is null.
+// Returns the number of a tree, which no other tree of the store ever has; 0 if `tree` is null.
 uint32_t frond_tree_id(const frond_tree *tree);
 
-// The commit that created the tree (a snapshot from before it knows nothing of it), and the bytes kept with it, which
-// go into `attributes`. Both may be null.
+// Returns the commit that created the tree (older snapshots do not show the tree), and its
+// attributes, which are written to `attributes`. Both may be null.
 int32_t frond_tree_info(const frond_tree *tree,
                         uint64_t *birth,
                         frond_buffer *attributes,
                         frond_error *error);
 
-// Tells the names of all trees, in order.
+// Lists the names of all trees, in order.
 int32_t frond_trees(const frond_db *db, frond_line tell, void *context, frond_error *error);
 
-// Tells of all trees, in the order of their names. As frond_trees, in fields. Opens none of them.
+// Lists all trees, ordered by name, as structs; frond_trees lists only their names. Opens none of
+// them.
 int32_t frond_each_tree(const frond_db *db,
                         frond_tree_told tell,
                         void *context,
                         frond_error *error);
 
-// Tells what opening met that took nothing away but should be looked into, a sentence each with its code (FRD-2105, FRD-1303, FRD-1304). Nothing
-// as a rule.
-int32_t frond_warnings(const frond_db *db,
-                       frond_line tell,
-                       void *context,
-                       frond_error *error);
+// Reports problems that opening met, which lost nothing but need attention: one sentence each,
+// with its code (FRD-2105, FRD-1303, FRD-1304). Usually there are none.
+int32_t frond_warnings(const frond_db *db, frond_line tell, void *context, frond_error *error);
 
-// Makes a temporary tree, at once and without a name. `options` may be null.
+// Creates a temporary tree, at once and without a name. `options` may be null.
 int32_t frond_temporary_create(const frond_db *db,
                                const frond_tree_options *options,
                                frond_temporary **tree,
                                frond_error *error);
 
-// Gives the tree back; its rows go with it, or with the last of its cursors. Null is allowed.
+// Releases a temporary tree. Its rows are removed with it, or with the last of its cursors. Null
+// is allowed.
 void frond_temporary_free(frond_temporary *tree);
 
-// Sets a value, as part of a transaction, whose savepoints, statement and rollback take it back.
+// Sets a value as part of a transaction, whose savepoints, statement and rollback undo it.
 int32_t frond_temporary_put(const frond_txn *txn,
                             const frond_temporary *tree,
                             const uint8_t *key,
@@ -1729,7 +1888,7 @@ int32_t frond_temporary_put(const frond_txn *txn,
                             size_t value_length,
                             frond_error *error);
 
-// Sets the value of a key that must not exist: else FRD-1108.
+// Sets the value of a key that must not exist; FRD-1108 if it does.
 int32_t frond_temporary_insert(const frond_txn *txn,
                                const frond_temporary *tree,
                                const uint8_t *key,
@@ -1745,15 +1904,17 @@ int32_t frond_temporary_delete(const frond_txn *txn,
                                size_t key_length,
                                frond_error *error);
 
-// The value of a key as last written, into `value`. FROND_NOT_FOUND if there is none.
+// Reads the value of a key, as written last, into `value`. FROND_NOT_FOUND if there is no such
+// key.
 int32_t frond_temporary_get(const frond_temporary *tree,
                             const uint8_t *key,
                             size_t key_length,
                             frond_buffer *value,
                             frond_error *error);
 
-// Rows from `from` on and below `to` (null: from the first, to the last), as they are now, or were when the statement of the
-// transaction that writes the tree began.
+// Opens a cursor over the rows from `from` up to, but not including, `to`: as they are now or,
+// within a statement of the transaction that writes the tree, as they were when the statement
+// started. A null bound means from the first key, or to the last.
 int32_t frond_temporary_scan(const frond_temporary *tree,
                              const uint8_t *from,
                              size_t from_length,
@@ -1762,17 +1923,18 @@ int32_t frond_temporary_scan(const frond_temporary *tree,
                              frond_cursor **cursor,
                              frond_error *error);
 
-// Takes all rows out, unless a transaction has written the tree and not ended.
+// Removes all rows, unless a transaction that has written to the tree has not ended.
 int32_t frond_temporary_clear(const frond_temporary *tree, frond_error *error);
 
-// Inserts a row, its own entry first: all its entries, or none. As frond_txn_insert_row, but that nothing is locked.
+// Inserts a row, its own entry first: all its entries, or none. Like frond_txn_insert_row, but
+// locks nothing.
 int32_t frond_temporary_insert_row(const frond_txn *txn,
                                    const frond_temporary_entry *entries,
                                    size_t count,
                                    frond_conflict *conflict,
                                    frond_error *error);
 
-// The values of many keys as last written. As frond_txn_get_many.
+// Reads the values of many keys, as written last, like frond_txn_get_many.
 int32_t frond_temporary_get_many(const frond_temporary *tree,
                                  const frond_bytes *keys,
                                  size_t count,
@@ -1780,8 +1942,8 @@ int32_t frond_temporary_get_many(const frond_temporary *tree,
                                  frond_bytes *values,
                                  frond_error *error);
 
-// Takes `count` numbers from a counter of the tree, 0 to 3, the first of them at least `least`; `first` gets it. Nothing gives them
-// back.
+// Takes `count` numbers from one of the tree's counters, 0 to 3. The first of them is at least
+// `least`, and is returned in `first`. No rollback returns the numbers.
 int32_t frond_temporary_reserve(const frond_temporary *tree,
                                 uint32_t counter,
                                 uint64_t least,
@@ -1789,21 +1951,22 @@ int32_t frond_temporary_reserve(const frond_temporary *tree,
                                 uint64_t *first,
                                 frond_error *error);
 
-// The number that a counter would give next.
+// Returns the next number of a counter, without taking it.
 int32_t frond_temporary_next_number(const frond_temporary *tree,
                                     uint32_t counter,
                                     uint64_t *next,
                                     frond_error *error);
 
-// How many rows there are. `exact`, which may be null, gets whether they were counted: else something was put or deleted of which
-// nobody knew whether it was there.
+// Returns the number of rows. `exact`, which may be null, tells whether they were counted. If not,
+// something was put or deleted without knowing whether it existed.
 int32_t frond_temporary_row_count(const frond_temporary *tree,
                                   uint64_t *rows,
                                   bool *exact,
                                   frond_error *error);
 
-// About how many rows lie from `from` up to, not including, `to`, and how many bytes they take; 0 rows only if there are none.
-// Null: from the first key, to the last. `data_bytes` may be null.
+// Estimates how many rows there are from `from` up to, but not including, `to`, and how many bytes
+// they take; 0 rows only if there are none. A null bound means from the first key, or to the last.
+// `data_bytes` may be null.
 int32_t frond_temporary_estimate(const frond_temporary *tree,
                                  const uint8_t *from,
                                  size_t from_length,
@@ -1813,15 +1976,16 @@ int32_t frond_temporary_estimate(const frond_temporary *tree,
                                  uint64_t *data_bytes,
                                  frond_error *error);
 
-// The value of a key, into `value`. FROND_NOT_FOUND if there is none.
+// Reads the value of a key into `value`. FROND_NOT_FOUND if there is no such key.
 int32_t frond_get(const frond_tree *tree,
                   const uint8_t *key,
                   size_t key_length,
                   frond_buffer *value,
                   frond_error *error);
 
-// Sets a value at the store's durability: a batch of one, which waits for transactions that have the row, ten seconds at most,
-// its own session's included. Within one, numbers of sequences are set by frond_txn_put_autonomous.
+// Sets a value in a commit of its own, at the store's durability. Like a batch, it waits for
+// transactions that have locked the row, those of its own session included, for at most ten
+// seconds. Within a transaction, use frond_txn_put_autonomous to set the numbers of sequences.
 int32_t frond_put(const frond_tree *tree,
                   const uint8_t *key,
                   size_t key_length,
@@ -1835,7 +1999,7 @@ int32_t frond_delete(const frond_tree *tree,
                      size_t key_length,
                      frond_error *error);
 
-// Fills options with what is usual: FROND_SNAPSHOT, ten seconds, FROND_AS_STORE.
+// Sets the defaults: FROND_SNAPSHOT, ten seconds, FROND_AS_STORE.
 void frond_txn_options_init(frond_txn_options *options);
 
 // Begins a transaction. `options` may be null.
@@ -1844,35 +2008,40 @@ int32_t frond_txn_begin(const frond_db *db,
                         frond_txn **txn,
                         frond_error *error);
 
-// Makes everything written visible to others at once. The handle is given back, but while it has cursors (FRD-1001).
-// `seqno`, which may be null, gets the number of the commit. On another error all is rolled back;
-// but FRD-3203 (and FRD-3202 behind it): the store has stopped, and others may have seen the commit; after opening it look whether it is there.
-int32_t frond_txn_commit(frond_txn *txn,
-                         uint64_t *seqno,
-                         frond_error *error);
+// Commits a transaction: makes everything that it has written visible to others atomically.
+// `seqno`, which may be null, receives the number of the commit.
+//
+// The handle is released, unless the transaction has cursors (FRD-1001). After any other error the
+// transaction is rolled back. The exception is FRD-3203 (and FRD-3202 after it): the store has
+// stopped, and others may have seen the commit; open the store again and check whether it is
+// there.
+int32_t frond_txn_commit(frond_txn *txn, uint64_t *seqno, frond_error *error);
 
-// Takes everything back. The handle is given back, but while it has cursors (FRD-1001).
+// Rolls back a transaction. The handle is released, unless the transaction has cursors (FRD-1001).
 int32_t frond_txn_rollback(frond_txn *txn, frond_error *error);
 
-// The transaction's number, by which waits and deadlocks name it; 0 if `txn` is null.
+// Returns the number of the transaction, which identifies it in reports of waits and deadlocks; 0
+// if `txn` is null.
 uint64_t frond_txn_id(const frond_txn *txn);
 
-// Whether the transaction is over: a deadlock (FRD-1102) or a conflict (FRD-1107) has ended it, or an error behind which what it
-// had written was nowhere as a whole (a disk that is full, FRD-1301, may be that, or may not). Then all is rolled back, others
-// may go on, and its calls fail with FRD-1109; the handle is given back as ever, by frond_txn_rollback. After any other error it
-// goes on. True if `txn` is null.
+// Tells whether an error has ended the transaction: a deadlock (FRD-1102), a conflict (FRD-1107),
+// or an error after which what it had written was nowhere complete (a full disk, FRD-1301, may or
+// may not be one). Then it is rolled back, others can go on, and its calls fail with FRD-1109;
+// release the handle with frond_txn_rollback, as usual. After any other error the transaction goes
+// on. True if `txn` is null.
 bool frond_txn_is_over(const frond_txn *txn);
 
-// For how long calls that come wait for locks, all those of a call together, in milliseconds; 0: a call that would have to wait
-// fails with FRD-1101 at once; below 0: until it gets them. As `lock_timeout_ms` of the options that the transaction was begun
-// with; for statements that say so themselves. Reads that say `wait_ms` go by that; frond_txn_delete_range has the time for each row.
+// Sets how long later calls wait for locks, all those of a call together, in milliseconds. 0: a
+// call that would have to wait fails with FRD-1101 at once; below 0: no limit. Overrides
+// `lock_timeout_ms` of the transaction's options, for statements that set their own timeouts.
+// Reads with a `wait_ms` use that. frond_txn_delete_range may take this long for each row.
 int32_t frond_txn_set_lock_timeout(const frond_txn *txn,
                                    int64_t lock_timeout_ms,
                                    frond_error *error);
 
-// The value of a key, into `value`, as the transaction sees it. FROND_NOT_FOUND if there is none; the key is locked then
-// all the same, if `row_lock` says so. With a lock the newest commit is read. At FROND_SERIALIZABLE, FROND_NO_LOCK is
-// FROND_SHARED.
+// Reads the value of a key, as the transaction sees it, into `value`. FROND_NOT_FOUND if there is
+// no such key; with `row_lock`, the key is locked even so. With a lock the newest commit is read.
+// At FROND_SERIALIZABLE, FROND_NO_LOCK means FROND_SHARED.
 int32_t frond_txn_get(const frond_txn *txn,
                       const frond_tree *tree,
                       const uint8_t *key,
@@ -1891,7 +2060,7 @@ int32_t frond_txn_put(const frond_txn *txn,
                       size_t value_length,
                       frond_error *error);
 
-// Sets the value of a key that must not exist: else FRD-1108, and the transaction goes on.
+// Sets the value of a key that must not exist. FRD-1108 if it does; the transaction goes on.
 int32_t frond_txn_insert(const frond_txn *txn,
                          const frond_tree *tree,
                          const uint8_t *key,
@@ -1900,8 +2069,9 @@ int32_t frond_txn_insert(const frond_txn *txn,
                          size_t value_length,
                          frond_error *error);
 
-// Sets the value of a key that the caller knows to be absent, without a look: of a row under a number that was just reserved,
-// say. If it was there after all, a later delete may bring the older value back.
+// Sets the value of a key that the caller knows to be absent, without looking it up: for example,
+// of a row whose number was just reserved. If the key did exist, a later delete may bring the
+// older value back.
 int32_t frond_txn_put_absent(const frond_txn *txn,
                              const frond_tree *tree,
                              const uint8_t *key,
@@ -1917,11 +2087,15 @@ int32_t frond_txn_delete(const frond_txn *txn,
                          size_t key_length,
                          frond_error *error);
 
-// Deletes all rows from `from` up to, not including, `to` (null with length 0: no begin, no end), the transaction's own of before
-// the statement included, and says how many there were, in `rows`, which may be null. Each is locked as frond_txn_delete locks
-// it, and at FROND_REPEATABLE_READ and FROND_SERIALIZABLE the gaps between them are, too; at FROND_SNAPSHOT a row that others
-// have changed or deleted since is FRD-1107. It costs what its rows cost, one after the other: frond_batch_delete_range does it
-// for the price of one, and not in a transaction; frond_change_truncate for all rows of a tree. If it fails, no row was deleted.
+// Deletes all rows from `from` up to, but not including, `to`, including those that the
+// transaction wrote before the statement. Null with length 0 means no bound. `rows`, which may be
+// null, receives the number of rows. If the call fails, no row was deleted.
+//
+// Each row is locked as by frond_txn_delete; at FROND_REPEATABLE_READ and FROND_SERIALIZABLE so
+// are the gaps between them. At FROND_SNAPSHOT a row that others have changed or deleted since the
+// snapshot causes FRD-1107. The cost is that of its rows, one by one. Outside transactions,
+// frond_batch_delete_range does it for the price of one row; to delete all rows of a tree, use
+// frond_change_truncate.
 int32_t frond_txn_delete_range(const frond_txn *txn,
                                const frond_tree *tree,
                                const uint8_t *from,
@@ -1931,15 +2105,19 @@ int32_t frond_txn_delete_range(const frond_txn *txn,
                                uint64_t *rows,
                                frond_error *error);
 
-// Sets the value of a row that is there, in a commit of its own, within the transaction's: others see it at once, it is as
-// durable as the transaction's commits are, and no rollback takes it back. FROND_NOT_FOUND if there is no such row: nothing was done, make it by
-// frond_put first. For the number that a sequence goes on from.
+// Sets the value of an existing row in a commit of its own, within the transaction: others see it
+// at once, it is as durable as the transaction's commits, and no rollback undoes it. Meant for the
+// next number of a sequence. FROND_NOT_FOUND if there is no such row: nothing was done; create it
+// with frond_put first. `seqno`, which may be null, receives the number of the commit.
 //
-// Who has only read the row, under a shared lock, is neither waited for nor told: the transaction itself at FROND_SERIALIZABLE,
-// above all. Who has it exclusively, or writes it, is waited for as by any call of the transaction, seen by the search for
-// deadlocks and ended by an interrupt. The row is not locked afterwards. A snapshot goes on showing it as it was, and at
-// FROND_SNAPSHOT a transaction that has one and writes the row itself, this one too, gets FRD-1107. FRD-1001 if the
-// transaction has written the row itself, or is read-only: then one that is begun beside it does it. `seqno`, which may be null, gets the commit's number.
+// The call does not wait for transactions that have only read the row, under a shared lock, and
+// they do not notice it; above all this is so for the transaction itself at FROND_SERIALIZABLE. It
+// does wait for exclusive holders and writers, as any call of the transaction: deadlocks are
+// detected, and an interrupt ends it. The row is not locked afterwards.
+//
+// A snapshot still shows the old value. At FROND_SNAPSHOT, a transaction that has a snapshot and
+// writes the row itself, this one included, gets FRD-1107. FRD-1001 if the transaction has written
+// the row itself, or is read-only: use another transaction then.
 int32_t frond_txn_put_autonomous(const frond_txn *txn,
                                  const frond_tree *tree,
                                  const uint8_t *key,
@@ -1949,8 +2127,8 @@ int32_t frond_txn_put_autonomous(const frond_txn *txn,
                                  uint64_t *seqno,
                                  frond_error *error);
 
-// Folds an operand into a value without reading it: FROND_ADD, …, or the number of an operator of the program's own
-// (frond_operator).
+// Folds an operand into a value without reading it. `operation` is FROND_ADD, …, or the number of
+// an operator of the program (frond_operator).
 int32_t frond_txn_merge(const frond_txn *txn,
                         const frond_tree *tree,
                         const uint8_t *key,
@@ -1960,118 +2138,110 @@ int32_t frond_txn_merge(const frond_txn *txn,
                         size_t operand_length,
                         frond_error *error);
 
-// Begins a statement, which ends where the next one begins: it can be taken back as a whole, and scans that begin in it see
-// what the transaction had written before it, so that it never meets what it writes itself. Reads of rows see everything.
-int32_t frond_txn_begin_statement(const frond_txn *txn,
-                                  frond_error *error);
+// Starts a statement, which ends where the next one starts. It can be rolled back as a whole.
+// Scans that start in it see what the transaction had written before it, so it never meets its own
+// writes. Reads of single rows see everything.
+int32_t frond_txn_begin_statement(const frond_txn *txn, frond_error *error);
 
-// Begins a statement inside the current one, such as a statement of a function or a trigger: scans that begin in it see
-// what the transaction wrote before it. frond_txn_rollback_statement still takes back the outer statement with
-// everything inside it, and at FROND_READ_COMMITTED plain reads keep the outer statement's snapshot. Substatements
-// nest; end each with frond_txn_end_substatement. FRD-1001 outside of a statement.
-int32_t frond_txn_begin_substatement(const frond_txn *txn,
-                                     frond_error *error);
+// Starts a statement inside the current one, such as a statement of a function or a trigger: scans
+// that start in it see what the transaction wrote before it. frond_txn_rollback_statement still
+// rolls back the outer statement with everything inside it, and at FROND_READ_COMMITTED plain
+// reads keep the outer statement's snapshot. Substatements nest; end each with
+// frond_txn_end_substatement. FRD-1001 outside of a statement.
+int32_t frond_txn_begin_substatement(const frond_txn *txn, frond_error *error);
 
-// Ends the innermost substatement: scans that begin from now on see what those of the enclosing statement see. FRD-1001
-// if there is none, also after the outer statement has ended or was taken back.
-int32_t frond_txn_end_substatement(const frond_txn *txn,
-                                   frond_error *error);
+// Ends the innermost substatement: scans that start from now on see what those of the enclosing
+// statement see. FRD-1001 if there is none, also after the outer statement has ended or was rolled
+// back.
+int32_t frond_txn_end_substatement(const frond_txn *txn, frond_error *error);
 
-// Lets go of what the plain reads of a statement looked at at FROND_READ_COMMITTED: for sessions that stay idle within a
-// transaction, for which the store would keep what others change. Scans go on; the statement can still be taken back.
-int32_t frond_txn_end_statement(const frond_txn *txn,
-                                frond_error *error);
+// Releases the snapshot of a statement's plain reads at FROND_READ_COMMITTED. Meant for sessions
+// that stay idle within a transaction, since the store must keep what others change for as long as
+// the snapshot exists. Scans go on, and the statement can still be rolled back.
+int32_t frond_txn_end_statement(const frond_txn *txn, frond_error *error);
 
-// Takes back what was written since the statement began, and forgets savepoints that were made in it; costs what it takes
-// back. Rows stay locked.
-int32_t frond_txn_rollback_statement(const frond_txn *txn,
-                                     frond_error *error);
+// Rolls back what was written since the statement started, and forgets savepoints that were set in
+// it. Costs time proportional to what is rolled back. Rows stay locked.
+int32_t frond_txn_rollback_statement(const frond_txn *txn, frond_error *error);
 
-// Marks this moment, to go back to: `number` gets its number. Savepoints nest.
+// Sets a savepoint to roll back to; `number` receives its number. Savepoints nest.
 int32_t frond_txn_savepoint(frond_txn *txn, uint64_t *number, frond_error *error);
 
-// Takes back what was written since a savepoint, which stays; costs what it takes back. Rows stay locked.
-int32_t frond_txn_rollback_to(frond_txn *txn,
-                              uint64_t number,
-                              frond_error *error);
+// Rolls back what was written since a savepoint, which stays. Costs time proportional to what is
+// rolled back. Rows stay locked.
+int32_t frond_txn_rollback_to(frond_txn *txn, uint64_t number, frond_error *error);
 
-// Forgets a savepoint, and those made behind it; what was written stays.
+// Forgets a savepoint, and those set after it; what was written stays.
 int32_t frond_txn_release(frond_txn *txn, uint64_t number, frond_error *error);
 
-// Gives what another thread can stop the transaction by. To be asked for before calls that wait.
+// Returns the interrupter of a transaction, with which another thread can cancel its calls. Get it
+// before calls that wait.
 int32_t frond_txn_interrupter(const frond_txn *txn,
                               frond_interrupter **interrupter,
                               frond_error *error);
 
-// Interrupts the transaction: its current call ends with FRD-1106 if it waits or walks over rows, and so do all later
-// calls until frond_txn_clear_interrupt; likewise other work that the interrupter was set on (frond_cursor_heed and others).
-// Never waits; does nothing if the transaction is over. Null is allowed.
+// Interrupts a transaction: its current call ends with FRD-1106 if it waits or scans rows, and so
+// do all later calls until frond_txn_clear_interrupt. Other operations that the interrupter was
+// set on (frond_cursor_heed and others) end likewise. Never waits; does nothing if the transaction
+// is over. Null is allowed.
 void frond_interrupt(const frond_interrupter *interrupter);
 
-// Makes an interrupter that belongs to no transaction (frond_interrupter_new) stop this one, from now on until the
-// transaction ends. It is meant for a session, which calls this for each of its transactions in turn; the interrupter
-// stops only the last of them. If it was interrupted before and not cleared since, the transaction is interrupted at
-// once; frond_interrupter_clear lets it go on.
+// Makes an interrupter that belongs to no transaction (frond_interrupter_new) cancel this one,
+// from now on until the transaction ends. It is meant for a session, which calls this for each of
+// its transactions in turn; the interrupter cancels only the last of them. If it was interrupted
+// before and not cleared since, the transaction is interrupted at once; frond_interrupter_clear
+// lets it go on.
 int32_t frond_txn_set_interrupter(const frond_txn *txn,
                                   const frond_interrupter *interrupter,
                                   frond_error *error);
 
-// Gives the handle back. Null is allowed.
+// Releases an interrupter. Null is allowed.
 void frond_interrupter_free(frond_interrupter *interrupter);
 
-// Clears the interrupt of the transaction: its calls go on.
+// Clears the interrupt of a transaction, so that its calls can go on.
 int32_t frond_txn_clear_interrupt(const frond_txn *txn, frond_error *error);
 
-// Its number; 0 if `party` is null.
+// Returns the number of the transaction; 0 if `party` is null.
 uint64_t frond_party_id(const frond_party *party);
 
-// The tag that it was begun with.
+// Returns the tag of the transaction.
 uint64_t frond_party_tag(const frond_party *party);
 
-// Asks it to stop, as frond_interrupt does.
+// Interrupts the transaction, as frond_interrupt does.
 void frond_party_interrupt(const frond_party *party);
 
-// Calls `tell` with `cookie` once everything that has its place in the order of commits so far is durable: from a thread
-// of the store, within a second, before frond_close returns at the latest; never if the store has stopped. `tell` must
-// not call the library.
-int32_t frond_when_synced(const frond_db *db,
-                          frond_synced tell,
-                          void *cookie,
-                          frond_error *error);
+// Calls `tell` with `cookie`, on a thread of the store, once every commit sequenced so far is
+// durable: within one second, and at the latest before frond_close returns. It is never called if
+// the store has stopped. `tell` must not call the library.
+int32_t frond_when_synced(const frond_db *db, frond_synced tell, void *cookie, frond_error *error);
 
-// Tells who holds locks or a snapshot now, a line each, longest first: for how long, how much it has written, and as of which
-// commit it reads; snapshots that are no transaction's, too. Who holds neither, for it has done nothing yet or is between two
-// statements at FROND_READ_COMMITTED, is not among them.
-int32_t frond_transactions(const frond_db *db,
-                           frond_line tell,
-                           void *context,
-                           frond_error *error);
+// Reports what currently holds locks or a snapshot, one line each, longest first: for how long,
+// how much it has written, and as of which commit it reads. Includes snapshots that belong to no
+// transaction. A transaction that holds neither, because it has done nothing yet or is between two
+// statements at FROND_READ_COMMITTED, is not reported.
+int32_t frond_transactions(const frond_db *db, frond_line tell, void *context, frond_error *error);
 
-// Tells who waits for a lock now, a line each: who, for which key of which tree (its begin, in quotes), and behind whom. Not told
-// are waits for something else: for batches that are being committed before a transaction's first lock, for background work
-// that is behind, and for room in memory, in the log or on the disk.
-int32_t frond_lock_waits(const frond_db *db,
-                         frond_line tell,
-                         void *context,
-                         frond_error *error);
+// Reports the calls that currently wait for locks, one line each: the waiter, the tree, the start
+// of the key (in quotes), and the holder. Other waits are not reported: for batches that are being
+// committed before a transaction's first lock, for background work that has fallen behind, and for
+// space in memory, in the log or on disk.
+int32_t frond_lock_waits(const frond_db *db, frond_line tell, void *context, frond_error *error);
 
-// The last deadlock in words, with names of trees and begins of keys. FROND_NOT_FOUND if there was none.
-int32_t frond_last_deadlock(const frond_db *db,
-                            frond_buffer *words,
-                            frond_error *error);
+// Describes the last deadlock in words, with the names of trees and the starts of keys.
+// FROND_NOT_FOUND if there was none.
+int32_t frond_last_deadlock(const frond_db *db, frond_buffer *words, frond_error *error);
 
-// One of the numbers that `frond stats` prints: counters and sizes. FROND_NOT_FOUND if there is no such name.
-int32_t frond_stat(const frond_db *db,
-                   const char *name,
-                   uint64_t *value,
-                   frond_error *error);
+// Returns one of the numbers that `frond stats` prints: counters and sizes. FROND_NOT_FOUND if
+// there is no such name.
+int32_t frond_stat(const frond_db *db, const char *name, uint64_t *value, frond_error *error);
 
-// Tells all numbers that `frond stats` prints, in a fixed order.
+// Reports all numbers that `frond stats` prints, in a fixed order.
 int32_t frond_stats(const frond_db *db, frond_number tell, void *context, frond_error *error);
 
-// How long things took since the store was opened: `what` is FROND_COMMITS, … . `count` gets how many there were, `nanos` the time
-// that `per_mille` of a thousand of them did not exceed, at most an eighth too long: 500 asks for the median, 1000 for the
-// longest. Both may be null.
+// Returns latencies since the store was opened; `what` is FROND_COMMITS, …. `count` receives how
+// many were timed. `nanos` receives the time that `per_mille` of a thousand of them did not
+// exceed, at most an eighth too long: 500 asks for the median, 1000 for the longest. Both may be
+// null.
 int32_t frond_times(const frond_db *db,
                     int32_t what,
                     uint32_t per_mille,
@@ -2079,8 +2249,10 @@ int32_t frond_times(const frond_db *db,
                     uint64_t *nanos,
                     frond_error *error);
 
-// Locks a tree as a whole until the transaction ends, whatever of it is taken back; one that is prepared keeps it. `mode` is
-// FROND_TREE_SHARED, …; `when_locked` FROND_WAIT, or FROND_FAIL for FRD-1105 if another stands against it. Plain reads go on.
+// Locks a whole tree until the transaction ends, whatever of it is rolled back; a prepared
+// transaction keeps the lock. `mode` is FROND_TREE_SHARED, …. `when_locked` is FROND_WAIT, or
+// FROND_FAIL for FRD-1105 if another transaction holds a conflicting lock. Plain reads are not
+// affected.
 int32_t frond_txn_lock_tree(const frond_txn *txn,
                             const frond_tree *tree,
                             int32_t mode,

@@ -1,4 +1,4 @@
-//! Batches, which are committed at once and read nothing, and bulk loads of trees that are new or empty.
+//! Batches (committed at once, reading nothing), and bulk loads of trees that are new or empty.
 
 use std::ffi::{c_char, c_void};
 
@@ -12,12 +12,13 @@ use crate::{
     waits::frond_interrupter,
 };
 
-/// Writes that are committed together, in the order in which they were added. Of one thread at a time, not always the same.
+/// Writes that are committed together, in the order in which they were added. Can be used by one
+/// thread at a time, not necessarily always the same.
 pub struct frond_batch {
     batch: Batch,
 }
 
-/// Makes an empty batch.
+/// Creates an empty batch.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_batch_new(
     batch: *mut *mut frond_batch,
@@ -27,14 +28,14 @@ pub unsafe extern "C" fn frond_batch_new(
     unsafe { call(error, || give(batch, || Ok(frond_batch { batch: Batch::new() }))) }
 }
 
-/// Gives a batch back. Null is allowed.
+/// Releases a batch. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_batch_free(batch: *mut frond_batch) {
     // SAFETY: see `bytes.rs`.
     unsafe { call(std::ptr::null_mut(), || take_back(batch, "the batch").map(drop)) };
 }
 
-/// Adds: set a value, whether the key exists or not.
+/// Adds a put to a batch: sets a value, whether the key exists or not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_batch_put(
     batch: *mut frond_batch,
@@ -56,7 +57,7 @@ pub unsafe extern "C" fn frond_batch_put(
     }
 }
 
-/// Adds: delete a key, if it exists.
+/// Adds a delete to a batch: deletes a key, if it exists.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_batch_delete(
     batch: *mut frond_batch,
@@ -74,7 +75,8 @@ pub unsafe extern "C" fn frond_batch_delete(
     }
 }
 
-/// Adds: delete all keys from `from` up to, not including, `to`. Costs the same for one row and for all.
+/// Adds a range delete to a batch: deletes all keys from `from` up to, but not including, `to`.
+/// Costs the same however many keys there are.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_batch_delete_range(
     batch: *mut frond_batch,
@@ -96,8 +98,9 @@ pub unsafe extern "C" fn frond_batch_delete_range(
     }
 }
 
-/// From here on an interrupt ends commits of the batch with FRD-1106 until it is cleared; one that waits for rows that others have, or for
-/// room, at once. Nothing was done then, and the batch is as it was.
+/// Makes commits of a batch cancellable: after this call, an interrupt ends them with FRD-1106
+/// until it is cleared. A commit that is waiting for row locks of transactions, or for space, ends
+/// at once. A commit that ends so has done nothing, and the batch is unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_batch_heed(
     batch: *mut frond_batch,
@@ -114,8 +117,8 @@ pub unsafe extern "C" fn frond_batch_heed(
     }
 }
 
-/// How long commits of the batch wait for rows that transactions have, all together, milliseconds; below 0: until they have ended. Ten
-/// seconds if nobody says.
+/// Limits how long a commit of the batch waits for row locks of transactions, all together, in
+/// milliseconds; below 0 means no limit. The default is ten seconds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_batch_lock_timeout(
     batch: *mut frond_batch,
@@ -132,9 +135,12 @@ pub unsafe extern "C" fn frond_batch_lock_timeout(
     }
 }
 
-/// Commits a batch, at FROND_AS_STORE or a level of its own, and empties it. `seqno`, which may be null, gets the commit's number.
-/// On an error nothing is done, and the batch is as it was; but FRD-3203 (and FRD-3202 behind it): the store has stopped, and others may
-/// have seen the commit; after opening it look whether it is there.
+/// Commits a batch and empties it. `level` is FROND_AS_STORE or a durability of its own. `seqno`,
+/// which may be null, receives the number of the commit.
+///
+/// After an error nothing was done, and the batch is unchanged. The exception is FRD-3203 (and
+/// FRD-3202 after it): the store has stopped, and others may have seen the commit; open the store
+/// again and check whether it is there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_batch_commit(
     db: *const frond_db,
@@ -157,13 +163,16 @@ pub unsafe extern "C" fn frond_batch_commit(
     }
 }
 
-/// Loads rows in any order into a tree that it creates, or that is empty, in a commit of its own. Of one thread at a time, not always the same;
-/// loads beside each other, and what they heed and their progress, are anybody's.
+/// A bulk load: puts rows, in any order, into a tree that it creates, or into an empty one, in a
+/// commit of its own. Can be used by one thread at a time, not necessarily always the same; several
+/// threads can run loads at the same time. The interrupter and the progress of a load can be used
+/// by any thread.
 pub struct frond_load {
     pub(crate) load: BulkLoad,
 }
 
-/// Begins to load a new tree. `options` may be null. Nobody sees it before frond_loads_finish.
+/// Starts to load a new tree. `options` may be null. The tree is invisible until
+/// frond_loads_finish.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_load_begin(
     db: *const frond_db,
@@ -183,12 +192,18 @@ pub unsafe extern "C" fn frond_load_begin(
     }
 }
 
-/// Begins to load a tree that is there and has no rows (else FRD-1017): for who creates a tree first and fills it then. Until
-/// frond_loads_finish it is as it was, and others may use it. Then a new tree with the rows takes its place, like it in name, attributes,
-/// layouts, settings and counters (frond_tree_reserve), with another number: handles of the one that was there fail with FRD-1004, and
-/// snapshots of before with FRD-1006, as after a truncation; if no row was put it stays what it was, handles too. The end of the load waits for
-/// transactions that have rows of the tree or have locked it, prepared ones, too: the session's own would be waited for in vain. Then
-/// the tree must be empty still. Rows that were all deleted are none. A disk that becomes full behind the commit is waited for.
+/// Starts to load an existing tree that has no rows, for callers that create a tree first and fill
+/// it later. If it has rows, the error is FRD-1017. Deleted rows do not count.
+///
+/// Until frond_loads_finish the tree is unchanged, and others may use it. Then a new tree with the
+/// rows replaces it. Its name, attributes, layouts, settings and counters (frond_tree_reserve) are
+/// the same, its number is another. As after a truncation, handles of the old tree fail with
+/// FRD-1004, and older snapshots with FRD-1006. If no row was put, the tree stays, and so do its
+/// handles.
+///
+/// The end of the load waits for transactions that have rows of the tree or have locked it,
+/// prepared ones included; for one of the caller's own session it would wait in vain. Then the tree
+/// must still be empty. If the disk becomes full after the commit, the call waits for space.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_load_begin_into(
     db: *const frond_db,
@@ -207,8 +222,9 @@ pub unsafe extern "C" fn frond_load_begin_into(
     }
 }
 
-/// How long the end of a load into a tree that is there waits for who has rows of it, milliseconds; below 0: until they have ended. Ten
-/// seconds if nobody says. Of several loads that end together the shortest time counts, and the first one's interrupter is heeded.
+/// Limits how long the end of a load into an existing tree waits for transactions with rows of it,
+/// in milliseconds; below 0 means no limit. The default is ten seconds. If several loads end
+/// together, the shortest limit counts, and so does the interrupter of the first load.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_load_lock_timeout(
     load: *mut frond_load,
@@ -225,7 +241,8 @@ pub unsafe extern "C" fn frond_load_lock_timeout(
     }
 }
 
-/// Adds a row; of two with one key the later one counts, but in a tree that is unique: then finishing fails with FRD-1104.
+/// Adds a row to a load. If a key comes more than once, the row put last stays, unless the tree is
+/// unique: then this call, or frond_loads_finish, fails with FRD-1104.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_load_put(
     load: *mut frond_load,
@@ -246,7 +263,7 @@ pub unsafe extern "C" fn frond_load_put(
     }
 }
 
-/// Is told a row: its key and its value, which are good for as long as the call lasts.
+/// Callback that receives a row. Key and value are valid during the call.
 pub type frond_row_told = Option<
     unsafe extern "C" fn(
         context: *mut c_void,
@@ -257,9 +274,10 @@ pub type frond_row_told = Option<
     ),
 >;
 
-/// What is told of a duplicate key in a tree that is unique: `tell` is called once at most, with one of the rows that have the key, by the
-/// call of frond_load_put or frond_loads_finish that then fails with FRD-1104. It may call nothing of the library. It and `context` must be good until the
-/// load is given back.
+/// Sets a callback for a duplicate key in a unique tree. It receives one of the rows that have the
+/// key. It is called at most once, by the call of frond_load_put or frond_loads_finish that then
+/// fails with FRD-1104. It must not call the library. The function and `context` must stay valid
+/// until the load is released.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_load_on_duplicate(
     load: *mut frond_load,
@@ -268,7 +286,7 @@ pub unsafe extern "C" fn frond_load_on_duplicate(
     error: *mut frond_error,
 ) -> i32 {
     struct Context(*mut c_void);
-    // SAFETY: the caller promises that the thread that has the load may have it.
+    // SAFETY: the caller promises that the thread that uses the load may use the context.
     unsafe impl Send for Context {}
     // SAFETY: see `bytes.rs`.
     unsafe {
@@ -285,16 +303,18 @@ pub unsafe extern "C" fn frond_load_on_duplicate(
     }
 }
 
-/// Gives a load up, or nothing if `load` is null.
+/// Abandons a load. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_load_free(load: *mut frond_load) {
     // SAFETY: see `bytes.rs`.
     unsafe { call(std::ptr::null_mut(), || take_back(load, "the load").map(drop)) };
 }
 
-/// Makes, or fills, the trees of `count` loads in one commit, synced: all, or on an error none. All handles are given back in any case but
-/// FRD-1001 (one is null or given twice, two are for one tree, or they are of two stores): then all are as they were. `trees`, which may be
-/// null, gets as many new ones.
+/// Creates or fills the trees of `count` loads in one commit, which is synced: all of them or,
+/// after an error, none. `trees`, which may be null, receives `count` handles of the new trees.
+///
+/// All loads are released, except after FRD-1001 (a load is null or passed twice, two are for the
+/// same tree, or they belong to different stores): then all are unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_loads_finish(
     loads: *const *mut frond_load,
@@ -318,7 +338,7 @@ pub unsafe extern "C" fn frond_loads_finish(
             if (0..count).any(|at| loads[..at].contains(&loads[at])) {
                 return Err(misuse("a load is given twice, or two are null"));
             }
-            // Nothing is taken back before it is known that all may be.
+            // No handle is taken back before it is known that all can be.
             let all = loads.iter().map(|&load| given(load, "a load").map(|load| &load.load));
             BulkLoad::must_go_together(&all.collect::<Result<Vec<_>, _>>()?)?;
             let taken = loads.iter().map(|&load| take_back(load, "a load").map(|load| load.load));

@@ -1,6 +1,8 @@
-//! Indexes of a tree that is being written, built from entries that the program computes.
+//! Builds of indexes of a tree while it is being written; the program computes the entries.
 //!
-//! begin, snapshot, add, then next and change until a round has no more rows; rounds until it is near; lock, one round more, publish.
+//! The order of calls: `frond_index_build_begin`, `…_snapshot`, and `…_add` for each entry of a row
+//! of the snapshot. Then rounds of `…_next` and `…_change`, each until `…_next` has no more rows,
+//! until `…_is_near` says so. Then `…_lock`, one more round, and `…_publish`.
 
 use std::{
     ffi::{c_char, c_void},
@@ -18,38 +20,42 @@ use crate::{
     waits::frond_interrupter,
 };
 
-/// A build of indexes on its way, of one thread at a time. Given back, it is given up, unless it was published.
+/// A running build of indexes. Can be used by one thread at a time. Releasing it abandons the
+/// build, unless it was published.
 pub struct frond_index_build {
     build: IndexBuild,
 }
 
-/// A row that differs between two moments; it lies in the build's memory until frond_index_build_next is called again.
+/// A row that differs between two moments. It lies in the build's memory and is valid until the
+/// next call of frond_index_build_next.
 #[repr(C)]
 pub struct frond_row_changed {
-    /// Its key.
+    /// Key of the row.
     pub key: *const u8,
-    /// Bytes of it.
+    /// Length of the key in bytes.
     pub key_length: usize,
-    /// What the indexes have of it: the row as it was; null if it was not there.
+    /// The row as it was, which is what the indexes have; null if it did not exist.
     pub before: *const u8,
-    /// Bytes of it.
+    /// Length of `before` in bytes.
     pub before_length: usize,
-    /// What they are to have: the row as it is; null if it is not there.
+    /// The row as it is, which is what the indexes should have; null if it does not exist.
     pub after: *const u8,
-    /// Bytes of it.
+    /// Length of `after` in bytes.
     pub after_length: usize,
 }
 
-/// Below 0: as long as it takes.
+/// The time to wait: `Duration::MAX` if the number is below 0.
 fn wait(milliseconds: i64) -> Duration {
     u64::try_from(milliseconds).map_or(Duration::MAX, Duration::from_millis)
 }
 
-/// Begins to build `count` indexes of a tree that has rows, while others write it: trees of these names, made with these options
-/// (null: what is usual), which are to be used once they are published. From here on the keys of rows that transactions and batches write are
-/// kept in a queue, in their own commits; writers need not know. A tree has one build at a time (FRD-1105 otherwise). An entry's key must be no
-/// other row's, unless the index is unique and that is to be found out. To be given back by frond_index_build_free, or by
-/// frond_index_build_publish.
+/// Starts to build `count` indexes of a tree that has rows, while others write it. The indexes are
+/// trees with these names and options (null: the defaults for all), to be used once they are
+/// published. From now on the keys of rows that transactions and batches write are kept in a queue,
+/// in their own commits; writers need not know of the build. A tree can have one build at a time
+/// (else FRD-1105). An entry's key must belong to only one row, unless the index is unique and the
+/// build should find duplicates. The build is released by frond_index_build_publish or
+/// frond_index_build_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_index_build_begin(
     db: *const frond_db,
@@ -78,9 +84,10 @@ pub unsafe extern "C" fn frond_index_build_begin(
     }
 }
 
-/// Gives the moment that the base is to be read at, the same with each call; to be given back by frond_snapshot_free. The first call
-/// waits until transactions have ended that had written the tree when the build began, prepared ones, too: up to `wait_ms` (below 0: as
-/// long as it takes), then FRD-1101, and it may be called again. Others go on meanwhile.
+/// Returns the snapshot at which the program must read the base, the same with each call. Release
+/// it with frond_snapshot_free. The first call waits until all transactions have ended that had
+/// written the tree when the build started, prepared ones included; others go on. If they last
+/// longer than `wait_ms` (below 0: no limit), the error is FRD-1101, and the call may be repeated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_index_build_snapshot(
     build: *mut frond_index_build,
@@ -99,8 +106,10 @@ pub unsafe extern "C" fn frond_index_build_snapshot(
     }
 }
 
-/// Adds the entry of a row of that moment, in any order, to an index: they are numbered from 0, as their names were given. FRD-1104 here or
-/// later if two have the same key in an index, `tree` of the error, that is unique: the build is over.
+/// Adds the entry of a row of the snapshot to an index, in any order. Indexes are numbered from 0
+/// in the order in which their names were given. If two entries have the same key in a unique
+/// index, this or a later call fails with FRD-1104; `tree` of the error is the index, and the build
+/// has failed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_index_build_add(
     build: *mut frond_index_build,
@@ -122,7 +131,8 @@ pub unsafe extern "C" fn frond_index_build_add(
     }
 }
 
-/// The base is whole: makes trees of what was added. frond_index_build_next does it, too, if nobody has.
+/// Completes the base: makes trees of the entries that were added. If this was not called,
+/// frond_index_build_next does it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_index_build_end_base(
     build: *mut frond_index_build,
@@ -132,10 +142,14 @@ pub unsafe extern "C" fn frond_index_build_end_base(
     unsafe { call(error, || Ok(given_mut(build, "the build")?.build.end_base()?)) }
 }
 
-/// Gives the next row that is not in the indexes as it is: say which entries of it go and come by frond_index_build_change. FROND_NOT_FOUND
-/// at the end of a round: the indexes are then what they would be at one moment; the next call begins another round. A round may give
-/// a row twice: say the same of it again. FRD-1104 if at that moment two rows had the same in an index, `tree` of the error, that is unique:
-/// the build is over, as after each other error but FRD-1106, unless that came while the base was finished.
+/// Returns the next row whose index entries may be outdated; pass the entries to remove and to add
+/// to frond_index_build_change. FROND_NOT_FOUND at the end of a round: the indexes then have the
+/// entries of one moment, and the next call starts another round. A round may return a row twice;
+/// answer the same again.
+///
+/// FRD-1104 if at that moment two rows had the same key in a unique index, which is `tree` of the
+/// error. After any error the build has failed, except after FRD-1106, unless that came while the
+/// base was completed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_index_build_next(
     build: *mut frond_index_build,
@@ -163,8 +177,10 @@ pub unsafe extern "C" fn frond_index_build_next(
     }
 }
 
-/// Of the row that was given last: the key of the entry that it had in an index (null with length 0: it had none), and key and value of that which it is
-/// to have (key null with length 0: none). Say nothing of an entry that stays as it is. A row may have several in one index.
+/// Changes an index entry of the row that was returned last. `old_key` is the key of the entry that
+/// the row had in the index (null with length 0: none); `key` and `value` are the entry that it
+/// should have (`key` null with length 0: none). Skip entries that do not change. A row may have
+/// several entries in one index.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_index_build_change(
     build: *mut frond_index_build,
@@ -189,7 +205,8 @@ pub unsafe extern "C" fn frond_index_build_change(
     }
 }
 
-/// After a round: `near` gets true if it was short, and the next one will be: it is time to lock the tree.
+/// Tells, after a round, whether it is time to lock the tree: `near` becomes true if the round was
+/// short and the next one will be, too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_index_build_is_near(
     build: *const frond_index_build,
@@ -206,8 +223,9 @@ pub unsafe extern "C" fn frond_index_build_is_near(
     }
 }
 
-/// Takes the tree for the build alone, so that the next round is the last: writers wait from here on. FRD-1101 if transactions keep rows of
-/// it for longer than `wait_ms` (below 0: as long as it takes): nothing was done, go on with rounds and try again.
+/// Locks the tree exclusively, so that the next round is the last; writers wait from here on.
+/// FRD-1101 if transactions keep rows of the tree for longer than `wait_ms` (below 0: no limit):
+/// nothing was done; go on with rounds and try again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_index_build_lock(
     build: *mut frond_index_build,
@@ -218,10 +236,14 @@ pub unsafe extern "C" fn frond_index_build_lock(
     unsafe { call(error, || Ok(given_mut(build, "the build")?.build.lock(wait(wait_ms))?)) }
 }
 
-/// Makes the indexes what they are to be, in one commit, synced, after the round that came behind frond_index_build_lock. `then`, which may be
-/// null, is called before any writer goes on who waits for the tree: what writers go by must say from there on that there are indexes, and
-/// they must have an intent on the tree before they look (frond_txn_lock_tree), or be kept away; `then` itself writes nothing to the tree, which
-/// is locked. The build is given back in any case but FRD-1001: then it is as it was. `trees`, which may be null, gets as many handles as there are indexes, and nulls on an error.
+/// Makes the indexes live in one commit, which is synced, after the round that follows
+/// frond_index_build_lock. `trees`, which may be null, receives one handle per index; nulls after
+/// an error. The build is released, except after FRD-1001: then it is unchanged.
+///
+/// `then`, which may be null, is called before any writer that waits for the tree goes on. From
+/// there on, whatever tells writers which indexes exist must include these. Writers must have an
+/// intent lock on the tree (frond_txn_lock_tree) before they look at that, or be kept away. `then`
+/// itself must not write to the tree, which is locked.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_index_build_publish(
     build: *mut frond_index_build,
@@ -256,15 +278,16 @@ pub unsafe extern "C" fn frond_index_build_publish(
     }
 }
 
-/// Gives a build up: nothing of it is left. Null is allowed.
+/// Abandons a build and leaves nothing of it behind. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_index_build_free(build: *mut frond_index_build) {
     // SAFETY: see `bytes.rs`.
     unsafe { call(std::ptr::null_mut(), || take_back(build, "the build").map(drop)) };
 }
 
-/// From here on an interrupt ends the calls of the build with FRD-1106: those that add entries to the base or make it whole for
-/// good, others until it is cleared.
+/// Makes a build cancellable: after this call, an interrupt ends its calls with FRD-1106. If it
+/// ends a call that adds entries to the base or completes the base, the build has failed; other
+/// calls fail only until the interrupt is cleared.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_index_build_heed(
     build: *mut frond_index_build,
@@ -281,7 +304,7 @@ pub unsafe extern "C" fn frond_index_build_heed(
     }
 }
 
-/// Gives what says, to any thread, how far the build is.
+/// Returns the progress of a build, which any thread may read. Release it with frond_progress_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_index_build_progress(
     build: *const frond_index_build,

@@ -1,8 +1,11 @@
-//! Strings that go in and come out.
+//! Buffers, handles, lists and strings that cross the C boundary.
 //!
-//! What every call's caller promises, and the `SAFETY` of this crate rests on: a pointer is null, or points to what its type
-//! says, for as long as the call lasts, and as long as a handle lives it is one that this library gave out; of
-//! `(data, length)` that many bytes are there; what is written to is nobody else's meanwhile.
+//! The `SAFETY` comments of this crate rest on what the caller of each function promises:
+//!
+//! - A pointer is null, or points to what its type says for as long as the call lasts. A handle is
+//!   one that this library made, and still exists.
+//! - Of `(data, length)`, that many bytes are there.
+//! - What is written to is used by no other thread during the call.
 
 use std::{
     borrow::Cow,
@@ -11,19 +14,20 @@ use std::{
 
 use crate::error::{Fail, call, frond_error, misuse};
 
-/// Memory of the library's that a value is put into. Begin with all fields 0; it may be used for any number of calls,
-/// which use its memory again (also one whose key lies in it), and is given back by frond_buffer_free. Written to by the library alone.
+/// Memory of the library for a value. Initialise all fields to 0. It can be passed to any number of
+/// calls, which reuse its memory (also a call whose key lies in it). Release it with
+/// frond_buffer_free. Only the library may write to it.
 #[repr(C)]
 pub struct frond_buffer {
     /// The bytes; null if there were never any.
     pub data: *mut u8,
-    /// How many.
+    /// Length in bytes.
     pub length: usize,
-    /// For how many there is memory.
+    /// Allocated size in bytes.
     pub capacity: usize,
 }
 
-/// Gives the memory of a buffer back, and empties it. Null is allowed.
+/// Releases the memory of a buffer and empties it. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_buffer_free(buffer: *mut frond_buffer) {
     // SAFETY: promised above.
@@ -32,7 +36,7 @@ pub unsafe extern "C" fn frond_buffer_free(buffer: *mut frond_buffer) {
     }
 }
 
-/// Puts a copy of these bytes into a buffer: for functions that are called back and give bytes (frond_fold).
+/// Copies bytes into a buffer. Meant for callbacks that return bytes (frond_fold).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_buffer_set(
     buffer: *mut frond_buffer,
@@ -52,18 +56,19 @@ pub unsafe extern "C" fn frond_buffer_set(
 }
 
 impl frond_buffer {
-    /// Its memory as a vector; the buffer is empty then.
+    /// Takes the memory as a vector, and leaves the buffer empty.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         let Self { data, length, capacity } = *self;
         *self = Self { data: std::ptr::null_mut(), length: 0, capacity: 0 };
         if data.is_null() || capacity == 0 || length > capacity {
             return Vec::new();
         }
-        // SAFETY: written by `put` alone, from a vector, and taken once.
+        // SAFETY: only `put` writes the fields, from a vector; it is taken once.
         unsafe { Vec::from_raw_parts(data, length, capacity) }
     }
 
-    /// Its memory, for what is read by these keys: not its own if one of them lies in it.
+    /// Takes the memory, to read values by these keys into it; a new vector if one of the keys lies
+    /// in it.
     pub(crate) fn apart_from(&mut self, keys: &[&[u8]]) -> Vec<u8> {
         match keys.iter().any(|key| matches!(self.apart(key), Cow::Owned(_))) {
             true => Vec::new(),
@@ -71,7 +76,7 @@ impl frond_buffer {
         }
     }
 
-    /// Takes these bytes for its own.
+    /// Replaces the memory by these bytes, which the buffer then owns.
     pub(crate) fn put(&mut self, bytes: Vec<u8>) {
         drop(self.take());
         let mut bytes = std::mem::ManuallyDrop::new(bytes);
@@ -82,14 +87,14 @@ impl frond_buffer {
         }
     }
 
-    /// The bytes, as a copy if they lie in this buffer's own memory, which is about to be written to.
+    /// The bytes; a copy if they lie in this buffer's own memory, which is about to be written.
     pub(crate) fn apart<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let (own, theirs) = (self.data.addr(), bytes.as_ptr().addr());
         let overlaps = theirs < own + self.capacity && own < theirs + bytes.len();
         if overlaps { Cow::Owned(bytes.to_vec()) } else { Cow::Borrowed(bytes) }
     }
 
-    /// Puts a copy of these bytes into it.
+    /// Copies these bytes into the buffer.
     pub(crate) fn copy(&mut self, bytes: &[u8]) {
         let mut memory = self.take();
         memory.clear();
@@ -97,7 +102,7 @@ impl frond_buffer {
         self.put(memory);
     }
 
-    /// Lends its memory to whoever fills it.
+    /// Lends the memory, emptied, to a function that fills it.
     pub(crate) fn fill<T>(
         &mut self,
         fill: impl FnOnce(&mut Vec<u8>) -> Result<T, Fail>,
@@ -110,33 +115,33 @@ impl frond_buffer {
     }
 }
 
-/// What a handle or a struct points to.
+/// The target of a handle or a struct pointer; FRD-1001 if it is null.
 pub(crate) unsafe fn given<'a, T>(pointer: *const T, what: &str) -> Result<&'a T, Fail> {
     // SAFETY: promised above.
     unsafe { pointer.as_ref() }.ok_or_else(|| misuse(format!("{what} is null")))
 }
 
-/// The same of one that is written to.
+/// The target of a pointer, to be written to; FRD-1001 if it is null.
 pub(crate) unsafe fn given_mut<'a, T>(pointer: *mut T, what: &str) -> Result<&'a mut T, Fail> {
     // SAFETY: promised above.
     unsafe { pointer.as_mut() }.ok_or_else(|| misuse(format!("{what} is null")))
 }
 
-/// Takes a handle back that was given out by [`give`].
+/// Takes back a handle that [`give`] made.
 pub(crate) unsafe fn take_back<T>(pointer: *mut T, what: &str) -> Result<Box<T>, Fail> {
     match pointer.is_null() {
         true => Err(misuse(format!("{what} is null"))),
-        // SAFETY: promised above; made by `give`, and given back once.
+        // SAFETY: promised above; made by `give`, and taken back once.
         false => Ok(unsafe { Box::from_raw(pointer) }),
     }
 }
 
-/// Gives a new handle out.
+/// Makes a handle, and writes it to the caller's place.
 pub(crate) unsafe fn give<T>(
     out: *mut *mut T,
     make: impl FnOnce() -> Result<T, Fail>,
 ) -> Result<(), Fail> {
-    // SAFETY: promised above. Asked first, so that nothing is made that nobody can take.
+    // SAFETY: promised above. Checked first: nothing is made that could not be returned.
     let out = unsafe { given_mut(out, "the place for the handle") }?;
     *out = std::ptr::null_mut();
     *out = Box::into_raw(Box::new(make()?));
@@ -160,7 +165,8 @@ pub(crate) unsafe fn bytes<'a>(
     }
 }
 
-/// The same where there may be none: null with length 0. Null with another length is what an allocation that failed has left.
+/// Bytes, or none if the pointer is null with length 0. Null with another length is an error: it is
+/// what a failed allocation leaves.
 pub(crate) unsafe fn bytes_or_none<'a>(
     data: *const u8,
     length: usize,
@@ -190,7 +196,7 @@ pub(crate) unsafe fn list<'a, T>(
     }
 }
 
-/// The same of bytes that are written to, for which there is memory.
+/// Memory of the caller, to be written to; a null pointer is allowed with length 0.
 pub(crate) unsafe fn list_mut<'a>(
     first: *mut u8,
     count: usize,
@@ -203,7 +209,7 @@ pub(crate) unsafe fn list_mut<'a>(
             Err(misuse(format!("{what} of {count} bytes: that is more than there is memory")))
         }
         _ => {
-            // SAFETY: promised above. The caller need not have written it: here it is.
+            // SAFETY: promised above. The caller need not have initialized it: this does.
             unsafe {
                 first.write_bytes(0, count);
                 Ok(std::slice::from_raw_parts_mut(first, count))
@@ -231,7 +237,7 @@ mod tests {
         let mut buffer = frond_buffer { data: std::ptr::null_mut(), length: 0, capacity: 0 };
         for text in [&b"some words"[..], b"", b"more"] {
             buffer.copy(text);
-            // SAFETY: filled just now.
+            // SAFETY: the buffer was filled by `copy`.
             let found = unsafe { bytes(buffer.data, buffer.length, "") }.ok().unwrap();
             assert_eq!(found, text);
             assert!(buffer.capacity >= 10);

@@ -1,4 +1,4 @@
-//! Changes of several trees that are one commit, and that a server's own log of changes may repeat.
+//! Changes of several trees in one commit, which a server can repeat from its own log of changes.
 
 use std::{ffi::c_char, time::Duration};
 
@@ -12,27 +12,34 @@ use crate::{
     waits::frond_interrupter,
 };
 
-/// Changes of trees on their way to be one commit: steps are added in their order, then frond_change_commit makes them. A step names
-/// its tree by number (0: by its name alone), by name (null: by its number alone), or by both: then the tree must have that name.
+/// A change of trees, made in one commit: add its steps in order, then call frond_change_commit. A
+/// step names its tree by number (0: by name alone), by name (null: by number alone), or by both:
+/// then the tree must have that name.
 pub struct frond_tree_change {
     change: TreesChange,
     changed: Option<TreesChanged>,
 }
 
-/// How a change is made. Filled by frond_change_options_init, then changed.
+/// Options of a change of trees. Call frond_change_options_init, then set fields.
 #[repr(C)]
 pub struct frond_change_options {
-    /// The change may have been made before, and later ones, too: a step is passed over whose outcome is there, or whose tree is
-    /// gone or has another name than the step says. A swap then needs numbers and names, a truncation the number; a tree counts
-    /// as created if one of that name has the same options: give it attributes that no other has; a clone as made if that name
-    /// is a clone of the same tree. One that was created or cloned so, and renamed or dropped later, cannot be told from one that
-    /// never was, and is made again: a log that goes on behind creations is to be repeated from its last entry on.
+    /// Whether the change, and changes after it, may have been made before. If so, a step is
+    /// skipped if its effect is there, or if its tree is gone or has another name than the step
+    /// says.
+    ///
+    /// A swap then needs numbers and names, a truncation the number. A creation counts as made if a
+    /// tree with that name has the same options: give it attributes that no other tree has. A clone
+    /// counts as made if the tree with that name is a clone of the same tree. If a tree that was
+    /// created or cloned so was later renamed or dropped, the step cannot be told from one that was
+    /// not made, and is made again: a log that continues after creations must be repeated from its
+    /// last entry only.
     pub repeatable: bool,
-    /// How long the commit waits for transactions that have rows of trees that go, milliseconds; below 0: until they have ended.
+    /// How long the commit waits for transactions with rows of trees that are removed, in
+    /// milliseconds; below 0 means no limit.
     pub lock_timeout_ms: i64,
 }
 
-/// Fills options with what is usual: not repeatable, ten seconds.
+/// Sets the defaults: not repeatable, ten seconds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_change_options_init(options: *mut frond_change_options) {
     // SAFETY: see `bytes.rs`, here and below.
@@ -41,7 +48,8 @@ pub unsafe extern "C" fn frond_change_options_init(options: *mut frond_change_op
     }
 }
 
-/// Begins a change; nothing is locked or done before its commit. `options` may be null. To be given back by frond_change_free.
+/// Starts a change of trees. Nothing is locked or done before its commit. `options` may be null.
+/// Release the change with frond_change_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_change_begin(
     db: *const frond_db,
@@ -67,8 +75,9 @@ pub unsafe extern "C" fn frond_change_begin(
     }
 }
 
-/// From here on an interrupt ends frond_change_commit with FRD-1106: while it waits for transactions at once, and when it begins until the
-/// interrupt is cleared. Nothing was done then.
+/// Makes frond_change_commit cancellable: after this call, an interrupt ends a commit that waits
+/// for transactions, at once, with FRD-1106. A commit that starts before the interrupt is cleared
+/// also fails with it. In both cases nothing was done.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_change_heed(
     change: *mut frond_tree_change,
@@ -85,7 +94,7 @@ pub unsafe extern "C" fn frond_change_heed(
     }
 }
 
-/// Gives a change back, whether it was committed or not. Null is allowed.
+/// Releases a change, whether it was committed or not. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_change_free(change: *mut frond_tree_change) {
     // SAFETY: see `bytes.rs`.
@@ -102,7 +111,7 @@ unsafe fn which(number: u32, name: *const c_char) -> Result<WhichTree, Fail> {
     }
 }
 
-/// Adds a step to a change that was not committed since.
+/// Adds a step to a change that is not committed yet.
 unsafe fn add(
     change: *mut frond_tree_change,
     error: *mut frond_error,
@@ -120,8 +129,8 @@ unsafe fn add(
     }
 }
 
-/// Adds a step: a new tree, as by frond_tree_create. `options` may be null. Repeated after the tree was renamed or dropped, it makes
-/// another one (frond_change_options).
+/// Adds a step that creates a tree, as frond_tree_create does. `options` may be null. If it is
+/// repeated after the tree was renamed or dropped, it creates another one (frond_change_options).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_change_create(
     change: *mut frond_tree_change,
@@ -138,7 +147,7 @@ pub unsafe extern "C" fn frond_change_create(
     }
 }
 
-/// Adds a step: another name for a tree, which is free once the steps before are made.
+/// Adds a step that renames a tree. The new name must be free once the steps before it are made.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_change_rename(
     change: *mut frond_tree_change,
@@ -156,7 +165,7 @@ pub unsafe extern "C" fn frond_change_rename(
     }
 }
 
-/// Adds a step: a tree goes, as by frond_tree_drop.
+/// Adds a step that drops a tree, as frond_tree_drop does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_change_drop(
     change: *mut frond_tree_change,
@@ -173,9 +182,10 @@ pub unsafe extern "C" fn frond_change_drop(
     }
 }
 
-/// Adds a step: two trees exchange their names. Snapshots of before fail with FRD-1006 in both, as if they had been created now.
-/// Transactions with rows of a tree go on with it under its other name: who must not have any locks both first, exclusively, and swaps
-/// before that transaction ends.
+/// Adds a step that exchanges the names of two trees. Older snapshots fail with FRD-1006 in both,
+/// as if the trees had been created now. Transactions with rows of a tree continue with it under
+/// its other name. To exclude them, lock both trees exclusively first, and swap before that
+/// transaction ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_change_swap(
     change: *mut frond_tree_change,
@@ -194,8 +204,9 @@ pub unsafe extern "C" fn frond_change_swap(
     }
 }
 
-/// Adds a step: a new, empty tree takes the name of a tree, with another number, like it in all it was made with, its counters at
-/// their begin; the old one goes. Handles of that fail with FRD-1004, snapshots of before keep its rows.
+/// Adds a step that removes all rows of a tree: a new, empty tree with another number takes its
+/// name and all its settings; its counters start anew. The old tree is dropped: its handles fail
+/// with FRD-1004, and older snapshots keep its rows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_change_truncate(
     change: *mut frond_tree_change,
@@ -212,8 +223,9 @@ pub unsafe extern "C" fn frond_change_truncate(
     }
 }
 
-/// Adds a step: a new tree that holds what another does, as by frond_tree_clone. The other may go by a step behind.
-/// Repeated after it was renamed or dropped, it makes another one (frond_change_options).
+/// Adds a step that makes a clone of a tree, as frond_tree_clone does. A later step may drop the
+/// original. If it is repeated after the clone was renamed or dropped, it makes another one
+/// (frond_change_options).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_change_clone(
     change: *mut frond_tree_change,
@@ -231,7 +243,7 @@ pub unsafe extern "C" fn frond_change_clone(
     }
 }
 
-/// Adds a step: other bytes are kept with a tree, up to 1 MiB.
+/// Adds a step that sets the attributes of a tree, up to 1 MiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_change_attributes(
     change: *mut frond_tree_change,
@@ -251,9 +263,9 @@ pub unsafe extern "C" fn frond_change_attributes(
     }
 }
 
-/// Adds a step: values of a tree get another layout, as by frond_tree_change_layout, together with names and attributes that belong
-/// to it. `from`: the version that `parts` are numbered by, below 0 if that is not known; a repeatable change needs it. Not in one
-/// change with trees that go.
+/// Adds a step that changes the layout of a tree's values, as frond_tree_change_layout does, so
+/// that names and attributes that belong to it change with it. `from` is the version that the
+/// numbers in `parts` refer to, below 0 if it is not known; a repeatable change needs it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_change_layout(
     change: *mut frond_tree_change,
@@ -277,8 +289,8 @@ pub unsafe extern "C" fn frond_change_layout(
     }
 }
 
-/// Adds a step: a tree begins with this change, and a snapshot of before fails with FRD-1006 there. For one that was filled under
-/// another name, and is renamed by a step beside.
+/// Adds a step that makes a tree be born with this change: an older snapshot fails with FRD-1006
+/// there. Meant for a tree that was filled under another name and is renamed by another step.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_change_publish(
     change: *mut frond_tree_change,
@@ -295,11 +307,15 @@ pub unsafe extern "C" fn frond_change_publish(
     }
 }
 
-/// Makes all steps, in one commit that is synced when it returns: after a crash all of it is there, or nothing. Waits for transactions
-/// that have rows of trees that it drops or truncates. `seqno`, which may be null, gets its number, 0 if there was nothing to be
-/// done. If a step cannot be made nothing is, `entry` of the error is its place, from 0, and the change may be committed again;
-/// but FRD-3203 (and FRD-3202 behind it): the store has stopped; after opening it look whether the change was made. One that clones
-/// trees or changes layouts, and drops or truncates others, waits for room if the disk becomes full while it is made.
+/// Makes all steps in one commit, which is synced when this returns: after a crash all of it is
+/// there, or nothing. Waits for transactions with rows of trees that it drops or truncates.
+/// `seqno`, which may be null, receives the number of the commit, 0 if there was nothing to do.
+///
+/// If a step cannot be made, nothing is done, `entry` of the error is the index of the step, from
+/// 0, and the change may be committed again. The exception is FRD-3203 (and FRD-3202 after it): the
+/// store has stopped; open it again and check whether the change was made. A change that clones
+/// trees or changes layouts, and drops or truncates others, waits for space if the disk becomes
+/// full while it is made.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_change_commit(
     change: *mut frond_tree_change,
@@ -323,8 +339,9 @@ pub unsafe extern "C" fn frond_change_commit(
     }
 }
 
-/// Of a change that is committed: the tree that a step, from 0, was about or made; of a truncation the new one. FROND_NOT_FOUND if it
-/// is gone. `was_made`, which may be null, gets false if the step was passed over, for it had been made. `tree` may be null, too.
+/// Returns the tree that a step of a committed change, counted from 0, was about or made; for a
+/// truncation the new one. FROND_NOT_FOUND if it is gone. `was_made`, which may be null, becomes
+/// false if the step was skipped because it had been made before. `tree` may be null, too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_change_tree(
     change: *const frond_tree_change,

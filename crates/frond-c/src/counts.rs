@@ -8,8 +8,9 @@ use crate::{
     txn::frond_txn,
 };
 
-/// How many rows a tree has. `exact`, which may be null, gets whether they were counted: else `rows` is an estimate, for something was put or deleted
-/// of which nobody knew whether it was there.
+/// Returns the number of rows of a tree. `exact`, which may be null, tells whether they were
+/// counted. If not, the number is an estimate, since something was put or deleted without knowing
+/// whether it existed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_row_count(
     tree: *const frond_tree,
@@ -28,10 +29,11 @@ pub unsafe extern "C" fn frond_tree_row_count(
     }
 }
 
-/// About how many rows lie from `from` up to, not including, `to`, and how many bytes they take. Reads nothing: of what was
-/// not read since the store was opened it goes by the number of all rows. 0 rows only if none is committed by now: a transaction
-/// may have written some, or see some that are gone since, and asks by frond_txn_estimate. Null: from the first key, to the last.
-/// `data_bytes` may be null.
+/// Estimates how many rows there are from `from` up to, but not including, `to`, and how many bytes
+/// they take. A null bound means from the first key, or to the last. `data_bytes` may be null.
+/// Reads nothing from the file: for parts of the tree that were not read since the store was
+/// opened, it uses the number of all rows. 0 rows only if none is committed so far; a transaction
+/// may have written some, or may see some that were deleted since: use frond_txn_estimate there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_estimate(
     tree: *const frond_tree,
@@ -55,9 +57,10 @@ pub unsafe extern "C" fn frond_tree_estimate(
     }
 }
 
-/// Counts the rows from `from` up to, not including, `to` that a plain scan of the transaction would find. It walks over
-/// them within the store, at a tenth of the cost of a cursor. At FROND_SERIALIZABLE it locks what it counts. Null: from
-/// the first key, to the last.
+/// Counts the rows from `from` up to, but not including, `to` that a plain scan of the transaction
+/// would find. It walks over them within the store, at a tenth of the cost of a cursor. At
+/// FROND_SERIALIZABLE it locks what it counts. A null bound means from the first key, or to the
+/// last.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_count(
     txn: *const frond_txn,
@@ -81,8 +84,9 @@ pub unsafe extern "C" fn frond_txn_count(
     }
 }
 
-/// As frond_tree_estimate, with what the transaction has written, and with rows that its reads still see though they are
-/// deleted since: 0 rows only if neither a plain nor a locking read of the transaction would find one.
+/// Estimates like frond_tree_estimate, and includes what the transaction has written, and rows that
+/// its reads still see although they were deleted since. 0 rows only if neither a plain nor a
+/// locking read of the transaction would find one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_estimate(
     txn: *const frond_txn,
@@ -108,8 +112,9 @@ pub unsafe extern "C" fn frond_txn_estimate(
     }
 }
 
-/// Takes `count` numbers from a counter of the tree, 0 to 3, the first of them at least `least`; `first` gets it. They are not
-/// handed out again, whatever becomes of the transaction; over a restart at least none that a commit can have used.
+/// Takes `count` numbers from one of the tree's counters, 0 to 3. The first of them is at least
+/// `least`, and is returned in `first`. No number is returned twice, whatever happens to the
+/// transaction; after a restart, at least none that a commit can have used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_reserve(
     tree: *const frond_tree,
@@ -130,7 +135,7 @@ pub unsafe extern "C" fn frond_tree_reserve(
     }
 }
 
-/// The number that a counter would give next.
+/// Returns the next number of a counter, without taking it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_next_number(
     tree: *const frond_tree,
@@ -148,10 +153,12 @@ pub unsafe extern "C" fn frond_tree_next_number(
     }
 }
 
-/// About how many different values the first part of a tree's keys has, the first two, and so on: as many numbers as its keys have
-/// parts, one if they have none. `counts` gets the first `counts_max` of them, and `count` how many there are; 0 and null only ask
-/// for that. None is 0, also of an empty tree. Up to 64, and of trees of some thousand rows, they are exact if nobody writes; larger ones
-/// are estimates. Reads some tens of thousands of rows, however many there are.
+/// Estimates how many distinct values the first part of a tree's keys has, the first two parts, and
+/// so on: one number for each part of the keys' layout, or one number if keys have no layout.
+/// `counts` receives the first `counts_max` of them, and `count` how many there are; pass null and
+/// 0 to ask only for that. No number is 0, even for an empty tree. Numbers up to 64, and those of
+/// trees of some thousand rows, are exact if nothing is written meanwhile; larger ones are
+/// estimates. Reads some tens of thousands of rows, however many there are.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_distinct_prefixes(
     tree: *const frond_tree,

@@ -1,7 +1,8 @@
-//! Rows in order, some at a time.
+//! Cursors: rows in order, in batches.
 //!
-//! A call hands out a batch of rows that lie in the cursor's own memory until its next call. A first batch is small, for
-//! whoever wants one row, and each next one four times as large, for whoever wants all.
+//! A call returns a batch of rows, in the cursor's memory, that are valid until its next call. The
+//! first batch is small, for a caller that wants one row; each next batch is four times as large,
+//! up to 2048 rows.
 
 mod batch;
 mod walk;
@@ -21,29 +22,30 @@ use crate::{
     txn::{frond_txn, if_locked, lock},
 };
 
-/// Rows of the first batch where the caller does not say, and of one at most: as many as the engine fetches at once, so that
-/// what it has fetched is handed out as it lies.
+/// Rows of the first batch if the caller does not say, and the maximum of later ones. The first has
+/// as many as the engine fetches at once, so they are returned without a copy.
 const FIRST_ROWS: usize = 16;
 const ROWS_MAX: usize = 2048;
-/// A batch ends behind the row that reaches this many bytes.
+/// A batch ends after the row that reaches this many bytes.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// A walk over the rows of a tree in a range, in both directions.
+/// A cursor over the rows of a tree in a range, in both directions.
 pub struct frond_cursor {
     walk: Walk,
     batch: Batch,
-    /// Which way the batch goes.
+    /// The direction of the batch.
     forward: bool,
-    /// Rows of the next batch where the caller does not say.
+    /// Rows of the next batch if the caller does not say.
     next_rows: usize,
-    /// It locks what it comes to: then no further than it is asked.
+    /// The walk locks each row it reads, so it must not read ahead.
     locks: bool,
-    /// What was met behind the last row of the batch, on the way up or down: for the next call that goes there.
+    /// The direction of the batch and the error found after its last row; the next call in this
+    /// direction returns it.
     met: Option<(bool, frond::Error)>,
 }
 
 impl frond_cursor {
-    /// The walk, if it is of no transaction.
+    /// The engine's cursor, if it belongs to no transaction and no temporary tree.
     pub(crate) fn of_moment(&mut self) -> Option<&mut Cursor> {
         match &mut self.walk {
             Walk::Plain(cursor) => Some(cursor),
@@ -52,39 +54,39 @@ impl frond_cursor {
     }
 }
 
-/// A row of a batch.
+/// A row of a batch that a cursor has returned.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct frond_row {
-    /// Its key.
+    /// Key of the row.
     pub key: *const u8,
-    /// Bytes of it.
+    /// Length of the key in bytes.
     pub key_length: usize,
-    /// Its value.
+    /// Value of the row.
     pub value: *const u8,
-    /// Bytes of it.
+    /// Length of the value in bytes.
     pub value_length: usize,
-    /// The cursor has locked it: not so if it locks nothing, or met another's lock and read what was last committed
-    /// (FROND_LAST_COMMIT).
+    /// Whether the cursor has locked the row. False if it locks nothing, or if it met another
+    /// transaction's lock and read the last committed version (FROND_LAST_COMMIT).
     pub locked: bool,
 }
 
-/// A batch of rows, which the cursor keeps until it is called again.
+/// A batch of rows. It belongs to the cursor and is valid until the next call on the cursor.
 #[repr(C)]
 pub struct frond_rows {
-    /// The first of them.
+    /// The first row.
     pub rows: *const frond_row,
-    /// How many.
+    /// Number of rows.
     pub count: usize,
 }
 
 impl frond_cursor {
-    /// One that locks nothing and is of no transaction.
+    /// Makes a cursor that locks nothing and belongs to no transaction.
     pub(crate) fn plain(cursor: Cursor) -> Self {
         Self::new(Walk::Plain(Box::new(cursor)), false)
     }
 
-    /// One over a temporary tree.
+    /// Makes a cursor over a temporary tree.
     pub(crate) fn of_temporary(
         tree: TemporaryTree,
         range: (Bound<&[u8]>, Bound<&[u8]>),
@@ -93,7 +95,7 @@ impl frond_cursor {
         Ok(Self::new(Walk::OfTemporary(owned), false))
     }
 
-    /// One of a transaction, over a range of a tree.
+    /// Makes a cursor of a transaction over a range of a tree.
     fn of_txn(
         txn: &frond_txn,
         tree: &frond::Tree,
@@ -118,13 +120,13 @@ impl frond_cursor {
         }
     }
 
-    /// Fetches a batch; an error behind some rows comes with the next call in that direction, but one that has ended the
-    /// transaction at once: those rows are no longer locked.
+    /// Fetches a batch. An error after some rows is returned by the next call in this direction;
+    /// but at once if it ended the transaction, since those rows are no longer locked.
     fn fetch(&mut self, forward: bool, wanted: usize) -> Result<(), Fail> {
         let Self { walk, batch, next_rows, locks, met, .. } = self;
         batch.clear();
         self.forward = forward;
-        // What was met in the other direction lies behind the rows that were given.
+        // An error found in the other direction is dropped: it lies beyond rows already returned.
         if let Some((_, met)) = met.take().filter(|(direction, _)| *direction == forward) {
             return Err(met.into());
         }
@@ -162,7 +164,7 @@ impl frond_cursor {
 }
 
 impl frond_cursor {
-    /// Locks the last row that was given, which is then the only one of the batch.
+    /// Locks the last row returned and reads it again; it becomes the only row of the batch.
     fn relock(&mut self, wait: Option<Duration>) -> Result<(), Fail> {
         let Self { walk, batch, .. } = self;
         batch.clear();
@@ -173,13 +175,13 @@ impl frond_cursor {
         Ok(())
     }
 
-    /// Whether the walk would still give a row of the batch.
+    /// Whether the walk would still return a row of the batch.
     fn is_current(&self, row: usize) -> Result<bool, Fail> {
         let key = self.batch.key(row, self.forward);
         self.walk.still_gives(key.ok_or_else(|| misuse("the batch has no such row"))?)
     }
 
-    /// Goes over another range, from its first row.
+    /// Continues with another range, from its first row.
     fn set_range(&mut self, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<(), Fail> {
         self.met = None;
         self.walk.set_range(range)?;
@@ -188,7 +190,7 @@ impl frond_cursor {
     }
 }
 
-/// Ends of a range: from the first key that belongs to it, to the first that does not; null for none.
+/// The bounds of a range: the first key in it, and the first key after it; null for no bound.
 pub(crate) unsafe fn range<'a>(
     (from, from_length): (*const u8, usize),
     (to, to_length): (*const u8, usize),
@@ -204,8 +206,8 @@ pub(crate) unsafe fn range<'a>(
     }
 }
 
-/// A cursor over the keys from `from` on and below `to` (null for no end), before its first row; it sees what is
-/// committed now.
+/// Opens a cursor over the keys from `from` up to, but not including, `to`, before its first row. A
+/// null bound means from the first key, or to the last. It sees what is committed now.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_scan(
     tree: *const frond_tree,
@@ -228,9 +230,10 @@ pub unsafe extern "C" fn frond_scan(
     }
 }
 
-/// The same as a transaction sees it, with its own writes up to now, or to where its statement began. With `row_lock`, each row is locked as the cursor
-/// hands it out, and at FROND_REPEATABLE_READ and FROND_SERIALIZABLE the gaps it goes over, too. A cursor is given back
-/// before its transaction ends.
+/// Opens a cursor like frond_scan, over what the transaction sees, including its own writes so far
+/// or, within a statement, from before the statement. With `row_lock`, the cursor locks each row
+/// that it returns, and at FROND_REPEATABLE_READ and FROND_SERIALIZABLE also the gaps that it
+/// passes. Release the cursor before the transaction ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_scan(
     txn: *const frond_txn,
@@ -259,7 +262,7 @@ pub unsafe extern "C" fn frond_txn_scan(
     }
 }
 
-/// The same with all that can be said of how it reads. `with_last` says nothing here.
+/// Opens a cursor like frond_txn_scan, with all options of a read. `with_last` has no effect here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_read_range(
     txn: *const frond_txn,
@@ -285,9 +288,10 @@ pub unsafe extern "C" fn frond_txn_read_range(
     }
 }
 
-/// Locks the last row that the cursor gave, as it locks rows, and reads it again as it is by now: `rows` gets it, and it alone.
-/// FROND_NOT_FOUND if it has gone; it is locked all the same. Waits for who has it for `wait_ms`; below 0: as long as the cursor
-/// does. For a row that is not `locked` and is wanted. The cursor stays where it is.
+/// Locks the row that the cursor returned last, as the cursor locks rows, and reads its latest
+/// version: `rows` receives this row only. Meant for a row that is wanted and not `locked`.
+/// FROND_NOT_FOUND if it was deleted; it is locked even so. Waits for the holder of the row for
+/// `wait_ms` milliseconds; below 0, as long as the cursor does. The cursor stays where it is.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_cursor_relock(
     cursor: *mut frond_cursor,
@@ -309,11 +313,15 @@ pub unsafe extern "C" fn frond_cursor_relock(
     }
 }
 
-/// The next rows, up to `rows_max` (0: as the cursor thinks best, a few at first and then more; one at a time if it
-/// locks). FROND_NOT_FOUND behind the last one. After an error the cursor stands where it stood; one that is met behind some rows
-/// comes with the next call in that direction, after them, but for one that has ended the transaction. The rows are of this
-/// call's moment: one of them that the transaction itself changes or deletes afterwards stays here as it was. A scan that may
-/// delete what it has yet to come to asks for one row a call, or frond_cursor_is_current before it takes a row.
+/// Returns the next rows, up to `rows_max`. With 0, the cursor chooses: a few at first and then
+/// more, or one at a time if it locks rows. FROND_NOT_FOUND after the last row.
+///
+/// After an error the cursor stays where it was. An error that comes after some rows is returned by
+/// the next call in this direction, after these rows; but at once if it has ended the transaction.
+///
+/// The rows are as of this call: if the transaction itself changes or deletes one of them later,
+/// the batch still has it as it was. A scan that may delete rows ahead of itself must ask for one
+/// row per call, or call frond_cursor_is_current before it uses a row.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_cursor_next(
     cursor: *mut frond_cursor,
@@ -325,7 +333,7 @@ pub unsafe extern "C" fn frond_cursor_next(
     unsafe { step(cursor, true, rows_max, rows, error) }
 }
 
-/// The rows before, from the nearest on: as frond_cursor_next, in descending order.
+/// Returns the previous rows, like frond_cursor_next, in descending order from the nearest.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_cursor_prev(
     cursor: *mut frond_cursor,
@@ -358,13 +366,18 @@ unsafe fn step(
     }
 }
 
-/// Whether the cursor would still give a row of its last batch (`row`: 0 is the first): asked before a row is taken of a batch
-/// that was filled earlier. Not so once the transaction has deleted the row since, has gone back to a savepoint or to its
-/// statement's begin since (rows that the batch passed by may be there again), or has ended. Then go to the key of the last
-/// row that was taken, and a zero byte, or for frond_cursor_prev to that key itself, and ask for rows anew. What the
-/// transaction has changed or put since the scan or its statement began, a scan does not show, whatever its batches are: a
-/// row that was changed is current, as it was. So is each row of a cursor that is no transaction's. Costs no more than a look
-/// at a counter as long as the transaction has not written to the tree since the batch. The batch stays where it is.
+/// Tells whether the cursor would still return a row of its last batch (`row`: 0 is the first).
+/// Call it before using a row of a batch that was fetched earlier.
+///
+/// A row is no longer current if, since the batch was fetched, the transaction has deleted it, has
+/// rolled back to a savepoint or to the start of its statement (rows that the batch skipped may
+/// exist again), or has ended. Then seek to the key of the last row that was used plus a zero byte
+/// (for frond_cursor_prev, to that key itself), and fetch again.
+///
+/// A scan does not show what the transaction has changed or put since the scan, or its statement,
+/// started, however its batches are fetched: a changed row is current, as it was. Rows of a cursor
+/// that belongs to no transaction are always current. While the transaction has written nothing to
+/// the tree since the batch was fetched, this costs one look at a counter. The batch stays valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_cursor_is_current(
     cursor: *const frond_cursor,
@@ -383,9 +396,10 @@ pub unsafe extern "C" fn frond_cursor_is_current(
     }
 }
 
-/// Goes over another range of its tree from here on, before its first row: from `from` on and below `to` (null: from the first
-/// key, to the last). Sees and locks rows as before; costs less than another cursor. FRD-1001 of a cursor that is of no
-/// transaction.
+/// Moves the cursor to another range of its tree, before the first row there: from `from` up to,
+/// but not including, `to`. A null bound means from the first key, or to the last. What it sees and
+/// locks is as before; this costs less than another cursor. FRD-1001 for a cursor that belongs to
+/// no transaction.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_cursor_range(
     cursor: *mut frond_cursor,
@@ -404,7 +418,8 @@ pub unsafe extern "C" fn frond_cursor_range(
     }
 }
 
-/// Goes to a key: the next row is the first at or above it, the one before the last below it.
+/// Moves the cursor to a key: the next row is the first at or above it, the previous one the last
+/// below it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_cursor_seek(
     cursor: *mut frond_cursor,
@@ -422,7 +437,7 @@ pub unsafe extern "C" fn frond_cursor_seek(
     }
 }
 
-/// Goes before the first row.
+/// Moves the cursor before the first row.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_cursor_seek_first(
     cursor: *mut frond_cursor,
@@ -437,7 +452,7 @@ pub unsafe extern "C" fn frond_cursor_seek_first(
     }
 }
 
-/// Goes behind the last row.
+/// Moves the cursor after the last row.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_cursor_seek_last(
     cursor: *mut frond_cursor,
@@ -453,7 +468,7 @@ pub unsafe extern "C" fn frond_cursor_seek_last(
 }
 
 impl frond_cursor {
-    /// Gives these parts of values from here on.
+    /// Returns only these parts of values from now on.
     pub(crate) fn only(&mut self, parts: &Parts) -> Result<(), Fail> {
         match &mut self.walk {
             Walk::Plain(cursor) => cursor.set_parts(parts)?,
@@ -472,7 +487,7 @@ impl frond_cursor {
     }
 }
 
-/// Gives a cursor back. Null is allowed.
+/// Releases a cursor. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_cursor_free(cursor: *mut frond_cursor) {
     // SAFETY: see `bytes.rs`.

@@ -1,4 +1,4 @@
-//! Outcomes: every call returns a code, and describes an error in a struct of the caller's.
+//! Outcomes: every call returns a code, and describes an error in the caller's struct.
 
 use std::{
     any::Any,
@@ -8,57 +8,61 @@ use std::{
 
 use frond::ErrorKind;
 
-/// The call has done what it says.
+/// The call succeeded.
 pub const FROND_OK: i32 = 0;
-/// There is no such row, or no further one. No error.
+/// There is no such row, or there are no more rows. Not an error.
 pub const FROND_NOT_FOUND: i32 = 1;
-/// The library has failed in itself: close the store, and report it. Nothing else is safe to be called.
+/// The library failed internally. Close the store and report the failure; no other call is safe.
 pub const FROND_PANIC: i32 = 9001;
 
-/// An error of kind: try the operation again.
+/// Kind of error: retry the operation.
 pub const FROND_RETRY: i32 = 1;
-/// An error of kind: change the call.
+/// Kind of error: correct the call.
 pub const FROND_FIX_CALL: i32 = 2;
-/// An error of kind: mend the machine (disk full, I/O error, in use by another process).
+/// Kind of error: fix the machine (disk full, I/O error, store in use by another process).
 pub const FROND_FIX_MACHINE: i32 = 3;
-/// An error of kind: restore from a backup or a replica.
+/// Kind of error: restore from a backup or a replica.
 pub const FROND_RESTORE: i32 = 4;
-/// An error of kind: the store has stopped; close it and open it again.
+/// Kind of error: the store has stopped; close it and open it again.
 pub const FROND_REOPEN: i32 = 5;
 
-/// Bytes of an error's message, with its end.
+/// Size of an error message in bytes, including the terminating zero byte.
 pub const FROND_MESSAGE_BYTES: usize = 504;
 
-/// Bytes of the name of a tree in an error, with its end: names have up to 512.
+/// Size of a tree name in an error, in bytes, including the terminating zero byte. Names have up to
+/// 512 bytes.
 pub const FROND_NAME_BYTES: usize = 520;
-/// Bytes of a key that an error holds.
+/// Maximum number of key bytes in an error.
 pub const FROND_KEY_BYTES: usize = 256;
 
-/// What went wrong. Given to a call by address, or not at all (null); written only if the call fails.
+/// Description of an error. A call takes a pointer to one, or null, and writes it only if it fails.
 #[repr(C)]
 pub struct frond_error {
-    /// The number of the code: 1107 is FRD-1107. docs/errors.md explains each.
+    /// Number of the error code: 1107 is FRD-1107. docs/errors.md explains each code.
     pub code: i32,
     /// What to do about it: FROND_RETRY, FROND_FIX_CALL, …
     pub kind: i32,
-    /// In words, UTF-8, ends with a zero byte; cut off if it is too long.
+    /// Message in UTF-8, terminated by a zero byte; truncated if it is too long.
     pub message: [c_char; FROND_MESSAGE_BYTES],
-    /// The name of the tree that it is about, ends with a zero byte; empty if it is about none.
+    /// Name of the tree concerned, terminated by a zero byte; empty if there is none.
     pub tree: [c_char; FROND_NAME_BYTES],
-    /// Which entry of a batch, or step of a change of trees, it is about, from 0; -1 if it is about none.
+    /// Index, from 0, of the batch entry or the step of a change of trees concerned; -1 if there is
+    /// none.
     pub entry: i64,
-    /// It is about a row whose key is known: one that is locked, in conflict, there already, or twice. Else key_length is 0.
+    /// Whether the error concerns a row whose key is known: one that is locked, in conflict,
+    /// already there, or duplicate. If not, `key_length` is 0.
     pub has_key: bool,
-    /// Length of that key, bytes; it may be more than `key` holds.
+    /// Length of that key in bytes; may be more than `key` holds.
     pub key_length: usize,
-    /// So many of its first bytes are in `key`: up to FROND_KEY_BYTES; of one that was waited for, up to 64.
+    /// Number of its leading bytes in `key`: at most FROND_KEY_BYTES, and at most 64 for a key
+    /// whose lock was waited for.
     pub key_held: usize,
-    /// These, and zeros.
+    /// The leading bytes of the key, padded with zeros.
     pub key: [u8; FROND_KEY_BYTES],
 }
 
 impl frond_error {
-    /// Writes what the engine says of where it went wrong.
+    /// Writes the tree, the batch entry or step, and the key that the error concerns.
     fn place(&mut self, failed: Option<&frond::Error>) {
         write(&mut self.tree, failed.and_then(frond::Error::tree).unwrap_or_default());
         self.entry = match failed {
@@ -74,7 +78,7 @@ impl frond_error {
     }
 }
 
-/// How a call inside the library ends that is no success.
+/// Why a call inside the library did not succeed.
 pub(crate) enum Fail {
     Engine(frond::Error),
     NotFound,
@@ -86,21 +90,21 @@ impl From<frond::Error> for Fail {
     }
 }
 
-/// The caller has given something that cannot be.
+/// The error for an invalid argument (FRD-1001).
 pub(crate) fn misuse(why: impl Into<String>) -> Fail {
     Fail::Engine(frond::Error::InvalidArgument(why.into()))
 }
 
-/// Makes a call, and an outcome of its end.
+/// Makes a call, and turns its result, or its panic, into a code and the caller's error struct.
 ///
 /// # Safety
-/// `error` is null, or a place for one.
+/// `error` is null, or points to a `frond_error`.
 pub(crate) unsafe fn call(error: *mut frond_error, work: impl FnOnce() -> Result<(), Fail>) -> i32 {
     let told = || match work() {
         Ok(()) => (FROND_OK, 0, String::new(), None),
         Err(Fail::NotFound) => (FROND_NOT_FOUND, 0, String::new(), None),
         Err(Fail::Engine(failed)) => {
-            // Of a step the code is that of what was wrong with it: which one it was, the entry says.
+            // The code of a failed step is that of its reason; `entry` says which step it was.
             let message = match &failed {
                 frond::Error::Step { error, .. } => error.to_string(),
                 failed => failed.to_string(),
@@ -110,7 +114,8 @@ pub(crate) unsafe fn call(error: *mut frond_error, work: impl FnOnce() -> Result
             (code.unwrap_or(FROND_PANIC), kind(&failed), message, Some(failed))
         }
     };
-    // Whatever a panic leaves behind in the engine poisons its locks: later calls panic too, and end here.
+    // A panic may leave the engine's data inconsistent, but it poisons the locks of that data:
+    // later calls panic, too, and end here.
     let outcome = match catch_unwind(AssertUnwindSafe(told)) {
         Ok((code @ (FROND_OK | FROND_NOT_FOUND), ..)) => return code,
         Ok(outcome) => outcome,
@@ -142,7 +147,7 @@ fn words(panic: &(dyn Any + Send)) -> String {
     format!("FRD-9001 the library has failed: {}", text.unwrap_or("it does not say why"))
 }
 
-/// Writes text with its end, cut off between characters.
+/// Writes text with a zero byte at its end, cut between characters if it is too long.
 fn write(out: &mut [c_char], text: &str) {
     let room = text.len().min(out.len() - 1);
     let bytes = (0..=room).rev().find(|&at| text.is_char_boundary(at)).unwrap_or_default();
@@ -173,10 +178,10 @@ mod tests {
 
     fn outcome(work: impl FnOnce() -> Result<(), Fail>) -> (i32, i32, String) {
         let mut error = nothing();
-        // SAFETY: it is a place for one.
+        // SAFETY: `error` is a `frond_error`.
         let code = unsafe { call(&mut error, work) };
         assert!(error.code == code || code <= FROND_NOT_FOUND);
-        // SAFETY: written by `write`, which ends it; untouched, it is not read.
+        // SAFETY: `write` has ended it with a zero byte; it is not read if it was not written.
         let text = (code > FROND_NOT_FOUND)
             .then(|| unsafe { CStr::from_ptr(error.message.as_ptr()) }.to_str().unwrap());
         (code, error.kind, text.unwrap_or_default().into())
@@ -196,7 +201,7 @@ mod tests {
         let (mut error, tree) = (nothing(), String::from("t"));
         let key = vec![b'k'; 300];
         let exists = || frond::Error::KeyExists { tree: tree.clone(), index: 3, key: key.clone() };
-        // SAFETY: it is a place for one.
+        // SAFETY: `error` is a `frond_error`.
         assert_eq!(unsafe { call(&mut error, || Err(exists().into())) }, 1103);
         assert_eq!((error.tree[..2].to_vec(), error.entry), (vec![b't' as c_char, 0], 3));
         assert!(error.has_key && error.key_length == 300 && error.key == [b'k'; FROND_KEY_BYTES]);

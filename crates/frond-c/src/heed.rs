@@ -1,4 +1,4 @@
-//! Long work that is no transaction's: stopping it from another thread, and looking how far it is.
+//! Long operations outside transactions: cancelling them from another thread, and their progress.
 
 use std::ffi::c_void;
 
@@ -13,34 +13,35 @@ use crate::{
     waits::frond_interrupter,
 };
 
-/// Says how far long work is: to any thread, also while the work goes on and after it. To be given back by frond_progress_free.
+/// Progress of a long operation. Any thread may read it, during the operation and after it. Release
+/// it with frond_progress_free.
 pub struct frond_progress {
     progress: Progress,
 }
 
-/// What a progress says at a moment; numbers only grow.
+/// Counts of a progress at one moment. They only grow.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct frond_progress_counts {
-    /// Rows that were put into a load; of a build, into all of its indexes.
+    /// Rows put into a load; for a build, into all of its indexes.
     pub rows: u64,
-    /// Rows that went through a sort or a merge beyond memory, as often as they did.
+    /// Rows that went through a sort or a merge beyond memory; a row counts each time.
     pub sorted: u64,
-    /// So many of these are known to be done in all, from the begin of a load's end on.
+    /// The final value of `sorted`, as far as it is known; set once the end of a load has started.
     pub to_sort: u64,
-    /// Rows that are in the new trees, of `rows`, from the begin of a load's end on.
+    /// Rows that are in the new trees, out of `rows`; set once the end of a load has started.
     pub written: u64,
-    /// Rounds of a build that have come to their end.
+    /// Rounds of a build that have ended.
     pub rounds: u64,
-    /// Rows that they have given.
+    /// Rows that these rounds have returned.
     pub changes: u64,
     /// Bytes of the file that a check has read.
     pub checked_bytes: u64,
-    /// Of about so many in all.
+    /// The final value of `checked_bytes`, approximately.
     pub to_check_bytes: u64,
 }
 
-/// Gives a progress out.
+/// Makes a handle of a progress.
 pub(crate) unsafe fn give_progress(
     out: *mut *mut frond_progress,
     of: impl FnOnce() -> Result<Progress, Fail>,
@@ -49,7 +50,7 @@ pub(crate) unsafe fn give_progress(
     unsafe { give(out, || Ok(frond_progress { progress: of()? })) }
 }
 
-/// Makes one, for frond_check.
+/// Creates a progress for frond_check.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_progress_new(
     progress: *mut *mut frond_progress,
@@ -59,7 +60,7 @@ pub unsafe extern "C" fn frond_progress_new(
     unsafe { call(error, || give_progress(progress, || Ok(Progress::default()))) }
 }
 
-/// Gives what says how far a load is, also while it is being finished.
+/// Returns the progress of a load, which can be read also while the load is being finished.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_load_progress(
     load: *const frond_load,
@@ -72,7 +73,7 @@ pub unsafe extern "C" fn frond_load_progress(
     }
 }
 
-/// What it says now.
+/// Reads the current counts of a progress.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_progress_now(
     progress: *const frond_progress,
@@ -98,15 +99,16 @@ pub unsafe extern "C" fn frond_progress_now(
     }
 }
 
-/// Gives the handle back. Null is allowed.
+/// Releases a progress. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_progress_free(progress: *mut frond_progress) {
     // SAFETY: see `bytes.rs`.
     unsafe { call(std::ptr::null_mut(), || take_back(progress, "the progress").map(drop)) };
 }
 
-/// Makes an interrupter that is of no transaction, for what can be told to heed it: cursors, loads, builds of indexes, checks. They heed that of a
-/// transaction, too. frond_interrupt stops all that heed it.
+/// Creates an interrupter that belongs to no transaction, for the operations that it is to cancel:
+/// cursors, loads, index builds, checks. These also accept the interrupter of a transaction.
+/// frond_interrupt cancels all of them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_interrupter_new(
     interrupter: *mut *mut frond_interrupter,
@@ -120,8 +122,9 @@ pub unsafe extern "C" fn frond_interrupter_new(
     }
 }
 
-/// Says of one that is of no transaction that what it was for is done: what heeds it goes on. That of a transaction is cleared by
-/// frond_txn_clear_interrupt alone. Null is allowed.
+/// Clears an interrupter that belongs to no transaction, so that the operations it was set on can
+/// go on. The interrupter of a transaction is cleared only by frond_txn_clear_interrupt. Null is
+/// allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_interrupter_clear(interrupter: *const frond_interrupter) {
     // SAFETY: see `bytes.rs`.
@@ -133,8 +136,10 @@ pub unsafe extern "C" fn frond_interrupter_clear(interrupter: *const frond_inter
     }
 }
 
-/// From here on an interrupt ends the calls of a cursor over a snapshot, or outside of transactions, with FRD-1106, at the latest when
-/// rows are handed out that are fetched already; once it is cleared the cursor goes on where it was. One of a transaction heeds that by itself.
+/// Makes a cursor over a snapshot or outside transactions cancellable: after this call, an
+/// interrupt ends its calls with FRD-1106, at the latest when it returns rows that were fetched
+/// before. Once the interrupt is cleared, the cursor goes on where it was. A cursor of a
+/// transaction observes the transaction's interrupts by itself.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_cursor_heed(
     cursor: *mut frond_cursor,
@@ -156,7 +161,8 @@ pub unsafe extern "C" fn frond_cursor_heed(
     }
 }
 
-/// From here on an interrupt ends the call that a load is in, also frond_loads_finish, with FRD-1106, and with it the load.
+/// Makes a load cancellable: after this call, an interrupt ends the load's current call, also
+/// frond_loads_finish, with FRD-1106, and the load with it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_load_heed(
     load: *mut frond_load,
@@ -173,8 +179,9 @@ pub unsafe extern "C" fn frond_load_heed(
     }
 }
 
-/// Checks the store while it is open: all of it if `full`, which reads everything once, else the log and a few pages. Others go on. `clean`
-/// gets whether no damage was found; `tell`, which may be null, is called with each finding in words. `interrupter` and `progress`
+/// Checks the store while it is open: with `full` all of it, which reads everything once, otherwise
+/// the log and a few pages. Others go on meanwhile. `clean` becomes true if no damage was found.
+/// `tell`, which may be null, is called with each finding in words. `interrupter` and `progress`
 /// may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_check(

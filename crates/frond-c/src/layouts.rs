@@ -1,4 +1,4 @@
-//! Layouts of values that change while rows of older ones stay as they are.
+//! Changes of a layout of values; rows of older layouts stay as they are.
 
 use std::ffi::c_char;
 
@@ -11,17 +11,19 @@ use crate::{
     store::{frond_db, frond_tree},
 };
 
-/// A part of values as they are to be: one that they have, or a new one.
+/// One part of a new layout of values: an existing part, or a new one.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct frond_new_part {
-    /// The number of the part that it is now, from 1: part 0, the version, comes by itself. 0: it is a new part.
+    /// Number of the existing part, from 1; part 0, the version, need not be listed. 0 for a new
+    /// part.
     pub keep: usize,
-    /// Of a new one: what it is.
+    /// Definition of a new part.
     pub part: frond_part,
-    /// Of a new one: what all values of before have there, as it stands in a value (one with its length before it, with that).
+    /// What existing values have in a new part, as it is stored in a value (a part with a length
+    /// prefix, with that).
     pub data: *const u8,
-    /// How many bytes that are.
+    /// Length of `data` in bytes.
     pub length: usize,
 }
 
@@ -34,7 +36,7 @@ unsafe fn new_part(new: &frond_new_part) -> Result<NewPart, Fail> {
     Ok(NewPart::Add { part: part_of(new.part)?, default: default.to_vec() })
 }
 
-/// The parts of a layout to come.
+/// The parts of a new layout.
 pub(crate) unsafe fn new_parts(
     parts: *const frond_new_part,
     count: usize,
@@ -43,10 +45,14 @@ pub(crate) unsafe fn new_parts(
     unsafe { list(parts, count, "parts")?.iter().map(|new| new_part(new)).collect() }
 }
 
-/// Gives the values of a tree another layout, without a look at any of them, synced when it returns: the version and then these
-/// parts. The layout of values must begin with FROND_PART_VERSION. With the change goes another blob of attributes; null with length 0: they stay.
-/// `tree` becomes a handle that gives values in the new version; others go on with theirs until they meet a newer value, and then
-/// fail with FRD-1006: open the tree again.
+/// Changes the layout of a tree's values without touching any of them: the version is followed by
+/// these parts from now on. The layout must begin with FROND_PART_VERSION. New attributes are set
+/// in the same commit; null with length 0 keeps the old ones. The change is synced when this
+/// returns.
+///
+/// `tree` receives a handle that returns values in the new version. Other handles keep their
+/// version until they meet a newer value; then they fail with FRD-1006, and the tree must be opened
+/// again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_change_layout(
     db: *const frond_db,
@@ -73,8 +79,8 @@ pub unsafe extern "C" fn frond_tree_change_layout(
     }
 }
 
-/// The version of the layout in which a handle gives values, whose first two bytes it is, big-endian; -1 if values name none, or
-/// `tree` is null.
+/// Returns the version of the layout in which a handle returns values: it is their first two bytes,
+/// big-endian. -1 if values do not name their version, or if `tree` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_layout_version(tree: *const frond_tree) -> i32 {
     // SAFETY: see `bytes.rs`.

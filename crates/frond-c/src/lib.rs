@@ -1,44 +1,50 @@
 //! The C API: `frond.h`, generated from this crate, `libfrond.so` and `libfrond.a`.
 //!
-//! One call per file's subject; each is a thin shell around the Rust call of the same name.
+//! Each file has the calls of one subject; each call is a thin shell around the Rust call of the
+//! same name.
 //!
-//! | file | what is called |
+//! | file | calls |
 //! |---|---|
 //! | `error.rs` | outcomes: a code, and a message in the caller's struct |
-//! | `bytes.rs` | strings that go in and come out |
+//! | `bytes.rs` | buffers, handles, lists and strings that cross the C boundary |
 //! | `store.rs` | open, close, trees, checkpoints |
-//! | `build.rs` | indexes of a tree that is being written |
-//! | `heed.rs` | long work: stopped, and how far it is |
-//! | `change.rs` | changes of several trees that are one commit |
-//! | `watch.rs` | what there is to be seen: numbers, times, who holds locks and who waits |
-//! | `locks.rs` | the same of locks, in fields |
-//! | `tree.rs` | rows of a tree outside of transactions |
+//! | `build.rs` | builds of indexes of a tree that is being written |
+//! | `heed.rs` | long operations: cancelling, progress |
+//! | `change.rs` | changes of several trees in one commit |
+//! | `layouts.rs` | changes of a layout of values |
+//! | `watch.rs` | statistics as text: numbers, times, holders of locks and waiters |
+//! | `locks.rs` | locks and waits as structs |
+//! | `sizes.rs` | sizes of trees, costs of compression |
+//! | `tree.rs` | rows of a tree outside transactions |
+//! | `temporary.rs` | temporary trees |
 //! | `txn.rs` | transactions, savepoints |
 //! | `whole_tree.rs` | locks on trees |
-//! | `read_as.rs` | reads with all that can be said of them |
-//! | `row.rs` | rows with all their index entries |
+//! | `read_as.rs` | reads with all options |
+//! | `row.rs` | writes of rows with all their index entries |
 //! | `prepared.rs` | two-phase commit |
-//! | `operators.rs` | merge operators of the program's own |
-//! | `waits.rs` | interrupts, and what hears of waits for locks |
+//! | `operators.rs` | merge operators of the program |
+//! | `waits.rs` | interrupts, and hooks for lock waits |
 //! | `counts.rs` | numbers of rows, estimates, counters |
-//! | `snapshot.rs` | one moment of the store, many keys at once |
+//! | `snapshot.rs` | snapshots, reads of many keys at once |
 //! | `batch.rs` | batches, bulk loads |
 //! | `parts.rs` | parts of keys and values, reads of some of them |
-//! | `cursor.rs` | rows in order, some at a time |
+//! | `cursor.rs` | rows in order, in batches |
 //!
 //! Invariants
-//! 1. No panic crosses: it becomes `FROND_PANIC`, and the store is to be closed.
-//! 2. A null pointer where none may be is `FRD-1001`, as is a number that names nothing; nothing is done then.
-//! 3. A handle that is given back is not touched again, also where the call fails; the header says which calls do so.
-//! 4. Handles hold the store open by themselves: they may be given back in any order.
+//! 1. No panic leaves the library: it becomes `FROND_PANIC`, and the store must be closed.
+//! 2. A null pointer where none is allowed, or a number without a meaning, is `FRD-1001`, and
+//!    nothing is done.
+//! 3. A handle that is released is not used again, even if the call fails; the header says which
+//!    calls release it.
+//! 4. Handles keep the store open, so they can be released in any order.
+//! 5. Names and numbers in the header are stable: none gets another meaning.
 //!
-//! Threads: handles of stores and trees may be used by all at once; transactions, prepared ones, cursors, batches and loads by
-//! one thread at a time.
-//!
-//! Names and numbers in the header are stable: none is given another meaning.
+//! Threads: handles of stores and trees can be used by all threads at once; transactions, prepared
+//! transactions, cursors, batches and loads by one thread at a time.
 
 #![allow(non_camel_case_types)]
-// What callers promise is said once, at the head of the header and in `bytes.rs`; each function's words are those of the header.
+// What callers must promise is at the head of the header and in `bytes.rs`. The documentation of
+// each function is that of the header.
 #![allow(clippy::missing_safety_doc)]
 
 mod batch;

@@ -1,4 +1,4 @@
-//! Waits, deadlocks and live transactions as programs read them: in fields, where `watch.rs` tells them in words.
+//! Waits, deadlocks, locks and live transactions as structs; `watch.rs` has them as text.
 
 use std::{
     ffi::{c_char, c_void},
@@ -14,137 +14,142 @@ use crate::{
     txn::frond_txn,
 };
 
-/// What is locked is a row.
+/// The lock is on a row.
 pub const FROND_ON_ROW: i32 = 1;
-/// What is waited for is leave to insert a row where others have locked the gap; what is locked is a gap.
+/// The lock is on a gap; for a wait: an insert waits, since others have locked the gap.
 pub const FROND_ON_GAP: i32 = 2;
-/// What is locked is a tree as a whole.
+/// The lock is on a whole tree.
 pub const FROND_ON_TREE: i32 = 3;
 
-/// The begin of a key; good for the call that is told of it.
+/// Start of a key. Valid during the callback that receives it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct frond_key_start {
-    /// There is a key, and it is known.
+    /// Whether there is a key, and it is known.
     pub is_known: bool,
     /// Its first bytes, up to 64; null if it is not known.
     pub data: *const u8,
-    /// How many.
+    /// Length of `data` in bytes.
     pub held: usize,
-    /// Length of the whole key.
+    /// Length of the whole key in bytes.
     pub length: usize,
 }
 
-/// What is locked, or waited for.
+/// A lock that is held or waited for.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct frond_locked {
     /// FROND_ON_ROW, FROND_ON_GAP, FROND_ON_TREE.
     pub on: i32,
-    /// Of a row or a gap FROND_SHARED, FROND_EXCLUSIVE; of a tree FROND_TREE_SHARED, …
+    /// FROND_SHARED, FROND_EXCLUSIVE for a row or a gap; FROND_TREE_SHARED, … for a tree.
     pub mode: i32,
-    /// The number of the tree.
+    /// Number of the tree.
     pub tree: u32,
-    /// Its name, ends with a zero byte; empty if it is gone.
+    /// Name of the tree, terminated by a zero byte; empty if the tree no longer exists.
     pub tree_name: *const c_char,
-    /// 16 bytes that stand for the key, of a row: equal only if the keys are.
+    /// Hash of a row's key, 16 bytes: equal only for equal keys.
     pub key_hash: [u8; 16],
-    /// The begin of the key, of a row, or of one that waits for a gap.
+    /// Start of the key of a row, or of the row that waits for a gap.
     pub key: frond_key_start,
 }
 
-/// Somebody who waits for a lock.
+/// A call that waits for a lock.
 #[repr(C)]
 pub struct frond_wait {
-    /// The number of the transaction (frond_txn_id).
+    /// Number of the waiting transaction (frond_txn_id).
     pub waiter: u64,
-    /// The tag that it was begun with.
+    /// Tag of the waiting transaction.
     pub tag: u64,
-    /// The numbers of those it waits for: who holds the lock, or came first.
+    /// Numbers of the transactions that it waits for: they hold the lock, or came first.
     pub holders: *const u64,
     /// Their tags, in the same order.
     pub holder_tags: *const u64,
-    /// How many.
+    /// Number of `holders`.
     pub holders_count: usize,
-    /// For what it waits.
+    /// The lock that it waits for.
     pub lock: frond_locked,
-    /// Since when, nanoseconds by the store's clock, which begins anew when a store is opened.
+    /// Start of the wait in nanoseconds of the store's clock, which starts anew when a store is
+    /// opened.
     pub since_nanos: u64,
-    /// For how long.
+    /// Duration of the wait so far, in nanoseconds.
     pub lasts_nanos: u64,
 }
 
-/// One transaction of a circle of waits; it waited for the next one that is told, the last for the first.
+/// One transaction of a deadlock cycle. It waited for the next one that is reported, the last for
+/// the first.
 #[repr(C)]
 pub struct frond_deadlocked {
-    /// Its number.
+    /// Number of the transaction.
     pub id: u64,
-    /// The tag that it was begun with.
+    /// Tag of the transaction.
     pub tag: u64,
-    /// About how many entries it had written.
+    /// Approximate number of entries that it had written.
     pub writes: u64,
-    /// It was ended.
+    /// Whether this transaction was ended.
     pub is_victim: bool,
-    /// For what it waited.
+    /// The lock that it waited for.
     pub lock: frond_locked,
-    /// For how long it had.
+    /// How long it had waited, in nanoseconds.
     pub waited_nanos: u64,
 }
 
-/// A transaction that holds locks or a snapshot, a batch that holds locks, or a snapshot that is no transaction's.
+/// A transaction that holds locks or a snapshot, a batch that holds locks, or a snapshot that
+/// belongs to no transaction.
 #[repr(C)]
 pub struct frond_live {
-    /// Its number; 0 for a snapshot that is no transaction's.
+    /// Number of the transaction; 0 for a snapshot that belongs to none.
     pub id: u64,
-    /// The tag that it was begun with; 0 for a batch, a snapshot, and what was prepared before the store was opened.
+    /// Tag of the transaction; 0 for a batch, a snapshot, or a transaction that was prepared before
+    /// the store was opened.
     pub tag: u64,
-    /// About how many entries it has written.
+    /// Approximate number of entries that it has written.
     pub writes: u64,
-    /// For how long it has held locks, nanoseconds; -1 if it holds none.
+    /// How long it has held locks, in nanoseconds; -1 if it holds none.
     pub locks_nanos: i64,
-    /// For how long it has held a snapshot; -1 if it holds none.
+    /// How long it has held a snapshot, in nanoseconds; -1 if it holds none.
     pub snapshot_nanos: i64,
     /// The last commit that its reads see; 0 if it has no snapshot.
     pub snapshot_seqno: u64,
-    /// It waits for a lock.
+    /// Whether it waits for a lock.
     pub waits: bool,
 }
 
 /// A lock that is held.
 #[repr(C)]
 pub struct frond_held {
-    /// The number of the transaction that holds it.
+    /// Number of the transaction that holds it.
     pub owner: u64,
-    /// The tag that it was begun with.
+    /// Tag of that transaction.
     pub tag: u64,
-    /// What is locked. The key of a row is told if its transaction has written it lately, or if another waits for it.
+    /// The lock. The key of a row is known if the transaction has written it recently, or if
+    /// another transaction waits for it.
     pub lock: frond_locked,
-    /// Of a gap: the begin of the key where it begins; not known if it begins before all keys.
+    /// For a gap: start of the key where it begins; not known if it begins before all keys.
     pub from: frond_key_start,
-    /// Of a gap: the begin of the key where it ends; not known if it ends behind all keys.
+    /// For a gap: start of the key where it ends; not known if it ends after all keys.
     pub to: frond_key_start,
-    /// Of a gap: it begins at `from`, not behind it.
+    /// For a gap: whether it includes the key `from`.
     pub with_from: bool,
-    /// Of a gap: it ends at `to`, not before it.
+    /// For a gap: whether it includes the key `to`.
     pub with_to: bool,
 }
 
-/// Is told of a wait, which is good for as long as the call lasts.
-// SAFETY: where it is called, here and below, the caller's function takes what it is told for as long as the call lasts.
+/// Callback that receives a wait for a lock, which is valid during the call.
+// SAFETY: where it is called, here and below, its arguments are valid until it returns.
 pub type frond_wait_told =
     Option<unsafe extern "C" fn(context: *mut c_void, wait: *const frond_wait)>;
 
-/// Is told of one of a circle of waits, which is good for as long as the call lasts.
+/// Callback that receives one transaction of a deadlock cycle, which is valid during the call.
 // SAFETY: as above.
 pub type frond_deadlocked_told =
     Option<unsafe extern "C" fn(context: *mut c_void, one: *const frond_deadlocked)>;
 
-/// Is told of a live transaction, which is good for as long as the call lasts.
+/// Callback that receives a live transaction, which is valid during the call.
 // SAFETY: as above.
 pub type frond_live_told =
     Option<unsafe extern "C" fn(context: *mut c_void, live: *const frond_live)>;
 
-/// Is told of a lock that is held, which is good for as long as the call lasts.
+/// Callback that receives a lock that is held, which is valid during the call.
 // SAFETY: as above.
 pub type frond_held_told =
     Option<unsafe extern "C" fn(context: *mut c_void, held: *const frond_held)>;
@@ -153,7 +158,7 @@ fn nanos(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The begin of a key as C reads it, for as long as `key` is there.
+/// The start of a key for C; valid as long as `key` is.
 fn start(key: Option<&KeyStart>) -> frond_key_start {
     let bytes = key.map(KeyStart::as_bytes);
     frond_key_start {
@@ -179,12 +184,13 @@ fn mode(on: i32, mode: LockMode) -> i32 {
     }
 }
 
-/// Text with its end, as C reads it.
+/// Text for C, with a zero byte at its end.
 fn ended(text: &str) -> String {
     text.replace('\0', " ") + "\0"
 }
 
-/// What is locked as C reads it, for as long as `tree_name`, which has its end, and `key` are there.
+/// What is locked, for C; valid as long as `key` and `tree_name` are. The name ends with a zero
+/// byte.
 fn locked(
     on: i32,
     held: LockMode,
@@ -209,7 +215,8 @@ fn on(on: LockOn) -> i32 {
     }
 }
 
-/// Tells who waits for a lock now, longest first. As frond_lock_waits, in fields; waits that are not for locks are not told.
+/// Reports the calls that currently wait for locks, longest first, as structs; frond_lock_waits
+/// reports them as text. Waits for anything else are not reported.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_each_wait(
     db: *const frond_db,
@@ -235,7 +242,7 @@ pub unsafe extern "C" fn frond_each_wait(
                     since_nanos: nanos(wait.since),
                     lasts_nanos: nanos(wait.lasts),
                 };
-                // SAFETY: the caller's function; what it is told lasts as long as the call.
+                // SAFETY: the caller's function; its arguments are valid until it returns.
                 tell(context, &told);
             }
             Ok(())
@@ -243,8 +250,10 @@ pub unsafe extern "C" fn frond_each_wait(
     }
 }
 
-/// Tells who was on the last circle of waits, each before the one it waited for. `at_nanos`, which may be null, gets when it was
-/// ended, by the clock of `since_nanos` of frond_wait. FROND_NOT_FOUND if there was none. As frond_last_deadlock, in fields.
+/// Reports the transactions of the last deadlock cycle, each before the one it waited for;
+/// frond_last_deadlock reports them as text. `at_nanos`, which may be null, receives the time when
+/// the cycle was resolved, by the clock of `since_nanos` in frond_wait. FROND_NOT_FOUND if there
+/// was none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_each_deadlocked(
     db: *const frond_db,
@@ -279,7 +288,8 @@ pub unsafe extern "C" fn frond_each_deadlocked(
     }
 }
 
-/// Tells who holds locks or a snapshot now, longest first. As frond_transactions, in fields.
+/// Reports what currently holds locks or a snapshot, longest first, as structs; frond_transactions
+/// reports it as text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_each_transaction(
     db: *const frond_db,
@@ -318,7 +328,7 @@ fn key_of(bound: &Bound<KeyStart>) -> Option<&KeyStart> {
     }
 }
 
-/// A lock as C reads it, for as long as it and the name are there.
+/// A lock for C; valid as long as `one` and `name` are.
 fn held(one: &HeldLock, name: &str) -> frond_held {
     let open = &Bound::Unbounded;
     let (on, key, (from, to)) = match &one.on {
@@ -348,15 +358,16 @@ unsafe fn tell_held(
     unsafe { more.as_mut() }.into_iter().for_each(|more| *more = found.more);
     for one in &found.locks {
         let name = ended(&one.tree_name);
-        // SAFETY: the caller's function; what it is told lasts as long as the call.
+        // SAFETY: the caller's function; its arguments are valid until it returns.
         unsafe { tell(context, &held(one, &name)) };
     }
     Ok(())
 }
 
-/// Tells up to `max` locks that are held now, in the order of their owners, trees as a whole first, then gaps, then rows; `more`,
-/// which may be null, gets about how many there are beside. It is no single moment, for others go on meanwhile. Rows that a transaction beyond
-/// memory has written are locked without being told.
+/// Reports up to `max` locks that are currently held, ordered by owner: whole trees first, then
+/// gaps, then rows. `more`, which may be null, receives about how many others there are. This is
+/// not a consistent snapshot: locks are acquired and released meanwhile. Rows whose writes were
+/// spilled from memory are locked without being reported.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_each_lock(
     db: *const frond_db,
@@ -372,7 +383,8 @@ pub unsafe extern "C" fn frond_each_lock(
     }
 }
 
-/// The same of one transaction, by the thread that has it; rows in the order in which they were locked.
+/// Reports the locks of one transaction, like frond_each_lock, with rows in the order in which they
+/// were locked. To be called by the thread that uses the transaction.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_each_lock(
     txn: *const frond_txn,
@@ -391,7 +403,8 @@ pub unsafe extern "C" fn frond_txn_each_lock(
     }
 }
 
-/// What stands for a key of a tree in `key_hash` of frond_locked: 16 bytes, into `hash`.
+/// Computes the hash that stands for a key of a tree in `key_hash` of frond_locked: 16 bytes,
+/// written to `hash`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_key_hash(
     tree: *const frond_tree,

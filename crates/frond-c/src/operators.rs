@@ -1,6 +1,7 @@
-//! Merge operators of the program's own.
+//! Merge operators that the program defines.
 //!
-//! Threads: the functions are called by all threads that read, and by those of the store, several at once.
+//! Threads: the functions are called by every thread that reads and by the store's own threads,
+//! several at once.
 
 use std::ffi::{c_char, c_void};
 
@@ -11,9 +12,10 @@ use crate::{
     error::{Fail, misuse},
 };
 
-/// What `operand` makes of `value`, which is null if there is none, is to be put into `out`, by frond_buffer_set; nothing put is an
-/// empty value. It must not fail, nor call anything else of the library.
-// SAFETY: where it is called, what it is given lives as long as the call.
+/// Callback that folds `operand` into `value`, which is null if there is none. It passes the result
+/// to frond_buffer_set for `out`; without that the result is an empty value. It must not fail, and
+/// must not call anything else of the library.
+// SAFETY: where it is called, its arguments are valid until it returns.
 pub type frond_fold = Option<
     unsafe extern "C" fn(
         context: *mut c_void,
@@ -25,21 +27,23 @@ pub type frond_fold = Option<
     ),
 >;
 
-/// A merge operator of the program's own, for frond_txn_merge. It works in the store's threads, on rows committed long before,
-/// so it must be deterministic, associative, and the same for ever: once a tree has used it the store does not open without it
-/// (FRD-1013).
+/// A merge operator of the program, for frond_txn_merge. The store's threads apply it, also to rows
+/// that were committed long before. So it must be deterministic and associative, and it must never
+/// change: once a tree has used it, the store does not open without it (FRD-1013).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct frond_operator {
-    /// Its number, 64 or above.
+    /// Number of the operator, 64 or above.
     pub number: u8,
-    /// What it is called: 1 to 128 bytes, no control characters. Kept with each tree that uses the operator.
+    /// Name of the operator: 1 to 128 bytes, no control characters. Stored with each tree that uses
+    /// it.
     pub name: *const c_char,
-    /// Given to the functions.
+    /// Passed to the functions.
     pub context: *mut c_void,
-    /// A value from the one before, if there is one, and an operand.
+    /// Computes a value from the previous value, if there is one, and an operand.
     pub fold: frond_fold,
-    /// One operand that does what two do, the older one given as the value; null: `fold` does that, too.
+    /// Combines two operands into one that has the same effect; the older one is passed as the
+    /// value. Null: `fold` does that, too.
     pub combine: frond_fold,
 }
 
@@ -48,15 +52,15 @@ struct Operator {
     given: frond_operator,
 }
 
-// SAFETY: the caller promises that its functions, with their context, may be called by all threads.
+// SAFETY: the caller promises that all threads may call its functions with their context.
 unsafe impl Send for Operator {}
 // SAFETY: likewise.
 unsafe impl Sync for Operator {}
 
-/// An operator by what the caller says of it.
+/// Makes a merge operator from the caller's struct.
 ///
 /// # Safety
-/// Its functions take its context.
+/// The functions accept the context given with them.
 pub(crate) unsafe fn operator(given: &frond_operator) -> Result<impl MergeOperator + use<>, Fail> {
     // SAFETY: see `bytes.rs`.
     let name = unsafe { text(given.name, "the name of an operator") }?.to_owned();
@@ -73,7 +77,7 @@ impl Operator {
         let length = value.map_or(0, <[u8]>::len);
         if let Some(make) = by {
             let (operand, operand_length) = (operand.as_ptr(), operand.len());
-            // SAFETY: the caller's function; what it is given lives as long as the call.
+            // SAFETY: the caller's function; its arguments are valid until it returns.
             unsafe { make(self.given.context, at, length, operand, operand_length, &mut out) };
         }
         out.take()

@@ -1,4 +1,4 @@
-//! Parts of keys and values: what a tree is told of its rows, and reads of some parts alone.
+//! Parts of keys and values: layouts of trees, and reads of some parts only.
 
 use frond::{End, Hint, Layout, Part, Parts};
 
@@ -11,48 +11,51 @@ use crate::{
     txn::frond_txn,
 };
 
-/// A part: `width` bytes, big-endian.
+/// A part of `width` bytes, big-endian.
 pub const FROND_PART_FIXED: i32 = 1;
-/// A part: what is left; the last one only.
+/// A part that takes all remaining bytes; allowed only as the last one.
 pub const FROND_PART_REST: i32 = 2;
-/// A part of keys: ends with 00 01; a 00 of the content is 00 FF.
+/// A part of keys that ends with 00 01; a 00 in its content is written 00 FF.
 pub const FROND_PART_ESCAPED: i32 = 3;
-/// A part of keys, descending: ends with FF FE; the content is complemented, and an FF in it is FF 00.
+/// A part of keys, in descending order, that ends with FF FE; its content is complemented, and an
+/// FF in that is written FF 00.
 pub const FROND_PART_ESCAPED_DESCENDING: i32 = 4;
-/// A part of values: its LEB128 length stands before it.
+/// A part of values that starts with its length in LEB128.
 pub const FROND_PART_PREFIXED: i32 = 5;
 
-/// A part of values, the first one only: the version of their layout, two bytes, big-endian, in all values the same. `width` is the
-/// version: 0 in a new tree. Such a layout can be changed: frond_tree_change_layout.
+/// The version of the layout of values: two bytes, big-endian, the same in all values; allowed only
+/// as the first part. `width` is the version: 0 in a new tree. Such a layout can be changed
+/// (frond_tree_change_layout).
 pub const FROND_PART_VERSION: i32 = 6;
 
-/// Nothing is known of a fixed part.
+/// Nothing is known about a fixed part.
 pub const FROND_HINT_NONE: i32 = 0;
-/// It is an integer, its sign bit flipped.
+/// The fixed part is an integer with its sign bit flipped.
 pub const FROND_HINT_INTEGER: i32 = 1;
-/// It is a float in order-preserving form.
+/// The fixed part is a float in order-preserving form.
 pub const FROND_HINT_FLOAT: i32 = 2;
-/// It is microseconds.
+/// The fixed part is a number of microseconds.
 pub const FROND_HINT_MICROSECONDS: i32 = 3;
 
-/// A part of keys or values.
+/// A part of the layout of keys or values.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct frond_part {
     /// FROND_PART_FIXED, …
     pub kind: i32,
-    /// Of a fixed one: how many bytes. Of the version: which one.
+    /// Number of bytes of a fixed part; for the version, its value.
     pub width: u16,
-    /// Of a fixed one: FROND_HINT_INTEGER, … . How it is kept depends on it, never what it means.
+    /// FROND_HINT_INTEGER, … for a fixed part. It affects how the part is stored, never its
+    /// meaning.
     pub hint: i32,
 }
 
-/// Parts of a tree's values that reads are to give; made once, for any number of reads.
+/// A selection of parts of a tree's values (a projection). Made once, for any number of reads.
 pub struct frond_parts {
     pub(crate) parts: Parts,
 }
 
-/// A layout, if there are parts.
+/// The layout, or `None` if there are no parts.
 pub(crate) unsafe fn layout(
     parts: *const frond_part,
     count: usize,
@@ -82,8 +85,9 @@ pub(crate) fn part_of(frond_part { kind, width, hint }: frond_part) -> Result<Pa
     })
 }
 
-/// Parts of the values of a tree that has a layout of them, by number from 0, in any order; reads give them in the order of the
-/// layout, each as it stands in the value (one with its length before it, with that).
+/// Selects parts of the values of a tree that has a layout of values, by number from 0, in any
+/// order. Reads return them in the order of the layout, each as it is stored in the value (a part
+/// with a length prefix, with that).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_parts_make(
     tree: *const frond_tree,
@@ -103,15 +107,16 @@ pub unsafe extern "C" fn frond_parts_make(
     }
 }
 
-/// Gives parts back; cursors that give them are not touched. Null is allowed.
+/// Releases a selection of parts; cursors that use it are not affected. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_parts_free(parts: *mut frond_parts) {
     // SAFETY: see `bytes.rs`.
     unsafe { call(std::ptr::null_mut(), || take_back(parts, "the parts").map(drop)) };
 }
 
-/// Parts of a value, one after the other, into `value`; of what lies in trees, no others are looked at. FROND_NOT_FOUND if there is
-/// no such key; FRD-1001 if the value does not fit the layout of its tree.
+/// Reads parts of a value, concatenated, into `value`. Other parts are not read from blocks.
+/// FROND_NOT_FOUND if there is no such key; FRD-1001 if the value does not fit the layout of its
+/// tree.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_get_parts(
     tree: *const frond_tree,
@@ -129,7 +134,7 @@ pub unsafe extern "C" fn frond_get_parts(
     }
 }
 
-/// The same at a moment of the store.
+/// Reads parts of a value at a snapshot, like frond_get_parts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_snapshot_get_parts(
     snapshot: *const frond_snapshot,
@@ -149,7 +154,8 @@ pub unsafe extern "C" fn frond_snapshot_get_parts(
     }
 }
 
-/// The same as a transaction sees it, without a lock but at FROND_SERIALIZABLE.
+/// Reads parts of a value as a transaction sees it, like frond_get_parts; without a lock, except at
+/// FROND_SERIALIZABLE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_get_parts(
     txn: *const frond_txn,
@@ -190,8 +196,9 @@ unsafe fn read(
     }
 }
 
-/// From here on a cursor gives these parts of values alone; it stays where it is. A step onto a value that does not fit the layout of
-/// its tree fails with FRD-1001, each time; frond_cursor_seek goes beyond it.
+/// Restricts a cursor to these parts of values from now on, without moving it. A step onto a value
+/// that does not fit the layout of its tree fails with FRD-1001, each time; frond_cursor_seek goes
+/// past it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_cursor_only(
     cursor: *mut frond_cursor,

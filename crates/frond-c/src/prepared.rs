@@ -1,4 +1,4 @@
-//! Two-phase commit: transactions that are prepared under a name, and decided.
+//! Two-phase commit: transactions are prepared under a name, and committed or rolled back later.
 
 use std::ffi::c_void;
 
@@ -11,13 +11,13 @@ use crate::{
     txn::{end, frond_txn},
 };
 
-/// Longest name of a prepared transaction, bytes.
+/// Maximum length of the name of a prepared transaction, bytes.
 pub const FROND_XID_BYTES_MAX: usize = 255;
 
-// The header shows literals alone.
+// cbindgen shows only literals in the header.
 const _: () = assert!(FROND_XID_BYTES_MAX == frond::XID_BYTES_MAX);
 
-/// A transaction that is prepared, in this session's hands.
+/// A prepared transaction that is attached to this session.
 pub struct frond_prepared {
     prepared: PreparedTxn,
 }
@@ -27,10 +27,14 @@ unsafe fn xid(data: *const u8, length: usize) -> Result<Xid, Fail> {
     Ok(Xid::new(unsafe { bytes(data, length, "the xid") }?)?)
 }
 
-/// Makes everything written durable under a name, undecided: it survives a crash with the rows it writes locked. The
-/// transaction's handle is given back, but not with FRD-1001 (cursors, the name, the level); on another error all is
-/// rolled back; but FRD-3203 (and FRD-3202 behind it): the store has stopped; after opening it look whether it is prepared.
-/// `level` is FROND_SYNC, unless whoever coordinates loses nothing by a transaction that is gone.
+/// Prepares a transaction: makes everything that it has written durable under a name, without
+/// deciding it. It is in-doubt from then on, and survives a crash, with the rows that it writes
+/// locked. `level` is FROND_SYNC, unless the coordinator can afford to lose the transaction.
+///
+/// The transaction's handle is released, except after FRD-1001 (it has cursors; the name or the
+/// level is not allowed). After any other error the transaction is rolled back. The exception is
+/// FRD-3203 (and FRD-3202 after it): the store has stopped; open it again and check whether the
+/// transaction is prepared.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_prepare(
     txn: *mut frond_txn,
@@ -53,7 +57,8 @@ pub unsafe extern "C" fn frond_txn_prepare(
     }
 }
 
-/// Takes a prepared transaction in hand that nobody has: FRD-1110 if there is none, FRD-1112 if another has it.
+/// Attaches a detached prepared transaction to this session: FRD-1110 if there is none with this
+/// name, FRD-1112 if it is attached to another session.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_prepared_attach(
     db: *const frond_db,
@@ -73,10 +78,14 @@ pub unsafe extern "C" fn frond_prepared_attach(
     }
 }
 
-/// Gives the commit its place in the order of all: from here on it is decided. The log has kept room for it since the prepare, or
-/// since the store was opened, so that it waits for no disk and fails only once the store has stopped; but where opening has warned of
-/// FRD-1303 (frond_warnings) there was none on the disk then: until there is it may fail with FRD-1301, and is prepared still. `seqno`, which may be null, gets its
-/// number. Others see it at the latest when frond_prepared_commit returns, or frond_prepared_detach.
+/// Gives the commit its place in the commit order: from here on the transaction is decided.
+/// `seqno`, which may be null, receives its number. Others see the commit at the latest when
+/// frond_prepared_commit or frond_prepared_detach returns.
+///
+/// The log space for it was reserved by the prepare, or when the store was opened. So it waits for
+/// no disk, and fails only once the store has stopped. There is one exception: if opening warned of
+/// FRD-1303 (frond_warnings), the disk had no such space then. Until it has, this may fail with
+/// FRD-1301, and the transaction is still prepared.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_prepared_commit_ordered(
     prepared: *mut frond_prepared,
@@ -95,9 +104,10 @@ pub unsafe extern "C" fn frond_prepared_commit_ordered(
     }
 }
 
-/// Commits, at the store's level (FROND_AS_STORE) or another. The handle is given back; on an error it is prepared still;
-/// but FRD-3203 (and FRD-3202 behind it): the store has stopped; after opening it look whether it is prepared or committed. Once it is ordered
-/// every error means that.
+/// Commits a prepared transaction, at the store's durability (FROND_AS_STORE) or another. The
+/// handle is released. After an error the transaction is still prepared. The exception is FRD-3203
+/// (and FRD-3202 after it): the store has stopped; open it again and check whether the transaction
+/// is prepared or committed. Once the commit is ordered, every error means that.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_prepared_commit(
     prepared: *mut frond_prepared,
@@ -118,8 +128,10 @@ pub unsafe extern "C" fn frond_prepared_commit(
     }
 }
 
-/// Takes everything back. The handle is given back; on an error it is prepared still; but FRD-3203 (and FRD-3202 behind
-/// it): the store has stopped; after opening it look whether it is. Once it is ordered it is committed: FRD-1001, and the handle stays.
+/// Rolls back a prepared transaction. The handle is released. After an error the transaction is
+/// still prepared. The exception is FRD-3203 (and FRD-3202 after it): the store has stopped; open
+/// it again and check whether it is. If the commit is ordered, the transaction is committed: then
+/// the error is FRD-1001, and the handle stays valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_prepared_rollback(
     prepared: *mut frond_prepared,
@@ -136,15 +148,17 @@ pub unsafe extern "C" fn frond_prepared_rollback(
     }
 }
 
-/// Lets go of it: it waits for a decision by its name, from any session. Gives the handle back; null is allowed.
+/// Detaches a prepared transaction, and releases the handle: any session can then decide it by its
+/// name. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_prepared_detach(prepared: *mut frond_prepared) {
     // SAFETY: see `bytes.rs`.
     unsafe { call(std::ptr::null_mut(), || take_back(prepared, "what is prepared").map(drop)) };
 }
 
-/// Is told a transaction that is prepared: its name, the rows that it writes, and whether nobody has it in hand.
-// SAFETY: where it is called, the caller's function takes what it is told for as long as the call lasts.
+/// Callback that receives a prepared transaction: its name, the number of rows that it writes, and
+/// whether it is detached.
+// SAFETY: where it is called, its arguments are valid until it returns.
 pub type frond_prepared_line = Option<
     unsafe extern "C" fn(
         context: *mut c_void,
@@ -155,8 +169,8 @@ pub type frond_prepared_line = Option<
     ),
 >;
 
-/// Tells all transactions that are prepared and not decided, by name; with `only_new` those that were there when the
-/// store was opened, each in one call alone.
+/// Lists all in-doubt transactions, ordered by name. With `only_new`, only those that existed when
+/// the store was opened and that no earlier such call has listed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_prepared_list(
     db: *const frond_db,

@@ -1,4 +1,5 @@
-//! Reads with all that can be said of them: what they see, what they lock, how they meet the locks of others, for how long.
+//! Reads with all options: what they see, what they lock, what they do about the locks of others,
+//! and how long they wait.
 
 use std::time::Duration;
 
@@ -13,36 +14,39 @@ use crate::{
     txn::{FROND_NO_LOCK, FROND_WAIT, frond_txn, if_locked, lock},
 };
 
-/// A read without a lock sees what the transaction's level shows.
+/// A read without a lock sees what the transaction's isolation level shows.
 pub const FROND_AS_LEVEL: i32 = 0;
 /// A read without a lock sees the newest commit, whatever snapshot the transaction has.
 pub const FROND_NEWEST: i32 = 1;
 
-/// A wait that lasts until it is granted, or ended by a deadlock or an interrupt.
+/// No limit: a wait lasts until the lock is granted, or a deadlock or an interrupt ends it.
 pub const FROND_FOREVER: i64 = 0x7fff_ffff_ffff_ffff;
 
-/// How a read goes. Filled by frond_read_options_init, then changed.
+/// Options of a read. Call frond_read_options_init, then set fields.
 #[repr(C)]
 pub struct frond_read_options {
-    /// What it sees, if it locks nothing: FROND_AS_LEVEL, FROND_NEWEST. With a lock it is always the newest.
+    /// What a read without a lock sees: FROND_AS_LEVEL, FROND_NEWEST. With a lock it always sees
+    /// the newest commit.
     pub sees: i32,
-    /// How it locks each row: FROND_NO_LOCK, FROND_SHARED, FROND_EXCLUSIVE. At FROND_SERIALIZABLE, FROND_NO_LOCK is FROND_SHARED.
+    /// How the read locks each row: FROND_NO_LOCK, FROND_SHARED, FROND_EXCLUSIVE. At
+    /// FROND_SERIALIZABLE, FROND_NO_LOCK means FROND_SHARED.
     pub row_lock: i32,
-    /// What it does if another has the row: FROND_WAIT, FROND_FAIL, FROND_SKIP, FROND_LAST_COMMIT.
+    /// What the read does if another transaction holds the row: FROND_WAIT, FROND_FAIL, FROND_SKIP,
+    /// FROND_LAST_COMMIT.
     pub when_locked: i32,
-    /// What it locks belongs to what the last locking read has locked, and frond_txn_unlock_last gives both back: for the row that
-    /// an index's entry names.
+    /// Groups what this read locks with what the last locking read has locked, so that
+    /// frond_txn_unlock_last releases both. Meant for the row that an index entry names.
     pub with_last: bool,
-    /// How long it waits for locks, all of the call together, in milliseconds; FROND_FOREVER; below 0: as long as the options of
-    /// the transaction say.
+    /// How long the call waits for locks, all of them together, in milliseconds; FROND_FOREVER for
+    /// no limit; below 0, as long as the options of the transaction say.
     pub wait_ms: i64,
-    /// The parts of values that it gives; null: whole values. Looked at by the call alone.
+    /// The parts of values to return; null for whole values. Only used during the call.
     pub parts: *const frond_parts,
-    /// To be 0.
+    /// Must be 0.
     pub reserved: [u64; 4],
 }
 
-/// Fills options with what is usual: a read without a lock, of what the level shows.
+/// Sets the defaults: a read without a lock that sees what the isolation level shows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_read_options_init(options: *mut frond_read_options) {
     // SAFETY: see `bytes.rs`, here and below.
@@ -59,12 +63,12 @@ pub unsafe extern "C" fn frond_read_options_init(options: *mut frond_read_option
     }
 }
 
-/// For how long calls wait for locks; below 0, `None`: until they get them.
+/// A lock timeout in milliseconds; below 0 `None`: no limit.
 pub(crate) fn lock_timeout(milliseconds: i64) -> Option<Duration> {
     u64::try_from(milliseconds).ok().map(Duration::from_millis)
 }
 
-/// A time to wait; `None` for what is usual.
+/// The time that one call waits for locks; `None` for the default.
 pub(crate) fn wait(milliseconds: i64) -> Option<Duration> {
     match milliseconds {
         FROND_FOREVER => Some(Duration::MAX),
@@ -72,7 +76,7 @@ pub(crate) fn wait(milliseconds: i64) -> Option<Duration> {
     }
 }
 
-/// What a program has asked for; null: what is usual.
+/// The caller's read options; null for the defaults.
 pub(crate) unsafe fn read_options<'a>(
     from: *const frond_read_options,
 ) -> Result<ReadOptions<'a>, Fail> {
@@ -96,9 +100,10 @@ pub(crate) unsafe fn read_options<'a>(
     })
 }
 
-/// The value of a key, into `value`, read as asked. FROND_NOT_FOUND if there is none; the key is locked then all the same, if so
-/// asked. `locked`, which may be null, gets whether it is locked for the transaction: with a lock asked for, not so only where
-/// another has it (FROND_LAST_COMMIT). `options` may be null.
+/// Reads the value of a key into `value`, with all options of a read. `options` may be null.
+/// FROND_NOT_FOUND if there is no such key; if a lock was requested, the key is locked even so.
+/// `locked`, which may be null, receives whether the transaction has it locked: if a lock was
+/// requested, this is false only where another transaction has it (FROND_LAST_COMMIT).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_read(
     txn: *const frond_txn,
@@ -135,10 +140,14 @@ pub unsafe extern "C" fn frond_txn_read(
     }
 }
 
-/// The values of many keys, read as asked. Without a lock they are all of one moment; with one, all rows are locked first, in key
-/// order, and then read: who locks the same rows in another order waits, and is in no circle. `values` is as long as `keys`, and
-/// gets where each value lies in `memory`, until that is used again; null data: there is no such row, or others have it and it was
-/// skipped. `locked`, which may be null, is as long, and gets whether each is locked. If the call fails, it has locked nothing.
+/// Reads the values of many keys, with all options of a read. Without a lock, all values are of one
+/// snapshot. With a lock, all rows are locked first, in key order, and then read; so calls that
+/// lock the same rows, given in any order, wait for each other but do not deadlock.
+///
+/// `values` has `count` entries, and receives where each value lies in `memory`; they are valid
+/// until `memory` is used again. Null data means that there is no such row, or that another
+/// transaction holds it and it was skipped. `locked`, which may be null, has as many entries, and
+/// receives whether each row is locked. If the call fails, it has locked nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_read_many(
     txn: *const frond_txn,
@@ -156,7 +165,7 @@ pub unsafe extern "C" fn frond_txn_read_many(
         call(error, || {
             let (txn, tree) = (&given(txn, "the transaction")?.txn, given(tree, "the tree")?);
             let options = read_options(options)?;
-            // Before anything is locked for nobody.
+            // Checked before anything is locked: a row must not be locked and then not returned.
             let memory = given_mut(memory, "the buffer")?;
             if values.is_null() && count > 0 {
                 return Err(misuse("the places for values are null"));
@@ -167,7 +176,8 @@ pub unsafe extern "C" fn frond_txn_read_many(
             let mut rows = ManyRows::with(memory.apart_from(&listed));
             let read = txn.read_many_into(&tree.tree, &listed, &options, &mut rows);
             for number in 0..if read.is_ok() { count } else { 0 } {
-                // An empty value has an address, too. The bytes stay where they are when the buffer takes them.
+                // An empty value has an address, too. The bytes do not move when the buffer takes
+                // them.
                 let place = rows.get(number).map(|value| frond_bytes {
                     data: if value.is_empty() { [].as_ptr() } else { value.as_ptr() },
                     length: value.len(),

@@ -1,4 +1,4 @@
-//! A row with all its entries in one call.
+//! Writes of a row with all its index entries in one call.
 
 use frond::{RowChange, RowConflict, RowEntry};
 
@@ -9,58 +9,62 @@ use crate::{
     txn::{frond_txn, lock},
 };
 
-/// One entry of a row: its own, or one in an index.
+/// One entry of a row: the row's own entry, or one in an index.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct frond_entry {
-    /// Where: the table's tree, or an index's.
+    /// The table's tree, or an index's.
     pub tree: *const frond_tree,
-    /// Its key.
+    /// Key of the entry.
     pub key: *const u8,
-    /// Bytes of it.
+    /// Length of the key in bytes.
     pub key_length: usize,
-    /// Its value; may be null if it has no bytes.
+    /// Value of the entry; may be null if it is empty.
     pub value: *const u8,
-    /// Bytes of it.
+    /// Length of the value in bytes.
     pub value_length: usize,
-    /// Nobody else may have the key.
+    /// Whether no other row may have the key.
     pub unique: bool,
-    /// For frond_txn_insert_row: the program knows that the key is absent, and it is not looked for. It holds a number that only
-    /// frond_tree_reserve gives out, say; a number that others may also insert of their own choice will not do, even if it was just
-    /// reserved. If this is the row's own entry, its entries that are not unique count as absent, too. If the key does exist,
-    /// a later deletion may bring the older value back, and rows are counted wrong.
+    /// Whether the program knows that the key is absent, so that frond_txn_insert_row does not look
+    /// it up: for example, if it contains a number that only frond_tree_reserve gives out. A number
+    /// that others may also choose themselves does not qualify, even if it was just reserved. If
+    /// this is the row's own entry, its entries that are not unique count as absent, too. If the
+    /// key does exist, a later deletion may bring the older value back, and the row count is wrong.
     pub absent: bool,
 }
 
-/// How one entry of a row changes.
+/// The change of one entry of a row.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct frond_change {
-    /// The entry from now on. Not looked at but for its tree if the entry goes.
+    /// The new entry. If the entry is removed, only its tree is used.
     pub entry: frond_entry,
-    /// It had a key before; else the entry is new.
+    /// Whether the entry existed before; otherwise it is new.
     pub has_old: bool,
-    /// It has one from now on; else the entry goes.
+    /// Whether the entry exists from now on; otherwise it is removed.
     pub has_new: bool,
-    /// The key that it had.
+    /// The key that the entry had.
     pub old: *const u8,
-    /// Bytes of it.
+    /// Length of `old` in bytes.
     pub old_length: usize,
 }
 
-/// What is in the way of a row: one of its unique entries is there already. That entry is locked, as the call was told to, and it
-/// alone: of an index, not the row that it names. Who goes on with that row (ON DUPLICATE KEY UPDATE, REPLACE) reads the row by the key that
-/// the entry holds with a lock of its own (frond_txn_read; `with_last`, if it may be given back with the entry), and looks whether
-/// it still has that entry: it may have gone or changed before it was locked.
+/// A conflict of a row: one of its unique entries already exists. That entry is locked as the call
+/// requested. Nothing else is: for an index entry, the row that it names is not locked.
+///
+/// To continue with that row (ON DUPLICATE KEY UPDATE, REPLACE), read it by the key that the entry
+/// holds, with a lock of its own (frond_txn_read; `with_last`, if it may be released together with
+/// the entry). Then check that the row still has the entry: it may have been deleted or changed
+/// before it was locked.
 #[repr(C)]
 pub struct frond_conflict {
-    /// Which entry it is, from 0; -1 if nothing is in the way.
+    /// Index of the entry, from 0; -1 if there is no conflict.
     pub index: i64,
-    /// The value that is there: of an index, it says whose it is.
+    /// The value that is there; in an index, it tells which row has the entry.
     pub value: frond_buffer,
 }
 
-/// Puts what was met where the caller looks for it.
+/// Writes the conflict to the caller's struct.
 pub(crate) fn tell(out: &mut frond_conflict, met: Option<RowConflict>) -> Result<(), Fail> {
     match met {
         None => out.index = -1,
@@ -72,13 +76,16 @@ pub(crate) fn tell(out: &mut frond_conflict, met: Option<RowConflict>) -> Result
     Ok(())
 }
 
-/// Inserts a row, its own entry first: looks for all its unique entries in their order, and only then writes. `conflict->index` is -1 if it
-/// is done; else it says which entry is there already, what it holds, and that one is locked by `row_lock`
-/// (FROND_SHARED, FROND_EXCLUSIVE), and nothing is written. Begin with the fields of `conflict->value` 0.
+/// Inserts a row. First looks up all its unique entries, in their order, and only then writes. Pass
+/// the row's own entry first. `conflict->index` is -1 on success. Otherwise it tells which entry
+/// exists already, and `conflict->value` what that holds; the existing entry is locked by
+/// `row_lock` (FROND_SHARED, FROND_EXCLUSIVE), and nothing is written. Initialise the fields of
+/// `conflict->value` to 0.
 ///
-/// If the row's own entry is a unique one, entries that are not unique are taken to be absent with it, without a look, as those are that hold the
-/// row's key: a key that may be there already is to be put by itself (frond_txn_put). What was there all the same may come
-/// back with the row's deletion, and rows are counted wrong.
+/// If the row's own entry is unique, entries that are not unique are taken to be absent with it and
+/// are not looked up, since they contain the row's key. Write a key that may exist already by
+/// itself (frond_txn_put). An entry that did exist may come back when the row is deleted, and the
+/// row count is wrong.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_insert_row(
     txn: *const frond_txn,
@@ -108,7 +115,8 @@ pub unsafe extern "C" fn frond_txn_insert_row(
     }
 }
 
-/// Changes a row: give the entries that change. As frond_txn_insert_row, where a unique one comes to another key.
+/// Changes a row. Pass only the entries that change. If a unique entry moves to a key that exists
+/// already, the call reports a conflict and writes nothing, as frond_txn_insert_row does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_update_row(
     txn: *const frond_txn,
@@ -145,7 +153,7 @@ pub unsafe extern "C" fn frond_txn_update_row(
     }
 }
 
-/// Deletes all entries of a row, by tree and key; their values are not looked at.
+/// Deletes all entries of a row, given by tree and key; values are ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_delete_row(
     txn: *const frond_txn,
@@ -166,9 +174,10 @@ pub unsafe extern "C" fn frond_txn_delete_row(
     }
 }
 
-/// Gives back what the last locking read took, if it was new: for what is not wanted. That is the row, or the row that a cursor gave
-/// last, with the entry that named it (`with_last` of frond_read_options), or all rows of frond_txn_read_many. Gaps that a cursor has
-/// locked stay.
+/// Releases what the last locking read has newly locked, for a row that is not wanted: the row, or
+/// the row that a cursor returned last, together with the entry that named it (`with_last` of
+/// frond_read_options), or all rows of frond_txn_read_many. Gaps that a cursor has locked stay
+/// locked.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_unlock_last(
     txn: *const frond_txn,

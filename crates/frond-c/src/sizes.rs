@@ -1,4 +1,4 @@
-//! What trees take, and what compressing them took.
+//! Sizes of trees, and the cost of compressing them.
 
 use frond::{DecodeStats, EncodeStats};
 
@@ -8,38 +8,41 @@ use crate::{
     store::frond_tree,
 };
 
-/// What a tree takes. Leaves hold each key once; a row that was deleted or written anew stays in its leaf until what waits
-/// above reaches it.
+/// Sizes of a tree. Leaves hold each key once; a row that was deleted or overwritten stays in its
+/// leaf until the newer message that waits above reaches it.
 #[repr(C)]
 pub struct frond_sizes {
-    /// Rows, as frond_tree_row_count tells them.
+    /// Number of rows, as frond_tree_row_count returns it.
     pub rows: u64,
-    /// They were counted.
+    /// Whether the rows were counted.
     pub rows_exact: bool,
-    /// Rows of leaves.
+    /// Number of rows in leaves.
     pub leaf_rows: u64,
-    /// Leaves.
+    /// Number of leaves.
     pub leaves: u64,
-    /// Bytes of the rows of leaves, keys and values, before they were encoded. Of a tree without layouts those of its blocks before
-    /// their codec.
+    /// Bytes of keys and values in leaves before encoding; for a tree without layouts, of its
+    /// blocks before compression.
     pub raw_bytes: u64,
-    /// What these rows take as they are encoded.
+    /// Encoded bytes of these rows.
     pub encoded_bytes: u64,
-    /// What leaves take on the disk: encoded rows, indexes, filters, padding to pages, and `blob_bytes`. Pages that a clone shares
-    /// with its parent count for both.
+    /// Bytes of leaves on disk: encoded rows, indexes, filters, padding to pages, and `blob_bytes`.
+    /// Pages that a clone shares with its parent count for both.
     pub disk_bytes: u64,
-    /// What values of more than 64 KiB take on the disk. Not in `raw_bytes` and `encoded_bytes`.
+    /// Bytes on disk of values of more than 64 KiB. Not included in `raw_bytes` and
+    /// `encoded_bytes`.
     pub blob_bytes: u64,
-    /// Bytes that wait in nodes on their way to leaves, encoded without a general codec; an upper estimate.
+    /// Bytes that wait in nodes on their way to leaves, encoded without a general codec; an upper
+    /// estimate.
     pub buffered_bytes: u64,
-    /// Bytes of rows in memory that no page has yet; of what large transactions wrote to disk ahead, too.
+    /// Bytes of rows in memory that are in no page yet; also of what large transactions wrote to
+    /// disk before their commit.
     pub memory_bytes: u64,
-    /// Levels of pages, leaves among them; 0 if no page has anything.
+    /// Levels of pages, including leaves; 0 if there are no pages.
     pub depth: u32,
 }
 
-/// What a tree takes by now; nothing is sampled. Reads nothing, but for a tree that an earlier version of Frond has written:
-/// that one's nodes are read the first time.
+/// Returns the current sizes of a tree; nothing is sampled. Reads nothing, except for a tree that
+/// an earlier version of Frond has written: its nodes are read the first time.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_sizes(
     tree: *const frond_tree,
@@ -69,49 +72,49 @@ pub unsafe extern "C" fn frond_tree_sizes(
     }
 }
 
-/// What encoding took and gave. A chunk is an opaque block, or the bytes of a string column in a typed one: what a general
-/// codec, LZ4 or zstd, is tried on.
+/// Costs and results of encoding. A chunk is an opaque block, or the bytes of a string column in a
+/// typed block: the unit to which a general codec, LZ4 or zstd, is applied.
 #[repr(C)]
 #[derive(Default)]
 pub struct frond_encoded {
     /// Blocks that were encoded.
     pub blocks: u64,
-    /// Rows in these.
+    /// Rows in these blocks.
     pub rows: u64,
-    /// Length of these rows.
+    /// Bytes of these rows.
     pub from_bytes: u64,
-    /// What the blocks take.
+    /// Bytes of the encoded blocks.
     pub bytes: u64,
-    /// Time that encoding them took, all of it; of opaque blocks, the codec.
+    /// Time spent encoding them, in nanoseconds; for opaque blocks, in the codec.
     pub nanos: u64,
-    /// Chunks that stand under a general codec.
+    /// Chunks that a general codec has compressed.
     pub chunks_coded: u64,
-    /// Their length.
+    /// Bytes of these chunks before compression.
     pub chunks_coded_from_bytes: u64,
-    /// What the codec made of it.
+    /// Bytes of these chunks after compression.
     pub chunks_coded_bytes: u64,
-    /// Chunks that the codec was tried on, and that are stored as they are, since it saved too little.
+    /// Chunks that are stored uncompressed, because the codec saved too little.
     pub chunks_raw: u64,
-    /// Blocks that were taken over from older runs as they were.
+    /// Blocks that were copied unchanged from older runs.
     pub carried_blocks: u64,
-    /// What these take.
+    /// Bytes of these blocks.
     pub carried_bytes: u64,
 }
 
-/// What was done on a tree since the store was opened. Times are of the clock on the wall.
+/// Work done on a tree since the store was opened. Times are wall-clock times.
 #[repr(C)]
 pub struct frond_work {
-    /// What its leaves are encoded with: FROND_FAST, FROND_DEFAULT, FROND_SMALL.
+    /// Size class with which leaves are encoded: FROND_FAST, FROND_DEFAULT, FROND_SMALL.
     pub size_class: i32,
-    /// Encoding leaves.
+    /// Encoding of leaves.
     pub leaves: frond_encoded,
-    /// Encoding runs that wait in nodes, under no general codec.
+    /// Encoding of runs that wait in nodes, without a general codec.
     pub buffers: frond_encoded,
     /// Chunks of leaves that were decoded, for reads and for merges.
     pub chunks_decoded: u64,
-    /// Their length, decoded.
+    /// Bytes of these chunks after decoding.
     pub chunks_decoded_bytes: u64,
-    /// Time that decoding them took.
+    /// Time spent decoding them, in nanoseconds.
     pub chunks_decode_nanos: u64,
 }
 
@@ -133,8 +136,8 @@ impl From<EncodeStats> for frond_encoded {
     }
 }
 
-/// What was done on a tree since the store was opened: what encoding took and gave, and what was decoded. Costs some forty
-/// loads. Counted a block, not a row.
+/// Returns the work done on a tree since the store was opened: costs and results of encoding, and
+/// what was decoded. Costs some forty loads. The counters are maintained per block, not per row.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_work(
     tree: *const frond_tree,

@@ -1,4 +1,4 @@
-//! One moment of the store without a transaction, and many keys at once.
+//! Snapshots of the store without a transaction, and reads of many keys at once.
 
 use std::ffi::{c_char, c_void};
 
@@ -12,22 +12,22 @@ use crate::{
     txn::frond_txn,
 };
 
-/// One moment of the store: what is read of it stays the same.
+/// A snapshot of the store: what is read in it does not change.
 pub struct frond_snapshot {
     pub(crate) snapshot: Snapshot,
 }
 
-/// Bytes that lie elsewhere.
+/// A pointer to bytes that are stored elsewhere.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct frond_bytes {
-    /// The first of them; null: there are none, not even an empty string.
+    /// The first byte; null means that there is no value, not even an empty one.
     pub data: *const u8,
-    /// How many.
+    /// Length in bytes.
     pub length: usize,
 }
 
-/// Takes the store as of now.
+/// Takes a snapshot of the current state of the store.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_snapshot_take(
     db: *const frond_db,
@@ -44,8 +44,9 @@ pub unsafe extern "C" fn frond_snapshot_take(
     }
 }
 
-/// Names this moment of the store: it outlives the process, until frond_snapshot_drop. Synced when it returns; `seqno` gets the last
-/// commit that it shows, and may be null.
+/// Creates a named snapshot of the current state of the store. It exists until frond_snapshot_drop,
+/// also across restarts, and is synced when this returns. `seqno`, which may be null, receives the
+/// last commit that it shows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_snapshot_create(
     db: *const frond_db,
@@ -63,7 +64,7 @@ pub unsafe extern "C" fn frond_snapshot_create(
     }
 }
 
-/// Opens a moment that has a name.
+/// Opens a named snapshot.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_snapshot_open(
     db: *const frond_db,
@@ -82,7 +83,7 @@ pub unsafe extern "C" fn frond_snapshot_open(
     }
 }
 
-/// Lets a moment go that has a name; who has it open keeps it until then.
+/// Drops a named snapshot. Handles that have it open keep it until they are released.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_snapshot_drop(
     db: *const frond_db,
@@ -95,7 +96,7 @@ pub unsafe extern "C" fn frond_snapshot_drop(
     }
 }
 
-/// Tells the names of all moments that have one, in order.
+/// Lists the names of all named snapshots, in order.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_snapshots(
     db: *const frond_db,
@@ -112,7 +113,7 @@ pub unsafe extern "C" fn frond_snapshots(
     }
 }
 
-/// Opens a tree as it was named at this moment, by a name that it may not have any more.
+/// Opens a tree by the name that it had in the snapshot, even if its name is another one now.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_snapshot_tree_open(
     snapshot: *const frond_snapshot,
@@ -131,8 +132,10 @@ pub unsafe extern "C" fn frond_snapshot_tree_open(
     }
 }
 
-/// Fills `out` with the bytes of a value from byte `from` on, at this moment; `count` gets how many there were, fewer than
-/// `length` only at the value's end. FROND_NOT_FOUND if there is no such key. A value of any length can so be read in little memory.
+/// Reads a byte range of a value in a snapshot: fills `out` from byte `from` of the value on.
+/// `count` receives the number of bytes read, fewer than `length` only at the value's end.
+/// FROND_NOT_FOUND if there is no such key. So a value of any length can be read with little
+/// memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_snapshot_get_at(
     snapshot: *const frond_snapshot,
@@ -159,21 +162,22 @@ pub unsafe extern "C" fn frond_snapshot_get_at(
     }
 }
 
-/// Gives a snapshot back. Null is allowed.
+/// Releases a snapshot. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_snapshot_free(snapshot: *mut frond_snapshot) {
     // SAFETY: see `bytes.rs`.
     unsafe { call(std::ptr::null_mut(), || take_back(snapshot, "the snapshot").map(drop)) };
 }
 
-/// The last commit that it shows; 0 if `snapshot` is null.
+/// Returns the last commit that a snapshot shows; 0 if `snapshot` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_snapshot_seqno(snapshot: *const frond_snapshot) -> u64 {
     // SAFETY: see `bytes.rs`.
     unsafe { snapshot.as_ref() }.map_or(0, |snapshot| snapshot.snapshot.seqno().0)
 }
 
-/// The value of a key at this moment. FROND_NOT_FOUND if there was none; FRD-1006 if there was no such tree.
+/// Reads the value of a key in a snapshot. FROND_NOT_FOUND if there was no such key, FRD-1006 if
+/// there was no such tree.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_snapshot_get(
     snapshot: *const frond_snapshot,
@@ -195,7 +199,8 @@ pub unsafe extern "C" fn frond_snapshot_get(
     }
 }
 
-/// A cursor over the rows from `from` up to, not including, `to` at this moment. Null: from the first, to the last.
+/// Opens a cursor over the rows of a snapshot from `from` up to, but not including, `to`. A null
+/// bound means from the first key, or to the last.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_snapshot_scan(
     snapshot: *const frond_snapshot,
@@ -219,8 +224,10 @@ pub unsafe extern "C" fn frond_snapshot_scan(
     }
 }
 
-/// The values of many keys as the transaction sees them, all at once; none is locked but at FROND_SERIALIZABLE. `values` is as
-/// long as `keys`, and gets where each value lies in `memory`, until that is used again; null data: there is no such row.
+/// Reads the values of many keys as the transaction sees them, all at one snapshot; locks none,
+/// except at FROND_SERIALIZABLE. `values` has `count` entries, and receives where each value lies
+/// in `memory`; they are valid until `memory` is used again. Null data means that there is no such
+/// row.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_get_many(
     txn: *const frond_txn,
@@ -240,7 +247,7 @@ pub unsafe extern "C" fn frond_txn_get_many(
     }
 }
 
-/// The same at the moment of a snapshot.
+/// Reads the values of many keys in a snapshot, like frond_txn_get_many.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_snapshot_get_many(
     snapshot: *const frond_snapshot,
@@ -263,7 +270,7 @@ pub unsafe extern "C" fn frond_snapshot_get_many(
 
 type Found = Vec<Option<Vec<u8>>>;
 
-/// Reads many keys, and lays their values out.
+/// Reads many keys, and writes their values to a buffer and its places.
 pub(crate) unsafe fn many(
     keys: *const frond_bytes,
     count: usize,
@@ -278,9 +285,9 @@ pub(crate) unsafe fn many(
     {
         return Err(misuse("the keys, or the places for their values, are null or too many"));
     }
-    // SAFETY: see `bytes.rs`. Before anything is read, or locked, for nobody.
+    // SAFETY: see `bytes.rs`. Checked before anything is read or locked that could not be returned.
     let memory = unsafe { given_mut(memory, "the buffer")? };
-    // SAFETY: see `bytes.rs`: as many as said.
+    // SAFETY: see `bytes.rs`: there are `count` keys.
     let keys = unsafe { std::slice::from_raw_parts(keys, count) };
     let listed = keys.iter().map(|key| {
         // SAFETY: see `bytes.rs`.
@@ -288,12 +295,13 @@ pub(crate) unsafe fn many(
     });
     let listed: Vec<&[u8]> = listed.collect::<Result<_, _>>()?;
     let found = get(&listed)?;
-    // SAFETY: see `bytes.rs`: one place for each key, which nobody reads any more.
+    // SAFETY: see `bytes.rs`: there is one place per key, and they are only written.
     unsafe { lay_out(found.iter().map(Option::as_deref), memory, values) };
     Ok(())
 }
 
-/// Puts values into a buffer, one after the other, and where each lies into the caller's places; null: there is none.
+/// Copies values into a buffer, one after another, and writes where each lies to the caller's
+/// places; null for a missing value.
 ///
 /// # Safety
 /// There are as many places as values.
@@ -310,7 +318,7 @@ pub(crate) unsafe fn lay_out<'a>(
     for (number, value) in found.enumerate() {
         let place = match value {
             None => frond_bytes { data: std::ptr::null(), length: 0 },
-            // SAFETY: inside of what was copied.
+            // SAFETY: it lies inside the copied bytes.
             Some(value) => frond_bytes { data: unsafe { start.add(at) }, length: value.len() },
         };
         // SAFETY: promised above.
@@ -319,10 +327,11 @@ pub(crate) unsafe fn lay_out<'a>(
     }
 }
 
-/// Takes the snapshot of the transaction's plain reads now, at its place in the order of commits: of all that have a number,
-/// those that nobody sees yet included. Waits for nothing; the first read waits until they are visible. One that has a snapshot
-/// keeps it. FRD-1001 at FROND_READ_COMMITTED and FROND_SERIALIZABLE, whose transactions have none. `seqno`, which may be null,
-/// gets the last commit that it shows.
+/// Takes the snapshot of the transaction's plain reads now, at its current place in the commit
+/// order: it includes all commits that have a number, also those that are not visible yet. Does not
+/// wait; the first read waits until they are visible. A transaction that has a snapshot keeps it.
+/// FRD-1001 at FROND_READ_COMMITTED and FROND_SERIALIZABLE, whose transactions have no snapshot.
+/// `seqno`, which may be null, receives the last commit that the snapshot shows.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_take_snapshot(
     txn: *const frond_txn,

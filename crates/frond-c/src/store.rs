@@ -1,4 +1,4 @@
-//! Opening and closing a store, its trees, and what there is to be seen of it.
+//! Opening and closing a store, its trees, and its statistics.
 
 use std::{
     ffi::{c_char, c_void},
@@ -18,18 +18,20 @@ use crate::{
 
 /// A commit is acknowledged once it is synced: nothing acknowledged is ever lost.
 pub const FROND_SYNC: i32 = 1;
-/// Once the kernel has it: a killed process loses nothing, a power failure at most the last second.
+/// A commit is acknowledged once the kernel has it: if the process is killed, nothing is lost; a
+/// power failure loses at most the last second.
 pub const FROND_OS: i32 = 2;
-/// Once it is in the log's buffer: a killed process loses at most a second, a power failure two.
+/// A commit is acknowledged once it is in the log's buffer: if the process is killed, at most one
+/// second is lost; a power failure loses at most two.
 pub const FROND_LAZY: i32 = 3;
-/// As the store's own level says; for transactions alone.
+/// A commit is acknowledged at the store's level. Meant for transactions and batches.
 pub const FROND_AS_STORE: i32 = 0;
 
-/// LZ4 leaves: speed before size.
+/// Leaves are compressed with LZ4: speed before size.
 pub const FROND_FAST: i32 = 1;
-/// zstd leaves; what a tree has that is told nothing.
+/// Leaves are compressed with zstd. This is the default.
 pub const FROND_DEFAULT: i32 = 2;
-/// zstd leaves of a higher level, and dictionaries: size before speed.
+/// Leaves are compressed with zstd at a higher level, and with dictionaries: size before speed.
 pub const FROND_SMALL: i32 = 3;
 
 /// An open store.
@@ -42,56 +44,56 @@ pub struct frond_tree {
     pub(crate) tree: Tree,
 }
 
-/// How a store is opened. Filled by frond_options_init, then changed.
+/// Options for opening a store. Call frond_options_init, then set fields.
 #[repr(C)]
 pub struct frond_options {
-    /// The memory budget for everything, bytes.
+    /// Memory budget for everything, in bytes.
     pub cache_size: u64,
     /// When commits are acknowledged: FROND_SYNC, FROND_OS, FROND_LAZY.
     pub durability: i32,
-    /// Make the store if there is none.
+    /// Whether to create the store if there is none.
     pub create: bool,
-    /// Open it without writing a byte.
+    /// Whether to open the store without writing a byte.
     pub read_only: bool,
-    /// Bytes of log kept for followers of the change feed.
+    /// Bytes of log to keep for followers of the change feed.
     pub keep_log: u64,
-    /// What hears of waits for locks; null: nothing. Copied by frond_open.
+    /// Callbacks for lock waits; null for none. Copied by frond_open.
     pub lock_hooks: *const frond_lock_hooks,
-    /// Merge operators of the program's own; null: none. Copied by frond_open.
+    /// Merge operators of the program; null for none. Copied by frond_open.
     pub operators: *const frond_operator,
-    /// How many.
+    /// Number of `operators`.
     pub operators_count: usize,
 }
 
-/// What a new tree is to be like. Filled by frond_tree_options_init, then changed.
+/// Options of a new tree. Call frond_tree_options_init, then set fields.
 #[repr(C)]
 pub struct frond_tree_options {
     /// FROND_FAST, FROND_DEFAULT, FROND_SMALL.
     pub size_class: i32,
-    /// Keys are mostly inserted with a check that they are absent.
+    /// Whether keys are mostly inserted with a check that they are absent.
     pub unique: bool,
-    /// Bytes that are kept with the tree, up to 1 MiB; may be null.
+    /// Bytes of the owner to store with the tree, up to 1 MiB; may be null.
     pub attributes: *const u8,
-    /// How many.
+    /// Length of `attributes` in bytes.
     pub attributes_length: usize,
-    /// The parts of keys, and of values, or none of both (null): rows are then kept by part, each in the form that takes least.
-    /// Copied by the call that they are given to.
+    /// Layout of keys; null for none. If keys or values have a layout, rows are stored part by
+    /// part, each part in the form that takes least. Copied by the call that gets the options.
     pub key_parts: *const frond_part,
-    /// How many.
+    /// Number of `key_parts`.
     pub key_parts_count: usize,
-    /// Those of values.
+    /// Layout of values; null for none.
     pub value_parts: *const frond_part,
-    /// How many.
+    /// Number of `value_parts`.
     pub value_parts_count: usize,
 }
 
-/// The version of the library, as text.
+/// Returns the version of the library as text.
 #[unsafe(no_mangle)]
 pub extern "C" fn frond_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// Fills options with what is usual: 256 MiB, FROND_SYNC, made if there is none.
+/// Sets the defaults: 256 MiB, FROND_SYNC, create the store if there is none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_options_init(options: *mut frond_options) {
     // SAFETY: see `bytes.rs`.
@@ -109,7 +111,7 @@ pub unsafe extern "C" fn frond_options_init(options: *mut frond_options) {
     }
 }
 
-/// Fills options with what is usual: FROND_DEFAULT, not unique, no attributes, no parts.
+/// Sets the defaults: FROND_DEFAULT, not unique, no attributes, no parts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_options_init(options: *mut frond_tree_options) {
     // SAFETY: see `bytes.rs`.
@@ -127,7 +129,7 @@ pub unsafe extern "C" fn frond_tree_options_init(options: *mut frond_tree_option
     }
 }
 
-/// A level by its number; `None` for the store's own.
+/// The durability level of a number; `None` for the store's own.
 pub(crate) fn durability(number: i32) -> Result<Option<Durability>, Fail> {
     match number {
         FROND_AS_STORE => Ok(None),
@@ -174,22 +176,24 @@ pub unsafe extern "C" fn frond_open(
     }
 }
 
-/// Closes the store: all commits become durable, and the next opening needs no recovery. The handle is given back in
-/// any case; others that are left fail with FRD-3204 when they write, and must be given back all the same.
+/// Closes the store: all commits become durable, and the next open needs no recovery. The handle is
+/// released, also after an error. Other handles that are left fail with FRD-3204 when they write;
+/// they must still be released.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_close(db: *mut frond_db, error: *mut frond_error) -> i32 {
     // SAFETY: see `bytes.rs`.
     unsafe { call(error, || Ok(take_back(db, "the store")?.db.close()?)) }
 }
 
-/// Makes everything committed so far durable in trees, and gives back the disk space that is free.
+/// Makes everything committed so far durable in trees, and returns free disk space to the file
+/// system.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_checkpoint(db: *const frond_db, error: *mut frond_error) -> i32 {
     // SAFETY: see `bytes.rs`.
     unsafe { call(error, || Ok(given(db, "the store")?.db.checkpoint()?)) }
 }
 
-/// Copies the store to the directory `path`, which must not be there, beside whoever writes.
+/// Copies the store to the directory `path`, which must not exist. Writers can go on meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_backup(
     db: *const frond_db,
@@ -225,7 +229,7 @@ pub(crate) unsafe fn tree_options(options: *const frond_tree_options) -> Result<
     Ok(wanted)
 }
 
-/// Creates a tree, synced when it returns. `options` may be null.
+/// Creates a tree, which is synced when this returns. `options` may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_create(
     db: *const frond_db,
@@ -265,14 +269,14 @@ pub unsafe extern "C" fn frond_tree_open(
     }
 }
 
-/// Gives a tree's handle back. Null is allowed.
+/// Releases the handle of a tree. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_free(tree: *mut frond_tree) {
     // SAFETY: see `bytes.rs`.
     unsafe { call(std::ptr::null_mut(), || take_back(tree, "the tree").map(drop)) };
 }
 
-/// Drops a tree with everything in it. Waits for transactions that have locked rows of it.
+/// Drops a tree with all its rows. Waits for transactions that have locked rows of it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_drop(
     db: *const frond_db,
@@ -283,7 +287,7 @@ pub unsafe extern "C" fn frond_tree_drop(
     unsafe { call(error, || Ok(given(db, "the store")?.db.drop_tree(text(name, "the name")?)?)) }
 }
 
-/// Gives a tree another name; handles stay good.
+/// Renames a tree; handles stay valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_rename(
     db: *const frond_db,
@@ -300,7 +304,8 @@ pub unsafe extern "C" fn frond_tree_rename(
     }
 }
 
-/// Makes a tree that holds what another holds now, and goes its own way from there; copies nothing.
+/// Creates a tree with the current content of another one. Copies nothing; after that, changes of
+/// one do not affect the other.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_clone(
     db: *const frond_db,
@@ -320,15 +325,15 @@ pub unsafe extern "C" fn frond_tree_clone(
     }
 }
 
-/// A tree's number, which no other tree of the store ever has; 0 if `tree` is null.
+/// Returns the number of a tree, which no other tree of the store ever has; 0 if `tree` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_id(tree: *const frond_tree) -> u32 {
     // SAFETY: see `bytes.rs`.
     unsafe { tree.as_ref() }.map_or(0, |tree| tree.tree.id().0)
 }
 
-/// The commit that created the tree (a snapshot from before it knows nothing of it), and the bytes kept with it, which
-/// go into `attributes`. Both may be null.
+/// Returns the commit that created the tree (older snapshots do not show the tree), and its
+/// attributes, which are written to `attributes`. Both may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_tree_info(
     tree: *const frond_tree,
@@ -351,12 +356,12 @@ pub unsafe extern "C" fn frond_tree_info(
     }
 }
 
-/// Is told a line of text of `length` bytes, which ends with a zero byte besides.
-// SAFETY: where it is called, the caller's function takes what it is told for as long as the call lasts.
+/// Callback that receives a line of text of `length` bytes, followed by a zero byte.
+// SAFETY: where it is called, its arguments are valid until it returns.
 pub type frond_line =
     Option<unsafe extern "C" fn(context: *mut c_void, text: *const c_char, length: usize)>;
 
-/// Tells the names of all trees, in order.
+/// Lists the names of all trees, in order.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_trees(
     db: *const frond_db,
@@ -373,31 +378,32 @@ pub unsafe extern "C" fn frond_trees(
     }
 }
 
-/// A tree, as a listing of all tells of it.
+/// Description of a tree in a listing.
 #[repr(C)]
 pub struct frond_tree_listed {
-    /// Its number, which no other tree of the store ever has.
+    /// Number of the tree, which no other tree of the store ever has.
     pub id: u32,
-    /// Its name, which ends with a zero byte.
+    /// Name of the tree, terminated by a zero byte.
     pub name: *const c_char,
     /// FROND_FAST, FROND_DEFAULT, FROND_SMALL.
     pub size_class: i32,
-    /// Keys are mostly inserted with a check that they are absent.
+    /// Whether keys are mostly inserted with a check that they are absent.
     pub unique: bool,
-    /// The commit that created it.
+    /// The commit that created the tree.
     pub birth: u64,
-    /// The bytes that are kept with it; null if there are none.
+    /// Attributes of the tree; null if there are none.
     pub attributes: *const u8,
-    /// How many.
+    /// Length of `attributes` in bytes.
     pub attributes_length: usize,
 }
 
-/// Is told of a tree, which is good for as long as the call lasts.
-// SAFETY: where it is called, the caller's function takes what it is told for as long as the call lasts.
+/// Callback that receives the description of a tree, which is valid during the call.
+// SAFETY: where it is called, its arguments are valid until it returns.
 pub type frond_tree_told =
     Option<unsafe extern "C" fn(context: *mut c_void, tree: *const frond_tree_listed)>;
 
-/// Tells of all trees, in the order of their names. As frond_trees, in fields. Opens none of them.
+/// Lists all trees, ordered by name, as structs; frond_trees lists only their names. Opens none of
+/// them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_each_tree(
     db: *const frond_db,
@@ -422,7 +428,7 @@ pub unsafe extern "C" fn frond_each_tree(
                     attributes: if attributes.is_empty() { null() } else { attributes.as_ptr() },
                     attributes_length: attributes.len(),
                 };
-                // SAFETY: the caller's function, which takes what lasts as long as the call.
+                // SAFETY: the caller's function; its arguments are valid until it returns.
                 tell(context, &raw const listed);
             }
             Ok(())
@@ -430,8 +436,8 @@ pub unsafe extern "C" fn frond_each_tree(
     }
 }
 
-/// Tells what opening met that took nothing away but should be looked into, a sentence each with its code (FRD-2105, FRD-1303, FRD-1304). Nothing
-/// as a rule.
+/// Reports problems that opening met, which lost nothing but need attention: one sentence each,
+/// with its code (FRD-2105, FRD-1303, FRD-1304). Usually there are none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_warnings(
     db: *const frond_db,
@@ -457,7 +463,7 @@ pub(crate) unsafe fn tell_lines(
     for line in lines {
         let length = line.len();
         let line = format!("{line}\0");
-        // SAFETY: the caller's function, which takes text that lasts as long as the call.
+        // SAFETY: the caller's function; the text is valid until it returns.
         unsafe { tell(context, line.as_ptr().cast(), length) };
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Temporary trees: of one session, for as long as it lasts.
+//! Temporary trees, each of one session, which exist until they are released.
 
 use frond::{TemporaryEntry, TemporaryTree};
 
@@ -12,13 +12,14 @@ use crate::{
     txn::frond_txn,
 };
 
-/// A temporary tree: its rows are written as part of a session's transactions, seen by nobody else, and gone with it. One
-/// transaction at a time writes it; reads see what was last written.
+/// A temporary tree. Its rows are written as part of a session's transactions, are invisible to
+/// others, and are removed with the tree. One transaction at a time writes to it; reads see what
+/// was written last.
 pub struct frond_temporary {
     pub(crate) tree: TemporaryTree,
 }
 
-/// Makes a temporary tree, at once and without a name. `options` may be null.
+/// Creates a temporary tree, at once and without a name. `options` may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_temporary_create(
     db: *const frond_db,
@@ -37,14 +38,15 @@ pub unsafe extern "C" fn frond_temporary_create(
     }
 }
 
-/// Gives the tree back; its rows go with it, or with the last of its cursors. Null is allowed.
+/// Releases a temporary tree. Its rows are removed with it, or with the last of its cursors. Null
+/// is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_temporary_free(tree: *mut frond_temporary) {
     // SAFETY: see `bytes.rs`.
     unsafe { call(std::ptr::null_mut(), || take_back(tree, "the tree").map(drop)) };
 }
 
-/// Sets a value, as part of a transaction, whose savepoints, statement and rollback take it back.
+/// Sets a value as part of a transaction, whose savepoints, statement and rollback undo it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_temporary_put(
     txn: *const frond_txn,
@@ -66,7 +68,7 @@ pub unsafe extern "C" fn frond_temporary_put(
     }
 }
 
-/// Sets the value of a key that must not exist: else FRD-1108.
+/// Sets the value of a key that must not exist; FRD-1108 if it does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_temporary_insert(
     txn: *const frond_txn,
@@ -106,7 +108,8 @@ pub unsafe extern "C" fn frond_temporary_delete(
     }
 }
 
-/// The value of a key as last written, into `value`. FROND_NOT_FOUND if there is none.
+/// Reads the value of a key, as written last, into `value`. FROND_NOT_FOUND if there is no such
+/// key.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_temporary_get(
     tree: *const frond_temporary,
@@ -126,8 +129,9 @@ pub unsafe extern "C" fn frond_temporary_get(
     }
 }
 
-/// Rows from `from` on and below `to` (null: from the first, to the last), as they are now, or were when the statement of the
-/// transaction that writes the tree began.
+/// Opens a cursor over the rows from `from` up to, but not including, `to`: as they are now or,
+/// within a statement of the transaction that writes the tree, as they were when the statement
+/// started. A null bound means from the first key, or to the last.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_temporary_scan(
     tree: *const frond_temporary,
@@ -149,7 +153,7 @@ pub unsafe extern "C" fn frond_temporary_scan(
     }
 }
 
-/// Takes all rows out, unless a transaction has written the tree and not ended.
+/// Removes all rows, unless a transaction that has written to the tree has not ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_temporary_clear(
     tree: *const frond_temporary,
@@ -159,25 +163,26 @@ pub unsafe extern "C" fn frond_temporary_clear(
     unsafe { call(error, || Ok(given(tree, "the tree")?.tree.clear()?)) }
 }
 
-/// One entry of a row of temporary trees: its own, or one in an index.
+/// One entry of a row of temporary trees: the row's own entry, or one in an index.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct frond_temporary_entry {
-    /// Where: the table's tree, or an index's.
+    /// The table's tree, or an index's.
     pub tree: *const frond_temporary,
-    /// Its key.
+    /// Key of the entry.
     pub key: *const u8,
-    /// Bytes of it.
+    /// Length of the key in bytes.
     pub key_length: usize,
-    /// Its value; may be null if it has no bytes.
+    /// Value of the entry; may be null if it is empty.
     pub value: *const u8,
-    /// Bytes of it.
+    /// Length of the value in bytes.
     pub value_length: usize,
-    /// The key must not be there.
+    /// Whether the key must not exist.
     pub unique: bool,
 }
 
-/// Inserts a row, its own entry first: all its entries, or none. As frond_txn_insert_row, but that nothing is locked.
+/// Inserts a row, its own entry first: all its entries, or none. Like frond_txn_insert_row, but
+/// locks nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_temporary_insert_row(
     txn: *const frond_txn,
@@ -204,7 +209,7 @@ pub unsafe extern "C" fn frond_temporary_insert_row(
     }
 }
 
-/// The values of many keys as last written. As frond_txn_get_many.
+/// Reads the values of many keys, as written last, like frond_txn_get_many.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_temporary_get_many(
     tree: *const frond_temporary,
@@ -223,8 +228,8 @@ pub unsafe extern "C" fn frond_temporary_get_many(
     }
 }
 
-/// Takes `count` numbers from a counter of the tree, 0 to 3, the first of them at least `least`; `first` gets it. Nothing gives them
-/// back.
+/// Takes `count` numbers from one of the tree's counters, 0 to 3. The first of them is at least
+/// `least`, and is returned in `first`. No rollback returns the numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_temporary_reserve(
     tree: *const frond_temporary,
@@ -245,7 +250,7 @@ pub unsafe extern "C" fn frond_temporary_reserve(
     }
 }
 
-/// The number that a counter would give next.
+/// Returns the next number of a counter, without taking it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_temporary_next_number(
     tree: *const frond_temporary,
@@ -263,8 +268,8 @@ pub unsafe extern "C" fn frond_temporary_next_number(
     }
 }
 
-/// How many rows there are. `exact`, which may be null, gets whether they were counted: else something was put or deleted of which
-/// nobody knew whether it was there.
+/// Returns the number of rows. `exact`, which may be null, tells whether they were counted. If not,
+/// something was put or deleted without knowing whether it existed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_temporary_row_count(
     tree: *const frond_temporary,
@@ -284,8 +289,9 @@ pub unsafe extern "C" fn frond_temporary_row_count(
     }
 }
 
-/// About how many rows lie from `from` up to, not including, `to`, and how many bytes they take; 0 rows only if there are none.
-/// Null: from the first key, to the last. `data_bytes` may be null.
+/// Estimates how many rows there are from `from` up to, but not including, `to`, and how many bytes
+/// they take; 0 rows only if there are none. A null bound means from the first key, or to the last.
+/// `data_bytes` may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_temporary_estimate(
     tree: *const frond_temporary,

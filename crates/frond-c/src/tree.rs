@@ -1,4 +1,5 @@
-//! Rows of a tree outside of transactions: each write is a commit of its own, each read sees what is committed.
+//! Rows of a tree outside transactions: each write is its own commit, each read sees the newest
+//! commit.
 
 use crate::{
     bytes::{bytes, frond_buffer, given, given_mut},
@@ -6,7 +7,7 @@ use crate::{
     store::frond_tree,
 };
 
-/// The value of a key, into `value`. FROND_NOT_FOUND if there is none.
+/// Reads the value of a key into `value`. FROND_NOT_FOUND if there is no such key.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_get(
     tree: *const frond_tree,
@@ -29,8 +30,9 @@ pub unsafe extern "C" fn frond_get(
     }
 }
 
-/// Sets a value at the store's durability: a batch of one, which waits for transactions that have the row, ten seconds at most,
-/// its own session's included. Within one, numbers of sequences are set by frond_txn_put_autonomous.
+/// Sets a value in a commit of its own, at the store's durability. Like a batch, it waits for
+/// transactions that have locked the row, those of its own session included, for at most ten
+/// seconds. Within a transaction, use frond_txn_put_autonomous to set the numbers of sequences.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_put(
     tree: *const frond_tree,

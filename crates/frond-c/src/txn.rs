@@ -12,56 +12,60 @@ use crate::{
     store::{FROND_AS_STORE, durability, frond_db, frond_tree},
 };
 
-/// Each call sees what was committed when it began; after frond_txn_begin_statement all plain reads of the statement see what
-/// was committed when the first of them began.
+/// Each call sees what was committed when it started. After frond_txn_begin_statement, all plain
+/// reads of the statement see what was committed when the first of them started.
 pub const FROND_READ_COMMITTED: i32 = 1;
-/// Plain reads see what was committed when the first of them began; writes and locking reads the newest commit.
+/// Plain reads see what was committed when the first of them started; writes and locking reads use
+/// the newest commit.
 pub const FROND_REPEATABLE_READ: i32 = 2;
-/// The same, and of two transactions that write one row the second fails with FRD-1107. What is usual.
+/// All reads see what was committed when the first of them started, and of two transactions that
+/// write one row the second fails with FRD-1107. This is the default.
 pub const FROND_SNAPSHOT: i32 = 3;
-/// As FROND_REPEATABLE_READ, and each plain read locks what it reads.
+/// Like FROND_REPEATABLE_READ, but each plain read locks what it reads.
 pub const FROND_SERIALIZABLE: i32 = 4;
 
 /// A read locks nothing.
 pub const FROND_NO_LOCK: i32 = 0;
 /// A read locks the row against writers.
 pub const FROND_SHARED: i32 = 1;
-/// A read locks the row against all but plain reads.
+/// A read locks the row against everything but plain reads.
 pub const FROND_EXCLUSIVE: i32 = 2;
 
-/// Where another has the row: wait, as long as the transaction's options say.
+/// If another transaction holds the row: wait, as long as the transaction's options say.
 pub const FROND_WAIT: i32 = 0;
-/// Where another has the row: fail with FRD-1105 at once.
+/// If another transaction holds the row (NOWAIT): fail with FRD-1105 at once.
 pub const FROND_FAIL: i32 = 1;
-/// Where another has the row: a scan goes on behind it; a read of one row fails.
+/// If another transaction holds the row (SKIP LOCKED): a scan skips it; a read of one row fails.
 pub const FROND_SKIP: i32 = 2;
-/// Where another has the row: it is read as it was last committed, without a lock, and that is said of it (`locked`). Calls that
-/// cannot say so wait, and all do at FROND_SERIALIZABLE.
+/// If another transaction holds the row (semi-consistent read): read its last committed version
+/// without a lock, and report that (`locked`). Calls that cannot report it wait, and at
+/// FROND_SERIALIZABLE all calls do.
 pub const FROND_LAST_COMMIT: i32 = 3;
 
-/// A transaction. Ends with frond_txn_commit, frond_txn_prepare or frond_txn_rollback, once its cursors are given back.
+/// A transaction. It ends with frond_txn_commit, frond_txn_prepare or frond_txn_rollback, once its
+/// cursors are released.
 pub struct frond_txn {
     pub(crate) txn: Arc<Txn>,
-    /// It locks nothing, whatever its level.
+    /// Takes no locks, whatever its isolation level.
     pub(crate) is_read_only: bool,
 }
 
-/// What a transaction is to be like. Filled by frond_txn_options_init, then changed.
+/// Options of a transaction. Call frond_txn_options_init, then set fields.
 #[repr(C)]
 pub struct frond_txn_options {
     /// FROND_READ_COMMITTED, FROND_REPEATABLE_READ, FROND_SNAPSHOT, FROND_SERIALIZABLE.
     pub isolation: i32,
-    /// Writing is an error; nothing is ever locked.
+    /// Whether writing is an error; the transaction then never locks anything.
     pub read_only: bool,
-    /// How long a call waits for a lock, milliseconds; below 0: until it gets it.
+    /// How long a call waits for locks, in milliseconds; below 0 means no limit.
     pub lock_timeout_ms: i64,
     /// When its commit is acknowledged: FROND_AS_STORE, FROND_SYNC, FROND_OS, FROND_LAZY.
     pub durability: i32,
-    /// What the program's frond_lock_hooks are to know it by; 0 says nothing.
+    /// Identifies the transaction to the program's frond_lock_hooks; 0 for none.
     pub tag: u64,
 }
 
-/// Fills options with what is usual: FROND_SNAPSHOT, ten seconds, FROND_AS_STORE.
+/// Sets the defaults: FROND_SNAPSHOT, ten seconds, FROND_AS_STORE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_options_init(options: *mut frond_txn_options) {
     let usual = TxnOptions::default();
@@ -96,7 +100,7 @@ fn options(from: &frond_txn_options) -> Result<TxnOptions, Fail> {
     })
 }
 
-/// A lock by its number; `None` for none.
+/// The row lock of a number; `None` for no lock.
 pub(crate) fn lock(number: i32) -> Result<Option<RowLock>, Fail> {
     match number {
         FROND_NO_LOCK => Ok(None),
@@ -137,7 +141,8 @@ pub unsafe extern "C" fn frond_txn_begin(
     }
 }
 
-/// Takes a transaction back that is to end; an error, and nothing done, while a cursor of it is there.
+/// Takes back a transaction that is to end. While it has a cursor this is an error, and nothing is
+/// done.
 pub(crate) unsafe fn end(txn: *mut frond_txn) -> Result<Txn, Fail> {
     // SAFETY: see `bytes.rs`.
     let is_in_use =
@@ -150,9 +155,13 @@ pub(crate) unsafe fn end(txn: *mut frond_txn) -> Result<Txn, Fail> {
     Arc::into_inner(txn).ok_or_else(|| misuse("the transaction has cursors"))
 }
 
-/// Makes everything written visible to others at once. The handle is given back, but while it has cursors (FRD-1001).
-/// `seqno`, which may be null, gets the number of the commit. On another error all is rolled back;
-/// but FRD-3203 (and FRD-3202 behind it): the store has stopped, and others may have seen the commit; after opening it look whether it is there.
+/// Commits a transaction: makes everything that it has written visible to others atomically.
+/// `seqno`, which may be null, receives the number of the commit.
+///
+/// The handle is released, unless the transaction has cursors (FRD-1001). After any other error the
+/// transaction is rolled back. The exception is FRD-3203 (and FRD-3202 after it): the store has
+/// stopped, and others may have seen the commit; open the store again and check whether it is
+/// there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_commit(
     txn: *mut frond_txn,
@@ -171,33 +180,36 @@ pub unsafe extern "C" fn frond_txn_commit(
     }
 }
 
-/// Takes everything back. The handle is given back, but while it has cursors (FRD-1001).
+/// Rolls back a transaction. The handle is released, unless the transaction has cursors (FRD-1001).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_rollback(txn: *mut frond_txn, error: *mut frond_error) -> i32 {
     // SAFETY: see `bytes.rs`.
     unsafe { call(error, || end(txn).map(Txn::rollback)) }
 }
 
-/// The transaction's number, by which waits and deadlocks name it; 0 if `txn` is null.
+/// Returns the number of the transaction, which identifies it in reports of waits and deadlocks; 0
+/// if `txn` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_id(txn: *const frond_txn) -> u64 {
     // SAFETY: see `bytes.rs`.
     unsafe { txn.as_ref() }.map_or(0, |txn| txn.txn.id())
 }
 
-/// Whether the transaction is over: a deadlock (FRD-1102) or a conflict (FRD-1107) has ended it, or an error behind which what it
-/// had written was nowhere as a whole (a disk that is full, FRD-1301, may be that, or may not). Then all is rolled back, others
-/// may go on, and its calls fail with FRD-1109; the handle is given back as ever, by frond_txn_rollback. After any other error it
-/// goes on. True if `txn` is null.
+/// Tells whether an error has ended the transaction: a deadlock (FRD-1102), a conflict (FRD-1107),
+/// or an error after which what it had written was nowhere complete (a full disk, FRD-1301, may or
+/// may not be one). Then it is rolled back, others can go on, and its calls fail with FRD-1109;
+/// release the handle with frond_txn_rollback, as usual. After any other error the transaction goes
+/// on. True if `txn` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_is_over(txn: *const frond_txn) -> bool {
     // SAFETY: see `bytes.rs`.
     unsafe { txn.as_ref() }.is_none_or(|txn| txn.txn.is_over())
 }
 
-/// For how long calls that come wait for locks, all those of a call together, in milliseconds; 0: a call that would have to wait
-/// fails with FRD-1101 at once; below 0: until it gets them. As `lock_timeout_ms` of the options that the transaction was begun
-/// with; for statements that say so themselves. Reads that say `wait_ms` go by that; frond_txn_delete_range has the time for each row.
+/// Sets how long later calls wait for locks, all those of a call together, in milliseconds. 0: a
+/// call that would have to wait fails with FRD-1101 at once; below 0: no limit. Overrides
+/// `lock_timeout_ms` of the transaction's options, for statements that set their own timeouts.
+/// Reads with a `wait_ms` use that. frond_txn_delete_range may take this long for each row.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_set_lock_timeout(
     txn: *const frond_txn,
@@ -214,9 +226,9 @@ pub unsafe extern "C" fn frond_txn_set_lock_timeout(
     }
 }
 
-/// The value of a key, into `value`, as the transaction sees it. FROND_NOT_FOUND if there is none; the key is locked then
-/// all the same, if `row_lock` says so. With a lock the newest commit is read. At FROND_SERIALIZABLE, FROND_NO_LOCK is
-/// FROND_SHARED.
+/// Reads the value of a key, as the transaction sees it, into `value`. FROND_NOT_FOUND if there is
+/// no such key; with `row_lock`, the key is locked even so. With a lock the newest commit is read.
+/// At FROND_SERIALIZABLE, FROND_NO_LOCK means FROND_SHARED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_get(
     txn: *const frond_txn,
@@ -281,7 +293,7 @@ pub unsafe extern "C" fn frond_txn_put(
     }
 }
 
-/// Sets the value of a key that must not exist: else FRD-1108, and the transaction goes on.
+/// Sets the value of a key that must not exist. FRD-1108 if it does; the transaction goes on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_insert(
     txn: *const frond_txn,
@@ -303,8 +315,9 @@ pub unsafe extern "C" fn frond_txn_insert(
     }
 }
 
-/// Sets the value of a key that the caller knows to be absent, without a look: of a row under a number that was just reserved,
-/// say. If it was there after all, a later delete may bring the older value back.
+/// Sets the value of a key that the caller knows to be absent, without looking it up: for example,
+/// of a row whose number was just reserved. If the key did exist, a later delete may bring the
+/// older value back.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_put_absent(
     txn: *const frond_txn,
@@ -344,11 +357,15 @@ pub unsafe extern "C" fn frond_txn_delete(
     }
 }
 
-/// Deletes all rows from `from` up to, not including, `to` (null with length 0: no begin, no end), the transaction's own of before
-/// the statement included, and says how many there were, in `rows`, which may be null. Each is locked as frond_txn_delete locks
-/// it, and at FROND_REPEATABLE_READ and FROND_SERIALIZABLE the gaps between them are, too; at FROND_SNAPSHOT a row that others
-/// have changed or deleted since is FRD-1107. It costs what its rows cost, one after the other: frond_batch_delete_range does it
-/// for the price of one, and not in a transaction; frond_change_truncate for all rows of a tree. If it fails, no row was deleted.
+/// Deletes all rows from `from` up to, but not including, `to`, including those that the
+/// transaction wrote before the statement. Null with length 0 means no bound. `rows`, which may be
+/// null, receives the number of rows. If the call fails, no row was deleted.
+///
+/// Each row is locked as by frond_txn_delete; at FROND_REPEATABLE_READ and FROND_SERIALIZABLE so
+/// are the gaps between them. At FROND_SNAPSHOT a row that others have changed or deleted since the
+/// snapshot causes FRD-1107. The cost is that of its rows, one by one. Outside transactions,
+/// frond_batch_delete_range does it for the price of one row; to delete all rows of a tree, use
+/// frond_change_truncate.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_delete_range(
     txn: *const frond_txn,
@@ -372,15 +389,19 @@ pub unsafe extern "C" fn frond_txn_delete_range(
     }
 }
 
-/// Sets the value of a row that is there, in a commit of its own, within the transaction's: others see it at once, it is as
-/// durable as the transaction's commits are, and no rollback takes it back. FROND_NOT_FOUND if there is no such row: nothing was done, make it by
-/// frond_put first. For the number that a sequence goes on from.
+/// Sets the value of an existing row in a commit of its own, within the transaction: others see it
+/// at once, it is as durable as the transaction's commits, and no rollback undoes it. Meant for the
+/// next number of a sequence. FROND_NOT_FOUND if there is no such row: nothing was done; create it
+/// with frond_put first. `seqno`, which may be null, receives the number of the commit.
 ///
-/// Who has only read the row, under a shared lock, is neither waited for nor told: the transaction itself at FROND_SERIALIZABLE,
-/// above all. Who has it exclusively, or writes it, is waited for as by any call of the transaction, seen by the search for
-/// deadlocks and ended by an interrupt. The row is not locked afterwards. A snapshot goes on showing it as it was, and at
-/// FROND_SNAPSHOT a transaction that has one and writes the row itself, this one too, gets FRD-1107. FRD-1001 if the
-/// transaction has written the row itself, or is read-only: then one that is begun beside it does it. `seqno`, which may be null, gets the commit's number.
+/// The call does not wait for transactions that have only read the row, under a shared lock, and
+/// they do not notice it; above all this is so for the transaction itself at FROND_SERIALIZABLE. It
+/// does wait for exclusive holders and writers, as any call of the transaction: deadlocks are
+/// detected, and an interrupt ends it. The row is not locked afterwards.
+///
+/// A snapshot still shows the old value. At FROND_SNAPSHOT, a transaction that has a snapshot and
+/// writes the row itself, this one included, gets FRD-1107. FRD-1001 if the transaction has written
+/// the row itself, or is read-only: use another transaction then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_put_autonomous(
     txn: *const frond_txn,
@@ -406,16 +427,17 @@ pub unsafe extern "C" fn frond_txn_put_autonomous(
     }
 }
 
-/// Adds to an integer of 8 bytes, big-endian, wrapping. A value of another length counts as 0, and so does no value.
+/// Adds to an integer of 8 bytes, big-endian, with wraparound. A value of another length counts as
+/// 0, as does a missing one.
 pub const FROND_ADD: u8 = 1;
-/// The greater of two values, as strings of bytes.
+/// Keeps the greater of two values, compared as byte strings.
 pub const FROND_MAX: u8 = 2;
-/// The lesser of two values, as strings of bytes.
+/// Keeps the lesser of two values, compared as byte strings.
 pub const FROND_MIN: u8 = 3;
 /// Appends to a value.
 pub const FROND_APPEND: u8 = 4;
 
-// The header shows literals alone.
+// cbindgen shows only literals in the header.
 const _: () = assert!(
     FROND_ADD == frond::operator::ADD
         && FROND_MAX == frond::operator::MAX
@@ -423,8 +445,8 @@ const _: () = assert!(
         && FROND_APPEND == frond::operator::APPEND
 );
 
-/// Folds an operand into a value without reading it: FROND_ADD, …, or the number of an operator of the program's own
-/// (frond_operator).
+/// Folds an operand into a value without reading it. `operation` is FROND_ADD, …, or the number of
+/// an operator of the program (frond_operator).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_merge(
     txn: *const frond_txn,
@@ -447,8 +469,9 @@ pub unsafe extern "C" fn frond_txn_merge(
     }
 }
 
-/// Begins a statement, which ends where the next one begins: it can be taken back as a whole, and scans that begin in it see
-/// what the transaction had written before it, so that it never meets what it writes itself. Reads of rows see everything.
+/// Starts a statement, which ends where the next one starts. It can be rolled back as a whole.
+/// Scans that start in it see what the transaction had written before it, so it never meets its own
+/// writes. Reads of single rows see everything.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_begin_statement(
     txn: *const frond_txn,
@@ -458,10 +481,11 @@ pub unsafe extern "C" fn frond_txn_begin_statement(
     unsafe { call(error, || Ok(given(txn, "the transaction")?.txn.begin_statement()?)) }
 }
 
-/// Begins a statement inside the current one, such as a statement of a function or a trigger: scans that begin in it see
-/// what the transaction wrote before it. frond_txn_rollback_statement still takes back the outer statement with
-/// everything inside it, and at FROND_READ_COMMITTED plain reads keep the outer statement's snapshot. Substatements
-/// nest; end each with frond_txn_end_substatement. FRD-1001 outside of a statement.
+/// Starts a statement inside the current one, such as a statement of a function or a trigger: scans
+/// that start in it see what the transaction wrote before it. frond_txn_rollback_statement still
+/// rolls back the outer statement with everything inside it, and at FROND_READ_COMMITTED plain
+/// reads keep the outer statement's snapshot. Substatements nest; end each with
+/// frond_txn_end_substatement. FRD-1001 outside of a statement.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_begin_substatement(
     txn: *const frond_txn,
@@ -471,8 +495,9 @@ pub unsafe extern "C" fn frond_txn_begin_substatement(
     unsafe { call(error, || Ok(given(txn, "the transaction")?.txn.begin_substatement()?)) }
 }
 
-/// Ends the innermost substatement: scans that begin from now on see what those of the enclosing statement see. FRD-1001
-/// if there is none, also after the outer statement has ended or was taken back.
+/// Ends the innermost substatement: scans that start from now on see what those of the enclosing
+/// statement see. FRD-1001 if there is none, also after the outer statement has ended or was rolled
+/// back.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_end_substatement(
     txn: *const frond_txn,
@@ -482,8 +507,9 @@ pub unsafe extern "C" fn frond_txn_end_substatement(
     unsafe { call(error, || Ok(given(txn, "the transaction")?.txn.end_substatement()?)) }
 }
 
-/// Lets go of what the plain reads of a statement looked at at FROND_READ_COMMITTED: for sessions that stay idle within a
-/// transaction, for which the store would keep what others change. Scans go on; the statement can still be taken back.
+/// Releases the snapshot of a statement's plain reads at FROND_READ_COMMITTED. Meant for sessions
+/// that stay idle within a transaction, since the store must keep what others change for as long as
+/// the snapshot exists. Scans go on, and the statement can still be rolled back.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_end_statement(
     txn: *const frond_txn,
@@ -493,8 +519,8 @@ pub unsafe extern "C" fn frond_txn_end_statement(
     unsafe { call(error, || Ok(given(txn, "the transaction")?.txn.end_statement()?)) }
 }
 
-/// Takes back what was written since the statement began, and forgets savepoints that were made in it; costs what it takes
-/// back. Rows stay locked.
+/// Rolls back what was written since the statement started, and forgets savepoints that were set in
+/// it. Costs time proportional to what is rolled back. Rows stay locked.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_rollback_statement(
     txn: *const frond_txn,
@@ -504,7 +530,7 @@ pub unsafe extern "C" fn frond_txn_rollback_statement(
     unsafe { call(error, || Ok(given(txn, "the transaction")?.txn.rollback_statement()?)) }
 }
 
-/// Marks this moment, to go back to: `number` gets its number. Savepoints nest.
+/// Sets a savepoint to roll back to; `number` receives its number. Savepoints nest.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_savepoint(
     txn: *mut frond_txn,
@@ -521,7 +547,8 @@ pub unsafe extern "C" fn frond_txn_savepoint(
     }
 }
 
-/// Takes back what was written since a savepoint, which stays; costs what it takes back. Rows stay locked.
+/// Rolls back what was written since a savepoint, which stays. Costs time proportional to what is
+/// rolled back. Rows stay locked.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_rollback_to(
     txn: *mut frond_txn,
@@ -537,7 +564,7 @@ pub unsafe extern "C" fn frond_txn_rollback_to(
     }
 }
 
-/// Forgets a savepoint, and those made behind it; what was written stays.
+/// Forgets a savepoint, and those set after it; what was written stays.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_release(
     txn: *mut frond_txn,

@@ -1,4 +1,5 @@
-//! Asking transactions to stop, and what a server hears of waits for locks and has a say in.
+//! Interrupts of transactions, and the hooks by which a server observes lock waits and has a say in
+//! deadlocks.
 
 use std::ffi::c_void;
 
@@ -11,12 +12,14 @@ use crate::{
     txn::frond_txn,
 };
 
-/// Stops one transaction, or all work that it was set on, from any thread; it may outlive these.
+/// An interrupter: cancels one transaction, or all operations that it was set on, from any thread.
+/// It may outlive them.
 pub struct frond_interrupter {
     pub(crate) interrupter: Interrupter,
 }
 
-/// Gives what another thread can stop the transaction by. To be asked for before calls that wait.
+/// Returns the interrupter of a transaction, with which another thread can cancel its calls. Get it
+/// before calls that wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_interrupter(
     txn: *const frond_txn,
@@ -34,9 +37,10 @@ pub unsafe extern "C" fn frond_txn_interrupter(
     }
 }
 
-/// Interrupts the transaction: its current call ends with FRD-1106 if it waits or walks over rows, and so do all later
-/// calls until frond_txn_clear_interrupt; likewise other work that the interrupter was set on (frond_cursor_heed and others).
-/// Never waits; does nothing if the transaction is over. Null is allowed.
+/// Interrupts a transaction: its current call ends with FRD-1106 if it waits or scans rows, and so
+/// do all later calls until frond_txn_clear_interrupt. Other operations that the interrupter was
+/// set on (frond_cursor_heed and others) end likewise. Never waits; does nothing if the transaction
+/// is over. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_interrupt(interrupter: *const frond_interrupter) {
     // SAFETY: see `bytes.rs`.
@@ -48,10 +52,11 @@ pub unsafe extern "C" fn frond_interrupt(interrupter: *const frond_interrupter) 
     }
 }
 
-/// Makes an interrupter that belongs to no transaction (frond_interrupter_new) stop this one, from now on until the
-/// transaction ends. It is meant for a session, which calls this for each of its transactions in turn; the interrupter
-/// stops only the last of them. If it was interrupted before and not cleared since, the transaction is interrupted at
-/// once; frond_interrupter_clear lets it go on.
+/// Makes an interrupter that belongs to no transaction (frond_interrupter_new) cancel this one,
+/// from now on until the transaction ends. It is meant for a session, which calls this for each of
+/// its transactions in turn; the interrupter cancels only the last of them. If it was interrupted
+/// before and not cleared since, the transaction is interrupted at once; frond_interrupter_clear
+/// lets it go on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_set_interrupter(
     txn: *const frond_txn,
@@ -67,7 +72,7 @@ pub unsafe extern "C" fn frond_txn_set_interrupter(
     }
 }
 
-/// Gives the handle back. Null is allowed.
+/// Releases an interrupter. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_interrupter_free(interrupter: *mut frond_interrupter) {
     // SAFETY: see `bytes.rs`.
@@ -76,7 +81,7 @@ pub unsafe extern "C" fn frond_interrupter_free(interrupter: *mut frond_interrup
     };
 }
 
-/// Clears the interrupt of the transaction: its calls go on.
+/// Clears the interrupt of a transaction, so that its calls can go on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_clear_interrupt(
     txn: *const frond_txn,
@@ -91,41 +96,42 @@ pub unsafe extern "C" fn frond_txn_clear_interrupt(
     }
 }
 
-/// A transaction that a lock is about. Good for the call that is told of it.
+/// A transaction that takes part in a lock wait. Valid during the callback that receives it.
 pub struct frond_party {
     party: LockParty,
 }
 
-/// Its number; 0 if `party` is null.
+/// Returns the number of the transaction; 0 if `party` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_party_id(party: *const frond_party) -> u64 {
     // SAFETY: see `bytes.rs`.
     unsafe { party.as_ref() }.map_or(0, |party| party.party.id())
 }
 
-/// The tag that it was begun with.
+/// Returns the tag of the transaction.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_party_tag(party: *const frond_party) -> u64 {
     // SAFETY: see `bytes.rs`.
     unsafe { party.as_ref() }.map_or(0, |party| party.party.tag())
 }
 
-/// Asks it to stop, as frond_interrupt does.
+/// Interrupts the transaction, as frond_interrupt does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_party_interrupt(party: *const frond_party) {
     // SAFETY: see `bytes.rs`.
     unsafe { party.as_ref() }.inspect(|party| party.party.interrupt());
 }
 
-/// Functions that hear of waits for locks; each may be null. They are called by threads that wait, several at once, and may call
-/// nothing of the library but the frond_party calls. Those told of may have ended since.
+/// Callbacks for lock waits; each may be null. They are called by waiting threads, several at once,
+/// and may call nothing of the library but the frond_party calls. The transactions passed to them
+/// may have ended meanwhile.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct frond_lock_hooks {
-    /// Given to each of them.
+    /// Passed to each callback.
     pub context: *mut c_void,
-    /// `waiter` is about to sleep until `holder` has gone; called for each.
-    // SAFETY: where it is called, both live as long as the call.
+    /// Called when `waiter` is about to sleep until `holder` has ended; once for each holder.
+    // SAFETY: where it is called, both parties are valid until it returns.
     pub on_wait: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -133,7 +139,8 @@ pub struct frond_lock_hooks {
             holder: *const frond_party,
         ),
     >,
-    /// The id of the one of two in a cycle of waits that is to be ended; 0: no preference.
+    /// Returns the id of the one of two transactions in a deadlock cycle that should be ended; 0
+    /// for no preference.
     // SAFETY: as above.
     pub prefer: Option<
         unsafe extern "C" fn(
@@ -142,7 +149,8 @@ pub struct frond_lock_hooks {
             b: *const frond_party,
         ) -> u64,
     >,
-    /// Whether the gap of `holder` conflicts with an insert of `inserter`: not if the order of the two is settled elsewhere.
+    /// Tells whether the gap lock of `holder` conflicts with an insert of `inserter`. It does not
+    /// if the order of the two is settled elsewhere.
     // SAFETY: as above.
     pub needs_order: Option<
         unsafe extern "C" fn(
@@ -153,7 +161,7 @@ pub struct frond_lock_hooks {
     >,
 }
 
-// SAFETY: the caller promises that its functions, with their context, may be called by all threads.
+// SAFETY: the caller promises that all threads may call its functions with their context.
 unsafe impl Send for frond_lock_hooks {}
 // SAFETY: likewise.
 unsafe impl Sync for frond_lock_hooks {}
@@ -165,7 +173,7 @@ fn told(party: &LockParty) -> frond_party {
 impl LockHooks for frond_lock_hooks {
     fn on_wait(&self, waiter: &LockParty, holder: &LockParty) {
         if let Some(on_wait) = self.on_wait {
-            // SAFETY: the caller's function; both live as long as the call.
+            // SAFETY: the caller's function; both parties are valid until it returns.
             unsafe { on_wait(self.context, &told(waiter), &told(holder)) }
         }
     }
@@ -183,13 +191,13 @@ impl LockHooks for frond_lock_hooks {
     }
 }
 
-/// Is told that what was committed is durable.
-// SAFETY: where it is called, the caller's function takes its cookie.
+/// Callback that reports that commits are durable.
+// SAFETY: where it is called, the cookie is the one given with it.
 pub type frond_synced = Option<unsafe extern "C" fn(cookie: *mut c_void)>;
 
-/// Calls `tell` with `cookie` once everything that has its place in the order of commits so far is durable: from a thread
-/// of the store, within a second, before frond_close returns at the latest; never if the store has stopped. `tell` must
-/// not call the library.
+/// Calls `tell` with `cookie`, on a thread of the store, once every commit sequenced so far is
+/// durable: within one second, and at the latest before frond_close returns. It is never called if
+/// the store has stopped. `tell` must not call the library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_when_synced(
     db: *const frond_db,
@@ -198,7 +206,7 @@ pub unsafe extern "C" fn frond_when_synced(
     error: *mut frond_error,
 ) -> i32 {
     struct Cookie(*mut c_void);
-    // SAFETY: the caller promises that the store's thread may have it.
+    // SAFETY: the caller promises that the store's thread may use the cookie.
     unsafe impl Send for Cookie {}
     // SAFETY: see `bytes.rs`.
     unsafe {
@@ -208,7 +216,7 @@ pub unsafe extern "C" fn frond_when_synced(
             let cookie = Cookie(cookie);
             given(db, "the store")?.db.when_synced(move || {
                 let Cookie(cookie) = { cookie };
-                // SAFETY: the caller's function, and what it gave for it.
+                // SAFETY: the caller's function, with the cookie given with it.
                 tell(cookie)
             })?;
             Ok(())

@@ -1,4 +1,4 @@
-//! What there is to be seen of a store: numbers, times, who holds locks and who waits.
+//! Statistics of a store as text: numbers, times, holders of locks and waiters.
 
 use std::ffi::{c_char, c_void};
 
@@ -8,16 +8,18 @@ use crate::{
     store::{frond_db, frond_line, tell_lines},
 };
 
-/// Commits, from the call to its return. Where commits wait for no disk, about one in sixteen is timed.
+/// Duration of commits, from the call to its return. If commits wait for no disk, about one in
+/// sixteen is timed.
 pub const FROND_COMMITS: i32 = 1;
-/// How long commits waited for a sync of the log, of those that did.
+/// Duration of commits' waits for a sync of the log; only commits that waited count.
 pub const FROND_SYNC_WAITS: i32 = 2;
-/// How long calls waited for locks, of those that did.
+/// Duration of calls' waits for locks; only calls that waited count.
 pub const FROND_LOCK_WAITS: i32 = 3;
 
-/// Tells who holds locks or a snapshot now, a line each, longest first: for how long, how much it has written, and as of which
-/// commit it reads; snapshots that are no transaction's, too. Who holds neither, for it has done nothing yet or is between two
-/// statements at FROND_READ_COMMITTED, is not among them.
+/// Reports what currently holds locks or a snapshot, one line each, longest first: for how long,
+/// how much it has written, and as of which commit it reads. Includes snapshots that belong to no
+/// transaction. A transaction that holds neither, because it has done nothing yet or is between two
+/// statements at FROND_READ_COMMITTED, is not reported.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_transactions(
     db: *const frond_db,
@@ -34,9 +36,10 @@ pub unsafe extern "C" fn frond_transactions(
     }
 }
 
-/// Tells who waits for a lock now, a line each: who, for which key of which tree (its begin, in quotes), and behind whom. Not told
-/// are waits for something else: for batches that are being committed before a transaction's first lock, for background work
-/// that is behind, and for room in memory, in the log or on the disk.
+/// Reports the calls that currently wait for locks, one line each: the waiter, the tree, the start
+/// of the key (in quotes), and the holder. Other waits are not reported: for batches that are being
+/// committed before a transaction's first lock, for background work that has fallen behind, and for
+/// space in memory, in the log or on disk.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_lock_waits(
     db: *const frond_db,
@@ -53,7 +56,8 @@ pub unsafe extern "C" fn frond_lock_waits(
     }
 }
 
-/// The last deadlock in words, with names of trees and begins of keys. FROND_NOT_FOUND if there was none.
+/// Describes the last deadlock in words, with the names of trees and the starts of keys.
+/// FROND_NOT_FOUND if there was none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_last_deadlock(
     db: *const frond_db,
@@ -71,7 +75,8 @@ pub unsafe extern "C" fn frond_last_deadlock(
     }
 }
 
-/// One of the numbers that `frond stats` prints: counters and sizes. FROND_NOT_FOUND if there is no such name.
+/// Returns one of the numbers that `frond stats` prints: counters and sizes. FROND_NOT_FOUND if
+/// there is no such name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_stat(
     db: *const frond_db,
@@ -90,12 +95,12 @@ pub unsafe extern "C" fn frond_stat(
     }
 }
 
-/// Is told a number by its name, which ends with a zero byte.
-// SAFETY: where it is called, the caller's function takes what it is told for as long as the call lasts.
+/// Callback that receives a number and its name, which is terminated by a zero byte.
+// SAFETY: where it is called, its arguments are valid until it returns.
 pub type frond_number =
     Option<unsafe extern "C" fn(context: *mut c_void, name: *const c_char, value: u64)>;
 
-/// Tells all numbers that `frond stats` prints, in a fixed order.
+/// Reports all numbers that `frond stats` prints, in a fixed order.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_stats(
     db: *const frond_db,
@@ -110,7 +115,7 @@ pub unsafe extern "C" fn frond_stats(
             let tell = tell.ok_or_else(|| misuse("the function to be told is null"))?;
             for (name, value) in stats.iter() {
                 let name = format!("{name}\0");
-                // SAFETY: the caller's function, which takes a name that lasts as long as the call.
+                // SAFETY: the caller's function; the name is valid until it returns.
                 tell(context, name.as_ptr().cast(), value);
             }
             Ok(())
@@ -118,9 +123,10 @@ pub unsafe extern "C" fn frond_stats(
     }
 }
 
-/// How long things took since the store was opened: `what` is FROND_COMMITS, … . `count` gets how many there were, `nanos` the time
-/// that `per_mille` of a thousand of them did not exceed, at most an eighth too long: 500 asks for the median, 1000 for the
-/// longest. Both may be null.
+/// Returns latencies since the store was opened; `what` is FROND_COMMITS, …. `count` receives how
+/// many were timed. `nanos` receives the time that `per_mille` of a thousand of them did not
+/// exceed, at most an eighth too long: 500 asks for the median, 1000 for the longest. Both may be
+/// null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_times(
     db: *const frond_db,

@@ -1,4 +1,4 @@
-//! Locks on trees as a whole.
+//! Locks on whole trees.
 
 use frond::TreeLock;
 
@@ -9,20 +9,25 @@ use crate::{
     txn::{frond_txn, if_locked},
 };
 
-/// Rows of the tree will be locked shared: what every locking read says by itself. Against FROND_TREE_EXCLUSIVE.
+/// Rows of the tree will be locked shared; every locking read takes this lock by itself. Conflicts
+/// with FROND_TREE_EXCLUSIVE.
 pub const FROND_TREE_INTENT_SHARED: i32 = 1;
-/// Rows of it will be locked exclusively, or written: what every write says by itself. Against FROND_TREE_SHARED, too.
+/// Rows of the tree will be locked exclusively, or written; every write takes this lock by itself.
+/// Conflicts also with FROND_TREE_SHARED.
 pub const FROND_TREE_INTENT_EXCLUSIVE: i32 = 2;
-/// Nobody else writes it.
+/// No other transaction can write to the tree.
 pub const FROND_TREE_SHARED: i32 = 3;
-/// Nobody else writes it, nor reads it under locks.
+/// No other transaction can write to the tree, or read it under locks.
 pub const FROND_TREE_EXCLUSIVE: i32 = 4;
 
-/// FROND_TREE_SHARED and FROND_TREE_INTENT_EXCLUSIVE at once: told of who has asked for both, never asked for.
+/// FROND_TREE_SHARED and FROND_TREE_INTENT_EXCLUSIVE together: reported for a transaction that has
+/// asked for both; it cannot be asked for.
 pub const FROND_TREE_SHARED_INTENT_EXCLUSIVE: i32 = 5;
 
-/// Locks a tree as a whole until the transaction ends, whatever of it is taken back; one that is prepared keeps it. `mode` is
-/// FROND_TREE_SHARED, …; `when_locked` FROND_WAIT, or FROND_FAIL for FRD-1105 if another stands against it. Plain reads go on.
+/// Locks a whole tree until the transaction ends, whatever of it is rolled back; a prepared
+/// transaction keeps the lock. `mode` is FROND_TREE_SHARED, …. `when_locked` is FROND_WAIT, or
+/// FROND_FAIL for FRD-1105 if another transaction holds a conflicting lock. Plain reads are not
+/// affected.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_lock_tree(
     txn: *const frond_txn,

@@ -1,17 +1,19 @@
-//! The API from C: a program that walks the flows of a server, and others, built with every warning an error, as they are, under
-//! AddressSanitizer with its leak check, under valgrind, and one as C++.
+//! Tests of the API from C: a program that runs a server's workflow, and others. They are compiled
+//! with all warnings as errors, and run plain, under AddressSanitizer with its leak check, and
+//! under valgrind; one is also compiled as C++.
 //!
-//! What that needs is there, or a test fails that says what to install: one that passes without having looked tells nobody.
+//! If a tool is missing, a test fails and says what to install: a test that passed without running
+//! would prove nothing.
 
 use std::{
     path::{Path, PathBuf},
     process::Command,
 };
 
-// The program links the library that stands beside the one of this crate.
+// The programs link the library that cargo builds next to this crate's.
 use frond_c as _;
 
-/// Where cargo puts libfrond_c.so, beside this program.
+/// The directory where cargo puts libfrond_c.so, that of this program.
 fn libraries() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     own.parent().unwrap().to_owned()
@@ -40,9 +42,9 @@ fn build_by(compiler: &str, source: &str, flags: &[&str], dir: &Path) -> PathBuf
             panic!("{compiler}: {error}; scripts/install.sh build installs it")
         });
     let said = String::from_utf8_lossy(&built.stderr);
-    // A compiler that knows no AddressSanitizer, or has not its library, says so here.
+    // Fails here if the compiler does not support AddressSanitizer, or its library is missing.
     assert!(built.status.success(), "{compiler} {flags:?}: {said}");
-    // Installed, it has the name that programs look for.
+    // Programs look for the installed library under this name.
     let library = libraries.join("libfrond_c.so");
     std::os::unix::fs::symlink(library, dir.join("libfrond.so.0")).unwrap();
     program
@@ -74,7 +76,8 @@ fn address_sanitizer_has_nothing_to_say() {
     run(&mut Command::new(program), dir.path(), 20_000);
 }
 
-/// What a server asks beside rows: as it is, and under AddressSanitizer.
+/// Tests the calls of a server other than reads and writes of rows: plain, and under
+/// AddressSanitizer.
 #[test]
 fn a_server_asks_for_more() {
     let sanitizer = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"];
@@ -86,7 +89,7 @@ fn a_server_asks_for_more() {
     }
 }
 
-/// What neither of the two has a use for: as it is, and under AddressSanitizer.
+/// Tests the calls that neither of the two programs uses: plain, and under AddressSanitizer.
 #[test]
 fn each_call_does_what_the_header_says() {
     for flags in [&[][..], &["-fsanitize=address,undefined", "-fno-omit-frame-pointer"]] {
@@ -96,7 +99,7 @@ fn each_call_does_what_the_header_says() {
     }
 }
 
-/// Reads with all that can be said of them: as it is, and under AddressSanitizer.
+/// Tests reads with all options: plain, and under AddressSanitizer.
 #[test]
 fn rows_are_read_as_asked() {
     for flags in [&[][..], &["-fsanitize=address,undefined", "-fno-omit-frame-pointer"]] {
@@ -106,7 +109,7 @@ fn rows_are_read_as_asked() {
     }
 }
 
-/// Sessions, as a server has them: as it is, and under AddressSanitizer.
+/// Tests the sessions of a server: plain, and under AddressSanitizer.
 #[test]
 fn sessions_go_their_ways() {
     let sanitizer = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"];
@@ -118,7 +121,8 @@ fn sessions_go_their_ways() {
     }
 }
 
-/// Indexes built beside a thread that writes, and long work that is stopped: as it is, and under AddressSanitizer.
+/// Tests builds of indexes concurrently with a thread that writes, and cancelled long operations:
+/// plain, and under AddressSanitizer.
 #[test]
 fn indexes_are_built_beside_writers() {
     let sanitizer = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"];
@@ -130,8 +134,9 @@ fn indexes_are_built_beside_writers() {
     }
 }
 
-/// What may be null, by function (`*`: all) and name: as the header says. Bytes may be with length 0 alone, and here they have 1:
-/// what an allocation that failed has left is no way to say that there are none.
+/// The parameters that may be null, by function (`*`: all) and name, as the header says. Bytes may
+/// be null only with length 0, and here they have length 1: a failed allocation must not look like
+/// no bytes.
 const MAY_BE_NULL: &[(&str, &[&str])] = &[
     ("*", &["error", "context", "cookie", "options", "wanted", "seqno"]),
     ("frond_loads_finish", &["trees"]),
@@ -161,14 +166,14 @@ const MAY_BE_NULL: &[(&str, &[&str])] = &[
     ("frond_txn_each_lock", &["more"]),
 ];
 
-/// A function of frond.h: what it gives, its name, and the types and names of what it is given.
+/// A function of frond.h: its return type, its name, and the types and names of its parameters.
 struct Function {
     gives: String,
     name: String,
     given: Vec<(String, String)>,
 }
 
-/// A type and a name, of `const char *const *names`: `char**` and `names`.
+/// A type and a name: `char**` and `names` from `const char *const *names`.
 fn typed(text: &str) -> (String, String) {
     let (of, name) = text.trim().rsplit_once([' ', '*']).unwrap();
     let words = of.split([' ', '*']).filter(|word| !matches!(*word, "" | "const"));
@@ -190,7 +195,8 @@ fn functions(header: &str) -> Vec<Function> {
     made.collect()
 }
 
-/// The calls of nulls.c. A function that is new in frond.h is among them, and is not built if there is nothing to give it.
+/// The calls of nulls.c, from frond.h, so that a new function is included; nulls.c does not compile
+/// if it has no argument for it.
 fn sweep(header: &str) -> String {
     let is_callback = |of: &str| header.contains(&format!("typedef void (*{of})("));
     let is_handle = |of: &str| header.contains(&format!("typedef struct {of} {of};"));
@@ -247,7 +253,7 @@ fn sweep(header: &str) -> String {
     text + "}\n"
 }
 
-/// nulls.c with its calls.
+/// Compiles nulls.c with its calls.
 fn build_nulls(flags: &[&str], dir: &Path) -> PathBuf {
     let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/frond.h");
     let calls = sweep(&std::fs::read_to_string(header).unwrap());
@@ -256,7 +262,8 @@ fn build_nulls(flags: &[&str], dir: &Path) -> PathBuf {
     build("nulls", &[&["-std=c11", &here][..], flags].concat(), dir)
 }
 
-/// Every function of the header with null for each pointer: as it is, and under AddressSanitizer.
+/// Calls every function of the header with null for each pointer: plain, and under
+/// AddressSanitizer.
 #[test]
 fn null_is_said_to_be_null() {
     for flags in [&[][..], &["-fsanitize=address,undefined", "-fno-omit-frame-pointer"]] {
@@ -265,7 +272,7 @@ fn null_is_said_to_be_null() {
     }
 }
 
-/// What docs/c-api.md shows, and the header in C++.
+/// Tests the example of docs/c-api.md, and the header in C++.
 #[test]
 fn the_example_runs() {
     for (compiler, flags) in [
@@ -284,8 +291,8 @@ fn the_example_runs() {
     }
 }
 
-/// What a program does that AddressSanitizer does not see, the library being built without it: reads of what nobody has written,
-/// and whatever the library itself does to memory that is not its own.
+/// Runs a program under valgrind. It finds what AddressSanitizer does not, since the library is
+/// built without that: reads of uninitialized memory, and invalid accesses by the library itself.
 fn run_in_valgrind(program: PathBuf, dir: &Path, rows: u32) {
     let version = Command::new("valgrind").arg("--version").output();
     let missing = "valgrind is not installed; scripts/install.sh checks installs it";
@@ -297,7 +304,7 @@ fn run_in_valgrind(program: PathBuf, dir: &Path, rows: u32) {
         "--show-leak-kinds=definite",
         "--errors-for-leak-kinds=definite",
         "--error-exitcode=9",
-        // Threads run one at a time there: each in its turn, however busy the machine is.
+        // valgrind runs one thread at a time: each gets its turn, however busy the machine is.
         "--fair-sched=try",
     ]);
     run(valgrind.arg(program), dir, rows);
@@ -313,7 +320,7 @@ fn valgrind_has_nothing_to_say() {
     }
 }
 
-/// Apart from the others, which it takes as long as.
+/// A test of its own, because it takes as long as all the others.
 #[test]
 fn valgrind_has_nothing_to_say_of_builds() {
     let dir = tempfile::tempdir().unwrap();
@@ -327,8 +334,8 @@ fn valgrind_has_nothing_to_say_of_nulls() {
     run_in_valgrind(build_nulls(&[], dir.path()), dir.path(), 0);
 }
 
-/// Installed as anybody would have it, the example is built by what pkg-config says of it: with the shared library, and with the
-/// static one, which then is all it needs.
+/// Compiles the example against an installed library with the flags of pkg-config: with the shared
+/// library, and with the static one, which then must be all it needs.
 #[test]
 fn what_is_installed_is_found_and_linked() {
     let dir = tempfile::tempdir().unwrap();
@@ -343,7 +350,7 @@ fn what_is_installed_is_found_and_linked() {
     for linked in ["shared", "static"] {
         let is_static = linked == "static";
         if is_static {
-            // Where there are both, linkers take the shared one.
+            // Linkers prefer the shared library if there are both.
             for name in ["libfrond.so", "libfrond.so.0"] {
                 std::fs::remove_file(prefix.join("lib").join(name)).unwrap();
             }

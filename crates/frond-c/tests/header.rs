@@ -1,8 +1,9 @@
-//! The header in the repository is the one that the sources make. `FROND_WRITE_HEADER=1` writes it.
+//! Tests that the header in the repository is generated from the sources. `FROND_WRITE_HEADER=1`
+//! writes it.
 
 use std::path::Path;
 
-/// The header of the sources as they are.
+/// The header generated from the current sources.
 fn made() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).unwrap();
@@ -25,7 +26,7 @@ fn the_header_is_that_of_the_sources() {
     );
 }
 
-/// A constant that is not a literal is left out of the header without a word.
+/// A constant that is not a literal is silently left out of the header.
 #[test]
 fn every_constant_is_in_the_header() {
     let (header, mut constants) = (made(), 0);

@@ -1,7 +1,7 @@
-//! `frond backup` and `frond restore`: full backups, increments, and stores made out of them.
+//! `frond backup` and `frond restore`: full backups, increments, and stores restored from them.
 //!
-//! The command needs the store to itself; a program that has it open makes the same backups, while it
-//! goes on, by `Db::backup` and `Db::backup_since`.
+//! The command needs exclusive access to the store; a program that has it open makes the same
+//! backups, while it continues, with `Db::backup` and `Db::backup_since`.
 
 use std::path::PathBuf;
 
@@ -14,36 +14,36 @@ use crate::{
 
 /// Copy a store, or what changed in it since an earlier backup
 ///
-/// Without --base: TARGET becomes a directory that is a store itself. With --base: TARGET becomes a
-/// file with what changed since that backup. Every page is verified as it is copied.
+/// Without --base, TARGET becomes a directory that is a store itself. With --base, TARGET becomes a
+/// file with the changes since that backup. Every page is verified while it is copied.
 #[derive(clap::Args)]
 pub struct BackupArgs {
     #[command(flatten)]
     store: StoreArgs,
-    /// Directory, or with --base file, to make
+    /// Directory to create; with --base, file to create
     #[arg(value_name = "TARGET")]
     target: PathBuf,
-    /// The backup to begin at: a full one, or an increment
+    /// Backup to start from: a full one, or an increment
     #[arg(long, value_name = "BACKUP")]
     base: Option<PathBuf>,
 }
 
-/// Make a store out of a backup and its increments
+/// Create a store from a backup and its increments
 ///
-/// Every page is verified as it is copied; a backup that is damaged, or increments that do not belong
+/// Every page is verified while it is copied. A damaged backup, or increments that do not belong
 /// together, are not restored.
 #[derive(clap::Args)]
 pub struct RestoreArgs {
     /// Directory of the full backup
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
-    /// Directory to make
+    /// Directory to create
     #[arg(value_name = "TARGET", required_unless_present = "dry_run")]
     target: Option<PathBuf>,
-    /// Read and verify all that would be restored, and write nothing
+    /// Read and verify everything that would be restored, but write nothing
     #[arg(long, conflicts_with = "target")]
     dry_run: bool,
-    /// An increment; once for each, in the order in which they were made
+    /// Increment; repeat for each one, in the order in which they were made
     #[arg(long = "increment", value_name = "FILE")]
     increments: Vec<PathBuf>,
 }

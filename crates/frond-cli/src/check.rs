@@ -1,4 +1,4 @@
-//! `frond check`: everything that must hold in a closed store. Writes nothing.
+//! `frond check`: checks everything that must hold in a closed store. Writes nothing.
 
 use std::{io::Write, path::PathBuf};
 
@@ -9,19 +9,19 @@ use crate::{
     fail::{Fail, Result},
 };
 
-/// Look for damage in a store
+/// Check a store for damage
 ///
-/// Ends with code 0 if there is none, 1 if there is, 2 if the check could not run: the store must not
-/// be open. Reads the whole store once; --quick reads the log and a few pages.
+/// The exit code is 0 if there is none, 1 if there is, 2 if the check could not run; the store must
+/// not be open. Reads the whole store once; with --quick, only the log and a few pages.
 #[derive(clap::Args)]
 pub struct Args {
     /// Directory of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Superblocks, log, catalog and sums only
+    /// Check only superblocks, log, catalog and totals
     #[arg(long)]
     quick: bool,
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }

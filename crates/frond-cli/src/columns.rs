@@ -1,4 +1,4 @@
-//! What the parts of a tree's rows take and save: for people and for programs.
+//! The size and savings of the parts of a tree's rows: for people and for programs.
 
 use std::io::Write;
 
@@ -6,7 +6,7 @@ use frond::{ColumnOf, ColumnUse, TreeColumns};
 
 use crate::{common::grouped, fail::Result};
 
-/// A line for the leaves that were read, and one for each part of their rows.
+/// Prints a line for the leaves that were read, and one for each part of their rows.
 pub fn print(columns: &TreeColumns, out: &mut impl Write) -> Result {
     let rows = columns.rows.max(1) as f64;
     writeln!(
@@ -50,7 +50,7 @@ fn print_part(name: &str, column: &ColumnUse, rows: f64, out: &mut impl Write) -
     Ok(writeln!(out, "{}", line.trim_end())?)
 }
 
-/// The same as an object; bytes are those of the leaves that were read.
+/// The same data as an object; bytes are those of the leaves that were read.
 pub fn json(columns: &TreeColumns) -> serde_json::Value {
     let part = |of: String, column: &ColumnUse| {
         serde_json::json!({
@@ -76,7 +76,7 @@ pub fn json(columns: &TreeColumns) -> serde_json::Value {
     })
 }
 
-/// What part of so many bytes is saved, if any is.
+/// The part of `bytes` that is saved, if any.
 pub fn saved(saved_bytes: u64, bytes: u64) -> String {
     match saved_bytes {
         0 => String::new(),

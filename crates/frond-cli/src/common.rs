@@ -1,4 +1,4 @@
-//! What several subcommands share: opening a store, sizes, and standard output.
+//! Shared by several subcommands: opening a store, sizes, and standard output.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -33,7 +33,7 @@ impl StoreArgs {
     }
 }
 
-/// Opens a store, and says on standard error what that met.
+/// Opens a store, and prints its warnings on standard error.
 pub fn open(dir: &Path, options: Options) -> Result<Db> {
     let db = Db::open(dir, options)?;
     for warning in db.warnings() {
@@ -50,7 +50,7 @@ pub struct MomentArgs {
     snapshot: Option<String>,
 }
 
-/// What a command reads: the store as it is, or as it was.
+/// What a command reads: the current store, or a snapshot.
 pub enum Moment {
     Now(Db),
     Then(Snapshot),
@@ -78,7 +78,7 @@ impl Moment {
         Ok(names)
     }
 
-    /// The tree of this name, or an error that names those there are.
+    /// The tree of this name, or an error that lists the existing ones.
     pub fn tree(&self, name: &str) -> Result<Tree> {
         let tree = match self {
             Moment::Now(db) => db.open_tree(name),
@@ -110,7 +110,7 @@ impl Moment {
     }
 }
 
-/// The tree of this name, or an error that names those there are.
+/// The tree of this name, or an error that lists the existing ones.
 pub fn open_tree(db: &Db, name: &str) -> Result<Tree> {
     Moment::Now(db.clone()).tree(name)
 }
@@ -169,7 +169,7 @@ pub fn store_bytes(dir: &Path) -> u64 {
     files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
 }
 
-/// Standard output, buffered. What is written after the reader has gone ends the command quietly.
+/// Buffered standard output. Writing after the reader has gone ends the command quietly.
 pub fn output() -> BufWriter<io::StdoutLock<'static>> {
     BufWriter::with_capacity(64 << 10, io::stdout().lock())
 }

@@ -1,4 +1,4 @@
-//! `frond dump`: every entry, in a form that two stores can be compared by.
+//! `frond dump`: every entry, in a form in which two stores can be compared.
 
 use std::io::Write;
 
@@ -10,15 +10,15 @@ use crate::{
 
 /// Print every entry: tree TAB key TAB value
 ///
-/// Trees in the order of their names, entries in the order of their keys. Bytes that are no printable
-/// text are escaped (\t, \n, \r, \\, \xNN), so that equal content gives equal lines.
+/// Trees are ordered by name, entries by key. Bytes that are not printable text are escaped (\t,
+/// \n, \r, \\, \xNN), so that equal content gives equal lines.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
     moment: MomentArgs,
-    /// Only this tree
+    /// Print only this tree
     tree: Option<String>,
 }
 

@@ -1,10 +1,10 @@
-//! Bytes as one printable word and back: what `dump` prints and `get` takes.
+//! Conversion of bytes to one printable word and back: what `dump` prints and `get` accepts.
 //!
 //! Text that is valid UTF-8 and printable stays as it is; a backslash, control characters and bytes
 //! that are no text become `\\`, `\t`, `\n`, `\r` or `\xNN`.
 //!
-//! Invariant: [`unescape`] of [`escape`] gives the same bytes, and no escaped text has a tab or a line
-//! end.
+//! Invariant: [`unescape`] of [`escape`] returns the same bytes, and escaped text contains no tab
+//! or line end.
 
 use std::fmt::Write;
 
@@ -43,7 +43,7 @@ fn push_hex(out: &mut String, byte: u8) {
     let _ = write!(out, "\\x{byte:02x}");
 }
 
-/// The bytes of a printable form, or what is wrong with it.
+/// The bytes of a printable form, or a message saying what is wrong with it.
 pub fn unescape(text: &str) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! How a command ends that cannot do what it was asked: one line on standard error, and a code.
+//! How a command ends that cannot do what was asked: one line on standard error, and an exit code.
 //!
 //! | code | meaning |
 //! |---|---|
@@ -15,7 +15,7 @@ pub enum Fail {
     Negative(String),
     /// It could not be done. Code 2.
     Error(String),
-    /// Whoever read our output has gone; that is nobody's fault.
+    /// The reader of our output has gone; this is no error.
     ReaderGone,
 }
 
@@ -23,7 +23,7 @@ pub enum Fail {
 pub type Result<T = (), E = Fail> = std::result::Result<T, E>;
 
 impl Fail {
-    /// Prints the line, and gives the code.
+    /// Prints the line, and returns the code.
     pub fn report(&self) -> ExitCode {
         match self {
             Fail::ReaderGone => ExitCode::SUCCESS,
@@ -39,7 +39,7 @@ impl Fail {
     }
 }
 
-/// An error in words of our own.
+/// An error with a message of our own.
 pub fn error<T>(why: impl fmt::Display) -> Result<T> {
     Err(Fail::Error(why.to_string()))
 }

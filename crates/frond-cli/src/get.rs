@@ -10,9 +10,9 @@ use crate::{
 
 /// Print the entry of a key
 ///
-/// The key of a tree that `frond load` wrote is given column by column: `frond get DIR pkgs zsh 5.9`.
-/// Of any other tree it is one word, in which \xNN stands for a byte. The exit code is 1 if there is
-/// no such key.
+/// The key of a tree that `frond load` wrote is given column by column:
+/// `frond get DIR pkgs zsh 5.9`. For any other tree it is one word, in which \xNN stands for a byte.
+/// The exit code is 1 if there is no such key.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -21,10 +21,10 @@ pub struct Args {
     moment: MomentArgs,
     /// Tree
     tree: String,
-    /// Key, one word per key column; put `--` before one that begins with a hyphen and is no number
+    /// Key, one word per key column; put `--` before words that start with a hyphen, except numbers
     #[arg(required = true, allow_negative_numbers = true)]
     key: Vec<String>,
-    /// Print the value's bytes as they are
+    /// Print the bytes of the value unchanged
     #[arg(long)]
     raw: bool,
 }

@@ -1,4 +1,4 @@
-//! `frond inspect`: the shape of trees, level by level, and what each part of their rows takes.
+//! `frond inspect`: the shape of trees, level by level, and the size of each part of their rows.
 
 use std::io::Write;
 
@@ -10,23 +10,23 @@ use crate::{
     fail::Result,
 };
 
-/// Print the shape of trees: levels, nodes, what waits in buffers, leaves
+/// Print the shape of trees: levels, nodes, buffered data, leaves
 ///
-/// Commits that are in the log only are not counted: they are in no page yet.
+/// Commits that are only in the log are not counted: they are in no page yet.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
-    /// The tree; all of them if none is named
+    /// Tree; all trees if none is named
     #[arg(value_name = "TREE")]
     tree: Option<String>,
-    /// What each part of the rows takes in the leaves, and how it is encoded; reads every leaf
+    /// Print the size of each part of the rows in leaves, and its encoding; reads every leaf
     #[arg(long)]
     columns: bool,
-    /// With --columns: read one leaf in so many
+    /// With --columns: read only one leaf in N
     #[arg(long, value_name = "N", default_value_t = 1, requires = "columns")]
     one_in: u64,
-    /// One JSON object a tree
+    /// Print one JSON object per tree
     #[arg(long)]
     json: bool,
 }

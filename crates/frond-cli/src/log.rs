@@ -1,7 +1,7 @@
-//! `frond log`: what the log holds, record by record.
+//! `frond log`: the contents of the log, record by record.
 //!
-//! Reads the segments as recovery does, from where the newest superblock slot needs them, and changes
-//! nothing. A torn end is said, damage is an error.
+//! Reads the segments as recovery does, from where the newest superblock slot needs them, and
+//! changes nothing. A torn end is reported; damage is an error.
 
 use std::io::Write;
 
@@ -21,13 +21,13 @@ use crate::{
 
 /// Print the records of the log
 ///
-/// One line per record: position, what it is, its number, and how much it holds. With --entries every
-/// entry follows on a line of its own: tree number, message, key and value, escaped.
+/// One line per record: position, type, number, and how much it holds. With --entries, each entry
+/// follows on a line of its own: tree number, message, key and value, escaped.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
-    /// Print the entries too
+    /// Also print the entries
     #[arg(long)]
     entries: bool,
 }
@@ -46,7 +46,7 @@ pub fn run(args: Args) -> Result {
         None => Expect::Crashed { synced: slot.log_synced },
     };
     let mut out = output();
-    // What the writer of lines meets, kept over the engine's own results.
+    // An error of writing output lines, kept apart from the engine's results.
     let mut failed: Option<Fail> = None;
     let from = opened.store.log_needed_from();
     let end = wal::recover(&env, dir, slot.store, from, expect, &mut |lsn, payload| {
@@ -90,7 +90,7 @@ fn write_record(lsn: u64, record: Record<'_>, entries: bool, out: &mut impl Writ
     Ok(())
 }
 
-/// The entries' numbers in words, and the entries themselves if there is a place for them.
+/// Describes the counts of entries, and appends the entries themselves if `lines` is given.
 fn read_items(mut items: RecordItems<'_>, mut lines: Option<&mut Vec<u8>>) -> EngineResult<String> {
     let (mut entries, mut bytes, mut trees) = (0u64, 0u64, Vec::<TreeId>::new());
     while let Some(item) = items.next()? {

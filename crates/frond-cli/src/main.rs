@@ -1,7 +1,7 @@
-//! The `frond` command: one file a subcommand, each with its arguments and a `run`.
+//! The `frond` command: one file per subcommand, each with its arguments and a `run`.
 //!
-//! Everything it does goes through the public API of the library. Output is on standard output; what
-//! goes wrong is one line on standard error (`fail.rs` lists the exit codes).
+//! Everything goes through the public API of the library. Output is on standard output; an error is
+//! one line on standard error (`fail.rs` lists the exit codes).
 
 mod backup;
 mod bench;
@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Load, look into, check and back up a Frond store.
+/// Load, inspect, check and back up a Frond store.
 #[derive(Parser)]
 #[command(name = "frond", version, max_term_width = 100)]
 struct Frond {
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The parser's message without its page of usage.
+/// The parser's message without the usage text.
 fn usage(error: &clap::Error) -> fail::Fail {
     let text = error.to_string();
     let message = text.split("\n\nUsage:").next().unwrap_or(&text);

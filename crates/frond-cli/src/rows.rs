@@ -1,7 +1,8 @@
-//! How `load` keeps records: the header in a tree's attributes, keys, index keys and rows.
+//! The format of records that `load` writes: the header in a tree's attributes, keys, index keys
+//! and rows.
 //!
-//! The **header** is JSON in the attributes of the tree: the names of the columns, which of them are
-//! the key and which are indexed. It is fixed when the tree is created.
+//! The **header** is JSON in the attributes of the tree: the names of the columns, which of them
+//! are the key and which are indexed. It is fixed when the tree is created.
 //!
 //! A **key** holds the key columns as a tuple: strings as text columns, or 64-bit integers; without
 //! key columns it is the number of the row (`u64`). Key columns are not repeated in the row.
@@ -10,22 +11,25 @@
 //!
 //! | part | bytes |
 //! |---|---|
-//! | presence | one bit for each column that is not in the key, in order, least bit first, set if the record has the field; whole bytes |
+//! | presence | one bit per column outside the key, in order, lowest bit first; whole bytes |
 //! | columns | for each of them LEB128 length and the bytes; a missing one has length 0 |
-//! | more | if the header says so: LEB128 length, then for each field whose name came too late for the header LEB128 length and name, LEB128 length and value |
+//! | more | if the header says so: LEB128 length, then names and values as below |
 //!
-//! An **index key** is the column as an optional part (a flag, then the value as in a key), followed
-//! by the key of the row; its value is empty.
+//! A presence bit is set if the record has the field. `more` has the fields whose names came too
+//! late for the header, each as LEB128 length and name, LEB128 length and value.
+//!
+//! An **index key** is the column as an optional part (a flag, then the value as in a key),
+//! followed by the key of the row; its value is empty.
 //!
 //! Invariants
-//! 1. A record whose key columns are as they should be comes back from key and row field by field.
+//! 1. A record with valid key columns is restored from key and row field by field.
 //! 2. Rows and keys fit the layouts given here.
 //! 3. Bytes that are no row, or no key, of this header are refused; nothing panics.
 
 use frond::{End, Hint, Layout, Part, tuple};
 use serde::{Deserialize, Serialize};
 
-/// What a tree that was loaded says about itself.
+/// What a loaded tree stores about itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Header {
     /// Version of this format.
@@ -36,11 +40,11 @@ pub struct Header {
     pub key: Vec<KeyColumn>,
     /// The indexed columns.
     pub indexes: Vec<KeyColumn>,
-    /// Whether rows may have fields that are not among the columns.
+    /// True if rows may have fields that are not among the columns.
     pub more: bool,
 }
 
-/// What an index says about itself.
+/// What an index stores about itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct IndexHeader {
     /// Version of this format.
@@ -56,12 +60,12 @@ pub struct IndexHeader {
 pub struct KeyColumn {
     /// Its name.
     pub name: String,
-    /// How it is written in keys.
+    /// How it is encoded in keys.
     #[serde(default)]
     pub kind: ColumnKind,
 }
 
-/// How a column is written in keys.
+/// How a column is encoded in keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ColumnKind {
@@ -130,8 +134,8 @@ impl KeyColumn {
     }
 }
 
-/// The integer of this text, if it is written as we would write it: key columns are kept only in the
-/// key, and must come back as they were.
+/// Parses the integer in this text, if it is written in canonical form: key columns are stored only
+/// in the key, and must be restored exactly.
 fn integer(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?;
     let number: i64 = text.parse().ok()?;
@@ -142,13 +146,13 @@ fn integer(text: &[u8]) -> Option<i64> {
 pub type Field = (String, Vec<u8>);
 
 impl Header {
-    /// Reads a tree's attributes; `None` if it was not loaded by us.
+    /// Parses a tree's attributes; `None` if it was not loaded by this command.
     pub fn from_attributes(attributes: &[u8]) -> Option<Self> {
         let header: Self = serde_json::from_slice(attributes).ok()?;
         (header.frond_rows == VERSION).then_some(header)
     }
 
-    /// The attributes.
+    /// Encodes the header as attributes.
     pub fn to_attributes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("names and numbers have a JSON form")
     }
@@ -191,7 +195,8 @@ impl Header {
         Layout::new(parts)
     }
 
-    /// The fields of the row (`key`, `row`) in the order of the columns, then those of no column.
+    /// The fields of the row (`key`, `row`) in the order of the columns, then those without a
+    /// column.
     pub fn decode(&self, key: &[u8], row: &[u8]) -> Result<Vec<Field>, String> {
         let mut fields: Vec<Option<Vec<u8>>> = vec![None; self.columns.len()];
         for (column, value) in self.key.iter().zip(self.decode_key(key)?) {
@@ -279,13 +284,13 @@ impl Header {
     }
 }
 
-/// The parts of one record, ready to be written: filled field by field, then read off.
+/// The parts of one record, ready to be written: set field by field, then read.
 #[derive(Default, Debug)]
 pub struct RowBuilder {
     key: Vec<u8>,
     row: Vec<u8>,
     more: Vec<u8>,
-    /// Place of each column's value in `values`.
+    /// Range of each column's value in `values`.
     spans: Vec<Option<(usize, usize)>>,
     values: Vec<u8>,
     row_columns: Vec<usize>,
@@ -294,7 +299,8 @@ pub struct RowBuilder {
 }
 
 impl RowBuilder {
-    /// A builder for rows of this header; all columns it names must be among its columns.
+    /// Creates a builder for rows of this header; its key and index columns must be among its
+    /// columns.
     pub fn new(header: &Header) -> Self {
         let place = |column: &KeyColumn| {
             let found = header.columns.iter().position(|name| *name == column.name);
@@ -309,21 +315,21 @@ impl RowBuilder {
         }
     }
 
-    /// Forgets the record before.
+    /// Removes the previous record.
     pub fn clear(&mut self) {
         self.spans.fill(None);
         self.values.clear();
         self.more.clear();
     }
 
-    /// A field of a column.
+    /// Sets the field of a column.
     pub fn set(&mut self, column: usize, value: &[u8]) {
         let start = self.values.len();
         self.values.extend_from_slice(value);
         self.spans[column] = Some((start, self.values.len()));
     }
 
-    /// A field that has no column.
+    /// Adds a field that has no column.
     pub fn set_more(&mut self, name: &str, value: &[u8]) {
         push_bytes(&mut self.more, name.as_bytes());
         push_bytes(&mut self.more, value);
@@ -387,7 +393,7 @@ impl RowBuilder {
     }
 }
 
-/// Replaces `out` by the key under which a row stands in an index.
+/// Replaces `out` by the key of a row in an index.
 pub fn write_index_key(
     column: &KeyColumn,
     value: Option<&[u8]>,

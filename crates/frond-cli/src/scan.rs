@@ -9,10 +9,11 @@ use crate::{
     show::Form,
 };
 
-/// Print entries in the order of their keys
+/// Print entries in key order
 ///
-/// One line per entry, tabs between columns. Bounds are given like keys of `frond get`, the columns
-/// of one key separated by commas; the first few columns of a key stand for all keys that begin so.
+/// One line per entry, with tabs between columns. Bounds are given like keys of `frond get`, but
+/// with the columns of a key separated by commas; the first few columns of a key stand for all keys
+/// that start with them.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -24,23 +25,23 @@ pub struct Args {
     /// First key
     #[arg(long, value_name = "KEY", value_delimiter = ',', allow_hyphen_values = true)]
     from: Vec<String>,
-    /// Key to stop before
+    /// Key before which to stop
     #[arg(long, value_name = "KEY", value_delimiter = ',', allow_hyphen_values = true)]
     to: Vec<String>,
-    /// Only keys that begin with this
+    /// Print only keys that start with this
     #[arg(long, value_name = "KEY", value_delimiter = ',', allow_hyphen_values = true,
         conflicts_with_all = ["from", "to"])]
     prefix: Vec<String>,
-    /// Only these columns
+    /// Print only these columns
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Vec<String>,
-    /// At most so many entries
+    /// Maximum number of entries
     #[arg(long, value_name = "N", default_value_t = u64::MAX, hide_default_value = true)]
     limit: u64,
-    /// From the last key to the first
+    /// Scan from the last key to the first
     #[arg(long)]
     reverse: bool,
-    /// Print only how many there are
+    /// Print only the number of entries
     #[arg(long)]
     count: bool,
 }

@@ -1,4 +1,5 @@
-//! Entries for people: rows of loaded trees and their indexes by column, all others escaped.
+//! Printing entries for people: rows of loaded trees and their indexes by column, all others
+//! escaped.
 
 use std::io::Write;
 
@@ -10,18 +11,18 @@ use crate::{
     rows::{Header, IndexHeader},
 };
 
-/// What the entries of a tree mean.
+/// The meaning of a tree's entries.
 pub enum Form {
     /// Rows that `load` wrote.
     Rows(Header),
     /// An index that `load` wrote, and what it is an index of.
     Index(IndexHeader, Header),
-    /// Bytes.
+    /// Uninterpreted bytes.
     Plain,
 }
 
 impl Form {
-    /// The form of a tree, by its attributes.
+    /// The form of a tree, from its attributes.
     pub fn of(db: &Db, tree: &Tree) -> Self {
         let attributes = tree.info().options.attributes;
         if let Some(header) = Header::from_attributes(&attributes) {
@@ -39,8 +40,8 @@ impl Form {
         }
     }
 
-    /// The key, or the beginning of keys, that a user typed: a value for each key column, or one
-    /// escaped byte string.
+    /// The key, or prefix of keys, that a user typed: a value for each key column, or one escaped
+    /// byte string.
     pub fn key(&self, words: &[String]) -> Result<Vec<u8>> {
         let key = match self {
             Form::Rows(header) => header.key_of(words),
@@ -63,7 +64,7 @@ impl Form {
         key.map_err(Fail::Error)
     }
 
-    /// Writes an entry as lines `Column: value`, or the bare value of a tree that was not loaded.
+    /// Writes an entry as lines `Column: value`, or the bare value if the tree was not loaded.
     pub fn write_record(&self, key: &[u8], value: &[u8], out: &mut impl Write) -> Result {
         match self {
             Form::Rows(header) => {
@@ -77,8 +78,8 @@ impl Form {
         Ok(())
     }
 
-    /// An entry on one line, tabs between columns. Of a loaded tree: `columns`, or all; of an index:
-    /// the value and the key; else key and value.
+    /// An entry on one line, with tabs between columns. For a loaded tree: `columns`, or all; for
+    /// an index: the value and the key; otherwise key and value.
     pub fn line(&self, key: &[u8], value: &[u8], columns: &[String]) -> Result<String> {
         let mut line = String::new();
         match self {
@@ -137,7 +138,7 @@ impl Form {
         Ok(line)
     }
 
-    /// Refuses columns that no row has.
+    /// Fails if no row has one of these columns.
     pub fn check_columns(&self, columns: &[String]) -> Result {
         match self {
             Form::Rows(header) => {
@@ -163,7 +164,7 @@ fn row_key(header: &Header, key: &[u8]) -> Result<Vec<Vec<u8>>> {
     header.decode_key(key).map_err(|why| Fail::Error(format!("an entry is no row: {why}")))
 }
 
-/// A value of perhaps several lines, each escaped by itself.
+/// A value that may have several lines, each escaped by itself.
 fn block(value: &[u8]) -> String {
     value.split(|byte| *byte == b'\n').map(escape).collect::<Vec<_>>().join("\n")
 }

@@ -1,4 +1,4 @@
-//! `frond snapshot`: moments of a store that keep a name.
+//! `frond snapshot`: named snapshots of a store.
 
 use std::io::Write;
 
@@ -9,10 +9,10 @@ use crate::{
     fail::{Fail, Result},
 };
 
-/// Keep, list and drop named snapshots
+/// Create, list and drop named snapshots
 ///
-/// A named snapshot shows the store as it was: give its name to `get`, `scan` and `dump` with
-/// `--snapshot`. It costs no copy, and as time goes the space of what was changed since.
+/// A named snapshot shows the store as it was: pass its name to `get`, `scan` and `dump` with
+/// `--snapshot`. Creating one copies nothing; over time it takes the space of what is changed.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -21,14 +21,14 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Keep the store as it is now
+    /// Create a snapshot of the store
     Create(Named),
-    /// Print name, last commit and time of each
+    /// Print name, last commit and time of each snapshot
     List {
         #[command(flatten)]
         store: StoreArgs,
     },
-    /// Give up a snapshot, and the space that only it needs
+    /// Drop a snapshot, and free the space that only it needs
     Drop(Named),
 }
 

@@ -1,4 +1,5 @@
-//! `frond stats`: the engine's counters and sizes; for each tree what its rows take, and what encoding took.
+//! `frond stats`: the engine's counters and sizes; for each tree the size of its rows, and the cost
+//! of encoding.
 
 use std::io::Write;
 
@@ -11,18 +12,19 @@ use crate::{
     fail::Result,
 };
 
-/// Leaves that are read of a tree to say what its rows take: 2 MiB or a little more.
+/// Number of leaves of a tree that are read to report the size of its rows: 2 MiB or a little more.
 const LEAVES_READ: u64 = 4;
 
-/// Print counters and sizes, and what the rows of each tree take
+/// Print counters and sizes, and the size of each tree's rows
 ///
-/// Counters are those since the store was opened, which is now; sizes are those of the store. What rows take and save
-/// is told from some leaves of each tree, evenly spread; `inspect --columns` reads all.
+/// Counters start at 0 when the store is opened, as this command does; sizes are those of the
+/// store. The size and compression of rows are estimated from some leaves of each tree, evenly
+/// spread; `inspect --columns` reads all leaves.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
-    /// As one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -71,18 +73,18 @@ pub fn run(args: Args) -> Result {
     Ok(out.flush()?)
 }
 
-/// What lies of a tree in pages, as far as that was looked at.
+/// What is known of the part of a tree that is in pages.
 enum Look {
     Seen {
         sizes: TreeSizes,
         columns: TreeColumns,
     },
-    /// Why it cannot be said.
+    /// The reason why nothing can be reported.
     Unreadable(String),
 }
 
 impl Look {
-    /// Of a tree but the catalog; `None` if it has no page.
+    /// Examines a tree other than the catalog; `None` if it has no page.
     fn at(db: &Db, tree: &TreeStats) -> Option<Self> {
         if tree.tree.is_empty() {
             return None;
@@ -99,7 +101,7 @@ impl Look {
     }
 }
 
-/// A tree for people: nothing of one that has no page, and that nothing was done on.
+/// Prints a tree for people; nothing if it has no page and no work was done on it.
 fn print_tree(tree: &TreeStats, look: Option<&Look>, out: &mut impl Write) -> Result {
     let done = [("leaves", &tree.leaves), ("buffers", &tree.buffers)];
     let done = done.map(|(name, work)| (name, work_line(work)));
@@ -129,7 +131,7 @@ fn print_tree(tree: &TreeStats, look: Option<&Look>, out: &mut impl Write) -> Re
     Ok(())
 }
 
-/// What a tree takes.
+/// Describes the size of a tree.
 fn sizes_line(sizes: &TreeSizes, codec: &str) -> String {
     let (raw, encoded, disk) =
         [sizes.raw_bytes, sizes.encoded_bytes, sizes.disk_bytes].map(size).into();
@@ -148,7 +150,7 @@ fn sizes_line(sizes: &TreeSizes, codec: &str) -> String {
     line + &format!("; {} levels", sizes.depth)
 }
 
-/// What encoding runs took and gave; nothing if there were none.
+/// Describes the cost and result of encoding runs; empty if there were none.
 fn work_line(work: &EncodeStats) -> String {
     let EncodeStats { blocks, from_bytes, bytes, nanos, .. } = *work;
     if work.runs == 0 {
@@ -224,7 +226,7 @@ fn sizes_json(sizes: &TreeSizes) -> serde_json::Value {
     })
 }
 
-/// A damaged range for people.
+/// Describes a damaged range for people.
 pub fn line(range: &DamagedRange) -> String {
     let bound = |key: &Option<Vec<u8>>| key.as_deref().map_or("…".to_owned(), escape);
     let tree = if range.tree.is_empty() { "(catalog)" } else { &range.tree };

@@ -1,4 +1,4 @@
-//! A backup is a store; a restored backup is the same.
+//! A backup is a store; a restored backup equals the original.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn backup_and_restore_give_the_same_entries() {
     let before = place.ok(&["dump", "STORE"]);
     assert_eq!(place.ok(&["dump", &copy]), before);
     assert_eq!(place.ok(&["dump", &back]), before);
-    // It is a store of its own, and can be written.
+    // It is an independent store, and can be written to.
     let more = place.write("more.csv", "id,v\n9999999,x\n");
     place.ok(&["load", &back, "t", &more]);
     assert_eq!(place.ok(&["scan", &back, "t", "--count"]), "5,001\n");

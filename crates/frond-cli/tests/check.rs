@@ -28,7 +28,7 @@ fn damage_is_exit_code_one() {
         .write(true)
         .open(place.path("store/store.frond"))
         .expect("a store");
-    // Whatever page the leaves of this store begin with, this is in one of them.
+    // Wherever the leaves of this store start, this hits one of them.
     let bytes = store.metadata().expect("a file").len();
     for at in (192 << 10..bytes).step_by(4096) {
         store.write_at(b"damage", at + 100).expect("written");

@@ -1,4 +1,4 @@
-//! The loader is killed at some batch; everything it had acknowledged must be there.
+//! Kills the loader at some batch; everything that it had acknowledged must be present.
 //!
 //! Promises: P1, P2, P3.
 
@@ -50,7 +50,7 @@ fn killed_after(batches: usize, durability: &str) {
     let before = acknowledged();
     let out = place.ok(&[&load[..], &["--verify", &ledger]].concat());
     assert!(out.contains("acknowledged: all are there"), "{before} batches, then: {out}");
-    // And the load goes on where it was.
+    // And the load continues where it stopped.
     let there: usize = place
         .ok(&["scan", "STORE", "t", "--count"])
         .trim()

@@ -1,4 +1,4 @@
-//! `frond load`, and what other commands show of what it loaded.
+//! `frond load`, and what other commands show of the result.
 
 mod common;
 
@@ -138,7 +138,7 @@ fn key_that_exists_stops_the_load_at_its_line() {
     );
     assert_eq!(place.ok(&["scan", "STORE", "t", "--count"]), "2\n");
     assert_eq!(place.ok(&["scan", "STORE", "t.by_v", "--count"]), "2\n");
-    // Twice in one batch is no better.
+    // A duplicate within one batch fails as well.
     let twice = place.write("twice.csv", "id,v\n7,c\n7,d\n");
     assert!(place.fails(2, &["load", "STORE", "t", &twice]).starts_with("line 3: a row with"));
 }
@@ -148,14 +148,14 @@ fn replaced_rows_leave_no_index_entries() {
     let place = Place::new();
     let file = place.write("t.csv", "id,v\n1,a\n2,b\n");
     place.ok(&["load", "STORE", "t", &file, "--key", "id", "--index", "v"]);
-    // One replaces a row of before, then itself within the batch.
+    // One replaces an earlier row, then itself within the batch.
     let again = place.write("again.csv", "id,v\n2,y\n3,c\n2,z\n2,b\n1,a\n");
     place.ok(&["load", "STORE", "t", &again, "--replace"]);
     assert_eq!(lines(&place.ok(&["scan", "STORE", "t"])), ["1\ta", "2\tb", "3\tc"]);
     assert_eq!(lines(&place.ok(&["scan", "STORE", "t.by_v"])), ["a\t1", "b\t2", "c\t3"]);
 }
 
-/// What `--bulk` makes is what batches make; and it is all or nothing.
+/// `--bulk` creates the same trees as batches do, completely or not at all.
 #[test]
 fn bulk_makes_the_same_trees_at_once() {
     let place = Place::new();
@@ -172,7 +172,7 @@ fn bulk_makes_the_same_trees_at_once() {
     assert!(said.starts_with("3,000 rows"), "{said}");
     assert_eq!(place.ok(&["dump", "STORE"]), in_batches);
     place.ok(&["check", "STORE"]);
-    // It can be loaded into as ever.
+    // It can be loaded into as usual.
     let more = place.write("more.csv", "id,v\n5000,x\n");
     place.ok(&["load", "STORE", "t", &more]);
     let again = place.fails(2, &[&call[..], &["--bulk"]].concat());
@@ -205,10 +205,10 @@ fn ledger_tells_what_must_be_there() {
         "25 rows in 3 batches were acknowledged: all are there, with 25 index entries; and nothing \
          of the batch after them\n"
     );
-    // As if the loader had been killed before it could write the last line: still all right.
+    // As if the loader had been killed before it could write the last line: this is still fine.
     place.write("ledger", "acknowledged\t10\t10\nacknowledged\t10\t20\nacknow");
     assert!(place.ok(&verify).ends_with("and the batch of 5 rows after them, whole\n"));
-    // Half a batch more than acknowledged, or less than that, is not.
+    // Half a batch more than acknowledged, or less than acknowledged, is not.
     place.write("ledger", "acknowledged\t10\t10\n");
     let message = place.fails(1, &verify);
     assert!(

@@ -1,4 +1,4 @@
-//! The commands that look into a store.
+//! The commands that inspect a store.
 
 mod common;
 
@@ -24,7 +24,8 @@ fn stats_are_for_people_and_for_programs() {
     assert!(text.lines().any(|line| line.starts_with("files ") && line.contains("B  ")), "{text}");
 }
 
-/// What rows take is told from some leaves of a large tree; `inspect --columns` reads all of them.
+/// The size of rows is estimated from some leaves of a large tree; `inspect --columns` reads all of
+/// them.
 #[test]
 fn what_encoding_saves_is_told_by_tree_and_part() {
     let place = Place::new();

@@ -4,7 +4,7 @@ mod common;
 
 use common::Place;
 
-/// Cells of the line that begins with these two.
+/// Cells of the line that starts with these two.
 fn cells<'a>(out: &'a str, first: &str, second: &str) -> Vec<&'a str> {
     let lines = out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let mut of = lines.filter(|cells| cells.starts_with(&[first, second]));
@@ -21,7 +21,7 @@ fn a_data_set_is_loaded_and_its_bytes_are_told_by_store_and_by_column() {
     let dir = place.path("bench").display().to_string();
     let json = place.path("sizes.json").display().to_string();
     let sizes = ["bench", "sizes", "--sets", "linktable=20000", "--targets", "null,frond"];
-    // Whether the store is at rest is no matter here, and waiting for it takes seconds.
+    // It does not matter here whether the store is idle, and waiting for that takes seconds.
     let more = ["--no-quiesce", "--dir", &dir, "--json", &json];
     let out = place.ok(&[&sizes[..], &more].concat());
 
@@ -37,7 +37,7 @@ fn a_data_set_is_loaded_and_its_bytes_are_told_by_store_and_by_column() {
     assert!(settled > 0.0 && settled <= loaded.max(flushed), "{out}");
     assert_eq!(&frond[9..12], ["<=", "18", "B"], "{out}");
 
-    // What the columns had as they were given is the row, with a byte for the kind of its message.
+    // The raw sizes of the columns add up to the row, plus a byte for the kind of its message.
     let named: Vec<Vec<&str>> = out
         .lines()
         .skip_while(|line| !line.starts_with("of "))

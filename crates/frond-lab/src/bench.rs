@@ -115,6 +115,7 @@ impl Args {
         let sizes = self.workload == What::Sizes;
         let txn = self.workload == What::One(Name::Txn);
         Order {
+            version: None,
             target: job.target,
             workload: job.workload,
             spec: Spec {

@@ -20,6 +20,8 @@ use crate::workloads::{self, Bench, Name, Rest, Spec, Workload};
 pub struct Order {
     /// Target.
     pub target: TargetName,
+    /// Frond of another commit in place of the one that is built in.
+    pub version: Option<targets::library::Version>,
     /// Workload.
     pub workload: Name,
     /// Its parameters.
@@ -79,7 +81,7 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
         unique: workload.unique(),
         transactions: workload.has_transactions(),
     };
-    let target = targets::open(order.target, &setup)?;
+    let target = targets::open(order.target, order.version.as_ref(), &setup)?;
     result.version = target.version();
     result.settings = target.settings();
     let deadline = order.time_limit.map(|seconds| Instant::now() + Duration::from_secs(seconds));

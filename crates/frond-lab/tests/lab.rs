@@ -130,6 +130,8 @@ fn names_that_do_not_exist_are_answered_with_the_nearest() {
     assert!(lab.fails("run iibench --set row=7").contains("did you mean rows"));
     assert!(lab.fails("run iibench --face embedded --targets rockdb").contains("rocksdb"));
     assert!(lab.fails("run iibench --class sat").contains("sata"));
+    assert!(lab.fails("run iibench --targets frond@nonsense").contains("no revision `nonsense`"));
+    assert!(lab.fails("run iibench --targets innodb@HEAD").contains("only Frond has versions"));
     assert!(lab.fails("show 123").contains("there are no results yet"));
     assert!(lab.fails("run iibench --set rows=0 --targets innodb").contains("rows"));
     let refused = lab.fails("run iibench --targets mysql://root@127.0.0.1:1/x");
@@ -315,6 +317,46 @@ fn a_killed_run_keeps_its_finished_cells() {
     assert_eq!(lab.number("SELECT COUNT(*) FROM cell WHERE state='done'"), 1);
     lab.ok(&format!("{run} --resume"));
     assert_eq!(lab.number("SELECT COUNT(*) FROM cell WHERE state='done'"), 2);
+}
+
+#[test]
+fn cells_on_a_disk_of_their_own_leave_nothing_whatever_ends_the_run() {
+    let root = std::fs::metadata("/proc/self").expect("there is /proc");
+    let is_root = std::os::unix::fs::MetadataExt::uid(&root) == 0;
+    if !is_root || !Path::new("/dev/fuse").exists() {
+        eprintln!("not tested: a virtual disk needs root and /dev/fuse");
+        return;
+    }
+    // On the file system of the checkout: that of /tmp may have no direct I/O.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let lab = Lab { dir };
+    let left = || {
+        let name = lab.dir.path().display().to_string();
+        let mounts = std::fs::read_to_string("/proc/self/mounts").expect("there is /proc");
+        let loops = Command::new("losetup").arg("--list").output().expect("losetup is there");
+        let text = mounts + &String::from_utf8_lossy(&loops.stdout);
+        text.lines().filter(|line| line.contains(&name)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let run = "run iibench --size tiny --targets blackhole,innodb --set rows=30000 --class cloud --disk virtual";
+    let mut child = lab.spawn_until_second_cell(run);
+    signal(&child, "-KILL");
+    child.wait().expect("it ends");
+    lab.wait_until("the end of the server", || lab.processes().is_empty());
+    assert!(!left().is_empty(), "a disk is left, for the next run");
+
+    let mut child = lab.spawn(&format!("{run} --resume"));
+    lab.wait_until("the server", || !lab.processes().is_empty());
+    signal(&child, "-INT");
+    assert!(!child.wait().expect("it ends").success());
+    assert_eq!((lab.processes(), left()), (Vec::new(), Vec::new()));
+
+    lab.ok(&format!("{run} --resume"));
+    assert_eq!(lab.number("SELECT COUNT(*) FROM cell WHERE state='done'"), 2);
+    let full = "SELECT COUNT(*) FROM setting WHERE name='throttle' AND value='full'";
+    assert_eq!(lab.number(full), 2);
+    assert!(lab.number("SELECT COUNT(*) FROM metric WHERE name='disk_cpu_s' AND value>0") >= 2);
+    assert_eq!(left(), Vec::<String>::new());
+    assert_eq!(std::fs::read_dir(lab.path("data")).expect("it is there").count(), 1, "its marker");
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! Frond itself as the [`Engine`] under test, with tiny sizes, so that a few hundred keys make deep
 //! trees, many segments and many checkpoints.
 //!
-//! Reading everything goes by every path there is (forward, backward, in batches, point by point,
-//! many points at once) and panics if two of them disagree: that is never legal, whatever the disk
-//! does.
+//! Reading everything uses every way of reading (forward, backward, in batches, key by key, many
+//! keys at once) and panics if two of them disagree: that is never legal, whatever the disk does.
 
 mod layouts;
 mod txns;
@@ -29,26 +28,26 @@ use txns::{Patience, Txns};
 /// Opens Frond stores.
 #[derive(Clone, Debug)]
 pub struct DbEngine {
-    /// Durability of commits that name none.
+    /// Durability of commits that do not name one.
     pub level: Durability,
-    /// Memory.
+    /// Memory budget in bytes.
     pub cache_bytes: u64,
     /// Sizes.
     pub tuning: Tuning,
-    /// Class of new trees.
+    /// Size class of new trees.
     pub size_class: SizeClass,
-    /// Log kept for followers.
+    /// Bytes of log to keep for followers.
     pub keep_log_bytes: u64,
-    /// Seed of what trees say of their rows.
+    /// Seed of the layouts of trees.
     pub layouts: u64,
 }
 
-/// Where stores are made.
+/// Directory of the stores.
 pub const DIR: &str = "/store";
 
 impl DbEngine {
-    /// Tiny sizes: leaves of 2 KiB, nodes of 4 children, memtables of 8 KiB, segments of 16 KiB; values
-    /// of more than 250 bytes in blobs; transactions leave memory after a few rows.
+    /// Tiny sizes: leaves of 2 KiB, nodes of 4 children, memtables of 8 KiB, segments of 16 KiB;
+    /// values of more than 250 bytes in blobs; transactions are spilled after a few rows.
     pub fn tiny(level: Durability) -> Self {
         let shape = Shape {
             leaf_bytes: 2 << 10,
@@ -87,10 +86,9 @@ impl DbEngine {
         }
     }
 
-    /// Opens a store of these sizes for a scenario that makes its calls itself.
+    /// Opens a store of these sizes for a scenario that makes its own calls.
     ///
-    /// # Panics
-    /// If it does not open.
+    /// # Panics If it does not open.
     pub fn store(&self, env: Env) -> Db {
         let options = Options::new()
             .env(env)
@@ -100,7 +98,7 @@ impl DbEngine {
         Db::open(DIR, options).expect("it opens")
     }
 
-    /// Sizes by chance, from tiny to production's.
+    /// Random sizes, from tiny to production sizes.
     pub fn thrown(seed: u64) -> Self {
         let dice = &mut Dice::new(seed ^ 0x7e57);
         let level = *dice.pick(&[Durability::Sync, Durability::Os, Durability::Lazy]);
@@ -132,7 +130,7 @@ impl DbEngine {
         engine
     }
 
-    /// Gives every swarm some long values.
+    /// Adds some long values to a swarm that has none.
     pub fn able(mut swarm: Swarm) -> Swarm {
         if swarm.large_values.0 == 0 {
             swarm.large_values = (10, 2000);
@@ -181,7 +179,7 @@ fn load(mut load: BulkLoad, value: Value, keys: &[Key]) -> Result<()> {
 
 /// An open Frond store.
 pub struct OpenDb {
-    // Before the store: dropped first.
+    // Declared before the store, so that it is dropped first.
     txns: Txns,
     db: Db,
     held: BTreeMap<u8, Snapshot>,
@@ -197,7 +195,7 @@ impl OpenDb {
         &self.db
     }
 
-    /// How the tree of this name is made.
+    /// The options of the tree with this name.
     fn options_of(&self, tree: &str, unique: bool) -> TreeOptions {
         let name = tree.bytes().fold(0, |name, byte| name << 8 | u64::from(byte));
         let (key_layout, value_layout) = layouts::thrown(&mut Dice::new(self.layouts ^ name));
@@ -312,7 +310,7 @@ impl OpenDb {
                 }
             }
         }
-        // The model has said that it waits for nobody.
+        // According to the model it does not wait.
         let _limit = self.patience.limit();
         match level {
             None => self.db.commit(batch)?,
@@ -334,7 +332,7 @@ impl OpenDb {
     }
 }
 
-/// All trees of a named snapshot, dropped ones too, by their names then.
+/// All trees of a named snapshot, including dropped ones, by the names that they had.
 fn read_named(db: &Db, name: &str) -> Result<Dump> {
     let snapshot = db.open_snapshot(name)?;
     let mut dump = Dump::new();
@@ -365,7 +363,7 @@ fn rows_at(snapshot: &Snapshot, tree: &Tree) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// All rows, by every path.
+/// Reads all rows, in every way.
 fn read_tree(tree: &Tree) -> Result<Vec<Row>> {
     let mut rows: Vec<Row> = Vec::new();
     let mut cursor = tree.scan(..)?;

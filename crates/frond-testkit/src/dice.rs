@@ -1,12 +1,12 @@
-//! The one source of chance in tests: a small seeded generator (SplitMix64), so that a seed replays
-//! a run bit for bit on every machine.
+//! The only source of randomness in tests: a small seeded generator (SplitMix64), so that a seed
+//! replays a run bit for bit on every machine.
 
-/// Seeded dice.
+/// A seeded random generator.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice that always fall the same way for the same seed.
+    /// A generator that gives the same numbers for the same seed.
     pub fn new(seed: u64) -> Self {
         Self(seed ^ 0x5851_f42d_4c95_7f2d)
     }
@@ -35,12 +35,12 @@ impl Dice {
         self.below(of) < times
     }
 
-    /// One of these.
+    /// One of these values.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len() as u64) as usize]
     }
 
-    /// Other dice, which fall independently from now on.
+    /// Another generator, independent from now on.
     pub fn fork(&mut self) -> Dice {
         Dice(self.bits())
     }

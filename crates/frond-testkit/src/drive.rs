@@ -1,13 +1,14 @@
 //! The engine under test, and the run of a script on it and on the model side by side.
 //!
 //! Invariants
-//! 1. An operation answered without an error is answered as the model answers it.
+//! 1. If an operation returns no error, its answer is that of the model.
 //! 2. An error that does not stop the store did nothing. After an error that stops it
-//!    (`ErrorKind::Reopen`) the operation may be there or not, and nothing is acknowledged any more.
+//!    (`ErrorKind::Reopen`) the operation may be there or not, and nothing is acknowledged any
+//!    more.
 //! 3. The note given to the disk before each call says how many steps were issued and how many must
 //!    survive, by the durability table of P1.
-//! 4. A transaction of which a call has failed otherwise than by a refusal is rolled back, by engine and
-//!    model. What would wait for a transaction is not done: all are one thread's.
+//! 4. If a call of a transaction fails other than by a refusal, engine and model roll it back.
+//!    Operations that would wait for a transaction are not made: one thread runs all of them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -35,10 +36,10 @@ pub trait Engine: Sync {
     /// The open store.
     type Store: Store;
 
-    /// Opens the store in this world, creating it if there is none.
+    /// Opens the store in this environment, creating it if there is none.
     fn open(&self, env: &Env) -> frond::Result<Self::Store>;
 
-    /// The durability level of commits that name none.
+    /// The durability level of commits that do not name one.
     fn level(&self) -> Durability;
 
     /// The level of catalog changes and named snapshots (P7: durable when they return).
@@ -49,48 +50,48 @@ pub trait Engine: Sync {
 
 /// An open store.
 pub trait Store: Sized {
-    /// Carries out an operation (all but restarts, steps and time). What the engine refuses comes
-    /// back as an answer: see [`answer_or_error`]. After another error of a transaction's call the
-    /// transaction is gone.
+    /// Carries out an operation (except restarts, steps and time). Refusals of the engine are
+    /// returned as answers: see [`answer_or_error`]. After any other error of a transaction's call
+    /// the transaction is gone.
     fn apply(&mut self, op: &Op) -> frond::Result<Answer>;
 
     /// Reads all rows of all trees and named snapshots.
     fn read_everything(&mut self) -> frond::Result<Everything>;
 
-    /// The full check; `Err` says what is damaged.
+    /// Runs the full check; `Err` describes the damage.
     fn check(&mut self) -> Result<(), String>;
 
     /// One step of background work; false if there was none to do.
     fn step(&mut self) -> frond::Result<bool>;
 
-    /// True if the opening took the older slot.
+    /// True if the opening used the older slot.
     fn fell_back(&self) -> bool {
         false
     }
 
-    /// True if the opening had no room on the disk for the checkpoint that ends a recovery.
+    /// True if the opening had no disk space for the checkpoint that ends a recovery.
     fn lacked_room(&self) -> bool {
         false
     }
 
-    /// One step of draining buffers; false if nothing waits in any.
+    /// Does one step of draining buffers; false if they are all empty.
     fn drain(&mut self) -> frond::Result<bool> {
         Ok(false)
     }
 
-    /// Whether what is prepared by this number, and committed in order, can be seen.
+    /// Whether the ordered commit of the transaction prepared by this number is visible.
     fn can_be_seen(&mut self, _number: u8) -> bool {
         true
     }
 
-    /// Closes.
+    /// Closes the store.
     fn close(self) -> frond::Result<()>;
 }
 
-/// How a run takes errors.
+/// How a run treats errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Errors {
-    /// None is expected.
+    /// No error is expected.
     Fail,
     /// Faults are planned: errors are legal by invariant 2.
     Expected,
@@ -98,7 +99,7 @@ pub enum Errors {
     OnlyFull,
 }
 
-/// A script running on an engine and on the model.
+/// A script that runs on an engine and on the model.
 pub struct Run<'e, E: Engine> {
     engine: &'e E,
     vfs: SimVfs,
@@ -113,9 +114,9 @@ pub struct Run<'e, E: Engine> {
     stopped: bool,
     restarts: u64,
     seed: u64,
-    /// What transactions came to.
+    /// What happened to its transactions.
     pub met: Met,
-    /// Commits that crashes of the script took, and errors met.
+    /// Commits that crashes of the script have lost.
     pub lost: u64,
     /// Errors met.
     pub errors_met: u64,
@@ -127,9 +128,9 @@ struct Recent {
     level: Durability,
 }
 
-/// Timers run when the clock moves, and it moves by this: the slack on P1's seconds.
+/// Timers run when the clock moves, and it moves by this: the tolerance on P1's seconds.
 const TICK: Duration = Duration::from_millis(100);
-/// More steps than any test's backlog: beyond it the background never comes to rest.
+/// More steps than any test's backlog: if they do not suffice, background work never ends.
 const STEPS_MAX: u32 = 200_000;
 
 impl<'e, E: Engine> Run<'e, E> {
@@ -149,7 +150,7 @@ impl<'e, E: Engine> Run<'e, E> {
         Ok(Self::adopt(engine, vfs, env, store, seed, model, errors))
     }
 
-    /// Goes on with a store that is open already.
+    /// Continues with a store that is already open.
     pub fn adopt(
         engine: &'e E,
         vfs: SimVfs,
@@ -184,7 +185,7 @@ impl<'e, E: Engine> Run<'e, E> {
         }
     }
 
-    /// The disk of the present incarnation.
+    /// The current disk.
     pub fn vfs(&self) -> &SimVfs {
         &self.vfs
     }
@@ -194,7 +195,7 @@ impl<'e, E: Engine> Run<'e, E> {
         &self.model
     }
 
-    /// What must survive now.
+    /// What must survive a crash now.
     pub fn note(&self) -> Note {
         Note { issued: self.model.step() + self.sessions.in_order(), ..self.floors }
     }
@@ -263,12 +264,12 @@ impl<'e, E: Engine> Run<'e, E> {
             Err(error) => return self.failed(op, &error),
         };
         if self.stopped {
-            // The model may be one step ahead of it; only an acknowledgement would be a lie (P12).
+            // The model may be one step ahead of it; only an acknowledgement would be wrong (P12).
             let changes = level.is_some() || op.is_change();
             let lies = changes && answer == Answer::Done;
             return if lies { fail("acknowledged by a store that had stopped") } else { Ok(()) };
         }
-        // It comes before what is committed later.
+        // Ordered commits come before what is committed later.
         if answer == Answer::Done && (op.is_change() || level.is_some()) {
             self.sessions.land_all(&mut self.model);
         }
@@ -306,7 +307,7 @@ impl<'e, E: Engine> Run<'e, E> {
         Ok(())
     }
 
-    /// What is committed in order and can be seen by now is a step.
+    /// Makes ordered commits steps of the model once they are visible.
     fn look_for_ordered(&mut self) -> Result<(), Failure> {
         while let Some(number) = self.sessions.next_in_order() {
             if !self.store()?.can_be_seen(number) {
@@ -319,7 +320,7 @@ impl<'e, E: Engine> Run<'e, E> {
 
     fn acknowledged(&mut self, op: &Op) {
         let level = match op {
-            // A batch of nothing is no commit.
+            // An empty batch is no commit.
             Op::Commit(_, writes) if writes.iter().all(Write::is_nothing) => return,
             Op::Commit(Some(level), _) => *level,
             Op::Commit(None, _) => self.engine.level(),
@@ -380,7 +381,7 @@ impl<'e, E: Engine> Run<'e, E> {
         self.steps(STEPS_MAX)
     }
 
-    /// Up to so many steps of background work.
+    /// Does up to `count` steps of background work.
     fn steps(&mut self, count: u32) -> Result<(), Failure> {
         if self.stopped {
             return Ok(());
@@ -400,7 +401,7 @@ impl<'e, E: Engine> Run<'e, E> {
         }
     }
 
-    /// Up to so many steps of draining.
+    /// Does up to `count` steps of draining.
     fn drain(&mut self, count: u32) -> Result<(), Failure> {
         if self.stopped {
             return Ok(());
@@ -425,7 +426,7 @@ impl<'e, E: Engine> Run<'e, E> {
             }
             _ => {}
         }
-        // Nobody was told yet, but nothing is made durable by timers from now on.
+        // No call has reported it yet, but timers make nothing durable from now on.
         self.stopped = true;
         Ok(())
     }
@@ -461,7 +462,7 @@ impl<'e, E: Engine> Run<'e, E> {
         Ok(())
     }
 
-    /// Closes and opens. Nothing may be lost.
+    /// Closes and opens the store. Nothing may be lost.
     pub fn reopen(&mut self) -> Result<(), Failure> {
         if self.stopped {
             return Ok(());
@@ -473,7 +474,7 @@ impl<'e, E: Engine> Run<'e, E> {
         self.open_again()
     }
 
-    /// Closes.
+    /// Closes the store.
     pub fn close(&mut self) -> Result<(), Failure> {
         self.forget_handles();
         let Some(store) = self.store.0.take() else { return Ok(()) };
@@ -513,7 +514,7 @@ impl<'e, E: Engine> Run<'e, E> {
         Ok(())
     }
 
-    /// The machine or process dies, and starts again on this disk.
+    /// Lets the machine or process die, and starts it again on this disk.
     fn restart_on(&mut self, disk: DiskState, floor: u64) -> Result<(), Failure> {
         if self.stopped {
             return Ok(());
@@ -549,7 +550,7 @@ impl<'e, E: Engine> Run<'e, E> {
         self.store()?.check().map_err(|damage| Failure(format!("check finds damage: {damage}")))
     }
 
-    /// Compare, check, close, open, compare, close: the end of every healthy run.
+    /// Compares, checks, closes, opens, compares and closes: the end of every healthy run.
     pub fn finish(&mut self) -> Result<(), Failure> {
         for slot in self.sessions.ordered_hands() {
             self.go(&Op::InTxn(slot, TxnOp::Commit))?;
@@ -562,14 +563,14 @@ impl<'e, E: Engine> Run<'e, E> {
         self.close()
     }
 
-    /// Held snapshots and transactions are gone, but for what is prepared.
+    /// Forgets held snapshots and transactions, except prepared ones.
     fn forget_handles(&mut self) {
         self.held.clear();
         self.sessions.land_all(&mut self.model);
         self.sessions.clear();
     }
 
-    /// Drops the store without closing it, as a program does that lost interest.
+    /// Drops the store without closing it.
     pub fn abandon(&mut self) {
         self.forget_handles();
         self.store = Opened::none();

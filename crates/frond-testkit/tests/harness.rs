@@ -1,5 +1,5 @@
-//! The harness proven on a toy store: a right one passes every campaign, and each mistake is seen by
-//! the campaign that claims it.
+//! Tests of the harness on a toy store: a correct one passes every campaign, and each bug is found
+//! by the campaign that claims to find it.
 
 mod toy;
 

@@ -1,4 +1,5 @@
-//! The runner of all tests, tested: a program that hangs fails with the stacks of its threads, and others are left alone.
+//! Tests of the runner of all tests: a program that hangs fails with the stacks of its threads, and
+//! others are left alone.
 
 use std::{
     env,
@@ -8,14 +9,14 @@ use std::{
     thread,
 };
 
-/// Set in the program that the runner runs here: this one, with only the test below.
+/// Set in the program that the runner runs here: this test program, with only the test below.
 const HANGS: &str = "FROND_HANGS_ON_PURPOSE";
 
 #[inline(never)]
 fn locks_what_it_holds(mutex: &Mutex<()>) {
     let _held = mutex.lock();
     let _never = mutex.lock();
-    // The frame must stay.
+    // The stack frame must stay.
     std::hint::black_box(mutex);
 }
 

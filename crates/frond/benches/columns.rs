@@ -1,6 +1,7 @@
-//! What columns and blocks of them take, and what writing, reading and searching them costs.
-//! `cargo bench -p frond --bench columns`, or a part of it: `-- blocks`, `integers`, `strings`, `quotes`,
-//! `trying`, `logs`, `rows`; with `--strict` it fails if anything takes twice its budget.
+//! Benchmark of columns and columnar blocks: their size, and the cost of encoding, reading and
+//! searching them. `cargo bench -p frond --bench columns`, or a part of it: `-- blocks`,
+//! `integers`, `strings`, `quotes`, `trying`, `logs`, `rows`; with `--strict` it fails if anything
+//! takes twice its budget.
 
 use std::process::ExitCode;
 

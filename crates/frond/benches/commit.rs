@@ -1,9 +1,11 @@
-//! What a commit costs the thread that makes it: `cargo bench -p frond --bench commit [ENTRIES]`.
+//! Benchmark of the cost of a commit to the committing thread: `cargo bench -p frond --bench commit
+//! [ENTRIES]`.
 //!
-//! Small commits, one row each, as a batch and as a transaction; reads of one row in a transaction, and the same of two threads
-//! at once. Then batches of random keys into a memtable that is half full, with and
-//! without mini-runs, and what point reads cost there afterwards: where mini-runs begin to pay decides
-//! `MINI_RUN_ENTRIES_MIN`. Times are of the processor, of the committing thread alone.
+//! Small commits of one row each, as a batch and as a transaction; reads of one row in a
+//! transaction, also by two threads concurrently. Then batches of random keys into a memtable that
+//! is half full, with and without mini-runs, and the cost of point reads afterwards: where
+//! mini-runs start to pay determines `MINI_RUN_ENTRIES_MIN`. Times are processor times of the
+//! committing thread alone.
 
 use std::{hint::black_box, thread};
 
@@ -24,7 +26,7 @@ fn main() {
     }
 }
 
-/// Time this thread has had on a processor, ns: what counts on a machine that does other work too.
+/// Processor time of this thread, ns: meaningful even on a machine that does other work.
 fn cpu_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
@@ -89,7 +91,8 @@ fn small() {
             per(start, SMALL_COMMITS)
         );
 
-        // What only one of them has in hand costs as much as alone; what they pass to each other, more.
+        // Data that only one thread uses costs as much as with a single thread; data that threads
+        // share costs more.
         let times: Vec<f64> = thread::scope(|scope| {
             let reader = |seed| {
                 scope.spawn(move || {

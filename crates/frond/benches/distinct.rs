@@ -1,7 +1,8 @@
-//! What it costs to ask how many different values the first part of a tree's keys has, and how near the answer is:
-//! `cargo bench -p frond --bench distinct [ROWS]`. Design note 034 says why nothing is counted as leaves are written.
+//! Benchmark of estimating the number of distinct values of the first field of a tree's keys, in
+//! time and precision: `cargo bench -p frond --bench distinct [ROWS]`. Design note 034 says why
+//! nothing is counted as leaves are written.
 //!
-//! Beside each answer stands what counts in leaves would say, were they summed: a value whose rows lie in several leaves
+//! Next to each answer is the sum of counts per leaf: a value whose rows are in several leaves
 //! counts in each of them.
 
 use std::{
@@ -14,12 +15,13 @@ use frond::{Batch, Db, Durability, Hint, Layout, Options, Part, Tree, TreeOption
 
 const ROWS: u32 = 2_000_000;
 const CACHE: u64 = 256 << 20;
-/// Bytes of a row here, key and value, before any compression: how many a leaf has.
+/// Bytes of a row in this benchmark, key and value, before any compression; determines the number
+/// of rows per leaf.
 const ROW_BYTES: usize = 16;
 const LEAF_BYTES: usize = 512 << 10;
 const NUMBER: Part = Part::Fixed(4, Hint::None);
 
-/// A number that looks like no other: the same for the same `of`.
+/// A pseudo-random number, the same for the same `of`.
 fn scattered(of: u32) -> u32 {
     let mixed = u64::from(of).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32
@@ -49,7 +51,7 @@ fn options() -> Options {
     Options::new().cache_size(CACHE).durability(Durability::Lazy)
 }
 
-/// What sums over leaves of rows in order would say.
+/// The sum of distinct values per leaf, for rows in order.
 fn in_leaves(values: &mut [u32]) -> usize {
     values.sort_unstable();
     let leaves = values.chunks(LEAF_BYTES / ROW_BYTES);

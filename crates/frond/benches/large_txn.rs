@@ -1,7 +1,9 @@
-//! Transactions of many times the memory: `cargo bench -p frond --bench large_txn [MIB] [TIMES]`.
+//! Benchmark of transactions many times larger than memory: `cargo bench -p frond --bench large_txn
+//! [MIB] [TIMES]`.
 //!
-//! Rows of 120 bytes at random keys, TIMES (10) as many bytes as `cache_size` of MIB (64) MiB, in one transaction; what a
-//! row costs as it grows, how long it takes to take back and to commit, and how much memory the process had at most.
+//! Rows of 120 bytes at random keys, TIMES (10) as many bytes as `cache_size` of MIB (64) MiB, in
+//! one transaction: the cost of a row as the transaction grows, the time of rollback and commit,
+//! and the peak memory of the process.
 
 use std::time::{Duration, Instant};
 
@@ -64,7 +66,7 @@ fn run(db: &Db, tree: &Tree, rows: u64, commits: bool) {
     );
 }
 
-/// Most memory that the process has had, bytes.
+/// Peak memory of the process, bytes.
 fn memory_peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,7 +1,7 @@
-//! What a lock costs, beside its budget: `cargo bench -p frond --bench locks [ROWS]`.
+//! Benchmark of locks, with their budgets: `cargo bench -p frond --bench locks [ROWS]`.
 //!
-//! Rows have keys of 16 bytes; a transaction takes `LOCKS` of them and gives them back. Budgets: DESIGN §11
-//! and Rules I33, I52. Times are of the processor, but for those of several threads.
+//! Rows have keys of 16 bytes; a transaction takes `LOCKS` of them and releases them. Budgets:
+//! Rules I33, I52. Times are processor times, except those of several threads.
 
 use std::{
     hint::black_box,
@@ -25,7 +25,7 @@ mod scans;
 const TREE: TreeId = TreeId(5);
 const LOCKS: usize = 100;
 
-/// Time this thread has been on a processor, ns: what counts on a machine that does other work too.
+/// Processor time of this thread, ns: meaningful even on a machine that does other work.
 fn processor_nanos() -> f64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0.0)
@@ -43,7 +43,8 @@ fn key(row: u64) -> [u8; 16] {
     key
 }
 
-/// The least of some rounds, an operation. The kernel counts in milliseconds: a round is many of them.
+/// Time per operation, the least of several rounds. The kernel counts in milliseconds: a round
+/// takes many of them.
 fn time(operations: usize, mut work: impl FnMut()) -> f64 {
     let mut least = f64::MAX;
     for _ in 0..5 {
@@ -114,7 +115,7 @@ fn rows(table: &LockTable, count: usize) {
     say("before an insert, no gap in the tree: a fence", insert(table, &mut locks), 30.0, "ns");
     let mut others: Vec<_> = (0..1000).map(|id| table.begin(1000 + id)).collect();
     for (at, other) in others.iter_mut().enumerate() {
-        // Beside the keys, all over the tree.
+        // Next to the keys, all over the tree.
         let (mut from, mut to) = (key(at as u64).to_vec(), key(at as u64).to_vec());
         from.push(1);
         to.push(2);
@@ -124,7 +125,7 @@ fn rows(table: &LockTable, count: usize) {
     others.iter_mut().for_each(|other| table.release_all(other));
 }
 
-/// As many trees as a statement of some size touches.
+/// As many trees as a statement of moderate size touches.
 const TREES: u32 = 4;
 
 fn tables(table: &LockTable) {
@@ -162,8 +163,9 @@ fn memory() {
     }
 }
 
-/// From the call that closes a cycle of `count` until the call of the one returns who is ended: in every second round the
-/// caller, and else the one who waits for him, each as he has written least.
+/// Time from the call that closes a cycle of `count` until the call of the victim returns. In every
+/// second round the victim is the caller, otherwise the thread that waits for it; the victim is the
+/// one that has written least.
 fn deadlocks(table: &Arc<LockTable>, count: u64) {
     let mut nanos = [Vec::new(), Vec::new()];
     for round in 0..400 {
@@ -209,7 +211,7 @@ fn deadlocks(table: &Arc<LockTable>, count: u64) {
     }
 }
 
-/// A wait that begins behind `count` others on one row, without a cycle.
+/// A wait that starts after `count` others on one row, without a cycle.
 fn hot_row(table: &Arc<LockTable>, count: u64) {
     let mut holder = table.begin(0);
     table.lock_row(&mut holder, TREE, &key(0), RowMode::Write, Patience::Forever).unwrap();
@@ -239,7 +241,7 @@ fn hot_row(table: &Arc<LockTable>, count: u64) {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// Threads that meet in no row: what they do together, and what each lock takes of a processor.
+/// Threads that lock disjoint rows: their total rate, and the processor time of each lock.
 fn together(table: &Arc<LockTable>) {
     let rate = |threads: u64| {
         let stop = Arc::new(AtomicBool::new(false));

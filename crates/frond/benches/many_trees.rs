@@ -1,10 +1,12 @@
-//! What many trees and many named snapshots cost: `cargo bench -p frond --bench many_trees [TREES] [SNAPSHOTS]`.
+//! Benchmark of many trees and many named snapshots: `cargo bench -p frond --bench many_trees
+//! [TREES] [SNAPSHOTS]`.
 //!
-//! 100,000 trees with one row each and one tree of more than the cache, then 1,000 named snapshots with a row changed
-//! before each. Printed are the time of an opening, what a checkpoint after one row writes, the time of a named snapshot,
-//! and the resident memory once the large tree was read, each with its budget; before the snapshots and after them.
+//! 100,000 trees with one row each and one tree larger than the cache, then 1,000 named snapshots
+//! with a row changed before each. Prints the time of an open, the bytes that a checkpoint after
+//! one row writes, the time of a named snapshot, and the resident memory after the large tree was
+//! read, each with its budget; before the snapshots and after them.
 //!
-//! Ends with an error if a budget is missed that is not a time: bytes and memory are the same on every machine.
+//! Fails if a budget other than a time is missed: bytes and memory are the same on every machine.
 
 use std::{
     path::Path,
@@ -17,17 +19,17 @@ use frond::{Batch, Db, Durability, Options, TreeOptions};
 
 const CACHE_BYTES: u64 = 256 << 20;
 const CHANGE_TREES: u64 = 500;
-/// The large tree: its name, rows, and bytes a row, which no codec shortens.
+/// The large tree: its name, number of rows, and bytes per row, which are incompressible.
 const LARGE: &str = "large";
 const LARGE_ROWS: u64 = 90_000;
 const LARGE_ROW_BYTES: usize = 4000;
-/// An opening, seconds.
+/// Budget of an open, seconds.
 const BUDGET_OPEN_SECONDS: f64 = 2.0;
-/// A checkpoint after one row, KiB written.
+/// Budget of a checkpoint after one row, KiB written.
 const BUDGET_CHECKPOINT_KIB: f64 = 1024.0;
-/// A named snapshot, milliseconds.
+/// Budget of a named snapshot, milliseconds.
 const BUDGET_SNAPSHOT_MILLIS: f64 = 10.0;
-/// Resident memory as a multiple of the cache's size.
+/// Budget of resident memory, as a multiple of the cache's size.
 const BUDGET_MEMORY: f64 = 1.15;
 
 fn name(tree: u64) -> String {
@@ -39,7 +41,7 @@ fn open(dir: &Path) -> Db {
     Db::open(dir, options).expect("the store opens")
 }
 
-/// Bytes that this process has given to files.
+/// Bytes that this process has written to files.
 fn bytes_written() -> u64 {
     let io = std::fs::read_to_string("/proc/self/io").expect("Linux counts what a process writes");
     let line = io.lines().find_map(|line| line.strip_prefix("wchar: "));
@@ -55,7 +57,7 @@ fn resident() -> u64 {
     kib.expect("a line with the resident memory") << 10
 }
 
-/// Seconds that processors have worked for this process.
+/// Processor seconds of this process.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux tells a process's time");
     let fields = stat.rsplit(')').next().expect("fields after the name").split_whitespace();
@@ -63,7 +65,7 @@ fn cpu_seconds() -> f64 {
     ticks.sum::<f64>() / 100.0
 }
 
-/// A budget was missed that is not a time.
+/// True once a budget other than a time was missed.
 static MISSED: AtomicBool = AtomicBool::new(false);
 
 fn print(what: &str, measured: f64, budget: f64, unit: &str) {
@@ -98,7 +100,7 @@ fn fill_large(db: &Db) {
     db.commit(&mut batch).expect("the store is open");
 }
 
-/// Reads the large tree, so that the cache takes what it may.
+/// Reads the large tree, so that the cache fills up.
 fn read_large(db: &Db) {
     let tree = db.open_tree(LARGE).expect("it was created");
     let mut rows = 0;
@@ -108,7 +110,7 @@ fn read_large(db: &Db) {
     assert_eq!(rows, LARGE_ROWS, "the large tree has all rows");
 }
 
-/// Closes the store and opens it; then a checkpoint after one row.
+/// Closes the store and opens it again; then writes one row and makes a checkpoint.
 fn measure(db: Db, dir: &Path, trees: u64, when: &str) -> Db {
     db.close().expect("the store closes");
     drop(db);

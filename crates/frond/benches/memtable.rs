@@ -1,7 +1,8 @@
-//! What the memtable costs per entry, warm: `cargo bench -p frond --bench memtable [ENTRIES] [NAME]`.
+//! Benchmark of the memtable's cost per entry, warm: `cargo bench -p frond --bench memtable
+//! [ENTRIES] [NAME]`.
 //!
-//! Keys are 24 bytes shaped like an iiBench secondary entry (price of 1000, customer of 100 000,
-//! 8 random bytes, 8 ascending), values 12 bytes. Budgets: docs/design, "Memtable".
+//! Keys are 24 bytes shaped like an iiBench secondary entry (price of 1000, customer of 100 000, 8
+//! random bytes, 8 ascending), values 12 bytes. Design: docs/design/004-memtable-is-a-btree.md.
 
 use std::{hint::black_box, sync::Arc, time::Instant};
 
@@ -41,7 +42,7 @@ fn iibench_keys(count: usize) -> Vec<Key> {
         .collect()
 }
 
-/// Keys behind a leading column of ten 8-byte values: their first 8 bytes tell little.
+/// Keys after a leading column of ten 8-byte values: their first 8 bytes distinguish little.
 fn low_cardinality_keys(count: usize) -> Vec<Key> {
     let mut keys = iibench_keys(count);
     for key in &mut keys {
@@ -77,7 +78,7 @@ fn insert_batches(memtable: &Memtable, keys: &[Key]) {
     }
 }
 
-/// Time this thread has been on a processor: a busy machine falsifies it less than the wall clock.
+/// Processor time of this thread: a busy machine distorts it less than the wall clock.
 fn processor_nanos() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0)
@@ -160,7 +161,7 @@ fn main() {
 }
 
 fn gets(memtable: &Memtable, keys: &[Key]) {
-    // Another order than that of insertion, or the records would lie side by side.
+    // An order other than that of insertion, or the records would lie side by side.
     let mut slot = 0;
     for _ in 0..keys.len() {
         slot = (slot + 611_953) % keys.len();

@@ -1,8 +1,9 @@
-//! Rows of trees without layouts, as leaves store them: bytes a row and ns a row, in which form and under which codec.
+//! Benchmark of rows of trees without layouts, as leaves store them: bytes per row and ns per row,
+//! by form and codec.
 //!
-//! Rows are shaped like those of the lab's tables and their indexes, under keys and in values of one length but for
-//! links, whose data differ. `FILE=PATH` reads rows from there instead: u32 length of key and of value, key, value.
-//! `cargo bench --bench opaque`.
+//! Rows resemble those of the lab's tables and their indexes, with keys and values of one length,
+//! except for links, whose data differ in length. `FILE=PATH` reads rows from a file instead: u32
+//! length of key and of value, key, value. `cargo bench --bench opaque`.
 
 use std::{hint::black_box, sync::Arc, time::Instant};
 
@@ -50,7 +51,7 @@ fn sbtest(s: &mut u64) -> Rows {
     })
 }
 
-/// Its index: `k`, number of the row.
+/// Its index: `k`, row number.
 fn sbtest_k(s: &mut u64) -> Rows {
     sorted(|id| ([be(next(s) % ROWS), be(id)].concat(), Vec::new()))
 }
@@ -64,7 +65,7 @@ fn purchases(s: &mut u64) -> Rows {
     })
 }
 
-/// One of its indexes: price, customer, number.
+/// One of its indexes: price, customer, row number.
 fn purchases_index(s: &mut u64) -> Rows {
     sorted(|id| {
         let (price, customer) = (next(s) % 20 * 100, next(s) % 100_000);
@@ -72,7 +73,7 @@ fn purchases_index(s: &mut u64) -> Rows {
     })
 }
 
-/// linktable: id1, type, id2; data of 1 to 16 bytes and a time.
+/// linktable: id1, type, id2; data of 1 to 16 bytes, and a time.
 fn links(s: &mut u64) -> Rows {
     sorted(|id| {
         let key = [(id / 7).to_be_bytes(), 123u64.to_be_bytes(), (next(s) >> 20).to_be_bytes()];
@@ -82,7 +83,7 @@ fn links(s: &mut u64) -> Rows {
     })
 }
 
-/// Nothing to find.
+/// Incompressible rows.
 fn noise(s: &mut u64) -> Rows {
     let words = |s: &mut u64, n| (0..n).flat_map(|_| next(s).to_be_bytes()).collect::<Vec<_>>();
     sorted(|_| (words(s, 2), words(s, 8)))
@@ -104,7 +105,7 @@ fn file(path: &str) -> Rows {
     rows
 }
 
-/// Best of many, in ns per row; `REPEAT` in the environment says how many.
+/// The best of several rounds, in ns per row; `REPEAT` in the environment sets their number.
 fn measure(rows: usize, mut work: impl FnMut()) -> f64 {
     let repeat = std::env::var("REPEAT").ok().and_then(|n| n.parse().ok()).unwrap_or(5);
     let times = (0..repeat).map(|_| {
@@ -128,7 +129,7 @@ fn blocks(rows: &Rows) -> Vec<Vec<u8>> {
     blocks
 }
 
-/// Bytes, and ns to encode and to decode, a row.
+/// Bytes per row, and ns per row to encode and to decode.
 fn one_way(
     rows: usize,
     blocks: &[Vec<u8>],
@@ -154,7 +155,8 @@ fn one_way(
     (bytes as f64 / rows as f64, encoding, decoding)
 }
 
-/// What leaves of a tree take that chooses by itself, and ns to build and to walk them.
+/// Bytes per row of leaves of a tree that chooses the form itself, and ns to build and to scan
+/// them.
 fn leaves(rows: &Rows, codec: Codec) -> (f64, f64, f64) {
     let options = RunOptions { codec, ..RunOptions::default() };
     let work = WorkByTree::new(Arc::new(RealClock::new())).of(Lineage(1));

@@ -1,8 +1,8 @@
-//! What range deletes cost that stand apart: `cargo bench -p frond --bench range_deletes [COUNT]`.
+//! Benchmark of disjoint range deletes: `cargo bench -p frond --bench range_deletes [COUNT]`.
 //!
-//! A tree of 400,000 rows, and a million range deletes over all of it, none next to another, in batches of a
-//! thousand: in ascending order and in random order. Then reads of rows that none of them deletes, with range
-//! deletes in memtables and in buffers, and again once all are in leaves.
+//! A tree of 400,000 rows, and a million range deletes over all of it, none adjacent to another, in
+//! batches of a thousand: in ascending order and in random order. Then reads of rows that none of
+//! them deletes, with range deletes in memtables and in buffers, and again once all are in leaves.
 
 use std::{
     hint::black_box,
@@ -13,14 +13,14 @@ use frond::{Batch, Db, Durability, Options, Tree, TreeOptions};
 
 const ROWS: u64 = 400_000;
 const BATCH: u64 = 1000;
-/// A prime: its multiples are a random order of sorts.
+/// A prime: its multiples form a pseudo-random order.
 const STEP: u64 = 611_953;
-/// In seconds, for a million.
+/// Budget for a million, in seconds.
 const BUDGET_SECONDS: f64 = 5.0;
-/// How much longer a read may take with them.
+/// Budget for how much longer a read may take with them.
 const BUDGET_GET_NS: f64 = 2000.0;
 
-/// Row `n` of all keys: rows and range deletes are spread over the same keys.
+/// Key of row `n`: rows and range deletes are spread over the same keys.
 fn row(n: u64) -> [u8; 16] {
     let mut key = [b'r'; 16];
     key[..8].copy_from_slice(&(n * (u64::MAX / ROWS)).to_be_bytes());
@@ -29,7 +29,7 @@ fn row(n: u64) -> [u8; 16] {
 
 fn range(n: u64, count: u64) -> ([u8; 16], [u8; 16]) {
     let mut from = [b'a'; 16];
-    // Just behind the begin of its stretch, which may be a row.
+    // Just after the start of its stretch, which may be a row.
     from[..8].copy_from_slice(&(n * (u64::MAX / count) + 1).to_be_bytes());
     let mut to = from;
     to[15] = b'b';
@@ -48,7 +48,8 @@ fn load(db: &Db, tree: &Tree) {
     db.checkpoint().expect("the store is open");
 }
 
-/// Nanoseconds of a read: of some rounds the quickest, for whatever else the machine does makes others longer.
+/// Nanoseconds per read: the fastest of several rounds, since other work on the machine slows the
+/// others.
 fn get_nanos(tree: &Tree) -> f64 {
     const READS: u64 = 20_000;
     let rounds = (0..15).map(|round| {

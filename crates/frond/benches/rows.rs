@@ -1,13 +1,15 @@
-//! Rows with entries in three indexes, as a server inserts them: `cargo bench -p frond --bench rows [ROWS] [STATEMENT]`.
+//! Benchmark of rows with entries in three indexes, as a server inserts them: `cargo bench -p frond
+//! --bench rows [ROWS] [STATEMENT]`.
 //!
-//! ROWS (a million) rows in transactions of STATEMENT (1,000) rows each, in the order of their keys, with random keys in three
-//! indexes that are not unique. Per row: the calls that write it, the commit, and all CPU of the process.
+//! ROWS (a million) rows in transactions of STATEMENT (1,000) rows each, in key order, with random
+//! keys in three non-unique indexes. Per row: the calls that write it, the commit, and all CPU time
+//! of the process.
 
 use std::time::{Duration, Instant};
 
 use frond::{Db, Durability, Options, RowEntry, RowLock, Tree, TreeOptions, TxnOptions};
 
-/// Medians of this many parts.
+/// Medians are taken over this many parts.
 const PARTS: u64 = 10;
 
 fn main() {

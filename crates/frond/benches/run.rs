@@ -1,8 +1,9 @@
-//! Runs: ns per entry to encode, walk, merge and search, beside the budgets of the design.
+//! Benchmark of runs: ns per entry to encode, scan, merge and search, with the budgets of the
+//! design.
 //!
 //! Keys are 24 bytes shaped like a secondary index entry (1000 prices, 100 000 customers, 8 random
-//! bytes, 8 ascending), values 8 bytes. `cargo bench --bench run`; with `-- --strict` it fails if anything takes twice
-//! its budget.
+//! bytes, 8 ascending), values 8 bytes. `cargo bench --bench run`; with `-- --strict` it fails if
+//! anything takes twice its budget.
 
 mod judge;
 
@@ -59,7 +60,8 @@ fn build(pool: &Arc<FramePool>, keys: &[Key], options: RunOptions) -> Arc<Run> {
     builder.finish().unwrap().unwrap()
 }
 
-/// Best of many, in ns per entry; `REPEAT` in the environment says how many (a profile wants more).
+/// The best of many rounds, in ns per entry; `REPEAT` in the environment sets their number (a
+/// profile needs more).
 fn measure(entries: usize, mut work: impl FnMut()) -> f64 {
     let repeat = std::env::var("REPEAT").ok().and_then(|n| n.parse().ok()).unwrap_or(100);
     let mut best = f64::MAX;
@@ -75,13 +77,14 @@ fn line(what: &str, ns: f64, budget: &str) {
     println!("{what:<58} {ns:8.1} ns   {budget}");
 }
 
-/// The same, held against so many ns.
+/// Prints a measurement, and compares it with its budget in ns.
 fn judged(what: &str, ns: f64, budget: f64) {
     line(what, ns, &budget.to_string());
     judge(what, ns, budget);
 }
 
-/// A typed leaf in the cache: more copies of it than the processor's caches hold, each an extent of its own.
+/// A leaf with columnar blocks in the cache: more copies of it than the processor's caches hold,
+/// each an extent of its own.
 fn typed(pool: &Arc<FramePool>, all: &[Key]) {
     const COLD_BYTES: usize = 256 << 20;
     let int = |width| Part::Fixed(width, Hint::Integer);
@@ -113,7 +116,7 @@ fn typed(pool: &Arc<FramePool>, all: &[Key]) {
     let get = |run: &Arc<Run>, key: &Key| {
         black_box(run.get(key, key_hash(key), &*cache).unwrap().unwrap().payload());
     };
-    // Every block comes into the cache.
+    // Loads every block into the cache.
     for run in &copies {
         let mut cursor = RunCursor::new(run.clone(), cache.clone());
         cursor.seek_first().unwrap();
@@ -219,7 +222,7 @@ fn main() -> ExitCode {
         judged(&format!("merge {ways}-way: all, with encode + crc + hash + filter"), ns, 60.0);
     }
 
-    // A leaf and a sixteenth as many newer entries.
+    // A leaf, and a sixteenth as many newer entries.
     let leaf = build(&pool, &all, RunOptions::default());
     let newer = build(&pool, &keys(ENTRIES / 16, 99), filtered);
     let entries = ENTRIES + ENTRIES / 16;
@@ -288,7 +291,7 @@ fn main() -> ExitCode {
         }
     });
     line("seek of a cursor, random, cached", ns, "");
-    // A leaf of some MiB, as large as leaves are.
+    // A leaf of some MiB, the usual size of leaves.
     typed(&pool, &keys(8 * ENTRIES, 7));
     judge::verdict()
 }

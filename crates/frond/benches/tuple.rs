@@ -1,4 +1,4 @@
-//! What writing and reading tuple keys costs, per key. `cargo bench -p frond --bench tuple`.
+//! Benchmark of writing and reading tuple keys, per key: `cargo bench -p frond --bench tuple`.
 
 use std::{hint::black_box, time::Instant};
 

@@ -1,6 +1,7 @@
-//! What the log costs per record: `cargo bench -p frond --bench wal [RECORDS]`.
+//! Benchmark of the log's cost per record: `cargo bench -p frond --bench wal [RECORDS]`.
 //!
-//! Budgets: 60 ns per 150-byte record beyond the copy, building included; replay ≥ 60 MB/s.
+//! Budgets: 60 ns per 150-byte record in addition to the copy, including building it; replay ≥ 60
+//! MB/s.
 
 use std::{
     hint::black_box,
@@ -40,7 +41,7 @@ fn report(what: &str, start: Instant, count: usize, unit: &str) {
     println!("{what:<52} {ns:>9.1} ns/{unit}");
 }
 
-/// Time this thread has had on a processor, ns: what counts on a machine that does other work too.
+/// Processor time of this thread, ns: meaningful even on a machine that does other work.
 fn cpu_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)

@@ -1,8 +1,9 @@
-//! What a transaction's own writes cost: `cargo bench -p frond --bench writes [ENTRIES]`.
+//! Benchmark of a transaction's own writes: `cargo bench -p frond --bench writes [ENTRIES]`.
 //!
-//! Rows of an iiBench-like table, each a primary entry of 100 bytes and three secondary ones with keys of 24
-//! bytes in random order. Transactions of a few rows are the common case, one of all entries the worst: its
-//! index is in no cache, and its memory is touched for the first time. Medians over transactions.
+//! Rows of an iiBench-like table, each a primary entry of 100 bytes and three secondary ones with
+//! keys of 24 bytes in random order. Transactions of a few rows are the common case; one of all
+//! entries is the worst: its index is in no cache, and its memory is touched for the first time.
+//! Medians over transactions.
 
 use std::{hint::black_box, time::Instant};
 
@@ -51,14 +52,14 @@ fn append(own: &mut TxnWrites, entry: &Entry) {
     own.insert(entry.key(), value, 1).expect("room");
 }
 
-/// Nanoseconds for each of so many, by the clock: one turn is too short for the processor's own account.
+/// Wall-clock nanoseconds per item: one round is too short for the processor's own accounting.
 fn time(count: usize, work: impl FnOnce()) -> f64 {
     let start = Instant::now();
     work();
     start.elapsed().as_nanos() as f64 / count as f64
 }
 
-/// Of many turns the one in the middle: what else the machine does falsifies some.
+/// Collects many rounds for their median: other work on the machine distorts some.
 #[derive(Default)]
 struct Turns(Vec<f64>);
 
@@ -117,7 +118,7 @@ fn reads_and_rollbacks(all: &[Entry], transaction: usize) {
     say("rollback, an entry", rollbacks.median());
 }
 
-/// The same where a view is kept in order: from the first question on.
+/// Measures where a view is kept in order, from the first lookup on.
 fn with_views(all: &[Entry]) {
     let live = LiveWrites::new(0);
     let (first, rest) = all.split_at(all.len() / 2);

@@ -1,8 +1,8 @@
-//! Writing and reading the small things of every format: fixed little-endian numbers, LEB128, and
-//! length-prefixed bytes.
+//! Encoding and decoding of the primitives of every format: fixed little-endian numbers, LEB128,
+//! and length-prefixed bytes.
 //!
-//! A [`Reader`] never panics and never believes a length: whatever is not there is `None`, and the
-//! caller turns that into its own typed error. Bytes: docs/format.md, "Numbers".
+//! A [`Reader`] never panics and never trusts a length: anything that is not there is `None`, and
+//! the caller turns that into its own typed error. Bytes: docs/format.md, "Numbers".
 
 /// Appends `n` as LEB128.
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut n: u64) {
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A LEB128 number in its shortest form; a longer one, or bits beyond 64, are `None`.
+    /// Reads a LEB128 number in its shortest form; a longer form, or bits beyond 64, are `None`.
     pub fn varint(&mut self) -> Option<u64> {
         let mut n = 0u64;
         for shift in (0..64).step_by(7) {
@@ -97,7 +97,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A count of things that each take at least `least` bytes: never more than there can be.
+    /// Reads a count of items that each take at least `least` bytes; `None` if that many cannot
+    /// follow.
     pub fn count(&mut self, least: usize) -> Option<usize> {
         let count = usize::try_from(self.varint()?).ok()?;
         (count.checked_mul(least)? <= self.rest.len()).then_some(count)

@@ -1,7 +1,7 @@
-//! The one error enum. A caller matches on the variant, or asks [`Error::kind`] what to do next.
+//! The error enum. A caller matches on the variant, or asks [`Error::kind`] what to do next.
 //!
 //! Every variant has a stable code (`FRD-…`) that `docs/errors.md` explains. Messages name the file
-//! and the offset, and say what to do; they never hold keys or values.
+//! and the offset, and say what to do; they never contain keys or values.
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -21,7 +21,7 @@ pub enum ErrorKind {
     Retry,
     /// Change the call.
     FixCall,
-    /// Mend the machine: disk full, I/O error, locked by another process.
+    /// Fix the machine: disk full, I/O error, locked by another process.
     FixMachine,
     /// Restore from a backup or a replica.
     Restore,
@@ -29,7 +29,7 @@ pub enum ErrorKind {
     Reopen,
 }
 
-/// Everything that can go wrong.
+/// An error of the engine.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -39,17 +39,17 @@ pub enum Error {
     /// A key is longer than [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX) (FRD-1002).
     #[error("FRD-1002 key of {bytes} bytes; keys may have up to {max}")]
     KeyTooLong {
-        /// Length given.
+        /// The given length.
         bytes: usize,
-        /// Length allowed.
+        /// The allowed length.
         max: usize,
     },
     /// A value is longer than [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX) (FRD-1003).
     #[error("FRD-1003 value of {bytes} bytes; values may have up to {max}")]
     ValueTooLong {
-        /// Length given.
+        /// The given length.
         bytes: usize,
-        /// Length allowed.
+        /// The allowed length.
         max: usize,
     },
     /// A lock was not granted in time (FRD-1101). Nothing of the call was done.
@@ -61,12 +61,12 @@ pub enum Error {
         tree: String,
         /// What was to be locked, in words.
         what: String,
-        /// Who stood against it, in words.
+        /// The holder of the conflicting lock, in words.
         holder: String,
-        /// The key, if it was one row.
+        /// The key, if a row was to be locked.
         key: Option<KeyStart>,
     },
-    /// Transactions waited for each other, and this one was chosen to be ended (FRD-1102): everything is rolled back.
+    /// The transaction is the victim of a deadlock (FRD-1102): everything is rolled back.
     #[error(
         "FRD-1102 deadlock: this transaction waited for {what} of tree \"{tree}\", which {holder} holds, and others for this one; it is rolled back: do it again in a new one"
     )]
@@ -75,27 +75,27 @@ pub enum Error {
         tree: String,
         /// What was to be locked, in words.
         what: String,
-        /// Who stood against it, in words.
+        /// The holder of the conflicting lock, in words.
         holder: String,
-        /// The key, if it was one row.
+        /// The key, if a row was to be locked.
         key: Option<KeyStart>,
     },
-    /// A lock is held by another, and the call was not to wait (FRD-1105). Nothing of the call was done.
+    /// Another holds the lock, and the call must not wait (FRD-1105). Nothing of it was done.
     #[error("FRD-1105 {what} of tree \"{tree}\" is locked by {holder}")]
     LockBusy {
         /// The tree.
         tree: String,
         /// What was to be locked, in words.
         what: String,
-        /// Who stood against it, in words.
+        /// The holder of the conflicting lock, in words.
         holder: String,
-        /// The key, if it was one row.
+        /// The key, if a row was to be locked.
         key: Option<KeyStart>,
     },
     /// The call was interrupted (FRD-1106). Nothing of it was done.
     #[error("FRD-1106 interrupted; nothing of the call was done")]
     Interrupted,
-    /// Another transaction has committed a row since this one's snapshot (FRD-1107): this one is rolled back.
+    /// Another committed a row since this one's snapshot (FRD-1107): this one is rolled back.
     #[error(
         "FRD-1107 conflict: a row of tree \"{tree}\" was committed by another since this transaction began to read; it is rolled back, do it again"
     )]
@@ -105,7 +105,7 @@ pub enum Error {
         /// The row's key.
         key: Vec<u8>,
     },
-    /// An insert of a transaction met a key that exists (FRD-1108). The row is locked; nothing else was done.
+    /// An insert found an existing key (FRD-1108). The row is locked; nothing else was done.
     #[error("FRD-1108 the key exists already in tree \"{tree}\"; nothing was written")]
     RowExists {
         /// The tree.
@@ -113,36 +113,36 @@ pub enum Error {
         /// The key.
         key: Vec<u8>,
     },
-    /// The transaction was ended (FRD-1109), by a deadlock, a conflict, or because it was large and could not leave memory:
-    /// everything is rolled back. Or the temporary tree is lost, which could not.
+    /// A deadlock ended the transaction, a conflict, or that it could not leave memory (FRD-1109):
+    /// everything is rolled back. A temporary tree that could not leave memory is lost.
     #[error(
         "FRD-1109 the transaction is over, and rolled back: an earlier call has told why; begin another one (or the temporary tree is lost: make another one)"
     )]
     TxnEnded,
-    /// Nothing is prepared under this name (FRD-1110).
+    /// No transaction is prepared under this name (FRD-1110).
     #[error("FRD-1110 no prepared transaction {0}; it was ended, or never prepared")]
     NoSuchXid(Xid),
-    /// A transaction is prepared under this name (FRD-1111).
+    /// A transaction is already prepared under this name (FRD-1111).
     #[error("FRD-1111 a transaction is prepared as {0} already; commit it or roll it back first")]
     XidExists(Xid),
-    /// What is prepared under this name is in another's hands (FRD-1112).
+    /// The transaction prepared under this name is in use by another session (FRD-1112).
     #[error(
         "FRD-1112 the prepared transaction {0} is in the hands of another session; end it there, or let it be detached"
     )]
     XidBusy(Xid),
-    /// The transaction finds no room beside others that are prepared and not decided (FRD-1115).
+    /// In-doubt transactions leave no space to prepare this one (FRD-1115).
     #[error(
         "FRD-1115 {bytes} bytes would be prepared and not decided, more than {max}: {limit}; try again when others of `Db::prepared` are committed or rolled back"
     )]
     TooMuchPrepared {
-        /// What it would come to, with the others.
+        /// The total that would be prepared.
         bytes: u64,
-        /// How much that may be.
+        /// The maximum of that.
         max: u64,
-        /// Whose bound it is.
+        /// What imposes the maximum.
         limit: &'static str,
     },
-    /// Locks of rows that were read and not written take all the memory there is for them (FRD-1116). Nothing of the call was done.
+    /// Locks on rows read and not written use all their memory (FRD-1116). Nothing was done.
     #[error(
         "FRD-1116 transactions hold so many locks on rows that they have not written that there is no memory for one more on tree \"{tree}\"; nothing of the call was done: read fewer rows under locks, or have the others end, or give the store a larger cache"
     )]
@@ -150,7 +150,7 @@ pub enum Error {
         /// The tree of the row.
         tree: String,
     },
-    /// A row of a table has what another row has in a unique index (FRD-1113). Nothing was written.
+    /// Another row has the same bytes in a unique index (FRD-1113). Nothing was written.
     #[error(
         "FRD-1113 another row of table \"{table}\" has the same in its unique index \"{index}\"; nothing was written"
     )]
@@ -162,7 +162,7 @@ pub enum Error {
         /// The key of the other row.
         row: Vec<u8>,
     },
-    /// Rows of a table have the same in an index that was to be unique (FRD-1114). It was not built.
+    /// Rows have the same bytes in an index that was to be unique (FRD-1114). It was not built.
     #[error(
         "FRD-1114 two rows of table \"{table}\" have the same in index \"{index}\", which was to be unique; it was not built"
     )]
@@ -174,7 +174,7 @@ pub enum Error {
         /// The keys of two such rows.
         rows: Vec<Vec<u8>>,
     },
-    /// `insert` met a key that exists (FRD-1103). Nothing of the batch was done.
+    /// `insert` found an existing key (FRD-1103). Nothing of the batch was done.
     #[error(
         "FRD-1103 entry {index} of the batch inserts a key that exists in tree \"{tree}\"; nothing was written"
     )]
@@ -186,8 +186,7 @@ pub enum Error {
         /// The key.
         key: Vec<u8>,
     },
-    /// Two rows of a bulk load into a unique tree, or of a build of one, have the same key (FRD-1104). Nothing of it
-    /// is there.
+    /// A load or build of a unique tree met a key twice (FRD-1104). Nothing of it remains.
     #[error(
         "FRD-1104 two rows that were to be in unique tree \"{tree}\" have the same key; nothing was made"
     )]
@@ -197,38 +196,37 @@ pub enum Error {
         /// The key.
         key: Vec<u8>,
     },
-    /// No tree of this name (FRD-1004).
+    /// No tree has this name (FRD-1004).
     #[error("FRD-1004 no tree \"{0}\"")]
     NoSuchTree(String),
-    /// A tree of this name exists (FRD-1005).
+    /// A tree with this name exists (FRD-1005).
     #[error("FRD-1005 tree \"{0}\" exists already")]
     TreeExists(String),
-    /// The tree changed its definition after the snapshot was taken, or the layout of its values after the handle was
-    /// opened (FRD-1006).
+    /// The tree changed since the snapshot, or its layout since the handle was opened (FRD-1006).
     #[error(
         "FRD-1006 tree \"{0}\" was created, replaced or given another layout after the snapshot was taken or the handle opened; take a new one"
     )]
     DefinitionChanged(String),
-    /// No snapshot of this name (FRD-1007).
+    /// No snapshot has this name (FRD-1007).
     #[error("FRD-1007 no snapshot \"{0}\"")]
     NoSuchSnapshot(String),
-    /// A snapshot of this name exists (FRD-1008).
+    /// A snapshot with this name exists (FRD-1008).
     #[error("FRD-1008 snapshot \"{0}\" exists already")]
     SnapshotExists(String),
     /// The store is open read-only (FRD-1009).
     #[error("FRD-1009 the store is open read-only")]
     ReadOnly,
-    /// A merge names an operator that `Options` does not have (FRD-1010).
+    /// A merge names an operator that is not registered in `Options` (FRD-1010).
     #[error("FRD-1010 merge operator {0} is not registered; add it to Options")]
     MissingOperator(u8),
-    /// The change feed no longer has this position (FRD-1011).
+    /// The log no longer contains this position of the change feed (FRD-1011).
     #[error(
         "FRD-1011 the log no longer holds commit {wanted}; it begins at {oldest}. Read the trees anew, then follow from there"
     )]
     PositionLost {
-        /// Seqno asked for.
+        /// The requested seqno.
         wanted: u64,
-        /// Oldest seqno still there.
+        /// The oldest seqno that is still there.
         oldest: u64,
     },
     /// An increment of a backup does not continue what comes before it (FRD-1012).
@@ -240,10 +238,10 @@ pub enum Error {
         file: PathBuf,
         /// What it continues, in words.
         wanted: String,
-        /// What there is.
+        /// What comes before it, in words.
         found: String,
     },
-    /// A tree uses a merge operator that `Options` do not have (FRD-1013). The store was not opened.
+    /// A tree uses an operator that `Options` does not have (FRD-1013). The store was not opened.
     #[error(
         "FRD-1013 tree \"{tree}\" uses merge operator {operator}, \"{name}\"; registered under this number is {found}. Add the operator to Options"
     )]
@@ -257,19 +255,19 @@ pub enum Error {
         /// What is registered under the number, in words.
         found: String,
     },
-    /// A batch is larger than the log or the store's memory takes (FRD-1014). Nothing of it was done.
+    /// A batch is larger than the log or the memory allows (FRD-1014). Nothing of it was done.
     #[error(
         "FRD-1014 a batch of {bytes} bytes; {limit} takes up to {max}. Commit in smaller batches"
     )]
     BatchTooLarge {
         /// Its length, bytes.
         bytes: u64,
-        /// Length allowed.
+        /// The allowed length.
         max: u64,
-        /// What takes no more, in words.
+        /// What imposes the limit, in words.
         limit: &'static str,
     },
-    /// A table is not what its definition says (FRD-1015). Nothing was done.
+    /// A table does not match its definition (FRD-1015). Nothing was done.
     #[error("FRD-1015 table \"{table}\" is not as it was defined: {why}")]
     TableMismatch {
         /// The table.
@@ -282,33 +280,33 @@ pub enum Error {
     Step {
         /// Its position in the change, from 0.
         step: usize,
-        /// Why.
+        /// The reason.
         error: Box<Error>,
     },
-    /// A load is to fill a tree that is empty, and this one has rows (FRD-1017). Nothing of the load is there.
+    /// A load into a tree that has rows (FRD-1017). Nothing of the load remains.
     #[error(
         "FRD-1017 tree \"{0}\" has rows; a load fills empty trees only. Truncate it first, or put the rows one by one"
     )]
     TreeNotEmpty(String),
-    /// The store holds as many of something as its format can (FRD-1018). Nothing of the call was done.
+    /// The format allows no more of something (FRD-1018). Nothing of the call was done.
     #[error(
         "FRD-1018 the store has {max} {what}, and can have no more; nothing was done: drop some, or load the data into a new store"
     )]
     LimitReached {
-        /// What there is no room for, in words.
+        /// What there can be no more of, in words.
         what: &'static str,
-        /// How many there can be.
+        /// The maximum number.
         max: u64,
     },
-    /// No room on the disk (FRD-1301). Nothing of the call was done; reads and deletes go on.
+    /// The disk is full (FRD-1301). Nothing of the call was done; reads and deletes still work.
     #[error("FRD-1301 the disk is full: {0}; free space or delete data, then try again")]
     Full(String),
-    /// Memory for a row, a blob or a file's content could not be had (FRD-1302).
+    /// Memory for a row, a blob or a file's content could not be allocated (FRD-1302).
     #[error("FRD-1302 {bytes} bytes of memory could not be had for {what}")]
     NoMemory {
-        /// Length asked for.
+        /// The requested length.
         bytes: usize,
-        /// What it was for.
+        /// Its purpose.
         what: &'static str,
     },
     /// A checksum does not match (FRD-2101).
@@ -316,21 +314,21 @@ pub enum Error {
         "FRD-2101 {place}: {what} fails its checksum (stored {stored:016x}, computed {computed:016x}); run `frond check`, then restore from a backup or a replica"
     )]
     Checksum {
-        /// Where.
+        /// The place.
         place: Place,
         /// What was read.
         what: &'static str,
-        /// Checksum found.
+        /// The checksum found.
         stored: u64,
-        /// Checksum computed.
+        /// The checksum computed.
         computed: u64,
     },
-    /// The checksum is right and the content is not (FRD-2102).
+    /// The checksum is right but the content is malformed (FRD-2102).
     #[error(
         "FRD-2102 {place}: {what} is malformed: {why}; run `frond check`, then restore from a backup or a replica"
     )]
     Malformed {
-        /// Where.
+        /// The place.
         place: Place,
         /// What was read.
         what: &'static str,
@@ -342,7 +340,7 @@ pub enum Error {
         "FRD-2103 {place}: {what} is not the one its parent names (a lost or misdirected write); run `frond check`, then restore from a backup or a replica"
     )]
     WrongPage {
-        /// Where.
+        /// The place.
         place: Place,
         /// What was read.
         what: &'static str,
@@ -354,7 +352,7 @@ pub enum Error {
     NoSuperblock {
         /// The store file.
         file: PathBuf,
-        /// What is wrong with each.
+        /// What is wrong with each slot.
         why: String,
     },
     /// Acknowledged commits in the log are damaged (FRD-2201).
@@ -362,14 +360,14 @@ pub enum Error {
         "FRD-2201 {place}: the log is damaged between position {first_lost} and {last_known}, where it was known to be on disk; restore from a backup"
     )]
     WalDamaged {
-        /// Where.
+        /// The place.
         place: Place,
-        /// First position lost.
+        /// The first lost position.
         first_lost: u64,
-        /// Last position known to have been durable.
+        /// The last position known to have been durable.
         last_known: u64,
     },
-    /// A log segment that is needed is missing or cut short (FRD-2202).
+    /// A needed log segment is missing or cut short (FRD-2202).
     #[error(
         "FRD-2202 {file}: a log segment that is needed is {what}; put it back, or restore from a backup"
     )]
@@ -394,7 +392,7 @@ pub enum Error {
     Locked {
         /// The store directory.
         dir: PathBuf,
-        /// Who, in words.
+        /// The owner, in words.
         owner: String,
     },
     /// The format is newer than this version of Frond (FRD-3102).
@@ -417,7 +415,7 @@ pub enum Error {
         /// Length needed.
         expected: u64,
     },
-    /// Not a store of Frond's (FRD-3104).
+    /// The path is not a store of Frond (FRD-3104).
     #[error("FRD-3104 {path}: {why}")]
     NotAStore {
         /// Directory or file.
@@ -440,8 +438,8 @@ pub enum Error {
     /// A write or sync failed, or a worker died; only close and statistics still work (FRD-3202).
     #[error("FRD-3202 the store has stopped: {0}; close it, mend the cause, and open it again")]
     Failed(String),
-    /// A commit was waiting when the store stopped; it may or may not be there after reopening
-    /// (FRD-3203).
+    /// The store stopped while a commit was waiting; after reopening the commit may or may not be
+    /// there (FRD-3203).
     #[error(
         "FRD-3203 the store stopped while this commit was on its way ({0}); after reopening it is there wholly or not at all"
     )]
@@ -449,8 +447,9 @@ pub enum Error {
     /// The store is closed (FRD-3204).
     #[error("FRD-3204 the store is closed")]
     Closed,
-    /// A page, named first, was about to be written that could not have been read again, for what is said then (FRD-3205).
-    /// It was not written; if a checkpoint met this, the store has stopped.
+    /// A page that could not have been read again was about to be written (FRD-3205): the kind of
+    /// page, and the reason. It was not written; if this happened in a checkpoint, the store has
+    /// stopped.
     #[error(
         "FRD-3205 {0} was not written, for it could not be read again: {1}; what was acknowledged is in the log, and nothing is lost. This is a defect of Frond: keep a copy of the store, open it again, and report it"
     )]
@@ -515,7 +514,7 @@ impl Error {
         }
     }
 
-    /// The tree or table that it is about, by its name, if it is about one.
+    /// The name of the tree or table that the error concerns, if any.
     pub fn tree(&self) -> Option<&str> {
         use Error::*;
         match self {
@@ -540,8 +539,8 @@ impl Error {
         }
     }
 
-    /// The begin of the key that it is about, and the whole key's length, if it is about one; of an index of a table, the key
-    /// of the row that was there first. Messages never hold it.
+    /// The start of the key that the error concerns, and the whole key's length, if any; for an
+    /// index of a table, the key of the row that was there first. Messages never contain it.
     pub fn key(&self) -> Option<(&[u8], usize)> {
         use Error::*;
         let key = match self {
@@ -560,8 +559,9 @@ impl Error {
         Some((key, key.len()))
     }
 
-    /// True if it is about a page, not about the store: the page cannot be read, now or ever or by this version,
-    /// or memory for it could not be had. Whoever does not need that page goes on (P10, P11).
+    /// True if the error concerns a page and not the store: the page cannot be read, now, ever, or
+    /// by this version, or memory for it could not be allocated. Operations that do not need that
+    /// page continue (P10, P11).
     pub(crate) fn is_of_a_page(&self) -> bool {
         use Error::*;
         match self {
@@ -572,12 +572,12 @@ impl Error {
         }
     }
 
-    /// True if there is no room for what is to be written: the disk is full, or nothing may be written to it.
+    /// True if there is no space for a write: the disk is full, or must not be written to.
     pub(crate) fn is_of_room(&self) -> bool {
         matches!(self, Error::Full(_) | Error::ReadOnly)
     }
 
-    /// Where in its file it is, if it is anywhere.
+    /// The offset in its file that the error concerns, if any.
     pub(crate) fn offset(&self) -> Option<u64> {
         use Error::*;
         match self {
@@ -588,7 +588,7 @@ impl Error {
         }
     }
 
-    /// An [`Error::Io`].
+    /// Creates an [`Error::Io`].
     pub fn io(
         file: impl Into<PathBuf>,
         action: &'static str,

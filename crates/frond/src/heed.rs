@@ -1,11 +1,13 @@
-//! What long work looks at from time to time: whether it is to go on (Rule: I53), and where it says how far it is.
+//! Cancellation and progress of long work: whether it should go on (Rule: I53), and how far it is.
 //!
 //! Invariants
-//! 1. Numbers of a progress only grow.
-//! 2. Who sleeps, and heeds something, is woken when that asks to stop: he is listed before he looks whether it does, and
-//!    it says so before it looks who is listed.
+//! 1. The numbers of a [`Progress`] only grow.
+//! 2. A sleeper that can be cancelled is woken by the cancellation. The sleeper is listed before it
+//!    checks for a cancellation; the canceller sets its flag before it looks at the list. So at
+//!    least one of the two sees the other.
 //!
-//! Threads: all; numbers that are read together need not be of one moment. Rank: the list of sleepers is locked below nothing.
+//! Threads: all. Numbers that are read together need not be from the same moment. Rank: no other
+//! lock is taken while the list of sleepers is locked.
 
 use std::fmt;
 
@@ -14,8 +16,8 @@ use crate::{
     sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering},
 };
 
-/// How far a bulk load, a build of indexes or a check is, to be looked at from any thread while it goes on. Cheap to clone; may
-/// outlive what it tells of.
+/// How far a bulk load, an index build or a check is. It may be read from any thread while the work
+/// goes on, is cheap to clone, and may outlive the work.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     counts: Arc<Counts>,
@@ -33,30 +35,33 @@ struct Counts {
     to_check_bytes: AtomicU64,
 }
 
-/// What a [`Progress`] says at a moment. Nothing is counted twice but where it says so.
+/// The numbers of a [`Progress`] at one moment. Nothing is counted twice unless a field says so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct ProgressNow {
-    /// Rows that were put into loads so far: of all indexes of a build together.
+    /// Rows put into loads so far; for an index build, of all its indexes together.
     pub rows: u64,
-    /// Rows that went through a sort or a merge beyond memory, as often as they did.
+    /// Rows that went through a sort or a merge beyond memory, counted once for each pass.
     pub sorted: u64,
-    /// So many of these are known to be done in all; from the begin of a load's end on.
+    /// The final value of [`sorted`](Self::sorted), as far as it is known; set once the load starts
+    /// to finish.
     pub to_sort: u64,
-    /// Rows that are in the new trees, of [`rows`](Self::rows), from the begin of a load's end on; fewer if keys came more than once.
+    /// Rows of [`rows`](Self::rows) that are in the new trees; set once the load starts to finish.
+    /// Fewer than `rows` if keys were put more than once.
     pub written: u64,
-    /// Rounds of a build that have come to their end.
+    /// Completed rounds of an index build.
     pub rounds: u64,
-    /// Rows that rounds have handed out.
+    /// Rows that rounds have handed to the caller.
     pub changes: u64,
     /// Bytes of the file that a check has read.
     pub checked_bytes: u64,
-    /// Of so many in all, as far as it is known: older versions share most of theirs with the newest.
+    /// Bytes that the check will read in all, as far as it is known: older versions share most of
+    /// their pages with the newest.
     pub to_check_bytes: u64,
 }
 
 impl Progress {
-    /// What it says now.
+    /// The numbers now.
     pub fn now(&self) -> ProgressNow {
         let Counts { rows, sorted, to_sort, written, rounds, changes, .. } = &*self.counts;
         let Counts { checked_bytes, to_check_bytes, .. } = &*self.counts;
@@ -106,13 +111,13 @@ impl Progress {
     }
 }
 
-/// One who sleeps.
+/// A thread that sleeps and can be woken.
 pub(crate) trait Sleeper: Send + Sync {
-    /// Has him look around.
+    /// Wakes the sleeper so that it rechecks its condition.
     fn wake(&self);
 }
 
-/// Who sleeps, and is to be woken when something asks to stop.
+/// The sleepers to wake on cancellation.
 #[derive(Default)]
 pub(crate) struct Sleepers {
     count: AtomicUsize,
@@ -126,9 +131,11 @@ impl fmt::Debug for Sleepers {
 }
 
 impl Sleepers {
-    /// Wakes all of them: what asks to stop has said so before, by an atomic that is sequentially consistent.
+    /// Wakes all sleepers. The canceller has set its flag before, with a sequentially consistent
+    /// store.
     pub fn wake(&self) {
-        // SeqCst, as in `list`: either he is seen here, or he sees what was said (invariant 2).
+        // SeqCst, paired with `list`: either this load sees the sleeper, or the sleeper sees the
+        // flag (invariant 2).
         if self.count.load(Ordering::SeqCst) == 0 || plant!("locks: who heeds is not woken") {
             return;
         }
@@ -150,15 +157,15 @@ impl Sleepers {
     }
 }
 
-/// What can ask work to stop.
+/// A source of cancellation.
 pub(crate) trait Stops: Send + Sync {
-    /// Whether it does; read so that [`Sleepers`] may rely on it.
+    /// True if the work should stop. The load must be ordered so that [`Sleepers`] may rely on it.
     fn is_interrupted(&self) -> bool;
-    /// Who is to be woken when it begins to.
+    /// The sleepers to wake when the flag is set.
     fn sleepers(&self) -> &Sleepers;
 }
 
-/// One who is woken by what he heeds, until this is dropped.
+/// A sleeper's place in the list of a cancellation source; dropping it removes the sleeper.
 pub(crate) struct Woken {
     by: Arc<dyn Stops>,
     sleeper: Arc<dyn Sleeper>,
@@ -170,7 +177,7 @@ impl Drop for Woken {
     }
 }
 
-/// What one piece of work looks at.
+/// A cancellation token and a progress report, as one piece of work carries them.
 #[derive(Clone, Default)]
 pub(crate) struct Heed {
     pub progress: Progress,
@@ -184,12 +191,12 @@ impl fmt::Debug for Heed {
 }
 
 impl Heed {
-    /// From here on it is to stop when this asks for it.
+    /// Makes the work stop when `by` is interrupted.
     pub fn set(&mut self, by: impl Stops + 'static) {
         self.by = Some(Arc::new(by));
     }
 
-    /// An error if it is to stop.
+    /// Returns `Interrupted` if the work was cancelled.
     pub fn must_go_on(&self) -> Result<()> {
         match &self.by {
             Some(by) if by.is_interrupted() => Err(Error::Interrupted),
@@ -197,7 +204,8 @@ impl Heed {
         }
     }
 
-    /// Has one woken who is about to sleep, and looks whether he is to go on after this.
+    /// Lists a thread that is about to sleep, so that a cancellation wakes it. The thread must
+    /// check for a cancellation after this call.
     pub fn wakes(&self, sleeper: &Arc<impl Sleeper + 'static>) -> Option<Woken> {
         let (by, sleeper): (_, Arc<dyn Sleeper>) = (self.by.clone()?, sleeper.clone());
         by.sleepers().list(sleeper.clone());

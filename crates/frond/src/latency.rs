@@ -1,26 +1,29 @@
-//! How long things took: histograms that many threads count into at once.
+//! Latency histograms that many threads add to concurrently.
 //!
-//! A time falls into one of eight classes between a power of two of nanoseconds and the next, so that what is said of
-//! it is at most an eighth too much.
+//! Each power-of-two interval of nanoseconds is divided into eight classes, so a reported time is
+//! at most an eighth too long.
 //!
 //! Invariants
-//! 1. Who counts waits for nobody: relaxed additions, to counts of which each thread shares one of a few stripes.
-//! 2. What is read while others count is of no one moment, but no time is lost or counted twice.
+//! 1. Adding a time never waits: it does relaxed additions to one of a few stripes, each shared by
+//!    some threads.
+//! 2. Times that are read while others add are not from one moment, but none is lost or counted
+//!    twice.
 //!
-//! Threads: all. Cost of a time: two additions to lines that few threads share, some ten nanoseconds. What would not
-//! bear that, and the reading of a clock, counts some of its times and says for how many each stands.
+//! Threads: all. Cost of a time: two additions to cache lines that few threads share, some ten
+//! nanoseconds. Callers that cannot afford this and a clock reading time only a sample and give it
+//! a weight ([`sample`]).
 
 use std::{cell::Cell, fmt, time::Duration};
 
 use crate::sync::{AtomicU64, Ordering, thread_number};
 
-/// Classes between two powers of two.
+/// log2 of the classes between two powers of two.
 const FINE_BITS: u32 = 3;
 const FINE: usize = 1 << FINE_BITS;
-/// Times from here on are of the last class: 2^40 ns, eighteen minutes.
+/// log2 of the shortest time of the last class: 2^40 ns, eighteen minutes.
 const POWERS: u32 = 40;
 const CLASSES: usize = (POWERS - FINE_BITS + 1) as usize * FINE;
-/// On average one of so many short things is timed: a clock is read twice for it.
+/// One in this many short operations is timed, on average: timing one reads the clock twice.
 const SAMPLED: u32 = 16;
 
 /// The class of a time.
@@ -43,14 +46,14 @@ fn end_of(class: usize) -> u64 {
     (((FINE + next % FINE) as u64) << power) - 1
 }
 
-/// Times are counted here.
+/// A histogram of times.
 #[derive(Debug)]
 pub struct Histogram {
     stripes: Box<[Stripe]>,
     longest: AtomicU64,
 }
 
-/// The counts of some threads, on lines of their own.
+/// The counts of some threads, on cache lines of their own.
 #[repr(align(64))]
 struct Stripe {
     nanos: AtomicU64,
@@ -70,7 +73,8 @@ impl Default for Stripe {
 }
 
 impl Histogram {
-    /// An empty one with so many stripes, of 2.4 KB each: one is enough where the times are of threads that slept.
+    /// An empty histogram with `stripes` stripes of 2.4 KB each. One stripe is enough for times of
+    /// threads that slept.
     pub fn new(stripes: usize) -> Self {
         Self {
             stripes: (0..stripes).map(|_| Stripe::default()).collect(),
@@ -78,7 +82,7 @@ impl Histogram {
         }
     }
 
-    /// Counts a time that stands for `weight` like it.
+    /// Adds a time `weight` times.
     pub fn count(&self, time: Duration, weight: u64) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let stripe = &self.stripes[thread_number() % self.stripes.len()];
@@ -106,7 +110,7 @@ impl Histogram {
     }
 }
 
-/// How long things took since the store was opened.
+/// Latency statistics since the store was opened.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Times {
     counts: Vec<u64>,
@@ -115,23 +119,23 @@ pub struct Times {
 }
 
 impl Times {
-    /// How many there were; of what is timed by samples, about.
+    /// Number of operations; approximate where only a sample is timed.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// All of them together.
+    /// Sum of all times.
     pub fn total(&self) -> Duration {
         self.total
     }
 
-    /// The longest that was timed.
+    /// The longest time measured.
     pub fn longest(&self) -> Duration {
         Duration::from_nanos(self.longest)
     }
 
-    /// The time that so many of a thousand did not exceed, at most an eighth too long: 500 asks for the median. Zero if
-    /// there were none.
+    /// The time that `share` of a thousand operations did not exceed, at most an eighth too long:
+    /// 500 gives the median. Zero if nothing was counted.
     pub fn per_mille(&self, share: u32) -> Duration {
         let wanted = (u128::from(self.count()) * u128::from(share.min(1000))).div_ceil(1000);
         let mut met = 0;
@@ -143,11 +147,14 @@ impl Times {
     }
 }
 
-/// Of things too short to be timed each: whether this one is, and for how many it stands; 0 if it is not. Gaps are of
-/// different lengths, or what a program does every so often would be timed always or never.
+/// Decides whether to time this one of many short operations. Returns its weight, that is, how many
+/// operations it stands for, or 0 if it should not be timed. The gaps between samples vary;
+/// otherwise an operation that the program does at regular intervals would be timed always or
+/// never.
 pub fn sample() -> u64 {
     thread_local! {
-        /// How many are passed by before the next, how many that one stands for, and what gaps are drawn from.
+        /// Operations left to skip, the weight of the next sample, and the state of the random
+        /// generator.
         static GAP: Cell<(u32, u32, u32)> = const { Cell::new((0, 1, 0x9e37_79b9)) };
     }
     let (left, gap, mut random) = GAP.get();

@@ -1,24 +1,26 @@
 //! Layouts: what the engine may know about the bytes of a key or a value.
 //!
 //! A layout is a list of parts, each of a fixed width (a big-endian unsigned integer, sign bits
-//! flipped by the caller) or variable. Key order is always memcmp of the whole; a layout changes how
-//! blocks encode rows, never what they mean. The layout of an unknown key or value is one variable
-//! part that takes everything.
+//! flipped by the caller) or variable. Key order is always memcmp of the whole; a layout changes
+//! how blocks encode rows, never what they mean. The layout of an unknown key or value is one
+//! variable part that takes everything.
 //!
-//! Where a variable part ends follows from the bytes alone, in one of four ways ([`End`]):
+//! The end of a variable part follows from the bytes alone, in one of four ways ([`End`]):
 //! - **the rest**: it is the last part and takes what is left;
-//! - **escaped** (keys): every 00 of the content is written 00 FF, and 00 01 ends the part. A prefix
-//!   sorts before what it is a prefix of, and no content can look like the end;
+//! - **escaped** (keys): every 00 of the content is written 00 FF, and 00 01 ends the part. A
+//!   prefix sorts before what it is a prefix of, and no content can look like the end;
 //! - **escaped, descending** (keys): the complement of the former: FF is written FF 00, and FF FE
 //!   ends the part;
 //! - **prefixed** (values, where order does not matter): LEB128 length, then the content unchanged.
 //!
-//! The first part of a value may be the **version** of its layout: two bytes that are the same in every row which
-//! fits. Such a layout can be changed while rows of older ones stay as they are (`layout/versions.rs`).
+//! The first part of a value may be the **version** of its layout: two bytes that are the same in
+//! every row that fits. Such a layout can be changed while rows of older versions stay as they are
+//! (`layout/versions.rs`).
 //!
 //! Invariants
-//! 1. [`Layout::split`] of bytes that do not fit the layout says so; it never panics and never reads
-//!    past them. A row that does not fit its tree's layout is stored as one opaque part.
+//! 1. [`Layout::split`] of bytes that do not fit the layout reports that; it never panics and never
+//!    reads past them. A row that does not fit its tree's layout is stored as one uninterpreted
+//!    part.
 //! 2. Encoded layouts are canonical: what decodes, encodes to the same bytes again.
 //!
 //! Threads: plain values. Bytes: docs/format.md, "Layouts".
@@ -32,7 +34,7 @@ use crate::{Error, Place, coding::Reader};
 
 pub use versions::{HISTORY_BYTES_MAX, History, NewPart, RowVersions, Standing};
 
-/// What a fixed part holds, as a hint to the encodings. Never needed to read it back.
+/// The type of a fixed part, as a hint to the encodings. Never needed to read it back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum Hint {
@@ -59,37 +61,37 @@ impl Hint {
     }
 }
 
-/// Where a variable part ends.
+/// How the end of a variable part is determined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum End {
-    /// With the key or value; only the last part.
+    /// It ends with the key or value; only for the last part.
     Rest = 2,
-    /// With 00 01; a 00 of the content is 00 FF.
+    /// It ends with 00 01; a 00 of the content is encoded as 00 FF.
     Escaped = 3,
-    /// With FF FE; an FF of the (complemented) content is FF 00.
+    /// It ends with FF FE; an FF of the (complemented) content is encoded as FF 00.
     EscapedDescending = 4,
-    /// As its LEB128 length says, which stands before it. Values only.
+    /// A LEB128 length precedes it. Values only.
     Prefixed = 5,
 }
 
 /// One part of a key or value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// So many bytes, big-endian. A null flag is `Fixed(1)`.
+    /// This many bytes, big-endian. A null flag is `Fixed(1)`.
     Fixed(u16, Hint),
     /// Any number of bytes.
     Var(End),
-    /// The version of the layout, two bytes, big-endian, in every row the same. The first part of a value only: see
-    /// [`Layout::versioned`].
+    /// The version of the layout, two bytes, big-endian, the same in every row. Only as the first
+    /// part of a value: see [`Layout::versioned`].
     Version(u16),
 }
 
-/// Most parts of a layout.
+/// Maximum number of parts of a layout.
 pub const LAYOUT_PARTS_MAX: usize = bounds::LAYOUT_PARTS.default as usize;
 /// Length of the version of a layout.
 pub(crate) const VERSION_BYTES: usize = 2;
-/// Longest encoded layout, bytes: version, count, and four bytes a part.
+/// Longest encoded layout, bytes: version, count, and four bytes per part.
 pub const LAYOUT_BYTES_MAX: usize = 3 + 4 * LAYOUT_PARTS_MAX;
 
 const VERSION: u8 = 1;
@@ -138,7 +140,7 @@ impl Layout {
     /// ```
     /// use frond::{End, Hint, Layout, Part};
     ///
-    /// // A value: an id of eight bytes, then a name with its length before it.
+    /// // A value: an id of eight bytes, then a name with a length prefix.
     /// let layout = Layout::new(vec![Part::Fixed(8, Hint::Integer), Part::Var(End::Prefixed)]);
     /// assert_eq!(layout.parts().len(), 2);
     /// ```
@@ -146,9 +148,10 @@ impl Layout {
         Self { parts }
     }
 
-    /// A layout of values that can be changed later without a look at any row ([`Db::change_layout`](crate::Db::change_layout)):
-    /// the version comes before these parts. Every value begins with its two bytes, big-endian; in a new tree they are 0.
-    /// A block keeps them once for all its rows.
+    /// A layout of values that can be changed later without touching any row
+    /// ([`Db::change_layout`](crate::Db::change_layout)): the version comes before these parts.
+    /// Every value starts with its two bytes, big-endian; in a new tree they are 0. A block stores
+    /// them once for all its rows.
     pub fn versioned(parts: impl IntoIterator<Item = Part>) -> Self {
         Self { parts: std::iter::once(Part::Version(0)).chain(parts).collect() }
     }
@@ -158,7 +161,7 @@ impl Layout {
         &self.parts
     }
 
-    /// The version that rows of this layout begin with, if they do.
+    /// The version with which rows of this layout start, if any.
     pub fn version(&self) -> Option<u16> {
         match self.parts.first() {
             Some(Part::Version(version)) => Some(*version),
@@ -166,11 +169,11 @@ impl Layout {
         }
     }
 
-    /// Why a tree cannot have this layout, or `Ok`.
+    /// Checks whether a tree can have this layout.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`]: no part or more than [`LAYOUT_PARTS_MAX`], a fixed part of width 0, one that takes
-    /// the rest before the last, or a version behind the first.
+    /// [`Error::InvalidArgument`]: no part or more than [`LAYOUT_PARTS_MAX`], a fixed part of width
+    /// 0, a part that takes the rest and is not the last, or a version that is not the first.
     pub fn validate(&self) -> crate::Result<()> {
         match self.flaw() {
             None => Ok(()),
@@ -178,8 +181,8 @@ impl Layout {
         }
     }
 
-    /// Cuts `bytes` at the ends of their parts, and appends these to `ends`. False (and `ends` as it
-    /// was) if the bytes do not fit: one too short, or something left over.
+    /// Splits `bytes` into parts, and appends the end of each to `ends`. False (and `ends`
+    /// unchanged) if the bytes do not fit: they are too short for a part, or some are left over.
     pub fn split(&self, bytes: &[u8], ends: &mut Vec<usize>) -> bool {
         let before = ends.len();
         let mut at = 0;
@@ -197,7 +200,7 @@ impl Layout {
         at == bytes.len()
     }
 
-    /// Appends the layout as the catalog keeps it.
+    /// Appends the layout in the catalog's encoding.
     pub fn encode(&self, out: &mut Vec<u8>) {
         debug_assert!(self.flaw().is_none(), "layouts are validated before they are kept");
         out.push(VERSION);
@@ -218,7 +221,7 @@ impl Layout {
         }
     }
 
-    /// Reads an encoded layout, which must fill `bytes`.
+    /// Decodes a layout, which must fill `bytes`.
     pub fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
         let malformed = |why: &str| Flaw::Malformed { what: "layout", why: why.to_owned() };
         let too_new = |what: String| Flaw::TooNew { what };
@@ -291,10 +294,11 @@ impl Layout {
     }
 }
 
-/// Why stored definitions cannot be read; whoever knows the file makes an [`Error`] of it.
+/// The reason why stored definitions cannot be read; code that knows the file turns it into an
+/// [`Error`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Flaw {
-    /// The bytes are not what they should be.
+    /// The bytes are malformed.
     Malformed {
         /// What was read.
         what: &'static str,
@@ -318,7 +322,7 @@ impl fmt::Display for Flaw {
 }
 
 impl Flaw {
-    /// A version of something that is above the one known here, or is none.
+    /// The flaw of a version that is 0 or above the known one; `None` if there is none.
     pub(crate) fn version(what: &'static str, found: u8, known: u8) -> Option<Self> {
         if found == 0 {
             Some(Flaw::Malformed { what, why: "it has no version".into() })
@@ -329,7 +333,7 @@ impl Flaw {
         }
     }
 
-    /// The error for definitions read from this file.
+    /// The error for definitions that were read from this file.
     pub fn at(self, file: &Path) -> Error {
         match self {
             Flaw::Malformed { what, why } => Error::Malformed {
@@ -355,7 +359,8 @@ fn escaped_bytes(bytes: &[u8], zero: u8) -> Option<usize> {
     }
 }
 
-/// A LEB128 number and how many bytes it takes. Over-long forms are refused: one number, one form.
+/// Decodes a LEB128 number; returns it with its length. Over-long forms are refused: one number,
+/// one form.
 pub(crate) fn leb128(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut reader = Reader::new(bytes);
     let value = reader.varint()?;

@@ -1,11 +1,11 @@
-//! Frond: an ordered, transactional, always-compressed storage engine for data larger than memory
-//! and writes heavier than a B-tree bears.
+//! Frond: an embedded, ordered, transactional and always compressed storage engine for data sets
+//! larger than memory and write loads that would overwhelm a B-tree.
 
 #![deny(missing_docs)]
-// Rooms explain their private parts where a reader of the source looks.
+// Modules document their private parts for readers of the source.
 #![allow(rustdoc::private_intra_doc_links)]
 
-// Its macro is for all rooms: before them.
+// Defines the macro `plant!`, which all modules use, so it comes before them.
 #[macro_use]
 #[doc(hidden)]
 pub mod plant;
@@ -18,7 +18,7 @@ pub mod bounds;
 pub mod cache;
 pub mod catalog;
 mod check;
-#[allow(dead_code)] // each room takes what it needs
+#[allow(dead_code)] // each module uses a part of it
 mod coding;
 mod db;
 mod error;
@@ -34,7 +34,7 @@ mod pipeline;
 mod prefetch;
 pub mod run;
 pub mod store;
-#[allow(unused_imports)] // a facade: each room takes what it needs
+#[allow(unused_imports)] // a facade: each module uses a part of it
 mod sync;
 mod table;
 mod tree;
@@ -69,7 +69,7 @@ pub use message::{Kind, Message, Tag};
 #[doc(hidden)]
 pub use pipeline::Limits;
 pub use run::{DecodeStats, EncodeStats};
-/// Merge operators: the built-in numbers, and the trait for a user's own.
+/// Merge operators: the built-in numbers, and the trait for operators of your own.
 pub mod operator {
     pub use crate::run::{
         MergeOperator, OPERATOR_ADD as ADD, OPERATOR_APPEND as APPEND, OPERATOR_MAX as MAX,
@@ -95,11 +95,11 @@ pub use types::{
     SizeClass, StoreId, TreeId, VALUE_BYTES_MAX, VALUE_INLINE_BYTES_MAX, XID_BYTES_MAX, Xid,
 };
 
-/// The example of the README must compile.
+/// Compiles the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
-/// So must that of the guide to tables.
+/// Compiles the examples of the guide to tables.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/tables.md")]
 struct Tables;

@@ -9,7 +9,7 @@
 //! | 1 Delete | empty |
 //! | 2 Merge | operands, oldest first, each: operator u8, length LEB128, operand |
 //! | 3 PutBlob | 16-byte reference to a blob run |
-//! | 4 Versions | only in spilled runs: versions newest first, each: seqno LEB128, tag u8, length LEB128, payload |
+//! | 4 Versions | spilled runs only; newest first: seqno LEB128, tag u8, length LEB128, payload |
 //!
 //! Bytes: docs/format.md, "Messages".
 
@@ -28,7 +28,7 @@ pub enum Kind {
     Put = 0,
     /// The key is gone.
     Delete = 1,
-    /// Operands to be folded into whatever the key has.
+    /// Operands to be folded into the key's current value.
     Merge = 2,
     /// The key now has the value that the blob reference names.
     PutBlob = 3,
@@ -78,18 +78,18 @@ impl Tag {
         self.0 & FRESH != 0
     }
 
-    /// The same kind without the fresh bit.
+    /// This tag without the fresh bit.
     pub fn without_fresh(self) -> Tag {
         Tag(self.0 & !FRESH)
     }
 
-    /// The same kind with the fresh bit (Put and PutBlob only).
+    /// This tag with the fresh bit (Put and PutBlob only).
     pub fn with_fresh(self) -> Tag {
         debug_assert!(matches!(self.kind(), Kind::Put | Kind::PutBlob));
         Tag(self.0 | FRESH)
     }
 
-    /// A PutBlob as fresh as this Put.
+    /// The tag of a PutBlob that is fresh if this Put is.
     pub fn of_blob(self) -> Tag {
         Tag(self.0 & FRESH | Kind::PutBlob as u8)
     }
@@ -99,7 +99,7 @@ impl Tag {
         matches!(self.kind(), Kind::Put | Kind::PutBlob)
     }
 
-    /// True if nothing older of this key matters to a reader: Put, PutBlob or Delete.
+    /// True if no older message of this key matters to a reader: Put, PutBlob or Delete.
     pub fn is_base(self) -> bool {
         !matches!(self.kind(), Kind::Merge | Kind::Versions)
     }
@@ -115,7 +115,7 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// A message of these parts.
+    /// Creates a message.
     pub fn new(tag: Tag, payload: &'a [u8]) -> Self {
         Self { tag, payload }
     }

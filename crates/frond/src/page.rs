@@ -1,15 +1,16 @@
-//! Links, page identities, and the file they lie in: what every room that reads pages shares.
+//! Links, page identities and the store file: what all modules that read pages share.
 //!
-//! A page is a node, a run, a map page, the root directory or a blob extent: contiguous bytes of the
-//! store, written once. Its parent's [`Link`] says where it is and what its bytes hash to, so that a
-//! lost, misdirected or stale write is seen (RELIABILITY §3.1).
+//! A page is a node, a run, a map page, the root directory or a blob extent: contiguous bytes of
+//! the store, written once. Its parent's [`Link`] holds its place and the hash of its bytes, so
+//! that a lost, misdirected or stale write is detected (docs/safety.md §3.1).
 //!
 //! Invariants
-//! 1. A page's hash covers its identity: store, kind, place, length, birth, lineage. The right bytes in
-//!    the wrong place do not verify; zeros never do.
+//! 1. A page's hash covers its identity: store, kind, place, length, birth, lineage. The right
+//!    bytes in the wrong place do not verify; zeros never do.
 //! 2. Offsets and lengths of pages are multiples of [`ALIGN`](crate::io::ALIGN).
 //! 3. Bytes are verified before they are parsed.
-//! 4. What is written can be read: the reader's own checks are made of a page before it is written ([`sealed`]).
+//! 4. What is written can be read: each page passes its reader's own checks before it is written
+//!    ([`sealed`]).
 //!
 //! Threads: all. Bytes: docs/format.md, "Link" and "Checksums".
 
@@ -101,20 +102,20 @@ impl Link {
     }
 }
 
-/// Who a page is: mixed into its checksum.
+/// The identity of a page, which is mixed into its checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
-    /// The store.
+    /// The store that the page belongs to.
     pub store: StoreId,
-    /// What it is.
+    /// The kind of page.
     pub kind: PageKind,
     /// Byte offset of the extent.
     pub offset: u64,
     /// Length of the extent.
     pub bytes: u32,
-    /// The version that first linked it.
+    /// The version that first linked the page.
     pub birth: Publish,
-    /// The line of descent that wrote it.
+    /// The lineage that wrote the page.
     pub lineage: Lineage,
 }
 
@@ -132,71 +133,74 @@ impl Identity {
     }
 }
 
-/// Checksum of a page (for a run: of its tail): XXH3-64 seeded with the identity.
+/// Checksum of a page, for a run that of its footer: XXH3-64 seeded with the identity.
 pub fn page_hash(identity: &Identity, bytes: &[u8]) -> u64 {
     let seed = if plant!("store: identity not mixed in") { 1 } else { identity.seed() };
     xxhash_rust::xxh3::xxh3_64_with_seed(bytes, seed)
 }
 
-/// What its reader's own checks say of a page that is about to be written: `what` names it. An error ends what would have
-/// written it, before anything links the page (FRD-3205).
+/// Passes on the result of the reader's own checks of a page that is about to be written; `what`
+/// names the page. An error ends the work that would have written it, before anything links the
+/// page (FRD-3205).
 pub fn sealed<T>(what: &'static str, read: Result<T, impl Into<String>>) -> Result<T> {
     read.map_err(|why| Error::Unreadable(what, why.into()))
 }
 
-/// Feature that whoever reads a store must know: runs of typed blocks.
+/// Feature that a reader of the store must know: columnar runs.
 pub const FEATURE_TYPED_RUNS: u64 = 1;
-/// Likewise: models of strings that have templates.
+/// Feature that a reader must know: string models with templates.
 pub const FEATURE_TEMPLATES: u64 = 2;
-/// Likewise: transposed blocks in runs of opaque ones.
+/// Feature that a reader must know: byte-shuffled (transposed) blocks in row runs.
 pub const FEATURE_TRANSPOSED_BLOCKS: u64 = 4;
-/// Likewise: blocks under a dictionary in runs of opaque ones.
+/// Feature that a reader must know: blocks compressed with a dictionary in row runs.
 pub const FEATURE_DICTIONARIES: u64 = 8;
-/// Likewise: numbers of rows in the root directory and in the log.
+/// Feature that a reader must know: row counts in the root directory and in the log.
 pub const FEATURE_ROW_COUNTS: u64 = 16;
-/// Likewise: a root directory of page tables, and pins of whole versions in the space map.
+/// Feature that a reader must know: a root directory of page tables, and pins of whole versions in
+/// the space map.
 pub const FEATURE_PAGED_DIRECTORY: u64 = 32;
-/// Likewise: sums of what a tree holds in its root, and lengths of rows in the nodes above leaves.
+/// Feature that a reader must know: sums of a tree's content in its root, and row lengths in the
+/// nodes above leaves.
 pub const FEATURE_SUMS: u64 = 64;
 
-/// The store's file with what is needed to read pages in it and to say where they were bad.
+/// The store's file, with what is needed to read its pages and to report where they are bad.
 #[derive(Debug)]
 pub struct StoreFile {
     /// The open file.
     pub file: Arc<dyn File>,
     /// Its name, for errors.
     pub path: PathBuf,
-    /// Whose it is.
+    /// Identity of the store.
     pub store: StoreId,
-    /// What readers must know of pages that were met since opening.
+    /// Features that were required since opening.
     features: AtomicU64,
 }
 
 impl StoreFile {
-    /// A file of this store.
+    /// The file at `path` of this store.
     pub fn new(file: Arc<dyn File>, path: impl Into<PathBuf>, store: StoreId) -> Arc<Self> {
         Arc::new(Self { file, path: path.into(), store, features: AtomicU64::new(0) })
     }
 
-    /// Whoever reads the file from now on must know these: the next superblock says so (Promise: P22). Comes
-    /// before the page that takes it can be linked.
+    /// Requires these features of all later readers of the file: the next superblock lists them
+    /// (Promise: P22). Called before the page that needs them can be linked.
     pub fn require(&self, features: u64) {
         if self.features() & features != features {
             self.features.fetch_or(features, Ordering::Relaxed);
         }
     }
 
-    /// What was required since opening.
+    /// Features that were required since opening.
     pub fn features(&self) -> u64 {
         self.features.load(Ordering::Relaxed)
     }
 
-    /// Its name.
+    /// The name of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where an error is.
+    /// A location in this file, for errors.
     pub fn place(&self, offset: u64, bytes: u64) -> Place {
         Place { file: self.path.clone(), offset, bytes }
     }

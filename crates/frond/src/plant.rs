@@ -1,18 +1,20 @@
-//! Planted bugs: one-line defects that a test build can switch on, to prove that the tests see them.
+//! Planted bugs (mutation testing): one-line defects that a test build can switch on, to prove that
+//! the tests catch them.
 //!
 //! `if plant!("wal: acknowledge before the sync") { … }` is the constant `false` unless the cargo
-//! feature `planted-bugs` is on; then it asks whether the running test armed that bug. A test that
-//! has never failed is not trusted: each bug of [`BUGS`] says who claims to catch it, a room's own
-//! tests or a campaign, and each claim is put to the proof (`tests/planted.rs`, and the tests named
-//! `planted…` of the rooms).
+//! feature `planted-bugs` is on; then it is true if the running test armed that bug. A test that
+//! has never failed is not trusted: each bug of [`BUGS`] names the tests that claim to catch it,
+//! those of a module or a campaign, and each claim is verified (`tests/planted.rs`, and the tests
+//! named `planted…` of the modules).
 //!
 //! Invariants
-//! 1. A name that is planted stands in [`BUGS`], each name of [`BUGS`] is planted somewhere, and each
-//!    is claimed by one who is asked (`tests/planted.rs` reads the sources).
+//! 1. Each planted name is in [`BUGS`], each name of [`BUGS`] is planted somewhere, and each is
+//!    claimed by tests that are run to verify it (`tests/planted.rs` reads the sources).
 //! 2. Without the feature nothing is compiled in: the macro is a constant.
 //!
-//! Threads: arming is per thread, so that tests may run side by side; it reaches the engine when its
-//! workers are manual, all threads of the model checker, which share one, and threads that a test has inherit it.
+//! Threads: a bug is armed for one thread, so that tests may run in parallel. The engine sees it if
+//! its workers are manual; under the model checker all threads share one arming; threads that a
+//! test starts can inherit it.
 
 /// True if this bug is armed. The constant `false` in every normal build.
 macro_rules! plant {
@@ -23,12 +25,12 @@ macro_rules! plant {
 /// A bug that can be armed.
 #[derive(Clone, Copy, Debug)]
 pub struct Bug {
-    /// "room: what goes wrong".
+    /// "module: what goes wrong".
     pub name: &'static str,
-    /// Where it is planted.
+    /// The code where it is planted.
     pub place: &'static str,
-    /// Who claims to catch it: a room, a campaign, or the schedules that the model
-    /// checker tries on a room.
+    /// The tests that claim to catch it: a module, a campaign, or the schedules that the model
+    /// checker explores of a module.
     pub caught_by: &'static str,
 }
 
@@ -329,7 +331,7 @@ pub const BUGS: &[Bug] = &[
     bug("wal: what was recovered is not rewritten", "RecoveredTail::clear_way", "cached"),
 ];
 
-/// Never: this build has no planted bugs.
+/// Always false: this build has no planted bugs.
 #[cfg(not(feature = "planted-bugs"))]
 #[inline(always)]
 pub const fn armed(_name: &str) -> bool {
@@ -344,13 +346,13 @@ pub(crate) use on::assert_claims_hold;
 #[cfg(all(test, not(shuttle), feature = "planted-bugs"))]
 pub(crate) use on::inherit;
 
-/// There is nothing to arm another thread with.
+/// Does nothing: this build has no planted bugs.
 #[cfg(all(test, not(shuttle), not(feature = "planted-bugs")))]
 pub(crate) fn inherit() -> impl FnOnce() + Send {
     || {}
 }
 
-/// Bugs, each with the test that claims it.
+/// Bugs, each with the test that claims to catch it.
 #[cfg(all(test, feature = "planted-bugs"))]
 macro_rules! claims {
     ($($bug:literal => $($test:ident)::+,)+) => {
@@ -375,18 +377,18 @@ mod on {
         static MET: RefCell<Arc<AtomicU64>> = RefCell::default();
     }
 
-    /// Arms one bug in this thread, or none.
+    /// Arms one bug in this thread, or disarms with `None`.
     pub fn arm(name: Option<&'static str>) {
         ARMED.set(name);
         MET.take();
     }
 
-    /// How often this thread, and those that have inherited from it, have come by the bug it armed.
+    /// How often this thread, and threads that inherited from it, reached the armed bug.
     pub fn met() -> u64 {
         MET.with_borrow(|met| met.load(Ordering::Relaxed))
     }
 
-    /// Called in another thread, arms that as this one is.
+    /// A function that arms the thread in which it is called as the current one is armed.
     #[cfg(all(test, not(shuttle)))]
     pub(crate) fn inherit() -> impl FnOnce() + Send {
         let (armed, met) = (ARMED.get(), MET.with_borrow(Arc::clone));
@@ -410,14 +412,15 @@ mod on {
     #[cfg(test)]
     const CHILD: &str = "FROND_PLANTED_BUG";
 
-    /// How often a bug under the model checker is tried before it counts as not caught: schedules are drawn at
-    /// random, and some bugs need a rare one.
+    /// How often a bug is tried under the model checker before it counts as not caught: schedules
+    /// are drawn at random, and some bugs need a rare one.
     #[cfg(test)]
     const TRIES: usize = 5;
 
-    /// What the planted-bugs test of a process has to do about one bug. Under the model checker each bug is tried
-    /// in a child process: the panic of a failing schedule may unwind through a destructor that takes steps of the
-    /// schedule; if another thread panics there, the process aborts.
+    /// What a process that runs the planted-bugs test does about one bug. Under the model checker
+    /// each bug is tried in a child process: the panic of a failing schedule may unwind through a
+    /// destructor that takes steps of the schedule; if another thread panics there, the process
+    /// aborts.
     #[cfg(test)]
     enum Child {
         /// This process is the child that tries this bug.
@@ -454,7 +457,8 @@ mod on {
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         let met = printed.rsplit_once(&format!("{CHILD}: met ")).map(|(_, met)| met);
         let met = met.and_then(|met| met.split(' ').next()?.parse().ok());
-        // A child that aborts prints no count; it must have reached the bug, since the test passes without it.
+        // A child that aborts prints no count; it must have reached the bug, since the test passes
+        // without it.
         let met = met.unwrap_or(u64::from(!output.status.success()));
         let outcome = match output.status.success() {
             true => Ok(()),
@@ -463,11 +467,11 @@ mod on {
         Child::Ended((outcome, met))
     }
 
-    /// Arms each bug that `room` claims and demands that the test which claims it fails.
+    /// Arms each bug that `room` claims and asserts that the test which claims it fails.
     #[cfg(test)]
     pub(crate) fn assert_claims_hold(room: &str, claims: &[(&str, &str, fn())]) {
         use std::{panic, thread};
-        // Failures are wanted here; nothing else runs beside tests that are chosen as planted.
+        // Failures are expected here, and no other tests run concurrently with the planted ones.
         panic::set_hook(Box::new(|_| {}));
         let mut wrong = Vec::new();
         for bug in BUGS.iter().filter(|bug| bug.caught_by == room) {
@@ -476,7 +480,8 @@ mod on {
                 wrong.push(format!("{}: no test of {room} claims it", bug.name));
                 continue;
             };
-            // In a thread of its own: what fails within the model checker leaves something behind there.
+            // In a thread of its own, because a failure within the model checker leaves
+            // thread-local state behind.
             let run = || {
                 arm(Some(bug.name));
                 (panic::catch_unwind(test), met())
@@ -508,7 +513,7 @@ mod on {
                 ));
             }
         }
-        // The hook says nothing of this one either.
+        // The panic hook stays silent about this one, too.
         wrong.iter().for_each(|wrong| println!("{wrong}"));
         assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
     }

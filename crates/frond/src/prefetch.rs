@@ -1,12 +1,12 @@
-//! Asking the processor to bring memory near before it is needed.
+//! Prefetch hints: ask the processor to load memory into its cache before it is needed.
 //!
-//! A walk whose next address is in the memory it has yet to wait for takes a cache miss a step; one that
-//! guesses the next addresses takes them together.
+//! A walk whose next address is in memory that has yet to arrive takes one cache miss per step; a
+//! walk that can guess the next addresses takes the misses together.
 
 /// Length of a cache line.
 pub const CACHE_LINE_BYTES: usize = 64;
 
-/// Asks for the line that holds `at`; any address may be given, nothing is read.
+/// Prefetches the cache line that holds `at`. Any address may be given; nothing is read.
 #[inline]
 pub fn prefetch(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

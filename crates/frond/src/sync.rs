@@ -1,9 +1,10 @@
-//! The one door to locks and atomics, so that a model checker can take their place.
+//! Re-exports of all locks and atomics, so that a model checker can replace them.
 //!
-//! With `--cfg shuttle` every primitive is shuttle's, and the schedules of the real modules are
-//! explored by the tests named `interleavings` beside them (`make schedules`). Rule of the house: no
-//! other module names `std::sync` primitives or `std::thread`. A poisoned lock means that a thread panicked inside an
-//! engine section: the panic goes on in whoever comes next, and the store fails (P16).
+//! With `--cfg shuttle` every primitive is shuttle's, and the tests named `interleavings` next to
+//! the real modules explore their schedules (`make schedules`). No other module may name
+//! `std::sync` primitives or `std::thread`. A poisoned lock means that a thread panicked inside a
+//! critical section of the engine: the next thread to take it panics, too, and the store fails
+//! (P16).
 
 #[cfg(not(shuttle))]
 pub use std::{
@@ -30,17 +31,17 @@ pub use shuttle::{
     },
     thread,
 };
-/// What a `static` counts with. The model checker's own atomics belong to one execution each, and tests that run side
-/// by side are several of them in one process.
+/// Atomic counter for a `static`. The model checker's own atomics belong to one execution each, but
+/// tests that run in parallel are several executions in one process.
 pub type ProcessU64 = std::sync::atomic::AtomicU64;
 
-// No schedule depends on them, and the model checker has none.
+// No schedule depends on these, and the model checker does not have them.
 pub use std::{
     sync::TryLockError,
     thread::{available_parallelism, panicking},
 };
 
-/// What the calling thread is told from others by that are alive: no two have the same.
+/// Identifies the calling thread: no two live threads have the same value.
 #[cfg(not(shuttle))]
 #[inline]
 pub fn thread_mark() -> usize {
@@ -48,7 +49,7 @@ pub fn thread_mark() -> usize {
     MARK.with(|mark| std::ptr::from_ref(mark).addr())
 }
 
-/// The same for the model checker, whose threads are one to `std`.
+/// Identifies the calling thread under the model checker, all of whose threads are one to `std`.
 #[cfg(shuttle)]
 pub fn thread_mark() -> usize {
     use std::hash::{DefaultHasher, Hash, Hasher};
@@ -57,18 +58,19 @@ pub fn thread_mark() -> usize {
     hasher.finish() as usize
 }
 
-/// A number that the calling thread has for itself, to spread threads over places that they share. Another thread may
-/// have the same.
+/// A number of the calling thread, to spread threads over shared slots. Another thread may have the
+/// same.
 #[inline]
 pub fn thread_number() -> usize {
     thread_local!(static MARK: u8 = const { 0 });
-    // Places of threads lie pages apart; what is below them is the same for all.
+    // Thread-local addresses lie pages apart; their low bits are the same for all threads.
     let place = MARK.with(|mark| std::ptr::from_ref(mark).addr()) as u64;
     (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
 }
 
-/// `OnceLock` for the model checker, which has none. Its threads are one to the one of `std`, so a value
-/// is made outside of that: two may make one, as two may race to it anyway, and the first stays.
+/// `OnceLock` for the model checker, which has none. All its threads are one to `std`'s `OnceLock`,
+/// so the value is made before that is entered: two threads may both make one, as in any race, and
+/// the first stays.
 #[cfg(shuttle)]
 mod once {
     #[derive(Clone, Debug)]
@@ -109,8 +111,8 @@ mod once {
     }
 }
 
-/// Runs a scenario under many schedules: random ones, and as many with few switches at the worst places.
-/// `FROND_EFFORT` multiplies them.
+/// Runs a scenario under many schedules: `schedules` random ones, and as many with few switches at
+/// the worst places. The environment variable `FROND_EFFORT` multiplies both.
 #[cfg(all(test, shuttle))]
 pub fn explore(schedules: usize, scenario: impl Fn() + Clone + Send + Sync + 'static) {
     use shuttle::{
@@ -120,7 +122,7 @@ pub fn explore(schedules: usize, scenario: impl Fn() + Clone + Send + Sync + 'st
     let effort = std::env::var("FROND_EFFORT").ok().and_then(|effort| effort.parse().ok());
     let schedules = schedules * effort.unwrap_or(1);
     let mut config = Config::new();
-    // Frames and records are made on the stack, and an unoptimised build takes more of it.
+    // Frames and records are built on the stack, and an unoptimised build needs more of it.
     config.stack_size = 2 << 20;
     Runner::new(RandomScheduler::new(schedules), config.clone()).run(scenario.clone());
     Runner::new(PctScheduler::new(3, schedules), config).run(scenario);

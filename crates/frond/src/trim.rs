@@ -1,21 +1,26 @@
-//! What was freed goes back to the system, where the allocator would keep it.
+//! Returns freed memory to the operating system where the allocator would keep it.
 //!
-//! The GNU C library raises two bounds each time that something larger than ever is freed: what it has mapped by itself,
-//! and what it keeps for later, up to 64 MiB (mallopt(3), "dynamic mmap threshold"). After a transaction or a load beyond memory it
-//! would keep about as much as that had taken, outside of any budget. Programs with another allocator lose nothing.
+//! Each time that a block larger than ever before is freed, the GNU C library raises two
+//! thresholds: the size from which it maps blocks separately, and how much free memory it keeps, up
+//! to 64 MiB (mallopt(3), "dynamic mmap threshold"). After a transaction or a load beyond memory it
+//! would keep about as much as that work took, outside of any budget. Programs with another
+//! allocator lose nothing.
 //!
-//! A store of very many trees leaves as much when it is closed, in pieces that the next one to be opened does not fill.
+//! A store of very many trees leaves as much when it is closed, in pieces that the next store to be
+//! opened does not fill.
 //!
-//! Cost: some milliseconds, more in a program with much memory of its own, in which allocations of other threads may wait. So only
-//! those call it whose work did not fit into memory, or that open or close a store, seldom, without locks that others wait for, and
-//! after megabytes were freed.
+//! Cost: some milliseconds, during which allocations of other threads may wait; more in a program
+//! with much memory of its own. So it is called seldom, without locks that others wait for, and
+//! after megabytes were freed: when a store is opened or closed, and after work that did not fit
+//! into memory.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Of less the allocator may keep what it likes.
+/// Bytes freed below which the allocator may keep what it likes.
 const FREED_MIN: u64 = 4 << 20;
 
-/// Gives back what the allocator has free, if so many bytes that were just freed are many.
+/// Returns the allocator's free memory to the system if `freed_bytes`, freed just now, is large
+/// enough.
 #[cold]
 pub fn give_freed_back(freed_bytes: u64) {
     if freed_bytes < FREED_MIN {
@@ -28,12 +33,13 @@ pub fn give_freed_back(freed_bytes: u64) {
     }
 }
 
-/// Gives back what was freed before it is dropped: the last field of something large.
+/// Returns memory that was freed before this value is dropped: make it the last field of something
+/// large.
 #[derive(Debug, Default)]
 pub struct FreedBefore(AtomicU64);
 
 impl FreedBefore {
-    /// About so many bytes are going to be freed.
+    /// Announces that about `bytes` bytes are going to be freed.
     pub fn expect(&self, bytes: u64) {
         self.0.store(bytes, Ordering::Relaxed);
     }

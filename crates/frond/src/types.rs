@@ -1,6 +1,6 @@
-//! Numbers that must not be mixed up, as types of their own.
+//! Newtypes for numbers that must not be mixed up, and other small types that all modules share.
 //!
-//! `Lsn` orders durability, `Seqno` orders commits and decides visibility, `Publish` counts the
+//! `Lsn` orders durability, `Seqno` orders commits and decides visibility, and `Publish` counts the
 //! versions of the store and dates births and deaths of pages. All three only grow.
 
 use crate::bounds;
@@ -21,7 +21,7 @@ macro_rules! number {
         }
 
         impl $name {
-            /// The number after this one.
+            /// The next number.
             pub fn next(self) -> Self {
                 Self(self.0 + 1)
             }
@@ -30,7 +30,7 @@ macro_rules! number {
 }
 
 number!(
-    /// Byte position in the log, counted from the store's creation over all segments.
+    /// Byte position in the log, counted from the store's creation across all segments.
     Lsn,
     u64
 );
@@ -40,23 +40,23 @@ number!(
     u64
 );
 number!(
-    /// Publish counter: which version of the store. Births and deaths of pages are dated by it.
+    /// Publish counter: the number of a version of the store. It dates births and deaths of pages.
     Publish,
     u64
 );
 number!(
-    /// Identifies a tree for ever; never reused (Rule: I35).
+    /// Permanent identifier of a tree; never reused (Rule: I35).
     TreeId,
     u32
 );
 number!(
-    /// The line of descent in which a page was born: a tree, or a clone of one (Rule: I19).
+    /// The lineage in which a page was born: that of a tree, or of a clone of one (Rule: I19).
     Lineage,
     u32
 );
 
 impl TreeId {
-    /// The lineage in which the tree writes: each tree, clones too, has its own (Rule: I19).
+    /// The lineage in which this tree writes. Each tree, clones included, has its own (Rule: I19).
     pub fn lineage(self) -> Lineage {
         Lineage(self.0)
     }
@@ -78,16 +78,16 @@ impl fmt::Display for StoreId {
     }
 }
 
-/// The name under which a transaction is prepared, given by whoever coordinates it: bytes that mean nothing here.
-/// XA's has up to 136 of them.
+/// The name of a prepared transaction, chosen by the coordinator: opaque bytes. XA names have up to
+/// 136 bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Xid(Box<[u8]>);
 
 impl Xid {
-    /// A name of these bytes.
+    /// Makes a name from these bytes.
     ///
     /// # Errors
-    /// `InvalidArgument` unless there are 1 to [`XID_BYTES_MAX`] of them.
+    /// `InvalidArgument` unless there are 1 to [`XID_BYTES_MAX`] bytes.
     pub fn new(bytes: &[u8]) -> Result<Self> {
         if bytes.is_empty() || !bounds::XID_BYTES.admits(bytes.len()) {
             let (given, max) = (bytes.len(), bounds::XID_BYTES.max());
@@ -97,7 +97,7 @@ impl Xid {
         Ok(Self(bytes.into()))
     }
 
-    /// Its bytes.
+    /// The bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -109,7 +109,7 @@ impl fmt::Debug for Xid {
     }
 }
 
-/// As text if it is, else in hexadecimal.
+/// As text if all bytes are printable ASCII, otherwise in hexadecimal.
 impl fmt::Display for Xid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.iter().all(u8::is_ascii_graphic) {
@@ -120,30 +120,31 @@ impl fmt::Display for Xid {
     }
 }
 
-/// When a commit is acknowledged, and so what a crash may take (RELIABILITY: P1).
+/// When a commit is acknowledged, which decides what a crash may lose (docs/safety.md: P1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Durability {
-    /// After an `fdatasync` that began when the commit was wholly written: nothing acknowledged is
-    /// ever lost.
+    /// After an `fdatasync` that started once the commit was completely written: an acknowledged
+    /// commit is never lost.
     #[default]
     Sync,
-    /// After the kernel has it: a killed process loses nothing, a power failure at most the last
-    /// second.
+    /// After the kernel has the commit: a killed process loses nothing, a power failure at most the
+    /// last second.
     Os,
-    /// Once it is in the log buffer: a killed process loses at most one second, a power failure two.
+    /// Once the commit is in the log buffer: a killed process loses at most one second, a power
+    /// failure two.
     Lazy,
 }
 
-/// The one choice about size against speed that a tree has.
+/// How a tree trades size for speed: its only setting of that kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum SizeClass {
-    /// LZ4 leaves.
+    /// Leaves compressed with LZ4.
     Fast = 1,
-    /// zstd level 1 leaves.
+    /// Leaves compressed with zstd level 1.
     #[default]
     Default = 2,
-    /// zstd level 3 leaves.
+    /// Leaves compressed with zstd level 3.
     Small = 3,
 }
 
@@ -158,7 +159,7 @@ impl SizeClass {
         }
     }
 
-    /// The general codec of its leaves, with its level, in words.
+    /// Name and level of the general codec of the class's leaves.
     pub fn codec_name(self) -> &'static str {
         match self {
             Self::Fast => "LZ4",
@@ -168,8 +169,8 @@ impl SizeClass {
     }
 }
 
-/// The begin of a key, and how long all of it is: what waits and errors keep of keys, for people to read. `Display` writes it
-/// in quotes, with all that is no plain ASCII escaped.
+/// The start of a key and the key's whole length, as waits and errors keep it for people to read.
+/// `Display` writes it in quotes and escapes everything that is not printable ASCII.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyStart {
     bytes: Box<[u8]>,
@@ -177,16 +178,17 @@ pub struct KeyStart {
 }
 
 impl KeyStart {
-    /// So many bytes of a key are kept.
+    /// Bytes of a key that are kept at most.
     pub const BYTES_MAX: usize = 64;
 
-    /// That of a key.
+    /// Keeps the start of `key`.
     pub fn of(key: &[u8]) -> Self {
         let bytes = key.get(..Self::BYTES_MAX).unwrap_or(key).into();
         Self { bytes, key_bytes: key.len() }
     }
 
-    /// The first bytes of the key; all of them if it has no more than [`BYTES_MAX`](Self::BYTES_MAX).
+    /// The first bytes of the key; all of them if it has no more than
+    /// [`BYTES_MAX`](Self::BYTES_MAX).
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -219,52 +221,53 @@ pub const XID_BYTES_MAX: usize = bounds::XID_BYTES.default as usize;
 pub const KEY_BYTES_MAX: usize = bounds::KEY_BYTES.default as usize;
 /// Longest value, bytes.
 pub const VALUE_BYTES_MAX: usize = bounds::VALUE_BYTES.default as usize;
-/// Longest operand of a merge, bytes. Operands travel inline, so this is bounded by what one apply may
-/// hold.
+/// Longest operand of a merge, bytes. Operands travel inline, so this is bounded by what one apply
+/// may hold in memory.
 pub const OPERAND_BYTES_MAX: usize = bounds::OPERAND_BYTES.default as usize;
-/// Values longer than this live in extents of their own and travel as references. 64 KiB: an extent
-/// costs some 150 bytes of memory, a commit one sync more, and on average half a page of padding. See
-/// docs/design/006.
+/// Longest value that is stored inline, bytes; longer values have extents of their own and travel
+/// as references. 64 KiB: an extent costs some 150 bytes of memory, one more sync per commit, and
+/// on average half a page of padding. See docs/design/006.
 pub const VALUE_INLINE_BYTES_MAX: usize = 64 << 10;
-/// Counters that each tree has.
+/// Number of counters of each tree.
 pub(crate) const COUNTERS: usize = 4;
 
-/// How far the counters of a tree are: the number that comes next; 0 of one that was never used.
+/// The next value of each counter of a tree; 0 for a counter that was never used.
 pub(crate) type Counts = [u64; COUNTERS];
 
-/// What the leaves of a tree hold, and what waits above them, summed: a difference of two such sums is one, too, modulo
-/// 2^64.
+/// Sums over a tree: what its leaves hold and what waits in the buffers above them. The difference
+/// of two sums is also a `Sums`, modulo 2^64.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sums {
-    /// Leaves with a page.
+    /// Leaves that have a page.
     pub leaves: u64,
-    /// Rows of leaves.
+    /// Rows in leaves.
     pub rows: u64,
     /// Bytes of the leaves' blocks.
     pub encoded: u64,
     /// Bytes of the leaves' extents: blocks, indexes, filters, padding.
     pub extents: u64,
-    /// Bytes of the rows before they were encoded, of leaves of which that is known.
+    /// Uncompressed bytes of the rows, of the leaves for which that is known.
     pub raw: u64,
-    /// `encoded` of those of which it is not: an earlier version of Frond has written them.
+    /// The part of `encoded` in leaves for which it is not known, because an earlier version of
+    /// Frond wrote them.
     pub unmeasured: u64,
-    /// Bytes of the extents of long values that leaves list.
+    /// Bytes of the extents of the long values that leaves list.
     pub blobs: u64,
-    /// Bytes that wait in nodes, an upper estimate.
+    /// Bytes that wait in nodes; an upper estimate.
     pub waiting: u64,
 }
 
-/// Numbers of [`Sums`].
+/// Number of fields of [`Sums`].
 pub(crate) const SUMS: usize = 8;
 
 impl Sums {
-    /// The numbers, as they are stored.
+    /// The fields in the order in which they are stored.
     pub(crate) fn to_array(self) -> [u64; SUMS] {
         let Self { leaves, rows, encoded, extents, raw, unmeasured, blobs, waiting } = self;
         [leaves, rows, encoded, extents, raw, unmeasured, blobs, waiting]
     }
 
-    /// The sums of stored numbers.
+    /// Sums from stored fields.
     pub(crate) fn from_array(numbers: [u64; SUMS]) -> Self {
         let [leaves, rows, encoded, extents, raw, unmeasured, blobs, waiting] = numbers;
         Self { leaves, rows, encoded, extents, raw, unmeasured, blobs, waiting }
@@ -284,8 +287,8 @@ impl Sums {
         Self::from_array(left)
     }
 
-    /// Bytes of all rows of leaves before they were encoded: of those that are not measured, as much for a byte as of the
-    /// others; as many as they take if no leaf is measured.
+    /// Estimate of the uncompressed bytes of all rows in leaves. Unmeasured leaves are assumed to
+    /// compress as well as the measured ones; if no leaf is measured, their encoded size is taken.
     pub(crate) fn raw_bytes(&self) -> u64 {
         let measured = self.encoded.saturating_sub(self.unmeasured);
         if measured == 0 {

@@ -1,9 +1,9 @@
-//! Arrows point down: which room may use which stands in one table, "Who may use whom" of
-//! docs/architecture.md, and this test holds the sources against it.
+//! Tests that module dependencies point down: which module may use which is listed in one table,
+//! "Who may use whom" in docs/architecture.md, and the sources must match it.
 //!
-//! The table is a drawing of the house: its rows go from the roof to the ground, and a room may use
-//! only rooms in rows below its own. An arrow that is not drawn is an error, and so is one that is
-//! drawn and that no source takes. Shared words stand below all rooms.
+//! The rows of the table go from the top layer to the bottom, and a module may use only modules in
+//! rows below its own. A dependency that is not in the table is an error, and so is one in the
+//! table that no source has. Shared words are below all modules.
 
 mod sources;
 
@@ -12,15 +12,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use sources::{File, code, engine, file, table};
 
 const HEADING: &str = "## Who may use whom";
-/// Not rooms: the crate's face.
+/// The crate's root file, which is not a module of the table.
 const FACE: &str = "lib";
-/// The last row: words that all rooms share.
+/// The last row: small modules that all others share.
 const SHARED: &str = "shared words";
 
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 struct Drawing {
-    /// From the roof to the ground.
+    /// From the top layer to the bottom.
     rooms: Vec<String>,
     arrows: Arrows,
     shared: BTreeSet<String>,
@@ -46,13 +46,13 @@ fn drawing() -> Drawing {
     drawing
 }
 
-/// The room, or shared word, that a source belongs to.
+/// The module, or shared word, that a source belongs to.
 fn room(path: &str) -> String {
     let inside = path.strip_prefix("crates/frond/src/").expect("a source of the engine");
     inside.split('/').next().unwrap_or(inside).trim_end_matches(".rs").to_owned()
 }
 
-/// What `lib.rs` shows under the crate's own name, and which room it is from.
+/// The names that `lib.rs` re-exports under the crate's own name, and the module of each.
 fn face(lib: &File) -> BTreeMap<String, String> {
     let mut names = BTreeMap::new();
     let text = code(&lib.text);
@@ -65,12 +65,12 @@ fn face(lib: &File) -> BTreeMap<String, String> {
             names.insert(name.to_owned(), room.to_owned());
         }
     }
-    // The one module of the face, of names from the run room.
+    // The one inline module of `lib.rs`, with names from module `run`.
     names.insert("operator".into(), "run".into());
     names
 }
 
-/// The first words of all paths that begin with `crate::`.
+/// The first words of all paths that start with `crate::`.
 fn first_words(code: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let word = |text: &str| -> String {
@@ -101,7 +101,7 @@ fn first_words(code: &str) -> BTreeSet<String> {
     found
 }
 
-/// Which room uses which, and where, in the sources.
+/// Which module uses which, and where, in the sources.
 fn arrows() -> BTreeMap<(String, String), String> {
     let engine = engine();
     let face = face(&file("crates/frond/src/lib.rs"));
@@ -124,7 +124,7 @@ fn arrows() -> BTreeMap<(String, String), String> {
     arrows
 }
 
-/// A file from which `super` is the crate.
+/// True for a file in which `super` is the crate.
 fn is_door(path: &str) -> bool {
     let inside = path.strip_prefix("crates/frond/src/").unwrap_or(path);
     inside.ends_with("/mod.rs") && inside.matches('/').count() == 1 || !inside.contains('/')
@@ -148,7 +148,8 @@ fn rooms_use_only_rooms_below_them() {
             continue;
         }
         if shared.contains(from) {
-            // A page is read from a file: the word needs the trait, and the trait nothing.
+            // A page is read from a file: this word needs the file trait, and the trait needs
+            // nothing.
             if (from.as_str(), to.as_str()) != ("page", "io") {
                 wrong.push(format!("{path}: the shared word {from} uses the room {to}"));
             }

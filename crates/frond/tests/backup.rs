@@ -1,5 +1,5 @@
-//! Backups: one moment of the store whatever goes on beside them, whole or not there, and a chain of
-//! increments that gives back every state that it was made of. Promise: P26.
+//! Tests of backups: each is a consistent snapshot whatever runs concurrently, complete or absent,
+//! and a chain of increments restores every state of which it was made. Promise: P26.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,7 @@ fn assert_clean(dir: &Path, env: &Env) {
     assert!(report.is_clean(), "{}: {report}", dir.display());
 }
 
-/// What a store at `path` shows, opened under the name that the engine opens.
+/// The content of a store at `path`, opened under the name that the engine opens.
 fn shown(engine: &DbEngine, vfs: &SimVfs, path: &Path) -> Everything {
     let world = SimVfs::start(vfs.disk());
     let env = world.env(99);
@@ -43,7 +43,7 @@ fn shown(engine: &DbEngine, vfs: &SimVfs, path: &Path) -> Everything {
     let mut store = engine.open(&env).unwrap();
     let everything = store.read_everything().unwrap();
     store.check().unwrap();
-    // It is a store like any: it takes commits, and opens again.
+    // The restored store is usable: it accepts commits, and opens again.
     store.apply(&Op::Create { tree: "after".into(), unique: false }).unwrap();
     store.close().unwrap();
     let mut store = engine.open(&env).unwrap();
@@ -53,7 +53,7 @@ fn shown(engine: &DbEngine, vfs: &SimVfs, path: &Path) -> Everything {
     everything
 }
 
-/// Scripts of everything a store can do, drops, clones and named snapshots among it, with restarts
+/// Scripts of all operations of a store, including drops, clones and named snapshots, with restarts
 /// between the increments.
 #[test]
 fn a_chain_of_increments_gives_back_every_link() {
@@ -143,7 +143,8 @@ fn rows(db: &Db) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     Ok(rows)
 }
 
-/// An increment stands only behind the version it was made for, and nothing is ever written over.
+/// An increment can be restored only onto the version for which it was made, and nothing is ever
+/// overwritten.
 #[test]
 fn what_does_not_belong_together_is_refused() {
     let (vfs, env) = memory();
@@ -189,12 +190,12 @@ fn what_does_not_belong_together_is_refused() {
         refused(db.backup_since(&full.id, existing));
         refused(restore("/others", &[] as &[&str], existing, env.clone()));
     }
-    // A store that is open, or was not closed, is no backup to restore from.
+    // A store that is open, or was not closed, cannot be restored from.
     assert!(matches!(
         restore("/store", &["/a"], "/target", env.clone()),
         Err(Error::Locked { .. })
     ));
-    // A backup that was written to has gone its own way.
+    // A backup that was written to is a different store.
     tiny(&env, "/full").close().unwrap();
     assert!(matches!(BackupId::read("/full", &env), Err(Error::InvalidArgument(_))));
     wrong(&["/a"]);
@@ -207,7 +208,7 @@ fn what_does_not_belong_together_is_refused() {
     other.close().unwrap();
 }
 
-/// A full backup of a closed store's directory, however it was copied, is one.
+/// A copy of a closed store's directory, however it was made, is a full backup.
 #[test]
 fn a_closed_store_can_be_restored_from() {
     let (_, env) = memory();
@@ -241,15 +242,15 @@ fn remove_dir(vfs: &MemoryVfs, dir: &str) {
     }
 }
 
-/// Bytes that no codec shrinks.
+/// Incompressible bytes.
 fn long(seed: u64, bytes: usize) -> Vec<u8> {
     let mut dice = frond_testkit::Dice::new(seed);
     let words = std::iter::repeat_with(|| dice.bits().to_le_bytes());
     words.flatten().take(bytes).collect()
 }
 
-/// Long values lie in extents of their own, which tell no birth: an increment has the new ones, and
-/// not the old ones that a rewritten leaf refers to still.
+/// Long values have extents of their own, which do not record a birth: an increment has the new
+/// ones, and not the old ones to which a rewritten leaf still refers.
 #[test]
 fn an_increment_has_new_long_values_only() {
     let (_, env) = memory();
@@ -274,8 +275,8 @@ fn an_increment_has_new_long_values_only() {
     db.close().unwrap();
 }
 
-/// Any flipped bit: the restore is an error that restores nothing, or has every row as it was.
-/// Promise: P9.
+/// After any flipped bit, the restore either fails and restores nothing, or has every row
+/// unchanged. Promise: P9.
 #[test]
 fn damaged_backups_are_found() {
     let (vfs, env) = memory();
@@ -297,7 +298,7 @@ fn damaged_backups_are_found() {
         let path = if round % 2 == 0 { "/a" } else { "/full/store.frond" };
         let file = vfs.open(Path::new(path), OpenMode::default()).unwrap();
         let len = file.len().unwrap();
-        // The header first.
+        // First each bit of the header.
         let bit = if path == "/a" && round < 512 { round } else { dice.below(len * 8) };
         flip(&vfs, path, bit);
         let verified = verify_backup("/full", &["/a"], env.clone());
@@ -311,7 +312,7 @@ fn damaged_backups_are_found() {
                 found += 1;
             }
             Ok(_) => {
-                // A full backup has room that is free; an increment has no byte too many.
+                // A full backup contains free space; an increment has no byte too many.
                 assert!(path != "/a", "bit {bit} of the increment means nothing");
                 let db = tiny(&env, "/target");
                 assert_eq!(rows(&db).unwrap(), expected, "bit {bit} of {path}");
@@ -339,8 +340,8 @@ fn damaged_backups_are_found() {
     }
 }
 
-/// A crash at any call while a backup is made: the name stands for a whole backup or for nothing, and
-/// the store has lost nothing; an attempt that was cut off is no obstacle to the next one.
+/// A crash at any call while a backup is made: the name then refers to a complete backup or to
+/// nothing, the store has lost nothing, and the interrupted attempt does not prevent the next one.
 #[test]
 fn a_backup_is_whole_or_not_there_after_any_crash() {
     let engine = DbEngine::tiny(Durability::Sync);
@@ -400,8 +401,8 @@ fn a_backup_is_whole_or_not_there_after_any_crash() {
     assert!(absent > 100 && there > 5);
 }
 
-/// The n-th call of a backup fails: an error, no backup, and another attempt does it. The store goes
-/// on, unless it was one of its own writes. Promise: P11, P12.
+/// The n-th call of a backup fails: an error, no backup, and another attempt succeeds. The store
+/// goes on, unless the failed call was one of its own writes. Promise: P11, P12.
 #[test]
 fn a_backup_that_fails_leaves_nothing() {
     let engine = DbEngine::tiny(Durability::Sync);
@@ -425,7 +426,7 @@ fn a_backup_that_fails_leaves_nothing() {
         vfs.mend();
         if let Err(error) = outcome {
             failed += 1;
-            // The name may stand when only the last sync of its directory failed.
+            // The name may exist if only the last sync of its directory failed.
             if !vfs.exists(Path::new("/full")).unwrap() {
                 match store.db().backup("/full") {
                     Ok(_) => {}
@@ -447,9 +448,9 @@ fn a_backup_that_fails_leaves_nothing() {
     assert!(failed > stopped && stopped > 0);
 }
 
-/// Transfers between two trees go on while backups are made: each is one moment, at which the sum is
-/// what it always is, and has what was committed before. Pages of the moment are kept although
-/// checkpoints replace them all the time. Rule: I18.
+/// Transfers between two trees go on while backups are made. Each backup is a consistent snapshot,
+/// in which the sum is right, and has everything that was committed before. Its pages are kept
+/// although checkpoints replace them all the time. Rule: I18.
 #[test]
 fn backups_beside_writers_are_moments() {
     const ACCOUNTS: u32 = 3000;
@@ -550,7 +551,7 @@ fn sum(db: &Db, tree: &str) -> u64 {
     sum
 }
 
-/// Nobody writes to the clone, and the snapshot was made at once.
+/// Nothing writes to the clone, and the snapshot was made at once.
 fn sum_of_clone(db: &Db) -> u64 {
     let then = db.open_snapshot("then").unwrap();
     let left = then.open_tree("left").unwrap();

@@ -1,5 +1,5 @@
-//! What a long value costs in memory: some pieces beside the caller's own buffer, whatever its length.
-//! A test of its own, because the allocator counts for the whole process.
+//! Tests the memory that a long value needs: some pieces besides the caller's own buffer, whatever
+//! its length. A test program of its own, because the allocator counts for the whole process.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -18,7 +18,8 @@ fn took(bytes: usize) {
     PEAK.fetch_max(now, Ordering::Relaxed);
 }
 
-// SAFETY: every call goes to the system's allocator as it came; the counters touch no memory of it.
+// SAFETY: every call is passed unchanged to the system's allocator; the counters touch none of its
+// memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         took(layout.size());
@@ -42,7 +43,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The most that was allocated at once while `act` ran, beyond what was there.
+/// The peak of memory allocated while `act` ran, beyond what was allocated before.
 fn peak_of<T>(act: impl FnOnce() -> T) -> (T, usize) {
     let before = NOW.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
@@ -50,13 +51,13 @@ fn peak_of<T>(act: impl FnOnce() -> T) -> (T, usize) {
     (result, PEAK.load(Ordering::Relaxed) - before)
 }
 
-/// A byte of the value; every piece is another.
+/// A byte of the value; every piece is different.
 fn byte(at: usize) -> u8 {
     (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()[7] ^ (at >> 18) as u8
 }
 
 fn write_and_read(bytes: usize) {
-    /// Encoder, one write, one read and what the engine does beside it.
+    /// Encoder, one write, one read, and what the engine does concurrently.
     const SOME_PIECES: usize = 8 << 20;
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path().join("store"), Options::new().cache_size(4 << 20)).unwrap();

@@ -1,6 +1,6 @@
-//! Bulk loads: rows in any order, many times what memory holds, become a tree that is there whole or not
-//! at all, and nothing of which is left when it is not. (Under crashes: `bulk_campaigns.rs`. What memory it
-//! takes: `bulk_memory.rs`.)
+//! Tests of bulk loads: rows in any order, many times what fits into memory, become a tree that has
+//! all of them, or nothing is left. (With crashes: `bulk_campaigns.rs`. Memory use:
+//! `bulk_memory.rs`.)
 
 mod common;
 
@@ -17,7 +17,7 @@ use frond::{
     Batch, BulkLoad, Change, CheckMode, Db, Error, Options, Tree, TreeOptions, io::Env, restore,
 };
 
-/// Pieces of a few kilobytes: a few thousand rows make many of them, and merges of merges.
+/// Pieces of a few kilobytes: a few thousand rows make many pieces, and merges of merges.
 fn open(dir: &Path) -> Db {
     Db::open(dir.join("store"), common::options()).unwrap()
 }
@@ -26,7 +26,7 @@ fn unique() -> TreeOptions {
     TreeOptions { unique: true, ..TreeOptions::default() }
 }
 
-/// Every number below `count` once, in no order.
+/// Every number below `count` once, in scrambled order.
 fn scrambled(count: u64) -> impl Iterator<Item = u64> {
     // Odd, so that it has no factor in common with a power of two.
     let around = count.next_power_of_two();
@@ -51,7 +51,8 @@ fn load(db: &Db, name: &str, numbers: impl Iterator<Item = u64>) -> Tree {
     load.finish().unwrap().tree
 }
 
-/// Every number below `count`, with the value of the round that `round` says.
+/// Asserts that the tree has every number below `count`, with the value of the round that `round`
+/// gives.
 fn assert_rows(tree: &Tree, count: u64, round: impl Fn(u64) -> u64) {
     let mut cursor = tree.scan(..).unwrap();
     let mut next = 0u64;
@@ -76,7 +77,7 @@ fn assert_clean(db: &Db) {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Pages of dropped trees are released some at each checkpoint.
+/// Asserts that dropping trees frees their space; each checkpoint releases only some pages.
 fn assert_space_comes_back(db: &Db) {
     let other = db.create_tree("other", TreeOptions::default()).unwrap();
     let left = || stat(db, "space_live_bytes") + stat(db, "space_temporary_bytes");
@@ -94,7 +95,8 @@ fn names(db: &Db) -> Vec<String> {
     db.trees().into_iter().map(|tree| tree.name).collect()
 }
 
-/// Rule: I20. In no order, in order, and in order but for a few; then the trees are trees like any.
+/// Rule: I20. Rows in scrambled order, in order, and in order except for a few; then the trees
+/// behave like any others.
 #[test]
 fn rows_in_any_order_become_the_same_tree() {
     let dir = tempfile::tempdir().unwrap();
@@ -139,8 +141,8 @@ fn rows_in_any_order_become_the_same_tree() {
     db.close().unwrap();
 }
 
-/// In a tree that is not unique the row that came last stays, wherever the earlier ones are by then: in
-/// the same piece, in another, in leaves that are written.
+/// In a tree that is not unique the row put last stays, wherever the earlier ones are: in the same
+/// piece, in another, or in leaves that are written.
 #[test]
 fn the_row_that_came_last_stays() {
     let dir = tempfile::tempdir().unwrap();
@@ -163,7 +165,7 @@ fn the_row_that_came_last_stays() {
     db.close().unwrap();
 }
 
-/// A key that comes twice ends the load of a unique tree, and it says which.
+/// A duplicate key fails the load of a unique tree, and the error names it.
 #[test]
 fn a_unique_tree_takes_no_key_twice() {
     let dir = tempfile::tempdir().unwrap();
@@ -215,7 +217,7 @@ fn a_unique_tree_takes_no_key_twice() {
     db.close().unwrap();
 }
 
-/// Long values lie in extents of their own; those of rows that were replaced are free.
+/// Long values have extents of their own; those of replaced rows are free.
 #[test]
 fn long_values_are_loaded_too() {
     let dir = tempfile::tempdir().unwrap();
@@ -243,7 +245,8 @@ fn long_values_are_loaded_too() {
     };
     check(&db);
     drop(loaded);
-    // A checkpoint later the pages are in the map, two later nothing that was replaced is kept.
+    // After one checkpoint the pages are in the space map, after two nothing that was replaced is
+    // kept.
     (0..3).for_each(|_| db.checkpoint().unwrap());
     check(&db);
     let live = stat(&db, "space_live_bytes") + stat(&db, "space_temporary_bytes");
@@ -257,7 +260,7 @@ fn long_values_are_loaded_too() {
     db.close().unwrap();
 }
 
-/// A load that is let go, or that fails, leaves neither a tree nor space in use.
+/// A load that is dropped or fails leaves neither a tree nor space in use.
 #[test]
 fn a_load_that_is_given_up_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -275,7 +278,7 @@ fn a_load_that_is_given_up_leaves_nothing() {
     assert!(stat(&db, "space_temporary_bytes") > 500_000, "{:?}", db.stats());
     assert!(matches!(rising.put(&vec![0; 1 << 20], b""), Err(Error::KeyTooLong { .. })));
     rising.put(b"short", b"it goes on after that").unwrap();
-    // Checkpoints meanwhile know nothing of it.
+    // Checkpoints during the load ignore it.
     db.open_tree("other").unwrap().put(b"k", b"w").unwrap();
     db.checkpoint().unwrap();
     assert_clean(&db);
@@ -289,7 +292,7 @@ fn a_load_that_is_given_up_leaves_nothing() {
     db.close().unwrap();
 }
 
-/// A store that is closed takes no row more, and the load is over.
+/// A closed store accepts no more rows, and the load is over.
 #[test]
 fn closing_ends_a_load() {
     let dir = tempfile::tempdir().unwrap();
@@ -306,7 +309,7 @@ fn closing_ends_a_load() {
     db.close().unwrap();
 }
 
-/// The name is taken when the tree is created, not before; the first to finish has it.
+/// The name is taken when the tree is created, not before; the first load to finish gets it.
 #[test]
 fn a_name_goes_to_the_first_that_finishes() {
     let dir = tempfile::tempdir().unwrap();
@@ -367,8 +370,8 @@ fn several_loads_are_published_in_one_commit() {
     db.close().unwrap();
 }
 
-/// Rule: I43. A snapshot from before does not see the tree; one from after keeps it, through its drop.
-/// Rule: I19. A clone keeps the pages that it shares.
+/// Rule: I43. A snapshot from before does not see the tree; one from after keeps it, through its
+/// drop. Rule: I19. A clone keeps the pages that it shares.
 #[test]
 fn snapshots_and_clones_of_a_loaded_tree() {
     let dir = tempfile::tempdir().unwrap();
@@ -407,8 +410,8 @@ fn snapshots_and_clones_of_a_loaded_tree() {
     db.close().unwrap();
 }
 
-/// Pages of a load are older than the version that links them; an increment that begins between the two
-/// has them all the same, whatever was changed since. Promise: P26.
+/// Pages of a load are older than the version that links them. An increment whose base is between
+/// the two contains them anyway, whatever was changed since. Promise: P26.
 #[test]
 fn an_increment_has_what_was_loaded_since_its_base() {
     let dir = tempfile::tempdir().unwrap();
@@ -454,7 +457,7 @@ fn an_increment_has_what_was_loaded_since_its_base() {
     db.close().unwrap();
 }
 
-/// A follower learns that it has to read the tree.
+/// A follower is notified that it has to read the tree.
 #[test]
 fn the_feed_says_that_a_tree_was_loaded() {
     let dir = tempfile::tempdir().unwrap();
@@ -486,7 +489,7 @@ fn the_feed_says_that_a_tree_was_loaded() {
     db.close().unwrap();
 }
 
-/// Loads, commits, checkpoints and backups side by side.
+/// Loads, commits, checkpoints and backups run concurrently.
 #[test]
 fn loads_run_beside_everything_else() {
     let dir = tempfile::tempdir().unwrap();

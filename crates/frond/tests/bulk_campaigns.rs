@@ -1,5 +1,5 @@
-//! Bulk loads in scripts: against the model, with a crash at every call, on disks that are too small, and
-//! read from the log alone.
+//! Campaigns of bulk loads in scripts: compared with the model, with a crash at every call, on
+//! disks that are too small, and read from the log alone.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use frond_testkit::{
     ops::{Key, Op, Swarm, Value, generate},
 };
 
-/// Every number below `count` once, in no order.
+/// Every number below `count` once, in scrambled order.
 fn scrambled(count: u64) -> impl Iterator<Item = u64> {
     // Odd, so that it has no factor in common with a power of two.
     let around = count.next_power_of_two();
@@ -21,7 +21,7 @@ fn scrambled(count: u64) -> impl Iterator<Item = u64> {
     all.filter(move |&number| number < count)
 }
 
-/// Scripts with a load every few operations, long ones with restarts in between.
+/// Scripts with a load every few operations; long ones have restarts in between.
 fn script(seed: u64, length: usize) -> Vec<Op> {
     let mut swarm = DbEngine::able(Swarm::thrown(seed, length));
     (swarm.bulk, swarm.fill, swarm.trees, swarm.catalog) = (30, 15, 6, 10);
@@ -83,7 +83,7 @@ fn loads_survive_crashes_everywhere() {
     assert!(loaded >= 5 && total.lossy > 0 && total.nested > 0);
 }
 
-/// A full disk ends a load and nothing else; the space that it had comes back. Promise: P13.
+/// A full disk fails a load and nothing else; the load's space is freed. Promise: P13.
 #[test]
 fn a_full_disk_ends_a_load() {
     let mut refused = 0;
@@ -97,7 +97,7 @@ fn a_full_disk_ends_a_load() {
     assert!(refused > 0);
 }
 
-/// What stands in the log alone is there for a reader that may not write, and for what it replays.
+/// A load that only the log has is visible to a read-only open, which must replay it.
 #[test]
 fn a_load_that_only_the_log_has_is_read_without_writing() {
     let vfs = SimVfs::new();
@@ -133,8 +133,8 @@ fn a_load_that_only_the_log_has_is_read_without_writing() {
     assert_eq!(after.disk().digest(), before, "not a byte was written (P21)");
 }
 
-/// Two loads with long values in one commit that only the log has when power fails: each has its own when the log
-/// is replayed, so that dropping one tree leaves the other's alone. Rules: I11, I19, I22.
+/// Two loads with long values in one commit that only the log has when power fails: replay assigns
+/// each its own values, so that dropping one tree leaves the other's alone. Rules: I11, I19, I22.
 #[test]
 fn a_replay_tells_whose_long_values_are_whose() {
     let options = |vfs: &SimVfs| {
@@ -160,7 +160,7 @@ fn a_replay_tells_whose_long_values_are_whose() {
         db.checkpoint().unwrap();
         while db.step().unwrap() {}
     }
-    // What "a" had is used again.
+    // The space of "a" is reused.
     let other = db.create_tree("other", TreeOptions::default()).unwrap();
     for number in 0..30u64 {
         other.put(&number.to_be_bytes(), &long(0, number)).unwrap();

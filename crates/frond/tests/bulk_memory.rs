@@ -1,5 +1,6 @@
-//! What a bulk load of ten times the cache costs in memory: no more than the cache, all that the store
-//! takes beside it included. A test of its own, because the allocator counts for the whole process.
+//! Tests the memory of a bulk load of ten times the cache: no more than the cache, including
+//! everything else that the store takes. A test program of its own, because the allocator counts
+//! for the whole process.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -13,7 +14,8 @@ struct Counting;
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call goes to the system's allocator as it came; the counters touch no memory of it.
+// SAFETY: every call is passed unchanged to the system's allocator; the counters touch none of its
+// memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
@@ -35,7 +37,7 @@ static ALLOCATOR: Counting = Counting;
 const CACHE: usize = 8 << 20;
 const ROWS: u64 = 800_000;
 
-/// Random keys, values that no codec shrinks much.
+/// A row with a random key and a hardly compressible value.
 fn row(number: u64) -> ([u8; 8], [u8; 96]) {
     let word = |i: u64| (number << 4 | i).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
     let mut value = [0; 96];

@@ -1,5 +1,5 @@
-//! The check, from the outside: stores of every shape are clean, and a damaged byte is found or is no
-//! part of the state.
+//! Tests of the check through the public API: stores of every shape are clean, and a damaged byte
+//! is either found or not part of the state.
 
 mod common;
 
@@ -124,8 +124,8 @@ fn a_store_that_was_not_closed_is_clean() {
     }
 }
 
-/// The files as a killed process leaves them: copied until two copies in a row are the same, since
-/// background work may be writing.
+/// Copies the files as a killed process leaves them: repeated until two copies in a row are equal,
+/// since background work may be writing.
 fn copy_quietly(from: &Path, to: &Path) {
     let copy = || -> std::io::Result<BTreeMap<std::path::PathBuf, Vec<u8>>> {
         let names = std::fs::read_dir(from)?.map(|entry| Ok(entry?.path()));
@@ -135,7 +135,7 @@ fn copy_quietly(from: &Path, to: &Path) {
     let mut before = copy();
     let files = loop {
         std::thread::sleep(std::time::Duration::from_millis(30));
-        // A segment may go between its name and its bytes.
+        // A segment may be removed between listing and reading it.
         match (before, copy()) {
             (Ok(before), Ok(now)) if before == now => break now,
             (_, now) => before = now,
@@ -206,7 +206,7 @@ fn a_check_runs_beside_commits_and_checkpoints() {
     db.close().unwrap();
 }
 
-/// Whatever byte is damaged: the check says so, or the store opens and every row is right.
+/// Whatever byte is damaged: the check reports it, or the store opens and every row is right.
 #[test]
 fn a_flipped_byte_is_found_or_is_no_part_of_the_state() {
     let dir = tempfile::tempdir().unwrap();
@@ -227,8 +227,8 @@ fn a_flipped_byte_is_found_or_is_no_part_of_the_state() {
     };
     let expected = rows(&path).unwrap();
     assert!(expected.len() > 500);
-    // How much of the file is dead pages depends on when checkpoints came: so it goes on until enough
-    // live ones were hit.
+    // How much of the file is dead pages depends on the time of checkpoints: so the test goes on
+    // until enough live ones were hit.
     let (mut found, mut harmless, mut round) = (0, 0, 0);
     while found < 100 || round < 300 {
         assert!(round < 3000, "{found} found, {harmless} harmless");
@@ -239,7 +239,7 @@ fn a_flipped_byte_is_found_or_is_no_part_of_the_state() {
         } else {
             all.iter().find(|(name, _)| name.ends_with("store.frond")).unwrap()
         };
-        // Mostly where something is: pages lie far apart.
+        // Mostly non-zero bytes, because pages lie far apart.
         let start = dice.below(bytes.len() as u64) as usize;
         let at = match round % 8 {
             0 => start,
@@ -262,8 +262,8 @@ fn a_flipped_byte_is_found_or_is_no_part_of_the_state() {
     assert_clean_closed(&path);
 }
 
-/// A crash during recovery, or right after: what the checkpoints of a long replay say of the log must
-/// be where recovery can begin.
+/// A crash during recovery, or right after it: checkpoints during a long replay must record log
+/// positions from which recovery can start.
 #[test]
 fn a_recovery_longer_than_a_memtable_leaves_slots_that_open() {
     let dir = tempfile::tempdir().unwrap();
@@ -286,7 +286,7 @@ fn a_recovery_longer_than_a_memtable_leaves_slots_that_open() {
     churn(&db, &tree, &mut dice, 8000, 5000);
     copy_quietly(&path, &crashed);
     for _ in 0..2 {
-        // Small memtables: the replay fills many, and checkpoints on its way.
+        // Small memtables: the replay fills many, and makes checkpoints in between.
         let mut limits = tiny().limits.unwrap();
         limits.unwritten_bytes = 32 << 10;
         let small = Tuning { limits: Some(limits), ..tiny() };

@@ -1,7 +1,7 @@
-//! Stores written by earlier code stay readable, and can be gone on with (RELIABILITY, "Disk format").
+//! Stores written by earlier code stay readable and writable (docs/format.md).
 //!
-//! `fixtures/store-1` was written when all blocks were opaque: `frond load STORE people FILE --key id:int --index city`,
-//! 2000 rows, closed. Its trees have layouts, so that what is written now is typed.
+//! `fixtures/store-1` was written when all blocks were row blocks: `frond load STORE people FILE
+//! --key id:int --index city`, 2000 rows, closed. Its trees have layouts, so new runs are columnar.
 
 mod common;
 #[path = "common/sizes.rs"]
@@ -28,7 +28,7 @@ const FILES: [(&str, &[u8]); 3] = [
     ("log-0000000001.frond", include_bytes!("fixtures/store-1.log-0000000001.frond.zst")),
     ("log-0000000002.frond", include_bytes!("fixtures/store-1.log-0000000002.frond.zst")),
 ];
-/// A hash of all keys and values of each tree, as the code that wrote them read them.
+/// A hash of all keys and values of each tree, as read by the code that wrote them.
 const CONTENT: [(&str, u64); 2] =
     [("people", 2812950322419691791), ("people.by_city", 3774376655703819788)];
 
@@ -71,12 +71,12 @@ fn a_store_of_opaque_blocks_is_read_and_gone_on_with() {
         }
         let columns = db.columns(name, 1).unwrap();
         assert!(columns.opaque.bytes > 0 && columns.columns.is_empty(), "{name}: {columns:?}");
-        // Nobody noted how long rows are: they count as what they take.
+        // The raw length of rows was not recorded: their encoded length is taken.
         let (sizes, _) = sizes::expect(&db, name);
         assert_eq!((sizes.leaf_rows, sizes.raw_bytes), (2000, sizes.encoded_bytes), "{name}");
         model.insert(name, rows);
     }
-    // New leaves are typed, and stand beside old ones.
+    // New leaves are columnar, next to old ones.
     for (name, rows) in &mut model {
         let tree = db.open_tree(name).unwrap();
         let mut batch = Batch::new();
@@ -112,24 +112,24 @@ fn a_store_of_opaque_blocks_is_read_and_gone_on_with() {
         assert_eq!([sizes.raw_bytes; 2], [row_bytes, of_rows], "{name}");
     }
     db.close().unwrap();
-    // Code that knows opaque blocks only is told so by the superblock, and not by a page (Promise: P22).
+    // Code that knows only row blocks is refused by the superblock, not by a page (Promise: P22).
     let store = fs::read(dir.path().join("store.frond")).unwrap();
     assert_eq!(features(&store), [1, 1]);
-    // Nor does it read a root directory of page tables.
+    // It cannot read a root directory of page tables either.
     assert_eq!(all_features(&store).map(|bits| bits & FEATURE_PAGED_DIRECTORY), [32, 32]);
 }
 
-/// What readers of both slots must know.
+/// The features that readers of both slots must know.
 fn all_features(store: &[u8]) -> [u64; 2] {
     let slots = [16, (64 << 10) + 16];
     slots.map(|at| u64::from_le_bytes(store[at..at + 8].try_into().unwrap()))
 }
 
-/// The same without what every store that is written says: that rows are counted, that trees have sums, and, from its first
-/// checkpoint on, that its root directory lies in pages.
+/// The features without those that every written store has: row counts, sums of trees, and, from
+/// its first checkpoint on, a root directory in pages.
 fn features(store: &[u8]) -> [u64; 2] {
     let features = all_features(store);
-    // Code that does not know sums refuses the store (Promise: P22), and names the feature.
+    // Code that does not know sums refuses the store and names the feature (Promise: P22).
     let always = FEATURE_ROW_COUNTS | FEATURE_SUMS;
     assert!(features.iter().all(|features| features & always == always), "{features:?}");
     features
@@ -142,8 +142,8 @@ fn a_load_that_recovery_adopts_is_a_feature_too() {
     let layout = || Some(Layout::new(vec![Part::Fixed(4, Hint::Integer)]));
     let (default, small) = (SizeClass::Default, SizeClass::Small);
     for (layout, size_class, feature) in
-        // Of a run that nobody read it is not known whether its strings have templates, its blocks are transposed, or
-        // under a dictionary.
+        // If a run was not read, it is unknown whether its strings have templates, or its blocks
+        // are byte-shuffled or compressed with a dictionary.
         [
             (None, default, 4),
             (None, small, 12),
@@ -174,7 +174,7 @@ fn a_load_that_recovery_adopts_is_a_feature_too() {
     }
 }
 
-/// Promise: P22. Who loaded a tree knows what its leaves are like.
+/// Promise: P22. The process that loaded a tree knows the features of its leaves.
 #[test]
 fn a_load_is_no_feature_that_its_leaves_do_not_have() {
     let dir = tempfile::tempdir().unwrap();
@@ -193,7 +193,7 @@ fn a_load_is_no_feature_that_its_leaves_do_not_have() {
         made.key_layout = is_typed.then(|| Layout::new(vec![Part::Fixed(4, Hint::Integer)]));
         let mut load = db.bulk_load(name, made.clone()).unwrap();
         for row in 0..500u32 {
-            // Keys of two lengths, unless they are typed.
+            // Keys of two lengths, unless the run is columnar.
             let end = if is_typed { 0 } else { row as usize % 2 };
             load.put(&[&row.to_be_bytes()[..], &[7][..end]].concat(), b"value").unwrap();
         }
@@ -204,7 +204,7 @@ fn a_load_is_no_feature_that_its_leaves_do_not_have() {
     db.close().unwrap();
 }
 
-/// Promise: P22. That one of two features is known says nothing of the other.
+/// Promise: P22. Knowing one of two features does not imply the other.
 #[test]
 fn features_are_required_one_by_one_and_together() {
     let mode = OpenMode { write: true, create_new: true, direct: true };

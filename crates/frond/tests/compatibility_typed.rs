@@ -1,7 +1,8 @@
-//! A store of typed runs and transposed blocks stays readable, and can be gone on with (RELIABILITY, "Disk format").
+//! A store of columnar runs and byte-shuffled blocks stays readable and writable (docs/format.md).
 //!
-//! `fixtures/store-2` was written by [`write_the_fixture`] when string models had versions 1 and 2, tails versions 1
-//! to 3. Its rows are functions of their numbers, below: who changes them writes another fixture.
+//! `fixtures/store-2` was written by [`write_the_fixture`] when string models had versions 1 and 2,
+//! and run footers versions 1 to 3. Its rows are functions of their numbers, below: if these
+//! change, another fixture must be written.
 
 mod common;
 #[path = "common/sizes.rs"]
@@ -22,18 +23,19 @@ use frond_testkit::Dice;
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Jobs by number, with all sorts of columns of strings; jobs by price; numbers without layouts.
+/// Jobs by number, with all kinds of string columns; jobs by price; rows without layouts.
 const TREES: [&str; 3] = ["jobs", "jobs.price", "plain"];
 const ROWS: [u32; 3] = [1800, 1200, 1200];
-/// How each of them is encoded, at least.
+/// Encodings that each of them has, at least.
 const ENCODINGS: [&[&str]; 3] = [
     &["difference", "quotes", "templates", "model words", "symbols, zstd"],
     &["line"],
     &["transposed zstd"],
 ];
-/// What was taken when rows were as they had been loaded.
+/// A named snapshot of the rows as they were loaded.
 const SNAPSHOT: &str = "loaded";
-/// Rows of each tree that are deleted as a range; the delete waits in a buffer, where a tree has one.
+/// Rows of each tree that are deleted as a range; the delete waits in a buffer, if the tree has
+/// one.
 const DELETED: std::ops::Range<u32> = 700..900;
 
 fn layouts(tree: &str) -> TreeOptions {
@@ -51,7 +53,7 @@ fn layouts(tree: &str) -> TreeOptions {
     TreeOptions { key_layout: Some(Layout::new(key)), value_layout, ..TreeOptions::default() }
 }
 
-/// Row so-and-so of a tree.
+/// The row of a tree with this number.
 fn row(tree: &str, number: u32) -> (Vec<u8>, Vec<u8>) {
     let mut dice = Dice::new(u64::from(number) + 1);
     match tree {
@@ -70,7 +72,7 @@ fn row(tree: &str, number: u32) -> (Vec<u8>, Vec<u8>) {
             (u64::from(number).to_be_bytes().to_vec(), value)
         }
         "jobs.price" => {
-            // Numbers follow when they began, and prices neither.
+            // Numbers follow the start times, and prices follow neither.
             let begun = 1_700_000_000_000_000 + u64::from(number) * 2_000 + dice.below(9_000);
             let mut key = (dice.below(90_000) as u32).to_be_bytes().to_vec();
             key.extend([begun, u64::from(number)].map(u64::to_be_bytes).concat());
@@ -89,7 +91,7 @@ fn put_string(out: &mut Vec<u8>, string: &str) {
     out.extend_from_slice(string.as_bytes());
 }
 
-/// One of some names that have no syllables.
+/// A name without syllables.
 fn place(number: u64) -> String {
     let mut dice = Dice::new(number * 77 + 5);
     (0..16).map(|_| char::from(b'a' + dice.below(26) as u8)).collect()
@@ -115,7 +117,7 @@ fn loaded(tree: usize) -> Rows {
     (0..ROWS[tree]).map(|number| row(TREES[tree], number)).collect()
 }
 
-/// What changed after that, newer than what was loaded and older than what was logged.
+/// Changes after the load, newer than what was loaded and older than what only the log has.
 fn change(tree: usize, rows: &mut Rows, db: Option<&Db>) {
     let name = TREES[tree];
     let mut batch = Batch::new();
@@ -142,7 +144,7 @@ fn change(tree: usize, rows: &mut Rows, db: Option<&Db>) {
     }
 }
 
-/// What stands in the log only.
+/// Changes that only the log has.
 fn log(tree: usize, rows: &mut Rows, db: Option<&Db>) {
     for number in ROWS[tree] + 10_000..ROWS[tree] + 10_020 {
         let (key, value) = row(TREES[tree], number);
@@ -175,8 +177,8 @@ fn written_with() -> Options {
     Options::new().cache_size(16 << 20).durability(Durability::Sync).tuning(tuning)
 }
 
-/// `cargo test --test compatibility_typed -- --ignored` writes it beside the others, under a name that is not yet
-/// taken: what older code wrote is not written anew.
+/// `cargo test --test compatibility_typed -- --ignored` writes it next to the others, under a new
+/// name: fixtures written by older code are never rewritten.
 #[test]
 #[ignore = "writes a fixture"]
 fn write_the_fixture() {
@@ -248,7 +250,7 @@ fn assert_rows(snapshot: &Snapshot, tree: &Tree, rows: &Rows) -> Result<()> {
     Ok(())
 }
 
-/// Reads some parts of the values of jobs.
+/// Reads projections of the values of jobs.
 fn assert_parts(snapshot: &Snapshot, tree: &Tree, rows: &Rows) -> Result<()> {
     let layout = layouts("jobs").value_layout.expect("it has one");
     for wanted in [&[1][..], &[0, 3], &[5], &[4, 6], &[]] {
@@ -270,7 +272,7 @@ fn assert_parts(snapshot: &Snapshot, tree: &Tree, rows: &Rows) -> Result<()> {
     Ok(())
 }
 
-/// Reads all trees in all ways, now and as they were when the snapshot was taken.
+/// Reads all trees in all ways, now and at the named snapshot.
 fn assert_all(db: &Db, now: &[Rows]) {
     let snapshots = [(db.snapshot(), now.to_vec()), {
         let loaded = (0..TREES.len()).map(loaded).collect();
@@ -292,7 +294,7 @@ fn a_store_of_typed_runs_is_read_and_gone_on_with() {
     let dir = tempfile::tempdir().unwrap();
     unpack(dir.path());
     let mut rows = now();
-    // Reading only, nothing is drained.
+    // A read-only open drains nothing.
     let db = Db::open(dir.path(), options().read_only(true)).unwrap();
     for (name, encodings) in TREES.iter().zip(ENCODINGS) {
         let found = db.columns(name, 1).unwrap();
@@ -303,7 +305,8 @@ fn a_store_of_typed_runs_is_read_and_gone_on_with() {
         assert!(missed.is_empty(), "{name}: {missed:?} is not in {met:?}");
         let waiting: u64 = db.inspect(name).unwrap().levels.iter().map(|level| level.parts).sum();
         assert!(waiting > 0 || *name != "jobs", "nothing waits in buffers");
-        // Found by one walk over nodes; nobody noted how long rows are, so that they count as what they take.
+        // Found by one walk over the nodes; the raw length of rows was not recorded, so their
+        // encoded length is taken.
         let (sizes, _) = sizes::expect(&db, name);
         assert_eq!(sizes.raw_bytes, sizes.encoded_bytes, "{name}: {sizes:?}");
         assert!(sizes.depth > 1 || *name != "jobs", "{name}: {sizes:?}");
@@ -313,7 +316,7 @@ fn a_store_of_typed_runs_is_read_and_gone_on_with() {
     drop(db);
     let report = check(dir.path(), CheckMode::Full, Env::real()).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
-    // Writing, with leaves that are cut otherwise, and in the middle of what waits.
+    // Writing, with leaves of another size, and in the middle of what waits in buffers.
     let db = Db::open(dir.path(), options()).unwrap();
     for (number, rows) in rows.iter_mut().enumerate() {
         let tree = db.open_tree(TREES[number]).unwrap();

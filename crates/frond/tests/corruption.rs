@@ -1,4 +1,5 @@
-//! Damage all over a closed store: an error or the right rows, never a wrong one (RELIABILITY §6).
+//! Damage anywhere in a closed store gives an error or the right rows, never a wrong one
+//! (docs/safety.md: P9, P20).
 
 use frond_testkit::{
     DbEngine,
@@ -8,8 +9,8 @@ use frond_testkit::{
     ops::{Swarm, generate},
 };
 
-/// `FROND_EFFORT` multiplies the counts. A failed open still writes the owner page and a slot, so
-/// that `untouched` cannot be demanded yet.
+/// The amount of damage; `FROND_EFFORT` multiplies it. A failed open still writes the owner page
+/// and a slot, so `untouched` cannot be asserted yet.
 fn plan() -> SweepPlan {
     let more = effort::factor();
     SweepPlan {

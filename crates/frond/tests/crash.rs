@@ -1,5 +1,5 @@
-//! Crash at every call, in every way a disk can be left, and again inside the recovery
-//! (RELIABILITY §4.2). Prints crash points used ÷ calls made, and fails below 100 %.
+//! Crashes at every call, in every state in which a disk can be left, and again during the recovery
+//! (docs/safety.md §4.2). Prints crash points used ÷ calls made, and fails below 100 %.
 
 use frond::Durability;
 use frond_testkit::{
@@ -21,8 +21,8 @@ fn demand(name: &str, report: &CrashReport) {
     assert!(report.lossy > 0, "no crash ever took anything");
 }
 
-/// Most crash bugs need three operations or fewer, so short scripts come first, with long lists of
-/// states. Promise: P1–P8.
+/// Most crash bugs need three operations or fewer, so short scripts come first, with many states.
+/// Promise: P1–P8.
 #[test]
 fn short_scripts_survive_crashes_everywhere() {
     let states = CrashOptions { tears_per_write: 8, random_subsets: 8, ..CrashOptions::default() };
@@ -59,8 +59,8 @@ fn longer_scripts_survive_crashes_everywhere() {
     demand("longer scripts", &total);
 }
 
-/// A store that is closed and opened again and again, with little in between: most of what happens is
-/// the log ending and beginning. Promise: P1–P8.
+/// A store that is closed and opened repeatedly, with little in between: this exercises the end and
+/// start of the log. Promise: P1–P8.
 #[test]
 fn closing_and_opening_survive_crashes_everywhere() {
     let states = CrashOptions { tears_per_write: 2, random_subsets: 4, ..CrashOptions::default() };
@@ -79,7 +79,7 @@ fn closing_and_opening_survive_crashes_everywhere() {
     demand("closing", &total);
 }
 
-/// A commit that has its place in the order, and work of the store before it is made.
+/// A commit that has its place in the order, and work of the store before the commit is made.
 const IN_ORDER: &str = "
     decide 3 rollback
     begin 3 committed default
@@ -90,9 +90,10 @@ const IN_ORDER: &str = "
     txn 3 commit
 ";
 
-/// Batches, and several transactions at once, some of what they wrote taken back, some of them prepared: what was
-/// acknowledged is there whole, what was committed, prepared or decided and not acknowledged whole or not at all, and
-/// nothing else; what is prepared has its rows, and is decided. Promise: P1–P4.
+/// Batches and several concurrent transactions, some partly rolled back, some prepared. After a
+/// crash, everything acknowledged is there completely. What was being committed, prepared or
+/// decided is there completely or not at all, and nothing else is there. Prepared transactions have
+/// their rows, and can be decided. Promise: P1–P4.
 #[test]
 fn transactions_survive_crashes_everywhere() {
     let states = CrashOptions {
@@ -106,7 +107,7 @@ fn transactions_survive_crashes_everywhere() {
     for seed in effort::seeds(4) {
         let engine = DbEngine::thrown(seed);
         let mut swarm = DbEngine::able(Swarm::everything(120)).with_transactions(seed);
-        // Little else: each call of it is tried, too.
+        // Few other operations, because each of their calls is tried, too.
         (swarm.bulk, swarm.clone, swarm.named, swarm.held, swarm.read) = (0, 0, 0, 0, 0);
         (swarm.catalog, swarm.commit) = (1, 10);
         swarm.rows = if seed % 2 == 0 { 0 } else { 20 };

@@ -1,5 +1,5 @@
-//! Pages go bad under a running store: what needs them fails with an error that says where, and nothing
-//! else does (P10, P11, I38).
+//! Pages become unreadable in a running store: only what needs them fails, with an error that says
+//! where (P10, P11, I38).
 
 use std::{path::Path, time::Duration};
 
@@ -27,7 +27,7 @@ fn key(number: u64) -> Vec<u8> {
     format!("key{number:06}").into_bytes()
 }
 
-/// Background work until there is none.
+/// Runs background work until there is none.
 fn work(db: &Db) {
     while db.step().unwrap() || db.drain_step().unwrap() {}
 }
@@ -44,8 +44,8 @@ fn a_flipped_bit_takes_its_own_range_and_nothing_else() {
     }
 }
 
-/// Sectors that cannot be read and then can: what waited goes down, and nothing is lost. Promise: P11.
-/// Rule: I38.
+/// Sectors that are unreadable for a while: what waited then goes down, and nothing is lost.
+/// Promise: P11. Rule: I38.
 #[test]
 fn a_bad_sector_that_heals_leaves_no_trace() {
     for seed in effort::seeds(2) {
@@ -57,8 +57,8 @@ fn a_bad_sector_that_heals_leaves_no_trace() {
     }
 }
 
-/// The newest slot, or what it links, goes bad while the store is closed: it opens from the older one and
-/// its log, says so, and has all rows. Promise: P10.
+/// The newest slot, or what it links, is damaged while the store is closed: it opens from the older
+/// slot and its log, reports that, and has all rows. Promise: P10.
 #[test]
 fn a_damaged_newest_version_costs_nothing() {
     let mut fell_back = 0;
@@ -70,8 +70,8 @@ fn a_damaged_newest_version_costs_nothing() {
     assert!(fell_back >= 4, "slots, root directories and maps");
 }
 
-/// A place that cannot be read at one opening, whatever that opening does until it crashes, and can be read
-/// at the next. Promises: P5, P10, P11.
+/// A place that is unreadable at one opening, whatever that opening does until it crashes, and
+/// readable at the next. Promises: P5, P10, P11.
 #[test]
 fn a_sector_that_fails_at_one_opening_only_costs_nothing() {
     let mut total = HealReport::default();
@@ -80,7 +80,7 @@ fn a_sector_that_fails_at_one_opening_only_costs_nothing() {
         let mut script = generate(seed, &swarm);
         script.push(Op::Reopen);
         script.extend(generate(seed + 1000, &swarm));
-        // Every other store is so small that most of it is written anew all the time.
+        // Every other store is so small that most of it is rewritten all the time.
         let engine = match seed % 2 {
             0 => DbEngine::tiny(Durability::Os),
             _ => DbEngine::thrown(seed),
@@ -96,7 +96,7 @@ fn a_sector_that_fails_at_one_opening_only_costs_nothing() {
     assert!(total.twice > 100, "{total}");
 }
 
-/// A long value goes bad that later messages of its memtable merge with: only its own key is lost.
+/// A damaged long value with which later messages of its memtable merge: only its own key is lost.
 #[test]
 fn a_long_value_that_is_gone_takes_its_own_key() {
     let vfs = SimVfs::new();
@@ -107,7 +107,7 @@ fn a_long_value_that_is_gone_takes_its_own_key() {
     let long: Vec<u8> = (0..20_000u32).map(|n| ((n * 7919) >> 3) as u8).collect();
     tree.put(b"long", &long).unwrap();
     let blob = store_pages(&vfs.disk()).into_iter().find(|page| !before.contains(page)).unwrap();
-    // Restarted, so that nothing of it is in memory; the log brings the commit again.
+    // Restarted, so that nothing of it is in memory; replay brings the commit back.
     for at in [blob, blob + 4096, blob + 8192] {
         vfs.flip(Path::new(FILE), at + 100);
     }
@@ -132,7 +132,7 @@ fn a_long_value_that_is_gone_takes_its_own_key() {
     db.close().unwrap();
     let again = Db::open(STORE, options(&vfs)).unwrap();
     right(&again);
-    // The way out: another value.
+    // The remedy: put another value.
     again.open_tree("a").unwrap().put(b"long", b"short").unwrap();
     vfs.advance(Duration::from_secs(3));
     again.checkpoint().unwrap();

@@ -1,4 +1,4 @@
-//! The n-th call fails; the device lies; the disk is full (RELIABILITY §4.2).
+//! The n-th call fails; the device lies; the disk is full (docs/safety.md §4.2).
 
 use std::{
     sync::{
@@ -28,8 +28,9 @@ fn script(seed: u64, length: usize) -> Vec<Op> {
     generate(seed, &DbEngine::able(Swarm::thrown(seed, length)).without_restarts())
 }
 
-/// EIO, short transfers and three kinds of failing syncs at every call, of the run and of the
-/// recovery after it: an error, never a lie, and nothing is written after it. Promise: P6, P11, P12.
+/// EIO, short transfers and three kinds of failing syncs at every call, during the run and during
+/// the recovery after it: each gives an error, never a wrong answer, and nothing is written after
+/// it. Promise: P6, P11, P12.
 #[test]
 fn every_failing_call_is_an_error() {
     for seed in effort::seeds(2) {
@@ -43,8 +44,9 @@ fn every_failing_call_is_an_error() {
     }
 }
 
-/// A sync fails and leaves its pages clean in the page cache. After a kill the store opens on them, and what it serves
-/// then is there after a power failure, with room for a checkpoint or without. Promise: P6.
+/// A sync fails and leaves its pages clean in the page cache. After a kill the store opens on them;
+/// what it serves then survives a power failure, with space for a checkpoint or without. Promise:
+/// P6.
 #[test]
 fn what_only_the_page_cache_has_is_durable_before_it_is_served() {
     for is_full in [false, true] {
@@ -64,8 +66,8 @@ fn what_only_the_page_cache_has_is_durable_before_it_is_served() {
     }
 }
 
-/// The same of transactions that are open while calls fail: each is there whole or not at all, and one that was told of
-/// an error is over. Promise: P2, P11, P12.
+/// Failing calls while transactions are open: each transaction is there completely or not at all,
+/// and one that got an error is over. Promise: P2, P11, P12.
 #[test]
 fn every_failing_call_beside_transactions_is_an_error() {
     let script = "create t0 unique\n\
@@ -105,8 +107,8 @@ fn a_lying_device_yields_no_wrong_row() {
     }
 }
 
-/// Disks of every size: statements are refused, reads go on, and when the space is back so is the
-/// service, without a restart. Promise: P13.
+/// Disks of every size: statements are refused, reads go on, and once there is space service
+/// resumes without a restart. Promise: P13.
 #[test]
 fn a_full_disk_refuses_and_recovers() {
     let mut refused = 0;
@@ -125,13 +127,13 @@ fn key(number: u64) -> Vec<u8> {
     format!("key{number:08}").into_bytes()
 }
 
-/// A value that no codec makes smaller.
+/// An incompressible value.
 fn value(number: u64) -> Vec<u8> {
     let mut dice = Dice::new(number);
     (0..1000).map(|_| dice.bits() as u8).collect()
 }
 
-/// Puts rows from `next` on until one is refused for the disk.
+/// Puts rows from `next` on until one is refused because the disk is full.
 fn put_until_full(tree: &Tree, next: &mut u64) {
     for _ in 0..100_000 {
         match tree.put(&key(*next), &value(*next)) {
@@ -149,13 +151,13 @@ fn assert_rows(tree: &Tree, numbers: std::ops::Range<u64>) {
     }
 }
 
-/// Somebody else takes the disk after commits were admitted: their applies and checkpoints find no room.
-/// With threads, as in production. Promise: P13. Rule: I24.
+/// Another program fills the disk after commits were admitted: their applies and checkpoints find
+/// no space. With threads, as in production. Promise: P13. Rule: I24.
 #[test]
 fn a_disk_that_fills_behind_the_commits_stops_nothing_for_good() {
     let vfs = SimVfs::new();
     let env = Env { vfs: Arc::new(vfs.clone()), workers: Workers::Threads(2), ..Env::real() };
-    // Memory for a memtable that takes more than the reserve of a small store.
+    // Enough memory for a memtable larger than the reserve of a small store.
     let options = Options::new().cache_size(256 << 20).durability(Durability::Lazy).env(env);
     let db = Db::open("/store", options).unwrap();
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
@@ -164,7 +166,8 @@ fn a_disk_that_fills_behind_the_commits_stops_nothing_for_good() {
         gone.put(&key(number), &value(number)).unwrap();
     }
     db.checkpoint().unwrap();
-    // The log is as short as it gets; the next segments have room, and nothing else. The disk is asked before that.
+    // The log is as short as possible; its next segments have space, and nothing else. Deletes
+    // check the disk before that.
     gone.delete(&key(0)).unwrap();
     tree.put(&key(0), &value(0)).unwrap();
     vfs.set_capacity(Some(vfs.allocated_bytes() + (18 << 20)));
@@ -181,7 +184,7 @@ fn a_disk_that_fills_behind_the_commits_stops_nothing_for_good() {
     }
     assert_eq!(db.stats().failed, None);
     assert_rows(&tree, 0..next);
-    // What gives space back goes on.
+    // Deletes and drops, which free space, go on.
     tree.delete(&key(0)).unwrap();
     db.drop_tree("gone").unwrap();
     vfs.set_capacity(Some(vfs.allocated_bytes() + (64 << 20)));
@@ -198,8 +201,8 @@ fn a_disk_that_fills_behind_the_commits_stops_nothing_for_good() {
     assert!(db.stats().failed.is_none());
 }
 
-/// The record of such a batch is longer than the room that the log reserves for deletes: it goes in parts, and waits for
-/// checkpoints between them. Promise: P13. Rule: I24.
+/// The batch's record is longer than the space that the log reserves for deletes: it is written in
+/// parts, with checkpoints between them. Promise: P13. Rule: I24.
 #[test]
 fn a_batch_of_deletes_that_is_longer_than_the_reserve_needs_no_room_on_the_disk() {
     let vfs = SimVfs::new();
@@ -210,7 +213,7 @@ fn a_batch_of_deletes_that_is_longer_than_the_reserve_needs_no_room_on_the_disk(
     };
     let db = Db::open("/store", options()).unwrap();
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
-    // 4000 bytes that no codec makes shorter, and nothing behind them.
+    // 4000 incompressible bytes, and nothing after them.
     let long = |number: u64| {
         [&key(number)[..], &value(4 * number), &value(4 * number + 1), &value(4 * number + 2)]
             .concat()
@@ -236,7 +239,7 @@ fn a_batch_of_deletes_that_is_longer_than_the_reserve_needs_no_room_on_the_disk(
         left
     };
     assert_eq!(left(&tree), rows.div_ceil(8));
-    // The last checkpoint may find no room: then the log has what was done.
+    // The last checkpoint may find no space: then the log has what was done.
     let closed = db.close();
     assert!(matches!(closed, Ok(()) | Err(Error::Full(_))), "{closed:?}");
     drop((tree, db));
@@ -245,8 +248,8 @@ fn a_batch_of_deletes_that_is_longer_than_the_reserve_needs_no_room_on_the_disk(
     db.close().unwrap();
 }
 
-/// A store fills its disk by itself and crashes; with nothing free it opens, and deletes empty it. Promises:
-/// P5, P13. Rule: I24.
+/// A store fills its disk by itself and crashes; it opens with nothing free, and deletes empty it.
+/// Promises: P5, P13. Rule: I24.
 #[test]
 fn a_store_that_filled_its_disk_opens_with_nothing_free_and_is_emptied_by_deletes() {
     let mut total = FilledReport::default();
@@ -261,8 +264,8 @@ fn a_store_that_filled_its_disk_opens_with_nothing_free_and_is_emptied_by_delete
     assert!(total.unreserved > 20 && total.cramped > 0, "{total}");
 }
 
-/// Whatever a store did, and at whatever moment it was killed: it opens where others have taken all the room since, its
-/// reserves too. Promises: P5, P13. Rule: I24.
+/// Whatever a store did, and whenever it was killed, it opens even if others have taken all free
+/// space since, including its reserves. Promises: P5, P13. Rule: I24.
 #[test]
 fn a_store_of_any_history_opens_where_others_have_the_disk() {
     let mut total = OccupiedReport::default();
@@ -280,8 +283,8 @@ fn a_store_of_any_history_opens_where_others_have_the_disk() {
     assert!(total.unreserved > 300 && total.cramped > 200, "{total}");
 }
 
-/// A clone and a load whose commits cannot be applied, for a value before them grows and finds no room: they
-/// say that the disk is full, and nothing of them is there, now or later. Promise: P13.
+/// A clone and a load whose commits cannot be applied, because an earlier value grows and finds no
+/// space: they fail with a full disk, and nothing of them is there, now or later. Promise: P13.
 #[test]
 fn what_cannot_begin_on_a_full_disk_is_taken_back() {
     let vfs = SimVfs::new();
@@ -289,14 +292,14 @@ fn what_cannot_begin_on_a_full_disk_is_taken_back() {
         || Options::new().cache_size(256 << 20).durability(Durability::Lazy).env(vfs.env(3));
     let db = Db::open("/store", options()).unwrap();
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
-    // So long that it can only be a long value, which the append below writes anew.
+    // So long that it must be a long value, which the append below rewrites.
     let long: Vec<u8> = (0..35_000).flat_map(value).collect();
     tree.put(b"long", &long).unwrap();
     db.checkpoint().unwrap();
     let mut load = db.bulk_load("loaded", TreeOptions::default()).unwrap();
     load.put(b"row", b"").unwrap();
     load.put(b"longer", &value(1).repeat(100)).unwrap();
-    // The load has a page to write yet, and commits are admitted against what is free.
+    // The load has one page left to write, and commits are admitted against the free space.
     vfs.set_capacity(Some(vfs.allocated_bytes() + (24 << 20)));
     let mut batch = frond::Batch::new();
     batch.merge(&tree, b"long", frond::operator::APPEND, b"+").unwrap();
@@ -327,15 +330,15 @@ fn what_cannot_begin_on_a_full_disk_is_taken_back() {
     db.close().unwrap();
 }
 
-/// A replay into a clone, after a merge that makes a value longer than rows are: a store that is open read-only writes
-/// none anew. Promises: P5, P13.
+/// A replay into a clone, after a merge that makes a value longer than inline values may be: a
+/// store that is open read-only rewrites none. Promises: P5, P13.
 #[test]
 fn a_value_that_grew_before_a_clone_is_read_only_read() {
     let engine = DbEngine::tiny(Durability::Os);
     let vfs = SimVfs::new();
     let db = engine.store(vfs.env(3));
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
-    // The one longer than a run holds on a full disk.
+    // The second one is longer than a run may hold on a full disk.
     for (key, times) in [("long", 1), ("longer", 200)] {
         tree.put(key.as_bytes(), &value(1).repeat(times)).unwrap();
         db.checkpoint().unwrap();
@@ -356,8 +359,8 @@ fn a_value_that_grew_before_a_clone_is_read_only_read() {
     }
 }
 
-/// A file system that does not say how much is free: commits have what the store has backed, then they are
-/// refused; everything else goes on, and so do they when it answers again. Promise: P13.
+/// A file system that does not report its free space: commits use what the store has backed and are
+/// then refused; everything else goes on, and so do commits once it reports again. Promise: P13.
 #[test]
 fn a_file_system_that_hides_its_room_refuses_and_recovers() {
     let vfs = SimVfs::new();
@@ -389,13 +392,13 @@ fn a_file_system_that_hides_its_room_refuses_and_recovers() {
     db.close().unwrap();
 }
 
-/// A clock that stalls, leaps by hours and tells another year at every look.
+/// A clock that stalls, leaps by hours, and tells a different year at every reading.
 #[derive(Debug, Default)]
 struct WildClock(AtomicU64);
 
 impl Clock for WildClock {
     fn now(&self) -> Duration {
-        // Monotonic is all that it promises.
+        // Monotonic is all that it guarantees.
         let looks = self.0.fetch_add(1, Ordering::Relaxed);
         Duration::from_secs(looks / 50 * 7200)
     }
@@ -408,8 +411,8 @@ impl Clock for WildClock {
     fn sleep(&self, _: Duration) {}
 }
 
-/// The same commits with a clock that lies and with one that does not, restarts and crashes between them, end
-/// in the same rows and numbers. Promises: P14, P17.
+/// The same commits with a wrong clock and with a right one, with restarts and crashes between
+/// them, end in the same rows and seqnos. Promises: P14, P17.
 #[test]
 fn no_clock_decides_what_is_there() {
     let run = |clock: Option<Arc<dyn Clock>>| {
@@ -459,6 +462,6 @@ fn no_clock_decides_what_is_there() {
     };
     let (wild, calm) = (run(Some(Arc::new(WildClock::default()))), run(None));
     assert_eq!((&wild.0, wild.1), (&calm.0, calm.1));
-    // By the wild clock some operations took hours, which is all that it can do (P14).
+    // By the wild clock some operations took hours, which is its only effect (P14).
     assert!(wild.2 > 0 && calm.2 == 0, "{} and {} slow operations", wild.2, calm.2);
 }

@@ -1,8 +1,8 @@
-//! docs/format.md against the engine: the dump of the smallest store on that page is what the engine
-//! writes today, and a reader written from that page alone finds the row in it.
+//! Compares docs/format.md with the engine: the dump of the smallest store on that page is what the
+//! engine writes today, and a reader written from that page alone finds the row in it.
 //!
-//! Nothing of the engine's own reading is used here. When the format changes on purpose,
-//! `FROND_DUMP=write cargo test -p frond --test format` writes the dump anew.
+//! No reading code of the engine is used here. When the format changes on purpose,
+//! `FROND_DUMP=write cargo test -p frond --test format` rewrites the dump.
 
 mod sources;
 
@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 const PAGE: &str = "docs/format.md";
 const HEADING: &str = "\n## The smallest store\n";
-/// Who opened the store last: not of the format's making.
+/// The owner page, which is not part of the format.
 const OWNER: std::ops::Range<usize> = 128 << 10..132 << 10;
 
 /// A store with tree "t" and the row "k" → "v", closed.
@@ -83,7 +83,7 @@ fn the_dump_is_what_the_engine_writes() {
     assert_eq!(differs, None, "the format has changed: see the top of this file");
 }
 
-/// Reads fields one after the other.
+/// Reads fields in sequence.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -119,7 +119,7 @@ impl<'a> Fields<'a> {
         self.take(count)
     }
 
-    /// A page of the store's own.
+    /// The link of a page that belongs to the store.
     fn short_link(&mut self) -> Link {
         let (offset, bytes) = (self.number() * 4096, self.number() * 4096);
         let (birth, checksum) = (self.number(), self.fixed(8));
@@ -214,7 +214,7 @@ fn roots(file: &[u8], store: &[u8], head: &Link) -> Vec<(u64, Link, u8)> {
         assert_eq!(fields.number(), link.lineage);
         assert_eq!(fields.number(), 0, "nothing is inherited");
         let (entries, bytes) = (fields.number(), fields.number());
-        // Leaves, rows, blocks, extents; rows as they are; blocks not measured; blobs; what waits.
+        // Leaves, rows, blocks, extents; raw bytes; unmeasured blocks; blobs; waiting bytes.
         let [leaves, rows, blocks, extents, raw, rest @ ..] = [(); 8].map(|()| fields.number());
         assert_eq!([leaves, rows, blocks, extents], [1, entries, bytes, link.bytes]);
         assert_eq!((raw > 0, rest), (true, [0; 3]));

@@ -1,6 +1,7 @@
-//! Random histories of real threads, of every level and of all at once, and across power cuts: the checker finds in
-//! them nothing that their levels forbid (RELIABILITY §4.6). That it would is shown by bad histories
-//! (`frond_testkit::history`), by what the levels let happen, and by planted bugs (`planted.rs`).
+//! Random histories of real threads, at each level, at mixed levels, and across power cuts: the
+//! checker finds nothing that the levels forbid (docs/safety.md §4.6). That it would find
+//! violations is shown by bad histories (`frond_testkit::history`), by anomalies that levels allow,
+//! and by planted bugs (`planted.rs`).
 
 use std::sync::Arc;
 
@@ -22,8 +23,8 @@ const LEVELS: [Isolation; 4] = [
     Isolation::Serializable,
 ];
 
-/// Small sizes by chance: what is committed goes through memtables, buffers and leaves while the history runs, and what a
-/// transaction writes leaves memory, many times each.
+/// Random small sizes: committed rows go through memtables, buffers and leaves while the history
+/// runs, and transactions spill, many times each.
 fn options(vfs: &SimVfs, durability: Durability, seed: u64) -> Options {
     let env = Env { vfs: Arc::new(vfs.clone()), workers: Workers::Threads(2), ..Env::real() };
     let DbEngine { mut tuning, cache_bytes, .. } = DbEngine::thrown(seed);
@@ -32,7 +33,7 @@ fn options(vfs: &SimVfs, durability: Durability, seed: u64) -> Options {
         limits.memtable_bytes = limits.memtable_bytes.min(8 << 10);
         limits.checkpoint_millis = limits.checkpoint_millis.min(300);
         if seed.is_multiple_of(2) {
-            // A few rows: some of a transaction's have left memory, and some have not.
+            // A few rows: some of a transaction's rows are spilled, and some are not.
             limits.own_writes_bytes = 200;
         }
     }
@@ -43,7 +44,7 @@ fn open(vfs: &SimVfs, durability: Durability, seed: u64) -> Db {
     Db::open("/store", options(vfs, durability, seed)).unwrap()
 }
 
-/// What a history has made the store do below its memtables.
+/// Work that a history caused below the memtables.
 #[derive(Default, Debug)]
 struct Below {
     applies: u64,
@@ -72,7 +73,7 @@ impl Below {
 fn demand_nothing_forbidden(what: &str, history: &History) {
     let findings = history.check();
     let told: Vec<_> = findings.iter().take(5).map(ToString::to_string).collect();
-    // Who takes part, with all that he did.
+    // The participants, with everything they did.
     let named = told.first().map_or("", |told| told.as_str()).split(" (session");
     let named = named.filter_map(|told| told.rsplit('T').next()?.parse::<usize>().ok());
     for at in named.collect::<std::collections::BTreeSet<_>>() {
@@ -110,7 +111,7 @@ fn no_level_shows_what_it_forbids() {
     }
 }
 
-/// Who asks for more gets it, whatever the others ask for. Promise: P23.
+/// A session gets the guarantees of its level, whatever the levels of the others. Promise: P23.
 #[test]
 fn levels_beside_each_other_show_nothing_that_is_forbidden() {
     for seed in effort::seeds(1) {
@@ -121,22 +122,23 @@ fn levels_beside_each_other_show_nothing_that_is_forbidden() {
     }
 }
 
-/// Transactions that a power cut has met.
+/// Transactions that a power cut has hit.
 #[derive(Default, Debug)]
 struct Met {
-    /// It is not known whether they are there.
+    /// Those with an unknown outcome.
     unknown: usize,
-    /// Prepared, and decided behind the cut.
+    /// Prepared ones, which were decided after the cut.
     prepared: usize,
 }
 
-/// The power fails some times while all are at work; what goes on afterwards is one history with what was before.
+/// The power fails several times while all threads are at work; the work afterwards continues the
+/// same history.
 fn across_power_cuts(levels: &[Isolation], seed: u64, met: &mut Met) {
     let dice = &mut Dice::new(seed);
     let (mut vfs, recorder, below) = (SimVfs::new(), Recorder::new(), &mut Below::default());
     for cut in 0..4 {
         let db = open(&vfs, Durability::Sync, seed);
-        // Many prepares: some are to be met.
+        // Many prepares, so that power cuts hit some.
         let workload = Workload { prepares: 3, ..Workload::of(levels, 100_000, 10 * seed + cut) };
         let enough = recorder.len() + dice.between(100, 400) as usize;
         std::thread::scope(|scope| {
@@ -166,8 +168,8 @@ fn across_power_cuts(levels: &[Isolation], seed: u64, met: &mut Met) {
     met.prepared += history.txns.iter().filter(|txn| txn.prepared && has_seen(txn)).count();
 }
 
-/// All levels beside each other, and each alone: where all are Serializable, nothing at all is let pass.
-/// Promise: P1, P2, P3, P4, P23.
+/// All levels mixed, and each alone: if all are Serializable, no anomaly is allowed. Promise: P1,
+/// P2, P3, P4, P23.
 #[test]
 fn histories_go_on_across_power_cuts() {
     let met = &mut Met::default();
@@ -181,7 +183,7 @@ fn histories_go_on_across_power_cuts() {
     assert!(met.unknown > 0 && met.prepared > 0);
 }
 
-/// What two transactions of a level did in turn, a call of the one and a call of the other.
+/// The history of two transactions of a level that make their calls in turn.
 fn two_in_turn(isolation: Isolation, has_skew: bool) -> Result<History, Error> {
     let db = open(&SimVfs::new(), Durability::Lazy, 0);
     let tree = db.create_tree("registers", TreeOptions::default())?;
@@ -201,7 +203,7 @@ fn two_in_turn(isolation: Isolation, has_skew: bool) -> Result<History, Error> {
     let set = |txn: &Txn, key: u64, number: u64| {
         txn.put(&tree, &key.to_be_bytes(), &number.to_be_bytes()).map(|()| Call::Set(key, number))
     };
-    // Both read both. A skew: each sets one of them. A lost update: both set the same.
+    // Both read both rows. Write skew: each sets one of them. Lost update: both set the same one.
     let other = if has_skew { 2 } else { 1 };
     let mut calls = [vec![read(&one, 1)?, read(&one, 2)?], vec![read(&two, 1)?, read(&two, 2)?]];
     calls[0].push(set(&one, other, 3)?);
@@ -224,7 +226,8 @@ fn two_in_turn(isolation: Isolation, has_skew: bool) -> Result<History, Error> {
     Ok(History { txns, restarts: Vec::new() })
 }
 
-/// Positive controls from the store itself: what a level lets happen is there, and is found as soon as it is asked for.
+/// Positive controls from the store itself: an anomaly that a level allows occurs, and is found
+/// when checked against a stricter level.
 #[test]
 fn what_levels_let_happen_is_found_where_it_is_forbidden() {
     let names = |history: &History, level| -> Vec<Anomaly> {

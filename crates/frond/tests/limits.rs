@@ -1,11 +1,11 @@
-//! Every bound of the table is a parameter, is documented, and is reached: what is beyond it is refused before anything is
-//! acknowledged.
+//! Tests that every bound of the table is a parameter, is documented, and is reached: what exceeds
+//! it is refused before anything is acknowledged.
 
 mod sources;
 
 use frond::bounds::{At, BOUNDS};
 
-/// Users find each bound that refuses a call in `docs/operating.md`, with its value and the code of the error.
+/// `docs/operating.md` lists each bound that refuses a call, with its value and error code.
 #[test]
 fn documents_list_each_bound_with_its_value_and_its_error() {
     let text = sources::file("docs/operating.md").text;
@@ -34,7 +34,7 @@ fn documents_list_each_bound_with_its_value_and_its_error() {
     );
 }
 
-/// A row names the source that looks, and that source names the row or its constant.
+/// A row names the source file that checks the bound, and that file names the row or its constant.
 #[test]
 fn each_bound_is_read_where_the_table_says() {
     let mut wrong = Vec::new();

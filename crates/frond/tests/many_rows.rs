@@ -1,5 +1,5 @@
-//! Many rows in one call are what each is alone: in memtables, in buffers and in leaves, with deletes over them, long values, and
-//! the transaction's own.
+//! Tests that reading many rows in one call gives the same as single reads: in memtables, in
+//! buffers and in leaves, with deletes over them, long values, and the transaction's own writes.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn value(row: u32, round: u32) -> Vec<u8> {
     value
 }
 
-/// A value that is not in the leaf, whose last part is long.
+/// A value that is not stored in the leaf, with a long last part.
 fn long_value(row: u32) -> Vec<u8> {
     let mut value = value(row, 9);
     let rest = value[4] as usize + 5;
@@ -83,7 +83,7 @@ fn many_rows_are_what_each_is_alone() {
         batch.delete_range(&tree, &key(from), &key(from + 20)).unwrap();
         db.commit(&mut batch).unwrap();
         if round % 2 == 0 {
-            // Nothing of it is in memory: blocks are brought together.
+            // Nothing of it is in memory, so blocks are read in parallel.
             db.close().unwrap();
             db = Db::open(&path, common::options()).unwrap();
             tree = db.open_tree("t").unwrap();
@@ -113,7 +113,7 @@ fn many_rows_are_what_each_is_alone() {
                     (Some(&some), Some(RowLock::Exclusive)),
                 ] {
                     let count = 1 + dice.below(200);
-                    // Not in order, with some that there never were, and some twice.
+                    // Unordered, with some keys that never existed, and some twice.
                     let keys: Vec<Vec<u8>> = (0..count)
                         .map(|_| match dice.below(8) {
                             0 => (dice.below(3 * ROWS) + 1).to_be_bytes().to_vec(),

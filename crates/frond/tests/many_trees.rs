@@ -1,11 +1,13 @@
-//! What is done for one row, or for one named snapshot, of a store with many trees: it depends on neither's number. The
-//! same with 100,000 trees and 1,000 snapshots is a benchmark: `cargo bench -p frond --bench many_trees`.
+//! Tests that the work for one row, or for one named snapshot, does not depend on the number of
+//! trees and snapshots. With 100,000 trees and 1,000 snapshots this is a benchmark: `cargo bench -p
+//! frond --bench many_trees`.
 
 use frond::{Db, Durability, Options, Stats, TreeOptions};
 
 const SNAPSHOTS: u64 = 48;
-/// Roots of trees, the index page above them, the root of the table, the head, a leaf, a page of the log, two zones
-/// and the directory of the space map, a page of snapshots and what is above it: each of one or two pages of 4 KiB.
+/// Bytes written at most: roots of trees, the index page above them, the root of the table, the
+/// head, a leaf, a page of the log, two zones and the directory of the space map, a page of
+/// snapshots and what is above it; each one or two pages of 4 KiB.
 const WRITTEN_MAX: u64 = 96 << 10;
 
 fn name(tree: u64) -> String {
@@ -32,7 +34,7 @@ fn store_of(trees: u64) -> (tempfile::TempDir, Db) {
     (dir, db)
 }
 
-/// The numbers `of` after `act`, less what they were before.
+/// Growth of the counters `of` while `act` runs.
 fn grown<const N: usize>(db: &Db, of: [&str; N], act: impl FnOnce()) -> [u64; N] {
     let before = db.stats();
     act();
@@ -71,7 +73,7 @@ fn a_row_and_a_named_snapshot_cost_the_same_among_many_trees() {
     assert!(costs.iter().all(|&bytes| bytes <= WRITTEN_MAX), "bytes written: {costs:?}");
 }
 
-/// Promise: P15. What cannot be evicted leaves less for blocks.
+/// Promise: P15. Metadata, which cannot be evicted, leaves less memory for blocks.
 #[test]
 fn known_trees_are_in_the_budget() {
     let known = [64, 640].map(|trees| {
@@ -79,6 +81,6 @@ fn known_trees_are_in_the_budget() {
         number(&db.stats(), "memory_known_bytes")
     });
     let a_tree = (known[1] - known[0]) / (640 - 64);
-    // With 100,000 trees the allocator had 118 MB in use after an opening, and this says 122.
+    // With 100,000 trees the allocator had 118 MB in use after an opening, and this estimates 122.
     assert!((900..1500).contains(&a_tree), "{a_tree} bytes a tree");
 }

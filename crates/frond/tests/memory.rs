@@ -1,8 +1,10 @@
-//! Memory that runs out (F14, P15): the n-th allocation of a process fails, for n all over its life.
+//! Tests of running out of memory (F14, P15): the n-th allocation of a process fails, for n all
+//! over its life.
 //!
-//! Rust ends a process whose allocation fails, wherever no code asked beforehand. To a store that is
-//! a crash like any other: what was acknowledged must be there, as a prefix, and the check clean. Where
-//! a length comes from a row or a file the engine does ask, and the answer is `NoMemory`.
+//! Rust aborts a process when an allocation fails, unless the code asked for it in a fallible way.
+//! To a store that is a crash like any other: what was acknowledged must be there, as a prefix of
+//! the commits, and the check clean. Where a length comes from a row or a file, the engine
+//! allocates fallibly and returns `NoMemory`.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -17,24 +19,24 @@ use std::{
 use frond::{CheckMode, Db, Durability, Limits, Options, TreeOptions, Tuning};
 use frond_testkit::effort;
 
-/// Hands out memory until it was asked often enough.
+/// An allocator that fails once, at a given number of calls.
 struct Failing;
 
 #[global_allocator]
 static ALLOCATOR: Failing = Failing;
 
-/// Allocations until the one that fails.
+/// Allocations left until the one that fails.
 static LEFT: AtomicU64 = AtomicU64::new(u64::MAX);
 
 fn fails() -> bool {
     LEFT.fetch_sub(1, Ordering::Relaxed) == 1
 }
 
-// SAFETY: every call is handed on to the system's allocator as it came, or answered with null, which the
-// trait allows.
+// SAFETY: every call is passed to the system's allocator unchanged, or answered with null, which
+// the trait allows.
 unsafe impl GlobalAlloc for Failing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps the contract of this very call.
+        // SAFETY: the caller keeps the contract of this call.
         if fails() { ptr::null_mut() } else { unsafe { System.alloc(layout) } }
     }
 
@@ -76,8 +78,9 @@ fn options() -> Options {
     Options::new().cache_size(4 << 20).durability(Durability::Os).tuning(tuning)
 }
 
-/// The process whose memory runs out; only [`what_was_acknowledged_survives_the_end_of_memory`] starts
-/// it. Goes on with the commits that the store does not have yet, and says which are acknowledged.
+/// The process whose memory runs out; only [`what_was_acknowledged_survives_the_end_of_memory`]
+/// starts it. It makes the commits that the store does not have yet, and writes down which are
+/// acknowledged.
 #[test]
 #[ignore = "a part of the other test"]
 fn child() {
@@ -95,14 +98,15 @@ fn child() {
         }
         db.close()
     };
-    // An error is as good an answer as an end.
+    // An error is as good a result as an abort.
     let _ = work();
     let made = fail_at.wrapping_sub(LEFT.load(Ordering::Relaxed));
     LEFT.store(u64::MAX, Ordering::Relaxed);
     std::fs::write(Path::new(&dir).join("made"), made.to_be_bytes()).expect("written");
 }
 
-/// Runs a child; the commits it acknowledged, and, if it came to its end, how often it allocated.
+/// Runs a child; returns how many commits it acknowledged and, if it ran to its end, how often it
+/// allocated.
 fn run(dir: &Path, fail_at: u64) -> (u32, Option<u64>) {
     let db = Db::open(dir.join("store"), options()).expect("made");
     db.create_tree("t", TreeOptions::default()).expect("made");
@@ -114,7 +118,8 @@ fn run(dir: &Path, fail_at: u64) -> (u32, Option<u64>) {
         .stderr(Stdio::null())
         .status()
         .expect("started");
-    // Each in a file of its own: a thread may end the process while another writes down its last word.
+    // Each goes to a file of its own: a thread may abort the process while another writes its last
+    // entry.
     let ledger = std::fs::read(dir.join("ledger")).unwrap_or_default();
     let made = std::fs::read(dir.join("made")).ok().and_then(|made| made.try_into().ok());
     (ledger.len() as u32 / 4, made.map(u64::from_be_bytes))

@@ -1,6 +1,7 @@
-//! What a store takes in memory: `cache_size` for everything, with a snapshot held all the time, and a stated
-//! constant beside it. A test of its own, because the kernel counts for the whole process; so what is counted beside that
-//! has a process of its own, this test's binary run again.
+//! Tests of a store's memory: `cache_size` for everything, with a snapshot held all the time, plus
+//! a documented constant. This is a test program of its own because the kernel counts for the whole
+//! process; for that reason other measured cases run in a process of their own, this test's binary
+//! started again.
 
 use std::{process::Command, time::Instant};
 
@@ -8,19 +9,20 @@ use frond::{Batch, Db, Durability, IfLocked, Options, RowLock, Stats, Tree, Txn,
 use frond_testkit::Dice;
 
 const CACHE: u64 = 64 << 20;
-/// Threads' stacks, code that is touched first here, what the allocator keeps (docs/operating.md, "Memory").
+/// Stacks of threads, code that is first touched here, memory that the allocator keeps
+/// (docs/operating.md, "Memory").
 const CONSTANT: u64 = 12 << 20;
 const ROWS: u64 = 600_000;
 
-/// Most memory that this process ever had, bytes.
+/// The process's peak memory so far, bytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a field");
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number") << 10
 }
 
-/// Blocks come and go on many threads, beside memtables that grow and shrink: what each thread has freed, and what memtables
-/// have given back, is memory for the blocks of all.
+/// Reads and writes on many threads, while memtables grow and shrink: memory that a thread frees
+/// and that memtables give back is available to the blocks of all threads.
 fn many_threads_read_and_write(db: &Db, trees: &[Tree]) {
     const THREADS: u64 = 24;
     const READS: usize = 600;
@@ -32,7 +34,7 @@ fn many_threads_read_and_write(db: &Db, trees: &[Tree]) {
                     let tree = &trees[dice.below(trees.len() as u64) as usize];
                     let at = dice.bits().to_be_bytes();
                     let mut cursor = tree.scan(&at[..]..).unwrap();
-                    // Beyond the last key there is none.
+                    // Only beyond the last key is there no row.
                     assert!(cursor.next().unwrap().is_some() || at[0] == 0xff);
                     for _ in 0..8 {
                         let key = dice.bits().to_be_bytes();
@@ -64,7 +66,8 @@ fn rows_of_three_times_the_cache_stay_within_it() {
         if row % 100 == 0 {
             db.commit(&mut batch).unwrap();
         }
-        // From a tenth on: it keeps a memtable, until that is spilled, and all pages of its version.
+        // The snapshot starts after a tenth of the rows. It keeps a memtable, until that is
+        // spilled, and all pages of its version.
         if row == ROWS / 10 {
             held = Some(db.snapshot());
         }
@@ -89,7 +92,8 @@ fn rows_of_three_times_the_cache_stay_within_it() {
 
 const LARGE: &str = "FROND_LARGE_TRANSACTIONS";
 const LARGE_CACHE: u64 = 8 << 20;
-/// And what a cache that is so small makes no room for; a transaction held in memory would be five times as much.
+/// The constant for a cache so small that some parts exceed it. A transaction held in memory would
+/// take five times as much.
 const LARGE_CONSTANT: u64 = CONSTANT + (4 << 20);
 const LARGE_TIMES: u64 = 10;
 const LARGE_ROW: usize = 1000;
@@ -107,7 +111,8 @@ fn transactions_of_ten_times_the_cache_stay_within_it() {
     assert!(ran.status.success() && said.contains("1 passed"), "{}", ran.status);
 }
 
-/// Writes rows of many times the memory, each new; those of a transaction that is rolled back are others.
+/// Writes new rows of many times the memory. Seeds differ, so rows of a rolled-back transaction
+/// differ from later ones.
 fn fill(txn: &Txn, tree: &Tree, seed: u64) -> u64 {
     let (mut dice, mut value) = (Dice::new(seed), [0; LARGE_ROW]);
     let rows = LARGE_TIMES * LARGE_CACHE / LARGE_ROW as u64;
@@ -118,7 +123,8 @@ fn fill(txn: &Txn, tree: &Tree, seed: u64) -> u64 {
     rows
 }
 
-/// Writes every row anew through one scan that locks it, so that its value begins with its key; how many there are.
+/// Rewrites every row through one locking scan, so that its value begins with its key; returns the
+/// number of rows.
 fn update_all(txn: &Txn, tree: &Tree) -> u64 {
     let mut scan = txn.scan_locked(tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
     let (mut rows, mut updated) = (0, Vec::new());
@@ -134,7 +140,7 @@ fn update_all(txn: &Txn, tree: &Tree) -> u64 {
     rows
 }
 
-/// Rows that there are, all of them updated.
+/// The number of rows, all of which must have been updated.
 fn updated(tree: &Tree) -> u64 {
     let (mut rows, mut scan) = (0, tree.scan(..).unwrap());
     while let Some((key, value)) = scan.next().unwrap() {
@@ -144,7 +150,7 @@ fn updated(tree: &Tree) -> u64 {
     rows
 }
 
-/// What files were asked for: reads and writes of the store, and bytes of the log.
+/// Work on files so far: reads and writes of the store file, and bytes of the log.
 fn work(stats: &Stats) -> [u64; 3] {
     ["store_reads", "store_writes", "log_written_bytes"].map(|name| stats.get(name).unwrap())
 }
@@ -168,8 +174,8 @@ fn large_transactions() {
     let txn = db.begin(TxnOptions::default()).unwrap();
     fill(&txn, &tree, 1);
     took("before the rollback");
-    // Nothing is read, written or logged to take it all back, however much it is: nothing of it is in a tree or in the log. Beside
-    // it the log may mark that it is idle, a page.
+    // A rollback reads, writes and logs nothing, however large the transaction: none of it is in a
+    // tree or in the log. The log may concurrently write its mark that it is idle, one page.
     let stats = db.stats();
     assert!(stats.get("store_written_bytes") > Some(LARGE_CACHE), "it has left memory");
     let before_rollback = work(&stats);
@@ -201,18 +207,18 @@ fn large_transactions() {
     db.checkpoint().unwrap();
     assert_eq!(updated(&tree), rows);
     took("once the updates are in the tree");
-    // What they had on disk is free: others find their place there.
+    // Their space on disk is free and can be used again.
     let space = |stats: &Stats| stats.get("space_temporary_bytes").unwrap();
     assert!(space(&db.stats()) < LARGE_CACHE, "nothing of them is left over");
     drop(tree);
     db.close().unwrap();
 }
 
-/// Says how many rows, instead of 50 million.
+/// Environment variable with the number of rows to use instead of 50 million.
 const UPDATED_ROWS: &str = "FROND_UPDATED_ROWS";
 const UPDATED_CACHE: u64 = 256 << 20;
 
-/// Rule: I47. Ten times the cache, in rows of 48 bytes.
+/// Updates ten times the cache in one transaction, in rows of 48 bytes. Rule: I47.
 #[test]
 #[ignore = "long, and needs twenty gibibytes of disk: `scripts/torture.sh large`"]
 fn fifty_million_rows_are_updated_in_one_transaction() {

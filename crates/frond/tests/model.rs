@@ -1,5 +1,5 @@
-//! Frond against the model: every answer of long random scripts, under many sizes of everything, with
-//! crashes, kills and clean restarts in between (RELIABILITY §4.3).
+//! Frond against the model: every answer of long random scripts, under many sizes of everything,
+//! with crashes, kills and clean restarts in between (docs/safety.md §4.3).
 
 use frond::Durability;
 use frond_testkit::{
@@ -25,8 +25,8 @@ fn answers_are_the_models_whatever_the_sizes_and_restarts() {
     assert!(lost > 0, "no crash of any script ever took anything");
 }
 
-/// One list of operations, many configurations: the answers are the model's, so they are each
-/// other's. Promise: P2.
+/// One list of operations under many configurations: all give the model's answers, so they agree
+/// with each other. Promise: P2.
 #[test]
 fn one_script_under_many_configurations() {
     for seed in effort::seeds(4) {
@@ -51,8 +51,9 @@ fn large_scripts_make_deep_trees() {
     }
 }
 
-/// Several transactions at once, of all levels, some of them prepared, beside batches: what each call reads, who is in whose way, who is
-/// in conflict, and what is there in the end, also after crashes. Promise: P1, P2, P4, P23, P25.
+/// Several concurrent transactions of all levels, some of them prepared, and batches: what each
+/// call reads, which one blocks which, which one conflicts, and what the store holds in the end,
+/// also after crashes. Promise: P1, P2, P4, P23, P25.
 #[test]
 fn transactions_are_the_models_whatever_the_sizes_and_restarts() {
     let (mut operations, mut lost, mut met) = (0, 0, Met::default());
@@ -74,7 +75,7 @@ fn transactions_are_the_models_whatever_the_sizes_and_restarts() {
     assert!(rows > 100 && taken > 10 && ordered > 10, "{met:?}");
 }
 
-/// A seed replays a run bit for bit: the same calls with the same bytes.
+/// A seed replays a run exactly: the calls and their bytes are equal.
 #[test]
 fn one_seed_makes_one_trace() {
     for seed in effort::seeds(10) {
@@ -86,7 +87,7 @@ fn one_seed_makes_one_trace() {
     }
 }
 
-/// What campaigns found once, for ever.
+/// Scripts with which a campaign once failed, kept for good.
 #[test]
 fn scripts_that_failed_once_pass() {
     replay("tests/seeds");

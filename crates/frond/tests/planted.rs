@@ -1,6 +1,7 @@
-//! The tests tested: each planted bug must be noticed by who claims it (RELIABILITY §4.12). Rooms prove
-//! their own claims; here the campaigns over the whole engine prove theirs, with
-//! `--features planted-bugs`. Without it there is nothing to plant and only the sources are read.
+//! Tests of the tests: each planted bug must be noticed by the test that claims it (docs/safety.md
+//! §4.12). Modules prove their own claims; here the campaigns over the whole engine prove theirs,
+//! with `--features planted-bugs`. Without that feature there is nothing to plant and only the
+//! sources are read.
 
 mod sources;
 
@@ -8,7 +9,7 @@ use std::collections::BTreeSet;
 
 use frond::plant::BUGS;
 
-/// Campaigns of this file.
+/// The campaigns in this file.
 const CAMPAIGNS: [&str; 14] = [
     "crash",
     "model",
@@ -81,14 +82,14 @@ mod armed {
     };
 
     const LEVELS: [Durability; 3] = [Durability::Sync, Durability::Os, Durability::Lazy];
-    /// Scripts a campaign may need to notice.
+    /// The most scripts that a campaign may need to notice a bug.
     const SEEDS: u64 = 24;
 
     fn crash(seed: u64) -> Result<(), Failure> {
         let script = |seed, length| {
             generate(seed, &DbEngine::able(Swarm::thrown(seed, length)).without_restarts())
         };
-        // One thread: what is armed is armed for this thread.
+        // One thread, because a bug is armed for one thread.
         let states = CrashOptions::short();
         let plan = CrashPlan { states, threads: 1, nested_one_in: 0, ..CrashPlan::default() };
         let mut ops = script(seed, 12);
@@ -109,7 +110,7 @@ mod armed {
         model_run(&engine, &generate(seed, &swarm), seed).map(drop)
     }
 
-    /// Transactions under all sizes, and some that leave memory with every row, or after a few.
+    /// Transactions under all sizes, some of which are spilled with every row or after a few.
     fn transactions(seed: u64) -> Result<(), Failure> {
         for seed in 4 * seed..4 * seed + 4 {
             let swarm = DbEngine::able(Swarm::thrown(seed, 300)).with_transactions(seed);
@@ -135,7 +136,7 @@ mod armed {
         crash_everywhere(&small(Durability::Sync, seed), &ops, seed, &plan).map(drop)
     }
 
-    /// What no campaign does: each a short story, told to the end unless a bug is armed.
+    /// Scenarios that no campaign covers; each one passes unless a bug is armed.
     fn scenarios(seed: u64) -> Result<(), Failure> {
         let told = std::panic::catch_unwind(|| scenarios::all(seed));
         told.map_err(|_| Failure("a scenario failed".into()))
@@ -166,7 +167,7 @@ mod armed {
         assert_caught("edges", edges);
     }
 
-    /// Each bound of the table alone.
+    /// Tests each bound of the table alone.
     fn limits(seed: u64) -> Result<(), Failure> {
         fill_the_map(seed)?;
         tunable().try_for_each(|bound| reach_bound(bound, seed, 300).map(drop))
@@ -209,7 +210,7 @@ mod armed {
         Ok(())
     }
 
-    /// Threads, each with the bug in it, on a store whose own work is done by them.
+    /// Runs threads, each with the bug armed, on a store whose background work these threads do.
     fn history(seed: u64, arm: fn()) -> Vec<String> {
         let vfs = SimVfs::new();
         let tiny = DbEngine::tiny(Durability::Lazy);
@@ -228,7 +229,7 @@ mod armed {
         let workload = Workload { prepare: arm, ..Workload::of(&levels, 400, seed) };
         let has_ended = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            // Rows leave memtables while the history runs.
+            // Rows are applied from memtables while the history runs.
             scope.spawn(|| {
                 while !has_ended.load(Ordering::Relaxed) {
                     if !db.step().unwrap() {
@@ -244,7 +245,8 @@ mod armed {
         findings.iter().map(ToString::to_string).collect()
     }
 
-    /// Beside who claims them: what only shows between threads, the checker of histories sees, too.
+    /// Bugs that only show between threads are noticed by the checker of histories too, not only by
+    /// the campaigns that claim them.
     #[test]
     fn planted_bugs_that_histories_show() {
         for seed in effort::seeds(20) {
@@ -271,7 +273,7 @@ mod armed {
         let mut missed = Vec::new();
         for (bug, arm) in bugs {
             let found = (0..SEEDS).find_map(|seed| {
-                // The recorder itself compares rows with their indexes, and panics.
+                // The recorder itself compares rows with their indexes, and panics if they differ.
                 let findings = std::panic::catch_unwind(|| history(seed, arm));
                 let findings = findings.unwrap_or_else(|panic| {
                     let told = panic.downcast_ref::<String>().cloned();
@@ -287,7 +289,8 @@ mod armed {
         assert!(missed.is_empty(), "histories do not show:\n{}", missed.join("\n"));
     }
 
-    /// What is armed is armed for one thread, so that each takes bugs of its own.
+    /// Asserts that a campaign catches its bugs. A bug is armed for one thread, so each thread
+    /// takes bugs of its own.
     fn assert_caught(campaign: &str, run: fn(u64) -> Result<(), Failure>) {
         std::panic::set_hook(Box::new(|_| {}));
         let bugs: Vec<_> = plant::BUGS.iter().filter(|bug| bug.caught_by == campaign).collect();
@@ -304,7 +307,7 @@ mod armed {
             let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
             workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
         });
-        // Panics are silent here.
+        // Do not print the panics.
         told.iter().for_each(|(Ok(line) | Err(line))| println!("{line}"));
         assert_eq!(told.len(), bugs.len());
         assert!(told.iter().all(Result::is_ok));

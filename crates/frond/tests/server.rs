@@ -1,5 +1,5 @@
-//! What a server asks of a store beside transactions: many keys at once, a snapshot at its place in the order of commits, to
-//! be told when the log is synced.
+//! What a server needs from a store besides transactions: reads of many keys at once, a snapshot at
+//! a known place in the order of commits, and notification when the log is synced.
 
 mod common;
 
@@ -83,7 +83,8 @@ fn a_snapshot_is_taken_where_it_is_asked_for() {
     db.close().unwrap();
 }
 
-/// Rule: I42. At every level, also when nothing else happens, and for who asks before the end.
+/// A notification comes once the log is synced: at every level, also on an idle store, and for
+/// requests made before the close. Rule: I42.
 #[test]
 fn who_asks_is_told_once_the_log_is_synced() {
     for level in [Durability::Sync, Durability::Os, Durability::Lazy] {
@@ -95,7 +96,7 @@ fn who_asks_is_told_once_the_log_is_synced() {
             let tell = tell.clone();
             db.when_synced(move || tell.send(request).unwrap()).unwrap();
         }
-        // A test that hangs is to say so; what it lasts is nobody's claim.
+        // A time limit, so that a hang becomes a failure; nothing is claimed about the duration.
         let since = Instant::now();
         for request in 0..20 {
             let patience = Duration::from_secs(60).saturating_sub(since.elapsed());
@@ -109,8 +110,8 @@ fn who_asks_is_told_once_the_log_is_synced() {
     }
 }
 
-/// Rule: I29. What has its place in the order of commits, and is made later, is in a snapshot that is taken in between: whoever reads
-/// first waits for it, or makes it himself.
+/// A commit that has its place in the order, but is completed later, is in a snapshot that is taken
+/// in between: the first reader waits for it, or completes it. Rule: I29.
 #[test]
 fn a_snapshot_has_what_was_ordered_before_it_and_is_made_behind() {
     let (_dir, db) = open(Durability::Lazy);
@@ -144,7 +145,7 @@ fn a_snapshot_has_what_was_ordered_before_it_and_is_made_behind() {
     db.close().unwrap();
 }
 
-/// Says when a segment of the log became durable.
+/// Notes when a segment of the log became durable.
 struct SyncsSeen(AtomicBool);
 
 impl WriteGuard for SyncsSeen {
@@ -159,7 +160,8 @@ impl WriteGuard for SyncsSeen {
     }
 }
 
-/// Rule: I42. Not before the sync has ended; and on a store that nobody uses by the clock alone, well within a second.
+/// The notification does not come before the sync has ended; on an idle store the clock alone
+/// triggers the sync, well within a second. Rule: I42.
 #[test]
 fn nobody_is_told_before_the_sync_and_an_idle_store_does_it_in_time() {
     let vfs = SimVfs::new();
@@ -187,7 +189,7 @@ fn nobody_is_told_before_the_sync_and_an_idle_store_does_it_in_time() {
         assert!(told.load(Ordering::SeqCst), "once it was synced");
         assert!(vfs.now() - since < Duration::from_secs(1));
     }
-    // A sync that fails tells nobody.
+    // A failed sync notifies nobody.
     tree.put(b"last", b"row").unwrap();
     let told = Arc::new(AtomicBool::new(false));
     let tells = told.clone();
@@ -200,8 +202,8 @@ fn nobody_is_told_before_the_sync_and_an_idle_store_does_it_in_time() {
     assert!(!told.load(Ordering::SeqCst));
 }
 
-/// Rules: I53, I52. A batch that waits for a row is stopped by another thread, or by its own time, and nothing was done; it may be
-/// committed again.
+/// A batch that waits for a row is interrupted by another thread, or times out, and has done
+/// nothing; it may be committed again. Rules: I53, I52.
 #[test]
 fn a_batch_that_waits_for_a_row_can_be_stopped() {
     let (_dir, db) = open(Durability::Lazy);
@@ -240,7 +242,7 @@ fn a_batch_that_waits_for_a_row_can_be_stopped() {
     db.close().unwrap();
 }
 
-/// Commits by their level, waits for locks, and who holds what now.
+/// Counts of commits by level and of lock waits, and the list of current lock holders.
 #[test]
 fn a_server_sees_who_waits_and_how_long_things_took() {
     let (_dir, db) = open(Durability::Lazy);
@@ -300,7 +302,8 @@ fn a_server_sees_who_waits_and_how_long_things_took() {
     db.close().unwrap();
 }
 
-/// Who only reads is there, too, by transactions and by snapshots; and what snapshots keep is counted.
+/// Snapshot holders that only read are listed too, transactions and snapshots; and what snapshots
+/// keep is counted.
 #[test]
 fn holders_of_snapshots_are_known_and_what_they_keep() {
     let (_dir, db) = open(Durability::Lazy);
@@ -341,7 +344,7 @@ fn holders_of_snapshots_are_known_and_what_they_keep() {
         .map(|one| (one.id, one.tag, one.locks.is_some(), one.snapshot.map(|(at, _)| at)))
         .collect();
     assert_eq!(seen.len(), 4, "{live:?}");
-    // The first of them has waited longest; of the others that is not said.
+    // The first of them has waited longest; the order of the others is not specified.
     assert_eq!(seen[0], (reader.id(), 7, false, Some(at)));
     assert!(seen.contains(&(writer.id(), 8, true, Some(later))), "{live:?}");
     assert!(seen.contains(&(0, 0, false, Some(later))), "of a handle, beside the writer: {live:?}");
@@ -356,7 +359,7 @@ fn holders_of_snapshots_are_known_and_what_they_keep() {
     assert_eq!(numbers(&db)[..2], [3, at.0], "the reader's, the writer's and what is held");
     assert!(db.stats().get("snapshot_oldest_millis") >= Some(20), "a tick of the clock ago");
 
-    // Every page is another by now, and the old ones stay.
+    // Every page has been replaced by now, and the old ones stay.
     writer.rollback();
     drop(held);
     fill(&[2; 100]);

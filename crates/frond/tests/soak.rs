@@ -1,6 +1,6 @@
-//! Soak: the same work for a long time, with restarts; what the process and the store hold must stay flat
-//! (RELIABILITY §4.11). `make soak`; and a disk that another fills again and again, on a real file
-//! system of its own (`make torture`).
+//! Soak test: a constant load for a long time, with restarts; what the process and the store hold
+//! must stay flat (docs/safety.md, "How it is tested"). Run by `make soak`. Also a disk that
+//! another program repeatedly fills, on a real file system of its own (`make torture`).
 
 use std::{
     path::{Path, PathBuf},
@@ -17,7 +17,7 @@ fn options() -> Options {
     Options::new().cache_size(32 << 20).durability(Durability::Lazy)
 }
 
-/// What must not grow.
+/// Figures that must not grow.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     resident: u64,
@@ -45,7 +45,7 @@ impl Sample {
     }
 }
 
-/// Overwrites and deletes at random, so that as many keys live at the end as in the beginning.
+/// Overwrites and deletes at random, so that the number of live keys stays constant.
 fn churn(db: &Db, tree: &Tree, seed: u64, stop: &AtomicBool) {
     let mut dice = Dice::new(seed);
     let mut batch = Batch::new();
@@ -108,7 +108,7 @@ fn nothing_grows_while_the_live_size_stays() {
         drop(tree);
         db.close().unwrap();
     }
-    // The first third fills the store and the cache.
+    // The first third of the time fills the store and the cache.
     let third = samples.len() / 3;
     for (name, of, slack) in [
         ("resident bytes", (|s: &Sample| s.resident) as fn(&Sample) -> u64, 16 << 20),
@@ -135,7 +135,7 @@ fn a_disk_that_another_fills_refuses_and_recovers() {
     db.create_tree("t", TreeOptions::default()).unwrap();
     let mut dice = Dice::new(7);
     for round in 0..50u64 {
-        // Another takes all the space there is, while rows are put.
+        // Another program takes all the free space while rows are put.
         let fill = std::fs::File::create(&filler).unwrap();
         let mut taken = 0;
         while std::os::unix::fs::FileExt::write_all_at(&fill, &[1; 64 << 10], taken).is_ok() {

@@ -1,5 +1,5 @@
-//! Trees that are worn down from their edges: nodes with a single child lose it, and what is written then can be read, now and
-//! after a crash at any moment (P9, P10; rule I1).
+//! Trees that are worn down from their edges: nodes with a single child lose it, and what is
+//! written afterwards can be read, also after a crash at any moment (P9, P10; rule I1).
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -14,8 +14,9 @@ use frond_testkit::{
     ops::{Op, Wear, worn_edges},
 };
 
-/// Rows come and go at both edges and between, in trees of three levels of nodes and more, in which an upper node often has a
-/// single child; buffers are drained at any moment, and the store is opened as a crash leaves it. Promise: P9, P10. Rule: I1.
+/// Rows are put and deleted at both edges and in between, in trees of three or more levels of
+/// nodes, in which an upper node often has a single child; buffers are drained at any moment, and
+/// the store is opened as a crash leaves it. Promise: P9, P10. Rule: I1.
 #[test]
 fn worn_down_trees_can_be_read_whatever_crashes() {
     let mut total = EdgeReport::default();
@@ -29,7 +30,7 @@ fn worn_down_trees_can_be_read_whatever_crashes() {
     assert!(total.drains > 500 && total.looks > 300, "{total}");
 }
 
-/// The same, with a crash before every call that changes the disk. Promise: P1–P8.
+/// Worn-down trees with a crash before every call that changes the disk. Promise: P1–P8.
 #[test]
 fn worn_down_trees_survive_crashes_everywhere() {
     let states = CrashOptions {
@@ -52,8 +53,8 @@ fn worn_down_trees_survive_crashes_everywhere() {
     assert_eq!(total.percent_used(), 100, "a call was no crash point");
 }
 
-/// A node page comes out wrong: the checkpoint that would have written it ends with an error before anything names it, the store
-/// stops, and after a restart everything is there. Promise: P1, P12.
+/// A node page is encoded wrongly: the checkpoint that would have written it fails before anything
+/// names the page, the store stops, and after a restart everything is there. Promise: P1, P12.
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn a_checkpoint_that_would_write_an_unreadable_node_loses_nothing() {
@@ -79,14 +80,14 @@ fn a_checkpoint_that_would_write_an_unreadable_node_loses_nothing() {
     db.close().unwrap();
 }
 
-/// The proportions of a store, as parts of a leaf: how long a row is, and how many an appended batch has.
+/// The proportions of a store: its shape, the length of its rows, and its cache.
 struct Sizes {
     shape: Shape,
     row_bytes: usize,
     cache_bytes: u64,
 }
 
-/// Rows of one appended batch, which makes one leaf.
+/// The rows of one appended batch, which makes one leaf.
 const ROWS_A_LEAF: u64 = 8;
 
 fn key(row: u64) -> [u8; 8] {
@@ -114,8 +115,9 @@ fn rows_of(tree: &Tree) -> u64 {
     rows
 }
 
-/// Appends leaf by leaf until the tree has a third level of nodes, of which the one on the right is a chain of single children
-/// down to one leaf; deletes the rows of that leaf; drains, as an idle store does.
+/// Appends leaf by leaf until the tree has a third level of nodes, of which the rightmost is a
+/// chain of single children down to one leaf; deletes the rows of that leaf; and drains, as an idle
+/// store does.
 fn lose_the_right_edge(sizes: &Sizes, dir: &std::path::Path, env: &Env) {
     let open = || {
         let options = Options::new().cache_size(sizes.cache_bytes).durability(Durability::Lazy);
@@ -145,14 +147,14 @@ fn lose_the_right_edge(sizes: &Sizes, dir: &std::path::Path, env: &Env) {
     db.checkpoint().unwrap();
     let drained = catch_unwind(AssertUnwindSafe(|| while db.drain_step().unwrap() {}));
     if let Err(panic) = drained {
-        // Its locks are poisoned: closing it would hide what has happened.
+        // Its locks are poisoned: closing it would hide the panic.
         std::mem::forget((tree, db));
         resume_unwind(panic);
     }
     db.checkpoint().unwrap();
     let verdict = db.check(CheckMode::Full).unwrap();
     assert!(verdict.is_clean(), "{verdict}");
-    // What is appended now hangs where the edge was.
+    // Rows appended now are attached where the edge was.
     let rows = append(&db, &tree, sizes.row_bytes, left);
     assert_eq!(rows_of(&tree), rows);
     db.close().unwrap();
@@ -164,7 +166,8 @@ fn lose_the_right_edge(sizes: &Sizes, dir: &std::path::Path, env: &Env) {
     db.close().unwrap();
 }
 
-/// With the planted bug, the run fails: these sizes come to a node that hands everything down and loses its only child.
+/// With the planted bug the run must fail: at these sizes a node pushes everything down and loses
+/// its only child.
 #[cfg(feature = "planted-bugs")]
 fn assert_meets_a_node_without_children(run: impl FnOnce()) {
     use frond::plant;
@@ -178,7 +181,8 @@ fn assert_meets_a_node_without_children(run: impl FnOnce()) {
 #[cfg(not(feature = "planted-bugs"))]
 fn assert_meets_a_node_without_children(_run: impl FnOnce()) {}
 
-/// The proportions of the default sizes, a 256th of them: fanout and code path are the same.
+/// The proportions of the default sizes, scaled down by 256: fanout and code path are those of the
+/// default.
 #[test]
 fn a_drain_at_the_right_edge_of_default_proportions_leaves_a_tree_that_reads() {
     let whole = Shape::default();

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Rows a second of multi-row INSERTs (iiBench's table: a primary key and three secondary indexes, 1000 rows a statement, one
-# client) into several engines of one server. ROWS, ENGINES and CACHE (MiB, for each engine) may be set.
+# Rows per second of multi-row INSERTs into several engines of one server: iiBench's table, which
+# has a primary key and three secondary indexes; 1000 rows per statement; one client. ROWS, ENGINES
+# and CACHE (MiB for each engine) can be set.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 

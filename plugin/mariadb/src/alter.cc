@@ -1,4 +1,7 @@
-/* ALTER TABLE without a copy: what changes the definition alone, and keys that come and go. SPDX-License-Identifier: GPL-2.0-only */
+/*
+  ALTER TABLE without a copy: changes of the definition alone, and keys that are added or dropped.
+  SPDX-License-Identifier: GPL-2.0-only
+*/
 #include "ha_frond.h"
 
 #include "compression.h"
@@ -10,21 +13,21 @@ using namespace frond;
 
 namespace {
 
-/* What rows and entries do not tell, or tell in the same way. */
+/* Changes that rows and entries do not show, or that leave their bytes the same. */
 constexpr alter_table_operations INSTANT =
     ALTER_COLUMN_TYPE_CHANGE_BY_ENGINE | ALTER_COLUMN_NAME | ALTER_RENAME_COLUMN | ALTER_COLUMN_DEFAULT |
     ALTER_COLUMN_OPTION | ALTER_COLUMN_COLUMN_FORMAT | ALTER_CHANGE_CREATE_OPTION | ALTER_CONVERT_TO |
     ALTER_DROP_CHECK_CONSTRAINT | ALTER_PARTITIONED | ALTER_VIRTUAL_GCOL_EXPR | ALTER_RENAME | ALTER_RENAME_INDEX |
     ALTER_CHANGE_INDEX_COMMENT | ALTER_INDEX_IGNORABILITY | ALTER_COLUMN_INDEX_LENGTH;
 
-/* Keys that come and go; the server sorts the others anew then. */
+/* Keys that are added and dropped; the server renumbers the others then. */
 constexpr alter_table_operations KEYS_ADDED = ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX;
 constexpr alter_table_operations KEYS =
     KEYS_ADDED | ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_UNIQUE_INDEX | ALTER_INDEX_ORDER;
 
 /*
-  Whether the key can be made of the rows as they are: not if it has virtual columns, nor if the server looks for rows with its
-  values itself, by a column that it adds.
+  Whether the key can be built from the rows as they are. It cannot if it has virtual columns, or if
+  the server itself looks for rows with the same values, by a column that it adds.
 */
 bool is_of_rows(const KEY &key)
 {
@@ -37,8 +40,8 @@ bool is_of_rows(const KEY &key)
 }
 
 /*
-  Keys come and go in place as long as the rows keep their keys: the primary key, which may be a UNIQUE that the server has chosen
-  for one, must stay.
+  Keys can be added and dropped in place if the rows keep their keys: the primary key, which may be
+  a UNIQUE key that the server has chosen as one, must stay.
 */
 bool can_change_keys(const TABLE *table, const TABLE *altered, const Alter_inplace_info *info)
 {
@@ -63,7 +66,10 @@ bool is_blob(const Type_handler *type)
            type == &type_handler_long_blob;
 }
 
-/* How many bytes a string of this type may have; 0: it is no string, or is not kept as its bytes. */
+/*
+  How many bytes a string of this type can have; 0 if it is not a string, or is not stored as its
+  bytes.
+*/
 ulonglong capacity(const Type_handler *type, ulonglong declared)
 {
     if (type == &type_handler_string || type == &type_handler_varchar)
@@ -77,7 +83,10 @@ ulonglong capacity(const Type_handler *type, ulonglong declared)
     return type == &type_handler_long_blob ? 0xFFFFFFFF : 0;
 }
 
-/* BINARY(n) is kept with all of its bytes, other strings with their length. */
+/*
+  Whether a string is stored with all of its bytes: BINARY(n). Other strings are stored with their
+  length.
+*/
 bool is_padded(const Type_handler *type, CHARSET_INFO *charset)
 {
     return type == &type_handler_string && charset == &my_charset_bin;
@@ -86,8 +95,8 @@ bool is_padded(const Type_handler *type, CHARSET_INFO *charset)
 }  // namespace
 
 /*
-  Whether values of the column that are stored are the same in a character set: only where nothing else goes by how
-  they compare.
+  Whether stored values of the column stay the same in another character set: only if nothing else
+  depends on how they compare.
 */
 bool ha_frond::can_reinterpret(const Field &field, CHARSET_INFO *charset) const
 {
@@ -96,9 +105,10 @@ bool ha_frond::can_reinterpret(const Field &field, CHARSET_INFO *charset) const
 }
 
 /*
-  Whether a column may get a type without a copy of the table. Strings are kept with their length and without the spaces
-  that CHAR adds, so that they may become longer, and CHAR may become VARCHAR, and that TEXT. In keys there are weights
-  of VARCHAR, which no length changes.
+  Whether a column can change its type without a copy of the table. Strings are stored with their
+  length and without the spaces that CHAR adds. So they may become longer, and CHAR may become
+  VARCHAR, and that TEXT. Keys hold the weights of a VARCHAR, which do not depend on its maximum
+  length.
 */
 bool ha_frond::can_convert_nocopy(const Field &field, const Column_definition &type) const
 {
@@ -106,7 +116,7 @@ bool ha_frond::can_convert_nocopy(const Field &field, const Column_definition &t
     const ulonglong had = capacity(was, field.field_length), has = capacity(is, type.length);
     if (had == 0 || has < had || field.vcol_info != nullptr || type.vcol_info != nullptr)
         return false;
-    /* Values of COMPRESSED columns are kept as the server has compressed them. */
+    /* Values of COMPRESSED columns are stored as the server has compressed them. */
     if (type.compression_method() != nullptr || static_cast<const Field_longstr &>(field).compression_method() != nullptr)
         return false;
     if (is_padded(was, field.charset()) || is_padded(is, type.charset))
@@ -127,7 +137,10 @@ bool ha_frond::can_convert_nocopy(const Field &field, const Column_definition &t
     return true;
 }
 
-/* A part that was the whole column stays that, one that was its begin stays the same begin. */
+/*
+  A part that was the whole column must stay that; a part that was a prefix must stay the same
+  prefix.
+*/
 Compare_keys ha_frond::compare_key_parts(const Field &field, const Column_definition &type, const KEY_PART_INFO &was,
                                          const KEY_PART_INFO &is) const
 {
@@ -145,7 +158,7 @@ bool ha_frond::check_if_incompatible_data(HA_CREATE_INFO *info, uint changes)
     if ((changes != IS_EQUAL_YES && changes != IS_EQUAL_PACK_LENGTH) ||
         size_class(info->option_struct) != size_class(table->s->option_struct))
         return COMPATIBLE_DATA_NO;
-    /* A lower number for AUTO_INCREMENT is looked for among the rows, which a copy does. */
+    /* A lower number for AUTO_INCREMENT must be checked against the rows, which a copy does. */
     if ((info->used_fields & HA_CREATE_USED_AUTO) && table->found_next_number_field != nullptr) {
         ha_frond::info(HA_STATUS_AUTO);
         if (info->auto_increment_value < stats.auto_increment_value)
@@ -155,8 +168,8 @@ bool ha_frond::check_if_incompatible_data(HA_CREATE_INFO *info, uint changes)
 }
 
 /*
-  What changes the definition alone needs no pass over the rows either. A new key needs one, without writers beside it; the end
-  of a key needs none.
+  A change of the definition alone needs no pass over the rows. A new key needs one, without
+  concurrent writers; dropping a key needs none.
 */
 enum_alter_inplace_result ha_frond::check_if_supported_inplace_alter(TABLE *altered, Alter_inplace_info *info)
 {
@@ -196,11 +209,11 @@ bool ha_frond::inplace_alter_table(TABLE *altered, Alter_inplace_info *info)
     return change->has_new_keys() && !change->build(ha_thd(), this, altered);
 }
 
-/* The end of an ALTER without a copy, of all partitions in one commit. */
+/* Ends an ALTER without a copy, for all partitions in one commit. */
 bool ha_frond::commit_inplace_alter_table(TABLE *, Alter_inplace_info *info, bool commit)
 {
     if (!commit) {
-        /* Each partition is told. */
+        /* This is called for each partition. */
         if (info->handler_ctx != nullptr)
             static_cast<Index_change *>(info->handler_ctx)->roll_back(ha_thd());
         return false;

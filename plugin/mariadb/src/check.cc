@@ -12,7 +12,7 @@
 namespace frond {
 namespace {
 
-/* Entries that are told of one by one; of the others there is a number. */
+/* Entries that are reported one by one; the others are only counted. */
 constexpr uint64_t FAULTS_TOLD = 5;
 constexpr size_t KEY_BYTES_TOLD = 32;
 constexpr uint64_t ODD = 0x9E3779B97F4A7C15;
@@ -28,7 +28,7 @@ std::string hexadecimal(std::string_view bytes)
     return bytes.size() > KEY_BYTES_TOLD ? text + "..." : text;
 }
 
-/* All columns are read and written while it lives. */
+/* Makes all columns readable and writable during its lifetime. */
 class All_columns {
 public:
     explicit All_columns(TABLE *table)
@@ -107,7 +107,7 @@ bool Table_check::read_row(std::string_view key, std::string_view value)
         !plan.row->decode(value, nullptr, record))
         return false;
     if (table->vfield != nullptr) {
-        /* What an expression says of a row was said when the row was written. */
+        /* Warnings of expressions were given when the row was written. */
         Dummy_error_handler silence;
         thd_->push_internal_handler(&silence);
         table->update_virtual_fields(handler_, VCOL_UPDATE_FOR_READ);
@@ -143,7 +143,7 @@ int Table_check::corrupt(const char *format, ...)
     return HA_ADMIN_CORRUPT;
 }
 
-/* Sums up what the indexes ought to have. */
+/* Reads all rows, and adds up the entries that each index should have. */
 int Table_check::check_rows(uint64_t *rows, std::vector<Tally> *wanted)
 {
     const Plan &plan = handler_->plan();
@@ -171,7 +171,7 @@ int Table_check::check_rows(uint64_t *rows, std::vector<Tally> *wanted)
     return HA_ADMIN_OK;
 }
 
-/* Says which entries are wrong. */
+/* Finds and reports the wrong entries of an index. */
 int Table_check::look_for_faults(uint number)
 {
     const Plan &plan = handler_->plan();
@@ -210,7 +210,10 @@ int Table_check::look_for_faults(uint number)
                 return fault("a row cannot be decoded", key);
             make_entry(number, key, &wanted_key, &wanted_value);
             const int found = read(entries, wanted_key);
-            /* An entry of that key with another value was told of above, unless it is another row's. */
+            /*
+              An entry with this key and another value was reported above, unless it belongs to
+              another row.
+            */
             return found == FROND_NOT_FOUND ? fault("a row has no entry", wanted_key) : found;
         });
     if (code != FROND_OK)

@@ -12,11 +12,11 @@ class ha_frond;
 namespace frond {
 
 /*
-  Compares the rows of a table with the entries of its indexes, at one moment.
+  Compares the rows of a table with the entries of its indexes, in one snapshot.
 
-  Rows and entries are read once, each tree in its order. What a row's entries ought to be is summed up for each index,
-  as hashes that may be added in any order, and compared with the sum of those that are there. Only where sums differ
-  each entry is looked for, so that it can be said what is wrong.
+  Rows and entries are read once, each tree in its order. For each index, the entries that the rows
+  should have are added up as hashes, which can be added in any order, and compared with the sum of
+  the existing entries. Only if the sums differ, each entry is looked up, to report what is wrong.
 */
 class Table_check {
 public:
@@ -25,7 +25,7 @@ public:
     Table_check(const Table_check &) = delete;
     Table_check &operator=(const Table_check &) = delete;
 
-    /* A HA_ADMIN_*. Without contents only their numbers are compared. */
+    /* Returns a HA_ADMIN_*. Without contents only the numbers of entries are compared. */
     int run(bool with_contents);
 
 private:
@@ -34,12 +34,14 @@ private:
         uint64_t entries = 0, sum = 0;
     };
 
-    /* Calls `each` with the key and value of all rows of a tree. Returns a code of the engine's. */
+    /* Calls `each` with the key and value of all rows of a tree. Returns a code of the engine. */
     template <typename Each> int scan(const Tree &tree, Each each);
     int read(const Tree &tree, std::string_view key);
-    /* Fills the table's first record, virtual columns too; false if the bytes are no row. */
+    /*
+      Fills the table's first record, including virtual columns; false if the bytes are not a row.
+    */
     bool read_row(std::string_view key, std::string_view value);
-    /* The entry of the row that is in the record. */
+    /* Makes the entry of the row in the record. */
     void make_entry(uint index, std::string_view row_key, std::string_view *key, std::string_view *value);
     int count_rows(uint64_t *rows);
     int check_rows(uint64_t *rows, std::vector<Tally> *wanted);

@@ -26,7 +26,10 @@ Kind kind_of(const Field *field)
         return Kind::Timestamp;
     case MYSQL_TYPE_TIME2:
         return Kind::Time;
-    /* Of mysql56_temporal_format=OFF: little-endian, or big-endian where there are fractions of a second. */
+    /*
+      With mysql56_temporal_format=OFF: little-endian, or big-endian if there are fractions of a
+      second.
+    */
     case MYSQL_TYPE_TIME:
         return field->decimals() == 0 ? Kind::Signed : Kind::Sorted;
     case MYSQL_TYPE_TIMESTAMP:
@@ -37,7 +40,10 @@ Kind kind_of(const Field *field)
     case MYSQL_TYPE_DOUBLE:
         return Kind::Double;
     case MYSQL_TYPE_STRING:
-        /* UUID, INET4 and INET6 are of this type, too, and say that they have a character set; their order is that of bytes. */
+        /*
+          UUID, INET4 and INET6 also have this type and report a character set; they sort by their
+          bytes.
+        */
         if (field->type_handler() != &type_handler_string)
             return Kind::Sorted;
         return field->charset() != &my_charset_bin ? Kind::Char : Kind::Fixed_binary;
@@ -62,7 +68,7 @@ constexpr uint64_t sign_bit(uint length)
     return uint64_t(1) << (8 * length - 1);
 }
 
-/* Bytes of a time before its fraction, which has one byte for each two digits. */
+/* Bytes of a time before its fraction, which has one byte for every two digits. */
 constexpr uint DATETIME_BYTES = 5, TIMESTAMP_BYTES = 4, TIME_BYTES = 3;
 constexpr uint64_t DATETIME_SIGN = uint64_t(1) << 39;
 constexpr int64_t TIME_OFFSET = 0x800000;
@@ -79,7 +85,7 @@ uint64_t date_of_number(uint64_t number)
     return (months / 13) << 9 | (months % 13) << 5 | (number & 31);
 }
 
-/* Hours and what is below them: 6 bits of minutes, 6 of seconds. */
+/* Hours, and below them 6 bits of minutes and 6 of seconds. */
 uint64_t seconds_of_bits(uint64_t bits)
 {
     return ((bits >> 12) * 60 + (bits >> 6 & 63)) * 60 + (bits & 63);
@@ -92,7 +98,7 @@ uint64_t bits_of_seconds(uint64_t seconds)
 
 uint64_t number_of_datetime(const uchar *data, uint fraction)
 {
-    /* Months (of 13 in a year), 5 bits of days, 5 of hours, and the rest. */
+    /* Months (13 in a year), 5 bits of days, 5 of hours, and the rest. */
     uint64_t bits = read_big_endian(data, DATETIME_BYTES) ^ DATETIME_SIGN;
     uint64_t seconds = (bits >> 17) * 86400 + seconds_of_bits(bits & 0x1FFFF);
     return seconds * FRACTIONS[fraction] + read_big_endian(data + DATETIME_BYTES, fraction);
@@ -218,7 +224,7 @@ void decode_fixed(const Column &column, const uint8_t *in, uchar *data)
         return;
     }
     case Kind::Time: {
-        /* The sign bit of the narrower number is spread over the wider one. */
+        /* Extends the sign bit of the narrower number to the wider one. */
         uint unused = 64 - 8 * column.length;
         uint64_t number = (read_big_endian(in, column.length) ^ sign_bit(column.length)) << unused;
         time_of_number(static_cast<int64_t>(number) >> unused, column.length - TIME_BYTES, data);

@@ -1,4 +1,7 @@
-/* Where a column lies in the server's record and how it is encoded. SPDX-License-Identifier: GPL-2.0-only */
+/*
+  Where a column is in the server's record, and how it is encoded. SPDX-License-Identifier:
+  GPL-2.0-only
+*/
 #ifndef FROND_COLUMN_H
 #define FROND_COLUMN_H
 
@@ -8,13 +11,13 @@
 
 namespace frond {
 
-/* How the bytes of a column in a record are to be understood. */
+/* How the bytes of a column in a record are interpreted. */
 enum class Kind : uint8_t {
     Signed,       /* little-endian, two's complement, `length` bytes */
     Unsigned,     /* little-endian, `length` bytes */
     Float,        /* 4 bytes, IEEE */
     Double,       /* 8 bytes, IEEE */
-    Sorted,       /* `length` bytes that sort as they lie: DECIMAL, UUID, INET6, BIT, old temporals with fractions */
+    Sorted,       /* `length` bytes that sort as they are: DECIMAL, UUID, INET6, BIT, old temporals with fractions */
     Date,         /* 3 bytes, bit fields */
     Datetime,     /* 5 bytes, big-endian bit fields, then a fraction */
     Timestamp,    /* 4 bytes, big-endian seconds, then a fraction */
@@ -26,8 +29,8 @@ enum class Kind : uint8_t {
 };
 
 /*
-  Compiled from a Field when a table is opened, so that no Field is asked for each row. Offsets are from the begin of a
-  record: it serves record[0], record[1] and every other copy.
+  A column, compiled from a Field when a table is opened, so that no Field is needed for each row.
+  Offsets count from the start of a record, so it serves record[0], record[1] and every other copy.
 */
 struct Column {
     explicit Column(const Field *field, const uchar *record);
@@ -36,7 +39,7 @@ struct Column {
     void set_null(uchar *record) const { record[null_offset] |= null_bit; }
     void set_not_null(uchar *record) const { record[null_offset] &= static_cast<uchar>(~null_bit); }
     bool is_fixed() const { return kind < Kind::Char; }
-    /* Sorts by weights, not by its bytes. */
+    /* Whether it sorts by weights, not by its bytes. */
     bool is_text() const { return kind >= Kind::Char && charset != &my_charset_bin; }
 
     Kind kind;
@@ -47,13 +50,14 @@ struct Column {
     uint32_t null_offset;
     uint32_t length;
     CHARSET_INFO *charset;
-    bool pads_bytes; /* The character set pads with a byte that is a space. */
+    bool pads_bytes; /* The character set pads with the byte of a space. */
     /*
-      The key tells most values of the column; for others, see `is_told`, they are kept beside the key. Where they are read
-      from, an empty value means that the key tells it, so that the key is decoded first.
+      Most values of the column can be recovered from the key; the others, see `is_told`, are stored
+      beside the key. A stored value that is empty means that the key has it, so the key is decoded
+      first.
     */
     bool is_mostly_told = false;
-    const Text_of_weights *text = nullptr; /* Of text that is mostly told. */
+    const Text_of_weights *text = nullptr; /* For text that can mostly be recovered. */
 };
 
 inline uint64_t read_little_endian(const uchar *data, uint length)
@@ -63,7 +67,7 @@ inline uint64_t read_little_endian(const uchar *data, uint length)
     return value;
 }
 
-/* The low `length` bytes of a number, big-endian. */
+/* Writes the low `length` bytes of a number, big-endian. */
 inline void write_big_endian(uint8_t *out, uint64_t value, uint length)
 {
     uint64_t swapped = __builtin_bswap64(value);
@@ -88,16 +92,17 @@ inline uint64_t read_big_endian(const uint8_t *data, uint length)
 }
 
 /*
-  A column of fixed length in the form that sorts by its bytes, of the same length. Bit fields of times become numbers of
-  mixed radix, in which one second after another is one number after another: the engine keeps those as differences.
+  Encodes a column of fixed length in the form that sorts by its bytes, of the same length. Bit
+  fields of times become numbers of mixed radix, so that successive seconds are successive numbers:
+  the engine stores those as differences.
 */
 void encode_fixed(const Column &column, const uchar *data, uint8_t *out);
-/* Turns encode_fixed back. */
+/* Reverses encode_fixed. */
 void decode_fixed(const Column &column, const uint8_t *in, uchar *data);
-/* What the engine may know of the bytes: FROND_HINT_*. */
+/* What the engine is told about the bytes: FROND_HINT_*. */
 int hint_of(const Column &column);
 
-/* The same, quicker for the integers that most columns are. */
+/* Decodes like decode_fixed, but faster for integers, which most columns are. */
 inline void decode_word_or_fixed(const Column &column, const uint8_t *in, uchar *data)
 {
     if (column.length == 4 && (column.kind == Kind::Signed || column.kind == Kind::Unsigned)) {
@@ -119,14 +124,17 @@ inline bool is_minus_zero(const Column &column, const uchar *data)
            (column.kind == Kind::Float && read_little_endian(data, 4) == uint64_t(1) << 31);
 }
 
-/* Whether the key tells this content of a column that it tells mostly: -0.0 has the key of 0.0. */
+/*
+  Whether this content of a column can be recovered from the key, if the column mostly can: -0.0 has
+  the key of 0.0.
+*/
 inline bool is_told(const Column &column, const uchar *content, size_t length)
 {
     return column.is_mostly_told &&
            (column.text != nullptr ? column.text->is_told(content, length) : !is_minus_zero(column, content));
 }
 
-/* The content of a column of variable length: of CHAR without the spaces at its end. */
+/* The content of a column of variable length; for CHAR, without the spaces at its end. */
 inline const uchar *content(const Column &column, const uchar *data, size_t *length)
 {
     switch (column.kind) {
@@ -148,7 +156,9 @@ inline const uchar *content(const Column &column, const uchar *data, size_t *len
     }
 }
 
-/* Puts content into a record; a BLOB points to it, others copy. False if it does not fit. */
+/*
+  Stores content in a record; a BLOB points to it, other columns copy it. False if it does not fit.
+*/
 inline bool put_content(const Column &column, const uint8_t *bytes, size_t length, uchar *data)
 {
     switch (column.kind) {
@@ -177,7 +187,7 @@ inline bool put_content(const Column &column, const uint8_t *bytes, size_t lengt
         memcpy(data + column.length_bytes, &bytes, sizeof bytes);
         return true;
     default:
-        /* In keys, BINARY(0) is text: parts of a fixed width have one. */
+        /* In keys, BINARY(0) is text: parts of a fixed width have at least one byte. */
         return length == 0 && column.length == 0;
     }
 }

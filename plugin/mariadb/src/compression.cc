@@ -23,7 +23,7 @@ struct Going {
     Compression done;
 };
 
-/* Of trees that are gone, and those that go, by number. */
+/* Work on dropped trees, and on trees that are being dropped, by number. */
 std::mutex mutex;
 Compression_by_codec gone;
 std::map<uint32_t, Going> going;
@@ -100,7 +100,10 @@ const char *codec_word(int number)
 
 Compression_by_codec Compression_by_codec::now()
 {
-    /* The list is made under the mutex: a tree is on it, or among those that are gone, or it goes. */
+    /*
+      The list is made under the mutex, so each tree is counted exactly once: it is in the list,
+      among the dropped ones, or being dropped.
+    */
     std::lock_guard<std::mutex> guard(mutex);
     const Tree_names names;
     Compression_by_codec sums = gone;

@@ -1,4 +1,7 @@
-/* What compressing took and saved: counters of the store by codec, table and index. SPDX-License-Identifier: GPL-2.0-only */
+/*
+  Cost and savings of compression: counters of the store by codec, table and index.
+  SPDX-License-Identifier: GPL-2.0-only
+*/
 #ifndef FROND_COMPRESSION_H
 #define FROND_COMPRESSION_H
 
@@ -8,43 +11,44 @@
 
 namespace frond {
 
-/* Sums of work on trees. All of them only grow. */
+/* Sums of work on trees. They only grow. */
 struct Compression {
-    /* Blocks of leaves, and of runs on their way there, which have no general codec. */
+    /* Blocks of leaves, and of runs on their way to leaves, which have no general codec. */
     uint64_t blocks = 0, buffer_blocks = 0;
     uint64_t bytes_in = 0, bytes_out = 0, nanos = 0;
     uint64_t buffer_bytes_in = 0, buffer_bytes_out = 0, buffer_nanos = 0;
-    /* What a general codec was tried on, and where it was of no use. */
+    /* Chunks to which a general codec was applied, and those that it did not help. */
     uint64_t coded = 0, coded_bytes_in = 0, coded_bytes_out = 0, raw = 0;
     uint64_t decoded = 0, decoded_bytes = 0, decode_nanos = 0;
 
     void add(const frond_work &work);
     void add(const Compression &other);
-    /* Of one who began to count at `since`. */
+    /* Leaves what was counted after `since`. */
     void subtract(const Compression &since);
 };
 
-/* Of each codec, of rows (primary keys) and of secondary indexes. */
+/* Sums for each codec, for rows (primary keys) and for secondary indexes. */
 struct Compression_by_codec {
     static constexpr int CODECS = 3;
 
     Compression of[CODECS][2];
 
-    /* Of all trees since the server started, those that are gone included. */
+    /* Sums over all trees since the server started, including dropped trees. */
     static Compression_by_codec now();
 };
 
 constexpr int PRIMARY = 0, SECONDARY = 1;
 
-/* From 0; the class of a tree says which codec its leaves have. */
+/* Number of the codec, from 0, of a tree's leaves; the size class of the tree determines it. */
 int codec_number(int size_class);
 const char *codec_name(int number);
-/* As in names of variables. */
+/* Name as in the names of variables. */
 const char *codec_word(int number);
 
 /*
-  Trees that a change drops or replaces: what was done on them stays counted. From `add` on they are counted by what is kept
-  here, and no more by themselves; unless the change is committed they count by themselves again.
+  Trees that a change drops or replaces: the work done on them stays counted. From `add` on they
+  count with what is recorded here, and not by themselves. If the change is not committed, they
+  count by themselves again.
 */
 class Going_trees {
 public:

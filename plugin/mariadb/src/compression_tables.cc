@@ -1,4 +1,7 @@
-/* INFORMATION_SCHEMA.FROND_CMP, FROND_CMP_PER_INDEX, and the same since they were read last. SPDX-License-Identifier: GPL-2.0-only */
+/*
+  INFORMATION_SCHEMA.FROND_CMP, FROND_CMP_PER_INDEX, and their _RESET variants, which count since
+  they were last read. SPDX-License-Identifier: GPL-2.0-only
+*/
 #include "compression.h"
 #include "information_schema.h"
 #include "opened_tree.h"
@@ -45,7 +48,7 @@ namespace {
 
 constexpr const char *KINDS[] = {"primary", "secondary"};
 
-/* What the tables that begin anew when they are read have told of so far. */
+/* What the _RESET tables have reported so far. */
 std::mutex told_mutex;
 Compression_by_codec told;
 std::map<uint32_t, Compression> told_of_trees;
@@ -118,7 +121,7 @@ int fill_per_index_from(THD *thd, TABLE_LIST *tables, std::map<uint32_t, Compres
             return 1;
     }
     if (since != nullptr)
-        *since = std::move(all); /* Without those that are gone. */
+        *since = std::move(all); /* Dropped trees are left out. */
     return 0;
 }
 

@@ -57,7 +57,7 @@ void Cursor::suspend()
     bool forward = forward_;
     close();
     kept_key_ = std::move(key);
-    /* They may be gone when it goes on. */
+    /* The parts may be gone when the cursor goes on. */
     how_.parts = nullptr;
     how_.parts_number = 0;
     suspended_ = has_row;
@@ -116,7 +116,7 @@ int Cursor::seek_last()
     return 0;
 }
 
-/* Puts the cursor after the current row, or before it. */
+/* Positions the cursor after the current row, or before it. */
 int Cursor::seek_beside_current(bool forward)
 {
     std::string key(this->key());

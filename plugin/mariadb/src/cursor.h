@@ -1,4 +1,6 @@
-/* A walk over a tree, row by row, over the engine's batches. SPDX-License-Identifier: GPL-2.0-only */
+/*
+  A cursor over a tree, row by row, over the engine's batches. SPDX-License-Identifier: GPL-2.0-only
+*/
 #ifndef FROND_CURSOR_H
 #define FROND_CURSOR_H
 
@@ -23,8 +25,9 @@ inline const uint8_t *raw(std::string_view bytes)
 }
 
 /*
-  A cursor of a handler. It survives the end of the transaction that it was opened in (HANDLER ... READ goes on from
-  statement to statement): the key of the current row is kept, and the next step opens the tree again behind it.
+  A cursor of a handler. It survives the end of the transaction in which it was opened, since
+  HANDLER ... READ continues from statement to statement: the key of the current row is kept, and
+  the next step opens the tree again, after that key.
 */
 class Cursor {
 public:
@@ -33,12 +36,15 @@ public:
     Cursor(const Cursor &) = delete;
     Cursor &operator=(const Cursor &) = delete;
 
-    /* How rows are read; looked at when the cursor is opened. */
+    /* How rows are read; used when the cursor is opened. */
     struct How {
         int row_lock = FROND_NO_LOCK;
         int when_locked = FROND_WAIT;
         int sees = FROND_AS_LEVEL;
-        /* Parts of values; null: whole ones. Each set of parts that a handler makes has a number of its own. */
+        /*
+          Parts of values; null for whole values. Each set of parts that a handler makes has its own
+          number.
+        */
         const frond_parts *parts = nullptr;
         uint64_t parts_number = 0;
     };
@@ -48,30 +54,37 @@ public:
         return cursor_ != nullptr && tree_ == tree && how_.row_lock == how.row_lock &&
                how_.when_locked == how.when_locked && how_.parts_number == how.parts_number;
     }
-    /* Opens over [from, to), before its first row; an empty `to` has no end. Returns a HA_ERR_*. */
+    /*
+      Opens over [from, to), before its first row; an empty `to` means no end. Returns a HA_ERR_*.
+    */
     int open(Session *session, Tree tree, const How &how, std::string_view from, std::string_view to);
-    /* The same range of the tree that it is open for. */
+    /* Moves to another range of the tree for which it is open. */
     int set_range(std::string_view from, std::string_view to);
-    /* Goes on beyond the range, from the current row up or down. */
+    /* Continues beyond the range, from the current row up or down. */
     int leave_range(bool forward);
     int seek_last();
-    /* About so many rows are wanted of a range: what is fetched first. 0 does not say. */
+    /*
+      Approximate number of rows that are wanted of a range; the first fetch gets as many. 0:
+      unknown.
+    */
     void expect(size_t rows) { expected_ = rows; }
     const How &how() const { return how_; }
     /* Steps to the next or the previous row: 0, HA_ERR_END_OF_FILE or another error. */
     int step(bool forward);
-    /* Gives the engine's cursor back; the position is kept. */
+    /* Releases the engine's cursor; the position is kept. */
     void suspend();
     void close();
 
     std::string_view key() const { return view(row_->key, row_->key_length); }
     std::string_view value() const { return view(row_->value, row_->value_length); }
     bool is_locked() const { return row_->locked; }
-    /* Rows that were fetched and come after the current one, the way that it goes. */
+    /* Number of fetched rows after the current one, in the cursor's direction. */
     size_t rows_ahead() const { return row_ == nullptr || batch_.count == 0 ? 0 : batch_.count - 1 - at_; }
     std::string_view key_ahead(size_t row) const { return view(row_[row].key, row_[row].key_length); }
     std::string_view value_ahead(size_t row) const { return view(row_[row].value, row_[row].value_length); }
-    /* Locks the current row, waiting for it, and reads it again; HA_ERR_KEY_NOT_FOUND if it is gone. */
+    /*
+      Locks the current row, waiting for it, and reads it again; HA_ERR_KEY_NOT_FOUND if it is gone.
+    */
     int relock();
 
 private:
@@ -94,7 +107,7 @@ private:
     size_t expected_ = 0;
     uint64_t writes_at_fetch_ = 0;
     bool suspended_ = false;
-    /* Of the current row where its batch is gone. */
+    /* Key of the current row if its batch is gone. */
     std::string kept_key_;
     Cursor *next_ = nullptr;
     Cursor **link_ = nullptr;

@@ -1,6 +1,7 @@
 /*
-  Tables that are created, dropped, renamed and truncated: each is one synced commit of the store, so that a crash leaves
-  all of a table's trees or none, and each may be repeated by the server's DDL log. SPDX-License-Identifier: GPL-2.0-only
+  Creates, drops, renames and truncates tables. Each is one synced commit of the store, so a crash
+  leaves all of a table's trees or none, and the server's DDL log may repeat each of them.
+  SPDX-License-Identifier: GPL-2.0-only
 */
 #include "ddl.h"
 
@@ -28,7 +29,10 @@ std::string new_id()
     return text;
 }
 
-/* Says by name what the engine does not do; a table is never made with less than was asked for. */
+/*
+  Reports by name what the engine does not support. A table is never created with less than was
+  asked for.
+*/
 int refuse(const char *feature)
 {
     my_error(ER_ILLEGAL_HA_CREATE_OPTION, MYF(0), "FROND", feature);
@@ -67,7 +71,10 @@ int drop(THD *thd, const std::string &name)
     Attributes attributes;
     if (int error = Attributes::read(name.c_str(), &attributes))
         return error;
-    /* A CREATE TABLE ... SELECT that fails drops its table in the transaction that has written it, and nothing else. */
+    /*
+      A CREATE TABLE ... SELECT that fails drops its table in the transaction that has written it,
+      which has written nothing else.
+    */
     Session *session = thd == nullptr ? nullptr : Session::find(thd);
     if (session != nullptr && session->txn() != nullptr)
         session->rollback();
@@ -82,7 +89,7 @@ int drop(THD *thd, const std::string &name)
         frond_tree *tree = nullptr;
         std::string index = attributes.index_name(i);
         if (frond_tree_open(store(), index.c_str(), &tree, nullptr) != FROND_OK)
-            continue; /* The primary key's number, which has no tree of its own. */
+            continue; /* The primary key has no tree of its own. */
         going.add(tree, false);
         frond_tree_free(tree);
         steps.drop(index);
@@ -98,7 +105,7 @@ int drop_table(handlerton *, const char *path)
     return drop(current_thd, tree_name(path));
 }
 
-/* Tables that are left without an .frm file. */
+/* Drops tables of a database that have no .frm file. */
 void drop_database(handlerton *, char *path)
 {
     /* The path ends with a slash: ./db/ */
@@ -169,7 +176,7 @@ int ha_frond::rename_table(const char *from, const char *to)
     if (Temporary_table::rename(old_name, new_name))
         return 0;
     if (int error = Attributes::read(old_name.c_str(), &attributes)) {
-        /* Repeated by the DDL log after it was done. */
+        /* The DDL log repeats it after it was done. */
         return Attributes::read(new_name.c_str(), &attributes) == 0 ? 0 : error;
     }
     Steps steps(ha_thd());
@@ -217,7 +224,7 @@ void ha_frond::update_create_info(HA_CREATE_INFO *info)
     }
 }
 
-/* Counts distinct prefixes of each index, and keeps them with the table. */
+/* Counts the distinct prefixes of each index, and stores the numbers with the table. */
 int ha_frond::analyze(THD *thd, HA_CHECK_OPT *)
 {
     if (share_->is_temporary())

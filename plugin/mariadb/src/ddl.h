@@ -1,4 +1,4 @@
-/* Tables as a whole, without a handler that is open. SPDX-License-Identifier: GPL-2.0-only */
+/* Operations on whole tables, without an open handler. SPDX-License-Identifier: GPL-2.0-only */
 #ifndef FROND_DDL_H
 #define FROND_DDL_H
 
@@ -6,7 +6,7 @@
 
 namespace frond {
 
-/* Fills in the members of the handlerton that are about tables. */
+/* Sets the members of the handlerton for tables. */
 void set_table_calls(handlerton *hton);
 
 }  // namespace frond

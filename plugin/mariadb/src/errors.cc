@@ -11,7 +11,7 @@ struct Mapping {
     int handler_error;
 };
 
-/* Codes that are not here are internal errors: the words of the engine go to the error log. */
+/* Other codes are internal errors: the engine's message goes to the error log. */
 constexpr Mapping MAPPINGS[] = {
     {FROND_NOT_FOUND, HA_ERR_KEY_NOT_FOUND},
     {1002, HA_ERR_INDEX_COL_TOO_LONG},

@@ -1,4 +1,4 @@
-/* Errors of the engine as errors of the server. SPDX-License-Identifier: GPL-2.0-only */
+/* Maps errors of the engine to errors of the server. SPDX-License-Identifier: GPL-2.0-only */
 #ifndef FROND_ERRORS_H
 #define FROND_ERRORS_H
 
@@ -8,7 +8,7 @@ class THD;
 
 namespace frond {
 
-/* Codes of docs/errors.md that the plugin looks at itself. */
+/* Codes of docs/errors.md that the plugin handles itself. */
 enum Code : int {
     INVALID_ARGUMENT = 1001,
     NO_SUCH_TREE = 1004,
@@ -25,10 +25,13 @@ enum Code : int {
     CORRUPT = 2101,
 };
 
-/* The HA_ERR_* that stands for a failed call; `code` is what the call returned, never FROND_OK. */
+/* The HA_ERR_* for a failed call; `code` is what the call returned, never FROND_OK. */
 int handler_error(int code);
 
-/* As handler_error, and tells the session and the error log in words what the server's own message cannot say. */
+/*
+  Like handler_error; also reports, to the session and the error log, what the server's own message
+  cannot say.
+*/
 int failed(THD *thd, int code, const frond_error &error);
 
 }  // namespace frond

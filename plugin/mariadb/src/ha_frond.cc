@@ -43,8 +43,8 @@ handler::Table_flags ha_frond::table_flags() const
     if (table_share != nullptr && table_share->primary_key != MAX_KEY)
         flags |= HA_PRIMARY_KEY_REQUIRED_FOR_POSITION;
     /*
-      A replica that runs statements again needs them to have locked what they have read, gaps too. Rows are logged
-      wherever the server has the choice (MIXED).
+      A replica that runs statements again needs them to have locked what they have read, including
+      gaps. Rows are logged wherever the server has the choice (MIXED).
     */
     THD *thd = current_thd;
     if (thd != nullptr && thd->variables.binlog_format == BINLOG_FORMAT_STMT &&
@@ -92,10 +92,11 @@ int ha_frond::close()
 }
 
 /*
-  Which rows are locked how is decided here for reads, and in external_lock for tables that are written.
+  Decides how rows are locked by reads; external_lock does so for tables that are written.
 
-  A plain SELECT reads a snapshot. Every other statement reads the newest rows under shared locks, since what it writes
-  depends on them; at READ COMMITTED and below, INSERT ... SELECT and the like read a snapshot.
+  A plain SELECT reads a snapshot. Every other statement reads the newest rows under shared locks,
+  since what it writes depends on them. At READ COMMITTED and below, INSERT ... SELECT and the like
+  read a snapshot.
 */
 THR_LOCK_DATA **ha_frond::store_lock(THD *thd, THR_LOCK_DATA **to, enum thr_lock_type type)
 {
@@ -122,7 +123,7 @@ int ha_frond::external_lock(THD *thd, int type)
 {
     session_ = Session::of(thd);
     if (type == F_UNLCK) {
-        /* HANDLER ... READ NEXT goes on from here in another statement. */
+        /* HANDLER ... READ NEXT continues from here in another statement. */
         cursor_.suspend();
         leave_rows_ahead();
         return 0;
@@ -227,7 +228,10 @@ int ha_frond::info(uint flag)
     if (flag & HA_STATUS_VARIABLE) {
         stats.records = share_->rows();
         stats.deleted = 0;
-        /* Rows of this transaction are not counted yet, and an empty table is planned for differently. */
+        /*
+          Rows of this transaction are not counted yet, and the optimizer treats an empty table
+          specially.
+        */
         if (stats.records == 0 && !(flag & (HA_STATUS_TIME | HA_STATUS_OPEN)))
             stats.records = 1;
         stats.data_file_length = share_->data_bytes();
@@ -245,7 +249,9 @@ int ha_frond::info(uint flag)
         for (uint i = 0; i < table->s->keys; i++) {
             KEY &key = table->key_info[i];
             for (uint part = 0; part < key.ext_key_parts; part++) {
-                /* 0 says that nothing is known: the optimizer guesses until ANALYZE TABLE has run. */
+                /*
+                  0 means that nothing is known: the optimizer guesses until ANALYZE TABLE has run.
+                */
                 ulong rows = 0;
                 if (i < known.size() && part < known[i].size())
                     rows = static_cast<ulong>(known[i][part]);
@@ -257,7 +263,9 @@ int ha_frond::info(uint flag)
             }
         }
     }
-    /* Asked of any handler of a partitioned table, not always of the one that met the conflict. */
+    /*
+      The server may ask any handler of a partitioned table, not only the one that met the conflict.
+    */
     if (flag & HA_STATUS_ERRKEY)
         errkey = Session::of(table->in_use)->duplicate_key(table_share);
     if (flag & HA_STATUS_AUTO) {
@@ -271,7 +279,7 @@ double ha_frond::scan_time()
     return static_cast<double>(stats.data_file_length) / BLOCK_BYTES + 1;
 }
 
-/* Rows of the primary key lie together: reading some of them costs their share of a scan. */
+/* Rows of the primary key are stored together: reading some of them costs their share of a scan. */
 double ha_frond::read_time(uint index, uint ranges, ha_rows rows)
 {
     if (index != table->s->primary_key || rows <= 2)
@@ -282,9 +290,9 @@ double ha_frond::read_time(uint index, uint ranges, ha_rows rows)
 }
 
 /*
-  Whether the optimizer compares plans for the table's SELECT. It has asked for the number of rows for the sake of COUNT(*)
-  before it has made room for positions. When in doubt, no: a count that is not wanted costs time, and an estimate that is
-  taken for a count is a wrong result.
+  Whether the optimizer is comparing plans for the table's SELECT. It asks for the number of rows
+  for the sake of COUNT(*) before it allocates positions. When in doubt, no: a count that is not
+  wanted costs time, but an estimate that is taken for a count is a wrong result.
 */
 bool ha_frond::is_being_planned() const
 {
@@ -296,15 +304,16 @@ bool ha_frond::is_being_planned() const
 }
 
 /*
-  COUNT(*) without WHERE: the engine counts. HA_POS_ERROR has the server read the rows, as it must where they are locked: an error
-  of this call would be lost, that of a deadlock too. The server also asks for what it takes to read an index as a whole, for
-  each statement that an index covers: an estimate will do.
+  COUNT(*) without WHERE: the engine counts. HA_POS_ERROR makes the server read the rows, which it
+  must do if they are locked: an error of this call would be lost, even that of a deadlock. For each
+  statement that an index covers, the server also calls this to compute the cost of reading the
+  whole index; an estimate will do.
 */
 ha_rows ha_frond::records()
 {
     /*
-      For the progress of a copy, or the size of a sample: no SELECT stands behind it, and what the table says of one
-      is of before.
+      The server asks for the progress of a copy, or for the size of a sample. There is no SELECT,
+      and what the table says of one belongs to an earlier statement.
     */
     switch (thd_sql_command(ha_thd())) {
     case SQLCOM_ALTER_TABLE:
@@ -354,6 +363,9 @@ ha_rows ha_frond::records_in_range(uint number, const key_range *from, const key
     int code = share_->tree(number).estimate(session->txn(), low, high, &rows, session->error());
     if (code != FROND_OK)
         return HA_POS_ERROR;
-    /* The server does not read a range for which it is told 0, so a locking read would leave it without locks. */
+    /*
+      The server does not read a range that is estimated as 0 rows, so a locking read would not lock
+      it.
+    */
     return std::max<uint64_t>(rows, 1);
 }

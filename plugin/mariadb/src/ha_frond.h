@@ -13,10 +13,10 @@ namespace frond {
 class Index_change;
 class Table_check;
 
-/* Whether the statement is one that may copy a table into a new one. */
+/* Whether the statement may copy a table into a new one. */
 bool is_copying_alter(THD *thd);
 
-/* Where an entry's key and value lie in a string that may still grow. */
+/* Where an entry's key and value are in a string that may still grow. */
 struct Span {
     size_t key, value, end;
 };
@@ -28,7 +28,7 @@ public:
     ha_frond(handlerton *hton, TABLE_SHARE *table);
     ~ha_frond() override;
 
-    /* What the engine can do. */
+    /* Capabilities of the engine. */
     Table_flags table_flags() const override;
     ulong index_flags(uint index, uint part, bool all_parts) const override;
     uint max_supported_keys() const override { return MAX_KEY; }
@@ -138,16 +138,22 @@ private:
     static range_seq_t begin_ranges(void *handler, uint ranges, uint mode);
     static bool next_range(range_seq_t handler, KEY_MULTI_RANGE *range);
     void restrict_ranges(uint *mode) const;
-    /* The key of a record in the row tree: of its primary key, or, without one, that of the row last read. */
+    /*
+      The key of a record in the row tree: its primary key or, without one, that of the row last
+      read.
+    */
     void append_row_key(const uchar *record, std::string *out) const;
     /* Appends the key and the value of a record in the row tree. */
     frond::Span append_row(const uchar *record, std::string_view row_key, std::string *bytes) const;
-    /* Appends the key and the value of a record in an index; the key is unique if the index is and no part of it is NULL. */
+    /*
+      Appends the key and the value of a record in an index; the key is unique if the index is and
+      no part of it is NULL.
+    */
     static frond::Span append_entry(const Index &index, const uchar *record, std::string_view row_key, std::string *bytes,
                                     bool *is_unique);
     int guard(const Index &index, const uchar *key, std::string *values);
     int duplicate(const frond_conflict &conflict, const uchar *record);
-    /* Of an index of a temporary table; of its rows for what is no index. */
+    /* The tree of an index of a temporary table; for MAX_KEY, that of its rows. */
     const frond_temporary *temporary_tree(uint index) const
     {
         return (index == MAX_KEY ? share_->row_tree() : share_->tree(index)).temporary();
@@ -164,10 +170,16 @@ private:
     int insert_entries(frond_conflict *conflict);
     int change_entries(frond_conflict *conflict);
     int delete_entries();
-    /* The one row of a SEQUENCE is read and written as it is now, whatever becomes of the transaction. */
+    /*
+      The one row of a SEQUENCE is read and written at its latest version, whatever happens to the
+      transaction.
+    */
     bool is_sequence() const { return table_share->table_type == TABLE_TYPE_SEQUENCE; }
     template <typename Write> int write_alone(Write write);
-    /* Nothing of a temporary table is locked, and of a SEQUENCE the server sees to it. */
+    /*
+      Sets the row lock. Nothing of a temporary table is locked, and the server itself locks a
+      SEQUENCE.
+    */
     void set_row_lock(int lock) { row_lock_ = share_->is_temporary() || is_sequence() ? FROND_NO_LOCK : lock; }
     void raise_auto_increment();
     int lock_numbers();
@@ -186,7 +198,10 @@ private:
 
     /* How much of the index the cursor's range covers. */
     enum class Range { Whole, Prefix, Part };
-    /* Where a walk over an index stands: on a row, where a search has found none, before all rows or behind them. */
+    /*
+      Where a scan of an index is: on a row, where a search found none, before all rows or after
+      them.
+    */
     enum class At { Row, Search, Begin, End };
 
     bool is_being_planned() const;
@@ -220,38 +235,42 @@ private:
     DsMrr_impl mrr_;
     frond::Ranges_ahead ranges_ahead_;
     frond::Rows_ahead rows_ahead_;
-    size_t entries_wanted_ = 1; /* Rows that are read together for entries of an index; 0: no rows are read ahead any more. */
-    int ranges_error_ = 0;      /* A HA_ERR_* of a read ahead of ranges. */
+    size_t entries_wanted_ = 1; /* Rows to read together for entries of an index; 0: read no more rows ahead. */
+    int ranges_error_ = 0;      /* The HA_ERR_* of reading ranges ahead. */
 
     /*
-      Writes a temporary table so that no rollback takes it back: ALTER and CREATE ... SELECT, since the old table is
-      gone then, and the row of a SEQUENCE.
+      Transaction for writes to a temporary table, or to the row of a SEQUENCE, that no rollback
+      must undo: ALTER and CREATE ... SELECT (the old table is gone then).
     */
     frond_txn *copy_ = nullptr;
     /*
-      Of the new table of a copying ALTER, which nobody else sees: rows go into loads from the first one on. The server has
-      begun a copy, and it takes errors of the copy's end, too: it says so by beginning a bulk insert.
+      For the new table of a copying ALTER, which nobody else sees: rows go into loads from the
+      first one on. The server has started a copy, and by starting a bulk insert it says that it
+      also handles errors of the copy's end.
     */
     bool is_copied_into_ = false, is_bulk_insert_ = false;
     std::unique_ptr<frond::Table_load> load_;
     int row_lock_ = FROND_NO_LOCK;
-    /* What rows were to be locked with before a copy of the table took its lock. */
+    /* The row lock that was set before a copy of the table took its tree lock. */
     std::optional<int> lock_before_copy_;
     bool skips_locked_ = false;
     bool tries_semi_consistent_ = false;
-    /* The current row was read without a lock, for another has it: the next read locks and reads it again. */
+    /*
+      The current row was read without a lock, because another transaction holds it; the next read
+      locks it and reads it again.
+    */
     bool is_semi_consistent_ = false;
-    bool conflicts_are_written_ = false; /* REPLACE, ON DUPLICATE KEY UPDATE: what is in the way is locked for writing. */
+    bool conflicts_are_written_ = false; /* REPLACE, ON DUPLICATE KEY UPDATE: lock conflicting rows for writing. */
 
     frond::Tree scanned_; /* The tree of the scan. */
     Range range_ = Range::Whole;
     At at_ = At::Row;
-    bool ascends_ = true;                 /* The way that the range is read. */
-    bool is_point_ = false;               /* The last read was of one key, `search_`, and has left no cursor. */
+    bool ascends_ = true;                 /* Direction in which the range is read. */
+    bool is_point_ = false;               /* The last read was for one key, `search_`, and left no cursor. */
     std::string search_;                  /* The encoded key or prefix of the last index_read. */
-    std::string row_key_;                 /* Of the current row. */
+    std::string row_key_;                 /* Key of the current row. */
     uchar *without_key_ = nullptr;        /* The record, if columns of the primary key were left out of it. */
-    /* Sets of columns that statements have read, and the one that is read now; none: whole rows. */
+    /* Sets of columns that statements have read, and the current one; null: whole rows. */
     std::vector<std::unique_ptr<Wanted>> wanted_;
     const Wanted *reads_ = nullptr;
     uint64_t wanted_made_ = 0;

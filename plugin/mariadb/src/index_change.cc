@@ -41,7 +41,7 @@ bool is_same_name(const LEX_CSTRING &a, const LEX_CSTRING &b)
     return my_strcasecmp(system_charset_info, a.str, b.str) == 0;
 }
 
-/* Columns of a table. */
+/* A set of columns of a table. */
 class Columns {
 public:
     explicit Columns(const TABLE *table) : words_(bitmap_buffer_size(table->s->fields) / sizeof(my_bitmap_map) + 1)
@@ -104,8 +104,8 @@ bool Index_change::has_new_keys() const
 }
 
 /*
-  Reads the rows into the altered table's record, as far as its new keys need them: the altered table's own codecs do it, for what
-  is changed besides the keys leaves the rows as they are.
+  Reads the rows into the altered table's record, as far as its new keys need them. The altered
+  table's own codecs can do that, since the changes besides the keys leave the rows as they are.
 */
 template <typename Each>
 int Index_change::scan(Session *session, TABLE *altered, const Plan &plan, frond_txn *txn, Each each)
@@ -115,7 +115,7 @@ int Index_change::scan(Session *session, TABLE *altered, const Plan &plan, frond
     for (uint i = 0; i < old_.size(); i++)
         if (!old_[i])
             wanted.add(altered->key_info[i]);
-    /* Entries keep columns of the primary key that its bytes do not tell. */
+    /* Entries store columns of the primary key that cannot be recovered from its bytes. */
     if (plan.has_primary())
         wanted.add(altered->key_info[plan.primary]);
     Projection projection;
@@ -149,7 +149,7 @@ int Index_change::scan(Session *session, TABLE *altered, const Plan &plan, frond
     return code == FROND_NOT_FOUND ? FROND_OK : code;
 }
 
-/* ANALYZE may change the attributes meanwhile. */
+/* Chooses names for the trees of new keys. ANALYZE may change the attributes concurrently. */
 void Index_change::name_trees()
 {
     std::lock_guard<std::mutex> guard(share_->attributes_mutex);
@@ -160,7 +160,7 @@ void Index_change::name_trees()
     for (uint key = 0; key < old_.size(); key++) {
         if (old_[key])
             continue;
-        /* An ALTER that has failed may have left a tree until the server starts again. */
+        /* An ALTER that failed may have left a tree until the server starts again. */
         frond_tree *tree = nullptr;
         while (frond_tree_open(store(), attributes.tree_name(number).c_str(), &tree, nullptr) == FROND_OK) {
             frond_tree_free(tree);
@@ -182,7 +182,10 @@ int Index_change::load(Session *session, TABLE *altered, const Plan &plan)
         return code;
     const std::unique_ptr<frond_txn, Free_txn> txn(begun);
     frond_txn_set_interrupter(txn.get(), session->interrupter(), nullptr);
-    /* The moment that is read comes after the lock: it has all that was ever committed to the rows. */
+    /*
+      The snapshot is taken after the lock, so it has everything that was ever committed to the
+      rows.
+    */
     int code = frond_txn_lock_tree(txn.get(), share_->row_tree().stored(), FROND_TREE_SHARED, FROND_WAIT, session->error());
     if (code == FROND_OK)
         code = frond_txn_take_snapshot(txn.get(), nullptr, session->error());
@@ -212,7 +215,10 @@ int Index_change::load(Session *session, TABLE *altered, const Plan &plan)
     if (code != DUPLICATE_KEY || load.duplicate() == nullptr)
         return code;
 
-    /* The first row that has the key tells its columns, also those that the entry does not tell. */
+    /*
+      The first row that has the key supplies its columns, including those that the entry does not
+      have.
+    */
     const Table_load::Twice &twice = *load.duplicate();
     const int found = scan(session, altered, plan, txn.get(), [&](std::string_view row_key, const uchar *record) {
         bool is_unique;
@@ -245,7 +251,10 @@ bool Index_change::build(THD *thd, handler *table, TABLE *altered)
     return false;
 }
 
-/* Made when nobody else has the table open: ANALYZE changes attributes, too. */
+/*
+  Returns the changed attributes. Called when nobody else has the table open, since ANALYZE changes
+  attributes, too.
+*/
 Attributes Index_change::changed() const
 {
     Attributes before, after;
@@ -298,7 +307,7 @@ void Index_change::committed()
     uint64_t first;
     if (auto_increment_)
         share_->reserve(AUTO_INCREMENT_COUNTER, *auto_increment_, 0, &first, nullptr);
-    /* Where keys have changed the table is opened anew, with a share of its own. */
+    /* If keys have changed, the table is opened anew, with a share of its own. */
     std::lock_guard<std::mutex> guard(share_->attributes_mutex);
     if (after_.indexes == share_->attributes.indexes && after_.trees == share_->attributes.trees && after_.indexes != 0)
         share_->attributes = after_;
@@ -321,7 +330,7 @@ int check_version(handlerton *, const char *path, const LEX_CUSTRING *version, u
     Attributes attributes;
     if (Attributes::read(name.c_str(), &attributes) == 0)
         return attributes.version != wanted;
-    /* All partitions have changed with one commit. */
+    /* All partitions were changed by one commit, so any of them will do. */
     struct Search {
         std::string prefix, found;
     } search{name + "#P#", {}};
@@ -342,9 +351,9 @@ int check_version(handlerton *, const char *path, const LEX_CUSTRING *version, u
 int drop_unnamed_trees(handlerton *)
 {
     struct Listed {
-        std::map<std::string, std::set<std::string>> named; /* Of each table, by the number in names of its trees. */
+        std::map<std::string, std::set<std::string>> named; /* Trees of each table, by the id in their names. */
         std::vector<std::string> indexes;
-        bool are_all_known = true; /* No row tree has attributes that this build cannot read. */
+        bool are_all_known = true; /* This build can read the attributes of all row trees. */
     } listed;
     auto keep = [](void *context, const frond_tree_listed *told) {
         Listed *listed = static_cast<Listed *>(context);
@@ -367,7 +376,10 @@ int drop_unnamed_trees(handlerton *)
         const bool is_named = table == listed.named.end() ? !listed.are_all_known : table->second.count(tree) != 0;
         if (is_named)
             continue;
-        /* Each by itself: one that cannot be dropped, as long as a prepared transaction has written to it, keeps no other. */
+        /*
+          Each in a commit of its own: a tree that cannot be dropped because a prepared transaction
+          has written to it must not keep the others.
+        */
         Steps steps(nullptr);
         steps.drop(tree);
         steps.commit();

@@ -16,8 +16,8 @@ class Session;
 class Steps;
 
 /*
-  For each key of the altered table the number of the same key before; none for one that is new. The server sorts keys anew when
-  one comes or goes. Nothing if a key is not found.
+  For each key of the altered table, the number of the same key before; none for a new key. The
+  server renumbers keys when one is added or dropped. Returns nothing if a key is not found.
 */
 using Old_keys = std::vector<std::optional<uint>>;
 std::optional<Old_keys> old_keys(const TABLE *table, const TABLE *altered, const Alter_inplace_info *info);
@@ -25,28 +25,31 @@ std::optional<Old_keys> old_keys(const TABLE *table, const TABLE *altered, const
 /*
   What an ALTER in place does to one table, or one partition.
 
-  1. `build`: the rows are read once, and the trees of all new keys are made in one commit of their loads. Writers are kept away
-     from here on: by the server, and those that it does not know of (prepared before a restart) are waited for. No table has
-     these trees yet.
-  2. `commit`: one commit makes them the table's: its attributes say which tree each key has, and the trees of keys that are gone
-     are dropped; for all partitions at once. It also keeps the version of the .frm file, so that after a crash the server's DDL
-     log takes the file that fits (`check_version`).
+  1. `build`: reads the rows once, and makes the trees of all new keys in one commit of their loads.
+     Writers are excluded from here on: the server keeps away its own, and the build waits for those
+     that the server does not know of (prepared before a restart). No table has these trees yet.
+  2. `commit`: one commit, for all partitions, makes them trees of the table: its attributes say
+     which tree each key has, and the trees of dropped keys are dropped. It also stores the version
+     of the .frm file, so that after a crash the server's DDL log takes the file that fits
+     (`check_version`).
 
-  A crash in between leaves trees that no table names: they are dropped when the server starts (`drop_unnamed_trees`). Numbers of
-  trees are not used again while a tree has them, so such a one is in nobody's way.
+  A crash in between leaves trees that no table names; they are dropped when the server starts
+  (`drop_unnamed_trees`). Until then they are harmless, because numbers of existing trees are not
+  used again.
 
-  The trees begin with the commit of 1. A transaction that reads an older moment than that gets HA_ERR_TABLE_DEF_CHANGED when it
-  reads such a tree, never a part of its entries: the engine compares the moment with the tree's begin. It has to: entries are
-  those of rows as they are when they are read, without history. From 1 on they have what the rows have.
+  The trees are born with the commit of step 1. A transaction that reads an older snapshot gets
+  HA_ERR_TABLE_DEF_CHANGED when it reads such a tree, never some of its entries: the engine compares
+  the snapshot with the birth of the tree. This is necessary because the entries are those of the
+  rows as of the build, without history. After step 1 they have the same history as the rows.
 */
 class Index_change final : public inplace_alter_handler_ctx {
 public:
     Index_change(Share *share, Old_keys old, const TABLE *altered, HA_CREATE_INFO *info);
 
     bool has_new_keys() const;
-    /* False if it has failed, and the error was told. */
+    /* Returns false if it failed; then the error was reported. */
     bool build(THD *thd, handler *table, TABLE *altered);
-    /* What makes the trees the table's, or nothing if all of it stays as it is: then `changes` is not set. */
+    /* Adds the steps that make the trees live. `changes` is left unset if nothing changes. */
     void add_steps(Steps *steps, Going_trees *going, bool *changes);
     void committed();
     /* Drops what was built. */
@@ -62,7 +65,7 @@ private:
     Share *const share_;
     const Old_keys old_;
     const bool has_primary_;
-    std::vector<std::string> names_; /* Of keys. */
+    std::vector<std::string> names_; /* Names of keys. */
     std::string version_;
     int compression_;
     std::optional<uint64_t> auto_increment_;
@@ -75,10 +78,10 @@ private:
     Attributes after_;
 };
 
-/* Whether the table is as this version of its .frm file says: 0, or another number. */
+/* Whether the table has this version of its .frm file: 0 if so. */
 int check_version(handlerton *, const char *path, const LEX_CUSTRING *version, ulonglong);
 
-/* Trees of indexes that their tables do not name: of an ALTER that a crash has ended. */
+/* Drops trees of indexes that no table names: remains of an ALTER that a crash has ended. */
 int drop_unnamed_trees(handlerton *);
 
 }  // namespace frond

@@ -26,7 +26,7 @@ static ST_FIELD_INFO trx_fields[] = {
     CEnd(),
 };
 
-/* What is locked, and how. */
+/* Columns that say what is locked, and how. */
 #define LOCK_COLUMNS                                                                                            \
     Column("lock_mode", Varchar(3), NOT_NULL),                                                                  \
         Column("lock_type", Varchar(6), NOT_NULL),                                                              \
@@ -92,11 +92,14 @@ bool may_look(THD *thd)
 
 namespace {
 
-/* So many locks are listed; a note says how many there are beside. */
+/* Maximum number of locks that are listed; a note says how many more there are. */
 constexpr size_t LOCKS_MAX = 100000;
 constexpr size_t QUERY_BYTES_MAX = 3 * 1024;
 
-/* The store tells what it has gathered before, and holds nothing meanwhile: storing a row may wait for the disk. */
+/*
+  What a callback fills in. The store has gathered what it reports before, and holds no lock during
+  the callback: storing a row may wait for the disk.
+*/
 struct Filling {
     THD *thd;
     TABLE *table;
@@ -127,7 +130,7 @@ const char *type_name(const frond_locked &lock)
     return lock.on == FROND_ON_ROW ? "RECORD" : lock.on == FROND_ON_GAP ? "GAP" : "TABLE";
 }
 
-/* A key as the store has it, in hexadecimal digits; dots say that there is more of it. */
+/* A key as stored, in hexadecimal digits; dots if there is more of it. */
 std::string hex(const frond_key_start &key)
 {
     static const char digits[] = "0123456789ABCDEF";
@@ -161,7 +164,7 @@ void lock_columns(Filling *filling, Schema_row *row, const frond_locked &lock, c
     row->text(mode_name(lock)).text(type_name(lock)).place(filling->names.find(lock.tree)).text_if(data).number(lock.tree);
 }
 
-/* What a connection runs now; nothing if it has gone or is between two statements. */
+/* The current statement of a connection; nothing if it has ended or is between two statements. */
 std::optional<std::string> query_of(uint64_t thread)
 {
     char query[QUERY_BYTES_MAX + 1];
@@ -251,7 +254,7 @@ int fill_trees(THD *thd, TABLE_LIST *tables, COND *)
         if (opened.get() == nullptr)
             continue;
         if (int code = frond_tree_sizes(opened.get(), &sizes, &error)) {
-            /* A page that cannot be read keeps no other tree from being listed. */
+            /* A page that cannot be read must not keep other trees from being listed. */
             failed(thd, code, error);
             continue;
         }

@@ -1,4 +1,7 @@
-/* INFORMATION_SCHEMA.FROND_*: what is going on in the store, as tables. SPDX-License-Identifier: GPL-2.0-only */
+/*
+  INFORMATION_SCHEMA.FROND_*: the state of the store, as tables. SPDX-License-Identifier:
+  GPL-2.0-only
+*/
 #ifndef FROND_INFORMATION_SCHEMA_H
 #define FROND_INFORMATION_SCHEMA_H
 
@@ -8,7 +11,7 @@ namespace frond {
 
 extern struct st_mysql_information_schema information_schema;
 
-/* What the server calls when it loads the plugins of the tables. */
+/* Called by the server when it loads the plugins of the tables. */
 int init_trx_table(void *schema);
 int init_locks_table(void *schema);
 int init_lock_waits_table(void *schema);

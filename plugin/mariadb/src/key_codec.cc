@@ -12,7 +12,7 @@ void complement(std::string *out, size_t from)
         (*out)[i] = static_cast<char>(~(*out)[i]);
 }
 
-/* The content of an escaped part, and its length with its end. */
+/* Decodes an escaped part. Returns its length, including its end. */
 std::optional<size_t> unescape(std::string_view key, uint8_t flip, std::string *content)
 {
     size_t at = 0;
@@ -49,7 +49,10 @@ std::string successor(std::string_view prefix)
     return next;
 }
 
-/* The field of a key part may be one that the server has made for a prefix, which is as short as that. */
+/*
+  The field of a key part may be one that the server has made for a prefix, and is then as short as
+  that.
+*/
 Key_codec::Part::Part(const TABLE *table, const KEY_PART_INFO &info, bool is_primary)
     : column(table->field[info.field->field_index], table->record[0]),
       length(info.length),
@@ -65,7 +68,10 @@ Key_codec::Part::Part(const TABLE *table, const KEY_PART_INFO &info, bool is_pri
     if (column.is_text())
         weights.emplace(column.charset);
     keeps_spaces = column.kind == Kind::Char && (column.charset->state & MY_CS_NOPAD);
-    /* Rows keep the numbers of their key in a fixed width, which has no place for a value that the key tells. */
+    /*
+      Rows store the numbers of their key in a fixed width, which has no way to say that the key has
+      the value.
+    */
     const bool is_float = column.kind == Kind::Float || column.kind == Kind::Double;
     column.text = weights && is_whole ? weights->text() : nullptr;
     column.is_mostly_told = column.text != nullptr || (is_float && is_whole && !is_primary);
@@ -266,21 +272,24 @@ void Key_codec::decode_certain(std::string_view key, uchar *record) const
     decode(key, record, nullptr, nullptr, Told::All);
 }
 
-/* Of an escaped part. The bytes are used up. */
+/* Decodes the content of an escaped part into the record. Overwrites `bytes`. */
 bool Key_codec::decode_text(const Part &part, std::string *bytes, uchar *record) const
 {
     if (part.column.text == nullptr)
         return put_content(part.column, raw(*bytes), bytes->size(), record + part.column.offset);
     static thread_local std::string text;
     part.column.text->turn_back(*bytes, &text);
-    /* One that is not told, and is kept, can turn back into anything. */
+    /*
+      A text that cannot be recovered is stored beside the key, so what is decoded here does not
+      matter.
+    */
     if (text.size() > part.column.length)
         text.clear();
     put_content(part.column, raw(text), text.size(), record + part.column.offset);
     return true;
 }
 
-/* Leaves columns of which the key tells less than `least`. */
+/* Decodes a key. Skips columns of which the key has less than `least`. */
 std::optional<size_t> Key_codec::decode(std::string_view key, uchar *record, const MY_BITMAP *wanted, bool *skipped,
                                         Told least) const
 {

@@ -1,7 +1,8 @@
 /*
-  A copying ALTER by bulk loads: rows and entries go into the trees of the new table past log, locks and undo, sorted beyond
-  memory where they come in another order, and are there with one commit at the copy's end. Until then the trees are empty: a
-  copy that fails leaves nothing. SPDX-License-Identifier: GPL-2.0-only
+  A copying ALTER by bulk loads. Rows and entries go into the trees of the new table without log,
+  locks and undo. They are sorted, beyond memory if necessary, unless they come in order, and become
+  visible in one commit at the end of the copy. Until then the trees are empty: a copy that fails
+  leaves nothing. SPDX-License-Identifier: GPL-2.0-only
 */
 #include "ha_frond.h"
 
@@ -14,7 +15,7 @@ using namespace frond;
 
 namespace {
 
-/* Of all partitions together: each load has buffers of its own. */
+/* Limit for all partitions together, since each load has buffers of its own. */
 constexpr size_t MAX_LOADS = 64;
 
 }  // namespace
@@ -37,7 +38,7 @@ void ha_frond::start_bulk_insert(ha_rows, uint)
     is_bulk_insert_ = true;
 }
 
-/* Comes before HA_EXTRA_END_COPY. */
+/* The server calls this before HA_EXTRA_END_COPY. */
 int ha_frond::end_bulk_insert()
 {
     is_bulk_insert_ = false;
@@ -45,9 +46,13 @@ int ha_frond::end_bulk_insert()
 }
 
 /*
-  Not where the server looks for rows in the new table while it copies (UNIQUE over long columns, WITHOUT OVERLAPS), and not
-  where the value of a duplicate could not be told: neither the entry of a prefix nor its key tells the column's begin. The rows
-  of partitions that are reorganized are copied without a bulk insert, and errors of that copy's end would be lost.
+  Whether the copy uses loads. It cannot in these cases:
+  - The server looks for rows in the new table while it copies (UNIQUE over long columns, WITHOUT
+    OVERLAPS).
+  - The value of a duplicate could not be reported: neither the entry of a prefix nor its key has
+    the start of the column.
+  - Partitions are reorganized: their rows are copied without a bulk insert, so errors at the end of
+    the copy would be lost.
 */
 bool ha_frond::is_to_load() const
 {
@@ -75,7 +80,7 @@ int ha_frond::begin_load()
     return 0;
 }
 
-/* What write_row has put together. */
+/* Loads the entries that write_row has prepared. */
 int ha_frond::load_entries()
 {
     for (size_t i = 0; i < entries_.size(); i++) {
@@ -87,7 +92,9 @@ int ha_frond::load_entries()
     return 0;
 }
 
-/* Puts the columns of the key that is there twice where the server looks for them when it tells of it. */
+/*
+  Puts the columns of the duplicate key where the server looks for them when it reports the error.
+*/
 int ha_frond::loaded_twice(int code)
 {
     const Table_load::Twice *twice = load_->duplicate();
@@ -96,7 +103,7 @@ int ha_frond::loaded_twice(int code)
     uchar *record = table->record[0];
     const bool is_row = twice->index == table->s->keys;
     const uint number = is_row ? plan().primary : twice->index;
-    /* BLOBs of the record point into the value, which outlives the load. */
+    /* BLOBs of the record point into the value, which must outlive the load. */
     frond_buffer_set(&row_buffer_, raw(twice->value), twice->value.size(), nullptr);
     std::string_view value = view(row_buffer_.data, row_buffer_.length);
     std::string row_key;
@@ -115,7 +122,10 @@ int ha_frond::end_load(bool keeps)
         return 0;
     int error = 0;
     if (keeps) {
-        /* Rows with the same primary key are the same in other indexes too, if their columns are NULL. */
+        /*
+          Rows with the same primary key also have the same entries in other indexes if their
+          columns are NULL; the row tree goes first, so that the primary key is reported.
+        */
         const int code = load_->finish(table->s->keys);
         if (code != FROND_OK)
             error = code == DUPLICATE_KEY ? loaded_twice(code) : session_->fail(code);

@@ -1,4 +1,4 @@
-/* A tree's handle for as long as somebody looks at it. SPDX-License-Identifier: GPL-2.0-only */
+/* A tree that is open during the lifetime of an object. SPDX-License-Identifier: GPL-2.0-only */
 #ifndef FROND_OPENED_TREE_H
 #define FROND_OPENED_TREE_H
 
@@ -17,7 +17,7 @@ public:
     ~Opened_tree() { frond_tree_free(tree_); }
     Opened_tree(const Opened_tree &) = delete;
 
-    /* Null if it has been dropped since. */
+    /* Null if the tree was dropped meanwhile. */
     const frond_tree *get() const { return tree_; }
 
 private:

@@ -1,4 +1,4 @@
-/* The plugin's declaration, its variables, and how it starts and stops. SPDX-License-Identifier: GPL-2.0-only */
+/* The plugin's declaration, its variables, start and stop. SPDX-License-Identifier: GPL-2.0-only */
 #include "ddl.h"
 #include "ha_frond.h"
 #include "information_schema.h"
@@ -83,8 +83,9 @@ bool show_status(handlerton *, THD *thd, stat_print_fn *print, enum ha_stat_type
 }
 
 /*
-  The classes of the server are used with the layout that its headers give under this plugin's macros. If the server was
-  built with others, members lie elsewhere: better no engine than one that reads them.
+  Checks the layout of the server's classes, which are used as its headers define them under this
+  plugin's macros. If the server was built with other macros, members are at other places: then the
+  plugin must not start.
 */
 bool layout_agrees()
 {
@@ -138,7 +139,7 @@ int64_t lock_timeout_ms(THD *thd)
 
 }  // namespace frond
 
-/* A table of INFORMATION_SCHEMA: a plugin of its own, from the same file. */
+/* A table of INFORMATION_SCHEMA is a plugin of its own, in the same file. */
 #define TABLE_PLUGIN(name, description, init)                                                                            \
     {                                                                                                                    \
         MYSQL_INFORMATION_SCHEMA_PLUGIN, &frond::information_schema, name, "Frond", description, PLUGIN_LICENSE_GPL,     \

@@ -9,21 +9,30 @@ using namespace frond;
 
 namespace {
 
-/* Rows that a search with an end is about to want, and one for all rows of a key. What turns out not to be there costs nothing. */
+/*
+  Rows that a search expects to need: in a range with an end, and for all rows of a key. Rows that
+  turn out not to exist cost nothing.
+*/
 constexpr size_t RANGE_ROWS_EXPECTED = 128;
 constexpr size_t PREFIX_ROWS_EXPECTED = 32;
 
-/* Rows that are read together for entries of an index: one at first, for a statement may want no more. */
+/*
+  The number of rows that are read together for entries of an index grows by this factor. It starts
+  at one, since a statement may need no more.
+*/
 constexpr size_t ENTRIES_GROWTH = 4;
-/* And in any case no more than these, or than records of them take this much. */
+/* Its limits: a number of rows, and the bytes that their records take. */
 constexpr size_t ROWS_TOGETHER_MIN = 4, ROWS_TOGETHER_MAX = 256, ROWS_TOGETHER_BYTES = 1 << 20;
 
-/* Sets of columns that a handler keeps parts of rows for. */
+/* Number of column sets for which a handler remembers the parts of rows. */
 constexpr size_t WANTED_MAX = 8;
 
 }  // namespace
 
-/* Asked for each row: nearly all tables have one word of columns. */
+/*
+  Whether this is the set of these columns. Called for each row; nearly all tables have one word of
+  columns.
+*/
 inline bool ha_frond::Wanted::is_of(const MY_BITMAP *wanted) const
 {
     const size_t words = no_words_in_map(wanted);
@@ -33,8 +42,8 @@ inline bool ha_frond::Wanted::is_of(const MY_BITMAP *wanted) const
 }
 
 /*
-  Chooses the parts of rows that are read. Whole rows are read where they are to be written, and under locks, where the engine
-  reads them whole in any case.
+  Chooses the parts of rows that are read. Whole rows are read if they are to be written, and under
+  locks, where the engine reads them whole in any case.
 */
 void ha_frond::choose_parts()
 {
@@ -54,7 +63,10 @@ void ha_frond::choose_parts()
         reads_ = found->get();
 }
 
-/* For a set of columns that was not read before. One set in many is made for each of a few kinds of statements. */
+/*
+  Makes the parts for a set of columns that was not read before. Few kinds of statements run over a
+  handler, so this is rare.
+*/
 void ha_frond::make_parts()
 {
     if (wanted_.size() == WANTED_MAX)
@@ -93,15 +105,17 @@ Cursor::How ha_frond::how(const Tree &tree)
     return how;
 }
 
-/* Puts the cursor where a scan of [from, to) begins: before its first row, or after its last one. No row or gap outside of it
-   is locked. */
+/*
+  Positions the cursor at the start of a scan of [from, to): before its first row, or after its
+  last. No row or gap outside of the range is locked.
+*/
 int ha_frond::put_cursor(Tree tree, std::string_view from, std::string_view to, bool forward)
 {
     Cursor::How how = this->how(tree);
     is_point_ = false;
     is_semi_consistent_ = false;
     at_ = At::Row;
-    /* A statement that wants the first row of each search only. */
+    /* The statement wants only the first row of each search. */
     if (rows_ahead_.has_rest() && tree != share_->row_tree())
         entries_wanted_ = std::min<size_t>(entries_wanted_, 1);
     scanned_ = tree;
@@ -116,12 +130,18 @@ int ha_frond::put_cursor(Tree tree, std::string_view from, std::string_view to, 
 
 int ha_frond::decode_row(std::string_view row_key, std::string_view value, bool is_whole, uchar *record)
 {
-    /* Parts are read where nothing needs all of the row; the key tells a position when one is asked for. */
+    /*
+      Only parts were read, since nothing needs the whole row; if a position is asked for, the key
+      supplies it.
+    */
     if (!is_whole && !reads_->has_key_columns) {
         without_key_ = plan().has_primary() ? record : nullptr;
         return plan().row->decode(value, reads_->projection, record) ? 0 : HA_ERR_CRASHED;
     }
-    /* A statement that writes the row needs all of it, whatever it reads. So does a position that the key does not tell. */
+    /*
+      A statement that writes the row needs all of it, whatever it reads. So does a position that
+      cannot be recovered from the key.
+    */
     const bool needs_all = get_lock_type() == F_WRLCK || plan().has_prefixed_primary() || is_sequence();
     const MY_BITMAP *wanted = needs_all ? nullptr : table->read_set;
     if (!decode_row_key(row_key, wanted, record))
@@ -131,7 +151,10 @@ int ha_frond::decode_row(std::string_view row_key, std::string_view value, bool 
     return is_read ? 0 : HA_ERR_CRASHED;
 }
 
-/* Fills the wanted columns of the primary key. A position may be asked for though none of them was: see `position`. */
+/*
+  Fills the wanted columns of the primary key. A position may be asked for even if none of them was
+  wanted: see `position`.
+*/
 bool ha_frond::decode_row_key(std::string_view row_key, const MY_BITMAP *wanted, uchar *record)
 {
     bool skipped = false;
@@ -167,7 +190,10 @@ int ha_frond::fetch_row(std::string_view row_key, uchar *record)
     return decode_row(row_key, view(row_buffer_.data, row_buffer_.length), options.parts == nullptr, record);
 }
 
-/* Fills the wanted columns (null: all) that an entry of an index tells, if there is a record, and gives the key of its row. */
+/*
+  Fills the wanted columns (null: all) that an entry of an index has, if there is a record, and
+  returns the key of its row.
+*/
 bool ha_frond::decode_entry(const Index &index, std::string_view key, std::string_view value, uchar *record,
                             const MY_BITMAP *wanted, std::string *row_key)
 {
@@ -186,7 +212,7 @@ bool ha_frond::decode_entry(const Index &index, std::string_view key, std::strin
     return record == nullptr || (decode_row_key(primary, wanted, record) && index.entry->decode(value, record));
 }
 
-/* For each row of a scan: keys of integers need no call. */
+/* Sets the key of the current row. Called for each row of a scan: keys of integers need no call. */
 inline void ha_frond::set_row_key(std::string_view key)
 {
     if (key.size() == row_key_.size() && key.size() == 4)
@@ -197,18 +223,18 @@ inline void ha_frond::set_row_key(std::string_view key)
         row_key_.assign(key);
 }
 
-/* Reads the row that the cursor stands on; HA_ERR_KEY_NOT_FOUND if an entry's row is gone or skipped. */
+/* Reads the row at the cursor; HA_ERR_KEY_NOT_FOUND if an entry's row is gone or skipped. */
 int ha_frond::read_current(uchar *record)
 {
     if (scanned_ == share_->row_tree()) {
         set_row_key(cursor_.key());
         std::string_view value = cursor_.value();
-        /* What the cursor was opened for is mostly what is wanted still. */
+        /* The columns for which the cursor was opened are usually still those that are wanted. */
         if (reads_ == nullptr || cursor_.how().parts_number != reads_->number || row_lock_ != FROND_NO_LOCK ||
             get_lock_type() == F_WRLCK || !reads_->is_of(table->read_set))
             choose_parts();
         const bool is_whole = parts() == nullptr;
-        /* The server has other columns in mind than when the scan began. */
+        /* The server wants other columns than when the scan started. */
         if (cursor_.how().parts_number != parts_number())
             return fetch_row(row_key_, record);
         if (plan().row->has_blobs()) {
@@ -220,7 +246,10 @@ int ha_frond::read_current(uchar *record)
         return decode_row(row_key_, value, is_whole, record);
     }
     const Index &index = plan().indexes[active_index];
-    /* COUNT(*) wants no column, and no position either: that of a row without a primary key is its row's key. */
+    /*
+      COUNT(*) wants no column. It wants no position either, unless the table has no primary key:
+      then the position is the key of the row.
+    */
     if (bitmap_is_clear_all(table->read_set) && plan().has_primary() && is_covered(index) && !filters_entries(record)) {
         without_key_ = nullptr;
         return 0;
@@ -228,10 +257,10 @@ int ha_frond::read_current(uchar *record)
     return read_by_entry(index, cursor_.key(), cursor_.value(), record);
 }
 
-/* Reads the row of an entry, as far as the entry does not tell it. */
+/* Reads the row of an entry, unless the entry has all columns that are wanted. */
 int ha_frond::read_by_entry(const Index &index, std::string_view key, std::string_view value, uchar *record)
 {
-    /* The server takes virtual columns from the entry then, also if the row is read. */
+    /* In that case the server takes virtual columns from the entry, even if the row is read. */
     const bool tells = keyread_enabled();
     const bool filters = filters_entries(record);
     if (!decode_entry(index, key, value, tells || filters ? record : nullptr, filters ? nullptr : table->read_set,
@@ -247,41 +276,48 @@ int ha_frond::read_by_entry(const Index &index, std::string_view key, std::strin
             return error;
     if (int error = fetch_row(row_key_, record))
         return error;
-    /* The row says nothing of virtual columns, and NULL of their bits. */
+    /* The row has no virtual columns, and decoding it has set their NULL bits. */
     return !tells || decode_entry(index, key, value, record, table->read_set, &row_key_) ? 0 : HA_ERR_CRASHED;
 }
 
 /*
-  Whether an entry tells all that is read of the row. Partitions that are merged in the order of an index want all its columns,
-  prefixes too, which rows have; and positions want those of the primary key.
+  Whether an entry has everything that is read of the row. Partitions that are merged in the order
+  of an index need all its columns, including prefixes, which only rows have; and positions need
+  those of the primary key.
 */
 bool ha_frond::is_covered(const Index &index)
 {
     const bool is_written = row_lock_ == FROND_EXCLUSIVE || get_lock_type() == F_WRLCK;
     if (!keyread_enabled() || is_written || plan().has_prefixed_primary())
         return false;
-    /* The server compares the record with the end of the range, also where it wants no more than a position. */
+    /*
+      The server compares the record with the end of the range, even if it only wants a position.
+    */
     if (end_range != nullptr && index.key.has_prefixes())
         return false;
     return table->part_info == nullptr || index.key.tells(table->read_set);
 }
 
-/* Conditions are over the columns of the table's first record. */
+/* Whether entries are filtered. Conditions refer to the columns of the table's first record. */
 bool ha_frond::filters_entries(const uchar *record) const
 {
     const bool has_condition = pushed_idx_cond != nullptr && pushed_idx_cond_keyno == active_index;
     return record == table->record[0] && (has_condition || has_rowid_filter());
 }
 
-/* A filter only spares the server rows that it would refuse, and goes by positions. */
+/*
+  Whether a filter by row id applies. It only saves rows that the server would reject, and works on
+  positions.
+*/
 bool ha_frond::has_rowid_filter() const
 {
     return pushed_rowid_filter != nullptr && rowid_filter_is_active && !plan().has_prefixed_primary();
 }
 
 /*
-  Whether the row of an entry that is in the record is wanted: 0, HA_ERR_KEY_NOT_FOUND if it is not, HA_ERR_END_OF_FILE behind
-  the range. What was locked for an entry that is not wanted is given back as far as the level allows.
+  Checks whether the row of the entry in the record is wanted: 0, HA_ERR_KEY_NOT_FOUND if it is not,
+  HA_ERR_END_OF_FILE after the range. Locks of an unwanted entry are released as far as the
+  isolation level allows.
 */
 int ha_frond::check_entry()
 {
@@ -289,7 +325,10 @@ int ha_frond::check_entry()
     if (pushed_idx_cond != nullptr && pushed_idx_cond_keyno == active_index)
         wanted = handler_index_cond_check(this);
     if (wanted == CHECK_POS && has_rowid_filter()) {
-        /* Of an index with prefixes the server looks at the range's end itself, with the row: see idx_cond_push. */
+        /*
+          For an index with prefixes the server itself checks the range's end, with the row: see
+          idx_cond_push.
+        */
         key_range *const end = end_range;
         if (plan().indexes[active_index].key.has_prefixes())
             end_range = nullptr;
@@ -301,7 +340,7 @@ int ha_frond::check_entry()
         return 0;
     case CHECK_NEG:
         unlock_row();
-        /* Rows of those that follow may not be wanted either. */
+        /* The following rows may not be wanted either. */
         entries_wanted_ = std::min<size_t>(entries_wanted_, 1);
         return HA_ERR_KEY_NOT_FOUND;
     case CHECK_OUT_OF_RANGE:
@@ -312,8 +351,9 @@ int ha_frond::check_entry()
 }
 
 /*
-  The rows of the primary key are at hand when their keys are. An entry with the prefix of a column does not fill the record so
-  that it could be compared with the end of a range, which comes with the condition.
+  Accepts a condition on an index. Not for the primary key, whose rows come with their keys. Not for
+  an index with a prefix of a column: its entries do not fill the record so that it could be
+  compared with the end of a range, which comes with the condition.
 */
 Item *ha_frond::idx_cond_push(uint index, Item *condition)
 {
@@ -325,7 +365,7 @@ Item *ha_frond::idx_cond_push(uint index, Item *condition)
     return nullptr;
 }
 
-/* What reads by a clone of the handler reads as the handler does. */
+/* A clone of the handler reads as the handler does. */
 handler *ha_frond::clone(const char *name, MEM_ROOT *mem_root)
 {
     ha_frond *other = static_cast<ha_frond *>(handler::clone(name, mem_root));
@@ -337,7 +377,10 @@ handler *ha_frond::clone(const char *name, MEM_ROOT *mem_root)
     return other;
 }
 
-/* What is read sees a snapshot and locks nothing, so that rows may be read before the server asks for them. */
+/*
+  Whether reads see a snapshot and lock nothing, so that rows may be read before the server asks for
+  them.
+*/
 bool ha_frond::is_plain_read() const
 {
     return row_lock_ == FROND_NO_LOCK && get_lock_type() != F_WRLCK && copy_ == nullptr && !share_->is_temporary() &&
@@ -345,9 +388,10 @@ bool ha_frond::is_plain_read() const
 }
 
 /*
-  Many ranges in one call. Of a plain read they are walked over one by one, as the server does it, over rows that were read together
-  (Rows_ahead): those that are named by whole primary keys, or by entries of an index. Everything else goes by the server's own
-  sorting of keys and positions, where the optimizer wants that.
+  Whether the ranges of one call are read ahead. For a plain read, the handler walks over the ranges
+  one by one, as the server does, but over rows that were read together (Rows_ahead): rows named by
+  whole primary keys, or by entries of an index. All other reads use the server's own sorting of
+  keys and positions, where the optimizer wants that.
 */
 bool ha_frond::reads_ranges_ahead() const
 {
@@ -358,7 +402,10 @@ int ha_frond::multi_range_read_init(RANGE_SEQ_IF *sequence, void *parameter, uin
                                     HANDLER_BUFFER *buffer)
 {
     leave_rows_ahead();
-    /* The transaction knows its isolation level, which decides whether reads lock. */
+    /*
+      Once it has begun, the transaction knows its isolation level, which decides whether reads
+      lock.
+    */
     if (session_ != nullptr && !share_->is_temporary())
         if (int error = begin())
             return error;
@@ -379,10 +426,10 @@ int ha_frond::multi_range_read_next(range_id_t *range)
     do
         error = handler::multi_range_read_next(range);
     while (error == 0 && ranges_ahead_.skips(*range));
-    /* The sequence has ended because of it. */
+    /* That error has ended the sequence. */
     if (ranges_error_ != 0)
         error = ranges_error_;
-    /* Joins take any error for the end, and look whether it was told. */
+    /* Joins treat any error as the end, and check whether it was reported. */
     if (error != 0 && error != HA_ERR_END_OF_FILE && error != HA_ERR_KEY_NOT_FOUND)
         print_error(error, MYF(0));
     return error;
@@ -414,7 +461,7 @@ int ha_frond::fill_ranges()
     const key_part_map whole = make_prev_keypart_map(table->key_info[active_index].user_defined_key_parts);
     std::string key;
     for (const KEY_MULTI_RANGE &range : ranges_ahead_.ranges()) {
-        /* Joins do not say that there is one row at most. */
+        /* Joins do not say that there is at most one row. */
         if (!(range.range_flag & EQ_RANGE) || range.start_key.keypart_map != whole)
             continue;
         key.clear();
@@ -429,8 +476,8 @@ int ha_frond::fill_ranges()
 }
 
 /*
-  How many rows are read together at most: their values lie in memory until they are wanted. Those of BLOBs may be of any length, and
-  are read when they are.
+  Maximum number of rows that are read together: their values stay in memory until they are used.
+  Rows with BLOBs may have any length, and are read when they are needed.
 */
 size_t ha_frond::rows_together() const
 {
@@ -440,8 +487,9 @@ size_t ha_frond::rows_together() const
 }
 
 /*
-  The row of an entry is about to be read, and those of the entries that were fetched with it: more each time that all before were
-  wanted. Returns a HA_ERR_*.
+  Called when the row of an entry is about to be read: reads it together with the rows of the
+  entries that were fetched with it. The number grows each time that all rows before were wanted.
+  Returns a HA_ERR_*.
 */
 int ha_frond::read_entries_ahead(const Index &index)
 {
@@ -465,7 +513,10 @@ int ha_frond::read_entries_ahead(const Index &index)
     return rows_ahead_.read(session_, share_->row_tree(), parts(), parts_number());
 }
 
-/* A statement that writes between two rows, as INSERT ... SELECT does, reads one after the other from then on. */
+/*
+  A statement that writes between two reads, as INSERT ... SELECT does, reads row by row from then
+  on.
+*/
 void ha_frond::leave_rows_that_were_outrun()
 {
     if (rows_ahead_.is_outrun(session_))
@@ -481,8 +532,9 @@ void ha_frond::leave_rows_ahead()
 }
 
 /*
-  Rows are locked in the order of the ranges. Scans of several indexes of one partitioned table that are intersected by position
-  have lost rows where positions were sorted.
+  Keeps the server from sorting keys or positions where rows must be locked in the order of the
+  ranges, and in partitioned tables: when scans of several indexes of one were intersected by
+  position, sorted positions have lost rows.
 */
 void ha_frond::restrict_ranges(uint *mode) const
 {
@@ -517,7 +569,7 @@ bool ha_frond::rowid_filter_push(Rowid_filter *filter)
     return false;
 }
 
-/* Reads the next row in a direction, whose key begins with the prefix. */
+/* Reads the next row in a direction, if its key starts with the prefix. */
 int ha_frond::step(uchar *record, bool forward, std::string_view prefix)
 {
     for (;;) {
@@ -543,8 +595,8 @@ int ha_frond::step(uchar *record, bool forward, std::string_view prefix)
 }
 
 /*
-  ALTER by copy reads the whole table: one lock of the tree stands for one of each row. Writers of the server are kept away, but
-  transactions that were prepared before a restart are not.
+  ALTER by copy reads the whole table: one lock on the tree replaces a lock on each row. The server
+  keeps its own writers away, but not transactions that were prepared before a restart.
 */
 int ha_frond::lock_for_copy()
 {
@@ -601,12 +653,15 @@ int ha_frond::rnd_pos(uchar *record, uchar *position)
     return fetch_row(row_key_, record);
 }
 
-/* The primary key of a record in the server's format. */
+/* Copies the primary key of a record, in the server's format. */
 void ha_frond::copy_primary(uchar *to, const uchar *record) const
 {
     const KEY &key = table->key_info[plan().primary];
     key_copy(to, const_cast<uchar *>(record), &table->key_info[plan().primary], ref_length, true);
-    /* Of BIT columns the server copies those of the table's first record, whatever it is given. */
+    /*
+      For BIT columns the server copies those of the table's first record, whatever record it is
+      given.
+    */
     for (uint i = 0; i < key.user_defined_key_parts; to += key.key_part[i++].store_length) {
         const Field *field = key.key_part[i].field;
         if (field->real_type() == MYSQL_TYPE_BIT)
@@ -678,8 +733,9 @@ int ha_frond::read_point(const Index &index, uchar *record)
 }
 
 /*
-  Before the server looks for values that a row must not share with another: no other transaction looks for them until
-  this one ends, since each would miss what the other writes next. The search sees what the statement has written.
+  Called before the server checks that no row has the same values as the one to be written. Locks
+  the values, so that no other transaction checks for them until this one ends; otherwise each would
+  miss what the other writes next. The search sees what the statement has written.
 */
 int ha_frond::guard(const Index &index, const uchar *key, std::string *values)
 {
@@ -706,9 +762,9 @@ int ha_frond::index_read_map(uchar *record, const uchar *key, key_part_map parts
     search_.clear();
     index.key.append_tuple(key, parts, &search_);
     /*
-      Keys that the server checks itself (UNIQUE over long columns, WITHOUT OVERLAPS) are checked before the row is
-      written. Their search is of nothing else where they are hashes, and known by the server's buffer where they are
-      the columns' own.
+      Keys that the server checks itself (UNIQUE over long columns, WITHOUT OVERLAPS) are checked
+      before the row is written. How to recognize that search: an index of hashes is searched for
+      nothing else; for the columns' own values, the server uses its own buffer.
     */
     std::string guarded;
     const bool is_check = index.guarded_parts != 0 && get_lock_type() == F_WRLCK &&
@@ -796,7 +852,7 @@ int ha_frond::read_edge(uchar *record, std::string_view from, std::string_view t
     return end_at(step(record, forward), forward);
 }
 
-/* A walk goes on from where the row would be. */
+/* Remembers where the row would be: the next step continues from there. */
 int ha_frond::not_found(std::string_view where)
 {
     is_point_ = false;
@@ -805,7 +861,9 @@ int ha_frond::not_found(std::string_view where)
     return HA_ERR_KEY_NOT_FOUND;
 }
 
-/* Behind the last row, or before the first one, a walk may turn round (HANDLER). */
+/*
+  Remembers the end: a scan may turn round after the last row, or before the first one (HANDLER).
+*/
 int ha_frond::end_at(int error, bool forward)
 {
     if (error == HA_ERR_END_OF_FILE)
@@ -822,7 +880,7 @@ int ha_frond::step_from_no_row(uchar *record, bool forward)
 
 int ha_frond::index_next(uchar *record)
 {
-    /* Within the range that was searched, nothing else is to be looked at. */
+    /* Within the range that was searched, nothing else needs to be checked. */
     if (!is_point_ && at_ == At::Row && range_ == Range::Part && ascends_) {
         if (int error = begin())
             return error;
@@ -836,7 +894,10 @@ int ha_frond::index_prev(uchar *record)
     return is_point_ ? read_edge(record, {}, search_, false) : step_index(record, false);
 }
 
-/* The range of the cursor is that of the last search, and the walk goes on beyond it: from rows of a prefix to others, or back. */
+/*
+  Steps through an index. The cursor has the range of the last search; the scan continues beyond it:
+  from rows of a prefix to others, or back.
+*/
 int ha_frond::step_index(uchar *record, bool forward)
 {
     if (int error = begin())
@@ -869,7 +930,7 @@ int ha_frond::index_next_same(uchar *record, const uchar *, uint)
     return is_point_ ? HA_ERR_END_OF_FILE : step(record, true, search_);
 }
 
-/* A row that the statement does not want: at READ COMMITTED its lock is given back. */
+/* Called for a row that the statement does not want: at READ COMMITTED its lock is released. */
 void ha_frond::unlock_row()
 {
     if (is_semi_consistent_) {

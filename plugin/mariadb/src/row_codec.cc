@@ -39,7 +39,10 @@ void append_prefixed(const uint8_t *bytes, size_t length, std::string *out)
     out->append(reinterpret_cast<const char *>(bytes), length);
 }
 
-/* Steps over a column, and puts it into the record if it is wanted. `blank` has what the server puts into columns that are NULL. */
+/*
+  Steps over a column, and copies it to the record if it is wanted. `blank` has what the server puts
+  into columns that are NULL.
+*/
 inline bool decode_column(const Column &column, const uint8_t **at, const uint8_t *end, bool is_wanted, const uchar *blank,
                           uchar *record)
 {
@@ -140,7 +143,10 @@ void Row_codec::encode(const uchar *record, std::string *out) const
     out->resize(begin + static_cast<size_t>(at - first));
 }
 
-/* Bits of columns that the key tells are set where the key is decoded. Gives where the columns begin. */
+/*
+  Decodes the NULL bits, and returns where the columns begin. Bits of columns that are stored in the
+  key only are set when the key is decoded.
+*/
 const uint8_t *Row_codec::decode_nulls(const uint8_t *at, uchar *record) const
 {
     for (size_t i = 0; i < null_mask_.size(); i++)
@@ -170,7 +176,7 @@ bool Row_codec::has_blobs(const MY_BITMAP *wanted) const
 
 bool Row_codec::project(const MY_BITMAP *wanted, Projection *projection) const
 {
-    size_t part = 1; /* Behind the version. */
+    size_t part = 1; /* Part 0 is the version. */
     projection->parts.clear();
     projection->columns.clear();
     if (!null_mask_.empty())

@@ -7,7 +7,10 @@
 namespace frond {
 namespace {
 
-/* Ranges that are taken at first: a statement may end before it has read all of them. */
+/*
+  The number of ranges that are taken first, and its growth. It starts small, since a statement may
+  end before it has read all of them.
+*/
 constexpr size_t RANGES_FIRST = 16, RANGES_GROWTH = 4;
 
 }  // namespace
@@ -80,7 +83,7 @@ bool Rows_ahead::is_outrun(const Session *session) const
     return is_read_ && writes_ != session->writes();
 }
 
-/* Rows that the server did not want are passed by. */
+/* Finds a row; rows that the server did not want are skipped. */
 size_t Rows_ahead::place(std::string_view wanted) const
 {
     size_t row = at_;

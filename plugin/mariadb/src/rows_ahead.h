@@ -1,4 +1,6 @@
-/* Rows that are about to be read by their keys, read together. SPDX-License-Identifier: GPL-2.0-only */
+/*
+  Rows that will be read by their keys soon, read together. SPDX-License-Identifier: GPL-2.0-only
+*/
 #ifndef FROND_ROWS_AHEAD_H
 #define FROND_ROWS_AHEAD_H
 
@@ -14,8 +16,9 @@ namespace frond {
 class Session;
 
 /*
-  Rows of one tree as a statement sees them, which locks nothing: what is read ahead is what would be read later. Not so once the
-  session has written, and where other columns are wanted: then nothing is found here.
+  Rows of one tree as seen by a statement that locks nothing: what is read ahead is what would be
+  read later. That is no longer so once the session has written, or if other columns are wanted:
+  then nothing is found here.
 */
 class Rows_ahead {
 public:
@@ -24,21 +27,30 @@ public:
     Rows_ahead(const Rows_ahead &) = delete;
     Rows_ahead &operator=(const Rows_ahead &) = delete;
 
-    /* Forgets the rows; values that were given out stay where they are until the next `read`. */
+    /* Forgets the rows; values that were returned stay valid until the next `read`. */
     void clear();
-    /* Adds a row to those that `read` reads. Keys are asked for in the order in which they were added. */
+    /*
+      Adds a row to those that `read` reads. Keys must be looked up in the order in which they were
+      added.
+    */
     void add(std::string_view key);
     size_t size() const { return ends_.size(); }
-    /* Reads the rows that were added, these parts of them (null: all), whose number is remembered. Returns a HA_ERR_*. */
+    /*
+      Reads the rows that were added, with these parts (null: all), whose number is remembered.
+      Returns a HA_ERR_*.
+    */
     int read(Session *session, const Tree &tree, const frond_parts *parts, uint64_t parts_number);
-    /* Whether a row was read, which is then the next one; `value` gets it, or nothing if there is none of that key. */
+    /*
+      Whether the row was read; then it is the next one. `value` receives it, or nothing if there is
+      no row with this key.
+    */
     bool find(const Session *session, std::string_view key, uint64_t parts_number, frond_bytes *value);
-    /* Whether rows were read that nobody has asked for. */
+    /* Whether rows were read that were not looked up yet. */
     bool has_rest() const { return is_read_ && at_ < ends_.size(); }
     bool has(const Session *session, std::string_view key, uint64_t parts_number) const;
-    /* Whether rows were read in vain, since the session has written after that. */
+    /* Whether rows were read in vain, because the session has written since. */
     bool is_outrun(const Session *session) const;
-    /* Gives memory back that is more than a statement should leave behind. */
+    /* Releases memory that exceeds what a statement may leave behind. */
     void trim(size_t kept_bytes);
 
 private:
@@ -46,8 +58,8 @@ private:
     bool is_current(const Session *session, uint64_t parts_number) const;
     size_t place(std::string_view key) const;
 
-    std::string bytes_;         /* Keys, end to end. */
-    std::vector<size_t> ends_;  /* Where each ends. */
+    std::string bytes_;         /* Keys, concatenated. */
+    std::vector<size_t> ends_;  /* Where each key ends. */
     std::vector<frond_bytes> keys_, values_;
     frond_buffer memory_ = {nullptr, 0, 0};
     size_t at_ = 0;
@@ -56,28 +68,32 @@ private:
 };
 
 /*
-  The ranges of a multi-range read, some of them ahead: rows that are named by a whole key are read together. It stands
-  between the server's sequence and the server's own walk over it, which reads one range after another.
+  The ranges of a multi-range read. Some of them are taken ahead, so that rows named by a whole key
+  are read together. It sits between the server's sequence and the server's own loop over it, which
+  reads one range after another.
 */
 class Ranges_ahead {
 public:
     void begin(const RANGE_SEQ_IF &sequence, void *parameter, uint ranges, uint mode);
     void end() { is_open_ = false; }
     bool is_open() const { return is_open_; }
-    /* Takes the next ranges from the server's sequence, up to so many; false if there are no more. */
+    /*
+      Takes the next ranges, up to `ranges_max`, from the server's sequence; false if there are no
+      more.
+    */
     bool fill(size_t ranges_max);
-    /* Those that were taken last. */
+    /* The ranges that were taken last. */
     const std::vector<KEY_MULTI_RANGE> &ranges() const { return ranges_; }
-    /* The next range; false if `fill` is to take more first. */
+    /* The next range; false if `fill` must take more first. */
     bool next(KEY_MULTI_RANGE *range);
-    /* Whether the server has no use for a row of this range any more. */
+    /* Whether the server does not need rows of this range any more. */
     bool skips(range_id_t range) const;
 
 private:
     RANGE_SEQ_IF sequence_ = {};
     range_seq_t iterator_ = nullptr;
     std::vector<KEY_MULTI_RANGE> ranges_;
-    std::string bytes_; /* Their keys: those of the sequence last until its next range. */
+    std::string bytes_; /* Copies of their keys: the sequence's are valid only until its next range. */
     size_t at_ = 0, wanted_ = 0;
     bool is_open_ = false, has_ended_ = false;
 };

@@ -1,4 +1,7 @@
-/* One row of a table of INFORMATION_SCHEMA, filled in from left to right. SPDX-License-Identifier: GPL-2.0-only */
+/*
+  One row of a table of INFORMATION_SCHEMA, filled from left to right. SPDX-License-Identifier:
+  GPL-2.0-only
+*/
 #ifndef FROND_SCHEMA_ROW_H
 #define FROND_SCHEMA_ROW_H
 
@@ -43,7 +46,7 @@ public:
         field()->store(static_cast<double>(nanos) / 1e9);
         return *this;
     }
-    /* How many times more one is than the other; NULL if that one is 0. */
+    /* The ratio of two numbers; NULL if the divisor is 0. */
     Schema_row &ratio(uint64_t more, uint64_t less)
     {
         if (less == 0)
@@ -51,7 +54,7 @@ public:
         field()->store(static_cast<double>(more) / static_cast<double>(less));
         return *this;
     }
-    /* When something was that began so long ago. */
+    /* The time so many nanoseconds ago. */
     Schema_row &ago(uint64_t nanos)
     {
         MYSQL_TIME when;
@@ -83,10 +86,10 @@ private:
     uint next_ = 0;
 };
 
-/* What the init functions of tables have in common. */
+/* The common part of the init functions of tables. */
 int init_table(void *schema, ST_FIELD_INFO *fields, int (*fill)(THD *, TABLE_LIST *, Item *));
 
-/* Whether the session may see what others do; an error is raised if not. */
+/* Whether the session may see what others do; raises an error if not. */
 bool may_look(THD *thd);
 
 }  // namespace frond

@@ -80,7 +80,7 @@ void Session::ended()
     clear_interrupt();
 }
 
-/* KILL QUERY is of one statement. */
+/* KILL QUERY applies to one statement. */
 void Session::clear_interrupt()
 {
     if (interrupted_.exchange(false))
@@ -95,8 +95,10 @@ void Session::close_cursors()
 
 void Session::enter()
 {
-    /* KILL QUERY has come between two statements, or too late for its own: the server has forgotten it by now, and says first
-       whom it kills. */
+    /*
+      KILL QUERY has come between two statements, or too late for its own. The server has forgotten
+      it by now; and it sets `killed` before it calls the engine.
+    */
     if (interrupted_ && !thd_->killed)
         clear_interrupt();
     trans_register_ha(thd_, false, hton, 0);
@@ -120,7 +122,9 @@ void Session::see_own_writes()
     in_substatement_ = frond_txn_begin_substatement(txn_, nullptr) == FROND_OK;
 }
 
-/* Back from functions and triggers, scans see what the statement itself is to see: not what it writes. */
+/*
+  After functions and triggers, scans see what the statement itself should see: not what it writes.
+*/
 void Session::leave_substatement()
 {
     if (thd_->in_sub_stmt)
@@ -129,7 +133,7 @@ void Session::leave_substatement()
     in_substatement_ = false;
 }
 
-/* Unless it has begun. */
+/* Begins the transaction, unless it has begun. */
 int Session::begin_transaction()
 {
     if (txn_ != nullptr)
@@ -168,7 +172,7 @@ int Session::mark_statement()
 int Session::fail(int code)
 {
     int error = failed(thd_, code, error_);
-    /* An end of the rows that nobody has asked for would look as if there were no more. */
+    /* Without an error, an interrupt that is not a KILL would look like the end of the rows. */
     if (code == INTERRUPTED && !thd_->killed)
         my_error(ER_QUERY_INTERRUPTED, MYF(0));
     if (txn_ != nullptr && frond_txn_is_over(txn_))
@@ -202,7 +206,10 @@ int Session::commit()
     close_cursors();
     int code = FROND_OK;
     if (prepared_ != nullptr)
-        /* After commit_ordered the binlog has the decision: the server asks by commit_checkpoint_request. */
+        /*
+          After commit_ordered the binlog has the decision: the server asks for durability by
+          commit_checkpoint_request.
+        */
         code = frond_prepared_commit(prepared_, ordered_ ? FROND_LAZY : FROND_AS_STORE, &error_);
     else if (txn_ != nullptr)
         code = frond_txn_commit(txn_, nullptr, &error_);
@@ -221,7 +228,10 @@ int Session::rollback()
     return end_transaction(code);
 }
 
-/* What is prepared stays where its end failed; the handle of a transaction is gone in any case. */
+/*
+  Forgets the transaction. If the end of a prepared transaction has failed, it stays prepared; the
+  handle is released in any case.
+*/
 int Session::end_transaction(int code)
 {
     int error = code == FROND_OK ? 0 : failed(thd_, code, error_);
@@ -251,7 +261,7 @@ int Session::prepare(const XID &xid)
 
 void Session::commit_ordered()
 {
-    /* An error comes back from the commit that follows. */
+    /* The commit that follows returns the error. */
     if (prepared_ != nullptr && frond_prepared_commit_ordered(prepared_, nullptr, nullptr) == FROND_OK)
         ordered_ = true;
 }
@@ -309,12 +319,14 @@ bool Session::holds_locks()
 
 void Session::interrupt()
 {
-    /* In this order: the statement's end clears what it is told of. */
+    /*
+      In this order, because the end of the statement clears the interrupt only if it sees the flag.
+    */
     frond_interrupt(interrupter_);
     interrupted_ = true;
 }
 
-/* The handlerton's members. */
+/* Members of the handlerton. */
 namespace {
 
 int commit(handlerton *, THD *thd, bool all)

@@ -1,4 +1,7 @@
-/* What a connection has in the engine: its transaction, statement and cursors. SPDX-License-Identifier: GPL-2.0-only */
+/*
+  A connection's state in the engine: its transaction, statement and cursors.
+  SPDX-License-Identifier: GPL-2.0-only
+*/
 #ifndef FROND_SESSION_H
 #define FROND_SESSION_H
 
@@ -11,11 +14,12 @@ namespace frond {
 class Cursor;
 
 /*
-  One per THD, made at its first use of a table and freed with the connection.
+  One object per THD, made at its first use of a table and freed with the connection.
 
-  The transaction begins at the first row that is read or written, not when the server locks tables, so that a statement
-  that touches no row costs no call. A statement's mark, to which a failed statement rolls back and up to which its scans
-  see the transaction's own writes, is set at the same moment.
+  The transaction begins at the first row that is read or written, not when the server locks tables,
+  so that a statement that touches no row costs no call. At the same moment the statement is marked:
+  a failed statement rolls back to that mark, and its scans see the transaction's own writes up to
+  it.
 */
 class Session {
 public:
@@ -24,22 +28,27 @@ public:
     Session(const Session &) = delete;
     Session &operator=(const Session &) = delete;
 
-    /* The session of a connection; `of` makes one, `find` gives null. */
+    /* The session of a connection; `of` makes one if there is none, `find` returns null. */
     static Session *of(THD *thd);
     static Session *find(THD *thd);
 
     THD *thd() const { return thd_; }
     frond_txn *txn() const { return txn_; }
-    /* Ends what it is set on when the statement is killed. */
+    /* Cancels operations that it is set on when the statement is killed. */
     const frond_interrupter *interrupter() const { return interrupter_; }
 
-    /* Tells the server that the engine takes part in the statement, and in the transaction if there is one. */
+    /*
+      Registers the engine with the server for the statement, and for the transaction if there is
+      one.
+    */
     void enter();
-    /* A stored function or trigger begins a statement of its own within the caller's. */
+    /* Called when a stored function or trigger starts a statement within the caller's. */
     void enter_substatement();
 
-    /* Scans that begin from here on, in a function or trigger or until the next call of the handler, see what the statement
-       has written so far. */
+    /*
+      Lets scans see what the statement has written so far, if they start from now on: within a
+      function or trigger, or until the next call of the handler.
+    */
     void see_own_writes();
 
     /* Begins the transaction and marks the statement, unless that is done. Returns a HA_ERR_*. */
@@ -49,14 +58,17 @@ public:
             leave_substatement();
         return statement_marked_ ? 0 : mark_statement();
     }
-    /* The HA_ERR_* of a call that failed, and what follows from it for the transaction. */
+    /* Returns the HA_ERR_* of a call that failed, and marks the transaction accordingly. */
     int fail(int code);
     frond_error *error() { return &error_; }
 
-    /* Counts calls that wrote, by which a cursor knows that rows it has fetched may be gone. */
+    /* Counts calls that write, so that a cursor knows that rows it has fetched may be gone. */
     void wrote() { writes_++; }
     uint64_t writes() const { return writes_; }
-    /* The key that was in the way of the last row that could not be written, as long as it was one of this table. */
+    /*
+      The key in which the last row that could not be written was in conflict, if it was one of this
+      table.
+    */
     void met_duplicate(const TABLE_SHARE *table, uint key)
     {
         duplicate_in_ = table;
@@ -77,9 +89,12 @@ public:
     int rollback_to(uint64_t number);
     int release_savepoint(uint64_t number);
     bool holds_locks();
-    /* From another thread: ends the call that the session is in. */
+    /* Called by another thread: ends the session's current call. */
     void interrupt();
-    /* A prepared XA transaction outlives the connection; anything else is rolled back. */
+    /*
+      Ends the session. A prepared XA transaction outlives the connection; anything else is rolled
+      back.
+    */
     void detach();
 
 private:
@@ -91,7 +106,7 @@ private:
     void leave_substatement();
     void clear_interrupt();
     void close_cursors();
-    /* The transaction's handle is given back: forgets it and what belonged to it. */
+    /* Forgets the transaction, whose handle was released, and its state. */
     void ended();
 
     THD *const thd_;
@@ -106,20 +121,22 @@ private:
     const TABLE_SHARE *duplicate_in_ = nullptr;
     uint duplicate_key_ = UINT_MAX;
     Cursor *cursors_ = nullptr;
-    /* Stops all transactions of the session. */
+    /* Cancels all transactions of the session. */
     frond_interrupter *interrupter_ = nullptr;
     std::atomic<bool> interrupted_{false};
     frond_error error_;
 };
 
-/* Whether the end of a statement ends the transaction: `all` says that the server ends it, and without one a statement is a
-   transaction by itself. */
+/*
+  Whether the end of a statement ends the transaction: `all` means that the server ends it, and
+  outside a transaction each statement is one.
+*/
 bool ends_transaction(THD *thd, bool all);
 
-/* Fills in the members of the handlerton that are about transactions. */
+/* Sets the members of the handlerton for transactions. */
 void set_transaction_calls(handlerton *hton);
 
-/* Those about prepared transactions (xa.cc). */
+/* Sets those for prepared transactions (xa.cc). */
 void set_prepared_calls(handlerton *hton);
 
 /* The name under which a transaction is prepared. */
@@ -129,7 +146,7 @@ struct Xid_name {
     size_t length;
 };
 
-/* From the variable frond_lock_wait_timeout and what NOWAIT or WAIT n says. */
+/* The lock timeout, from the variable frond_lock_wait_timeout and from NOWAIT or WAIT n. */
 int64_t lock_timeout_ms(THD *thd);
 
 }  // namespace frond

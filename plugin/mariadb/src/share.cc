@@ -12,7 +12,10 @@ namespace frond {
 namespace {
 
 constexpr const char *HEADER = "frond-mariadb 1";
-/* With numbers of trees: a plugin that does not know them must not open the table. */
+/*
+  The header of attributes with numbers of trees. A plugin that does not know them must not open the
+  table.
+*/
 constexpr const char *HEADER_WITH_TREES = "frond-mariadb 2";
 constexpr ulonglong SIZES_LAST_MICROS = 1000000;
 
@@ -168,7 +171,7 @@ void Plan::index_layout(uint number, std::vector<frond_part> *key, std::vector<f
     const Index &index = indexes[number];
     index.key.append_layout(key);
     if (index.is_unique)
-        key->push_back({FROND_PART_REST, 0, FROND_HINT_NONE}); /* The row's key, if a part is NULL. */
+        key->push_back({FROND_PART_REST, 0, FROND_HINT_NONE}); /* The key of the row, if a part is NULL. */
     else if (has_primary())
         primary_key().append_layout(key);
     else
@@ -220,7 +223,7 @@ int Share::open_trees()
             return handler_error(code);
         }
     }
-    /* The counter is kept by commits: until the first one, by what CREATE TABLE said. */
+    /* Commits maintain the counter: until the first one, it starts at what CREATE TABLE said. */
     uint64_t first;
     frond_tree_reserve(rows_, AUTO_INCREMENT_COUNTER, std::max<uint64_t>(attributes.auto_increment, 1), 0, &first,
                        nullptr);
@@ -267,7 +270,9 @@ uint64_t Share::rows()
     return count;
 }
 
-/* What a tree takes: leaves with long values, what is on the way to them, and what is in memory alone. */
+/*
+  Size of a tree: leaves with long values, what is on the way to them, and what is only in memory.
+*/
 static uint64_t bytes_of(const frond_tree *tree)
 {
     frond_sizes sizes;
@@ -276,13 +281,16 @@ static uint64_t bytes_of(const frond_tree *tree)
     return sizes.encoded_bytes + sizes.blob_bytes + sizes.buffered_bytes + sizes.memory_bytes;
 }
 
-/* SHOW TABLE STATUS and the optimizer ask for each statement; looking into each tree once a second is enough. */
+/*
+  Refreshes the sizes. SHOW TABLE STATUS and the optimizer ask for each statement; reading the sizes
+  of each tree once a second is enough.
+*/
 void Share::refresh_sizes()
 {
     ulonglong now = microsecond_interval_timer(), last = sizes_at_.load(std::memory_order_acquire);
     if (last != 0 && now - last < SIZES_LAST_MICROS)
         return;
-    /* Others wait for the first sizes alone. */
+    /* Other threads wait only for the first sizes. */
     std::unique_lock<std::mutex> guard(sizes_mutex_, std::defer_lock);
     if (last == 0)
         guard.lock();

@@ -11,7 +11,7 @@
 namespace frond {
 namespace {
 
-/* Which of the numbers of frond_stats are shown; docs/mariadb.md says what they are. */
+/* The numbers of frond_stats that are shown; docs/mariadb.md explains them. */
 constexpr const char *SHOWN[] = {
     "cache_bytes",
     "cache_hits",
@@ -65,11 +65,11 @@ constexpr const char *SHOWN[] = {
 };
 constexpr size_t COUNT = array_elements(SHOWN);
 
-/* Where the server reads them: what was so when somebody last asked. */
+/* Where the server reads them: the values of the last refresh. */
 std::atomic<ulonglong> values[COUNT];
 static_assert(sizeof values[0] == sizeof(ulonglong), "the server reads plain numbers");
 
-/* Of each codec, for rows and for secondary indexes: Frond_zip_CODEC_WHAT_WHICH. */
+/* Numbers for each codec, for rows and for secondary indexes: Frond_zip_CODEC_WHAT_WHICH. */
 constexpr const char *ZIP_WHAT[] = {"compressed", "compressed_ok", "compressed_seconds", "decompressed", "decompressed_seconds"};
 constexpr const char *ZIP_WHICH[] = {"primary", "secondary"};
 constexpr size_t ZIP_COUNT = Compression_by_codec::CODECS * array_elements(ZIP_WHICH) * array_elements(ZIP_WHAT);
@@ -84,7 +84,7 @@ Zip zips[ZIP_COUNT];
 
 struct st_mysql_show_var shown[COUNT + ZIP_COUNT + 1];
 
-/* `context` counts those that were found. */
+/* Stores a number that is shown; `context` counts those that were found. */
 void keep(void *context, const char *name, uint64_t value)
 {
     for (size_t i = 0; i < COUNT; i++)
@@ -94,11 +94,14 @@ void keep(void *context, const char *name, uint64_t value)
         }
 }
 
-/* All trees are looked at for them: once a second is enough. */
+/* Collecting them reads all trees: once a second is enough. */
 constexpr ulonglong ZIPS_LAST_MICROS = 1000000;
 std::atomic<ulonglong> zips_at{0};
 
-/* What a general codec was tried on, and what stands under it; the time is that of encoding blocks as a whole. */
+/*
+  Refreshes the chunks to which a general codec was applied, and those that it compressed. The time
+  is that of encoding whole blocks.
+*/
 void refresh_zips()
 {
     const ulonglong time = microsecond_interval_timer();
@@ -118,7 +121,7 @@ void refresh_zips()
         }
 }
 
-/* SHOW STATUS, in one call of the store for all of them. The server adds the prefix. */
+/* SHOW STATUS: one call of the store for all variables. The server adds the prefix. */
 int show(MYSQL_THD, struct st_mysql_show_var *variable, void *, struct system_status_var *, enum enum_var_type)
 {
     size_t found = 0;

@@ -8,7 +8,9 @@ namespace frond {
 
 extern struct st_mysql_show_var status_variables[];
 
-/* To be called once the store is open. The error log says if it lacks one of them. */
+/*
+  Call this once the store is open. If the store lacks one of the numbers, the error log says so.
+*/
 void set_status_variables();
 
 }  // namespace frond

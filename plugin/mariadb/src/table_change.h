@@ -18,9 +18,9 @@ struct Free_change {
 
 using Change = std::unique_ptr<frond_tree_change, Free_change>;
 
-/* What a tree is made with. */
+/* The definition of a new tree. */
 struct Tree_definition {
-    /* Of a table's rows, or of one of its indexes. */
+    /* For a table's rows, or for one of its indexes. */
     static Tree_definition rows(const Plan &plan, const Attributes &attributes, int compression)
     {
         Tree_definition made;
@@ -40,7 +40,7 @@ struct Tree_definition {
         return made;
     }
 
-    /* These point into the definition. */
+    /* The options point into the definition. */
     frond_tree_options options() const
     {
         frond_tree_options options;

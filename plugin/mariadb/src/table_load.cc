@@ -54,7 +54,7 @@ int Table_load::finish(uint first)
         if (one != nullptr && one->load != nullptr)
             loads.insert(one->twice.index == first ? loads.begin() : loads.end(), one->load);
     const int code = frond_loads_finish(loads.data(), loads.size(), nullptr, error());
-    /* Of others the engine has taken the handles back. */
+    /* After any other code the engine has released the handles. */
     if (code != INVALID_ARGUMENT)
         for (std::unique_ptr<One> &one : loads_)
             if (one != nullptr)

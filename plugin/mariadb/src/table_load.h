@@ -1,4 +1,4 @@
-/* Trees that are filled, or made, by bulk loads. SPDX-License-Identifier: GPL-2.0-only */
+/* Trees that are filled or created by bulk loads. SPDX-License-Identifier: GPL-2.0-only */
 #ifndef FROND_TABLE_LOAD_H
 #define FROND_TABLE_LOAD_H
 
@@ -15,8 +15,9 @@ class Session;
 class Share;
 
 /*
-  Loads of the trees of one table, which end together: all trees are there then, or none. Given up unless they are finished:
-  nothing is left of them. What is not in order is sorted within the engine's memory and beyond it.
+  Loads of the trees of one table, which end together: afterwards all trees are there, or none.
+  Unless they are finished, they are abandoned and leave nothing behind. The engine sorts rows that
+  come out of order, in memory and beyond it.
 */
 class Table_load {
 public:
@@ -25,7 +26,10 @@ public:
     Table_load(const Table_load &) = delete;
     Table_load &operator=(const Table_load &) = delete;
 
-    /* These return codes of the engine's, and say more in the session's error. After an error nothing is left but to give up. */
+    /*
+      These return codes of the engine, with details in the session's error. After an error the only
+      thing left to do is to give up.
+    */
     int fill(uint index, const frond_tree *tree);
     int make(uint index, const std::string &name, const frond_tree_options &options);
     int put(uint index, std::string_view key, std::string_view value)
@@ -33,11 +37,14 @@ public:
         return frond_load_put(loads_[index]->load, reinterpret_cast<const uint8_t *>(key.data()), key.size(),
                               reinterpret_cast<const uint8_t *>(value.data()), value.size(), error());
     }
-    /* The load of index `first` ends before the others: a row that is there twice is told of that index. */
+    /*
+      Ends the loads. That of index `first` ends before the others, so a row that is there twice is
+      reported for that index.
+    */
     int finish(uint first = 0);
     void give_up();
 
-    /* Of DUPLICATE_KEY: a row of the index that has the key of another. */
+    /* For DUPLICATE_KEY: a row of the index that has the key of another. */
     struct Twice {
         uint index = 0;
         bool is_told = false;
@@ -55,7 +62,7 @@ private:
     template <typename Begin> int add(uint index, Begin begin);
 
     Session *const session_;
-    std::vector<std::unique_ptr<One>> loads_; /* By index; null where there is none. */
+    std::vector<std::unique_ptr<One>> loads_; /* By index; null if there is none. */
 };
 
 }  // namespace frond

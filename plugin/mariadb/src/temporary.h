@@ -13,22 +13,23 @@ namespace frond {
 struct Plan;
 
 /*
-  The trees of a temporary table. They have no names in the store, and end with the process: tables are found by the
-  path that the server has made for them, which no other has. The server lets one session alone use a table.
+  The trees of a temporary table. They have no names in the store, and end with the process: a table
+  is found by the path that the server has made for it, which is unique. The server lets only one
+  session use a table.
 */
 class Temporary_table {
 public:
     ~Temporary_table();
     Temporary_table(const Temporary_table &) = delete;
 
-    /* A HA_ERR_*. */
+    /* Returns a HA_ERR_*. */
     static int create(THD *thd, const std::string &name, const Plan &plan, int size_class, uint64_t auto_increment);
-    /* Null if there is none. */
+    /* Returns null if there is none. */
     static std::shared_ptr<Temporary_table> find(const std::string &name);
     static bool rename(const std::string &from, const std::string &to);
-    /* Open handlers keep what they have until they are closed. */
+    /* Open handlers keep the trees until they are closed. */
     static bool drop(const std::string &name);
-    /* Before the store is closed. */
+    /* Call this before the store is closed. */
     static void drop_all();
 
     Tree row_tree() const { return Tree(rows_); }
@@ -36,17 +37,17 @@ public:
     uint64_t rows(bool *is_exact) const;
     uint64_t data_bytes() const;
     uint64_t index_bytes() const;
-    /* Numbers of AUTO_INCREMENT and of rows, as frond_tree_reserve gives them. */
+    /* Takes numbers for AUTO_INCREMENT or hidden row ids, as frond_tree_reserve does. */
     void reserve(uint counter, uint64_t least, uint64_t count, uint64_t *first);
     uint64_t next_number(uint counter) const { return next_[counter]; }
-    /* TRUNCATE. A HA_ERR_*. */
+    /* TRUNCATE. Returns a HA_ERR_*. */
     int clear(THD *thd);
 
 private:
     Temporary_table() = default;
 
     frond_temporary *rows_ = nullptr;
-    /* By the number of the index; null for the primary key. */
+    /* By index number; null for the primary key. */
     std::vector<frond_temporary *> trees_;
     uint64_t next_[2] = {1, 0};
 };

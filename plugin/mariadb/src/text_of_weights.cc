@@ -12,7 +12,7 @@
 namespace frond {
 namespace {
 
-constexpr uint UNITS_MAX = 1 << 16; /* Beyond the unit that comes first; ASCII has some 4000 in UCA collations. */
+constexpr uint UNITS_MAX = 1 << 16; /* Counted from the first unit; ASCII spans some 4000 in UCA collations. */
 
 bool is_lower_case(uint c)
 {
@@ -64,7 +64,7 @@ const Text_of_weights *Text_of_weights::of(CHARSET_INFO *charset, const Unit_for
 
 Text_of_weights::Text_of_weights(CHARSET_INFO *charset, const Unit_form &form) : form_(form)
 {
-    /* Of a contraction, two characters have a weight together that neither has alone. */
+    /* In a contraction, two characters together have a weight that neither has alone. */
     if (charset->mbminlen != 1 || form.width > 3 ||
         (charset->uca != nullptr && charset->uca->level[0].contractions.nitems != 0))
         return;

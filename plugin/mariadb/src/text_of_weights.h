@@ -1,4 +1,4 @@
-/* Texts that are read from their keys. SPDX-License-Identifier: GPL-2.0-only */
+/* Texts that are recovered from their keys. SPDX-License-Identifier: GPL-2.0-only */
 #ifndef FROND_TEXT_OF_WEIGHTS_H
 #define FROND_TEXT_OF_WEIGHTS_H
 
@@ -12,40 +12,48 @@
 
 namespace frond {
 
-/* How the units of a collation's weights look in keys, whose escapes are undone; see `Weights`. */
+/*
+  The form of the units of a collation's weights in keys, after escapes are decoded; see `Weights`.
+*/
 struct Unit_form {
     uint width;   /* bytes of a unit */
     uint space;   /* the unit of a space */
-    bool pads;    /* runs of spaces, and the end, are written as `Weights` says */
+    bool pads;    /* runs of spaces, and the end, are written as described at `Weights` */
 };
 
 /*
   Turns weights back into a text.
 
-  Several characters have the same weight: a and A in most collations. One of them is taken, a lower-case letter where there
-  is one. A text that has no others, as digits, hexadecimal numbers and addresses often have none, need not be kept beside
-  its key: `is_told`. Only characters of one byte are looked at, beyond ASCII only in binary collations: other characters
-  can depend on those around them.
+  Several characters have the same weight: a and A in most collations. One of them is chosen, a
+  lower-case letter if there is one. A text of chosen characters only need not be stored beside its
+  key (`is_told`): digits, hexadecimal numbers and addresses are often such texts. Only characters
+  of one byte are considered, and those beyond ASCII only in binary collations: other characters can
+  depend on those around them.
 
-  One for each collation, for as long as the process runs.
+  There is one object for each collation, for the lifetime of the process.
 */
 class Text_of_weights {
 public:
-    /* Null if weights of this collation tell no texts. */
+    /* Null if texts cannot be recovered from the weights of this collation. */
     static const Text_of_weights *of(CHARSET_INFO *charset, const Unit_form &form);
 
-    /* Whether the weights of this text turn back into it. The empty text is always told. */
+    /*
+      Whether the weights of this text turn back into it. The empty text always can be recovered.
+    */
     bool is_told(const uchar *text, size_t length) const;
-    /* Replaces `text`: by the one with these weights if it is told, otherwise by any other. */
+    /*
+      Replaces `text`: by the text with these weights if it can be recovered, otherwise by some
+      other one.
+    */
     void turn_back(std::string_view weights, std::string *text) const;
 
 private:
     Text_of_weights(CHARSET_INFO *charset, const Unit_form &form);
 
     Unit_form form_;
-    std::array<bool, 256> is_taken_{}; /* of the characters with a weight, the one that it turns back into */
-    uint first_ = 0;                   /* unit of chars_[0] */
-    std::vector<uint8_t> chars_;       /* 0: no character, but for the unit of NUL */
+    std::array<bool, 256> is_taken_{}; /* the chosen one of the characters with its weight */
+    uint first_ = 0;                   /* the unit of chars_[0] */
+    std::vector<uint8_t> chars_;       /* 0: no character, except for the unit of NUL */
     uint nul_ = UINT_MAX;              /* the unit of NUL */
 };
 

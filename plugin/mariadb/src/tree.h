@@ -9,8 +9,8 @@
 namespace frond {
 
 /*
-  One that is in the store, or, of a temporary table, one that the session has to itself. Where nobody else writes
-  nothing is locked.
+  A tree in the store or, for a temporary table, one that belongs to the session. Where no other
+  session writes, nothing is locked.
 */
 class Tree {
 public:
@@ -26,8 +26,8 @@ public:
     const frond_temporary *temporary() const { return temporary_; }
 
     /*
-      Calls of the engine's that there are for both; they return its codes. Of a temporary tree a read gives the
-      newest row as a whole.
+      Calls of the engine that exist for both kinds; they return its codes. For a temporary tree, a
+      read returns the newest row as a whole.
     */
     int read(const frond_txn *txn, std::string_view key, const frond_read_options &options, frond_buffer *value,
              frond_error *error) const
@@ -52,7 +52,7 @@ public:
     }
 
 private:
-    /* An empty bound is none. */
+    /* An empty bound means no bound. */
     static const uint8_t *bound(std::string_view key)
     {
         return key.empty() ? nullptr : reinterpret_cast<const uint8_t *>(key.data());

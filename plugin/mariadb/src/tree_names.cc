@@ -25,7 +25,7 @@ void keep(void *context, const frond_tree_listed *told)
     static_cast<std::vector<Listed> *>(context)->push_back(std::move(one));
 }
 
-/* `db/table#P#partition`, each encoded as in names of files. */
+/* Parses `db/table#P#partition`, each encoded as in file names. */
 void set_table(const std::string &name, Named_tree *tree)
 {
     const size_t slash = name.find('/');
@@ -64,7 +64,7 @@ Tree_names::Tree_names()
         Attributes attributes;
     };
     std::vector<Listed> listed;
-    std::map<std::string, Table> tables; /* By the number that their index trees are named by. */
+    std::map<std::string, Table> tables; /* By the id in the names of their index trees. */
     if (store() == nullptr || frond_each_tree(store(), keep, &listed, nullptr) != FROND_OK)
         return;
     for (size_t i = 0; i < listed.size(); i++) {

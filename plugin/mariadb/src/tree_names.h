@@ -1,4 +1,6 @@
-/* Which table and index a tree of the store belongs to. SPDX-License-Identifier: GPL-2.0-only */
+/*
+  The table and index to which a tree of the store belongs. SPDX-License-Identifier: GPL-2.0-only
+*/
 #ifndef FROND_TREE_NAMES_H
 #define FROND_TREE_NAMES_H
 
@@ -11,7 +13,10 @@
 
 namespace frond {
 
-/* A tree as SQL knows it. What is not known is not there: the store may have trees that the plugin did not make. */
+/*
+  A tree as SQL knows it. What is not known is empty: the store may have trees that the plugin did
+  not make.
+*/
 struct Named_tree {
     enum Kind { ROWS, INDEX, OTHER };
 
@@ -22,13 +27,13 @@ struct Named_tree {
     std::optional<std::string> schema, table, partition, index;
 };
 
-/* All trees, in the order of their names, as of one moment. */
+/* All trees, ordered by name, as of one moment. */
 class Tree_names {
 public:
     Tree_names();
 
     const std::vector<Named_tree> &all() const { return trees_; }
-    /* Null if the tree has gone or come since. */
+    /* Null if the tree was dropped or created since. */
     const Named_tree *find(uint32_t id) const;
 
 private:
@@ -36,7 +41,7 @@ private:
     std::map<uint32_t, size_t> by_id_;
 };
 
-/* Names of keys as attributes keep them: without blanks and line ends. */
+/* Names of keys as attributes store them: without blanks and line ends. */
 std::string encode_name(const char *name);
 std::string decode_name(const std::string &name);
 

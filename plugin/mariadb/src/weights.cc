@@ -21,7 +21,7 @@ inline void put_end(std::string *out)
     out->push_back('\1');
 }
 
-/* A unit in a form of one to three bytes whose order is that of the units. */
+/* Writes a unit in one to three bytes that sort as the units do. */
 inline void put_unit(const uint8_t *unit, uint width, std::string *out)
 {
     if (width == 2 || width == 3) {
@@ -71,7 +71,7 @@ Weights::Weights(CHARSET_INFO *charset) : charset_(charset), pads_(!(charset->st
     uint space_length = charset->mbminlen;
     charset->fill(reinterpret_cast<char *>(space), space_length, ' ');
     if (charset->uca == nullptr && (order & (order - 1)) != 0)
-        is_opaque_ = true; /* Several levels in a form of the collation's own. */
+        is_opaque_ = true; /* Several levels in a private form of the collation. */
     levels_ = 0;
     for (uint bit = 0; bit < 6 && !is_opaque_; bit++) {
         uint flag = MY_STRXFRM_LEVEL1 << bit;
@@ -84,7 +84,7 @@ Weights::Weights(CHARSET_INFO *charset) : charset_(charset), pads_(!(charset->st
         level.width = static_cast<uint>(
             charset->coll->strnxfrm(charset, weight, sizeof weight, 1, space, space_length, flag));
         if (level.width == 0 || level.width > level.space.size())
-            is_opaque_ = true; /* A space that is ignored, or a weight of a form that is not known here. */
+            is_opaque_ = true; /* A space that is ignored, or a weight in an unknown form. */
         else
             memcpy(level.space.data(), weight, level.width);
     }
@@ -120,7 +120,9 @@ void Weights::append(const uchar *text, size_t length, size_t chars, std::string
 
 size_t Weights::units_of(const Level &level, const uchar *text, size_t length, std::vector<uint8_t> *units) const
 {
-    /* Lengths of weights are given for columns: as many characters as fit, each of its greatest length. */
+    /*
+      Lengths of weights are given for columns: as many characters as fit, each of maximum length.
+    */
     size_t room = charset_->strnxfrmlen(length * charset_->mbmaxlen) + 8;
     if (units->size() < room)
         units->resize(room);
@@ -137,7 +139,7 @@ size_t Weights::units_of(const Level &level, const uchar *text, size_t length, s
             text += 2;
             continue;
         }
-        /* A byte that begins no character sorts behind all of them. */
+        /* A byte that starts no character sorts after all characters. */
         bool is_whole = *text < 0x80;
         (*units)[got] = is_whole ? 0 : 0xFF;
         (*units)[got + 1] = is_whole ? charset_->sort_order[*text] : *text;

@@ -1,4 +1,4 @@
-/* Rows that are inserted, changed and deleted. SPDX-License-Identifier: GPL-2.0-only */
+/* Rows that are inserted, updated and deleted. SPDX-License-Identifier: GPL-2.0-only */
 #include "ha_frond.h"
 
 #include "errors.h"
@@ -19,7 +19,7 @@ std::string_view value_of(const std::string &bytes, const Span &span)
     return std::string_view(bytes).substr(span.value, span.end - span.value);
 }
 
-/* Once the bytes grow no more. */
+/* Sets an entry's pointers. Called once the bytes do not grow any more. */
 void set_bytes(frond_entry *entry, const std::string &bytes, const Span &span)
 {
     std::string_view key = key_of(bytes, span), value = value_of(bytes, span);
@@ -32,8 +32,8 @@ void set_bytes(frond_entry *entry, const std::string &bytes, const Span &span)
 }  // namespace
 
 /*
-  The calls that write what was put together, of a table in the store or of a temporary one. They return codes of the
-  engine's.
+  These calls write the prepared entries, to a table in the store or to a temporary one. They return
+  codes of the engine.
 */
 int ha_frond::insert_entries(frond_conflict *conflict)
 {
@@ -62,7 +62,7 @@ int ha_frond::change_entries(frond_conflict *conflict)
     auto moves = [](const frond_change &change) {
         return view(change.old, change.old_length) != view(change.entry.key, change.entry.key_length);
     };
-    /* First a look whether all of it can be written. */
+    /* First check whether everything can be written. */
     for (size_t i = 0; i < changes_.size(); i++) {
         const frond_entry &entry = changes_[i].entry;
         if (!entry.unique || !moves(changes_[i]))
@@ -135,7 +135,7 @@ Span ha_frond::append_entry(const Index &index, const uchar *record, std::string
     return span;
 }
 
-/* In a transaction of its own. */
+/* Writes in a transaction of its own. */
 template <typename Write> int ha_frond::write_alone(Write write)
 {
     if (int error = begin_copy())
@@ -179,7 +179,10 @@ int ha_frond::write_row(const uchar *record)
         row_key_ = row_key;
     }
     spans.push_back(append_row(record, row_key, &bytes_));
-    /* A hidden number is given out once. Numbers of AUTO_INCREMENT may be inserted by others, too, and are looked for. */
+    /*
+      A hidden number is given out once, so its key is absent. Others may insert AUTO_INCREMENT
+      numbers explicitly, so these are looked up.
+    */
     entries_.push_back({share_->row_tree().stored(), nullptr, 0, nullptr, 0, true, !plan().has_primary()});
     entry_index_.push_back(plan().primary);
     for (uint i = 0; i < keys; i++) {
@@ -210,7 +213,7 @@ int ha_frond::write_row(const uchar *record)
     return 0;
 }
 
-/* Says which key is in the way, and where the row is that has it. */
+/* Reports which key is in conflict, and the position of the row that has it. */
 int ha_frond::duplicate(const frond_conflict &conflict, const uchar *record)
 {
     const uint number = entry_index_[static_cast<size_t>(conflict.index)];
@@ -230,7 +233,10 @@ int ha_frond::duplicate(const frond_conflict &conflict, const uchar *record)
         memcpy(dup_ref, row_key.data(), std::min<size_t>(row_key.size(), ref_length));
         return HA_ERR_FOUND_DUPP_KEY;
     }
-    /* A position is the primary key in the server's format, which weights do not tell: the row does. */
+    /*
+      A position is the primary key in the server's format. Weights do not have it, but the row
+      does.
+    */
     frond_read_options options;
     frond_read_options_init(&options);
     options.sees = FROND_NEWEST;
@@ -264,7 +270,10 @@ int ha_frond::update_row(const uchar *old_record, const uchar *new_record)
     append_row_key(old_record, &old_row_key);
     append_row_key(new_record, &new_row_key);
 
-    /* An entry changes if its key or its value does: a new spelling of the same weights is a change of value alone. */
+    /*
+      An entry changes if its key or its value does: a new spelling with the same weights changes
+      only the value.
+    */
     auto add = [&](const Tree &tree, uint index, Span was, Span is, bool unique) {
         if (key_of(old_bytes, was) == key_of(new_bytes, is) && value_of(old_bytes, was) == value_of(new_bytes, is))
             return;
@@ -362,13 +371,17 @@ void ha_frond::raise_auto_increment()
 }
 
 /*
-  The binlog has only the first number of a statement that is logged as such, so its numbers follow each other: where it
-  is not known how many rows it has, others wait until its transaction ends. The lock is on a key that no row has.
+  Reserves numbers for one statement, if they must be consecutive. The binlog has only the first
+  number of a statement that is logged as such. If it is not known how many rows the statement has,
+  others wait until its transaction ends. The lock is on a key that no row has.
 */
 int ha_frond::lock_numbers()
 {
     THD *thd = table->in_use;
-    /* Nobody else numbers rows of a table that is loaded; and the load's end would wait for the lock. */
+    /*
+      Nobody else numbers rows of a table that is being loaded; and the end of the load would wait
+      for the lock.
+    */
     if (share_->is_temporary() || load_ != nullptr)
         return 0;
     const bool is_logged = mysql_bin_log.is_open() && (thd->variables.option_bits & OPTION_BIN_LOG) &&
@@ -403,8 +416,8 @@ void ha_frond::get_auto_increment(ulonglong offset, ulonglong increment, ulonglo
     }
     if (increment > 1) {
         /*
-          The first number of the series offset, offset + increment, ...; the next call goes on in it. An offset beyond the
-          increment counts for nothing.
+          The first number of the series offset, offset + increment, ...; the next call continues
+          it. An offset greater than the increment is ignored.
         */
         uint64_t start = offset > increment ? increment : offset;
         if (got > start)
@@ -413,7 +426,7 @@ void ha_frond::get_auto_increment(ulonglong offset, ulonglong increment, ulonglo
             got = start;
         share_->reserve(AUTO_INCREMENT_COUNTER, got + wanted * increment, 0, &next, nullptr);
     }
-    /* A number beyond the column's range is refused by the server when it is stored. */
+    /* If a number exceeds the column's range, the server refuses it when it is stored. */
     *first = got;
     *reserved = wanted;
 }

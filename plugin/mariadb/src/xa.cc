@@ -1,4 +1,7 @@
-/* Prepared transactions: two-phase commit with the binlog, and XA. SPDX-License-Identifier: GPL-2.0-only */
+/*
+  Prepared transactions: two-phase commit with the binlog, and XA. SPDX-License-Identifier:
+  GPL-2.0-only
+*/
 #include "session.h"
 
 #include "errors.h"
@@ -9,7 +12,7 @@
 
 namespace frond {
 
-/* Eight bytes of format, one of each length, then the data: parse() turns it back. */
+/* Eight bytes of format, one byte for each length, then the data; parse() decodes it. */
 Xid_name::Xid_name(const XID &xid)
 {
     for (int i = 0; i < 8; i++)
@@ -23,7 +26,7 @@ Xid_name::Xid_name(const XID &xid)
 
 namespace {
 
-/* What the X/Open specification calls the answers of a resource manager. */
+/* Return codes of a resource manager, named as in the X/Open specification. */
 enum Answer : int { XA_OK = 0, XAER_RMERR = -3, XAER_NOTA = -4 };
 
 bool parse(const std::string &name, XID *xid)
@@ -44,8 +47,8 @@ void collect(void *context, const uint8_t *xid, size_t length, size_t, bool)
 }
 
 /*
-  Called again until the answer is shorter than `len`, so each transaction is given once: those that do not fit are kept
-  for the next call.
+  Lists prepared transactions, each of them once. The server calls it again until it returns fewer
+  than `len`; those that do not fit are kept for the next call.
 */
 int recover(handlerton *, XID *list, uint len)
 {
@@ -109,7 +112,10 @@ void commit_ordered(handlerton *, THD *thd, bool all)
         session->commit_ordered();
 }
 
-/* Runs on a thread of the store, which must be known to the server's library before it takes the server's mutexes. */
+/*
+  Runs on a thread of the store, which must be registered with the server's library before it takes
+  mutexes of the server.
+*/
 void synced(void *cookie)
 {
     struct Server_thread {

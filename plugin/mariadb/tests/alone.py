@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Where InnoDB does otherwise: what changes without a copy, options without effect, unique keys at READ COMMITTED. The argument is a
-running server's socket."""
+"""Behaviour that differs from InnoDB's: what can be altered without a copy, options without effect,
+unique keys at READ COMMITTED. The argument is a running server's socket."""
 
 import sys
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""ALTER TABLE that is killed, on a server of its own: by KILL QUERY, and with the server. At whatever moment it ends, the table has all of its
-keys as before or as after, and the store no tree that no table names. And the memory that it takes, with a small cache.
+"""Kills ALTER TABLE on a private server: by KILL QUERY, and together with the server. Whenever that
+happens, the table must have all its keys as before or as after, and the store must not have a tree
+that no table names. Also measures the memory that ALTER takes with a small cache.
 
-ROWS of the table, and ROUNDS of each kind.
+ROWS is the size of the table, ROUNDS the number of rounds of each kind.
 """
 
 import functools
@@ -23,7 +24,7 @@ HOME = ROOT / "target/mariadb/servers" / SERVER
 CACHE = 64 << 20
 ROWS = int(os.environ.get("ROWS", 60_000))
 ROUNDS = int(os.environ.get("ROUNDS", 5))
-# There and back: keys come and go in place, some at once; a copy; partitions.
+# Changes and their reverse: keys added and dropped in place, some together; a copy; partitions.
 ALTERS = [
     ("ADD KEY k(b), ADD UNIQUE u(id, a), DROP KEY a, ALGORITHM=NOCOPY", "DROP KEY k, DROP KEY u, ADD KEY a(a), ALGORITHM=NOCOPY"),
     ("ADD UNIQUE b(b, id), ADD COLUMN n INT DEFAULT 5, ALGORITHM=COPY", "DROP KEY b, DROP COLUMN n, ALGORITHM=COPY"),
@@ -55,7 +56,7 @@ def definition(session, table):
 
 
 def check(session, table, definitions):
-    """The table is one of these, whole, and all trees are of keys."""
+    """Checks that the table is undamaged and as one of these, and that all trees belong to keys."""
     now = definition(session, table)
     if now not in definitions:
         sys.exit(f"{table} is neither what it was nor what it was to be: {now}")
@@ -76,7 +77,7 @@ def check(session, table, definitions):
 
 
 def killed(kill, restart):
-    """Rounds of ALTER that `kill` ends after a part of the time that it takes."""
+    """Rounds of ALTER that `kill` ends at a random time before it is done, or shortly after."""
     session, ended = connect(), {False: 0, True: 0}
     for table in TABLES:
         for there, back in ALTERS:
@@ -107,7 +108,7 @@ def killed(kill, restart):
 
 
 def wait(session):
-    """Until the statement is over. The kill may have come too late for it, and have ended the one by which its end is seen."""
+    """Waits until the statement is over. If the kill came too late, it may end this query instead."""
     session.ask("SELECT 1")
 
 
@@ -123,7 +124,7 @@ def kill_server():
 
 
 def between(kill, restart):
-    """Ends an ALTER whose trees are made, and which waits for a reader before it makes them the table's."""
+    """Kills an ALTER that has built its trees and waits for a reader before it makes them live."""
     session = connect()
     was = definition(session, "t")
     rounds = 0
@@ -135,7 +136,7 @@ def between(kill, restart):
             if not ask(session, state):
                 break
         ask(reader, "BEGIN; SELECT id FROM t LIMIT 1")
-        # It may have come to its end before the reader.
+        # The ALTER may have ended before the reader started.
         while (now := ask(session, state)) and "Waiting for table metadata lock" not in now:
             time.sleep(0.01)
         if now:
@@ -163,7 +164,7 @@ def resident(what):
 
 
 def memory():
-    """Sorts more than the cache holds."""
+    """Sorts more than fits into the cache."""
     session = connect()
     rows = 400_000
     ask(session, "CREATE TABLE m (id INT PRIMARY KEY, a INT, b CHAR(64), c CHAR(200) COLLATE latin1_bin)")
@@ -179,7 +180,7 @@ def memory():
         ask(session, f"ALTER TABLE m {alter}")
         grown = resident("VmHWM") - before
         print(f"ALTER TABLE {alter}: {grown >> 20} MiB more, with a cache of {CACHE >> 20}")
-        # What the server has for the statement itself is not the engine's.
+        # The limit leaves some memory for the statement itself, which is not the engine's.
         if grown > 1.1 * CACHE + (16 << 20):
             sys.exit("that is too much")
         if not ask(session, "CHECK TABLE m")[0].endswith("status\tOK"):

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Runs scripts on two engines of one server, and fails where the results differ.
+"""Runs scripts on two engines of one server, and fails if the results differ.
 
-sql/*.sql, and what sql/*.py prints, runs in one session. sessions/*.txt runs in several: "A: statement" waits for the answer, "A> statement" only
-sends it, "A<" collects the answer of what was sent, "A!" disconnects. Other lines are comments.
+sql/*.sql, and what sql/*.py prints, runs in one session. sessions/*.txt runs in several: "A:
+statement" waits for the answer, "A> statement" only sends it, "A<" collects the answer to what was
+sent, "A!" disconnects. Other lines are comments.
 """
 
 import difflib
@@ -20,7 +21,7 @@ ANSWER_SECONDS = 60
 
 
 class Session:
-    """A client whose answers end with a line of our own."""
+    """A client whose answers are ended by a marker line."""
 
     def __init__(self, socket, database, engine, user="root"):
         self.client = subprocess.Popen(
@@ -99,7 +100,7 @@ def run_sessions(socket, database, engine, path):
 
 
 def damaged(socket, database):
-    """What CHECK TABLE says of the tables that a script has left, but for those that are in order."""
+    """What CHECK TABLE reports about the tables that a script has left, except for "OK"."""
     client = ["mariadb", "--no-defaults", f"--socket={socket}", "-uroot", "-N", "--force"]
     tables = subprocess.run(
         [*client, "-e", "SELECT CONCAT('`', REPLACE(table_name, '`', '``'), '`') FROM information_schema.tables "
@@ -112,7 +113,7 @@ def damaged(socket, database):
 
 
 def neutral(lines):
-    """Takes out what may differ: the name of the engine."""
+    """Removes what may differ: the name of the engine."""
     text = "\n".join(lines)
     text = re.sub(r"default_storage_engine=\w+", "default_storage_engine=ENGINE", text)
     text = re.sub(r"ENGINE=(InnoDB|FROND)", "ENGINE=ENGINE", text)

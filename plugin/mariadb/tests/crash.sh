@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Kills the server while it writes, and looks whether all that it acknowledged is there and all of a table agrees.
+# Kills the server while it writes, and checks that everything it acknowledged is there and that all
+# parts of a table agree.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 
@@ -27,7 +28,7 @@ for round in $(seq "$rounds"); do
     number=$(sql -e "SELECT NEXTVAL(c.s)")
     scripts/mariadb-server.sh kill
     wait
-    # A killed server loses nothing at either level: with "os" commits share pages of the log.
+    # A killed server loses nothing at either level: with "os", commits share pages of the log.
     durability=sync
     [ $((round % 2)) = 0 ] || durability=os
     scripts/mariadb-server.sh start --log-bin --binlog-format=ROW --sync-binlog=1 --frond-durability="$durability"
@@ -38,7 +39,8 @@ for round in $(seq "$rounds"); do
     [ "$lost" = 0 ] || { echo "round $round: $lost acknowledged rows are lost" >&2; exit 1; }
     cmp -s "$acknowledged.there" "$acknowledged.innodb" || { echo "round $round: Frond and InnoDB differ" >&2; exit 1; }
     [ "$(sql -e "SELECT NEXTVAL(c.s)")" -gt "$number" ] || { echo "round $round: a number of a sequence is given again" >&2; exit 1; }
-    # The server keeps no lock of a table for what was prepared before it started: an index waits for its rows all the same.
+    # After a restart the server holds no table lock for prepared transactions; building an index
+    # must still wait for their rows.
     waits=$(sql -e "SET frond_lock_wait_timeout=1; ALTER TABLE c.t ADD KEY prepared(b, a), ALGORITHM=NOCOPY" 2>&1 || true)
     grep -q "ERROR 1205" <<<"$waits" || { echo "round $round: an index does not wait for what is prepared: $waits" >&2; exit 1; }
     sql -e "XA COMMIT 'round $round'"

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""CHECK TABLE must find what is wrong: entries of indexes are deleted, changed and added behind the server's back, by the C API."""
+"""CHECK TABLE must find damage: index entries that are deleted, changed and added through the C API,
+while the server is down."""
 
 import ctypes
 import functools
@@ -28,7 +29,7 @@ class Rows(ctypes.Structure):
 
 
 class Store:
-    """The store of a server that is down."""
+    """The store of a stopped server."""
 
     def __init__(self):
         self.db = ctypes.c_void_p()
@@ -83,14 +84,14 @@ def lost(store, tree):
 
 
 def moved(store, tree):
-    """As many entries as before, one of them of another value."""
+    """Changes the value in one entry; their number stays the same."""
     key, value = store.entries(tree)[3]
     store.delete(tree, key)
     store.put(tree, key[:1] + bytes([key[1] ^ 1]) + key[2:], value)
 
 
 def dangling(store, tree):
-    """Each row has its entry, and one entry has no row."""
+    """Adds an entry without a row; each row still has its entry."""
     key, value = store.entries(tree)[3]
     store.put(tree, key[:-2] + b"\x7f\xee", value)
 

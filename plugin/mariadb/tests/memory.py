@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Resident memory of a server with 200 connections at work on FROND tables, compared with the same server, connections and
-statements without the plugin, on BLACKHOLE tables. The difference may be 1.1 times frond_cache_size.
+"""Resident memory of a server with 200 connections that use FROND tables, compared with the same
+server, connections and statements without the plugin, on BLACKHOLE tables. The difference may be at
+most 1.1 times frond_cache_size.
 
-Each connection has its own tables open and has read them, and has an open transaction with row locks, of so many rows as ROWS says.
+Each connection has its own tables open and has read them, and has an open transaction with locks on
+ROWS rows.
 """
 
 import functools
@@ -54,7 +56,7 @@ def work_and_wait(number, engine, barrier):
     session = connect("m", engine)
     for table in range(TABLES):
         ask(session, f"SELECT COUNT(a) FROM t{table} WHERE b BETWEEN {number * 100} AND {number * 100 + 500}")
-    # Without locks of gaps nobody waits for a neighbour.
+    # Without gap locks no session waits for another.
     ask(session, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; BEGIN")
     first = number * ROWS
     for batch in range(0, ROWS, 500):

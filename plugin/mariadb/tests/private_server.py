@@ -1,4 +1,4 @@
-"""Private servers of the tests, each with a name and a directory of its own."""
+"""Private servers for tests, each with a name and a directory of its own."""
 
 import os
 import pathlib

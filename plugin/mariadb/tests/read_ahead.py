@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Rows that are read ahead, and that a statement outruns because it writes between them, are not read ahead again and again."""
+"""A statement that writes between its reads makes rows that were read ahead useless; it must not keep
+reading ahead."""
 
 import functools
 import pathlib
@@ -31,7 +32,7 @@ def sql(text, database="d"):
 
 
 def lookups(statement):
-    """Blocks that were looked up in the cache. Rows in memory that were never written to disk are not counted."""
+    """Number of blocks looked up in the cache. Rows that were never written to disk do not count."""
     count = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Frond_cache_hits', 'Frond_cache_misses')"
     answer = sql(f"SET tx_isolation = 'READ-COMMITTED'; {count}; {statement}; {count}").splitlines()
     values = [int(line.split("\t")[1]) for line in answer if line.startswith("Frond_cache")]

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What the engine does not do must fail by name, and leave nothing. The argument is a running server's socket.
+# What the engine does not support must fail with a message that names it, and leave nothing behind.
+# The argument is a running server's socket.
 set -euo pipefail
 sql() { mariadb --no-defaults --socket="$1" -uroot -N refused -e "$2" 2>&1 || true; }
 mariadb --no-defaults --socket="$1" -uroot -e "DROP DATABASE IF EXISTS refused; CREATE DATABASE refused;

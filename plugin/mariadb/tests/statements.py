@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Statements of several clients at once, logged as such, and run again one after the other: the same rows must come out.
+"""Statements of several concurrent clients are logged as statements and replayed one after the
+other: the resulting rows must be the same.
 
-Each statement reads what it goes by under locks, so that the order of commits in the binlog is one in which all of them see what they saw.
+Each statement reads what it depends on under locks, so if they run in the order of commits in the
+binlog, all of them see what they saw before.
 """
 
 import functools
@@ -73,7 +75,7 @@ try:
     for thread in clients:
         thread.join()
     errors = [line for seed in done for line in done[seed].stderr.splitlines() if line.startswith("ERROR")]
-    # Deadlocks and timeouts are of the game.
+    # Deadlocks and timeouts are expected.
     strange = [line for line in errors if not any(f"ERROR {code}" in line for code in ("1213", "1205"))]
     sql("FLUSH BINARY LOGS")
     log = subprocess.run(["mariadb-binlog", "--no-defaults", "--rewrite-db=a->b", HOME / "data/binlog.000001"], stdout=subprocess.PIPE,

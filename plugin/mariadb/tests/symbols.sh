@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every symbol that the plugin leaves undefined must be one that the server or its libraries define: the server finds out
-# otherwise only when it loads the plugin.
+# Checks that the server or its libraries define every symbol that the plugin leaves undefined.
+# Otherwise the server would notice only when it loads the plugin.
 set -euo pipefail
 plugin=$1
 server=$(command -v mariadbd)

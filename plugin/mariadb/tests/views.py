@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What a DBA sees: INFORMATION_SCHEMA.FROND_*, status variables, the option COMPRESSION. The argument is a running server's socket.
+"""Tests of what a DBA sees: INFORMATION_SCHEMA.FROND_*, status variables, the option COMPRESSION. The
+argument is a running server's socket.
 
 InnoDB has no such tables to compare with, so each result is checked against what was done before.
 """
@@ -29,7 +30,7 @@ def holds(what, condition, got):
 
 
 class Client(Session):
-    """Rows without a header, as lists of strings."""
+    """The rows, without a header, as lists of strings."""
 
     def rows(self, statement):
         lines = self.ask(statement)
@@ -165,7 +166,7 @@ def compression(a):
 
 
 def sizes(a):
-    """Sizes are those of the store after a restart, too; SHOW TABLE STATUS says the same."""
+    """Sizes agree with the store, also after a restart, and with SHOW TABLE STATUS."""
     a.ask("CREATE TABLE z (id INT PRIMARY KEY, v INT, b LONGBLOB, KEY (v)) ENGINE=FROND COMPRESSION='fast'")
     a.ask("INSERT INTO z SELECT seq, seq*7919 MOD 100003, REPEAT('the same words ', 20) FROM seq_1_to_50000")
     a.ask("FLUSH ENGINE LOGS")
@@ -235,7 +236,7 @@ def privileges(socket, a):
 def status(a):
     documentation = DOCUMENTATION.read_text(encoding="utf-8")
     documented = set(re.findall(r"`(Frond_[a-z0-9_]+)`", documentation))
-    # Patterns name what stands for several.
+    # A pattern stands for several names.
     patterns = re.findall(r"`(Frond_zip_CODEC_[a-z_]+_WHICH)`", documentation)
     documented |= {pattern.replace("CODEC", codec).replace("WHICH", which) for pattern in patterns
                    for codec in ("lz4", "zstd1", "zstd3") for which in ("primary", "secondary")}

@@ -1,13 +1,14 @@
-//! A file system of 48 MiB that the store fills by itself, with kills: deletes succeed, and a killed store opens with what
-//! space there is.
+//! A file system of 48 MiB that the store itself fills, with kills: deletes succeed, and a killed
+//! store opens in whatever space there is.
 //!
-//! The program mounts a tmpfs of its own, which needs root; else it is skipped. It runs itself as a child that puts rows
-//! until the disk is full, deletes some, and goes on. A put may be refused with `Full`. A delete may be, too, while space is
-//! given back, but not for seconds on end. The parent kills the child and opens the store with the disk as full as it is.
-//! Each row carries its number, and a file outside of the disk says what was acknowledged.
+//! The program mounts a tmpfs of its own, which needs root; without root it is skipped. It runs
+//! itself as a child that puts rows until the disk is full, deletes some, and goes on. A put may be
+//! refused with `Full`. A delete may be, too, while space is returned, but not for seconds on end.
+//! The parent kills the child and opens the store with the disk as full as it is. Each row carries
+//! its number, and a file outside of the disk records what was acknowledged.
 //!
-//! Exit codes: 0 all there, 1 acknowledged changes are lost, deletes stay refused, or the store does not open;
-//! 77 a tmpfs cannot be mounted.
+//! Exit codes: 0 everything is there; 1 acknowledged changes are lost, deletes stay refused, or the
+//! store does not open; 77 a tmpfs cannot be mounted.
 
 use std::{
     env,
@@ -24,14 +25,15 @@ use frond_break::{Dice, Run};
 
 const CHILD: &str = "FROND_BREAK_CHILD";
 const KEYS: u64 = 4000;
-/// How long a delete may be refused: far longer than it takes to give space back.
+/// How long a delete may be refused: much longer than it takes to return space.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn options() -> Options {
     Options::new().cache_size(4 << 20).durability(Durability::Os)
 }
 
-/// In the ledger, of each key: `[begun, acknowledged]`, where a number is the value's, and 0 a deleted row.
+/// The place of a key in the ledger, which has `[begun, acknowledged]` for each: a number is that
+/// of the value, 0 means that the row was deleted.
 fn place(key: u64) -> u64 {
     key * 16
 }
@@ -42,7 +44,7 @@ fn fill(store: &Path, ledger: &Path, seed: u64, round: u64) -> frond::Result<()>
     let tree = db.open_tree("t")?;
     let ledger = File::options().read(true).write(true).open(ledger).expect("the parent made it");
     let mut dice = Dice::new(seed, round);
-    // Deletes come once a put was refused, and for a while.
+    // Deletes start once a put was refused, and go on for a while.
     let mut deletes = 0;
     for number in 1u64.. {
         let (key, is_delete) = (dice.below(KEYS), deletes > 0);
@@ -115,7 +117,7 @@ impl Disk {
     }
 }
 
-/// What is wrong with the store after a kill; nothing, if nothing is.
+/// What is wrong with the store after a kill; `None` if nothing is.
 fn wrong(store: &Path, ledger: &Path) -> frond::Result<Option<String>> {
     let db = Db::open(store, options())?;
     let tree = db.open_tree("t")?;

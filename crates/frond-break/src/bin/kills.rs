@@ -1,12 +1,15 @@
-//! kill -9 at any moment, against a model: what was acknowledged is there, what was not is there as a whole or not at all.
+//! kill -9 at any moment, checked against a model: what was acknowledged is there; what was not is
+//! there completely or not at all.
 //!
-//! The program runs itself as a child that writes with four threads, and kills it. Each thread has keys of its own, and
-//! the `n`-th commit of a thread is known from its number: puts, appends, deletes, range deletes and long values, as a batch
-//! or as a transaction with a savepoint that is taken back. With the rows the thread's progress goes into the store, and
-//! after the acknowledgement into a file, which survives a kill. After each kill the parent opens the store and compares
-//! all rows with a model that has made the same commits.
+//! The program runs itself as a child that writes with four threads, and kills it. Each thread has
+//! its own keys, and the `n`-th commit of a thread follows from its number: puts, appends, deletes,
+//! range deletes and long values, as a batch or as a transaction with a savepoint that is rolled
+//! back. The thread's progress is written to the store together with the rows and, after the
+//! acknowledgement, to a file, which survives a kill. After each kill the parent opens the store
+//! and compares all rows with a model that has made the same commits.
 //!
-//! Exit codes: 0 all there, 1 rows lost, wrong or too many, or the store does not open.
+//! Exit codes: 0 everything is there; 1 rows are lost, wrong or too many, or the store does not
+//! open.
 
 use std::{
     collections::BTreeMap,
@@ -35,7 +38,7 @@ enum Write {
 }
 
 fn key(thread: u64, dice: &mut Dice) -> Vec<u8> {
-    // Most keys come again; some lie far apart, and some are long.
+    // Most keys come again; some are far apart, and some are long.
     let number = if dice.one_in(4) { dice.below(1 << 40) } else { dice.below(500) };
     let mut key = format!("{thread}-{number:013}").into_bytes();
     if dice.one_in(100) {
@@ -44,7 +47,7 @@ fn key(thread: u64, dice: &mut Dice) -> Vec<u8> {
     key
 }
 
-/// What the `number`-th commit of a thread writes.
+/// The writes of the `number`-th commit of a thread.
 fn plan(seed: u64, thread: u64, number: u64) -> Vec<Write> {
     let mut dice = Dice::new(seed, thread << 40 | number);
     let count = if dice.one_in(50) { 400 } else { 1 + dice.below(12) };
@@ -102,7 +105,7 @@ fn into_txn(txn: &Txn, tree: &Tree, writes: &[Write]) -> frond::Result<()> {
 }
 
 fn options(round: u64) -> Options {
-    // At `Lazy` a kill may take what was acknowledged, so it is not tried here.
+    // At `Lazy` a kill may lose acknowledged commits, so that level is not tried here.
     let level = [Durability::Os, Durability::Sync][round as usize % 2];
     Options::new().cache_size([4 << 20, 32 << 20][round as usize / 2 % 2]).durability(level)
 }

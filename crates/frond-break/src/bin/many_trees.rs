@@ -1,19 +1,21 @@
-//! Many trees, many named snapshots, long keys: all that was acknowledged is there after a reopening, or the call that would
-//! have gone too far was refused by name.
+//! Many trees, many named snapshots, long keys: everything acknowledged is there after a reopening,
+//! or the call that would have gone too far was refused with a specific error.
 //!
-//! In each turn a store gets thousands of trees with a row each, in some turns a row with a key as long as keys may be, and
-//! then named snapshots until the turn's time is over. Between them rows change. A refusal (any error of a call that
-//! commits) ends the filling, and must leave the store as it was: open for writing, and whole. Then the store is closed,
-//! opened, and asked for every tree and some snapshots.
+//! In each turn a store gets thousands of trees with one row each, in some turns a row with a key
+//! of maximum length, and then named snapshots until the time of the turn is over. Rows change in
+//! between. A refusal (any error of a call that commits) ends the filling, and must leave the store
+//! as it was: writable and complete. Then the store is closed and opened, and every tree and some
+//! snapshots are read.
 //!
-//! Exit codes: 0 all there, 1 the store does not open, or rows, trees or snapshots are missing.
+//! Exit codes: 0 everything is there; 1 the store does not open, or rows, trees or snapshots are
+//! missing.
 
 use std::time::{Duration, Instant};
 
 use frond::{Batch, Db, Durability, Error, KEY_BYTES_MAX, Options, TreeOptions};
 use frond_break::{Dice, Run};
 
-/// What a turn fills a store with.
+/// What fills a store in one turn.
 struct Turn {
     trees: u64,
     key_bytes: usize,
@@ -25,9 +27,9 @@ struct Turn {
 /// What was acknowledged.
 #[derive(Default)]
 struct Filled {
-    /// Of each tree whether it has its row.
+    /// For each tree, whether it has its row.
     rows: Vec<bool>,
-    /// Named snapshots, and how many trees each shows with a row.
+    /// Named snapshots, and the number of trees that each shows with a row.
     snapshots: Vec<(String, usize)>,
 }
 
@@ -45,7 +47,7 @@ fn key(turn: &Turn, tree: usize) -> Vec<u8> {
     key
 }
 
-/// Fills until the time is over or a call is refused.
+/// Fills the store until the time is over or a call is refused.
 fn fill(db: &Db, turn: &Turn, dice: &mut Dice, filled: &mut Filled) -> frond::Result<()> {
     while (filled.rows.len() as u64) < turn.trees {
         let first = filled.rows.len();

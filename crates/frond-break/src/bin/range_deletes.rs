@@ -1,11 +1,13 @@
-//! Range deletes, many and long, against a model, with reopenings and snapshots.
+//! Range deletes, many and long, checked against a model, with reopenings and snapshots.
 //!
-//! A tree of many rows gets batches of range deletes: disjoint ones in order, overlapping ones anywhere, and ones with
-//! long keys, which come to more than 64 MiB. Rows come again between and within them. After each phase
-//! the tree is compared with a model, up and down, and opened again in one phase out of two, without a close in one of
-//! those. A snapshot of before the phase shows what it showed.
+//! A tree of many rows gets batches of range deletes: disjoint ones in order, overlapping ones
+//! anywhere, and ones with long keys, which together exceed 64 MiB. Rows are put again between and
+//! within them. After each phase the tree is compared with a model, in both directions. In one
+//! phase out of two it is then opened again, in half of these cases without a close. A snapshot
+//! taken before the phase must still show the same rows.
 //!
-//! Exit codes: 0 all as in the model, 1 rows differ, a range delete is refused, or the store does not open.
+//! Exit codes: 0 everything is as in the model; 1 rows differ, a range delete is refused, or the
+//! store does not open.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +18,7 @@ use frond::{Batch, Cursor, Db, Durability, Options, Tree, TreeOptions};
 use frond_break::{Dice, Run, short};
 
 const KEYS: u64 = 300_000;
-/// Rows of a tree of which no range delete is a part.
+/// Rows of a tree that no range delete covers.
 const OTHERS: u64 = 1000;
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -67,7 +69,7 @@ fn ranges(dice: &mut Dice, phase: usize) -> Vec<Vec<(Vec<u8>, Vec<u8>)>> {
     let (batches, each) = [(10, 400), (10, 200), (16, 90)][phase % 3];
     let mut next = dice.below(100);
     let mut one = |dice: &mut Dice| match phase % 3 {
-        // Disjoint, in order: most lie between keys, some on one.
+        // Disjoint, in order: most bounds are between keys, some on one.
         0 => {
             next += 1 + dice.below(4);
             let mut from = key(next % KEYS);

@@ -1,10 +1,12 @@
-//! Readers of every kind concurrent with trees and indexes that come and go: a read shows all rows, or an error.
+//! Readers of every kind, concurrent with trees and indexes that are created and dropped: a read
+//! shows all rows, or returns an error.
 //!
-//! A tree of fifty rows is loaded in one commit and dropped again, swapped, or truncated and loaded again; an index of a
-//! table whose rows never change is built and dropped. Readers ask one snapshot or transaction for the same rows in
-//! several ways. Every answer is the same fifty rows, unless a call fails.
+//! A tree of fifty rows is loaded in one commit and dropped again, swapped, or truncated and loaded
+//! again; an index of a table whose rows never change is built and dropped. Readers read the same
+//! rows in one snapshot or transaction in several ways. Every answer is the same fifty rows, unless
+//! a call fails.
 //!
-//! Exit codes: 0 all answers agree, 1 some show a part of the rows.
+//! Exit codes: 0 all answers agree; 1 some show only some of the rows.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -34,7 +36,7 @@ fn load(db: &Db, name: &str) -> frond::Result<()> {
     load.finish().map(drop)
 }
 
-/// Lets trees come and go.
+/// Creates and drops trees.
 fn change_trees(db: &Db, stop: &AtomicBool) -> frond::Result<u64> {
     let mut changes = 0;
     load(db, "spare")?;
@@ -61,7 +63,7 @@ fn change_trees(db: &Db, stop: &AtomicBool) -> frond::Result<u64> {
     Ok(changes)
 }
 
-/// Lets an index come and go.
+/// Creates and drops an index.
 fn change_indexes(table: &Table, stop: &AtomicBool) -> frond::Result<u64> {
     let mut changes = 0;
     while !stop.load(Relaxed) {
@@ -84,7 +86,7 @@ fn change_indexes(table: &Table, stop: &AtomicBool) -> frond::Result<u64> {
     Ok(changes)
 }
 
-/// What of the rows the ways of reading show, within one snapshot and one transaction.
+/// How many rows each way of reading shows, within one snapshot and one transaction.
 fn read_tree(db: &Db, tree: &Tree, dice: &mut Dice) -> frond::Result<Vec<(&'static str, usize)>> {
     let mut shown = Vec::new();
     if dice.one_in(2) {

@@ -1,11 +1,13 @@
-//! Changes of trees concurrent with writers, and a ledger: every acknowledged row is in one of the trees.
+//! Changes of trees concurrent with writers, and a ledger: every acknowledged row is in one of the
+//! trees.
 //!
-//! Writers put numbered rows into the tree that is named `live`. Meanwhile one change of trees after the other clones it
-//! under another name and, in the same commit, truncates it, drops and creates it, or lets the clone take its name. So a
-//! row lands before a change, and is in the clone, or after it, and is in the new tree; a batch whose tree has gone gets
-//! `NoSuchTree` and has done nothing. Half of the runs end with a reopening.
+//! Writers put numbered rows into the tree named `live`. Meanwhile one change of trees after
+//! another clones it under another name and, in the same commit, truncates it, drops and creates
+//! it, or gives its name to the clone. So a row is written before a change and is in the clone, or
+//! after it and is in the new tree; a batch whose tree is gone gets `NoSuchTree` and has done
+//! nothing. Half of the runs end with a reopening.
 //!
-//! Exit codes: 0 all there, 1 acknowledged rows are lost, or refused ones are there.
+//! Exit codes: 0 everything is there; 1 acknowledged rows are lost, or refused ones are there.
 
 use std::{
     collections::BTreeMap,
@@ -33,7 +35,7 @@ fn options() -> Options {
     Options::new().cache_size(16 << 20).durability(Durability::Lazy)
 }
 
-/// What one writer was told: rows acknowledged, and rows refused.
+/// The results that one writer got: rows acknowledged, and rows refused.
 type Told = (Vec<u64>, Vec<u64>);
 
 fn write(db: &Db, next: &AtomicU64, stop: &AtomicBool, mut dice: Dice) -> frond::Result<Told> {
@@ -44,7 +46,7 @@ fn write(db: &Db, next: &AtomicU64, stop: &AtomicBool, mut dice: Dice) -> frond:
             tree = db.open_tree("live").ok();
             continue;
         };
-        // Some with long values, which are synced between the fill and the commit of a batch.
+        // Some values are long; they are synced between the filling and the commit of a batch.
         let value = vec![7; if dice.one_in(20) { 80 << 10 } else { 20 }];
         let mut rows = Vec::new();
         let mut batch = Batch::new();
@@ -74,13 +76,13 @@ fn rotate(db: &Db, how: Rotates, number: u64) -> frond::Result<()> {
             .clone_tree("live", &archive)
             .drop_tree("live")
             .create("live", TreeOptions::default()),
-        // The clone takes the name, as in a change of a table by a copy.
+        // The clone takes the name, as when a table is altered by a copy.
         Rotates::Swap => change.clone_tree("live", "next").drop_tree("live").rename("next", "live"),
     };
     change.commit().map(drop)
 }
 
-/// How many trees have each row.
+/// In how many trees each row is.
 fn rows(db: &Db) -> frond::Result<BTreeMap<u64, u32>> {
     let mut rows = BTreeMap::new();
     for info in db.trees() {

@@ -1,11 +1,14 @@
-//! Two-phase commit and kill -9: each transaction is in two stores or in none, whatever moment the kill meets.
+//! Two-phase commit and kill -9: each transaction is in both of two stores or in neither, whenever
+//! the kill happens.
 //!
-//! The program runs itself as a child with three threads, each a coordinator of transactions that write one row to
-//! each of two stores: prepare in both, decide in a log of its own, decide in both. The parent kills it, opens both
-//! stores, and ends what is prepared as the log of decisions says; what has no decision is rolled back. Then both
-//! stores have the rows of all transactions whose decision was to commit, and no others; nothing stays prepared.
+//! The program runs itself as a child with three threads, each a coordinator of transactions that
+//! write one row to each of two stores: prepare in both, decide in a log of its own, decide in
+//! both. The parent kills it, opens both stores, and ends in-doubt transactions as the log of
+//! decisions says; one without a decision is rolled back. Then both stores have the rows of all
+//! transactions that were decided to commit, and no others; nothing stays prepared.
 //!
-//! Exit codes: 0 both stores agree, 1 a transaction is in one of them, is lost, or stays prepared.
+//! Exit codes: 0 both stores agree; 1 a transaction is in only one of them, is lost, or stays
+//! prepared.
 
 use std::{
     collections::BTreeSet,
@@ -64,7 +67,7 @@ fn coordinate(dir: &Path, seed: u64, round: u64) -> frond::Result<()> {
                     }
                     let commits = !dice.one_in(4);
                     if commits {
-                        // In the page cache, which a kill leaves alone.
+                        // Written to the page cache, which survives a kill.
                         log.write_all(&row).expect("a decision is written");
                     }
                     for (at, one) in prepared.into_iter().enumerate() {
@@ -123,7 +126,7 @@ fn main() {
         }
         let mut stores = run.must(open(run.dir()), "open after a kill");
         if dice.one_in(3) {
-            // What is in doubt outlives a checkpoint and another opening.
+            // An in-doubt transaction survives a checkpoint and another opening.
             stores.iter().for_each(|db| run.must(db.checkpoint(), "checkpoint"));
             drop(stores);
             stores = run.must(open(run.dir()), "open once more");

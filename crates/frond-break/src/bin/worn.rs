@@ -1,14 +1,15 @@
-//! Trees with tiny nodes and the least memory, worn down from their edges, idle now and then, and opened again at any moment.
+//! Trees with tiny nodes and minimal memory, worn down from their edges, idle now and then, and
+//! reopened at any moment.
 //!
-//! Two trees of each store are appended to, filled anywhere, and emptied from the right, from the left, and in stretches. The store rests
-//! until its buffers are drained, checkpoints, or goes on at once. After each step all rows are compared with a model,
-//! in memory, and in every other step after a reopening; a full check and a backup read
-//! everything from the disk.
+//! Two trees of each store are appended to, filled anywhere, and emptied from the right, from the
+//! left, and in stretches. The store is idle until its buffers are drained, checkpoints, or goes on
+//! at once. After each step all rows are compared with a model, in memory and, in every other step,
+//! after a reopening; a full check and a backup read everything from the disk.
 //!
-//! Nodes are made tiny by `Options::tuning`, which is hidden from the documentation: what takes gigabytes otherwise happens in
-//! seconds.
+//! Nodes are made tiny by `Options::tuning`, which is hidden from the documentation: what otherwise
+//! takes gigabytes happens in seconds.
 //!
-//! Exit codes: 0 all as in the models, 1 rows differ or cannot be read.
+//! Exit codes: 0 everything is as in the models; 1 rows differ or cannot be read.
 
 use std::{
     collections::BTreeMap,
@@ -52,7 +53,7 @@ fn options(fanout: usize) -> Options {
     Options::new().cache_size(4 << 20).durability(Durability::Lazy).tuning(tuning)
 }
 
-/// One change of a tree; of its model, too.
+/// Makes one change of a tree and of its model.
 fn change(run: &Run, db: &Db, tree: &Tree, dice: &mut Dice, model: &mut Rows) {
     let number = |key: &[u8]| u32::from_be_bytes(key.try_into().expect("four bytes"));
     let last = model.last_key_value().map_or(0, |(key, _)| number(key));
@@ -127,7 +128,7 @@ fn compare(run: &Run, tree: &Tree, model: &Rows, when: &str) {
     }
 }
 
-/// Appends so many batches of rows, each of which becomes leaves of its own.
+/// Appends `batches` batches of rows, each of which becomes leaves of its own.
 fn append(run: &Run, db: &Db, tree: &Tree, dice: &mut Dice, batches: u64, model: &mut Rows) {
     for number in 0..batches * 50 {
         let (key, value) = ((number as u32).to_be_bytes().to_vec(), dice.bytes(24));
@@ -180,7 +181,7 @@ fn wear(run: &Run, number: u64, steps: &AtomicU64) {
             }
             run.must(db.backup(&backup), "back up");
             run.must(std::fs::remove_dir_all(&backup), "remove the backup");
-            // Else the last handle closes it, and says nothing of errors.
+            // Otherwise the last handle closes it, and reports no errors.
             if dice.one_in(2) {
                 run.must(db.close(), "close");
             }

@@ -1,5 +1,5 @@
-//! The rows of a batch, in memory that the cursor keeps. What a cursor leaves behind, the next one of its
-//! thread takes up: a short scan would ask for it, and give it back, as often as it reads.
+//! The rows of a cursor's batch, in memory that the cursor owns. A cursor that ends leaves its
+//! memory to the next cursor of its thread: otherwise each short scan would allocate and free it.
 
 use std::cell::Cell;
 
@@ -7,22 +7,22 @@ use frond::RowBuf;
 
 use super::frond_row;
 
-/// A thread keeps no more than this: a hundred rows of two hundred bytes.
+/// A thread keeps at most this much memory: 100 rows of 200 bytes.
 const KEPT_BYTES_MAX: usize = 32 << 10;
 
 thread_local! {
     static SPARE: Cell<Option<(RowBuf, Vec<frond_row>)>> = const { Cell::new(None) };
 }
 
-/// Rows that a cursor has handed out.
+/// The rows that a cursor has returned.
 pub(super) struct Batch {
-    /// Keys and values, back to back, of rows that were put away one by one.
+    /// Keys and values, back to back, of rows that were stored one by one.
     pub(super) memory: Vec<u8>,
-    /// Where each row lies in it.
+    /// The place of each row in `memory`.
     pub(super) places: Vec<Place>,
-    /// Rows that came together, in ascending order; then there are no others.
+    /// Rows that the engine returned together, in ascending order; then `places` is empty.
     pub(super) piece: RowBuf,
-    /// In the order in which they are handed out.
+    /// The rows in the order in which they are returned.
     rows: Vec<frond_row>,
 }
 
@@ -41,14 +41,14 @@ impl Drop for Batch {
         rows.clear();
         let bytes = piece.memory_bytes() + rows.capacity() * size_of::<frond_row>();
         if (1..=KEPT_BYTES_MAX).contains(&bytes) {
-            // A thread that ends keeps nothing.
+            // Fails on a thread that is ending: then the memory is freed.
             let _ = SPARE.try_with(|spare| spare.set(Some((piece, rows))));
         }
     }
 }
 
 impl Batch {
-    /// Forgets the rows.
+    /// Removes the rows.
     pub(super) fn clear(&mut self) {
         self.memory.clear();
         self.places.clear();
@@ -56,7 +56,7 @@ impl Batch {
         self.rows.clear();
     }
 
-    /// Makes what was fetched what is handed out; of a piece from its first row on, or from its last.
+    /// Makes the fetched rows ready to be returned: those of a piece from its first, or its last.
     pub(super) fn finish(&mut self, forward: bool) {
         let Self { memory, places, piece, rows } = self;
         rows.clear();
@@ -74,12 +74,12 @@ impl Batch {
         }
     }
 
-    /// The rows as they are handed out.
+    /// The rows as they are returned.
     pub(super) fn rows(&self) -> &[frond_row] {
         &self.rows
     }
 
-    /// The key of one of them.
+    /// The key of a row.
     pub(super) fn key(&self, row: usize, forward: bool) -> Option<&[u8]> {
         if let Some(place) = self.places.get(row) {
             return self.memory.get(place.at..place.at + place.key_length);
@@ -89,7 +89,7 @@ impl Batch {
     }
 }
 
-/// Where a row lies in a cursor's memory, key before value.
+/// The place of a row in a cursor's memory, key before value.
 pub(super) struct Place {
     pub(super) at: usize,
     pub(super) key_length: usize,
@@ -98,7 +98,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Puts a row away.
+    /// Appends a row to the memory.
     pub(super) fn put(memory: &mut Vec<u8>, key: &[u8], value: &[u8]) -> Self {
         let at = memory.len();
         memory.extend_from_slice(key);
@@ -106,7 +106,7 @@ impl Place {
         Self { at, key_length: key.len(), value_length: value.len(), locked: false }
     }
 
-    /// The row, as long as the memory is not written to.
+    /// The row; valid until the memory is written to.
     fn row(&self, memory: &[u8]) -> frond_row {
         let Self { at, key_length, value_length, locked } = *self;
         let (key, rest) = memory[at..].split_at(key_length);

@@ -1,4 +1,4 @@
-//! What a cursor walks over: what is committed, a transaction's view of it, or a temporary tree.
+//! What a cursor reads: committed rows, a transaction's view of them, or a temporary tree.
 
 use std::{ops::Bound, sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use frond::{Cursor, TemporaryTree, Txn, TxnCursor};
 use super::batch::Place;
 use crate::error::{Fail, misuse};
 
-/// What a cursor walks over.
+/// The engine's cursor under a cursor of the API.
 pub(super) enum Walk {
     Plain(Box<Cursor>),
     OfTxn(OwnedCursor),
@@ -31,7 +31,7 @@ self_cell::self_cell!(
 );
 
 impl Walk {
-    /// The next row, forward or backward, put away by `take`; `None` at the end.
+    /// The next row, forward or backward, stored by `take`; `None` at the end.
     pub(super) fn step(
         &mut self,
         forward: bool,
@@ -51,7 +51,7 @@ impl Walk {
         }
     }
 
-    /// Locks the row that was given last, and reads it again; `None` if it has gone.
+    /// Locks the last row returned, and reads it again; `None` if it is gone.
     pub(super) fn relock(
         &mut self,
         wait: Option<Duration>,
@@ -68,7 +68,7 @@ impl Walk {
         }
     }
 
-    /// Whether its transaction is over.
+    /// Whether the transaction is over.
     pub(super) fn is_over(&self) -> bool {
         match self {
             Self::OfTxn(owned) => owned.borrow_owner().is_over(),
@@ -98,7 +98,7 @@ impl Walk {
 }
 
 impl Walk {
-    /// Walks over another range.
+    /// Continues with another range.
     pub(super) fn set_range(&mut self, range: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<(), Fail> {
         match self {
             Self::OfTxn(owned) => {
@@ -111,10 +111,10 @@ impl Walk {
         }
     }
 
-    /// Whether it would still give the row of this key.
+    /// Whether the walk would still return the row of this key.
     pub(super) fn still_gives(&self, key: &[u8]) -> Result<bool, Fail> {
         match self {
-            // Nobody writes to what they see.
+            // A snapshot does not change.
             Self::Plain(_) => Ok(true),
             Self::OfTxn(owned) => Ok(owned.with_dependent(|_, cursor| cursor.still_gives(key))?),
             Self::OfTemporary(owned) => {
@@ -124,7 +124,7 @@ impl Walk {
     }
 }
 
-/// The next row of a transaction's cursor, with whether that has locked it.
+/// The next row of a transaction's cursor, and whether the cursor has locked it.
 fn step_of(
     cursor: &mut TxnCursor<'_>,
     forward: bool,
@@ -135,7 +135,7 @@ fn step_of(
     Ok(place.map(|place| Place { locked: cursor.is_locked(), ..place }))
 }
 
-/// Where a walk goes.
+/// A position to seek to.
 #[derive(Clone, Copy)]
 pub(super) enum Seek<'a> {
     Key(&'a [u8]),

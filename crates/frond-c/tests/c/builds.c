@@ -1,6 +1,7 @@
 /*
- * Indexes built of a tree while a thread writes it: the rows are numbers with a colour, the program computes the entries. Then one that
- * is to be unique and cannot be, and long work that is stopped. Prints nothing and returns 0 if all is as it must be.
+ * Builds indexes of a tree while a thread writes it: the rows are numbers with a colour, and the
+ * program computes the entries. Then a unique index whose keys are not unique, and long operations
+ * that are cancelled. Prints nothing and returns 0 on success.
  */
 #include "must.h"
 
@@ -16,7 +17,8 @@ static const uint8_t *bytes(const char *text)
     return (const uint8_t *)text;
 }
 
-/* A row: the key is a number of four digits, the value a colour of two and a serial number of eight that no other row has. */
+/* A row. The key is a number of four digits; the value is a colour of two digits and a serial
+ * number of eight that no other row has. */
 typedef struct {
     char text[16];
 } word;
@@ -35,7 +37,8 @@ static word row_of(unsigned colour, unsigned serial)
     return row;
 }
 
-/* Index 0 is by serial number, unique, to the key; index 1 by colour and key. */
+/* An index entry. Index 0 maps the serial number, which is unique, to the key; index 1 is by colour
+ * and key. */
 typedef struct {
     uint8_t key[16], value[16];
     size_t key_length, value_length;
@@ -58,7 +61,8 @@ static entry entry_of(size_t index, const uint8_t *key, const uint8_t *row)
     return made;
 }
 
-/* What writers go by. It is changed while the build has the tree for itself, and looked at under an intent on the tree. */
+/* Tells writers whether there are indexes. Changed while the build holds the tree exclusively; read
+ * under an intent lock on the tree. */
 typedef struct {
     pthread_mutex_t mutex;
     bool has_indexes, is_over;
@@ -90,7 +94,7 @@ static frond_entry in(frond_tree *tree, const entry *of, bool unique)
     return (frond_entry){tree, of->key, of->key_length, of->value, of->value_length, unique, false};
 }
 
-/* Changes rows until it is told that all is over: with their index entries, once there are indexes. */
+/* Changes rows until the test is over, together with their index entries once there are indexes. */
 static void *writes(void *argument)
 {
     frond_buffer old = {0};
@@ -147,7 +151,7 @@ static void *writes(void *argument)
     return NULL;
 }
 
-/* The entries of all rows of the build's moment. */
+/* Adds the entries of all rows of the build's snapshot. */
 static int feed_base(frond_index_build *build, size_t count)
 {
     frond_snapshot *snapshot;
@@ -168,7 +172,7 @@ static int feed_base(frond_index_build *build, size_t count)
     return outcome == FROND_NOT_FOUND ? frond_index_build_end_base(build, &error) : outcome;
 }
 
-/* One round; FROND_OK at its end. */
+/* Does one round; FROND_OK at its end. */
 static int feed_round(frond_index_build *build, size_t count)
 {
     frond_row_changed row;
@@ -189,7 +193,7 @@ static int feed_round(frond_index_build *build, size_t count)
     return outcome == FROND_NOT_FOUND ? FROND_OK : outcome;
 }
 
-/* Every row has its entries, and there are no others. */
+/* Checks that every row has its entries, and that there are no others. */
 static void is_in_step(void)
 {
     frond_cursor *cursor;
@@ -264,7 +268,7 @@ static void build_beside_a_writer(void)
     frond_tree_free(trees[1]);
 }
 
-/* Two rows have the same: in the base, and in a round. Then one that is given up. */
+/* Two rows have the same unique key: in the base, and in a round. Then a build is abandoned. */
 static void what_cannot_be_unique(void)
 {
     static const char *const name = "rows by serial number, once more";
@@ -298,7 +302,7 @@ static void what_cannot_be_unique(void)
     MUST(frond_index_build_begin(db, rows, &name, &options, 1, &build, &error));
     MUST(feed_base(build, 1));
     GIVES(INVALID, frond_index_build_change(build, 0, NULL, 0, NULL, 0, NULL, 0, &error));
-    /* No round has come to its end under the lock: the build is the program's still. */
+    /* No round has ended under the lock, so the build is not released. */
     GIVES(INVALID, frond_index_build_publish(build, NULL, NULL, &tree, &error));
     frond_index_build_free(build);
     frond_index_build_free(NULL);
@@ -311,7 +315,7 @@ static void count_line(void *context, const char *text, size_t length)
     *(int *)context += 1;
 }
 
-/* Long work heeds whoever asks it to stop. */
+/* Interrupts end long operations. */
 static void stop_it(void)
 {
     frond_interrupter *stop;
@@ -359,7 +363,7 @@ static void stop_it(void)
     MUST(frond_check(db, false, NULL, NULL, NULL, NULL, &clean, &error));
     frond_progress_free(progress);
 
-    /* A transaction that had written before is waited for, until somebody has enough of it. */
+    /* A build waits for a transaction that wrote the tree before, until it is interrupted. */
     frond_txn *txn;
     MUST(frond_txn_begin(db, NULL, &txn, &error));
     MUST(frond_txn_put(txn, rows, bytes("0003"), 4, bytes("0155555555"), 10, &error));
@@ -370,7 +374,8 @@ static void stop_it(void)
     GIVES(INTERRUPTED, frond_index_build_snapshot(build, -1, &snapshot, &error));
     frond_index_build_free(build);
 
-    /* So do a batch that wants its row, and a drop of its tree, which then have done nothing. */
+    /* So do a batch with the same row, and a drop of the tree; after the interrupt they have done
+     * nothing. */
     frond_batch *writes;
     frond_tree_change *change;
     MUST(frond_batch_new(&writes, &error));

@@ -1,6 +1,6 @@
 /*
- * Calls that neither walk.c nor server.c has a use for: what is folded into values, writes outside of transactions, places of a
- * cursor, changes of several trees, a backup. Prints nothing and returns 0 if all is as it must be.
+ * Calls that neither walk.c nor server.c uses: merges, writes outside of transactions, positions of
+ * a cursor, changes of several trees, a backup. Prints nothing and returns 0 on success.
  */
 #include "must.h"
 
@@ -36,7 +36,7 @@ static void fold(frond_txn *txn, const char *key, uint8_t operation, const void 
     MUST(frond_txn_merge(txn, tree, bytes(key), strlen(key), operation, operand, length, &error));
 }
 
-/* Each operator does what the header says of it. */
+/* Each merge operator does what the header says. */
 static void merges(void)
 {
     enum { MISSING_OPERATOR = 1010 };
@@ -94,7 +94,7 @@ static void places(void)
     frond_cursor_free(cursor);
 }
 
-/* What a transaction has written counts in its own estimates, and is nobody else's. */
+/* What a transaction has written counts in its own estimates, and in no others. */
 static void estimates(void)
 {
     uint64_t found = 7, taken = 7;
@@ -120,7 +120,7 @@ static void line(void *context, const char *text, size_t length)
     ++*(int *)context;
 }
 
-/* Trees as a whole, and what an error says of where it went wrong. */
+/* Locks on whole trees, and the place that an error reports. */
 static void whole_trees(void)
 {
     enum { BUSY = 1105, EXISTS = 1108 };
@@ -154,7 +154,8 @@ static void whole_trees(void)
     MUST(frond_txn_rollback(two, &error));
 }
 
-/* A statement that is taken back takes its savepoints with it, and none has the number of another. */
+/* A statement that is rolled back forgets its savepoints, and no savepoint has the number of
+ * another. */
 static void savepoints(void)
 {
     uint64_t before = 0, in = 0, after = 0;
@@ -179,7 +180,7 @@ static void savepoints(void)
     MUST(frond_txn_rollback(txn, &error));
 }
 
-/* A trigger, its count, and an outer statement that is taken back with it. */
+/* A trigger that counts rows, and an outer statement that is rolled back together with it. */
 static void statements_within(void)
 {
     frond_txn *txn;
@@ -237,7 +238,8 @@ static void held(void *context, const frond_held *lock)
     kinds[lock->lock.on]++;
 }
 
-/* What is locked: a tree by an intent, a gap and the row that a cursor went to, a row that was written. */
+/* Reported locks: an intent lock on a tree, a gap and the row to which a cursor moved, and a row
+ * that was written. */
 static void locks(void)
 {
     frond_txn *txn;
@@ -267,7 +269,7 @@ static void locks(void)
     CHECK(more == 0 && all[FROND_ON_TREE] == 1);
 }
 
-/* A session's own table: rows and a unique index of their names. */
+/* A temporary table: rows, and a unique index of their names. */
 static void own_rows(void)
 {
     frond_temporary *rows, *names;
@@ -308,7 +310,7 @@ static void own_rows(void)
     frond_temporary_free(names);
 }
 
-/* A load that is to be unique says which key is there twice. */
+/* A load of a unique tree reports the duplicate key. */
 static void twice(void)
 {
     enum { TWICE = 1104 };
@@ -324,7 +326,7 @@ static void twice(void)
     GIVES(TWICE, frond_loads_finish(&load, 1, &loaded, &error));
     CHECK(strcmp(error.tree, "load") == 0 && error.key_length == 3 && memcmp(error.key, "one", 3) == 0);
 
-    /* Loads that cannot end together are the program's still. */
+    /* Loads that cannot end together are not released. */
     frond_load *loads[2], *none[2], *same[2];
     for (int i = 0; i < 2; i++)
         MUST(frond_load_begin(db, "load", &options, &loads[i], &error));
@@ -342,7 +344,7 @@ static void keep_row(void *context, const uint8_t *key, size_t key_length, const
     snprintf(context, 16, "%.*s=%.*s", (int)key_length, (const char *)key, (int)value_length, (const char *)value);
 }
 
-/* A tree that is unique: the row that is there twice is told. */
+/* A load of a unique tree reports the duplicate row. */
 static void load_twice(void)
 {
     enum { DUPLICATE = 1104 };
@@ -360,7 +362,8 @@ static void load_twice(void)
     CHECK(strcmp(told, "key=same") == 0 && strcmp(error.tree, "twice") == 0);
 }
 
-/* A table is created with its index, then both are filled; a session that is in the way is waited for. */
+/* A table is created with its index, and then both are filled; the loads wait for a session that
+ * has locked one of them. */
 static void fill(void)
 {
     enum { GONE = 1004, LATER = 1006, NOT_EMPTY = 1017, TIMEOUT = 1101 };
@@ -380,7 +383,7 @@ static void fill(void)
     MUST(frond_tree_reserve(trees[0], 0, 1, 70, &first, &error));
     MUST(frond_snapshot_take(db, &before, &error));
 
-    /* Rows that were deleted are none; one that is there is told of at once, or at the end. */
+    /* Deleted rows do not count; an existing row is reported at once, or at the end. */
     frond_load *refused = NULL;
     MUST(frond_txn_begin(db, NULL, &txn, &error));
     MUST(frond_txn_put(txn, trees[0], bytes("row"), 3, NULL, 0, &error));
@@ -450,7 +453,8 @@ static void is_in(const char *name, const char *value)
     frond_tree_free(of);
 }
 
-/* What a server's log says: a table made anew takes the place of the old one, which goes; another is emptied, one is noted. */
+/* Applies an entry of a server's log: a rebuilt table takes the place of the old one, which is
+ * dropped; another is truncated; one gets new attributes. */
 static uint64_t do_entry(uint32_t old, uint32_t new, uint32_t emptied, bool made)
 {
     frond_tree_change *change;
@@ -482,7 +486,7 @@ static uint64_t do_entry(uint32_t old, uint32_t new, uint32_t emptied, bool made
     return seqno;
 }
 
-/* Several trees change in one commit, which may be done again. */
+/* Several trees change in one commit, which may be repeated. */
 static void changes(void)
 {
     enum { NONE = 1004, THERE = 1005, LATER = 1006, TIMEOUT = 1101 };
@@ -509,7 +513,8 @@ static void changes(void)
     frond_tree_free(queue);
     MUST(frond_tree_open(db, "queue", &queue, &error));
     GIVES(FROND_NOT_FOUND, frond_get(queue, bytes("is"), 2, &value, &error));
-    /* A snapshot of before reads neither by its new handle; as it was then it has it. */
+    /* An older snapshot cannot be read through the new handles; opened in it, the tree is as it
+     * was. */
     MUST(frond_tree_open(db, "table", &now, &error));
     GIVES(LATER, frond_snapshot_get(then, now, bytes("is"), 2, &value, &error));
     MUST(frond_snapshot_tree_open(then, "table", &was, &error));
@@ -521,7 +526,7 @@ static void changes(void)
     CHECK(birth > 0 && value.length == 5 && memcmp(value.data, "noted", 5) == 0);
     frond_tree_free(was);
     frond_snapshot_free(then);
-    /* What cannot be made says which step it is; and who has rows is waited for. */
+    /* A step that fails is reported by its index; a commit waits for transactions with rows. */
     MUST(frond_change_begin(db, NULL, &change, &error));
     MUST(frond_change_clone(change, 0, "table", "copy", &error));
     MUST(frond_change_publish(change, frond_tree_id(now), "table", &error));
@@ -554,7 +559,7 @@ static void changes(void)
     frond_buffer_free(&value);
 }
 
-/* What is copied is a store, as it was. */
+/* A backup is a store with the content of that moment. */
 static void backup(const char *path)
 {
     char copy[4096];

@@ -1,4 +1,5 @@
-/* The example of docs/c-api.md: money goes from one account to another, wholly or not at all. */
+/* The example of docs/c-api.md: moves money from one account to another, completely or not at all.
+ */
 #include <frond.h>
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* What must be so, or the program says where it is not and ends. */
+/* Checks of the test programs: a check that fails prints its place and ends the program. */
 #ifndef MUST_H
 #define MUST_H
 

@@ -1,7 +1,8 @@
 /*
- * Every function of frond.h is given null for each of its pointers: for one at a time that may not be null, and for all at once.
- * The calls are in sweep.h, which c.rs makes from frond.h; the values that they are given beside are here, one of each type. Each
- * call must say what was null and do nothing: afterwards every handle does what it always did. Prints nothing and returns 0 then.
+ * Passes null for each pointer parameter of every function of frond.h: for one parameter at a time
+ * that must not be null, and for all at once. The calls are in sweep.h, which c.rs generates from
+ * frond.h; the other arguments, one for each type, are here. Each call must report what was null
+ * and do nothing: afterwards every handle still works. Prints nothing and returns 0 on success.
  */
 #include "must.h"
 
@@ -109,7 +110,7 @@ static void a_frond_synced(void *cookie)
     (void)cookie;
 }
 
-/* A call that fails because something is null, which it says. */
+/* Makes a call that must fail because something is null, and say so. */
 #define NULL_IN(call)                                                                    \
     do {                                                                                 \
         error.message[0] = 0;                                                            \
@@ -157,7 +158,7 @@ static void begin(const char *path)
     a_frond_change = (frond_change){a_frond_entry, true, true, &a_uint8_t, 1};
 }
 
-/* Null within what is given, and functions of the caller's that are null. */
+/* Nulls inside structs and lists. */
 static void inside(void)
 {
     frond_entry entry = a_frond_entry;
@@ -195,7 +196,7 @@ static void inside(void)
     CHECK(build == NULL && tree == NULL);
 }
 
-/* Nothing was given back, and nothing was done. */
+/* No handle was released, and nothing was done. */
 static void end(void)
 {
     uint64_t seqno = 7;

@@ -1,6 +1,7 @@
 /*
- * Reads as a server asks for them: what they see, what they lock, what they do where another has a row, how long they wait, and
- * what of it they give back. Prints nothing and returns 0 if all is as it must be.
+ * Reads with all options, as a server uses them: what they see, what they lock, what they do if
+ * another transaction holds a row, how long they wait, and what they release. Prints nothing and
+ * returns 0 on success.
  */
 #include "must.h"
 
@@ -37,7 +38,7 @@ static int has(const void *data, size_t length, const char *text)
     return length == strlen(text) && memcmp(data, text, length) == 0;
 }
 
-/* Whether somebody has locked a row. */
+/* Whether any transaction has locked a row. */
 static int is_locked(int id)
 {
     uint8_t key = (uint8_t)id;
@@ -50,7 +51,7 @@ static int is_locked(int id)
     return got == BUSY;
 }
 
-/* All combinations that there are of what is seen, what is locked, and what is done about another's lock. */
+/* All combinations of what a read sees, what it locks, and what it does about another's lock. */
 static void one_row(void)
 {
     frond_buffer value = {0};
@@ -98,7 +99,7 @@ static void one_row(void)
     absent = 202;
     GIVES(FROND_NOT_FOUND, frond_txn_read(reader, rows, &absent, 1, &how, &value, &locked, &error));
     CHECK(locked);
-    /* Misuse is told, and nothing is done. */
+    /* Misuse is reported, and nothing is done. */
     how.reserved[3] = 1;
     GIVES(INVALID, frond_txn_read(reader, rows, &key, 1, &how, &value, NULL, &error));
     how.reserved[3] = 0;
@@ -159,7 +160,8 @@ static frond_cursor *all_rows(frond_txn *txn, const frond_read_options *how, boo
     return cursor;
 }
 
-/* Small batches at first and then larger ones, both ways, with parts of values; one row at a time under locks, whatever the mode. */
+/* Batches are small at first and then larger, in both directions, with parts of values. Under locks
+ * they have one row, whatever `when_locked` is. */
 static void batches(void)
 {
     frond_rows batch;
@@ -206,7 +208,7 @@ static void batches(void)
     frond_parts_free(parts);
 }
 
-/* One cursor over one range after another gives and locks what cursors of their own would. */
+/* One cursor moved from range to range returns and locks what a new cursor for each would. */
 static void moved_ranges(void)
 {
     frond_rows batch;
@@ -248,7 +250,8 @@ static void moved_ranges(void)
     frond_cursor_free(plain);
 }
 
-/* UPDATE … WHERE over rows of which others have some: those are looked at as they were, and locked where they are wanted. */
+/* UPDATE … WHERE over rows some of which others have locked: their last committed versions are
+ * read, and locked if the statement wants them. */
 static void semi_consistent(void)
 {
     frond_rows batch;
@@ -301,7 +304,7 @@ static void semi_consistent(void)
     MUST(frond_txn_rollback(txn, &error));
 }
 
-/* A row by an entry of an index: neither is wanted, both are given back. */
+/* A row is read through an index entry and not wanted: both are unlocked. */
 static void by_an_index(frond_tree *index)
 {
     frond_rows batch;
@@ -327,7 +330,7 @@ static void by_an_index(frond_tree *index)
     frond_buffer_free(&value);
 }
 
-/* The rows of a batch that are current, a bit each. */
+/* The current rows of a batch, one bit each. */
 static unsigned current(const frond_cursor *cursor, size_t count)
 {
     unsigned found = 0;
@@ -347,7 +350,7 @@ static void delete_row(frond_txn *txn, int id)
     MUST(frond_txn_delete(txn, rows, &key, 1, &error));
 }
 
-/* Rows 31 to 38 in one batch, or downwards 38 to 31. */
+/* Fetches rows 31 to 38 in one batch, or 38 to 31 downwards. */
 static frond_cursor *eight(frond_txn *txn, int row_lock, bool forward)
 {
     const uint8_t from = 31, to = 39;
@@ -361,8 +364,8 @@ static frond_cursor *eight(frond_txn *txn, int row_lock, bool forward)
     return cursor;
 }
 
-/* Rows of a batch that the transaction deletes, changes and gets back before they are taken: what is current is what the cursor
- * would give that goes there anew. */
+/* The transaction deletes, changes and restores rows of a batch before they are used: a row is
+ * current if a cursor repositioned there would return it. */
 static void fetched_ahead(frond_tree *index)
 {
     frond_rows batch;
@@ -384,13 +387,13 @@ static void fetched_ahead(frond_tree *index)
             delete_row(txn, first + 5 * step);
             put(txn, first + 5 * step, "put again");
             CHECK(current(cursor, 8) == 0xdb);
-            /* What was taken is row 0: behind it there are six, with the one that was changed as it was. */
+            /* Row 0 was used. After it come five rows; the changed one is as it was. */
             const uint8_t at[] = {(uint8_t)first, 0};
             MUST(frond_cursor_seek(cursor, at, forward ? 2 : 1, &error));
             MUST(forward ? frond_cursor_next(cursor, 8, &batch, &error) : frond_cursor_prev(cursor, 8, &batch, &error));
             CHECK(batch.count == 5 && batch.rows[0].key[0] == first + step && batch.rows[1].key[0] == first + 3 * step);
             CHECK(has(batch.rows[0].value, 4, "row ") && current(cursor, 5) == 0x1f);
-            /* Back: rows are there again that the batch has passed by. */
+            /* After the rollback, rows that the batch skipped exist again. */
             MUST(frond_txn_rollback_to(txn, savepoint, &error));
             CHECK(current(cursor, 5) == 0);
             MUST(frond_cursor_seek(cursor, at, forward ? 2 : 1, &error));
@@ -405,8 +408,9 @@ static void fetched_ahead(frond_tree *index)
         }
 }
 
-/* A transaction that has ended by itself gives nothing any more; a cursor that is nobody's goes on with what it saw; that of a
- * temporary tree is one of the transaction that writes it. */
+/* A cursor of a transaction that an error has ended returns nothing more; a cursor outside
+ * transactions goes on with its snapshot; a cursor of a temporary tree behaves as one of the
+ * transaction that writes the tree. */
 static void fetched_by_others(void)
 {
     enum { CONFLICT = 1107, ENDED = 1109 };

@@ -1,7 +1,7 @@
 /*
- * What a server asks beside rows and transactions: stopping a session, hearing of its waits, numbers of rows, counters, many keys
- * at once, moments of the store, loads, and to be told when the log is synced. Prints nothing and returns 0 if all is as it
- * must be.
+ * What a server uses besides rows and transactions: cancelling a session, hooks for its waits, row
+ * counts, counters, reads of many keys, snapshots, loads, and callbacks when the log is synced.
+ * Prints nothing and returns 0 on success.
  */
 #include "must.h"
 
@@ -29,7 +29,7 @@ static id_key key_of(uint64_t id)
     return key;
 }
 
-/* What the hooks have heard; several threads may wait at once. */
+/* What the hooks have reported; several threads may wait at once. */
 typedef struct {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -103,7 +103,7 @@ static void is_counted(frond_tree *tree, uint64_t expected)
     CHECK(exact && found == expected);
 }
 
-/* Two trees in one commit. */
+/* Loads two trees in one commit. */
 static void load_both(frond_tree *trees[2])
 {
     frond_load *loads[2], *given_up;
@@ -199,7 +199,7 @@ static void was_in_circle(void *context, const frond_deadlocked *one)
     ++*(int *)context;
 }
 
-/* Who waits for whom, and who was in a circle, in fields. */
+/* Waits and a deadlock cycle, reported as structs. */
 static void fields_of_locks(void)
 {
     enum { DEADLOCK = 1102 };
@@ -234,7 +234,7 @@ static void number(void *context, const char *name, uint64_t value)
         *(uint64_t *)context = value;
 }
 
-/* Who holds locks, and how long things took. */
+/* Holders of locks, and latencies. */
 static void watch(uint64_t waits)
 {
     int lines = 0;
@@ -247,7 +247,7 @@ static void watch(uint64_t waits)
     MUST(frond_txn_put(holder, rows, key.bytes, 8, bytes("mine"), 4, &error));
     MUST(frond_transactions(db, line, &lines, &error));
     CHECK(lines == 1);
-    /* Who only reads is there, too, and by its age. */
+    /* A transaction that only reads is reported, too, because it holds a snapshot. */
     frond_txn *reader = begin(FROND_SNAPSHOT, 6);
     MUST(frond_stat(db, "snapshots", &before, &error));
     CHECK(frond_txn_get(reader, rows, key.bytes, 8, FROND_NO_LOCK, FROND_WAIT, &value, &error) != INVALID);
@@ -280,7 +280,7 @@ static void name(void *context, const char *text, size_t length)
     *(int *)context += 1;
 }
 
-/* A tree with parts: reads of some of them, by whomever. Then a moment with a name, and statements. */
+/* A tree with parts: every kind of read of some of them. Then a named snapshot, and statements. */
 static void parts_and_statements(void)
 {
     const frond_part key_parts[] = {{FROND_PART_FIXED, 8, FROND_HINT_INTEGER}};
@@ -369,7 +369,7 @@ static void parts_and_statements(void)
     frond_tree_free(table);
 }
 
-/* A column comes, another goes, and nobody looks at a row. */
+/* A column is added, another removed, and no row is touched. */
 static void layouts_that_change(void)
 {
     const frond_part before[] = {{FROND_PART_VERSION, 0, 0}, {FROND_PART_FIXED, 2, FROND_HINT_INTEGER}, {FROND_PART_PREFIXED, 0, 0}};
@@ -403,7 +403,7 @@ static void layouts_that_change(void)
     GIVES(1006, frond_get(table, second.bytes, 8, &value, &error));
     MUST(frond_tree_info(now, NULL, &value, &error));
     CHECK(value.length == 3 && memcmp(value.data, "new", 3) == 0);
-    /* With a name that belongs to it, in one commit that is done again. */
+    /* The layout and a name change in one commit, which is repeated. */
     const frond_new_part one[] = {{2, {0, 0, 0}, NULL, 0}};
     const uint32_t number = frond_tree_id(table);
     frond_change_options repeated;
@@ -430,7 +430,7 @@ static void layouts_that_change(void)
     frond_tree_free(now);
 }
 
-/* A session's own tree goes with its transactions and leaves nothing. */
+/* A temporary tree takes part in transactions, and leaves nothing behind. */
 static void temporary(void)
 {
     frond_temporary *tree;
@@ -467,7 +467,7 @@ static void temporary(void)
     frond_temporary_free(NULL);
 }
 
-/* A session is killed while it waits; the server has heard who waits for whom. */
+/* A session is cancelled while it waits; the hooks have reported the waiter and the holder. */
 static void kill_a_session(void)
 {
     pthread_t thread;
@@ -498,7 +498,7 @@ static void kill_a_session(void)
     frond_buffer_free(&value);
 }
 
-/* Moments of the store, and many keys at once. */
+/* Snapshots, and reads of many keys. */
 static void moments(frond_tree *index)
 {
     enum { KEYS = 5 };

@@ -1,7 +1,7 @@
 /*
- * Sessions of a server: whether a transaction is over, how long its statements wait, cursors that meet errors on their way,
- * numbers of sequences, deletes of ranges, appliers of a replica, operators of the program's own. Prints nothing and returns 0 if
- * all is as it must be.
+ * Sessions of a server: whether a transaction is over, how long its statements wait, cursors that
+ * meet errors, numbers of sequences, range deletes, appliers of a replica, merge operators of the
+ * program. Prints nothing and returns 0 on success.
  */
 #include "must.h"
 
@@ -12,7 +12,7 @@ enum { INVALID = 1001, NO_OPERATOR = 1013, LATE = 1101, BUSY = 1105, INTERRUPTED
 static frond_db *db;
 static frond_tree *tree;
 
-/* What the hooks are to do. */
+/* What the hooks should do, and what they have done. */
 typedef struct {
     bool kills_holders, orders;
     int killed, asked;
@@ -42,7 +42,7 @@ static bool needs_order(void *context, const frond_party *inserter, const frond_
     return hears->orders;
 }
 
-/* Keeps the longer one; of two alike, the later. */
+/* Keeps the longer value; the newer one if both have the same length. */
 static void longer(void *context, const uint8_t *value, size_t value_length, const uint8_t *operand,
                    size_t operand_length, frond_buffer *out)
 {
@@ -111,7 +111,7 @@ static void fill(void)
     MUST(frond_txn_commit(txn, NULL, &error));
 }
 
-/* A wait that was in vain leaves it as it was; a conflict ends it. */
+/* A lock timeout leaves a transaction as it was; a conflict ends it. */
 static void endings(void)
 {
     frond_txn *holder = begin(FROND_SNAPSHOT, 0), *txn = begin(FROND_SNAPSHOT, 0);
@@ -132,7 +132,7 @@ static void endings(void)
     MUST(frond_put(tree, bytes("1"), 1, bytes("old"), 3, &error));
 }
 
-/* Each call goes by what the statement says. */
+/* Each call uses the timeout of the statement. */
 static void waits(void)
 {
     frond_txn *holder = begin(FROND_SNAPSHOT, 0), *txn = begin(FROND_READ_COMMITTED, 0);
@@ -157,7 +157,7 @@ static void waits(void)
     frond_buffer_free(&met.value);
     MUST(frond_txn_rollback(txn, &error));
 
-    /* A plain read at FROND_SERIALIZABLE locks, and need not wait. */
+    /* A plain read at FROND_SERIALIZABLE locks, and can be told not to wait. */
     holder = begin(FROND_SNAPSHOT, 0), txn = begin(FROND_SERIALIZABLE, 0);
     MUST(put(holder, "1", "held"));
     GIVES(BUSY, frond_txn_get(txn, tree, bytes("1"), 1, FROND_NO_LOCK, FROND_FAIL, &value, &error));
@@ -185,7 +185,8 @@ static void are_rows(const frond_rows *found, const char *keys)
 
 static void cursors(void)
 {
-    /* What has ended the transaction is told at once: its rows are locked no more. */
+    /* An error that has ended the transaction is returned at once: its rows are not locked any
+     * more. */
     frond_txn *txn = begin(FROND_SNAPSHOT, 0);
     frond_rows found;
     is_value(txn, "1", "old");
@@ -197,7 +198,7 @@ static void cursors(void)
     MUST(frond_txn_rollback(txn, &error));
     MUST(frond_put(tree, bytes("3"), 1, bytes("old"), 3, &error));
 
-    /* What it has met on the way up is not in its way down. */
+    /* An error found on the way up does not affect the way down. */
     frond_txn *holder = begin(FROND_SNAPSHOT, 0);
     txn = begin(FROND_READ_COMMITTED, 0);
     MUST(put(holder, "4", "held"));
@@ -216,7 +217,7 @@ static void cursors(void)
     frond_cursor_free(cursor);
     MUST(frond_txn_rollback(txn, &error));
 
-    /* Who locks nothing gets more than one row a call. */
+    /* A cursor that locks nothing returns more than one row per call. */
     frond_txn_options options;
     frond_txn_options_init(&options);
     options.isolation = FROND_SERIALIZABLE;
@@ -231,7 +232,7 @@ static void cursors(void)
     }
 }
 
-/* The number of a sequence is nobody's to take back, and waits for no one who has read it. */
+/* No rollback undoes the number of a sequence, and setting it does not wait for readers. */
 static void sequences(void)
 {
     frond_txn *one = begin(FROND_SERIALIZABLE, 0), *two = begin(FROND_SERIALIZABLE, 0);
@@ -276,7 +277,7 @@ static void ranges(void)
     GIVES(INVALID, frond_txn_delete_range(txn, tree, bytes("4"), 1, bytes("2"), 1, &gone, &error));
     GIVES(INVALID, frond_txn_delete_range(txn, tree, NULL, 3, NULL, 0, &gone, &error));
     CHECK(gone == 2);
-    /* Into a gap of the range nobody inserts. */
+    /* Nobody can insert into a gap of the range. */
     frond_txn *other = begin(FROND_READ_COMMITTED, 1);
     MUST(frond_txn_set_lock_timeout(other, 0, &error));
     GIVES(LATE, put(other, "25", "phantom"));
@@ -287,7 +288,7 @@ static void ranges(void)
     fill();
 }
 
-/* A session that stays idle within its transaction keeps nothing of what its last statement looked at. */
+/* A session that stays idle within its transaction holds no snapshot of its last statement. */
 static void statements(void)
 {
     frond_txn *txn = begin(FROND_READ_COMMITTED, 0);
@@ -311,7 +312,8 @@ static void *apply_earlier(void *given)
     return got == FROND_OK ? given : NULL;
 }
 
-/* A replica's appliers: who comes later in the order, and has what an earlier one needs, goes at once. */
+/* Appliers of a replica: if an earlier transaction waits for a later one, the later one is
+ * cancelled at once. */
 static void appliers(void)
 {
     frond_txn *earlier = begin(FROND_REPEATABLE_READ, 1), *later = begin(FROND_REPEATABLE_READ, 2);
@@ -334,7 +336,7 @@ static void appliers(void)
     is_value(NULL, "1", "earlier");
     MUST(frond_put(tree, bytes("1"), 1, bytes("old"), 3, &error));
 
-    /* Where their order is settled, gaps do not count. */
+    /* If the order of two transactions is settled, gap locks do not conflict. */
     for (int orders = 0; orders < 2; orders++) {
         frond_txn *holder = begin(FROND_REPEATABLE_READ, 1), *inserter = begin(FROND_REPEATABLE_READ, 2);
         frond_rows found;
@@ -394,7 +396,7 @@ int main(int count, char **given)
     operators();
     frond_tree_free(tree);
     MUST(frond_close(db, &error));
-    /* Without the operator nobody could tell what its operands mean. */
+    /* The store does not open without the operator, since its operands would have no meaning. */
     GIVES(NO_OPERATOR, frond_open(given[1], NULL, &db, &error));
     return 0;
 }

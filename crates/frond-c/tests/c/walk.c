@@ -1,6 +1,6 @@
 /*
- * The flows of a server over the C API: a table of accounts with a unique index, each row's entries in one
- * transaction, and what a server does with them. Prints nothing and returns 0 if all is as it must be.
+ * What a server does, over the C API: a table of accounts with a unique index, whose rows are
+ * written with all entries in one transaction. Prints nothing and returns 0 on success.
  */
 #include "must.h"
 
@@ -44,7 +44,7 @@ static void commit(frond_txn *txn)
     CHECK(seqno > 0);
 }
 
-/* A row is (id, name, balance): in `rows` id -> balance, name; in `by_name` name -> id. */
+/* A row (id, name, balance): in `rows` id -> balance, name; in `by_name` name -> id. */
 typedef struct {
     id_key key;
     uint8_t value[8 + 64];
@@ -63,7 +63,7 @@ static void make_row(row *made, uint64_t id, const char *name, int64_t balance)
     made->entries[1] = indexed;
 }
 
-/* The entry that is in the way, or -1. */
+/* Inserts a row. Returns the index of the entry that is in conflict, or -1. */
 static int64_t insert(frond_txn *txn, uint64_t id, const char *name, int64_t balance, frond_buffer *whose)
 {
     row made;
@@ -119,8 +119,8 @@ static size_t count(frond_tree *tree)
     return found;
 }
 
-/* INSERT ... ON DUPLICATE KEY UPDATE balance = balance + 1: the conflict says whose the name is, leaves it
- * locked, and the transaction goes on from there. */
+/* INSERT ... ON DUPLICATE KEY UPDATE balance = balance + 1: the conflict tells which row has the
+ * name and leaves the entry locked, and the transaction continues from there. */
 static void insert_or_update(uint64_t id, const char *name)
 {
     frond_txn *txn = begin(FROND_REPEATABLE_READ);
@@ -142,7 +142,7 @@ static void insert_or_update(uint64_t id, const char *name)
     commit(txn);
 }
 
-/* REPLACE: the row that is in the way goes with all its entries. */
+/* REPLACE: the row in conflict is deleted with all its entries. */
 static void replace(uint64_t id, const char *name, int64_t balance)
 {
     frond_txn *txn = begin(FROND_REPEATABLE_READ);
@@ -156,7 +156,8 @@ static void replace(uint64_t id, const char *name, int64_t balance)
     commit(txn);
 }
 
-/* UPDATE t SET k = k + 1 over a unique index: from the end, so that no key meets its neighbour. */
+/* UPDATE t SET k = k + 1 over a unique index: from the end, so that no key collides with its
+ * neighbour. */
 static void shift_all(frond_tree *tree)
 {
     frond_txn *txn = begin(FROND_REPEATABLE_READ);
@@ -175,14 +176,15 @@ static void shift_all(frond_tree *tree)
         MUST(frond_txn_insert(txn, tree, next.bytes, 8, batch.rows[0].value, batch.rows[0].value_length, &error));
     }
     CHECK(code == FROND_NOT_FOUND);
-    /* A transaction does not end under its cursors. */
+    /* A transaction cannot end while it has cursors. */
     GIVES(1001, frond_txn_commit(txn, NULL, &error));
     frond_cursor_free(cursor);
     commit(txn);
 }
 
-/* UPDATE t SET k = k + 1, where k has a unique index of its own: id -> k, k -> id. From the first on, the first row meets its
- * neighbour, and the statement is taken back; from the last on it goes. */
+/* UPDATE t SET k = k + 1, where k has a unique index of its own: id -> k, k -> id. From the first
+ * row on, the first collides with its neighbour, and the statement is rolled back; from the last
+ * row on it succeeds. */
 static void shift_by_index(void)
 {
     enum { ROWS = 40 };
@@ -256,14 +258,15 @@ static void shift_by_index(void)
     frond_tree_free(by_k);
 }
 
-/* A table's entry in its index by colour: colour and id, as writers make it and as the build does. */
+/* Makes an entry of the table's index by colour: colour and id. Used by writers and by the build.
+ */
 static void entry_of(uint8_t entry[16], const uint8_t *id, const uint8_t *colour)
 {
     memcpy(entry, colour, 8);
     memcpy(entry + 8, id, 8);
 }
 
-/* UPDATE t SET colour of rows that know of no index; of 0 the row is deleted. */
+/* UPDATE t SET colour, by a writer that does not know of the index; colour 0 deletes the row. */
 static void paint(frond_txn *txn, frond_tree *table, uint64_t from, uint64_t to, uint64_t colour)
 {
     for (id_key id = key_of(from), is = key_of(colour); from < to; id = key_of(++from))
@@ -271,7 +274,7 @@ static void paint(frond_txn *txn, frond_tree *table, uint64_t from, uint64_t to,
                          : frond_txn_put(txn, table, id.bytes, 8, is.bytes, 8, &error));
 }
 
-/* A round of a build: rows that writers have changed; how many. */
+/* Does one round of a build; returns the number of rows that writers have changed. */
 static size_t follow(frond_index_build *build)
 {
     frond_row_changed row;
@@ -290,8 +293,9 @@ static size_t follow(frond_index_build *build)
     return found;
 }
 
-/* CREATE INDEX, online: begun under a writer, who is waited for; the rows of that moment while others change them; then what those
- * have changed, and the rest once the table is the build's alone. */
+/* Online CREATE INDEX. It is started while a transaction writes, and waits for it. Then it takes
+ * the rows of its snapshot, while others change them, and then their changes; the last of these
+ * once it holds the table exclusively. */
 static void build_online(uint64_t many)
 {
     frond_index_build *build;
@@ -344,7 +348,7 @@ static void build_online(uint64_t many)
     frond_tree_free(index);
 }
 
-/* A statement of many rows fails at its last one, and leaves nothing; what was before it stays. */
+/* A statement of many rows fails at its last one and leaves nothing; earlier writes stay. */
 static void statement_rolls_back(uint64_t many)
 {
     frond_tree *tree;
@@ -370,7 +374,7 @@ static void statement_rolls_back(uint64_t many)
     MUST(frond_tree_drop(db, "many", &error));
 }
 
-/* A child is inserted: its parent is locked against being deleted, and must be there. */
+/* A child row is inserted: its parent must exist, and is locked against deletion. */
 static void foreign_key(void)
 {
     frond_txn *child = begin(FROND_READ_COMMITTED), *other = begin(FROND_READ_COMMITTED);
@@ -430,7 +434,7 @@ static void close_store(void)
     MUST(frond_close(db, &error));
 }
 
-/* XA: prepared, restarted over, listed once, decided by name from elsewhere. */
+/* XA: prepared, recovered by a restart, listed once, decided by name from elsewhere. */
 static void two_phases(const char *path)
 {
     frond_prepared *first, *second;
@@ -481,7 +485,7 @@ static void tell_nothing(void *context, const char *text, size_t length)
     ++*(int *)context;
 }
 
-/* A listing tells what opening the tree would. */
+/* Checks that a listing agrees with the opened tree. */
 static void tell_tree(void *context, const frond_tree_listed *listed)
 {
     frond_error error;
@@ -508,7 +512,7 @@ static void tell_tree(void *context, const frond_tree_listed *listed)
     ++*(int *)context;
 }
 
-/* What cannot be is refused, and does nothing. */
+/* Invalid calls are refused and do nothing. */
 static void misuse(const char *path)
 {
     frond_options options;
@@ -552,7 +556,7 @@ static void misuse(const char *path)
     GIVES(1001, frond_txn_get(txn, rows, NULL, 0, 9, FROND_WAIT, &value, &error));
     GIVES(1001, frond_txn_rollback_to(txn, 1, &error));
     GIVES(1001, frond_txn_delete_row(txn, NULL, 3, &error));
-    /* The key may lie in the buffer that the value comes to. */
+    /* The key may lie in the buffer that receives the value. */
     MUST(frond_txn_put(txn, rows, bytes("one"), 3, bytes("two"), 3, &error));
     MUST(frond_txn_put(txn, rows, bytes("two"), 3, bytes("three"), 5, &error));
     MUST(frond_txn_get(txn, rows, bytes("one"), 3, FROND_NO_LOCK, FROND_WAIT, &value, &error));

@@ -1,7 +1,7 @@
-//! Records into batches: row and index entries of a record always in the same one.
+//! Collects records into batches: row and index entries of a record are always in the same one.
 //!
 //! Without `--replace` a key that exists fails the whole batch, and the error names the line. With
-//! it, the index entries of the row that was there are taken back in the same batch.
+//! it, the index entries of the previous row are deleted in the same batch.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::{
 
 use super::{Args, records::Records, target::Target};
 
-/// Most bytes of one batch, so that long rows do not need much memory. A row alone may be longer.
+/// Most bytes of one batch, so that long rows do not need much memory. A single row may be longer.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 
 /// Fills and commits batches.
@@ -33,14 +33,14 @@ pub struct Loader<'t> {
 }
 
 impl<'t> Loader<'t> {
-    /// A loader with an empty batch.
+    /// Creates a loader with an empty batch.
     pub fn new(target: &'t Target, args: &Args) -> Result<Self> {
         let mut loader = Self {
             target,
             batch: Batch::new(),
             batch_rows: args.batch,
             batch_bytes: 0,
-            // A batch takes memory of the store's until it is applied.
+            // A batch occupies memory of the store until it is applied.
             batch_bytes_max: BATCH_BYTES_MAX.min(args.store.memory as usize / 16),
             lines: Vec::new(),
             records: Records::new(&target.header),
@@ -64,7 +64,7 @@ impl<'t> Loader<'t> {
         }
     }
 
-    /// Numbers rows from the first again, to meet those that were loaded before.
+    /// Numbers rows from the first again, to match those that were loaded before.
     pub fn count_from_zero(&mut self) {
         self.records.next_number = 0;
     }
@@ -79,7 +79,7 @@ impl<'t> Loader<'t> {
         self.lines.len() as u64
     }
 
-    /// Builds key, row and index keys of a record, and gives them; nothing is added yet.
+    /// Builds key, row and index keys of a record, and returns them; nothing is added yet.
     pub fn build(&mut self, record: &Record, names: &[String]) -> Result<&RowBuilder> {
         self.records.build(record, names)
     }
@@ -98,7 +98,7 @@ impl<'t> Loader<'t> {
         self.take_back_old_entries()?;
         let built = self.records.built();
         let (key, row) = (built.key(), built.row());
-        // A number is new by itself: nobody has to look whether it is there.
+        // A row number is always new: no lookup is needed.
         let numbered = header.key.is_empty();
         if let Some(replaced) = &mut self.replaced {
             self.batch.put(tree, key, row)?;
@@ -139,7 +139,7 @@ impl<'t> Loader<'t> {
         Ok(())
     }
 
-    /// Commits the batch, and gives the number of its rows.
+    /// Commits the batch, and returns the number of its rows.
     pub fn commit(&mut self, db: &Db) -> Result<u64> {
         if self.lines.is_empty() {
             return Ok(0);

@@ -1,6 +1,6 @@
 //! `--bulk`: all rows at once into a new tree and its indexes, sorted on the way and written once.
 //!
-//! Invariant: the trees are there wholly, by one commit at the end, or not at all.
+//! Invariant: the trees are created completely, by one commit at the end, or not at all.
 
 use frond::{BulkLoad, Db};
 
@@ -15,7 +15,7 @@ use super::{
     target::{index_name, index_options, must_be_left_over, new_header, tree_options},
 };
 
-/// Loads everything, and gives the number of rows. `progress` is told of it now and then.
+/// Loads everything, and returns the number of rows. Calls `progress` from time to time.
 pub fn load(
     args: &Args,
     db: &Db,

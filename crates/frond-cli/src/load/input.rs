@@ -1,7 +1,7 @@
-//! The records of the input, the first ones held back until the columns are known.
+//! The records of the input; the first ones are held back until the columns are known.
 //!
-//! CSV and TSV name their columns at the start. In JSON lines and control paragraphs names turn up
-//! as one goes: those met in the first batch become the columns, later ones go into `more`.
+//! CSV and TSV name their columns at the start. In JSON lines and control paragraphs names appear
+//! along the way: those in the first batch become the columns, later ones go into `more`.
 //!
 //! Memory: the records of one batch, at most [`HELD_BYTES_MAX`], and one record.
 
@@ -66,8 +66,8 @@ impl Input {
         Ok(input)
     }
 
-    /// Reads ahead as far as one batch, so that its names are known. An error in it is final:
-    /// nothing has been created yet.
+    /// Reads ahead up to one batch, so that its names are known. An error in it is final: nothing
+    /// has been created yet.
     pub fn learn_columns(&mut self, rows: u64) -> Result {
         let mut bytes = 0;
         while (self.held.len() as u64) < rows && bytes < HELD_BYTES_MAX {
@@ -96,12 +96,12 @@ impl Input {
         Ok(Some((&self.current, self.source.columns().names())))
     }
 
-    /// The names met so far.
+    /// The names seen so far.
     pub fn names(&self) -> &[String] {
         self.source.columns().names()
     }
 
-    /// Whether later records may have names that are not known yet.
+    /// True if later records may have names that are not known yet.
     pub fn may_have_more(&self) -> bool {
         matches!(self.format, Format::Json | Format::Control)
     }

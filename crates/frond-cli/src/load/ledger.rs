@@ -1,4 +1,4 @@
-//! The ledger: what has been acknowledged, one line a batch.
+//! The ledger: what has been acknowledged, one line per batch.
 //!
 //! | column | meaning |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | 2 | rows of this batch |
 //! | 3 | rows of this and all batches before it |
 //!
-//! Invariant: a line is written, whole and by one call, after the commit has returned. A process that
-//! is killed leaves at most the beginning of a line, which is not counted.
+//! Invariant: a line is written, whole and by one call, after the commit has returned. A process
+//! that is killed leaves at most the first part of a line, which is not counted.
 
 use std::{
     fs::{File, OpenOptions},
@@ -17,13 +17,13 @@ use std::{
 
 use crate::fail::{Fail, Result, error};
 
-/// A ledger that is written.
+/// A ledger being written.
 pub struct Ledger {
     file: File,
 }
 
 impl Ledger {
-    /// Opens the file, to append to it.
+    /// Opens the file for appending.
     pub fn append_to(path: &Path) -> Result<Self> {
         match OpenOptions::new().create(true).append(true).open(path) {
             Ok(file) => Ok(Self { file }),
@@ -38,7 +38,7 @@ impl Ledger {
     }
 }
 
-/// What a ledger says: batches and rows acknowledged.
+/// Reads a ledger: the numbers of batches and rows acknowledged.
 pub fn read(path: &Path) -> Result<(u64, u64)> {
     let text = std::fs::read_to_string(path)
         .map_err(|why| Fail::Error(format!("cannot read {}: {why}", path.display())))?;

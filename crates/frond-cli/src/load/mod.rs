@@ -2,13 +2,13 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `input.rs` | the records, the first ones held back until the columns are known |
-//! | `target.rs` | the tree and its indexes: made anew, or found and compared |
+//! | `input.rs` | the records; the first ones are held back until the columns are known |
+//! | `target.rs` | the tree and its indexes: created, or found and compared |
 //! | `records.rs` | keys and rows of records |
-//! | `bulk.rs` | `--bulk`: all at once into new trees |
+//! | `bulk.rs` | `--bulk`: everything at once into new trees |
 //! | `batches.rs` | rows into atomic batches, duplicates, `--replace` |
 //! | `ledger.rs` | what has been acknowledged, line by line |
-//! | `verify.rs` | is everything there that the ledger says? |
+//! | `verify.rs` | checks that everything is present that the ledger lists |
 //!
 //! Invariants
 //! 1. A batch is committed whole or not at all, row and index entries together; a batch with a
@@ -41,42 +41,42 @@ use input::Input;
 /// Load records from CSV, TSV, JSON lines or Debian control paragraphs
 ///
 /// The records become tree TREE, and each --index a tree TREE.by_COLUMN. Rows are committed in
-/// batches; when a record is malformed, its line is named, its batch is not committed, and what was
-/// committed before stays.
+/// batches. If a record is malformed, the error names its line, its batch is not committed, and
+/// what was committed before stays.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
     /// Tree to load into; it is created if it does not exist
     tree: String,
-    /// File to read; - or nothing for standard input
+    /// File to read; - or none for standard input
     file: Option<PathBuf>,
-    /// Format, if the file's name does not tell it
+    /// Format, if it does not follow from the file name
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Key columns; NAME:int for integers. Without, rows are numbered
+    /// Key columns; NAME:int for integers. Without key columns, rows are numbered
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', value_parser = KeyColumn::parse)]
     key: Vec<KeyColumn>,
-    /// Column to index; may be given several times
+    /// Column to index; can be repeated
     #[arg(long, value_name = "COLUMN", value_delimiter = ',', value_parser = KeyColumn::parse)]
     index: Vec<KeyColumn>,
-    /// Names of the columns of a CSV or TSV input whose first line does not have them
+    /// Column names, for CSV or TSV input whose first line does not have them
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Option<Vec<String>>,
     /// Rows per commit
     #[arg(long, value_name = "ROWS", default_value_t = 1000,
         value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     batch: u64,
-    /// Replace rows whose key exists, instead of stopping there
+    /// Replace rows whose key exists, instead of stopping at them
     #[arg(long)]
     replace: bool,
-    /// Make new trees of all records at once, by far the fastest; all are there in the end, or none
+    /// Create new trees from all records at once, by far the fastest way; loads all of them or none
     #[arg(long, conflicts_with_all = ["ack", "replace", "verify", "batch"])]
     bulk: bool,
-    /// Skip so many records first
+    /// Number of records to skip at the start
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     skip: u64,
-    /// When a commit counts as done: sync, os, lazy
+    /// When a commit is acknowledged: sync, os, lazy
     #[arg(long, value_name = "LEVEL", default_value = "sync", value_parser = parse_durability)]
     durability: Durability,
     /// Size class of new trees: fast, default, small
@@ -85,7 +85,7 @@ pub struct Args {
     /// Append a line to this file after each acknowledged batch
     #[arg(long, value_name = "FILE")]
     ack: Option<PathBuf>,
-    /// Load nothing: check that what this ledger (of --ack) says is there
+    /// Load nothing; check that everything acknowledged in this ledger (from --ack) is there
     #[arg(long, value_name = "LEDGER", conflicts_with_all = ["ack", "replace"])]
     verify: Option<PathBuf>,
 }
@@ -108,13 +108,14 @@ fn parse_class(text: &str) -> Result<SizeClass, String> {
     }
 }
 
-/// Runs it.
+/// Runs the command.
 pub fn run(args: Args) -> Result {
     let mut input = Input::open(&args)?;
     if let Some(ledger) = &args.verify {
         return verify::run(&args, &mut input, ledger);
     }
-    // Everything that can be wrong with the call or the first rows is found before a byte is written.
+    // Everything that can be wrong with the call or the first rows is found before a byte is
+    // written.
     input.learn_columns(args.batch)?;
     if !args.store.dir.exists() {
         target::new_header(&args, &input)?;
@@ -125,7 +126,7 @@ pub fn run(args: Args) -> Result {
     for range in &db.stats().damaged {
         eprintln!("frond: warning: degraded: {}", crate::stats::line(range));
     }
-    // What was acknowledged is in the log either way; a close makes the next opening quick.
+    // What was acknowledged is in the log either way; closing makes the next open fast.
     let closed = db.close();
     let summary = outcome?;
     closed?;
@@ -190,7 +191,7 @@ fn fill(input: &mut Input, loader: &mut Loader<'_>) -> Result {
     Ok(())
 }
 
-/// The error, with what stays loaded and how to go on.
+/// The error, with what stays loaded and how to continue.
 fn stopped_at(fail: Fail, rows: u64) -> Fail {
     match fail {
         Fail::Error(why) if rows > 0 => Fail::Error(format!(

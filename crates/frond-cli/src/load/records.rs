@@ -1,4 +1,4 @@
-//! Records into keys, rows and index keys, as the header of their tree wants them.
+//! Converts records to keys, rows and index keys, as the header of their tree requires.
 
 use crate::{
     fail::{Fail, Result},
@@ -6,32 +6,32 @@ use crate::{
     rows::{Header, RowBuilder},
 };
 
-/// Where a field goes.
+/// The destination of a field.
 #[derive(Clone, Copy)]
 enum Place {
     Column(usize),
     More,
 }
 
-/// Builds the row of one record after the other.
+/// Builds the rows of consecutive records.
 pub struct Records<'h> {
     header: &'h Header,
     builder: RowBuilder,
     index_key: Vec<u8>,
-    /// Where the fields of each name go.
+    /// The destinations of the fields, by name.
     places: Vec<Place>,
     /// The key of the next record, if they are numbered.
     pub next_number: u64,
 }
 
 impl<'h> Records<'h> {
-    /// None was built yet.
+    /// Creates a builder.
     pub fn new(header: &'h Header) -> Self {
         let builder = RowBuilder::new(header);
         Self { header, builder, index_key: Vec::new(), places: Vec::new(), next_number: 0 }
     }
 
-    /// Builds key, row and index keys of a record, and gives the first two.
+    /// Builds key, row and index keys of a record, and returns the first two.
     pub fn build(&mut self, record: &Record, names: &[String]) -> Result<&RowBuilder> {
         let at_line = |why: String| Fail::Error(format!("line {}: {why}", record.line));
         self.builder.clear();
@@ -53,12 +53,12 @@ impl<'h> Records<'h> {
         Ok(&self.builder)
     }
 
-    /// What was built last.
+    /// The result of the last build.
     pub fn built(&self) -> &RowBuilder {
         &self.builder
     }
 
-    /// The key in index `at` of what was built last.
+    /// The key in index `at` from the last build.
     pub fn index_key(&mut self, at: usize) -> Result<&[u8]> {
         self.builder.index_key(self.header, at, &mut self.index_key).map_err(Fail::Error)?;
         Ok(&self.index_key)

@@ -1,7 +1,7 @@
-//! The tree that is loaded into, and its indexes.
+//! The tree to load into, and its indexes.
 //!
-//! Invariant: the tree is created after its indexes, so that a tree with a header has them all. What
-//! an interrupted creation left behind is an index without its tree; it is empty, and made anew.
+//! Invariant: the tree is created after its indexes, so that a tree with a header has them all. An
+//! interrupted creation leaves an index without its tree; the index is empty, and created again.
 
 use frond::{Db, Tree, TreeOptions};
 
@@ -29,7 +29,7 @@ impl Target {
         }
     }
 
-    /// Finds the tree.
+    /// Finds the tree, which must exist.
     pub fn existing(db: &Db, args: &Args) -> Result<Self> {
         Self::found(db, crate::common::open_tree(db, &args.tree)?, args)
     }
@@ -70,7 +70,8 @@ impl Target {
     }
 }
 
-/// Makes room for an index: what lies there under its name is of an interrupted creation, or an error.
+/// Makes way for an index: a tree with its name is either left over from an interrupted creation,
+/// or an error.
 pub fn must_be_left_over(db: &Db, name: &str) -> Result {
     match db.open_tree(name) {
         Err(frond::Error::NoSuchTree(_)) => Ok(()),
@@ -80,11 +81,11 @@ pub fn must_be_left_over(db: &Db, name: &str) -> Result {
     }
 }
 
-/// What the tree of this header is.
+/// The options of the tree with this header.
 pub fn tree_options(args: &Args, header: &Header) -> TreeOptions {
     TreeOptions {
         size_class: args.class,
-        // Keys that the input chooses are checked; numbers are new by themselves.
+        // Keys that the input chooses are checked; numbers are always new.
         unique: !header.key.is_empty(),
         attributes: header.to_attributes(),
         key_layout: Some(header.key_layout()),
@@ -92,7 +93,7 @@ pub fn tree_options(args: &Args, header: &Header) -> TreeOptions {
     }
 }
 
-/// What its index on a column is.
+/// The options of its index on a column.
 pub fn index_options(args: &Args, header: &Header, column: &KeyColumn) -> TreeOptions {
     let about = IndexHeader { frond_index: VERSION, of: args.tree.clone(), column: column.clone() };
     TreeOptions {
@@ -103,7 +104,7 @@ pub fn index_options(args: &Args, header: &Header, column: &KeyColumn) -> TreeOp
     }
 }
 
-/// Name of the index of a tree on a column.
+/// Name of a tree's index on a column.
 pub fn index_name(tree: &str, column: &KeyColumn) -> String {
     format!("{tree}.by_{}", column.name)
 }

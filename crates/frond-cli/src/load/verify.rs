@@ -1,8 +1,8 @@
-//! Is everything there that a ledger says was acknowledged?
+//! Verifies that everything is present that a ledger says was acknowledged.
 //!
-//! The input is read again from its start, and each row up to the last acknowledged one is looked up,
-//! in the tree and in every index. Then everything is counted: beyond what was acknowledged there may
-//! be the one batch that was on its way when the loader ended, wholly or not at all.
+//! The input is read again from its start, and each row up to the last acknowledged one is looked
+//! up, in the tree and in every index. Then everything is counted: beyond what was acknowledged
+//! there may be the one batch that was in progress when the loader ended, completely or not at all.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ use crate::{
 
 use super::{Args, batches::Loader, input::Input, ledger, target::Target};
 
-/// Runs it; a difference is exit code 1.
+/// Runs the verification; a difference results in exit code 1.
 pub fn run(args: &Args, input: &mut Input, path: &Path) -> Result {
     let (batches, acknowledged) = ledger::read(path)?;
-    // Opening recovers what the log holds; it must be allowed to write.
+    // Opening recovers from the log, which requires write access.
     let options = Options::new().cache_size(args.store.memory).create(false);
     let db = open(&args.store.dir, options)?;
     let target = Target::existing(&db, args)?;

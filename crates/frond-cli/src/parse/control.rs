@@ -1,9 +1,9 @@
-//! Debian control paragraphs (deb822): `Name: value` lines, a line that begins with a space or tab
-//! continues the field before it, empty lines part the paragraphs.
+//! Debian control paragraphs (deb822): `Name: value` lines; a line that starts with a space or tab
+//! continues the previous field; empty lines separate paragraphs.
 //!
-//! A value is what follows the colon without white space around it; continuation lines are kept as
-//! they are, each after a line feed, without white space at their ends. Lines that begin with `#` are
-//! comments. Names are compared without regard to case, and kept as first written.
+//! A value is what follows the colon without surrounding white space; continuation lines are kept
+//! as they are, each after a line feed, without white space at their ends. Lines that start with
+//! `#` are comments. Names are compared ignoring case, and kept as first written.
 //!
 //! Threads: one reader.
 
@@ -29,8 +29,8 @@ impl Control {
         Self { lines, line: Vec::new(), columns: Columns::default(), lower: Vec::new() }
     }
 
-    /// The number of a name, whatever its case. The field after one is likely the one that followed
-    /// it last time, so that is tried first.
+    /// The number of a name, ignoring case. The field after one is likely the one that followed it
+    /// last time, so that is tried first.
     fn number(&mut self, name: &[u8], after: Option<u32>) -> Result<u32, ParseError> {
         let line = self.lines.count();
         let guess = after.map_or(0, |before| before as usize + 1);

@@ -1,16 +1,16 @@
 //! CSV (RFC 4180) and TSV (as `mysql --batch` and PostgreSQL's COPY write it).
 //!
-//! CSV: a field that begins with a double quote ends with one, may hold commas, line ends and doubled
-//! quotes, and nothing stands between its end and the next comma. A quote within a field that does not
-//! begin with one is an ordinary character. TSV has no quotes: \t \n \r \0 \\ stand for what they
-//! name, \N alone for null, and a backslash before anything else for itself.
+//! CSV: a field that starts with a double quote ends with one, may contain commas, line ends and
+//! doubled quotes, and nothing may be between its end and the next comma. A quote within a field
+//! that does not start with one is an ordinary character. TSV has no quotes: \t \n \r \0 \\ are the
+//! usual escapes, \N alone is null, and a backslash before anything else is itself.
 //!
 //! Invariants
-//! 1. Every record has as many fields as there are names; lines with nothing on them are skipped.
+//! 1. Every record has as many fields as there are names; empty lines are skipped.
 //! 2. A quote that is never closed is an error at the line where it was opened, not a long record.
 //!
-//! Threads: one reader. Written here because the usual CSV readers take the end of the input for the
-//! missing quote, and the rest of a file for one field.
+//! Threads: one reader. Implemented here because the usual CSV readers accept the end of the input
+//! in place of the missing quote, and the rest of a file as one field.
 
 use memchr::{memchr, memchr_iter};
 
@@ -62,7 +62,7 @@ impl Delimited {
         Ok(source)
     }
 
-    /// Reads a record, naming its fields by their place.
+    /// Reads a record, with fields named by their position.
     fn read(&mut self, record: &mut Record) -> Result<bool, ParseError> {
         loop {
             if !self.lines.next(&mut self.line)? {
@@ -100,14 +100,14 @@ impl Delimited {
         Ok(())
     }
 
-    /// Appends the quoted content that begins at `at`, reading more lines as it goes on; gives the
-    /// place after the closing quote, which is a comma or the end.
+    /// Appends the quoted content that starts at `at`, reading more lines as needed; returns the
+    /// position after the closing quote, which is a comma or the end.
     fn quoted(&mut self, mut at: usize, record: &mut Record) -> Result<usize, ParseError> {
         let opened = self.lines.count();
         loop {
             let rest = self.line.get(at..).unwrap_or_default();
             let Some(length) = memchr(b'"', rest) else {
-                // The field goes on in the next line. What was taken need not be kept.
+                // The field continues in the next line. What was read need not be kept.
                 record.bytes.extend_from_slice(rest);
                 at = self.line.len();
                 if !self.lines.append(&mut self.line)? {
@@ -141,7 +141,7 @@ fn split_tsv(line: &[u8], record: &mut Record) {
         let field = line.get(start..end).unwrap_or_default();
         start = end + 1;
         if field == br"\N" {
-            // Counted by its name, and missing: see `Source::next`.
+            // Counted as a field, and missing: see `Source::next`.
             record.fields.push((MISSING, record.bytes.len()));
             continue;
         }
@@ -150,7 +150,7 @@ fn split_tsv(line: &[u8], record: &mut Record) {
     }
 }
 
-/// Stands in for the name of a field that is null.
+/// Marks a field that is null.
 const MISSING: u32 = u32::MAX;
 
 fn unescape(mut field: &[u8], out: &mut Vec<u8>) {

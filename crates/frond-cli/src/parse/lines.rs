@@ -35,7 +35,7 @@ impl Lines {
         self.bytes
     }
 
-    /// Replaces `line` by the next line, with its end; false at the end of the input.
+    /// Replaces `line` by the next line, including its end; false at the end of the input.
     pub fn next(&mut self, line: &mut Vec<u8>) -> Result<bool, ParseError> {
         line.clear();
         let first = self.count == 0;
@@ -46,7 +46,7 @@ impl Lines {
         Ok(more)
     }
 
-    /// Appends the next line, with its end; false at the end of the input.
+    /// Appends the next line, including its end; false at the end of the input.
     pub fn append(&mut self, line: &mut Vec<u8>) -> Result<bool, ParseError> {
         let number = self.count + 1;
         let before = line.len();

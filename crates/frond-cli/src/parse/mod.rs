@@ -1,14 +1,14 @@
 //! Reading records from text: CSV, TSV, JSON lines, and the paragraphs of Debian control files.
 //!
 //! Every parser is a [`Source`]: it fills one reused [`Record`] after the other, in bounded memory,
-//! and says on which line a record began. The names of fields become small numbers as they are met
+//! and reports on which line a record started. The names of fields are numbered as they appear
 //! ([`Columns`]); values are bytes, of any encoding except in JSON, which is UTF-8 by definition.
 //!
 //! Invariants
 //! 1. A record that is not well-formed is an error that names its line; nothing is guessed, dropped
-//!    or cut short. Any bytes end in records or one error, never in a panic.
+//!    or truncated. Any bytes result in records or one error, never in a panic.
 //! 2. Memory: one record of at most `lines::RECORD_BYTES_MAX`, and at most [`COLUMNS_MAX`] names.
-//! 3. A field that is missing (not in the header's reach, JSON null, `\N`) is different from an
+//! 3. A field that is missing (not in the header's range, JSON null, `\N`) is different from an
 //!    empty one.
 //!
 //! Threads: one reader each.
@@ -27,7 +27,7 @@ pub const COLUMNS_MAX: usize = 4000;
 /// Longest field name, bytes.
 pub const NAME_BYTES_MAX: usize = 1024;
 
-/// What is wrong, and where.
+/// A parse error and its place.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// Line, from 1.
@@ -79,10 +79,10 @@ impl Format {
 /// One record: fields by the number of their name, in the order of the input.
 #[derive(Default, Debug)]
 pub struct Record {
-    /// Line on which it began, from 1.
+    /// Line on which it started, from 1.
     pub line: u64,
     bytes: Vec<u8>,
-    /// Name and end of each field in `bytes`; it starts where the one before ends.
+    /// Name and end of each field in `bytes`; it starts where the previous one ends.
     fields: Vec<(u32, usize)>,
 }
 
@@ -123,7 +123,7 @@ impl Record {
     }
 }
 
-/// The names met so far.
+/// The names seen so far.
 #[derive(Default, Debug)]
 pub struct Columns {
     names: Vec<String>,
@@ -136,7 +136,7 @@ impl Columns {
         &self.names
     }
 
-    /// The number of a name, a new one if need be.
+    /// The number of a name, a new one if necessary.
     fn number(&mut self, name: &str, line: u64) -> Result<u32, ParseError> {
         if let Some(number) = self.numbers.get(name) {
             return Ok(*number);
@@ -164,13 +164,14 @@ impl Columns {
 pub trait Source {
     /// Fills `record` with the next one; false at the end of the input.
     fn next(&mut self, record: &mut Record) -> Result<bool, ParseError>;
-    /// The names met so far; a record's numbers refer to these.
+    /// The names seen so far; a record's numbers refer to these.
     fn columns(&self) -> &Columns;
     /// Bytes of the input consumed so far.
     fn position(&self) -> u64;
 }
 
-/// Begins reading. `names` are the columns of a CSV or TSV input that has no first line with names.
+/// Starts reading. `names` are the columns of a CSV or TSV input whose first line does not name
+/// them.
 pub fn open(
     format: Format,
     input: Box<dyn BufRead>,

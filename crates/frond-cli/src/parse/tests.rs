@@ -1,4 +1,4 @@
-//! What the parsers take, and how they refuse the rest.
+//! What the parsers accept, and how they refuse everything else.
 
 use std::io::{BufReader, Cursor};
 
@@ -236,7 +236,7 @@ fn names_are_bounded() {
 }
 
 proptest! {
-    /// Invariant 1: any bytes, in any pieces, end the same way, and without a panic.
+    /// Invariant 1: any bytes, in any pieces, give the same result, without a panic.
     #[test]
     fn any_bytes_are_records_or_one_error(
         text in prop::collection::vec(

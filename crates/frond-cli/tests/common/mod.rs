@@ -1,4 +1,4 @@
-//! Running the command as a user does.
+//! Runs the command as a user does.
 
 #![allow(dead_code)] // each test file takes what it needs
 
@@ -11,7 +11,7 @@ pub struct Place {
     dir: tempfile::TempDir,
 }
 
-/// What a run of the command gave.
+/// The result of running the command.
 #[derive(Debug)]
 pub struct Answer {
     pub out: String,
@@ -24,7 +24,8 @@ impl Place {
         Self { dir: tempfile::tempdir().expect("a directory") }
     }
 
-    /// The same with a store: tree `t` of so many rows, with an index of as many entries.
+    /// Creates the directory with a store: tree `t` of so many rows, with an index of as many
+    /// entries.
     pub fn loaded(rows: u32) -> Self {
         let place = Self::new();
         let rows: String = (0..rows).map(|id| format!("{id},some text of {id}\n")).collect();
@@ -47,12 +48,12 @@ impl Place {
         self.path(name).display().to_string()
     }
 
-    /// Runs `frond WORDS…`; `STORE` stands for the store's path.
+    /// Runs `frond WORDS…`; `STORE` is replaced by the store's path.
     pub fn frond(&self, words: &[&str]) -> Answer {
         self.frond_reading(words, b"")
     }
 
-    /// The same with standard input.
+    /// Runs `frond WORDS…` with this standard input.
     pub fn frond_reading(&self, words: &[&str], input: &[u8]) -> Answer {
         let store = self.store();
         let words = words.iter().map(|word| if *word == "STORE" { store.as_str() } else { word });
@@ -66,14 +67,14 @@ impl Place {
         }
     }
 
-    /// Runs what must succeed.
+    /// Runs a command that must succeed.
     pub fn ok(&self, words: &[&str]) -> String {
         let answer = self.frond(words);
         assert_eq!((answer.code, answer.err.as_str()), (0, ""), "{words:?}: {answer:?}");
         answer.out
     }
 
-    /// Runs what must fail with this code, and gives its one line.
+    /// Runs a command that must fail with this code, and returns its one line.
     pub fn fails(&self, code: i32, words: &[&str]) -> String {
         let answer = self.frond(words);
         assert_eq!((answer.code, answer.out.as_str()), (code, ""), "{words:?}: {answer:?}");

@@ -12,13 +12,15 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
-use super::machine::class;
+use super::machine::IoLimits;
+use super::machine::class::{self, Class};
+use super::machine::virtual_disk::Kind;
 use super::params::Params;
 use super::results::{CellResult, State};
 use super::size::{Durability, Face, Size};
 use super::sql::{Bench, Conditions, Place};
 use super::target::SqlTarget;
-use super::{embedded, time, workloads};
+use super::{embedded, time, version, workloads};
 use crate::measure;
 use crate::targets::{Failure, Result};
 
@@ -37,6 +39,10 @@ pub struct Order {
     pub size: Size,
     /// Storage class.
     pub class: String,
+    /// Its limits, if they were found by calibration.
+    pub limits: Option<IoLimits>,
+    /// The disk of its own that it is on.
+    pub disk: Option<Kind>,
     /// Durability.
     pub durability: Durability,
     /// Seed.
@@ -47,7 +53,7 @@ pub struct Order {
     pub dir: PathBuf,
     /// Whether background work is waited for.
     pub with_rest: bool,
-    /// A plugin in place of the one that is found.
+    /// The library of another commit in place of the one that is found: the plugin, or the C API's.
     pub plugin: Option<PathBuf>,
 }
 
@@ -81,7 +87,9 @@ impl Order {
     pub fn target(&self) -> Result<SqlTarget> {
         let mut target = match self.target.starts_with(URL) {
             true => SqlTarget::find("innodb")?,
-            false => SqlTarget::find(self.target.split('@').next().unwrap_or_default())?,
+            false => SqlTarget::find(
+                version::split(&self.target).map_or(&self.target, |(base, _)| base),
+            )?,
         };
         target.plugin_path.clone_from(&self.plugin);
         Ok(target)
@@ -109,6 +117,23 @@ impl Order {
     pub fn effective_ratio(&self) -> Result<f64> {
         let wanted = self.params()?.real("ratio")?;
         Ok(wanted * self.memory_by_ratio()? as f64 / self.memory()?.max(1) as f64)
+    }
+
+    /// The storage class, with the limits that are in force.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn storage_class(&self) -> Result<Class> {
+        let class = class::find(&self.class)?;
+        Ok(self.limits.map_or(class.clone(), |limits| class.with(limits)))
+    }
+
+    /// Bytes of the data in plain InnoDB.
+    ///
+    /// # Errors
+    /// A parameter that is wrong.
+    pub fn data_bytes(&self) -> Result<u64> {
+        Ok((self.memory_by_ratio()? as f64 * self.params()?.real("ratio")?.max(1e-3)) as u64)
     }
 
     /// Memory of the target, bytes.
@@ -188,11 +213,12 @@ fn run(order: &Order) -> Result<CellResult> {
         true => Place::Url(order.target.clone()),
         false => Place::Own(order.dir.clone()),
     };
-    let class = class::find(&order.class)?;
+    let class = order.storage_class()?;
     let conditions = Conditions {
         memory,
         durability: order.durability,
         class: &class,
+        disk: order.disk,
         time_limit: limit,
         with_rest: order.with_rest,
         sample_every: match order.size {
@@ -225,6 +251,8 @@ mod tests {
         for entry in workloads::ALL {
             for size in [Size::Quick, Size::Standard, Size::Published] {
                 let order = Order {
+                    limits: None,
+                    disk: None,
                     workload: entry.name.to_owned(),
                     changes: Vec::new(),
                     face: Face::Sql,

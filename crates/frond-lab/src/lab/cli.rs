@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use super::machine::virtual_disk::Kind;
 use super::params::Param;
 use super::results::Database;
 use super::run::{self, Item, Request};
@@ -80,7 +81,8 @@ enum Format {
 struct RunArgs {
     /// A suite or workload of `lab list`
     name: String,
-    /// Targets: names of `lab list`, files of targets, mysql:// URLs; those of the suite, or frond and innodb
+    /// Targets: names of `lab list`, also of a commit (frond@HEAD~20), files of targets, mysql:// URLs; those of the suite,
+    /// or frond and innodb
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     targets: Option<Vec<String>>,
     /// How a workload's targets are used
@@ -92,6 +94,9 @@ struct RunArgs {
     /// Storage class: host is the disk as it is; hdd, sata, nvme, cloud, … limit it; that of the suite, or host
     #[arg(long)]
     class: Option<String>,
+    /// A disk of its own for each cell, on which buffered writes and the journal are throttled, too
+    #[arg(long, value_enum)]
+    disk: Option<Kind>,
     /// When a commit is acknowledged: that of the suite, or safe
     #[arg(long, value_enum)]
     durability: Option<Durability>,
@@ -206,6 +211,7 @@ fn run_workload(results: &Path, args: &RunArgs) -> Result<()> {
             .clone()
             .or_else(|| suite.as_ref()?.class.clone())
             .unwrap_or_else(|| "host".to_owned()),
+        disk: args.disk,
         durability: args
             .durability
             .or_else(|| suite.as_ref()?.durability)

@@ -143,6 +143,13 @@ pub const METRICS: &[Metric] = &[
     metric("wr_io_op", "", Lower, 0.05, "device writes per operation"),
     metric("rd_io_op", "", Lower, 0.05, "device reads per operation"),
     metric("fsync_op", "", Lower, 0.03, "syncs per operation, as the engine counts them"),
+    metric(
+        "disk_cpu_s",
+        "s",
+        Neither,
+        0.0,
+        "CPU of the lab for serving a virtual disk; it competes with the engine",
+    ),
     metric("ctx_op", "", Lower, 0.10, "context switches per operation"),
     metric(
         "write_amp",

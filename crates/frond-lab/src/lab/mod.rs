@@ -26,10 +26,12 @@ mod size;
 mod sql;
 mod statistics;
 mod steps;
+mod storage;
 mod suggest;
 mod suites;
 mod target;
 mod time;
+mod version;
 mod workloads;
 
 pub use cli::main;

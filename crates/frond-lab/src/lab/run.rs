@@ -19,17 +19,19 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::cell::{Order, URL};
 use super::embedded::{Generators, NULL, OF_CLIENTS};
-use super::machine::{self, class};
+use super::machine::{
+    self,
+    virtual_disk::{self, Kind},
+};
 use super::progress::Progress;
 use super::results::{CellKey, CellResult, Database, RunHead, State};
 use super::size::{Durability, Face, Size};
 use super::suggest::unknown;
-use super::{embedded, target, time, workloads};
+use super::target::SqlTarget;
+use super::version::{self, Versions};
+use super::{embedded, storage, target, time, workloads};
 use crate::measure;
 use crate::targets::{Failure, Result};
-
-/// Time of each job of fio before a run.
-const FIO_JOB: Duration = Duration::from_secs(1);
 
 /// How often a cell's interrupt is looked for.
 const LOOK: Duration = Duration::from_millis(100);
@@ -61,6 +63,8 @@ pub struct Request {
     pub size: Size,
     /// Storage class.
     pub class: String,
+    /// The disk of its own that each cell is on.
+    pub disk: Option<Kind>,
     /// Durability.
     pub durability: Durability,
     /// Times that each cell is run.
@@ -91,7 +95,8 @@ impl Request {
         };
         let built = (file(std::env::current_exe().ok()), file(super::sql::process::built_plugin()));
         let asked = (&self.items, self.size, &self.class, self.durability, self.repeat, self.seed);
-        let text = format!("{asked:?} {:?} {} {built:?}", self.memory, self.with_rest);
+        let disk = self.disk;
+        let text = format!("{asked:?} {disk:?} {:?} {} {built:?}", self.memory, self.with_rest);
         format!("{:016x}", xxhash_rust::xxh3::xxh3_64(text.as_bytes()))
     }
 }
@@ -150,6 +155,8 @@ fn plan(request: &Request) -> Result<Vec<Planned>> {
                     target: target.to_owned(),
                     size: request.size,
                     class: request.class.clone(),
+                    limits: None,
+                    disk: request.disk,
                     durability: request.durability,
                     seed: request.seed,
                     memory: request.memory,
@@ -176,12 +183,7 @@ fn check(request: &Request, cells: &[Planned]) -> Result<()> {
     if cells.iter().any(|cell| cell.order.face == Face::Sql) {
         super::sql::process::installed()?;
     }
-    if class::find(&request.class)?.calibrate_ratio.is_some() {
-        return Err(Failure(format!(
-            "storage class {}: its limits are found by calibration, which `lab run` does not do yet",
-            request.class
-        )));
-    }
+    storage::check(request)?;
     for Planned { order, .. } in cells {
         let params = order.params()?;
         if order.face == Face::Embedded {
@@ -199,7 +201,9 @@ fn check(request: &Request, cells: &[Planned]) -> Result<()> {
             continue;
         }
         let target = order.target()?;
-        target.plugins()?;
+        if version::split(&order.target).is_none() {
+            target.plugins()?; // those of other commits are built next
+        }
         target.options(order.memory()?, order.durability)?;
     }
     Ok(())
@@ -382,26 +386,49 @@ pub fn describe(request: &Request) -> Result<String> {
 /// # Errors
 /// Something is wrong with the request, a cell has failed, or what is verified was wrong.
 pub fn run(results: &Path, request: &Request) -> Result<String> {
-    let cells = plan(request)?;
+    let (mut request, mut versions) = (request.clone(), Versions::default());
+    for item in &mut request.items {
+        item.targets = versions.resolve(&item.targets)?;
+    }
+    let request = &request;
+    let mut cells = plan(request)?;
     if cells.is_empty() {
         return Err(Failure("there is nothing to run: no targets".to_owned()));
     }
     check(request, &cells)?;
+    for Planned { order, .. } in &mut cells {
+        let built = versions.library(&order.target, order.face)?;
+        order.plugin = built.map(|built| built.library.clone());
+    }
     let mut database = Database::open(results)?;
     let _lock = take(&request.dir)?;
+    ctrlc::set_handler(measure::interrupt).map_err(|error| Failure(error.to_string()))?;
     measure::Group::remove_stale();
+    for removed in virtual_disk::remove_stale(&request.dir) {
+        eprintln!("removed {}, which a killed run left", removed.display());
+    }
+    let progress = Progress::new(cells.len());
+    let on_disk = |order: &Order| {
+        make_room(&request.dir)?;
+        storage::run(order, |order| run_cell(order, &progress))
+    };
+    make_room(&request.dir)?;
+    let calibrated = storage::calibrated(request, &database, on_disk)?;
+    for cell in &mut cells {
+        cell.order.limits = calibrated.as_ref().map(|found| found.limits);
+    }
     let found = if request.resume { database.find_unfinished(request)? } else { None };
     let (run, uid) = match found {
         Some(found) => found,
         None => {
-            let head = head(request)?;
+            let mut head = head(request)?;
+            head.environment.extend(storage::admit(request, calibrated.as_ref())?);
+            head.environment.extend(versions.environment());
             (database.begin_run(&head)?, head.uid)
         }
     };
     let done = database.done_cells(run)?;
-    ctrlc::set_handler(measure::interrupt).map_err(|error| Failure(error.to_string()))?;
     eprintln!("run {uid}: {}", extent(&cells)?);
-    let progress = Progress::new(cells.len());
     let (mut facts, mut failures) = (Facts::default(), Vec::new());
     let mut generators = Generators::default();
     for one in database.measured(run)? {
@@ -420,8 +447,8 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
         if measure::is_interrupted() {
             break;
         }
-        make_room(&request.dir)?;
-        let mut result = run_cell(order, &progress)?;
+        let mut result = on_disk(order)?;
+        result.settings.extend(versions.settings(order.plugin.as_deref()));
         facts.compare(key, &mut result);
         generators.apply(key, &mut result);
         database.write_cell(run, key, position, &result)?;
@@ -452,23 +479,6 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
 
 fn head(request: &Request) -> Result<RunHead> {
     let mut environment = machine::fingerprint(&request.dir)?;
-    // The class is measured before it is used, and refused if the device is slower.
-    let class = class::find(&request.class)?;
-    let admitted = class::admit(&class, &request.dir, FIO_JOB);
-    let admission = match admitted {
-        Err(failure) if class.io().is_none() => {
-            environment.push(("fio".to_owned(), format!("not measured: {failure}")));
-            None
-        }
-        admitted => Some(admitted?),
-    };
-    if let Some(admission) = admission {
-        environment.extend(
-            admission.host.pairs().into_iter().map(|(name, value)| (format!("host {name}"), value)),
-        );
-        environment.extend(admission.measured.pairs());
-        environment.push(("throttled".to_owned(), format!("{:?}", admission.throttled)));
-    }
     environment.push(("request".to_owned(), request.identity()));
     let mut random = [0u8; 4];
     fs::File::open("/dev/urandom")
@@ -497,12 +507,15 @@ pub fn check_targets(face: Face, names: &[String]) -> Result<()> {
             embedded::target(name)?;
             continue;
         }
-        if name.contains('@') && !name.starts_with(URL) {
-            return Err(Failure(format!(
-                "target {name}: versions of a target by commit are not there yet"
-            )));
-        }
-        let base = name.as_str();
+        let base = match version::split(name) {
+            None => name.as_str(),
+            Some((base, _)) if SqlTarget::find(base)?.is_frond() => base,
+            Some((base, _)) => {
+                return Err(Failure(format!(
+                    "target {name}: only Frond has versions by commit, and {base} is none of its targets"
+                )));
+            }
+        };
         let is_given = name.starts_with(URL) || name.ends_with(".toml");
         if !is_given && !target::names().contains(&base) {
             return Err(unknown("target", base, &target::names()));
@@ -533,6 +546,7 @@ mod tests {
             items,
             size,
             class: "host".to_owned(),
+            disk: None,
             durability: Durability::Safe,
             repeat,
             seed: 42,

@@ -26,6 +26,10 @@ struct Setting {
     why: String,
 }
 
+/// Least memory that an engine may take in addition to its cache, unless its file says otherwise: buffers
+/// of the log, dictionaries, what the allocator loses.
+const BESIDE_B: u64 = 128 << 20;
+
 type Settings = BTreeMap<String, Setting>;
 
 /// A plugin of a package.
@@ -57,6 +61,7 @@ struct File {
     zero_when_settled: Option<Vec<String>>,
     counters: Option<Vec<String>>,
     syncs: Option<Vec<String>>,
+    beside_mib: Option<u64>,
     #[serde(default)]
     settings: Settings,
     #[serde(default)]
@@ -90,6 +95,8 @@ pub struct SqlTarget {
     pub counters: Vec<String>,
     /// Status variables whose growth is the number of syncs.
     pub syncs: Vec<String>,
+    /// Least memory that is allowed in addition to the cache, in bytes.
+    pub beside_b: u64,
     plugin: Option<Packaged>,
     providers: Vec<Packaged>,
     settings: Settings,
@@ -169,6 +176,10 @@ impl SqlTarget {
             zero_when_settled: list(file.zero_when_settled, |base| &base.zero_when_settled),
             counters: list(file.counters, |base| &base.counters),
             syncs: list(file.syncs, |base| &base.syncs),
+            beside_b: file.beside_mib.map_or_else(
+                || base.as_ref().map_or(BESIDE_B, |base| base.beside_b),
+                |mib| mib.saturating_mul(1 << 20),
+            ),
             plugin: file.plugin.or_else(|| base.as_ref().and_then(|base| base.plugin.clone())),
             providers,
             settings,
@@ -201,7 +212,7 @@ impl SqlTarget {
         Ok(found)
     }
 
-    /// Whether it needs no plugin of ours, so that `frond@COMMIT` says nothing.
+    /// Whether its engine is Frond, which has versions by commit.
     pub fn is_frond(&self) -> bool {
         self.engine.eq_ignore_ascii_case("FROND")
     }

@@ -96,14 +96,7 @@ impl Target for Frond {
     }
 
     fn counters(&self) -> Vec<Counter> {
-        let stats = self.db.stats();
-        let named = |(name, value): (&'static str, u64)| {
-            let state = STATES.contains(&name) || name.starts_with("space_");
-            let name = if state { format!("{name}_now") } else { name.to_owned() };
-            (name, value as f64)
-        };
-        let syncs = ["log_syncs", "store_syncs"].iter().filter_map(|name| stats.get(name)).sum();
-        stats.iter().chain([("syncs", syncs)]).map(named).collect()
+        counters(self.db.stats().iter().map(|(name, value)| (name.to_owned(), value)))
     }
 
     fn parts(&self) -> Result<Vec<PartSize>> {
@@ -123,6 +116,19 @@ impl Target for Frond {
     fn close(self: Box<Self>) -> Result<()> {
         Ok(self.db.close()?)
     }
+}
+
+/// Statistics as counters: states are named as such, and all syncs are one number.
+pub(super) fn counters(stats: impl IntoIterator<Item = (String, u64)>) -> Vec<Counter> {
+    let mut syncs = 0;
+    let named = stats.into_iter().map(|(name, value)| {
+        syncs += if ["log_syncs", "store_syncs"].contains(&name.as_str()) { value } else { 0 };
+        let is_state = STATES.contains(&name.as_str()) || name.starts_with("space_");
+        (if is_state { format!("{name}_now") } else { name }, value as f64)
+    });
+    let mut all: Vec<Counter> = named.collect();
+    all.push(("syncs".to_owned(), syncs as f64));
+    all
 }
 
 /// What was found of a keyspace's columns, a row.

@@ -9,6 +9,7 @@
 
 mod connection;
 mod frond;
+pub mod library;
 mod null;
 mod registry;
 mod settings;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::library::{Library, Version};
 use super::null::Null;
 use super::{Failure, Result, Setup, Target};
 use crate::size::Bytes;
@@ -141,9 +142,12 @@ pub fn environment(name: TargetName) -> Result<Vec<(&'static str, String)>> {
     }
 }
 
-/// Opens a target on an empty directory.
-pub fn open(name: TargetName, setup: &Setup) -> Result<Box<dyn Target>> {
+/// Opens a target on an empty directory; with a version, Frond of that commit in place of the one that is built in.
+pub fn open(name: TargetName, version: Option<&Version>, setup: &Setup) -> Result<Box<dyn Target>> {
     available(name)?;
+    if let Some(version) = version {
+        return Ok(Box::new(Library::open(version, setup)?));
+    }
     match name {
         TargetName::Null => Ok(Box::new(Null::open(setup))),
         TargetName::Frond => Ok(Box::new(super::frond::Frond::open(setup)?)),

@@ -1,9 +1,10 @@
-//! A sync fails and leaves its pages clean: reads return what the medium will never have, and no later sync
-//! writes it. The process is killed and the store opened on that page cache; then power fails. What the
-//! open store served must be there (P6, F11).
+//! A sync fails and leaves its pages clean: reads return what the medium will never have, and no
+//! later sync writes it. The process is killed and the store opened on that page cache; then power
+//! fails. What the open store served must be there (P6, F11).
 //!
-//! Files are not read direct here: a direct read finds what the medium has, and such a store never serves the
-//! rest. Names are as durable as the journal of a file system makes them: only syncs of files fail.
+//! Files are not read with direct I/O here: a direct read finds what the medium has, so such a
+//! store never serves anything else. Names are as durable as the journal of a file system makes
+//! them: only syncs of files fail.
 
 use std::fmt;
 
@@ -22,13 +23,14 @@ use crate::{
 /// How much to try.
 #[derive(Clone, Copy, Debug)]
 pub struct CachedPlan {
-    /// One sync of so many fails.
+    /// One sync in this many fails.
     pub stride: u64,
-    /// What the power failure after the opening leaves, beside nothing of what was pending.
+    /// What the power failure after the opening leaves, in addition to nothing of what was pending.
     pub states: CrashOptions,
-    /// Calls of the opening at which power fails, too.
+    /// Number of calls of the opening at which power also fails.
     pub calls: usize,
-    /// Nothing is free at the opening: what was recovered is made durable without room for a checkpoint.
+    /// Whether nothing is free during the opening: what was recovered is then made durable without
+    /// space for a checkpoint.
     pub is_full: bool,
 }
 
@@ -41,13 +43,13 @@ impl Default for CachedPlan {
 /// What was tried.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CachedReport {
-    /// Syncs of files that failed, in runs of their own.
+    /// Syncs of files that failed, each in a run of its own.
     pub failed: u64,
-    /// Stores opened on the page cache after one.
+    /// Stores opened on the page cache after such a failure.
     pub opened: u64,
-    /// Of these: they served what a power failure before the opening would have taken.
+    /// Of these, stores that served what a power failure before the opening would have lost.
     pub served: u64,
-    /// Of these: without room for the checkpoint that ends a recovery.
+    /// Of these, stores without space for the checkpoint that ends a recovery.
     pub cramped: u64,
     /// Stores opened after the power failure.
     pub again: u64,
@@ -113,7 +115,7 @@ fn one_run<E: Engine>(
     vfs: &SimVfs,
     report: &mut CachedReport,
 ) -> Result<(), Failure> {
-    // One whose creation fails has served nothing.
+    // A store whose creation fails has served nothing.
     let started = Run::start(engine, vfs.clone(), seed, Model::new(), Errors::Expected);
     let Ok(mut run) = started else { return Ok(()) };
     run.script(script)?;
@@ -127,7 +129,7 @@ fn one_run<E: Engine>(
     let killed = buffered(SimVfs::start(disk.after_kill()));
     if plan.is_full {
         killed.set_capacity(Some(killed.allocated_bytes()));
-        // The store may have space of its own in its files, which is to be found full, too.
+        // The store may have space of its own in its files, which must be found full, too.
         (0..100).for_each(|n| {
             killed.plan(Fault::once(When::Kind(CallKind::Allocate, n), FaultKind::Enospc));
         });
@@ -154,7 +156,7 @@ fn one_run<E: Engine>(
         .map_err(|failure| failure.during("power lost instead of the kill"))?;
     report.served += u64::from(lost < step);
     let options = plan.states.with_seed(seed ^ report.opened);
-    // Until it is open, all that must be there is what was synced.
+    // Until it is open, only what was synced must be there.
     let mut dice = Dice::new(seed ^ report.opened);
     for _ in 0..plan.calls {
         let point = dice.pick(&points);

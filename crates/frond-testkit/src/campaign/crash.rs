@@ -1,5 +1,5 @@
-//! Crash at every call that changes something, in every way; open, compare, check, write, close,
-//! open, compare (RELIABILITY §4.2). Crashes inside recovery, nested.
+//! A crash at every call that changes something, in every way; then open, compare, check, write,
+//! close, open, compare (docs/safety.md §4.2). Crashes during recovery are nested.
 
 use std::{
     collections::HashMap,
@@ -24,11 +24,11 @@ use crate::{
 /// How much to try.
 #[derive(Clone, Copy, Debug)]
 pub struct CrashPlan {
-    /// States at each point.
+    /// Crash states at each point.
     pub states: CrashOptions,
-    /// One distinct state in so many is crashed again inside its recovery; 0: none.
+    /// One distinct state in this many is crashed again during its recovery; 0: none.
     pub nested_one_in: u64,
-    /// So deep.
+    /// Depth of nested crashes.
     pub nested_depth: u32,
     /// Threads.
     pub threads: usize,
@@ -44,19 +44,19 @@ impl Default for CrashPlan {
 /// What was tried.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CrashReport {
-    /// Calls made that change something.
+    /// Calls that change something.
     pub changes: u64,
-    /// Of these, how many were crash points.
+    /// Of these, the number that were crash points.
     pub points_used: u64,
     /// States that crashes could leave.
     pub states: u64,
-    /// Different ones, each opened, compared, checked, written and opened again.
+    /// Distinct states, each opened, compared, checked, written and opened again.
     pub distinct: u64,
-    /// Of these, states reached by crashing inside a recovery.
+    /// Of these, states reached by crashing during a recovery.
     pub nested: u64,
-    /// States in which an unacknowledged commit was gone: proof that the crashes bite.
+    /// States in which an unacknowledged commit was gone: proof that the crashes lose something.
     pub lossy: u64,
-    /// Transactions that were found prepared, and were decided then.
+    /// Transactions that were found prepared, and were then decided.
     pub outlived: u64,
     /// Time taken.
     pub elapsed: Duration,
@@ -104,7 +104,8 @@ struct Campaign<'a, E: Engine> {
     model: &'a Model,
     plan: &'a CrashPlan,
     seed: u64,
-    /// Digest of a disk, killed or not → digest of the rows found when it was opened.
+    /// Maps the digest of a disk, and whether it was killed, to the digest of the rows found on
+    /// opening it.
     known: Mutex<HashMap<(u64, bool), u64>>,
     states: AtomicU64,
     nested: AtomicU64,
@@ -159,7 +160,7 @@ pub fn crash_everywhere<E: Engine>(
 }
 
 impl<E: Engine> Campaign<'_, E> {
-    /// Tries all points, in parallel; the failure reported is that of the earliest failing point.
+    /// Tries all points, in parallel; reports the failure of the earliest failing point.
     fn try_points(&self, points: &[Point]) -> Result<u64, Failure> {
         let next = AtomicUsize::new(0);
         let used = AtomicU64::new(0);
@@ -182,7 +183,7 @@ impl<E: Engine> Campaign<'_, E> {
                 }
             }
         };
-        // One thread works here, so that what is armed for this thread stays armed.
+        // With one thread, work on this thread: what is armed for this thread must stay armed.
         if self.plan.threads <= 1 {
             work();
         } else {
@@ -239,8 +240,9 @@ impl<E: Engine> Campaign<'_, E> {
         Ok(())
     }
 
-    /// Opens a state and demands all of it: legal rows, clean check, durable at once (P6), writable,
-    /// the same after a restart. Returns the digest of the rows, and the calls of the recovery.
+    /// Opens a state and requires everything of it: legal rows, clean check, durable at once (P6),
+    /// writable, the same after a restart. Returns the digest of the rows, and the calls of the
+    /// recovery.
     fn open(
         &self,
         state: &CrashState,
@@ -276,7 +278,8 @@ impl<E: Engine> Campaign<'_, E> {
     }
 
     /// P6: what an open store serves is durable, whatever the page cache pretended before. Always
-    /// tried after a kill, where the cache may hold what the medium does not; else now and then.
+    /// tried after a kill, where the cache may hold what the medium does not; otherwise now and
+    /// then.
     fn trust_the_medium(&self, disk: &DiskState, kill: bool, model: &Model) -> Result<(), Failure> {
         if !kill && !disk.digest().is_multiple_of(8) {
             return Ok(());
@@ -291,7 +294,7 @@ impl<E: Engine> Campaign<'_, E> {
         Ok(())
     }
 
-    /// Crashes inside the recovery of a state. The medium decides what a recovery finds, so an
+    /// Crashes during the recovery of a state. The medium decides what a recovery finds, so an
     /// interrupted one must find the same rows again (P5).
     fn nest(
         &self,
@@ -329,8 +332,9 @@ impl<E: Engine> Campaign<'_, E> {
     }
 }
 
-/// What is done to a recovered store to see that it works: what is prepared has its rows, and most of it is decided;
-/// rows into trees old and new, work in the background, a checkpoint.
+/// Operations on a recovered store that show that it works: prepared transactions have their rows,
+/// and most of them are decided; rows are put into old and new trees; background work; a
+/// checkpoint.
 fn probe(model: &Model, seed: u64) -> Vec<Op> {
     let mut ops = vec![Op::Begin(0, Isolation::ReadCommitted, None)];
     let locking = Locking { lock: RowLock::Shared, if_locked: IfLocked::Fail };

@@ -1,5 +1,5 @@
-//! Trees that are worn down (P9, P10; rule I1): nodes lose their last child wherever they can, and whatever is written then can
-//! be read: now, and after a crash at any moment.
+//! Trees that are worn down (P9, P10; rule I1): nodes lose their last child wherever they can, and
+//! whatever is written then can be read: now, and after a crash at any moment.
 
 use std::fmt;
 
@@ -14,20 +14,20 @@ use crate::{
     ops::Op,
 };
 
-/// What was met.
+/// What a run met.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EdgeReport {
     /// Operations.
     pub operations: u64,
-    /// Most levels of nodes above leaves.
+    /// Maximum number of levels of nodes above leaves.
     pub levels: u64,
     /// How often an upper node had a single child after an operation.
     pub single: u64,
-    /// How often leaves or nodes without rows held a range.
+    /// How often placeholder leaves, or nodes without rows, held a range.
     pub hollow: u64,
-    /// Steps of draining that moved something.
+    /// Drain steps that moved something.
     pub drains: u64,
-    /// Crashes tried aside: opened, compared, checked.
+    /// Crashes tried on a copy of the disk: opened, compared, checked.
     pub looks: u64,
 }
 
@@ -77,8 +77,9 @@ pub fn edge_engine(seed: u64) -> DbEngine {
     engine
 }
 
-/// Runs a script of [`worn_edges`](crate::ops::worn_edges); in between, compares and checks the running store, and opens what a
-/// crash would leave of it. After each operation in one seed of ten, else now and then.
+/// Runs a script of [`worn_edges`](crate::ops::worn_edges). In between, compares and checks the
+/// running store, and opens what a crash would leave of it: after each operation in one seed of
+/// ten, otherwise now and then.
 pub fn wear_edges(engine: &DbEngine, script: &[Op], seed: u64) -> Result<EdgeReport, Failure> {
     guarded(|| {
         let mut report = EdgeReport::default();
@@ -119,7 +120,8 @@ fn measure(run: &mut Run<'_, DbEngine>, report: &mut EdgeReport) -> Result<(), F
     Ok(())
 }
 
-/// Opens a copy of the disk as a crash at this moment may leave it: legal rows, and nothing that cannot be read.
+/// Opens a copy of the disk as a crash at this moment may leave it: the rows must be legal, and
+/// everything must be readable.
 fn look(engine: &DbEngine, run: &Run<'_, DbEngine>, seed: u64) -> Result<(), Failure> {
     let options = CrashOptions::random(1).with_seed(seed);
     let Some(state) = crash_states(&run.vfs().disk(), &options).pop() else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! The n-th call fails, for n = 0, 1, 2, … until the script passes untouched: once, and from then on
-//! (RELIABILITY §4.2; P10–P12). Afterwards the store is opened again on what is left.
+//! The n-th call fails, for n = 0, 1, 2, … until the script runs through: once, and from then on
+//! (docs/safety.md §4.2; P10–P12). Afterwards the store is opened again on what is left.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ use crate::{
     ops::Op,
 };
 
-/// Which faults.
+/// The faults to inject.
 #[derive(Clone, Debug)]
 pub struct FaultPlan {
-    /// Kinds.
+    /// Kinds of faults.
     pub kinds: Vec<FaultKind>,
-    /// Every so-manieth call; 1: every call.
+    /// Distance between the calls that fail; 1: every call.
     pub stride: u64,
-    /// Crash states tried after each run, random ones.
+    /// Number of random crash states tried after each run.
     pub crashes: usize,
 }
 
@@ -32,8 +32,8 @@ impl Default for FaultPlan {
 }
 
 impl FaultPlan {
-    /// Damage that the device keeps to itself: lost, misdirected and torn writes, stale reads, bits.
-    /// The calls succeed; no wrong row may come of it.
+    /// Damage that the device does not report: lost, misdirected and torn writes, stale reads,
+    /// flipped bits. The calls succeed; no wrong row may result.
     pub fn silent() -> Self {
         let kinds = vec![
             FaultKind::LostWrite,
@@ -58,7 +58,7 @@ impl FaultPlan {
 pub struct FaultReport {
     /// Calls that the runs make when nothing fails, for each kind of fault.
     pub calls: u64,
-    /// Of these, how many were made to fail in their turn.
+    /// Of these, the number that were made to fail in turn.
     pub tried: u64,
     /// Runs.
     pub runs: u64,
@@ -126,9 +126,9 @@ pub fn fail_each_call<E: Engine>(
     Ok(report)
 }
 
-/// The same for the calls of recovery: the script runs to its end, the machine dies, and each call of
-/// the opening that follows fails in turn. An error is legal and a lie is not (P11); without the
-/// fault the store then opens as if nothing had been.
+/// Fails each call of a recovery in turn: the script runs to its end, the machine dies, and the
+/// opening that follows meets the fault. An error is legal and a wrong answer is not (P11); without
+/// the fault the store then opens as if nothing had happened.
 fn fail_recovery<E: Engine>(
     engine: &E,
     script: &[Op],
@@ -188,7 +188,8 @@ fn fail_recovery<E: Engine>(
     Ok(())
 }
 
-/// One run with one fault; how many calls it made, if that was before the fault was due.
+/// Makes one run with one fault; returns how many calls it made, if it ended before the fault was
+/// due.
 fn one_run<E: Engine>(
     engine: &E,
     script: &[Op],
@@ -212,7 +213,7 @@ fn one_run<E: Engine>(
             if plan.is_silent() {
                 return Ok(None); // nothing was acknowledged, and what is there need not open
             }
-            // A half-made store opens, or says what it is; what it holds is nothing.
+            // A half-made store opens empty, or reports what it is.
             Run::start(engine, SimVfs::start(vfs.disk()), seed, Model::new(), Errors::Fail)
                 .map_err(|error| Failure(format!("after a failed creation: {error}")))?
                 .finish()?;
@@ -231,7 +232,7 @@ fn one_run<E: Engine>(
     run.abandon();
     went?;
     if plan.is_silent() {
-        // What it met may have stopped the store, and then it is as after a kill.
+        // The fault may have stopped the store; then it is as after a kill.
         let floor = if run.stopped() { note.floor_kill } else { note.issued };
         return after_silent_damage(engine, &vfs, seed, &model, floor).map(|()| None);
     }

@@ -1,11 +1,11 @@
-//! A store that fills its disk by itself, is killed, and is opened with nothing free (P5, P13; I24): it opens
-//! at every moment, has its rows, and is emptied by deletes alone, through more kills.
+//! A store that fills its disk itself, is killed, and is opened with nothing free (P5, P13; I24).
+//! It opens at every moment, has its rows, and is emptied by deletes alone, through more kills.
 //!
-//! Of every other pair of seeds others take the rest of the disk before the store has filled it, so that its
-//! reserve is used up, too. Then deletes may be refused, and nothing else is different: it opens, has its
-//! rows, and takes rows again once there is room.
+//! In every other pair of seeds, others take the rest of the disk before the store has filled it,
+//! so that its reserve is used up, too. Then deletes may be refused, and nothing else differs: it
+//! opens, has its rows, and accepts rows again once there is space.
 //!
-//! Sizes are tiny but for the store's reserve, which is 4 MiB and more: so the disk has some MiB.
+//! Sizes are tiny, except the store's reserve, which is at least 4 MiB: so the disk has some MiB.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,13 +30,13 @@ use crate::{
 /// How much to try.
 #[derive(Clone, Copy, Debug)]
 pub struct FilledPlan {
-    /// What the disk holds, bytes: more than 5 MiB.
+    /// Capacity of the disk in bytes: more than 5 MiB.
     pub disk_bytes: u64,
-    /// Calls at which a crash is tried, while the disk is full.
+    /// Number of calls at which a crash is tried while the disk is full.
     pub calls: usize,
-    /// States at each.
+    /// Crash states at each of them.
     pub states: CrashOptions,
-    /// One of so many is emptied by deletes.
+    /// One disk in this many is emptied by deletes.
     pub emptied_one_in: u64,
 }
 
@@ -54,17 +54,17 @@ pub struct FilledReport {
     pub refused: u64,
     /// Deletes on a disk with nothing free.
     pub deletes: u64,
-    /// Deletes refused: only where others had the disk.
+    /// Deletes that were refused: only where others had the disk.
     pub deletes_refused: u64,
-    /// Disks that a crash left, opened with nothing free.
+    /// Disks left by a crash that were opened with nothing free.
     pub opened: u64,
-    /// Of these: opened after a crash in the opening.
+    /// Of these, opened after a crash during the opening.
     pub twice: u64,
-    /// Of these: without room for the checkpoint that ends a recovery.
+    /// Of these, opened without space for the checkpoint that ends a recovery.
     pub cramped: u64,
-    /// Of these: without the reserves of store and log.
+    /// Of these, opened without the reserves of store and log.
     pub unreserved: u64,
-    /// Of these: emptied by deletes until rows were taken again.
+    /// Of these, emptied by deletes until rows were accepted again.
     pub emptied: u64,
 }
 
@@ -97,12 +97,12 @@ impl fmt::Display for FilledReport {
 }
 
 const LOG_RESERVE: &str = "log-reserve.new";
-/// More than an opening makes.
+/// More allocations than an opening makes.
 const ALLOCATIONS_MAX: u64 = 500;
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What was done, in order: a row that was put, or a key that was deleted.
+/// The changes that were made, in order: a row that was put, or a key that was deleted.
 #[derive(Clone, Debug, Default)]
 struct History(Vec<(Vec<u8>, Option<Vec<u8>>)>);
 
@@ -119,7 +119,7 @@ impl History {
     }
 }
 
-/// A run of one store, with what it was told.
+/// A run of one store, with what was acknowledged.
 struct Life {
     vfs: SimVfs,
     db: Db,
@@ -127,7 +127,7 @@ struct Life {
     history: History,
     acknowledged: u64,
     level: Durability,
-    /// Others have the disk.
+    /// Whether others have the disk.
     others: bool,
 }
 
@@ -144,7 +144,7 @@ impl Life {
         Ok(life)
     }
 
-    /// Says what must survive: `issued` changes were begun.
+    /// Notes what must survive: `issued` changes were started.
     fn note(&self, issued: u64) {
         let floor_power = if self.level == Durability::Sync { self.acknowledged } else { 0 };
         self.vfs.set_note(Note { issued, floor_power, floor_kill: self.acknowledged });
@@ -173,7 +173,7 @@ impl Life {
         self.change(key, Some(value), |_, tree, key| tree.put(key, &bytes).map(drop))
     }
 
-    /// By a batch, as a range, or in a transaction.
+    /// Deletes a key: by a batch, as a range, or in a transaction.
     fn delete(&mut self, key: Vec<u8>, how: u64) -> Result<(), Error> {
         self.change(key, None, |db, tree, key| match how % 3 {
             0 => tree.delete(key).map(drop),
@@ -190,7 +190,7 @@ impl Life {
         })
     }
 
-    /// The same, where others may have left no room for it. Says whether it was done.
+    /// Deletes a key where others may have left no space for that. Returns whether it was done.
     fn delete_if_it_may(&mut self, key: Vec<u8>, how: u64) -> Result<bool, Failure> {
         match self.delete(key, how) {
             Ok(()) => Ok(true),
@@ -229,7 +229,7 @@ fn value(dice: &mut Dice) -> Vec<u8> {
     (0..bytes.div_ceil(8)).flat_map(|_| dice.bits().to_le_bytes()).collect()
 }
 
-/// Fills a disk, deletes and puts on while it is full, and crashes.
+/// Fills a disk, goes on to delete and put while it is full, and crashes.
 pub fn fill_and_reopen(seed: u64, plan: &FilledPlan) -> Result<FilledReport, Failure> {
     let mut report = FilledReport::default();
     let mut dice = Dice::new(seed ^ 0xf111);
@@ -242,7 +242,8 @@ pub fn fill_and_reopen(seed: u64, plan: &FilledPlan) -> Result<FilledReport, Fai
             let floor = if state.kill { point.note.floor_kill } else { point.note.floor_power };
             let place = || format!("crash before {}: {}", point.call, state.what);
             guarded(|| {
-                // After a kill the medium lacks what the page cache has, until a recovery has ended.
+                // After a kill the medium may lack what the page cache has, until a recovery has
+                // ended.
                 let bounds = (floor, point.note.floor_power, point.note.issued);
                 reopen(&state.disk, &history, bounds, (seed, level), plan, &mut dice, &mut report)
             })
@@ -277,7 +278,7 @@ fn fill(
                 let gone = key(dice);
                 life.delete_if_it_may(gone, dice.bits())?;
                 if life.others && refused % 4 == 0 {
-                    // What the store has left of its reserve it gives back, and others take it.
+                    // The store returns what it has left of its reserve, and others take it.
                     vfs.set_capacity(Some(vfs.allocated_bytes()));
                 }
                 if refused % 8 == 0 {
@@ -304,8 +305,9 @@ fn fill(
     Ok((points, history))
 }
 
-/// A machine whose disk has nothing free. Where others have it, the store may be as one that an older version made, or that
-/// has used its reserves: the log has none, and no space is given for what is free in the store's file.
+/// Starts a machine whose disk has nothing free. If others have it, the store may look like one
+/// that an older version made, or that has used up its reserves: the log has no reserve, and no
+/// space is allocated for what is free in the store's file.
 fn start_full(
     disk: &DiskState,
     others: bool,
@@ -328,7 +330,7 @@ fn start_full(
     Ok((vfs, is_unreserved))
 }
 
-/// Opens a disk of which nothing is free.
+/// Opens a disk on which nothing is free.
 fn reopen(
     disk: &DiskState,
     history: &History,
@@ -369,7 +371,7 @@ fn reopen(
     vfs.halt();
     drop(life);
     if dice.chance(1, 3) {
-        // A crash in the opening, and once more nothing free.
+        // A crash during the opening, and again nothing is free.
         let point = &points[dice.below(points.len() as u64) as usize];
         let states = crash_states(&point.disk, &CrashOptions::random(1).with_seed(dice.bits()));
         for state in states.into_iter().rev().take(2) {
@@ -390,7 +392,8 @@ fn reopen(
     Ok(())
 }
 
-/// Deletes most rows with nothing free, none refused; then rows are taken again, through a kill and a close.
+/// Deletes most rows with nothing free, and none of the deletes is refused; then rows are accepted
+/// again, through a kill and a close.
 fn empty(life: &mut Life, dice: &mut Dice, report: &mut FilledReport) -> Result<(), Failure> {
     let keys: Vec<Vec<u8>> = life.rows()?.into_keys().collect();
     let mut kept = BTreeSet::new();

@@ -1,5 +1,5 @@
-//! A disk that is too small, by every size (P13): statements are refused, reads go on, and when the
-//! space is back so is the service, without a restart.
+//! Disks that are too small, of every size (P13): statements are refused and reads go on; when
+//! space is free again, so is the service, without a restart.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ use crate::{
 pub struct FullReport {
     /// Sizes of the disk.
     pub sizes: u64,
-    /// Statements refused.
+    /// Statements that were refused.
     pub refused: u64,
 }
 

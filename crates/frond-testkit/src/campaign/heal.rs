@@ -1,11 +1,13 @@
-//! A sector that cannot be read at one opening, a crash in or after that opening, and a sector that can be
-//! read again (F6, F10; P5, P10, P11): nothing that was acknowledged is lost, whatever the opening did.
+//! A sector that cannot be read during one opening, a crash during or after that opening, and the
+//! sector can be read again (F6, F10; P5, P10, P11): nothing that was acknowledged is lost,
+//! whatever the opening did.
 //!
-//! A script is run once. Then, for some of its moments: the process is killed, a place of the store goes
-//! bad (either slot, the root directory or the space map that a slot links, any page, a block of the log),
-//! the store is opened, and does some background work if it opens. At each call of that, whatever a crash
-//! leaves is opened with the sector healed. It must have exactly the rows of the store that was killed. The
-//! same is done once more: a crash in the opening after the healing, and one more opening.
+//! A script is run once. Then, for some of its moments: the process is killed, a place of the store
+//! goes bad (either slot, the root directory or the space map that a slot links, any page, a block
+//! of the log), the store is opened, and does some background work if it opens. At each call of
+//! that, whatever a crash leaves is opened with the sector healed. It must have exactly the rows of
+//! the store that was killed. The same is done once more: a crash during the opening after the
+//! healing, and one more opening.
 
 use std::{
     fmt,
@@ -26,13 +28,14 @@ use crate::{
 /// How much to try.
 #[derive(Clone, Copy, Debug)]
 pub struct HealPlan {
-    /// Moments of the script at which the process is killed.
+    /// Number of moments of the script at which the process is killed.
     pub kills: usize,
-    /// Places that go bad after each, beside the four that make an opening fall back.
+    /// Number of places that go bad after each, in addition to the four that make an opening fall
+    /// back.
     pub places: usize,
-    /// Calls of the opening at which a crash is tried, for each place.
+    /// Number of calls of the opening at which a crash is tried, for each place.
     pub calls: usize,
-    /// States at each call.
+    /// Crash states at each call.
     pub states: CrashOptions,
 }
 
@@ -47,13 +50,13 @@ impl Default for HealPlan {
 pub struct HealReport {
     /// Places that went bad.
     pub places: u64,
-    /// Of these: the store did not open.
+    /// Of these, places with which the store did not open.
     pub refused: u64,
-    /// The store opened from the slot that it would not have taken.
+    /// How often the store opened from the slot that it would not have used otherwise.
     pub fell_back: u64,
-    /// Disks that a crash left, each opened once it could be read again.
+    /// Disks left by a crash, each opened once the sector could be read again.
     pub crashes: u64,
-    /// Of these: crashed once more in that opening.
+    /// Of these, disks that crashed once more during that opening.
     pub twice: u64,
 }
 
@@ -101,7 +104,7 @@ pub fn heal_everywhere<E: Engine>(
     let mut report = HealReport::default();
     let campaign = Campaign { engine, model: &model, plan, seed };
     for kill in 0..plan.kills {
-        // The last moment has most in the store.
+        // At the last moment the store has most data.
         let index =
             if kill == 0 { points.len() - 1 } else { dice.below(points.len() as u64) as usize };
         let place = format!("killed before {}", points[index].call);
@@ -126,7 +129,7 @@ impl<E: Engine> Campaign<'_, E> {
         dice: &mut Dice,
         report: &mut HealReport,
     ) -> Result<(), Failure> {
-        // All that the page cache had is on the medium: a later crash takes nothing of it.
+        // Everything in the page cache is on the medium: a later crash loses nothing of it.
         let states = crash_states(&point.disk, &CrashOptions::random(0));
         let whole = states.into_iter().find(|state| state.what.starts_with("everything"));
         let disk = whole.map_or_else(|| point.disk.after_kill(), |state| state.disk);
@@ -184,8 +187,8 @@ impl<E: Engine> Campaign<'_, E> {
         Ok(())
     }
 
-    /// Opens the store with the bad sector and lets it work. Returns how many calls changed something by
-    /// the end of the opening.
+    /// Opens the store with the bad sector and lets it work. Returns how many calls had changed
+    /// something by the end of the opening.
     fn work(&self, vfs: &SimVfs, report: &mut HealReport) -> usize {
         let opened = self.engine.open(&vfs.env(self.seed ^ 0xbad));
         let by_then = vfs.changes() as usize;
@@ -195,7 +198,7 @@ impl<E: Engine> Campaign<'_, E> {
                 report.fell_back += u64::from(store.fell_back());
                 for _ in 0..3 {
                     vfs.advance(Duration::from_millis(1600));
-                    // What it meets of the bad sector is no matter here.
+                    // Errors from the bad sector do not matter here.
                     (0..20).for_each(|_| drop(store.step()));
                 }
                 vfs.halt();
@@ -205,8 +208,8 @@ impl<E: Engine> Campaign<'_, E> {
         by_then
     }
 
-    /// Opens a disk that can be read: its rows are those of a step between these two, and it is whole. With
-    /// a seed, crashes somewhere in that opening, and opens what is left.
+    /// Opens a readable disk: its rows must be those of a step between these two, and it must be
+    /// whole. With a seed, crashes somewhere during that opening, and opens what is left.
     fn open(
         &self,
         disk: &DiskState,
@@ -237,7 +240,7 @@ impl<E: Engine> Campaign<'_, E> {
     }
 }
 
-/// Both slots, what the newest links, and some others.
+/// Both slots, what the newest one links, and some other places.
 fn places(disk: &DiskState, dice: &mut Dice, count: usize) -> Vec<Place> {
     let store = PathBuf::from(DIR).join("store.frond");
     let used = |path: &Path| {
@@ -252,7 +255,8 @@ fn places(disk: &DiskState, dice: &mut Dice, count: usize) -> Vec<Place> {
         }
         u64::from_le_bytes(bytes)
     };
-    // docs/format.md: the sequence is at 56, the links of root directory and space map at 128 and 164.
+    // docs/format.md: the sequence is at 56, the links of root directory and space map at 128 and
+    // 164.
     let slots = [0, 64 << 10];
     let newest = if word(slots[0] + 56) > word(slots[1] + 56) { slots[0] } else { slots[1] };
     let linked = [word(newest + 128), word(newest + 164)].into_iter().filter(|&at| at > 0);

@@ -1,5 +1,6 @@
-//! One hot row: commits that fill the log and not the memtable. What recovery may have to replay stays
-//! bounded all the same (P5, I13), though nobody lends the background a hand but the commits themselves.
+//! One hot row: commits that fill the log and not the memtable. What recovery may have to replay
+//! stays bounded nevertheless (P5, I13), although only the commits themselves help the background
+//! work.
 
 use std::path::Path;
 
@@ -16,10 +17,10 @@ use crate::{
 const VALUE_BYTES: u64 = 300;
 const MEMTABLE_LOG_BYTES: u64 = 32 << 10;
 const CHECKPOINT_LOG_BYTES: u64 = 256 << 10;
-/// What a commit may add after it was let in, and what groups are padded with.
+/// What a commit may add after it was admitted, plus the padding of groups.
 const SLACK_BYTES: u64 = 64 << 10;
 
-/// Those of two openings, and what is ready or kept in reserve.
+/// Segments of two openings, and those that are ready or in reserve.
 const SEGMENTS_MAX: usize = 8;
 
 /// Commits one row again and again, then kills the process and opens the store.
@@ -54,7 +55,7 @@ pub fn bound_the_log(seed: u64) -> Result<(), Failure> {
     })
 }
 
-/// A store that is killed soon after each opening keeps no more log each time.
+/// Checks that a store that is killed soon after each opening does not keep more log each time.
 fn kill_after_each_opening(mut disk: DiskState, seed: u64) -> Result<(), Failure> {
     for opening in 0..3 * SEGMENTS_MAX {
         let vfs = SimVfs::start(disk);
@@ -72,7 +73,8 @@ fn kill_after_each_opening(mut disk: DiskState, seed: u64) -> Result<(), Failure
     Ok(())
 }
 
-/// What a commit takes of the log at least: at level sync each has a group of its own, at level os they share pages.
+/// Minimum log space of a commit: at level sync each has a group of its own, at level os they share
+/// pages.
 fn log_bytes(seed: u64) -> u64 {
     if level(seed) == Durability::Sync { 4096 } else { VALUE_BYTES }
 }

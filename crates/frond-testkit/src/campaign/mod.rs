@@ -3,16 +3,16 @@
 //! | campaign | claim |
 //! |---|---|
 //! | [`model_run`], [`same_answers`] | answers are the model's, whatever the options (P2, P3, P25) |
-//! | [`crash_everywhere`] | at every call, whatever a crash leaves opens as a legal state (P1–P8) |
-//! | [`fail_each_call`] | the n-th call failing is an error, never a lie (P10–P12) |
-//! | [`forget_the_cache`] | what a store serves after a failed sync is there after a power failure, too (P6) |
-//! | [`fill_the_disk`] | a full disk refuses, reads go on, space back is enough (P13) |
-//! | [`fill_and_reopen`] | a disk filled by the store is opened with nothing free, and emptied by deletes (P5, P13) |
+//! | [`crash_everywhere`] | at every call, whatever a crash leaves opens in a legal state (P1–P8) |
+//! | [`fail_each_call`] | if the n-th call fails, that is an error, never a wrong answer (P10–P12) |
+//! | [`forget_the_cache`] | what a store serves after a failed sync is also there after a power failure (P6) |
+//! | [`fill_the_disk`] | a full disk refuses writes, reads go on, and free space is enough to resume (P13) |
+//! | [`fill_and_reopen`] | a disk that the store has filled is opened with nothing free, and emptied by deletes (P5, P13) |
 //! | [`open_occupied`] | whatever was done before others took the disk, a store opens with nothing free (P5, P13) |
-//! | [`heal_everywhere`] | a sector that fails at one opening only costs nothing, whatever crashes follow (P5, P10, P11) |
-//! | [`reach_bound`], [`reach_all_bounds`] | whatever is as large as it may be, more is refused before it is acknowledged (P1, P5, P9) |
-//! | [`fill_the_map`] | a store as large as its space map can list is as one on a full disk (P13) |
-//! | [`wear_edges`] | trees that are worn down can be read, whatever is left of their nodes (P9, P10) |
+//! | [`heal_everywhere`] | a sector that fails only during one opening loses nothing, whatever crashes follow (P5, P10, P11) |
+//! | [`reach_bound`], [`reach_all_bounds`] | whatever has reached its maximum, more is refused before it is acknowledged (P1, P5, P9) |
+//! | [`fill_the_map`] | a store as large as its space map can list behaves as on a full disk (P13) |
+//! | [`wear_edges`] | worn-down trees can be read, whatever is left of their nodes (P9, P10) |
 //! | [`sweep_damage`] | damage anywhere is an error or harmless, never a wrong row (P9, P19, P20) |
 //!
 //! Every campaign is a function of engine, script and seed alone.
@@ -56,7 +56,7 @@ use crate::{
     ops::{Op, script_text, shrink},
 };
 
-/// Runs a piece of a campaign; a panic of the engine is a failure like any other (P20).
+/// Runs a part of a campaign; a panic of the engine is a failure like any other (P20).
 fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result,
@@ -68,8 +68,8 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     }
 }
 
-/// Opens a disk that a crash of this run has left: a legal state, of which step `floor` or a later one is there, and nothing
-/// that cannot be read.
+/// Opens a disk that a crash of this run has left. It must be in a legal state, of step `floor` or
+/// a later one, and everything must be readable.
 fn look_aside<E: Engine>(
     engine: &E,
     run: &Run<'_, E>,
@@ -84,7 +84,7 @@ fn look_aside<E: Engine>(
     store.check().map_err(|damage| Failure(format!("check finds damage: {damage}")))
 }
 
-/// Runs a campaign on a script. If it fails, makes the script small and panics with it, ready to be
+/// Runs a campaign on a script. If it fails, shrinks the script and panics with it, ready to be
 /// kept in `tests/seeds/`.
 pub fn hold<T>(
     name: &str,

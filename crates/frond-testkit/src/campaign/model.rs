@@ -1,4 +1,5 @@
-//! Scripts against the model, and the same script under different options. One seed of ten looks at the store after each step.
+//! Scripts against the model, and the same script under different options. One seed of ten looks at
+//! the store after each step.
 
 use super::{guarded, look_aside};
 use crate::{
@@ -8,16 +9,17 @@ use crate::{
     ops::Op,
 };
 
-/// One of so many seeds looks at the store after each operation.
+/// One seed in this many looks at the store after each operation.
 const LOOKED_AT: u64 = 10;
 
-/// Runs a script, comparing every answer; ends with check and restarts. Returns how many commits the
-/// crashes of the script took, so that a test can assert that they took some now and then.
+/// Runs a script and compares every answer; ends with a check and restarts. Returns how many
+/// commits the crashes of the script lost, so that a test can assert that they lost some now and
+/// then.
 pub fn model_run<E: Engine>(engine: &E, script: &[Op], seed: u64) -> Result<u64, Failure> {
     model_run_met(engine, script, seed).map(|(lost, _)| lost)
 }
 
-/// The same, and what the transactions of the script have come to.
+/// Runs a script, like [`model_run`], and also returns what happened to its transactions.
 pub fn model_run_met<E: Engine>(
     engine: &E,
     script: &[Op],
@@ -38,8 +40,8 @@ pub fn model_run_met<E: Engine>(
     })
 }
 
-/// Runs a script; after each operation the running store is checked in full, and what a process that is killed now would leave
-/// is opened aside, compared and checked in full.
+/// Runs a script. After each operation the running store is checked in full; and what a process
+/// that is killed now would leave is opened on a copy of the disk, compared and checked in full.
 fn look_at_each_step<E: Engine>(
     engine: &E,
     run: &mut Run<'_, E>,
@@ -56,7 +58,8 @@ fn look_at_each_step<E: Engine>(
     Ok(())
 }
 
-/// The same run twice must make the same calls: a seed replays a failure only then.
+/// Runs a script twice; both runs must make the same calls, since only then does a seed replay a
+/// failure.
 pub fn same_answers<E: Engine>(engine: &E, script: &[Op], seed: u64) -> Result<u64, Failure> {
     guarded(|| {
         let mut traces = Vec::new();

@@ -1,8 +1,10 @@
-//! Others have the disk: whatever a script did, the store is killed at any call and opened with nothing free, most often
-//! without what it had in reserve (P5, P13; I24). It opens, and is the state that it must be; once there is room it is whole.
+//! Others take the disk: whatever a script did, the store is killed at any call and opened with
+//! nothing free, most often without what it had in reserve (P5, P13; I24). It opens, in the state
+//! that it must have; once there is space it is complete.
 //!
-//! What a replay meets there is what scripts do: loads, clones, named snapshots, transactions beyond memory and prepared
-//! ones; and values that merges make longer than a run holds. Sizes are such that these are some KiB.
+//! A replay meets there whatever scripts do: loads, clones, named snapshots, spilled and prepared
+//! transactions, and values that merges make longer than a run can hold. Sizes are chosen so that
+//! these are some KiB.
 
 use std::{fmt, path::Path};
 
@@ -19,20 +21,21 @@ use crate::{
 };
 
 const LOG_RESERVE: &str = "log-reserve.new";
-/// More than an opening makes.
+/// More allocations than an opening makes.
 const ALLOCATIONS_MAX: u64 = 500;
-/// A value of at most so many bytes stays where it is; one of 512 times that stays in a run on a full disk.
+/// A value of at most this many bytes stays inline; on a full disk, one of 512 times that stays in
+/// a run.
 const BLOB_BYTES: usize = 20;
 
-/// The slot of transactions with long values that grow, which no other has.
+/// The slot of transactions with long values that grow; no other transaction uses it.
 const TXN: u8 = 99;
 
 /// How much to try.
 #[derive(Clone, Copy, Debug)]
 pub struct OccupiedPlan {
-    /// Calls at which the store is killed.
+    /// Number of calls at which the store is killed.
     pub calls: usize,
-    /// What of each a crash leaves.
+    /// Crash states at each of them.
     pub states: CrashOptions,
 }
 
@@ -47,9 +50,9 @@ impl Default for OccupiedPlan {
 pub struct OccupiedReport {
     /// Stores opened with nothing free.
     pub opened: u64,
-    /// Of these: without reserves.
+    /// Of these, stores without reserves.
     pub unreserved: u64,
-    /// Of these: without room for the checkpoint that ends a recovery.
+    /// Of these, stores without space for the checkpoint that ends a recovery.
     pub cramped: u64,
 }
 
@@ -72,13 +75,13 @@ impl fmt::Display for OccupiedReport {
     }
 }
 
-/// An engine of sizes with which values soon become too long for a run.
+/// An engine with sizes at which values soon become too long for a run.
 pub fn occupied_engine(mut engine: DbEngine) -> DbEngine {
     engine.tuning.shape.iter_mut().for_each(|shape| shape.blob_bytes = BLOB_BYTES);
     engine
 }
 
-/// A script with long values that grow: some rows are put anew, or appended to, again and again.
+/// A script with long values that grow: some rows are put again, or appended to, again and again.
 pub fn with_growing_values(mut script: Vec<Op>, seed: u64) -> Vec<Op> {
     let mut dice = Dice::new(seed ^ 0x6720);
     let trees: Vec<String> = script
@@ -100,7 +103,7 @@ pub fn with_growing_values(mut script: Vec<Op>, seed: u64) -> Vec<Op> {
         let ops = match dice.below(6) {
             0 | 1 => vec![Op::Commit(None, vec![put])],
             2 | 3 => vec![Op::Commit(None, vec![append])],
-            // Each write by itself beyond memory, if that is so small.
+            // Each write by itself is spilled, if the limit is small enough.
             _ => vec![
                 Op::Begin(TXN, Isolation::ReadCommitted, None),
                 Op::InTxn(TXN, TxnOp::Write(put)),
@@ -113,7 +116,8 @@ pub fn with_growing_values(mut script: Vec<Op>, seed: u64) -> Vec<Op> {
     script
 }
 
-/// Runs a script with all the room it wants, and opens what crashes leave of it where there is none.
+/// Runs a script with all the space it wants, and opens what crashes leave of it where there is
+/// none.
 pub fn open_occupied<E: Engine>(
     engine: &E,
     script: &[Op],
@@ -154,7 +158,7 @@ pub fn open_occupied<E: Engine>(
     Ok(report)
 }
 
-/// A machine whose disk has nothing free; without reserves, nor has the store.
+/// Starts a machine whose disk has nothing free; with `is_unreserved`, neither has the store.
 pub fn start_occupied(disk: &DiskState, is_unreserved: bool) -> frond::Result<SimVfs> {
     let vfs = SimVfs::start(disk.clone());
     if is_unreserved {
@@ -193,7 +197,7 @@ fn reopen<E: Engine>(
     store.check().map_err(|damage| Failure(format!("check finds damage: {damage}")))?;
     vfs.halt();
     drop(store);
-    // Killed again; and now there is room.
+    // Killed again; and now there is space.
     let vfs = SimVfs::start(vfs.disk().after_kill());
     let mut store = Opened::open(engine, &vfs.env(seed ^ 2))
         .map_err(|error| Failure(format!("does not open with room again: {error}")))?;

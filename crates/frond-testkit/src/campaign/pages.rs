@@ -1,9 +1,10 @@
-//! One page after the other goes bad under a running store (F6, F10; P10, P11): what needs it fails with an
-//! error, and nothing else does.
+//! One page after another goes bad under a running store (F6, F10; P10, P11): what needs it fails
+//! with an error, and nothing else does.
 //!
-//! A store of two deep trees is made once. Then, in a copy of it for each page: open, break the page (before
-//! or after that), write over half of the keys, apply, drain, checkpoint, read all keys, close, open again. Bad sectors heal
-//! before that, and must then have left no trace.
+//! A store of two deep trees is made once. Then, in a copy of it for each page: open, break the
+//! page (before or after that), overwrite half of the keys, apply, drain, checkpoint, read all
+//! keys, close, open again. Bad sectors heal before the last step, and must then have left no
+//! trace.
 
 use std::{collections::BTreeMap, fmt, path::Path, time::Duration};
 
@@ -22,9 +23,9 @@ use crate::{
 /// How a page goes bad.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decay {
-    /// A bit flips, for good.
+    /// A bit flips permanently.
     Bit,
-    /// Its first sector cannot be read; later it can be.
+    /// Its first sector cannot be read for a while.
     Sector,
 }
 
@@ -33,15 +34,15 @@ pub enum Decay {
 pub struct DecayReport {
     /// Pages broken, one at a time.
     pub pages: u64,
-    /// Of these: the store did not open (space map, root directory, catalog).
+    /// Of these, pages with which the store did not open (space map, root directory, catalog).
     pub refused: u64,
-    /// The store opened from its older slot.
+    /// How often the store opened from its older slot.
     pub fell_back: u64,
-    /// Background work met it.
+    /// How often background work met the page.
     pub marked: u64,
-    /// It took some rows, less than a fifth of its tree.
+    /// Pages that took some rows with them, less than a fifth of their tree.
     pub took_few: u64,
-    /// It took more.
+    /// Pages that took more.
     pub took_many: u64,
 }
 
@@ -80,8 +81,8 @@ pub fn break_pages(seed: u64, decay: Decay, count: usize) -> Result<DecayReport,
     Ok(report)
 }
 
-/// Breaks every page of a closed store, those at its head too, and opens it: where it says that it fell back
-/// to the older slot, all rows are there.
+/// Breaks every page of a closed store, including those at its head, and opens it: if it reports
+/// that it fell back to the older slot, all rows must be there.
 pub fn break_newest_version(seed: u64) -> Result<DecayReport, Failure> {
     let mut report = DecayReport::default();
     let (disk, rows) = guarded(|| Ok(make_store(seed)))?;
@@ -118,7 +119,7 @@ pub fn break_newest_version(seed: u64) -> Result<DecayReport, Failure> {
     Ok(report)
 }
 
-/// Pages of the store file that hold anything, by offset; not those at its head.
+/// Offsets of the pages of the store file that hold anything, except those at its head.
 pub fn store_pages(disk: &DiskState) -> Vec<u64> {
     let file = disk.find(Path::new(FILE)).and_then(|inode| disk.file(inode));
     let pages = file.map(|file| file.durable.used_pages()).unwrap_or_default();
@@ -183,7 +184,7 @@ fn break_page(
         return fail(format!("{} rows lost, and the check says: {verdict}", lost.len()));
     }
     let again = match Db::open(DIR, options(&vfs)) {
-        // What only opening reads: the space map, the catalog.
+        // What only an opening reads: the space map, the catalog.
         Err(error) if while_open && lost.is_empty() && is_of_the_medium(&error) => {
             report.refused += 1;
             return Ok(());
@@ -196,7 +197,7 @@ fn break_page(
     Ok(again.close()?)
 }
 
-/// Writes, applies, drains, checkpoints and reads; which rows cannot be read.
+/// Writes, applies, drains, checkpoints and reads; returns the rows that cannot be read.
 fn live_with_it(db: &Db, vfs: &SimVfs, rows: &mut Rows, seed: u64) -> Result<Vec<Place>, Failure> {
     let mut dice = Dice::new(seed);
     let mut written = write(db, &mut dice, 400, rows)?;
@@ -213,7 +214,7 @@ fn live_with_it(db: &Db, vfs: &SimVfs, rows: &mut Rows, seed: u64) -> Result<Vec
     if lost.iter().any(|place| place.0 != lost[0].0) {
         return fail("a page belongs to one tree, and both have lost rows");
     }
-    // What was written later waits above the damage, and is found before it.
+    // What was written later waits above the damage, and is found first.
     match lost.iter().find(|place| written.contains(place)) {
         Some(place) => fail(format!("a row written after the damage is lost: {place:?}")),
         None => Ok(lost),
@@ -268,7 +269,7 @@ fn options(vfs: &SimVfs) -> Options {
     Options::new().cache_size(cache_bytes).durability(level).tuning(tuning).env(vfs.env(7))
 }
 
-/// Puts rows of even numbers, and says which.
+/// Puts rows with even numbers, and returns which.
 fn write(db: &Db, dice: &mut Dice, count: u64, rows: &mut Rows) -> Result<Vec<Place>, Failure> {
     let place = |dice: &mut Dice| (dice.below(2) as usize, dice.below(KEYS / 2) * 2);
     let places: Vec<Place> = (0..count).map(|_| place(dice)).collect();
@@ -290,7 +291,7 @@ fn put(db: &Db, dice: &mut Dice, places: &[Place], rows: &mut Rows) -> Result<()
     Ok(())
 }
 
-/// Background work, as long as there is any.
+/// Does background work until there is none.
 fn work(db: &Db) -> Result<(), Failure> {
     for _ in 0..500 {
         if !db.step()? && !db.drain_step()? {
@@ -300,7 +301,7 @@ fn work(db: &Db) -> Result<(), Failure> {
     fail("background work does not come to an end")
 }
 
-/// Compares all rows; those that cannot be read.
+/// Compares all rows; returns those that cannot be read.
 fn unreadable(db: &Db, rows: &Rows) -> Result<Vec<Place>, Failure> {
     let mut lost = Vec::new();
     for (tree, name) in TREES.iter().enumerate() {

@@ -1,5 +1,6 @@
 //! Damage to the files of a closed store: bits, zeros, swapped and stale pages, cut files (F6–F8,
-//! F18). Whatever is hit: opening, reading and checking give an error, or the right rows.
+//! F18). Whatever is damaged, opening, reading and checking must return an error, or the right
+//! rows.
 
 use std::fmt;
 
@@ -15,23 +16,23 @@ use crate::{
 /// How much to damage.
 #[derive(Clone, Copy, Debug)]
 pub struct SweepPlan {
-    /// Single bits, spread over all files.
+    /// Number of single bits, spread over all files.
     pub bits: u64,
-    /// Every bit of so many bytes from the start of each file, too.
+    /// Also every bit of this many bytes at the start of each file.
     pub every_bit_of_first: u64,
-    /// Sectors and pages zeroed.
+    /// Number of sectors and pages that are zeroed.
     pub zeroed: u64,
-    /// Pairs of pages swapped, and pages copied over others.
+    /// Number of pairs of pages that are swapped, and of pages copied over others.
     pub swapped: u64,
-    /// Pages set back to what they were.
+    /// Number of pages that are replaced by older versions of themselves.
     pub stale: u64,
-    /// Files cut short.
+    /// Number of files that are cut short.
     pub cut: u64,
-    /// A failed open must leave every byte as it was (P21).
+    /// Whether a failed open must leave every byte unchanged (P21).
     pub untouched: bool,
 }
 
-/// One damage.
+/// One kind of damage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Damage {
     /// A bit flipped at this bit offset.
@@ -51,13 +52,13 @@ pub enum Damage {
 /// What was tried.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SweepReport {
-    /// Damages done.
+    /// Damages tried.
     pub cases: u64,
-    /// Found when opening.
+    /// Detected by opening.
     pub refused: u64,
-    /// Found when reading or checking.
+    /// Detected by reading or checking.
     pub found: u64,
-    /// Not found; the rows were right all the same.
+    /// Not detected; the rows were right all the same.
     pub harmless: u64,
 }
 
@@ -71,8 +72,8 @@ impl fmt::Display for SweepReport {
     }
 }
 
-/// A store to damage: closed, with what its files were after `before` alone, for stale pages, and what
-/// its rows are.
+/// Makes a closed store to damage. Returns its disk, the disk as it was after `before` alone (for
+/// stale pages), and the model of its rows.
 pub fn closed_store<E: Engine>(
     engine: &E,
     before: &[Op],
@@ -90,7 +91,7 @@ pub fn closed_store<E: Engine>(
 }
 
 /// Damages a closed store in many ways. `older` is the same store at an earlier time, for stale
-/// pages. The model says what the rows are.
+/// pages. The model has the right rows.
 pub fn sweep_damage<E: Engine>(
     engine: &E,
     disk: &DiskState,
@@ -128,8 +129,8 @@ fn damages(dice: &mut Dice, images: &[&Image], plan: &SweepPlan) -> Vec<(usize, 
         let bits = plan.every_bit_of_first.min(image.len()) * 8;
         list.extend((0..bits).map(|bit| (index, Damage::Bit(bit))));
     }
-    // Pages in use are hit far more often than holes: a bit set in a hole of a file that is not
-    // referenced proves nothing.
+    // Pages in use are hit much more often than holes: a bit set in a hole that nothing refers to
+    // proves nothing.
     let used: Vec<(usize, u64)> = images
         .iter()
         .enumerate()
@@ -168,7 +169,7 @@ fn damages(dice: &mut Dice, images: &[&Image], plan: &SweepPlan) -> Vec<(usize, 
     list
 }
 
-/// The disk with the damage done; `None` if it changes nothing.
+/// The disk with the damage; `None` if that changes nothing.
 fn apply(disk: &DiskState, older: &DiskState, inode: Inode, damage: Damage) -> Option<DiskState> {
     let mut image = (*disk.file(inode)?.durable).clone();
     let digest = image.digest();

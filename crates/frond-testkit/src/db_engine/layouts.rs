@@ -1,5 +1,5 @@
-//! What the trees of scripts say of their rows, so that every encoding meets merges, range deletes, snapshots, clones
-//! and crashes: layouts that the rows fit, some that few fit, and none.
+//! Layouts of the trees of scripts, so that every encoding meets merges, range deletes, snapshots,
+//! clones and crashes: layouts that the rows fit, some that few rows fit, and none.
 
 use frond::{End, Hint, Layout, Part};
 
@@ -8,10 +8,11 @@ use crate::Dice;
 const BYTE: Part = Part::Fixed(1, Hint::None);
 const NUMBER: Part = Part::Fixed(4, Hint::Integer);
 const REST: Part = Part::Var(End::Rest);
-/// The first byte of a value is `<`, the length 60.
+/// The first byte of a value is `<`, which means length 60.
 const TEXT: Part = Part::Var(End::Prefixed);
 
-/// Layouts of key and value. Key and value are a letter and four digits, and text, with tails of any length.
+/// Random layouts of key and value. A key is a letter, four digits, and a tail of any length; a
+/// value is text.
 pub(super) fn thrown(dice: &mut Dice) -> (Option<Layout>, Option<Layout>) {
     let keys: [Option<&[Part]>; 7] = [
         None,
@@ -20,7 +21,7 @@ pub(super) fn thrown(dice: &mut Dice) -> (Option<Layout>, Option<Layout>) {
         Some(&[Part::Fixed(5, Hint::None)]),
         Some(&[BYTE, Part::Fixed(2, Hint::None), Part::Fixed(2, Hint::Integer), REST]),
         Some(&[REST]),
-        // No key ends so: each stands as it is, beside the columns.
+        // No key has such an end: each is stored unchanged, outside the columns.
         Some(&[BYTE, Part::Var(End::Escaped), REST]),
     ];
     let values: [Option<&[Part]>; 7] = [

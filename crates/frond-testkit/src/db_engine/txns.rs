@@ -1,8 +1,9 @@
 //! Transactions of the engine under test, several open at once in one thread.
 //!
-//! No call may wait: whoever it would wait for is the same thread. Calls of transactions have no time to wait;
-//! a batch is made, and a tree dropped, only where the model says that nobody is in the way, and should the store see that otherwise,
-//! [`Patience`] ends the wait, for the simulated clock stands still.
+//! No call may wait, since it would wait for its own thread. Calls of transactions have a timeout
+//! of 0. A batch is committed, and a tree dropped, only if nothing blocks it according to the
+//! model. If the store sees that otherwise, [`Patience`] ends the wait, because the simulated clock
+//! does not move.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,19 +23,19 @@ use crate::{
     ops::{Key, Locking, TxnOp, Value, Write},
 };
 
-/// Transactions by their slots.
+/// Transactions by slot.
 #[derive(Default)]
 pub(super) struct Txns {
     slots: BTreeMap<u8, Slot>,
-    /// Numbers of what is prepared and has written nothing: it is gone with the process.
+    /// Numbers of prepared transactions that have written nothing: they end with the process.
     empty: BTreeSet<u8>,
-    /// Commits that have their place in the order, by numbers.
+    /// Ordered commits, by number.
     ordered: BTreeMap<u8, Seqno>,
 }
 
 enum Slot {
     Open(Box<Open>),
-    /// In hand, and at which level it is committed.
+    /// An attached prepared transaction, and the level of its commit.
     Prepared(u8, PreparedTxn, Option<Durability>),
 }
 
@@ -66,7 +67,7 @@ impl Txns {
         Ok(())
     }
 
-    /// A call; after an error that is no refusal the transaction is gone.
+    /// Makes a call; after an error that is not a refusal the transaction is gone.
     pub fn call(&mut self, db: &Db, slot: u8, call: &TxnOp) -> Result<Answer> {
         let answer = match (call, self.slots.get_mut(&slot)) {
             (_, None) => return Ok(Answer::Done),
@@ -133,13 +134,13 @@ impl Txns {
         Ok(())
     }
 
-    /// Whether what is committed in order can be seen.
+    /// Whether an ordered commit is visible.
     pub fn can_be_seen(&self, db: &Db, number: u8) -> bool {
         let visible = db.stats().get("seqno_visible").unwrap_or_default();
         self.ordered.get(&number).is_none_or(|seqno| seqno.0 <= visible)
     }
 
-    /// By its number, from no slot.
+    /// Decides a detached transaction by its number.
     pub fn decide(&mut self, db: &Db, number: u8, commits: bool) -> Result<()> {
         match commits {
             true => drop(db.commit_prepared(&xid(number)?)?),
@@ -149,7 +150,7 @@ impl Txns {
         Ok(())
     }
 
-    /// What is prepared and has written something.
+    /// In-doubt transactions that have written something.
     pub fn undecided(&self, db: &Db) -> BTreeSet<u8> {
         let numbers = db.prepared().into_iter().map(|info| number_of(&info.xid));
         numbers.filter(|number| !self.empty.contains(number)).collect()
@@ -163,7 +164,7 @@ fn number_of(xid: &Xid) -> u8 {
     *number
 }
 
-/// What is prepared when a store is opened: each is free to be decided, and is listed once.
+/// Checks the prepared transactions when a store is opened: each is detached, and is listed once.
 pub(super) fn must_be_listed_once(db: &Db) {
     let (all, found) = (db.prepared(), db.recover_prepared());
     assert_eq!(found, all, "what was found is not what is prepared");
@@ -224,7 +225,7 @@ impl Open {
     }
 }
 
-/// Of each row, behind its key, whether it exists and is locked.
+/// Reads many rows; returns for each, after its key, whether it exists and is locked.
 fn read_many(txn: &Txn, tree: &Tree, keys: &[Key], locking: Option<Locking>) -> Result<Answer> {
     let options = ReadOptions {
         lock: locking.map(|how| how.lock),
@@ -240,7 +241,8 @@ fn read_many(txn: &Txn, tree: &Tree, keys: &[Key], locking: Option<Locking>) -> 
     Ok(Answer::Rows(keys.into_iter().zip(found).map(row).collect()))
 }
 
-/// As a handler of a server does: the row is read for itself alone, and goes with its entries.
+/// Puts or deletes a row as a handler of a server does: reads it under an exclusive lock, and
+/// writes it together with its entries.
 fn row(txn: &Txn, tree: &Tree, key: Key, new: Option<Value>, lock: RowLock) -> Result<Answer> {
     let name = key.bytes();
     let old = txn.get_for_update(tree, &name)?;
@@ -319,12 +321,12 @@ fn scanned(mut cursor: TxnCursor<'_>, limit: usize, reverse: bool) -> Result<Vec
     Ok(rows)
 }
 
-/// The simulated clock; but where a call has waited for this long in real time, it waits for a lock that its own
-/// thread holds, and the clock jumps.
+/// A call that waits for this long in real time waits for a lock that its own thread holds; then
+/// the simulated clock jumps.
 const HANGS_AFTER: Duration = Duration::from_secs(5);
 const JUMP: Duration = Duration::from_secs(3600);
 
-/// See [`HANGS_AFTER`].
+/// The simulated clock, which jumps when a call hangs: see [`HANGS_AFTER`].
 #[derive(Debug)]
 pub(super) struct Patience {
     clock: Arc<dyn Clock>,
@@ -336,7 +338,7 @@ impl Patience {
         Self { clock, since: Mutex::default() }
     }
 
-    /// Until this goes, whatever waits waits in vain.
+    /// Until this is dropped, any wait is in vain.
     pub fn limit(&self) -> Limit<'_> {
         self.set(Some(Instant::now()));
         Limit(self)
@@ -347,7 +349,7 @@ impl Patience {
     }
 }
 
-/// A call that waits for nobody.
+/// Marks a call that must not wait.
 pub(super) struct Limit<'a>(&'a Patience);
 
 impl Drop for Limit<'_> {

@@ -1,12 +1,14 @@
-//! All states in which a power failure can leave a disk (RELIABILITY §4.2), listed systematically.
+//! All states in which a power failure can leave a disk (docs/safety.md §4.2), listed
+//! systematically.
 //!
-//! For n pending changes: nothing; everything; every prefix; all but one; only one; each write torn at
-//! 4 KiB bounds and at random 512-byte sectors, behind the prefix before it; sizes and names without
-//! data (zeros, or old garbage from elsewhere on the disk); then seeded random subsets with random
-//! tears. The killed process (page cache survives) is one more state, with stricter demands.
+//! For n pending changes: nothing; everything; every prefix; all but one; only one; each write torn
+//! at 4 KiB boundaries and at random 512-byte sectors, after the prefix before it; sizes and names
+//! without data (zeros, or old garbage from elsewhere on the disk); then seeded random subsets with
+//! random tears. The killed process (page cache survives) is one more state, with stricter
+//! requirements.
 //!
-//! States repeat from point to point; the caller knows an image by its digest and need not open it
-//! twice.
+//! States repeat from point to point; the caller recognizes a disk by its digest and need not open
+//! it twice.
 
 use super::{
     image::{Image, PAGE, SECTOR},
@@ -17,14 +19,14 @@ use crate::Dice;
 /// How many states to list.
 #[derive(Clone, Copy, Debug)]
 pub struct CrashOptions {
-    /// Seeds the random ones.
+    /// Seed of the random states.
     pub seed: u64,
-    /// Places at which each write is torn: 4 KiB bounds, and as many random sectors.
+    /// Number of places at which each write is torn: 4 KiB boundaries, and as many random sectors.
     pub tears_per_write: usize,
-    /// Random subsets.
+    /// Number of random subsets.
     pub random_subsets: usize,
-    /// Each systematic class (prefixes, all but one, only one) lists at most so many, spread by the
-    /// seed, and always the newest change.
+    /// Maximum number of states of each systematic class (prefixes, all but one, only one), spread
+    /// by the seed; the newest change is always among them.
     pub class_states_max: usize,
 }
 
@@ -35,12 +37,12 @@ impl Default for CrashOptions {
 }
 
 impl CrashOptions {
-    /// Nothing systematic: so many random subsets, last in the list.
+    /// Nothing systematic: only this many random subsets, last in the list.
     pub fn random(subsets: usize) -> Self {
         Self { seed: 1, tears_per_write: 0, random_subsets: subsets, class_states_max: 0 }
     }
 
-    /// A short list: for crashes inside recovery, where points are many.
+    /// A short list: for crashes during recovery, where there are many points.
     pub fn short() -> Self {
         Self { seed: 1, tears_per_write: 1, random_subsets: 1, class_states_max: 3 }
     }
@@ -58,7 +60,8 @@ pub struct CrashState {
     pub disk: DiskState,
     /// How it came about, in words.
     pub what: String,
-    /// The process was killed and the page cache survived; else it was a power failure.
+    /// Whether the process was killed and the page cache survived; otherwise it was a power
+    /// failure.
     pub kill: bool,
 }
 
@@ -66,11 +69,11 @@ pub struct CrashState {
 enum Fate {
     Lost,
     Whole,
-    /// The first so many bytes.
+    /// The first bytes, this many.
     Head(u64),
-    /// From so many bytes on.
+    /// All bytes from this one on.
     Tail(u64),
-    /// Each sector by the toss of a coin.
+    /// Each sector or not, at random.
     Sectors(u64),
     /// The file has the new length, and zeros where the bytes should be.
     SizeOnly,
@@ -78,7 +81,7 @@ enum Fate {
     Garbage(u64),
 }
 
-/// Lists what a crash can leave here. Equal disks are not removed.
+/// Lists the states that a crash can leave here. Equal disks are not removed.
 pub fn crash_states(disk: &DiskState, options: &CrashOptions) -> Vec<CrashState> {
     let pending = disk.pending();
     let count = pending.len();
@@ -136,7 +139,7 @@ fn random_fate(dice: &mut Dice, likely: u64) -> Fate {
     }
 }
 
-/// At most `max` of 0..count, the last among them.
+/// At most `max` of 0..count, including the last.
 fn spread(dice: &mut Dice, count: usize, max: usize) -> Vec<usize> {
     if count <= max || max == 0 {
         return (0..count.min(max)).collect();
@@ -167,7 +170,7 @@ fn tears(dice: &mut Dice, change: &Change, count: usize) -> Vec<Fate> {
     fates
 }
 
-/// Distances from the start of a write to the bounds of this size inside it.
+/// Distances from the start of a write to the boundaries of this size inside it.
 fn bounds(offset: u64, bytes: u64, size: u64) -> impl Iterator<Item = u64> {
     let first = (offset / size + 1) * size;
     (first..offset + bytes).step_by(size as usize).map(move |bound| bound - offset)
@@ -237,8 +240,8 @@ fn with(
     }
 }
 
-/// A page that some file held, removed ones too: what a block of the device may still hold when it is
-/// given to another file.
+/// A page that some file held, also a removed one: what a block of the device may still hold when
+/// it is given to another file.
 fn old_bytes(disk: &DiskState, seed: u64) -> Vec<u8> {
     let mut dice = Dice::new(seed);
     let files: Vec<_> = disk.all_files().collect();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What a call asks of the disk.
+/// What a call requests from the disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[allow(missing_docs)] // the names are those of the traits
 pub enum CallKind {
@@ -27,7 +27,7 @@ pub enum CallKind {
 }
 
 impl CallKind {
-    /// True if the call can change what a crash leaves: the calls at which crashes are tried.
+    /// True if the call can change what a crash leaves; crashes are tried at these calls.
     pub fn is_change(self) -> bool {
         use CallKind::*;
         matches!(
@@ -74,11 +74,11 @@ pub enum When {
 /// What a failed sync leaves behind (F11).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SyncFailure {
-    /// The page cache keeps the new bytes and calls them clean; the medium never gets them.
+    /// The page cache keeps the new bytes and treats them as clean; the medium never gets them.
     CacheKeepsNew,
-    /// The page cache falls back to what the medium has.
+    /// The page cache returns to what the medium has.
     CacheReverts,
-    /// The error is reported once; the bytes stay dirty, and the next sync says 0.
+    /// The error is reported once; the bytes stay dirty, and the next sync succeeds.
     ErrorOnce,
 }
 
@@ -91,11 +91,11 @@ pub enum FaultKind {
     Enospc,
     /// Half of the transfer is done, then EIO.
     Short,
-    /// A sync fails in this way; other calls are not struck.
+    /// A sync fails in this way; other calls are not affected.
     Sync(SyncFailure),
     /// A write is acknowledged and never reaches anything.
     LostWrite,
-    /// A write lands this many bytes away (clamped at 0), its own place keeps what it had.
+    /// A write lands this many bytes away (clamped at 0); its own place keeps what it had.
     Misdirect(i64),
     /// Half of a write reaches the medium, and it is acknowledged.
     TornWrite,
@@ -130,7 +130,7 @@ pub struct Fault {
     pub when: When,
     /// What happens.
     pub kind: FaultKind,
-    /// From then on, at every call it can strike.
+    /// Whether it strikes from then on, at every call that it can strike.
     pub sticky: bool,
 }
 

@@ -1,10 +1,10 @@
 //! The content of one file, copied on write.
 //!
 //! Invariants
-//! 1. A page that is not in the map reads as zeros and takes no space; a page in the map takes space
-//!    even if it is zero (`allocate`).
-//! 2. `digest` depends on length and bytes only, not on what is allocated, and is kept up to date by
-//!    each change, so that two of thousands of crash states compare in a nanosecond.
+//! 1. A page that is not in the map reads as zeros and takes no space; a page in the map takes
+//!    space even if it is zero (`allocate`).
+//! 2. `digest` depends on length and bytes only, not on what is allocated. Each change updates it,
+//!    so two of thousands of crash states are compared in a nanosecond.
 //! 3. Bytes at and after `len` are zero.
 
 use std::{
@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Bytes of a page of the image.
 pub const PAGE: usize = 4096;
-/// Bytes that the device writes whole or not at all.
+/// Bytes that the device writes completely or not at all.
 pub const SECTOR: usize = 512;
 
 #[derive(Debug)]
@@ -28,7 +28,8 @@ struct Page {
 static ZEROS: LazyLock<Arc<Page>> =
     LazyLock::new(|| Arc::new(Page { bytes: [0; PAGE], digest: 0 }));
 
-/// Pages in one piece of the page table: copies of an image share all pieces but those they change.
+/// Pages in one piece of the page table: copies of an image share all pieces except those that they
+/// change.
 const PIECE: u64 = 64;
 
 type Piece = [Option<Arc<Page>>; PIECE as usize];
@@ -63,23 +64,23 @@ impl Image {
         self.len == 0
     }
 
-    /// Space taken, bytes.
+    /// Allocated space in bytes.
     pub fn allocated_bytes(&self) -> u64 {
         self.allocated * PAGE as u64
     }
 
-    /// Space that a write of this range would newly take, bytes.
+    /// Space that a write of this range would allocate, in bytes.
     pub fn missing_bytes(&self, offset: u64, bytes: u64) -> u64 {
         let missing = page_numbers(offset, bytes).filter(|&number| self.page(number).is_none());
         missing.count() as u64 * PAGE as u64
     }
 
-    /// Equal images have equal digests.
+    /// The digest; equal images have equal digests.
     pub fn digest(&self) -> u64 {
         (self.sum ^ self.len).wrapping_mul(0xff51_afd7_ed55_8ccd) ^ (self.sum >> 29)
     }
 
-    /// Copies bytes out; what lies in holes or past the end is zero.
+    /// Copies bytes out; holes, and bytes past the end, read as zero.
     pub fn read(&self, offset: u64, buf: &mut [u8]) {
         for (number, at, range) in pieces(offset, buf.len()) {
             match self.page(number) {
@@ -99,7 +100,7 @@ impl Image {
         bytes
     }
 
-    /// Writes, growing the file if needed.
+    /// Writes bytes, and grows the file if needed.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         for (number, at, range) in pieces(offset, data.len()) {
             let old = self.page(number);
@@ -110,7 +111,7 @@ impl Image {
         self.len = self.len.max(offset + data.len() as u64);
     }
 
-    /// Cuts or extends by a hole.
+    /// Sets the length: cuts the file, or extends it by a hole.
     pub fn set_len(&mut self, len: u64) {
         if len < self.len {
             let first_whole = len.div_ceil(PAGE as u64);
@@ -120,7 +121,7 @@ impl Image {
         self.len = len;
     }
 
-    /// Takes space for a range, and grows the file to its end.
+    /// Allocates space for a range, and grows the file to its end.
     pub fn allocate(&mut self, offset: u64, bytes: u64) {
         let mut numbers = page_numbers(offset, bytes);
         while let Some(number) = numbers.next() {
@@ -136,7 +137,7 @@ impl Image {
         self.len = self.len.max(offset + bytes);
     }
 
-    /// Zeroes a range and gives back the pages wholly in it.
+    /// Zeroes a range and frees the pages that are completely inside it.
     pub fn punch(&mut self, offset: u64, bytes: u64) {
         let end = (offset + bytes).min(self.len.next_multiple_of(PAGE as u64));
         if end <= offset {
@@ -219,7 +220,7 @@ fn page_numbers(offset: u64, bytes: u64) -> std::ops::Range<u64> {
     offset / PAGE as u64..(offset + bytes).div_ceil(PAGE as u64)
 }
 
-/// Cuts a range at page bounds: page number, offset in the page, range in the caller's buffer.
+/// Cuts a range at page boundaries: page number, offset in the page, range in the caller's buffer.
 fn pieces(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -240,7 +241,8 @@ mod tests {
     use super::*;
     use crate::Dice;
 
-    /// Against a plain vector of bytes: every operation, odd offsets, equal content ⇒ equal digest.
+    /// Compares an image with a plain vector of bytes: every operation, odd offsets; equal content
+    /// ⇒ equal digest.
     #[test]
     fn an_image_is_a_vector_of_bytes() {
         let mut dice = Dice::new(7);

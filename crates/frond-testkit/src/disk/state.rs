@@ -1,12 +1,12 @@
 //! A whole disk as a value: what is durable, what is pending, and what the running system sees.
 //!
 //! Invariants
-//! 1. `seen` = `durable` with all pending changes applied in order, unless a failed sync dropped some
-//!    of them (then the page cache says more than the medium ever will).
+//! 1. `seen` = `durable` with all pending changes applied in order, unless a failed sync dropped
+//!    some of them (then the page cache has more than the medium ever will).
 //! 2. Changes are journalled in one order over all files and directories, so that "every prefix" is
 //!    what a device without any reordering could leave.
-//! 3. A sync of a file makes that file's changes durable and nothing else: not its name (that is the
-//!    directory's sync), not other files.
+//! 3. A sync of a file makes that file's changes durable and nothing else: not its name (that is
+//!    the directory's sync), not other files.
 //! 4. Cloning is cheap: images and maps are shared until written.
 
 use std::{
@@ -27,7 +27,8 @@ pub const ROOT: Inode = 0;
 
 type Names = BTreeMap<OsString, Inode>;
 
-/// A file: durable content, content seen by the system, and the durable content one sync earlier.
+/// A file: its durable content, the content that the system sees, and the durable content one sync
+/// earlier.
 #[derive(Clone, Debug, Default)]
 pub struct FileState {
     /// What the medium holds.
@@ -36,7 +37,7 @@ pub struct FileState {
     pub seen: Arc<Image>,
     /// The medium before its last sync: what a stale read returns.
     pub older: Arc<Image>,
-    /// A failed sync left bytes in the page cache that the medium will never get.
+    /// Whether a failed sync left bytes in the page cache that the medium will never get.
     pub cache_lies: bool,
 }
 
@@ -54,43 +55,43 @@ pub enum Change {
     Write {
         /// The file.
         file: Inode,
-        /// Where.
+        /// The offset.
         offset: u64,
-        /// What.
+        /// The bytes.
         data: Vec<u8>,
     },
-    /// Cut or extended.
+    /// A new length.
     SetLen {
         /// The file.
         file: Inode,
-        /// Length.
+        /// The length.
         len: u64,
     },
-    /// Space taken.
+    /// Space that is allocated.
     Allocate {
         /// The file.
         file: Inode,
-        /// Where.
+        /// The offset.
         offset: u64,
-        /// How much.
+        /// Number of bytes.
         bytes: u64,
     },
-    /// Space given back.
+    /// Space that is freed.
     Punch {
         /// The file.
         file: Inode,
-        /// Where.
+        /// The offset.
         offset: u64,
-        /// How much.
+        /// Number of bytes.
         bytes: u64,
     },
     /// A name appears, disappears, or moves within one directory.
     Names {
         /// The directory.
         dir: Inode,
-        /// A name that goes.
+        /// A name that is removed.
         remove: Option<OsString>,
-        /// A name that comes (replacing what had it).
+        /// A name that is added (replacing an existing one).
         insert: Option<(OsString, Inode)>,
     },
 }
@@ -129,22 +130,22 @@ fn not_found() -> io::Error {
 }
 
 impl DiskState {
-    /// Changes not durable yet, oldest first.
+    /// Changes that are not durable yet, oldest first.
     pub fn pending(&self) -> &[Arc<Change>] {
         &self.pending
     }
 
-    /// The file of this number.
+    /// The file with this number.
     pub fn file(&self, inode: Inode) -> Option<&FileState> {
         self.files.get(&inode)
     }
 
-    /// All files, those removed from their directories too.
+    /// All files, including those removed from their directories.
     pub fn all_files(&self) -> impl Iterator<Item = &FileState> {
         self.files.values()
     }
 
-    /// True if the number is a directory's.
+    /// True if the number belongs to a directory.
     pub fn is_dir(&self, inode: Inode) -> bool {
         self.dirs.contains_key(&inode)
     }
@@ -189,8 +190,8 @@ impl DiskState {
         found
     }
 
-    /// Space taken by all files, as the system sees it; removed ones count until they are closed,
-    /// which the simulation takes to be at once.
+    /// Space that all files take, as the system sees it. Removed files count until they are closed;
+    /// the simulation assumes that this happens at once.
     pub fn allocated_bytes(&self) -> u64 {
         self.paths().iter().filter_map(|(_, inode)| self.file(*inode)).map(seen_bytes).sum()
     }
@@ -214,7 +215,7 @@ impl DiskState {
     }
 
     /// Changes only what the system sees: a write that the device acknowledged and lost, but that
-    /// still stands in the page cache.
+    /// is still in the page cache.
     pub fn apply_seen(&mut self, change: &Change) {
         match change {
             Change::Names { dir, .. } => {
@@ -250,8 +251,8 @@ impl DiskState {
         }
     }
 
-    /// A failed sync: what was pending will never be durable. `revert`: the page cache forgets it
-    /// too; else reads go on returning it.
+    /// Drops what is pending after a failed sync: it will never be durable. With `revert` the page
+    /// cache forgets it, too; otherwise reads still return it.
     pub fn drop_pending(&mut self, owner: Inode, revert: bool) {
         let dropped = self.take_pending(owner);
         if !revert {
@@ -267,7 +268,7 @@ impl DiskState {
         }
     }
 
-    /// What a direct read finds: it flushes what is dirty and passes the page cache by.
+    /// What a direct read finds: it flushes what is dirty and bypasses the page cache.
     pub fn direct_view(&self, inode: Inode) -> Option<Arc<Image>> {
         let file = self.files.get(&inode)?;
         if !file.cache_lies {
@@ -290,8 +291,8 @@ impl DiskState {
         self.clone()
     }
 
-    /// The disk after a power failure that left exactly this of the pending changes: the changes are
-    /// applied to the medium by `apply`, in order, and nothing is pending or cached any more.
+    /// The disk after a power failure that left exactly these pending changes: `apply` applies them
+    /// to the medium, in order, and nothing is pending or cached any more.
     pub fn after_power_loss(
         &self,
         mut apply: impl FnMut(usize, &Change, &mut Surviving<'_>),
@@ -328,7 +329,7 @@ impl DiskState {
         self.dirs.retain(|inode, _| reachable.contains(inode));
     }
 
-    /// Equal disks, as a freshly started system sees them, have equal digests.
+    /// The digest; disks that look equal to a freshly started system have equal digests.
     pub fn digest(&self) -> u64 {
         let mut digest = 0u64;
         for (path, inode) in self.paths() {
@@ -340,7 +341,7 @@ impl DiskState {
         digest ^ self.dirs.len() as u64
     }
 
-    /// Puts damaged content in a file's place, on the medium and in the cache.
+    /// Replaces the content of a file by damaged content, on the medium and in the cache.
     pub fn replace_content(&mut self, inode: Inode, image: Image) {
         if let Some(file) = self.files.get_mut(&inode) {
             file.durable = Arc::new(image);
@@ -359,7 +360,7 @@ pub struct Surviving<'a> {
 }
 
 impl Surviving<'_> {
-    /// All of the change survives.
+    /// The whole change survives.
     pub fn whole(&mut self, change: &Change) {
         match change {
             Change::Names { dir, .. } => {

@@ -1,4 +1,4 @@
-//! `SimVfs`: the simulated disk as the engine's file system, and the clock and dice beside it.
+//! `SimVfs`: the simulated disk as the engine's file system, with its clock and randomness.
 //!
 //! Threads: any; one mutex orders all calls. The run is deterministic when the engine's workers are
 //! `Workers::Manual`.
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::Dice;
 
-/// A simulated file system; clones are the same one.
+/// A simulated file system; clones share one disk.
 #[derive(Clone, Default)]
 pub struct SimVfs(Arc<Mutex<World>>);
 
@@ -57,22 +57,22 @@ impl SimVfs {
         }
     }
 
-    /// The disk now.
+    /// The current disk.
     pub fn disk(&self) -> DiskState {
         self.world().disk.clone()
     }
 
-    /// Calls made, of all kinds.
+    /// Number of calls of all kinds.
     pub fn calls(&self) -> u64 {
         self.world().calls
     }
 
-    /// Calls made that change something: those at which a crash is tried.
+    /// Number of calls that change something: those at which a crash is tried.
     pub fn changes(&self) -> u64 {
         self.world().changes
     }
 
-    /// Calls made of one kind.
+    /// Number of calls of one kind.
     pub fn calls_of(&self, kind: CallKind) -> u64 {
         self.world().by_kind.get(&kind).copied().unwrap_or(0)
     }
@@ -82,7 +82,7 @@ impl SimVfs {
         self.world().trace
     }
 
-    /// Keeps every call in words from now on, for [`SimVfs::log`].
+    /// Records every call in words from now on, for [`SimVfs::log`].
     pub fn keep_log(&self) {
         self.world().log = Some(Vec::new());
     }
@@ -97,19 +97,19 @@ impl SimVfs {
         self.world().faults.push(fault);
     }
 
-    /// No faults from now on.
+    /// Removes all faults.
     pub fn mend(&self) {
         let mut world = self.world();
         world.faults.clear();
         world.failed_change = false;
     }
 
-    /// How many calls were struck by faults.
+    /// Number of calls that faults have struck.
     pub fn struck(&self) -> u64 {
         self.world().struck
     }
 
-    /// True if a sync has failed: what the page cache held may be gone like after a power failure.
+    /// True if a sync has failed: what the page cache held may be gone, as after a power failure.
     pub fn sync_failed(&self) -> bool {
         self.world().sync_failed
     }
@@ -119,7 +119,7 @@ impl SimVfs {
         self.world().changes_after_failure.clone()
     }
 
-    /// Starts to remember the disk before every call that changes something.
+    /// Starts to record the disk before every call that changes something.
     pub fn record(&self) {
         self.world().points = Some(Vec::new());
     }
@@ -131,43 +131,43 @@ impl SimVfs {
         world.points.take().unwrap_or_default()
     }
 
-    /// What the harness knows from now on; goes into recorded points.
+    /// Sets the note of the harness, which goes into recorded points from now on.
     pub fn set_note(&self, note: Note) {
         self.world().note = note;
     }
 
-    /// The process is gone: every call fails from now on and changes nothing.
+    /// Ends the process: every call fails from now on and changes nothing.
     pub fn halt(&self) {
         self.world().halted = true;
     }
 
-    /// Space of the device; `None`: endless.
+    /// Sets the capacity of the device; `None`: unlimited.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.world().capacity = bytes;
     }
 
-    /// Space taken.
+    /// Space in use, in bytes.
     pub fn allocated_bytes(&self) -> u64 {
         self.world().disk.allocated_bytes()
     }
 
-    /// Direct I/O is not to be had, as on tmpfs.
+    /// Makes direct I/O unavailable, as on tmpfs.
     pub fn without_direct_io(&self) {
         self.world().no_direct = true;
     }
 
-    /// Counts an `fdatasync` after a change of size as a violation (§3.4: a commit never changes
-    /// metadata).
+    /// Counts an `fdatasync` after a change of size as a violation: a commit must never change
+    /// metadata (docs/safety.md §3.4).
     pub fn be_strict_about_sizes(&self) {
         self.world().datasync_needs_size = true;
     }
 
-    /// Registers who knows what must not be overwritten.
+    /// Registers a guard that knows what must not be overwritten.
     pub fn set_guard(&self, guard: Arc<dyn WriteGuard>) {
         self.world().guard = Some(guard);
     }
 
-    /// Broken rules seen so far: guarded ranges written, unaligned direct I/O.
+    /// Violations seen so far: guarded ranges written, unaligned direct I/O.
     pub fn violations(&self) -> Vec<String> {
         self.world().violations.clone()
     }
@@ -177,23 +177,23 @@ impl SimVfs {
         self.world().now += time;
     }
 
-    /// Simulated time.
+    /// The simulated time.
     pub fn now(&self) -> Duration {
         self.world().now
     }
 
-    /// Reads that touch these bytes of a file fail with EIO from now on: bad sectors. A write mends what it
-    /// touches, as the device puts another sector in the place.
+    /// Creates bad sectors: reads that touch these bytes of a file fail with EIO from now on. A
+    /// write repairs what it touches, as a device remaps a sector.
     pub fn break_sectors(&self, path: &Path, range: Range<u64>) {
         self.world().bad_sectors.push((path.to_owned(), range));
     }
 
-    /// All sectors can be read again.
+    /// Repairs all sectors.
     pub fn heal_sectors(&self) {
         self.world().bad_sectors.clear();
     }
 
-    /// Flips a bit where it lies on the medium, while the file may be open.
+    /// Flips a bit on the medium; the file may be open.
     pub fn flip(&self, path: &Path, offset: u64) {
         let mut world = self.world();
         let Some(inode) = world.disk.find(path) else { return };
@@ -205,7 +205,7 @@ impl SimVfs {
         world.disk.replace_content(inode, image);
     }
 
-    /// Whether the file system says how much is free.
+    /// Sets whether the file system hides how much is free.
     pub fn hide_free_bytes(&self, hidden: bool) {
         self.world().no_free_bytes = hidden;
     }
@@ -218,7 +218,7 @@ impl SimVfs {
     }
 }
 
-/// Simple errors for faults that are not about data.
+/// Simple errors for faults that do not concern data.
 fn refuse(fault: Option<FaultKind>) -> io::Result<()> {
     match fault {
         None | Some(FaultKind::Slow(_)) => Ok(()),
@@ -349,7 +349,8 @@ impl SimFile {
         Call::new(kind, &self.path)
     }
 
-    /// Direct I/O wants everything aligned; the kernel says EINVAL, and so do we, remembering who.
+    /// Checks alignment: direct I/O needs everything aligned; otherwise the kernel returns EINVAL,
+    /// and so does this, and records the violation.
     fn check_alignment(
         &self,
         world: &mut World,
@@ -490,7 +491,7 @@ impl Drop for SimFile {
     }
 }
 
-/// Time that passes only when told to.
+/// A clock that moves only when it is told to.
 #[derive(Debug)]
 pub struct SimClock(SimVfs);
 
@@ -513,7 +514,7 @@ impl Clock for SimClock {
 pub struct SimRng(Mutex<Dice>);
 
 impl SimRng {
-    /// The same numbers for the same seed.
+    /// A generator that gives the same numbers for the same seed.
     pub fn new(seed: u64) -> Self {
         Self(Mutex::new(Dice::new(seed)))
     }

@@ -1,4 +1,4 @@
-//! The simulated world behind the mutex: the disk, the count of calls, planned faults, recordings.
+//! The simulated world inside the mutex: the disk, the count of calls, planned faults, recordings.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,10 +17,10 @@ use super::{
     state::{Change, DiskState, Inode},
 };
 
-/// What the harness knew when a call was made; opaque to the disk.
+/// What the harness knew when a call was made; the disk does not interpret it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Note {
-    /// State changes issued so far: none above this may be there after a crash.
+    /// State changes issued so far: nothing above this may be there after a crash.
     pub issued: u64,
     /// State changes that must survive a power failure.
     pub floor_power: u64,
@@ -35,22 +35,22 @@ pub struct Point {
     pub disk: DiskState,
     /// Number of the call among those that change something, from 0.
     pub change_number: u64,
-    /// The call, in words.
+    /// The call in words.
     pub call: String,
     /// What the harness knew.
     pub note: Note,
 }
 
 /// Knows which ranges of which file must not be written now, for example because the durable
-/// superblock reaches them.
+/// superblock links them.
 pub trait WriteGuard: Send + Sync {
-    /// Why this range must not be overwritten, if so.
+    /// The reason why this range must not be overwritten, if there is one.
     fn forbids(&self, path: &Path, range: Range<u64>) -> Option<String>;
     /// A file became durable with this content.
     fn synced(&self, path: &Path, content: &Image);
 }
 
-/// What begins a call: what it is and where.
+/// The start of a call: its kind and place.
 pub(super) struct Call<'a> {
     pub kind: CallKind,
     pub path: &'a Path,
@@ -119,8 +119,8 @@ pub(super) fn einval() -> io::Error {
 }
 
 impl World {
-    /// Counts, traces and records a call; returns the fault that strikes it. `Err` if the machine is
-    /// gone.
+    /// Counts, traces and records a call; returns the fault that strikes it. `Err` if the machine
+    /// is gone.
     pub fn begin(&mut self, call: &Call<'_>) -> io::Result<Option<FaultKind>> {
         if self.halted {
             return Err(eio());
@@ -133,7 +133,7 @@ impl World {
         self.trace = xxh3_64(&facts.map(u64::to_le_bytes).concat());
         if self.log.is_some() || (kind.is_change() && failed_before) {
             let words = self.words(call, fault);
-            // Taking an unfinished file away again is no write.
+            // Removing an unfinished file again is no write.
             let tidies = kind == CallKind::Remove && name.ends_with(b".new");
             if kind.is_change() && failed_before && !tidies {
                 self.changes_after_failure.push(words.clone());
@@ -155,7 +155,7 @@ impl World {
         Ok(fault)
     }
 
-    /// Remembers the disk as it is, if a recording is on.
+    /// Records the current disk, if a recording is on.
     pub fn record(&mut self, call: impl FnOnce(&World) -> String) {
         if self.points.is_none() {
             return;
@@ -207,7 +207,7 @@ impl World {
         bad.any(|(own, bad)| own == path && bad.start < read.end && read.start < bad.end)
     }
 
-    /// Fails with ENOSPC if so many more bytes do not fit.
+    /// Fails with ENOSPC if this many more bytes do not fit.
     pub fn take_space(&self, bytes: u64) -> io::Result<()> {
         match self.capacity {
             Some(capacity) if bytes > 0 && self.disk.allocated_bytes() + bytes > capacity => {
@@ -326,7 +326,8 @@ impl World {
             file.is_some_and(|file| file.seen.len() != file.durable.len())
         };
         if grown {
-            // The stricter reading of fdatasync: a file that grew needs an fsync (§3.4).
+            // The strict reading of fdatasync: a file that has grown needs an fsync (docs/safety.md
+            // §3.4).
             let path = path.display();
             self.violations.push(format!("{path}: fdatasync after the file's size changed"));
         }

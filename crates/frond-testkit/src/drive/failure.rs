@@ -1,15 +1,15 @@
-//! What a run that went wrong says.
+//! The failure of a run.
 
 use std::fmt;
 
 use frond::Error;
 
-/// A promise was broken: what, and where.
+/// A broken promise: what, and where.
 #[derive(Clone, Debug)]
 pub struct Failure(pub String);
 
 impl Failure {
-    /// A failure with more said in front.
+    /// Prepends where it happened.
     pub fn during(self, place: impl fmt::Display) -> Self {
         Self(format!("{place}: {}", self.0))
     }
@@ -27,7 +27,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Shorthand: fails with this message.
+/// Fails with this message.
 pub fn fail<T>(what: impl Into<String>) -> Result<T, Failure> {
     Err(Failure(what.into()))
 }

@@ -1,4 +1,4 @@
-//! What the transactions of a run have come to: proof that they meet.
+//! What happened to the transactions of a run: proof that they conflict.
 
 use crate::{
     model::{Answer, Refusal},
@@ -14,26 +14,26 @@ pub struct Met {
     pub busy: u64,
     /// Transactions ended by a conflict.
     pub conflicts: u64,
-    /// Batches and drops of trees not made, for they would have waited.
+    /// Batches and drops of trees that were not made, because they would have waited.
     pub waits: u64,
-    /// Transactions prepared that had written something.
+    /// Transactions that were prepared and had written something.
     pub prepared: u64,
-    /// Those of them that were decided.
+    /// Of these, the ones that were decided.
     pub decided: u64,
-    /// Those of the decided that had gone through a crash or a kill.
+    /// Of the decided ones, those that had survived a crash or a kill.
     pub outlived: u64,
-    /// Statements taken back.
+    /// Statements that were rolled back.
     pub undone: u64,
-    /// Rows with indexes written, and those that met another's unique entry.
+    /// Rows with indexes that were written.
     pub rows: u64,
-    /// See `rows`.
+    /// Rows that met another's unique entry.
     pub taken: u64,
-    /// Commits that got their place in the order before they were made.
+    /// Commits that were ordered before they were made.
     pub ordered: u64,
 }
 
 impl Met {
-    /// Adds what another run has met.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: Met) {
         self.commits += other.commits;
         self.busy += other.busy;
@@ -48,8 +48,8 @@ impl Met {
         self.ordered += other.ordered;
     }
 
-    /// Counts a call of a transaction, by its answer. `is_step`: it has changed what others see; `decides`: what was
-    /// prepared, which has gone through a crash if so.
+    /// Counts a call of a transaction, by its answer. `is_step`: it has changed what others see.
+    /// `decides`: it decides a prepared transaction, which has survived a crash if true.
     pub(super) fn count(&mut self, op: &Op, answer: &Answer, is_step: bool, decides: Option<bool>) {
         match (op, answer) {
             (Op::InTxn(..), Answer::Refused(Refusal::Busy)) => self.busy += 1,

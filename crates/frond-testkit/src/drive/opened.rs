@@ -5,12 +5,12 @@ use frond::{Error, io::Env};
 use super::{Engine, Store};
 use crate::model::Everything;
 
-/// An open store that is not dropped while a panic goes by: dropping it would close a store whose
-/// locks the panic poisoned, and a second panic would hide the first.
+/// An open store that is not dropped during a panic: dropping it would close a store whose locks
+/// the panic has poisoned, and a second panic would hide the first.
 pub struct Opened<S>(pub(super) Option<S>);
 
 impl<S: Store> Opened<S> {
-    /// Opens.
+    /// Opens the store.
     pub fn open<E: Engine<Store = S>>(engine: &E, env: &Env) -> frond::Result<Self> {
         Ok(Self(Some(engine.open(env)?)))
     }
@@ -28,12 +28,12 @@ impl<S: Store> Opened<S> {
         self.0.as_mut().ok_or(Error::Closed)?.read_everything()
     }
 
-    /// Whether the opening had no room for the checkpoint that ends a recovery.
+    /// Whether the opening had no space for the checkpoint that ends a recovery.
     pub fn lacked_room(&self) -> bool {
         self.0.as_ref().is_some_and(Store::lacked_room)
     }
 
-    /// Checks.
+    /// Checks the store.
     pub fn check(&mut self) -> Result<(), String> {
         self.0.as_mut().map_or(Ok(()), Store::check)
     }

@@ -1,11 +1,12 @@
-//! What was found against what had to be: which answer an error is, which step of the model, and the difference in words.
+//! Compares what was found with what must be: which answer an error is, which step of the model the
+//! rows are, and the difference in words.
 
 use frond::Error;
 
 use super::{Failure, fail};
 use crate::model::{Answer, Everything, Model, Refusal, difference, dump_difference, show};
 
-/// Turns the engine's refusals into answers and leaves other errors.
+/// Turns the engine's refusals into answers, and leaves other errors.
 pub fn answer_or_error(result: frond::Result<Answer>) -> frond::Result<Answer> {
     let error = match result {
         Ok(answer) => return Ok(answer),
@@ -32,7 +33,7 @@ pub fn answer_or_error(result: frond::Result<Answer>) -> frond::Result<Answer> {
     Ok(Answer::Refused(refusal))
 }
 
-/// Which step the found rows are the state of; an error if none that is legal.
+/// The step whose state the found rows are; an error if it is not a legal one.
 pub fn find_step(
     model: &Model,
     found: &Everything,

@@ -1,29 +1,32 @@
-//! Whose deletion it was that a reader found nothing of.
+//! Which deletion a reader saw when it found nothing.
 //!
-//! A deletion's number is read by nobody. But what a reader sees was there at a moment between his begin and his end, so of
-//! all deletions of a register, and the time before anybody wrote it, most cannot be it:
+//! Nobody reads the number of a deletion. But what a reader sees existed at some moment between its
+//! start and its end. So of all deletions of a register, and the time before its first write, most
+//! can be ruled out:
 //!
-//! 1. one whose transaction began after the reader had ended;
-//! 2. one after which another transaction began, wrote the register, and had ended before the reader began; of the time
-//!    before anybody wrote it, any that had ended before he began;
-//! 3. one that its own transaction wrote over.
+//! 1. a deletion whose transaction began after the reader had ended;
+//! 2. a deletion after which another transaction began, wrote the register, and had ended before
+//!    the reader began; the time before the first write, if any write had ended before the reader
+//!    began;
+//! 3. a deletion that its own transaction has overwritten.
 //!
-//! If one is left it is that. If none is, the reader was told a lie. If several are, his read says nothing.
+//! If one candidate is left, it is that one. If none is, the store has answered wrongly. If several
+//! are, the read proves nothing.
 
 use std::collections::BTreeMap;
 
 use super::{Call, History, Key, Number, Outcome, Txn};
 
-/// What a reader of nothing has seen.
+/// What a reader saw that found nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Absent {
-    /// Nobody had written it.
+    /// The register had not been written yet.
     Initial,
     /// This deletion.
     Deleted(Number),
     /// One of several.
     Unknown,
-    /// There was something at all times.
+    /// It existed at all times.
     Impossible,
 }
 
@@ -35,13 +38,13 @@ struct Write {
     deletes: bool,
     begun: u64,
     ended: u64,
-    /// It is there for certain.
+    /// Whether it is certainly there.
     counts: bool,
-    /// It was acknowledged when it ended.
+    /// Whether it was acknowledged when it ended.
     is_known: bool,
 }
 
-/// All writes to registers that may have come to something.
+/// All writes to registers that may be there.
 pub(super) struct Writes(BTreeMap<Key, Vec<Write>>);
 
 impl Writes {
@@ -70,7 +73,7 @@ impl Writes {
         Self(writes)
     }
 
-    /// What a transaction has seen that found no such register, and has not written it itself.
+    /// What a transaction has seen that found no such register and has not written it itself.
     pub fn absent(&self, key: Key, reader: usize, txn: &Txn) -> Absent {
         let none = Vec::new();
         let writes = self.0.get(&key).unwrap_or(&none);

@@ -1,4 +1,5 @@
-//! Cycles: strongly connected components by Tarjan, of each the cycle with the fewest rw, its name, and its story.
+//! Cycles: strongly connected components by Tarjan; for each, the cycle with the fewest rw edges,
+//! its name, and a description.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,7 +9,8 @@ use super::{
     versions::Versions,
 };
 
-/// Cycles are looked for from so many points of a component: in a knot of thousands, any will do.
+/// Maximum number of points of a component from which cycles are searched: in a component of
+/// thousands, any cycle will do.
 const STARTS_MAX: usize = 200;
 
 /// Adds a finding for each component that has a cycle.
@@ -26,14 +28,14 @@ pub(super) fn find(versions: &Versions<'_>, graph: &Graph, findings: &mut Vec<Fi
     }
 }
 
-/// A cycle: each point, and the edge from it.
+/// A cycle: each point, and the edge that leaves it.
 type Cycle = Vec<(usize, Edge)>;
 
 fn reads_before(cycle: &Cycle) -> usize {
     cycle.iter().filter(|(_, edge)| matches!(edge.why, Why::Rw(..))).count()
 }
 
-/// Components, without recursion. Tarjan 1972.
+/// Strongly connected components, without recursion. Tarjan 1972.
 fn components(graph: &Graph) -> Vec<Vec<usize>> {
     const NEW: usize = usize::MAX;
     let count = graph.edges.len();
@@ -51,7 +53,7 @@ fn components(graph: &Graph) -> Vec<Vec<usize>> {
                 stack.push(point);
                 on_stack[point] = true;
             } else {
-                // Back from the edge before.
+                // Returns from the previous edge.
                 let to = graph.edges[point][edge - 1].to;
                 low[point] = low[point].min(low[to]);
             }
@@ -82,7 +84,7 @@ fn components(graph: &Graph) -> Vec<Vec<usize>> {
     found
 }
 
-/// A cycle through a point with the fewest rw, and then the fewest edges.
+/// The cycle through a point with the fewest rw edges, and then the fewest edges.
 fn shortest(graph: &Graph, component: &[usize], start: usize) -> Option<Cycle> {
     let inside: BTreeMap<usize, ()> = component.iter().map(|point| (*point, ())).collect();
     let mut before: BTreeMap<usize, (usize, Edge)> = BTreeMap::new();
@@ -125,12 +127,12 @@ fn shortest(graph: &Graph, component: &[usize], start: usize) -> Option<Cycle> {
     Some(cycle)
 }
 
-/// The steps from one transaction to another, moments of time left out.
+/// The steps from transaction to transaction, with moments of real time left out.
 fn hops(graph: &Graph, cycle: &Cycle) -> Vec<(usize, Why, usize)> {
     let mut hops = Vec::new();
     let mut from = None;
     let mut through_time = false;
-    // From a point that is a transaction's.
+    // Start at a point that belongs to a transaction.
     let start = cycle.iter().position(|(point, _)| graph.owner[*point].is_some()).unwrap_or(0);
     for (point, edge) in cycle.iter().cycle().skip(start).take(cycle.len()) {
         from = graph.owner[*point].or(from);

@@ -1,14 +1,16 @@
-//! Who must have come before whom: points of transactions, and an edge for every reason.
+//! The dependency graph: points of transactions, and an edge for each reason why one must come
+//! before another.
 //!
 //! | edge | from | to |
 //! |---|---|---|
-//! | ww | who wrote a version | who wrote the next one |
-//! | wr | who wrote a version | who read it |
-//! | rw | who read a version | who wrote the next one |
-//! | time | who had ended | who began after that |
-//! | order | a point of a transaction | its next |
+//! | ww | the writer of a version | the writer of the next one |
+//! | wr | the writer of a version | a reader of it |
+//! | rw | a reader of a version | the writer of the next one |
+//! | time | a transaction that had ended | one that began after that |
+//! | order | a point of a transaction | its next point |
 //!
-//! Points and what comes in where: see the table in `mod.rs`.
+//! The table in `mod.rs` says which points a transaction has, and at which of them dependencies
+//! enter.
 
 use std::collections::BTreeMap;
 
@@ -22,10 +24,10 @@ use super::{
 /// Why one point comes before another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Why {
-    /// Wrote `.1` after `.0`, both of one key.
+    /// It wrote the number right after another one of the same key.
     Ww(What, Number),
     Wr(What, Number),
-    /// Did not see the number.
+    /// It did not see the number.
     Rw(What, Number),
     Time,
     Order,
@@ -47,14 +49,14 @@ pub(super) struct Edge {
 
 /// Points and edges.
 pub(super) struct Graph {
-    /// Whose a point is; `None`: a moment of real time.
+    /// The transaction of a point; `None`: a moment of real time.
     pub owner: Vec<Option<usize>>,
     pub edges: Vec<Vec<Edge>>,
     /// The commit of each transaction that counts.
     commits: Vec<usize>,
-    /// Its snapshot, if it is at a point of its own.
+    /// The snapshot of each transaction, if it is a point of its own.
     snapshots: Vec<Option<usize>>,
-    /// Its prepare, if what it had only read was free from then on.
+    /// The prepare of each transaction, if it released what it had only read.
     prepares: Vec<Option<usize>>,
     /// Points of calls: at `ReadCommitted`, and of glimpses.
     calls: BTreeMap<(usize, u32), usize>,
@@ -92,7 +94,7 @@ impl Graph {
         }
     }
 
-    /// The points of a transaction.
+    /// Adds the points of a transaction.
     fn place(&mut self, versions: &Versions<'_>, at: usize) {
         let txn = versions.txn(at);
         let mut before: Option<usize> = None;
@@ -125,7 +127,7 @@ impl Graph {
         }
     }
 
-    /// Where a read is, for what comes behind it.
+    /// The point of a read, for what comes after it.
     fn point_of(&self, versions: &Versions<'_>, read: &Read<'_>) -> usize {
         let commit = self.commits[read.txn];
         if read.locks {
@@ -140,7 +142,8 @@ impl Graph {
         call.or(self.snapshots[read.txn]).unwrap_or(commit)
     }
 
-    /// Where a point is, for what comes before it: a snapshot transaction knows of nothing behind its snapshot.
+    /// The point at which dependencies on earlier points enter: a snapshot transaction knows of
+    /// nothing after its snapshot.
     fn entry_of(&self, versions: &Versions<'_>, at: usize, point: usize) -> usize {
         match versions.txn(at).isolation {
             Isolation::Snapshot => self.snapshots[at].unwrap_or(point),
@@ -155,7 +158,7 @@ impl Graph {
         }
     }
 
-    /// Of those who count, who wrote a number.
+    /// The writer of a number, if it counts.
     fn writer(versions: &Versions<'_>, number: Number) -> Option<usize> {
         versions.writer.get(&number).copied().filter(|at| versions.counts[*at])
     }
@@ -192,7 +195,7 @@ impl Graph {
             if let Some(last) = seen.last() {
                 self.saw(versions, read, what, *last);
             }
-            // Its own may come next: then who comes behind them was not seen, either.
+            // Its own number may come next; then it has not seen the writer after that, either.
             let order = versions.lists[&read.key].get(seen.len()..).unwrap_or_default();
             let other = order.iter().find(|next| versions.writer.get(next) != Some(&read.txn));
             if let Some(next) = other {
@@ -204,7 +207,8 @@ impl Graph {
     fn join_registers(&mut self, versions: &Versions<'_>) {
         let mut next: BTreeMap<(Key, Option<Number>), Vec<Number>> = BTreeMap::new();
         for (key, before, after) in &versions.registers {
-            // Who sets without having read comes after nothing, which all come after.
+            // A writer that has not read the register follows no version, and only later versions
+            // follow it.
             next.entry((*key, *before)).or_default().push(*after);
             let Some(before) = before else { continue };
             let ends = (Self::writer(versions, *before), Self::writer(versions, *after));
@@ -224,7 +228,8 @@ impl Graph {
         }
     }
 
-    /// A chain of the moments at which transactions ended; who began behind one of them hangs on it.
+    /// Adds a chain of the moments at which transactions ended; each transaction that began later
+    /// follows the last moment before its start.
     fn join_time(&mut self, versions: &Versions<'_>) {
         let counts = |at: &usize| versions.counts[*at];
         let txns: Vec<usize> = (0..versions.history.txns.len()).filter(counts).collect();

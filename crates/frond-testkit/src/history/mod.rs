@@ -1,36 +1,39 @@
-//! What transactions did to each other, from what they read: histories of a store under many threads, and a checker
-//! that finds the anomalies in them and tells them in words (RELIABILITY §4.6).
+//! Histories of what concurrent transactions did and saw, and a checker that finds the isolation
+//! anomalies in them and describes them in words (docs/safety.md §4.6).
 //!
-//! A history knows nothing of the engine: each transaction says what it wrote and what it saw. Numbers that are
-//! written are unique, so that whoever reads one knows whose it is; keys hold lists, to which numbers are appended, so
-//! that whoever reads one knows what came before; and registers, whose order is known as far as transactions read one
-//! value and set the next. A deletion is a version of a register as any other, but that nobody reads its number:
-//! `versions.rs` says whose it was, where it can be known.
+//! A history knows nothing of the engine: each transaction records what it wrote and what it saw.
+//! Every number is written only once, so a reader of a number knows which transaction wrote it.
+//! Keys hold lists, to which numbers are appended, so a reader also knows what came before; and
+//! registers, whose order is known as far as transactions read one value and set the next. A
+//! deletion is a version of a register like any other, except that nobody reads its number:
+//! `versions.rs` determines which deletion it was, where that can be known.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `versions.rs` | whose is what, and in which order; what is wrong in itself: G1a, G1b, what is lost |
-//! | `graph.rs` | who must have come before whom: ww, wr, rw, and real time |
-//! | `cycles.rs` | strongly connected components, and a cycle with a name and in words |
-//! | `record.rs` | histories of a store: threads, transactions of all levels, batches, restarts |
-//! | `record/decide.rs` | those that are prepared, and who decides them |
+//! | `versions.rs` | which transaction wrote which version, and in which order; anomalies without a cycle: G1a, G1b, lost writes |
+//! | `graph.rs` | which transaction must have come before which: ww, wr, rw, and real time |
+//! | `cycles.rs` | strongly connected components; a cycle, its name and its description |
+//! | `record.rs` | records histories of a store: threads, transactions of all levels, batches, restarts |
+//! | `record/decide.rs` | prepared transactions, and how they are decided |
 //! | `record/rows.rs` | registers that are rows with indexes |
-//! | `absent.rs` | whose deletion it was that a reader found nothing of |
+//! | `absent.rs` | which deletion a reader saw when it found nothing |
 //! | `tests.rs` | a bad history of every kind, and which levels forbid it |
 //!
-//! **What each level forbids.** A level says at which moments a transaction reads and writes. Each moment is a point
-//! of the graph, every dependency goes from a point to a later one, and so a cycle is a lie of the store:
+//! **What each level forbids.** A level says at which moments a transaction reads and writes. Each
+//! moment is a point of the graph, and every dependency goes from a point to a later one. So a
+//! cycle proves that the store broke its promise:
 //!
-//! | level | plain reads | locking reads and writes | dependencies come in |
+//! | level | plain reads | locking reads and writes | dependencies enter at |
 //! |---|---|---|---|
-//! | `ReadCommitted` | each call at a moment of its own | at the commit | where they are |
-//! | `RepeatableRead` | all at one, the snapshot; of lists that it has appended to, at the commit | at the commit | where they are |
-//! | `Snapshot` | all at one, the snapshot | at the commit | all at the snapshot: nothing is written over what it does not see |
-//! | `Serializable` | at the commit | at the commit | there |
+//! | `ReadCommitted` | each call at a moment of its own | the commit | the point of the read or write |
+//! | `RepeatableRead` | all at one moment, the snapshot; lists to which it has appended: at the commit | the commit | the point of the read or write |
+//! | `Snapshot` | all at one moment, the snapshot | the commit | the snapshot, always: it overwrites nothing that it does not see |
+//! | `Serializable` | the commit | the commit | the commit |
 //!
-//! Locking reads are at the commit, for nobody changes before it what they have seen. A glimpse past another's lock is at a
-//! moment of its own at every level, and what a transaction has locked and not written is at its prepare, if it has one: but
-//! at `Serializable` it gives that back then. From the moments follows the usual table, with the names of Adya; `tests.rs` holds it against this one:
+//! Locking reads are at the commit, because nobody changes what they have seen before it. A glimpse
+//! past another's lock is at a moment of its own at every level. What a prepared transaction has
+//! locked and not written is at its prepare, since it releases that then, except at `Serializable`.
+//! From these moments the usual table follows, with the names of Adya; `tests.rs` checks it:
 //!
 //! | | ReadCommitted | RepeatableRead | Snapshot | Serializable |
 //! |---|---|---|---|---|
@@ -40,9 +43,10 @@
 //! | G-nonadjacent: long fork | if a later call goes back | found | found | found |
 //! | G2: write skew | – | – | – | found |
 //!
-//! Ideas: Adya, "Weak Consistency: A Generalized Theory and Optimistic Implementations for Distributed
-//! Transactions", 1999; Kingsbury and Alvaro, "Elle: Inferring Isolation Anomalies from Experimental Observations",
-//! 2020; Tarjan, "Depth-first search and linear graph algorithms", 1972.
+//! Ideas: Adya, "Weak Consistency: A Generalized Theory and Optimistic Implementations for
+//! Distributed Transactions", 1999; Kingsbury and Alvaro, "Elle: Inferring Isolation Anomalies from
+//! Experimental Observations", 2020; Tarjan, "Depth-first search and linear graph algorithms",
+//! 1972.
 
 mod absent;
 mod cycles;
@@ -56,27 +60,28 @@ use frond::Isolation;
 
 pub use record::{Recorder, Workload};
 
-/// A list, or a register: two keys of one number are not the same.
+/// A list or a register; a list and a register with the same number are different keys.
 pub type Key = u64;
-/// What is written once in a history.
+/// A number that is written only once in a history.
 pub type Number = u64;
 
-/// A call that came to something.
+/// A call that succeeded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Call {
     /// Appended to a list.
     Append(Key, Number),
-    /// Put a list whole: what was read of it, and a number behind that.
+    /// Rewrote a whole list: what was read of it, followed by a new number.
     Rewrite(Key, Vec<Number>),
-    /// Read a list; with a lock, or without.
+    /// Read a list; true: with a lock.
     List(Key, Vec<Number>, bool),
     /// Set a register.
     Set(Key, Number),
-    /// Read a register; with a lock, or without.
+    /// Read a register; true: with a lock.
     Register(Key, Option<Number>, bool),
-    /// Deleted a register. The number is the deletion's; whoever finds nothing has seen it, or another's.
+    /// Deleted a register. The number identifies the deletion; a reader that finds nothing has seen
+    /// it, or another one.
     Delete(Key, Number),
-    /// Read a register past the lock of another, as it was last committed.
+    /// Read a register past another's lock, as last committed.
     Glimpse(Key, Option<Number>),
 }
 
@@ -87,66 +92,67 @@ pub enum Outcome {
     Committed,
     /// Rolled back.
     Aborted,
-    /// The store stopped meanwhile: it is there whole, or not at all.
+    /// The store stopped meanwhile: the transaction is there completely, or not at all.
     Unknown,
 }
 
 /// One transaction.
 #[derive(Clone, Debug)]
 pub struct Txn {
-    /// Whose.
+    /// The session that ran it.
     pub session: u32,
-    /// Its level; a batch has any.
+    /// Its isolation level; irrelevant for a batch.
     pub isolation: Isolation,
-    /// Moments of the history: before it began, after it had ended.
+    /// A moment of the history before it began.
     pub begun: u64,
-    /// See `begun`.
+    /// A moment after it had ended.
     pub ended: u64,
     /// How it ended.
     pub outcome: Outcome,
-    /// It was prepared before that: but at `Serializable`, what it had only read was others' from then on.
+    /// Whether it was prepared before its end. From then on others could write what it had only
+    /// read, except at `Serializable`.
     pub prepared: bool,
-    /// What it did, each call with its number: what one scan has read has one number.
+    /// Its calls, each with a number; everything that one scan has read has the same number.
     pub calls: Vec<(u32, Call)>,
-    /// What it wrote and took back by a savepoint.
+    /// Numbers that it wrote and rolled back to a savepoint.
     pub undone: Vec<Number>,
 }
 
-/// What happened.
+/// The record of what happened.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// All transactions.
     pub txns: Vec<Txn>,
-    /// Moments at which the store went down and came back.
+    /// Moments at which the store was restarted.
     pub restarts: Vec<u64>,
 }
 
-/// What is wrong, by Adya's names.
+/// The kinds of anomalies, by Adya's names.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Anomaly {
-    /// Dirty write: each has written over the other.
+    /// Dirty write: each has overwritten the other.
     G0,
-    /// Aborted read: what was rolled back, by a savepoint or as a whole, was seen.
+    /// Aborted read: something was seen that was rolled back, completely or to a savepoint.
     G1a,
-    /// Intermediate read: a part of what a transaction wrote was seen.
+    /// Intermediate read: only a part of a transaction's writes was seen.
     G1b,
     /// Circular information flow: each has seen what depends on it.
     G1c,
-    /// Read skew: one reader saw a part of what depends on what it did not see.
+    /// Read skew: a reader saw something that depends on what it did not see.
     GSingle,
-    /// Lost update: a version was written over by one who had read the one before.
+    /// Lost update: a transaction that had read an older version overwrote a newer one.
     P4,
-    /// Long fork, and the like: several readers, none of them following upon another.
+    /// Long fork, and the like: several readers, none of which follows directly on another.
     GNonadjacent,
     /// Write skew, and the like.
     G2,
     /// A transaction does not see its own writes, or sees more of its own than it wrote.
     Internal,
-    /// What was seen was written by nobody.
+    /// Something was seen that nobody has written.
     Unwritten,
-    /// Two have seen a list in different orders.
+    /// Two readers have seen a list in different orders.
     Order,
-    /// What was acknowledged is not there later; or a commit is there in part.
+    /// Something acknowledged is missing later, or a commit is there in part.
     Lost,
 }
 
@@ -169,7 +175,7 @@ impl fmt::Display for Anomaly {
     }
 }
 
-/// An anomaly that a level forbids, with what shows it.
+/// An anomaly that a level forbids, with its evidence.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// Its name.
@@ -185,7 +191,8 @@ impl fmt::Display for Finding {
 }
 
 impl History {
-    /// All that the levels of its transactions forbid and that happened nevertheless; of a knot of cycles, one.
+    /// Finds everything that happened although the levels of its transactions forbid it; of each
+    /// set of connected cycles, one.
     pub fn check(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let versions = versions::Versions::of(self, &mut findings);
@@ -194,14 +201,15 @@ impl History {
         findings
     }
 
-    /// The same history, as if all had asked for this level: what it shows then, the levels that they had let happen.
+    /// The history with all transactions at this level: what it shows in addition is what their own
+    /// levels allow.
     pub fn as_level(&self, isolation: Isolation) -> History {
         let mut history = self.clone();
         history.txns.iter_mut().for_each(|txn| txn.isolation = isolation);
         history
     }
 
-    /// Transactions that were acknowledged.
+    /// Number of transactions that were acknowledged.
     pub fn committed(&self) -> usize {
         self.txns.iter().filter(|txn| txn.outcome == Outcome::Committed).count()
     }

@@ -1,8 +1,8 @@
-//! Histories of a store: threads that run short transactions of given levels on few keys, and batches between them,
-//! each writing down what it did and saw.
+//! Records histories of a store: threads run short transactions of given levels on few keys, and
+//! batches in between, and each records what it did and saw.
 //!
-//! Keys are a window that moves on, so that lists stay short. Who is ended by a deadlock or a conflict has aborted;
-//! whose commit meets a store that stops does not know.
+//! The keys are a moving window, so that lists stay short. A transaction that a deadlock or a
+//! conflict ends has aborted; if the store stops during its commit, its outcome is unknown.
 
 mod decide;
 mod rows;
@@ -25,41 +25,42 @@ use super::{Call, History, Key, Number, Outcome, Txn};
 use crate::Dice;
 use decide::Pending;
 
-/// Keys in use at once.
+/// Number of keys in use at a time.
 const WINDOW: u64 = 5;
-/// The window moves on by one after so many numbers.
+/// The window moves by one key after this many numbers.
 const NUMBERS_A_KEY: u64 = 40;
-/// Nobody waits for longer: what is prepared and whose store has stopped keeps its locks.
+/// Maximum wait for a lock: a prepared transaction, or one whose store has stopped, keeps its
+/// locks.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// What threads do.
+/// The work of the threads.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// Threads.
+    /// Number of threads.
     pub threads: u32,
-    /// Transactions of each.
+    /// Number of transactions of each thread.
     pub txns: u32,
-    /// Each takes one of these.
+    /// The levels; each transaction takes one of them.
     pub levels: Vec<Isolation>,
-    /// One in so many is a batch; 0: none.
+    /// One transaction in this many is a batch; 0: none.
     pub batches: u64,
-    /// Of transactions that commit one in so many is prepared first; 0: none.
+    /// Of transactions that commit, one in this many is prepared first; 0: none.
     pub prepares: u64,
-    /// What they do.
+    /// Seed of what they do.
     pub seed: u64,
-    /// Called in each thread before it begins.
+    /// Called in each thread before it starts.
     pub prepare: fn(),
 }
 
 impl Workload {
-    /// So many transactions of four threads, at these levels, and some batches.
+    /// `txns` transactions of each of four threads, at these levels, and some batches.
     pub fn of(levels: &[Isolation], txns: u32, seed: u64) -> Self {
         let levels = levels.to_vec();
         Self { threads: 4, txns, levels, batches: 8, prepares: 8, seed, prepare: || {} }
     }
 }
 
-/// Writes a history down, of one store, through any number of restarts.
+/// Records the history of one store, through any number of restarts.
 #[derive(Debug, Default)]
 pub struct Recorder {
     moments: AtomicU64,
@@ -86,7 +87,7 @@ impl Trees {
     }
 }
 
-/// A transaction on its way.
+/// A running transaction.
 struct Running<'a> {
     recorder: &'a Recorder,
     trees: &'a Trees,
@@ -97,17 +98,17 @@ struct Running<'a> {
 }
 
 impl Recorder {
-    /// Nothing has happened yet.
+    /// An empty history.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many transactions have ended.
+    /// Number of transactions that have ended.
     pub fn len(&self) -> usize {
         self.history().txns.len()
     }
 
-    /// True if none has.
+    /// True if no transaction has ended.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -120,7 +121,7 @@ impl Recorder {
         self.moments.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// The store is open again.
+    /// Notes that the store is open again.
     pub fn restarted(&self) {
         let moment = self.moment();
         self.history().restarts.push(moment);
@@ -128,8 +129,7 @@ impl Recorder {
 
     /// Runs threads until all is done, or the store has stopped.
     ///
-    /// # Errors
-    /// What opening the trees fails with.
+    /// # Errors Those of opening the trees.
     pub fn run(&self, db: &Db, workload: &Workload) -> Result<()> {
         let trees = &Trees::open(db)?;
         self.settle(db, &mut Dice::new(workload.seed))?;
@@ -166,10 +166,9 @@ impl Recorder {
         Ok(())
     }
 
-    /// Reads everything once more, and gives the history.
+    /// Reads everything once more, and returns the history.
     ///
-    /// # Errors
-    /// What reading fails with.
+    /// # Errors Those of reading.
     pub fn finish(self, db: &Db) -> Result<History> {
         let trees = Trees::open(db)?;
         self.settle(db, &mut Dice::new(0))?;
@@ -199,7 +198,7 @@ impl Recorder {
         self.history().txns.push(txn);
     }
 
-    /// Writes down how a commit ended; an error if the store has stopped.
+    /// Records how a commit ended; an error if the store has stopped.
     fn committed<T>(&self, txn: Txn, commit: Result<T>) -> Result<()> {
         let outcome = match &commit {
             Ok(_) => Outcome::Committed,
@@ -256,7 +255,7 @@ impl Recorder {
         let mut running =
             Running { recorder: self, trees, txn: &txn, done: &mut done, call: 0, read_only };
         if let Err(error) = running.some(dice) {
-            // By a deadlock or a conflict, or the store has stopped.
+            // A deadlock or a conflict has ended it, or the store has stopped.
             drop(txn);
             self.end(done, Outcome::Aborted);
             return go_on(Err(error));
@@ -274,7 +273,7 @@ impl Recorder {
     }
 }
 
-/// What ends a transaction does not end its thread.
+/// An error that ends a transaction does not end its thread.
 fn go_on(went: Result<()>) -> Result<()> {
     match went {
         Err(error) if error.kind() != ErrorKind::Retry => Err(error),
@@ -283,7 +282,7 @@ fn go_on(went: Result<()>) -> Result<()> {
 }
 
 impl Running<'_> {
-    /// Some calls, some of them taken back by a savepoint.
+    /// Makes some calls, and rolls back some of them to a savepoint.
     fn some(&mut self, dice: &mut Dice) -> Result<()> {
         for _ in 0..dice.between(1, 5) {
             if !dice.chance(1, 8) {
@@ -304,7 +303,7 @@ impl Running<'_> {
 
     fn one(&mut self, dice: &mut Dice) -> Result<()> {
         self.call += 1;
-        // Few processors: the others are to come between two calls.
+        // There are few processors: let others run between two calls.
         if dice.chance(1, 3) {
             std::thread::yield_now();
         }
@@ -336,7 +335,8 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Sets or deletes a register, most often one that it has read; or inserts one that must not be there.
+    /// Sets or deletes a register, usually one that it has read; or inserts one that must not
+    /// exist.
     fn write_register(&mut self, key: Key, locks: bool, dice: &mut Dice) -> Result<()> {
         let (at, registers) = (key.to_be_bytes(), &self.trees.registers);
         let number = self.recorder.number();
@@ -345,7 +345,7 @@ impl Running<'_> {
                 Err(Error::RowExists { .. }) => return Ok(()),
                 went => went?,
             }
-            // It was looked for under the row's lock.
+            // It was looked up under the row's lock.
             self.note(Call::Register(key, None, true));
             self.note(Call::Set(key, number));
             return Ok(());
@@ -364,7 +364,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Reads a register that another may have locked: then as it was last committed.
+    /// Reads a register that another may have locked: in that case as last committed.
     fn glimpse(&mut self, key: Key, dice: &mut Dice) -> Result<()> {
         let lock = *dice.pick(&[RowLock::Shared, RowLock::Exclusive]);
         let how =
@@ -391,7 +391,8 @@ impl Running<'_> {
         }
     }
 
-    /// Reads a list and puts it longer: by a plain read only where the level forbids that others are undone by it.
+    /// Reads a list and puts a longer one. Uses a plain read only if the level forbids lost
+    /// updates.
     fn rewrite(&mut self, key: Key) -> Result<()> {
         let forbids = matches!(self.done.isolation, Isolation::Snapshot | Isolation::Serializable);
         let (at, number) = (key.to_be_bytes(), self.recorder.number());
@@ -408,7 +409,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// A scan of the window. Of keys that are not there a locking scan knows only if it locks gaps.
+    /// Scans the window. A locking scan proves that a key is missing only if it locks gaps.
     fn scan(&mut self, locks: bool, dice: &mut Dice) -> Result<()> {
         let first = self.recorder.first_key();
         let end = first + WINDOW;
@@ -435,7 +436,7 @@ impl Running<'_> {
 }
 
 impl Running<'_> {
-    /// Whether its locking scans keep what is not there from coming.
+    /// Whether its locking scans prevent inserts of missing keys.
     fn locks_gaps(&self) -> bool {
         matches!(self.done.isolation, Isolation::RepeatableRead | Isolation::Serializable)
     }

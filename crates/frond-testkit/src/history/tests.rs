@@ -9,7 +9,8 @@ const LEVELS: [Isolation; 4] = [
     Isolation::Serializable,
 ];
 
-/// A history of committed transactions that all run at once; calls of each have numbers of their own.
+/// A history of committed transactions that all run concurrently; the calls of each have separate
+/// numbers.
 fn at_once(txns: &[&[Call]]) -> History {
     let txn = |(at, calls): (usize, &&[Call])| Txn {
         session: at as u32,
@@ -24,7 +25,7 @@ fn at_once(txns: &[&[Call]]) -> History {
     History { txns: txns.iter().enumerate().map(txn).collect(), restarts: Vec::new() }
 }
 
-/// The same, one after the other.
+/// A history of committed transactions that run one after another.
 fn one_by_one(txns: &[&[Call]]) -> History {
     let mut history = at_once(txns);
     for (at, txn) in history.txns.iter_mut().enumerate() {
@@ -41,7 +42,7 @@ fn register(key: Key, seen: impl Into<Option<Number>>) -> Call {
     Register(key, seen.into(), false)
 }
 
-/// Demands that the levels named, and no others, find the anomaly.
+/// Asserts that the anomaly is found at these levels, and at no others.
 fn found_at(anomaly: Anomaly, history: &History, levels: &[Isolation]) {
     for level in LEVELS {
         let findings = history.as_level(level).check();
@@ -134,7 +135,7 @@ fn read_skew() {
         &[list(1, &[1]), list(2, &[2])],
     ]);
     found_at(GSingle, &forward, FROM_REPEATABLE);
-    // The later call sees less: no moments explain it.
+    // The later call sees less: no moments explain that.
     let backward = at_once(&[
         &[list(2, &[2]), list(1, &[])],
         &[Append(1, 1), Append(2, 2)],
@@ -154,7 +155,8 @@ fn read_skew() {
         &[list(1, &[1]), list(2, &[2])],
     ]);
     found_at(GSingle, &with_locks, ALL);
-    // What a transaction has appended to it sees as it will leave it, beside what its snapshot shows.
+    // A transaction sees a list to which it has appended as it will leave it, and other lists as of
+    // its snapshot.
     let own = at_once(&[
         &[list(1, &[]), Append(2, 9), list(2, &[2, 9])],
         &[Append(1, 1), Append(2, 2)],
@@ -232,7 +234,7 @@ fn lists_in_two_orders_and_lost_writes() {
         at_once(&[&[Append(1, 1)], &[Append(1, 2)], &[list(1, &[1, 2])], &[list(1, &[2])]]);
     found_at(Order, &orders, ALL);
     found_at(Lost, &one_by_one(&[&[Append(1, 1)], &[list(1, &[])]]), ALL);
-    // Whoever began later sees it, in real time.
+    // A transaction that began later sees it, in real time.
     let stale = one_by_one(&[&[Set(1, 1)], &[register(1, 1), Set(1, 2)], &[register(1, 1)]]);
     found_at(GSingle, &stale, ALL);
 }
@@ -249,7 +251,7 @@ fn what_a_power_cut_leaves() {
         }
     };
     let unknown: &[Call] = &[Append(1, 1), Append(2, 2)];
-    // There whole, or not at all, though a reader had seen it: both are well.
+    // Completely there or not at all, although a reader had seen it: both are legal.
     for seen in [[&[1][..], &[2]], [&[], &[]]] {
         let mut history =
             at_once(&[unknown, &[list(1, &[1])], &[list(1, seen[0]), list(2, seen[1])]]);
@@ -261,7 +263,7 @@ fn what_a_power_cut_leaves() {
     cut(&mut in_part);
     (in_part.txns[0].ended, in_part.txns[1].ended) = (45, 70);
     found_at(Lost, &in_part, ALL);
-    // Who wrote behind what is gone is gone with it.
+    // A write that follows a lost one must be lost, too.
     let mut holes =
         at_once(&[unknown, &[list(1, &[1]), Append(3, 3)], &[list(1, &[]), list(3, &[3])]]);
     cut(&mut holes);
@@ -269,7 +271,7 @@ fn what_a_power_cut_leaves() {
     assert!(!holes.check().is_empty());
 }
 
-/// The first one is over before the others begin.
+/// A history whose first transaction has ended before the others begin.
 fn after_first(txns: &[&[Call]]) -> History {
     let mut history = at_once(txns);
     history.txns[0].ended = 0;
@@ -299,7 +301,7 @@ fn a_deletion_is_a_version() {
     ]);
     found_at(Lost, &intermediate, ALL);
     found_at(Internal, &at_once(&[&[Set(1, 1), Delete(1, 2), register(1, 1)]]), ALL);
-    // Long gone, and there again.
+    // A value that was overwritten or deleted long ago is seen again.
     let stale = [base, &[register(1, 1), Delete(1, 3)], &[register(1, 1)]];
     found_at(GSingle, &one_by_one(&stale), ALL);
     let gone = [base, &[register(1, None)]];
@@ -310,7 +312,7 @@ fn a_deletion_is_a_version() {
     found_at(Lost, &one_by_one(&[&comes_back[..], &[&[register(1, 4)]]].concat()), &[]);
 }
 
-/// Whose deletion a reader has met is not known where it may have been one of two.
+/// A read proves nothing if the deletion that it saw may be one of two.
 #[test]
 fn what_may_be_one_of_two_proves_nothing() {
     let two = after_first(&[
@@ -337,14 +339,15 @@ fn glimpses_past_the_locks_of_others() {
     found_at(G1a, &aborted, ALL);
     let circle = at_once(&[&[Set(1, 1), Glimpse(2, Some(2))], &[Set(2, 2), Glimpse(1, Some(1))]]);
     found_at(G1c, &circle, ALL);
-    // It is of now, and the snapshot of before; one that must stay as it was is kept by locks.
+    // A glimpse may be newer than the snapshot; only `Serializable`, which locks what it reads,
+    // forbids that.
     let newer = at_once(&[&[Set(1, 1), Set(2, 2)], &[register(1, None), Glimpse(2, Some(2))]]);
     found_at(GSingle, &newer, SERIALIZABLE);
     let late = one_by_one(&[&[Set(1, 1)], &[register(1, 1), Set(1, 2)], &[Glimpse(1, Some(1))]]);
     found_at(GSingle, &late, ALL);
 }
 
-/// One scan finds a row, and by an index an older version of it.
+/// One scan finds a row and, through an index, an older version of it.
 #[test]
 fn an_index_that_does_not_agree_with_its_rows() {
     let mut history = after_first(&[
@@ -356,7 +359,8 @@ fn an_index_that_does_not_agree_with_its_rows() {
     found_at(GSingle, &history, ALL);
 }
 
-/// Between the prepare and the commit others write what was only read; but for who must be serializable.
+/// Between the prepare and the commit others may write what was only read, except at
+/// `Serializable`.
 #[test]
 fn a_prepare_gives_back_what_was_only_read() {
     let mut history = at_once(&[
@@ -372,7 +376,7 @@ fn a_prepare_gives_back_what_was_only_read() {
     found_at(P4, &written, ALL);
 }
 
-/// Decided behind a restart, a prepared transaction is as any other.
+/// A prepared transaction that is decided after a restart is like any other.
 #[test]
 fn what_was_prepared_is_there_whole_or_not_at_all() {
     let prepared: &[Call] = &[Append(1, 1), Append(2, 2)];

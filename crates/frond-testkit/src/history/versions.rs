@@ -1,12 +1,15 @@
-//! Whose is what, and in which order: lists by what was read of them last, registers by who read one value and set
-//! the next. And what is wrong without any cycle.
+//! Which transaction wrote which version, and in which order. Lists are ordered by what was read of
+//! them last, registers by transactions that read one value and set the next. Also finds what is
+//! wrong without any cycle.
 //!
-//! 1. A transaction of unknown outcome was committed if somebody saw what it wrote after the restart, or wrote
-//!    something behind it. Who only read, before the restart, may have seen a commit up to one sync before it was
-//!    durable: where that commit is gone, its read proves nothing, and is left out.
-//! 2. The order of a list is what the last reader saw. All others saw a beginning of it, and their own behind that.
-//! 3. Who finds no register has seen it before anybody wrote it, or deleted. Where it cannot be known which (`absent.rs`),
-//!    the read says nothing.
+//! 1. A transaction of unknown outcome was committed if another saw its writes after the restart,
+//!    or saw them and wrote something itself. A transaction that only read, before the restart, may
+//!    have seen a commit up to one sync before it was durable: if that commit is gone, its read
+//!    proves nothing, and is left out.
+//! 2. The order of a list is what the last reader saw. All others saw a prefix of it, followed by
+//!    their own numbers.
+//! 3. A reader that finds no register has seen it before its first write, or deleted. If it cannot
+//!    be known which (`absent.rs`), the read proves nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +20,7 @@ use super::{
     absent::{Absent, Writes},
 };
 
-/// What a transaction saw of a key, but for its own.
+/// What a transaction saw of a key, except its own writes.
 pub(super) struct Read<'h> {
     pub txn: usize,
     pub call: u32,
@@ -33,15 +36,15 @@ pub(super) enum Seen<'h> {
     Register(Option<Number>),
 }
 
-/// A history in order.
+/// A history with its versions in order.
 pub(super) struct Versions<'h> {
     pub history: &'h History,
-    /// Whether a transaction is part of it: committed, and no ghost.
+    /// Whether each transaction counts: it is committed, and did not read what was lost.
     pub counts: Vec<bool>,
-    /// Who wrote a number.
+    /// The writer of each number.
     pub writer: BTreeMap<Number, usize>,
     pub lists: BTreeMap<Key, Vec<Number>>,
-    /// Of registers: a value, and one that came later.
+    /// For registers: a value, and one that came later.
     pub registers: Vec<(Key, Option<Number>, Number)>,
     pub reads: Vec<Read<'h>>,
 }
@@ -80,14 +83,14 @@ impl<'h> Versions<'h> {
         &self.history.txns[at]
     }
 
-    /// See 1.
+    /// Finds the transactions that count (rule 1).
     fn who_counts(&self) -> Vec<bool> {
         let txns = &self.history.txns;
         let restart_after = |moment| self.history.restarts.iter().find(|at| **at > moment);
         let mut counts: Vec<bool> =
             txns.iter().map(|txn| txn.outcome == Outcome::Committed).collect();
         let mut seen_early = vec![Vec::new(); txns.len()];
-        // Who was seen by one that counts counts, and so does who that one saw.
+        // A transaction that was seen by one that counts also counts, and so do those that it saw.
         let mut work: Vec<usize> = (0..txns.len()).filter(|at| counts[*at]).collect();
         while let Some(reader) = work.pop() {
             for number in txns[reader].seen() {
@@ -114,13 +117,14 @@ impl<'h> Versions<'h> {
         counts
     }
 
-    /// What a transaction saw of others, and whether it saw its own.
+    /// Collects what a transaction saw of others, and checks that it saw its own writes.
     fn read(&mut self, at: usize, writes: &Writes, findings: &mut Vec<Finding>) {
         let txn = self.txn(at);
         let mut own_lists: BTreeMap<Key, Vec<Number>> = BTreeMap::new();
-        // Then a read sees its own, and of others what it has put with it.
+        // Lists that it has rewritten: a read sees its own list, including what it has read of
+        // others.
         let mut rewritten: BTreeSet<Key> = BTreeSet::new();
-        // By the number of the write, and what a read of it sees.
+        // The number of its last write, and what a read of it must return.
         let mut own_registers: BTreeMap<Key, (Number, Option<Number>)> = BTreeMap::new();
         let mut seen_registers: BTreeMap<Key, Option<Number>> = BTreeMap::new();
         for (number, call) in &txn.calls {
@@ -156,7 +160,8 @@ impl<'h> Versions<'h> {
                         let what = format!("wrote {own:?} to list {key} and read more: {seen:?}");
                         findings.push(internal(what));
                     }
-                    // What it has appended to it has locked, and sees as it will leave it.
+                    // It has locked a list to which it has appended, and sees it as it will leave
+                    // it.
                     let is_newest = !own.is_empty() && txn.isolation == Isolation::RepeatableRead;
                     let (seen, locks) = (Seen::List(seen), *locks || is_newest);
                     let (call, is_glimpse) = (read_at, false);
@@ -195,7 +200,7 @@ impl<'h> Versions<'h> {
         }
     }
 
-    /// See 2.
+    /// Orders the lists (rule 2).
     fn order_lists(&mut self) {
         let mut last: BTreeMap<Key, (u64, &[Number])> = BTreeMap::new();
         for read in &self.reads {
@@ -207,7 +212,8 @@ impl<'h> Versions<'h> {
             }
         }
         self.lists = last.into_iter().map(|(key, (_, seen))| (key, seen.to_vec())).collect();
-        // Appends that the last reader did not see, at the levels that let it: behind what others saw, if they did.
+        // Appends that the last reader did not see, at the levels that allow that, come after what
+        // others saw, if those saw them.
         for read in &self.reads {
             let Seen::List(seen) = read.seen else { continue };
             let order = self.lists.entry(read.key).or_default();
@@ -237,7 +243,7 @@ impl<'h> Versions<'h> {
         }
     }
 
-    /// Aborted, intermediate and invented reads.
+    /// Finds aborted reads, intermediate reads, and reads of numbers that nobody wrote.
     fn look_at_writers(&self, findings: &mut Vec<Finding>) {
         for read in &self.reads {
             let numbers = match &read.seen {
@@ -270,7 +276,7 @@ impl<'h> Versions<'h> {
         }
     }
 
-    /// What later readers had to see of lists.
+    /// Finds what later readers of lists should have seen.
     fn look_for_lost(&self, findings: &mut Vec<Finding>) {
         let mut last: BTreeMap<Key, u64> = BTreeMap::new();
         for read in self.reads.iter().filter(|read| matches!(read.seen, Seen::List(_))) {
@@ -282,7 +288,8 @@ impl<'h> Versions<'h> {
             for (_, call) in &txn.calls {
                 let (Call::Append(key, _) | Call::Rewrite(key, _)) = call else { continue };
                 let Some(number) = &call.written() else { continue };
-                // Of unknown outcome and seen: all of it is there since the restart at the latest.
+                // If its outcome is unknown and it was seen, all of it is there at the latest since
+                // the restart.
                 let is_due = last.get(key).is_some_and(|begun| *begun > txn.ended);
                 if is_due && !self.lists[key].contains(number) {
                     let by = self.name(at);
@@ -294,9 +301,10 @@ impl<'h> Versions<'h> {
         }
     }
 
-    /// Registers that two have read the same of and set: whichever was first, the other has not seen it. Where both
-    /// reads were to be good until the commit, that is a lie; cycles do not show it, for the order of the two is not
-    /// known.
+    /// Finds registers of which two transactions have read the same version and set the next:
+    /// whichever was first, the other has not seen it. If both reads had to be valid until the
+    /// commit, that is a wrong answer of the store. Cycles do not show it, since the order of the
+    /// two is unknown.
     fn look_for_lost_updates(&self, findings: &mut Vec<Finding>) {
         let mut first: BTreeMap<(Key, Option<Number>), usize> = BTreeMap::new();
         for read in &self.reads {
@@ -340,7 +348,7 @@ impl Call {
 }
 
 impl Txn {
-    /// Numbers that it wrote for good.
+    /// Numbers that it wrote and did not roll back.
     pub(super) fn written(&self) -> impl Iterator<Item = Number> {
         self.calls.iter().filter_map(|(_, call)| call.written())
     }
@@ -367,7 +375,7 @@ impl Txn {
         })
     }
 
-    /// True if it reads without locks, at moments that are not its commit's.
+    /// True if it reads without locks, so that reads may come before its commit.
     pub(super) fn reads_plainly(&self) -> bool {
         self.calls
             .iter()

@@ -1,15 +1,15 @@
-//! The model: what every reader must see, by the simplest means (RELIABILITY §4.3).
+//! The model: what every reader must see, by the simplest means (docs/safety.md §4.3).
 //!
 //! A map per tree with the full history of every key. Each operation that changes something and is
-//! not refused is one step of the commit order; the state after every step can be asked for, so that
-//! a snapshot is a step number and a crash a choice among steps.
+//! not refused is one step of the commit order. The state after every step can be read, so a
+//! snapshot is a step number and a crash is a choice among steps.
 //!
 //! Invariants
 //! 1. Step n's digest equals [`digest`] of the rows at step n.
-//! 2. A refused operation changes nothing and is no step.
+//! 2. A refused operation changes nothing and is not a step.
 //!
-//! [`Model::step_of`] is the law for crashes (P1–P3): what is found must be the state after some step
-//! between the last that had to survive and the last that was issued.
+//! [`Model::step_of`] is the law for crashes (P1–P3): what is found must be the state after some
+//! step between the last that had to survive and the last that was issued.
 
 pub mod operators;
 mod prepared;
@@ -34,51 +34,51 @@ pub type Row = (Vec<u8>, Vec<u8>);
 /// The rows of each tree, ascending.
 pub type Dump = BTreeMap<String, Vec<Row>>;
 
-/// All that a reader can see of a store.
+/// Everything that a reader can see of a store.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Everything {
     /// The trees.
     pub trees: Dump,
     /// The trees as of each named snapshot.
     pub snapshots: BTreeMap<String, Dump>,
-    /// Numbers by which transactions are prepared that have written something.
+    /// Numbers of in-doubt transactions that have written something.
     pub undecided: BTreeSet<u8>,
 }
 
-/// Why an operation was refused, having changed nothing.
+/// Why an operation was refused; it has changed nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// No such tree.
     NoSuchTree,
     /// The tree exists already.
     TreeExists,
-    /// The tree is to be filled, and has rows.
+    /// The tree to be filled has rows.
     NotEmpty,
-    /// An insert met its key.
+    /// The key of an insert exists.
     KeyExists,
-    /// An insert into a tree that takes none.
+    /// An insert into a tree that is not unique.
     BadCall,
     /// No such snapshot.
     NoSuchSnapshot,
     /// The snapshot exists already.
     SnapshotExists,
-    /// Another transaction has the row, or the gap.
+    /// Another transaction holds the row, or the gap.
     Busy,
-    /// Another has committed the row since the snapshot: the transaction is over.
+    /// Another has committed the row since the snapshot; the transaction is over.
     Conflict,
     /// The transaction is over.
     Ended,
     /// The tree is younger than the snapshot.
     BornLater,
-    /// Another is prepared by this number: the transaction is over.
+    /// Another transaction is prepared by this number; this one is over.
     XidExists,
     /// Nothing is prepared by this number.
     NoSuchXid,
-    /// What is prepared is in a slot's hands.
+    /// The prepared transaction is attached to a slot.
     XidBusy,
 }
 
-/// What an operation answers.
+/// The answer to an operation.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Answer {
     /// Done.
@@ -113,7 +113,7 @@ impl fmt::Debug for Answer {
     }
 }
 
-/// Bytes in print, shortened.
+/// Printable bytes, shortened.
 pub fn show(bytes: &[u8]) -> String {
     let text: String = bytes.iter().take(24).map(|&b| b.escape_ascii().to_string()).collect();
     if bytes.len() > 24 { format!("{text}…({} B)", bytes.len()) } else { text }
@@ -128,7 +128,7 @@ type Versions = Vec<(u64, Option<Arc<[u8]>>)>;
 #[derive(Clone, Debug, Default)]
 struct History {
     rows: BTreeMap<Vec<u8>, Versions>,
-    /// Range deletes and their steps: whether a row was touched, though it was not there.
+    /// Range deletes and their steps: they touch a row even if it did not exist.
     ranges: Vec<(u64, Vec<u8>, Vec<u8>)>,
     digest: u64,
     unique: bool,
@@ -140,7 +140,7 @@ pub struct Model {
     trees: BTreeMap<TreeNumber, History>,
     names: Vec<(u64, Names<TreeNumber>)>,
     snapshots: Vec<(u64, Names<u64>)>,
-    /// What is prepared and has written something.
+    /// In-doubt transactions that have written something.
     undecided: Vec<(u64, prepared::Undecided)>,
     digests: Vec<u64>,
     next_tree: TreeNumber,
@@ -167,7 +167,7 @@ fn tree_digest(name: &str, rows: u64) -> u64 {
     xxh3_64_with_seed(&rows.to_le_bytes(), xxh3_64_with_seed(name.as_bytes(), 2))
 }
 
-/// Digest of what a reader sees: rows of trees, names of snapshots, and of what is prepared.
+/// Digest of what a reader sees: rows of trees, names of snapshots, in-doubt transactions.
 pub fn digest(everything: &Everything) -> u64 {
     let rows = |rows: &Vec<Row>| {
         rows.iter().fold(0, |sum: u64, (k, v)| sum.wrapping_add(row_digest(k, v)))
@@ -269,12 +269,12 @@ impl Model {
         at_step(&self.snapshots, u64::MAX)
     }
 
-    /// Names of the trees now.
+    /// The current names of the trees.
     pub fn tree_names(&self) -> Vec<String> {
         self.names().keys().cloned().collect()
     }
 
-    /// All that a reader sees now.
+    /// Everything that a reader sees now.
     pub fn everything(&self) -> Everything {
         let trees = self.read_all_at(self.step());
         let snapshots = self.snapshots().iter();
@@ -283,7 +283,7 @@ impl Model {
         Everything { trees, snapshots: snapshots.collect(), undecided }
     }
 
-    /// The trees there are now, as they were after a step; trees younger than that are left out.
+    /// The trees that exist now, as they were after a step; younger trees are left out.
     pub fn read_all_at(&self, step: u64) -> Dump {
         let then = self.names_at(step);
         let born = |number: &TreeNumber| then.values().any(|old| old == number);
@@ -291,16 +291,16 @@ impl Model {
         trees.map(|(name, number)| (name.clone(), self.trees[number].dump_at(step))).collect()
     }
 
-    /// All trees as they were after a step, dropped ones too, by their names then: what a named
-    /// snapshot shows.
+    /// All trees as they were after a step, including dropped ones, by the names that they had:
+    /// what a named snapshot shows.
     pub fn read_named_at(&self, step: u64) -> Dump {
         let then = self.names_at(step).iter();
         then.map(|(name, number)| (name.clone(), self.trees[number].dump_at(step))).collect()
     }
 
-    /// Carries an operation out, and says what it must answer. Operations about background work,
-    /// restarts and held snapshots change nothing here and answer `Done`; the driver knows the step
-    /// of a held snapshot.
+    /// Carries out an operation, and returns the answer that the engine must give. Operations about
+    /// background work, restarts and held snapshots change nothing here and return `Done`; the
+    /// driver knows the step of a held snapshot.
     pub fn apply(&mut self, op: &Op) -> Answer {
         match self.try_apply(op) {
             Ok(answer) => answer,
@@ -440,7 +440,7 @@ impl Model {
         for (number, write) in writes.iter().enumerate() {
             if let Write::Insert(tree, key, _) = write {
                 let key = key.bytes();
-                // What the batch itself did to the key last, before the insert.
+                // The batch's own last change of the key before the insert.
                 let before = writes[..number].iter().rev().filter(|one| one.tree() == tree);
                 let by_batch = before.filter_map(|one| one.leaves_row(&key)).next();
                 let in_store = || Ok(self.trees[&self.tree(tree)?].at(&key, u64::MAX).is_some());
@@ -475,7 +475,7 @@ impl Model {
         Ok(())
     }
 
-    /// Sets rows of trees by their numbers, for the next step.
+    /// Sets rows of trees, given by number, for the next step.
     fn set_rows(&mut self, rows: impl Iterator<Item = (TreeNumber, Vec<u8>, Option<Vec<u8>>)>) {
         let step = self.step() + 1;
         for (tree, key, value) in rows {
@@ -520,7 +520,7 @@ impl Model {
     }
 }
 
-/// What a write of one row makes of its value.
+/// The value of a row after a write.
 fn effect(write: &Write, base: Option<&[u8]>) -> Option<Vec<u8>> {
     let merge = |operator, operand: Vec<u8>| Some(operators::merge(operator, base, &operand));
     match write {
@@ -538,7 +538,7 @@ fn at_step<T>(history: &[(u64, T)], step: u64) -> &T {
     &found.expect("a model's histories begin at step 0").1
 }
 
-/// The first differences, in words; empty if there are none.
+/// Describes the first differences; empty if there are none.
 pub fn difference(expected: &Everything, found: &Everything) -> String {
     let mut lines = dump_difference("", &expected.trees, &found.trees);
     let names = expected.snapshots.keys().chain(found.snapshots.keys());
@@ -559,7 +559,7 @@ pub fn difference(expected: &Everything, found: &Everything) -> String {
     lines.join("\n")
 }
 
-/// The first differences between two sets of trees, in words.
+/// Describes the first differences between two sets of trees.
 pub fn dump_difference(prefix: &str, expected: &Dump, found: &Dump) -> Vec<String> {
     let mut lines = Vec::new();
     let names = expected.keys().chain(found.keys());

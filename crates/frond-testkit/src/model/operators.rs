@@ -1,11 +1,11 @@
-//! The built-in merge operators as the model understands them, written from their description and
-//! not from the engine's code.
+//! The built-in merge operators in the model, written from their description and not from the
+//! engine's code.
 
-/// Adds 64-bit integers, big-endian, wrapping.
+/// Adds 64-bit integers, big-endian, with wraparound.
 pub const ADD: u8 = 1;
-/// Keeps the greater, by bytes.
+/// Keeps the greater value, compared by bytes.
 pub const MAX: u8 = 2;
-/// Keeps the smaller, by bytes.
+/// Keeps the smaller value, compared by bytes.
 pub const MIN: u8 = 3;
 /// Appends.
 pub const APPEND: u8 = 4;

@@ -1,16 +1,18 @@
-//! Transactions that are prepared, as the model understands them. Written from docs/transactions.md and not from the
-//! engine's code.
+//! Prepared transactions in the model. Written from docs/transactions.md and not from the engine's
+//! code.
 //!
-//! One that has written something is a part of what is committed: its prepare is a step, and so is its decision. So a
-//! crash leaves it there, or not yet, or no more, as any commit, and never in part; what its decision makes of its rows
-//! comes in the step in which it goes. One that has written nothing is gone with the process.
+//! A prepared transaction that has written something is part of the committed state: its prepare is
+//! a step, and so is its decision. So after a crash it is there, not yet there, or gone, as any
+//! commit, and never in part; its decision changes its rows in the step in which it goes. One that
+//! has written nothing ends with the process.
 //!
 //! Invariants
-//! 1. What is prepared keeps the rows that it writes, and at `Serializable` all that it has locked. After a restart it has
-//!    them again before anybody else is there.
-//! 2. It is decided once, by the slot that has it in hand, or, where none has, by its number.
-//! 3. Committed in order it is decided: it comes before all that is committed later. When it can be seen is the engine's to
-//!    say, at the latest with a later commit; its locks go with the commit that its slot makes, or when that lets go of it.
+//! 1. A prepared transaction keeps the locks on rows that it writes, and at `Serializable` all its
+//!    locks. After a restart it has them again before anything else runs.
+//! 2. It is decided once, by the slot that it is attached to or, if it is detached, by its number.
+//! 3. A commit that is ordered is decided: it comes before everything committed later. The engine
+//!    decides when it becomes visible, at the latest with a later commit; its locks are released
+//!    with the commit that its slot makes, or when the slot detaches it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,32 +27,32 @@ use super::{
 };
 use crate::ops::{Key, Op, TxnOp, Write};
 
-/// By number.
+/// In-doubt transactions by number.
 pub(super) type Undecided = Arc<BTreeMap<u8, Arc<Session>>>;
 
 /// A transaction that waits for its decision.
 #[derive(Clone, Debug)]
 pub(super) struct Prepared {
     pub session: Session,
-    /// It had written something, and so is kept over restarts.
+    /// Whether it has written something, and so survives restarts.
     pub is_kept: bool,
-    /// Crashes and kills that it has gone through.
+    /// Crashes and kills that it has survived.
     crashes: u64,
     order: Order,
 }
 
-/// Whether it is committed in order.
+/// Whether its commit is ordered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Order {
     No,
-    /// And may not be seen.
+    /// Ordered, but possibly not visible yet.
     Given,
-    /// It is this step.
+    /// Visible as this step.
     Landed(u64),
 }
 
 impl Sessions {
-    /// After a restart there is what is prepared in the model, and nothing else.
+    /// Starts anew after a restart, with the prepared transactions of the model and nothing else.
     pub fn adopt(&mut self, model: &Model, is_crash: bool) {
         let crashes = |number: &u8| {
             let before = self.prepared.get(number).map_or(0, |prepared| prepared.crashes);
@@ -65,28 +67,28 @@ impl Sessions {
         *self = Self { prepared, ..Self::default() };
     }
 
-    /// What is prepared by a number, if it is not committed in order.
+    /// The transaction prepared by a number, unless its commit is ordered.
     pub(super) fn undecided(&self, number: u8) -> Option<&Prepared> {
         self.prepared.get(&number).filter(|prepared| prepared.order == Order::No)
     }
 
-    /// How many are committed in order, and no steps of the model yet.
+    /// Number of ordered commits that are not steps of the model yet.
     pub fn in_order(&self) -> u64 {
         self.in_order.len() as u64
     }
 
-    /// The oldest of them.
+    /// The oldest of these.
     pub fn next_in_order(&self) -> Option<u8> {
         self.in_order.first().copied()
     }
 
-    /// Slots that have such a one in hand, whether it is a step or not.
+    /// Slots with an ordered transaction attached, whether it is a step yet or not.
     pub fn ordered_hands(&self) -> Vec<u8> {
         let is_ordered = |number: &u8| self.undecided(*number).is_none();
         self.hands.iter().filter(|(_, number)| is_ordered(number)).map(|(slot, _)| *slot).collect()
     }
 
-    /// The call commits what is committed in order: at which level, and, once it has landed, which step it is.
+    /// If the call commits an ordered transaction: the level, and the step once it is one.
     pub fn ordered_commit(&self, op: &Op) -> Option<(Option<Durability>, u64)> {
         let Op::InTxn(slot, TxnOp::Commit) = op else { return None };
         let prepared = self.prepared.get(self.hands.get(slot)?)?;
@@ -97,7 +99,8 @@ impl Sessions {
         }
     }
 
-    /// If a slot lets go of what is committed in order, that can be seen, and what has its place before it.
+    /// If a call detaches an ordered transaction from its slot, makes it visible, and those ordered
+    /// before it.
     pub fn land_for(&mut self, model: &mut Model, op: &Op) {
         let (Op::Begin(slot, ..)
         | Op::InTxn(slot, TxnOp::Commit | TxnOp::Rollback | TxnOp::Detach)) = op
@@ -115,7 +118,7 @@ impl Sessions {
         }
     }
 
-    /// The oldest that is committed in order can be seen.
+    /// Makes the oldest ordered commit visible.
     pub fn land(&mut self, model: &mut Model) {
         if self.in_order.is_empty() {
             return;
@@ -128,21 +131,21 @@ impl Sessions {
         prepared.order = Order::Landed(model.step());
     }
 
-    /// All of them.
+    /// Makes all ordered commits visible.
     pub fn land_all(&mut self, model: &mut Model) {
         while !self.in_order.is_empty() {
             self.land(model);
         }
     }
 
-    /// A slot lets go of what it has in hand: what is committed in order is over.
+    /// Detaches the prepared transaction of a slot; if its commit is ordered, it is over.
     pub(super) fn drop_hand(&mut self, model: &mut Model, slot: u8) {
         let Some(number) = self.hands.remove(&slot) else { return };
         self.land_through(model, number);
         self.end_if_landed(number);
     }
 
-    /// Its locks go.
+    /// Releases the locks of a transaction whose commit is visible.
     pub(super) fn end_if_landed(&mut self, number: u8) {
         let has_landed = |prepared: &Prepared| matches!(prepared.order, Order::Landed(_));
         if self.prepared.get(&number).is_some_and(has_landed) {
@@ -150,7 +153,8 @@ impl Sessions {
         }
     }
 
-    /// If the call decides what is prepared, unless it is refused: whether that has gone through a crash.
+    /// If the call decides a prepared transaction unless it is refused: whether that one has
+    /// survived a crash.
     pub fn decides(&self, op: &Op) -> Option<bool> {
         let number = match op {
             Op::Decide(number, _) => Some(number),
@@ -161,7 +165,7 @@ impl Sessions {
         Some(prepared.crashes > 0)
     }
 
-    /// What is prepared by a number and in nobody's hands.
+    /// The detached transaction that is prepared by a number.
     pub(super) fn free(&self, number: u8) -> Result<&Prepared, Refusal> {
         match self.prepared.get(&number) {
             None => Err(Refusal::NoSuchXid),
@@ -198,7 +202,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// A call of a slot that has what is prepared in hand; one that is none for it is not made.
+    /// Carries out a call of a slot with a prepared transaction attached; a call that does not
+    /// apply to one is not made.
     pub(super) fn in_hand(
         &mut self,
         model: &mut Model,
@@ -273,12 +278,14 @@ impl Session {
         gone.map(|(place, _)| place.clone()).collect()
     }
 
-    /// What a prepare lets go of: but at `Serializable`, all that it does not write.
+    /// Releases what a prepare releases: everything that it does not write, except at
+    /// `Serializable`.
     fn let_go(&mut self) {
         if self.isolation != Isolation::Serializable {
             self.maybe = self.come_to_nothing();
             let Self { maybe, own, rows, gaps, intents, exclusive, .. } = self;
-            // Rows that it has taken back, or did not come to write, are others' from here on.
+            // Locks on rows that it has rolled back, or did not write in the end, are released from
+            // here on.
             let own: BTreeSet<&Place> = own.iter().map(|(place, _)| place).collect();
             rows.retain(|place, _| own.contains(place) && !maybe.contains(place));
             gaps.clear();
@@ -286,7 +293,7 @@ impl Session {
         }
     }
 
-    /// As it is after a restart.
+    /// The transaction as it is after a restart.
     fn found_again(&self) -> Session {
         let mut again = self.clone();
         if self.isolation != Isolation::Serializable {
@@ -314,7 +321,8 @@ impl Model {
         at_step(&self.undecided, u64::MAX)
     }
 
-    /// What is prepared, by number, and of each a row that it writes: the tree by its name now, and the key.
+    /// The in-doubt transactions by number, and a row that each writes: the current name of the
+    /// tree, and the key.
     pub fn undecided_rows(&self) -> Vec<(u8, Option<(String, Key)>)> {
         let row = |session: &Session| {
             let (place, write) = session.own.last()?;
@@ -324,7 +332,7 @@ impl Model {
         self.undecided().iter().map(|(number, session)| (*number, row(session))).collect()
     }
 
-    /// One step, with the rows that were set for it.
+    /// Changes the set of in-doubt transactions in one step, together with the rows set for it.
     fn change_undecided(&mut self, change: impl FnOnce(&mut BTreeMap<u8, Arc<Session>>)) {
         let mut undecided = self.undecided().clone();
         change(Arc::make_mut(&mut undecided));

@@ -1,34 +1,35 @@
-//! Rows with indexes, reads of many rows, and reads that give their locks back, as the model understands them. Written from
-//! docs/transactions.md and not from the engine's code.
+//! Rows with indexes, reads of many rows, and reads that release their locks, in the model. Written
+//! from docs/transactions.md and not from the engine's code.
 //!
-//! A row has three entries in one tree: its own, one in a plain index, by its slot and its number, and one in a unique index, by
-//! its slot alone. Their classes come before all others, so that no range delete of a batch meets them.
+//! A row has three entries in one tree: its own, one in a plain index, by its slot and its number,
+//! and one in a unique index, by its slot alone. Their classes sort before all others, so that no
+//! range delete of a batch meets them.
 //!
 //! Invariants
-//! 1. What a call of a row has locked it keeps, whatever comes of it; what it has written goes if it is refused.
+//! 1. A call on a row keeps its locks, whatever its result; its writes are undone if it is refused.
 
 use frond::{IfLocked, Isolation, RowLock};
 
 use super::{Answer, Model, Refusal, Sessions, TreeNumber, sessions::Place, walk::is_in};
 use crate::ops::{Key, Locking, Op, TxnOp, Value, Write};
 
-/// Classes of a row, and of its entries in the plain index and the unique one.
+/// Class of a row; below, the classes of its entries in the plain and the unique index.
 pub const ROW: u8 = b'R';
 const PLAIN: u8 = b'I';
 const UNIQUE: u8 = b'U';
-/// Different slots: few, so that rows stand in each other's way.
+/// Number of slots: few, so that rows conflict.
 const SLOTS: u32 = 3;
-/// Bytes of a row at least: they begin with its seed.
+/// Minimum bytes of a row: they start with its seed.
 pub const ROW_BYTES_MIN: u32 = 12;
 
-/// What a call of a row does.
+/// The writes of a call on a row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RowWrites {
-    /// The key that must not be there, if there is one.
+    /// The key that must not exist, if there is one.
     pub comes_to: Option<Write>,
-    /// What goes.
+    /// Entries that are removed.
     pub leaves: Vec<Write>,
-    /// What comes, or has a new value; those with a checked insert are new.
+    /// Entries that are added or get a new value; those with a checked insert are new.
     pub comes: Vec<Write>,
 }
 
@@ -45,14 +46,14 @@ pub fn entries(tree: &str, key: Key, value: Value) -> [Write; 3] {
     ]
 }
 
-/// The value that the bytes of a row are of, as far as its entries go by it.
+/// The value that a row's bytes belong to, as far as its entries depend on it.
 pub fn value_of(bytes: &[u8]) -> Value {
     let digits = bytes.iter().skip(1).take_while(|byte| byte.is_ascii_digit());
     let seed = digits.fold(0u32, |seed, digit| seed.wrapping_mul(10) + u32::from(digit - b'0'));
     Value { seed, bytes: bytes.len() as u32 }
 }
 
-/// What is to be written so that a row which is `old` is `new`.
+/// The writes that change a row from `old` to `new`.
 pub fn row_writes(tree: &str, key: Key, old: Option<&[u8]>, new: Option<Value>) -> RowWrites {
     let old = old.map(|bytes| entries(tree, key, value_of(bytes)));
     let new = new.map(|value| entries(tree, key, value));
@@ -74,7 +75,7 @@ pub fn row_writes(tree: &str, key: Key, old: Option<&[u8]>, new: Option<Value>) 
             let moves = |at: usize| old[at].key() != new[at].key();
             let leaves = (0..3).filter(|at| moves(*at)).map(|at| delete(&old[at])).collect();
             let comes = (0..3)
-                // Whether an entry of the plain index was there nobody has looked.
+                // Nothing has checked whether an entry of the plain index existed.
                 .map(|at| if moves(at) && at == 2 { new[at].clone() } else { put(&new[at]) })
                 .collect();
             RowWrites { comes_to: moves(2).then(|| new[2].clone()), leaves, comes }
@@ -83,7 +84,7 @@ pub fn row_writes(tree: &str, key: Key, old: Option<&[u8]>, new: Option<Value>) 
 }
 
 impl Sessions {
-    /// Changes a row that it has locked and read before.
+    /// Changes a row that was locked and read before.
     pub(super) fn row(
         &mut self,
         model: &Model,
@@ -115,7 +116,8 @@ impl Sessions {
         Ok(Answer::Done)
     }
 
-    /// The value of what must not be there, locked as asked; if it is not there it is locked for this one alone.
+    /// The value of an entry that must not exist, locked as requested; if it does not exist, it is
+    /// locked exclusively.
     fn look_for(
         &mut self,
         model: &Model,
@@ -142,14 +144,14 @@ impl Sessions {
         self.must_not_conflict(model, slot, place, may_conflict)?;
         let found = self.at(slot).value(model, place, u64::MAX);
         if found.is_none() {
-            // Others share it: it cannot be had alone.
+            // Others share it, so it cannot be locked exclusively.
             self.unlock(slot, place, before);
             return Err(Refusal::Busy);
         }
         Ok(found)
     }
 
-    /// Gives back what a row was locked more than before.
+    /// Releases what a row is locked more than before.
     pub(super) fn unlock(&mut self, slot: u8, place: &Place, before: Option<bool>) {
         let rows = &mut self.at_mut(slot).rows;
         match before {
@@ -158,7 +160,8 @@ impl Sessions {
         };
     }
 
-    /// Many rows at once, in the order asked for; of each, behind its key, whether it exists and is locked.
+    /// Reads many rows, in the requested order; returns for each, after its key, whether it exists
+    /// and is locked.
     pub(super) fn read_many(
         &mut self,
         model: &Model,
@@ -202,7 +205,7 @@ impl Sessions {
                 Ok(()) => taken.push((place, before)),
                 Err(_) if passes => {}
                 Err(busy) => {
-                    // It has locked none.
+                    // The call then has locked none.
                     for (place, before) in taken.iter().rev() {
                         self.unlock(slot, place, *before);
                     }
@@ -227,11 +230,14 @@ impl Sessions {
         Ok(Answer::Rows(keys.iter().map(read).collect()))
     }
 
-    /// True if a call's outcome would depend on what had left memory, or come and gone: such a call is not made.
+    /// True if the result of a call would depend on what was spilled, or was added and removed
+    /// again. Such a call is not made:
     ///
     /// - A prepare of rows that were all inserted and deleted again: whether it writes anything.
-    /// - A call of many rows, of which one was inserted and deleted again by another that is prepared: whether that one keeps it.
-    /// - A call of a row whose new entries go into a gap that another has: in which order it gives back what it had locked.
+    /// - A call on many rows, one of which another, prepared transaction has inserted and deleted
+    ///   again: whether that one keeps the lock.
+    /// - A call on a row whose new entries go into a gap that another transaction has locked: in
+    ///   which order it releases what it had locked.
     pub fn is_vague(&self, model: &Model, op: &Op) -> bool {
         let Op::InTxn(slot, call) = op else { return false };
         let Some(session) = self.open.get(slot).filter(|session| !session.is_over) else {

@@ -1,17 +1,20 @@
-//! Transactions as the model understands them: what was committed, a snapshot as a step, own writes over it, and
-//! who holds which row. Written from docs/transactions.md and not from the engine's code.
+//! Transactions in the model: the committed state, a snapshot as a step, a transaction's own writes
+//! over it, and the holders of locks. Written from docs/transactions.md and not from the engine's
+//! code.
 //!
-//! One thread plays all transactions, so no call waits: a row or a gap that another has is an answer
-//! (`Refusal::Busy`), and a batch, or the drop of a tree, that would have to wait is not made ([`Sessions::would_wait`]).
+//! One thread runs all transactions, so no call waits: if another transaction holds a row or a gap,
+//! the answer is `Refusal::Busy`; and a batch, or the drop of a tree, that would have to wait is
+//! not made ([`Sessions::would_wait`]).
 //!
 //! Invariants
-//! 1. A row is locked by one alone, or shared by many; locks go when their transaction ends, never before, but for
-//!    the row of a write that a gap has kept from being done, and what a prepare lets go of (`prepared.rs`).
+//! 1. A row is locked exclusively by one transaction, or shared by many. Locks are released when
+//!    their transaction ends, never before. There are two exceptions: the row of a write that a
+//!    locked gap has prevented, and what a prepare releases (`prepared.rs`).
 //! 2. What is committed is one step of the model, in the order of the commits.
 //!
-//! Two things the engine may answer as it likes, and the model goes by the answer: a row that was written since the
-//! snapshot, and is as it was, for the memtable knows that somebody wrote it, and the tree does not; and how far a scan has
-//! locked a gap in which it failed.
+//! In two cases the engine may answer either way, and the model follows its answer: a row that was
+//! written since the snapshot and has its old value (the memtable knows that it was written, the
+//! tree does not); and how far a scan has locked a gap in which it failed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,30 +28,30 @@ use crate::ops::{Key, Op, TxnOp, Write};
 
 /// A row by its tree and key.
 pub(super) type Place = (TreeNumber, Vec<u8>);
-/// A stretch of keys.
+/// An interval of keys.
 pub(super) type Span = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// A stretch that is kept from inserts.
+/// An interval into which others cannot insert.
 #[derive(Clone, Debug)]
 pub(super) struct Gap {
     pub tree: TreeNumber,
     pub span: Span,
-    /// A scan failed in it, and may not have come so far: a row that its statement has deleted is a place to stop at, if
-    /// it has not left memory.
+    /// A scan failed in it, and may not have reached its end: a row that the statement has deleted
+    /// is a place to stop at, unless it was spilled.
     pub is_vague: bool,
 }
 
-/// All transactions that are open, by their slots, and those that are prepared.
+/// All open transactions, by slot, and the prepared ones.
 #[derive(Clone, Debug, Default)]
 pub struct Sessions {
     pub(super) open: BTreeMap<u8, Session>,
-    /// What is prepared, by number.
+    /// Prepared transactions by number.
     pub(super) prepared: BTreeMap<u8, Prepared>,
-    /// Slots that have what is prepared in hand, and its number.
+    /// Slots with a prepared transaction attached, and its number.
     pub(super) hands: BTreeMap<u8, u8>,
-    /// What is prepared and committed in order, and may not be seen yet: oldest first.
+    /// Prepared transactions whose commits are ordered and may not be visible yet, oldest first.
     pub(super) in_order: Vec<u8>,
-    /// The engine has found the call in somebody's way.
+    /// Whether the engine has answered that the call is blocked by another transaction.
     pub(super) is_busy: bool,
 }
 
@@ -59,36 +62,38 @@ pub(super) struct Session {
     /// The step that plain reads see, from the first of them on.
     pub snapshot: Option<u64>,
     pub own: Vec<(Place, Write)>,
-    /// Number by which it was made, and how much had been written then.
+    /// Internal number of each savepoint, and how much had been written then.
     savepoints: Vec<(u64, usize)>,
     /// The script's numbers of savepoints.
     names: BTreeMap<u8, u64>,
     made: u64,
-    /// How much had been written when its statement began, and how many savepoints made.
+    /// How much had been written, and how many savepoints set, when its statement started.
     statement: Option<(usize, u64)>,
-    /// Locked rows; true: for it alone.
+    /// Locked rows; true: exclusively.
     pub rows: BTreeMap<Place, bool>,
-    /// Rows that it has inserted and deleted again before its prepare: whether it keeps them is the engine's to say.
+    /// Rows that it has inserted and deleted again before its prepare; the engine decides whether
+    /// it keeps their locks.
     pub maybe: BTreeSet<Place>,
     pub gaps: Vec<Gap>,
-    /// Trees of which it has locked rows, or wanted to.
+    /// Trees in which it has locked rows, or tried to.
     pub intents: BTreeSet<TreeNumber>,
-    /// Those of them where it wanted rows for itself alone.
+    /// Those of them in which it tried to lock rows exclusively.
     pub exclusive: BTreeSet<TreeNumber>,
-    /// Trees that it has written, even if it has gone back since.
+    /// Trees that it has written, even if that was rolled back.
     pub written: BTreeSet<TreeNumber>,
     pub is_over: bool,
 }
 
 impl Sessions {
-    /// All are gone, as in a restart; of what is prepared, [`adopt`](Self::adopt) says what there is.
+    /// Removes all sessions, as a restart does; [`adopt`](Self::adopt) adds the prepared ones
+    /// again.
     pub fn clear(&mut self) {
         self.open.clear();
         self.hands.clear();
         self.in_order.clear();
     }
 
-    /// A transaction is rolled back from outside; what is prepared is let go of.
+    /// Rolls back the transaction of a slot from outside; a prepared one is detached.
     pub fn forget(&mut self, slot: u8) {
         self.open.remove(&slot);
         if let Some(number) = self.hands.remove(&slot) {
@@ -96,7 +101,8 @@ impl Sessions {
         }
     }
 
-    /// True if the call is a batch, or drops a tree, and would wait for a transaction: of one thread, for ever.
+    /// True if the call is a batch, or drops a tree, and would wait for a transaction: in one
+    /// thread, for ever.
     pub fn would_wait(&self, model: &Model, op: &Op) -> bool {
         let is_used =
             |tree: TreeNumber| self.others(None).any(|session| session.intents.contains(&tree));
@@ -119,7 +125,7 @@ impl Sessions {
         })
     }
 
-    /// If the call makes a step unless it is refused: the level it asks for.
+    /// If the call makes a step unless it is refused: the level that it asks for.
     pub fn step_of(&self, op: &Op) -> Option<Option<Durability>> {
         let (changes, level) = match op {
             Op::InTxn(slot, call) => match (self.hands.get(slot), call) {
@@ -144,7 +150,8 @@ impl Sessions {
         changes.then_some(level)
     }
 
-    /// Carries a call out, and says what it must answer. `found` is what the engine has answered.
+    /// Carries out a call, and returns the answer that the engine must give. `found` is the answer
+    /// that it has given.
     pub fn apply(&mut self, model: &mut Model, op: &Op, found: &Answer) -> Answer {
         self.is_busy = *found == Answer::Refused(Refusal::Busy);
         let answer = match op {
@@ -185,7 +192,7 @@ impl Sessions {
                     return Ok(Answer::Value(self.at(slot).value(model, &place, u64::MAX)));
                 }
                 let step = self.at_mut(slot).step_seen(model);
-                // Whatever it has written there itself: a scan would not see the rest.
+                // Even if it has written there itself: a scan would not see the rest.
                 if !model.is_there_at(tree, step) {
                     return Err(Refusal::BornLater);
                 }
@@ -249,7 +256,8 @@ impl Sessions {
                 session.savepoints.truncate(at + 1);
                 let there = session.savepoints[at].1;
                 session.own.truncate(there);
-                // Behind what there is no statement begins: it is taken back, and begins anew.
+                // This rolls back to before the start of the statement, so the statement starts
+                // anew.
                 let is_beyond = session.statement.is_some_and(|(began, _)| there < began);
                 session.statement = session.statement.map(|(began, made)| (began.min(there), made));
                 if is_beyond {
@@ -348,7 +356,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Locks a row, if nobody stands against it.
+    /// Locks a row, unless another transaction holds a conflicting lock.
     pub(super) fn lock(&mut self, slot: u8, place: &Place, lock: RowLock) -> Result<(), Refusal> {
         let alone = lock == RowLock::Exclusive;
         let is_held = self.is_held(Some(slot), place, alone);
@@ -370,7 +378,7 @@ impl Sessions {
         others.map(|(_, session)| session).chain(prepared)
     }
 
-    /// True if another has the row so that nobody else may have it, or may not have it alone.
+    /// True if another transaction holds the row exclusively or, with `alone`, at all.
     fn is_held(&self, slot: Option<u8>, place: &Place, alone: bool) -> bool {
         let has = |other: &Session| {
             let held = other.rows.get(place).is_some_and(|held| *held || alone);
@@ -379,7 +387,8 @@ impl Sessions {
         self.others(slot).any(has)
     }
 
-    /// True if the row is not there, and another has locked the gap that it would go into; or may have.
+    /// True if the row does not exist, and another transaction has locked the gap into which it
+    /// would go, or may have.
     fn is_in_a_gap(
         &self,
         slot: Option<u8>,
@@ -393,7 +402,7 @@ impl Sessions {
             && self.others(slot).any(|other| other.gaps.iter().any(holds))
     }
 
-    /// Keys in a stretch that others have written and not committed, ascending.
+    /// Keys in an interval that others have written and not committed, ascending.
     pub(super) fn pending(&self, slot: u8, tree: TreeNumber, span: &Span) -> BTreeSet<Vec<u8>> {
         let own = self.others(Some(slot)).flat_map(|other| &other.own);
         let keys = own.filter(|((of, key), _)| *of == tree && is_in(key, span));
@@ -444,7 +453,7 @@ impl Session {
         }
     }
 
-    /// It was rolled back, and answers so.
+    /// Marks the transaction as rolled back; its later calls are refused accordingly.
     pub fn end(&mut self) {
         let names = std::mem::take(&mut self.names);
         *self = Self { is_over: true, names, ..Self::new(self.isolation, self.level) };
@@ -456,7 +465,8 @@ impl Session {
         found.ok_or(Refusal::BadCall)
     }
 
-    /// A statement begins: at READ COMMITTED its first plain read sees what is committed by then, and the others the same.
+    /// Starts a statement: at READ COMMITTED its first plain read sees what is committed by then,
+    /// and the others see the same.
     fn looks_anew(&mut self) {
         if self.isolation == Isolation::ReadCommitted {
             self.snapshot = None;
@@ -471,8 +481,9 @@ impl Session {
         }
     }
 
-    /// The step whose row these writes are over. Operands are over what others have committed, whatever its reads see of that:
-    /// the row is locked, so that is what they will be over.
+    /// The step over whose row these writes apply. Operands apply to what others have committed,
+    /// whatever the transaction's reads see of that: the row is locked, so this is the row that
+    /// they will apply to.
     pub fn step_under(&self, model: &Model, own: &[(Place, Write)], at: &Place, step: u64) -> u64 {
         let mut own = own.iter().filter(|(of, _)| of == at).map(|(_, write)| write).peekable();
         let base =
@@ -481,13 +492,13 @@ impl Session {
         if goes_on && own.peek().is_some() && !own.any(base) { model.step() } else { step }
     }
 
-    /// Own writes over the row of a step.
+    /// The value of a row: own writes over the row of a step.
     pub fn value(&self, model: &Model, place: &Place, step: u64) -> Option<Vec<u8>> {
         over(&self.own, model, place, step)
     }
 
-    /// What a scan meets in a row, if it meets any: own writes from before the statement, over the row of a step. What
-    /// was deleted since it passes by, also if it was written again.
+    /// What a scan returns for a row, if anything: own writes from before the statement, over the
+    /// row of a step. It skips rows that were deleted since, even if they were written again.
     pub fn scanned(&self, model: &Model, place: &Place, step: u64) -> Option<Vec<u8>> {
         let (before, since) = self.own.split_at(self.scans_to());
         let is_delete =
@@ -496,19 +507,19 @@ impl Session {
         over(before, model, place, step).filter(|_| !since.iter().any(is_delete))
     }
 
-    /// How much of what it has written its scans see.
+    /// How many of its own writes its scans see.
     fn scans_to(&self) -> usize {
         self.statement.map_or(self.own.len(), |(began, _)| began)
     }
 
-    /// What it makes of the rows that it writes.
+    /// The rows that its commit would write, with their values.
     pub fn outcome(&self, model: &Model) -> Vec<(TreeNumber, Vec<u8>, Option<Vec<u8>>)> {
         let places: BTreeSet<&Place> = self.own.iter().map(|(place, _)| place).collect();
         let row = |place: &Place| (place.0, place.1.clone(), self.value(model, place, u64::MAX));
         places.into_iter().map(row).collect()
     }
 
-    /// Own keys of a tree in a stretch that scans see, ascending.
+    /// Own keys of a tree in an interval, as scans see them, ascending.
     pub fn own_keys(&self, tree: TreeNumber, (from, to): (&[u8], &[u8])) -> BTreeSet<Vec<u8>> {
         let own = self.own[..self.scans_to()].iter().filter(|((of, _), _)| *of == tree);
         let keys = own
@@ -543,13 +554,13 @@ impl Session {
         rows
     }
 
-    /// Keeps others from inserting here.
+    /// Keeps others from inserting into an interval.
     pub fn lock_gap(&mut self, tree: TreeNumber, span: Span, lock: RowLock) {
         self.intend(tree, lock);
         self.gaps.push(Gap { tree, span, is_vague: false });
     }
 
-    /// The scan that locked the last gap has failed there.
+    /// Notes that the scan that locked the last gap has failed in it.
     pub fn fails_in_gap(&mut self) {
         let is_vague = self.statement.is_some();
         self.gaps.last_mut().into_iter().for_each(|gap| gap.is_vague = is_vague);
@@ -563,7 +574,7 @@ impl Session {
     }
 }
 
-/// Writes over the row of a step.
+/// Applies writes to the row of a step.
 fn over(own: &[(Place, Write)], model: &Model, place: &Place, step: u64) -> Option<Vec<u8>> {
     let base = model.trees[&place.0].at(&place.1, step).map(|value| value.to_vec());
     let own = own.iter().filter(|(own, _)| own == place);

@@ -1,4 +1,4 @@
-//! The model itself: what it answers, and which states it calls legal.
+//! Tests of the model itself: its answers, and which states it calls legal.
 
 use super::*;
 use crate::ops::{Key, Swarm, generate, parse_script};

@@ -1,8 +1,8 @@
-//! Locking scans as the model understands them: row by row, and at levels that lock gaps, the gap before each row.
+//! Locking scans in the model: row by row and, at levels that lock gaps, the gap before each row.
 //!
-//! A scan locks no further than it is asked. It meets its own rows as it comes to them, without a lock of the
-//! committed row behind; and where another has written a key and not committed it, on the way up the gap is locked
-//! that far before the key is found busy.
+//! A scan locks no further than requested. It returns own rows as it reaches them, without a lock
+//! on the committed row after them. If another transaction has written a key and not committed it,
+//! an ascending scan locks the gap that far before it finds that the key is busy.
 
 use std::ops::Bound;
 
@@ -17,7 +17,7 @@ use crate::ops::Locking;
 /// How plain scans of serializable transactions lock.
 pub(super) const SERIAL: Locking = Locking { lock: RowLock::Shared, if_locked: IfLocked::Wait };
 
-/// Where a walk stands.
+/// The position of a scan.
 struct Walk<'a> {
     slot: u8,
     tree: TreeNumber,
@@ -26,14 +26,14 @@ struct Walk<'a> {
     reverse: bool,
     locking: Locking,
     may_conflict: bool,
-    /// The last row gone over.
+    /// The last row passed.
     at: Option<Vec<u8>>,
-    /// The last pending key met on the way up.
+    /// The last pending key reached while ascending.
     waited: Option<Vec<u8>>,
     is_done: bool,
 }
 
-/// What a step came to.
+/// The result of a step.
 enum Step {
     Row(Vec<u8>),
     /// The next committed row is beyond the own one.
@@ -63,7 +63,7 @@ impl Sessions {
             own.reverse(); // the next one last
         }
         let mut rows = Vec::new();
-        // The committed row that waits to be handed out; the outer `None`: it is to be looked for.
+        // The committed row to return next; the outer `None`: it has to be searched for.
         let mut ahead: Option<Option<Vec<u8>>> = None;
         while rows.len() < limit {
             if ahead.is_none() {
@@ -95,7 +95,7 @@ impl Sessions {
         Ok(rows)
     }
 
-    /// The next committed row, locked; no further than the own row at `limit`.
+    /// Locks the next committed row, but goes no further than the own row at `limit`.
     fn step(
         &mut self,
         model: &Model,
@@ -136,7 +136,7 @@ impl Sessions {
             if locked.is_err() && passes {
                 walk.at = Some(key.clone());
                 match walk.locking.if_locked {
-                    // As it was last committed.
+                    // As last committed.
                     IfLocked::LastCommit => return Ok(Step::Row(key)),
                     _ => continue,
                 }
@@ -148,7 +148,7 @@ impl Sessions {
         }
     }
 
-    /// Whether a row that another has is passed by, or given as it was last committed.
+    /// Whether a row that another transaction holds is skipped, or returned as last committed.
     fn passes_busy(&self, walk: &Walk<'_>) -> bool {
         let is_serial = self.at(walk.slot).isolation == Isolation::Serializable;
         match walk.locking.if_locked {
@@ -158,7 +158,8 @@ impl Sessions {
         }
     }
 
-    /// Ends a snapshot transaction if its snapshot shows a row before `end`, or before the range's, that is not there any more.
+    /// Ends a snapshot transaction if its snapshot shows a row before `end`, or before the end of
+    /// the range, that has been deleted since.
     fn nothing_has_gone(
         &mut self,
         model: &Model,
@@ -187,7 +188,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// Locks the gap up to the row `end`, or to the end of the range; true if it went to a pending key only.
+    /// Locks the gap up to the row `end`, or to the end of the range; true if it only reached a
+    /// pending key.
     fn lock_gap(&mut self, walk: &mut Walk<'_>, end: Option<&Vec<u8>>) -> Result<bool, Refusal> {
         let (mut low, mut high) = walk.rest();
         match (end, walk.reverse) {
@@ -221,7 +223,7 @@ impl Sessions {
 }
 
 impl Walk<'_> {
-    /// What is still ahead.
+    /// The part of the range that is still ahead.
     fn rest(&self) -> Span {
         let (from, to) = (self.from.to_vec(), self.to.to_vec());
         match (&self.at, self.reverse) {
@@ -239,7 +241,7 @@ impl Walk<'_> {
     }
 }
 
-/// True if a key is in a stretch.
+/// True if a key is in an interval.
 pub(super) fn is_in(key: &[u8], (low, high): &Span) -> bool {
     let above = match low {
         Bound::Included(low) => key >= low.as_slice(),
@@ -255,14 +257,14 @@ pub(super) fn is_in(key: &[u8], (low, high): &Span) -> bool {
 }
 
 impl Model {
-    /// Whether a tree, by its number, was there after a step.
+    /// Whether a tree, given by number, existed after a step.
     pub(super) fn is_there_at(&self, tree: TreeNumber, step: u64) -> bool {
         self.names_at(step).values().any(|number| *number == tree)
     }
 }
 
 impl super::History {
-    /// Whether anybody has written a key since a step, whatever came of it.
+    /// Whether a key was written since a step, even if its value did not change.
     pub(super) fn is_touched_since(&self, key: &[u8], step: u64) -> bool {
         let versions = self.rows.get(key).and_then(|versions| versions.last());
         let covers = |(at, from, to): &(u64, Vec<u8>, Vec<u8>)| {

@@ -1,6 +1,6 @@
-//! Seeded scripts. A [`Swarm`] says which operations a script may hold and how likely each is; each
-//! seed of a campaign throws its own swarm, so that some runs have no deletes and grow, some nothing
-//! but catalog changes, some no restarts (RELIABILITY §4.2).
+//! Seeded scripts. A [`Swarm`] says which operations a script may contain and how likely each is.
+//! Each seed of a campaign draws its own swarm, so that some runs have no deletes and grow, some
+//! have nothing but catalog changes, some no restarts (docs/safety.md §4.2).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,22 +14,22 @@ pub use edges::{Wear, worn_edges};
 use super::{Key, Op, Value, Write};
 use crate::Dice;
 
-/// Which operations, and how often: weights, 0 = never.
+/// Which operations a script may contain, and how often: weights, 0 = never.
 #[derive(Clone, Debug)]
 pub struct Swarm {
-    /// Operations in the script.
+    /// Number of operations in the script.
     pub length: usize,
     /// Numbers of keys are below this.
     pub keys: u32,
     /// Names of trees are below this.
     pub trees: u32,
-    /// Values have up to so many bytes.
+    /// Maximum bytes of a value.
     pub value_bytes_max: u32,
-    /// One value in so many has up to so many bytes; `(0, 0)`: none.
+    /// One value in this many (first number) has up to so many bytes (second); `(0, 0)`: none.
     pub large_values: (u32, u32),
-    /// One key in so many has a tail of up to 600 bytes; 0: none.
+    /// One key in this many has a tail of up to 600 bytes; 0: none.
     pub long_keys: u32,
-    /// A batch has up to so many entries.
+    /// Maximum number of entries of a batch.
     pub batch_entries_max: u32,
     /// Entries: put, insert, delete, merges, range delete.
     pub writes: [u32; 5],
@@ -37,7 +37,7 @@ pub struct Swarm {
     pub commit: u32,
     /// Bulk loads.
     pub bulk: u32,
-    /// Bulk loads into trees that are there, half of them emptied just before.
+    /// Bulk loads into existing trees, half of which were emptied just before.
     pub fill: u32,
     /// Create, drop, rename.
     pub catalog: u32,
@@ -59,16 +59,16 @@ pub struct Swarm {
     pub reopen: u32,
     /// Crashes and kills.
     pub crash: u32,
-    /// A level for some commits.
+    /// Whether some commits have a level of their own.
     pub levels: bool,
     /// Calls of transactions.
     pub txn: u32,
-    /// Decisions of what is prepared, by its number. Without, nothing is prepared.
+    /// Decisions of prepared transactions by number. If 0, nothing is prepared.
     pub decide: u32,
-    /// Of calls of transactions, those that a handler of a server makes: rows with indexes, reads of many rows, and of rows that
-    /// are not wanted; and commits in order.
+    /// Among calls of transactions, those that a handler of a server makes: rows with indexes,
+    /// reads of many rows, reads of rows that are not wanted, and ordered commits.
     pub rows: u32,
-    /// Steps of draining buffers, which only an idle store takes.
+    /// Steps of draining buffers, which only an idle store does.
     pub drain: u32,
 }
 
@@ -113,7 +113,7 @@ impl Swarm {
         swarm
     }
 
-    /// With transactions, mostly, that meet each other and batches often.
+    /// Mostly transactions, which often conflict with each other and with batches.
     pub fn with_transactions(mut self, seed: u64) -> Self {
         let dice = &mut Dice::new(seed ^ 0x7a75);
         (self.txn, self.commit, self.decide) = (160, 20, 16);
@@ -129,7 +129,7 @@ impl Swarm {
         self
     }
 
-    /// Switches features off and sizes up and down by chance.
+    /// Switches features off, and sizes up and down, at random.
     pub fn thrown(seed: u64, length: usize) -> Self {
         let mut swarm = Self::everything(length);
         let dice = &mut Dice::new(seed ^ 0x5a5a);
@@ -171,11 +171,11 @@ impl Swarm {
     }
 }
 
-/// So many may be prepared at once: their rows are in the way of the others.
+/// Maximum number of prepared transactions at a time: their rows block the others.
 const XIDS: u64 = 4;
 
-/// A script by seed. Most of it is valid when run from an empty store; some asks for what is not
-/// there, because refusals must be right as well.
+/// A script by seed. Most of it is valid when run from an empty store; some operations use what
+/// does not exist, because refusals must be right as well.
 pub fn generate(seed: u64, swarm: &Swarm) -> Vec<Op> {
     let mut generator = Generator {
         dice: Dice::new(seed),
@@ -204,7 +204,7 @@ struct Generator<'a> {
     held: BTreeSet<u8>,
     /// Slots of transactions that have begun.
     open: BTreeSet<u8>,
-    /// Numbers by which something was prepared, and the slot that has it in hand.
+    /// Numbers of prepared transactions, and the slot that each is attached to.
     prepared: BTreeMap<u8, Option<u8>>,
     /// A tree that was emptied to be filled.
     emptied: Option<String>,
@@ -265,7 +265,7 @@ impl Generator<'_> {
         }
     }
 
-    /// As a restart does.
+    /// Forgets what a restart ends.
     fn let_go(&mut self) {
         self.held.clear();
         self.open.clear();
@@ -288,7 +288,7 @@ impl Generator<'_> {
         format!("t{}", self.dice.below(u64::from(self.swarm.trees)))
     }
 
-    /// Mostly a tree that exists.
+    /// Usually a tree that exists.
     fn tree(&mut self) -> String {
         let names: Vec<String> = self.trees.keys().cloned().collect();
         if names.is_empty() || self.dice.chance(1, 50) {
@@ -328,9 +328,9 @@ impl Generator<'_> {
     fn key_of(&mut self, class: u8) -> Key {
         let number = self.dice.below(u64::from(self.swarm.keys)) as u32;
         let long = self.swarm.long_keys;
-        // The tail follows from the number, so that the key is met again.
+        // The tail follows from the number, so that the key comes again.
         let tail = match number.checked_rem(long) {
-            // Longer than what the root directory keeps of a key.
+            // Longer than what the root directory stores of a key.
             Some(1) if class == b'z' => 4000 + number * 37 % 560,
             Some(1) => 40 + number * 37 % 560,
             _ => 0,
@@ -363,8 +363,8 @@ impl Generator<'_> {
         let level = self.level();
         let count = self.dice.between(1, u64::from(self.swarm.batch_entries_max.max(1)));
         let mut writes: Vec<Write> = Vec::new();
-        // In one batch out of four an insert may stand before and after whatever else its key meets. In the others, keys
-        // that an insert names are named by it alone, so that most commits pass.
+        // In one batch out of four, an insert may come before and after other changes of its key.
+        // In the others, a key that an insert names is named only by it, so that most commits pass.
         let mixes = self.value_seed.is_multiple_of(4);
         let mut touched: BTreeSet<(String, Key)> = BTreeSet::new();
         let mut ranged: BTreeSet<String> = BTreeSet::new();
@@ -434,7 +434,7 @@ impl Generator<'_> {
         }
     }
 
-    /// Every other one empties the tree that the next is for.
+    /// Every other call empties the tree that the next one fills.
     fn fill(&mut self) -> Op {
         let Some(tree) = self.emptied.take() else {
             let tree = self.tree();
@@ -467,7 +467,7 @@ impl Generator<'_> {
         }
         match self.dice.below(4) {
             0 => keys.sort_by_key(|key| key.bytes()),
-            // In order, but for the end.
+            // In order, except at the end.
             1 => {
                 let tail = keys.split_off(keys.len() - keys.len() / 8);
                 keys.sort_by_key(|key| key.bytes());

@@ -1,5 +1,5 @@
-//! Makes a failing script small: drops ever smaller pieces of it as long as it goes on failing, then
-//! entries out of batches. Delta debugging, bounded by a count of attempts.
+//! Makes a failing script small: drops ever smaller pieces of it while it still fails, then entries
+//! of batches. Delta debugging, bounded by a number of attempts.
 
 use super::Op;
 

@@ -98,7 +98,7 @@ pub(super) fn level_name(level: Option<Durability>) -> &'static str {
     }
 }
 
-/// A level by its name; the outer `None`: there is no such.
+/// A level by its name; the outer `None`: there is no such level.
 pub(super) fn parse_level(name: &str) -> Option<Option<Durability>> {
     Some(match name {
         "default" => None,

@@ -2,22 +2,22 @@
 //!
 //! | line | meaning |
 //! |---|---|
-//! | `begin 0 snapshot sync` | begins in slot 0, at a level (`committed`, `repeatable`, `snapshot`, `serializable`), and says how durable its commit is to be |
+//! | `begin 0 snapshot sync` | begins in slot 0, at a level (`committed`, `repeatable`, `snapshot`, `serializable`), with the durability of its commit |
 //! | `txn 0 put t0 k1 v7*20`, … | a write, as in a batch; no range |
-//! | `txn 0 get t0 k1`, `txn 0 lock t0 k1 exclusive fail` | a plain read, a locking one |
-//! | `txn 0 look t0 k1 shared wait` | a locking read whose lock is given back at once |
+//! | `txn 0 get t0 k1`, `txn 0 lock t0 k1 exclusive fail` | a plain read, a locking read |
+//! | `txn 0 look t0 k1 shared wait` | a locking read whose lock is released at once |
 //! | `txn 0 many t0 k1 k2 k3`, `txn 0 many exclusive skip t0 k1 k2` | many rows at once, plain and locking |
-//! | `txn 0 row t0 R1 v7*20 shared`, `txn 0 row t0 R1 - exclusive` | a row with two indexes is put or deleted; the lock is for what is in its way |
+//! | `txn 0 row t0 R1 v7*20 shared`, `txn 0 row t0 R1 - exclusive` | a row with two indexes is put or deleted; the lock is for a conflicting entry |
 //! | `txn 0 scan t0 k1 k9 10`, `txn 0 rscan t0 k1 k9 10 shared skip` | scans, plain and locking |
-//! | `txn 0 savepoint 1`, `txn 0 back 1`, `txn 0 release 1` | savepoints, by numbers of the script's |
-//! | `txn 0 statement`, `txn 0 undo` | a statement begins; what it wrote is taken back |
-//! | `txn 0 commit`, `txn 0 rollback` | its end |
-//! | `txn 0 prepare 2` | prepared by this number: the slot has it in hand, and `commit` or `rollback` there decide it |
-//! | `txn 0 order` | what is prepared and in hand gets its place in the order of commits |
-//! | `txn 0 detach` | the slot lets go of what is prepared; so does the next `begin` there |
-//! | `decide 2 commit`, `decide 2 rollback` | decided by its number, from no slot |
+//! | `txn 0 savepoint 1`, `txn 0 back 1`, `txn 0 release 1` | savepoints, by numbers of the script |
+//! | `txn 0 statement`, `txn 0 undo` | starts a statement; rolls it back |
+//! | `txn 0 commit`, `txn 0 rollback` | ends the transaction |
+//! | `txn 0 prepare 2` | prepares by this number: it stays attached to the slot, and `commit` or `rollback` there decide it |
+//! | `txn 0 order` | orders the commit of the prepared transaction attached to the slot |
+//! | `txn 0 detach` | detaches the prepared transaction; so does the next `begin` there |
+//! | `decide 2 commit`, `decide 2 rollback` | decides a detached transaction by its number |
 //!
-//! One thread plays all transactions, so none of their calls waits: what is busy is an answer.
+//! One thread runs all transactions, so none of their calls waits: a busy row is an answer.
 
 use std::fmt;
 
@@ -25,12 +25,12 @@ use frond::{Durability, IfLocked, Isolation, RowLock};
 
 use super::{Key, Op, Value, Write, text};
 
-/// How a read locks what it meets. `Wait` is a wait of no time.
+/// How a read locks the rows that it reaches. `Wait` waits for no time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Locking {
-    /// Against whom.
+    /// The lock mode.
     pub lock: RowLock,
-    /// What it does about rows that another has.
+    /// What it does about rows that another transaction holds.
     pub if_locked: IfLocked,
 }
 
@@ -43,56 +43,57 @@ pub enum TxnOp {
     Get(String, Key),
     /// A locking read.
     Lock(String, Key, Locking),
-    /// A locking read of a row that is not wanted: what it has locked is given back at once.
+    /// A locking read of a row that is not wanted: its lock is released at once.
     Look(String, Key, Locking),
     /// A read of many rows.
     ReadMany(String, Vec<Key>, Option<Locking>),
-    /// A row with an entry in a plain index and one in a unique one: put, whatever it was, or deleted, if it is there. See
-    /// [`rows`](crate::model::rows).
+    /// A row with an entry in a plain index and one in a unique index: put, whatever it was, or
+    /// deleted, if it exists. See [`rows`](crate::model::rows).
     Row {
         /// The tree of the row and its indexes.
         tree: String,
-        /// Of class [`ROW`](crate::model::rows::ROW).
+        /// Key of class [`ROW`](crate::model::rows::ROW).
         key: Key,
-        /// What it is to be; `None`: gone.
+        /// The new value; `None` deletes the row.
         value: Option<Value>,
-        /// How what is in its way is locked.
+        /// How a conflicting entry is locked.
         lock: RowLock,
     },
-    /// Up to `limit` rows of `[from, to)`.
+    /// Reads up to `limit` rows of `[from, to)`.
     Scan {
         /// The tree.
         tree: String,
         /// First key.
         from: Key,
-        /// First key no more wanted.
+        /// First key after the range.
         to: Key,
-        /// At most so many rows.
+        /// Maximum number of rows.
         limit: u32,
-        /// From the end.
+        /// Whether to read from the end.
         reverse: bool,
-        /// Locking what it goes over.
+        /// How it locks what it passes.
         locking: Option<Locking>,
     },
-    /// Mark a savepoint by this number, instead of another that had it.
+    /// Sets a savepoint with this number, replacing another that had it.
     Savepoint(u8),
-    /// Go back to a savepoint.
+    /// Rolls back to a savepoint.
     BackTo(u8),
-    /// Forget a savepoint.
+    /// Forgets a savepoint.
     Release(u8),
-    /// Begin a statement.
+    /// Starts a statement.
     Statement,
-    /// Take back what the statement wrote.
+    /// Rolls back the statement.
     UndoStatement,
-    /// Commit; also of what is prepared and in the slot's hands.
+    /// Commits; also a prepared transaction that is attached to the slot.
     Commit,
-    /// Roll back; the same.
+    /// Rolls back; also a prepared transaction that is attached to the slot.
     Rollback,
-    /// Prepare by this number, at the transaction's level, `Sync` if it has none. It stays in the slot's hands.
+    /// Prepares by this number, at the transaction's level, or `Sync` if it has none. It stays
+    /// attached to the slot.
     Prepare(u8),
-    /// Give what is prepared and in the slot's hands its place in the order of commits.
+    /// Orders the commit of the prepared transaction that is attached to the slot.
     Order,
-    /// Let go of what is prepared.
+    /// Detaches the prepared transaction.
     Detach,
 }
 
@@ -167,13 +168,13 @@ pub(super) fn begin_text(slot: u8, isolation: Isolation, level: Option<Durabilit
     format!("begin {slot} {name} {}", text::level_name(level))
 }
 
-/// `begin SLOT ISOLATION LEVEL`, its words.
+/// Parses the words of `begin SLOT ISOLATION LEVEL`.
 pub(super) fn parse_begin(words: &[&str]) -> Option<Op> {
     let isolation = LEVELS.iter().find(|(name, _)| words.get(2) == Some(name))?.1;
     Some(Op::Begin(words.get(1)?.parse().ok()?, isolation, text::parse_level(words.get(3)?)?))
 }
 
-/// `txn SLOT CALL`, behind its first word.
+/// Parses `txn SLOT CALL`, after its first word.
 pub(super) fn parse_call(rest: &str) -> Option<Op> {
     let (slot, call) = rest.trim().split_once(' ')?;
     let words: Vec<&str> = call.split_whitespace().collect();

@@ -1,6 +1,6 @@
 //! A toy store: a write-ahead log of operations in text, and a checkpoint that holds all of them.
 //! It exists to be broken: each [`Bug`] is a mistake that real stores have made, and the campaigns
-//! must see every one.
+//! must find every one.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,7 +19,7 @@ use frond_testkit::{
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Mistakes.
+/// Bugs that can be planted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bug {
     AckBeforeSync,
@@ -84,7 +84,7 @@ fn frame(seed: u64, text: &str) -> Vec<u8> {
     bytes
 }
 
-/// The text at this place, if there is a whole and right record.
+/// The text at this place, if there is a complete and valid record.
 fn unframe(bytes: &[u8], seed: u64, bug: Option<Bug>) -> Option<&str> {
     let length = u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
     let stored = u64::from_le_bytes(bytes.get(4..HEADER)?.try_into().ok()?);
@@ -161,7 +161,7 @@ impl Engine for Toy {
             generation += 1;
         }
         let mode = if keeps_log { WRITE } else { WRITE_NEW };
-        // Logs of checkpoints that did not come to be, or that were cut short.
+        // Logs of checkpoints that were not completed, or that were cut short.
         for name in io("list", env.vfs.list(dir))? {
             let other = name.to_str().and_then(|name| name.strip_prefix("log-"));
             let other = other.and_then(|number| number.parse::<u64>().ok());
@@ -212,7 +212,7 @@ impl OpenToy {
         Err(Error::Failed(what.to_string()))
     }
 
-    /// Everything so far into a new checkpoint that refers to the present, empty log.
+    /// Writes everything so far to a new checkpoint that refers to the current, empty log.
     fn write_checkpoint(&mut self) -> Result<()> {
         let vfs = self.env.vfs.clone();
         let (new, old) = (path("checkpoint.new"), log_name(self.generation - 1));

@@ -1,5 +1,5 @@
-//! Typed blocks, table by table: how short they get, and what building, checking, finding a row, seeking
-//! and scanning take, beside the budgets of the design.
+//! Columnar blocks, table by table: their size, and the cost of building, checking, finding a row,
+//! seeking and scanning, with the budgets of the design.
 
 use std::{hint::black_box, sync::Arc, time::Instant};
 
@@ -13,7 +13,7 @@ use frond::{
 
 use crate::judge::judge;
 
-/// Numbers without pattern.
+/// Numbers without a pattern.
 struct Noise(u64);
 
 impl Noise {
@@ -46,7 +46,7 @@ struct Table {
     rows: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Best of many, in ns per piece of work; `REPEAT` in the environment says how many.
+/// The best of many rounds, in ns per operation; `REPEAT` in the environment sets their number.
 fn measure(pieces: usize, mut work: impl FnMut()) -> f64 {
     let repeat = std::env::var("REPEAT").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
     let mut best = f64::MAX;

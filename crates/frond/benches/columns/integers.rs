@@ -1,5 +1,5 @@
-//! Integer columns, kind by kind: bits a value, and ns a value to encode, decode, read one and search,
-//! beside the budgets of the design.
+//! Integer columns, kind by kind: bits per value, and ns per value to encode, decode, read one and
+//! search, with the budgets of the design.
 
 use std::{hint::black_box, time::Instant};
 
@@ -7,7 +7,7 @@ use frond::block::column::{Float, IntEncoder, IntKind, Ints, PAD_BYTES};
 
 use crate::judge::judge;
 
-/// Rows of a block of narrow rows: 32 KiB of 16 bytes each.
+/// Rows in a block of narrow rows: 32 KiB of 16 bytes each.
 const ROWS: usize = 2048;
 
 fn next(state: &mut u64) -> u64 {
@@ -18,7 +18,7 @@ fn next(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Best of many, in ns per piece of work; `REPEAT` in the environment says how many.
+/// The best of many rounds, in ns per operation; `REPEAT` in the environment sets their number.
 fn measure(pieces: usize, mut work: impl FnMut()) -> f64 {
     let repeat = std::env::var("REPEAT").ok().and_then(|n| n.parse().ok()).unwrap_or(400);
     let mut best = f64::MAX;
@@ -80,7 +80,7 @@ fn columns() -> Vec<(&'static str, IntKind, Vec<u64>)> {
     ]
 }
 
-/// Prints the table; a word of the command that is in names of columns chooses them.
+/// Prints the table; a command-line word that occurs in names of columns selects them.
 pub fn print() {
     println!(
         "{:<24}{:>11}{:>7}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}",
@@ -167,7 +167,7 @@ pub fn print() {
                 black_box(sum);
             })
         });
-        // Floats are made whole numbers first, which takes some more.
+        // Floats are converted to whole numbers first, which takes some more time.
         let more = if kind == IntKind::Decimal { 5.0 } else { 0.0 };
         judge(format!("{name}, encoded as its kind, ns a value"), encode_as, 5.0 + more);
         judge(format!("{name}, decoded, ns a value"), decode, 1.3 + more);

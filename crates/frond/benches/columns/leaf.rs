@@ -1,4 +1,5 @@
-//! Leaves by block: what writing them takes, each column by the plan of the block before, and reading them.
+//! Leaves, block by block: the cost of writing them, each column by the plan of the previous block,
+//! and of reading them.
 
 use std::{hint::black_box, sync::Arc, time::Instant};
 
@@ -15,7 +16,7 @@ use frond::{
 /// Rows: keys and values.
 pub type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Numbers without pattern.
+/// Numbers without a pattern.
 pub struct Noise(pub u64);
 
 impl Noise {
@@ -31,25 +32,25 @@ impl Noise {
         (self.next() >> 16) % end
     }
 
-    /// One of `end`, the first ones more often, as names are.
+    /// One of `end` numbers, the first ones more often, as with names.
     pub fn skewed(&mut self, end: u64) -> u64 {
         let unit = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
         ((end as f64).powf(unit) as u64 - 1).min(end - 1)
     }
 }
 
-/// A kind of block by block: rows of each, and how they are cut.
+/// The blocks of a leaf: the rows of each, and their columns.
 pub struct Leaf {
     pub columns: Arc<Columns>,
     pub blocks: Vec<Rows>,
 }
 
-/// Blocks that are in the caches of a core.
+/// Number of blocks that fit into a core's caches.
 const HOT_BLOCKS: usize = 32;
-/// Rounds of which each block's best counts.
+/// Rounds, of which each block's best counts.
 pub const ROUNDS: usize = 25;
 
-/// Appends a string with its length before it.
+/// Appends a string with its length in front.
 pub fn prefixed(out: &mut Vec<u8>, text: &[u8]) {
     let mut length = text.len();
     while length >= 0x80 {
@@ -60,7 +61,7 @@ pub fn prefixed(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(text);
 }
 
-/// Blocks of about `block_bytes` of these rows.
+/// Blocks of about `block_bytes` with rows from `row`.
 pub fn blocks(
     count: usize,
     block_bytes: usize,
@@ -78,28 +79,29 @@ pub fn blocks(
     (0..count).map(|_| block()).collect()
 }
 
-/// Such a string, as a part.
+/// The layout part of a string written by [`prefixed`].
 pub fn text() -> Part {
     Part::Var(End::Prefixed)
 }
 
-/// Length of rows.
+/// Total length of rows.
 pub fn row_bytes(rows: &Rows) -> usize {
     rows.iter().map(|(key, value)| key.len() + value.len()).sum()
 }
 
 impl Leaf {
-    /// Its rows.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.blocks.iter().map(Vec::len).sum()
     }
 
-    /// Their length.
+    /// Raw length of all rows.
     pub fn raw_bytes(&self) -> usize {
         self.blocks.iter().map(row_bytes).sum()
     }
 
-    /// What a leaf like this one teaches the next: plans, and models of strings; and the ns that making these took.
+    /// What a leaf like this one teaches the next: plans, and models of strings; and the ns that
+    /// training took.
     pub fn trained(&self, codec: Codec) -> (Plans, TypedFormat, f64) {
         let mut builder = TypedBuilder::new(self.columns.clone(), codec, Plans::new(&self.columns));
         let mut samples = Some(Samples::new(&self.columns));
@@ -123,7 +125,7 @@ impl Leaf {
         (plans, TypedFormat::new(self.columns.clone(), models), nanos)
     }
 
-    /// Writes all blocks, one after the other, again and again: after the first round plans are those of steady work.
+    /// Writes all blocks again and again: after the first round plans are in a steady state.
     pub fn write(&self, codec: Codec, plans: &Plans, format: &TypedFormat) -> Written {
         let mut nanos = vec![f64::MAX; self.blocks.len()];
         let (mut blocks, mut tried, mut measuring) = (Vec::new(), 0, Vec::new());
@@ -147,7 +149,7 @@ impl Leaf {
         let mut sorted = nanos.clone();
         sorted.sort_by(f64::total_cmp);
         let known = sorted[sorted.len() / 2];
-        // A block that was never written without is as others are.
+        // A block that was measured in every round is assumed to cost as much as others otherwise.
         let without = |number: usize| if nanos[number] < f64::MAX { nanos[number] } else { known };
         let more = measuring.iter().map(|&(number, took)| took - without(number));
         let measuring = more.sum::<f64>() / (self.blocks.len() * (ROUNDS - 1)) as f64;
@@ -155,18 +157,18 @@ impl Leaf {
     }
 }
 
-/// Blocks, and ns that one takes.
+/// Written blocks, and ns per block.
 pub struct Written {
     pub blocks: Vec<Vec<u8>>,
-    /// Times that the codec was tried in vain.
+    /// How often the codec was tried without success.
     pub tried: u64,
-    /// Most blocks: by their plans.
+    /// Most blocks: encoded by their plans.
     pub known: f64,
-    /// What measuring columns anew adds to that, spread over all blocks.
+    /// The additional cost of measuring columns again, spread over all blocks.
     pub measuring: f64,
 }
 
-/// A block of these rows.
+/// Builds a block of these rows.
 pub fn build<'a>(builder: &'a mut TypedBuilder, rows: &Rows, models: &Models) -> &'a [u8] {
     builder.clear();
     for (key, value) in rows {
@@ -175,8 +177,8 @@ pub fn build<'a>(builder: &'a mut TypedBuilder, rows: &Rows, models: &Models) ->
     builder.finish(models)
 }
 
-/// Microseconds to find a row by its key and take it out of its block: of one that was just read, and of any of
-/// more blocks than caches of a core hold.
+/// Microseconds to find a row by its key and extract it from its block: from one that was just
+/// read, and from any of more blocks than a core's caches hold.
 pub fn read(leaf: &Leaf, blocks: &[Vec<u8>], models: &Models) -> (f64, f64) {
     const COLD_BYTES: usize = 256 << 20;
     const READS: usize = 20_000;
@@ -220,7 +222,7 @@ pub fn read(leaf: &Leaf, blocks: &[Vec<u8>], models: &Models) -> (f64, f64) {
     (hot / 1000.0, cold / 1000.0)
 }
 
-/// Nanoseconds to walk over all rows of a block, of one that was just read.
+/// Nanoseconds to scan all rows of a block that was just read.
 pub fn scan(leaf: &Leaf, blocks: &[Vec<u8>], models: &Models) -> f64 {
     let mut best = f64::MAX;
     for _ in 0..ROUNDS {

@@ -1,8 +1,8 @@
-//! Log rows in pages of 8 KB, and strings that nothing makes shorter: what both take from block to block, each column
-//! written by the plan of the block before.
+//! Log rows in pages of 8 KB, and incompressible strings: the cost of both from block to block,
+//! each column encoded by the plan of the previous block.
 //!
-//! The rows are calls of procedures on servers: times, a duration, six names, and parameters as text; a quarter of
-//! the calls come from monitors, which call the same again and again.
+//! The rows are procedure calls on servers: times, a duration, six names, and parameters as text; a
+//! quarter of the calls come from monitors, which repeat the same calls.
 
 use std::{fmt::Write, hint::black_box, sync::Arc, time::Instant};
 
@@ -19,7 +19,7 @@ use crate::{
     leaf::{Leaf, Noise, ROUNDS, blocks, prefixed, read, scan, text},
 };
 
-/// A string of `bytes` random bytes a row, and a number as key.
+/// A string of `bytes` random bytes per row, and a number as key.
 fn incompressible(bytes: usize) -> Leaf {
     let (mut noise, mut id) = (Noise(3), 0u64);
     let columns =
@@ -34,7 +34,7 @@ fn incompressible(bytes: usize) -> Leaf {
     Leaf { columns: Arc::new(columns), blocks: blocks(96, 32 << 10, row) }
 }
 
-/// Who calls what with which parameters.
+/// A call: caller, procedure and parameters.
 #[derive(Clone)]
 struct Call {
     procedure: u64,
@@ -53,7 +53,7 @@ const SYLLABLES: [&str; 16] = [
     "ze", "rut",
 ];
 
-/// Parameters of a call: which ones follows from its procedure, up to seven of them more than `least`.
+/// Parameters of a call: its procedure determines which ones, up to seven more than `least`.
 fn parameters(procedure: u64, session: u64, least: u64, noise: &mut Noise) -> String {
     let (mut own, mut out) = (Noise(procedure), String::new());
     let mut caller = Noise(session);
@@ -104,7 +104,8 @@ fn guid(noise: &mut Noise) -> String {
     )
 }
 
-/// A leaf of two MiB of the log, in blocks of so many bytes; calls have so many parameters at least.
+/// A leaf of two MiB of the log, in blocks of `block_bytes`; calls have at least `least`
+/// parameters.
 pub fn log(least: u64, block_bytes: usize) -> Leaf {
     let int = |width| Part::Fixed(width, Hint::Integer);
     let micros = Part::Fixed(8, Hint::Microseconds);
@@ -132,7 +133,7 @@ pub fn log(least: u64, block_bytes: usize) -> Leaf {
         };
         begin += noise.below(5000);
         id += 1;
-        // Mostly some milliseconds, and now and then seconds.
+        // Usually some milliseconds, sometimes seconds.
         let millis = 1 + noise.skewed(60) * if noise.below(200) == 0 { 100 } else { 1 };
         let mut value = (begin + 1000 * millis).to_be_bytes().to_vec();
         value.extend_from_slice(&(millis as u32).to_be_bytes());
@@ -153,9 +154,10 @@ pub fn log(least: u64, block_bytes: usize) -> Leaf {
     Leaf { columns: Arc::new(columns), blocks: blocks((2 << 20) / block_bytes, block_bytes, row) }
 }
 
-/// `plain` is the class without codec. `trying` is what a block takes more under a codec that was in vain; `anew`,
-/// what measuring all ways again now and then adds, spread over all blocks, and `codec`, what of this it adds to that
-/// of the class without. `each block` is what trying would take if nothing were remembered.
+/// `plain` is the size class without a codec. `trying` is the additional time of a block under a
+/// codec that does not help; `anew`, the additional time of measuring all encodings again from time
+/// to time, spread over all blocks; and `codec`, what the codec adds to that compared with the
+/// class without one. `each block` is what trying would cost if nothing were remembered.
 pub fn print_trying() {
     println!(
         "{:<28}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>12}",
@@ -207,7 +209,7 @@ pub fn print_trying() {
     }
 }
 
-/// Pages of the log.
+/// Prints pages of the log.
 pub fn print_logs() {
     println!(
         "{:<12}{:>7}{:>8}{:>8}{:>9}{:>9}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}",
@@ -265,8 +267,8 @@ fn print_log(leaf: &Leaf) {
     }
 }
 
-/// What general codecs take for the same rows laid end to end: a measure of the machine, and the choice that a
-/// page in columns is to be held against.
+/// The cost of general codecs for the same rows one after the other: a measure of the machine, and
+/// the alternative to which a page in columns is to be compared.
 fn print_codecs(leaf: &Leaf) {
     for codec in [Codec::Lz4, Codec::Zstd1, Codec::Zstd3] {
         let (mut encode, mut decode) = (Vec::new(), Vec::new());

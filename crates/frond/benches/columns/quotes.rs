@@ -1,8 +1,10 @@
-//! Strings that quote others of their row: what it saves, and what it costs to write, scan and find them.
+//! Strings that quote others of their row: what it saves, and what it costs to encode, scan and
+//! find them.
 //!
-//! The same rows twice. A column quotes earlier ones only, so that the file's name, which repeats package and version,
-//! stands behind them in one, and before them in the other, where nothing is quoted. `share`: by its bytes, of what a row of
-//! text may take; `rows` of this bench holds whole rows, quotes among them, against that.
+//! The same rows twice. A column quotes only earlier ones, so the file name, which repeats package
+//! and version, comes after them in one table, and before them, where nothing is quoted, in the
+//! other. `share`: the column's part, by its bytes, of the budget of a row of text; the part `rows`
+//! of this benchmark compares whole rows, including quotes, with that budget.
 
 use std::sync::Arc;
 
@@ -16,7 +18,7 @@ use frond::{
 
 use crate::leaf::{Leaf, Noise, blocks, prefixed, read, scan, text};
 
-/// A row of text, and the nanoseconds that it may take to be encoded and scanned.
+/// Bytes of a row of text, and the nanoseconds that it may take to be encoded and scanned.
 const TEXT_BYTES: f64 = 440.0;
 const TEXT_ENCODE: f64 = 1500.0;
 const TEXT_SCAN: f64 = 700.0;

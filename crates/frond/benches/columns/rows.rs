@@ -1,11 +1,11 @@
-//! Rows of four sorts of tables, as leaves of the default class keep them: what a row takes to be encoded, to be planned
-//! for, to be scanned and to be found, beside the budgets of the design.
+//! Rows of four kinds of tables, as leaves of the default size class store them: the cost per row
+//! of encoding, planning, scanning and finding, with the budgets of the design.
 //!
-//! Rows are found in blocks as a cache with room keeps them, without codecs; `packed` is finding one in the block as it
-//! is on disk. `plan`: measuring columns anew now and then. `models`: making them, if that is done as often as it may be,
-//! every eighth leaf. It is done when a leaf takes a tenth more than those before: what that comes to in a load is held against the same
-//! budget by `frond bench sizes`. `leaf ms`: a leaf of a MiB, scanned and
-//! written again.
+//! Rows are found in blocks as a cache with room keeps them, without codecs; `packed` is finding
+//! one in the block as it is on disk. `plan`: measuring columns again from time to time. `models`:
+//! training them, if that is done as often as possible, every eighth leaf. It is done when a leaf
+//! takes a tenth more than earlier ones: `frond bench sizes` compares the resulting cost in a load
+//! with the same budget. `leaf ms`: a leaf of a MiB, scanned and written again.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ use crate::{
     logs,
 };
 
-/// The codec of the default class, and the length of its blocks.
+/// The codec of the default size class, and the length of its blocks.
 const CODEC: Codec = Codec::Zstd1;
 const BLOCK_BYTES: usize = 16 << 10;
 const LEAF_BYTES: usize = 2 << 20;
-/// Leaves that models serve at least.
+/// The least number of leaves that models serve.
 const LEAVES: f64 = 8.0;
 
-/// Nanoseconds that a row may take.
+/// Budgets of a row in nanoseconds.
 struct Budget {
     encode: f64,
     plan: f64,
@@ -67,7 +67,7 @@ fn narrow() -> Leaf {
     })
 }
 
-/// Rows of 190 bytes, 165 of them digits without pattern.
+/// Rows of 190 bytes, 165 of them random digits.
 fn digits() -> Leaf {
     let (mut noise, mut id) = (Noise(22), 0u32);
     let groups = |noise: &mut Noise, count| {
@@ -94,8 +94,8 @@ fn words(noise: &mut Noise, count: u64) -> String {
     (0..count).map(of).collect::<Vec<_>>().join(" ")
 }
 
-/// Rows of some 440 bytes: descriptions of packages, with sentences, lists, an address, a file's name that repeats others,
-/// and a sum.
+/// Rows of some 440 bytes: descriptions of packages, with sentences, lists, an address, a file name
+/// that repeats other fields, and a checksum.
 fn texts() -> Leaf {
     let (mut noise, mut id) = (Noise(23), 0u64);
     let mut value = vec![text(); 11];
@@ -135,7 +135,7 @@ fn texts() -> Leaf {
     })
 }
 
-/// Prints the table; names of sorts in the command choose them.
+/// Prints the table; names of kinds on the command line select them.
 pub fn print() {
     println!(
         "{:<14}{:>8}{:>8}{:>9}{:>8}{:>7}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>8}{:>9}",
@@ -158,7 +158,7 @@ pub fn print() {
     );
     let narrow_budget = Budget { encode: 30.0, plan: 3.0, scan: 30.0, hot: 300.0, cold: 1200.0 };
     let digits_budget = Budget { encode: 250.0, plan: 20.0, scan: 160.0, hot: 400.0, cold: 1400.0 };
-    // Its parameters are written by templates; 230 ns is what a scan may take without.
+    // Its parameters are encoded by templates; without them a scan may take 230 ns.
     let log_budget = Budget { encode: 900.0, plan: 200.0, scan: 500.0, hot: 500.0, cold: 1600.0 };
     let text_budget =
         Budget { encode: 1500.0, plan: 500.0, scan: 700.0, hot: 1000.0, cold: 2700.0 };
@@ -183,7 +183,8 @@ fn print_sort(name: &str, leaf: &Leaf, budget: &Budget) {
     let (rows, models) = (leaf.rows() as f64, format.models());
     let block_rows = rows / leaf.blocks.len() as f64;
     let encode = written.known / block_rows;
-    // What measuring columns anew now and then adds to all blocks, and making models to all rows that they serve.
+    // Measuring columns again is spread over all blocks, and training models over all rows that
+    // they serve.
     let plan = written.measuring / block_rows;
     let models_made = training / rows / LEAVES;
     let scanned = scan(leaf, &written.blocks, models) / block_rows;

@@ -1,6 +1,6 @@
-//! String columns, sort by sort: how short they get, and what encoding, reading one row, reading all
-//! and searching take, a row. Beside it the column's share, by its bytes, of what a row of
-//! its sort of table may take to be encoded and to be read by a scan.
+//! String columns, by kind of string: their size, and the cost per row of encoding, reading one
+//! row, reading all and searching. Also the column's share, by its bytes, of the budget of a row of
+//! its kind of table for encoding and scanning.
 
 use std::{hint::black_box, time::Instant};
 
@@ -12,7 +12,7 @@ use frond::block::{
     },
 };
 
-/// Numbers without pattern.
+/// Numbers without a pattern.
 struct Noise(u64);
 
 impl Noise {
@@ -22,7 +22,7 @@ impl Noise {
     }
 }
 
-/// What a row of some sort of table may take: its bytes, and the nanoseconds to encode and scan it.
+/// The budget of a row of a kind of table: its bytes, and the nanoseconds to encode and scan it.
 #[derive(Clone, Copy)]
 struct Table {
     bytes: f64,
@@ -58,7 +58,7 @@ fn data(
     Data { name, table, key: false, blocks: (0..BLOCKS).map(|_| block()).collect() }
 }
 
-/// The same, sorted through the leaf.
+/// The same column, sorted through the leaf.
 fn key(mut data: Data) -> Data {
     let mut strings: Vec<Vec<u8>> =
         data.blocks.iter().flat_map(|block| block.iter().map(<[u8]>::to_vec)).collect();
@@ -91,7 +91,7 @@ const WORDS: &str = "library the for of and shared development files documentati
     Haskell debugging symbols static audio video network";
 
 fn word(noise: &mut Noise) -> &'static str {
-    // The first ones more often, as words are.
+    // The first ones more often, as with words.
     let at = noise.below(48) * noise.below(48) / 48;
     WORDS.split(' ').nth(at as usize).unwrap_or_default()
 }
@@ -159,7 +159,8 @@ pub fn print() {
             measure(data, codec, None);
         }
     }
-    // Leaves have models for these; before the first is made, blocks have words and shapes of their own.
+    // Leaves have models for these; before the first is trained, blocks have words and shapes of
+    // their own.
     let states = data("state", LOG, 130, state);
     for (data, kind) in
         [(&states, StrKind::Dictionary), (&values[0], StrKind::Shape), (&values[2], StrKind::Shape)]
@@ -213,7 +214,8 @@ fn measure(data: &Data, codec: Codec, kind: Option<StrKind>) {
     );
 }
 
-/// Decoding all rows, getting one of any block, as a lookup does, and searching one: nanoseconds.
+/// Nanoseconds to decode all rows, to get one row of any block, as a lookup does, and to search
+/// one.
 fn read(data: &Data, columns: &[Vec<u8>], model: Option<&StringModel>, rows: usize) -> [f64; 3] {
     let (mut chunk, mut one, mut all) = (Vec::new(), Vec::new(), Strings::new());
     let decode = per_row(rows, || {
@@ -256,7 +258,7 @@ fn read(data: &Data, columns: &[Vec<u8>], model: Option<&StringModel>, rows: usi
     [decode, get, search]
 }
 
-/// Nanoseconds a row: the best of some rounds.
+/// Nanoseconds per row: the best of several rounds.
 fn per_row(rows: usize, mut work: impl FnMut()) -> f64 {
     let mut best = f64::MAX;
     for _ in 0..7 {

@@ -1,11 +1,12 @@
-//! What was measured, held against its budget; told in the end, and with `--strict` by the exit code.
+//! Compares measurements with their budgets; reports at the end, and with `--strict` by the exit
+//! code.
 //!
-//! A budget is for the design's machine when nothing else runs on it: figures over it are listed, and those of twice as
-//! much fail a strict run.
+//! Budgets are for the design's reference machine when nothing else runs on it: figures over budget
+//! are listed, and those of twice the budget or more fail a strict run.
 
 use std::{process::ExitCode, sync::Mutex};
 
-/// Times its budget at which a figure is a defect.
+/// Multiple of its budget at which a figure is a defect.
 const DEFECT: f64 = 2.0;
 
 struct Over {
@@ -14,10 +15,10 @@ struct Over {
     budget: f64,
 }
 
-/// How many were held against theirs, and which are over.
+/// Number of figures compared, and those over budget.
 static JUDGED: Mutex<(usize, Vec<Over>)> = Mutex::new((0, Vec::new()));
 
-/// Holds a figure against its budget, both in the same unit.
+/// Compares a figure with its budget, both in the same unit.
 pub fn judge(what: impl Into<String>, measured: f64, budget: f64) {
     let (judged, over) = &mut *JUDGED.lock().unwrap();
     *judged += 1;
@@ -26,7 +27,8 @@ pub fn judge(what: impl Into<String>, measured: f64, budget: f64) {
     }
 }
 
-/// Prints what is over its budget. Fails with `--strict` among the arguments if anything takes twice as much.
+/// Prints what is over budget. Fails if the arguments contain `--strict` and anything takes twice
+/// as much.
 pub fn verdict() -> ExitCode {
     let (judged, over) = &*JUDGED.lock().unwrap();
     if *judged == 0 {

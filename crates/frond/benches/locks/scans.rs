@@ -1,4 +1,4 @@
-//! Scans that lock, over a store: what next-key locks cost a row beyond what it costs to read it.
+//! Locking scans of a store: the cost of next-key locks per row in addition to reading it.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use super::{key, processor_nanos, say};
 
 /// Rows that one transaction locks.
 const ROWS: u64 = 10_000;
-/// Above all of them.
+/// A key above all of them.
 const END: &[u8] = &[0xff; 8];
 
 struct Store {
@@ -51,7 +51,7 @@ impl Store {
         self.db.begin(TxnOptions { isolation, ..Default::default() }).unwrap()
     }
 
-    /// All rows under locks, and the locks given back.
+    /// Scans all rows with locks, then releases the locks.
     fn locked(&self) {
         let txn = self.begin();
         let mut scan =
@@ -73,7 +73,7 @@ impl Store {
         txn.rollback();
     }
 
-    /// Nanoseconds a row; the least of some rounds.
+    /// Nanoseconds per row; the least of several rounds.
     fn time(&self, scan: impl Fn(&Self)) -> f64 {
         let mut least = f64::MAX;
         for _ in 0..5 {
@@ -98,7 +98,7 @@ impl Store {
 pub fn scans() {
     let store = Store::new();
     store.say("alone");
-    // Behind the rows, where no scan waits for them; but each is asked for what it has written.
+    // After the rows, where no scan waits for them; but each is asked what it has written.
     let writing = |number: u8| {
         let txn = store.begin();
         txn.put(&store.tree, &[END, &[number]].concat(), b"").unwrap();
@@ -125,7 +125,7 @@ pub fn scans() {
     println!("    rows that were looked for again, of all: {again}");
 }
 
-/// From the call that makes a temporary tree to the end of its drop (Rule: I50).
+/// From the call that creates a temporary tree to the end of its drop (Rule: I50).
 pub fn temporary_trees() {
     let store = Store::new();
     let mut nanos: Vec<f64> = (0..500)
@@ -140,7 +140,8 @@ pub fn temporary_trees() {
     say("a temporary tree, made and dropped, median", median, 100.0, "us");
 }
 
-/// Rows inserted in ascending order by one transaction: an entry each in the lock table (design note 032).
+/// Rows inserted in ascending order by one transaction: one entry each in the lock table (design
+/// note 032).
 pub fn inserts() {
     const INSERTS: u64 = 100_000;
     let store = Store::new();

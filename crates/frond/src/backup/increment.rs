@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An increment: one file with the pages of a version that were born after the one it begins at.
+//! An increment: one file with the pages of a version that were born after the version from which
+//! it starts.
 //!
 //! ```text
 //! header | slot | record … | trailer        record = head | extent
 //! ```
 //!
 //! Invariants
-//! 1. Each head carries a checksum that begins with the one before it, the trailer too: a file that
-//!    lacks, repeats or exchanges a record is refused. Extents are verified against their links, by
-//!    whoever reads them.
-//! 2. The file appears under its name when it is whole and durable.
+//! 1. Each head carries a checksum that starts with the one before it, and so does the trailer: a
+//!    file that lacks, repeats or exchanges a record is refused. Extents are verified against their
+//!    links by the code that reads them.
+//! 2. The file appears under its name once it is whole and durable.
 //! 3. Any bytes give an increment or an error; memory is a small record for each extent (P20).
 //!
 //! Threads: one owner for writing; reading is shared. Bytes: docs/format.md, "Increment".
@@ -40,16 +41,16 @@ const MAGIC: [u8; 8] = *b"FrondInc";
 const FORMAT: u32 = 1;
 /// Length of header, heads and trailer.
 const HEAD_BYTES: usize = 64;
-/// What the checksum at its end covers.
+/// The bytes that the checksum at its end covers.
 const CHECKED_BYTES: usize = HEAD_BYTES - 8;
 const RECORD: [u8; 4] = *b"FrRc";
 const TRAILER: [u8; 4] = *b"FrEn";
-/// Never 0, so that zeros do not verify.
+/// Seed of the checksums; not 0, so that zeros do not verify.
 const SEED: u64 = 0x696e_6372_656d;
 
 type Head = [u8; HEAD_BYTES];
 
-/// Puts the checksum at the end of a head; gives it back, for the next one.
+/// Writes the checksum at the end of a head; returns it, for the next one.
 fn seal(head: &mut Head, before: u64) -> u64 {
     let hash = xxh3_64_with_seed(&head[..CHECKED_BYTES], before);
     head[CHECKED_BYTES..].copy_from_slice(&hash.to_le_bytes());
@@ -66,16 +67,16 @@ fn header(base: &BackupId) -> Head {
     head
 }
 
-/// With what the chain of checksums begins: the slot.
+/// The start of the chain of checksums: the hash of the slot.
 fn chain_begin(slot: &[u8]) -> u64 {
     xxh3_64_with_seed(slot, SEED)
 }
 
-/// An increment in the making.
+/// Writes an increment.
 pub(super) struct IncrementWriter<'a> {
     env: &'a Env,
     path: PathBuf,
-    /// The file under the name it has until it is whole.
+    /// The file, under its temporary name.
     file: Arc<StoreFile>,
     at: u64,
     chain: u64,
@@ -99,7 +100,7 @@ impl<'a> IncrementWriter<'a> {
             Ok(filled)
         });
         made.inspect_err(|_| {
-            // The error that counts is the one before; the next attempt removes what is left.
+            // The caller gets the earlier error; the next attempt removes what is left.
             match env.vfs.remove(writer.file.path()) {
                 Ok(()) | Err(_) => {}
             }
@@ -170,19 +171,19 @@ impl<'a> IncrementWriter<'a> {
     }
 }
 
-/// An increment to restore from.
+/// An opened increment.
 pub(super) struct Increment {
     pub file: Arc<StoreFile>,
-    /// What must come before it.
+    /// The backup that must come before it.
     pub base: BackupId,
-    /// The slot of the version that it leads to.
+    /// The slot of the version to which it leads.
     pub superblock: Superblock,
-    /// Pages by their place in the store: link, and place in the file.
+    /// Pages by their offset in the store: link, and offset in the file.
     records: BTreeMap<u64, (Link, u64)>,
 }
 
 impl Increment {
-    /// Opens an increment, and reads all but its pages.
+    /// Opens an increment, and reads everything except its pages.
     pub fn open(env: &Env, path: &Path) -> Result<Self> {
         let file = env.vfs.open(path, OpenMode::default());
         let file = file.map_err(|error| Error::io(path, "open", 0, error))?;
@@ -202,12 +203,12 @@ impl Increment {
         Ok(Self { file, base, superblock, records })
     }
 
-    /// What there is once it is restored.
+    /// The id of the backup after this increment is restored.
     pub fn id(&self) -> BackupId {
         BackupId::of_slot(&self.superblock)
     }
 
-    /// Where the page of this link lies in the file, if it is here.
+    /// The offset of the page with this link in the file, if it is there.
     pub fn find(&self, link: &Link) -> Option<u64> {
         let (found, at) = self.records.get(&link.offset)?;
         (found == link).then_some(*at)
@@ -239,7 +240,7 @@ impl Scan {
         self.read(&mut slot, HEAD_BYTES as u64)?;
         let mut reader = Reader::new(head.get(8..).unwrap_or_default());
         let format = reader.u32().unwrap_or_default();
-        // Newer heads may be checked in another way.
+        // Newer heads may have another form of checksum.
         if format > FORMAT {
             return Err(Error::TooNew {
                 file: self.file.path().into(),
@@ -258,7 +259,8 @@ impl Scan {
         Ok((base, superblock))
     }
 
-    /// The link of the record at `at`; `None` at the trailer. `before`: records read so far.
+    /// The link of the record at `at`; `None` at the trailer. `before` is the number of records
+    /// read so far.
     fn record(&mut self, at: u64, before: u64) -> Result<Option<Link>> {
         let mut head = [0; HEAD_BYTES];
         self.read(&mut head, at)?;

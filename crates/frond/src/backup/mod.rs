@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Backup: a copy of one version of a store, made while commits go on; afterwards, of what changed.
+//! Backup: a copy of one version of a store, made while commits continue; and increments of what
+//! changed since.
 //!
-//! A **full backup** is a directory that opens as a store. An **increment** is one file with the pages
-//! born since another backup. [`restore`] puts a full backup and its increments together again.
+//! A **full backup** is a directory that opens as a store. An **increment** is one file with the
+//! pages born since another backup. [`restore`] combines a full backup and its increments.
 //!
 //! ```text
 //! checkpoint → hold the newest slot's version → copy its pages, each verified → slots → log → rename
 //! ```
 //!
 //! Invariants
-//! 1. A backup is the store after one commit, and holds every commit that had returned before the call
-//!    (Promise: P26).
+//! 1. A backup is the store after one commit, and contains every commit that had returned before
+//!    the call (Promise: P26).
 //! 2. No page is copied that was not verified against the link that leads to it (Promise: P9).
-//! 3. A target appears under its name whole and durable, or not at all; what exists is never written
-//!    to, not by a restore either.
-//! 4. An increment is accepted only behind the version that it was made for.
-//! 5. Commits, applies and checkpoints go on beside it; pages of the version copied are kept until the
-//!    copy ends (Rule: I18).
+//! 3. A target appears under its name whole and durable, or not at all; existing files are never
+//!    written to, not by a restore either.
+//! 4. An increment is accepted only after the version for which it was made.
+//! 5. Commits, applies and checkpoints continue concurrently; pages of the copied version are kept
+//!    until the copy ends (Rule: I18).
 //! 6. Memory: one run, or a piece of a blob, and some bytes for each extent of the version.
 //!
 //! Threads: the caller's. Bytes: docs/format.md, "Increment".
@@ -45,14 +46,14 @@ use increment::{Increment, IncrementWriter};
 use target::Target;
 use walk::{Copied, Walk};
 
-/// Which version of which store a backup holds: what the next increment begins at.
+/// Identifies the version of a store that a backup contains; the next increment starts from it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BackupId {
     /// The store.
     pub store: StoreId,
     /// The version.
     pub version: Publish,
-    /// Checksum of its root directory, so that two stores that began as one are told apart.
+    /// Checksum of its root directory, to distinguish two stores with a common origin.
     pub roots: u64,
 }
 
@@ -62,16 +63,16 @@ impl fmt::Display for BackupId {
     }
 }
 
-/// What a backup or a restore did.
+/// The result of a backup or a restore.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BackupInfo {
-    /// What it holds: give it to [`Db::backup_since`].
+    /// What it contains: pass it to [`Db::backup_since`].
     pub id: BackupId,
     /// The last commit in it.
     pub seqno: Seqno,
-    /// Pages copied.
+    /// Number of pages copied.
     pub pages: u64,
-    /// Bytes of them.
+    /// Total length of these pages.
     pub bytes: u64,
 }
 
@@ -91,11 +92,12 @@ impl BackupId {
         }
     }
 
-    /// What the backup at this path holds: the directory of a full backup, or the file of an increment.
+    /// The id of the backup at this path: the directory of a full backup, or the file of an
+    /// increment.
     ///
     /// # Errors
-    /// `InvalidArgument` if the directory was opened for writing since: it is a store of its own then.
-    /// `NotAStore`, damage, I/O errors.
+    /// `InvalidArgument` if the directory was opened for writing since: it is then a store of its
+    /// own. `NotAStore`, damage, I/O errors.
     pub fn read(path: impl AsRef<Path>, env: &Env) -> Result<Self> {
         let path = path.as_ref();
         if !holds_store(path, env) {
@@ -118,7 +120,7 @@ fn holds_store(path: &Path, env: &Env) -> bool {
     env.vfs.exists(&path.join(store::STORE_FILE)).unwrap_or(false)
 }
 
-/// The newest slot of a store that was closed, and the store, locked.
+/// The newest slot of a closed store, and the store, locked.
 fn closed_slot(dir: &Path, env: &Env) -> Result<(Superblock, crate::sync::Arc<store::Store>)> {
     let store = store::examine(env, dir)?;
     let slots = store.examine_slots();
@@ -139,11 +141,12 @@ fn closed_slot(dir: &Path, env: &Env) -> Result<(Superblock, crate::sync::Arc<st
 }
 
 impl Db {
-    /// Copies the store as it is now to a new directory, which is a store of its own: it can be opened,
-    /// checked, and be the base of increments as long as it is not written to. Commits go on meanwhile;
-    /// what they replace takes disk space until the copy is done. Reads every page once and verifies
-    /// it. Whatever goes wrong, there is no `target` then (unless all but the last sync, of its name,
-    /// went well); `target.new` may be left, and is replaced by the next backup there.
+    /// Copies the store as it is now to a new directory, which is a store of its own: it can be
+    /// opened, checked, and be the base of increments as long as it is not written to. Commits
+    /// continue meanwhile; what they replace takes disk space until the copy is done. Reads every
+    /// page once and verifies it. If anything fails, there is no `target` (unless only the last
+    /// sync, that of its name, failed); `target.new` may be left, and is replaced by the next
+    /// backup to the same target.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -167,9 +170,10 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `Locked` if another backup is being made there; `InvalidArgument` if there is something of that name,
-    /// or if for ten seconds there are prepared transactions with values over 64 KiB, or beyond memory; `Full` if the
-    /// checkpoint finds no room; damage of a page, which ends the backup and nothing else; I/O errors.
+    /// `Locked` if another backup is being made there; `InvalidArgument` if the target exists, or
+    /// if for ten seconds there are prepared transactions with values over 64 KiB, or with writes
+    /// beyond memory; `Full` if the checkpoint finds no room; damage of a page, which ends only the
+    /// backup; I/O errors.
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<BackupInfo> {
         let shared = &self.shared;
         let (superblock, held) = shared.hold_for_backup()?;
@@ -182,12 +186,13 @@ impl Db {
         Ok(BackupInfo::new(&superblock, copied))
     }
 
-    /// Writes a file with what [`restore`](crate::restore) needs beside the backup `base` to have the store as it is
-    /// now. Reads what was written since and the inner nodes above it; otherwise as
+    /// Writes a file that [`restore`](crate::restore) combines with the backup `base` to the store
+    /// as it is now. Reads what was written since and the inner nodes above it; otherwise as
     /// [`backup`](Self::backup).
     ///
     /// # Errors
-    /// `WrongBase` if `base` is no earlier version of this store; else as [`backup`](Self::backup).
+    /// `WrongBase` if `base` is no earlier version of this store; otherwise as
+    /// [`backup`](Self::backup).
     pub fn backup_since(&self, base: &BackupId, file: impl AsRef<Path>) -> Result<BackupInfo> {
         let (shared, file) = (&self.shared, file.as_ref());
         let (superblock, held) = shared.hold_for_backup()?;
@@ -206,13 +211,15 @@ impl Db {
     }
 }
 
-/// How long a backup waits for prepared transactions with long values: a server decides its own in milliseconds.
+/// How long a backup waits for prepared transactions with long values: a server decides its own in
+/// milliseconds.
 const UNDECIDED_WAIT: Duration = Duration::from_secs(10);
 const UNDECIDED_PAUSE: Duration = Duration::from_millis(1);
 
 impl Shared {
-    /// Everything committed so far in one durable version, which is held; its slot as a copy has it. No transaction is prepared
-    /// in it with a long value: no tree lists those yet.
+    /// Makes everything committed so far one durable version, and holds it; returns its slot in the
+    /// form for a copy. The version contains no prepared transaction with a long value, since no
+    /// tree lists such values yet.
     fn hold_for_backup(&self) -> Result<(Superblock, Held)> {
         if self.read_only {
             return Err(Error::ReadOnly);
@@ -226,16 +233,16 @@ impl Shared {
             engine.publish_unchanged();
             engine.run_checkpoint()?;
             let (superblock, held) = engine.store.hold_newest();
-            // A later one than that may have been written meanwhile, with what was prepared meanwhile.
+            // A later one may have been written meanwhile, with transactions prepared meanwhile.
             if superblock.applied == through || engine.undecided.came() == came {
                 return Ok((superblock.alone(), held));
             }
         }
     }
 
-    /// Freezes the memtable when no transaction is prepared with a long value or runs: such a one is known before its record
-    /// has a place, and forgotten once its decision has one, so that none is in what is frozen here. Says, too, how many there
-    /// have been.
+    /// Freezes the memtable at a moment without prepared transactions that have long values or
+    /// runs. Such a transaction is registered before its record has a place, and removed once its
+    /// decision has one, so none is in what is frozen here. Also returns how many there have been.
     fn freeze_decided(&self, until: Duration) -> Result<(Seqno, u64)> {
         let engine = &*self.engine;
         loop {
@@ -264,7 +271,7 @@ impl Shared {
     ) -> Result<Copied> {
         let engine = &*self.engine;
         let mut put_while_open = |kind, link: &Link, at, bytes: &[u8]| {
-            // Whoever owns the store after a close may overwrite what is to come.
+            // After a close, another owner of the store may overwrite what is still to be copied.
             if self.closed.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Restoring: the newest version of a chain of backups, walked from its root, each page taken from the
-//! newest backup that has it.
+//! Restoring: the newest version of a chain of backups is walked from its root, taking each page
+//! from the newest backup that has it.
 //!
-//! Every page is verified against its parent before it is written, so that the result is the store as
-//! it was, or an error: also if a backup is damaged, or does not belong to the others in a way that
-//! its name does not show.
+//! Every page is verified against its parent before it is written, so the result is the store as it
+//! was, or an error. This holds even if a backup is damaged, or does not belong to the others
+//! although its name suggests so.
 
 use std::path::Path;
 
@@ -23,14 +23,14 @@ use super::{
     walk::{Copied, Pages, Put, Walk},
 };
 
-/// Makes a store out of a full backup and increments, oldest first. The full backup is a directory
-/// made by [`Db::backup`](crate::Db::backup), or of a store that was cleanly closed; nothing of it is
+/// Makes a store from a full backup and increments, oldest first. The full backup is a directory
+/// made by [`Db::backup`](crate::Db::backup), or of a store that was closed cleanly; it is not
 /// changed. Reads and verifies every page that it writes.
 ///
 /// # Errors
-/// `WrongBase` if an increment does not continue what comes before it; `InvalidArgument` if there is
-/// something of the target's name, or if the full backup is a store that was not closed; damage of a
-/// backup; I/O errors. There is no `target` then.
+/// `WrongBase` if an increment does not continue what comes before it; `InvalidArgument` if the
+/// target exists, or if the full backup is a store that was not closed; damage of a backup; I/O
+/// errors. After an error there is no `target`.
 pub fn restore<P: AsRef<Path>>(
     full: impl AsRef<Path>,
     increments: &[P],
@@ -44,7 +44,7 @@ pub fn restore<P: AsRef<Path>>(
     chain.close(copied)
 }
 
-/// Reads and verifies all that [`restore`] would write, and writes nothing.
+/// Reads and verifies everything that [`restore`] would write, and writes nothing.
 ///
 /// # Errors
 /// As [`restore`].
@@ -58,7 +58,7 @@ pub fn verify_backup<P: AsRef<Path>>(
     chain.close(copied)
 }
 
-/// A full backup with its increments, and the version that they lead to.
+/// A full backup with its increments, and the version to which they lead.
 struct Chain {
     /// The full backup, locked.
     store: Arc<Store>,
@@ -94,7 +94,7 @@ impl Chain {
     }
 }
 
-/// Increments, oldest first, over a full backup.
+/// Increments, oldest first, on top of a full backup.
 struct Overlay {
     base: Arc<StoreFile>,
     increments: Vec<Increment>,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A store directory in the making: pages, slots, log, and only then its name.
+//! Making a store directory: pages, slots, log, and only then its name.
 //!
 //! Invariants
-//! 1. Order: pages → sync → slots → sync → log → sync of the directory → rename → sync of the parent.
-//!    So the name stands for a whole store, after a crash too.
-//! 2. Only files that a backup makes are ever removed, from a directory that nobody has locked.
+//! 1. Order: pages → sync → slots → sync → log → sync of the directory → rename → sync of the
+//!    parent. So a directory with this name is a whole store, even after a crash.
+//! 2. Only files that a backup makes are ever removed, from a directory that no process has locked.
 //!
 //! Threads: one owner.
 
@@ -19,17 +19,17 @@ use crate::{
     wal,
 };
 
-/// A directory that will be a store.
+/// A directory that becomes a store.
 pub(super) struct Target<'a> {
     env: &'a Env,
     dir: PathBuf,
-    /// Where it is made.
+    /// The directory under its temporary name.
     unfinished: PathBuf,
     file: Arc<StoreFile>,
 }
 
 impl<'a> Target<'a> {
-    /// Makes the store that `superblock` says in `dir`; `fill` puts its pages.
+    /// Makes the store of `superblock` in `dir`; `fill` puts its pages.
     pub fn make<T>(
         env: &'a Env,
         dir: &Path,
@@ -64,7 +64,7 @@ impl<'a> Target<'a> {
         Ok(target)
     }
 
-    /// Writes bytes of a page, from byte `at` of its extent on, where they belong.
+    /// Writes bytes of a page, from byte `at` of its extent on, at their place in the store.
     pub fn put(&self, link: &Link, at: u64, bytes: &[u8]) -> Result<()> {
         self.file.write_at(bytes, link.offset + at)
     }
@@ -94,7 +94,7 @@ impl<'a> Target<'a> {
         Error::io(self.file.path(), action, 0, error)
     }
 
-    /// Gives the space back. The error that counts is the one before; what cannot be removed now is
+    /// Frees the space after an error, which is what the caller gets; what cannot be removed now is
     /// removed by the next attempt.
     fn discard(&self) {
         let names = self.env.vfs.list(&self.unfinished).unwrap_or_default();
@@ -106,7 +106,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Removes what an attempt before this one left.
+/// Removes what an earlier attempt left.
 fn clear(env: &Env, dir: &Path) -> Result<()> {
     let failed = |action| move |error| Error::io(dir, action, 0, error);
     let names = env.vfs.list(dir).map_err(failed("list"))?;
@@ -140,7 +140,7 @@ fn being_made(dir: &Path) -> Error {
     Error::Locked { dir: dir.to_owned(), owner: "a backup that is being made there".into() }
 }
 
-/// Nothing that exists is written to.
+/// Fails if the path exists: existing files are never written to.
 pub(super) fn refuse_existing(env: &Env, path: &Path) -> Result<()> {
     match env.vfs.exists(path) {
         Ok(false) => Ok(()),
@@ -149,14 +149,14 @@ pub(super) fn refuse_existing(env: &Env, path: &Path) -> Result<()> {
     }
 }
 
-/// The path with something behind its name.
+/// The path with a suffix after its name.
 pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(suffix);
     path.with_file_name(name)
 }
 
-/// The directory that a path is in.
+/// The directory that contains a path.
 pub(super) fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -1,4 +1,4 @@
-//! What happens between the moment that is copied and the end of the copy.
+//! Changes between the moment that is copied and the end of the copy.
 
 use std::path::Path;
 
@@ -38,8 +38,8 @@ fn fill(db: &Db, what: u8) {
     db.checkpoint().unwrap();
 }
 
-/// Everything is replaced, several times, before the first page is copied: the copy is the moment that
-/// was held all the same, and its space comes back afterwards. Rule: I18.
+/// Everything is replaced, several times, before the first page is copied: the copy still shows the
+/// moment that was held, and its space is freed afterwards. Rule: I18.
 #[test]
 fn pages_are_kept_until_the_copy_ends() {
     let env = env();
@@ -66,14 +66,15 @@ fn pages_are_kept_until_the_copy_ends() {
     let found = copy.open_tree("t").unwrap().get(&7u32.to_be_bytes()).unwrap();
     assert_eq!(found, Some(value(7, 0)));
     copy.close().unwrap();
-    // A store that was closed meanwhile may belong to another by now.
+    // After a close, the store may have another owner.
     let (superblock, _held) = db.shared.hold_for_backup().unwrap();
     db.close().unwrap();
     let closed = db.shared.copy(&superblock, None, &mut |_, _, _, _| Ok(()));
     assert!(matches!(closed, Err(Error::Closed)));
 }
 
-/// The load began before the base, so its pages are older; they came into the store after it. Rule: I20.
+/// The load began before the base, so its pages are older than the base; they became part of the
+/// store after it. Rule: I20.
 #[test]
 fn an_increment_has_a_tree_that_was_loading_when_its_base_was_made() {
     let env = env();

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The walk over all pages of a version: each is read, verified, handed on, once.
+//! Walking all pages of a version: each is read, verified and passed on, once.
 //!
-//! Parents are born no earlier than what they link (Rule: I20), so a walk for what was born after some
-//! version turns back at the first page that was not; except in trees that were loaded in bulk since.
+//! Parents are born no earlier than what they link (Rule: I20), so a walk for what was born after
+//! some version turns back at the first page that was not; except in trees that were loaded in bulk
+//! since.
 //!
 //! Invariants
-//! 1. A page is verified before it is handed on, and before a link in it is followed.
-//!    A blob goes by in pieces, and is verified when the last has: a caller finishes nothing after an
-//!    error.
-//! 2. The walk ends, whatever the pages say: levels fall, and a page is entered once.
+//! 1. A page is verified before it is passed on, and before a link in it is followed. A blob is
+//!    passed on in pieces, and verified once the last one was: after an error, a caller must not
+//!    complete its target.
+//! 2. The walk ends, whatever the pages contain: levels decrease, and a page is entered once.
 
 use std::collections::HashSet;
 
@@ -22,19 +23,19 @@ use crate::{
     tree::{Child, parse_node},
 };
 
-/// Bytes of a blob that are in memory at once. 1 MiB: reads of a fast disk's liking.
+/// Bytes of a blob that are in memory at once. 1 MiB: reads that suit a fast disk.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Takes a page: its kind, its link, and its extent: all of it from byte 0 on, or, of a blob, piece by
-/// piece.
+/// Callback that receives a page: its kind, its link, an offset, and its extent from that offset
+/// on: all of it from byte 0, or, for a blob, piece by piece.
 pub(super) type Put<'a> = dyn FnMut(PageKind, &Link, u64, &[u8]) -> Result<()> + 'a;
 
-/// Where pages come from.
+/// A source of pages.
 pub(super) trait Pages {
-    /// The file that should have the page of a link, and the place of its extent in it.
+    /// The file that should contain the page of a link, and the offset of its extent in it.
     fn locate(&self, link: &Link, what: &'static str) -> Result<(&StoreFile, u64)>;
 
-    /// The version that was the first to list a blob, if that is known: references do not say it.
+    /// The first version that listed a blob, if known: references do not contain it.
     fn birth_of_blob(&self, _extent: Extent) -> Option<Publish> {
         None
     }
@@ -57,19 +58,19 @@ impl Pages for StoreFile {
     }
 }
 
-/// How much was handed on.
+/// Counts of what was passed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Copied {
     pub pages: u64,
     pub bytes: u64,
 }
 
-/// A walk.
+/// A walk over the pages of a version.
 pub(super) struct Walk<'a> {
     pages: &'a dyn Pages,
     since: Option<Publish>,
     put: &'a mut Put<'a>,
-    /// Place and hash of what was handed on.
+    /// Offset and hash of what was passed on.
     seen: HashSet<(u64, u64)>,
     copied: Copied,
 }
@@ -80,7 +81,7 @@ impl<'a> Walk<'a> {
         Self { pages, since, put, seen: HashSet::new(), copied: Copied::default() }
     }
 
-    /// Walks over all that a slot links.
+    /// Walks over everything that a slot links.
     pub fn version(mut self, superblock: &Superblock) -> Result<Copied> {
         if let Some(link) = &superblock.map
             && let Some((file, page)) = self.page(link, PageKind::Map, "the space map")?
@@ -109,8 +110,8 @@ impl<'a> Walk<'a> {
 
     fn tree(&mut self, root: &TreeRoot) -> Result<()> {
         let since = self.since;
-        // Pages that were loaded in bulk are older than the version that adopted them: of a tree loaded
-        // since then every page may be new (Rule: I20).
+        // Pages that were loaded in bulk are older than the version that adopted them: in a tree
+        // loaded since, every page may be new (Rule: I20).
         if !plant!("backup: a tree that was loaded is passed by") {
             self.since = since.filter(|&since| root.loaded <= since);
         }
@@ -164,7 +165,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// A blob that a run lists. A young run lists old blobs, too.
+    /// Passes on a blob that a run lists. A young run may list old blobs.
     fn blob(&mut self, reference: BlobRef) -> Result<()> {
         const WHAT: &str = "a blob";
         let link = reference.link();
@@ -189,7 +190,7 @@ impl<'a> Walk<'a> {
         check.end().map_err(located)
     }
 
-    /// A whole page; `None` if it was handed on before, or is left out.
+    /// Reads and passes on a whole page; `None` if it was passed on before, or is left out.
     fn page(
         &mut self,
         link: &Link,
@@ -227,7 +228,8 @@ fn read(file: &StoreFile, offset: u64, bytes: u64, what: &'static str) -> Result
     Ok(buf)
 }
 
-/// An error about a page that belongs at `offset` of a store, and was found at `found` of a file.
+/// Adjusts an error about a page that belongs at `offset` of a store, and was found at `found` of a
+/// file.
 fn lying_at(mut error: Error, offset: u64, found: u64) -> Error {
     if let Error::Checksum { place, .. }
     | Error::Malformed { place, .. }

@@ -6,8 +6,8 @@ use crate::{
     sync::{Arc, AtomicBool, Ordering},
 };
 
-/// Keeps the extent of one blob for as long as it lives: batches, memtables and tree jobs have one
-/// for each blob whose reference they hold.
+/// Keeps the extent of one blob while it exists: batches, memtables and tree jobs have one for each
+/// blob whose reference they hold.
 #[derive(Debug)]
 pub struct BlobHold {
     store: Arc<Store>,
@@ -22,7 +22,7 @@ impl BlobHold {
         Arc::new(Self { store: store.clone(), extent, synced: AtomicBool::new(false) })
     }
 
-    /// Holds an extent that an old log record names, if a blob is there still: see
+    /// Holds an extent that an old log record names, if a blob is still there: see
     /// [`hold_written`](crate::store::Space::hold_written).
     pub fn if_written(store: &Arc<Store>, extent: Extent) -> Option<Arc<Self>> {
         let held = store.space().hold_written(extent);
@@ -34,13 +34,13 @@ impl BlobHold {
         self.extent
     }
 
-    /// True once a sync that began after the blob was written has ended.
+    /// True once a sync that started after the blob was written has ended.
     pub fn is_synced(&self) -> bool {
-        // Pairs with `set_synced`: nothing but the flag itself is read after it.
+        // Relaxed, as in `set_synced`: nothing but the flag itself is read after it.
         self.synced.load(Ordering::Relaxed)
     }
 
-    /// Such a sync has ended.
+    /// Records that such a sync has ended.
     pub fn set_synced(&self) {
         self.synced.store(true, Ordering::Relaxed);
     }

@@ -1,32 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blobs: values too long to travel through logs, memtables and merges.
+//! Blobs: values too long to travel through log, memtables and merges.
 //!
-//! A long value is written once, into an extent of its own, before the commit that needs it is in the
-//! log; what travels is a [`BlobRef`] of 16 bytes, the payload of a PutBlob.
+//! A long value is written once, into an extent of its own, before the commit that needs it is in
+//! the log. The commit carries a [`BlobRef`] of 16 bytes, the payload of a PutBlob.
 //!
 //! ```text
 //! extent = pieces, each encoded by itself | zeros | table
 //! table  = header 16 | 16 for each piece: hash 8, stored length 4, codec 1, 0 0 0
 //! ```
 //!
-//! The zeros fill the extent: fewer than a page of them.
+//! The zeros fill the extent: less than a page.
 //!
 //! Life of a blob
-//! 1. [`Blob::write`] takes a *temporary* extent, in no space map, and a [`BlobHold`] on it. Whoever
-//!    may still hand the reference out keeps the hold: a batch, then the memtable, a tree job.
+//! 1. [`Blob::write`] allocates a *temporary* extent, in no space map, and a [`BlobHold`] on it.
+//!    Everything that may still hand the reference out keeps the hold: a batch, then the memtable,
+//!    a tree job.
 //! 2. The commit's record names the extent, so that recovery finds it in use; it stays until that
-//!    record is trimmed for the older slot too (Rule: I11).
-//! 3. The publish whose runs are the first to list it makes it part of that version (Rule: I20). From
-//!    then on it lives as a page does: the space map counts the runs that list it, and with the last
-//!    of them it dies (Rules: I18, I22).
-//! 4. One that no run ever listed is free when its last hold goes, and the log lets go of it.
+//!    record is trimmed for the older slot, too (Rule: I11).
+//! 3. The first publish whose runs list it makes it part of that version (Rule: I20). From then on
+//!    it lives as a page does: the space map counts the runs that list it, and with the last of
+//!    them it dies (Rules: I18, I22).
+//! 4. A blob that no run ever listed becomes free when its last hold is dropped and the log
+//!    releases it.
 //!
 //! Invariants
-//! 1. What a reference names is never changed; its bytes are synced before a record that names it can
-//!    reach the disk.
-//! 2. The reference holds a hash of the table, the table one of each piece: every byte is verified
-//!    before it is decoded, and what was there before, or was meant for elsewhere, does not verify.
-//! 3. Memory is bounded by pieces, but for the value that a caller asks for whole.
+//! 1. What a reference names is never changed; its bytes are synced before a record that names it
+//!    can reach the disk.
+//! 2. The reference contains a hash of the table, the table one of each piece: every byte is
+//!    verified before it is decoded, and former or misdirected content does not verify.
+//! 3. Memory is bounded by pieces, except for a value that a caller requests whole.
 //!
 //! Threads: all. Bytes: docs/format.md, "Blob extent".
 
@@ -52,17 +54,17 @@ use crate::{
     types::{Lineage, Publish},
 };
 
-/// Length of a reference on disk.
+/// Length of an encoded reference.
 pub const BLOB_REF_BYTES: usize = 16;
-/// Raw bytes of a piece, but in tests. 256 KiB: long enough for codec and disk, short enough for a
-/// reader's memory; 1 GiB has as many pieces as a reference can count.
+/// Raw bytes of a piece, except in tests. 256 KiB: long enough for codec and disk, short enough for
+/// a reader's memory; 1 GiB has as many pieces as a reference can count.
 pub const BLOB_PIECE_BYTES: usize = 256 << 10;
-/// Pages of the longest extent: 1 GiB that no codec shrinks, and its table.
+/// Maximum number of pages of an extent: 1 GiB that no codec shrinks, and its table.
 const PAGES_MAX: u32 = bounds::BLOB_PAGES.default as u32;
-/// Pages below this number can be named: files of 4 PiB.
+/// References can name pages below this number: files of 4 PiB.
 const PAGE_NUMBER_MAX: u64 = bounds::BLOB_PAGE_NUMBER.default;
 
-/// Where a blob is, and what its table hashes to.
+/// The place of a blob, and the hash of its table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BlobRef {
     extent: Extent,
@@ -77,15 +79,15 @@ impl BlobRef {
         self.extent
     }
 
-    /// The extent and its table as a link: for copies, which know pages by their links. Not what the
-    /// space map says of it, for neither version nor lineage is known here.
+    /// The extent and its table as a link, for copies, which identify pages by their links. It
+    /// differs from the space map's record, since neither version nor lineage is known here.
     pub fn link(&self) -> Link {
         let Extent { offset, bytes } = self.extent;
         let tail_bytes = table::bytes(self.pieces) as u32;
         Link { offset, bytes, tail_bytes, hash: self.hash, birth: Publish(0), lineage: Lineage(0) }
     }
 
-    /// The bytes on disk: page number (5), pages and pieces (4), hash (7).
+    /// Encodes the reference: page number (5 bytes), pages and pieces (4), hash (7).
     pub fn to_disk(&self) -> [u8; BLOB_REF_BYTES] {
         let page = self.extent.offset / ALIGN as u64;
         let pages = self.extent.bytes / ALIGN as u32;
@@ -97,7 +99,7 @@ impl BlobRef {
         out
     }
 
-    /// Reads a reference; `None` if no blob can have it.
+    /// Decodes a reference; `None` if no blob can have it.
     pub fn from_disk(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; BLOB_REF_BYTES] = bytes.try_into().ok()?;
         let number = |from: usize, to: usize| {
@@ -115,14 +117,15 @@ impl BlobRef {
         })
     }
 
-    /// The same, as an error of the store file if it cannot be.
+    /// Decodes a reference; fails with an error of the store file if no blob can have it.
     pub fn read(file: &StoreFile, bytes: &[u8]) -> Result<Self> {
         Self::from_disk(bytes).ok_or_else(|| {
             file.malformed(0, bytes.len() as u64, "a reference to a blob", "no blob can have it")
         })
     }
 
-    /// Who the blob's extent is. No version and no lineage: it is written before any links it.
+    /// The identity of the blob's extent. It has no version or lineage, since it is written before
+    /// any version links it.
     fn identity(file: &StoreFile, extent: Extent) -> Identity {
         Identity {
             store: file.store,

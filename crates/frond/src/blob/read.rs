@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading a blob: the table, then the pieces that are asked for, each verified before it is decoded.
+//! Reading a blob: the table, then the requested pieces, each verified before it is decoded.
 //!
-//! A short blob is read with one read, and stays in the cache as it is stored; a long one goes past
-//! the cache, piece by piece.
+//! A short blob is read with one read, and stays in the cache in its stored form; a long one
+//! bypasses the cache and is read piece by piece.
 //!
-//! Whoever reads holds what keeps the extent: a version, a snapshot, a [`BlobHold`](super::BlobHold).
+//! The reader must hold what keeps the extent: a version, a snapshot, a
+//! [`BlobHold`](super::BlobHold).
 
 use super::{
     BlobRef,
@@ -22,18 +23,18 @@ use crate::{
 /// Extents up to this length are read whole and cached. 256 KiB: one read costs no more than two.
 const WHOLE_BYTES_MAX: u32 = 256 << 10;
 
-/// A blob found and its table verified.
+/// An opened blob, whose table is verified.
 #[derive(Debug)]
 pub struct Blob {
     file: Arc<StoreFile>,
     reference: BlobRef,
     table: Table,
-    /// All of the extent, its pieces verified.
+    /// The whole extent, with its pieces verified.
     whole: Option<CachedBlock>,
 }
 
 impl Blob {
-    /// Finds a blob: one read at most.
+    /// Opens a blob: one read at most.
     pub fn open(file: &Arc<StoreFile>, reference: BlobRef, cache: &BlockCache) -> Result<Self> {
         let extent = reference.extent;
         let table_bytes = table::bytes(reference.pieces);
@@ -60,7 +61,7 @@ impl Blob {
         Ok(Self { file: file.clone(), reference, table, whole: Some(whole) })
     }
 
-    /// The same without asking the cache, or leaving anything there.
+    /// Opens a blob without using the cache.
     pub fn open_uncached(file: &Arc<StoreFile>, reference: BlobRef) -> Result<Self> {
         let table_bytes = table::bytes(reference.pieces);
         let tail = read_around(
@@ -72,7 +73,7 @@ impl Blob {
         Ok(Self { file: file.clone(), reference, table: tail, whole: None })
     }
 
-    /// Checks all bytes of a blob's extent against its reference; nothing is decoded. Errors name
+    /// Checks all bytes of a blob's extent against its reference; decodes nothing. Errors name
     /// `file`.
     fn verify_extent(file: &StoreFile, reference: &BlobRef, bytes: &[u8]) -> Result<()> {
         let tail = bytes.len().saturating_sub(table::bytes(reference.pieces));
@@ -92,7 +93,7 @@ impl Blob {
         self.table.value_bytes as usize
     }
 
-    /// The value, in place of what `out` held.
+    /// Reads the value into `out`, replacing its content.
     pub fn read(&self, out: &mut Vec<u8>) -> Result<()> {
         let bytes = self.value_bytes();
         out.clear();
@@ -105,7 +106,7 @@ impl Blob {
         Ok(())
     }
 
-    /// Fills `out` from byte `from` of the value on; returns how many bytes there were.
+    /// Fills `out` from byte `from` of the value on; returns the number of bytes read.
     pub fn read_at(&self, from: usize, out: &mut [u8]) -> Result<usize> {
         let piece_bytes = self.table.piece_bytes as usize;
         let to = self.value_bytes().min(from.saturating_add(out.len()));
@@ -125,7 +126,8 @@ impl Blob {
         Ok(done)
     }
 
-    /// Reads all of it, the zeros between pieces and table too, and keeps nothing.
+    /// Reads and verifies all of it, including the zeros between pieces and table, and keeps
+    /// nothing.
     pub fn verify(&self) -> Result<()> {
         let mut raw = vec![0; self.table.raw_bytes(0)];
         let mut at = 0;
@@ -140,7 +142,7 @@ impl Blob {
         })
     }
 
-    /// Decodes piece `index`, stored from byte `at` of the extent on; returns its stored length.
+    /// Decodes piece `index`, stored at byte `at` of the extent; returns its stored length.
     fn read_piece(&self, index: usize, at: u64, raw: &mut [u8]) -> Result<u64> {
         let Some(entry) = self.table.entries.get(index) else { return Ok(0) };
         let (offset, stored_bytes) = (self.reference.extent.offset + at, entry.stored_bytes);
@@ -194,7 +196,7 @@ fn verify_filling(file: &StoreFile, offset: u64, filling: &[u8]) -> Result<()> {
     ))
 }
 
-/// Reads bytes that need not be aligned, with the pages around them.
+/// Reads bytes that need not be aligned, by reading the pages around them.
 fn read_around<T>(
     file: &StoreFile,
     offset: u64,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table at the end of a blob's extent: how long the value is, and where and what its pieces are.
+//! The table at the end of a blob's extent: the length of the value, and its pieces.
 //!
 //! Invariants
 //! 1. The table is verified against the reference before one byte of it is parsed.
-//! 2. Pieces lie one behind the other from the extent's beginning, all before the table, and are all
-//!    of the same raw length but the last, which is not longer.
+//! 2. Pieces are contiguous from the start of the extent, all before the table, and all of the same
+//!    raw length except the last, which is not longer.
 
 use super::BlobRef;
 use crate::{
@@ -21,7 +21,7 @@ const HEADER_BYTES: usize = 16;
 const ENTRY_BYTES: usize = 16;
 pub(super) const WHAT: &str = "a blob";
 
-/// Length of the table of so many pieces.
+/// Length of a table with this many pieces.
 pub(super) fn bytes(pieces: u32) -> usize {
     HEADER_BYTES + pieces as usize * ENTRY_BYTES
 }
@@ -29,13 +29,13 @@ pub(super) fn bytes(pieces: u32) -> usize {
 /// One piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
-    /// XXH3-64 of the stored bytes, seeded with the piece's number and 1.
+    /// XXH3-64 of the stored bytes, seeded with the piece's number plus 1.
     pub hash: u64,
     pub stored_bytes: u32,
     pub codec: Codec,
 }
 
-/// What the table says.
+/// The decoded table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Table {
     pub value_bytes: u32,
@@ -43,7 +43,8 @@ pub(super) struct Table {
     pub entries: Vec<Entry>,
 }
 
-/// The hash of piece `index` as stored. Its place is in the hash of the table, by way of its identity.
+/// The hash of piece `index` as stored. Its place is covered by the hash of the table, through the
+/// identity.
 pub(super) fn piece_hash(index: usize, stored: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(stored, index as u64 + 1)
 }
@@ -73,7 +74,7 @@ impl Table {
         out
     }
 
-    /// Verifies and reads the last bytes of the extent that `reference` names.
+    /// Verifies and decodes the last bytes of the extent that `reference` names.
     pub fn from_disk(file: &StoreFile, reference: &BlobRef, table: &[u8]) -> Result<Self> {
         let extent = reference.extent;
         let at = extent.end() - table.len() as u64;
@@ -110,7 +111,7 @@ impl Table {
             && value_bytes <= bounds::VALUE_BYTES.max() as u32
             && u64::from(pieces) <= bounds::BLOB_PIECES.max()
             && pieces as usize == table.entries.len();
-        // What a codec did not shrink is stored as it is.
+        // A piece that a codec did not shrink is stored raw.
         let none_grew = (0..table.entries.len())
             .zip(&table.entries)
             .all(|(index, entry)| entry.stored_bytes as usize <= table.raw_bytes(index));

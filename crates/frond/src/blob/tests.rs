@@ -1,4 +1,5 @@
-//! Blobs by themselves: every length, every piece, every flipped byte, and who keeps their extents.
+//! Blobs by themselves: every length, every piece, every flipped byte, and the holders of their
+//! extents.
 
 use std::path::Path;
 
@@ -28,7 +29,7 @@ fn new_cache() -> Arc<BlockCache> {
     BlockCache::new(FramePool::new(8 << 20), 4 << 20)
 }
 
-/// Text that a codec shrinks, or noise.
+/// A value: text that a codec shrinks, or noise.
 fn value(seed: u64, bytes: usize, noise: bool) -> Vec<u8> {
     let mut state = seed | 1;
     let mut byte = |at: usize| {
@@ -78,7 +79,7 @@ fn values_of_every_length_are_read_whole_and_in_parts() {
     }
 }
 
-/// Values beyond what is kept encoded go through the codec twice, and come out the same.
+/// Values too long to be kept encoded go through the codec twice, with the same result.
 #[test]
 fn long_values_are_encoded_in_two_passes() {
     let store = new_store();
@@ -93,7 +94,7 @@ fn long_values_are_encoded_in_two_passes() {
     }
 }
 
-/// A reference counts 4096 pieces: longer values have longer ones.
+/// A reference counts up to 4096 pieces: longer values have longer pieces.
 #[test]
 fn pieces_grow_where_there_would_be_too_many() {
     let store = new_store();
@@ -109,7 +110,7 @@ fn pieces_grow_where_there_would_be_too_many() {
 fn lengths_that_cannot_be_are_refused_before_anything_is_done() {
     let store = new_store();
     let before = used(&store);
-    // Zeros that nobody touches: no memory.
+    // Zero pages that are never touched: they take no memory.
     let too_long = vec![0; crate::VALUE_BYTES_MAX + 1];
     for value in [&[][..], &too_long] {
         let refused = Blob::write(&store, value, BlobOptions::default());
@@ -118,7 +119,7 @@ fn lengths_that_cannot_be_are_refused_before_anything_is_done() {
     assert_eq!(used(&store), before);
 }
 
-/// Promise: P9. Each flipped byte of the extent is an error, by every path, or never looked at.
+/// Promise: P9. Each flipped byte of the extent is an error, by every path, or is never read.
 #[test]
 fn every_flipped_byte_is_an_error() {
     let store = new_store();
@@ -141,7 +142,7 @@ fn every_flipped_byte_is_an_error() {
     Blob::open_uncached(store.file(), reference).unwrap().verify().unwrap();
 }
 
-/// Invariant 2: a place that was given to another, or a copy in another place, does not verify.
+/// Invariant 2: a place that was reused, or a copy in another place, does not verify.
 #[test]
 fn what_is_elsewhere_or_was_there_before_does_not_verify() {
     let store = new_store();
@@ -211,7 +212,7 @@ fn the_last_run_of_its_own_lineage_ends_a_blob() {
 }
 
 proptest! {
-    /// Promise: P20. Whatever 16 bytes there are: a reference that fits itself, or none.
+    /// Promise: P20. Any 16 bytes are a consistent reference, or none.
     #[test]
     fn hostile_references_are_refused_or_fit(bytes: [u8; 16]) {
         if let Some(reference) = BlobRef::from_disk(&bytes) {
@@ -222,7 +223,7 @@ proptest! {
         }
     }
 
-    /// A table with all hashes right and any numbers in it is refused, or its parts fit the extent.
+    /// A table with right hashes and arbitrary numbers is refused, or its parts fit the extent.
     #[test]
     fn hostile_tables_are_refused_or_fit(
         numbers: (u32, u32),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checking a blob's extent as its bytes go by, for whoever copies blobs and reads no value.
+//! Checking a blob's extent as a stream of bytes, for code that copies blobs without reading their
+//! values.
 
 use xxhash_rust::xxh3::Xxh3;
 
@@ -13,30 +14,31 @@ use crate::{
     page::StoreFile,
 };
 
-/// A check of one extent; every byte of it must come by, in order, and then [`BlobCheck::end`].
+/// A check of one extent. Every byte of it must be passed in order, and then [`BlobCheck::end`]
+/// called.
 pub struct BlobCheck<'a> {
-    /// Named by errors; whose store it is.
+    /// The file that errors name; determines the store's id.
     file: &'a StoreFile,
     reference: BlobRef,
     table: Table,
     table_bytes: Vec<u8>,
-    /// How much has come by.
+    /// Number of bytes passed so far.
     at: u64,
     piece: usize,
-    /// Bytes of the piece that have not come by.
+    /// Bytes of the current piece not passed yet.
     left: u64,
     hasher: Xxh3,
 }
 
 impl BlobRef {
-    /// Whole pages at the end of the extent in which the table lies.
+    /// Length of the whole pages at the end of the extent that contain the table.
     pub fn tail_bytes(&self) -> usize {
         table::bytes(self.pieces).next_multiple_of(ALIGN).min(self.extent.bytes as usize)
     }
 }
 
 impl<'a> BlobCheck<'a> {
-    /// Begins with the last [`tail_bytes`](BlobRef::tail_bytes) of the extent.
+    /// Starts with the last [`tail_bytes`](BlobRef::tail_bytes) of the extent.
     pub fn new(file: &'a StoreFile, reference: BlobRef, tail: &[u8]) -> Result<Self> {
         let before = tail.len().saturating_sub(table::bytes(reference.pieces));
         let table_bytes = tail.get(before..).unwrap_or_default().to_vec();
@@ -46,7 +48,7 @@ impl<'a> BlobCheck<'a> {
         Ok(Self { file, reference, table, table_bytes, at: 0, piece: 0, left, hasher })
     }
 
-    /// Takes the next bytes.
+    /// Checks the next bytes.
     pub fn take(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let now = match self.table.entries.get(self.piece) {
@@ -75,12 +77,12 @@ impl<'a> BlobCheck<'a> {
         }
         self.piece += 1;
         self.left = self.table.entries.get(self.piece).map_or(0, |next| next.stored_bytes.into());
-        // As `piece_hash` does: a piece is hashed with its number and 1.
+        // As in `piece_hash`: the seed is the piece's number plus 1.
         self.hasher = Xxh3::with_seed(self.piece as u64 + 1);
         Ok(now)
     }
 
-    /// Zeros, then the table once more.
+    /// Checks the zeros, then the table once more.
     fn take_end(&self, bytes: &[u8]) -> Result<usize> {
         let extent = self.reference.extent;
         let table_at = u64::from(extent.bytes) - self.table_bytes.len() as u64;
@@ -98,7 +100,7 @@ impl<'a> BlobCheck<'a> {
         Err(self.file.malformed(offset, bytes, WHAT, "its end is not what it was"))
     }
 
-    /// Everything has come by.
+    /// Ends the check: all bytes must have been passed.
     pub fn end(self) -> Result<()> {
         let extent = self.reference.extent;
         if self.at == u64::from(extent.bytes) {

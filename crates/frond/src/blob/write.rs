@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writing a blob: encode to learn its length, take an extent, write pieces and table.
+//! Writing a blob: encode it to learn its length, allocate an extent, write pieces and table.
 //!
-//! A value of few pieces is encoded once and kept; a longer one is encoded twice, so that no second
-//! copy of it is ever in memory. One whose first pieces no codec shrinks is not tried further.
+//! A value with few pieces is encoded once and kept encoded; a longer one is encoded twice, so that
+//! no second copy of it is ever in memory. If no codec shrinks the first pieces, the others are
+//! stored raw.
 
 use super::{
     BLOB_PIECE_BYTES, Blob, BlobHold, BlobRef, PAGE_NUMBER_MAX,
@@ -22,23 +23,24 @@ use crate::{
 
 /// Encoded pieces are kept for writing up to this length. 1 MiB: what a job may use without asking.
 const KEPT_BYTES_MAX: usize = 1 << 20;
-/// One write. 512 KiB: some milliseconds of a slow disk.
+/// Length of one write. 512 KiB: some milliseconds of a slow disk.
 const WRITE_BYTES: usize = 512 << 10;
-/// Pieces tried before a codec is given up.
+/// Number of pieces tried before a codec is given up.
 const PIECES_TRIED: usize = 4;
 
-/// Room that is left beside a blob: some runs and nodes, root directory, pages of the space map.
+/// Space that is admitted in addition to a blob: some runs and nodes, root directory, pages of the
+/// space map.
 const COMMIT_BYTES: u64 = 64 << 10;
 
-/// How a blob is to be written.
+/// Options for writing a blob.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlobOptions {
-    /// What pieces are encoded with, where that pays.
+    /// The codec for pieces, where it pays off.
     pub codec: Codec,
-    /// Raw bytes of a piece; [`BLOB_PIECE_BYTES`] but in tests.
+    /// Raw bytes of a piece; [`BLOB_PIECE_BYTES`] except in tests.
     pub piece_bytes: usize,
-    /// Whether the space is asked for as a commit asks, or as background work does, which may use
-    /// the reserve (Rule: I24).
+    /// Whether the space is allocated as for background work, which may use the reserve, instead of
+    /// being admitted as for a commit (Rule: I24).
     pub is_background: bool,
 }
 
@@ -49,8 +51,8 @@ impl Default for BlobOptions {
 }
 
 impl Blob {
-    /// Writes a value into an extent of its own. Nothing is synced. The extent is free again when the
-    /// last clone of the hold goes, unless a version links it by then.
+    /// Writes a value into an extent of its own. Nothing is synced. The extent is freed when the
+    /// last clone of the hold is dropped, unless a version links it by then.
     pub fn write(
         store: &Arc<Store>,
         value: &[u8],
@@ -78,12 +80,13 @@ impl Blob {
     }
 }
 
-/// A commit asks for admission: the reserve is for what runs behind it.
+/// Allocates the extent. A commit asks for admission: the reserve is for background work.
 fn allocate(store: &Store, request: &Request, is_background: bool) -> Result<Extent> {
     if is_background {
         return store.allocate_temporary(request);
     }
-    // Twice what is admitted is set aside. A blob is written once; the rest is for the commit's pages.
+    // Admission sets twice the bytes aside. A blob is written once; the rest is for the commit's
+    // pages.
     let admitted = (request.bytes + COMMIT_BYTES).div_ceil(2);
     store.admit(admitted)?;
     let extent = store.allocate_temporary(request);
@@ -91,11 +94,11 @@ fn allocate(store: &Store, request: &Request, is_background: bool) -> Result<Ext
     extent
 }
 
-/// What will be written.
+/// The pieces and table to be written.
 struct Plan<'v> {
     value: &'v [u8],
     table: Table,
-    /// All pieces as stored, if they are few.
+    /// All pieces as stored, if they are short.
     kept: Option<Vec<u8>>,
 }
 
@@ -131,7 +134,7 @@ impl<'v> Plan<'v> {
         self.table.entries.len() as u32
     }
 
-    /// Writes all of it; returns the hash for the reference.
+    /// Writes everything; returns the hash for the reference.
     fn write(&self, file: &StoreFile, extent: Extent) -> Result<u64> {
         let table = self.table.to_disk();
         let hash = page_hash(&BlobRef::identity(file, extent), &table) >> 8;
@@ -164,7 +167,7 @@ impl<'v> Plan<'v> {
     }
 }
 
-/// Writes an extent from its beginning in whole pages.
+/// Writes an extent sequentially in whole pages.
 struct Pages<'f> {
     file: &'f StoreFile,
     offset: u64,
@@ -193,7 +196,7 @@ impl<'f> Pages<'f> {
         Ok(())
     }
 
-    /// Only ever the rest of a page.
+    /// Writes zeros, always less than a page.
     fn zeros(&mut self, count: u64) -> Result<()> {
         const ZEROS: [u8; ALIGN] = [0; ALIGN];
         assert!(count < ALIGN as u64, "an extent has no page too many");

@@ -1,4 +1,4 @@
-//! Building one block, row by row.
+//! The builder of row blocks: builds one block, row by row.
 
 use super::{
     RESTART_ROWS,
@@ -7,22 +7,22 @@ use super::{
 };
 use crate::message::Tag;
 
-/// What became of a row.
+/// The result of pushing a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Pushed {
-    /// It is in the block.
+    /// The row is in the block.
     Done,
-    /// The block would be too long with it.
+    /// With the row, the block would be too long.
     Full,
-    /// Its key is not above the one before.
+    /// The row's key is not above the previous one.
     Unordered,
 }
 
 /// Builds a block in its raw form. Reusable: [`clear`](BlockBuilder::clear) keeps the memory.
 #[derive(Debug, Default)]
 pub struct BlockBuilder {
-    /// Longer than the block, so that rows are written without growing it one by one.
+    /// Longer than the block, so that rows are written without growing it for each.
     raw: Vec<u8>,
     len: usize,
     restarts: Vec<u16>,
@@ -34,12 +34,12 @@ pub struct BlockBuilder {
 pub(super) const TRAILER_BYTES: usize = 4;
 
 impl BlockBuilder {
-    /// An empty block.
+    /// Creates an empty block.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Rows so far.
+    /// Number of rows so far.
     #[inline]
     pub fn rows(&self) -> usize {
         self.rows
@@ -51,13 +51,13 @@ impl BlockBuilder {
         self.len + 2 * self.restarts.len() + TRAILER_BYTES
     }
 
-    /// The key pushed last; empty if there is none.
+    /// The last key pushed; empty if there is none.
     pub fn last_key(&self) -> &[u8] {
         self.last.get()
     }
 
     /// Appends a row, unless the block would then be longer than `bytes_max` (a first row always
-    /// fits) or the key does not ascend (Invariant 1).
+    /// fits) or the key does not ascend (invariant 1).
     #[inline]
     pub fn push(&mut self, key: &[u8], tag: Tag, payload: &[u8], bytes_max: usize) -> Pushed {
         let last = self.last.get();
@@ -81,7 +81,7 @@ impl BlockBuilder {
             return Pushed::Full;
         }
         if restart {
-            // Only a block's single row reaches beyond 64 KiB, and that one begins at 0.
+            // Only the single row of a block reaches beyond 64 KiB, and that row starts at 0.
             self.restarts.push(self.len as u16);
         }
         let end = self.len + row_bytes;
@@ -99,7 +99,8 @@ impl BlockBuilder {
         Pushed::Done
     }
 
-    /// The block's bytes. Call [`clear`](BlockBuilder::clear) before the next row.
+    /// Finishes the block and returns its bytes. Call [`clear`](BlockBuilder::clear) before the
+    /// next row.
     pub fn finish(&mut self) -> &[u8] {
         self.raw.truncate(self.len);
         for offset in &self.restarts {
@@ -110,7 +111,7 @@ impl BlockBuilder {
         &self.raw
     }
 
-    /// Forgets the rows, not the memory.
+    /// Removes the rows, but keeps the memory.
     pub fn clear(&mut self) {
         self.len = 0;
         self.restarts.clear();
@@ -119,7 +120,8 @@ impl BlockBuilder {
     }
 }
 
-/// What stands before the bytes of a row: its tag, and lengths of what its key shares, of the rest, of its payload.
+/// The head of a row: its tag, and the lengths of what its key shares, of the rest of the key, and
+/// of its payload.
 #[derive(Clone, Copy)]
 pub(super) struct Head {
     pub tag: Tag,
@@ -129,19 +131,19 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// All three lengths below 128: nearly always.
+    /// True if all three lengths are below 128: nearly always.
     #[inline]
     fn is_small(self) -> bool {
         self.shared < 128 && self.suffix < 128 && self.payload < 128
     }
 
-    /// Its length.
+    /// Length of the head.
     #[inline]
     pub fn bytes(self) -> usize {
         if self.is_small() { 4 } else { self.long_bytes() }
     }
 
-    /// Writes it, where there is just room for it.
+    /// Writes the head to `to`, which has exactly its length.
     #[inline]
     pub fn put(self, to: &mut [u8]) {
         if self.is_small() {

@@ -1,7 +1,8 @@
-//! Prefixes, lengths, and copies of a few bytes.
+//! Byte utilities: prefixes, lengths, and copies of a few bytes.
 //!
-//! Keys and payloads are short: a call to `memcpy` or `memcmp` for each costs as much as all else that
-//! a row needs, so copies up to 32 bytes are two moves of a fixed width that may overlap.
+//! Keys and payloads are short: a call to `memcpy` or `memcmp` for each would cost as much as
+//! everything else that a row needs, so copies up to 32 bytes are two moves of a fixed width that
+//! may overlap.
 
 use crate::coding::Reader;
 
@@ -26,14 +27,14 @@ fn u64_le(eight: &[u8]) -> u64 {
     eight.try_into().map_or(0, u64::from_le_bytes)
 }
 
-/// Up to eight bytes as a number, the first in the lowest bits; of more, the first eight.
+/// The first up to eight bytes as a little-endian number.
 #[inline]
 pub fn short_word(bytes: &[u8]) -> u64 {
     if let Some(eight) = bytes.first_chunk::<8>() {
         return u64::from_le_bytes(*eight);
     }
     match (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
-        // Two that overlap: where they do, they say the same.
+        // Two loads that may overlap: where they do, they agree.
         (Some(first), Some(last)) => {
             let last = u64::from(u32::from_le_bytes(*last)) << (8 * (bytes.len() - 4));
             u64::from(u32::from_le_bytes(*first)) | last
@@ -42,17 +43,17 @@ pub fn short_word(bytes: &[u8]) -> u64 {
     }
 }
 
-/// How many of the first eight bytes of a text are decimal digits, up to the first other one.
+/// Counts the decimal digits at the start of a text, up to eight.
 #[inline]
 pub fn leading_digits(text: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
-    // What is behind the text is no digit either.
+    // Bytes beyond the end of the text do not count as digits.
     let digits = short_word(text) ^ (ONES * u64::from(b'0'));
     let is_none = ((digits & (ONES * 0x7f)) + ONES * (0x7f - 9)) | digits;
     (is_none & (ONES << 7)).trailing_zeros() as usize / 8
 }
 
-/// How many bytes a length takes as LEB128.
+/// Length of a number as LEB128.
 #[inline]
 pub fn varint_bytes(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
@@ -83,10 +84,10 @@ fn copy_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// A key in a buffer that is reused, put together from what it shares with the one before.
+/// A key in a reusable buffer, assembled from what it shares with the previous one.
 #[derive(Clone, Debug, Default)]
 pub struct KeyBuf {
-    /// Longer than the key: only growth looks at its length.
+    /// Longer than the key: only growing it looks at its length.
     bytes: Vec<u8>,
     len: usize,
 }
@@ -98,7 +99,7 @@ impl KeyBuf {
         self.bytes.get(..self.len).unwrap_or_default()
     }
 
-    /// Keeps the first `shared` bytes, of which there are so many, and appends `suffix`.
+    /// Keeps the first `shared` bytes, which must exist, and appends `suffix`.
     #[inline]
     pub fn replace_after(&mut self, shared: usize, suffix: &[u8]) {
         debug_assert!(shared <= self.len);
@@ -116,7 +117,7 @@ impl KeyBuf {
     }
 }
 
-/// The next number, if it is below 2^32: sums of a few of them cannot overflow a `usize`.
+/// Reads a number below 2^32: sums of a few of them cannot overflow a `usize`.
 #[inline]
 pub fn varint32(reader: &mut Reader<'_>) -> Option<u32> {
     reader.varint()?.try_into().ok()

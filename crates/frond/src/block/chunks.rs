@@ -1,16 +1,17 @@
-//! What codecs gave of the columns of a block: made where the block is checked, and handed to whoever reads it next,
-//! who need not decode it again.
+//! Decoded chunks: what codecs decoded of the columns of a block. They are decoded where the block
+//! is checked, and passed to its next reader, which then need not decode them again.
 //!
 //! Invariants
-//! 1. What is here was decoded of one block, by columns of its directory; that block is read with it and no other
-//!    ([`Position::enter`](super::Position::enter), [`clear`](Chunks::clear)).
+//! 1. All chunks were decoded from one block, by columns of its directory; they are used to read
+//!    that block and no other ([`Position::enter`](super::Position::enter),
+//!    [`clear`](Chunks::clear)).
 
-/// By column of the directory. Empty where nothing was decoded.
+/// Decoded bytes by column of the directory; empty where nothing was decoded.
 #[derive(Clone, Debug, Default)]
 pub struct Chunks(Vec<Vec<u8>>);
 
 impl Chunks {
-    /// What is known of column `at`: to be read, or filled by who decodes it.
+    /// What is known of column `at`: to be read, or filled by the code that decodes it.
     #[inline]
     pub(super) fn of(&mut self, at: usize) -> &mut Vec<u8> {
         if self.0.len() <= at {
@@ -19,7 +20,7 @@ impl Chunks {
         &mut self.0[at]
     }
 
-    /// Forgets the block, and keeps the memory.
+    /// Removes all chunks, but keeps the memory.
     #[inline]
     pub(super) fn clear(&mut self) {
         self.0.iter_mut().for_each(Vec::clear);

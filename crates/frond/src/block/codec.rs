@@ -1,8 +1,8 @@
 //! General codecs over whole blocks, by size class.
 //!
 //! zstd and LZ4 contexts are kept per thread: a new one for each block costs as much as the work
-//! itself (COMPRESSION §7). A block that a codec does not shrink by 3 % is stored raw: decoding it
-//! would cost every reader for nothing.
+//! itself. A block that a codec does not shrink by 3 % is stored raw: decoding it would cost every
+//! reader for nothing.
 
 use std::cell::RefCell;
 
@@ -52,7 +52,7 @@ impl Codec {
         }
     }
 
-    /// Its name, as people know it.
+    /// Its common name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Raw => "raw",
@@ -61,17 +61,18 @@ impl Codec {
         }
     }
 
-    /// The codec whose blocks may stand under a dictionary, and its level.
+    /// The codec whose blocks may use a dictionary, and its level.
     pub const UNDER_DICTIONARY: Codec = Codec::Zstd3;
     pub(super) const DICTIONARY_LEVEL: i32 = 3;
 
-    /// Encodes `raw` into `out` and says how; `Raw` means that `raw` itself is to be stored and `out`
-    /// holds nothing of use.
+    /// Encodes `raw` into `out` and returns the codec used; `Raw` means that `raw` itself is to be
+    /// stored, and the contents of `out` are meaningless.
     pub fn encode(self, raw: &[u8], out: &mut Vec<u8>) -> Codec {
         self.encode_under(None, raw, out)
     }
 
-    /// The same, under a dictionary if there is one, which only [`UNDER_DICTIONARY`](Self::UNDER_DICTIONARY) heeds.
+    /// Encodes as [`encode`](Self::encode) does, with a dictionary if there is one; only
+    /// [`UNDER_DICTIONARY`](Self::UNDER_DICTIONARY) uses it.
     pub fn encode_under(
         self,
         dictionary: Option<&DictionaryEncoder>,
@@ -81,7 +82,8 @@ impl Codec {
         if self == Codec::Raw || raw.is_empty() {
             return Codec::Raw;
         }
-        // Nothing longer than 97 % is kept, so no more room than that is needed; LZ4 wants it all.
+        // Nothing longer than 97 % is kept, so a buffer of that length suffices; LZ4 requires its
+        // worst case.
         let keep_max = raw.len() - raw.len() / 32 - 1;
         let room = match self {
             Codec::Lz4 => lz4_flex::block::get_maximum_output_size(raw.len()),
@@ -121,12 +123,12 @@ impl Codec {
         }
     }
 
-    /// Decodes into `out`, whose length is the raw length that the index promises.
+    /// Decodes into `out`, whose length is the raw length that the index states.
     pub fn decode(self, encoded: &[u8], out: &mut [u8]) -> Result<(), BadBlock> {
         self.decode_under(None, encoded, out)
     }
 
-    /// The same, under a dictionary if there is one.
+    /// Decodes as [`decode`](Self::decode) does, with a dictionary if there is one.
     pub(super) fn decode_under(
         self,
         dictionary: Option<&Dictionary>,
@@ -139,8 +141,8 @@ impl Codec {
         }
     }
 
-    /// Decodes into the front of `out`, under a dictionary if there is one, and says how much there is. Raw bytes,
-    /// which may be padded, fill it.
+    /// Decodes into the front of `out`, with a dictionary if there is one, and returns the length.
+    /// Raw bytes, which may be padded, fill `out`.
     pub(super) fn decode_up_to(
         self,
         dictionary: Option<&Dictionary>,
@@ -174,7 +176,7 @@ impl Codec {
     }
 }
 
-/// What is wrong with a block that another length was promised of.
+/// The error for a block whose decoded length differs from the stated one.
 const OTHER_LENGTH: BadBlock = BadBlock("decodes to another length than its index entry has");
 
 fn compress(
@@ -183,7 +185,7 @@ fn compress(
     raw: &[u8],
     out: &mut [u8],
 ) -> Option<usize> {
-    // An error is "does not fit": the block stays raw.
+    // An error means that it does not fit: the block stays raw.
     made(context, level)?.compress_to_buffer(raw, out).ok()
 }
 

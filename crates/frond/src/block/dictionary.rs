@@ -1,14 +1,16 @@
-//! A dictionary: bytes that the blocks of a run have in common, which zstd has before it reads a block.
+//! Compression dictionaries: bytes that the blocks of a run have in common, which zstd gets before
+//! it reads a block.
 //!
-//! A block of 16 KiB is short for zstd: by itself it begins from nothing. The dictionary stands in the tail of each
-//! run that has blocks under it, so that a run is read by itself.
+//! A block of 16 KiB is short for zstd: without a dictionary it starts from nothing. The dictionary
+//! is in the footer of each run that has blocks which use it, so that a run can be read by itself.
 //!
-//! It is content and nothing else, what zstd calls a raw one: no tables of codes stand before it. So it takes no
-//! preparing to decode with it, no memory but its own, and there is nothing in it that could be malformed.
+//! It is pure content, what zstd calls a raw dictionary: no entropy tables precede it. So decoding
+//! with it needs no preparation and no memory but its own, and nothing in it can be malformed.
 //!
 //! Invariants
-//! 1. A dictionary never changes. What is under one can be read under an equal one.
-//! 2. It has [`DICTIONARY_BYTES_MIN`] to [`DICTIONARY_BYTES_MAX`] bytes, and does not begin as one with tables does.
+//! 1. A dictionary never changes. A block that uses one can be read with an equal one.
+//! 2. It has [`DICTIONARY_BYTES_MIN`] to [`DICTIONARY_BYTES_MAX`] bytes, and does not start like a
+//!    dictionary with tables.
 //!
 //! Threads: all. Bytes: docs/format.md, "Run". Why: docs/design/018-dictionaries-for-small.md.
 
@@ -26,20 +28,20 @@ use crate::{
     sync::Arc,
 };
 
-/// Longest dictionary that is read, and shortest.
+/// The longest dictionary that is read, and the shortest.
 const DICTIONARY_BYTES_MAX: usize = 64 << 10;
 const DICTIONARY_BYTES_MIN: usize = 8;
-/// How a dictionary begins that has tables.
+/// The magic number at the start of a dictionary with tables.
 const WITH_TABLES: [u8; 4] = 0xec30_a437_u32.to_le_bytes();
 
-/// A dictionary.
+/// A raw zstd dictionary.
 pub struct Dictionary {
     bytes: Box<[u8]>,
-    /// As it stands in a tail.
+    /// Its bytes as stored in a footer.
     stored: Box<[u8]>,
 }
 
-/// How it stands in a tail may differ.
+/// The stored forms of equal dictionaries may differ.
 impl PartialEq for Dictionary {
     fn eq(&self, other: &Self) -> bool {
         self.bytes == other.bytes
@@ -48,7 +50,8 @@ impl PartialEq for Dictionary {
 
 impl Eq for Dictionary {}
 
-/// A dictionary, prepared for encoding: 100 us of work and some hundred KiB, so there is one while a run is written.
+/// A dictionary prepared for encoding: this takes 100 us and some hundred KiB, so it exists only
+/// while a run is written.
 pub struct DictionaryEncoder {
     dictionary: Arc<Dictionary>,
     pub(super) encoder: CDict<'static>,
@@ -67,7 +70,7 @@ impl fmt::Debug for DictionaryEncoder {
 }
 
 impl Dictionary {
-    /// The dictionary of these bytes, if they can be one.
+    /// Creates the dictionary of these bytes, if they can be one.
     pub fn new(bytes: Vec<u8>) -> Option<Self> {
         let mut encoded = Vec::new();
         let codec = Codec::Zstd3.encode(&bytes, &mut encoded);
@@ -89,12 +92,12 @@ impl Dictionary {
         &self.bytes
     }
 
-    /// As the tail of a run keeps it.
+    /// Its bytes as the footer of a run keeps them.
     pub fn to_disk(&self) -> &[u8] {
         &self.stored
     }
 
-    /// Reads what [`to_disk`](Self::to_disk) gave, which must fill `stored`.
+    /// Reads what [`to_disk`](Self::to_disk) returned, which must fill `stored`.
     pub fn from_disk(stored: &[u8]) -> Result<Self, Flaw> {
         let bytes = unpacked(stored)?;
         Self::of(bytes, stored.into()).ok_or_else(|| flaw("it is none that a run may have"))

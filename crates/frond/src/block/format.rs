@@ -1,7 +1,8 @@
-//! How the blocks of a run are encoded, and what it takes to read them.
+//! The format of a run's blocks: how they are encoded, and what is needed to read them.
 //!
-//! The blocks of a run are all opaque or all typed. What typed ones are read with, the columns of their rows
-//! and the models of these, stands once in the run, not in each block.
+//! The blocks of a run are either all row blocks or all columnar. What reading columnar blocks
+//! requires, the columns of their rows and the models of these, is stored once in the run, not in
+//! each block.
 //!
 //! ```text
 //! format  version u8 | key layout | value layout | models
@@ -11,7 +12,7 @@
 //!
 //! Invariants
 //! 1. A format never changes once a run has it.
-//! 2. Models take at most [`MODELS_MEMORY_MAX`], in what is written as in what is read.
+//! 2. Models take at most [`MODELS_MEMORY_MAX`], both when written and when read.
 //!
 //! Threads: all.
 
@@ -31,57 +32,58 @@ use crate::{
 };
 
 const VERSION: u8 = 1;
-/// Longest models of a run together, as bytes.
+/// Longest total of the models of a run, as bytes.
 const MODELS_BYTES_MAX: u64 = 16 << 20;
-/// Most memory that the models of a run take: nothing read from a file may take more, whatever it says.
+/// Most memory that the models of a run take: nothing read from a file may take more, whatever it
+/// says.
 pub const MODELS_MEMORY_MAX: usize = 16 << 20;
 
 /// How the blocks of a run are encoded.
 #[derive(Clone, Debug, Default)]
 pub enum Format {
-    /// Rows in key order, cut by prefixes.
+    /// Row blocks: rows in key order, with prefix-compressed keys.
     #[default]
     Opaque,
-    /// Rows by part.
+    /// Columnar blocks: rows by field.
     Typed(Arc<TypedFormat>),
 }
 
-/// What it takes to read typed blocks.
+/// What is needed to read columnar blocks.
 #[derive(Clone, Debug)]
 pub struct TypedFormat {
     columns: Arc<Columns>,
     /// By number of column.
     models: Vec<Option<Arc<StringModel>>>,
-    /// Told of chunks that are decoded.
+    /// Notified of decoded chunks.
     meter: Option<Arc<dyn DecodeMeter>>,
 }
 
-/// Who counts is no part of it.
+/// The meter is not compared.
 impl PartialEq for TypedFormat {
     fn eq(&self, other: &Self) -> bool {
         self.columns == other.columns && self.models == other.models
     }
 }
 
-/// Where a payload was found.
+/// A payload that was found, and where it is.
 #[derive(Clone, Debug)]
 pub enum Payload {
     /// In the block.
     InBlock(Range<usize>),
-    /// Put together from its columns.
+    /// Assembled from its columns.
     Made(Vec<u8>),
-    /// Only the parts that were wanted.
+    /// Only the wanted fields.
     Parts(Vec<u8>),
 }
 
 impl Format {
-    /// Whether blocks are opaque.
+    /// True for row blocks.
     pub fn is_opaque(&self) -> bool {
         matches!(self, Format::Opaque)
     }
 
-    /// Checks everything about a block that has so many rows of that length, as the index of its run says: before
-    /// it is believed. What codecs give of its columns stays in `chunks`, which has nothing yet.
+    /// Checks everything about a block before it is used; `rows` and `row_bytes` are what the index
+    /// of its run says. What codecs decode of its columns stays in `chunks`, which must be empty.
     pub fn check(
         &self,
         block: &[u8],
@@ -103,8 +105,8 @@ impl Format {
         }
     }
 
-    /// The message of `key`, if the block has one; of a value that is in columns the parts that are wanted. What codecs
-    /// gave of the block before is in `chunks`.
+    /// Returns the message of `key`, if the block has one; of a value that is in columns, only the
+    /// wanted fields. `chunks` holds what codecs have decoded of the block before.
     #[inline]
     pub fn find(
         &self,
@@ -143,8 +145,8 @@ impl Format {
         }
     }
 
-    /// The least that is asked of a block which is not checked: whether it has so many rows of that length, as the
-    /// index of its run says.
+    /// The least that is checked of a block which is not fully checked: whether it has as many rows
+    /// of that total length as the index of its run says.
     pub fn agrees(&self, block: &[u8], rows: u32, row_bytes: u32) -> Result<(), BadBlock> {
         let (found, found_bytes) = match self {
             Format::Opaque => (Shape::parse(block)?.rows(), row_bytes as usize),
@@ -156,8 +158,8 @@ impl Format {
         same(found, rows, found_bytes, row_bytes)
     }
 
-    /// A block that was checked, with no column under a codec, if it has any that is; what is in `chunks` is not decoded
-    /// again.
+    /// Returns a checked block with no column under a codec, if some column is; what is in `chunks`
+    /// is not decoded again.
     pub fn unpack(&self, block: &[u8], chunks: &mut Chunks) -> Option<Box<[u8]>> {
         let Format::Typed(format) = self else { return None };
         let mut out = Vec::new();
@@ -165,7 +167,7 @@ impl Format {
         matches!(typed::unpack(&typed, chunks, &mut out), Ok(true)).then(|| out.into_boxed_slice())
     }
 
-    /// Whether a block of a run of format `from` can be read as one of this.
+    /// True if a block of a run of format `from` can be read with this format.
     pub fn reads_blocks_of(&self, from: &Format) -> bool {
         match (self, from) {
             (Format::Opaque, Format::Opaque) => true,
@@ -174,7 +176,7 @@ impl Format {
         }
     }
 
-    /// Memory that it holds.
+    /// Memory that the format holds.
     pub fn memory_bytes(&self) -> usize {
         match self {
             Format::Opaque => 0,
@@ -191,28 +193,28 @@ fn same(found: usize, rows: u32, found_bytes: usize, row_bytes: u32) -> Result<(
 }
 
 impl TypedFormat {
-    /// The format of runs with these columns and models.
+    /// Creates the format of runs with these columns and models.
     pub fn new(columns: Arc<Columns>, mut models: Vec<Option<Arc<StringModel>>>) -> Self {
         models.truncate(models.iter().rposition(Option::is_some).map_or(0, |last| last + 1));
         Self { columns, models, meter: None }
     }
 
-    /// Lets `meter` be told of the chunks that reading blocks decodes.
+    /// Makes `meter` be notified of chunks that reading blocks decodes.
     pub fn metered(self, meter: Option<Arc<dyn DecodeMeter>>) -> Self {
         Self { meter, ..self }
     }
 
-    /// Whether some column's model has templates.
+    /// True if some column's model has templates.
     pub fn has_templates(&self) -> bool {
         self.models.iter().flatten().any(|model| model.has_templates())
     }
 
-    /// Whether a column has a model.
+    /// True if some column has a model.
     pub fn has_models(&self) -> bool {
         !self.models.is_empty()
     }
 
-    /// Memory that it holds.
+    /// Memory that the format holds.
     pub fn memory_bytes(&self) -> usize {
         let models = self.models.iter().flatten().map(|model| model.memory_bytes());
         size_of::<Self>() + self.columns.memory_bytes() + models.sum::<usize>()
@@ -228,7 +230,7 @@ impl TypedFormat {
         &self.models
     }
 
-    /// A block of such a run.
+    /// Parses a block of such a run.
     #[inline]
     pub fn block<'a>(&'a self, block: &'a [u8]) -> Result<Typed<'a>, BadBlock> {
         let typed = Typed::parse(block, &self.columns, &self.models)?;
@@ -239,7 +241,7 @@ impl TypedFormat {
         if std::ptr::eq(self, from) {
             return true;
         }
-        // A column of `from` that has no model is read without.
+        // A column of `from` without a model is read without one.
         let same = |(number, model): (usize, &Option<Arc<StringModel>>)| match model {
             None => true,
             Some(model) => self.models.get(number).and_then(Option::as_ref) == Some(model),
@@ -248,7 +250,7 @@ impl TypedFormat {
             && from.models.iter().enumerate().all(same)
     }
 
-    /// Appends it as the tail of a run keeps it.
+    /// Appends the format as the footer of a run keeps it.
     pub fn to_disk(&self, out: &mut Vec<u8>) {
         out.push(VERSION);
         let mut part = Vec::new();

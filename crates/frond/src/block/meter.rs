@@ -1,11 +1,11 @@
-//! Who is told of what reading blocks decodes. This room has no clock; whoever counts has one.
+//! A meter for what reading blocks decodes. This module has no clock; the implementation has one.
 
 use std::fmt;
 
 /// Counts what general codecs decode.
 pub trait DecodeMeter: Send + Sync + fmt::Debug {
-    /// A chunk is about to be decoded; what it gives goes to [`end`](Self::end).
+    /// Called before a chunk is decoded; the result is passed to [`end`](Self::end).
     fn begin(&self) -> u64;
-    /// The chunk is decoded, and so long.
+    /// Called after the chunk was decoded, with its length.
     fn end(&self, begun: u64, bytes: usize);
 }

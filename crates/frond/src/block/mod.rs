@@ -1,22 +1,24 @@
 //! Blocks: the unit of encoding and of caching inside a run. Pure functions on bytes.
 //!
-//! Two encodings. The *opaque* block: rows in key order, each key cut by the prefix that it shares with the
-//! one before, whole keys every [`RESTART_ROWS`] rows, and an array of where these stand. The *typed* block
-//! ([`typed`](mod@typed)): rows by part, in the columns of [`column`](mod@column). A run asks a block for
-//! *seek*, *row i*, *next* and *previous* ([`Position`]), and never looks inside; which of the two its blocks are is
-//! its [`Format`]. How its bytes are stored, under a codec or [`transposed`](mod@transposed) for one, is its
-//! [`Packing`], and ends when it is decoded.
+//! There are two encodings. A *row block* (`Format::Opaque`) holds rows in key order: each key
+//! without the prefix that it shares with the previous one, a whole key every [`RESTART_ROWS`]
+//! rows, and an array of the offsets of these. A *columnar block* ([`typed`](mod@typed)) holds rows
+//! by field, in the columns of [`column`](mod@column). A run asks a block for *seek*, *row i*,
+//! *next* and *previous* ([`Position`]), and never looks inside; its [`Format`] says which of the
+//! two its blocks are. How a block's bytes are stored, under a codec or
+//! [`transposed`](mod@transposed) for one, is its [`Packing`]; decoding removes it.
 //!
 //! ```text
 //! block   = row* | restart offsets, u16 each | rows u16 | restarts u16
 //! row     = tag u8 | shared | suffix bytes | payload bytes | suffix | payload     (lengths LEB128)
 //! ```
 //!
-//! Invariants of opaque blocks
+//! Invariants of row blocks
 //! 1. Keys ascend strictly; a row whose number is a multiple of [`RESTART_ROWS`] shares nothing.
-//! 2. A block has at least one row, and is at most [`BLOCK_RAW_BYTES_TARGET`] long unless it holds a
-//!    single row. No reader takes one of several rows that is longer than [`BLOCK_ROWS_BYTES_MAX`].
-//! 3. Any bytes whatever give rows or [`BadBlock`], never a panic, and no loop longer than the block.
+//! 2. A block has at least one row, and is at most [`BLOCK_RAW_BYTES_TARGET`] long unless it holds
+//!    a single row. Readers refuse a block of several rows that is longer than
+//!    [`BLOCK_ROWS_BYTES_MAX`].
+//! 3. Any bytes give rows or [`BadBlock`], never a panic, and no loop longer than the block.
 //!
 //! Threads: blocks are immutable, builders and cursors belong to one thread; codecs keep their
 //! contexts per thread. Bytes: docs/format.md, "Block".
@@ -50,21 +52,22 @@ pub use transposed::Taken;
 
 use crate::bounds;
 
-/// Length of a block before its codec, restart array included, unless a single row is longer.
+/// Target length of a block before its codec, including the restart array; only a single row may
+/// exceed it.
 pub const BLOCK_RAW_BYTES_TARGET: usize = 16 << 10;
 
-/// Longest block accepted from disk: one row of the longest key with the longest inline payload, and
-/// ample room for merge operands that pile up on one key.
+/// Longest block accepted from disk: one row with the longest key and the longest inline payload,
+/// and ample space for merge operands that accumulate on one key.
 pub const BLOCK_RAW_BYTES_MAX: usize = bounds::BLOCK_BYTES.default as usize;
 
-/// Longest rows together of a block that has more than one: what such a block may take is bounded by this, and
-/// only a row that long by itself may take more.
+/// Longest total of the rows of a block that has more than one: this bounds what such a block may
+/// take; only a single row may be longer.
 pub const BLOCK_ROWS_BYTES_MAX: usize = bounds::BLOCK_ROWS_BYTES.default as usize;
 
-/// Every so many rows a key stands whole.
+/// Every row with a number divisible by this has a whole key.
 pub const RESTART_ROWS: usize = 16;
 
-/// A newer Frond wrote the block.
+/// The error for a block that a newer Frond wrote.
 pub const NEWER: BadBlock = BadBlock("it is of a newer version");
 
 /// What is wrong with a block's bytes.

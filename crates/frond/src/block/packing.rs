@@ -1,9 +1,10 @@
-//! How the bytes of one block are stored: under which codec, and in which form the codec took them.
+//! Packing: how the bytes of one block are stored, that is, under which codec, and in which form
+//! the codec got them.
 //!
 //! Invariants
-//! 1. Only opaque blocks of several rows are transposed, and only for a codec.
-//! 2. Decoded, a block is the same whatever it was stored as.
-//! 3. Only opaque blocks stand under the dictionary of their run, and only with the codec that heeds one.
+//! 1. Only row blocks of several rows are transposed, and only for a codec.
+//! 2. A decoded block is the same, however it was stored.
+//! 3. Only row blocks use the dictionary of their run, and only with the codec that supports one.
 
 use super::{BadBlock, Codec, dictionary::Dictionary, transposed};
 
@@ -12,13 +13,13 @@ use super::{BadBlock, Codec, dictionary::Dictionary, transposed};
 pub struct Packing {
     /// The codec.
     pub codec: Codec,
-    /// Whether rows are [`transposed`](mod@transposed) under it.
+    /// True if the rows are [`transposed`](mod@transposed) under the codec.
     pub is_transposed: bool,
-    /// Whether the codec has to know the dictionary of the run.
+    /// True if the codec needs the dictionary of the run.
     pub has_dictionary: bool,
 }
 
-/// Beside the number of the codec.
+/// Flags beside the number of the codec.
 const TRANSPOSED: u8 = 0x40;
 const DICTIONARY: u8 = 0x20;
 
@@ -29,7 +30,7 @@ impl From<Codec> for Packing {
 }
 
 impl Packing {
-    /// As the block is.
+    /// Stored as it is.
     pub const RAW: Self = Self { codec: Codec::Raw, is_transposed: false, has_dictionary: false };
 
     /// The packing with this number on disk.
@@ -49,7 +50,7 @@ impl Packing {
             | bit(self.has_dictionary, DICTIONARY)
     }
 
-    /// Its name, as people know it.
+    /// Its name, for people.
     pub fn name(self) -> &'static str {
         match (self.is_transposed, self.has_dictionary, self.codec) {
             (false, false, codec) => codec.name(),
@@ -60,13 +61,13 @@ impl Packing {
         }
     }
 
-    /// Whether stored bytes are the block as it is.
+    /// True if the stored bytes are the block itself.
     pub fn is_raw(self) -> bool {
         self.codec == Codec::Raw
     }
 
-    /// Decodes into `out`, whose length is that of the block, as the index promises; under the dictionary of its run,
-    /// if that has one.
+    /// Decodes into `out`, whose length is that of the block, as the index states; with the
+    /// dictionary of its run, if that has one.
     pub fn decode(
         self,
         dictionary: Option<&Dictionary>,

@@ -1,8 +1,9 @@
-//! A position in a block of either encoding: what cursors of runs move.
+//! A position in a block of either encoding: what run cursors move.
 //!
-//! It does not hold the block, so that a cursor can keep position and pinned block side by side: every
-//! call takes the bytes, and the format that they are read by. In an opaque block the payload is a range of
-//! these; in a typed one key and payload lie in the position's own memory.
+//! It does not hold the block, so that a cursor can keep the position and the pinned block side by
+//! side: every call takes the bytes, and the format by which they are read. In a row block the
+//! payload is a range of these bytes; in a columnar block key and payload are in the position's own
+//! memory.
 
 use super::{
     BadBlock, Chunks,
@@ -22,15 +23,15 @@ enum Kind {
         rows: Rows,
         shape: Shape,
     },
-    /// Not in place: cursors of opaque runs need not be as large.
+    /// Boxed: cursors of runs of row blocks need not be as large.
     Typed(Box<TypedRows>),
 }
 
-/// The two do not meet: a position is made for the format of its run.
+/// Cannot happen: a position is created for the format of its run.
 const FOREIGN: BadBlock = BadBlock("a block of another format");
 
 impl Position {
-    /// A position in blocks of this format, in none of them yet.
+    /// Creates a position in blocks of this format, in none of them yet.
     pub fn new(format: &Format) -> Self {
         Self(match format {
             Format::Opaque => Kind::Opaque { rows: Rows::default(), shape: Shape::default() },
@@ -38,22 +39,23 @@ impl Position {
         })
     }
 
-    /// Reads these parts of values from now on, where they are in columns, in blocks of the format that it was made for;
-    /// before it comes into a block.
+    /// Reads only these fields of values from now on, where they are in columns, in blocks of the
+    /// format that the position was created for. To be called before it enters a block.
     pub fn project(&mut self, projection: &Projection, format: &Format) {
         if let (Kind::Typed(rows), Format::Typed(format)) = (&mut self.0, format) {
             rows.project(format.columns().projection(projection).clone());
         }
     }
 
-    /// So many rows are about to be asked for, upwards from where it goes next.
+    /// Announces that so many rows are about to be asked for, upward from where it moves next.
     pub fn expect(&mut self, count: usize) {
         if let Kind::Typed(rows) = &mut self.0 {
             rows.expect(count);
         }
     }
 
-    /// No walk up in this block wants rows from `key` on; behind [`enter`](Self::enter).
+    /// Announces that no forward walk in this block wants rows from `key` on. To be called after
+    /// [`enter`](Self::enter).
     pub fn set_limit(&mut self, block: &[u8], format: &Format, key: &[u8]) -> Result<(), BadBlock> {
         match (&mut self.0, format) {
             (Kind::Opaque { .. }, _) => Ok(()),
@@ -64,7 +66,7 @@ impl Position {
         }
     }
 
-    /// Whether it is known that the next row of this block is beyond the limit.
+    /// True if the next row of this block is known to be beyond the limit.
     #[inline]
     pub fn is_before_limit(&self) -> bool {
         match &self.0 {
@@ -73,7 +75,7 @@ impl Position {
         }
     }
 
-    /// Whether rows beyond the limit are known by their number, and need not be compared.
+    /// True if rows beyond the limit are known by their number, and need not be compared.
     #[inline]
     pub fn has_limit(&self) -> bool {
         match &self.0 {
@@ -82,8 +84,9 @@ impl Position {
         }
     }
 
-    /// Shows the row stood on, and those after it that cost nothing more, until `take` says false: key, tag, payload, and
-    /// whether that is all there is. Stands on the last one shown; false if `take` has said so.
+    /// Passes the current row, and those after it that are already decoded, to `take` until it
+    /// returns false: key, tag, payload, and whether the payload is the whole value. Stops at the
+    /// last row passed; returns false if `take` has.
     #[inline]
     pub fn each_decoded<E>(
         &mut self,
@@ -96,7 +99,8 @@ impl Position {
         }
     }
 
-    /// The same for many rows at once, where they lie side by side: see [`TypedRows::take_even`].
+    /// Passes many rows to `take` at once, where they lie side by side: see
+    /// [`TypedRows::take_even`].
     #[inline]
     pub fn take_even(
         &mut self,
@@ -108,7 +112,7 @@ impl Position {
         }
     }
 
-    /// Whether the payload stood on is all there is, and not the parts that are wanted.
+    /// True if the current payload is the whole value, and not only the wanted fields.
     #[inline]
     pub fn is_whole(&self) -> bool {
         match &self.0 {
@@ -117,7 +121,7 @@ impl Position {
         }
     }
 
-    /// Number of the row stood on.
+    /// Number of the current row.
     pub fn row(&self) -> usize {
         match &self.0 {
             Kind::Opaque { rows, .. } => rows.row(),
@@ -125,7 +129,7 @@ impl Position {
         }
     }
 
-    /// Goes to row `row`, which exists, of a typed block.
+    /// Moves to row `row`, which must exist, of a columnar block.
     pub fn row_at(&mut self, block: &[u8], format: &Format, row: usize) -> Result<(), BadBlock> {
         match (&mut self.0, format) {
             (Kind::Opaque { .. }, _) => Ok(()),
@@ -134,7 +138,8 @@ impl Position {
         }
     }
 
-    /// Comes into a block: before any move in it. What was decoded of it before is `known`, or nothing.
+    /// Enters a block; to be called before any move in it. `known` is what was decoded of it
+    /// before, if anything.
     #[inline]
     pub fn enter(&mut self, block: &[u8], known: Chunks) -> Result<(), BadBlock> {
         match &mut self.0 {
@@ -144,7 +149,7 @@ impl Position {
         Ok(())
     }
 
-    /// The key stood on.
+    /// The current key.
     #[inline]
     pub fn key(&self) -> &[u8] {
         match &self.0 {
@@ -153,7 +158,7 @@ impl Position {
         }
     }
 
-    /// Its tag.
+    /// The current tag.
     #[inline]
     pub fn tag(&self) -> Tag {
         match &self.0 {
@@ -162,7 +167,7 @@ impl Position {
         }
     }
 
-    /// Its payload.
+    /// The current payload.
     #[inline]
     pub fn payload<'a>(&'a self, block: &'a [u8]) -> &'a [u8] {
         match &self.0 {
@@ -171,7 +176,7 @@ impl Position {
         }
     }
 
-    /// Goes to the first row.
+    /// Moves to the first row.
     pub fn first(&mut self, block: &[u8], format: &Format) -> Result<(), BadBlock> {
         match (&mut self.0, format) {
             (Kind::Opaque { rows, shape }, _) => rows.first(block, shape),
@@ -180,7 +185,7 @@ impl Position {
         }
     }
 
-    /// Goes to the last row.
+    /// Moves to the last row.
     pub fn last(&mut self, block: &[u8], format: &Format) -> Result<(), BadBlock> {
         match (&mut self.0, format) {
             (Kind::Opaque { rows, shape }, _) => rows.last(block, shape),
@@ -189,7 +194,7 @@ impl Position {
         }
     }
 
-    /// Goes to the first row whose key is not below `key`; false if there is none.
+    /// Moves to the first row whose key is not below `key`; false if there is none.
     pub fn seek(&mut self, block: &[u8], format: &Format, key: &[u8]) -> Result<bool, BadBlock> {
         match (&mut self.0, format) {
             (Kind::Opaque { rows, shape }, _) => rows.seek(block, shape, key),
@@ -198,7 +203,7 @@ impl Position {
         }
     }
 
-    /// Goes to the last row whose key is below `key`; false if there is none.
+    /// Moves to the last row whose key is below `key`; false if there is none.
     pub fn seek_before(
         &mut self,
         block: &[u8],
@@ -214,7 +219,7 @@ impl Position {
         }
     }
 
-    /// Goes to the next row; false if this was the last.
+    /// Moves to the next row; false if this was the last.
     #[inline]
     pub fn next(&mut self, block: &[u8], format: &Format) -> Result<bool, BadBlock> {
         match &mut self.0 {
@@ -229,7 +234,7 @@ impl Position {
         }
     }
 
-    /// Goes to the row before; false if this was the first.
+    /// Moves to the previous row; false if this was the first.
     #[inline]
     pub fn prev(&mut self, block: &[u8], format: &Format) -> Result<bool, BadBlock> {
         match &mut self.0 {

@@ -1,8 +1,8 @@
-//! Reading the rows of one block: seek, row i, next, previous.
+//! Reading the rows of one row block: seek, row i, next, previous.
 //!
-//! [`Rows`] is a position that does not hold the block: every call takes the bytes, so that a cursor
-//! can keep position and pinned block side by side. The key is put together in a buffer that is
-//! reused; the payload is a range of the block.
+//! [`Rows`] is a position that does not hold the block: every call takes the bytes, so that a
+//! cursor can keep the position and the pinned block side by side. The key is assembled in a buffer
+//! that is reused; the payload is a range of the block.
 
 use std::{cmp::Ordering, ops::Range};
 
@@ -17,7 +17,8 @@ use crate::{
     prefetch::{CACHE_LINE_BYTES, prefetch},
 };
 
-/// Where a block's parts lie. Parsing checks only what the other calls rely on for their speed.
+/// The places of a block's parts. Parsing checks only what the other calls rely on without
+/// checking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Shape {
     rows: u32,
@@ -53,7 +54,7 @@ impl Shape {
     }
 }
 
-/// One row's parts, as they stand in the block.
+/// The parts of one row, as they are in the block.
 pub(super) struct Row {
     pub tag: Tag,
     pub shared: usize,
@@ -61,7 +62,7 @@ pub(super) struct Row {
     pub payload: Range<usize>,
 }
 
-/// The rows one after the other, as they stand there: their order is not checked.
+/// Iterates over the rows as stored; their order is not checked.
 pub(super) fn each(block: &[u8], shape: Shape) -> impl Iterator<Item = Result<Row, BadBlock>> {
     let (end, mut at) = (shape.rows_end as usize, 0);
     (0..shape.rows).map(move |_| {
@@ -108,18 +109,19 @@ pub struct Rows {
     key: KeyBuf,
     tag: Tag,
     payload: Range<usize>,
-    /// Number of the row stood on; `rows` after the last.
+    /// Number of the current row; `rows` after the last.
     row: u32,
-    /// Where the next row begins.
+    /// Offset of the next row.
     next: usize,
-    /// Going backward, a restart's rows are read once, forward, and then handed out from here.
+    /// When moving backward, the rows of a restart are decoded once, forward, and then served from
+    /// here.
     interval: Interval,
 }
 
-/// The rows of one restart.
+/// The decoded rows of one restart.
 #[derive(Clone, Debug)]
 struct Interval {
-    /// Which restart; `u32::MAX` if none.
+    /// Number of the restart; `u32::MAX` if none.
     restart: u32,
     keys: Vec<u8>,
     rows: Vec<IntervalRow>,
@@ -146,48 +148,48 @@ impl Default for Rows {
 }
 
 impl Rows {
-    /// The key stood on.
+    /// The current key.
     #[inline]
     pub fn key(&self) -> &[u8] {
         self.key.get()
     }
 
-    /// Its tag.
+    /// The current tag.
     #[inline]
     pub fn tag(&self) -> Tag {
         self.tag
     }
 
-    /// Where its payload lies in the block.
+    /// The range of the current payload in the block.
     #[inline]
     pub fn payload_range(&self) -> Range<usize> {
         self.payload.clone()
     }
 
-    /// Its payload.
+    /// The current payload.
     #[inline]
     pub fn payload<'a>(&self, block: &'a [u8]) -> &'a [u8] {
         block.get(self.payload.clone()).unwrap_or_default()
     }
 
-    /// Number of the row stood on.
+    /// Number of the current row.
     pub fn row(&self) -> usize {
         self.row as usize
     }
 
-    /// Goes to the first row.
+    /// Moves to the first row.
     #[inline]
     pub fn first(&mut self, block: &[u8], shape: &Shape) -> Result<(), BadBlock> {
         self.restart_at(block, shape, 0)
     }
 
-    /// Goes to the last row.
+    /// Moves to the last row.
     pub fn last(&mut self, block: &[u8], shape: &Shape) -> Result<(), BadBlock> {
         self.fill_interval(block, shape, shape.restarts - 1)?;
         self.in_interval(shape.rows - 1)
     }
 
-    /// Goes to row `row`, which exists: at most [`RESTART_ROWS`] rows are read.
+    /// Moves to row `row`, which must exist: at most [`RESTART_ROWS`] rows are read.
     pub fn row_at(&mut self, block: &[u8], shape: &Shape, row: usize) -> Result<(), BadBlock> {
         assert!(row < shape.rows(), "row {row} of {}", shape.rows());
         self.restart_at(block, shape, (row / RESTART_ROWS) as u32)?;
@@ -198,7 +200,7 @@ impl Rows {
     }
 
     fn restart_at(&mut self, block: &[u8], shape: &Shape, index: u32) -> Result<(), BadBlock> {
-        // A jump: perhaps in another block.
+        // A jump, perhaps into another block.
         self.interval.restart = u32::MAX;
         let at = shape.restart(block, index)?;
         let row = parse_row(block, at, shape.rows_end as usize)?;
@@ -213,7 +215,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Goes to the next row; false if this was the last.
+    /// Moves to the next row; false if this was the last.
     #[inline]
     pub fn next(&mut self, block: &[u8], shape: &Shape) -> Result<bool, BadBlock> {
         if self.row + 1 >= shape.rows {
@@ -226,7 +228,7 @@ impl Rows {
         let ascends = if (self.row as usize).is_multiple_of(RESTART_ROWS) {
             row.shared == 0 && suffix > self.key.get()
         } else {
-            // The shared prefix is the longest, so the first bytes after it decide.
+            // The shared prefix is the longest possible, so the first bytes after it decide.
             match (suffix.first(), self.key.get().get(row.shared)) {
                 (Some(new), Some(old)) => new > old,
                 (Some(_), None) => row.shared == self.key.get().len(),
@@ -243,7 +245,7 @@ impl Rows {
         Ok(true)
     }
 
-    /// Goes to the row before; false if this was the first.
+    /// Moves to the previous row; false if this was the first.
     #[inline]
     pub fn prev(&mut self, block: &[u8], shape: &Shape) -> Result<bool, BadBlock> {
         let Some(row) = self.row.min(shape.rows).checked_sub(1) else { return Ok(false) };
@@ -254,7 +256,7 @@ impl Rows {
         self.in_interval(row).map(|()| true)
     }
 
-    /// Reads all rows of a restart.
+    /// Decodes all rows of a restart.
     fn fill_interval(&mut self, block: &[u8], shape: &Shape, restart: u32) -> Result<(), BadBlock> {
         self.restart_at(block, shape, restart)?;
         self.interval.keys.clear();
@@ -274,7 +276,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Goes to a row of the interval at hand.
+    /// Moves to a row of the decoded restart.
     #[inline]
     fn in_interval(&mut self, row: u32) -> Result<(), BadBlock> {
         const BAD: BadBlock = BadBlock("a restart has too few rows");
@@ -292,7 +294,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Goes to the first row whose key is not below `key`; false if there is none.
+    /// Moves to the first row whose key is not below `key`; false if there is none.
     pub fn seek(&mut self, block: &[u8], shape: &Shape, key: &[u8]) -> Result<bool, BadBlock> {
         self.seek_restart(block, shape, key)?;
         while self.key.get() < key {
@@ -303,7 +305,7 @@ impl Rows {
         Ok(true)
     }
 
-    /// Goes to the last row whose key is below `key`; false if there is none.
+    /// Moves to the last row whose key is below `key`; false if there is none.
     pub fn seek_before(
         &mut self,
         block: &[u8],
@@ -316,7 +318,7 @@ impl Rows {
         self.last(block, shape).map(|()| true)
     }
 
-    /// Goes to the last restart row whose key is not above `key`, or to the first row.
+    /// Moves to the last restart row whose key is not above `key`, or to the first row.
     fn seek_restart(&mut self, block: &[u8], shape: &Shape, key: &[u8]) -> Result<(), BadBlock> {
         let (mut low, mut high) = (0, shape.restarts);
         while high - low > 1 {
@@ -332,8 +334,8 @@ impl Rows {
     }
 }
 
-/// The tag of `key` and where its payload lies, without putting any key together: a row's shared
-/// prefix alone often decides.
+/// Returns the tag of `key` and the range of its payload, without assembling any key: a row's
+/// shared prefix alone often decides.
 pub fn find(
     block: &[u8],
     shape: &Shape,
@@ -352,7 +354,7 @@ pub fn find(
     }
     let mut at = shape.restart(block, low)?;
     let rows = (shape.rows() - low as usize * RESTART_ROWS).min(RESTART_ROWS);
-    // How much of `key` the row before shares; all rows before are below `key`.
+    // How much of `key` the previous row shares; all previous rows are below `key`.
     let mut matched = 0;
     for index in 0..rows {
         let row = parse_row(block, at, end)?;
@@ -379,9 +381,9 @@ pub fn find(
     Ok(None)
 }
 
-/// Asks for the heads of `rows` rows from the one at `at` on, if they are as long as that one: rows of a
-/// tree mostly are about alike, and each says only where the next begins. Below the length of a cache
-/// line the processor sees by itself what is wanted.
+/// Prefetches the heads of `rows` rows from the one at `at` on, assuming that they are as long as
+/// that one: rows of a tree mostly have similar lengths, and each row only tells where the next
+/// starts. For rows shorter than a cache line, the processor's own prefetching suffices.
 #[inline]
 fn prefetch_rows(block: &[u8], at: usize, row_bytes: usize, rows: usize) {
     if row_bytes < CACHE_LINE_BYTES {
@@ -391,7 +393,7 @@ fn prefetch_rows(block: &[u8], at: usize, row_bytes: usize, rows: usize) {
     heads.filter_map(|head| block.get(head)).for_each(|head| prefetch(head));
 }
 
-/// Checks everything: order, lengths, tags, restarts, and that rows fill the block exactly.
+/// Checks everything: order, lengths, tags, restarts, and that the rows fill the block exactly.
 pub fn check(block: &[u8], shape: &Shape) -> Result<(), BadBlock> {
     let mut rows = Rows::default();
     let mut at = 0;
@@ -471,7 +473,7 @@ mod tests {
             rows.last(&block, &shape).unwrap();
             assert_eq!(rows.key(), key(count - 1));
             if count > 2 {
-                // A turn in the middle.
+                // A change of direction in the middle.
                 assert!(rows.prev(&block, &shape).unwrap() && rows.prev(&block, &shape).unwrap());
                 assert!(rows.next(&block, &shape).unwrap());
                 assert_eq!(rows.key(), key(count - 2));

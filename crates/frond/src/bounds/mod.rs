@@ -1,18 +1,20 @@
 //! Bounds of a store, in one table: how long, how large and how many anything may be.
 //!
-//! The naive design puts a constant next to each format. Each reader then rejects what exceeds its own constant, but a
-//! writer that does not check commits more than that: the commit is acknowledged, and the store does not open again.
-//! Tests do not notice, because no test writes 64 MiB of anything. So all bounds are in one table, [`BOUNDS`]:
+//! The naive design puts a constant next to each format. Each reader then rejects what exceeds its
+//! own constant, but a writer that does not check commits more than that: the commit is
+//! acknowledged, and the store does not open again. Tests do not notice, because no test writes 64
+//! MiB of anything. So all bounds are in one table, [`BOUNDS`]:
 //!
-//! 1. A bound that a reader enforces is enforced by a writer before anything is acknowledged: the call is refused
-//!    with a documented error ([`At::Refused`]), or the writer splits what it writes ([`At::Cut`]).
-//! 2. A bound is a parameter: builds with the cargo feature `planted-bugs` can make it tiny for one thread
-//!    ([`Tiny`]), for readers and writers alike, and count how often it was reached.
-//! 3. A test campaign reaches each bound (`frond-testkit`, `campaign/limits/`), and fails with the name of any
-//!    that it did not reach.
+//! 1. A bound that a reader enforces is enforced by a writer before anything is acknowledged: the
+//!    call is refused with a documented error ([`At::Refused`]), or the writer splits what it
+//!    writes ([`At::Cut`]).
+//! 2. A bound is a parameter: builds with the cargo feature `planted-bugs` can make it tiny for one
+//!    thread ([`Tiny`]), for readers and writers alike, and count how often it was reached.
+//! 3. A test campaign reaches each bound (`frond-testkit`, `campaign/limits/`), and fails with the
+//!    name of any that it did not reach.
 //!
-//! Without the feature [`Bound::max`] is a constant. `docs/operating.md`, "Limits", lists the bounds that a user can
-//! reach; a test compares the two. Design note 038.
+//! Without the feature [`Bound::max`] is a constant. `docs/operating.md`, "Limits", lists the
+//! bounds that a user can reach; a test compares the two. Design note 038.
 //!
 //! Threads: pure functions. Tiny values are set for one thread, as planted bugs are.
 
@@ -139,7 +141,7 @@ fn grouped(value: u64) -> String {
     out
 }
 
-/// Takes the number of a new tree, and advances `next`; an error if there is no number left.
+/// Assigns the number of a new tree, and advances `next`; fails if no number is left.
 pub(crate) fn take_tree_number(next: &mut TreeId) -> Result<TreeId> {
     let id = (*next).max(TreeId(1));
     if !TREES.admits(id.0 as usize) {
@@ -149,7 +151,7 @@ pub(crate) fn take_tree_number(next: &mut TreeId) -> Result<TreeId> {
     Ok(id)
 }
 
-/// Takes the number of a new named snapshot, and advances `next`; an error if there is no number left.
+/// Assigns the number of a new named snapshot, and advances `next`; fails if no number is left.
 pub(crate) fn take_snapshot_number(next: &mut u32) -> Result<u32> {
     let id = *next;
     if !SNAPSHOTS.admits(id as usize) {
@@ -159,7 +161,8 @@ pub(crate) fn take_snapshot_number(next: &mut u32) -> Result<u32> {
     Ok(id)
 }
 
-/// An error if a tree that inherited pages from `inherited` others cannot be cloned in a store with `pins` pins.
+/// Fails if a tree that inherited pages from `inherited` others cannot be cloned in a store with
+/// `pins` pins.
 pub(crate) fn check_clone(inherited: usize, pins: usize) -> Result<()> {
     if !CLONES_IN_A_ROW.admits(inherited + 1) {
         return Err(limit_reached(CLONES_IN_A_ROW));
@@ -170,7 +173,7 @@ pub(crate) fn check_clone(inherited: usize, pins: usize) -> Result<()> {
     Ok(())
 }
 
-/// An error if a store with `pins` pins can have no further named snapshot: each takes one.
+/// Fails if a store with `pins` pins can have no further named snapshot: each takes one.
 pub(crate) fn check_named_pin(pins: usize) -> Result<()> {
     if LINEAGE_PINS.admits(pins.saturating_add(1)) {
         Ok(())

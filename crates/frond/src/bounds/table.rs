@@ -1,5 +1,5 @@
-//! The table of bounds: for each its value, the source that enforces it, what happens there, and its tiny value in
-//! test campaigns.
+//! The table of bounds: for each its value, the source that enforces it, what happens there, and
+//! its tiny value in test campaigns.
 //!
 //! Each row defines a constant. `Fixed` rows are bounds that no writer can reach, with the reason.
 //!
@@ -35,7 +35,8 @@ bounds! {
     /// Keys. Keys of the catalog are shorter.
     KEY_BYTES: "key", 64 << 10, Bytes,
         "run/tail.rs", At::Refused("FRD-1002"), tiny 24;
-    /// Values; a merge result that is longer is truncated. Records of the catalog are values, too, and shorter.
+    /// Values; a merge result that is longer is truncated. Records of the catalog are values, too,
+    /// and shorter.
     VALUE_BYTES: "value", 1 << 30, Bytes,
         "blob/table.rs", At::Refused("FRD-1003"), tiny 600;
     /// Operands of a merge; two whose combination is longer are not combined.
@@ -65,7 +66,8 @@ bounds! {
     /// All layouts that a tree has had, encoded.
     LAYOUT_HISTORY_BYTES: "layouts that a tree has had", 1 << 20, Bytes,
         "layout/versions.rs", At::Refused("FRD-1001"), tiny 60;
-    /// Parts of the maps from all older versions of a layout to the newest: some tens of bytes of memory each.
+    /// Parts of the maps from all older versions of a layout to the newest: some tens of bytes of
+    /// memory each.
     LAYOUT_MAPPED_PARTS: "changes of a tree's layout times its parts", 256 << 10, Count,
         "layout/versions.rs", At::Refused("FRD-1001"), tiny 8;
     /// All defaults together that mapping adds to a row.
@@ -76,7 +78,8 @@ bounds! {
     /// A batch, a transaction in memory or a change of trees, as a log record.
     RECORD_BYTES: "record of a batch in the log", 64 << 20, Bytes,
         "wal/assembly.rs", At::Refused("FRD-1014"), tiny 2 << 10;
-    /// A batch or a transaction in memory while it is being filled: offsets in its arena have 32 bits.
+    /// A batch or a transaction in memory while it is being filled: offsets in its arena have 32
+    /// bits.
     WRITE_SET_BYTES: "writes of a batch or a transaction in memory", 2u64 << 30, Bytes,
         "txn/write_set.rs", At::Refused("FRD-1014"), tiny 3 << 10;
     /// A group of records that are written together. A longer record is split over several groups.
@@ -90,12 +93,12 @@ bounds! {
     /// Numbers of named snapshots.
     SNAPSHOTS: "named snapshots, those that were dropped included", u32::MAX - 1, Count,
         "bounds/mod.rs", At::Refused("FRD-1018"), tiny 4;
-    /// A chain of clones, each of the one before: the root of the last one lists pins of all others, and 64 roots
-    /// share a page of at most 64 MiB.
+    /// A chain of clones, each of the one before: the root of the last one lists pins of all
+    /// others, and 64 roots share a page of at most 64 MiB.
     CLONES_IN_A_ROW: "clones in a row, each of the one before", 16 << 10, Count,
         "bounds/mod.rs", At::Refused("FRD-1018"), tiny 3;
-    /// Pins of clones and of named snapshots: the directory of the space map lists each in up to 32 bytes, and
-    /// reserves room for all of them.
+    /// Pins of clones and of named snapshots: the directory of the space map lists each in up to 32
+    /// bytes, and reserves room for all of them.
     LINEAGE_PINS: "pins of clones and of named snapshots", 64 << 10, Count,
         "store/map.rs", At::Refused("FRD-1018"), tiny 5;
 
@@ -103,12 +106,14 @@ bounds! {
     /// [`space_map`](crate::store).
     MAP_DIRECTORY_BYTES: "directory of the space map", 16 << 20, Bytes,
         "store/space_map.rs", At::Refused("FRD-1301"), tiny 54 << 10;
-    /// The address range whose extents one page of the space map lists; the next page has the range above.
+    /// The address range whose extents one page of the space map lists; the next page has the range
+    /// above.
     ZONE_BYTES: "addresses in a page of the space map", 64 << 20, Bytes,
         "store/map.rs", At::Cut, tiny 64 << 10;
 
     // What pages hold.
-    /// Pieces of a long value: a reference counts them in 12 bits. A longer value has longer pieces.
+    /// Pieces of a long value: a reference counts them in 12 bits. A longer value has longer
+    /// pieces.
     BLOB_PIECES: "pieces of a long value", 4096, Count,
         "blob/table.rs", At::Cut, tiny 3;
     /// Blocks of a run: offsets have 32 bits, and a run is read and written as a whole.
@@ -133,16 +138,17 @@ bounds! {
     ZONE_PAGE_BYTES: "page of a zone of the space map", 1 << 20, Bytes,
         "store/space_map.rs",
         At::Fixed("a zone of 64 MiB has 16,384 extents at most, of at most 44 bytes in its page"), tiny NONE;
-    /// Blocks, before the codec. A block ends at 16 KiB of rows; only a single row that is longer makes a longer
-    /// block. Operands that wait for one key are merged with what is below them at half of this bound.
+    /// Blocks, before the codec. A block ends at 16 KiB of rows; only a single row that is longer
+    /// makes a longer block. Operands that wait for one key are merged with what is below them at
+    /// half of this bound.
     BLOCK_BYTES: "block before its codec", 64 << 20, Bytes,
         "block/codec.rs",
         At::Fixed("a row of a block has 64 KiB of key, and 64 KiB of value or 32 MiB of operands"), tiny NONE;
     /// Rows of a block that has more than one.
     BLOCK_ROWS_BYTES: "rows of a block that has several", 1 << 20, Bytes,
         "block/transposed/mod.rs", At::Fixed("a block ends with the row that makes it 16 KiB long"), tiny NONE;
-    /// Pages that links point to: roots, the space map, nodes. Kinds that grow have bounds of their own, none above
-    /// this one.
+    /// Pages that links point to: roots, the space map, nodes. Kinds that grow have bounds of their
+    /// own, none above this one.
     PAGE_BYTES: "page of any kind", 64 << 20, Bytes,
         "store/page.rs", At::Fixed("each kind of page has a bound of its own, not above this"), tiny NONE;
     /// Pages of 4 KiB in the extent of a long value.

@@ -1,4 +1,5 @@
-//! Bounds: numbers run out where they must, values are shown as documented, and tiny bounds belong to one thread.
+//! Bounds: numbers run out where they must, values are shown as documented, and tiny bounds apply
+//! to one thread.
 
 use super::*;
 

@@ -2,8 +2,8 @@
 //!
 //! Without the cargo feature `planted-bugs` bounds are constants, and nothing can be made tiny.
 //!
-//! Threads: values are set for one thread. A simulated store does its background work in the thread that calls it
-//! (`Env` with manual workers), so it has the same bounds throughout.
+//! Threads: values are set for one thread. A simulated store does its background work in the thread
+//! that calls it (`Env` with manual workers), so it has the same bounds throughout.
 
 use super::Bound;
 
@@ -15,7 +15,8 @@ pub struct Tiny {
 }
 
 impl Tiny {
-    /// Sets these bounds in this thread; all others keep their values. `None` in a build whose bounds are constants.
+    /// Sets these bounds in this thread; all others keep their values. `None` in a build whose
+    /// bounds are constants.
     ///
     /// # Panics
     /// If this thread has tiny bounds already, or one of these is fixed.

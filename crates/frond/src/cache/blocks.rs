@@ -1,17 +1,19 @@
-//! The block cache: blocks of runs in the form that readers search, so that a cached point read costs a search. Opaque
-//! blocks are here without their codec; typed ones as they are stored, or unpacked where there is room.
+//! The block cache: blocks of runs in the form that readers search, so that a cached point read
+//! costs one search. Row blocks are kept decompressed. Columnar blocks are kept as they are stored,
+//! or unpacked where the cache has room.
 //!
 //! Invariants
-//! 1. A key names one content for ever: [`BlockKey`] holds the extent's hash, or a number never given
-//!    twice, so a reused extent needs no invalidation. Blocks of runs that die are taken out all the same
-//!    ([`BlockCache::forget`]): they would only push others out.
-//! 2. A block is here only after its checksum and its structure were checked.
-//! 3. A block in use stays alive by its count, evicted or not.
-//! 4. If memory that the cache may have is in pieces too small for the next block, the cache lets go of some blocks,
-//!    and holds so much less for a while, before more is taken from the system.
+//! 1. A key names one content for ever: [`BlockKey`] holds the extent's hash, or a number that is
+//!    never given twice, so a reused extent needs no invalidation. Blocks of runs that die are
+//!    removed all the same ([`BlockCache::forget`]): they would only push others out.
+//! 2. A block enters the cache only after its checksum and its structure were checked.
+//! 3. A block in use stays alive by its reference count, evicted or not.
+//! 4. If the memory that the cache may have is too fragmented for the next block, the cache evicts
+//!    some blocks, and holds that much less for a while, before more memory is taken from the
+//!    system.
 //!
-//! Threads: all; the cache is sharded, and two threads that miss the same block read it once.
-//! Scan resistance comes from `quick_cache` (S3-FIFO); bulk readers do not come here at all.
+//! Threads: all; the cache is sharded, and two threads that miss the same block read it once. Scan
+//! resistance comes from `quick_cache` (S3-FIFO); bulk readers bypass the cache.
 
 use std::{fmt, ops::Deref};
 
@@ -26,38 +28,39 @@ use crate::{
     sync::{Arc, AtomicU64, Mutex, Ordering, thread_number},
 };
 
-/// Names one block of one extent.
+/// The name of one block of one extent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BlockKey {
     /// Offset of the extent, or a number above all offsets for one not yet written.
     pub extent: u64,
-    /// Hash of the extent's tail; 0 for one not yet written.
+    /// Hash of the extent's footer; 0 for an extent not yet written.
     pub stamp: u64,
-    /// Number of the block in it.
+    /// Number of the block in the extent.
     pub block: u32,
 }
 
-/// How a block comes that is not at hand.
+/// How to load a block that is not cached.
 pub struct Load<'a> {
-    /// Its length.
+    /// Length of the block as it is searched, before unpacking.
     pub raw_bytes: usize,
-    /// Fills and checks so many bytes, and returns how many it read from the device.
+    /// Fills and checks that many bytes, and returns how many it read from the device.
     pub fill: &'a mut dyn FnMut(&mut [u8]) -> Result<u64>,
-    /// The same block as it is read faster and takes more memory, if there is such a form.
+    /// Converts the block to a form that is faster to read and takes more memory, if there is one.
     pub unpack: &'a dyn Fn(&[u8]) -> Option<Box<[u8]>>,
-    /// The places of its run: it is put there once it is asked for again.
+    /// The slots of the block's run: the block is put there when it is asked for a second time.
     pub near: Option<&'a Arc<Near>>,
 }
 
-/// Where decoded blocks come from.
+/// A source of decoded blocks.
 pub trait BlockSource: Send + Sync + fmt::Debug {
-    /// The block of this key, loaded if it is not at hand. It may be unpacked, and so longer than it says.
+    /// Returns the block of this key, loading it if it is not cached. The block may be unpacked,
+    /// and so longer than `raw_bytes`.
     fn block(&self, key: BlockKey, load: Load<'_>) -> Result<CachedBlock>;
 
-    /// True if the block is not at hand, and would be afterwards if it were loaded now.
+    /// True if the block is not cached, and loading it now would cache it.
     fn wants(&self, key: &BlockKey) -> bool;
 
-    /// Counts a block that was found in its place.
+    /// Counts a block that was found in its slot, without the cache.
     fn found_near(&self) {}
 }
 
@@ -71,13 +74,14 @@ pub(super) enum BlockBytes {
     Heap(Box<[u8]>),
 }
 
-/// What an entry costs beside its bytes: key, links and counts in the cache, the shared header.
+/// What an entry costs in addition to its bytes: key, links and counters in the cache, and the
+/// shared header.
 const ENTRY_BYTES: u64 = 144;
-/// Blocks that are shorter come from the general allocator: most of what memory of the pool is counted in would be wasted on
-/// them.
+/// Shorter blocks come from the general allocator: most of a unit of the pool's memory would be
+/// wasted on them.
 const POOL_BYTES_MIN: usize = 1 << 8;
 
-/// Memory of a pool for so many bytes of a block.
+/// Takes memory for a block of the given length from a pool.
 type FromPool<'a> = &'a dyn Fn(usize) -> Memory;
 
 fn as_much_as_it_takes(pool: &Arc<FramePool>, bytes: usize) -> Memory {
@@ -85,7 +89,7 @@ fn as_much_as_it_takes(pool: &Arc<FramePool>, bytes: usize) -> Memory {
 }
 
 impl BlockBytes {
-    /// So many bytes of unspecified content.
+    /// Allocates `bytes` bytes of unspecified content.
     fn new(bytes: usize, from_pool: FromPool<'_>) -> Result<Self> {
         if (POOL_BYTES_MIN..=FramePool::MEMORY_BYTES_MAX).contains(&bytes) {
             return Ok(Self::Pool(from_pool(bytes)));
@@ -117,7 +121,7 @@ impl Deref for BlockBytes {
 }
 
 impl CachedBlock {
-    /// Fills a new block, and says how many bytes came from the device.
+    /// Fills a new block, and returns it with the number of bytes read from the device.
     pub fn load(
         pool: &Arc<FramePool>,
         raw_bytes: usize,
@@ -133,11 +137,11 @@ impl CachedBlock {
     ) -> Result<(CachedBlock, u64)> {
         let mut bytes = BlockBytes::new(raw_bytes, from_pool)?;
         let device_bytes = load(bytes.bytes_mut())?;
-        // Whoever has it loaded asks for it.
+        // The block counts as in use: the caller that loads it is a reader.
         Ok((CachedBlock(Block::new(bytes, true)), device_bytes))
     }
 
-    /// What is shared.
+    /// The shared block itself.
     #[cfg(test)]
     pub(super) fn shared(&self) -> &Arc<Block> {
         &self.0
@@ -161,7 +165,7 @@ impl Deref for CachedBlock {
     }
 }
 
-/// One that was found in its place, and is held for longer than a look.
+/// Keeps a block that was found in its slot for longer than a brief look.
 impl From<NearBlock> for Option<CachedBlock> {
     fn from(block: NearBlock) -> Self {
         block.keep().map(CachedBlock)
@@ -171,11 +175,12 @@ impl From<NearBlock> for Option<CachedBlock> {
 #[derive(Clone, Debug)]
 struct ByBytes;
 
-/// What becomes of blocks that the cache lets go.
+/// The cache's eviction hooks.
 #[derive(Clone, Debug)]
 struct Leaving;
 
-/// Blocks that a call lets go, once it has no lock of the cache any more.
+/// Blocks that a call evicts. They leave their slots when this is dropped, after the cache's locks
+/// are released.
 #[derive(Default)]
 struct Left(Vec<(BlockKey, CachedBlock)>);
 
@@ -188,7 +193,8 @@ impl Drop for Left {
 impl Lifecycle<BlockKey, CachedBlock> for Leaving {
     type RequestState = Left;
 
-    /// One that was used where the cache does not see it stays for this time (`near.rs`, invariant 4).
+    /// A block that was used through its slot, where the cache does not see it, survives this round
+    /// (`near.rs`, invariant 4).
     fn is_pinned(&self, _: &BlockKey, block: &CachedBlock) -> bool {
         block.0.was_used()
     }
@@ -204,12 +210,12 @@ impl Weighter<BlockKey, CachedBlock> for ByBytes {
     }
 }
 
-/// What the cache has done since it was made.
+/// What the cache has done since it was created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BlockCacheStats {
     /// Blocks found.
     pub hits: u64,
-    /// Blocks loaded.
+    /// Blocks that were not found and had to be loaded.
     pub misses: u64,
     /// Loads that went to the device.
     pub device_reads: u64,
@@ -223,29 +229,30 @@ pub struct BlockCacheStats {
     pub blocks: u64,
 }
 
-/// What the cache may hold.
+/// How much the cache may hold.
 #[derive(Debug)]
 struct Share {
-    /// What the budget leaves it.
+    /// The bytes that the memory budget grants to the cache.
     granted: u64,
-    /// What it does without, because memory is in pieces.
+    /// The part of them that the cache does without, because memory is fragmented.
     withheld: u64,
 }
 
-/// Each grant gives back this part of what is withheld, each lack of room withholds that part of what is held.
+/// Each grant gives back 1/64 of what is withheld; each failure to find a hole withholds 1/32 of
+/// what is held.
 const WITHHELD_SHRINKS: u64 = 64;
 const LETS_GO: u64 = 32;
 
-/// Blocks that some threads have found, on a line of its own: a read of a row in memory would else hand one line from
-/// thread to thread.
+/// Hits counted by some of the threads, on a cache line of their own: otherwise each read of a
+/// cached row would move one shared line from processor to processor.
 #[derive(Default)]
 #[repr(align(64))]
 struct Hits(AtomicU64);
 
-/// Threads are spread over so many.
+/// Number of counters that threads are spread over.
 const HITS: usize = 16;
 
-/// The cache.
+/// The block cache.
 pub struct BlockCache {
     blocks: Cache<BlockKey, CachedBlock, ByBytes, DefaultHashBuilder, Leaving>,
     pool: Arc<FramePool>,
@@ -257,7 +264,7 @@ pub struct BlockCache {
 }
 
 impl BlockCache {
-    /// A cache of at most `bytes`, with frames from `pool`.
+    /// Creates a cache of at most `bytes`, with memory from `pool`.
     pub fn new(pool: Arc<FramePool>, bytes: usize) -> Arc<Self> {
         let items = bytes / FRAME_BYTES + 1;
         Arc::new(Self {
@@ -271,18 +278,20 @@ impl BlockCache {
         })
     }
 
-    /// Changes what may be held; evicts at once if that is less. To be told again and again: each time a little comes back of
-    /// what the cache does without because memory is in pieces.
+    /// Changes how much may be held, and evicts at once if that is less. To be called repeatedly:
+    /// each call gives back a little of what the cache does without because memory is fragmented.
     pub fn set_capacity(&self, bytes: usize) {
         let mut share = self.share.lock().unwrap();
         share.granted = bytes as u64;
         let withheld = share.withheld - share.withheld.div_ceil(WITHHELD_SHRINKS);
-        // Half of it stays, here and below, whatever pieces there are: memory that blocks do not fill is not the fault of blocks.
+        // Here and below, at least half is always kept, however fragmented memory is: memory that
+        // is not filled by blocks is not the fault of blocks.
         share.withheld = withheld.min(share.granted / 2);
         self.shrink_to(share.granted - share.withheld);
     }
 
-    /// Lets go of what is too much. Asked once, the cache keeps all that was found in its places since it was asked last.
+    /// Evicts until at most `bytes` are held. This takes several rounds: in each, the cache keeps
+    /// all blocks that were found in their slots since the round before.
     fn shrink_to(&self, bytes: u64) {
         const ROUNDS: usize = 3;
         for _ in 0..ROUNDS {
@@ -293,18 +302,19 @@ impl BlockCache {
         }
     }
 
-    /// Memory for a block, if need be of blocks that are let go (invariant 4).
+    /// Returns memory for a block, evicting blocks if necessary (invariant 4).
     fn make_room(&self, bytes: usize) -> Memory {
         if let Some(memory) = self.pool.memory(bytes) {
             return memory;
         }
         let mut share = self.share.lock().unwrap();
-        // Whoever came first may have made room for more than itself.
+        // Another thread may have made room for more than itself while this one waited for the
+        // lock.
         if let Some(memory) = self.pool.memory(bytes) {
             return memory;
         }
         let held = self.blocks.weight();
-        // Of what is granted some is not in use: it is no room that could be given.
+        // Withholding bytes that are granted but unused frees no memory: they are withheld on top.
         let idle = share.granted.saturating_sub(share.withheld).saturating_sub(held);
         let more = idle + (held / LETS_GO).max(bytes as u64);
         share.withheld = (share.withheld + more).min(share.granted / 2);
@@ -312,29 +322,31 @@ impl BlockCache {
         as_much_as_it_takes(&self.pool, bytes)
     }
 
-    /// Where the calling thread counts what it finds.
+    /// The hit counter of the calling thread.
     fn own_hits(&self) -> &AtomicU64 {
         &self.hits[thread_number() % HITS].0
     }
 
-    /// True if the block is here; does not count as a use.
+    /// True if the block is cached; does not count as a use.
     pub fn holds(&self, key: &BlockKey) -> bool {
         self.blocks.contains_key(key)
     }
 
-    /// True if all that is asked for fits, as far as can be seen: nothing is evicted as long as a quarter is free.
+    /// True if unpacked blocks still fit, as far as can be seen: nothing is evicted while a quarter
+    /// of the capacity is free.
     fn has_room(&self) -> bool {
         self.blocks.weight() < self.blocks.capacity() / 4 * 3
     }
 
-    /// True if the block is here and a reader has asked for it.
+    /// True if the block is cached and a reader has asked for it.
     pub fn is_in_use(&self, key: &BlockKey) -> bool {
         !cfg!(shuttle) && self.blocks.peek(key).is_some_and(|block| block.0.is_in_use())
     }
 
-    /// Takes a block that was made of blocks in use: its content as it is read, or unpacked. Nobody has asked for it yet. Not
-    /// taken if half of the cache is full: what it was made of is there as well until the merge is published, and must
-    /// not make others, who come meanwhile, come packed.
+    /// Caches a block that was made from blocks in use: its content as it is read, or unpacked. It
+    /// counts as not yet asked for. Nothing is cached if more than half of the cache is full: the
+    /// blocks it was made from stay cached until the merge is published, and both together must not
+    /// force blocks that are loaded meanwhile to stay packed.
     pub fn take_over(
         &self,
         key: BlockKey,
@@ -346,26 +358,28 @@ impl BlockCache {
         }
         let unpacked = unpack(content);
         let content = unpacked.as_deref().unwrap_or(content);
-        // Without memory it is read when it is wanted.
+        // Without memory, the block is read when it is needed.
         if let Ok(mut bytes) = BlockBytes::new(content.len(), &|bytes| self.make_room(bytes)) {
             bytes.bytes_mut().copy_from_slice(content);
             self.blocks.insert(key, CachedBlock(Block::new(bytes, false)));
         }
     }
 
-    /// The same of a block in use that goes on under another key.
+    /// Caches the content of a block in use under another key, as [`take_over`](Self::take_over)
+    /// does.
     pub fn take_along(&self, from: &BlockKey, to: BlockKey) {
         if let Some(block) = self.blocks.peek(from).filter(|block| block.0.is_in_use()) {
             self.take_over(to, &block, &|_| None);
         }
     }
 
-    /// Drops a block, if it is here: nobody comes for it any more. Whoever holds it keeps it.
+    /// Removes a block, if it is cached: nobody will ask for it again. Readers that hold it keep
+    /// it.
     pub fn forget(&self, key: &BlockKey) {
         drop(Left(self.blocks.remove(key).into_iter().collect()));
     }
 
-    /// Drops everything.
+    /// Removes all blocks.
     pub fn clear(&self) {
         drop(Left(self.blocks.drain().collect()));
     }
@@ -388,13 +402,15 @@ impl BlockSource for BlockCache {
     fn block(&self, key: BlockKey, load: Load<'_>) -> Result<CachedBlock> {
         let Load { raw_bytes, fill, unpack, near } = load;
         if cfg!(shuttle) {
-            // The model checker's threads are one to `quick_cache`, whose locks it would sleep on.
+            // `quick_cache` sees all threads of the model checker as one, and would sleep on its
+            // own locks.
             return CachedBlock::load(&self.pool, raw_bytes, fill).map(|(block, _)| block);
         }
         if let Some(block) = self.blocks.get(&key) {
             self.own_hits().fetch_add(1, Ordering::Relaxed);
             block.0.use_it();
-            // What is asked for once, by a walk or by chance, needs no place.
+            // Only a repeated use is worth a slot: a block used once, by a scan or by chance, is
+            // not.
             if let Some(near) = near {
                 near.put(key.block as usize, &block.0);
             }
@@ -418,7 +434,7 @@ impl BlockSource for BlockCache {
             };
             CachedBlock::load_into(unpacked.len(), from_pool, &mut copy).map(|(block, _)| block)
         })?;
-        // Found after all: another thread loaded it meanwhile.
+        // If it was not loaded here, another thread loaded it meanwhile: a hit.
         let counter = if loaded { &self.misses } else { self.own_hits() };
         counter.fetch_add(1, Ordering::Relaxed);
         Ok(block)
@@ -440,7 +456,7 @@ impl fmt::Debug for BlockCache {
     }
 }
 
-/// No cache: every block is loaded anew. For tests and one-off readers.
+/// A source without a cache: every block is loaded each time. For tests and one-off readers.
 #[derive(Debug)]
 pub struct NoCache(pub Arc<FramePool>);
 
@@ -466,7 +482,7 @@ mod tests {
         Load { raw_bytes, fill, unpack: &|_| None, near: None }
     }
 
-    /// A form that is longer is kept as long as nothing has to go for it.
+    /// A longer form is kept while nothing has to be evicted for it.
     #[test]
     fn blocks_are_unpacked_while_there_is_room() {
         let cache = BlockCache::new(FramePool::new(1 << 20), 100_000);
@@ -511,8 +527,8 @@ mod tests {
         assert_eq!(pool.taken_bytes(), 0);
     }
 
-    /// Blocks of all lengths come and go, and what the pool may take from the system is all it takes, though
-    /// no hole is as long as the next block.
+    /// Blocks of all lengths come and go, and the pool takes no more from the system than it may,
+    /// though no hole is as long as the next block.
     #[test]
     #[cfg_attr(miri, ignore = "minutes under an interpreter")]
     fn memory_in_pieces_is_not_mended_with_more() {
@@ -521,7 +537,7 @@ mod tests {
         let cache = BlockCache::new(pool.clone(), limit);
         let mut held_least = u64::MAX;
         for block in 0..4000_u32 {
-            // Longer and longer on the whole: holes of those before are too short.
+            // Lengths grow on the whole: holes that earlier blocks leave are too short.
             let bytes =
                 2000 + block as usize * 10 + block.wrapping_mul(0x9e37_79b9) as usize % 9000;
             cache.block(key(block), loads(bytes, &mut |_| Ok(1))).unwrap();
@@ -534,7 +550,7 @@ mod tests {
         }
         assert!(pool.mapped_bytes() <= limit, "{pool:?}");
         assert!(held_least > limit as u64 / 2, "{held_least} bytes of blocks in {pool:?}");
-        // A frame is taken whatever there is; the blocks make room for it at the next grant.
+        // A frame is always granted; the blocks make room for it at the next grant of the cache.
         let frames: Vec<_> = std::iter::from_fn(|| pool.take()).take(100).collect();
         assert_eq!(frames.len(), 100);
         assert!(pool.mapped_bytes() <= limit + 100 * FRAME_BYTES + (2 << 20));

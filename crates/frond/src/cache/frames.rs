@@ -1,16 +1,17 @@
 //! Frames: the recycled memory of everything large.
 //!
 //! The first touch of a page costs as much as merging its content (1.4–11 µs per 4 KiB on virtual
-//! machines), and a general allocator gives large pieces back to the system and takes them anew. So
-//! memtable arenas, unwritten runs and I/O buffers take 16 KiB frames from one pool, and cached blocks take
-//! memory of their length from the same one: what one use gives back, any other can take. Below both are spans of slabs
-//! ([`spans`](super::spans)).
+//! machines), and a general allocator returns large pieces to the system and maps them anew. So
+//! memtable arenas, unwritten runs and I/O buffers take 16 KiB frames from one pool, and cached
+//! blocks take memory of their exact length from the same pool: what one use gives back, any other
+//! can take. Both are spans of slabs ([`spans`](super::spans)).
 //!
 //! Invariants
-//! 1. Frames are aligned to 4096, so any of them can go to direct I/O.
-//! 2. `frames_used` never exceeds the limit, but for `take_reserve` (background work: Rule I36).
-//! 3. The bytes of a frame or a piece are unspecified when it is taken, and initialised (no uninitialised memory is
-//!    ever visible).
+//! 1. Frames are aligned to 4096, so any of them can be used for direct I/O.
+//! 2. `frames_used` never exceeds the limit, except through `take_reserve` (background work: Rule
+//!    I36).
+//! 3. The bytes of a frame or of other pool memory are unspecified when it is taken, but
+//!    initialised (no uninitialised memory is ever visible).
 //!
 //! Threads: all.
 
@@ -25,49 +26,51 @@ use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 /// Size of a frame.
 pub const FRAME_BYTES: usize = 16 << 10;
 
-/// Frames that are kept at hand, so that the next user gets what a processor's cache still has, and no search.
+/// Frames kept in a spare list, so that the next user gets memory that is still in a processor's
+/// cache, and needs no search.
 const SPARE_MAX: usize = 64;
-/// Frames that are fetched at once.
+/// Frames fetched into the spare list at once.
 const SPARE_FETCHED: usize = 8;
 /// The shortest [`Kept`].
 const KEPT_BYTES_MIN: usize = 512;
-/// What direct I/O asks for.
+/// The alignment that direct I/O requires.
 const ALIGN: usize = 4096;
 
 /// The memory of one frame.
 pub(crate) struct FrameMemory(Span);
 
 impl FrameMemory {
-    /// Where it lies, for who shares it through pointers of its own while it keeps this.
+    /// The address of the memory, for an owner that shares it through pointers of its own while it
+    /// keeps this object.
     pub fn base(&mut self) -> *mut u8 {
         self.0.base()
     }
 }
 
-/// The pool.
+/// The pool of frames and of cached blocks' memory.
 pub struct FramePool {
     limit: AtomicUsize,
     used: AtomicUsize,
-    /// Bytes of [`Kept`].
+    /// Bytes held as [`Kept`].
     kept: AtomicUsize,
     spare: Mutex<Vec<FrameMemory>>,
     spans: Spans,
 }
 
-/// One frame; returns to its pool when dropped.
+/// One frame; returned to its pool when dropped.
 pub struct Frame {
     memory: Option<FrameMemory>,
     pool: Arc<FramePool>,
 }
 
-/// Memory of any length out of a pool; returns to it when dropped.
+/// Pool memory of any length; returned to its pool when dropped.
 pub(super) struct Memory {
     span: Option<Span>,
     bytes: usize,
     pool: Arc<FramePool>,
 }
 
-/// Memory out of a pool for what stays with open runs; counted by itself ([`FramePool::kept_bytes`]).
+/// Pool memory that stays with an open run; counted separately ([`FramePool::kept_bytes`]).
 pub(crate) struct Kept(Memory);
 
 impl Deref for Kept {
@@ -101,8 +104,8 @@ impl FramePool {
     /// The longest [`Memory`].
     pub(super) const MEMORY_BYTES_MAX: usize = SPAN_BYTES_MAX;
 
-    /// A pool that hands out frames of at most `bytes` (rounded up to frames), and that takes no more than so much from the system
-    /// as long as nobody takes more.
+    /// Creates a pool that hands out frames of at most `bytes` (rounded up to frames). It takes no
+    /// more than `bytes` from the system unless a call goes beyond the limit explicitly.
     pub fn new(bytes: usize) -> Arc<Self> {
         Arc::new(Self {
             limit: AtomicUsize::new(bytes.div_ceil(FRAME_BYTES)),
@@ -113,7 +116,7 @@ impl FramePool {
         })
     }
 
-    /// A frame, or `None` when the budget is used up: evict, wait or fail.
+    /// Takes a frame; `None` when the budget is used up: evict, wait or fail.
     pub fn take(self: &Arc<Self>) -> Option<Frame> {
         let limit = self.limit.load(Ordering::Relaxed);
         let grown = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
@@ -122,7 +125,8 @@ impl FramePool {
         grown.ok().map(|_| self.hand_out())
     }
 
-    /// A frame beyond the budget, for background work that frees more than it takes (Rule: I36).
+    /// Takes a frame beyond the budget, for background work that frees more than it takes
+    /// (Rule: I36).
     pub fn take_reserve(self: &Arc<Self>) -> Frame {
         self.used.fetch_add(1, Ordering::Relaxed);
         self.hand_out()
@@ -131,7 +135,8 @@ impl FramePool {
     fn hand_out(self: &Arc<Self>) -> Frame {
         let mut spare = self.spare.lock().unwrap();
         if spare.is_empty() {
-            // The first as a must, the others only where they cost nothing new.
+            // The first frame must be found; the others are taken only where they cost no new
+            // memory.
             spare.push(FrameMemory(self.spans.take_beyond(FRAME_BYTES, ALIGN)));
             let more = || self.spans.take(FRAME_BYTES, ALIGN).map(FrameMemory);
             spare.extend(std::iter::from_fn(more).take(SPARE_FETCHED - 1));
@@ -139,18 +144,21 @@ impl FramePool {
         Frame { memory: spare.pop(), pool: self.clone() }
     }
 
-    /// So many bytes, at most `MEMORY_BYTES_MAX`. `None` if the pool would have to take more from the system than it may.
+    /// Returns `bytes` bytes, at most `MEMORY_BYTES_MAX`. `None` if the pool would have to take
+    /// more from the system than it may.
     pub(super) fn memory(self: &Arc<Self>, bytes: usize) -> Option<Memory> {
         self.spans.take(bytes, 1).map(|span| self.owned(span, bytes))
     }
 
-    /// The same, whatever is taken from the system for it.
+    /// Returns `bytes` bytes as [`memory`](Self::memory) does, but takes from the system whatever
+    /// that needs.
     pub(super) fn memory_beyond(self: &Arc<Self>, bytes: usize) -> Memory {
         self.owned(self.spans.take_beyond(bytes, 1), bytes)
     }
 
-    /// So many bytes for what stays with an open run, whatever is taken from the system for it; `None` if they are more than
-    /// one span has, or so few that a span would be mostly air.
+    /// Returns `bytes` bytes to stay with an open run, and takes from the system whatever that
+    /// needs. `None` if they exceed the longest span, or are so few that most of a span would be
+    /// wasted.
     pub(crate) fn keep(self: &Arc<Self>, bytes: usize) -> Option<Kept> {
         if !(KEPT_BYTES_MIN..=Self::MEMORY_BYTES_MAX).contains(&bytes) {
             return None;
@@ -160,7 +168,7 @@ impl FramePool {
         Some(Kept(memory))
     }
 
-    /// Bytes of that.
+    /// Bytes held as [`Kept`].
     pub fn kept_bytes(&self) -> usize {
         self.kept.load(Ordering::Relaxed)
     }
@@ -179,29 +187,29 @@ impl FramePool {
         self.frames_used() * FRAME_BYTES
     }
 
-    /// Frames that may be in use.
+    /// The largest number of frames that may be in use.
     pub fn frames_limit(&self) -> usize {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Bytes that are taken from the system.
+    /// Bytes taken from the system.
     pub fn mapped_bytes(&self) -> usize {
         self.spans.mapped_bytes()
     }
 
-    /// Bytes of them that are in use, or at hand as frames.
+    /// Bytes taken from the system that are in use, or spare frames.
     pub fn taken_bytes(&self) -> usize {
         self.spans.taken_bytes()
     }
 
-    /// Changes what may be taken from the system before who can do with less has to.
+    /// Changes how much may be taken from the system before users that can do with less have to.
     pub fn set_mapped_limit(&self, bytes: usize) {
         self.spans.set_limit(bytes);
     }
 }
 
 impl Memory {
-    /// What it takes of its pool.
+    /// Bytes of the pool that this occupies.
     pub fn held_bytes(&self) -> usize {
         self.span.as_ref().map_or(0, |span| span.bytes().len())
     }
@@ -244,8 +252,8 @@ impl Drop for Memory {
 }
 
 impl Frame {
-    /// Takes the memory out, still counted as used: for arenas, which share it through pointers of
-    /// their own and give it back with [`from_memory`](Self::from_memory).
+    /// Takes the memory out; it still counts as used. For arenas, which share it through pointers
+    /// of their own and give it back with [`from_memory`](Self::from_memory).
     pub(crate) fn into_memory(mut self) -> FrameMemory {
         match self.memory.take() {
             Some(memory) => memory,
@@ -253,7 +261,7 @@ impl Frame {
         }
     }
 
-    /// The frame whose memory was taken out of this pool.
+    /// Rebuilds the frame whose memory was taken out of this pool.
     pub(crate) fn from_memory(memory: FrameMemory, pool: Arc<FramePool>) -> Frame {
         Frame { memory: Some(memory), pool }
     }
@@ -311,7 +319,8 @@ impl Drop for Frame {
     }
 }
 
-/// An append-only byte string over frames: how a run looks before it is written, and a bulk read.
+/// An append-only byte string over frames: a run before it is written, or the target of a bulk
+/// read.
 #[derive(Debug)]
 pub struct FrameBuf {
     frames: Vec<Frame>,
@@ -383,7 +392,7 @@ impl FrameBuf {
         scratch
     }
 
-    /// The whole frames' bytes in order, the last one cut to length: for vectored writes.
+    /// The bytes of each frame in order, the last one cut to length: for vectored writes.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let len = self.len;
         self.frames
@@ -392,7 +401,7 @@ impl FrameBuf {
             .map(move |(index, frame)| &frame[..FRAME_BYTES.min(len - index * FRAME_BYTES)])
     }
 
-    /// The bytes of a range if they lie in one frame. `None` also beyond the end.
+    /// The bytes of a range if they lie in one frame. `None` also if the range is beyond the end.
     #[inline]
     pub fn contiguous(&self, range: Range<usize>) -> Option<&[u8]> {
         let at = range.start % FRAME_BYTES;
@@ -415,8 +424,8 @@ impl FrameBuf {
         }
     }
 
-    /// Becomes `bytes` of unspecified content to read into, by slices. Frames that it has are used
-    /// again.
+    /// Resizes to `bytes` of unspecified content and returns the slices to read into. Existing
+    /// frames are reused.
     pub fn reserve_for_read(&mut self, bytes: usize) -> impl Iterator<Item = &mut [u8]> {
         let wanted = bytes.div_ceil(FRAME_BYTES);
         self.frames.truncate(wanted);

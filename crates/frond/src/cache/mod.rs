@@ -1,4 +1,4 @@
-//! The one memory budget and what stays in it: frames, the block cache.
+//! The one memory budget and what is kept in it: frames and the block cache.
 
 mod blocks;
 mod frames;

@@ -1,14 +1,20 @@
-//! Blocks at hand: places beside a run, one for each of its blocks, where a reader finds a block of the cache without the
-//! cache. A read of one row by way of the cache writes three words that all readers of the block share: the lock of a
-//! shard, the count of the block, how often it was used. By way of its place it writes none.
+//! Block slots: one slot per block of an open run, where a reader finds a cached block without
+//! asking the cache (a form of pointer swizzling).
+//!
+//! Reading one row through the cache writes three words that all readers of the block share: the
+//! lock of a shard, the reference count of the block, and its use counter. Reading it through its
+//! slot writes none.
 //!
 //! Invariants
-//! 1. A place has a block only while the cache holds that block: a block that leaves takes itself out of its place, and one
-//!    that has left is put nowhere any more. Both are done under the block's own lock.
-//! 2. A place belongs to one run object, a block has one place at a time: the last that it was put into.
-//! 3. What was read in a place stays alive for the reader by a debt of its thread (`arc_swap`), which costs no shared count.
-//! 4. A block that was found in its place since the cache last thought of letting it go is not let go that time: what the
-//!    cache does not see of its use it is told so.
+//! 1. A slot holds a block only while the cache holds that block: a block that is evicted removes
+//!    itself from its slot, and is never put into a slot again. Both happen under the block's own
+//!    lock.
+//! 2. A slot belongs to one run object. A block has at most one slot at a time: the one it was put
+//!    into last.
+//! 3. A block read through a slot stays alive for the reader by an `arc_swap` debt of the reader's
+//!    thread, which costs no shared count.
+//! 4. A block that was found in its slot since the cache last considered evicting it is not evicted
+//!    that time: this is how the cache learns of uses that it does not see.
 //!
 //! Threads: all. Ranks: a block's lock is taken last; no lock of the cache is held meanwhile.
 
@@ -19,78 +25,80 @@ use arc_swap::{ArcSwapOption, Guard};
 use super::blocks::BlockBytes;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
 
-/// The places of one run's blocks.
+/// The slots of one run's blocks.
 pub struct Near(Box<[ArcSwapOption<Block>]>);
 
 /// A block that the cache holds, or has held.
 #[derive(Debug)]
 pub(super) struct Block {
     bytes: BlockBytes,
-    /// Invariant 4. Readers write it once for each time that it is asked for.
+    /// See invariant 4. Readers write it at most once after each time that the cache reads it.
     was_used: AtomicBool,
-    /// A reader has asked for it.
+    /// True once a reader has asked for the block.
     in_use: AtomicBool,
     home: Mutex<Home>,
 }
 
 #[derive(Debug)]
 enum Home {
-    /// These places, in which it may be.
+    /// The slots that may hold the block.
     At(Weak<Near>),
-    /// The cache has let it go.
+    /// The cache has evicted the block.
     Gone,
 }
 
-/// A block found in its place. To be let go soon: a thread has few debts.
+/// A block found in its slot. Short-lived: `arc_swap` has a small number of debt slots per thread.
 pub struct NearBlock(Guard<Option<Arc<Block>>>);
 
 impl Near {
-    /// Empty places.
+    /// Creates empty slots for `blocks` blocks.
     pub fn new(blocks: usize) -> Arc<Self> {
         Arc::new(Self((0..blocks).map(|_| ArcSwapOption::empty()).collect()))
     }
 
-    /// Memory of so many places.
+    /// Memory that the slots of `blocks` blocks take.
     pub const fn bytes(blocks: usize) -> usize {
         blocks * size_of::<ArcSwapOption<Block>>()
     }
 
-    /// The block of this place, if it is there.
+    /// Returns the block in this slot, if there is one, and marks it as used.
     #[inline]
     pub fn get(&self, index: usize) -> Option<NearBlock> {
         let block = self.0.get(index)?.load();
         let was_used = &block.as_ref()?.was_used;
-        // Relaxed: a hint. Asked first, for a word that is only read may be with all processors at once.
+        // Relaxed: this is a hint. It is read first, since a word that is only read can be in the
+        // caches of all processors at once.
         if !was_used.load(Ordering::Relaxed) {
             was_used.store(true, Ordering::Relaxed);
         }
         Some(NearBlock(block))
     }
 
-    /// The same of a look that is no use of the block: the cache does not keep it for that.
+    /// Returns the block in this slot without counting a use: the cache does not keep the block
+    /// because of it.
     pub fn peek(&self, index: usize) -> Option<NearBlock> {
         let block = self.0.get(index)?.load();
         block.is_some().then_some(NearBlock(block))
     }
 
-    /// Puts a block into its place, unless the cache has let it go.
+    /// Puts a block into its slot, unless the cache has evicted it.
     pub(super) fn put(self: &Arc<Self>, index: usize, block: &Arc<Block>) {
         let Some(place) = self.0.get(index) else { return };
         let mut home = block.home.lock().unwrap();
         if let Home::At(places) = &mut *home {
             let before = std::mem::replace(places, Arc::downgrade(self));
             place.store(Some(block.clone()));
-            // Of the same run, closed and opened again meanwhile.
+            // The slots of the same run before it was closed and opened again.
             if let Some(before) = before.upgrade().filter(|before| !Arc::ptr_eq(before, self)) {
                 before.empty(index);
             }
         }
     }
 
-    /// How many count themselves at the block of this place.
+    /// The reference count of the block in this slot.
     #[cfg(test)]
     pub fn counts(&self, index: usize) -> usize {
-        // Its own is one of them.
+        // The slot's own reference is one of them.
         self.0[index].load_full().map_or(0, |block| Arc::strong_count(&block) - 1)
     }
 
@@ -100,7 +108,7 @@ impl Near {
         }
     }
 
-    /// Whether the place is taken.
+    /// True if the slot holds a block.
     fn has(&self, index: usize) -> bool {
         self.0.get(index).is_some_and(|place| place.load().is_some())
     }
@@ -112,12 +120,12 @@ impl Block {
         Arc::new(Self { bytes, was_used, in_use: AtomicBool::new(in_use), home })
     }
 
-    /// Whether a reader has asked for it.
+    /// True if a reader has asked for the block.
     pub fn is_in_use(&self) -> bool {
         self.in_use.load(Ordering::Relaxed)
     }
 
-    /// A reader asks for it.
+    /// Records that a reader asks for the block.
     pub fn use_it(&self) {
         if !self.is_in_use() {
             self.in_use.store(true, Ordering::Relaxed);
@@ -128,15 +136,17 @@ impl Block {
         &self.bytes
     }
 
-    /// Whether it was found in its place since this was last asked.
+    /// True if the block was found in its slot since the last call.
     pub fn was_used(&self) -> bool {
         self.was_used.load(Ordering::Relaxed) && self.was_used.swap(false, Ordering::Relaxed)
     }
 
-    /// The cache has let go of it, which was in this place if in any.
+    /// Called when the cache has evicted the block: removes it from its slot `index`, if it is in
+    /// one.
     pub fn leave(&self, index: usize) {
         let left = std::mem::replace(&mut *self.home.lock().unwrap(), Home::Gone);
-        // Behind this nobody puts it anywhere. Another block may be in the place by now, and comes again.
+        // From here on nothing puts it into a slot. If another block has been put into the slot
+        // meanwhile, it is removed too and comes back with its next use.
         if let Home::At(places) = left
             && let Some(places) = places.upgrade()
         {
@@ -146,7 +156,7 @@ impl Block {
 }
 
 impl NearBlock {
-    /// The block for as long as it takes: one count.
+    /// Turns it into an owned reference, at the cost of one count.
     pub(super) fn keep(self) -> Option<Arc<Block>> {
         Guard::into_inner(self.0)
     }
@@ -229,7 +239,7 @@ mod tests {
         let held = ask(&cache, &near, 1);
         cache.clear();
         assert!((0..3).all(|block| near.get(block).is_none()));
-        // Nor is it put there by who has it from before.
+        // Nor is it put there by a reader that still holds it.
         near.put(1, &near_arc(&held));
         assert!(near.get(1).is_none());
     }
@@ -249,7 +259,8 @@ mod tests {
         assert!(after.get(0).is_none());
     }
 
-    /// The cache hears of none of its uses, and yet does not take it for unused; nor does it keep for ever what was used once.
+    /// The cache sees none of the block's uses and yet does not take it for unused; a block that
+    /// was used only once is not kept for ever either.
     #[test]
     fn what_is_used_in_its_place_stays_and_what_is_not_goes() {
         let (cache, near) = (cache(64), Near::new(4000));
@@ -261,7 +272,7 @@ mod tests {
             ask(&cache, &near, block);
             ask(&cache, &near, block);
             assert!(near.get(0).is_some(), "lost when block {block} came");
-            // A look that is no use does not keep it.
+            // A `peek` does not keep the block.
             drop(near.peek(1));
         }
         assert!(!cache.holds(&key(1)) && near.get(1).is_none());

@@ -1,47 +1,50 @@
-//! The memory under everything large: slabs from the system, with huge pages as soon as there is much of it.
+//! Slabs: the memory under everything large, mapped from the system, with huge pages as soon as
+//! there is much of it.
 //!
-//! Pieces of 4 KiB and more from the general allocator cost a page fault for each 4 KiB when they come anew, and an entry of the
-//! processor's address cache for each 4 KiB that a reader touches. A large slab is one entry and one fault; the
-//! first slabs of a pool are small, so that a small store stays small. What is cut from them are spans
-//! ([`spans`](super::spans)).
+//! Pieces of 4 KiB and more from the general allocator cost a page fault for each 4 KiB when they
+//! are new, and a TLB entry for each 4 KiB that a reader touches. A large slab costs one fault and
+//! one entry. The first slabs of a pool are small, so that a small store stays small. Slabs are cut
+//! into spans ([`spans`](super::spans)).
 //!
-//! Invariant: a slab is zeros, aligned to 4096 at least, and goes back to the system when the last who
-//! knows it is dropped.
+//! Invariant: a slab starts as zeros, is aligned to 4096 at least, and goes back to the system when
+//! its last owner drops it.
 //!
 //! Threads: memory may be used by any.
 
 use std::ptr::NonNull;
 
-/// What the system is asked for at once: a huge page.
+/// The size of a large slab: one huge page.
 pub(super) const LARGE_BYTES: usize = 2 << 20;
-/// The same while a pool has less than `LARGE_BYTES`.
+/// The size of a slab while a pool has less than `LARGE_BYTES`.
 pub(super) const SMALL_BYTES: usize = 256 << 10;
 
-/// What the system gives and takes at least; not everywhere 4 KiB.
+/// The system's page size: the least that it gives and takes; not everywhere 4 KiB.
 pub(super) fn page_bytes() -> usize {
     if cfg!(miri) { 4096 } else { rustix::param::page_size() }
 }
 
-/// Length of the next slab of a pool that has so many bytes of them.
+/// Length of the next slab of a pool that has mapped so many bytes.
 pub(super) fn bytes_after(mapped: usize) -> usize {
     if mapped >= LARGE_BYTES { LARGE_BYTES } else { SMALL_BYTES }
 }
 
-/// A piece of the system's memory.
+/// A piece of memory from the system.
 pub(super) struct Slab {
     start: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: a slab is memory and nothing else; who may touch which part is said by the invariants of spans.
+// SAFETY: a slab is memory and nothing else; the invariants of spans say which code may touch
+// which part.
 unsafe impl Send for Slab {}
 // SAFETY: as above; the slab itself offers no access at all.
 unsafe impl Sync for Slab {}
 
 impl Slab {
-    /// A new one, `SMALL_BYTES` or `LARGE_BYTES` long.
+    /// Maps a new slab, `SMALL_BYTES` or `LARGE_BYTES` long.
     ///
-    /// Without memory this ends the process, as every allocation of the standard library does.
+    /// If there is no memory, this ends the process, as every allocation of the standard library
+    /// does.
     pub fn map(bytes: usize) -> Self {
         Self { start: system::map(bytes), bytes }
     }
@@ -51,28 +54,30 @@ impl Slab {
         self.bytes
     }
 
-    /// Where so many bytes of it begin. Panics if they are not inside.
+    /// The address of the `bytes` bytes at `offset`. Panics if they are not inside the slab.
     pub fn at(&self, offset: usize, bytes: usize) -> NonNull<u8> {
         assert!(offset + bytes <= self.bytes, "a span inside its slab");
         // SAFETY: inside the slab.
         unsafe { self.start.add(offset) }
     }
 
-    /// Gives whole pages back to the system; they are zeros when they are touched again, at the price of a fault each. False
-    /// if it does not take them, as where memory is locked: then they are as they were. Panics if they are not whole pages.
+    /// Gives whole pages back to the system. They are zeros when they are touched again, which
+    /// costs a fault each. Returns false if the system does not take them, for instance because
+    /// memory is locked; then they are unchanged. Panics if they are not whole pages.
     ///
     /// # Safety
     /// Nobody has a reference to any of these bytes.
     pub unsafe fn discard(&self, offset: usize, bytes: usize) -> bool {
         let (start, page) = (self.at(offset, bytes), page_bytes());
-        // The kernel rounds a length up to pages: that would be somebody's memory.
+        // The kernel rounds a length up to pages, which would take memory of another span.
         let are_whole = start.align_offset(page) == 0 && bytes.is_multiple_of(page);
         assert!(are_whole, "whole pages are given back");
         // SAFETY: inside the slab, which lives, whole pages, and the caller's promise.
         unsafe { system::discard(start, bytes) }
     }
 
-    /// The kernel makes no huge pages of it from here on, as it would of what was given back in part.
+    /// Tells the kernel to make no more huge pages of the slab. Otherwise it would refill the pages
+    /// that were given back.
     pub fn split(&self) {
         system::split(self.start, self.bytes);
     }
@@ -92,9 +97,10 @@ mod system {
 
     use super::{LARGE_BYTES, NonNull};
 
-    /// A large slab is aligned to its length: a huge page lies nowhere else.
+    /// Maps memory. A large slab is aligned to its length: a huge page can lie nowhere else.
     pub fn map(bytes: usize) -> NonNull<u8> {
-        // Twice as much holds an aligned slab; what is around it is given back untouched.
+        // Twice the length always contains an aligned slab; what is around it is unmapped
+        // untouched.
         let wide = if bytes == LARGE_BYTES { 2 * bytes } else { bytes };
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping where the system likes has no other user.
@@ -118,7 +124,7 @@ mod system {
             if before < bytes {
                 let _ = munmap(slab.add(bytes).as_ptr().cast(), bytes - before);
             }
-            // A kernel without huge pages refuses: pages of the usual size then.
+            // A kernel without huge pages refuses; the slab then has pages of the usual size.
             let _ = madvise(slab.as_ptr().cast(), bytes, Advice::LinuxHugepage);
         }
         slab
@@ -133,20 +139,21 @@ mod system {
         unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontNeed) }.is_ok()
     }
 
-    /// No huge pages here.
+    /// Disables huge pages for the slab.
     pub fn split(slab: NonNull<u8>, bytes: usize) {
         // SAFETY: mapped by `map`; its content stays. A kernel without huge pages refuses.
         let _ = unsafe { madvise(slab.as_ptr().cast(), bytes, Advice::LinuxNoHugepage) };
     }
 
-    /// Gives a slab back.
+    /// Unmaps a slab.
     pub fn unmap(slab: NonNull<u8>, bytes: usize) {
         // SAFETY: mapped by `map`; the last span of it is gone.
         let _ = unsafe { munmap(slab.as_ptr().cast(), bytes) };
     }
 }
 
-/// Miri knows no huge pages: the general allocator's memory, of the same size and alignment.
+/// Miri knows no huge pages: it gets memory of the general allocator, of the same size and
+/// alignment.
 #[cfg(miri)]
 mod system {
     use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};

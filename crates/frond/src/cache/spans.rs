@@ -1,54 +1,59 @@
 //! Spans: contiguous memory of any length, cut from the slabs that frames and cached blocks share.
 //!
-//! Cached blocks have any length, come and go in any order and on any thread. The general allocator keeps memory for
-//! each thread apart and gives holes between living blocks back to nobody else: a cache of 150 MB that 64 threads
-//! filled took 300 from the system, and frames that nobody used lay beside it. Here is one place for both, that knows what
-//! it has from the system and takes no more than it is told to, so that what a DBA grants is what the process takes.
+//! Cached blocks have any length, and are allocated and freed in any order on any thread. The
+//! general allocator keeps separate memory for each thread and offers holes between living blocks
+//! to nobody else: a cache of 150 MB that 64 threads filled took 300 MB from the system, in
+//! addition to unused frames. Spans serve both uses from one place that knows how much it has taken
+//! from the system and takes no more than its limit, so that the process takes what a DBA grants.
 //!
-//! A slab has a bit a unit. A span goes into the first hole that it fits, of the slab that was made first: so the last
-//! ones empty out and can be given back.
+//! A slab has one bit per unit. A span goes into the first hole that it fits, in the oldest slab
+//! that has one: so the newest slabs empty out and can be given back.
 //!
 //! Invariants
-//! 1. A span's units are marked in its slab's map from the moment it is handed out until it is given back, and belong
-//!    to no other span.
-//! 2. No hole of a slab is longer than `longest` says. All who ask for a place ask for any, or for a page.
-//! 3. Memory is not mapped beyond the limit but for [`Spans::take_beyond`]. A slab without spans is given back if there is
-//!    another, and more is mapped than the limit says; below it slabs stay, for a new one costs a fault for each page.
-//! 4. Where that is not enough, whole pages of holes are given back; until they are had again, which is before more is mapped,
-//!    their units are marked as taken. A slab of which they have all that is no span's goes with its last span.
-//! 5. Bytes of a span are unspecified when it is handed out, and initialised.
+//! 1. A span's units are marked in its slab's map from the moment it is handed out until it is
+//!    given back, and belong to no other span.
+//! 2. No hole of a slab is longer than `longest` says. All requests are either for any place, or
+//!    for one that starts at a page.
+//! 3. Memory is not mapped beyond the limit except by [`Spans::take_beyond`]. A slab without spans
+//!    is unmapped if there is another one and more is mapped than the limit allows. Below the limit
+//!    slabs stay, since a new one costs a fault for each page.
+//! 4. Where that is not enough, whole pages of holes are given back to the system. Until they are
+//!    taken again, which happens before more is mapped, their units are marked as taken. A slab with
+//!    such pages is unmapped with its last span.
+//! 5. Bytes of a span are unspecified when it is handed out, but initialised.
 //!
-//! Threads: all, behind one lock, which is held for tens to hundreds of nanoseconds: who takes a span is about to read a
-//! block from the device, or to fill a frame.
+//! Threads: all, behind one lock, which is held for tens to hundreds of nanoseconds: a thread that
+//! takes a span is about to read a block from the device, or to fill a frame.
 
 use std::{fmt, ptr::NonNull};
 
 use super::slab::{self, Slab};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 
-/// What spans are counted in.
+/// The unit in which spans are counted.
 pub(super) const UNIT_BYTES: usize = 1 << 10;
 /// The longest span.
 pub(super) const SPAN_BYTES_MAX: usize = slab::SMALL_BYTES;
-/// Holes of fewer pages are not given back: they are not worth a call.
+/// Holes of fewer pages are not given back: they are not worth a system call.
 const GIVEN_PAGES_MIN: usize = 2;
-/// Holes that are given back at once, and that may be given back: whoever asks for a place waits meanwhile, or looks at them.
+/// How many holes are given back at once, and how many may be given back in all: threads that ask
+/// for a span wait for the former and search the latter.
 const GIVEN_AT_ONCE: usize = 1 << 10;
 const GIVEN_MAX: usize = 1 << 16;
-/// By which part of the limit more may be mapped before holes are given back.
+/// More than the limit may be mapped by 1/32 before holes are given back.
 const TOLERATED_PART: usize = 32;
-/// Of holes that were given back, so many are looked at for one that is long enough.
+/// How many of the holes given back last are searched for one that is long enough.
 const GIVEN_LOOKED_AT: usize = 64;
-/// Bits of a word of a map.
+/// Bits per word of a map.
 const WORD: usize = u64::BITS as usize;
 
-/// A piece of a slab; given back by hand, with [`Spans::give_back`].
+/// A piece of a slab; given back explicitly, with [`Spans::give_back`].
 pub(crate) struct Span {
     start: NonNull<u8>,
     units: usize,
-    /// Which slab of the spans, and where in it.
+    /// The index of its slab, and its first unit there.
     place: (usize, usize),
-    /// Kept until the last span goes.
+    /// Keeps the slab until the last span is gone.
     _slab: Arc<Slab>,
 }
 
@@ -61,18 +66,20 @@ impl Span {
     /// Its bytes, whole units.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: inside the slab, which lives as long as this; initialised, and not borrowed mutably.
+        // SAFETY: inside the slab, which lives as long as this; initialised, and not borrowed
+        // mutably.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.units * UNIT_BYTES) }
     }
 
-    /// The same, to write.
+    /// Its bytes, whole units, for writing.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and this is the only reference (invariant 1).
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.units * UNIT_BYTES) }
     }
 
-    /// Where it lies, for who shares it through pointers of its own while it keeps this.
+    /// The address of the span, for an owner that shares it through pointers of its own while it
+    /// keeps this object.
     pub fn base(&mut self) -> *mut u8 {
         self.start.as_ptr()
     }
@@ -81,38 +88,38 @@ impl Span {
 /// All slabs of a pool.
 pub(super) struct Spans {
     slabs: Mutex<Slabs>,
-    /// Bytes of all slabs, and of spans that are handed out.
+    /// Bytes of all slabs that are mapped; bytes of spans that are handed out.
     mapped: AtomicUsize,
     taken: AtomicUsize,
     limit: AtomicUsize,
-    /// Who has it gives holes back.
+    /// Held by the thread that gives holes back.
     giving: Mutex<()>,
 }
 
 #[derive(Default)]
 struct Slabs {
     maps: Vec<Option<Map>>,
-    /// Beside `maps`, for a search that touches little: units of the longest hole, at most, where any place will do, and where it is
-    /// to begin at a page.
+    /// An index beside `maps`, for a search that touches little memory: an upper bound, in units,
+    /// of each slab's longest hole that starts anywhere, and of the longest that starts at a page.
     longest: Vec<[u16; 2]>,
-    /// Slabs without spans.
+    /// Number of slabs without spans.
     empty: usize,
-    /// Holes that the system has.
+    /// Holes that were given back to the system.
     given: Vec<Hole>,
 }
 
 struct Map {
     slab: Arc<Slab>,
-    /// A bit a unit, set if it is taken.
+    /// One bit per unit, set if it is taken.
     taken: Box<[u64]>,
     free: usize,
-    /// Units that the system has.
+    /// Units that were given back to the system.
     given: usize,
-    /// It has no huge pages, since some of its pages went back.
+    /// True if huge pages are disabled for it, since some of its pages were given back.
     is_split: bool,
 }
 
-/// Units of a slab.
+/// A range of units of a slab.
 #[derive(Clone, Copy)]
 struct Hole {
     at: usize,
@@ -121,7 +128,7 @@ struct Hole {
 }
 
 impl Spans {
-    /// No slab, and at most `limit` bytes of them.
+    /// Creates an empty set of slabs, of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self {
             slabs: Mutex::new(Slabs::default()),
@@ -132,17 +139,18 @@ impl Spans {
         }
     }
 
-    /// Bytes that are taken from the system.
+    /// Bytes taken from the system.
     pub fn mapped_bytes(&self) -> usize {
         self.mapped.load(Ordering::Relaxed)
     }
 
-    /// Bytes of them in spans that are handed out.
+    /// Bytes in spans that are handed out.
     pub fn taken_bytes(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Changes what may be mapped. What is empty beyond it is given back: slabs, and if it is much more, holes.
+    /// Changes how much may be mapped. Empty memory beyond the limit is given back: whole slabs,
+    /// and holes if the excess is large.
     pub fn set_limit(&self, bytes: usize) {
         self.limit.store(bytes, Ordering::Relaxed);
         if self.mapped_bytes() <= bytes {
@@ -159,9 +167,9 @@ impl Spans {
             }
         }
         drop(slabs);
-        // Here they are unmapped, outside of the lock.
+        // Unmapped here, outside the lock.
         drop(gone);
-        // A new fault for each page is dear: some come and go with memtables.
+        // A new fault for each page is expensive, and some pages come and go with memtables.
         let most = bytes + bytes / TOLERATED_PART;
         if self.mapped_bytes() > most
             && let Ok(_giving) = self.giving.try_lock()
@@ -172,12 +180,12 @@ impl Spans {
         }
     }
 
-    /// Gives holes to the system. They are marked as taken.
+    /// Gives holes back to the system. They are marked as taken.
     fn discard(&self, holes: Vec<(Arc<Slab>, Hole)>) {
         let mut takes = true;
         for (slab, hole) in holes {
             let bytes = hole.units * UNIT_BYTES;
-            // SAFETY: its units are no span's, and marked, so that they become none.
+            // SAFETY: its units belong to no span, and are marked, so that no span gets them.
             takes = takes && unsafe { slab.discard(hole.first * UNIT_BYTES, bytes) };
             let mut slabs = self.slabs.lock().unwrap();
             if !takes {
@@ -192,13 +200,13 @@ impl Spans {
         }
     }
 
-    /// A span of so many bytes, at most `SPAN_BYTES_MAX`, that begins at a multiple of `align` bytes, at most a page. `None` if no
-    /// hole is as long and the limit is reached.
+    /// Takes a span of `bytes` bytes, at most `SPAN_BYTES_MAX`, that starts at a multiple of
+    /// `align` bytes, at most a page. `None` if no hole is long enough and the limit is reached.
     pub fn take(&self, bytes: usize, align: usize) -> Option<Span> {
         self.take_within(bytes, align, self.limit.load(Ordering::Relaxed))
     }
 
-    /// The same beyond the limit.
+    /// Takes a span as [`take`](Self::take) does, beyond the limit if necessary.
     pub fn take_beyond(&self, bytes: usize, align: usize) -> Span {
         match self.take_within(bytes, align, usize::MAX) {
             Some(span) => span,
@@ -212,13 +220,14 @@ impl Spans {
         let step = align.div_ceil(UNIT_BYTES).max(1);
         let mut slabs = self.slabs.lock().unwrap();
         let found = slabs.take(units, step).or_else(|| {
-            // Asked under the lock, so that of those who find no hole one maps and the others look again.
+            // Read under the lock, so that of several threads that find no hole one maps a slab and
+            // the others search again.
             let mapped = self.mapped_bytes();
             if let Some(regained) = slabs.regain(units, limit.saturating_sub(mapped)) {
                 self.mapped.fetch_add(regained, Ordering::Relaxed);
                 return slabs.take(units, step);
             }
-            // Where a large one is too much, a small one may not be.
+            // Where a large slab would exceed the limit, a small one may fit.
             let slab_bytes = match slab::bytes_after(mapped) {
                 large if mapped + large > limit => slab::SMALL_BYTES,
                 as_due => as_due,
@@ -237,21 +246,23 @@ impl Spans {
         found
     }
 
-    /// Ends a span of these.
+    /// Gives a span back.
     pub fn give_back(&self, span: Span) {
         let Span { units, place: (at, first), .. } = span;
         self.taken.fetch_sub(units * UNIT_BYTES, Ordering::Relaxed);
         let mut slabs = self.slabs.lock().unwrap();
         slabs.give_back(at, first, units);
         let map = slabs.maps[at].as_ref().filter(|map| map.is_empty());
-        // Of one that the system has in part, the rest is worth little: its holes stay apart.
+        // If the system has pages of the slab, the rest of it is worth little: its holes stay
+        // separated.
         let is_due = map.is_some_and(|map| {
             let beyond = || self.mapped_bytes() > self.limit.load(Ordering::Relaxed);
             map.given > 0 || slabs.empty > 1 && beyond()
         });
         let gone = if is_due { self.drop_slab(&mut slabs, at) } else { None };
         drop(slabs);
-        // Unmapped here if it is gone, outside of the lock, with the span, which knows the slab too.
+        // The slab, if gone, is unmapped here, outside the lock, together with the span, which
+        // holds a reference to it.
         drop(gone);
     }
 
@@ -311,7 +322,8 @@ impl Slabs {
         None
     }
 
-    /// Marks holes of so many bytes as taken, whole pages of the slabs that were made last: first those fill up again.
+    /// Marks holes of about `bytes` bytes as taken, whole pages of the newest slabs: the oldest
+    /// slabs fill up first.
     fn holes(&mut self, bytes: usize, page_units: usize) -> Vec<(Arc<Slab>, Hole)> {
         let (mut holes, mut units_left) = (Vec::new(), bytes.div_ceil(UNIT_BYTES));
         let most = GIVEN_AT_ONCE.min(GIVEN_MAX.saturating_sub(self.given.len()));
@@ -324,13 +336,14 @@ impl Slabs {
                 continue;
             }
             let Some(map) = &mut self.maps[at] else { continue };
-            // One that is empty is no more for as long as its pages are on their way.
+            // A slab that is empty does not count as such while its pages are being given back.
             let (was_empty, began) = (map.is_empty(), holes.len());
             let (mut from, mut longest) = (0, 0);
             while units_left > 0 && holes.len() < most {
                 let hole = map.next(from, false);
                 if hole == map.units() {
-                    // What is left: it need not be looked at again until something is given back.
+                    // The longest remaining hole: the slab is not searched again until something is
+                    // given back to it.
                     self.longest[at] = [longest as u16; 2];
                     break;
                 }
@@ -355,7 +368,7 @@ impl Slabs {
         holes
     }
 
-    /// A marked hole is the system's now. Whether its slab has no spans.
+    /// Records that a marked hole now belongs to the system. Returns whether its slab has no spans.
     fn note_given(&mut self, hole: Hole) -> bool {
         let Some(map) = &mut self.maps[hole.at] else { unreachable!("what is marked keeps it") };
         map.given += hole.units;
@@ -365,7 +378,8 @@ impl Slabs {
         is_empty
     }
 
-    /// Has a hole of so many units back from the system, of at most so many bytes; says how many. It begins at a page.
+    /// Takes a hole of at least `units` units and at most `bytes_max` bytes back from the system
+    /// and returns its bytes. It starts at a page.
     fn regain(&mut self, units: usize, bytes_max: usize) -> Option<usize> {
         let looked_at = self.given.len().saturating_sub(GIVEN_LOOKED_AT);
         let fits = |hole: &Hole| hole.units >= units && hole.units * UNIT_BYTES <= bytes_max;
@@ -418,7 +432,7 @@ impl Map {
         if taken { self.free -= units } else { self.free += units }
     }
 
-    /// The first unit from `from` on that is taken, or not; the end if there is none.
+    /// The first unit at or after `from` that is taken (or free); the end if there is none.
     fn next(&self, from: usize, taken: bool) -> usize {
         let mut at = from;
         while at < self.units() {
@@ -432,8 +446,8 @@ impl Map {
         self.units()
     }
 
-    /// Where so many units begin that are free, at a multiple of `step`; or how many are free in a row from such a place on,
-    /// at most.
+    /// Finds `units` free units in a row that start at a multiple of `step`. Otherwise returns an
+    /// upper bound of how many are free in a row from such a place on.
     fn find(&self, units: usize, step: usize) -> Result<usize, usize> {
         let (mut at, mut longest) = (0, 0);
         loop {
@@ -450,12 +464,12 @@ impl Map {
         }
     }
 
-    /// Units of the hole that these free ones are part of.
+    /// Units of the hole that contains these free units.
     fn hole_around(&self, first: usize, units: usize) -> usize {
         let mut begin = first;
         while begin > 0 {
             let (word, bit) = ((begin - 1) / WORD, (begin - 1) % WORD);
-            // Free units right below, of the same word.
+            // The free units immediately below, within one word.
             let free = (self.taken[word] << (WORD - 1 - bit)).leading_zeros() as usize;
             begin -= free.min(bit + 1);
             if free < bit + 1 {

@@ -1,10 +1,12 @@
-//! Numbers that a tree hands out: hidden row ids, auto-increment (Rule: I35).
+//! Counters of a tree, which hand out numbers: hidden row ids, auto-increment (Rule: I35).
 //!
 //! Invariants
-//! 1. A number is handed out once in the life of an opened store.
-//! 2. Each change is followed by a note in [`CountedTrees`], so that the next checkpoint writes the tree's counters.
-//! 3. Who commits to the tree logs how far its counters are, unless a record before says so: what a durable commit can have
-//!    used is not handed out after a crash. A checkpoint writes how far they are with the tree's root.
+//! 1. A number is handed out once while a store is open.
+//! 2. Each change is followed by a note in [`CountedTrees`], so that the next checkpoint writes the
+//!    tree's counters.
+//! 3. A commit to the tree logs its counters, unless an earlier record has logged the same: what a
+//!    durable commit may have used is not handed out after a crash. A checkpoint writes the
+//!    counters with the tree's root.
 //!
 //! Threads: all, without a lock.
 
@@ -16,7 +18,7 @@ use crate::{
     types::{COUNTERS, Counts},
 };
 
-/// Trees whose entry in the root directory is to be written, though their root may not have changed.
+/// Trees whose entry in the root directory must be written, though their root may not have changed.
 #[derive(Debug, Default)]
 pub(crate) struct CountedTrees(Mutex<Vec<TreeId>>);
 
@@ -26,12 +28,12 @@ impl CountedTrees {
         self.0.lock().unwrap().push(tree);
     }
 
-    /// Notes trees again that [`take`](Self::take) gave.
+    /// Notes trees again that [`take`](Self::take) returned.
     pub fn put_back(&self, trees: Vec<TreeId>) {
         self.0.lock().unwrap().extend(trees);
     }
 
-    /// All that were noted, each once, ascending.
+    /// Takes all noted trees, each once, ascending.
     pub fn take(&self) -> Vec<TreeId> {
         let mut trees = std::mem::take(&mut *self.0.lock().unwrap());
         trees.sort_unstable();
@@ -48,30 +50,32 @@ pub struct Counters {
     /// The tree is noted in `counted`.
     is_noted: AtomicBool,
     next: [AtomicU64; COUNTERS],
-    /// What a record of the log says already.
+    /// The values that a record of the log contains already.
     logged: [AtomicU64; COUNTERS],
 }
 
 impl Counters {
-    /// Counters of a tree that have given out nothing.
+    /// The counters of a tree, of which no number was handed out.
     pub fn new(tree: TreeId, counted: Arc<CountedTrees>) -> Self {
         let is_noted = AtomicBool::new(false);
         Self { tree, counted, is_noted, next: Default::default(), logged: Default::default() }
     }
 
     fn note(&self) {
-        // SeqCst, after the change: either a checkpoint that clears the mark later reads it, or it is noted again.
+        // SeqCst, after the change: either a checkpoint that clears the flag later reads the
+        // change, or the tree is noted again.
         if !self.is_noted.load(Ordering::SeqCst) && !self.is_noted.swap(true, Ordering::SeqCst) {
             self.counted.note(self.tree);
         }
     }
 
-    /// A checkpoint is about to read how far they are.
+    /// Called when a checkpoint is about to read the counters.
     pub fn begin_writing(&self) {
         self.is_noted.store(false, Ordering::SeqCst);
     }
 
-    /// So many numbers, the first of them at least `least`; `None` if there are not so many left.
+    /// Reserves `count` numbers, the first of them at least `least`; `None` if not as many are
+    /// left.
     pub fn reserve(&self, counter: usize, least: u64, count: u64) -> Option<Range<u64>> {
         let next = &self.next[counter];
         let mut first = 0;
@@ -84,17 +88,17 @@ impl Counters {
         Some(first..first + count)
     }
 
-    /// The number that comes next.
+    /// The next number of a counter.
     pub fn next(&self, counter: usize) -> u64 {
         self.next[counter].load(Ordering::SeqCst).max(1)
     }
 
-    /// How far they are.
+    /// The current values.
     pub fn counts(&self) -> Counts {
         std::array::from_fn(|counter| self.next[counter].load(Ordering::SeqCst))
     }
 
-    /// No number below these is handed out from now on.
+    /// Raises the counters: no number below these is handed out from now on.
     pub fn raise(&self, counts: Counts) {
         for (next, count) in self.next.iter().zip(counts) {
             next.fetch_max(count, Ordering::SeqCst);
@@ -104,7 +108,7 @@ impl Counters {
         }
     }
 
-    /// What the next record is to say: counter and number.
+    /// The counters that the next record must log, with their values.
     pub fn unlogged(&self) -> impl Iterator<Item = (u8, u64)> {
         let numbered = (0u8..).zip(self.next.iter().zip(&self.logged));
         numbered.filter_map(|(counter, (next, logged))| {
@@ -113,7 +117,7 @@ impl Counters {
         })
     }
 
-    /// A record that says so has its place in the log.
+    /// Records that a log record contains this value.
     pub fn are_logged(&self, counter: u8, next: u64) {
         if let Some(logged) = self.logged.get(usize::from(counter)) {
             logged.fetch_max(next, Ordering::SeqCst);

@@ -1,4 +1,5 @@
-//! The catalog: trees with the merge operators they use, named snapshots, and what is prepared, kept as entries of tree 0.
+//! The catalog: trees with the merge operators they use, named snapshots, and prepared
+//! transactions, stored as entries of tree 0.
 //!
 //! Bytes: docs/format.md, "Catalog records".
 

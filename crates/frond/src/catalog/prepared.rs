@@ -1,7 +1,7 @@
-//! What is prepared, as the catalog keeps it: cut into pieces, and put together again.
+//! Prepared transactions in the catalog: their content is cut into pieces, and assembled again.
 //!
 //! Invariants
-//! 1. What was cut comes together to the same bytes; with a piece missing it is none.
+//! 1. Pieces assemble to the bytes that were cut; if a piece is missing, there is no content.
 //! 2. Hostile records take no more memory than they have bytes.
 //!
 //! Threads: plain values. Bytes: docs/format.md, "Prepared transactions".
@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use super::record::{PreparedPiece, Record};
 use crate::{Result, Xid};
 
-/// Bytes of one piece: no row of the catalog is a value in an extent of its own.
+/// Length of a piece, so that no row of the catalog has a value in an extent of its own.
 pub const PIECE_BYTES: usize = 32 << 10;
 
-/// Cuts the content of what is prepared into records.
+/// Cuts the content of a prepared transaction into records.
 pub fn pieces<'a>(
     xid: &'a Xid,
     content: &'a [u8],
@@ -32,7 +32,7 @@ pub fn pieces<'a>(
     })
 }
 
-/// What is prepared, as far as its records are known.
+/// Prepared transactions, as far as their records are known.
 #[derive(Debug, Default)]
 pub struct Pieces {
     by_xid: BTreeMap<Xid, Known>,
@@ -50,7 +50,7 @@ impl Pieces {
         known.pieces.insert(piece.number, piece);
     }
 
-    /// Takes the piece away that is kept under `key`; true if it was the last one.
+    /// Removes the piece stored under `key`; true if it was the last one.
     pub fn delete(&mut self, key: &[u8]) -> bool {
         let Some((xid, number)) = Record::prepared_of_key(key) else { return false };
         let Some(known) = self.by_xid.get_mut(&xid) else { return false };
@@ -58,12 +58,12 @@ impl Pieces {
         known.pieces.is_empty() && self.by_xid.remove(&xid).is_some()
     }
 
-    /// All names of which there is a piece.
+    /// All names with at least one piece.
     pub fn xids(&self) -> impl Iterator<Item = &Xid> {
         self.by_xid.keys()
     }
 
-    /// How many pieces there are of a name.
+    /// Number of pieces of a name.
     pub fn count(&self, xid: &Xid) -> u32 {
         self.by_xid.get(xid).map_or(0, |known| known.pieces.len() as u32)
     }
@@ -82,7 +82,7 @@ impl Pieces {
 
 impl Known {
     fn is_whole(&self) -> bool {
-        // Numbers are below the count, and each is there once.
+        // Numbers are below the count, and each occurs once.
         let count = self.pieces.first_key_value().map(|(_, piece)| piece.count);
         count.is_some_and(|count| {
             self.pieces.len() as u64 == u64::from(count)

@@ -1,14 +1,17 @@
-//! Where writers of a tree leave word of the rows that they change, while indexes of it are built.
+//! Queues in which writers of a tree record the rows that they change, while indexes of the tree
+//! are built.
 //!
-//! A build registers a *queue*, a side tree, and from then on whoever writes a row puts the row's key into it, in the same
-//! commit. Writers know nothing of the indexes. The build turns them to another queue from time to time.
+//! A build registers a *queue*, a side tree. From then on every writer of a row puts the row's key
+//! into it, in the same commit. Writers know nothing of the indexes. The build switches them to
+//! another queue from time to time.
 //!
 //! Invariants
-//! 1. A writer looks after it is where the build looks for writers (in the list of the tree's writers, or past the gate of
-//!    batches), and the build sets the queue before it looks there: so each writer that the build does not find has found the
-//!    queue.
-//! 2. A call that writes to a queue holds it until its transaction has the intent on that tree: a queue that nobody holds, and
-//!    whose tree is to be had alone, gets no more.
+//! 1. A writer looks for the queue after it has become visible to the build (in the list of the
+//!    tree's writers, or by passing the gate of batches), and the build sets the queue before it
+//!    looks there: so each writer that the build does not find has found the queue.
+//! 2. A call that writes to a queue holds it until its transaction has the intent on the queue's
+//!    tree: a queue that no call holds, and whose tree can be locked exclusively, gets no more
+//!    entries.
 //!
 //! Threads: all. Cost without a build: one load.
 
@@ -24,26 +27,27 @@ pub(crate) struct QueueSlot {
     queue: Mutex<Option<Arc<ChangeQueue>>>,
 }
 
-/// Keys of rows that change.
+/// A queue of the keys of changed rows.
 #[derive(Debug)]
 pub(crate) struct ChangeQueue {
     pub tree: TreeId,
-    /// Rows went as a range, whose keys nobody has named.
+    /// Rows were deleted as a range, without their keys.
     pub has_missed: AtomicBool,
 }
 
 impl QueueSlot {
-    /// For a writer: invariant 1.
+    /// The current queue, for a writer (invariant 1).
     #[inline]
     pub fn get(&self) -> Option<Arc<ChangeQueue>> {
-        // SeqCst, as the counts of the gate and the fence of the list of writers: it has its place among them.
+        // SeqCst, as the counters of the gate and the fence in the list of writers: it is part of
+        // the same total order.
         if !self.is_set.load(Ordering::SeqCst) {
             return None;
         }
         self.queue.lock().unwrap().clone()
     }
 
-    /// Writers turn to this one.
+    /// Switches writers to this queue.
     pub fn set(&self, queue: Option<Arc<ChangeQueue>>) {
         let mut slot = self.queue.lock().unwrap();
         let is_set = queue.is_some();

@@ -1,14 +1,14 @@
-//! Catalog records: what is kept about each tree and named snapshot.
+//! Catalog records: what is stored about each tree and named snapshot.
 //!
 //! A record is one entry of tree 0. Its key is a kind byte and a big-endian number, so that records
-//! of a kind lie together; its value is a version byte and *fields* (number, length, content) in
-//! ascending order of their numbers. Addresses of pages are never here (Rule: I16); those are in the
-//! root directory, under the same numbers.
+//! of a kind are adjacent; its value is a version byte and *fields* (number, length, content) in
+//! ascending order of their numbers. Page addresses are never stored here (Rule: I16); they are in
+//! the root directory, under the same numbers.
 //!
 //! Invariants
 //! 1. Decoding any bytes gives a record or a [`Flaw`]; it allocates no more than the bytes given.
-//! 2. Room for more: a field below 64 that this version does not know makes the record unreadable
-//!    (`TooNew`); one from 64 on is kept as it is and written again.
+//! 2. Extensible: an unknown field below 64 makes the record unreadable (`TooNew`); one from 64 on
+//!    is kept as it is and written again.
 //! 3. What decodes, encodes to the same bytes; the key agrees with the numbers inside.
 //!
 //! Threads: plain values. Bytes: docs/format.md, "Catalog records".
@@ -31,24 +31,24 @@ use fields::{Fields, Reader};
 pub const NAME_BYTES_MAX: usize = bounds::NAME_BYTES.default as usize;
 /// Longest attributes blob of a tree, bytes.
 pub const ATTRIBUTES_BYTES_MAX: usize = bounds::ATTRIBUTES_BYTES.default as usize;
-/// Longest record, bytes: attributes, two layouts, those there were, and 64 KiB for the rest, of which merge
-/// operators may take 25, and for what is to come.
+/// Longest record, bytes: attributes, two layouts, the former layouts, and 64 KiB for the rest, of
+/// which merge operators may take 25, and for extensions.
 pub const RECORD_BYTES_MAX: usize =
     ATTRIBUTES_BYTES_MAX + 2 * LAYOUT_BYTES_MAX + HISTORY_BYTES_MAX + (64 << 10);
 
-/// How the attributes of a tree begin that holds the rows of a table.
+/// Prefix of the attributes of a tree that holds the rows of a table.
 pub const TABLE_ATTRIBUTES: &[u8; 12] = b"frond table\0";
-/// The attributes of a tree that a build of indexes makes, until it is published.
+/// The attributes of a tree that an index build makes, until it is published.
 pub const BUILD_ATTRIBUTES: &[u8; 12] = b"frond build\0";
 
 const VERSION: u8 = 1;
-/// From this number on, a field that is not known may be carried along unread.
+/// From this number on, an unknown field may be carried along unread.
 const CARRIED_FROM: u64 = 64;
 
 /// One entry of the catalog.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record {
-    /// The numbers to be given out next.
+    /// The next numbers to assign.
     Counters(CounterRecord),
     /// A tree.
     Tree(TreeRecord),
@@ -56,14 +56,14 @@ pub enum Record {
     Snapshot(SnapshotRecord),
     /// A dropped tree whose pages are not all free yet (Rule: I22).
     Dropped(DroppedRecord),
-    /// A piece of what a transaction will do that is prepared (Rule: I12).
+    /// A piece of the content of a prepared transaction (Rule: I12).
     Prepared(PreparedPiece),
 }
 
-/// Numbers that are given out once (Rule: I35).
+/// Numbers that are assigned only once (Rule: I35).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CounterRecord {
-    /// The next tree id, which is the next lineage too.
+    /// The next tree id, which is also the next lineage.
     pub next_tree: TreeId,
     /// The next snapshot number.
     pub next_snapshot: u32,
@@ -71,7 +71,7 @@ pub struct CounterRecord {
     pub carried: Carried,
 }
 
-/// What is kept about a tree.
+/// The stored properties of a tree.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TreeRecord {
     /// Its id.
@@ -82,22 +82,23 @@ pub struct TreeRecord {
     pub size_class: SizeClass,
     /// True if it has leaf filters, for checked inserts.
     pub unique: bool,
-    /// Whatever its owner wants to keep with it.
+    /// Arbitrary data of its owner.
     pub attributes: Vec<u8>,
-    /// What its keys look like, if known.
+    /// The layout of its keys, if known.
     pub key_layout: Option<Layout>,
-    /// What its values look like, if known.
+    /// The layout of its values, if known.
     pub value_layout: Option<Layout>,
     /// The lineage under which it writes pages (Rule: I19).
     pub lineage: Lineage,
-    /// At most the commit that created it, and above all that were visible before (Rule: I43).
+    /// At most the commit that created it, and greater than all that were visible before (Rule:
+    /// I43).
     pub birth: Seqno,
-    /// What it was cloned from, as long as it shares pages with that.
+    /// What it was cloned from, while it shares pages with that.
     pub parent: Option<Parent>,
-    /// The program's own merge operators that its rows may wait for, by number, and their names
-    /// (Rule: I17). Here from before the first commit that uses one.
+    /// The program's own merge operators for which its rows may wait: numbers and names (Rule:
+    /// I17). Recorded before the first commit that uses one.
     pub operators: BTreeMap<u8, String>,
-    /// How the layout of its values has changed (Rule: I49).
+    /// The history of the layout of its values (Rule: I49).
     pub history: History,
     /// Fields of a later version.
     pub carried: Carried,
@@ -106,33 +107,34 @@ pub struct TreeRecord {
 /// Where a clone branched off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parent {
-    /// The tree cloned; it may have been dropped since.
+    /// The cloned tree; it may have been dropped since.
     pub tree: TreeId,
     /// The lineage whose pages are shared.
     pub lineage: Lineage,
-    /// The last commit that was visible when the clone was asked for; both have it.
+    /// The last commit that was visible when the clone was requested; both trees have it.
     pub at: Seqno,
 }
 
-/// What is kept about a named snapshot.
+/// The stored properties of a named snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SnapshotRecord {
-    /// Its number, under which the root directory keeps its roots.
+    /// Its number, under which the root directory stores its roots.
     pub id: u32,
     /// Its name, unique among snapshots.
     pub name: String,
-    /// The last commit that was visible when it was asked for. What it shows is in the root directory.
+    /// The last commit that was visible when it was requested. What it shows is in the root
+    /// directory.
     pub seqno: Seqno,
-    /// Wall clock at its creation, microseconds since 1970; for people only (P17).
+    /// Wall-clock time of its creation, microseconds since 1970; for display only (P17).
     pub created_micros: u64,
     /// Fields of a later version.
     pub carried: Carried,
 }
 
-/// A tree that is gone for users, and whose pages are being released.
+/// A tree that is no longer visible to users, and whose pages are being freed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DroppedRecord {
-    /// Its id, under which the root directory still keeps its root.
+    /// Its id, under which the root directory still has its root.
     pub tree: TreeId,
     /// Its lineage.
     pub lineage: Lineage,
@@ -142,15 +144,15 @@ pub struct DroppedRecord {
     pub carried: Carried,
 }
 
-/// A transaction that is prepared lies here in pieces, so that the log need not keep it. Together they are its
-/// content: docs/format.md, "Prepared transactions".
+/// A piece of a prepared transaction, which is stored in pieces so that the log need not keep it.
+/// Together the pieces are its content: docs/format.md, "Prepared transactions".
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PreparedPiece {
     /// Its name.
     pub xid: Xid,
-    /// Which piece this is, from 0.
+    /// The index of this piece, from 0.
     pub number: u32,
-    /// How many there are.
+    /// The number of pieces.
     pub count: u32,
     /// The next bytes of the content.
     pub content: Vec<u8>,
@@ -158,11 +160,11 @@ pub struct PreparedPiece {
     pub carried: Carried,
 }
 
-/// Fields of a later version that an older one may carry along unread, as stored.
+/// Fields of a later version, which an older one may carry along unread, as stored.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Carried(Vec<u8>);
 
-/// Why a tree or snapshot cannot be called this, or `Ok`.
+/// Checks the name of a tree or snapshot.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`]: the name is empty, longer than [`NAME_BYTES_MAX`], or has control
@@ -193,7 +195,7 @@ const DROPPED: u8 = 4;
 const PREPARED: u8 = 5;
 
 impl Record {
-    /// The key under which this record is kept.
+    /// The key under which this record is stored.
     pub fn key(&self) -> Vec<u8> {
         let (kind, number) = match self {
             Record::Prepared(piece) => return Self::prepared_key(&piece.xid, piece.number),
@@ -207,45 +209,46 @@ impl Record {
         key
     }
 
-    /// Key of a tree's record.
+    /// The key of a tree's record.
     pub fn tree_key(tree: TreeId) -> Vec<u8> {
         Record::Tree(TreeRecord { id: tree, ..TreeRecord::default() }).key()
     }
 
-    /// The tree whose record is kept under `key`, if it is such a key.
+    /// The tree whose record is stored under `key`, if it is such a key.
     pub fn tree_of_key(key: &[u8]) -> Option<TreeId> {
         let number = key.strip_prefix(&[TREE])?;
         Some(TreeId(u32::from_be_bytes(number.try_into().ok()?)))
     }
 
-    /// The named snapshot whose record is kept under `key`, if it is such a key.
+    /// The named snapshot whose record is stored under `key`, if it is such a key.
     pub fn snapshot_of_key(key: &[u8]) -> Option<u32> {
         let number = key.strip_prefix(&[SNAPSHOT])?;
         Some(u32::from_be_bytes(number.try_into().ok()?))
     }
 
-    /// Key of a named snapshot's record.
+    /// The key of a named snapshot's record.
     pub fn snapshot_key(id: u32) -> Vec<u8> {
         Record::Snapshot(SnapshotRecord { id, ..SnapshotRecord::default() }).key()
     }
 
-    /// Key of a piece of what is prepared under a name.
+    /// The key of a piece of a prepared transaction.
     pub fn prepared_key(xid: &Xid, number: u32) -> Vec<u8> {
         let xid = xid.as_bytes();
         [&[PREPARED, xid.len() as u8][..], xid, &number.to_be_bytes()].concat()
     }
 
-    /// The name of what is prepared whose piece is kept under `key`, and the piece's number, if it is such a key.
+    /// The name of the prepared transaction whose piece is stored under `key`, and the piece's
+    /// number, if it is such a key.
     pub fn prepared_of_key(key: &[u8]) -> Option<(Xid, u32)> {
         let (&length, rest) = key.strip_prefix(&[PREPARED])?.split_first()?;
         let (xid, number) = rest.split_at_checked(length.into())?;
         Some((Xid::new(xid).ok()?, u32::from_be_bytes(number.try_into().ok()?)))
     }
 
-    /// The value: version and fields.
+    /// The value of the entry: version and fields.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if a name, the attributes or a layout is not within bounds; nothing
+    /// [`Error::InvalidArgument`] if a name, the attributes or a layout exceeds its bounds; nothing
     /// that cannot be read back is ever written.
     pub fn encode(&self) -> Result<Vec<u8>> {
         let mut out = Fields { out: vec![VERSION] };
@@ -281,10 +284,10 @@ impl Record {
         Ok(out.out)
     }
 
-    /// Reads the entry (`key`, `value`) of the catalog.
+    /// Decodes the entry (`key`, `value`) of the catalog.
     ///
     /// # Errors
-    /// A [`Flaw`]: malformed, or written by a newer version. [`Flaw::at`] makes an error of it.
+    /// A [`Flaw`]: malformed, or written by a newer version. [`Flaw::at`] turns it into an error.
     pub fn decode(key: &[u8], value: &[u8]) -> Result<Self, Flaw> {
         let kind = *key.first().ok_or_else(|| malformed("its key is empty"))?;
         let fields = Reader::new(value)?;
@@ -419,8 +422,8 @@ impl TreeRecord {
         }
     }
 
-    /// How its rows become rows of its layout, if they name their version; what is wrong if its history is not that of its
-    /// layout.
+    /// The mapping of its rows to its layout, if they name their version; or an error if its
+    /// history does not match its layout.
     pub fn versions(&self) -> Result<Option<Arc<RowVersions>>, &'static str> {
         match &self.value_layout {
             Some(layout) => self.history.versions(layout),

@@ -1,12 +1,13 @@
-//! The catalog in memory: which trees there are, by name and by id.
+//! The catalog in memory: the existing trees, by name and by id.
 //!
-//! It mirrors tree 0, whose entries are the truth: a change is committed there and synced first, then
-//! shown here. Callers serialise changes by [`Catalog::change`]; look-ups share a read lock and
-//! happen once per opened handle, never per operation.
+//! It mirrors tree 0, whose entries are authoritative: a change is committed there and synced
+//! first, then shown here. Callers serialise changes with [`Catalog::change`]; lookups take a read
+//! lock and happen once per opened handle, never per operation.
 //!
-//! A tree's lifetime is an interval of seqnos from its birth to its end, each the seqno of a commit (Rule: I43). The
-//! end is marked within the sequencer's section, not when the change is shown: between the two, the commit is visible
-//! and may be applied, after which the version has no root for the tree.
+//! A tree's lifetime is an interval of seqnos from its birth to its end, each the seqno of a commit
+//! (Rule: I43). The end is marked within the sequencer's section, not when the change is shown:
+//! between the two, the commit is visible and may be applied, after which the version has no root
+//! for the tree.
 //!
 //! Threads: all.
 
@@ -41,17 +42,17 @@ pub(crate) struct TreeEntry {
     pub lineage: Lineage,
     pub class: SizeClass,
     pub unique: bool,
-    /// The commit that made it, which its birth may have moved away from.
+    /// The commit that created it. The birth may have been moved since.
     made: Seqno,
     birth: AtomicU64,
     pub vacancy: Vacancy,
-    /// Transactions that have written it and are not done.
+    /// Transactions that have written it and have not ended.
     pub writers: TreeWriters,
-    /// For writers of the tree while indexes of it are built.
+    /// The queue for writers of the tree while indexes of it are built.
     pub queue: QueueSlot,
-    /// Another one once the layout of its values has changed.
+    /// The typing of its rows; replaced when the layout of its values changes.
     typing: RwLock<Option<Arc<Typing>>>,
-    /// What was done on its runs.
+    /// Counters of the work on its runs.
     pub work: Arc<Work>,
     pub counters: Counters,
     record: Mutex<TreeRecord>,
@@ -62,17 +63,19 @@ pub(crate) struct TreeEntry {
 /// The end of a tree that is not dropped.
 const NO_END: u64 = u64::MAX;
 
-/// Dropped trees whose ends and names are remembered. 4096 names of some 20 bytes: below 1 MiB.
+/// Number of dropped trees whose ends and names are remembered. 4096 names of some 20 bytes: below
+/// 1 MiB.
 const ENDED_MAX: usize = 4096;
 
 /// What modules above keep about trees, by tree.
 pub(crate) type Kept = Mutex<HashMap<TreeId, Arc<KeptPlace>>>;
 
-/// What they keep about one tree, while it is in use.
+/// What modules above keep about one tree, while it is in use.
 pub(crate) type KeptPlace = Mutex<Option<Weak<dyn Any + Send + Sync>>>;
 
-/// Bytes of a tree's metadata: its entry and its work, their places in maps by name, number and lineage, two copies of
-/// a name of some 20 bytes, its root, and what the allocator adds. Measured: tests/many_trees.rs.
+/// Bytes of a tree's metadata: its entry and its work, their places in maps by name, number and
+/// lineage, two copies of a name of some 20 bytes, its root, and what the allocator adds. Measured:
+/// tests/many_trees.rs.
 const TREE_BYTES: u64 =
     (size_of::<TreeEntry>() + size_of::<Work>() + size_of::<TreeRoot>() + 352) as u64;
 
@@ -82,15 +85,15 @@ pub(crate) struct Catalog {
     state: RwLock<State>,
     change: Mutex<()>,
     pub kept: Kept,
-    /// Trees of builds that are on their way; others that look like such are leftovers.
+    /// Trees of builds in progress; other trees that look like that are leftovers.
     pub building: Mutex<BTreeSet<TreeId>>,
-    /// How many trees have a queue: while there are none, no writer looks for one.
+    /// Number of trees that have a queue: while it is 0, writers do not look for one.
     pub queues: AtomicUsize,
-    /// Trees whose counters, or standing, the next checkpoint is to write.
+    /// Trees whose counters, or existence, the next checkpoint must write.
     counted: Arc<CountedTrees>,
-    /// What was done on the runs of all trees.
+    /// Counters of the work on the runs of all trees.
     pub work: Arc<WorkByTree>,
-    /// What was done on the runs of tree 0.
+    /// Counters of the work on the runs of tree 0.
     pub own_work: Arc<Work>,
 }
 
@@ -98,24 +101,24 @@ pub(crate) struct Catalog {
 struct State {
     by_name: BTreeMap<String, Arc<TreeEntry>>,
     by_id: HashMap<TreeId, Arc<TreeEntry>>,
-    /// Dropped, and not yet gone from the roots: memtables older than the drop are still applied.
+    /// Dropped, but still among the roots: memtables older than the drop are still applied.
     leaving: HashMap<TreeId, Arc<TreeEntry>>,
-    /// Gone from the roots, but not yet hidden by the thread that drops them.
+    /// No longer among the roots, but not yet hidden by the thread that drops them.
     gone: BTreeSet<TreeId>,
-    /// Among the roots already, but not yet shown by the thread that clones or fills them: the tree that they are clones
-    /// of or replace, and since which commit.
+    /// Already among the roots, but not yet shown by the thread that clones or fills them: the tree
+    /// that they clone or replace, and the commit since which they exist.
     begun: BTreeMap<TreeId, (TreeId, Seqno)>,
-    /// The newest of the trees that were dropped since the store was opened.
+    /// The most recent of the trees that were dropped since the store was opened.
     ended: BTreeMap<TreeId, Ended>,
-    /// In the order in which they were dropped.
+    /// Their ids, in the order in which they were dropped.
     ended_in_order: VecDeque<TreeId>,
     snapshots: BTreeMap<String, SnapshotRecord>,
     counters: CounterRecord,
-    /// Names of trees that are in tree 0 and cannot be read before the next opening.
+    /// Names of trees that are in tree 0 but cannot be read before the next opening.
     reserved: BTreeSet<String>,
 }
 
-/// What is remembered of a dropped tree.
+/// What is remembered about a dropped tree.
 #[derive(Debug)]
 struct Ended {
     /// The commit that dropped it.
@@ -145,12 +148,12 @@ impl TreeEntry {
         })
     }
 
-    /// How its rows are typed by now; `None` if they are opaque.
+    /// The current typing of its rows; `None` if it has row blocks.
     pub fn typing(&self) -> Option<Arc<Typing>> {
         self.typing.read().unwrap().clone()
     }
 
-    /// The newest version that a row of it can name, if rows name one.
+    /// The newest version that one of its rows can name, if rows name a version.
     pub fn row_version(&self) -> Option<u16> {
         let typing = self.typing.read().unwrap();
         typing.as_ref()?.versions().map(|versions| versions.newest())
@@ -158,7 +161,7 @@ impl TreeEntry {
 
     /// The commit with which it begins: a reader at an older one must not read it (Rule: I43).
     pub fn birth(&self) -> Seqno {
-        // What it holds by then was committed before, which the reader sees by other means.
+        // What it contains then was committed before and is visible to the reader by other means.
         Seqno(self.birth.load(Ordering::Acquire))
     }
 
@@ -175,35 +178,38 @@ impl TreeEntry {
         self.record.lock().unwrap().attributes == attributes
     }
 
-    /// True if the catalog says that its rows may wait for this merge operator.
+    /// True if the catalog says that rows of it may wait for this merge operator.
     pub fn uses(&self, operator: u8) -> bool {
         self.record.lock().unwrap().operators.contains_key(&operator)
     }
 
-    /// Marks the commit that drops the tree. Called within the sequencer's section, before that commit has a seqno that
-    /// others can see: a reader at that seqno or a later one finds the mark.
+    /// Marks the commit that drops the tree. Called within the sequencer's section, before that
+    /// commit has a seqno that others can see: a reader at that seqno or a later one finds the
+    /// mark.
     pub fn mark_end(&self, seqno: Seqno) {
         // SeqCst: see `check`. The first mark counts.
         self.end.fetch_min(seqno.0, Ordering::SeqCst);
     }
 
-    /// An error if the tree was dropped, or the commit that drops it has its seqno: the tree gets no more rows.
+    /// An error if the tree was dropped, or the commit that drops it has its seqno: the tree gets
+    /// no more rows.
     ///
-    /// A read that is not under a lock of the tree calls this, or [`check_at`](Self::check_at), after it has its version
-    /// and its seqno. A check before that is too early: the tree can end between the check and the read, and a tree that
-    /// has ended looks empty.
+    /// A read that is not under a lock of the tree calls this, or [`check_at`](Self::check_at),
+    /// after it has its version and its seqno. A check before that is too early: the tree can end
+    /// between the check and the read, and a tree that has ended looks empty.
     pub fn check(&self) -> Result<()> {
-        // SeqCst pairs with `mark_end`: if a reservation passes here after it has taken its numbers, they were seen by
-        // the tree that continues this one's counters.
+        // SeqCst pairs with `mark_end`: if a reservation passes here after it has taken its
+        // numbers, they were seen by the tree that continues this one's counters.
         match self.end.load(Ordering::SeqCst) {
             NO_END => Ok(()),
             _ => Err(Error::NoSuchTree(self.name())),
         }
     }
 
-    /// An error if the tree had ended at this seqno. A reader at an older one still has all rows.
+    /// Fails if the tree had ended at this seqno. A reader at an older one still has all rows.
     pub fn check_at(&self, at: Seqno) -> Result<()> {
-        // Acquire: the mark happens before its commit is visible, and `at` was visible when it was read.
+        // Acquire: the mark happens before its commit is visible, and `at` was visible when it was
+        // read.
         let end = self.end.load(Ordering::Acquire);
         match end > at.0 || end == NO_END {
             true => Ok(()),
@@ -213,17 +219,17 @@ impl TreeEntry {
 }
 
 impl TreeRecord {
-    /// How the rows of such a tree are typed, where its work is counted.
+    /// The typing of the rows of such a tree; `work` receives its counters.
     pub fn typing(&self, work: &Arc<Work>) -> Option<Arc<Typing>> {
         let (key, value) = (self.key_layout.as_ref(), self.value_layout.as_ref());
-        // Looked at when the record was read or made.
+        // Validated when the record was read or made.
         let versions = self.versions().unwrap_or_default();
         Typing::of(key, value, versions, Some(work.clone()))
     }
 }
 
 impl Catalog {
-    /// Without trees, of a store where work is counted there.
+    /// An empty catalog; `work` receives the counters.
     pub fn new(work: Arc<WorkByTree>) -> Self {
         let own_work = work.of(Lineage(0));
         Self {
@@ -238,8 +244,9 @@ impl Catalog {
         }
     }
 
-    /// A tree that is no longer in the catalog, for reading it at a snapshot. If its end is not known (it was dropped
-    /// before the store was opened, or long ago), it ends right after `shown`, the last commit known to show it.
+    /// A tree that is no longer in the catalog, for reading it at a snapshot. If its end is not
+    /// known (it was dropped before the store was opened, or long ago), it ends right after
+    /// `shown`, the last commit known to show it.
     pub fn gone(&self, record: TreeRecord, shown: Seqno) -> Arc<TreeEntry> {
         let end = self.state.read().unwrap().ended.get(&record.id).map(|ended| ended.end);
         let entry = TreeEntry::new(record, &self.work, &self.counted);
@@ -256,14 +263,14 @@ impl Catalog {
         standing.map_or(state.ended.contains_key(&id), |entry| entry.check().is_err())
     }
 
-    /// The error for a tree that is not in the catalog: with its name if that is still known.
+    /// The error for a tree that is not in the catalog: with its name, if that is still known.
     pub fn no_such_tree(&self, id: TreeId) -> Error {
         let state = self.state.read().unwrap();
         let name = state.ended.get(&id).map(|ended| ended.name.clone());
         Error::NoSuchTree(name.unwrap_or_else(|| format!("number {}", id.0)))
     }
 
-    /// A tree that never is in the catalog.
+    /// A tree that is never in the catalog.
     pub fn private(&self, record: TreeRecord) -> Arc<TreeEntry> {
         TreeEntry::new(record, &self.work, &self.counted)
     }
@@ -287,7 +294,8 @@ impl Catalog {
         self.state.read().unwrap().reserved.contains(name)
     }
 
-    /// A tree of this name is in tree 0, and could neither be made readable nor taken back.
+    /// Reserves the name of a tree that is in tree 0 and could neither be made readable nor removed
+    /// again.
     pub fn reserve_name(&self, name: String) {
         self.state.write().unwrap().reserved.insert(name);
     }
@@ -309,7 +317,7 @@ impl Catalog {
         self.state.write().unwrap().counters = counters;
     }
 
-    /// Shows a tree, or what has changed about it.
+    /// Shows a new tree, or the changes of an existing one.
     pub fn show_tree(&self, record: TreeRecord) -> Arc<TreeEntry> {
         self.state.write().unwrap().show(record, &self.work, &self.counted)
     }
@@ -319,8 +327,8 @@ impl Catalog {
         self.state.write().unwrap().hide(id, dropped);
     }
 
-    /// Shows what one commit has made of trees: nobody finds a part of it. Of each of `clones` the first goes on
-    /// counting from where the second is. The entries of what was put, in that order.
+    /// Shows the effect of one commit on trees, at once. For each pair in `clones`, the counters of
+    /// the first continue from those of the second. Returns the entries of `put`, in that order.
     pub fn show_change(
         &self,
         seqno: Seqno,
@@ -329,14 +337,14 @@ impl Catalog {
         clones: &[(TreeId, TreeId)],
     ) -> Vec<Arc<TreeEntry>> {
         let mut state = self.state.write().unwrap();
-        // They may be among those that go.
+        // The parents may be among the trees that are dropped.
         let parents: Vec<_> = clones.iter().map(|(_, of)| state.by_id.get(of).cloned()).collect();
         drops.iter().for_each(|&id| state.hide(id, seqno));
         let shown =
             put.into_iter().map(|record| state.show(record, &self.work, &self.counted)).collect();
         for ((clone, of), parent) in clones.iter().zip(parents) {
             state.begun.remove(clone);
-            // Or are new themselves.
+            // Or the parent is new itself.
             let parent = parent.or_else(|| state.by_id.get(of).cloned());
             if let (Some(clone), Some(parent)) = (state.by_id.get(clone), parent) {
                 clone.counters.raise(parent.counters.counts());
@@ -356,7 +364,7 @@ impl Catalog {
         self.state.write().unwrap().snapshots.insert(record.name.clone(), record);
     }
 
-    /// Takes a dropped named snapshot away.
+    /// Hides a dropped named snapshot.
     pub fn hide_snapshot(&self, id: u32) {
         self.state.write().unwrap().snapshots.retain(|_, record| record.id != id);
     }
@@ -366,7 +374,7 @@ impl Catalog {
         self.state.read().unwrap().snapshots.values().cloned().collect()
     }
 
-    /// The named snapshot of this name.
+    /// The named snapshot with this name.
     pub fn snapshot(&self, name: &str) -> Option<SnapshotRecord> {
         self.state.read().unwrap().snapshots.get(name).cloned()
     }
@@ -383,10 +391,10 @@ impl State {
             entry.birth.store(record.birth.0, Ordering::Release);
             let old = std::mem::replace(&mut *entry.record.lock().unwrap(), record.clone());
             if old.value_layout != record.value_layout {
-                // What rows taught in their old layout says little of the new one's.
+                // What was learned from rows in their old layout says little about the new one.
                 *entry.typing.write().unwrap() = record.typing(&entry.work);
             }
-            // Another one of the same commit may have the name by now.
+            // Another tree of the same commit may already have the name.
             let is_own = |named: &Arc<TreeEntry>| named.id == record.id;
             if self.by_name.get(&old.name).is_some_and(is_own)
                 && !plant!("catalog: rename forgets the old name")
@@ -417,7 +425,7 @@ impl State {
         entry.filter(|_| !self.gone.contains(&id))
     }
 
-    /// How far the counters of a tree are that may not be shown yet.
+    /// The counters of a tree that may not be shown yet.
     fn counts(&self, id: TreeId) -> Counts {
         let mut id = id;
         loop {
@@ -430,10 +438,10 @@ impl State {
         }
     }
 
-    /// Takes a tree out of what users find.
+    /// Removes a tree from the lookups.
     fn take(&mut self, id: TreeId, dropped: Seqno) -> Option<Arc<TreeEntry>> {
         let entry = self.by_id.remove(&id)?;
-        // Marked already, unless the log is being replayed.
+        // Already marked, unless the log is being replayed.
         entry.mark_end(dropped);
         let name = entry.name();
         if self.by_name.get(&name).is_some_and(|other| other.id == id) {

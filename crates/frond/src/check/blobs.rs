@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blobs that runs list: who lists each, how often, and whether its bytes are what its reference says.
+//! Checking the blobs that runs list: which runs list each, how often, and whether its bytes match
+//! its reference.
 //!
-//! A reference says neither version nor lineage; the space map knows both. So what the trees reach is
-//! noted by lineage, and judged when the map is there: a blob is counted once for each run of its own
-//! lineage that the newest version links and that lists it (Rule: I21), and kept for heirs by their
-//! pins on that lineage (Rule: I19).
+//! A reference contains neither version nor lineage; the space map has both. So what the trees
+//! reach is recorded by lineage, and judged once the map is read. A blob is counted once for each
+//! run of its own lineage that the newest version links and that lists it (Rule: I21), and kept for
+//! clones by their pins on that lineage (Rule: I19).
 //!
 //! Invariants
 //! 1. A blob is read once, however many runs and versions list it.
-//! 2. Memory: one small record a blob; of its bytes a piece at a time.
+//! 2. Memory: one small record per blob; its bytes are read a piece at a time.
 //!
 //! Threads: one.
 
@@ -32,9 +33,10 @@ use super::{
 struct Reached {
     extent: Extent,
     tree: Arc<str>,
-    /// Runs that list it, in the tree that wrote them: lineage, how many.
+    /// Runs that list it, in the tree that wrote them: lineage, count.
     counts: Vec<(Lineage, u32)>,
-    /// Lineages from which trees that list it inherit: the oldest version in which one of them keeps it.
+    /// Lineages from which trees that list it inherit, with the oldest version in which one of them
+    /// keeps it.
     inherited: Vec<(Lineage, Publish)>,
 }
 
@@ -52,7 +54,7 @@ impl Reached {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Blobs(BTreeMap<u64, Reached>);
 
-/// A code, and what is wrong.
+/// A finding's code and description.
 pub(super) type Problem = (&'static str, String);
 
 impl Blobs {
@@ -64,7 +66,8 @@ impl Blobs {
         self.0.contains_key(&offset)
     }
 
-    /// A run lists this blob. `counts` is the run's lineage, if the tree that links it wrote it.
+    /// Records that a run lists this blob. `counts` is the run's lineage, if the tree that links it
+    /// wrote it.
     pub fn note(
         &mut self,
         reference: &[u8; BLOB_REF_BYTES],
@@ -94,8 +97,8 @@ impl Blobs {
         Ok(())
     }
 
-    /// What the map of the same version says otherwise: place, tree, problem. References are not
-    /// compared if the walk was cut.
+    /// The contradictions to the map of the same version: place, tree, problem. References are not
+    /// compared if the walk was incomplete.
     pub fn against(
         &self,
         listed: &BTreeMap<u64, Listed>,
@@ -113,7 +116,7 @@ impl Blobs {
             if refs == 0 && heir.is_none() {
                 return Some(("lineage", "a blob of another line of descent".into()));
             }
-            // Whoever counts needs it alive.
+            // A run that counts the blob needs it alive.
             if !is_kept_for(record, heir.filter(|_| refs == 0)) {
                 return Some(("listed-dead", "a blob is dead in the space map".into()));
             }
@@ -126,7 +129,7 @@ impl Blobs {
         problems.map(|(blob, why)| (blob.extent.offset, blob.tree.clone(), why)).collect()
     }
 
-    /// Those that the newest map does not keep for a holder of version `at`.
+    /// The blobs that the newest map does not keep for a holder of version `at`.
     pub fn lost_to(&self, listed: &BTreeMap<u64, Listed>, at: Publish) -> Vec<(Extent, Arc<str>)> {
         let is_kept = |blob: &Reached| {
             listed.get(&blob.extent.offset).is_some_and(|record| {
@@ -142,12 +145,12 @@ impl Blobs {
     }
 }
 
-/// Blobs that were read, whatever came of it.
+/// Blobs that were read, whatever the result.
 #[derive(Debug, Default)]
 pub(super) struct ReadBlobs(HashSet<[u8; BLOB_REF_BYTES]>);
 
 impl ReadBlobs {
-    /// Reads all of a blob, unless that was done.
+    /// Reads all of a blob, unless it was read before.
     pub fn read(
         &mut self,
         file: &Arc<StoreFile>,

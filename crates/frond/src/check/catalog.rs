@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The catalog of a durable version: what tree 0 says there is.
+//! Checking the catalog of a durable version: the trees that tree 0 lists.
 //!
 //! Memory: the records, as in the engine.
 
@@ -21,7 +21,7 @@ use super::{
     tree::Scope,
 };
 
-/// What is known of the trees.
+/// The trees and named snapshots that the catalog lists.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     trees: BTreeMap<TreeId, (Arc<str>, Lineage)>,
@@ -31,7 +31,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The tree, as its pages are to be looked at.
+    /// The scope in which the pages of a tree are checked.
     pub fn scope(&self, tree: TreeId) -> Scope {
         let known = self.trees.get(&tree);
         let (name, lineage) = match known {
@@ -47,7 +47,7 @@ impl Names {
     }
 }
 
-/// Reads the catalog as of a version, and what it says against itself.
+/// Reads the catalog as of a version, and reports its contradictions.
 pub(super) fn names(cx: &TreeContext, root: Option<&TreeRoot>, report: &mut CheckReport) -> Names {
     let mut names = Names::default();
     let mut taken = BTreeSet::new();
@@ -84,8 +84,8 @@ pub(super) fn names(cx: &TreeContext, root: Option<&TreeRoot>, report: &mut Chec
     names
 }
 
-/// Roots that no tree of the catalog has. The next apply takes away what a crash left between a drop
-/// and that, so it is no damage.
+/// Reports roots of trees that are not in the catalog. A crash between a drop and the next apply
+/// leaves such roots, and the next apply removes them, so this is no damage.
 pub(super) fn orphans(names: &Names, roots: &RootDirectory, report: &mut CheckReport) {
     for tree in roots.trees.keys().filter(|&&tree| names.is_whole && !names.has(tree)) {
         let what = format!("tree {tree} has a root and is not in the catalog: dropped just now");
@@ -93,7 +93,7 @@ pub(super) fn orphans(names: &Names, roots: &RootDirectory, report: &mut CheckRe
     }
 }
 
-/// Named snapshots that only one of catalog and root directory has.
+/// Reports named snapshots that only one of catalog and root directory has.
 pub(super) fn unlisted(names: &Names, roots: &RootDirectory, report: &mut CheckReport) {
     let listed = roots.snapshots.iter().map(|one| one.id);
     if names.is_whole && !listed.eq(names.snapshots.iter().copied()) {
@@ -102,7 +102,7 @@ pub(super) fn unlisted(names: &Names, roots: &RootDirectory, report: &mut CheckR
     }
 }
 
-/// Shows all rows of a tree, in order. Leaf by leaf, so memory does not depend on the tree's size.
+/// Visits all rows of a tree, in order. Leaf by leaf, so memory does not depend on the tree's size.
 fn rows(cx: &TreeContext, root: &TreeRoot, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
     let folder = cx.folder();
     let mut made = Vec::new();

@@ -1,6 +1,6 @@
-//! What each part of a tree's rows takes on disk, and how it is encoded.
+//! The disk space used by each part of a tree's rows, and its encodings.
 //!
-//! Reads leaves, all of them or some, block by block, past the cache. Memory: a block.
+//! Reads all leaves or some, block by block, bypassing the cache. Memory: a block.
 
 use std::collections::BTreeMap;
 
@@ -15,49 +15,49 @@ use crate::{
 
 use super::walk::Page;
 
-/// A column of a tree's leaves, or whole blocks of them.
+/// The space used by a column of a tree's leaves, or by whole blocks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ColumnUse {
-    /// Bytes of these parts of the rows as they are.
+    /// Unencoded bytes of these parts of the rows.
     pub row_bytes: u64,
-    /// Bytes that they take encoded.
+    /// Encoded bytes.
     pub bytes: u64,
-    /// In how many blocks they are encoded how.
+    /// Number of blocks by encoding.
     pub encodings: BTreeMap<&'static str, u64>,
 }
 
-/// What the parts of a tree's rows take.
+/// The space used by the parts of a tree's rows.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TreeColumns {
-    /// Leaves that were read, of so many.
+    /// Number of leaves read.
     pub leaves_read: u64,
-    /// Leaves that there are.
+    /// Number of leaves in the tree.
     pub leaves: u64,
-    /// Rows of those that were read.
+    /// Rows in the leaves read.
     pub rows: u64,
-    /// Their keys and values as they are.
+    /// Unencoded bytes of their keys and values.
     pub row_bytes: u64,
-    /// Extents of the leaves that were read.
+    /// Bytes of the extents of the leaves read.
     pub bytes: u64,
     /// Of these, filters.
     pub filter_bytes: u64,
-    /// Of these, models of strings.
+    /// Of these, string models.
     pub model_bytes: u64,
-    /// Of these, dictionaries of leaves whose rows are not kept by part.
+    /// Of these, dictionaries of leaves with row blocks.
     pub dictionary_bytes: u64,
-    /// What blocks take whose rows are not kept by part.
+    /// The space used by row blocks.
     pub opaque: ColumnUse,
-    /// What stands in typed blocks, by part.
+    /// The space used in columnar blocks, by part.
     pub columns: BTreeMap<ColumnOf, ColumnUse>,
 }
 
 impl ColumnUse {
-    /// What encoding saves; 0 if it saves nothing.
+    /// Bytes saved by encoding; 0 if it saves nothing.
     pub fn saved_bytes(&self) -> u64 {
         self.row_bytes.saturating_sub(self.bytes)
     }
 
-    /// Adds what stands in a block.
+    /// Adds a column of a block, or a block.
     fn add(&mut self, encoding: &'static str, row_bytes: u64, bytes: u64) {
         self.row_bytes += row_bytes;
         self.bytes += bytes;
@@ -66,8 +66,9 @@ impl ColumnUse {
 }
 
 impl Db {
-    /// What each part of a tree's rows takes in its leaves, from about one leaf in `one_in`, evenly
-    /// spread: 1 reads all of them. What waits in memory and in buffers is not counted.
+    /// The space used by each part of a tree's rows in its leaves, measured on about one leaf in
+    /// `one_in`, evenly spread: 1 reads all of them. What waits in memory and in buffers is not
+    /// counted.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -100,7 +101,7 @@ impl Db {
             if leaf.is_hollow() {
                 return Ok(());
             }
-            // The middle one of each so many, the only one of few.
+            // The middle one of each group of `one_in`, or the only one of few.
             let wanted = found.leaves % one_in == one_in / 2;
             found.leaves += 1;
             if wanted || found.leaves == 1 {
@@ -113,8 +114,8 @@ impl Db {
 }
 
 impl TreeColumns {
-    /// What encoding saves of the rows that were read, filters and indexes of their leaves included; 0 if it saves
-    /// nothing.
+    /// Bytes saved by encoding the rows that were read, counting filters and indexes of their
+    /// leaves; 0 if it saves nothing.
     pub fn saved_bytes(&self) -> u64 {
         self.row_bytes.saturating_sub(self.bytes)
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A tree's shape, level by level: how full its nodes are, what waits in them, how large its leaves
-//! are.
+//! The shape of a tree, level by level: how full its nodes are, what waits in them, how large its
+//! leaves are.
 //!
-//! Reads every node page, no leaf.
+//! Reads every node page, and no leaf.
 
 use std::fmt;
 
@@ -16,31 +16,31 @@ use super::walk::Page;
 /// One level of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LevelShape {
-    /// 0 are leaves.
+    /// Level number; 0 are the leaves.
     pub level: u8,
-    /// Nodes, or leaves.
+    /// Number of nodes, or leaves.
     pub nodes: u64,
-    /// Children of all nodes; of the leaves, 0.
+    /// Children of all nodes; 0 for the leaves.
     pub children: u64,
     /// Fewest children of a node.
     pub children_min: u64,
-    /// Most.
+    /// Most children of a node.
     pub children_max: u64,
-    /// Bytes that wait in the nodes' buffers, an upper estimate; of leaves, their encoded bytes.
+    /// Bytes that wait in the nodes' buffers, an upper estimate; for leaves, their encoded bytes.
     pub bytes: u64,
-    /// Tiers of all nodes: how many runs a reader meets, at most.
+    /// Tiers of all nodes: the number of runs that a reader meets at most.
     pub tiers: u64,
     /// Most tiers of a node.
     pub tiers_max: u64,
     /// Parts of runs in all nodes.
     pub parts: u64,
-    /// Entries of the leaves; 0 above.
+    /// Entries of the leaves; 0 on higher levels.
     pub entries: u64,
-    /// Leaves that hold a range and no entries.
+    /// Placeholder leaves, which have a range but no entries.
     pub hollow: u64,
 }
 
-/// A tree's shape.
+/// The shape of a tree.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TreeShape {
     /// From the root down to the leaves; empty if nothing is in pages.
@@ -48,8 +48,8 @@ pub struct TreeShape {
 }
 
 impl Db {
-    /// The shape of a tree as it stands in pages; what waits in memory is not counted. One read per
-    /// node that is not in memory.
+    /// The shape of a tree as it is in pages; what waits in memory is not counted. Costs one read
+    /// per node that is not in memory.
     ///
     /// # Errors
     /// `NoSuchTree`; I/O errors and damage.

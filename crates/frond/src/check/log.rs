@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The log against the slots: what recovery would read must be there, whole, and without a gap.
+//! Checking the log against the slots: what recovery would read must exist, whole, and without a
+//! gap.
 //!
-//! A log that is being written is read up to where it was on disk after the slots were read; what comes
-//! later is still moving, and so is what no slot needs.
+//! A log that is being written is read up to the position that was durable after the slots were
+//! read; what comes later is still changing, and so is what no slot needs.
 //!
-//! Blobs that replay would hand out are read: until the log lets go of them they must be whole, for the
+//! Blobs that replay would use are read: until the log releases them they must be whole, for the
 //! older slot, too (Rule: I11).
 
 use std::path::Path;
@@ -26,16 +27,17 @@ use super::{
     report::{CheckMode, CheckReport, Checked, Finding, damage, from_error},
 };
 
-/// Where a log is, and what is known of it.
+/// The location of a log, and what is known about it.
 pub(super) struct LogView<'a> {
     pub env: &'a Env,
     pub dir: &'a Path,
     pub store: &'a Arc<Store>,
-    /// Everything before it is on disk, if the log is being written.
+    /// For a log that is being written: everything before this is on disk.
     pub durable: Option<Lsn>,
 }
 
-/// Good slots, newest first. Returns the extents that the log names, in full mode.
+/// Checks the log for the good slots, newest first. In full mode, returns the extents that the log
+/// names.
 pub(super) fn check_log(
     view: &LogView<'_>,
     slots: &[Superblock],
@@ -96,7 +98,8 @@ pub(super) fn check_log(
         Err(error) => report.add(from_error(&error)),
     };
     tell(read);
-    // Opening begins where the newest slot says, and may meet what reading from before it does not.
+    // Opening starts where the newest slot says, and may find problems that reading from an earlier
+    // position does not.
     if newest.log_from != start.log_from {
         let (env, dir) = (view.env, view.dir);
         let skip = &mut |_: Lsn, _: &[u8]| Ok(());
@@ -116,7 +119,7 @@ struct Reader<'a> {
     named: Vec<(PageKind, Extent)>,
     read_blobs: &'a mut ReadBlobs,
     checked: &'a mut Checked,
-    /// What is wrong with blobs.
+    /// Findings about blobs.
     found: Vec<Finding>,
     /// Boundary of the slot with which reading starts: all commits above it are in the log.
     base: Seqno,
@@ -156,7 +159,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What a commit brings can be claimed, and what it puts it brings.
+    /// Checks that what a commit adds can be claimed, and that what it puts it also adds.
     fn items(&mut self, lsn: Lsn, seqno: Seqno, mut items: RecordItems<'_>) -> Result<()> {
         let first = self.named.len();
         while let Some(item) = items.next()? {
@@ -187,7 +190,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A run whose entries a commit puts; read, if replay would.
+    /// Checks a run whose entries a commit puts; reads it if replay would.
     fn run(&mut self, lsn: Lsn, link: &Link, is_read: bool) {
         let Link { offset, bytes, .. } = *link;
         self.name(lsn, PageKind::Run, LogExtent { offset, bytes: bytes.into() });
@@ -209,7 +212,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The root of a tree that was loaded in bulk, of which its record must bring the page.
+    /// Checks the root of a tree that was loaded in bulk: its record must add the page.
     fn root(&mut self, lsn: Lsn, root: &[u8], first: usize) {
         let own = self.named.get(first..).unwrap_or_default();
         let link = TreeRoot::from_bytes(root).ok().and_then(|root| root.link);
@@ -222,7 +225,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A blob that replay would hand out; `first` is where its record's extents begin.
+    /// Checks a blob that replay would use; `first` is the index of its record's first extent.
     fn blob(&mut self, lsn: Lsn, payload: &[u8], first: usize) {
         let extent = BlobRef::from_disk(payload).map(|blob| blob.extent());
         let own = self.named.get(first..).unwrap_or_default();
@@ -234,7 +237,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Every seqno above the boundary is in the log, in order, and where replay looks for it.
+    /// Checks that every seqno above the boundary is in the log, in order, and where replay looks
+    /// for it.
     fn commit(&mut self, lsn: Lsn, seqno: Seqno) {
         if self.last.is_some_and(|last| seqno <= last) {
             self.bad.push((lsn, format!("commit {seqno} comes after a later one")));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The current version of an open store, as it stands in memory: pages that no checkpoint has written
-//! yet among it.
+//! Checking the current version of an open store in memory, including pages that no checkpoint has
+//! written yet.
 
 use crate::{
     TreeId,
@@ -20,7 +20,7 @@ use super::{
     tree::{ScannedRuns, Scope, Walk},
 };
 
-/// Walks every tree of the current version.
+/// Checks every tree of the current version.
 pub(super) fn check_memory(
     shared: &Shared,
     mode: CheckMode,
@@ -53,7 +53,7 @@ fn scope(shared: &Shared, tree: TreeId) -> Scope {
     }
 }
 
-/// References to runs, counted anew (Rule: I21). No tree changes meanwhile.
+/// Recounts the references to runs (Rule: I21). No tree changes meanwhile.
 fn check_references(shared: &Shared, report: &mut CheckReport) {
     let engine = &shared.engine;
     let _no_job = engine.roots.lock().unwrap();
@@ -87,10 +87,10 @@ fn check_references(shared: &Shared, report: &mut CheckReport) {
     }
 }
 
-/// By address; the handle beside it keeps the address from being used again.
+/// Run references by address; holding the handle prevents reuse of the address.
 type Counted = HashMap<usize, (Arc<RunHandle>, u32)>;
 
-/// Counts the references to runs; returns what the tree holds.
+/// Counts the references to runs; returns the tree's sums.
 fn count(engine: &Engine, root: &TreeRoot, counted: &mut Counted) -> Result<Sums> {
     match &root.root {
         Root::Empty => Ok(Sums::default()),

@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The check: everything that must hold in a store, asked of the store.
+//! The check: verifies in a store everything that must hold.
 //!
-//! Doors: [`Db::check`] for an open store, [`check`] for a closed one, [`Db::inspect`] for a tree's
-//! shape. On a closed store both superblock slots are looked at, with all that they link; on an open
-//! one the current version in memory first, then the two durable versions, which are pinned meanwhile.
+//! Entry points: [`Db::check`] for an open store, [`check`] for a closed one, [`Db::inspect`] for a
+//! tree's shape. In a closed store both superblock slots are checked, with all that they link. In
+//! an open one the current version in memory is checked first, then the two durable versions, which
+//! are pinned meanwhile.
 //!
 //! Invariants
 //! 1. Nothing is written.
-//! 2. Damage is a finding, never an error or a panic; it ends only the look at what it hides. Errors
-//!    mean that the check could not run.
-//! 3. Whatever is said of the file was read from the file by this check.
+//! 2. Damage is a finding, never an error or a panic; it ends only the check of what it hides.
+//!    Errors mean that the check could not run.
+//! 3. Whatever is reported about the file was read from the file by this check.
 //! 4. Memory: the path to a page, and one small record per extent.
 //!
 //! Codes of findings, and the rule behind each:
 //!
-//! | code | what is not so |
+//! | code | what is violated |
 //! |---|---|
-//! | `superblock` | a slot is intact (RELIABILITY §3.2) |
+//! | `superblock` | a slot is intact (docs/safety.md §3.2) |
 //! | `checksum`, `stale`, `unreadable` | a page is the one its parent names (§3.1) |
 //! | `malformed`, `level`, `birth`, `lineage` | a page has the form, level, date and descent it must have |
 //! | `pivots`, `leaf-range`, `part-range`, `maximum` | keys lie in the range that the path leaves |
-//! | `leaf-entry`, `entry`, `tier`, `consumed`, `live` | a leaf holds values, a buffer what still counts |
-//! | `counts`, `blobs`, `filter` | what a run says of itself is what it holds, what it refers to can be |
-//! | `sums` | what a tree's root says of all of it is what its nodes say |
+//! | `leaf-entry`, `entry`, `tier`, `consumed`, `live` | a leaf holds values, a buffer only what still counts |
+//! | `counts`, `blobs`, `filter` | a run's metadata matches its content, and what it refers to is possible |
+//! | `sums` | the sums at a tree's root match its nodes |
 //! | `catalog`, `orphan`, `boundary` | catalog, root directory and superblock agree |
 //! | `owned-twice`, `not-listed`, `listed-as`, `listed-dead`, `leak`, `references` | space map and trees agree (I18, I21) |
 //! | `not-kept` | older versions that have a holder are whole (I18) |
-//! | `log` | what recovery would read is there, whole, without a gap (§3.3); what it names can be claimed (I11) |
+//! | `log` | what recovery would read exists, whole, without a gap (§3.3); what it names can be claimed (I11) |
 //!
-//! Threads: any one; commits, applies and checkpoints go on beside it.
+//! Threads: any one; commits, applies and checkpoints continue concurrently.
 
 mod blobs;
 mod catalog;
@@ -68,7 +69,8 @@ use version::VersionCheck;
 /// Checks the closed store in `dir`. Nothing is written; the store is locked meanwhile.
 ///
 /// # Errors
-/// What kept the check from running: `Locked`, `NotAStore`, `TooNew`, I/O errors. Damage is no error.
+/// The reason why the check could not run: `Locked`, `NotAStore`, `TooNew`, I/O errors. Damage is
+/// not an error.
 pub fn check(dir: impl AsRef<Path>, mode: CheckMode, env: Env) -> Result<CheckReport> {
     let dir = dir.as_ref();
     let mut report = CheckReport::new(mode);
@@ -92,17 +94,17 @@ pub fn check(dir: impl AsRef<Path>, mode: CheckMode, env: Env) -> Result<CheckRe
 }
 
 impl Db {
-    /// Checks the store while it is open: the current version as it stands in memory, then what is on
-    /// disk. Commits go on; pages of the versions looked at are kept until the check ends. Reads
-    /// everything once in full mode, in quick mode the log and a few pages.
+    /// Checks the store while it is open: the current version in memory, then what is on disk.
+    /// Commits continue; pages of the checked versions are kept until the check ends. Reads
+    /// everything once in full mode, and the log and a few pages in quick mode.
     ///
     /// # Errors
-    /// `Closed`. Damage is no error.
+    /// `Closed`. Damage is not an error.
     pub fn check(&self, mode: CheckMode) -> Result<CheckReport> {
         self.check_heeding(mode, &Interrupter::new(), &Progress::default())
     }
 
-    /// The same; tells `progress` how far it is, and ends when it is interrupted.
+    /// Like [`check`](Self::check); reports to `progress`, and ends when it is interrupted.
     ///
     /// # Errors
     /// `Interrupted`, `Closed`.
@@ -131,20 +133,23 @@ impl Db {
         check_slots(&engine.store, &slots, &mut report)?;
         let good = good_slots(&slots);
         live.check(engine, &good, &mut report);
-        // What the log names now may lie where an older version had something: no map to compare.
+        // The log may now name places where an older version had something: there is no map to
+        // compare with.
         check_versions(&engine.store, &good, &[], &mut report, &mut scanned);
         drop(held);
         if scanned.has_stopped { Err(Error::Interrupted) } else { Ok(report) }
     }
 }
 
-/// What is known of the log of an open store before its slots are read. Checkpoints remove segments, and give them to later
-/// parts of the log, while the check reads them, even those of slots that it holds.
+/// The state of an open store's log before its slots are read. While the check reads the log,
+/// checkpoints remove segments and reuse them for later parts of the log, even segments of slots
+/// that the check holds.
 #[derive(PartialEq)]
 struct LiveLog {
-    /// Where the slots needed the log from.
+    /// The position from which the slots needed the log.
     needed: Lsn,
-    /// The oldest segment: one may go later than `needed` moved past it, when the next one has begun.
+    /// The oldest segment: it may be removed later than `needed` moved past it, once the next one
+    /// has started.
     oldest: Option<u64>,
 }
 
@@ -158,12 +163,14 @@ impl LiveLog {
         let (mut live, mut slots) = (self, slots.to_vec());
         let store = &engine.store;
         loop {
-            // After the slots: they begin before it. Before the files are listed: they hold all before it.
+            // After the slots: they start before it. Before the files are listed: they contain
+            // everything before it.
             let durable = engine.log.as_ref().map(|log| log.durable());
             let view = LogView { env: &engine.env, dir: store.dir(), store, durable };
             let mut own = CheckReport::new(report.mode);
             check_log(&view, &slots, report.mode, &mut own, &mut ReadBlobs::default());
-            // Damage is reported if no segment was removed meanwhile. Otherwise the check of the log is repeated.
+            // Damage is reported if no segment was removed meanwhile. Otherwise the check of the
+            // log is repeated.
             let now = Self::before_slots(engine);
             if own.is_clean() || now == live || plant!("check: a log that moved on is damage") {
                 report.checked.log_records += own.checked.log_records;
@@ -187,8 +194,8 @@ fn good_slots(slots: &[SlotState; 2]) -> Vec<Superblock> {
     good
 }
 
-/// A crash may tear the slot that was being written: then the other one says that the store was not
-/// closed.
+/// Checks the slots. A crash may tear the slot that was being written: then the other one shows
+/// that the store was not closed.
 fn check_slots(store: &Store, slots: &[SlotState; 2], report: &mut CheckReport) -> Result<()> {
     let good = good_slots(slots);
     let may_be_torn = good.first().is_some_and(|newest| newest.clean.is_none());
@@ -216,7 +223,8 @@ fn check_slots(store: &Store, slots: &[SlotState; 2], report: &mut CheckReport) 
     Ok(())
 }
 
-/// The versions of good slots, newest first, and the newest against the extents that the log names.
+/// Checks the versions of good slots, newest first, and the newest against the extents that the log
+/// names.
 fn check_versions(
     store: &Arc<Store>,
     slots: &[Superblock],
@@ -236,7 +244,7 @@ fn check_versions(
         (Some(checked), Some(older)) if older.publish == newest.previous => {
             check.older(older, &checked);
         }
-        // What opening would fall back to.
+        // The version to which opening would fall back.
         (None, Some(older)) => drop(check.newest(older, None)),
         _ => {}
     }

@@ -1,49 +1,50 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a check found, for people and for programs.
+//! The report of a check, for people and for programs.
 //!
 //! Invariants
-//! 1. A finding names a file, an offset and, where it is known, the tree; never keys or values.
-//! 2. At most [`FINDINGS_MAX`] findings are kept, whatever the damage; the rest is counted.
+//! 1. A finding names a file, an offset and, if known, the tree; never keys or values.
+//! 2. At most [`FINDINGS_MAX`] findings are kept, whatever the damage; the others are counted.
 
 use std::{fmt, path::PathBuf};
 
 use crate::{Error, tree::OTHER_LEVEL};
 
-/// Findings that are kept: more would tell nobody more.
+/// Maximum number of findings kept; more would not be useful.
 pub const FINDINGS_MAX: usize = 1000;
 
-/// How much is looked at.
+/// The extent of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CheckMode {
-    /// Superblocks, log chain, catalog, root directory, sums of the space map, root pages. Reads the
-    /// log and a few pages.
+    /// Superblocks, log chain, catalog, root directory, sums of the space map, root pages. Reads
+    /// the log and a few pages.
     Quick,
-    /// All of that and every page that a version reaches, every block, every entry, and who owns
-    /// which byte. Reads the whole store once.
+    /// All of that, and every page that a version reaches, every block, every entry, and the
+    /// ownership of every byte. Reads the whole store once.
     Full,
 }
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
-    /// Nothing is lost or wrong: what a crash may leave behind, or what could not be looked at.
+    /// Nothing is lost or wrong: something that a crash may leave behind, or that could not be
+    /// checked.
     Warning,
-    /// Something is not as it must be.
+    /// Something violates a rule.
     Damage,
 }
 
-/// One thing that is not as it should be.
+/// One violation that a check found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// Names the rule that is broken; stable.
+    /// A stable code that names the violated rule.
     pub code: &'static str,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
     /// The file.
     pub file: PathBuf,
-    /// Byte offset in it.
+    /// Byte offset in the file.
     pub offset: u64,
-    /// Length of what is concerned there, bytes; 0 if that is not known.
+    /// Length of the affected bytes; 0 if unknown.
     pub bytes: u64,
     /// The tree, if it belongs to one.
     pub tree: Option<String>,
@@ -51,37 +52,37 @@ pub struct Finding {
     pub what: String,
 }
 
-/// What was looked at.
+/// Counts of what a check examined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Checked {
-    /// Trees, those of the older superblock slot apart.
+    /// Trees, without those of the older superblock slot.
     pub trees: u64,
     /// Node pages.
     pub nodes: u64,
     /// Runs whose entries were read.
     pub runs: u64,
-    /// Blocks of them.
+    /// Blocks of these runs.
     pub blocks: u64,
-    /// Entries of them.
+    /// Entries of these runs.
     pub entries: u64,
     /// Blobs that were read.
     pub blobs: u64,
-    /// Extents of the space map.
+    /// Extents in the space map.
     pub extents: u64,
     /// Records of the log.
     pub log_records: u64,
 }
 
-/// The outcome of a check.
+/// The result of a check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CheckReport {
-    /// How much was looked at.
+    /// The extent of the check.
     pub mode: CheckMode,
-    /// What was found, in the order of discovery.
+    /// The findings, in the order of discovery.
     pub findings: Vec<Finding>,
-    /// Findings beyond [`FINDINGS_MAX`].
+    /// Number of findings beyond [`FINDINGS_MAX`].
     pub more: u64,
-    /// What was looked at.
+    /// Counts of what was examined.
     pub checked: Checked,
 }
 
@@ -197,7 +198,7 @@ impl fmt::Display for CheckReport {
     }
 }
 
-/// A finding about a place; builds up from a code.
+/// A damage finding with a code; the caller fills in the place.
 pub(super) fn damage(code: &'static str, what: impl Into<String>) -> Finding {
     Finding {
         code,
@@ -210,12 +211,12 @@ pub(super) fn damage(code: &'static str, what: impl Into<String>) -> Finding {
     }
 }
 
-/// The same, as a warning.
+/// A warning finding with a code; the caller fills in the place.
 pub(super) fn warning(code: &'static str, what: impl Into<String>) -> Finding {
     Finding { severity: Severity::Warning, ..damage(code, what) }
 }
 
-/// What an error met by the check says.
+/// The finding for an error that the check met.
 pub(super) fn from_error(error: &Error) -> Finding {
     let at = |code, place: &crate::Place, what: String| Finding {
         file: place.file.clone(),

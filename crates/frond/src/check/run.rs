@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One run, entry by entry: checksums, order, counts, tags, filter.
+//! Checking one run, entry by entry: checksums, order, counts, tags, filter.
 //!
-//! A bad block does not hide the next one: each is entered by itself when the one before it could not
-//! be walked to its end.
+//! A bad block does not hide the next one: if a block could not be read to its end, the next block
+//! is entered directly.
 //!
 //! Memory: a piece of the run, and one count per blob that it refers to.
 
@@ -17,14 +17,14 @@ use crate::{
 
 use super::report::{Checked, Finding, damage, from_error};
 
-/// What is known of a run after its entries were read.
+/// The result of reading a run's entries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Scanned {
-    /// Why it cannot be a leaf, if so: leaves hold values alone.
+    /// The reason why it cannot be a leaf, if any: leaves hold only values.
     pub not_a_leaf: Option<&'static str>,
 }
 
-/// What the rows of a block turned out to be.
+/// Counts of the rows of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Rows {
     rows: u32,
@@ -33,7 +33,7 @@ struct Rows {
     has_blobs: bool,
 }
 
-/// Reads all of a run. Findings have no place yet but those that come from reading.
+/// Reads all of a run. Findings have no place yet, except those that come from reading.
 pub(super) fn scan(
     run: &Arc<Run>,
     checked: &mut Checked,
@@ -68,14 +68,15 @@ struct Scan<'a> {
     scanned: Scanned,
     block: Rows,
     blobs: BTreeMap<[u8; 16], u32>,
-    /// No block could not be read.
+    /// Every block could be read.
     whole: bool,
     found: &'a mut dyn FnMut(Finding),
     checked: &'a mut Checked,
 }
 
 impl Scan<'_> {
-    /// Walks on from the start of block `from`; returns where to go on after an error.
+    /// Reads on from the start of block `from`; returns the block at which to continue after an
+    /// error.
     fn walk_from(&mut self, cursor: &mut RunCursor, from: usize) -> usize {
         self.block = Rows::default();
         if let Err(error) = cursor.start_at_block(from) {

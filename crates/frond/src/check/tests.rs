@@ -1,5 +1,5 @@
-//! For each rule a store that breaks exactly it, with all checksums right: the check must name it. The
-//! store is written page by page, so that the lie can be told wherever one likes.
+//! For each rule, a store that violates exactly that rule, with all checksums right: the check must
+//! name it. The store is written page by page, so that the violation can be placed anywhere.
 
 mod blobs;
 mod live;
@@ -29,7 +29,7 @@ const APPLIED: Seqno = Seqno(5);
 
 type Row = (&'static str, Tag, Vec<u8>);
 
-/// Where a case tells its lie; what is `None` is as it should be.
+/// The violations of a test case; whatever is `None` is correct.
 #[derive(Default)]
 struct Lie {
     leaf: Option<fn(&mut Vec<Row>)>,
@@ -37,7 +37,7 @@ struct Lie {
     leaf_tail: Option<fn(&mut [u8])>,
     leaf_ranges: bool,
     leaf_meta: Option<fn(&mut RunMeta)>,
-    /// What the first leaf has in a row of its own, to which this writes the reference.
+    /// A blob for a row of the first leaf; the function writes its reference.
     blob: Option<fn(&Forge) -> Vec<u8>>,
     buffer: Option<fn(&mut Vec<Row>)>,
     /// The left node of level 1.
@@ -50,9 +50,9 @@ struct Lie {
     catalog: Option<fn(&mut Vec<Record>)>,
     catalog_tail: Option<fn(&mut [u8])>,
     directory: Option<fn(&mut RootDirectory)>,
-    /// Before the version is published, with the left node's link and the first leaf's.
+    /// Called before the version is published, with the links of the left node and the first leaf.
     before: Option<fn(&Forge, Link, Link)>,
-    /// A second version is published, after this.
+    /// Called before a second version is published.
     second: Option<fn(&Forge, Link, Link)>,
     log: Option<fn(&Log)>,
     after: Option<fn(&Forge)>,
@@ -117,7 +117,7 @@ impl Forge {
         run.write(self.store.file(), extent.offset, self.at, lineage).unwrap()
     }
 
-    /// Writes a run's tail anew, changed, under a hash that is right.
+    /// Rewrites a run's footer, changed, with a right hash.
     fn change_tail(&self, link: &mut Link, change: impl FnOnce(&mut [u8])) {
         let file = self.store.file();
         let at = link.offset + u64::from(link.bytes - link.tail_bytes);
@@ -140,7 +140,7 @@ impl Forge {
         self.store.put_page(PageKind::Node, birth, lineage, &[&bytes]).unwrap()
     }
 
-    /// Two level-1 nodes of two leaves under a root; something waits in each.
+    /// Two level-1 nodes of two leaves each under a root; each has something waiting.
     fn tree(&self, lie: &Lie) -> (DurableRoot, Link, Link) {
         let mut rows = vec![put("a"), put("b")];
         lie.leaf.inspect(|change| change(&mut rows));
@@ -276,7 +276,7 @@ fn commit(log: &Log, seqno: u64) {
     write(log, &record);
 }
 
-/// Writes a store that lies, and checks it.
+/// Writes a store with these violations, and checks it.
 fn check_lie(lie: &Lie) -> CheckReport {
     let (forge, _) = forge_store(lie);
     check(DIR, CheckMode::Full, forge.env.clone()).unwrap()
@@ -461,7 +461,7 @@ fn a_map_that_contradicts_the_trees_is_named() {
     names("leak", Lie { before: Some(before), ..Lie::default() });
 }
 
-/// Rule: I18. The newest version does not need the page; the older slot does.
+/// Rule: I18. The newest version does not need the page, but the older slot does.
 #[test]
 fn an_older_slot_that_lost_a_page_is_named() {
     let (forge, mut roots) = forge_store(&Lie::default());
@@ -509,7 +509,7 @@ fn a_log_with_a_gap_or_ahead_of_the_slots_is_named() {
     names("log", Lie { after: Some(after), ..Lie::default() });
 }
 
-/// Every byte of a page that the newest version reaches, and of the slots, is covered.
+/// Every byte of the slots and of pages that the newest version reaches is covered.
 #[test]
 fn every_flipped_byte_of_a_reached_page_is_found() {
     let blob: fn(&Forge) -> Vec<u8> = |forge| forge.blob(TREE, 1).to_disk().into();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Trees, page by page: what a page is must be what its parent says, and what it holds must lie in the
+//! Checking trees, page by page: a page must be what its parent says, and its keys must lie in the
 //! range that the path to it leaves.
 //!
-//! The same walk serves a tree on disk and one in memory; who asks decides from where nodes come.
+//! The same walk serves a tree on disk and one in memory; the caller decides where nodes come from.
 //!
 //! Invariants
-//! 1. A page that cannot be used is a finding, and its siblings are visited all the same.
-//! 2. The walk goes down only by falling levels: whatever the bytes, it ends.
+//! 1. A page that cannot be used is a finding, and its siblings are still visited.
+//! 2. The walk descends only to lower levels: it ends, whatever the bytes are.
 //! 3. Memory: the path, and one small record per extent reached.
 //!
 //! Threads: one.
@@ -36,18 +36,18 @@ use super::{
     run::{Scanned, scan},
 };
 
-/// Tails kept open: parts of one run stand in neighbouring nodes.
+/// Number of runs kept open: parts of one run are in neighbouring nodes.
 const OPEN_RUNS: usize = 64;
 
-/// A page that a tree was found to reach.
+/// A page that a tree reaches.
 #[derive(Clone, Debug)]
 pub(super) struct Reached {
     pub link: Link,
     pub kind: PageKind,
     /// References from nodes of its own lineage (Rule: I21).
     pub refs: u32,
-    /// Only trees that inherited it reach it: the oldest version in which one of them keeps it, for
-    /// its own line may have let it go since (Rule: I19).
+    /// Set if only trees that inherited it reach it: the oldest version in which one of them keeps
+    /// it, since its own lineage may have released it (Rule: I19).
     pub inherited_at: Option<Publish>,
     pub tree: Arc<str>,
 }
@@ -55,18 +55,18 @@ pub(super) struct Reached {
 /// Pages by offset.
 pub(super) type Pages = BTreeMap<u64, Reached>;
 
-/// Runs whose entries were read, and what they are; blobs that were read.
+/// The runs whose entries were read, with the results, and the blobs that were read.
 #[derive(Debug, Default)]
 pub(super) struct ScannedRuns {
     runs: HashMap<(u64, u64), Scanned>,
     pub blobs: ReadBlobs,
     pub heed: Heed,
-    /// The check was asked to stop: what it has found by then is of no use.
+    /// The check was cancelled: what it has found so far is of no use.
     pub has_stopped: bool,
 }
 
 impl ScannedRuns {
-    /// True once the check was asked to stop.
+    /// True once the check was cancelled.
     fn stops(&mut self) -> bool {
         self.has_stopped = self.has_stopped || self.heed.must_go_on().is_err();
         self.has_stopped
@@ -77,25 +77,25 @@ impl ScannedRuns {
 #[derive(Clone, Debug)]
 pub(super) struct Scope {
     pub name: Arc<str>,
-    /// In which it writes, if that is known.
+    /// The lineage in which it writes, if known.
     pub lineage: Option<Lineage>,
-    /// From which it may link pages besides.
+    /// Other lineages whose pages it may link.
     pub inherits: Vec<(Lineage, Publish)>,
-    /// Level that its root must have, if that is known.
+    /// The level that its root must have, if known.
     pub level: Option<u8>,
 }
 
-/// What a page's path leaves it: [lo, hi).
+/// The range [lo, hi) that its path leaves to a page.
 type Range<'k> = (Option<&'k [u8]>, Option<&'k [u8]>);
 
-/// How a page was met.
+/// How a page was reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Met {
     /// For the first time.
     First,
-    /// In this walk before.
+    /// Earlier in this walk.
     Again,
-    /// In the walk of a newer version: all below it is the same.
+    /// In the walk of a newer version: everything below it is the same.
     Known,
 }
 
@@ -105,11 +105,11 @@ pub(super) struct Walk<'a> {
     pub mode: CheckMode,
     pub report: &'a mut CheckReport,
     pub scanned: &'a mut ScannedRuns,
-    /// Pages of a newer version.
+    /// The pages of a newer version.
     pub known: Option<&'a Pages>,
     pub reached: Pages,
     pub blobs: Blobs,
-    /// Something could not be read, so that not all pages were reached.
+    /// Something could not be read, so not all pages were reached.
     pub is_cut: bool,
     open: VecDeque<((u64, u64), Arc<Run>)>,
 }
@@ -135,7 +135,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Walks a tree; in quick mode no further than its root.
+    /// Walks a tree; in quick mode only its root.
     pub fn tree(&mut self, scope: &Scope, root: &TreeRoot) {
         let max = root.max_key.as_deref();
         match &root.root {
@@ -145,7 +145,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether what the root says of the whole tree is so. Reads its nodes.
+    /// Checks the sums at the root of a tree. Reads its nodes.
     pub fn sums(&mut self, scope: &Scope, root: &TreeRoot) {
         let (Some(known), Root::Node(node)) = (root.known_sums(), &root.root) else { return };
         match sums_below(self.cx, node) {
@@ -158,7 +158,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Notes that a page is reached, and who else claims its bytes.
+    /// Records that a page is reached, and checks whether another page claims its bytes.
     pub fn reach(&mut self, scope: &Scope, link: &Link, kind: PageKind, counts: bool) {
         self.meet(scope, link, kind, counts);
     }
@@ -227,7 +227,7 @@ impl<'a> Walk<'a> {
         };
         self.report.checked.nodes += 1;
         self.note_read(link.as_ref());
-        // A node that was never written has not been through the reader.
+        // A node that was never written has not been checked by the reader.
         if let Some(why) = content.flaw() {
             self.bad(scope, link.as_ref(), "malformed", format!("node page is malformed: {why}"));
             return;
@@ -300,7 +300,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The parts that wait in a node: invariants 3 to 5 of `tree/node.rs`.
+    /// Checks the parts that wait in a node: invariants 3 to 5 of `tree/node.rs`.
     fn parts(
         &mut self,
         scope: &Scope,
@@ -328,8 +328,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether something is there where bytes are said to be live. That something is live wherever
-    /// something is there cannot be asked: it may have been handed down.
+    /// Checks that there is something where bytes are said to be live. The converse cannot be
+    /// checked: what is there may have been handed down already.
     fn live_counts(
         &mut self,
         scope: &Scope,
@@ -348,7 +348,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Opens a run and checks it for itself, the first time with its entries.
+    /// Opens a run and checks it by itself; reads its entries the first time.
     fn run(
         &mut self,
         scope: &Scope,
@@ -414,13 +414,13 @@ impl<'a> Walk<'a> {
         Some((run, scanned))
     }
 
-    /// Says that a page was read; one that was never written is not of the file.
+    /// Counts a page as read; one that was never written is not in the file.
     fn note_read(&self, link: Option<&Link>) {
         self.scanned.heed.progress.note_checked(link.map_or(0, |link| link.bytes.into()));
     }
 
-    /// Meets a run; true if what it lists is to be noted: at first, and when the tree that wrote it turns
-    /// out to link it besides one that inherited it.
+    /// Records that a run is reached. Returns true if its blobs are to be recorded: the first time,
+    /// and when the tree that wrote it also links it, after one that inherited it.
     fn meet_run(&mut self, scope: &Scope, link: &Link) -> bool {
         let counts = |pages: &Pages| pages.get(&link.offset).is_some_and(|page| page.refs > 0);
         let counted = counts(&self.reached);
@@ -485,7 +485,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Invariant 5 of `tree/node.rs`, not so.
+/// Whether a part violates invariant 5 of `tree/node.rs`.
 fn reaches_beyond(part: &Part, run: &Run, range: Range<'_>) -> bool {
     let is_live = |bytes: Option<&u32>| bytes.is_some_and(|&bytes| bytes > 0);
     let below = range.0.filter(|_| is_live(part.live.first()));
@@ -500,8 +500,8 @@ fn has_any(run: &Run, lo: Option<&[u8]>, hi: Option<&[u8]>) -> bool {
     !is_empty && (run.bytes_between(lo, hi) > 0 || run.range_deletes().meets(lo, hi))
 }
 
-/// Names a run: by place and hash once it is written. Unwritten ones are alive while they are walked,
-/// so their address is theirs.
+/// Identifies a run: by place and hash once it is written. Unwritten runs stay alive while they are
+/// walked, so their address identifies them.
 fn run_key(handle: &Arc<RunHandle>) -> (u64, u64) {
     match handle.link() {
         Some(link) => (link.offset, link.hash),

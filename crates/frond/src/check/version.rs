@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A durable version: a superblock with everything that it links, read from the file, and the space
-//! map against what the trees reach.
+//! Checking a durable version: a superblock with everything that it links, read from the file, and
+//! the space map compared with what the trees reach.
 //!
-//! The older slot's version is checked as far as it differs: its pages must still be whole and not
-//! free in the newest map, for a damaged newest slot is nothing lost as long as that holds (P10).
+//! The older slot's version is checked where it differs: its pages must still be whole and not free
+//! in the newest map. As long as that holds, a damaged newest slot loses nothing (P10).
 
 use crate::{
     Lineage, Publish,
@@ -23,10 +23,10 @@ use super::{
     tree::{Pages, ScannedRuns, Scope, Walk},
 };
 
-/// Memory for reading: pieces of runs that are read at once.
+/// Memory for reading runs in pieces.
 const POOL_BYTES: usize = 8 << 20;
 
-/// A version as far as it could be read.
+/// A version, as far as it could be read.
 pub(super) struct Checked {
     pages: Pages,
     /// By offset; `None` if the map could not be read.
@@ -34,15 +34,15 @@ pub(super) struct Checked {
     publish: Publish,
 }
 
-/// What the trees of a version reach.
+/// The pages and blobs that the trees of a version reach.
 struct Walked {
     pages: Pages,
     blobs: Blobs,
-    /// Something could not be read, so that not all of it is here.
+    /// Something could not be read, so this is incomplete.
     is_cut: bool,
 }
 
-/// What every version of a check shares.
+/// The state shared by the checks of all versions.
 pub(super) struct VersionCheck<'a> {
     pub store: &'a Arc<Store>,
     pub mode: CheckMode,
@@ -50,7 +50,7 @@ pub(super) struct VersionCheck<'a> {
     pub scanned: &'a mut ScannedRuns,
 }
 
-/// A context that shares nothing with a running engine: whatever it knows, it has read.
+/// A context that shares nothing with a running engine: everything in it was read by the check.
 fn fresh_context(store: &Arc<Store>) -> TreeContext {
     let pool = FramePool::new(POOL_BYTES);
     TreeContext {
@@ -75,7 +75,7 @@ fn store_scope() -> Scope {
 }
 
 impl VersionCheck<'_> {
-    /// The version of the newest good slot; `None` if its root directory cannot be read.
+    /// Checks the version of the newest good slot; `None` if its root directory cannot be read.
     pub fn newest(
         &mut self,
         superblock: &Superblock,
@@ -91,7 +91,7 @@ impl VersionCheck<'_> {
         if self.mode == CheckMode::Full
             && let Some(listed) = &listed
         {
-            // What dropped trees leave behind is released by and by (Rule: I22).
+            // What dropped trees leave behind is freed over time (Rule: I22).
             let known = roots.trees.values().map(|root| root.lineage).collect();
             self.compare(&walked, listed, &known);
         }
@@ -104,7 +104,7 @@ impl VersionCheck<'_> {
         Some(checked)
     }
 
-    /// The version of the other good slot, beside the newest one.
+    /// Checks the version of the other good slot, in addition to the newest one.
     pub fn older(&mut self, superblock: &Superblock, newest: &Checked) {
         let Some((roots, directory)) = self.roots(superblock) else { return };
         let cx = fresh_context(self.store);
@@ -137,7 +137,7 @@ impl VersionCheck<'_> {
         self.kept_blobs(&blobs, newest, holder);
     }
 
-    /// A named snapshot: pages that no tree reaches any more must be kept for it.
+    /// Checks a named snapshot: pages that no tree reaches any more must be kept for it.
     fn snapshot(
         &mut self,
         cx: &TreeContext,
@@ -150,7 +150,7 @@ impl VersionCheck<'_> {
             Err(error) => return self.report.add(from_error(&error)),
         };
         let roots = RootDirectory { trees: (*trees).clone(), snapshots: Vec::new() };
-        // Its own catalog: it has trees that were dropped since.
+        // Its own catalog, which has trees that were dropped since.
         let names = &self.names(cx, &roots);
         let bare = Superblock { roots: None, map: None, applied: snapshot.seqno, ..*superblock };
         let walked = self.walk(cx, &bare, (&roots, &directory), names, Some(&newest.pages));
@@ -159,7 +159,7 @@ impl VersionCheck<'_> {
         self.kept_blobs(&walked.blobs, newest, holder);
     }
 
-    /// The root directory of a slot, and its pages but for the head.
+    /// The root directory of a slot, and its pages except for the head.
     fn roots(&mut self, superblock: &Superblock) -> Option<(RootDirectory, Vec<Link>)> {
         let roots = self.store.examine_roots(superblock);
         roots.map_err(|error| self.report.add(from_error(&error))).ok()
@@ -236,7 +236,8 @@ impl VersionCheck<'_> {
         }
     }
 
-    /// Every page reached is listed, alive, as what it is; every extent listed alive is reached.
+    /// Checks that every reached page is listed as what it is, and alive; and that every extent
+    /// listed as alive is reached.
     fn compare(
         &mut self,
         walked: &Walked,
@@ -291,7 +292,7 @@ impl VersionCheck<'_> {
         }
     }
 
-    /// Pages that an older holder alone reaches must not be free in the newest map.
+    /// Checks that pages reached only by an older holder are not free in the newest map.
     fn kept(&mut self, pages: &Pages, newest: &Checked, (at, holder): (Publish, &str)) {
         let Some(listed) = &newest.listed else { return };
         debug_assert!(at <= newest.publish, "holders are of the past");
@@ -309,7 +310,7 @@ impl VersionCheck<'_> {
         }
     }
 
-    /// The same for blobs.
+    /// Checks that blobs reached only by an older holder are not free in the newest map.
     fn kept_blobs(&mut self, blobs: &Blobs, newest: &Checked, (at, holder): (Publish, &str)) {
         let Some(listed) = &newest.listed else { return };
         for (extent, tree) in blobs.lost_to(listed, at) {
@@ -318,7 +319,7 @@ impl VersionCheck<'_> {
         }
     }
 
-    /// What the log names lies where opening can claim it: nothing else is there (Rule: I11).
+    /// Checks that opening can claim what the log names: nothing else may be there (Rule: I11).
     pub fn named_in_log(&mut self, named: &[(PageKind, Extent)], newest: &Checked) {
         let Some(listed) = &newest.listed else { return };
         for (kind, extent) in named {
@@ -344,7 +345,7 @@ impl VersionCheck<'_> {
     }
 }
 
-/// True if a page lives on, or lived in the version in which a holder keeps it.
+/// True if a page is alive, or lived in the version in which a holder keeps it.
 pub(super) fn is_kept_for(record: &Listed, holder: Option<Publish>) -> bool {
     record.death.is_none_or(|death| holder.is_some_and(|at| death > at))
 }

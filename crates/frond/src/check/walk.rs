@@ -1,23 +1,23 @@
-//! The nodes and leaves of a tree, as the current version has them.
+//! Walking the nodes and leaves of a tree in the current version.
 //!
-//! Memory: the path. Nodes that are not in memory are read, and do not stay there; of leaves only what their
-//! parents know is shown.
+//! Memory: the path. Nodes that are not in memory are read, and do not stay there; leaves are not
+//! read.
 
 use crate::{
     Db, Result,
     tree::{Child, Node, NodeRef, Root, RunHandle, TreeContext},
 };
 
-/// What a walk shows.
+/// A page visited by a walk.
 pub(super) enum Page<'a> {
-    /// A node, before its children.
+    /// A node, visited before its children.
     Node(&'a Node),
-    /// A leaf, which may be hollow.
+    /// A leaf, which may be a placeholder (hollow).
     Leaf(&'a RunHandle),
 }
 
 impl Db {
-    /// Shows every node and leaf of a tree, in the order of keys. What waits in memory has none.
+    /// Visits every node and leaf of a tree, in key order. What waits in memory has no pages.
     pub(super) fn walk_pages(
         &self,
         tree: &str,

@@ -1,19 +1,19 @@
-//! Reading ahead of a long walk: the store's reader threads bring the pieces that come next into the block
-//! cache, while the walk is busy with the rows before them. A device and a second core then work for a walk
-//! that alone would wait for the one and keep a single one busy.
+//! Readahead for long scans: reader threads of the store bring the next blocks into the block cache
+//! while the scan processes the rows before them. So the device and a second core work for a scan
+//! that would otherwise wait for the one and keep a single core busy.
 //!
-//! A walk that has read several pieces has up to [`FLIGHTS_MAX`] of them under way, over the end of its leaf too, and the leaf
-//! behind that is opened meanwhile.
-//! It meets a flight where it needs a block that is not in the cache yet: it waits if the flight has taken
-//! off, and else reads the block itself.
+//! A scan that has read several pieces keeps up to [`FLIGHTS_MAX`] pieces in flight, beyond the end
+//! of its leaf, too; the leaf after that is opened meanwhile. When the scan needs a block that is
+//! not in the cache yet, it looks for the flight that brings it. If a thread has started the
+//! flight, the scan waits for the block; otherwise it reads the block itself.
 //!
 //! Invariants
-//! 1. Flights are hints: what they read comes into the cache checked, as for any reader, and what they fail
-//!    at is told to whoever comes to read it.
-//! 2. A flight holds the version that its walk reads, and only from take-off to landing.
-//! 3. Nobody waits for a flight that no thread has taken.
+//! 1. Flights are hints. What they read enters the cache checked, as for any reader; an error is
+//!    dropped, and the scan meets it when it reads the block itself.
+//! 2. A flight holds the version that its scan reads, and only while it runs.
+//! 3. No scan waits for a flight that no thread has started.
 //!
-//! Threads: the walk's own, and those of the readers, which share [`Flights`].
+//! Threads: the scan's own, and the reader threads, which share [`Flights`].
 
 use std::collections::VecDeque;
 
@@ -28,12 +28,12 @@ use crate::{
     version::Version,
 };
 
-/// Pieces that are under way or not yet walked over, the one that is being walked over included.
+/// Pieces that are in flight or not yet scanned, including the one being scanned.
 const FLIGHTS_MAX: usize = 8;
-/// What a piece may be long once decoded, with what its codecs give.
+/// Most bytes of a piece once decoded, including what its codecs give.
 const PIECE_BYTES_MAX: usize = 1 << 20;
 
-/// The leaf that a walk up is in.
+/// The leaf that a forward scan is in.
 #[derive(Clone, Debug)]
 pub(super) struct WalkedLeaf {
     pub run: Arc<RunHandle>,
@@ -41,75 +41,75 @@ pub(super) struct WalkedLeaf {
     pub hi: Option<Box<[u8]>>,
 }
 
-/// What is ahead of one walk up.
+/// The readahead of one forward scan.
 #[derive(Debug)]
 pub(super) struct Ahead {
     flights: Arc<Flights>,
-    /// First key that the walk does not want.
+    /// End of the scan: the first key that it does not want.
     to: Option<Vec<u8>>,
-    /// Number of the leaf that the walk is in, and where it lies.
+    /// Number of the leaf that the scan is in, and its link.
     number: u64,
     at: Option<Link>,
     front: Option<Front>,
-    /// What the front was made of, and the flights.
+    /// The version that `front` and the flights belong to.
     version: Weak<Version>,
 }
 
-/// What the next flight is for.
+/// Where the next flight starts.
 #[derive(Debug)]
 struct Front {
     number: u64,
     leaf: WalkedLeaf,
     block: usize,
-    /// Of a leaf that was not open; where that flight ends is where the next begins.
+    /// A flight whose leaf was not open; the next flight starts where that one ends.
     opening: Option<Arc<Flight>>,
     successor: Successor,
 }
 
-/// The leaf behind that of the front. It is opened while the front goes over its own: pieces are known only of a leaf that is
-/// open, and each leaf would begin with one flight alone.
+/// The leaf after that of the front. It is opened while the front covers its own leaf: pieces are
+/// known only of an open leaf, so each leaf would otherwise start with a single flight.
 #[derive(Debug)]
 enum Successor {
     Unknown,
-    /// There is none that the walk wants, or none that lies on disk.
+    /// No next leaf: the scan wants none, or it is not on disk.
     None,
     Leaf(WalkedLeaf),
 }
 
-/// The pieces under way, in the order of their keys.
+/// The pieces in flight, in key order.
 #[derive(Debug)]
 pub(super) struct Flights {
     cx: Arc<TreeContext>,
     pieces: Mutex<VecDeque<Arc<Flight>>>,
 }
 
-/// A block, its number, and what its codecs gave.
+/// A block's number, the block, and its decoded chunks.
 type Brought = (usize, PinnedBlock, Chunks);
 
 /// A piece of a leaf on its way into the cache.
 #[derive(Debug)]
 struct Flight {
-    /// Of the leaf.
+    /// Number of the leaf.
     number: u64,
     run: Arc<RunHandle>,
     start: usize,
-    /// Memory that it takes.
+    /// Memory that it takes, bytes.
     bytes: u64,
     state: Mutex<State>,
-    /// A block was brought, or the flight has landed.
+    /// Signalled when a block was brought or the flight has ended.
     arrived: Condvar,
 }
 
 #[derive(Debug)]
 struct State {
-    /// First block that it does not bring; unknown until the leaf is open.
+    /// First block after the piece; unknown until the leaf is open.
     end: Option<usize>,
     stage: Stage,
-    /// What it has brought and the walk has not come for.
+    /// Blocks that it has brought and the scan has not taken yet.
     brought: VecDeque<Brought>,
     memory: Option<PieceMemory>,
     panicked: bool,
-    /// What a reader is to hold.
+    /// The version that a reader thread must hold.
     version: Weak<Version>,
 }
 
@@ -133,12 +133,12 @@ impl Ahead {
         }
     }
 
-    /// For the walk's cursors to meet.
+    /// The flights, as the scan's cursors see them.
     pub fn flights(&self) -> Arc<dyn AheadOfCursor> {
         self.flights.clone()
     }
 
-    /// The walk stands in this block of this leaf of a version: sends out what is due.
+    /// Starts the flights that are due; the scan is at `block` of `leaf` of this version.
     pub fn send(
         &mut self,
         engine: &Engine,
@@ -147,13 +147,13 @@ impl Ahead {
         block: usize,
     ) {
         if !std::ptr::eq(self.version.as_ptr(), Arc::as_ptr(version)) {
-            // Leaves of another version are not this one's.
+            // Leaves of another version are different leaves.
             self.version = Arc::downgrade(version);
             self.front = None;
         }
         self.arrive(leaf, block);
         while self.flights.lock().len() < FLIGHTS_MAX {
-            // A page that cannot be read is for the walk to meet (Invariant 1).
+            // An unreadable page is left to the scan (invariant 1).
             let Ok(Some(flight)) = self.next(engine, (version, tree)) else { break };
             self.flights.lock().push_back(flight.clone());
             if flight.is_landed() {
@@ -169,7 +169,7 @@ impl Ahead {
         }
     }
 
-    /// Forgets what the walk has gone over.
+    /// Drops flights for what the scan has passed.
     fn arrive(&mut self, leaf: &WalkedLeaf, block: usize) {
         let link = leaf.run.link().copied();
         let mut pieces = self.flights.lock();
@@ -178,7 +178,7 @@ impl Ahead {
             let front = self.front.as_ref().filter(|front| front.leaf.run.link() == link.as_ref());
             let number = sent.map(|flight| flight.number).or(front.map(|front| front.number));
             if number.is_none() {
-                // The walk went somewhere else.
+                // The scan moved elsewhere.
                 self.front = None;
             }
             (self.number, self.at) = (number.unwrap_or(self.number + 1), link);
@@ -210,7 +210,7 @@ impl Ahead {
         });
     }
 
-    /// The next piece; `None` if there is none, or it is not known yet.
+    /// The next flight; `None` if there is none, or if its start is not known yet.
     fn next(
         &mut self,
         engine: &Engine,
@@ -246,7 +246,7 @@ impl Ahead {
             if front.block < blocks {
                 let piece = run.piece_from(front.block, BULK_BYTES, PIECE_BYTES_MAX);
                 if piece.is_empty() {
-                    // A block longer than that is for the walk to read.
+                    // A block longer than that is left to the scan.
                     front.block += 1;
                     continue;
                 }
@@ -266,7 +266,7 @@ impl Ahead {
 }
 
 impl Front {
-    /// Finds the next leaf, and has it opened.
+    /// Finds the next leaf and has a reader open it.
     fn find_successor(
         &mut self,
         engine: &Engine,
@@ -284,9 +284,9 @@ impl Front {
             return Ok(());
         }
         let stretch = root.stretch(&engine.cx, Position::At(hi))?;
-        // The leaf is the last of what has entries there, and the only one without bounds.
+        // The leaf is the last of the runs with entries there, and the only one without bounds.
         let leaf = stretch.runs.last().filter(|part| part.lo.is_none() && part.hi.is_none());
-        // Not on disk: it lies in memory, and is not held there.
+        // A leaf without a link is in memory anyway.
         let Some(leaf) = leaf.filter(|part| part.run.link().is_some()) else { return Ok(()) };
         let leaf = WalkedLeaf { run: leaf.run.clone(), hi: stretch.hi };
         if leaf.run.resident().is_none()
@@ -306,7 +306,7 @@ impl Front {
 
 impl Drop for Ahead {
     fn drop(&mut self) {
-        // What has not taken off need not.
+        // Flights that have not started need not run.
         self.flights.lock().drain(..).for_each(|flight| flight.cancel());
     }
 }
@@ -316,7 +316,7 @@ impl Flights {
         self.pieces.lock().unwrap()
     }
 
-    /// The one that brings this block.
+    /// The flight that brings this block.
     fn of(&self, run: &Run, block: usize) -> Option<Arc<Flight>> {
         let link = run.link();
         let holds = |flight: &&Arc<Flight>| {
@@ -345,19 +345,19 @@ impl Flight {
         self.lock().end
     }
 
-    /// Whether it ends before this block does.
+    /// True if the flight ends at or before this block.
     fn ends_by(&self, block: usize) -> bool {
         self.end().is_some_and(|end| end <= block)
     }
 
-    /// Brings its blocks, on a reader's thread.
+    /// Runs the flight on a reader's thread.
     fn fly(&self, cx: &TreeContext) {
         let version = {
             let mut state = self.lock();
             if state.stage != Stage::Waiting {
                 return;
             }
-            // Nobody reads a version any more that is gone.
+            // A version that is gone has no readers.
             let Some(version) = state.version.upgrade() else { return state.land(self.start) };
             state.stage = Stage::Flying;
             version
@@ -368,7 +368,7 @@ impl Flight {
         drop(version);
     }
 
-    /// Invariant 1: whoever comes here meets the same error.
+    /// Reads the blocks. Errors are dropped: the scan meets them again (invariant 1).
     fn bring(&self, cx: &TreeContext) {
         let Ok(run) = self.run.open(cx) else { return };
         let end = self.end();
@@ -389,18 +389,18 @@ impl Flight {
         self.lock().stage == Stage::Landed
     }
 
-    /// The walk needs this block of those that it brings.
+    /// Waits for a block of this flight that the scan needs.
     fn meet(&self, block: usize) -> Option<(PinnedBlock, Chunks)> {
         let mut state = self.lock();
         if state.stage == Stage::Waiting {
-            // The walk is as quick itself.
+            // Not started: reading it here is as fast.
             state.land(self.start);
         }
         loop {
             if let Some(brought) = state.take(block) {
                 return Some(brought);
             }
-            // As it would have done here.
+            // As it would have panicked on this thread.
             assert!(!state.panicked, "a thread that read ahead panicked");
             if state.stage != Stage::Flying {
                 return None;
@@ -409,7 +409,7 @@ impl Flight {
         }
     }
 
-    /// Nobody wants it any more.
+    /// Cancels the flight unless a thread has started it.
     fn cancel(&self) {
         let mut state = self.lock();
         if state.stage == Stage::Waiting {
@@ -419,7 +419,7 @@ impl Flight {
 }
 
 impl State {
-    /// This block, if it was brought; in order: what comes before it has been walked over.
+    /// Takes this block if it was brought. The scan goes in order, so blocks before it are dropped.
     fn take(&mut self, block: usize) -> Option<(PinnedBlock, Chunks)> {
         while let Some((index, ..)) = self.brought.front()
             && *index <= block
@@ -432,14 +432,15 @@ impl State {
         None
     }
 
-    /// Of a leaf that was not opened, nothing from block `start` on was brought.
+    /// Ends the flight. If the leaf was not opened, the flight brought nothing from block `start`
+    /// on.
     fn land(&mut self, start: usize) {
         self.end.get_or_insert(start);
         self.stage = Stage::Landed;
     }
 }
 
-/// Says that a flight has landed, whatever became of it.
+/// Marks a flight as landed when dropped, also during a panic.
 struct Landing<'a>(&'a Flight);
 
 impl Drop for Landing<'_> {

@@ -1,23 +1,31 @@
-//! What rooms above need to know of who uses a tree: for tables, whose trees come, change and go together.
+//! Exclusive locks on trees for changes that remove them, and other operations on trees for the
+//! modules above `db`: for tables, whose trees are created, changed and dropped together.
 //!
-//! A change that takes a tree away (a drop, a truncation, a load into it, the end of an index or of a build's queue) holds the tree
-//! as [`Alone`] from before its last look at the catalog until the change is shown. The naive form, an exclusive lock on the tree, is
-//! not enough: as long as no transaction holds a lock, batches take none (`txn/gate.rs`). A batch that has just found its tree in the
-//! catalog would get its seqno after the drop, and its rows would be acknowledged and lost. So the steps are:
+//! A change that removes a tree (a drop, a truncation, a load into it, the end of an index or of a
+//! build's queue) holds the tree as [`Alone`] from before its last look at the catalog until the
+//! change is shown. The naive form, an exclusive lock on the tree, is not enough: while no
+//! transaction holds a lock, batches take none (`txn/gate.rs`). A batch that has just found its
+//! tree in the catalog would get its seqno after the drop, and its rows would be acknowledged and
+//! lost. So the steps are:
 //!
-//! 1. Lock the trees, in the order of their numbers. Transactions and batches with locks have ended by then.
-//! 2. Close the gate, which waits for the batches that have passed it. Batches that come later ask for locks, and wait.
-//! 3. Look at the catalog again, commit, show the change, and only then give gate and locks back. A batch that waited finds its tree
-//!    gone and gets `NoSuchTree`, before it has a seqno.
+//! 1. Lock the trees, in the order of their numbers. Transactions and batches with locks have ended
+//!    by then.
+//! 2. Close the gate, which waits for the batches that have passed it. Later batches take locks,
+//!    and wait.
+//! 3. Look at the catalog again, commit, show the change, and only then release gate and locks. A
+//!    batch that waited finds its tree gone and gets `NoSuchTree`, before it has a seqno.
 //!
-//! So each batch has its seqno before the change, and a clone in the change has its rows, or it has done nothing. Batches of other
-//! trees pay for it with locks while the change is made.
+//! So each batch either has its seqno before the change, and a clone in the change has its rows, or
+//! it has done nothing. Batches of other trees take locks while the change is made.
 //!
 //! Invariants
-//! 1. A caller that needs several trees locks them in the order of their numbers, for one owner: so two changes of the
-//!    catalog never wait for each other in a cycle, and a transaction that waits for one of them is seen.
-//! 2. Trees are locked before the lock of catalog changes is: a thread that holds that lock never waits for a transaction.
-//! 3. A tree gets its end ([`TreeEntry::mark_end`](crate::catalog::TreeEntry)) while it is held as [`Alone`].
+//! 1. A caller that needs several trees locks them in the order of their numbers, for one owner. So
+//!    two changes of the catalog never wait for each other in a cycle, and the deadlock detector
+//!    sees a transaction that waits for one of them.
+//! 2. Trees are locked before the lock of catalog changes: a thread that holds that lock never
+//!    waits for a transaction.
+//! 3. A tree gets its end ([`TreeEntry::mark_end`](crate::catalog::TreeEntry)) while it is held as
+//!    [`Alone`].
 //!
 //! Threads: all.
 
@@ -36,20 +44,21 @@ use crate::{
 
 use super::{BulkLoad, Db, Shared, Tree, commit::LOCK_WAIT};
 
-/// How long to wait until a tree is nobody else's.
+/// How long to wait for an exclusive tree lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WaitAlone {
     Not,
-    /// As long as a transaction waits for a row.
+    /// The default timeout for row locks.
     Usual,
 }
 
-/// Trees that nobody else writes: transactions have no rows of them, and no batch is on its way to them.
+/// An exclusive lock on trees: no transaction has rows of them, and no batch is about to commit to
+/// them.
 #[derive(Debug)]
 pub(crate) struct Alone {
     shared: Arc<Shared>,
     locks: LockSet,
-    /// The gate of batches is closed, too.
+    /// Whether the batch gate is closed, too.
     has_gate: bool,
 }
 
@@ -62,7 +71,7 @@ impl Drop for Alone {
     }
 }
 
-/// Transactions that were writing a tree at some moment.
+/// Transactions that were writing a tree at a certain moment.
 #[derive(Debug)]
 pub(crate) struct WritersThen {
     tree: Tree,
@@ -70,29 +79,29 @@ pub(crate) struct WritersThen {
 }
 
 impl WritersThen {
-    /// True once all of them have ended; those that are prepared have not.
+    /// True once all of them have ended; prepared ones have not.
     pub fn have_ended(&mut self) -> bool {
         let mut now = Vec::new();
         self.tree.entry.writers.others(None, &mut now);
-        // Held here, no writer's memory becomes another's.
+        // This holds the writers, so no writer's memory can be reused for another's.
         self.then.retain(|writer| now.iter().any(|other| Arc::ptr_eq(writer, other)));
         self.then.is_empty()
     }
 }
 
 impl Db {
-    /// The tree of this number.
+    /// The tree with this number.
     pub(crate) fn tree(&self, id: TreeId) -> Option<Tree> {
         let entry = self.shared.catalog.by_id(id)?;
         Some(Tree::new(self.shared.clone(), entry))
     }
 
-    /// Where rooms above keep what they know of a tree. Whoever has it locked is alone with that, however long he waits
-    /// for others.
+    /// The place where modules above `db` keep their state of a tree. A thread that has it locked
+    /// has exclusive use of that state, even while it waits for transactions.
     pub(crate) fn kept(&self, tree: TreeId) -> Arc<KeptPlace> {
         let mut kept = self.shared.catalog.kept.lock().unwrap();
         let is_used = |place: &Arc<KeptPlace>| {
-            // What nobody else has, nobody has locked.
+            // A place to which no other reference exists is not locked.
             Arc::strong_count(place) > 1
                 || (place.lock().unwrap().as_ref()).is_some_and(|state| state.strong_count() > 0)
         };
@@ -100,17 +109,17 @@ impl Db {
         kept.entry(tree).or_default().clone()
     }
 
-    /// Lets time pass.
+    /// Sleeps on the store's clock.
     pub(crate) fn pause(&self, time: Duration) {
         self.shared.engine.env.clock.sleep(time);
     }
 
-    /// Waits until no transaction has rows of a tree, those that are prepared included, and keeps them away.
+    /// Waits until no transaction, prepared ones included, has rows of a tree, and keeps them away.
     pub(crate) fn lock_tree(&self, tree: &Tree, wait: WaitAlone) -> Result<Alone> {
         self.lock_trees(std::slice::from_ref(tree), wait)
     }
 
-    /// The same, but that what it heeds may end the wait.
+    /// Locks a tree exclusively, like [`lock_tree`](Self::lock_tree); `heed` can cancel the wait.
     pub(crate) fn lock_tree_heeding(
         &self,
         tree: &Tree,
@@ -121,7 +130,7 @@ impl Db {
         locked.map_err(|(_, error)| error)
     }
 
-    /// The same of several trees.
+    /// Locks several trees exclusively, like [`lock_tree`](Self::lock_tree).
     pub(crate) fn lock_trees(&self, trees: &[Tree], wait: WaitAlone) -> Result<Alone> {
         let patience = match wait {
             WaitAlone::Not => Patience::NoWait,
@@ -134,8 +143,8 @@ impl Db {
 }
 
 impl Shared {
-    /// Waits until nobody else writes any of these trees, whose numbers ascend, and keeps transactions and batches away (Rule: I52). An
-    /// error names the tree that it is about.
+    /// Waits until nothing else writes any of these trees, whose numbers ascend, and keeps
+    /// transactions and batches away (Rule: I52). An error names the tree that it is about.
     pub(super) fn lock_alone(
         self: &Arc<Self>,
         trees: &[TreeId],
@@ -165,8 +174,8 @@ impl Shared {
                 return Ok(alone);
             };
             if denied.reason == Reason::Deadlock {
-                // It has written nothing, so it is the one that is ended; and has nothing to lose: it lets all go, which ends
-                // the circle, and asks again.
+                // It has written nothing, so it was chosen as the victim, and it has nothing to
+                // lose: it releases all locks, which ends the cycle, and starts again.
                 if trees.len() > 1 && until.is_none_or(|until| clock.now() < until) {
                     continue;
                 }
@@ -176,7 +185,8 @@ impl Shared {
         }
     }
 
-    /// Closes the gate, and waits for the batches that have passed it. They wait for no lock, so they end soon whatever others do.
+    /// Closes the gate and waits for the batches that have passed it. They wait for no lock, so
+    /// they end soon.
     fn close_gate(
         &self,
         alone: &mut Alone,
@@ -204,24 +214,24 @@ impl Shared {
 }
 
 impl Tree {
-    /// Who writes it now.
+    /// The transactions that write it now.
     pub(crate) fn writers_now(&self) -> WritersThen {
         let mut then = Vec::new();
         self.entry.writers.others(None, &mut then);
         WritersThen { tree: self.clone(), then }
     }
 
-    /// An error if it was dropped.
+    /// Returns `NoSuchTree` if the tree was dropped.
     pub(crate) fn check_there(&self) -> Result<()> {
         self.entry.check()
     }
 
-    /// An error, of what its owner keeps with it.
+    /// An error for malformed data that the tree's owner keeps in the catalog.
     pub(crate) fn malformed(&self, flaw: crate::Flaw) -> Error {
         flaw.at(self.shared.engine.store.file().path())
     }
 
-    /// True if nothing of its store can be written.
+    /// True if the tree's store is open read-only.
     pub(crate) fn is_read_only(&self) -> bool {
         self.shared.read_only
     }

@@ -9,12 +9,12 @@ use crate::{
 
 use super::{Shared, Tree, commit::LOCK_WAIT};
 
-/// Changes that commit atomically, in the order they were added.
+/// Changes that commit atomically, in the order in which they were added.
 ///
-/// A batch is private until [`Db::commit`](crate::Db::commit), which empties it and leaves its memory
-/// for the next one. Adding costs a copy of key and value; a value longer than
-/// [`VALUE_INLINE_BYTES_MAX`](crate::VALUE_INLINE_BYTES_MAX) is written to the store's file at once,
-/// takes no memory here, and is free again if the batch is dropped without a commit.
+/// A batch is private until [`Db::commit`](crate::Db::commit), which empties it and keeps its
+/// memory for reuse. Adding a change costs a copy of key and value. A value longer than
+/// [`VALUE_INLINE_BYTES_MAX`](crate::VALUE_INLINE_BYTES_MAX) is written to the store's file at once
+/// and takes no memory here; its space is free again if the batch is dropped without a commit.
 ///
 /// ```
 /// # fn main() -> frond::Result<()> {
@@ -32,28 +32,29 @@ use super::{Shared, Tree, commit::LOCK_WAIT};
 /// # }
 /// ```
 ///
-/// A batch cannot be cloned: it owns the long values it wrote, and a value goes to one commit.
+/// A batch cannot be cloned: it owns the long values that it has written, and each belongs to one
+/// commit.
 #[derive(Debug, Default)]
 pub struct Batch {
     pub(crate) writes: WriteSet,
-    /// Blobs whose references stand in `writes`.
+    /// Blobs whose references are in `writes`.
     pub(crate) blobs: Vec<Arc<BlobHold>>,
-    /// Operators of the program's own that it uses, each once.
+    /// Custom operators that the batch uses, each once per tree.
     pub(super) operators: Vec<(TreeId, u8)>,
-    /// A tree that takes no checked inserts, and that it has one for.
+    /// The first tree that does not allow checked inserts but has one here.
     pub(super) takes_no_inserts: Option<TreeId>,
-    /// The store whose trees it writes, once it has anything.
+    /// The store of its trees, once it has any change.
     store: Option<Arc<Shared>>,
-    /// What the writes go through a commit in; kept for its memory.
+    /// The payload object for commits, kept for its memory.
     pub(super) insertion: Option<Arc<Insertion>>,
     pub(super) waits: BatchWaits,
 }
 
-/// How the commit of a batch waits.
+/// How the commit of a batch waits for locks.
 #[derive(Clone, Debug)]
 pub(super) struct BatchWaits {
     heed: Option<Heed>,
-    /// For all its locks together; without: until it has them.
+    /// Time limit for all its locks together; `None` for no limit.
     pub lock_timeout: Option<Duration>,
 }
 
@@ -64,12 +65,12 @@ impl Default for BatchWaits {
 }
 
 impl BatchWaits {
-    /// An error if it is to wait no longer.
+    /// Returns `Interrupted` if the commit was cancelled.
     pub fn must_go_on(&self) -> Result<()> {
         self.heed.as_ref().map_or(Ok(()), Heed::must_go_on)
     }
 
-    /// What an owner of its locks is to heed.
+    /// The cancellation token for the owner of its locks.
     pub fn heed(&self) -> Option<&Heed> {
         self.heed.as_ref()
     }
@@ -90,10 +91,11 @@ impl Batch {
         self.push(tree, key, value, false)
     }
 
-    /// Sets the value of a key that must not exist: the whole commit fails with
-    /// [`Error::KeyExists`] if it does. The check is made in the batch's order: against the newest state of the store with
-    /// the batch's earlier changes applied to it. So an insert after a delete of its key passes, one after a put is
-    /// refused, and nothing that the batch does later undoes a refusal. The tree must be `unique`; else the commit fails with
+    /// Sets the value of a key that must not exist: if it does, the whole commit fails with
+    /// [`Error::KeyExists`]. The check follows the batch's order: it is made against the newest
+    /// state of the store with the batch's earlier changes applied. So an insert after a delete of
+    /// its key passes, an insert after a put is refused, and nothing later in the batch undoes a
+    /// refusal. The tree must be `unique`; otherwise the commit fails with
     /// [`Error::InvalidArgument`].
     ///
     /// # Errors
@@ -136,13 +138,13 @@ impl Batch {
         Ok(())
     }
 
-    /// Folds an operand into a value without reading it: [`operator`](crate::operator) has the
-    /// built-in ones. The first commit that uses one of the program's own in a tree writes that down in
-    /// the catalog first, synced.
+    /// Folds an operand into a value without reading it; [`operator`](crate::operator) lists the
+    /// built-in operators. The first commit that uses a custom operator in a tree first records
+    /// that in the catalog, synced.
     ///
     /// # Errors
-    /// `KeyTooLong`, `NoSuchTree`, `MissingOperator`, or `ValueTooLong` if the operand is longer than
-    /// [`OPERAND_BYTES_MAX`](crate::OPERAND_BYTES_MAX).
+    /// `KeyTooLong`, `NoSuchTree`, `MissingOperator`, or `ValueTooLong` if the operand is longer
+    /// than [`OPERAND_BYTES_MAX`](crate::OPERAND_BYTES_MAX).
     pub fn merge(&mut self, tree: &Tree, key: &[u8], operator: u8, operand: &[u8]) -> Result<()> {
         self.join(tree)?;
         check_key(key)?;
@@ -168,8 +170,8 @@ impl Batch {
         Ok(())
     }
 
-    /// Deletes all keys in `[from, to)`; costs the same however many there are. n range deletes cost n log n,
-    /// and a read that meets n of them log² n.
+    /// Deletes all keys in `[from, to)`. Costs the same however many keys there are. n range
+    /// deletes cost n log n, and a read that meets n of them log² n.
     ///
     /// # Errors
     /// As [`put`](Self::put), and `InvalidArgument` if `from` is not below `to`.
@@ -185,14 +187,16 @@ impl Batch {
         Ok(())
     }
 
-    /// From here on an interrupt ends a commit of the batch with [`Error::Interrupted`], until it is cleared; while it waits for
-    /// rows that others have, or for room in memory or on the disk, at once. Nothing was done then, and the batch is as it was.
+    /// Makes commits of the batch cancellable: after this call, an interrupt makes `commit` fail
+    /// with [`Error::Interrupted`], until the interrupt is cleared. A commit that is waiting for
+    /// row locks or for space in memory or on disk fails immediately. A commit that fails so has
+    /// done nothing, and the batch is unchanged.
     pub fn heed(&mut self, interrupter: &Interrupter) {
         interrupter.set_on(self.waits.heed.get_or_insert_default());
     }
 
-    /// How long a commit waits for rows that transactions have, all together, before it fails with [`Error::LockTimeout`]; `None`:
-    /// until they have ended. Ten seconds if nobody says.
+    /// Limits how long a commit waits for row locks of transactions, all together, before it fails
+    /// with [`Error::LockTimeout`]; `None` means no limit. The default is ten seconds.
     pub fn lock_timeout(&mut self, timeout: Option<Duration>) {
         self.waits.lock_timeout = timeout;
     }
@@ -212,7 +216,7 @@ impl Batch {
         self.writes.bytes()
     }
 
-    /// Forgets all changes, and keeps the memory and whom it heeds.
+    /// Removes all changes; keeps the memory and the interrupter.
     pub fn clear(&mut self) {
         self.writes.clear();
         self.blobs.clear();
@@ -221,7 +225,8 @@ impl Batch {
         self.store = None;
     }
 
-    /// An error if the tree is gone, or of another store: numbers of trees mean something else there.
+    /// Fails if the tree was dropped, or belongs to another store, where tree numbers mean
+    /// something else.
     fn join(&mut self, tree: &Tree) -> Result<()> {
         tree.entry.check()?;
         if self.is_empty() {
@@ -234,7 +239,7 @@ impl Batch {
         Err(Error::InvalidArgument(why))
     }
 
-    /// An error if it is filled for another store.
+    /// Fails if the batch is filled for another store.
     pub(super) fn check_store(&self, store: &Shared) -> Result<()> {
         match &self.store {
             Some(own) if !std::ptr::eq(Arc::as_ptr(own), store) => {

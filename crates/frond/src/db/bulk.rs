@@ -1,16 +1,17 @@
-//! Bulk loads: trees that begin whole.
+//! Bulk loads: trees that are created with all their rows.
 //!
-//! 1. `begin`: the name must be free, or the tree that is to be filled empty (`fill.rs`); the new tree gets its number, which its
-//!    pages will carry.
+//! 1. `begin`: the name must be free, or the tree that will be filled empty (`fill.rs`). The new
+//!    tree gets its number, which its pages will carry.
 //! 2. `put`: rows go where `load/` puts them, into pages that nothing links.
-//! 3. `finish`: the last pages are written, the store file is synced, and one commit to the catalog says
-//!    what the tree is called, where its root is, and which extents it brings. The publish that applies
-//!    the commit makes the root part of the version (`version/branches.rs`), the checkpoint after it the
-//!    pages part of the space map. See docs/design/007.
+//! 3. `finish`: the last pages are written, the store file is synced, and one commit to the catalog
+//!    names the tree, its root, and the extents that it brings. The publish that applies the commit
+//!    makes the root part of the version (`version/branches.rs`), and the checkpoint after it makes
+//!    the pages part of the space map. See docs/design/007.
 //!
 //! Invariants
-//! 1. Until the commit nothing names the pages: dropped, failed or cut off by a crash, a load leaves
-//!    nothing. From the commit on the log names them until a checkpoint of both slots has them (Rule: I11).
+//! 1. Until the commit nothing names the pages: a load that is dropped, fails or is cut off by a
+//!    crash leaves nothing. From the commit on the log names them until a checkpoint of both slots
+//!    has them (Rule: I11).
 //! 2. The pages are on disk before a record that names them can be.
 //!
 //! Threads: a load has one owner; finishing takes the lock of catalog changes.
@@ -31,28 +32,29 @@ use super::{
     tree::must_be_there,
 };
 
-/// Rows between two looks whether to go on, and two words of how far it is.
+/// Rows between two checks for cancellation and two updates of the progress.
 const ROWS_A_LOOK: u64 = 256;
 
-/// Loads rows in any order into a tree that it creates ([`Db::bulk_load`]), or into one that is empty ([`Db::bulk_load_into`]).
+/// Loads rows in any order into a tree that it creates ([`Db::bulk_load`]), or into an empty one
+/// ([`Db::bulk_load_into`]).
 ///
-/// Dropping it gives everything up. An open load keeps the store open.
+/// Dropping it abandons the load. An open load keeps the store open.
 #[derive(Debug)]
 pub struct BulkLoad {
     pub(super) db: Db,
-    /// The tree as it will be, but for the commit that creates it.
+    /// The catalog record of the tree, without the commit that creates it.
     pub(super) record: TreeRecord,
-    /// The tree whose place it is to take, which is empty.
+    /// The empty tree that it will replace.
     pub(super) fills: Option<Tree>,
-    /// How long it waits at its end for who has rows of that.
+    /// How long `finish` waits for transactions with rows of that tree.
     pub(super) lock_timeout: Option<Duration>,
     pub(super) stops: Option<Interrupter>,
     pub(crate) loader: Loader,
-    /// Why it cannot go on.
+    /// The error after which it cannot go on.
     failed: Option<Error>,
-    /// Rows that were put.
+    /// Rows put so far.
     rows: u64,
-    /// Held, so that counting goes on from here when the tree is there.
+    /// Held, so that the tree's work counters continue from here once it exists.
     work: Arc<Work>,
 }
 
@@ -61,20 +63,21 @@ pub struct BulkLoad {
 pub struct BulkLoaded {
     /// The tree.
     pub tree: Tree,
-    /// Its rows. Fewer than were put if keys came more than once.
+    /// Number of its rows; fewer than were put if keys came more than once.
     pub rows: u64,
 }
 
 impl Db {
-    /// Begins to load a tree: for many rows at once, in any order, by far the cheapest way into the
-    /// store. The tree is there, whole and durable, when [`finish`](BulkLoad::finish) returns; before
-    /// that nobody sees anything of it, and neither a crash nor an error leaves anything behind.
+    /// Starts to load a new tree: for many rows at once, in any order, by far the cheapest way into
+    /// the store. When [`finish`](BulkLoad::finish) returns, the tree exists with all its rows and
+    /// is durable. Before that it is invisible, and neither a crash nor an error leaves anything
+    /// behind.
     ///
-    /// Rows are sorted in memory, within a part of `cache_size`, and in the store's own file beyond
-    /// that: a load of rows that are larger than memory and come in no order needs disk space for all of
-    /// them besides the tree. Rows that come in the order of their keys are written once. The log does
-    /// not hold the rows, and a change feed only says that the tree was loaded. Everything else goes on
-    /// meanwhile, other loads too.
+    /// Rows are sorted in memory, within a part of `cache_size`, and beyond that in the store's own
+    /// file: a load of unordered rows larger than memory needs disk space for all of them in
+    /// addition to the tree. Rows in key order are written once. The log does not hold the rows,
+    /// and a change feed only reports that the tree was loaded. Everything else goes on meanwhile,
+    /// other loads included.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -93,8 +96,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `TreeExists`; `InvalidArgument` for a name or options that are not allowed; `ReadOnly`, `Closed`,
-    /// `Failed`.
+    /// `TreeExists`; `InvalidArgument` for a name or options that are not allowed; `ReadOnly`,
+    /// `Closed`, `Failed`.
     pub fn bulk_load(&self, name: &str, options: TreeOptions) -> Result<BulkLoad> {
         let shared = &self.shared;
         shared.check_writable()?;
@@ -103,14 +106,14 @@ impl Db {
             shared.must_be_free(name)?;
             let mut counters = shared.catalog.counters();
             let record = self.new_tree(name, options, &mut counters)?;
-            // Nobody else gets its number, also if no tree ever does.
+            // The number is used up even if the load never creates a tree.
             shared.catalog.set_counters(counters);
             record
         };
         Ok(self.begin_load(record, None))
     }
 
-    /// Begins a load that ends as this tree.
+    /// Starts a load that will become this tree.
     pub(super) fn begin_load(&self, record: TreeRecord, fills: Option<Tree>) -> BulkLoad {
         let shared = &self.shared;
         let engine = &shared.engine;
@@ -128,43 +131,46 @@ impl Db {
 }
 
 impl BulkLoad {
-    /// From here on an interrupt ends the call that the load is in, also its end, with `Interrupted`, and with it the load.
+    /// Makes the load cancellable: after this call, an interrupt ends the call in progress,
+    /// `finish` included, with `Interrupted`, and the load with it.
     pub fn heed(&mut self, interrupter: &Interrupter) {
         interrupter.set_on(&mut self.loader.heed);
         self.stops = Some(interrupter.clone());
     }
 
-    /// How long the end of a load into a tree that is there waits for who has rows of it, before it fails with
-    /// [`Error::LockTimeout`]; `None`: until they have ended. Ten seconds if nobody says. Of several that end together the
-    /// shortest time counts.
+    /// Limits how long `finish` of a load into an existing tree waits for transactions with rows of
+    /// it, before it fails with [`Error::LockTimeout`]; `None` means no limit. The default is ten
+    /// seconds. If several loads finish together, the shortest limit counts.
     pub fn lock_timeout(&mut self, timeout: Option<Duration>) {
         self.lock_timeout = timeout;
     }
 
-    /// What is told of a duplicate key in a `unique` tree: the key, and the value of one of the rows that have it. It is
-    /// called once at most, by [`put`](Self::put) or [`finish`](Self::finish), before that fails with `DuplicateKey`.
+    /// Sets a callback for a duplicate key in a `unique` tree. It gets the key and the value of one
+    /// of the rows that have it. It is called at most once, by [`put`](Self::put) or
+    /// [`finish`](Self::finish), before that fails with `DuplicateKey`.
     pub fn on_duplicate(&mut self, tell: impl FnMut(&[u8], &[u8]) + Send + 'static) {
         self.loader.on_duplicate(Box::new(tell));
     }
 
-    /// How far it is, for others to look at: also while it is [finished](Self::finish).
+    /// How far the load is; readable from other threads, also while it is [finished](Self::finish).
     pub fn progress(&self) -> Progress {
         self.loader.heed.progress.clone()
     }
 
-    /// Tells this one, which others may tell, too, how far it is.
+    /// Reports progress to `progress`, which may be shared with other loads.
     pub(super) fn tell(&mut self, progress: &Progress) {
         self.loader.heed.progress = progress.clone();
     }
 
-    /// Adds a row. Of a key that comes more than once the row that came last stays, unless the tree is
-    /// `unique`: then that is an error, told here or at the latest by [`finish`](Self::finish).
+    /// Adds a row. If a key comes more than once, the row put last stays, unless the tree is
+    /// `unique`: then that is an error, returned here or at the latest by [`finish`](Self::finish).
     ///
-    /// Costs a copy of the row; now and then a part of what came is sorted and written, on this thread.
+    /// Costs a copy of the row; now and then a part of the rows is sorted and written on this
+    /// thread.
     ///
     /// # Errors
-    /// `KeyTooLong`, `ValueTooLong`: the row was not added, and the load may go on. After any other error
-    /// it cannot: `DuplicateKey`, `Full`, `Interrupted`, I/O errors, `Closed`, `Failed`.
+    /// `KeyTooLong`, `ValueTooLong`: the row was not added, and the load may go on. After any other
+    /// error it cannot: `DuplicateKey`, `Full`, `Interrupted`, I/O errors, `Closed`, `Failed`.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.check()?;
         check_key(key)?;
@@ -193,25 +199,28 @@ impl BulkLoad {
         })
     }
 
-    /// Creates the tree with all rows that were put, or fills the one that is there. Synced when it returns, whatever the durability
-    /// of the store; waits until what was committed so far is applied.
+    /// Creates the tree with all rows that were put, or fills the existing one. It is synced when
+    /// this returns, whatever the durability of the store. Waits until what was committed so far is
+    /// applied.
     ///
     /// # Errors
-    /// `DuplicateKey` if two rows of a unique tree have the same key; `TreeExists` if the name was given
-    /// away meanwhile; `Full`; `Interrupted`; what [`put`](Self::put) has failed with: nothing is there (unless `Full` says that
-    /// a new tree will be when the store is opened again). `OutcomeUnknown`, `Failed`: the store has stopped. Of a load into a
-    /// tree that is there also those that [`Db::bulk_load_into`] names.
+    /// `DuplicateKey` if two rows of a unique tree have the same key; `TreeExists` if the name was
+    /// taken meanwhile; `Full`; `Interrupted`; the error with which [`put`](Self::put) has failed.
+    /// After these nothing was created, unless the message of `Full` says that a new tree will
+    /// exist when the store is opened again. `OutcomeUnknown`, `Failed`: the store has stopped. A
+    /// load into an existing tree also returns the errors of [`Db::bulk_load_into`].
     pub fn finish(self) -> Result<BulkLoaded> {
         let mut loaded = Self::finish_all(vec![self])?;
         Ok(loaded.pop().expect("as many as were given"))
     }
 
-    /// Creates, or fills, the trees of several loads in one commit: all of them are there, or none. For a table and
-    /// its indexes. What waits for who has rows of trees that are filled heeds what the first of these loads heeds.
+    /// Creates or fills the trees of several loads in one commit: all of them, or none. Meant for a
+    /// table and its indexes. The wait for transactions with rows of the filled trees is cancelled
+    /// by the interrupter of the first of these loads.
     ///
     /// # Errors
-    /// As [`finish`](Self::finish), if any of them fails; `InvalidArgument` if they are of different
-    /// stores, or two of them have the same name, or are for the same tree.
+    /// As [`finish`](Self::finish), if any of them fails; `InvalidArgument` if they belong to
+    /// different stores, or if two of them have the same name or the same tree to fill.
     pub fn finish_all(loads: Vec<BulkLoad>) -> Result<Vec<BulkLoaded>> {
         let Some(first) = loads.first() else { return Ok(Vec::new()) };
         let db = first.db.clone();
@@ -231,10 +240,11 @@ impl BulkLoad {
         db.publish_loads(made, &waits)
     }
 
-    /// What [`finish_all`](Self::finish_all) asks of loads, which takes them.
+    /// Checks what [`finish_all`](Self::finish_all) requires, without consuming the loads.
     ///
     /// # Errors
-    /// `InvalidArgument` if they are of different stores, or two of them have the same name, or are for the same tree.
+    /// `InvalidArgument` if they belong to different stores, or if two of them have the same name
+    /// or the same tree to fill.
     pub fn must_go_together(loads: &[&BulkLoad]) -> Result<()> {
         for (at, load) in loads.iter().enumerate() {
             let twice = loads.iter().take(at).any(|other| other.is_for_that_of(load));
@@ -252,14 +262,14 @@ impl BulkLoad {
         self.record.name == other.record.name || own.is_some() && own == others
     }
 
-    /// An error if it cannot go on.
+    /// Fails if the load cannot go on.
     fn check(&self) -> Result<()> {
         self.failed.clone().map_or(Ok(()), Err)?;
         self.db.shared.check_writable()
     }
 }
 
-/// What a load has come to.
+/// The result of a load.
 struct MadeTree {
     record: TreeRecord,
     fills: Option<Tree>,
@@ -267,7 +277,8 @@ struct MadeTree {
 }
 
 impl Shared {
-    /// An error of a load, or of a long value, is its own affair, unless the store can write no more (P12).
+    /// Stops the store if it can no longer write (P12). Other errors of a load or of a long value
+    /// concern only that.
     pub(super) fn stop_if_unwritable(&self, error: &Error) {
         if self.engine.store.check_writable().is_err() {
             self.engine.health.fail(error.to_string());
@@ -276,7 +287,7 @@ impl Shared {
 }
 
 impl Db {
-    /// Step 3: the trees of loads that are wholly written.
+    /// Step 3: publishes the trees of completely written loads.
     fn publish_loads(&self, made: Vec<MadeTree>, waits: &fill::Waits) -> Result<Vec<BulkLoaded>> {
         let engine = &self.shared.engine;
         if !plant!("load: record before the pages are synced") {
@@ -301,7 +312,7 @@ impl Db {
         let shown: HashMap<TreeId, Arc<TreeEntry>> =
             shown.into_iter().map(|entry| (entry.id, entry)).collect();
         let loaded = trees.into_iter().map(|(new, rows, fills)| {
-            // One that was to be filled with nothing is what it was.
+            // A tree that was filled with no rows is unchanged.
             let entry = shown.get(&new).or(fills.as_ref().map(|tree| &tree.entry)).cloned();
             let tree = Tree::new(self.shared.clone(), entry.expect("it was put, or is there"));
             BulkLoaded { tree, rows }

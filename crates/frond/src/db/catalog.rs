@@ -1,7 +1,8 @@
-//! Catalog changes of one tree: created, cloned, dropped, renamed, given another layout; and how the catalog is read again.
+//! Catalog changes of one tree: create, clone, drop, rename, change its layout. Also how catalog
+//! records are loaded at opening and during replay.
 //!
-//! A change is a commit to tree 0, synced before it is shown and before the call returns (P7). What
-//! roots follow of it travels with the commit's memtable (`version/branches.rs`).
+//! A change is a commit to tree 0, which is synced before the change is shown and before the call
+//! returns (P7). Its effects on roots travel with the commit's memtable (`version/branches.rs`).
 
 use crate::{
     Durability, Error, NewPart, Result, Seqno, Tag,
@@ -18,7 +19,7 @@ use crate::{
 use super::{Batch, Db, Shared, Tree, TreeInfo, TreeOptions, operators::must_know};
 
 impl Db {
-    /// Creates a tree. Synced when it returns, whatever the durability of the store.
+    /// Creates a tree. Synced when this returns, whatever the durability of the store.
     ///
     /// # Errors
     /// `TreeExists`; `InvalidArgument` for a name or attributes that are not allowed.
@@ -29,7 +30,8 @@ impl Db {
         self.tree(id).ok_or_else(|| Error::NoSuchTree(name.into()))
     }
 
-    /// What the catalog will say of a new tree, which takes the next number. Under the lock of catalog changes.
+    /// The catalog record of a new tree, which takes the next number. Called with catalog changes
+    /// locked.
     pub(super) fn new_tree(
         &self,
         name: &str,
@@ -58,7 +60,8 @@ impl Db {
             key_layout: options.key_layout,
             value_layout: options.value_layout,
             lineage: id.lineage(),
-            // At most the commit that creates it: whoever sees less sees no such tree (Rule: I43).
+            // At most the seqno of the commit that creates it; an older snapshot does not show the
+            // tree (Rule: I43).
             birth: self.shared.engine.sequencer.visible().next(),
             parent: None,
             operators: Default::default(),
@@ -67,30 +70,32 @@ impl Db {
         })
     }
 
-    /// Opens a tree. Waits if a change is on its way that takes this name from its tree (a drop, a truncation, a load into the tree)
-    /// and whose commit can be seen already: the handle is of the tree that has the name then.
+    /// Opens a tree. If a change that takes this name from its tree (a drop, a truncation, a load
+    /// into the tree) is committed but not shown yet, waits for it: the handle is of the tree that
+    /// has the name afterwards.
     ///
     /// # Errors
     /// `NoSuchTree`.
     pub fn open_tree(&self, name: &str) -> Result<Tree> {
         let mut entry = self.entry(name)?;
         if entry.check().is_err() {
-            // The change is shown before this lock is free, and none comes while it is held: what has ended still, its store has stopped
-            // before it could be shown.
+            // A change is shown before its lock is released, and none starts while the lock is
+            // held. If the tree has still ended, the store stopped before the change could be
+            // shown.
             let _turn = self.shared.catalog.change();
             entry = self.entry(name)?;
             entry.check()?;
         }
-        // What a build makes has no name that others may use, until it is published.
+        // Trees of an index build have no public name until they are published.
         match entry.is_marked(BUILD_ATTRIBUTES) {
             true => Err(Error::NoSuchTree(name.into())),
             false => Ok(self.handle(entry)),
         }
     }
 
-    /// Drops a tree with everything in it. Its space comes back in the background. Synced when it
-    /// returns. Handles to it fail with `NoSuchTree` from then on; snapshots taken earlier keep it. Waits for
-    /// transactions that have locked rows of it, those that are prepared, too.
+    /// Drops a tree with all its rows. Its space is freed in the background. Synced when this
+    /// returns. From then on handles to it fail with `NoSuchTree`; snapshots taken earlier keep it.
+    /// Waits for transactions that have locked rows of it, prepared ones included.
     ///
     /// # Errors
     /// `NoSuchTree`; `LockTimeout` if such a transaction lasts ten seconds.
@@ -98,10 +103,10 @@ impl Db {
         self.change_trees().drop_tree(name).commit_one().map(drop)
     }
 
-    /// Makes a tree that holds what another holds now, and goes its own way from there. Copies
-    /// nothing: the two share pages until one of them rewrites its part, and a dropped tree's pages
-    /// stay as long as a clone needs them. Synced when it returns; waits until what was committed so
-    /// far is applied.
+    /// Makes a tree that starts with the current content of another and then develops
+    /// independently. Copies nothing: the two share pages until one of them rewrites its part, and
+    /// a dropped tree's pages stay as long as a clone needs them. Synced when this returns; waits
+    /// until what was committed so far is applied.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -118,14 +123,14 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `NoSuchTree`, `TreeExists`, `InvalidArgument`, `Full`: nothing was done, unless `Full` says that the
-    /// clone will be there when the store is opened again.
+    /// `NoSuchTree`, `TreeExists`, `InvalidArgument`, `Full`: nothing was done, unless the message
+    /// of `Full` says that the clone will exist when the store is opened again.
     pub fn clone_tree(&self, from: &str, to: &str) -> Result<Tree> {
         let clone = self.change_trees().clone_tree(from, to).commit_one()?;
         clone.ok_or_else(|| Error::NoSuchTree(to.into()))
     }
 
-    /// Gives a tree another name. Synced when it returns; handles stay good.
+    /// Renames a tree. Synced when this returns; handles stay valid.
     ///
     /// # Errors
     /// `NoSuchTree`, `TreeExists`, `InvalidArgument`.
@@ -133,15 +138,16 @@ impl Db {
         self.change_trees().rename(from, to).commit_one().map(drop)
     }
 
-    /// Gives the values of a tree another layout, without a look at any of them: parts come, go, and change their
-    /// places (Rule: I49). Values must name the version of their layout ([`Layout::versioned`](crate::Layout::versioned));
-    /// `parts` says what follows it from now on. Rows that are there are mapped when they are read, and when the run that
-    /// holds them is written anew; those of any snapshot, too. Synced when it returns, with other `attributes` if any are
-    /// given.
+    /// Changes the layout of a tree's values without touching any of them: parts can be added,
+    /// removed and reordered (Rule: I49). Values must name the version of their layout
+    /// ([`Layout::versioned`](crate::Layout::versioned)); `parts` lists what follows that version
+    /// from now on. Existing rows, also those of snapshots, are mapped when they are read, and when
+    /// the run that holds them is rewritten. Synced when this returns, together with new
+    /// `attributes` if any are given.
     ///
-    /// The handle that comes back gives values in the new version, and is to be used for writing them. Others go on with
-    /// theirs until they meet a newer row, and then fail with `DefinitionChanged`: open the tree again. They may write in
-    /// the version that they know.
+    /// The returned handle gives values in the new version; use it for writing them. Other handles
+    /// keep their version until they meet a newer row; then they fail with `DefinitionChanged`, and
+    /// the tree must be opened again. They may write in the version that they know.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -156,7 +162,7 @@ impl Db {
     /// })?;
     /// people.put(b"ada", &[0, 0, 36])?; // version 0
     ///
-    /// // A part before it, which all rows so far have as 7.
+    /// // A part before it, with default 7 for existing rows.
     /// let shoe = NewPart::Add { part: age, default: vec![7] };
     /// let now = db.change_layout("people", &[shoe, NewPart::Keep(1)], None)?;
     /// assert_eq!(now.get(b"ada")?, Some(vec![0, 1, 7, 36]));
@@ -168,10 +174,11 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `NoSuchTree`; `InvalidArgument` if its values do not name their version, a default does not fit its part, there is no
-    /// such part, it is a table's, or its layout has changed too often: 255 times, or until the layouts there were take 1 MiB
-    /// or the defaults of a row 32 KiB; those of a commit. `Full`: nothing was done, unless it says that the change will be there
-    /// when the store is opened again.
+    /// `NoSuchTree`; `InvalidArgument` if its values do not name their version, a default does not
+    /// fit its part, there is no such part, the tree belongs to a table, or its layout has changed
+    /// too often: 255 times, or until the old layouts take 1 MiB or the defaults of a row 32 KiB;
+    /// errors of a commit. `Full`: nothing was done, unless its message says that the change will
+    /// be there when the store is opened again.
     pub fn change_layout(
         &self,
         tree: &str,
@@ -187,7 +194,7 @@ impl Db {
         changed.ok_or_else(|| Error::NoSuchTree(tree.into()))
     }
 
-    /// All trees, by name.
+    /// All trees, ordered by name.
     pub fn trees(&self) -> Vec<TreeInfo> {
         let mut trees = self.shared.catalog.trees();
         trees.retain(|entry| !entry.is_marked(BUILD_ATTRIBUTES));
@@ -221,13 +228,13 @@ impl Shared {
         self.commit_changing(&mut batch, Some(Durability::Sync), changes)
     }
 
-    /// An error if a tree has this name, or may have it when the store is opened again.
+    /// Returns `TreeExists` if a tree has this name, or may have it when the store is opened again.
     pub(super) fn must_be_free(&self, name: &str) -> Result<()> {
         if self.catalog.is_taken(name) { Err(Error::TreeExists(name.into())) } else { Ok(()) }
     }
 
-    /// Shows an entry of the catalog tree: at open, and, with its commit, as the log is replayed.
-    /// Says what roots and branches follow of it.
+    /// Loads a record of the catalog tree: at opening and, at `replayed`, as the log is replayed.
+    /// Returns its effect on roots and branches.
     pub(super) fn show_record(
         (catalog, operators): (&Catalog, &Operators),
         key: &[u8],
@@ -261,7 +268,7 @@ impl Shared {
                         change = Some(Change::Clone { tree: record.id, of: parent.tree });
                     }
                 }
-                // One that goes with the same commit was hidden before.
+                // A parent that is dropped by the same commit was hidden before.
                 let parent = record.parent.as_ref();
                 let parent = parent.and_then(|parent| catalog.standing(parent.tree));
                 let entry = catalog.show_tree(record);
@@ -279,7 +286,7 @@ impl Shared {
     }
 }
 
-/// An error for a tree of a build of indexes that is on its way.
+/// Fails if the tree belongs to a running index build.
 pub(super) fn must_be_no_build(tree: &TreeRecord) -> Result<()> {
     match tree.attributes == BUILD_ATTRIBUTES {
         true => {
@@ -291,7 +298,8 @@ pub(super) fn must_be_no_build(tree: &TreeRecord) -> Result<()> {
     }
 }
 
-/// An error for attributes by which a tree would be taken for one of a build of indexes, and dropped.
+/// Fails for the attributes that mark trees of an index build: a tree with these would be dropped
+/// as a leftover.
 pub(super) fn must_be_no_mark(attributes: &[u8]) -> Result<()> {
     match attributes == BUILD_ATTRIBUTES {
         true => Err(Error::InvalidArgument("attributes: these mark trees of builds".into())),

@@ -1,17 +1,21 @@
-//! Several changes of the catalog as one commit.
+//! Several catalog changes as one commit.
 //!
-//! A change is made on a picture of the catalog: what trees there will be, and what each will be called. The commit writes
-//! the records that differ, and takes the others away; a crash leaves all of it or nothing.
+//! A change is made on a draft of the catalog: which trees there will be, and what they will be
+//! called. The commit writes the records that differ and deletes the others; after a crash, all of
+//! it is there or nothing.
 //!
 //! Invariants
-//! 1. Changes are made under the lock of catalog changes, and shown once their commit is synced (P7), all at once: who looks
-//!    for a name finds the tree that had it, or the one that has it now.
-//! 2. At each moment of a change a name belongs to one tree of the picture.
-//! 3. The numbers of new trees are given away when the commit is begun, whatever becomes of it (Rule: I35).
-//! 4. A change that needs more than its commit, for a tree begins as another's clone or with a load or rows get another layout, is taken back
-//!    whole if the disk has no room for that. One that drops a tree which existed could not be: before its commit all that is
-//!    there by then is applied, and a disk without room for that refuses it. So what is left to be done behind the commit is
-//!    little; should others have filled the disk meanwhile, it waits for room.
+//! 1. Changes are made with catalog changes locked, and shown once their commit is synced (P7), all
+//!    at once: a lookup of a name finds the tree that had it, or the one that has it now.
+//! 2. At each moment of a change a name belongs to one tree of the draft.
+//! 3. The numbers of new trees are used up when the commit starts, whether it succeeds or not
+//!    (Rule: I35).
+//! 4. Some changes need more than their commit: a tree starts as a clone or with a load, or rows
+//!    get another layout. If the disk has no space for that, the whole change is undone. The drop
+//!    of an existing tree cannot be undone; so before the commit of a change that also drops trees,
+//!    everything committed so far is applied, and a disk without space for that refuses the change.
+//!    Then little is left to do after the commit; if the disk has been filled meanwhile, the change
+//!    waits for space.
 //!
 //! Threads: all; one change at a time.
 
@@ -33,33 +37,34 @@ use crate::{
 
 use super::{Db, Shared, TreeOptions};
 
-/// Changes of the catalog that are to be one commit. Others wait until it is made, or dropped.
+/// A draft of catalog changes that become one commit. Other changes wait until it is committed or
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct CatalogChange<'a> {
     db: &'a Db,
     _turn: MutexGuard<'a, ()>,
     counters: CounterRecord,
-    /// As the catalog is to have them.
+    /// New and changed trees, as the catalog will have them.
     put: BTreeMap<TreeId, TreeRecord>,
-    /// The same by name.
+    /// The numbers of those trees, by name.
     names: HashMap<String, TreeId>,
-    /// Of those that are in the catalog.
+    /// Existing trees that are dropped.
     drops: BTreeSet<TreeId>,
-    /// Of those that are put: no snapshot of before may read them.
+    /// Trees in `put` that are born with this commit: older snapshots cannot read them.
     born: BTreeSet<TreeId>,
-    /// New trees, and what they begin as.
+    /// New trees that are clones, and what they are clones of.
     clones: Vec<(TreeId, TreeId)>,
-    /// Of how many trees each of them has pages, and of how many all of them together.
+    /// For each clone, the number of trees whose pages it has; and the sum over all clones.
     inherits: HashMap<TreeId, usize>,
     inherited_by_all: usize,
-    /// What new trees begin with that were loaded.
+    /// Loaded contents of new trees.
     loads: Vec<Change>,
-    /// Of those, and the trees, which go, that they go on counting from.
+    /// Loaded trees that replace others, and the replaced trees, whose counters they continue.
     fills: Vec<(TreeId, TreeId)>,
 }
 
 impl Db {
-    /// Begins a change.
+    /// Starts a change.
     pub(crate) fn change_catalog(&self) -> Result<CatalogChange<'_>> {
         self.shared.check_writable()?;
         let turn = self.shared.catalog.change();
@@ -84,18 +89,18 @@ impl Db {
 }
 
 impl CatalogChange<'_> {
-    /// The tree that has this name in the picture.
+    /// The tree that has this name in the draft.
     pub fn find(&self, name: &str) -> Option<TreeId> {
         if let Some(&id) = self.names.get(name) {
             return Some(id);
         }
         let id = self.db.shared.catalog.by_name(name)?.id;
-        // If it is put, it has another name by now.
+        // If it is in `put`, it has been renamed.
         let has_gone = self.put.contains_key(&id) || self.drops.contains(&id);
         (!has_gone).then_some(id)
     }
 
-    /// What the picture says of a tree; nothing if it is none.
+    /// The draft's record of a tree; `None` if there is no such tree.
     pub fn look(&self, id: TreeId) -> Option<TreeRecord> {
         if let Some(record) = self.put.get(&id) {
             return Some(record.clone());
@@ -104,30 +109,32 @@ impl CatalogChange<'_> {
         Some(entry?.record())
     }
 
-    /// True if such a tree was made, now or ever.
+    /// True if a tree with this number was ever created.
     pub fn was_made(&self, id: TreeId) -> bool {
         TreeId(0) < id && id < self.counters.next_tree
     }
 
-    /// True if the tree is made by this change.
+    /// True if this change creates the tree.
     pub fn is_new(&self, id: TreeId) -> bool {
         self.put.contains_key(&id) && self.db.shared.catalog.by_id(id).is_none()
     }
 
-    /// A new tree, empty.
+    /// Creates an empty tree.
     pub fn create(&mut self, name: &str, options: TreeOptions) -> Result<TreeId> {
         self.must_be_free(name)?;
         let record = self.db.new_tree(name, options, &mut self.counters)?;
         Ok(self.add(record))
     }
 
-    /// A new tree that begins as what another holds at the commit, which may go with that.
+    /// Creates a clone of what another tree holds at the commit; that tree may be dropped in the
+    /// same change.
     pub fn clone_tree(&mut self, of: TreeId, to: &str) -> Result<TreeId> {
         validate_name(to)?;
         let source = self.must_be_there(of)?;
         self.must_be_free(to)?;
         let engine = &self.db.shared.engine;
-        // Those of earlier changes have theirs: a change with clones waits until it is applied.
+        // Clones of earlier changes are counted in the space map: a change with clones waits until
+        // it is applied.
         let pins = engine.store.space().lineage_pins() + self.inherited_by_all;
         let inherited = self.inherited(of);
         check_clone(inherited, pins)?;
@@ -143,7 +150,7 @@ impl CatalogChange<'_> {
         Ok(self.add(record))
     }
 
-    /// Of how many trees a tree has pages that were there before it.
+    /// Number of trees whose older pages a tree inherits.
     fn inherited(&self, tree: TreeId) -> usize {
         match self.inherits.get(&tree) {
             Some(inherited) => *inherited,
@@ -154,8 +161,8 @@ impl CatalogChange<'_> {
         }
     }
 
-    /// A new tree in the place of another, under its name and like it, but empty; the other one goes. No transaction may have
-    /// rows of that.
+    /// Replaces a tree by a new, empty one with the same name and settings; drops the old one. No
+    /// transaction may have rows of the old tree.
     pub fn truncate(&mut self, id: TreeId) -> Result<TreeId> {
         let old = self.must_be_there(id)?;
         self.drop_tree(id);
@@ -164,14 +171,14 @@ impl CatalogChange<'_> {
         Ok(self.add(instead_of(old, id, birth)))
     }
 
-    /// A number for a tree that may never be, and that no other gets.
+    /// Uses up a tree number, whether a tree is created with it or not.
     pub fn take_number(&mut self) -> Result<TreeId> {
         let id = self.next_id()?;
         self.db.shared.catalog.set_counters(self.counters.clone());
         Ok(id)
     }
 
-    /// A new tree that was loaded, under the number that it has.
+    /// Creates a tree with loaded content, under the number that it already has.
     pub fn add_loaded(&mut self, record: TreeRecord, made: Made) -> Result<()> {
         self.must_be_free(&record.name)?;
         let birth = self.db.shared.engine.sequencer.visible().next();
@@ -180,8 +187,9 @@ impl CatalogChange<'_> {
         Ok(())
     }
 
-    /// What was loaded, as tree `new`, takes the place of a tree that is empty, under its name and like it, and goes on counting
-    /// from it; the other one goes. No transaction may have rows of that. If no row was loaded nothing changes.
+    /// Replaces an empty tree by the loaded tree `new`, with the same name and settings, which
+    /// continues its counters; drops the old one. No transaction may have rows of the old tree.
+    /// Does nothing if no row was loaded.
     pub fn fill(&mut self, id: TreeId, new: TreeId, made: Made) -> Result<()> {
         let old = self.must_be_there(id)?;
         let entry = self.db.shared.catalog.by_id(id).filter(|_| made.rows > 0);
@@ -208,7 +216,7 @@ impl CatalogChange<'_> {
         self.put.is_empty() && self.drops.is_empty()
     }
 
-    /// Another name for a tree.
+    /// Renames a tree.
     pub fn rename(&mut self, id: TreeId, to: &str) -> Result<()> {
         validate_name(to)?;
         let before = self.must_be_there(id)?.name;
@@ -219,9 +227,9 @@ impl CatalogChange<'_> {
         Ok(())
     }
 
-    /// Two trees exchange their names, and both begin with this change (Rule: I43).
+    /// Exchanges the names of two trees; both are born with this change (Rule: I43).
     pub fn swap(&mut self, one: TreeId, other: TreeId) -> Result<()> {
-        // Both are in the picture under their names, before either has another.
+        // Both get into the draft under their old names before either is renamed.
         let names = [self.record(one)?.name.clone(), self.record(other)?.name.clone()];
         for (id, name) in [other, one].into_iter().zip(names) {
             self.record(id)?.name.clone_from(&name);
@@ -233,13 +241,13 @@ impl CatalogChange<'_> {
         Ok(())
     }
 
-    /// Another blob of its owner's for a tree.
+    /// Sets the attributes of a tree, which belong to its owner.
     pub fn set_attributes(&mut self, id: TreeId, attributes: Vec<u8>) -> Result<()> {
         self.record(id)?.attributes = attributes;
         Ok(())
     }
 
-    /// Values of a tree get another layout: see [`Db::change_layout`].
+    /// Changes the layout of a tree's values: see [`Db::change_layout`].
     pub fn change_layout(&mut self, id: TreeId, parts: &[NewPart]) -> Result<()> {
         let record = self.record(id)?;
         let Some(now) = &record.value_layout else {
@@ -248,7 +256,7 @@ impl CatalogChange<'_> {
         };
         let kept = (1..now.parts().len()).map(NewPart::Keep);
         if now.version().is_some() && kept.eq(parts.iter().cloned()) {
-            // Rows are what they were, and so is their version.
+            // Rows stay as they are, and so does their version.
             return Ok(());
         }
         let (next, history) = record.history.change(now, parts)?;
@@ -256,7 +264,7 @@ impl CatalogChange<'_> {
         Ok(())
     }
 
-    /// The tree begins with this change: who sees less gets an error (Rule: I43).
+    /// Makes a tree be born with this change: older snapshots get an error (Rule: I43).
     pub fn begin(&mut self, id: TreeId) -> Result<()> {
         let birth = self.db.shared.engine.sequencer.visible().next();
         self.record(id)?.birth = birth;
@@ -264,7 +272,7 @@ impl CatalogChange<'_> {
         Ok(())
     }
 
-    /// The tree goes, if it is there. No transaction may have rows of it.
+    /// Drops a tree, if it exists. No transaction may have rows of it.
     pub fn drop_tree(&mut self, id: TreeId) {
         if let Some(record) = self.put.remove(&id) {
             self.names.remove(&record.name);
@@ -311,7 +319,8 @@ impl CatalogChange<'_> {
         Ok(self.put.get_mut(&id).expect("it was put"))
     }
 
-    /// What its commit says, but of layouts: records that are put, keys of those that go, and what becomes of trees.
+    /// The content of the commit, without layout changes: records to put, keys to delete, and
+    /// changes to roots and branches.
     fn to_commit(&self) -> (Vec<Record>, Vec<Vec<u8>>, Vec<Change>) {
         let Self { put, drops, clones, loads, counters, .. } = self;
         let records = std::iter::once(Record::Counters(counters.clone()));
@@ -322,16 +331,18 @@ impl CatalogChange<'_> {
         (records, keys, begun.chain(loads.iter().cloned()).chain(gone).collect())
     }
 
-    /// Makes the changes. Synced when it returns.
+    /// Makes the changes. Synced when this returns.
     ///
     /// # Errors
-    /// `Full`: nothing was done, unless it says that the change will be there when the store is opened again.
+    /// `Full`: nothing was done, unless its message says that the change will be there when the
+    /// store is opened again.
     /// `OutcomeUnknown`, `Failed`: the store has stopped.
     pub fn commit(self) -> Result<Seqno> {
         self.commit_shown().map(|(seqno, _)| seqno)
     }
 
-    /// The same, with the trees that it has made or changed, by number.
+    /// Makes the changes, like [`commit`](Self::commit), and also returns the created and changed
+    /// trees, by number.
     pub fn commit_shown(self) -> Result<(Seqno, Vec<Arc<TreeEntry>>)> {
         let Self { db, put, drops, born, clones, loads, fills, counters, .. } = &self;
         let (shared, catalog) = (&db.shared, &db.shared.catalog);
@@ -357,7 +368,7 @@ impl CatalogChange<'_> {
             false => {}
         }
         let birth = |record: &TreeRecord| match born.contains(&record.id) {
-            // What was committed beside it is before it, too.
+            // Commits that were made concurrently come before it, too.
             true => seqno,
             false => record.birth,
         };
@@ -367,20 +378,21 @@ impl CatalogChange<'_> {
     }
 }
 
-/// What the catalog says of a tree that takes the place of another, and has none of its rows.
+/// The record of a tree that replaces another and has none of its rows.
 pub(super) fn instead_of(old: TreeRecord, id: TreeId, birth: Seqno) -> TreeRecord {
-    // It has no rows that would wait for an operator, and none that it shares with another.
+    // It has no rows that would need an operator, and shares none with another tree.
     let (operators, parent, lineage) = (Default::default(), None, id.lineage());
     TreeRecord { id, lineage, birth, operators, parent, ..old }
 }
 
-/// What the apply of a change may take, of itself: some pages of the catalog.
+/// Disk space that the apply of a change takes: some pages of the catalog.
 const SETTLE_BYTES: u64 = 1 << 20;
-/// How long one that can be taken back no more waits between two looks for room.
+/// Interval between attempts to find space for a change that can no longer be undone.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Shared {
-    /// Has everything so far applied, and finds room for a little more (invariant 4).
+    /// Applies everything committed so far, and checks that there is space for a little more
+    /// (invariant 4).
     fn have_room_to_settle(&self) -> Result<()> {
         let engine = &self.engine;
         engine.freeze();
@@ -390,7 +402,8 @@ impl Shared {
         Ok(())
     }
 
-    /// As [`settle`](Self::settle), of what cannot be taken back.
+    /// Waits until commit `seqno` is applied, like [`settle`](Self::settle), for a change that
+    /// cannot be undone.
     fn settle_at_last(&self, seqno: Seqno) -> Result<()> {
         loop {
             let error = match self.engine.health.watch(self.engine.apply_through(seqno)) {
@@ -408,9 +421,10 @@ impl Shared {
         }
     }
 
-    /// Has everything through commit `seqno` applied, so that clones have the roots that they begin with, and whoever writes
-    /// rows by a new layout writes them into versions that show the commit: no snapshot, slot or backup of before has rows of
-    /// a version that its catalog does not know. A disk that is too full for that gets the catalog back as it was (invariant 4).
+    /// Applies everything through commit `seqno`. So clones have the roots that they start with.
+    /// And writers of rows in a new layout write into versions that show the commit: no older
+    /// snapshot, slot or backup has rows of a version that its catalog does not know. If the disk
+    /// is too full for that, the catalog is restored (invariant 4).
     fn settle(
         &self,
         seqno: Seqno,
@@ -428,7 +442,7 @@ impl Shared {
         let before: Vec<Record> = before.into_iter().map(Record::Tree).collect();
         match self.change(&before, &keys, &drops) {
             Ok(_) => Err(Error::Full(why)),
-            // No room even for that: it is there from the next opening on.
+            // No space even for that: the change will be there from the next opening on.
             Err(Error::Full(_)) => {
                 put.values().for_each(|record| self.catalog.reserve_name(record.name.clone()));
                 let why = format!("{why}; the change is there when the store is opened again");
@@ -456,7 +470,7 @@ mod tests {
         Db::open("/store", Options::new().cache_size(8 << 20).env(env)).unwrap()
     }
 
-    /// As `commit` does it, as far as it comes: checkpoints are made before the trees are shown.
+    /// Does what `commit` does up to the crash: checkpoints are made before the trees are shown.
     fn commit_and_be_killed(change: &CatalogChange<'_>) {
         let (records, keys, changes) = change.to_commit();
         let shared = &change.db.shared;
@@ -471,7 +485,8 @@ mod tests {
         engine.health.fail("it was killed");
     }
 
-    /// Rule: I35. Likewise of one that was filled, though what says how far they are has left the log.
+    /// Rule: I35. A filled tree continues the counters even if the record that holds them has left
+    /// the log.
     #[test]
     fn a_filled_tree_that_is_not_shown_yet_goes_on_counting_after_a_crash() {
         let vfs = Arc::new(MemoryVfs::new());
@@ -497,7 +512,8 @@ mod tests {
         db.close().unwrap();
     }
 
-    /// Rule: I35. A checkpoint has counters of clones that are in its version, though whoever makes them has not come to show them.
+    /// Rule: I35. A checkpoint includes counters of clones in its version, even if the change is
+    /// not shown yet.
     #[test]
     fn clones_that_are_not_shown_yet_go_on_counting_after_a_crash() {
         for drops_parent in [false, true] {

@@ -1,17 +1,20 @@
-//! Changes of several trees at once, as programs make them: steps, in their order, that are one commit.
+//! The public interface to change several trees in one commit: a list of steps.
 //!
-//! 1. The steps are made on a picture of the catalog ([`CatalogChange`]), which says what trees the change takes away.
-//! 2. Those are locked until the change is shown, so that neither transactions nor batches write them (`alter.rs`). Then step 1
-//!    again, for meanwhile others may have changed the catalog. If it takes others away by now, those are locked instead.
-//! 3. One commit.
+//! 1. The steps are made on a draft of the catalog ([`CatalogChange`]), which tells which trees the
+//!    change removes.
+//! 2. Those trees are locked until the change is shown, so that neither transactions nor batches
+//!    write them (`alter.rs`). Then step 1 is repeated, because the catalog may have changed
+//!    meanwhile. If the change now removes other trees, those are locked instead.
+//! 3. The draft is committed in one commit.
 //!
 //! Invariants
 //! 1. All steps are made, or none, whatever happens (P7).
-//! 2. A step sees what those before it have made.
-//! 3. Where a change may have been made before, a step is made only if its tree is what the step was written for; a number is
-//!    never another tree's, so that a tree which is gone was dropped, by this change or by a later one.
+//! 2. A step sees the effects of the steps before it.
+//! 3. A repeatable change makes a step only if its tree is the one that the step was written for.
+//!    Tree numbers are never reused, so a tree that does not exist any more was dropped, by this
+//!    change or by a later one.
 //!
-//! Threads: a change has one owner until it is committed; commits of changes take turns.
+//! Threads: a change has one owner until it is committed; commits of changes run one at a time.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -28,18 +31,18 @@ use super::{
     commit::LOCK_WAIT,
 };
 
-/// Which tree a step of a [`TreesChange`] is about: by its name (`"t"`), by its number ([`Tree::id`], or a handle), or by
-/// both (`(number, "t")`), and then it must have that name.
+/// Selects the tree of a step of a [`TreesChange`]: by its name (`"t"`), by its number
+/// ([`Tree::id`], or a handle), or by both (`(number, "t")`); then the tree must have that name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WhichTree {
     id: Option<TreeId>,
     name: Option<String>,
-    /// The store of its handle, if it was named by one.
+    /// The store of its handle, if it was given by one.
     store: Option<StoreId>,
 }
 
 impl WhichTree {
-    /// By number, by name, or by both; by neither it is none.
+    /// Selects by number, by name, or by both; with neither it selects no tree.
     pub fn new(id: Option<TreeId>, name: Option<&str>) -> Self {
         Self { id, name: name.map(Into::into), store: None }
     }
@@ -99,8 +102,8 @@ enum Step {
     Publish(WhichTree),
 }
 
-/// Changes of trees that are one commit: see [`Db::change_trees`]. Until [`commit`](Self::commit) it is a list of steps, and
-/// holds nothing.
+/// Changes of trees that become one commit: see [`Db::change_trees`]. Until
+/// [`commit`](Self::commit) it is only a list of steps and holds no locks.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is changed before it is committed"]
 pub struct TreesChange {
@@ -111,28 +114,28 @@ pub struct TreesChange {
     heed: Option<Heed>,
 }
 
-/// What a change of trees came to.
+/// The result of a change of trees.
 #[derive(Clone, Debug)]
 pub struct TreesChanged {
-    /// Its commit; `None` if there was nothing to be done.
+    /// The seqno of its commit; `None` if there was nothing to do.
     pub seqno: Option<Seqno>,
-    /// Each step, in their order.
+    /// The results of the steps, in order.
     pub steps: Vec<ChangeStep>,
 }
 
-/// What one step of a change of trees came to.
+/// The result of one step of a change of trees.
 #[derive(Clone, Debug)]
 pub struct ChangeStep {
-    /// The tree that it was about, or that it made; of a truncation the new one, of a swap the first of the two. `None` if it
-    /// is gone.
+    /// The tree that the step changed or made; for a truncation the new one, for a swap the first
+    /// of the two. `None` if it does not exist.
     pub tree: Option<Tree>,
-    /// False if a repeatable change passed it over, for it had been made.
+    /// False if a repeatable change skipped the step because it had been made before.
     pub was_made: bool,
 }
 
 impl Db {
-    /// Begins a change of several trees that is one commit: all of it is there after a crash, or nothing, and who looks for
-    /// names finds them as before or as after it.
+    /// Starts a change of several trees that is one commit: after a crash all of it is there, or
+    /// nothing, and a lookup of names finds them as before it or as after it.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -140,7 +143,7 @@ impl Db {
     /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
     /// let people = db.create_tree("people", Default::default())?;
     /// people.put(b"ada", b"London")?;
-    /// // Made anew beside it, it takes its place; the old one goes, and a queue begins again.
+    /// // A rebuilt tree replaces the old one, which is dropped; and a queue is emptied.
     /// let rebuilt = db.create_tree("people, rebuilt", Default::default())?;
     /// rebuilt.put(b"ada", b"Paris")?;
     /// db.create_tree("queue", Default::default())?.put(b"1", b"task")?;
@@ -158,8 +161,9 @@ impl Db {
     /// ```
     ///
     /// # For logs of changes
-    /// A server that keeps a log of its own of what is to be changed, and after a crash does again what may have been done,
-    /// makes its changes [`repeatable`](TreesChange::repeatable), and names trees by number and name:
+    /// A server may keep its own log of catalog changes, and after a crash repeat changes that may
+    /// have been made already. Make such changes [`repeatable`](TreesChange::repeatable), and name
+    /// trees by number and name:
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -185,82 +189,94 @@ impl Db {
 }
 
 impl TreesChange {
-    /// The change may have been made before, and changes that came after it, too: a step whose outcome is there is passed
-    /// over, and so is one whose tree is gone, or has another name than the step says, for then a later change has been
-    /// there. What cannot be told is an error as ever. Of the steps:
+    /// Allows that the change, and changes after it, may have been made before. A step is skipped
+    /// if its effect is there. It is also skipped if its tree is gone or has another name than the
+    /// step says, because then a later change was made. What cannot be decided is still an error.
+    /// Rules for the steps:
     ///
-    /// - A tree that is named by its name alone is looked for by that. A rename from a name that is free to one that is taken
-    ///   was made; a drop of a name that is free, too. Later changes can confuse that: name trees by number and name.
-    /// - A swap needs numbers and names of both, a truncation the number, a change of layout the version that it begins with:
-    ///   twice, they would do something else. Of a tree whose version is a later one it was made.
-    /// - A tree was created if one of that name has the same options: give it attributes that no other has. A clone was made
-    ///   if that name is a clone of the same tree. Later changes of these names cannot be told from no change at all: a log that
-    ///   goes on behind creations is to be repeated from the last entry on.
-    /// - Publishing is done again.
+    /// - A tree given by its name alone is looked up by name. A rename from a free name to a taken
+    ///   one was made; a drop of a free name, too. Later changes can confuse that: name trees by
+    ///   number and name.
+    /// - A swap needs numbers and names of both trees, a truncation the number, a change of layout
+    ///   the version that it starts from: repeated, they would do something else. If the tree has a
+    ///   later version, the change of layout was made.
+    /// - A creation was made if a tree with that name has the same options: give it attributes that
+    ///   no other tree has. A clone was made if the tree with that name is a clone of the same
+    ///   tree. If these names were changed later, a made step looks like one that was not made: a
+    ///   log that continues after creations must be repeated from its last entry only.
+    /// - Publishing is repeated.
     pub fn repeatable(&mut self) -> &mut Self {
         self.is_repeatable = true;
         self
     }
 
-    /// How long [`commit`](Self::commit) waits for transactions, all together, before it fails with
-    /// [`Error::LockTimeout`]; `None`: until they have ended. Ten seconds if nobody says.
+    /// Limits how long [`commit`](Self::commit) waits for transactions, all together, before it
+    /// fails with [`Error::LockTimeout`]; `None` means no limit. The default is ten seconds.
     pub fn lock_timeout(&mut self, timeout: Option<Duration>) -> &mut Self {
         self.lock_timeout = timeout;
         self
     }
 
-    /// From here on an interrupt ends a [`commit`](Self::commit) that waits for transactions, with [`Error::Step`] of
-    /// [`Error::Interrupted`]; and one that begins, until it is cleared, with that alone. Nothing was done then.
+    /// Makes [`commit`](Self::commit) cancellable: after this call, an interrupt ends a commit that
+    /// waits for transactions, with [`Error::Step`] of [`Error::Interrupted`]. A commit that starts
+    /// before the interrupt is cleared fails with `Interrupted` alone. In both cases nothing was
+    /// done.
     pub fn heed(&mut self, interrupter: &Interrupter) -> &mut Self {
         interrupter.set_on(self.heed.get_or_insert_default());
         self
     }
 
-    /// A new tree, as [`Db::create_tree`] makes it.
+    /// Creates a tree, as [`Db::create_tree`] does.
     pub fn create(&mut self, name: &str, options: TreeOptions) -> &mut Self {
         self.step(Step::Create { name: name.into(), options: Box::new(options) })
     }
 
-    /// Another name for a tree, as [`Db::rename_tree`] gives it. The name must be free by then: what had it was renamed,
-    /// swapped or dropped by a step before. Snapshots of before can be read under the new name, too.
+    /// Renames a tree, as [`Db::rename_tree`] does. The name must be free at this step: the tree
+    /// that had it was renamed, swapped or dropped by an earlier step. Older snapshots can be read
+    /// under the new name, too.
     pub fn rename(&mut self, tree: impl Into<WhichTree>, to: &str) -> &mut Self {
         self.step(Step::Rename { tree: tree.into(), to: to.into() })
     }
 
-    /// A tree goes, as by [`Db::drop_tree`].
+    /// Drops a tree, as [`Db::drop_tree`] does.
     pub fn drop_tree(&mut self, tree: impl Into<WhichTree>) -> &mut Self {
         self.step(Step::Drop(tree.into()))
     }
 
-    /// Two trees exchange their names, so that one that was made anew takes the other's place. Both begin with this change, as
-    /// by [`publish`](Self::publish): a snapshot of before must not find under a name what was made of it later, and half of it
-    /// at that. As it was then, [`Snapshot::open_tree`](crate::Snapshot::open_tree) finds it.
+    /// Exchanges the names of two trees, so that a rebuilt tree takes the other's place. Both are
+    /// born with this change, as by [`publish`](Self::publish): an older snapshot must not find
+    /// under a name what was made of it later, perhaps half of it.
+    /// [`Snapshot::open_tree`](crate::Snapshot::open_tree) opens a tree as it was at a snapshot.
     ///
-    /// Takes no lock: transactions with rows of a tree go on with it under its other name. Who must not have any locks both
-    /// trees first ([`Txn::lock_tree`](crate::Txn::lock_tree), exclusively), and swaps before that transaction ends.
+    /// Takes no lock: transactions with rows of a tree continue with it under its other name. To
+    /// exclude them, lock both trees first ([`Txn::lock_tree`](crate::Txn::lock_tree),
+    /// exclusively), and swap before that transaction ends.
     pub fn swap(&mut self, one: impl Into<WhichTree>, other: impl Into<WhichTree>) -> &mut Self {
         self.step(Step::Swap(one.into(), other.into()))
     }
 
-    /// A tree loses all rows at once, whatever there are of them: a new tree takes its name, with another number, like it in
-    /// attributes, layouts and all settings, whose counters begin again; and the old one goes as by
-    /// [`drop_tree`](Self::drop_tree). Its handles fail with `NoSuchTree` from then on; snapshots taken earlier keep its rows.
+    /// Removes all rows of a tree at once, however many there are: a new tree, with another number,
+    /// takes its name, attributes, layouts and all settings; its counters start anew. The old tree
+    /// is dropped as by [`drop_tree`](Self::drop_tree): its handles fail with `NoSuchTree` from
+    /// then on, and snapshots taken earlier keep its rows.
     pub fn truncate(&mut self, tree: impl Into<WhichTree>) -> &mut Self {
         self.step(Step::Truncate(tree.into()))
     }
 
-    /// A new tree that holds what another does, as [`Db::clone_tree`] makes it; the other may go by a step behind.
+    /// Makes a clone of a tree, as [`Db::clone_tree`] does; a later step may drop the original.
     pub fn clone_tree(&mut self, of: impl Into<WhichTree>, to: &str) -> &mut Self {
         self.step(Step::Clone { of: of.into(), to: to.into() })
     }
 
-    /// Other bytes are kept with a tree: see [`TreeOptions::attributes`].
+    /// Sets the attributes of a tree: see [`TreeOptions::attributes`].
     pub fn set_attributes(&mut self, tree: impl Into<WhichTree>, attributes: Vec<u8>) -> &mut Self {
         self.step(Step::SetAttributes { tree: tree.into(), attributes })
     }
 
-    /// Values of a tree get another layout, as by [`Db::change_layout`], so that names and attributes that belong to it change with
-    /// it. `from`: the version ([`Tree::layout_version`]) that `parts` are numbered by; a tree that has another is refused.
+    /// Changes the layout of a tree's values, as [`Db::change_layout`] does, so that names and
+    /// attributes that belong to it change with it. `from` is the version
+    /// ([`Tree::layout_version`]) that the numbers in `parts` refer to; a tree with another version
+    /// is refused.
     pub fn change_layout(
         &mut self,
         tree: impl Into<WhichTree>,
@@ -270,9 +286,9 @@ impl TreesChange {
         self.step(Step::ChangeLayout { tree: tree.into(), from, parts: parts.to_vec() })
     }
 
-    /// A tree begins with this change ([`TreeInfo::birth`](crate::TreeInfo::birth)): a snapshot of before fails with
-    /// `DefinitionChanged` there, as if it had been created now. For one that was filled under another name, and is renamed by
-    /// a step beside.
+    /// Makes a tree be born with this change ([`TreeInfo::birth`](crate::TreeInfo::birth)): an
+    /// older snapshot fails with `DefinitionChanged` there, as if the tree had been created now.
+    /// Meant for a tree that was filled under another name and is renamed by another step.
     pub fn publish(&mut self, tree: impl Into<WhichTree>) -> &mut Self {
         self.step(Step::Publish(tree.into()))
     }
@@ -282,25 +298,29 @@ impl TreesChange {
         self
     }
 
-    /// Makes the change. Synced when it returns, whatever the durability of the store; costs one commit of some hundred bytes a
-    /// tree and its attributes and layouts, no read of a row. Waits for transactions that have rows of trees that it drops or
-    /// truncates, those that are prepared, too, and in a clone's case until what was committed so far is applied. Transactions
-    /// with rows of trees that get other names go on with them.
+    /// Makes the change. Synced when this returns, whatever the durability of the store. Costs one
+    /// commit of some hundred bytes per tree plus its attributes and layouts, and reads no row.
+    /// Waits for transactions, prepared ones included, that have rows of trees that it drops or
+    /// truncates; if it makes clones, also until what was committed so far is applied. Transactions
+    /// with rows of renamed trees continue with them.
     ///
-    /// A transaction or batch with rows of a tree that goes is committed wholly before the change, and then a clone made by it has the
-    /// rows; or it fails with `NoSuchTree` and has done nothing. From the change on reads of such a tree fail with `NoSuchTree`; snapshots and
-    /// cursors from before show all its rows.
+    /// A transaction or batch with rows of a removed tree is either committed before the change, so
+    /// that a clone made by the change has the rows, or fails with `NoSuchTree` and has done
+    /// nothing. From the change on reads of such a tree fail with `NoSuchTree`; earlier snapshots
+    /// and cursors still show all its rows.
     ///
     /// After an error the change may be committed again.
     ///
     /// # Errors
-    /// [`Error::Step`] if a step cannot be made: `NoSuchTree`, `TreeExists`, `InvalidArgument`; `LockTimeout` if a
-    /// transaction or batch with rows lasts longer than it may; `Interrupted` if it [heeds](Self::heed) somebody. Nothing was done then. `BatchTooLarge`, `Full`: likewise, unless `Full`
-    /// says that the change will be there when the store is opened again. `OutcomeUnknown`: after the next opening the change
-    /// is there wholly or not at all.
+    /// [`Error::Step`] if a step cannot be made: `NoSuchTree`, `TreeExists`, `InvalidArgument`;
+    /// `LockTimeout` if a transaction or batch with rows lasts too long; `Interrupted` if it was
+    /// [cancelled](Self::heed). Nothing was done then. `BatchTooLarge`, `Full`: likewise, unless
+    /// the message of `Full` says that the change will be there when the store is opened again.
+    /// `OutcomeUnknown`: after the next opening the change is there completely or not at all.
     ///
-    /// One that clones trees or changes layouts, and drops or truncates others, is refused if the disk is full. Should it become
-    /// so while the change is made, the call waits for room: by then it is durable.
+    /// A change that clones trees or changes layouts, and drops or truncates others, is refused if
+    /// the disk is full. If the disk fills up while the change is made, the call waits for space:
+    /// by then the change is durable.
     pub fn commit(&self) -> Result<TreesChanged> {
         let shared = &self.db.shared;
         let now = || shared.engine.env.clock.now();
@@ -315,7 +335,8 @@ impl TreesChange {
                 }
                 return plan.commit(&self.db);
             }
-            // Others may change the catalog while this one waits; and all are had in one order, or none.
+            // The catalog must be free for others while this waits; and either all trees are locked
+            // in order, or none.
             let Plan { alone: wanted, change, .. } = plan;
             drop((change, alone.take()));
             had = wanted.keys().copied().collect();
@@ -331,7 +352,7 @@ impl TreesChange {
         }
     }
 
-    /// The same of one step, of which nobody needs to be told which it is.
+    /// Makes a change of one step; errors do not name the step.
     pub(super) fn commit_one(&self) -> Result<Option<Tree>> {
         match self.commit() {
             Ok(changed) => Ok(changed.steps.into_iter().find_map(|step| step.tree)),
@@ -340,7 +361,7 @@ impl TreesChange {
         }
     }
 
-    /// Makes the steps on a picture of the catalog.
+    /// Makes the steps on a draft of the catalog.
     fn plan(&self) -> Result<Plan<'_>> {
         let change = self.db.change_catalog()?;
         let (is_repeatable, store) = (self.is_repeatable, self.db.shared.engine.store.id());
@@ -355,20 +376,20 @@ impl TreesChange {
     }
 }
 
-/// What a step has come to: the tree that it is about, or made.
+/// The result of a step: the tree that it changed or made, now or before.
 #[derive(Clone, Copy, Debug)]
 enum Made {
     Now(Option<TreeId>),
     Before(Option<TreeId>),
 }
 
-/// A change as far as it is made.
+/// A change whose steps were made on a draft.
 struct Plan<'a> {
     change: CatalogChange<'a>,
     store: StoreId,
     is_repeatable: bool,
     made: Vec<Made>,
-    /// Trees that go, and the step that first wants it.
+    /// Trees that are removed, and the first step that removes each.
     alone: BTreeMap<TreeId, usize>,
 }
 
@@ -482,7 +503,7 @@ impl Plan<'_> {
             && let Some(there) = self.named(to)
             && let Some(parent) = there.parent
         {
-            // Its parent may be gone by now.
+            // Its parent may have been dropped.
             let of = found.as_ref().ok().and_then(Option::as_ref).map(|found| found.id).or(of.id);
             if of == Some(parent.tree) {
                 return Ok(Made::Before(Some(there.id)));
@@ -518,7 +539,7 @@ impl Plan<'_> {
         Ok(Made::Now(Some(found.id)))
     }
 
-    /// The tree that a step is about; nothing if the step is to be passed over.
+    /// The tree that a step selects; `None` if the step should be skipped.
     fn find(&self, which: &WhichTree) -> Result<Option<TreeRecord>> {
         let missing = || Err(Error::NoSuchTree(which.to_string()));
         if which.store.is_some_and(|store| store != self.store) {
@@ -542,12 +563,12 @@ impl Plan<'_> {
         self.change.find(name).and_then(|id| self.change.look(id))
     }
 
-    /// It was made before.
+    /// The result of a skipped step.
     fn passed(&self, which: &WhichTree) -> Made {
         Made::Before(which.id.filter(|&id| self.change.look(id).is_some()))
     }
 
-    /// A tree is to go: nobody may have rows of it.
+    /// Notes that a step removes a tree, so it must be locked.
     fn goes(&mut self, at: usize, tree: TreeId) {
         if !self.change.is_new(tree) {
             self.alone.entry(tree).or_insert(at);

@@ -1,17 +1,18 @@
-//! The change feed: what was committed, commit by commit and in order, for whoever follows a store.
+//! The change feed: all commits in order, for programs that follow a store.
 //!
-//! It is read from the log, beside commits, and never holds one up. Where to go on is one number, the
-//! commit that comes next, which a follower keeps beside what it made of the feed.
+//! A feed reads the log, concurrently with commits, and never blocks them. Its position is one
+//! number, the next commit, which a follower stores together with what it made of the feed.
 //!
 //! Invariants
-//! 1. Each commit from the position on is handed out once, in order, none left out; a position that
-//!    the log does not reach is an error, never a gap.
-//! 2. Nothing is handed out that a crash could take back (Rule: I30).
-//! 3. The position moves past a commit when that commit is handed out, never by an error.
-//! 4. Memory: the commits of one log group, or one large commit; one long value; 4 MiB of what is prepared.
-//! 5. The long values of a commit are held from when it is handed out until it is let go.
+//! 1. Each commit from the position on is returned once, in order, with no gap; a position that the
+//!    log does not reach back to is an error.
+//! 2. Nothing is returned that a crash could undo (Rule: I30).
+//! 3. The position moves past a commit when that commit is returned, never because of an error.
+//! 4. Memory: the commits of one log group, or one large commit; one long value; 4 MiB of prepared
+//!    transactions.
+//! 5. The long values of a commit are held from when it is returned until it is dropped.
 //!
-//! Threads: a feed has one owner; waiting in it holds no lock.
+//! Threads: a feed has one owner; it holds no lock while it waits.
 
 mod prepared;
 mod spilled;
@@ -37,19 +38,19 @@ use super::{Db, Shared, TreeInfo};
 use prepared::Prepares;
 use spilled::SpilledWalk;
 
-/// Memory for records that is kept from group to group.
+/// Memory for records that is kept between groups.
 const KEPT_BYTES: usize = 4 << 20;
 
 /// Follows the commits of a store; see [`Db::changes`].
 pub struct ChangeFeed {
     shared: Arc<Shared>,
     log: LogFeed,
-    /// Commits that were read and not handed out: their place in the log, and in `bytes`.
+    /// Commits that were read and not returned yet: their place in the log, and in `bytes`.
     read: VecDeque<(Seqno, Lsn, Range<usize>)>,
     bytes: Vec<u8>,
     names: Names,
     prepares: Prepares,
-    /// What the commit handed out last did, if it was prepared.
+    /// The content of the commit returned last, if it was prepared.
     body: Vec<u8>,
 }
 
@@ -59,23 +60,23 @@ impl std::fmt::Debug for ChangeFeed {
     }
 }
 
-/// What one commit did, in the order of trees and keys: within a tree deleted ranges come first.
+/// The changes of one commit, ordered by tree and key; within a tree, deleted ranges come first.
 pub struct Commit<'a> {
     seqno: Seqno,
     content: Content<'a>,
     names: &'a Names,
     engine: Arc<Engine>,
-    /// Keep its long values.
+    /// Holds on the commit's long values.
     _holds: Vec<Arc<BlobHold>>,
-    /// The long value handed out last.
+    /// The long value returned last.
     value: Vec<u8>,
 }
 
-/// A commit changes the catalog, or trees.
+/// The changes of a commit: to the catalog, or to trees.
 enum Content<'a> {
     Catalog(std::vec::IntoIter<Change<'static>>),
     Trees(RecordItems<'a>),
-    /// Of a commit that was written beyond memory.
+    /// Changes of a commit that was written beyond memory.
     Spilled(Box<SpilledWalk<'a>>),
 }
 
@@ -90,74 +91,76 @@ impl std::fmt::Debug for Commit<'_> {
 pub struct ChangedTree<'a> {
     /// Its number, which no other tree ever has.
     pub id: TreeId,
-    /// Its name at this commit: as the feed has read it, or, for a tree that did not change its name
-    /// since the feed began to read, as it was when the feed was opened. `None` if the tree was
+    /// Its name at this commit: the one that the feed has read, or, if the tree was not renamed
+    /// since the feed started to read, its name when the feed was opened. `None` if the tree was
     /// dropped before that.
     pub name: Option<&'a str>,
 }
 
-/// One thing that a commit did.
+/// One change that a commit made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Change<'a> {
-    /// The key has this value.
+    /// A key was set to a value.
     Put {
-        /// Where.
+        /// The tree.
         tree: ChangedTree<'a>,
         /// The key.
         key: &'a [u8],
         /// The value.
         value: &'a [u8],
     },
-    /// The key is gone.
+    /// A key was deleted.
     Delete {
-        /// Where.
+        /// The tree.
         tree: ChangedTree<'a>,
         /// The key.
         key: &'a [u8],
     },
-    /// Operands were merged into the key's value.
+    /// Operands were merged into the value of a key.
     Merge {
-        /// Where.
+        /// The tree.
         tree: ChangedTree<'a>,
         /// The key.
         key: &'a [u8],
-        /// Number of the operator and operand, in their order.
+        /// Operator number and operand of each merge, in order.
         operands: Vec<(u8, &'a [u8])>,
     },
-    /// All keys of a range are gone. Comes before the same commit's changes of keys in the range.
+    /// All keys of a range were deleted. Comes before the same commit's changes of keys in the
+    /// range.
     DeleteRange {
-        /// Where.
+        /// The tree.
         tree: ChangedTree<'a>,
-        /// First key that goes.
+        /// First deleted key.
         from: &'a [u8],
-        /// First key that stays.
+        /// First key after the range.
         to: &'a [u8],
     },
-    /// From here on there is a tree with this number, name and options: it was created, cloned, or
-    /// given another name.
+    /// A tree was created, cloned or renamed: it has this number, name and options from here on.
     TreeDefined {
         /// The tree.
         info: TreeInfo,
-        /// If it is a clone: it began as what this one was at the commit that defined it first.
+        /// If the tree is a clone: the tree whose content it had at the commit that first defined
+        /// it.
         cloned_from: Option<TreeId>,
-        /// It was loaded in bulk, or built as an index, which the feed tells of once it is published: it begins with rows that the feed does not hold. Read them from the
+        /// True if it was bulk-loaded or built as an index (which the feed reports once it is
+        /// published): the tree starts with rows that the feed does not contain. Read them from the
         /// tree, as of this commit or later.
         is_loaded: bool,
     },
-    /// A tree is gone, with all that was in it.
+    /// A tree was dropped with all its rows.
     TreeDropped {
         /// Its number.
         id: TreeId,
         /// Its name, if the feed knows it.
         name: Option<String>,
     },
-    /// A named snapshot was made.
+    /// A named snapshot was created.
     SnapshotCreated {
         /// Its name.
         name: String,
     },
-    /// A named snapshot is gone.
+    /// A named snapshot was dropped.
     SnapshotDropped {
         /// Its name, if the feed knows it.
         name: Option<String>,
@@ -168,17 +171,18 @@ pub enum Change<'a> {
 #[derive(Debug, Default)]
 struct Names {
     trees: BTreeMap<TreeId, String>,
-    /// Those that a build of indexes is making, which are nobody's yet.
+    /// Trees of running index builds, which are not public yet.
     built: BTreeSet<TreeId>,
     snapshots: BTreeMap<u32, String>,
 }
 
 impl Db {
     /// Follows the commits from number `from` on, as they become durable. The log reaches back to
-    /// what the last two checkpoints need, and by [`keep_log`](crate::Options::keep_log) further. To
-    /// follow a store that was not followed before: take a snapshot, copy what it shows, and begin at
-    /// its [`seqno`](crate::Snapshot::seqno) + 1; changes are given as they were committed, so that
-    /// a follower who does one twice, after a crash of its own, may keep the position with the data.
+    /// what the last two checkpoints need, and with [`keep_log`](crate::Options::keep_log) further.
+    /// To start following a store: take a snapshot, copy its content, and follow from its
+    /// [`seqno`](crate::Snapshot::seqno) + 1. Changes are returned as they were committed, so a
+    /// follower that might apply a commit twice after a crash of its own should store the position
+    /// together with the data.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -202,8 +206,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `PositionLost` if the log no longer has that commit; `InvalidArgument` if the store never came
-    /// so far; `ReadOnly` on a store that is open read-only; I/O errors and damage.
+    /// `PositionLost` if the log no longer has that commit; `InvalidArgument` if the store has not
+    /// reached it; `ReadOnly` on a store that is open read-only; I/O errors and damage.
     pub fn changes(&self, from: Seqno) -> Result<ChangeFeed> {
         let engine = &self.shared.engine;
         engine.health.check()?;
@@ -215,7 +219,7 @@ impl Db {
                  another store, or of what this one was before it was restored"
             )));
         }
-        // No change of the catalog that has its number is still to be shown.
+        // With the lock, no catalog change that has its seqno is still to be shown.
         let names = {
             let _change = self.shared.catalog.change();
             Names::of(&self.shared.catalog)
@@ -237,18 +241,18 @@ impl Db {
 }
 
 impl ChangeFeed {
-    /// Number of the commit that comes next: where another feed goes on for this one.
+    /// Number of the next commit: another feed can continue from here.
     pub fn position(&self) -> Seqno {
         self.read.front().map_or(self.log.next_seqno(), |&(seqno, ..)| seqno)
     }
 
-    /// The next commit, once it is durable; `None` if none is within `wait`. Commits at durability
-    /// `Os` and `Lazy` are, at most a second after they returned.
+    /// Returns the next commit once it is durable; `None` if none is within `wait`. Commits at
+    /// durability `Os` and `Lazy` are durable at most a second after they returned.
     ///
     /// # Errors
-    /// `PositionLost` if the log was trimmed before this commit was read, or if a long value of it was
-    /// replaced and is gone, which it may be two checkpoints later; `Closed`, `Failed`; I/O
-    /// errors and damage. The position is then where it was.
+    /// `PositionLost` if the log was trimmed before this commit was read, or if a long value of it
+    /// was replaced and freed, which can happen from two checkpoints later on; `Closed`, `Failed`;
+    /// I/O errors and damage. The position is unchanged then.
     pub fn next(&mut self, wait: Duration) -> Result<Option<Commit<'_>>> {
         let engine = self.shared.engine.clone();
         let (clock, log) = (&*engine.env.clock, engine.log());
@@ -267,7 +271,7 @@ impl ChangeFeed {
         }
     }
 
-    /// False if there is none yet.
+    /// False if there is no further group yet.
     fn read_group(&mut self) -> Result<bool> {
         let Self { shared, log, read, bytes, .. } = self;
         bytes.clear();
@@ -278,7 +282,7 @@ impl ChangeFeed {
             read.push_back((seqno, lsn, start..bytes.len()));
         });
         if group.is_err() {
-            // What was read of the group comes again.
+            // The commits of the group will be read again.
             read.clear();
         }
         Ok(group?.is_some())
@@ -327,8 +331,8 @@ impl ChangeFeed {
     }
 }
 
-/// Holds the long values of a commit. Only recovery's part of the log keeps them: of an older commit
-/// they may be gone, and others in their place.
+/// Holds the long values of a commit. Only the part of the log that recovery needs keeps them:
+/// those of an older commit may be gone, and their space reused.
 fn hold_blobs(
     engine: &Engine,
     seqno: Seqno,
@@ -356,7 +360,7 @@ fn hold_blobs(
                 holds.extend(hold);
             }
             Item::Runs { .. } => {}
-            // A commit says first what it brings.
+            // A commit lists what it brings first.
             _ if !brings => break,
             _ => {}
         }
@@ -364,7 +368,8 @@ fn hold_blobs(
     Ok(holds)
 }
 
-/// The name under which was prepared what the commit does, and the commit that did so.
+/// The xid of the prepared transaction that a commit decides, and the seqno after which it was
+/// prepared.
 fn prepared_in(mut items: RecordItems<'_>) -> Result<Option<(Xid, Seqno)>> {
     while let Some(item) = items.next()? {
         match item {
@@ -376,7 +381,7 @@ fn prepared_in(mut items: RecordItems<'_>) -> Result<Option<(Xid, Seqno)>> {
     Ok(None)
 }
 
-/// Whether the commit was written beyond memory: its record says so first.
+/// True if the commit was written beyond memory; its record then starts with runs.
 fn names_runs(mut items: RecordItems<'_>) -> Result<bool> {
     Ok(matches!(items.next()?, Some(Item::Runs { .. })))
 }
@@ -406,8 +411,8 @@ impl Names {
         }
     }
 
-    /// Follows a commit to the catalog, and says what it changes; `None` for any other. A commit that
-    /// cannot be read changes nothing.
+    /// Applies a commit to the catalog to these names and returns its changes; `None` for any other
+    /// commit. A commit that cannot be read changes nothing.
     fn learn(
         &mut self,
         items: RecordItems<'_>,
@@ -434,7 +439,8 @@ impl Names {
         if records.is_empty() {
             return Ok(None);
         }
-        // A follower must have the tree that is cloned.
+        // The drop of a cloned tree comes after the clone, because a follower needs the tree to
+        // clone it.
         let is_cloned = |id: TreeId| {
             let mut records = records.iter().flatten();
             records.any(|record| matches!(record, CatalogRecord::Tree(tree) if tree.parent.as_ref().is_some_and(|parent| parent.tree == id)))
@@ -462,7 +468,7 @@ impl Names {
             CatalogRecord::Tree(record) => {
                 self.trees.insert(record.id, record.name.clone());
                 let cloned_from = record.parent.map(|parent| parent.tree);
-                // What a build has put there was not handed out either.
+                // Rows that a build has put there were not returned either.
                 let is_loaded = loaded.contains(&record.id) | self.built.remove(&record.id);
                 Some(Change::TreeDefined { info: record.into(), cloned_from, is_loaded })
             }
@@ -493,12 +499,12 @@ impl Names {
 }
 
 impl Commit<'_> {
-    /// Its number.
+    /// The seqno of the commit.
     pub fn seqno(&self) -> Seqno {
         self.seqno
     }
 
-    /// The next thing that it did; `None` after the last.
+    /// The next change; `None` after the last.
     ///
     /// # Errors
     /// Damage that the log's checksums did not show, damage in a long value, I/O errors.

@@ -1,20 +1,22 @@
-//! Committing: a write set becomes a record in the log and entries in the memtable.
+//! The commit path: a write set becomes a record in the log and entries in the memtable.
 //!
-//! 1. The write set is sealed: sorted, one message a key (Rule: I5).
-//! 2. Keys of checked inserts are locked and must be absent (Rules: I3, I7). While transactions hold locks, the
-//!    rows of a batch are locked as theirs are (`commit/locked.rs`).
-//! 3. Blobs of the batch, which were written as it was filled, are synced. The record is built, then
-//!    the sequencer assigns seqno, log place and memtable (Rule: I2).
-//! 4. The record is copied into the log and the entries into the memtable, beside other commits; many
-//!    entries of one tree were made a mini-run in step 1, and are attached whole (Rule: I6).
-//! 5. The commit waits until it is visible, lets the locks go, waits for its durability, and returns.
+//! 1. The write set is sealed: sorted, one message per key (Rule: I5).
+//! 2. Keys of checked inserts are locked and must be absent (Rules: I3, I7). While transactions
+//!    hold locks, the rows of a batch are locked as theirs are (`commit/locked.rs`).
+//! 3. Blobs of the batch, which were written as it was filled, are synced. The record is built;
+//!    then the sequencer assigns seqno, log place and memtable (Rule: I2).
+//! 4. The record is copied into the log and the entries into the memtable, concurrently with other
+//!    commits. If a tree has many entries, they were made a mini-run before step 3, which is
+//!    attached as a whole (Rule: I6).
+//! 5. The commit waits until it is visible, releases the locks, waits until it is durable, and
+//!    returns.
 //!
 //! Invariants
-//! 1. Between step 3 and the end of step 4 nothing can fail or wait: the log has room reserved and
+//! 1. Between step 3 and the end of step 4 nothing can fail or wait: log space is reserved, and
 //!    memory is taken beyond the budget if need be. So every seqno is in the log.
 //! 2. An error before step 3 leaves no trace.
-//! 3. From its seqno on, all that a commit still has to do others can do in its stead, but for copying
-//!    a record longer than [`COPIED_INSIDE_BYTES_MAX`], which waits for nothing (Rule: I3).
+//! 3. From its seqno on, other threads can do everything that a commit still has to do, except for
+//!    copying a record longer than [`COPIED_INSIDE_BYTES_MAX`], which waits for nothing (Rule: I3).
 //!
 //! Threads: all. Cost: one lock held for some hundred nanoseconds, two copies of keys and values.
 
@@ -33,31 +35,33 @@ use crate::{
 
 use super::{Batch, Shared};
 
-/// Records up to this length are copied into the log inside the sequencer's section: some ten
-/// nanoseconds more of it, and no thread can lie still between a place in the log and what belongs there.
+/// Records up to this length are copied into the log inside the sequencer's section. That takes
+/// some ten nanoseconds more there, but a descheduled thread cannot leave a gap in the log between
+/// reservation and copy.
 const COPIED_INSIDE_BYTES_MAX: usize = 4 << 10;
 
-/// What a commit brings.
+/// The payload of a commit.
 #[derive(Clone, Copy)]
 pub(super) struct Brings<'a> {
     /// Its rows.
     pub insertion: &'a Arc<Insertion>,
     /// Its long values.
     pub blobs: &'a [Arc<BlobHold>],
-    /// What roots and branches follow of it.
+    /// Its changes to roots and branches.
     pub changes: &'a [Change],
-    /// Its record names the extents of all that. Else other records do, for as long as the log is needed for it.
+    /// Whether its record names the extents of all that. If not, other records do, for as long as
+    /// they are needed.
     pub is_named: bool,
 }
 
 impl<'a> Brings<'a> {
-    /// Rows, and nothing else.
+    /// A payload of rows only.
     pub fn rows(insertion: &'a Arc<Insertion>) -> Self {
         Self { insertion, blobs: &[], changes: &[], is_named: true }
     }
 }
 
-/// A commit that has its number, its place in the log, and its memtable.
+/// A commit that has its seqno, its place in the log, and its memtable.
 #[derive(Debug)]
 pub(super) struct Sequenced {
     pub seqno: Seqno,
@@ -66,7 +70,8 @@ pub(super) struct Sequenced {
 }
 
 impl Shared {
-    /// Commits a batch and empties it. An error before it has a number leaves the batch as it is, sealed.
+    /// Commits a batch and empties it. After an error before it has a seqno, the batch is
+    /// unchanged, but sealed.
     pub(crate) fn commit(&self, batch: &mut Batch, level: Option<Durability>) -> Result<Seqno> {
         let timing = self.begin_timing(level.unwrap_or(self.durability));
         let seqno = self.commit_changing(batch, level, &[])?;
@@ -74,7 +79,8 @@ impl Shared {
         Ok(seqno)
     }
 
-    /// The same for a commit to the catalog, with what roots and branches follow of it.
+    /// Commits a batch to the catalog, like [`commit`](Self::commit), with its changes to roots and
+    /// branches.
     pub(super) fn commit_changing(
         &self,
         batch: &mut Batch,
@@ -98,7 +104,7 @@ impl Shared {
         Ok(seqno)
     }
 
-    /// An error if nothing can be written.
+    /// Fails if nothing can be written.
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.read_only {
             return Err(Error::ReadOnly);
@@ -119,7 +125,7 @@ impl Shared {
             let done = self.commit_once(batch, level, changes, (&mut turn, &queues));
             match done {
                 Ok(Some(seqno)) => return Ok(seqno),
-                // A build of indexes has begun meanwhile, or turned to another queue.
+                // An index build has started meanwhile, or switched to another queue: start over.
                 Ok(None) => {
                     batch.writes.forget(&queues);
                     if turn.is_none() {
@@ -135,7 +141,8 @@ impl Shared {
         }
     }
 
-    /// `None` if it is to have word for a build of indexes, or for another one than it has.
+    /// Commits the batch, without queueing rows for index builds. `None` if the rows would have to
+    /// be put into a build's queue other than `queues`.
     fn commit_once<'a>(
         &'a self,
         batch: &mut Batch,
@@ -146,7 +153,7 @@ impl Shared {
         let bytes = batch.bytes() as u64;
         let trees = self.seal(batch)?;
         let Batch { writes, waits, .. } = &mut *batch;
-        // Nobody locks rows of the catalog.
+        // Rows of the catalog are not locked.
         let is_user = changes.is_empty() && trees.first() != Some(&CATALOG_TREE);
         let passed = if is_user { self.gate.pass(thread_number()) } else { None };
         if !is_user || passed.is_some() {
@@ -164,7 +171,8 @@ impl Shared {
             give_back_writes(batch, insertion);
             return done.map(Some);
         }
-        // Who has the turn waits for no row, as whoever has rows may wait for the turn.
+        // A commit must not wait for rows while it holds the turn, because a transaction that holds
+        // rows may wait for the turn.
         drop(turn.take());
         let until = self.lock_deadline(waits);
         let rows = self.lock_batch(writes, &trees, (waits, until))?;
@@ -177,7 +185,7 @@ impl Shared {
         done
     }
 
-    /// Seals the writes of a batch, with long values moved out; the trees that they are of.
+    /// Seals the writes of a batch and moves long values out; returns the trees that they change.
     pub(super) fn seal(&self, batch: &mut Batch) -> Result<Vec<TreeId>> {
         let Batch { writes, blobs, .. } = batch;
         self.seal_writes(writes)?;
@@ -185,7 +193,7 @@ impl Shared {
         Ok(writes.trees())
     }
 
-    /// Moves values out that folding made long.
+    /// Writes values that became long by folding as blobs.
     pub(super) fn separate(
         &self,
         writes: &mut WriteSet,
@@ -201,8 +209,8 @@ impl Shared {
         })
     }
 
-    /// Steps 3 to 5 of a sealed set. `locks` go once it is visible, before its durability is waited for
-    /// (Rule: I41); on an error at once.
+    /// Commits a sealed set: steps 3 to 5. `locks` are dropped once the commit is visible, before
+    /// it waits for its durability (Rule: I41); after an error at once.
     pub(super) fn commit_insertion<L>(
         &self,
         insertion: &Arc<Insertion>,
@@ -212,13 +220,13 @@ impl Shared {
         locks: L,
     ) -> Result<Seqno> {
         let Insertion { writes, relieves, .. } = &**insertion;
-        // Deletes may always go on: they are how space comes back (Rule: I24).
+        // Deletes are always allowed: they are how space comes back (Rule: I24).
         let relieves = *relieves || writes.only_deletes() || make_room(changes);
         let admitted = if relieves { 0 } else { writes.bytes() as u64 };
         self.commit_admitted(insertion, blobs, (level, admitted), changes, locks)
     }
 
-    /// The same of one that brings what was written beyond memory, of so many bytes.
+    /// Commits `bytes` bytes that were written beyond memory: steps 3 to 5.
     pub(super) fn commit_spilled<L>(
         &self,
         insertion: &Arc<Insertion>,
@@ -241,7 +249,7 @@ impl Shared {
     ) -> Result<Seqno> {
         let engine = &*self.engine;
         match admitted {
-            // A disk too full for the reserve keeps no delete from being done.
+            // Deletes are allowed even if the disk is too full for the reserve.
             0 => engine.store.end_rest()?,
             _ => engine.admit(admitted)?,
         }
@@ -250,7 +258,8 @@ impl Shared {
         build_record(&mut record, insertion, blobs, changes);
         let body = record.finish();
         if !bounds::RECORD_BYTES.admits(body.len()) {
-            // The caller's mistake, no failure of the log. The memory is not kept.
+            // This is the caller's mistake, not a failure of the log. The record's memory is not
+            // kept.
             engine.store.settle_admitted(admitted);
             let (bytes, max) = (body.len() as u64, bounds::RECORD_BYTES.max());
             return Err(Error::BatchTooLarge { bytes, max, limit: "the log" });
@@ -272,11 +281,11 @@ impl Shared {
         Ok(seqno)
     }
 
-    /// Puts the batch's writes where others can reach them.
+    /// Moves the batch's writes into a payload that other threads can reach.
     fn take_writes(&self, batch: &mut Batch, trees: Vec<TreeId>) -> Arc<Insertion> {
         let mut shared = batch.insertion.take().unwrap_or_default();
         if Arc::get_mut(&mut shared).is_none() {
-            // Somebody who helped the last commit still looks at it.
+            // A thread that helped the last commit still uses it.
             shared = Arc::default();
         }
         if let Some(insertion) = Arc::get_mut(&mut shared) {
@@ -292,7 +301,7 @@ impl Shared {
         shared
     }
 
-    /// Step 4, and waiting to be visible.
+    /// Inserts the commit into its memtable (step 4), and waits until it is visible.
     pub(super) fn land(&self, insertion: &Insertion, Sequenced { seqno, slot, .. }: &Sequenced) {
         let engine = &*self.engine;
         engine.insert(insertion, *seqno, slot);
@@ -300,7 +309,8 @@ impl Shared {
         engine.wait_visible(*seqno);
     }
 
-    /// Step 3, and the record in its place, which may have been promised for a record of some length.
+    /// Sequences the commit (step 3), and copies its record into the log. `promised` is the record
+    /// length for which log space was reserved before, if any.
     pub(super) fn sequence(
         &self,
         brings: Brings<'_>,
@@ -310,7 +320,7 @@ impl Shared {
     ) -> Result<Sequenced> {
         let Brings { insertion, blobs, changes, is_named } = brings;
         let engine = &*self.engine;
-        // What asks for no room on the disk makes some (Rule: I24).
+        // A commit that was admitted without disk space frees some (Rule: I24).
         let log_use = LogUse::relief_if(admitted == 0);
         let mut wait = LogWait::new(log_use);
         let bytes_max = engine.log().record_bytes_max();
@@ -329,7 +339,8 @@ impl Shared {
         loop {
             let mut section = engine.enter();
             engine.health.check()?;
-            // The last freeze of a close is made in this section: what comes behind it would be in no checkpoint.
+            // The last freeze of a close happens in this section; a later commit would be in no
+            // checkpoint.
             if self.closed.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }
@@ -349,10 +360,11 @@ impl Shared {
                 }
                 continue;
             };
-            // Before anybody can insert it: then it may be visible, and the memtable frozen.
+            // Before another thread can insert it: then it may become visible, and the memtable be
+            // frozen.
             self.keep_blobs(blobs, &section.active, is_named.then(|| reservation.lsn()));
             section.active.admitted.fetch_add(admitted, Ordering::Relaxed);
-            // Groups are padded, so that many small commits are far more log than their records.
+            // Groups are padded, so many small commits take far more log than their records.
             let reached = reservation.lsn().0;
             let log_bytes = reached.saturating_sub(section.active.log_from().0) + bytes as u64;
             section.active.log_bytes.store(log_bytes, Ordering::Relaxed);
@@ -361,7 +373,7 @@ impl Shared {
             let beyond = || trees_beyond_memory(insertion, changes);
             let trees = || insertion.trees.iter().copied().chain(beyond());
             section.active.count(trees().map(|tree| (tree, insertion.rows_of(tree))));
-            // Before anybody else can make it visible.
+            // Before another thread can make it visible.
             if !plant!("txn: a commit is not noted at its trees") {
                 self.last_commits.note(trees(), section.last().next());
             }
@@ -373,7 +385,7 @@ impl Shared {
             // Likewise: a reader that sees this commit finds that these trees have ended.
             ending.iter().for_each(|tree| tree.mark_end(section.last().next()));
             let (seqno, slot) = engine.sequencer.assign(&mut section, insertion);
-            // What a record names is held by the log before anybody can read the record.
+            // The log must hold what a record names before another thread can read the record.
             let names_runs =
                 is_named && begins_memtable || changes.iter().any(|one| one.prepared().is_some());
             let inside = bytes <= COPIED_INSIDE_BYTES_MAX && !names_runs;
@@ -391,7 +403,7 @@ impl Shared {
                 engine.signal.notify();
             }
             for loaded in changes.iter().filter_map(Change::loaded_tree) {
-                // Outside of the section: `changes` holds them until this has returned.
+                // Outside the section: `changes` holds the extents until this returns.
                 let mut named = loaded.pages.name_in_log(reservation.lsn());
                 for blob in &loaded.blobs {
                     let offset = blob.extent().offset;
@@ -415,7 +427,7 @@ impl Shared {
         }
     }
 
-    /// Trees that changes of the catalog drop. Looked up before the section.
+    /// The entries of trees that catalog changes drop. Looked up before the section.
     fn ending_trees(&self, changes: &[Change]) -> Vec<Arc<TreeEntry>> {
         let dropped = changes.iter().filter_map(Change::dropped_tree);
         let dropped = dropped.filter(|_| !plant!("db: the end of a tree is not marked"));
@@ -427,7 +439,7 @@ impl Shared {
         entries.filter(marked).collect()
     }
 
-    /// The memtable keeps the blobs from here on, and so does the record, if it names them (Rule: I11).
+    /// Makes the memtable hold the blobs, and the log too if the record names them (Rule: I11).
     fn keep_blobs(&self, blobs: &[Arc<BlobHold>], slot: &MemSlot, named: Option<Lsn>) {
         if blobs.is_empty() {
             return;
@@ -445,8 +457,9 @@ impl Shared {
         }
     }
 
-    /// Locks the keys of checked inserts, and of every write to trees that have them. Called once nobody else can take the trees away
-    /// ([`Alone`](super::Alone)): past the gate, or with the trees locked. A tree that has gone until then is an error.
+    /// Locks the keys of checked inserts, and of every write to trees that allow them. Called once
+    /// no other thread can remove the trees ([`Alone`](super::Alone)): past the gate, or with the
+    /// trees locked. A tree that was removed before that is an error.
     pub(super) fn lock_checked(
         &self,
         writes: &WriteSet,
@@ -471,7 +484,7 @@ impl Shared {
     }
 }
 
-/// True for a commit that takes trees or snapshots away, and brings no more than entries of the catalog.
+/// True for a commit that drops trees or snapshots and otherwise writes only catalog records.
 fn make_room(changes: &[Change]) -> bool {
     !changes.is_empty() && changes.iter().all(Change::makes_room)
 }
@@ -485,7 +498,7 @@ fn give_back_writes(batch: &mut Batch, mut shared: Arc<Insertion>) {
     }
 }
 
-/// Trees that a commit has written beyond memory, and nothing of in it.
+/// Trees of which all rows of the commit were written beyond memory.
 fn trees_beyond_memory<'a>(
     insertion: &'a Insertion,
     changes: &'a [Change],
@@ -503,7 +516,7 @@ pub(super) fn build_record(
     let Insertion { writes, trees, .. } = insertion;
     record.clear();
     let place = |Extent { offset, bytes }| LogExtent { offset, bytes: bytes.into() };
-    // First of all: a replay must know before it takes the commit up.
+    // First, because replay must know the runs before it takes up the commit.
     for (tree, piece) in changes.iter().filter_map(Change::spilled).flat_map(|all| all.iter()) {
         record.runs(tree, piece.links());
     }
@@ -511,7 +524,8 @@ pub(super) fn build_record(
         record.page(kind, place(extent));
     }
     for loaded in changes.iter().filter_map(Change::loaded_tree) {
-        // Each load's before its root: it is how a replay tells whose they are.
+        // The extents of each load come before its root, so that replay can tell which load they
+        // belong to.
         loaded.blobs.iter().for_each(|blob| record.extent(place(blob.extent())));
         loaded.pages.iter().for_each(|(kind, extent)| record.page(kind, place(extent)));
         record.root(loaded.tree, &loaded.root.to_bytes());
@@ -542,7 +556,7 @@ pub(super) fn build_record(
             record.rows(more);
         }
     }
-    // Last of all: by then a replay has met the catalog's entry of the tree, and knows it.
+    // Last, because replay then has met the catalog record of the tree, and knows it.
     for loaded in changes.iter().filter_map(Change::loaded_tree) {
         let counts = loaded.instead_of.map(|(_, counts)| counts).unwrap_or_default();
         for (counter, next) in (0u8..).zip(counts).filter(|(_, next)| *next > 0) {

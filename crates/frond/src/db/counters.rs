@@ -1,7 +1,8 @@
 //! Numbers from the counters of trees: hidden row ids, auto-increment (Rule: I35).
 //!
-//! The counters are in the catalog's memory (`catalog/counters.rs`); here is what the log is told of them: each commit to a
-//! tree says how far its counters are, unless one before said so.
+//! The counters are in the catalog's memory (`catalog/counters.rs`). This file decides what the log
+//! records of them: each commit to a tree logs new values of its counters, unless an earlier one
+//! did.
 //!
 //! Threads: all.
 
@@ -12,10 +13,12 @@ use crate::{Error, Result, TreeId, sync::Ordering, types::COUNTERS};
 use super::{Shared, Tree};
 
 impl Tree {
-    /// Takes `count` numbers from one of the tree's counters, 0 to 3, for rows of this tree; the first of them is at least
-    /// `least`. Counters begin at 1. A number is not handed out again, whatever becomes of the transaction. After a restart
-    /// or a crash none is that a commit can have used: what was taken before the last durable commit to the tree, or, once
-    /// something was applied to it, before a checkpoint or close, stays taken. No lock is taken, and nothing is written.
+    /// Takes `count` numbers from one of the tree's counters, 0 to 3, for rows of this tree; the
+    /// first number is at least `least`. Counters start at 1. No number is returned twice, whether
+    /// the transaction commits or not. After a restart or a crash, no number is returned that a
+    /// commit can have used: numbers stay taken if they were taken before the last durable commit
+    /// to the tree or, once something was applied to the tree, before a checkpoint or close. Takes
+    /// no lock and writes nothing.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -33,22 +36,24 @@ impl Tree {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if there is no such counter, or fewer numbers are left; `NoSuchTree`; `ReadOnly`.
+    /// `InvalidArgument` if there is no such counter, or too few numbers are left; `NoSuchTree`;
+    /// `ReadOnly`.
     pub fn reserve(&self, counter: usize, least: u64, count: u64) -> Result<Range<u64>> {
         self.entry.check()?;
         self.shared.check_writable()?;
         has_counter(counter)?;
         if !self.shared.has_counters.load(Ordering::Relaxed) {
-            // Who commits what has such a number has got it from here, and sees this.
+            // A commit that uses such a number got it from here, so it sees this store.
             self.shared.has_counters.store(true, Ordering::SeqCst);
         }
         let reserved = self.reserve_unlogged(counter, least, count)?;
-        // A tree that takes the place of this one goes on from what it finds once this one is said to be gone.
+        // A tree that replaces this one continues from the values that it finds once this one is
+        // marked as gone.
         self.entry.check()?;
         Ok(reserved)
     }
 
-    /// The same where no log is told of it.
+    /// Takes numbers, like [`reserve`](Self::reserve), for a tree that is not logged.
     pub(super) fn reserve_unlogged(
         &self,
         counter: usize,
@@ -64,7 +69,7 @@ impl Tree {
         })
     }
 
-    /// The number that a counter would give next.
+    /// The next number of a counter, without taking it.
     ///
     /// # Errors
     /// `InvalidArgument` if there is no such counter; `NoSuchTree`.
@@ -83,7 +88,7 @@ fn has_counter(counter: usize) -> Result<()> {
 }
 
 impl Shared {
-    /// Lists what the record of a commit to these trees has to say of counters.
+    /// Lists the counter values that the record of a commit to these trees must log.
     pub(super) fn list_counters(
         &self,
         trees: impl Iterator<Item = TreeId>,
@@ -100,7 +105,7 @@ impl Shared {
         }
     }
 
-    /// A record that says so has its place in the log.
+    /// Notes that a record with these values has its place in the log.
     pub(super) fn counters_are_logged(&self, counters: &[(TreeId, u8, u64)]) {
         for &(tree, counter, next) in counters {
             let entry = self.catalog.by_id(tree);

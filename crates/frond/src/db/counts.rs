@@ -1,11 +1,12 @@
-//! How many rows a tree has: counted by commits, and estimated for a range (Rule: I51).
+//! Row counts of trees, maintained by commits, and estimates for ranges (Rule: I51).
 //!
 //! Invariants
-//! 1. A count that says it is exact is what a walk over the newest rows would count, commits on their way to be visible
-//!    included. Design note 026.
-//! 2. An estimate is 0 only of a range in which there is nothing.
+//! 1. A count that is marked exact equals what a scan of the newest rows would count, including
+//!    commits that are not visible yet. Design note 026.
+//! 2. An estimate is 0 only if the range is empty.
 //!
-//! Threads: all. Cost: a count some look-ups; an estimate two descents a memtable and in the tree.
+//! Threads: all. Cost: a count takes some look-ups; an estimate two descents per memtable and in
+//! the tree.
 
 use std::ops::RangeBounds;
 
@@ -17,30 +18,31 @@ use crate::{
 
 use super::{Shared, Tree, tree::bounds};
 
-/// How many rows a tree has.
+/// Number of rows of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RowCount {
     /// Rows.
     pub rows: u64,
-    /// They were counted. Else `rows` is an estimate: something was committed to the tree of which it was not known whether
-    /// its keys were there.
+    /// Whether the rows were counted. If not, `rows` is an estimate: some commit wrote to the tree
+    /// without knowing whether its keys existed.
     pub exact: bool,
 }
 
-/// About what lies in a range of keys.
+/// Approximate content of a range of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RangeEstimate {
-    /// Rows; 0 only if there is none.
+    /// Rows; 0 only if there are none.
     pub rows: u64,
-    /// Bytes that they take, as they lie in leaves and memtables.
+    /// Bytes that they take in leaves and memtables.
     pub bytes: u64,
 }
 
 impl Tree {
-    /// How many rows there are. Commits count as they go: inserts that are checked, and what a transaction does under its
-    /// locks to rows that it knows of ([`Txn::insert_row`](crate::Txn::insert_row), `update_row`, `delete_row`, and writes of
-    /// the row that a locking read has just found or missed). A tree to which something was put or deleted without a look
-    /// says that it is not exact, until it is empty or another takes its place.
+    /// Number of rows. Commits maintain the count if they know whether their keys existed: checked
+    /// inserts, and changes by a transaction, under its locks, of rows that it knows
+    /// ([`Txn::insert_row`](crate::Txn::insert_row), `update_row`, `delete_row`, and writes of the
+    /// row that a locking read has just found or missed). After a blind put or delete the count is
+    /// not exact any more, until the tree is empty or replaced.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -60,7 +62,7 @@ impl Tree {
     pub fn row_count(&self) -> Result<RowCount> {
         self.shared.engine.health.check()?;
         let counted = self.counted();
-        // Behind the version that was counted: a tree that has ended has no rows there.
+        // Checked after the version was taken: a tree that has ended has no rows there.
         if !plant!("db: a count does not ask whether its tree has ended") {
             self.entry.check()?;
         }
@@ -70,7 +72,7 @@ impl Tree {
         Ok(RowCount { rows: self.estimate(..)?.rows, exact: false })
     }
 
-    /// How many rows there are, if everything that was committed knew what it did.
+    /// The exact number of rows, if all commits knew what they did.
     pub(super) fn counted(&self) -> Option<u64> {
         let version = self.shared.engine.versions.current();
         let root = version.roots.get(&self.entry.id);
@@ -82,11 +84,12 @@ impl Tree {
         applied.checked_add_signed(more)
     }
 
-    /// About how many rows lie in a range, and how many bytes they take. Reads nothing from the file: of inner nodes that were
-    /// not read since the store was opened it goes by the number of all rows as it is known or was estimated by the last
-    /// checkpoint, in equal shares. Counts a row that was written
-    /// anew of late twice, but never more rows than the tree has. It goes by what is committed by now: what a transaction or
-    /// a snapshot sees may be more ([`Txn::estimate`](crate::Txn::estimate)).
+    /// Estimates how many rows a range has, and how many bytes they take. Reads nothing from the
+    /// file: for an inner node that was not read since the store was opened, it divides the row
+    /// count that is known, or that the last checkpoint estimated, into equal shares. A recently
+    /// rewritten row may count twice, but the result never exceeds the number of rows in the tree.
+    /// It covers what is committed so far; a transaction or snapshot may see more
+    /// ([`Txn::estimate`](crate::Txn::estimate)).
     ///
     /// # Errors
     /// `NoSuchTree` if the tree was dropped.
@@ -112,19 +115,19 @@ impl Tree {
         if let Some(counted) = self.counted() {
             rows = rows.min(counted.max(u64::from(rows > 0)));
         }
-        // Behind the versions that were looked at.
+        // Checked after the versions were taken.
         self.entry.check()?;
         Ok(RangeEstimate { rows, bytes: held.bytes.round() as u64 })
     }
 }
 
-/// True if no key can lie between the two.
+/// True if no key can be between the two.
 pub(super) fn is_nothing(from: &Option<Vec<u8>>, to: &Option<Vec<u8>>) -> bool {
     from.is_some() && from == to
 }
 
 impl Shared {
-    /// About what a version holds of a tree in a range, in whatever memtables it has.
+    /// Approximate content of a range of a tree in a version, with all its memtables.
     pub(super) fn held(
         &self,
         version: &Version,

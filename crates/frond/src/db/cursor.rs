@@ -1,15 +1,16 @@
-//! Cursors: ordered walks over a range of keys, in both directions.
+//! Cursors: ordered scans over a range of keys, in both directions.
 //!
-//! A cursor keeps a snapshot and a position, and fetches rows in pieces into a buffer that it reuses:
-//! a few rows first, more as the walk goes on. Pieces of a backward walk are as long as a block of the
-//! leaf and are merged forward, then handed out from their end.
+//! A cursor keeps a snapshot and a position, and fetches rows in pieces into a buffer that it
+//! reuses: a few rows first, more as the scan goes on. Pieces of a backward scan are about as long
+//! as a block of the leaf; they are merged forward and returned from their end.
 //!
 //! Invariants
 //! 1. The position is a gap between keys; `next` returns the row above the gap and moves above it,
 //!    `prev` the row below and moves below it.
 //! 2. The buffer holds rows that border on the gap, in the direction of the last step.
-//! 3. What goes on in a run where the last piece ended reads the version that this piece read, which has been
-//!    the snapshot's all the time: in it no other source has entries in the rest of the stretch.
+//! 3. A scan continues within a run, where the last piece ended, only in the version that this
+//!    piece read, which has been the snapshot's version since: no other source has entries in the
+//!    rest of the stretch in it.
 //!
 //! Threads: one.
 
@@ -34,17 +35,18 @@ use super::{
     rows::RowBuf,
 };
 
-/// Rows of a first piece; later ones have `ROWS_GROWTH` times as many, up to `ROWS_MAX`. A piece costs a
-/// descent and its rows are fetched in vain if the walk ends: few pieces and few rows are both wanted.
+/// Rows of a first piece; later pieces have `ROWS_GROWTH` times as many, up to `ROWS_MAX`. Each
+/// piece costs a descent, and rows that were fetched are wasted if the scan ends: few pieces and
+/// few rows are both wanted.
 const ROWS_FIRST: usize = 16;
 const ROWS_GROWTH: usize = 4;
 const ROWS_MAX: usize = 2048;
-/// Bytes that a second piece reads at once where it must read; later ones twice as many, up to the
-/// length at which the device gives nothing more for it.
+/// Bytes that a second piece reads at once if it must read; later pieces read twice as many, up to
+/// the length beyond which the device gains nothing.
 const AHEAD_FIRST: usize = 32 << 10;
 const AHEAD_MAX: usize = BULK_BYTES;
 
-/// Where a cursor stands.
+/// Position of a cursor between keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Gap {
     /// Below the first row of the range.
@@ -57,23 +59,24 @@ pub(super) enum Gap {
     Below(Vec<u8>),
 }
 
-/// A walk over the rows of one tree in a range, as of one moment.
+/// A scan over the rows of one tree in a range, at one snapshot.
 #[derive(Debug)]
 pub struct Cursor {
-    /// Before the snapshot, so that what waits is given up before the last handle closes the store.
+    /// Declared before the snapshot, so that waiting flights are cancelled before the last handle
+    /// closes the store.
     flights: Option<Ahead>,
     snapshot: Snapshot,
     tree: TreeId,
     /// `None` while the catalog itself is read.
     entry: Option<Arc<TreeEntry>>,
-    /// How its handle has values.
+    /// The value format that its handle uses.
     typing: Option<Arc<Typing>>,
     from: Option<Vec<u8>>,
     to: Option<Vec<u8>>,
     parts: Option<Parts>,
     gap: Gap,
     rows: RowBuf,
-    /// The blob handed out last.
+    /// The blob returned last.
     blob: Vec<u8>,
     /// Rows `index..` are above the gap (forward), rows `..index` below it (backward).
     index: usize,
@@ -86,25 +89,27 @@ pub struct Cursor {
     order: KeyOrder,
 }
 
-/// Where the last piece of a walk up ended, if only one run has entries in the rest of its stretch.
+/// Where the last piece of a forward scan ended, if only one run has entries in the rest of its
+/// stretch.
 #[derive(Debug)]
 struct Lone {
     cursor: Box<RunCursor>,
-    /// If it is the leaf's.
+    /// The leaf, if the run is one.
     leaf: Option<WalkedLeaf>,
-    /// Not held: what a walk that rests keeps from being freed is a block in the cache (Rule: I28).
+    /// Weak: a paused scan keeps no more from being freed than a block in the cache (Rule: I28).
     version: Weak<Version>,
 }
 
 impl Cursor {
-    /// A cursor over a tree that its snapshot shows: else an error. Without a handle, over the catalog.
+    /// A cursor over a tree, which the snapshot must show; without a handle, over the catalog.
     pub(crate) fn new(
         snapshot: Snapshot,
         tree: TreeId,
         handle: Option<&Tree>,
         (from, to): (Option<Vec<u8>>, Option<Vec<u8>>),
     ) -> Result<Self> {
-        // The snapshot is registered, so what it shows now it keeps showing: later pieces need no check.
+        // The snapshot is registered, so it keeps showing what it shows now: later pieces need no
+        // check.
         if !plant!("db: a scan does not ask whether its tree has ended") {
             handle.map_or(Ok(()), |handle| snapshot.must_show(handle))?;
         }
@@ -130,29 +135,31 @@ impl Cursor {
         })
     }
 
-    /// From here on an interrupt ends steps with `Interrupted`, at the latest when the rows are handed out that are fetched already,
-    /// some thousands; the cursor stays where it is, and once the interrupt is cleared it goes on.
+    /// Makes the cursor cancellable: after this call, an interrupt makes steps fail with
+    /// `Interrupted`, at the latest once the rows are returned that were already fetched, some
+    /// thousands. The cursor stays where it is, and goes on once the interrupt is cleared.
     pub fn heed(&mut self, interrupter: &Interrupter) {
         self.heeds = Some(interrupter.clone());
     }
 
-    /// An error if whoever it heeds was asked to stop.
+    /// Fails if the cursor was cancelled.
     fn must_go_on(&self) -> Result<()> {
         self.heeds.as_ref().map_or(Ok(()), Interrupter::must_go_on)
     }
 
-    /// Gives only these parts of values from here on, one after the other: see [`Tree::parts`](crate::Tree::parts).
-    /// The cursor stays where it is. A step onto a value that does not fit the layout of its tree fails with
-    /// `InvalidArgument`, each time; [`seek`](Self::seek) goes beyond it.
+    /// Restricts the cursor to these parts of values, concatenated: see
+    /// [`Tree::parts`](crate::Tree::parts). The cursor stays where it is. A step onto a value that
+    /// does not fit the layout of its tree fails with `InvalidArgument`, each time;
+    /// [`seek`](Self::seek) can skip it.
     ///
     /// # Errors
-    /// `InvalidArgument` if the parts are of a tree with other layouts.
+    /// `InvalidArgument` if the parts belong to a tree with other layouts.
     pub fn only(mut self, parts: &Parts) -> Result<Self> {
         self.set_parts(parts)?;
         Ok(self)
     }
 
-    /// The same of a cursor that stays where it lies.
+    /// Restricts the cursor to these parts of values, like [`only`](Self::only), without moving it.
     ///
     /// # Errors
     /// As [`only`](Self::only).
@@ -164,7 +171,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Whether it gives parts of values.
+    /// True if it returns parts of values.
     pub(super) fn has_parts(&self) -> bool {
         self.parts.is_some()
     }
@@ -192,7 +199,7 @@ impl Cursor {
         self.stand(Gap::High);
     }
 
-    /// Moves to a gap, and forgets what was fetched for another.
+    /// Moves to a gap and drops the rows that were fetched.
     pub(super) fn stand(&mut self, gap: Gap) {
         self.gap = gap;
         self.rows.clear();
@@ -205,7 +212,8 @@ impl Cursor {
     /// The next row up, or `None` at the end of the range.
     ///
     /// # Errors
-    /// I/O errors and damage of what had to be read; `Interrupted` if it [heeds](Self::heed) somebody.
+    /// I/O errors and damage of what had to be read; `Interrupted` if it was
+    /// [cancelled](Self::heed).
     #[expect(clippy::should_implement_trait, reason = "a cursor lends, an iterator cannot")]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.turn(true);
@@ -216,7 +224,7 @@ impl Cursor {
         self.row(self.index - 1)
     }
 
-    /// The next row down, or `None` at the begin of the range. On a fresh cursor, call
+    /// The next row down, or `None` at the start of the range. On a new cursor, call
     /// [`seek_last`](Self::seek_last) first.
     ///
     /// # Errors
@@ -230,7 +238,7 @@ impl Cursor {
         self.row(self.index)
     }
 
-    /// A row of the buffer; a blob is read when its turn comes. What the snapshot shows, it keeps.
+    /// Returns a row of the buffer; a blob is read only now. The snapshot keeps what it shows.
     fn row(&mut self, index: usize) -> Result<Option<(&[u8], &[u8])>> {
         let Some((key, value)) = self.rows.get(index) else { return Ok(None) };
         if !self.rows.is_blob(index) {
@@ -246,8 +254,8 @@ impl Cursor {
         Ok(Some((key, &self.blob)))
     }
 
-    /// How many rows there are from here to the end of the range, where it stands then. Of values only what keys need is read, if
-    /// the tree has a layout of them.
+    /// Counts the rows from here to the end of the range, and moves there. If the tree has a layout
+    /// of values, nothing of values is read beyond what the keys need.
     ///
     /// # Errors
     /// As [`next`](Self::next).
@@ -269,7 +277,7 @@ impl Cursor {
         }
     }
 
-    /// Makes the buffer fit the direction, by fetching anew if it does not.
+    /// Drops the buffer if the direction changes.
     fn turn(&mut self, forward: bool) {
         if self.forward == forward {
             return;
@@ -279,7 +287,7 @@ impl Cursor {
         self.stand(gap);
     }
 
-    /// The gap, after the rows handed out so far.
+    /// The gap after the rows returned so far.
     fn edge(&self) -> Gap {
         let last = if self.forward {
             self.index.checked_sub(1).and_then(|index| self.rows.get(index))
@@ -293,8 +301,8 @@ impl Cursor {
         }
     }
 
-    /// Fetches the piece above the gap; false if there is none. What was fetched before an error comes first,
-    /// and the next fetch meets the error.
+    /// Fetches the piece above the gap; false if there is none. Rows fetched before an error are
+    /// returned first; the next fetch meets the error again.
     fn fetch_up(&mut self) -> Result<bool> {
         self.must_go_on()?;
         self.gap = self.edge();
@@ -311,7 +319,7 @@ impl Cursor {
         if self.rows.is_empty() { Err(error) } else { Ok(true) }
     }
 
-    /// Fetches the piece above the gap by a descent of its own.
+    /// Fetches the piece above the gap with a new descent.
     fn fetch_anew(&mut self) -> Result<bool> {
         // The first key that counts.
         let mut at = match &self.gap {
@@ -374,7 +382,8 @@ impl Cursor {
         }
     }
 
-    /// Fetches what follows in the run that the last piece came from; false if that is not known (Invariant 3).
+    /// Fetches what follows in the run that the last piece came from; false if there is no such run
+    /// (invariant 3).
     fn go_on(&mut self) -> Result<bool> {
         let Some(Lone { mut cursor, leaf, version: read }) = self.lone.take() else {
             return Ok(false);
@@ -403,7 +412,7 @@ impl Cursor {
         Ok(true)
     }
 
-    /// Has others read what follows, if the walk has gone on for long enough and is in a leaf.
+    /// Starts readahead of what follows, if the scan has gone on for long enough and is in a leaf.
     fn send_ahead(
         &mut self,
         version: &Arc<Version>,
@@ -417,14 +426,15 @@ impl Cursor {
         ahead.send(engine, (version, self.tree), leaf, cursor.block_index());
     }
 
-    /// What is known to be empty at the cursor's snapshot.
+    /// The stretch that is known to be empty at the cursor's snapshot.
     fn vacancy(&self) -> Option<Stretch> {
-        // A tree that the catalog does not show hears of no commits.
+        // A tree that was dropped is not cut by later commits.
         let entry = self.entry.as_ref().filter(|entry| entry.check().is_ok())?;
         entry.vacancy.known(self.snapshot.seqno())
     }
 
-    /// `walked` has no row, as of the cursor's snapshot; finding that out took so many tombstones.
+    /// Notes that `walked` has no row at the cursor's snapshot; finding that out took this many
+    /// tombstones.
     fn remember_empty(&self, walked: Stretch, tombstones: u64) {
         if let Some(entry) = self.entry.as_ref().filter(|_| tombstones >= TOMBSTONES_MIN) {
             let engine = &self.snapshot.engine;
@@ -500,8 +510,8 @@ impl Cursor {
         }
     }
 
-    /// Appends the rows of a range inside one stretch to the buffer. Returns how many deleted keys it
-    /// met before the first.
+    /// Appends the rows of a range inside one stretch to the buffer. Returns how many deleted keys
+    /// it met before the first row.
     fn merge(
         &mut self,
         version: &Arc<Version>,
@@ -510,7 +520,7 @@ impl Cursor {
     ) -> Result<u64> {
         let (direction, rows_max) = match self.forward {
             true => (Direction::Forward, self.piece_rows),
-            // The piece is as long as it must be to end at the gap.
+            // A backward piece must reach the gap.
             false => (Direction::Backward, usize::MAX),
         };
         let piece = Piece {
@@ -524,7 +534,7 @@ impl Cursor {
             shape: Shape::of(self.entry.as_deref(), self.typing.as_deref(), self.parts.as_ref()),
         };
         let Fetched { tombstones, lone } = piece.fetch(&mut self.rows)?;
-        // A short walk does not go on: it has nothing to keep.
+        // A short scan does not continue, so it keeps nothing.
         let lone = lone.filter(|_| self.forward && self.piece_rows > ROWS_FIRST);
         self.lone = lone.map(|cursor| {
             let run =
@@ -535,7 +545,7 @@ impl Cursor {
         Ok(tombstones)
     }
 
-    /// The walk goes on: the next piece may be longer.
+    /// Lets the next piece be longer, because the scan has gone on.
     fn lengthen(&mut self) {
         self.piece_rows = (self.piece_rows * ROWS_GROWTH).min(ROWS_MAX);
         self.ahead = (self.ahead * 2).clamp(AHEAD_FIRST, AHEAD_MAX);

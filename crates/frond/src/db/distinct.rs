@@ -1,21 +1,27 @@
-//! How many different values the first parts of a tree's keys have: what an optimizer wants to know of an index (Rule: I51).
+//! Estimates of how many distinct values the key prefixes of a tree have, which an optimizer wants
+//! to know of an index (Rule: I51).
 //!
-//! Nothing is kept for it: rows are sampled when it is asked, a bounded number of them (design note 034 says why).
+//! Nothing is maintained for it: a bounded number of rows is sampled on request (design note 034
+//! says why).
 //!
-//! 1. A small tree is walked, and counted.
-//! 2. A prefix with few values is counted: the walk leaps from each value to the next, [`LEAPS`] times at most.
-//! 3. Else the rows of some windows speak for all. A row of a group of `g` rows with one value is the `g`-th part of a value: the mean of
-//!    these parts, times the rows there are, is the number of values, however uneven groups are. A group that lies wholly in
-//!    its window is counted there; one that the window cuts is walked over if it is not large, and else asked of the nodes ([`Tree::estimate`]).
-//! 4. Where large groups have most rows, few windows fall between them, which may be where most values are: the rows there are
-//!    counted, or are sampled once more by themselves (`db/distinct/rest.rs`).
+//! 1. A small tree is scanned and counted.
+//! 2. A prefix with few values is counted: a scan seeks from each value to the next, at most
+//!    [`LEAPS`] times.
+//! 3. Otherwise the rows of some windows represent all rows. A row of a group of `g` rows with one
+//!    value counts as 1/`g` of a value; the mean of these fractions times the number of rows is the
+//!    number of values, however uneven the groups are. A group that lies completely in its window
+//!    is counted there. A group that the window cuts is scanned if it is not large; otherwise its
+//!    size is estimated from the nodes ([`Tree::estimate`]).
+//! 4. If large groups have most rows, few windows fall between them, although most values may be
+//!    there: the rows there are counted, or sampled again by themselves (`db/distinct/rest.rs`).
 //!
-//! Windows begin where estimates say that so many rows lie before, all the same number of rows apart.
+//! Windows start where estimates put equal numbers of rows between them.
 //!
 //! Invariants
-//! 1. No number is 0, and none is smaller than that of fewer parts.
-//! 2. However large the tree is, so many rows are looked at, and no more: twice [`SMALL_ROWS`], [`WINDOWS`] of [`WINDOW_ROWS`], and for each part
-//!    [`LEAPS`] pieces of a cursor's, two of [`GROUP_ROWS`] a window, and what `rest.rs` says.
+//! 1. No number is 0, and none is smaller than that of a shorter prefix.
+//! 2. The number of rows read is bounded however large the tree is: twice [`SMALL_ROWS`],
+//!    [`WINDOWS`] of [`WINDOW_ROWS`], and for each part [`LEAPS`] cursor pieces, two of
+//!    [`GROUP_ROWS`] per window, and what `rest.rs` says.
 //!
 //! Threads: all.
 
@@ -27,28 +33,31 @@ use super::{Cursor, Tree};
 
 mod rest;
 
-/// A tree of so many rows is walked.
+/// A tree of up to about this many rows is scanned completely.
 const SMALL_ROWS: u64 = 4096;
-/// Values of a prefix that are counted one by one.
+/// Values of a prefix that are counted one by one at most.
 const LEAPS: u64 = 64;
-/// Samples: where one row in twenty has values of its own, three of these lie there.
+/// Number of samples: if one row in twenty has a value of its own, three samples lie there.
 const WINDOWS: u64 = 64;
-/// Rows of a sample: a few blocks of them.
+/// Rows of a sample: a few blocks.
 const WINDOW_ROWS: usize = 256;
-/// A group that is cut by its window is counted up to here; estimates go by blocks, which may have as many.
+/// Rows up to which a group that is cut by its window is counted; estimates work in blocks, which
+/// may have as many.
 const GROUP_ROWS: u64 = 1024;
-/// Steps on the way to the begin of a window. Each halves the keys that are left; rows are not spread as keys are, so the last
-/// step may be far from where it was to go, which makes windows uneven and nothing worse.
+/// Steps to find the start of a window. Each halves the remaining key range. Rows are not spread as
+/// keys are, so the last step may end far from the target; this only makes windows uneven.
 const STEPS: usize = 48;
 
 impl Tree {
-    /// About how many different values the first part of the keys has, the first two, and so on to all of them, as many
-    /// numbers as the keys' layout has parts; one if keys have no layout. None is 0, also of an empty tree. Rows by these numbers
-    /// are what an index look-up finds.
+    /// Estimates how many distinct values the first part of the keys has, the first two parts, and
+    /// so on to all of them: one number for each part of the keys' layout, or one number if keys
+    /// have no layout. No number is 0, even for an empty tree. The row count divided by these
+    /// numbers is what an index look-up finds.
     ///
-    /// Numbers up to 64, and those of trees of some thousand rows, are exact if nothing is written meanwhile. Larger ones are
-    /// estimates: within a factor of two where values have about as many rows each, of three where they have not. Reads a bounded
-    /// number of rows, some tens of thousands: milliseconds, and what of some hundred blocks is not in the cache.
+    /// Numbers up to 64, and those of trees of some thousand rows, are exact if nothing is written
+    /// meanwhile. Larger ones are estimates: within a factor of two if values have about equally
+    /// many rows, of three if not. Reads a bounded number of rows, some tens of thousands: this
+    /// takes milliseconds, plus the reads of up to some hundred blocks that are not in the cache.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -98,7 +107,7 @@ impl Tree {
         counts.push(rows);
         let mut least = 1;
         for (part, count) in counts.iter_mut().enumerate() {
-            // What was not counted has more values than were.
+            // A prefix that was not counted has more values than [`LEAPS`].
             least = if part == leapt && part + 1 < parts { least.max(LEAPS + 1) } else { least };
             *count = (*count).clamp(least, rows.max(least));
             least = *count;
@@ -106,12 +115,12 @@ impl Tree {
         Ok(counts)
     }
 
-    /// About how many rows there are, by nodes that are read if they are not in memory: rows are, too.
+    /// Approximate number of rows, from nodes that are read if they are not in memory.
     fn about<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Result<u64> {
         Ok(self.estimate_by(range, Look::Reading)?.rows)
     }
 
-    /// Counts, if the tree is small.
+    /// Counts the prefixes, if the tree is small.
     fn counted_prefixes(&self, keys: &Keys) -> Result<Option<Vec<u64>>> {
         let mut counts = vec![0; keys.parts];
         let mut cursor = self.scan(..)?;
@@ -130,7 +139,7 @@ impl Tree {
         Ok(Some(counts))
     }
 
-    /// How many values the prefix has that ends with this part, if they are few.
+    /// The number of values of the prefix that ends with this part, if there are few.
     fn leap(&self, keys: &Keys, part: usize) -> Result<Option<u64>> {
         let mut cursor = self.scan(..)?;
         let mut values = 0;
@@ -147,15 +156,15 @@ impl Tree {
         Ok(Some(values))
     }
 
-    /// Estimates of the prefixes from this part on, but for whole keys.
+    /// Estimates for the prefixes from this part on, without whole keys.
     fn sampled_prefixes(&self, keys: &Keys, from: usize, rows: u64) -> Result<Vec<u64>> {
         let mut cursor = self.scan(..)?;
         let Some(ends) = Ends::of(&mut cursor)? else { return Ok(Vec::new()) };
         let mut shares = vec![0.0; keys.parts - 1 - from];
         let mut sampled = 0;
-        // Of a group that is larger than a window, several ask.
+        // Several windows may cut the same large group.
         let mut sizes = vec![Sizes::new(); shares.len()];
-        // Windows need not begin at the row.
+        // Windows need not start exactly at the target row.
         let near = rows as f64 / (8 * WINDOWS) as f64;
         for window in 0..WINDOWS {
             let target = (window as f64 + 0.5) / WINDOWS as f64 * rows as f64;
@@ -177,7 +186,8 @@ impl Tree {
         Ok(counts)
     }
 
-    /// How many values of a prefix the rows of a window are: parts of those that it cuts.
+    /// Number of values of a prefix that the rows of a window count for, with fractions for groups
+    /// that the window cuts.
     fn values_in(
         &self,
         cursor: &mut Cursor,
@@ -207,7 +217,7 @@ impl Tree {
         Ok(values)
     }
 
-    /// How many rows have a prefix: counted, or about so many if they are more than that.
+    /// Number of rows with a prefix: counted, or estimated if there are more than [`GROUP_ROWS`].
     fn group_rows(&self, cursor: &mut Cursor, prefix: &[u8]) -> Result<u64> {
         let to = prefix_end(prefix);
         let about = match &to {
@@ -227,7 +237,7 @@ impl Tree {
         Ok(if rows < GROUP_ROWS { rows } else { rows.max(about) })
     }
 
-    /// A key between two that has about so many rows below it, more or less `near`.
+    /// A key between two that has about `target` rows below it, within `near`.
     fn key_at(&self, ends: &Ends, target: f64, near: f64) -> Result<Vec<u8>> {
         let (mut low, mut high) = (ends.first.clone(), ends.last.clone());
         for _ in 0..STEPS {
@@ -242,10 +252,10 @@ impl Tree {
     }
 }
 
-/// Groups that windows have cut, by their prefixes, and how many rows they have.
+/// Sizes of groups that windows have cut, by prefix.
 type Sizes = BTreeMap<Vec<u8>, u64>;
 
-/// How keys are cut.
+/// How keys are split into parts.
 struct Keys {
     layout: Option<Layout>,
     parts: usize,
@@ -259,7 +269,7 @@ struct Cut {
 }
 
 impl Keys {
-    /// What does not fit the layout has one part.
+    /// Splits a key; one that does not fit the layout has one part.
     fn cut(&self, key: &[u8]) -> Cut {
         let mut ends = Vec::with_capacity(self.parts);
         if !self.layout.as_ref().is_some_and(|layout| layout.split(key, &mut ends)) {
@@ -282,13 +292,13 @@ impl Keys {
 }
 
 impl Cut {
-    /// The parts up to this one.
+    /// The parts up to and including this one.
     fn prefix(&self, part: usize) -> &[u8] {
         let end = self.ends.get(part).copied().unwrap_or(self.key.len());
         self.key.get(..end).unwrap_or(&self.key)
     }
 
-    /// How many parts it shares with another; none with what is no key.
+    /// Number of leading parts that it shares with another; none with the default value.
     fn shared(&self, other: &Self) -> usize {
         let same = |part: &usize| self.prefix(*part) == other.prefix(*part);
         match other.ends.is_empty() {
@@ -315,10 +325,11 @@ impl Ends {
     }
 }
 
-/// A string between two, about halfway; `None` if there is none that is short.
+/// A key about halfway between two; `None` if there is no short one.
 fn between(low: &[u8], high: &[u8]) -> Option<Vec<u8>> {
     let shared = common_prefix(low, high);
-    // Eight bytes behind what they share, as numbers; one byte more, so that neighbours have something between them.
+    // The eight bytes after the common prefix, as numbers, and one byte more, so that there is
+    // something between neighbours.
     let number = |key: &[u8]| {
         let byte = |at: usize| u128::from(key.get(shared + at).copied().unwrap_or(0));
         (0..9).fold(0, |number, at| number << 8 | byte(at))

@@ -1,31 +1,32 @@
-//! Doors: by which transactions hold the store.
+//! Striped reference counts by which transactions hold the store open.
 //!
-//! A transaction keeps its store open. Were each to count itself where all handles are counted, threads that begin and end
-//! transactions of one row would hand that one line of memory to and fro, which costs more than what they read. So the
-//! handles of a store together own a few doors, each of which holds the store, and a transaction counts itself at the door of
-//! its thread.
+//! A transaction keeps its store open. If each cloned the one `Arc` of all handles, threads that
+//! begin and end one-row transactions would contend for that reference count's cache line, which
+//! costs more than what they read. So the handles of a store own several doors, each of which holds
+//! the store, and a transaction clones the door of its thread.
 //!
 //! Invariants
-//! 1. The store knows of no door, and what it keeps of transactions that have ended (`txn/kit.rs`) holds none: so nothing
-//!    that the store owns keeps it open.
-//! 2. A door goes with the last [`Db`](super::Db) and the last transaction that came by it, whichever is later; the store
-//!    closes with its last holder, doors included.
+//! 1. The store itself holds no door, and neither does what it keeps of ended transactions
+//!    (`txn/kit.rs`): so nothing that the store owns keeps it open.
+//! 2. A door is dropped with the last [`Db`](super::Db) and the last transaction that uses it,
+//!    whichever is later; the store closes with its last holder, doors included.
 //!
-//! Threads: all. Cost of a transaction: a count up and a count down, on a line that few threads share.
+//! Threads: all. Cost of a transaction: an increment and a decrement, on a cache line that few
+//! threads share.
 
 use std::{fmt, ops::Deref};
 
 use super::Shared;
 use crate::sync::{Arc, thread_number};
 
-/// As many as there are places for what transactions leave behind.
+/// Number of doors: as many as the transaction pool has stripes.
 const DOORS: usize = if cfg!(shuttle) { 2 } else { 64 };
 
-/// Holds the store for those who came by it; its count of them is on a cache line of its own.
+/// One stripe: holds the store, with a reference count on a cache line of its own.
 #[repr(align(64))]
 pub(super) struct Door(Arc<Shared>);
 
-/// All doors of a store, for those who may begin transactions.
+/// All doors of a store, held by handles that can begin transactions.
 #[derive(Clone)]
 pub(super) struct Doors(Arc<[Arc<Door>]>);
 
@@ -34,14 +35,14 @@ impl Doors {
         Self((0..DOORS).map(|_| Arc::new(Door(shared.clone()))).collect())
     }
 
-    /// The calling thread's.
+    /// The door of the calling thread.
     pub fn own(&self) -> Arc<Door> {
         self.0[thread_number() % DOORS].clone()
     }
 }
 
 impl Door {
-    /// The store, for a handle that is no transaction.
+    /// The store, for a handle that is not a transaction.
     pub fn store(&self) -> Arc<Shared> {
         self.0.clone()
     }
@@ -77,7 +78,8 @@ mod tests {
         sync::{Arc, Weak, thread},
     };
 
-    /// What must be gone with a store: what its handles share, and what its threads hold.
+    /// What must be dropped with a store: the state that its handles share, and the engine that its
+    /// threads hold.
     struct Remains(Weak<super::Shared>, Weak<crate::pipeline::Engine>);
 
     impl Remains {
@@ -88,7 +90,7 @@ mod tests {
         fn must_be_none(&self, dir: &Path) {
             assert_eq!(self.0.strong_count(), 0, "nobody holds the store");
             assert_eq!(self.1.strong_count(), 0, "its threads have ended");
-            // Its files are free, and it needs no recovery.
+            // Its files are closed, and it needs no recovery.
             Db::open(dir, Options::new()).unwrap().close().unwrap();
         }
     }
@@ -100,7 +102,7 @@ mod tests {
         (db, tree)
     }
 
-    /// One of each kind that leaves something behind for the next.
+    /// Runs one transaction of each kind that leaves something in the pool.
     fn use_it(db: &Db, tree: &Tree, key: &[u8]) {
         for isolation in [Isolation::ReadCommitted, Isolation::Snapshot] {
             for read_only in [true, false] {
@@ -144,7 +146,7 @@ mod tests {
         remains.must_be_none(dir.path());
     }
 
-    /// It was begun by another thread than the one that ends it, too.
+    /// A transaction may also be begun by another thread than the one that ends it.
     #[test]
     fn a_transaction_outlives_the_handles_and_then_the_store_closes() {
         for ends_elsewhere in [false, true] {
@@ -167,7 +169,7 @@ mod tests {
         }
     }
 
-    /// Handles that begin no transactions hold the store without any door.
+    /// Handles that cannot begin transactions hold the store without a door.
     #[test]
     fn a_tree_and_a_cursor_outlive_the_doors() {
         let dir = tempfile::tempdir().unwrap();
@@ -183,7 +185,7 @@ mod tests {
         remains.must_be_none(dir.path());
     }
 
-    /// Threads count at doors of their own, and not where all handles are counted.
+    /// Threads count at doors of their own, not in the reference count of the handles.
     #[test]
     fn transactions_are_not_counted_among_the_handles() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,22 +1,26 @@
-//! Loads into trees that are there, and empty: a new tree, loaded, takes the place of the empty one.
+//! Bulk loads into existing, empty trees: a new, loaded tree replaces the empty one.
 //!
-//! 1. `begin`: the tree is looked at, so that who cannot load learns it before he has put rows.
-//! 2. The rows become pages of a new tree, as those of any load (`bulk.rs`).
-//! 3. `finish`: the tree is locked as any change locks the trees that it takes away (`alter.rs`), which waits for transactions with
-//!    rows of it, prepared ones included, and for batches; then it is looked at again. The commit that makes the new tree drops the old one, as a truncation does
-//!    (`CatalogChange::truncate`), and with it goes whatever the old one still has of deleted rows.
+//! 1. `begin`: the tree is checked, so that a caller that cannot load gets the error before it has
+//!    put rows.
+//! 2. The rows become pages of a new tree, as in any load (`bulk.rs`).
+//! 3. `finish`: the tree is locked exclusively, as every change locks the trees that it removes
+//!    (`alter.rs`): this waits for transactions with rows of it, prepared ones included, and for
+//!    batches. Then it is checked again. The commit that makes the new tree drops the old one, as a
+//!    truncation does (`CatalogChange::truncate`), together with the tombstones that it still has.
 //!
 //! Invariants
-//! 1. From the second look until the new tree is shown nobody commits rows of the old one: a row that was acknowledged is never
-//!    dropped unseen. Who has waited is told that his tree is gone (`NoSuchTree`), before he has a place in the log.
-//! 2. The new tree is the old one in name, class, layouts and attributes, as those are at the commit, and in its counters; not in its
-//!    number, nor in its birth (Rules: I35, I43).
-//! 3. A load that is refused has done nothing: the tree is what it was, its handles are good.
+//! 1. From the second check until the new tree is shown, nothing commits rows of the old one: an
+//!    acknowledged row is never dropped unseen. A writer that has waited gets `NoSuchTree`, before
+//!    it has a place in the log.
+//! 2. The new tree has the old one's name, class, layouts and attributes as of the commit, and its
+//!    counters; it has its own number and birth (Rules: I35, I43).
+//! 3. A load that is refused has done nothing: the tree is unchanged, and its handles are valid.
 //!
-//! The tree is waited for, and not refused because a transaction has written it: only the end of that tells whether it will be empty,
-//! and a truncation of it would wait, too.
+//! If a transaction has written the tree, the load waits instead of being refused: only the end of
+//! the transaction decides whether the tree will be empty, and a truncation would wait, too.
 //!
-//! Threads: as `bulk.rs`. The trees are locked before the lock of catalog changes is taken (`alter.rs`, 2).
+//! Threads: as `bulk.rs`. The trees are locked before the lock of catalog changes is taken
+//! (`alter.rs`, 2).
 
 use std::time::Duration;
 
@@ -30,7 +34,7 @@ use super::{
     catalog_change::instead_of, change_trees::must_be_no_table,
 };
 
-/// How the end of loads waits for who has rows of trees that they fill.
+/// How the end of loads waits for transactions with rows of the trees that they fill.
 #[derive(Default)]
 pub(super) struct Waits {
     lock_timeout: Option<Duration>,
@@ -53,17 +57,21 @@ impl Waits {
 }
 
 impl Db {
-    /// Begins to load a tree that is there and has no rows: for who creates a tree first and fills it then, as
-    /// [`bulk_load`](Self::bulk_load) does it with one that is new. Until [`finish`](BulkLoad::finish) the tree is as it was, and others may
-    /// use it. Then a new tree with the rows takes its place in one commit, like it in name, attributes, layouts, settings and
-    /// counters ([`Tree::reserve`]), with another number, as [`TreesChange::truncate`](crate::TreesChange::truncate) makes one: handles of the
-    /// tree that was there fail with `NoSuchTree` from then on, [`BulkLoaded::tree`](crate::BulkLoaded::tree) is the new one's, and snapshots of before fail
-    /// with `DefinitionChanged` there. If no row was put, the tree stays, and so do its handles.
+    /// Starts to load an existing tree that has no rows, for callers that create a tree first and
+    /// fill it later; otherwise like [`bulk_load`](Self::bulk_load). Until
+    /// [`finish`](BulkLoad::finish) the tree is unchanged, and others may use it. Then a new tree
+    /// with the rows replaces it in one commit. Name, attributes, layouts, settings and counters
+    /// ([`Tree::reserve`]) are the same, the number is another, as with
+    /// [`TreesChange::truncate`](crate::TreesChange::truncate). From then on handles of the old
+    /// tree fail with `NoSuchTree`, [`BulkLoaded::tree`](crate::BulkLoaded::tree) is a handle of
+    /// the new one, and older snapshots fail with `DefinitionChanged` there. If no row was put, the
+    /// tree stays, and so do its handles.
     ///
-    /// The end of the load waits for transactions that have rows of the tree, or have locked it, those that are prepared, too
-    /// ([`lock_timeout`](BulkLoad::lock_timeout)): a load belongs to no transaction, and would wait for its own session's in vain. Then the tree
-    /// must be empty. Rows that were all deleted are none, however many there were; to find that out, here and
-    /// at the end, costs what a walk over them costs.
+    /// `finish` waits for transactions that have rows of the tree or have locked it, prepared ones
+    /// included ([`lock_timeout`](BulkLoad::lock_timeout)). A load belongs to no transaction, so it
+    /// would wait in vain for one of its own session. Then the tree must be empty. Deleted rows do
+    /// not count, however many there were; to find that out, here and at the end, costs as much as
+    /// a scan over them.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -83,9 +91,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `TreeNotEmpty` if it has a row, also at the end; `NoSuchTree` if it was dropped, truncated or filled, also meanwhile;
-    /// `InvalidArgument` if it is a table's or a build's, or of another store; `LockTimeout` at the end if a transaction lasts too long:
-    /// nothing was done, but the load is over. `Full`: likewise; a disk that becomes full behind the commit is waited for. `ReadOnly`, `Closed`, `Failed`; I/O errors and damage of what had to be read.
+    /// `TreeNotEmpty` if the tree has a row, also at the end; `NoSuchTree` if it was dropped,
+    /// truncated or filled, also meanwhile; `InvalidArgument` if it belongs to a table, an index
+    /// build or another store; `LockTimeout` at the end if a transaction lasts too long: nothing
+    /// was done, but the load is over. `Full`: likewise; if the disk becomes full after the commit,
+    /// the call waits for space. `ReadOnly`, `Closed`, `Failed`; I/O errors and damage of what had
+    /// to be read.
     pub fn bulk_load_into(&self, tree: &Tree) -> Result<BulkLoad> {
         self.shared.check_writable()?;
         tree.entry.check()?;
@@ -110,7 +121,7 @@ impl Db {
         }
     }
 
-    /// Waits until these trees are nobody else's, and keeps others away from there on; an error unless they are empty.
+    /// Locks these trees exclusively, and fails unless they are empty.
     pub(super) fn keep_empty(&self, trees: &[&Tree], waits: &Waits) -> Result<Option<Alone>> {
         if trees.is_empty() {
             return Ok(None);
@@ -121,7 +132,7 @@ impl Db {
         let alone = self.shared.lock_alone(&ids, patience, Some(&waits.heed));
         let alone = alone.map_err(|(_, error)| error)?;
         for tree in trees {
-            // Nobody drops it from here on.
+            // From here on nothing can drop it.
             tree.entry.check()?;
             if !plant!("load: an empty tree is not looked at again behind its lock") {
                 self.must_be_empty(tree, waits.stops.as_ref())?;
@@ -130,7 +141,7 @@ impl Db {
         Ok(Some(alone))
     }
 
-    /// Puts what was loaded, as tree `new`, in the place of a tree that is [kept empty](Self::keep_empty).
+    /// Replaces a tree that is [kept empty](Self::keep_empty) by the loaded tree `new`.
     pub(super) fn fill(
         &self,
         change: &mut CatalogChange<'_>,

@@ -1,8 +1,8 @@
-//! The whole engine under a model checker: commits, snapshots, applies, drains and checkpoints beside
-//! each other on files in memory, then the full check and a restart.
+//! The whole engine under the model checker: commits, snapshots, applies, drains and checkpoints
+//! run concurrently on files in memory, followed by a full check and a restart.
 //!
-//! The engine's workers are manual here and its steps are taken by threads of the checker: what the
-//! worker threads would do, in any order they could do it.
+//! The engine's workers are manual here, and threads of the checker take its steps: what the worker
+//! threads would do, in any order.
 //!
 //! Run: `make schedules`.
 
@@ -18,7 +18,7 @@ use crate::{
     sync::{AtomicU64, explore, thread},
 };
 
-/// Time stands still, so that the order of things is the scheduler's alone.
+/// A clock that stands still, so that only the scheduler determines the order of events.
 #[derive(Debug)]
 struct Still;
 
@@ -67,7 +67,7 @@ fn options(env: &Env) -> Options {
         memtable_bytes: 1,
         memtable_log_bytes: 1 << 20,
         unwritten_bytes: 1 << 20,
-        // None stays open for longer than it is used.
+        // No run stays open for longer than it is used.
         tails_bytes: 0,
         checkpoint_log_bytes: 1 << 20,
         checkpoint_millis: 1 << 40,
@@ -83,7 +83,8 @@ fn options(env: &Env) -> Options {
     Options::new().durability(Durability::Lazy).env(env.clone()).tuning(tuning)
 }
 
-/// A writer's rows, one commit each: a key of its own, and its number onto a key of all.
+/// Commits a writer's rows one by one: a key of its own, and its number appended to a key shared by
+/// all writers.
 fn write(db: &Db, tree: &Tree, writer: u8) {
     let mut batch = Batch::new();
     for round in 0..3 {
@@ -97,7 +98,8 @@ fn write(db: &Db, tree: &Tree, writer: u8) {
     }
 }
 
-/// Every writer's rows are a prefix of what it wrote, and as many as its numbers in the key of all.
+/// Asserts that each writer's rows are a prefix of what it wrote, with as many as its numbers in
+/// the shared key.
 fn assert_whole(snapshot: &Snapshot, tree: &Tree) -> Vec<u8> {
     let all = snapshot.get(tree, b"all").unwrap().unwrap_or_default();
     for writer in 0..2 {
@@ -155,8 +157,8 @@ fn commits_applies_drains_checkpoints_and_reads_share_one_store() {
     explore(400, one_store_shared_by_all);
 }
 
-/// Rule: I8. Something waits in the buffers of a tree, and something in a frozen memtable: the drain of
-/// the one and the apply of the other each begin at the root that the other has left.
+/// Rule: I8. One part of a tree waits in its buffers, another in a frozen memtable: the drain of
+/// the one and the apply of the other each start at the root that the other has left.
 fn a_drain_beside_an_apply() {
     let env = env();
     let db = Db::open("/store", options(&env)).unwrap();
@@ -172,7 +174,7 @@ fn a_drain_beside_an_apply() {
         db.shared.engine.freeze();
         while db.shared.engine.apply_oldest().unwrap() {}
     };
-    // Several leaves; then a little that no leaf is due for.
+    // Several leaves; then a little for which no leaf is due.
     put(0..12, 1);
     apply();
     put(3..4, 2);
@@ -205,8 +207,8 @@ fn a_drain_and_an_apply_of_one_tree_take_turns() {
     explore(200, a_drain_beside_an_apply);
 }
 
-/// A store with two rows of each of so many transactions that are prepared: row 0 of it is new, row 1 is there and has its
-/// number added.
+/// A store with two rows of each of `count` prepared transactions: row 0 is inserted by it, row 1
+/// exists and gets the transaction's number appended.
 fn with_prepared(env: &Env, count: u8) -> (Db, Tree) {
     let db = Db::open("/store", options(env)).unwrap();
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
@@ -225,15 +227,15 @@ fn xid(number: u8) -> Xid {
     Xid::new(&[b'x', number]).unwrap()
 }
 
-/// Whether it is seen, which is wholly or not at all.
+/// True if the transaction is visible; asserts that it is visible completely or not at all.
 fn sees(number: u8, get: impl Fn(&[u8]) -> Option<Vec<u8>>) -> bool {
     let (new, changed) = (get(&[number, 0]), get(&[number, 1]).expect("it was there before"));
     assert_eq!(new.is_some(), !changed.is_empty(), "{number}: a part of it");
     new.is_some()
 }
 
-/// Two commits that take their places under a lock, as a server's do; a snapshot taken under the same lock; a third that
-/// two sessions want to decide; applies beside all of it.
+/// Two commits take their places in the order under a lock, as a server's do; a snapshot is taken
+/// under the same lock; two sessions try to decide a third one; applies run concurrently.
 ///
 /// Rules: I4, I29, I41.
 fn ordered_commits_beside_snapshots() {
@@ -250,7 +252,7 @@ fn ordered_commits_beside_snapshots() {
             assert!(order.last().is_none_or(|(last, _)| *last < seqno), "in the order of calls");
             order.push((seqno, number));
             drop(order);
-            // One is let go by its owner, who has ordered it: it is committed all the same.
+            // One is dropped by its owner after it was ordered: it is committed nevertheless.
             match number {
                 0 => drop(prepared),
                 _ => assert_eq!(prepared.commit_with(Durability::Lazy).unwrap(), seqno),
@@ -280,7 +282,7 @@ fn ordered_commits_beside_snapshots() {
         let db = db.clone();
         thread::spawn(move || {
             let Ok(prepared) = db.attach_prepared(&xid(2)) else { return None };
-            // Given back once: whoever of the two comes then decides it.
+            // Detached once: whichever session comes first then decides it.
             prepared.detach();
             let prepared = db.attach_prepared(&xid(2)).ok()?;
             match commits {
@@ -325,8 +327,9 @@ fn ordered_commits_snapshots_and_decisions_share_one_store() {
     explore(500, ordered_commits_beside_snapshots);
 }
 
-/// Who has a prepared transaction in hand goes, one after he has ordered its commit, one without; and meanwhile another session
-/// decides it by its name. The one is committed, by its owner's end; the other by the other session, or not at all.
+/// Owners of prepared transactions drop them, one after ordering its commit, one before;
+/// concurrently another session decides each by name. The first is committed by its owner's drop;
+/// the second by the other session, or not at all.
 ///
 /// Rules: I12, I41.
 fn decisions_by_name_beside_the_end_of_a_session() {
@@ -395,8 +398,8 @@ fn what_another_decides_by_name_is_decided_once_beside_its_owners_end() {
     explore(500, decisions_by_name_beside_the_end_of_a_session);
 }
 
-/// The store is closed while what is prepared is decided: what was acknowledged is there when it is opened again, and what
-/// was refused is prepared still.
+/// The store is closed while prepared transactions are decided: what was acknowledged is there
+/// after reopening, and what was refused is still prepared.
 ///
 /// Rules: I12, I41.
 fn decisions_beside_a_close() {
@@ -409,7 +412,7 @@ fn decisions_beside_a_close() {
                 let mut prepared = db.attach_prepared(&xid(number)).unwrap();
                 match number {
                     0 => prepared.commit().is_ok().then_some(true),
-                    // In its place, and let go of: the close may come between.
+                    // Ordered and then dropped: the close may come in between.
                     1 => prepared.commit_ordered().is_ok().then_some(true),
                     _ => prepared.rollback().is_ok().then_some(false),
                 }
@@ -445,8 +448,9 @@ fn what_is_decided_beside_a_close_is_decided_or_prepared() {
     explore(500, decisions_beside_a_close);
 }
 
-/// A scan that locks rows it had read before, beside writers of its tree: by transactions and, before the gate shuts, by
-/// batches; and of another tree. Each adds one to what it finds.
+/// A scan that locks rows which it had read before, concurrently with writers of its tree, by
+/// transactions and, before the gate closes, by batches, and with writers of another tree. Each
+/// adds one to the value that it finds.
 fn a_locking_scan_beside_commits() {
     let env = env();
     let db = Db::open("/store", options(&env)).unwrap();

@@ -1,15 +1,16 @@
-//! Checks that a cursor hands out rows in key order.
+//! Debug checks that a cursor returns rows in key order.
 //!
-//! Every public cursor has a [`KeyOrder`] and reports each row to it at the point where it hands the row out: cursors of
-//! trees and snapshots (`db/cursor.rs`), of transactions, locking or not (`db/txn/cursor.rs`), and scans of indexes
-//! (`table/scan.rs`). The C API uses these. A row out of order panics in builds with debug assertions, so every test
-//! that scans anything checks order, whatever else it is about.
+//! Every public cursor has a [`KeyOrder`] and reports each row to it when it returns the row:
+//! cursors of trees and snapshots (`db/cursor.rs`), of transactions, locking or not
+//! (`db/txn/cursor.rs`), and scans of indexes (`table/scan.rs`). The C API uses these. A row out of
+//! order panics in builds with debug assertions, so every test that scans anything checks order,
+//! whatever else it is about.
 //!
 //! Invariant: in builds without debug assertions the type has no size and its methods do nothing.
 //!
 //! Threads: one. Cost: with debug assertions a comparison and a copy of the key for each row.
 
-/// The key that a cursor has handed out last.
+/// The key that a cursor has returned last.
 #[derive(Debug, Default)]
 pub(crate) struct KeyOrder {
     #[cfg(debug_assertions)]
@@ -23,7 +24,7 @@ struct Last {
     key: Vec<u8>,
 }
 
-/// Where a cursor may hand out a key that equals the last one.
+/// When a cursor may return the same key twice in a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Repeats {
     Never,
@@ -33,7 +34,7 @@ pub(crate) enum Repeats {
 }
 
 impl KeyOrder {
-    /// Forgets the last key: the cursor was placed anew, or has reached its end.
+    /// Forgets the last key: the cursor was repositioned, or has reached its end.
     #[inline(always)]
     pub fn forget(&mut self) {
         #[cfg(debug_assertions)]
@@ -42,7 +43,7 @@ impl KeyOrder {
         }
     }
 
-    /// Reports a key that is handed out.
+    /// Reports a key that is returned.
     ///
     /// # Panics
     /// With debug assertions, if the key does not follow the last one in this direction.

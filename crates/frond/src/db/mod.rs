@@ -1,6 +1,6 @@
-//! The public face of the engine: a database, its trees, batches, snapshots and cursors.
+//! The public API of the engine: a database, its trees, batches, snapshots and cursors.
 //!
-//! Threads: every handle may be used from all threads at once.
+//! Threads: every handle may be used from all threads concurrently.
 
 mod ahead;
 mod alter;
@@ -84,7 +84,7 @@ use std::path::Path;
 /// An open store.
 ///
 /// Cheap to clone. The store closes when [`close`](Db::close) is called or the last handle (trees,
-/// snapshots, cursors, loads and change feeds included) is dropped; `close` tells about errors.
+/// snapshots, cursors, loads and change feeds included) is dropped; only `close` reports errors.
 ///
 /// ```
 /// use frond::{Db, Options};
@@ -101,39 +101,39 @@ use std::path::Path;
 #[derive(Clone, Debug)]
 pub struct Db {
     pub(crate) shared: Arc<Shared>,
-    /// By which transactions come in.
+    /// The store, as transactions hold it.
     doors: Doors,
 }
 
-/// What all handles share.
+/// State that all handles share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub engine: Arc<Engine>,
     pub catalog: Arc<Catalog>,
     pub locks: KeyLockTable,
-    /// Locks of transactions, and of batches while there are any.
+    /// Locks of transactions, and of batches while there are transactions.
     pub lock_table: Arc<LockTable>,
     pub gate: LockGate,
     pub last_commits: LastCommits,
-    /// Some tree's counter was used since the store was opened.
+    /// Whether some tree's counter was used since the store was opened.
     pub has_counters: AtomicBool,
-    /// Numbers given to transactions so far.
+    /// Transaction numbers given out so far.
     pub txns: AtomicU64,
-    /// What they are made of.
+    /// Pools of state for new transactions.
     kits: txn::Kits,
     pub timings: timing::Timings,
     pub durability: Durability,
     pub read_only: bool,
     pub closed: AtomicBool,
     background: Background,
-    /// What opening met and got over.
+    /// Problems that opening met and worked around.
     warnings: Vec<String>,
-    /// Operations on the store's files that take long.
+    /// Watches for slow operations on the store's files.
     watch: Arc<Watch>,
     closing: Mutex<()>,
     prepared: PreparedTable,
     records: Records,
-    /// Last: after all of it was freed.
+    /// Last field, so that it is dropped after everything else was freed.
     freed: FreedBefore,
 }
 
@@ -142,38 +142,40 @@ impl Db {
     /// After a crash this replays the log: at most 512 MiB of it.
     ///
     /// # Errors
-    /// `Locked` if the store has an owner; `NotAStore`, `TooNew`, `ForeignFile`, `Truncated`,
-    /// `WalDamaged`, `WalMissing`, `NoSuperblock` for what cannot be opened, `OperatorNeeded` if a merge
-    /// operator is not in `Options` that a tree uses; nothing is written then.
+    /// `Locked` if the store is open elsewhere; `NotAStore`, `TooNew`, `ForeignFile`, `Truncated`,
+    /// `WalDamaged`, `WalMissing`, `NoSuperblock` if it cannot be opened; `OperatorNeeded` if a
+    /// tree uses a merge operator that is not in `Options`. Nothing is written then.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         open::open(dir.as_ref(), options)
     }
 
-    /// Commits a batch at the store's durability, and empties it. Returns the commit's number.
+    /// Commits a batch at the store's durability, and empties it. Returns the commit's seqno.
     ///
-    /// A batch waits for rows, gaps and trees that transactions have locked. It is never refused with `Deadlock`: where it is
-    /// chosen to end a cycle of waits it releases its locks and starts again, in what is left of its
-    /// [lock timeout](Batch::lock_timeout).
+    /// A batch waits for rows, gaps and trees that transactions have locked. It never fails with
+    /// `Deadlock`: if it is chosen as the victim of a cycle, it releases its locks and starts
+    /// again, in the time that is left of its [lock timeout](Batch::lock_timeout).
     ///
     /// # Errors
-    /// Nothing was done, and the batch is as it was, after:
-    /// - `KeyExists` if an insert met its key ([`Batch::insert`]), `InvalidArgument` if its tree is not unique, or if the batch is
-    ///   filled for another store;
-    /// - `NoSuchTree` if a tree of its rows was dropped, truncated or filled by a load since they were put;
-    /// - `LockTimeout` if it waited too long for locks, `TooManyLocks` if there is no memory for more of them, `Interrupted`
-    ///   if the batch [heeds](Batch::heed) an interrupt;
-    /// - `BatchTooLarge` if it does not fit into a record of the log or into memory;
-    /// - `Full` if the disk is full: deletes alone are admitted;
+    /// Nothing was done, and the batch is unchanged, after:
+    /// - `KeyExists` if the key of an insert exists ([`Batch::insert`]), `InvalidArgument` if its
+    ///   tree is not unique, or if the batch is filled for another store;
+    /// - `NoSuchTree` if a tree of its rows was dropped, truncated or filled by a load since they
+    ///   were put;
+    /// - `LockTimeout` if it waited too long for locks, `TooManyLocks` if there is no memory for
+    ///   more of them, `Interrupted` if the batch was [cancelled](Batch::heed);
+    /// - `BatchTooLarge` if it does not fit into a log record or into memory;
+    /// - `Full` if the disk is full: only deletes are admitted;
     /// - `ReadOnly`, `Closed`, and `Failed` if the store had stopped before;
-    /// - I/O errors and damage of what had to be read to check inserts, and to find whether keys are there.
+    /// - I/O errors and damage of what had to be read to check inserts, and to find whether keys
+    ///   exist.
     ///
-    /// `Failed` from a write or sync of this commit, and `OutcomeUnknown`, stop the store: whether the batch was committed shows after
-    /// reopening.
+    /// `Failed` from a write or sync of this commit, and `OutcomeUnknown`, stop the store:
+    /// reopening it shows whether the batch was committed.
     pub fn commit(&self, batch: &mut Batch) -> Result<Seqno> {
         self.shared.commit(batch, None)
     }
 
-    /// The same at a durability of its own.
+    /// Commits a batch, like [`commit`](Self::commit), at the given durability.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -181,14 +183,14 @@ impl Db {
         self.shared.commit(batch, Some(durability))
     }
 
-    /// The store as of now.
+    /// A snapshot of the current state of the store.
     pub fn snapshot(&self) -> Snapshot {
         self.shared.snapshot()
     }
 
-    /// Makes everything committed so far durable in trees, so that the log behind it can go, and gives the
-    /// disk space back that is free. Never needed for safety; useful before copying files. Blocks until
-    /// done.
+    /// Makes everything committed so far durable in trees, so that the log before it can go, and
+    /// returns free disk space to the file system. Never needed for safety; useful before copying
+    /// files. Blocks until done.
     ///
     /// # Errors
     /// I/O errors, which stop the store.
@@ -203,10 +205,10 @@ impl Db {
         engine.rest()
     }
 
-    /// Calls `tell` once everything that has its place in the order of commits by now is durable, from a thread of the store,
-    /// within a second also if nothing else is committed; before [`close`](Db::close) returns at the latest. `tell` must not
-    /// call the store. Of a store that has stopped nobody is told. For whoever keeps a log of its own until the store needs
-    /// it no more.
+    /// Calls `tell`, on a thread of the store, once every commit sequenced so far is durable:
+    /// within one second even if the store is idle, and at the latest before [`close`](Db::close)
+    /// returns. `tell` must not call the store. It is never called if the store fails before. Meant
+    /// for programs that keep a log of their own until the store no longer needs it.
     ///
     /// # Errors
     /// `ReadOnly`, `Closed`, `Failed`: `tell` is not called.
@@ -215,20 +217,22 @@ impl Db {
         self.shared.engine.tell_when_synced(Box::new(tell))
     }
 
-    /// What opening met that took nothing away but should be looked into, one sentence each with its code:
-    /// a superblock slot, or what it links, that could not be used (FRD-2105); a disk without room for the commits of what is
-    /// prepared (FRD-1303), or for the checkpoint that ends a recovery (FRD-1304). Empty as a rule.
+    /// Problems that opening met, which lost nothing but need attention, one sentence each with its
+    /// code: a superblock slot, or what it links, that could not be used (FRD-2105); a disk without
+    /// space for the commits of in-doubt transactions (FRD-1303), or for the checkpoint that ends a
+    /// recovery (FRD-1304). Usually empty.
     pub fn warnings(&self) -> &[String] {
         &self.shared.warnings
     }
 
-    /// Counters and sizes, and what is damaged as far as background work has met it.
+    /// Counters and sizes, and the damage that background work has found.
     pub fn stats(&self) -> Stats {
         Stats::collect(&self.shared)
     }
 
-    /// What encoding and decoding took since the store was opened, for each tree by name, the catalog first.
-    /// [`stats`](Db::stats) has the sums, trees that were dropped since included. Reads some forty counters a tree.
+    /// Costs of encoding and decoding since the store was opened, for each tree by name, the
+    /// catalog first. [`stats`](Db::stats) has the sums, which include dropped trees. Reads some
+    /// forty counters per tree.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -246,25 +250,26 @@ impl Db {
         TreeStats::collect(&self.shared)
     }
 
-    /// One step of background work, where the environment has no threads; false if there is none.
+    /// Does one step of background work, if the environment has no threads; false if there is none.
     #[doc(hidden)]
     pub fn step(&self) -> Result<bool> {
         let engine = &self.shared.engine;
         engine.health.watch(engine.step())
     }
 
-    /// One step of draining buffers; false if all are empty.
+    /// Does one step of draining buffers; false if all are empty.
     #[doc(hidden)]
     pub fn drain_step(&self) -> Result<bool> {
         self.shared.engine.drain_some()
     }
 
-    /// Closes the store: all commits become durable, and the next open needs no recovery. Handles
-    /// that are left fail with `Closed` when they write. A store that has stopped ([`Stats::failed`]) just lets
-    /// go of its files.
+    /// Closes the store: all commits become durable, and the next open needs no recovery. Remaining
+    /// handles fail with `Closed` when they write. A store that has stopped ([`Stats::failed`])
+    /// only closes its files.
     ///
     /// # Errors
-    /// I/O errors; the store then recovers at the next open, and loses nothing that was acknowledged.
+    /// I/O errors; the store then recovers at the next open, and loses nothing that was
+    /// acknowledged.
     pub fn close(&self) -> Result<()> {
         self.shared.close()
     }
@@ -276,13 +281,13 @@ impl Shared {
         self.next_txns(1).start
     }
 
-    /// So many of them.
+    /// `count` numbers for new transactions.
     pub(super) fn next_txns(&self, count: u64) -> std::ops::Range<u64> {
         let first = self.txns.fetch_add(count, Ordering::Relaxed) + 1;
         first..first + count
     }
 
-    /// What a tree is called in messages; nothing if it is gone.
+    /// The name of a tree for messages; empty if the tree is gone.
     pub(super) fn tree_name(&self, tree: TreeId) -> String {
         self.catalog.by_id(tree).map(|tree| tree.name()).unwrap_or_default()
     }
@@ -311,12 +316,12 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // A panic is passing by: the locks it poisoned would make closing panic too, and abort. The
-        // next open recovers (P16).
+        // The thread is unwinding: the locks that the panic poisoned would make closing panic, too,
+        // and abort. The next open recovers (P16).
         if crate::sync::thread::panicking() {
             return;
         }
-        // Errors were asked for by nobody: the next open recovers.
+        // Errors cannot be reported here; the next open recovers.
         let _ = self.close();
         self.leave_prepared();
     }

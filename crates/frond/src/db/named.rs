@@ -1,8 +1,8 @@
-//! Named snapshots: moments of the store that have a name and outlive the process.
+//! Named snapshots: states of the store that have a name and outlive the process.
 //!
 //! A named snapshot is a commit to the catalog at which the sequencer freezes. It is shown once the
-//! version that holds exactly the commits through it is durable, with the snapshot's roots in the root
-//! directory (`version/branches.rs`); if a crash comes between, replay makes it again.
+//! version that holds exactly the commits through it is durable, with the snapshot's roots in the
+//! root directory (`version/branches.rs`). If a crash comes before that, replay makes it again.
 
 use crate::{
     Error, Result, Seqno,
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::{Db, Shared, Snapshot};
 
-/// A named snapshot, as listed.
+/// Description of a named snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SnapshotInfo {
     /// Its name.
@@ -28,9 +28,10 @@ pub struct SnapshotInfo {
 }
 
 impl Db {
-    /// Keeps the store as it is now under a name, until [`drop_snapshot`](Self::drop_snapshot). It
-    /// shows every commit that returned before. Costs a checkpoint of what is not durable yet, no
-    /// copy; as time goes, the space of the pages changed since. Durable when it returns.
+    /// Keeps the current state of the store under a name, until
+    /// [`drop_snapshot`](Self::drop_snapshot). It shows every commit that returned before. Costs a
+    /// checkpoint of what is not durable yet but no copy; later, the space of the pages that are
+    /// changed. Durable when this returns.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -52,7 +53,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `SnapshotExists`, `InvalidArgument` for a name that is not allowed, `LimitReached`, `Full`: nothing was done.
+    /// `SnapshotExists`, `InvalidArgument` for a name that is not allowed, `LimitReached`, `Full`:
+    /// nothing was done.
     pub fn create_snapshot(&self, name: &str) -> Result<SnapshotInfo> {
         let shared = &self.shared;
         validate_name(name)?;
@@ -81,11 +83,11 @@ impl Db {
             Ok(())
         });
         if let Err(error) = durable {
-            // A full disk: it must not appear after the next restart. An error here has stopped the
-            // store, and then the outcome is open.
+            // A full disk: the snapshot must not appear after the next restart. Any other error has
+            // stopped the store, and then the outcome is unknown.
             match shared.forget_snapshot(id) {
                 Ok(()) => return Err(error),
-                // No room even for that: then it stays. The log has it until a checkpoint does.
+                // No space even for that, so it stays. The log has it until a checkpoint does.
                 Err(Error::Full(_)) => {}
                 Err(other) => return Err(other),
             }
@@ -95,8 +97,8 @@ impl Db {
         Ok(info)
     }
 
-    /// Opens a named snapshot for reading. It stays readable while it is held, also after its name is
-    /// dropped. Costs a read of the catalog as it was then.
+    /// Opens a named snapshot for reading. It stays readable while it is held, also after its name
+    /// is dropped. Costs a read of the catalog as it was then.
     ///
     /// # Errors
     /// `NoSuchSnapshot`; I/O errors and damage.
@@ -118,12 +120,12 @@ impl Db {
                 Arc::new(load.collect::<Roots>())
             }
         };
-        // `version` is held until the snapshot's own pin stands.
+        // `version` is held until the snapshot has its own pin.
         let own = engine.versions.named(named, roots, &engine.cx.pool);
         Snapshot::named(shared.clone(), own)
     }
 
-    /// All named snapshots, by name.
+    /// All named snapshots, ordered by name.
     pub fn snapshots(&self) -> Vec<SnapshotInfo> {
         let version = self.shared.engine.versions.hold();
         let records = self.shared.catalog.snapshots().into_iter();
@@ -136,8 +138,8 @@ impl Db {
         records.map(exact).collect()
     }
 
-    /// Drops a named snapshot; the space that only it needed comes back with the next checkpoints.
-    /// Synced when it returns.
+    /// Drops a named snapshot; the space that only it needed is freed by the next checkpoints.
+    /// Synced when this returns.
     ///
     /// # Errors
     /// `NoSuchSnapshot`.

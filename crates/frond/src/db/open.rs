@@ -1,15 +1,15 @@
-//! Opening: from the files of a directory to an engine that runs.
+//! Opening: from the files of a directory to a running engine.
 //!
-//! 1. The store room takes the lock and chooses a superblock slot.
+//! 1. Module `store` locks the store and chooses a superblock slot.
 //! 2. The catalog is read from tree 0 as of the slot's boundary F.
 //! 3. The log is replayed from the slot's position: records above F go into the memtable as their
-//!    commits did, in the order of the log; catalog entries are shown as they pass.
-//! 4. The log, of which all that was recovered is on the medium then (P6), goes on in a new segment. A checkpoint
-//!    before a row is served makes the next recovery short.
+//!    commits did, in log order; catalog records are shown as they pass.
+//! 4. By then everything that was recovered is on the medium (P6). The log continues in a new
+//!    segment. A checkpoint before the first row is served makes the next recovery short.
 //!
 //! Invariants
-//! 1. Until step 4 nothing is written but what the store room writes to own the store.
-//! 2. What is prepared takes its locks again before anybody else takes any (Rule: I12).
+//! 1. Until step 4 nothing is written except what `store` writes to own the store.
+//! 2. Prepared transactions take their locks again before any other locks are taken (Rule: I12).
 
 use std::path::Path;
 
@@ -44,13 +44,13 @@ use super::{
     replay::{Replay, extent_of, load_catalog},
 };
 
-/// Locks may take this part of the memory for everything, as in InnoDB.
+/// Locks may take one in this many bytes of the memory budget, as in InnoDB.
 const LOCKS_PART: u64 = 4;
 
 pub(super) fn open(dir: &Path, mut options: Options) -> Result<Db> {
     let watched = WatchedVfs::new(options.env.vfs.clone(), options.env.clock.clone());
     let watch = watched.watch().clone();
-    // The model checker has enough to do.
+    // Not under the model checker, to keep its schedules small.
     if !cfg!(shuttle) {
         options.env.vfs = Arc::new(watched);
     }
@@ -174,7 +174,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         spill: SpillState::default(),
         slowed: Slowed::default(),
         full: FullDisk::default(),
-        // Beside memtables and unwritten runs; the blocks make room.
+        // In addition to memtables and unwritten runs; the block cache shrinks accordingly.
         loads: Loads::new(2 * limits.memtable_bytes),
         lock_table: lock_table.clone(),
         writes_memory: Default::default(),
@@ -206,8 +206,8 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         let log = || Log::create(env.clone(), dir, id, level, log_options);
         if options.read_only { None } else { Some(log()?) }
     } else {
-        // First pass: where the log ends, which extents only it names (Rule: I11), and whether all is
-        // there to replay it.
+        // First pass: finds the end of the log and the extents that only it names (Rule: I11), and
+        // checks that everything needed to replay it is there.
         let from = store.log_needed_from();
         let mut expected = Expected::at_boundary(&prepared);
         let mut survey = |lsn: Lsn, payload: &[u8]| {
@@ -226,11 +226,11 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
     }
     prepared.hold_all(&engine)?;
     if !options.read_only && !is_new {
-        // After the log, which comes first on a full disk, and before a replay may need it.
+        // After the log, which has priority on a full disk, and before replay may need the reserve.
         store.find_reserve(limits.unwritten_bytes)?;
     }
     if !is_new {
-        // Replay may freeze and checkpoint, and so write log behind what it reads.
+        // Replay may freeze and checkpoint, and so append to the log that it reads.
         let expect = if options.read_only { expect } else { Expect::Known(recovered_end) };
         let applied = superblock.applied;
         engine.begin_replay();
@@ -241,10 +241,10 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         prepared = replay.prepared;
     }
     let prepared = recover_prepared(&engine, &prepared)?;
-    // What commits brought that are in trees already, or whose values were gone before that.
+    // Extents of commits that are in trees already, or whose values were replaced before that.
     engine.store.space().abandon_unheld();
     if !options.read_only && !is_new {
-        // The slot below says so before the log does.
+        // The slot written below requires the features before the log does.
         engine.store.file().require(FEATURE_ROW_COUNTS | FEATURE_SUMS);
         if let Some(why) = engine.settle_recovered()? {
             if plant!("db: a full disk fails a recovery") {
@@ -293,13 +293,13 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
     let shared = Arc::new(shared);
     let db = Db { doors: Doors::new(&shared), shared };
     if !options.read_only {
-        // A disk too full for it is no reason to keep the store shut.
+        // A disk too full for it is no reason to keep the store closed.
         match db.sweep_builds() {
             Err(Error::Full(_)) => {}
             swept => swept?,
         }
     }
-    // Of what is known by now, pages and records took as much while they were read.
+    // Reading the pages and records of what is known now took about as much memory again.
     give_freed_back(db.shared.engine.known_bytes());
     Ok(db)
 }
@@ -311,9 +311,9 @@ fn log_exists(env: &crate::io::Env, dir: &Path) -> Result<bool> {
     }))
 }
 
-/// Looks through one log record, before anything is written or allocated: marks the extents that it
-/// names as used (Rule: I11), and demands the merge operators that it needs (Rule: I17).
-/// Minds what is prepared.
+/// First pass over one log record, before anything is written or allocated: marks the extents that
+/// it names as used (Rule: I11), checks that the merge operators that it needs are there (Rule:
+/// I17), and counts prepared transactions.
 fn survey(
     engine: &Engine,
     expected: &mut Expected,
@@ -346,7 +346,7 @@ fn survey(
             Item::Entry { tree: CATALOG_TREE, key, tag, payload } if seqno > applied => {
                 expected.learn(key, tag.is_put());
                 let record = tag.is_put().then(|| catalog::Record::decode(key, payload));
-                // One that cannot be read is an error when it is replayed.
+                // A record that cannot be decoded fails when it is replayed.
                 if let Some(Ok(catalog::Record::Tree(record))) = record {
                     must_know(&engine.cx.operators, &record)?;
                 }

@@ -1,13 +1,14 @@
-//! Merge operators of the program's own that rows wait for (Rule: I17).
+//! Records of which custom merge operators each tree needs (Rule: I17).
 //!
-//! A merge is blind: its operand may lie in memtables and buffers for long, and only a reader or a leaf
-//! merge, perhaps in another process, finds out that the operator is not there. So the catalog names,
-//! with each tree, the operators that it uses, and a store whose catalog names one that `Options` do
-//! not have is not opened, read-only or not.
+//! A merge is blind: its operand may stay in memtables and buffers for long, and only a reader or a
+//! leaf merge, perhaps in another process, notices that the operator is missing. So the catalog
+//! names, for each tree, the operators that it uses, and a store whose catalog names one that
+//! `Options` do not have is not opened, read-only or not.
 //!
 //! Invariants
-//! 1. The catalog's word is durable before the first commit that uses an operator in a tree has a seqno.
-//! 2. Clones have the word of their parent; it goes only with the tree.
+//! 1. The catalog record is durable before the first commit that uses an operator in a tree has a
+//!    seqno.
+//! 2. Clones inherit the operators of their parent; an operator is removed only with the tree.
 //!
 //! Threads: all.
 
@@ -21,7 +22,7 @@ use crate::{
 
 use super::Shared;
 
-/// An error unless all operators that a tree uses are there.
+/// Fails unless all operators that a tree uses are registered.
 pub(super) fn must_know(operators: &Operators, record: &TreeRecord) -> Result<()> {
     for (&operator, name) in &record.operators {
         let found = operators.name(operator);
@@ -38,8 +39,8 @@ pub(super) fn must_know(operators: &Operators, record: &TreeRecord) -> Result<()
 }
 
 impl Shared {
-    /// Writes down which operators a commit uses in which trees, where the catalog does not say so yet:
-    /// once for each tree and operator, in a synced commit of its own.
+    /// Records which operators a commit uses in which trees, unless the catalog already does: once
+    /// for each tree and operator, in a synced commit of its own.
     pub(super) fn record_operators(&self, used: &[(TreeId, u8)]) -> Result<()> {
         let is_new = |&(tree, operator): &(TreeId, u8)| {
             self.catalog.by_id(tree).is_some_and(|entry| !entry.uses(operator))
@@ -49,7 +50,7 @@ impl Shared {
         }
         let _change = self.catalog.change();
         let mut records: BTreeMap<TreeId, TreeRecord> = BTreeMap::new();
-        // Looked at again under the lock: another commit may have come first.
+        // Checked again under the lock: another commit may have come first.
         for &(tree, operator) in used.iter().filter(|used| is_new(used)) {
             let Some(entry) = self.catalog.by_id(tree) else { continue };
             let operators = &self.engine.cx.operators;

@@ -1,4 +1,4 @@
-//! What a caller may choose when opening a store, and the seams that tests use.
+//! Options for opening a store, and the environment and sizes that tests replace.
 
 use crate::{
     Durability, Result,
@@ -10,8 +10,8 @@ use crate::{
     txn::lock_table::Hooks,
 };
 
-/// How to open a store. Three things matter: where it is, how much memory it may use, and how
-/// durable commits are. The rest has good defaults and mostly no knob.
+/// Options for opening a store: how much memory it may use, how durable commits are, and some more
+/// with good defaults.
 ///
 /// ```
 /// # fn main() -> frond::Result<()> {
@@ -34,7 +34,7 @@ pub struct Options {
     pub(crate) tuning: Tuning,
 }
 
-/// Sizes for tests, so that a few hundred keys exercise what a few hundred million do otherwise.
+/// Sizes for tests, so that a few hundred keys exercise what otherwise takes a few hundred million.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 pub struct Tuning {
@@ -48,7 +48,7 @@ pub struct Tuning {
     pub group_bytes: Option<usize>,
 }
 
-/// Least memory a store works with.
+/// Smallest memory budget of a store, bytes.
 pub const CACHE_BYTES_MIN: u64 = 4 << 20;
 
 impl Default for Options {
@@ -85,16 +85,16 @@ impl Options {
         self
     }
 
-    /// Log to keep for followers of [`Db::changes`](crate::Db::changes) beyond what recovery needs,
-    /// bytes; default 0. Only who runs the followers knows for how long one of them may be away: that
-    /// long the log must reach back, or it begins again with a copy of the trees. Kept log is no part
-    /// of recovery; no more of it is kept than the file system has free besides.
+    /// Bytes of log to keep for followers of [`Db::changes`](crate::Db::changes) beyond what
+    /// recovery needs; default 0. Choose it by how long a follower may be away: if the log does not
+    /// reach back that far, the follower must start again with a copy of the trees. Kept log is not
+    /// part of recovery; no more of it is kept than the file system has free besides.
     pub fn keep_log(mut self, bytes: u64) -> Self {
         self.keep_log_bytes = bytes;
         self
     }
 
-    /// Whether to create the store if the directory holds no file of one. Default: yes.
+    /// Whether to create the store if the directory contains no store files. Default: yes.
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
@@ -117,20 +117,21 @@ impl Options {
         Ok(self)
     }
 
-    /// Has a server hear of waits for locks, and have a say in who is ended: see [`LockHooks`](crate::LockHooks).
+    /// Sets callbacks for lock waits and for choosing deadlock victims: see
+    /// [`LockHooks`](crate::LockHooks).
     pub fn lock_hooks(mut self, hooks: impl Hooks + 'static) -> Self {
         self.lock_hooks = Some(Arc::new(hooks));
         self
     }
 
-    /// Other files, clock, randomness and threads.
+    /// Replaces files, clock, randomness and threads.
     #[doc(hidden)]
     pub fn env(mut self, env: Env) -> Self {
         self.env = env;
         self
     }
 
-    /// Other sizes.
+    /// Replaces sizes.
     #[doc(hidden)]
     pub fn tuning(mut self, tuning: Tuning) -> Self {
         self.tuning = tuning;

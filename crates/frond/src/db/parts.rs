@@ -1,9 +1,10 @@
-//! Reading parts of values: those that the caller asks for, and of a typed block no other column.
+//! Projections: reading only the parts of values that the caller asks for.
 //!
-//! A part that is not asked for costs nothing where the row comes from a typed block: its column is not looked
-//! at, and nothing of it is decompressed. A point read and a walk do so unless something newer is to be folded to
-//! the value; a walk then reads whole rows of that run up to the end of its piece. Everywhere else (in memtables,
-//! in blocks without types) values are read whole and cut here, so that both ways give the same bytes.
+//! If the row comes from a columnar block, a part that is not requested costs nothing: its column
+//! is neither read nor decompressed. Point reads and scans do this unless something newer must be
+//! folded into the value; a scan then reads whole rows of that run up to the end of its piece.
+//! Everywhere else (in memtables, in row blocks) values are read whole and cut here, so that both
+//! ways give the same bytes.
 //!
 //! Threads: immutable.
 
@@ -18,21 +19,21 @@ use crate::{
 
 use super::tree::bring_up;
 
-/// Parts of a tree's values, made by [`Tree::parts`](crate::Tree::parts) and used for as many reads as
-/// there are.
+/// A projection: a set of parts of a tree's values. Made by [`Tree::parts`](crate::Tree::parts) and
+/// usable for any number of reads.
 #[derive(Clone, Debug)]
 pub struct Parts {
-    /// Of the tree that they were made for.
+    /// Columns of the tree that it was made for.
     columns: Arc<Columns>,
-    /// How values become ones of that layout, if these name theirs.
+    /// How values are converted to that layout, if they name their version.
     versions: Option<Arc<RowVersions>>,
-    /// By number of the part; each cursor keeps them.
+    /// Whether each part is wanted, by number. Shared with cursors.
     wanted: Arc<[bool]>,
     projection: Projection,
 }
 
 impl Parts {
-    /// Parts of values that are typed so, by number, in any order.
+    /// Selects parts, by number and in any order, of values with this typing.
     pub(super) fn new(typing: &Typing, numbers: &[usize]) -> Result<Self> {
         let columns = typing.columns();
         let mut wanted = vec![false; columns.layouts().1.parts().len()];
@@ -53,12 +54,12 @@ impl Parts {
         Ok(Self { columns, versions, wanted: wanted.into(), projection })
     }
 
-    /// An error if they were made for a tree with other layouts.
+    /// Fails if the projection was made for a tree with other layouts.
     pub(super) fn check(&self, typing: Option<&Arc<Typing>>) -> Result<()> {
         let same = |typing: &Arc<Typing>| {
             let columns = typing.columns();
             let is_layout = Arc::ptr_eq(columns, &self.columns) || *columns == self.columns;
-            // Of layouts that are alike, older ones may have been others.
+            // Equal layouts may have different older versions.
             let (theirs, own) = (typing.versions(), self.versions.as_ref());
             is_layout && (theirs.map(Arc::as_ptr) == own.map(Arc::as_ptr) || theirs == own)
         };
@@ -70,12 +71,12 @@ impl Parts {
         }
     }
 
-    /// What typed blocks are asked for.
+    /// The projection for columnar blocks.
     pub(super) fn projection(&self) -> &Projection {
         &self.projection
     }
 
-    /// Cuts a whole value of that tree down to the parts.
+    /// Cuts a whole value of the tree down to the selected parts.
     pub(super) fn keep(&self, entry: Option<&TreeEntry>, value: &mut Vec<u8>) -> Result<()> {
         if let (Some(versions), Some(entry)) = (&self.versions, entry) {
             bring_up(versions, entry, value)?;

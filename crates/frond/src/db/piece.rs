@@ -1,9 +1,10 @@
-//! One piece of a walk: the rows of a stretch of the tree, merged from all that has entries there.
+//! One piece of a scan: the rows of a stretch of the tree, merged from all sources that have
+//! entries there.
 //!
-//! Nearly always only a leaf has any, once memtables and buffers without entries in the range are put
-//! aside: its rows are copied block by block, without a merge.
+//! Once memtables and buffers without entries in the range are set aside, nearly always only a leaf
+//! is left: its rows are copied block by block, without a merge.
 //!
-//! Invariant: rows are appended in ascending order, whichever way the walk goes.
+//! Invariant: rows are appended in ascending order, whichever way the scan goes.
 //!
 //! Threads: one.
 
@@ -25,42 +26,42 @@ use super::{
     tree::bring_up,
 };
 
-/// Bytes after which a piece ends, whatever its rows, unless it has to reach the end of its range.
+/// Bytes at which a piece ends, whatever its rows, unless it must reach the end of its range.
 const BYTES_MAX: usize = 128 << 10;
-/// The same of a piece whose rows are all of one run, and its rows. To go on there costs no descent, and what
-/// is copied out of this much lies in the nearest caches still.
+/// Bytes and rows at which a piece ends if all its rows are from one run. Continuing there costs no
+/// descent, and a copy of this size is still in the nearest CPU caches.
 const LONE_BYTES_MAX: usize = 32 << 10;
 const LONE_ROWS_MAX: usize = 512;
 
-/// What to fetch.
+/// Description of a piece to fetch.
 pub(super) struct Piece<'a> {
     pub view: ReadView<'a>,
     pub tree: TreeId,
     pub stretch: &'a LeafStretch,
-    /// First key that counts, and first that does not.
+    /// The range: its first key, and the first key beyond it.
     pub range: (Option<&'a [u8]>, Option<&'a [u8]>),
-    /// `usize::MAX`: to the end of the range.
+    /// Most rows of the piece; `usize::MAX` means to the end of the range.
     pub rows_max: usize,
-    /// Which way the walk goes, and how many bytes are read at once.
+    /// Direction of the scan, and how many bytes are read at once.
     pub ahead: (Direction, usize),
-    /// Who reads ahead on other threads.
+    /// Readahead on other threads.
     pub others: Option<&'a Ahead>,
-    /// What values are made into before they are handed out; `None`: they are handed out as they are.
+    /// How values are converted before they are returned; `None`: they are returned as they are.
     pub shape: Option<Shape<'a>>,
 }
 
-/// What the values of a tree are made into.
+/// How values of a tree are converted for a reader.
 #[derive(Clone, Copy)]
 pub(super) struct Shape<'a> {
     entry: &'a TreeEntry,
-    /// Ones of the version that the reader knows.
+    /// Converts values to the version that the reader knows.
     versions: Option<&'a RowVersions>,
-    /// The parts that are wanted; else all.
+    /// The parts that are wanted; `None`: all.
     parts: Option<&'a Parts>,
 }
 
 impl<'a> Shape<'a> {
-    /// For a reader of a tree who has such values, and wants these parts.
+    /// The conversion for a reader with this typing that wants these parts.
     pub fn of(
         entry: Option<&'a TreeEntry>,
         typing: Option<&'a Typing>,
@@ -75,7 +76,7 @@ impl<'a> Shape<'a> {
         })
     }
 
-    /// Makes a whole value what is to be handed out.
+    /// Converts a whole value for the reader.
     pub fn give(&self, value: &mut Vec<u8>) -> Result<()> {
         match (self.parts, self.versions) {
             (Some(parts), _) => parts.keep(Some(self.entry), value),
@@ -84,24 +85,24 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// True if a whole value is what is to be handed out.
+    /// True if a whole value needs no conversion.
     #[inline]
     fn has(&self, value: &[u8]) -> bool {
         self.parts.is_none() && self.versions.is_none_or(|versions| versions.has(value))
     }
 }
 
-/// What became of a piece.
+/// The result of fetching a piece.
 #[derive(Default)]
 pub(super) struct Fetched {
-    /// Deleted keys that it met before the first row.
+    /// Deleted keys met before the first row.
     pub tombstones: u64,
     /// Where it ended before its range did, if only one run has entries in the range.
     pub lone: Option<Box<RunCursor>>,
 }
 
 impl<'a> Piece<'a> {
-    /// Appends the rows to `rows`.
+    /// Appends the rows of the piece to `rows`.
     pub fn fetch(&self, rows: &mut RowBuf) -> Result<Fetched> {
         if let (Some(lo), Some(hi)) = self.range
             && lo >= hi
@@ -128,8 +129,8 @@ impl<'a> Piece<'a> {
         Ok(Fetched { tombstones, lone: None })
     }
 
-    /// Appends the rows from the next entry on of the only run that has any: what an earlier piece of the same
-    /// version and stretch left behind.
+    /// Continues an earlier piece of the same version and stretch: appends rows from the next entry
+    /// of the only run that has any.
     pub fn go_on(&self, mut cursor: Box<RunCursor>, rows: &mut RowBuf) -> Result<Fetched> {
         cursor.set_ahead(self.ahead.1);
         cursor.expect(self.rows_max);
@@ -137,7 +138,7 @@ impl<'a> Piece<'a> {
         self.walk(cursor, rows)
     }
 
-    /// Appends the rows from the entry on that the cursor stands on.
+    /// Appends rows from the cursor's current entry on.
     fn walk(&self, mut cursor: Box<RunCursor>, rows: &mut RowBuf) -> Result<Fetched> {
         let mut filler = Filler::new(self, rows).alone();
         cursor.walk(&mut filler)?;
@@ -197,8 +198,8 @@ impl TakesEntries for Filler<'_, '_> {
         Filler::take(self, entry, is_whole)
     }
 
-    /// As many rows as one by one, whose values are what is to be handed out if the first one is: those in
-    /// columns of one block name one version of the layout.
+    /// Takes many rows of one columnar block at once. They have one version of the layout, so if
+    /// the first value needs no conversion, none does.
     fn take_even(&mut self, rows: &Even<'_>, is_whole: bool) -> Option<(usize, bool)> {
         let first = rows.values.bytes.get(..rows.values.width)?;
         if is_whole && self.piece.shape.is_some_and(|shape| !shape.has(first)) {
@@ -216,25 +217,25 @@ impl TakesEntries for Filler<'_, '_> {
 struct Filler<'p, 'a> {
     piece: &'p Piece<'a>,
     rows: &'p mut RowBuf,
-    /// Where the piece ends; the highest numbers for one that has to reach the end of its range.
+    /// Where the piece ends; maximal for one that must reach the end of its range.
     rows_max: usize,
     bytes_max: usize,
     value: Vec<u8>,
     tombstones: u64,
-    /// Of a value that has no parts, or is of a version that the reader does not know.
+    /// Error of a value that has no parts, or has a version that the reader does not know.
     misfit: Option<Error>,
 }
 
 impl<'p, 'a> Filler<'p, 'a> {
     fn new(piece: &'p Piece<'a>, rows: &'p mut RowBuf) -> Self {
-        // How many a backward piece has nobody knows.
+        // The number of rows of a backward piece is unknown.
         rows.expect(if piece.rows_max == usize::MAX { 0 } else { piece.rows_max });
         let rows_max = piece.rows_max;
         let bytes_max = BYTES_MAX.max(rows_max);
         Self { piece, rows, rows_max, bytes_max, value: Vec::new(), tombstones: 0, misfit: None }
     }
 
-    /// For a piece of rows of one run.
+    /// Sets the limits for a piece whose rows are all from one run.
     fn alone(mut self) -> Self {
         if self.rows_max != usize::MAX {
             self.rows_max = self.rows_max.min(LONE_ROWS_MAX);
@@ -243,7 +244,7 @@ impl<'p, 'a> Filler<'p, 'a> {
         self
     }
 
-    /// How many deleted keys came before the first row.
+    /// Ends the piece; returns how many deleted keys came before the first row.
     fn finish(self) -> Result<u64> {
         match self.misfit {
             Some(misfit) if self.rows.is_empty() => Err(misfit),
@@ -251,7 +252,7 @@ impl<'p, 'a> Filler<'p, 'a> {
         }
     }
 
-    /// Takes the next entry, to which nothing is to be folded any more; false once the piece is whole.
+    /// Takes the next entry, which is completely folded; false once the piece is complete.
     #[inline(always)]
     fn take(&mut self, entry: Entry<'_>, is_whole: bool) -> Result<bool> {
         match entry.tag.kind() {
@@ -275,8 +276,8 @@ impl<'p, 'a> Filler<'p, 'a> {
         self.rows.len() < self.rows_max && self.rows.bytes() < self.bytes_max
     }
 
-    /// Appends the row whose whole value is at hand. Where that has no parts, the piece ends before it in the
-    /// walk's direction, and if nothing is left of the piece it is an error.
+    /// Appends a row whose whole value is in `self.value`. If that cannot be converted, the piece
+    /// ends before the row in the scan's direction; if the piece is then empty, that is an error.
     fn push_value(&mut self, key: &[u8]) -> Result<bool> {
         if let Some(shape) = self.piece.shape
             && let Err(misfit) = shape.give(&mut self.value)

@@ -1,4 +1,4 @@
-//! Reads at a seqno: memtables newest first, then the tree.
+//! Point reads at a seqno: memtables newest first, then the tree.
 
 use crate::{
     Kind, Message, Result, Seqno, Tree, TreeId, block::typed::Projection, catalog::TreeEntry,
@@ -7,14 +7,15 @@ use crate::{
 
 use super::parts::Parts;
 
-/// One moment of the store: a version and the last commit to be seen in it.
+/// A consistent state to read: a version, and the last commit that is visible in it.
 pub(crate) struct ReadView<'a> {
     pub engine: &'a Engine,
     pub version: &'a Version,
     pub at: Seqno,
 }
 
-/// Looks for keys in their order, so that neighbours find their blocks in the cache; what is found stands in the caller's.
+/// Looks keys up in their order, so that neighbours find their blocks in the cache; returns the
+/// results in the caller's order.
 pub(super) fn in_key_order<K: AsRef<[u8]>>(
     keys: &[K],
     mut get: impl FnMut(&[u8]) -> Result<Option<Vec<u8>>>,
@@ -26,14 +27,14 @@ pub(super) fn in_key_order<K: AsRef<[u8]>>(
     Ok(values)
 }
 
-/// The places of keys, in the order of these.
+/// Indexes of the keys, ordered by key.
 pub(super) fn key_order<K: AsRef<[u8]>>(keys: &[K]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..keys.len()).collect();
     order.sort_unstable_by(|&a, &b| keys[a].as_ref().cmp(keys[b].as_ref()));
     order
 }
 
-/// Messages of one key, newest first, until a base is met.
+/// Messages of one key, collected newest first until a base is found.
 #[derive(Default)]
 pub(crate) struct Messages {
     /// Merge payloads, newest first.
@@ -46,15 +47,15 @@ enum Base {
     #[default]
     None,
     Value,
-    /// Parts of it.
+    /// The wanted parts of a value.
     Parts,
     Blob,
     Deleted,
 }
 
 impl Messages {
-    /// Takes the next older message; true if nothing older matters. A value goes into `value`: all of it or
-    /// the parts that are wanted.
+    /// Takes the next older message; true if nothing older matters. A value is copied into `value`,
+    /// whole or the parts that are wanted.
     pub fn take(&mut self, message: Message<'_>, is_whole: bool, value: &mut Vec<u8>) -> bool {
         self.base = match message.tag.kind() {
             Kind::Put if is_whole => Base::Value,
@@ -71,17 +72,17 @@ impl Messages {
         true
     }
 
-    /// True if operands were taken, and nothing yet that they are over.
+    /// True if there are operands and no base for them yet.
     pub fn is_open(&self) -> bool {
         !self.operands.is_empty() && self.base == Base::None
     }
 
-    /// True if the value that was put out is a long value's reference, and that is all there is to it.
+    /// True if the result is the reference of a long value, with nothing folded over it.
     pub fn is_reference(&self) -> bool {
         self.base == Base::Blob && self.operands.is_empty()
     }
 
-    /// True if the key exists; the value is not looked at.
+    /// True if the key exists; does not need the value.
     pub fn exists(&self) -> bool {
         self.base_exists() || !self.operands.is_empty()
     }
@@ -90,7 +91,7 @@ impl Messages {
         matches!(self.base, Base::Value | Base::Parts | Base::Blob)
     }
 
-    /// The outcome in `value`; false if the key does not exist.
+    /// Computes the result into `value`; false if the key does not exist.
     pub fn finish(self, view: &ReadView<'_>, value: &mut Vec<u8>) -> Result<bool> {
         let exists = self.base_exists();
         if self.base == Base::Blob {
@@ -114,12 +115,12 @@ impl Messages {
 }
 
 impl ReadView<'_> {
-    /// The value of `key` in `value`; false if it does not exist.
+    /// Reads the value of `key` into `value`; false if it does not exist.
     pub fn get(&self, tree: TreeId, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.messages(tree, key, &Projection::All, value)?.finish(self, value)
     }
 
-    /// The parts of its value that are wanted, one after the other.
+    /// Reads the wanted parts of a value, concatenated.
     pub fn get_parts(
         &self,
         entry: &TreeEntry,
@@ -131,7 +132,7 @@ impl ReadView<'_> {
         self.finish_parts(entry, key, parts, messages, value)
     }
 
-    /// The parts that are wanted of a key whose messages are there: of its value, or of a whole one.
+    /// Computes the wanted parts from a key's messages.
     pub fn finish_parts(
         &self,
         entry: &TreeEntry,
@@ -142,7 +143,7 @@ impl ReadView<'_> {
     ) -> Result<bool> {
         let exists = match (&messages.base, messages.operands.is_empty()) {
             (Base::Parts, true) => return Ok(true),
-            // Something is to be folded to all of it.
+            // Folding needs the whole value.
             (Base::Parts, false) => self.get(entry.id, key, value)?,
             _ => messages.finish(self, value)?,
         };
@@ -153,7 +154,7 @@ impl ReadView<'_> {
         Ok(exists)
     }
 
-    /// What there is of `key`, with the value or reference of the oldest in `value`.
+    /// Collects the messages of `key`; the value or reference of the base is in `value`.
     pub fn messages(
         &self,
         tree: TreeId,
@@ -167,7 +168,7 @@ impl ReadView<'_> {
         Ok(messages)
     }
 
-    /// The same behind newer messages, none of which is a base.
+    /// Collects the messages of `key` below newer ones, none of which is a base.
     pub fn add_messages(
         &self,
         tree: TreeId,
@@ -188,7 +189,8 @@ impl ReadView<'_> {
         Ok(())
     }
 
-    /// The same of what is in memtables only, and was spilled of them; true if nothing older matters.
+    /// Collects the messages of `key` in memtables and spilled pieces only; true if nothing older
+    /// matters.
     pub fn add_newest(
         &self,
         tree: TreeId,
@@ -217,7 +219,7 @@ impl ReadView<'_> {
         Ok(false)
     }
 
-    /// The last commit that said something of `key`, if that is in a memtable.
+    /// The seqno of the newest message for `key`, if that is in a memtable.
     pub fn newest_in_memtables(&self, tree: TreeId, key: &[u8]) -> Result<Option<Seqno>> {
         let none = Projection::Nothing;
         for slot in self.version.memtables() {
@@ -228,7 +230,7 @@ impl ReadView<'_> {
             });
             for piece in slot.spilled_at(tree, self.at) {
                 if newest.is_none() && piece.get(&self.engine.cx, key, &none)?.is_some() {
-                    // Its only commit.
+                    // The only commit of its memtable.
                     newest = Some(slot.base.next());
                 }
             }
@@ -241,13 +243,13 @@ impl ReadView<'_> {
 
     /// True if `key` exists, at the newest inserted version (Rule: I3).
     pub fn exists(&self, tree: TreeId, key: &[u8]) -> Result<bool> {
-        // No part of the value is wanted.
+        // No part of the value is needed.
         let none = Projection::Nothing;
         Ok(self.messages(tree, key, &none, &mut Vec::new())?.exists())
     }
 
-    /// Fills `out` from byte `from` of the value on; how many bytes there were, or `None` if the key
-    /// does not exist.
+    /// Fills `out` with the value's bytes from `from` on. Returns how many there were, or `None` if
+    /// the key does not exist.
     pub fn get_at(
         &self,
         tree: &Tree,
@@ -260,7 +262,7 @@ impl ReadView<'_> {
         if messages.base == Base::Blob && messages.operands.is_empty() {
             let blob = self.engine.cx.open_blob(&value)?;
             let mut version = [0; VERSION_BYTES];
-            // Of one that is to be mapped no place is where it will be.
+            // Byte positions change if the value must be mapped to another version.
             let stays = match tree.layout_version() {
                 None => true,
                 Some(newest) => {

@@ -1,8 +1,9 @@
-//! Replay: what the log says behind the boundary is done again, record by record and in its order.
+//! Replay: repeats what the log records after the boundary, record by record in log order.
 //!
 //! Invariants
-//! 1. Seqnos ascend; a record at or below the boundary is passed over (Rule: I9).
-//! 2. What is prepared is known at each record as it was then: so a commit of it is what it was.
+//! 1. Seqnos ascend; a record at or below the boundary is skipped (Rule: I9).
+//! 2. At each record, the set of prepared transactions is what it was then; so a record that
+//!    commits one finds its content.
 //!
 //! Threads: the one that opens the store.
 
@@ -29,13 +30,13 @@ use crate::{
     wal::{self, Item, LogExtent, Record},
 };
 
-/// A replay under way.
+/// A running replay.
 pub(super) struct Replay<'a> {
     pub engine: &'a Engine,
     pub catalog: &'a Catalog,
-    /// The boundary.
+    /// The boundary: the last commit that the trees hold.
     pub applied: Seqno,
-    /// What is prepared at this point of the log.
+    /// The transactions that are prepared at this point of the log.
     pub prepared: Pieces,
 }
 
@@ -49,7 +50,7 @@ pub(super) fn extent_of(store: &Store, LogExtent { offset, bytes }: LogExtent) -
 }
 
 impl Replay<'_> {
-    /// Does again what one log record did.
+    /// Replays one log record.
     pub fn record(&mut self, lsn: Lsn, payload: &[u8]) -> Result<()> {
         let (seqno, mut items) = match wal::decode(lsn, payload)? {
             Record::Commit { seqno, items } => (seqno, items.with_counts()),
@@ -70,8 +71,8 @@ impl Replay<'_> {
             write_begun(engine)?;
             section = engine.enter();
         } else if engine.log.is_some() && engine.memtable_is_full(&section.active) {
-            // Not this record's position: replay begins at a group, and only the slot names one. What is
-            // applied by then is skipped by its seqno.
+            // Not this record's position: replay starts at a group, and only the slot names one.
+            // Records that are applied by then are skipped by their seqno.
             let log_from = section.active.log_from();
             let last = engine.freeze_at(&mut section, log_from);
             drop(section);
@@ -151,7 +152,7 @@ impl Replay<'_> {
             let log_from = section.active.log_from();
             engine.freeze_at(&mut section, log_from);
             drop(section);
-            // Before the next record: by then the catalog may know less of the trees.
+            // Before the next record, which may remove trees from the catalog.
             engine.apply_through(seqno)?;
             write_begun(engine)?;
         }
@@ -159,8 +160,8 @@ impl Replay<'_> {
     }
 }
 
-/// Writes the versions in which branches begin, as they are. What the disk has no room for is left to the background, as the
-/// checkpoint that ends the recovery is.
+/// Writes the versions in which branches begin, as they are. If the disk has no space, this is left
+/// to the background, like the checkpoint that ends the recovery.
 fn write_begun(engine: &Engine) -> Result<()> {
     if plant!("db: a replay on a full disk ends where a branch begins") {
         while engine.log.is_some() && engine.write_begun()? {}
@@ -170,7 +171,7 @@ fn write_begun(engine: &Engine) -> Result<()> {
     Ok(())
 }
 
-/// Inserts what was prepared under a name, and is committed now.
+/// Inserts the content of a prepared transaction that is committed now.
 fn insert_prepared(
     engine: &Engine,
     prepared: &Pieces,
@@ -195,7 +196,7 @@ fn insert_prepared(
     Ok(())
 }
 
-/// Range deletes of one commit, by tree: a memtable takes all of a tree at once.
+/// Range deletes of one commit, by tree: a memtable takes all of a tree together.
 #[derive(Default)]
 struct RangesOfTrees(BTreeMap<TreeId, Vec<(Vec<u8>, Vec<u8>)>>);
 
@@ -212,8 +213,8 @@ impl RangesOfTrees {
     }
 }
 
-/// What a commit had written beyond memory, if it had: its runs are in their places, and its record names them first; of
-/// one that was prepared, the content.
+/// The rows that a commit has written beyond memory, if any: its record names the runs first; for a
+/// prepared transaction, its content does.
 fn spilled_again(
     engine: &Engine,
     prepared: &Pieces,
@@ -238,7 +239,7 @@ fn spilled_again(
     let Record::Commit { mut items, .. } = wal::decode(lsn, payload)? else { return Ok(None) };
     while let Some(item) = items.next()? {
         match item {
-            // One of an earlier version named what it needs.
+            // Records of an earlier version of Frond name the extents here.
             Item::Extent(_) | Item::Page { .. } => {}
             Item::Prepared { xid, .. } => {
                 let xid = Xid::new(xid)?;
@@ -250,8 +251,8 @@ fn spilled_again(
     Ok(None)
 }
 
-/// By how much a commit changes numbers of rows, as its record says: of trees that it changes and says nothing of, nobody
-/// knows.
+/// Changes of row counts by one commit, as its record says; unknown for trees that it changes
+/// without a count.
 #[derive(Default)]
 struct Rows(Vec<(TreeId, Option<i64>)>);
 
@@ -266,7 +267,7 @@ impl Rows {
         }
     }
 
-    /// Trees of which something was written beyond memory.
+    /// Adds trees of which rows were written beyond memory.
     fn change_beyond_memory(&mut self, spilled: &[Change]) {
         for tree in spilled.iter().filter_map(Change::spilled).flat_map(|spilled| spilled.trees()) {
             if !self.0.iter().any(|(of, _)| *of == tree) {
@@ -276,7 +277,7 @@ impl Rows {
     }
 }
 
-/// What a bulk load brought: its pages are in their places.
+/// The change for a bulk load; its pages are already in their places.
 fn load_again(
     engine: &Engine,
     tree: TreeId,
@@ -303,8 +304,8 @@ fn load_again(
     })))
 }
 
-/// Says what the leaves of a loaded tree may need of readers: they were written before the store was opened, and are
-/// not looked at.
+/// Requires the features that the leaves of a loaded tree may need: they were written before the
+/// store was opened, and are not read here.
 fn expect(engine: &Engine, tree: TreeId) {
     let traits = engine.trees.traits(tree);
     let typed = traits.as_ref().map(|of| of.typing.is_some());
@@ -323,7 +324,7 @@ fn malformed_catalog(engine: &Engine, why: String) -> Error {
     Error::Malformed { place, what: "catalog entry", why }
 }
 
-/// Shows what tree 0 held at the boundary; replayed changes follow.
+/// Loads the catalog records of tree 0 at the boundary; replayed changes follow.
 pub(super) fn load_catalog(
     engine: &Arc<Engine>,
     catalog: &Catalog,

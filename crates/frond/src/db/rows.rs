@@ -1,15 +1,15 @@
-//! Rows that a cursor fetched, in one buffer.
+//! A buffer of rows that a cursor fetched.
 //!
-//! Invariant: only a cursor's own buffer holds references to blobs; what a caller gets holds values.
+//! Invariant: only a cursor's own buffer holds blob references; a caller's buffer holds values.
 
 use crate::block::typed::Even;
 
-/// Bit of a row's value length: the value is a reference to a blob. Lengths are below it.
+/// Bit in a row's value length: the value is a blob reference. Lengths are smaller.
 const IS_BLOB: u32 = 1 << 31;
-/// What a buffer has room for from its first row on.
+/// Least capacity that is reserved for the first row.
 const ROWS_RESERVED: usize = 16;
 const BYTES_RESERVED: usize = 2 << 10;
-/// No more is asked for than this, whatever is expected.
+/// Most capacity that is reserved, whatever is expected.
 const ROWS_EXPECTED_MAX: usize = 512;
 const BYTES_EXPECTED_MAX: usize = 64 << 10;
 
@@ -21,13 +21,13 @@ pub struct RowBuf {
     expected: usize,
 }
 
-/// Where a row lies in the bytes.
+/// The position of a row in `bytes`.
 #[derive(Clone, Copy, Debug)]
 struct Placed {
     key: u32,
     key_bytes: u32,
     value: u32,
-    /// With [`IS_BLOB`].
+    /// Length, with [`IS_BLOB`].
     value_bytes: u32,
 }
 
@@ -59,23 +59,24 @@ impl RowBuf {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
-    /// Forgets the rows and keeps the memory.
+    /// Removes the rows and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.rows.clear();
     }
 
-    /// Memory that it holds, used or not.
+    /// Bytes of memory that it holds, used or not.
     pub fn memory_bytes(&self) -> usize {
         self.bytes.capacity() + self.rows.capacity() * size_of::<Placed>()
     }
 
-    /// Bytes that keys and values take.
+    /// Bytes of keys and values.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// So many rows are about to be pushed, of which a first one is as long as the others: memory is asked for once.
+    /// Announces how many rows are about to be pushed, so that memory is reserved once, assuming
+    /// rows as long as the first.
     pub(super) fn expect(&mut self, rows: usize) {
         self.expected = rows.min(ROWS_EXPECTED_MAX);
     }
@@ -96,7 +97,8 @@ impl RowBuf {
         });
     }
 
-    /// Appends the first `count` of rows that lie side by side: all keys, then all values, in two copies.
+    /// Appends the first `count` rows of columns with fixed widths, in two copies: all keys, then
+    /// all values.
     pub(super) fn push_even(&mut self, rows: &Even<'_>, count: usize) {
         let (keys, values) = (rows.keys, rows.values);
         if self.rows.is_empty() {
@@ -115,19 +117,19 @@ impl RowBuf {
         }));
     }
 
-    /// Asks for memory for rows of this length.
+    /// Reserves memory for rows of this length.
     fn reserve(&mut self, row_bytes: usize) {
         let rows = self.expected.max(ROWS_RESERVED);
         self.rows.reserve(rows);
         self.bytes.reserve((rows * row_bytes).clamp(BYTES_RESERVED, BYTES_EXPECTED_MAX));
     }
 
-    /// Turns the order of the rows round.
+    /// Reverses the order of the rows.
     pub(super) fn reverse(&mut self) {
         self.rows.reverse();
     }
 
-    /// Only in a cursor's own buffer.
+    /// Appends a row with a blob reference; only in a cursor's own buffer.
     pub(super) fn push_blob(&mut self, key: &[u8], reference: &[u8]) {
         self.push(key, reference);
         if let Some(row) = self.rows.last_mut() {

@@ -1,55 +1,61 @@
-//! What a tree takes: rows, bytes before and after encoding, what waits above its leaves and in memory.
+//! Sizes of a tree: rows, bytes before and after encoding, and what waits in buffers and in memory.
 //!
 //! Invariants
-//! 1. Nothing is sampled: sums are kept with the tree's root as it changes (`tree/sums.rs`), and are stored with it.
+//! 1. Nothing is sampled: sums are maintained in the tree's root as it changes (`tree/sums.rs`) and
+//!    stored with it.
 //!
-//! Threads: all. Cost: some look-ups; the first time after a store of an earlier version of Frond was opened, a read of
-//! the tree's nodes.
+//! Threads: all. Cost: some look-ups; the first time after a store of an earlier version of Frond
+//! was opened, a read of the tree's nodes.
 
 use crate::{Result, Seqno, sync::Arc, tree::Held};
 
 use super::{Tree, TreeStats};
 
-/// What a tree takes.
+/// Sizes of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TreeSizes {
-    /// Rows, as [`Tree::row_count`] tells them.
+    /// Rows, as [`Tree::row_count`] returns them.
     pub rows: u64,
-    /// They were counted.
+    /// Whether `rows` is exact.
     pub rows_exact: bool,
-    /// Rows of leaves: each key once. A row that was deleted or written anew stays in its leaf until what waits above
-    /// reaches it.
+    /// Rows in leaves: each key once. A row that was deleted or overwritten stays in its leaf until
+    /// the newer message that waits above reaches it.
     pub leaf_rows: u64,
-    /// Leaves.
+    /// Number of leaves.
     pub leaves: u64,
-    /// Bytes of the rows of leaves, keys and values, before they were encoded. Of a tree without layouts those of its
-    /// blocks before their codec: begins of keys that are those of their neighbours are left out. Of leaves that a version of
-    /// Frond has written which did not note it, as much for a byte as of the others.
+    /// Bytes of keys and values in leaves before encoding. For a tree without layouts, bytes of its
+    /// blocks before compression, in which prefixes shared by neighbouring keys are left out.
+    /// Leaves written by a version of Frond that did not record this are assumed to compress as
+    /// well as the others.
     pub raw_bytes: u64,
-    /// What these rows take as they are encoded.
+    /// Encoded bytes of these rows.
     pub encoded_bytes: u64,
-    /// What leaves take on the disk: encoded rows, indexes, filters, padding to pages, and `blob_bytes`. Pages that a
-    /// clone shares with its parent count for both.
+    /// Bytes of leaves on disk: encoded rows, indexes, filters, padding to pages, and `blob_bytes`.
+    /// Pages that a clone shares with its parent count for both.
     pub disk_bytes: u64,
-    /// What values of more than 64 KiB of these rows take on the disk. Not in `raw_bytes` and `encoded_bytes`.
+    /// Bytes on disk of these rows' values over 64 KiB. Not included in `raw_bytes` and
+    /// `encoded_bytes`.
     pub blob_bytes: u64,
-    /// Bytes that wait in nodes on their way to leaves, encoded without a general codec; an upper estimate.
+    /// Bytes that wait in nodes on their way to leaves, encoded without a general codec; an upper
+    /// estimate.
     pub buffered_bytes: u64,
-    /// Bytes of rows in memory that no page has yet; of what large transactions wrote to disk ahead, too.
+    /// Bytes of rows in memory that are in no page yet; also of what large transactions wrote to
+    /// disk before their commit.
     pub memory_bytes: u64,
-    /// Levels of pages, leaves among them; 0 if no page has anything.
+    /// Levels of pages, including leaves; 0 if there are no pages.
     pub depth: u8,
 }
 
 impl Tree {
-    /// What was done on the tree's runs since the store was opened. Costs some forty loads.
+    /// Work done on the tree's runs since the store was opened. Costs some forty loads.
     pub fn stats(&self) -> TreeStats {
         let entry = &self.entry;
         TreeStats::of(self.name(), entry.id, entry.class, &entry.work)
     }
 
-    /// What the tree takes by now. Reads nothing, but for a tree of nodes that an earlier version of Frond has written:
-    /// that one's nodes are read the first time (one in some thousand of its pages).
+    /// Current sizes of the tree. Reads nothing, except for a tree with nodes that an earlier
+    /// version of Frond has written: its nodes (one in some thousand of its pages) are read the
+    /// first time.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -80,7 +86,7 @@ impl Tree {
             let pieces = slot.spilled_at(self.entry.id, Seqno(u64::MAX)).iter();
             pieces.for_each(|piece| memory.add(piece.estimate((None, None))));
         }
-        // Asks whether the tree has ended, behind the version that was looked at.
+        // Also checks that the tree has not ended, after the version was taken.
         let count = self.row_count()?;
         Ok(TreeSizes {
             rows: count.rows,

@@ -1,4 +1,4 @@
-//! Snapshots: the store as it was after one commit.
+//! Snapshots: the store as of one commit.
 
 use crate::{
     Error, Result, Seqno, TreeId,
@@ -16,20 +16,22 @@ use super::{
 };
 use std::{collections::BTreeMap, ops::RangeBounds};
 
-/// The trees that the catalog of a named snapshot has.
+/// The trees in the catalog of a named snapshot.
 pub(super) type TreesThen = Arc<BTreeMap<TreeId, TreeRecord>>;
 
-/// One moment of the store; the same bytes for its whole life, whatever is written meanwhile
-/// (Promise: P25). Cheap to clone. A long-lived one costs the space of the pages changed since.
+/// A consistent view of the store as of one commit, unchanged for its whole life, whatever is
+/// written meanwhile (Promise: P25). Cheap to clone. A long-lived snapshot costs the space of the
+/// pages changed since.
 #[derive(Debug)]
 pub struct Snapshot {
     pub(crate) engine: Arc<Engine>,
     /// `None` while the store is being opened.
     shared: Option<Arc<Shared>>,
     state: Arc<SnapshotState>,
-    /// The transaction that holds it, if it is one's.
+    /// The transaction that holds it, if any.
     reader: Option<Reader>,
-    /// Of a named snapshot, whose trees may be gone and whose seqno may be older than this process.
+    /// Set for a named snapshot, whose trees may be gone and whose seqno may be older than this
+    /// process.
     then: Option<TreesThen>,
 }
 
@@ -62,7 +64,7 @@ impl Snapshot {
         Self { engine, shared, state, reader: None, then: None }
     }
 
-    /// The newest there is, for a transaction.
+    /// The newest snapshot, for a transaction.
     pub(super) fn newest_for(shared: Arc<Shared>, reader: Reader) -> Self {
         let engine = shared.engine.clone();
         let visible = || engine.sequencer.visible();
@@ -70,7 +72,7 @@ impl Snapshot {
         Self { engine, shared: Some(shared), state, reader: Some(reader), then: None }
     }
 
-    /// A snapshot that a transaction holds already, once more.
+    /// Another handle of a snapshot that a transaction already holds.
     pub(super) fn again(shared: Arc<Shared>, state: Arc<SnapshotState>, reader: Reader) -> Self {
         let engine = shared.engine.clone();
         engine.snapshots.share(&state, Some(reader));
@@ -92,7 +94,7 @@ impl Snapshot {
         self.state.at
     }
 
-    /// The version to read in this call; never kept from call to call (Rule: I28).
+    /// The version to read in this call; it must not be kept between calls (Rule: I28).
     pub(crate) fn version(&self) -> Arc<Version> {
         self.state.version(&self.engine.versions)
     }
@@ -101,11 +103,12 @@ impl Snapshot {
         ReadView { engine: &self.engine, version, at: self.state.at }
     }
 
-    /// The value of a key at this moment.
+    /// The value of a key at this snapshot.
     ///
     /// # Errors
-    /// `DefinitionChanged` if the tree was created later; `NoSuchTree` if it was dropped, truncated or filled by a load before;
-    /// of a named snapshot `DefinitionChanged` in both cases. I/O errors and damage.
+    /// `DefinitionChanged` if the tree was created later; `NoSuchTree` if it was dropped, truncated
+    /// or filled by a load before; for a named snapshot `DefinitionChanged` in both cases. I/O
+    /// errors and damage.
     pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.check(tree)?;
         let mut value = Vec::new();
@@ -115,7 +118,7 @@ impl Snapshot {
         Ok(found.then_some(value))
     }
 
-    /// The values of many keys at this moment, in their order: see [`Tree::multi_get`].
+    /// The values of many keys at this snapshot, in the order of the keys: see [`Tree::multi_get`].
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -135,7 +138,7 @@ impl Snapshot {
         })
     }
 
-    /// Parts of a value at this moment: see [`Tree::get_parts`].
+    /// Parts of a value at this snapshot: see [`Tree::get_parts`].
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -152,7 +155,7 @@ impl Snapshot {
         self.view(&version).get_parts(&tree.entry, key, parts, value)
     }
 
-    /// A part of a value at this moment: see [`Tree::get_at`].
+    /// A byte range of a value at this snapshot: see [`Tree::get_at`].
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -168,7 +171,7 @@ impl Snapshot {
         self.view(&version).get_at(tree, key, from, out)
     }
 
-    /// A cursor over a range of keys at this moment, before its first row.
+    /// A cursor over a range of keys at this snapshot, before its first row.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -177,8 +180,8 @@ impl Snapshot {
         Cursor::new(self.clone(), tree.entry.id, Some(tree), bounds(&range)?)
     }
 
-    /// The trees there were at this moment, by name, also those dropped or renamed since. Reads the
-    /// catalog of that moment, unless the snapshot is a named one, which knows it.
+    /// All trees at this snapshot, ordered by name, including those dropped or renamed since. Reads
+    /// the catalog as of the snapshot, except for a named snapshot, which has it in memory.
     ///
     /// # Errors
     /// I/O errors and damage of the catalog.
@@ -190,12 +193,13 @@ impl Snapshot {
         Ok(trees)
     }
 
-    /// The tree that had this name at this moment, for reading it here; it may have another name now.
-    /// If it was dropped, everything but reading at snapshots from before the drop fails with `NoSuchTree`.
+    /// Opens the tree that had this name at this snapshot, for reading it here; it may have another
+    /// name now. If it was dropped, everything except reading at snapshots from before the drop
+    /// fails with `NoSuchTree`.
     ///
     /// # Errors
-    /// `NoSuchTree` if there was none; `OperatorNeeded` if it was dropped since and used a merge operator
-    /// that `Options` do not have; as [`trees`](Self::trees).
+    /// `NoSuchTree` if there was none; `OperatorNeeded` if it was dropped since and used a merge
+    /// operator that is not in `Options`; as [`trees`](Self::trees).
     pub fn open_tree(&self, name: &str) -> Result<Tree> {
         self.engine.health.check()?;
         let then = self.then()?;
@@ -203,10 +207,10 @@ impl Snapshot {
         let (Some(record), Some(shared)) = (record, &self.shared) else {
             return Err(Error::NoSuchTree(name.into()));
         };
-        // The tree may be gone from the catalog by which the store was opened.
+        // The tree may not be in the catalog that was checked when the store was opened.
         must_know(&self.engine.cx.operators, record)?;
         if self.then.is_none() && record.parent.is_some() {
-            // A clone's rows are there once the commit that made it is applied.
+            // A clone has its rows once the commit that made it is applied.
             self.engine.apply_through(self.seqno())?;
         }
         let now = shared.catalog.by_id(record.id);
@@ -245,11 +249,11 @@ impl Snapshot {
         self.must_show(tree)
     }
 
-    /// An error unless it shows the tree: the tree had begun and had not ended.
+    /// Fails unless the snapshot shows the tree: the tree had been created and had not ended.
     pub(super) fn must_show(&self, tree: &Tree) -> Result<()> {
         match &self.then {
             None => tree.check_at(self.state.at),
-            // Its catalog says so, also of trees whose end nobody remembers.
+            // Its catalog decides, also for dropped trees whose end is no longer known.
             Some(then) => {
                 let was_there = then.contains_key(&tree.entry.id) && tree.birth() <= self.state.at;
                 if was_there { Ok(()) } else { Err(Error::DefinitionChanged(tree.name())) }

@@ -1,4 +1,4 @@
-//! What a scan merges: memtables as of a seqno, and the runs of a leaf's stretch.
+//! The sources that a scan merges: memtables as of a seqno, and the runs of a leaf's stretch.
 //!
 //! Threads: one.
 
@@ -10,12 +10,12 @@ use crate::{
     tree::SortedRunsCursor,
 };
 
-/// What a scan merges.
+/// A source of a scan.
 pub(super) enum ReadSource<'a> {
     Memtable(Box<MemSource<'a>>),
-    /// And whether it deletes ranges inside its bounds.
+    /// A run, and whether it has range deletes inside its bounds.
     Run(Box<RunCursor>, bool),
-    /// What a commit has written beyond memory.
+    /// Rows that a commit has written beyond memory.
     Spilled(Box<SortedRunsCursor>),
 }
 
@@ -86,12 +86,12 @@ impl EntrySource for ReadSource<'_> {
     }
 }
 
-/// One memtable as of a seqno: versions folded to one message a key.
+/// One memtable as of a seqno, with versions folded to one message per key.
 pub(super) struct MemSource<'a> {
     cursor: MemCursor,
     folder: Folder<'a>,
-    /// It deletes ranges between its bounds. They are looked up key by key: a copy of them would cost each
-    /// piece of a scan what there are.
+    /// Whether there are range deletes between its bounds. They are looked up key by key, because
+    /// copying them would cost each piece of a scan time proportional to their number.
     has_ranges: bool,
     hi: Option<Vec<u8>>,
     tag: Option<Tag>,
@@ -100,7 +100,7 @@ pub(super) struct MemSource<'a> {
 }
 
 impl<'a> MemSource<'a> {
-    /// The tree's messages in `[lo, hi)`, standing on the first.
+    /// The tree's messages in `[lo, hi)`, positioned on the first.
     pub(super) fn new(
         table: &Arc<Memtable>,
         tree: TreeId,
@@ -133,7 +133,7 @@ impl<'a> MemSource<'a> {
         self.tag.is_none() && !self.has_ranges
     }
 
-    /// Folds the key stood on, or the next one that has a message left.
+    /// Folds the current key, or the next one that has a message left.
     fn settle(&mut self) -> Result<()> {
         loop {
             self.tag = None;
@@ -148,8 +148,9 @@ impl<'a> MemSource<'a> {
             let (payload, spare) = (&mut self.payload, &mut self.spare);
             let tag = self.folder.fold_versions(shown, true, payload, spare)?;
             if let Some(tag) = tag {
-                // A delete older than this Put was not looked at. Fresh, a newer memtable's Delete would take both away,
-                // and what that delete hides would come to light (Rule: I7).
+                // Older deletes than this Put were not read. If it were fresh, a newer memtable's
+                // Delete would cancel it out, and what the older delete hides would reappear (Rule:
+                // I7).
                 let keeps = plant!("db: a scan believes that a Put is fresh");
                 self.tag = Some(if keeps { tag } else { tag.without_fresh() });
                 return Ok(());

@@ -1,4 +1,4 @@
-//! Statistics: what the engine has done and holds, as named numbers with units.
+//! Statistics: counters and sizes of the engine, as named numbers with units.
 
 use std::{cmp::Reverse, time::Duration};
 
@@ -14,68 +14,69 @@ use crate::{
 
 use super::Shared;
 
-/// Counters since the store was opened, and sizes now. Names end in their unit.
+/// Counters since the store was opened, and current sizes. Names end in their unit.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     values: Vec<(&'static str, u64)>,
     /// Why the store has stopped, if it has.
     pub failed: Option<String>,
-    /// Where trees are degraded: background work met a page there that cannot be read. `frond check` looks
-    /// at all pages.
+    /// Damaged ranges of trees: background work met an unreadable page there. `frond check` reads
+    /// all pages.
     pub damaged: Vec<DamagedRange>,
-    /// What the store is waiting for: operations on its files that have lasted for ten seconds and more.
-    /// Nothing fails for that.
+    /// What the store is waiting for: operations on its files that have taken ten seconds or more.
+    /// Nothing fails because of them.
     pub slow: Vec<SlowOperation>,
-    /// Commits, from the call to its return. Where commits wait for no disk, about one in sixteen is timed.
+    /// Latencies of commits, from the call to its return. Of commits that wait for no disk, about
+    /// one in sixteen is timed.
     pub commits: Times,
-    /// How long commits waited for a sync of the log, of those that did.
+    /// Times that commits waited for a sync of the log, of those that waited.
     pub sync_waits: Times,
-    /// How long calls waited for locks, of those that did.
+    /// Times that calls waited for locks, of those that waited.
     pub lock_waits: Times,
 }
 
-/// What was done on the runs of one tree since the store was opened. A clone's parent is counted for what both read
-/// of the pages that they share.
+/// Work done on the runs of one tree since the store was opened. Reads of pages that a clone shares
+/// with its parent count for the parent.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TreeStats {
-    /// Its name; empty for the catalog.
+    /// Name of the tree; empty for the catalog.
     pub tree: String,
-    /// Its number.
+    /// Number of the tree.
     pub id: TreeId,
-    /// What its leaves are encoded with.
+    /// Size class of its leaves.
     pub size_class: SizeClass,
     /// Encoding leaves.
     pub leaves: EncodeStats,
     /// Encoding runs that wait in nodes.
     pub buffers: EncodeStats,
-    /// Decoding what stands under general codecs, in leaves: runs in nodes have none.
+    /// Decoding of general codecs, in leaves; runs in nodes have none.
     pub decoded: DecodeStats,
 }
 
-/// Keys behind a page that cannot be read. What is written there waits above it, and everything else goes
-/// on; a read that needs the page gets its error. The page is read again from time to time, and once that
-/// succeeds the range is whole and is listed no more.
+/// A range of keys behind an unreadable page. What is written there waits above it, and everything
+/// else goes on; a read that needs the page gets its error. The page is read again from time to
+/// time, and once that succeeds the range is complete and no longer listed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DamagedRange {
     /// Name of the tree; empty for the catalog.
     pub tree: String,
-    /// First key; `None`: from the first one.
+    /// First key; `None`: the range starts at the first key.
     pub from: Option<Vec<u8>>,
-    /// End of the range; `None`: to the last key.
+    /// End of the range; `None`: it includes the last key.
     pub to: Option<Vec<u8>>,
-    /// Where in the store file reading failed.
+    /// Byte offset in the store file at which reading failed.
     pub offset: u64,
     /// The error, with its code.
     pub why: String,
 }
 
 impl Stats {
-    /// All numbers, by name, in a fixed order.
+    /// All numbers with their names, in a fixed order.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.values.iter().copied()
     }
 
-    /// One number.
+    /// The number with this name.
     pub fn get(&self, name: &str) -> Option<u64> {
         self.values.iter().find(|(own, _)| *own == name).map(|&(_, value)| value)
     }
@@ -203,7 +204,7 @@ impl Stats {
     }
 }
 
-/// What is listed of times: how many, all together, what half, 99 % and 99.9 % do not exceed, the longest.
+/// Names of the numbers listed for latencies: count, sum, median, 99 %, 99.9 %, and longest.
 type TimesNames = [&'static str; 6];
 
 const COMMIT_NAMES: TimesNames = [
@@ -245,7 +246,7 @@ impl TreeStats {
         Self { tree, id, size_class, leaves, buffers, decoded }
     }
 
-    /// Of all trees, by name.
+    /// Statistics of all trees, ordered by name.
     pub(crate) fn collect(shared: &Shared) -> Vec<Self> {
         let own = Self::of(String::new(), CATALOG_TREE, SizeClass::Fast, &shared.catalog.own_work);
         let trees = shared.catalog.trees();
@@ -256,7 +257,7 @@ impl TreeStats {
 }
 
 fn range_of(shared: &Shared, one: Damaged) -> DamagedRange {
-    // A lineage is a tree's (`TreeId::lineage`); one that is dropped has no name any more.
+    // A lineage belongs to a tree (`TreeId::lineage`); a dropped tree has no name any more.
     let tree = shared.catalog.by_id(TreeId(one.lineage.0)).map(|tree| tree.name());
     DamagedRange {
         tree: tree.unwrap_or_default(),

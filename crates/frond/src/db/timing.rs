@@ -1,7 +1,7 @@
-//! How long commits take their callers, and how much of it is waiting for a sync.
+//! Latencies of commits, and how much of them is waiting for a sync.
 //!
-//! A commit that waits for the log is timed each time: two readings of a clock are nothing beside a system call. One that
-//! does not is timed by samples. Only commits that succeed are counted.
+//! A commit that waits for the log is always timed: two clock readings are negligible next to a
+//! system call. Of the others a sample is timed. Only successful commits are counted.
 //!
 //! Threads: all.
 
@@ -15,17 +15,17 @@ use crate::{
 
 use super::Shared;
 
-/// Small commits of many threads are counted at once.
+/// Stripes for commits: small commits of many threads are counted concurrently.
 const COMMIT_STRIPES: usize = 8;
-/// Who has waited for a sync comes with all who waited for the same.
+/// Stripes for sync waits: all threads that wait for one sync count their waits together.
 const SYNC_STRIPES: usize = 2;
 
-/// What is timed.
+/// The histograms.
 #[derive(Debug)]
 pub(crate) struct Timings {
     /// Commits, from the call until it returns.
     pub commits: Histogram,
-    /// Of commits that are to be synced, the waits for that.
+    /// Waits for the log sync, of commits that are synced.
     pub syncs: Histogram,
 }
 
@@ -35,11 +35,11 @@ impl Default for Timings {
     }
 }
 
-/// A commit that is under way.
+/// The start of a commit that is being timed.
 #[derive(Debug)]
 pub(super) struct Timing {
     began: Duration,
-    /// It stands for so many; 0: it is not timed.
+    /// Number of commits that it stands for; 0 if it is not timed.
     weight: u64,
 }
 
@@ -50,7 +50,7 @@ impl Shared {
         Timing { began, weight }
     }
 
-    /// The commit is done, and its caller told next.
+    /// Counts a commit that is about to return.
     pub(super) fn end_timing(&self, Timing { began, weight }: &Timing) {
         if *weight > 0 {
             let lasted = self.engine.env.clock.now().saturating_sub(*began);
@@ -58,8 +58,8 @@ impl Shared {
         }
     }
 
-    /// Waits until a record is as durable as its level asks. A log that failed has failed the store: nothing may be
-    /// written after it (P12).
+    /// Waits until a record is as durable as its level asks. If the log fails, the store fails:
+    /// nothing may be written after it (P12).
     pub(super) fn wait_durable(&self, reservation: &Reservation, level: Durability) -> Result<()> {
         let engine = &self.engine;
         match level {

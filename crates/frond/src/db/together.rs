@@ -1,13 +1,13 @@
-//! Reads that are started together: blocks that many keys need and that are not in memory come by the store's
-//! reader threads, so that the device has several to do at a time.
+//! Parallel reads for one call: blocks that many keys need and that are not in memory are read by
+//! the store's reader threads, so that the device has several requests at a time.
 //!
 //! Invariants
-//! 1. What they bring comes into the block cache checked, as for any reader. Their errors are met again by
-//!    the caller, which then reads the rows.
-//! 2. A reader holds the version that the call reads while it reads, and not longer than that.
-//! 3. Nobody waits for a read that no thread has begun: the caller does that itself.
+//! 1. What they read enters the block cache checked, as for any reader. Their errors are dropped;
+//!    the caller meets them again when it reads the rows.
+//! 2. A reader holds the version that the call reads while it reads, and no longer.
+//! 3. The caller does not wait for a read that no thread has started: it does that read itself.
 //!
-//! Threads: the caller's, and those of the readers.
+//! Threads: the caller's, and the reader threads.
 
 use crate::{
     TreeId,
@@ -18,7 +18,7 @@ use crate::{
     version::Version,
 };
 
-/// Reads that one call has under way: twice as many as there are readers would find nobody to begin them sooner.
+/// Most reads that one call has in flight; with more, no thread would be free to start them sooner.
 const TOGETHER_MAX: usize = 64;
 
 struct Read {
@@ -36,7 +36,7 @@ enum Stage {
     Ended,
 }
 
-/// Brings the blocks of leaves that these keys, which ascend, need, if there are several to read.
+/// Reads the blocks of leaves that these keys need, which ascend, if there are several to read.
 pub(super) fn bring_together(
     engine: &Engine,
     version: &Arc<Version>,
@@ -51,7 +51,7 @@ pub(super) fn bring_together(
     lacking.truncate(TOGETHER_MAX);
     let mut reads = Vec::with_capacity(lacking.len());
     for lacking in lacking {
-        // Without a thread, or memory for what it brings, the caller reads as it goes.
+        // Without a thread, or memory for what it reads, the caller reads the blocks one by one.
         let Some(memory) = engine.readers.memory(BULK_BYTES as u64) else { break };
         let read = Arc::new(Read {
             key: keys[lacking.key].into(),
@@ -74,7 +74,7 @@ pub(super) fn bring_together(
 }
 
 impl Read {
-    /// Reads the block, if nobody has begun to.
+    /// Reads the block, unless a thread has started to.
     fn begin(&self, cx: &TreeContext) {
         {
             let mut stage = self.stage.lock().unwrap();
@@ -84,9 +84,9 @@ impl Read {
             *stage = Stage::Begun;
         }
         let _ending = Ending(self);
-        // Nobody reads a version any more that is gone.
+        // A version that is gone has no readers.
         let Some(_version) = self.version.upgrade() else { return };
-        // Invariant 1.
+        // Errors are dropped (invariant 1).
         let Ok(run) = self.lacking.leaf.open(cx) else { return };
         let block = self.lacking.block.unwrap_or_else(|| run.block_for(&self.key));
         let wanted = run.wanted(block..block + 1, &*cx.cache);
@@ -101,7 +101,7 @@ impl Read {
     }
 }
 
-/// Says that a read has ended, whatever became of it.
+/// Marks a read as ended when dropped, also during a panic.
 struct Ending<'a>(&'a Read);
 
 impl Drop for Ending<'_> {

@@ -1,4 +1,4 @@
-//! Trees: ordered maps from keys to values, as users hold them.
+//! Trees: ordered maps from keys to values, the handles that users hold.
 
 use std::{
     borrow::Cow,
@@ -20,23 +20,24 @@ use super::{
     read::{ReadView, in_key_order},
 };
 
-/// What a new tree is to be like.
+/// Options of a new tree.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TreeOptions {
-    /// Size against speed.
+    /// Trade-off between size and speed.
     pub size_class: SizeClass,
-    /// Keys are mostly inserted with a check that they are absent, in random order: leaves get
-    /// filters, so that the check of an absent key costs no read, but for one in a hundred, of which a filter says "perhaps".
+    /// Whether keys are mostly inserted with a check that they are absent, in random order. Leaves
+    /// then get filters, so that looking up an absent key costs no read, except for about 1 % false
+    /// positives of the filters.
     pub unique: bool,
-    /// Bytes that the owner wants kept with the tree, up to 1 MiB.
+    /// Bytes that the owner wants to keep with the tree, up to 1 MiB.
     pub attributes: Vec<u8>,
-    /// What keys look like, if known.
+    /// Layout of keys, if known.
     pub key_layout: Option<Layout>,
-    /// What values look like, if known.
+    /// Layout of values, if known.
     pub value_layout: Option<Layout>,
 }
 
-/// A tree's name and what it was created with.
+/// Description of a tree: its name, and the options with which it was created.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TreeInfo {
     /// Its number, which no other tree of the store ever has.
@@ -45,8 +46,9 @@ pub struct TreeInfo {
     pub name: String,
     /// The options it was created with.
     pub options: TreeOptions,
-    /// The commit that created it, or, once the store was opened again, one that nobody who sees less can see the tree
-    /// from. A snapshot below it does not have the tree: reading it there fails with `DefinitionChanged`.
+    /// The seqno at which the tree was created; after the store was opened again, possibly an
+    /// earlier one, below which no snapshot shows the tree. Reading the tree at a snapshot below it
+    /// fails with `DefinitionChanged`.
     pub birth: Seqno,
 }
 
@@ -58,7 +60,7 @@ impl From<TreeRecord> for TreeInfo {
 }
 
 impl TreeOptions {
-    /// Those of a tree.
+    /// The options of an existing tree.
     pub(super) fn of(record: &TreeRecord) -> Self {
         Self {
             size_class: record.size_class,
@@ -72,40 +74,43 @@ impl TreeOptions {
 
 /// A handle to a tree; cheap to clone, usable from all threads at once.
 ///
-/// Reads see every commit that returned before they began, and never wait for a writer.
+/// Reads see every commit that returned before they started, and never wait for a writer.
 ///
-/// Where values name the version of their layout ([`Layout::versioned`]), a handle gives all of them in the version that was
-/// the newest when it was opened, and fails with `DefinitionChanged` when it meets a newer one.
+/// If values name the version of their layout ([`Layout::versioned`]), a handle returns all values
+/// in the version that was the newest when it was opened, and fails with `DefinitionChanged` when
+/// it meets a newer one.
 #[derive(Clone, Debug)]
 pub struct Tree {
     pub(crate) shared: Arc<Shared>,
     pub(crate) entry: Arc<TreeEntry>,
-    /// As of when the handle was opened.
+    /// Encoding traits when the handle was opened.
     pub(super) typing: Option<Arc<Typing>>,
-    /// Of one that was opened in a snapshot: the birth that the tree had then.
+    /// For a handle opened through a snapshot: the tree's birth at that snapshot.
     then: Option<Seqno>,
 }
 
 impl Tree {
-    /// A handle that knows the tree as it is now.
+    /// A handle that uses the tree's current definition.
     pub(super) fn new(shared: Arc<Shared>, entry: Arc<TreeEntry>) -> Self {
         let typing = entry.typing();
         Self { shared, entry, typing, then: None }
     }
 
-    /// A handle from a snapshot, in which the tree had this birth: it may be read there, whatever was made of it since.
+    /// A handle from a snapshot, at which the tree had this birth: it can be read there, whatever
+    /// happened to the tree since.
     pub(super) fn of_snapshot(shared: Arc<Shared>, entry: Arc<TreeEntry>, then: Seqno) -> Self {
         Self { then: Some(then), ..Self::new(shared, entry) }
     }
 
-    /// The commit with which the tree begins for who reads by this handle (Rule: I43).
+    /// The birth of the tree for readers with this handle (Rule: I43).
     pub(super) fn birth(&self) -> Seqno {
         let birth = self.entry.birth();
         self.then.map_or(birth, |then| then.min(birth))
     }
 
-    /// An error unless the tree is there at this seqno, for a reader by this handle: it has begun and has not ended. To be called once
-    /// the reader has its version: see [`TreeEntry::check`].
+    /// Fails unless the tree exists at this seqno, for a reader with this handle: it has been
+    /// created and has not ended. Must be called after the reader has taken its version: see
+    /// [`TreeEntry::check`].
     #[inline]
     pub(super) fn check_at(&self, at: Seqno) -> Result<()> {
         match self.birth() > at {
@@ -114,7 +119,8 @@ impl Tree {
         }
     }
 
-    /// A view of what is visible now, in a version that was taken before. Every birth is visible by now.
+    /// A view of what is visible now, in a version that was taken before. The tree's birth is
+    /// visible by now, so only its end is checked.
     #[inline]
     fn view<'a>(&'a self, version: &'a Version) -> Result<ReadView<'a>> {
         let engine = &self.shared.engine;
@@ -125,18 +131,18 @@ impl Tree {
         Ok(ReadView { engine, version, at })
     }
 
-    /// The version of the layout in which the handle gives values, if these name theirs.
+    /// The version of the layout in which the handle returns values, if these name theirs.
     pub fn layout_version(&self) -> Option<u16> {
         self.versions().map(|versions| versions.newest())
     }
 
-    /// How values become ones of the version in which the handle gives them.
+    /// How values are mapped to the version in which the handle returns them.
     pub(super) fn versions(&self) -> Option<&Arc<RowVersions>> {
         self.typing.as_ref()?.versions()
     }
 
-    /// An error if a value is too long, or names a version of its layout that there is not: it would be taken for one of it
-    /// later.
+    /// Fails if a value is too long, or names a version of its layout that does not exist yet: it
+    /// would later be taken for one of that version.
     pub(super) fn check_value(&self, value: &[u8]) -> Result<()> {
         if !bounds::VALUE_BYTES.admits(value.len()) {
             return Err(Error::ValueTooLong { bytes: value.len(), max: bounds::VALUE_BYTES.len() });
@@ -147,7 +153,8 @@ impl Tree {
         }
     }
 
-    /// An error if its values name the version of their layout: an operand does not, and may meet an older one.
+    /// Fails if the tree's values name the version of their layout: an operand cannot, and might be
+    /// folded into an older one.
     pub(super) fn must_take_operands(&self) -> Result<()> {
         match self.versions() {
             None => Ok(()),
@@ -158,7 +165,7 @@ impl Tree {
         }
     }
 
-    /// Makes a value of an older version one of the handle's.
+    /// Maps a value of an older version to the handle's version, in place.
     #[inline]
     pub(crate) fn bring_up(&self, value: &mut Vec<u8>) -> Result<()> {
         match self.versions() {
@@ -167,7 +174,7 @@ impl Tree {
         }
     }
 
-    /// The same of a value that is somebody else's.
+    /// Maps a value to the handle's version, with a copy only if it must change.
     pub(crate) fn brought_up<'v>(&self, value: &'v [u8]) -> Result<Cow<'v, [u8]>> {
         if self.versions().is_none_or(|versions| versions.has(value)) {
             return Ok(Cow::Borrowed(value));
@@ -177,18 +184,18 @@ impl Tree {
         Ok(Cow::Owned(value))
     }
 
-    /// Its number, which no other tree of the store ever has, and which it keeps when its name
-    /// changes.
+    /// The tree's number, which no other tree of the store ever has, and which renaming does not
+    /// change.
     pub fn id(&self) -> TreeId {
         self.entry.id
     }
 
-    /// The name now.
+    /// The current name.
     pub fn name(&self) -> String {
         self.entry.name()
     }
 
-    /// Name and options.
+    /// The tree's name and options.
     pub fn info(&self) -> TreeInfo {
         self.entry.record().into()
     }
@@ -203,7 +210,8 @@ impl Tree {
         Ok(self.get_into(key, &mut value)?.then_some(value))
     }
 
-    /// The same into a buffer that is reused; false, and an empty buffer, if there is no such key.
+    /// Reads the value of a key into a reusable buffer; false, with an empty buffer, if there is no
+    /// such key.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -217,9 +225,10 @@ impl Tree {
         Ok(found)
     }
 
-    /// Parts of this tree's values, by their numbers in the layout of values, for reads that need no more:
-    /// [`get_parts`](Self::get_parts), [`Cursor::only`](crate::Cursor::only). A block keeps each part by itself,
-    /// so that others are neither looked at nor decompressed.
+    /// Makes a projection of this tree's values: the parts with these numbers in the layout of
+    /// values, for reads that need no more. Use it with [`get_parts`](Self::get_parts) or
+    /// [`Cursor::only`](crate::Cursor::only). A block stores each part separately, so the others
+    /// are neither read nor decompressed.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -239,7 +248,8 @@ impl Tree {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the tree was made without a layout of values, or it has no part of such a number.
+    /// `InvalidArgument` if the tree was created without a layout of values, or has no part with
+    /// such a number.
     pub fn parts(&self, numbers: &[usize]) -> Result<Parts> {
         match (self.entry.record().value_layout, &self.typing) {
             (Some(_), Some(typing)) => Parts::new(typing, numbers),
@@ -250,13 +260,13 @@ impl Tree {
         }
     }
 
-    /// Parts of a value, one after the other in the order of the layout, each as it stands in the value (a
-    /// part that has its length before it, with that), into a buffer that is reused; false, and an empty
-    /// buffer, if there is no such key.
+    /// Reads parts of a value into a reusable buffer: concatenated in the order of the layout, each
+    /// as it is in the value (a part with a length prefix, with that). False, with an empty buffer,
+    /// if there is no such key.
     ///
     /// # Errors
-    /// As [`get`](Self::get); `InvalidArgument` if the value does not fit the layout of its tree, or the parts are of
-    /// a tree with other layouts.
+    /// As [`get`](Self::get); `InvalidArgument` if the value does not fit the layout of its tree,
+    /// or if the projection is for a tree with other layouts.
     pub fn get_parts(&self, key: &[u8], parts: &Parts, value: &mut Vec<u8>) -> Result<bool> {
         check_key(key)?;
         self.shared.engine.health.check()?;
@@ -266,10 +276,11 @@ impl Tree {
         view.get_parts(&self.entry, key, parts, value)
     }
 
-    /// A part of a value: fills `out` from byte `from` on, and returns how many bytes there were, fewer
-    /// than `out` has only at the value's end; `None` if there is no such key. Of a long value only the
-    /// pieces of 256 KiB that are asked for are read, so that it can be read in little memory. Calls one
-    /// after the other see one value only through a [`Snapshot`](crate::Snapshot::get_at).
+    /// Reads a byte range of a value: fills `out` from byte `from` on and returns how many bytes
+    /// there were, fewer than the length of `out` only at the value's end; `None` if there is no
+    /// such key. Of a long value only the pieces of 256 KiB that are needed are read, so that it
+    /// can be read with little memory. Consecutive calls see the same value only through a
+    /// [`Snapshot`](crate::Snapshot::get_at).
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -296,7 +307,7 @@ impl Tree {
         view.get_at(self, key, from, out)
     }
 
-    /// True if the key exists. Costs what [`get`](Self::get) costs, less the value's copy.
+    /// True if the key exists. Costs as much as [`get`](Self::get), without the copy of the value.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -307,7 +318,7 @@ impl Tree {
         self.view(&version)?.exists(self.entry.id, key)
     }
 
-    /// The values of many keys, all from the same moment, in the order of the keys.
+    /// The values of many keys, all at one snapshot, in the order of the keys.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -324,27 +335,27 @@ impl Tree {
         })
     }
 
-    /// A commit of one `put`.
+    /// Commits one `put`.
     ///
     /// # Errors
-    /// Those of [`Batch::put`] and [`Db::commit`](crate::Db::commit).
+    /// As [`Batch::put`] and [`Db::commit`](crate::Db::commit).
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<Seqno> {
         let mut batch = Batch::new();
         batch.put(self, key, value)?;
         self.shared.commit(&mut batch, None)
     }
 
-    /// A commit of one `delete`.
+    /// Commits one `delete`.
     ///
     /// # Errors
-    /// Those of [`Batch::delete`] and [`Db::commit`](crate::Db::commit).
+    /// As [`Batch::delete`] and [`Db::commit`](crate::Db::commit).
     pub fn delete(&self, key: &[u8]) -> Result<Seqno> {
         let mut batch = Batch::new();
         batch.delete(self, key)?;
         self.shared.commit(&mut batch, None)
     }
 
-    /// A cursor over a range of keys, as of now, before its first row.
+    /// A cursor over a range of keys at the current state, before its first row.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -371,7 +382,7 @@ impl Tree {
     }
 }
 
-/// Makes a value of an older version one of the newest that is known to whoever reads.
+/// Maps a value of an older version to the newest version that the reader knows.
 #[inline]
 pub(super) fn bring_up(
     versions: &RowVersions,
@@ -389,10 +400,11 @@ pub(super) fn bring_up(
     }
 }
 
-/// An error if there is such a version by now, which the reader does not know; else the value only looks like one.
+/// Fails if the tree now has this version, which the reader does not know; otherwise the value only
+/// looks like one of it.
 #[cold]
 pub(super) fn must_be_newer(entry: &TreeEntry, version: u16) -> Result<()> {
-    // Of a tree that is gone nobody knows the newest.
+    // The newest version of a dropped tree is not known.
     let is_known = entry.check().is_ok();
     match entry.row_version().is_some_and(|newest| version <= newest || !is_known) {
         true => Err(Error::DefinitionChanged(entry.name())),
@@ -400,7 +412,7 @@ pub(super) fn must_be_newer(entry: &TreeEntry, version: u16) -> Result<()> {
     }
 }
 
-/// An error if a tree has no such version of its layout.
+/// Fails if a tree has no such version of its layout.
 #[cold]
 pub(super) fn must_be_there(version: u16, newest: Option<u16>, tree: &str) -> Result<()> {
     match newest.filter(|newest| version > *newest) {
@@ -411,7 +423,7 @@ pub(super) fn must_be_there(version: u16, newest: Option<u16>, tree: &str) -> Re
     }
 }
 
-/// A range as [from, to) with inclusive ends made exclusive.
+/// Normalizes a range to `[from, to)`.
 pub(super) fn bounds<'k>(
     range: &impl RangeBounds<&'k [u8]>,
 ) -> Result<(Option<Vec<u8>>, Option<Vec<u8>>)> {

@@ -1,8 +1,8 @@
-//! The place of damage in a file, as errors name it.
+//! The place of damage in a file, as shown in errors.
 
 use std::{fmt, path::PathBuf};
 
-/// Where damage was found.
+/// A place in a file where damage was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The damaged file.

@@ -1,5 +1,5 @@
-//! A file system in memory, without faults: for unit tests and examples. The simulated disk with
-//! faults is `frond-testkit`'s.
+//! A file system in memory, without faults, for unit tests and examples. The simulated disk with
+//! faults is in `frond-testkit`.
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +29,7 @@ struct MemoryContent {
     locked: Mutex<bool>,
 }
 
-/// Bytes of which only the pages written take memory, so that tests can go beyond 2^32.
+/// Sparse bytes: only pages that were written take memory, so that tests can go beyond 2^32.
 #[derive(Debug, Default)]
 struct Sparse {
     pages: BTreeMap<u64, Box<[u8; PAGE]>>,
@@ -39,7 +39,7 @@ struct Sparse {
 const PAGE: usize = 4096;
 
 impl Sparse {
-    /// Calls `act` with each page's number and the ranges in the page and in the whole.
+    /// Calls `act` with each page's number, and the range within the page and within the whole.
     fn pieces(offset: u64, bytes: u64, mut act: impl FnMut(u64, Range<usize>, Range<usize>)) {
         let mut done = 0;
         while done < bytes {
@@ -154,7 +154,7 @@ impl Vfs for MemoryVfs {
         if !files.contains_key(from) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        // What is in a directory goes with it.
+        // The content of a directory moves with it.
         let moved = |path: &PathBuf| path.strip_prefix(from).ok().map(|rest| to.join(rest));
         let paths: Vec<_> =
             files.keys().filter_map(|path| Some((path.clone(), moved(path)?))).collect();

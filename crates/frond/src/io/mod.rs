@@ -1,16 +1,18 @@
-//! The four seams: files, clock, randomness, threads. Everything nondeterministic goes through them.
+//! The four seams: files, clock, randomness, threads. Everything nondeterministic goes through
+//! them.
 //!
-//! The engine holds one [`Env`]; production opens with [`Env::real`], tests put a simulated disk, a
-//! manual clock or a seeded generator in its place. Calls are dynamic: one indirect call beside a
-//! system call is not measurable, and generics over four traits would be in every signature.
+//! The engine holds one [`Env`]; production opens with [`Env::real`], tests substitute a simulated
+//! disk, a manual clock or a seeded generator. Calls are dynamic: one indirect call per system call
+//! is not measurable, and generics over four traits would appear in every signature.
 //!
 //! Invariants
 //! 1. `read_at` and `write_at` transfer everything or fail; a short file is `UnexpectedEof`.
-//! 2. An error is returned once and means the descriptor is not to be used for writing again.
-//! 3. A direct file takes offsets, lengths and addresses that are multiples of [`ALIGN`].
-//! 4. `io` knows no format of Frond's.
+//! 2. An error is returned once; afterwards the descriptor must not be used for writing.
+//! 3. A file with direct I/O accepts only offsets, lengths and addresses that are multiples of
+//!    [`ALIGN`].
+//! 4. `io` knows none of Frond's formats.
 //!
-//! Threads: all of them, at once.
+//! Threads: all, concurrently.
 
 mod memory;
 mod real;
@@ -29,10 +31,10 @@ pub use real::{RealClock, RealRng, RealVfs};
 pub use watch::{Operation, SlowOperation};
 pub(crate) use watch::{Watch, WatchedVfs};
 
-/// Alignment that direct I/O needs, and the granularity of extents.
+/// The alignment that direct I/O requires, and the granularity of extents.
 pub const ALIGN: usize = 4096;
 
-/// How to open a file.
+/// Mode for opening a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenMode {
     /// Writing is allowed.
@@ -53,24 +55,24 @@ pub trait File: Send + Sync + fmt::Debug {
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
     /// Writes all of `bufs` in turn from `offset`, in one call where the system can.
     fn write_vectored_at(&self, bufs: &[io::IoSlice<'_>], offset: u64) -> io::Result<()>;
-    /// Length now.
+    /// The current length.
     fn len(&self) -> io::Result<u64>;
-    /// Cuts the file down, or extends it by a hole.
+    /// Truncates the file, or extends it with a hole.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
     /// Reserves space, so that writing there cannot meet a full disk.
     fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()>;
-    /// Gives the space of a range back; it reads as zeros. May do nothing.
+    /// Frees the space of a range, which then reads as zeros. May do nothing.
     fn punch(&self, offset: u64, bytes: u64) -> io::Result<()>;
     /// `fdatasync`.
     fn sync_data(&self) -> io::Result<()>;
     /// `fsync`.
     fn sync_all(&self) -> io::Result<()>;
-    /// True if the page cache is bypassed, so that invariant 3 binds.
+    /// True if the page cache is bypassed, so that invariant 3 applies.
     fn is_direct(&self) -> bool;
     /// Takes the exclusive lock on the open file description; false if another holds it.
     fn try_lock(&self) -> io::Result<bool>;
-    /// Gives the lock back. Closing the last descriptor does, too; a closed store may have handles
-    /// left.
+    /// Releases the lock. Closing the last descriptor does so, too, but a closed store may still
+    /// have handles.
     fn unlock(&self) -> io::Result<()>;
 }
 
@@ -78,27 +80,27 @@ pub trait File: Send + Sync + fmt::Debug {
 pub trait Vfs: Send + Sync + fmt::Debug {
     /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
-    /// True if there is something of that name.
+    /// True if something with this name exists.
     fn exists(&self, path: &Path) -> io::Result<bool>;
-    /// Names in a directory, in no order.
+    /// The names in a directory, in no particular order.
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
     /// Creates one directory (mode 0700); `AlreadyExists` if it is there.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Renames over whatever is there.
+    /// Renames, replacing whatever has the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes creations, renames and removals in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
-    /// Bytes free for us on the file system of `dir`.
+    /// Bytes available on the file system of `dir`.
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
 }
 
-/// Monotonic time. Nothing but pacing, timers and statistics may depend on it (P17).
+/// Monotonic time. Only pacing, timers and statistics may depend on it (P17).
 pub trait Clock: Send + Sync + fmt::Debug {
     /// Time since some fixed moment.
     fn now(&self) -> Duration;
-    /// Time of day, since 1970: for people to read, never to decide by (P17).
+    /// Time of day, since 1970: for display only, never for decisions (P17).
     fn wall(&self) -> Duration;
     /// Sleeps, or lets simulated time pass.
     fn sleep(&self, time: Duration);
@@ -110,17 +112,17 @@ pub trait Rng: Send + Sync + fmt::Debug {
     fn next_u64(&self) -> u64;
 }
 
-/// Who runs background work.
+/// The threads that run background work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Workers {
     /// This many worker threads, and a log thread.
     Threads(usize),
-    /// None: work runs step by step when a test says so, or inside a call that would otherwise wait
-    /// for it. The order of all I/O is then a function of the calls alone.
+    /// None: work runs step by step when a test requests it, or inside a call that would otherwise
+    /// wait for it. The order of all I/O then depends only on the calls.
     Manual,
 }
 
-/// The world as the engine sees it.
+/// The environment of the engine: its access to the outside world.
 #[derive(Clone, Debug)]
 pub struct Env {
     /// Files.
@@ -134,7 +136,7 @@ pub struct Env {
 }
 
 impl Env {
-    /// The real files, clock and randomness, with a worker for each core.
+    /// The real files, clock and randomness, with one worker per core (2 to 16).
     pub fn real() -> Self {
         let cores = crate::sync::available_parallelism().map_or(2, |n| n.get());
         Self {

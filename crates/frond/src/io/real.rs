@@ -1,8 +1,8 @@
 //! Real files, clock and randomness.
 //!
-//! Positioned I/O with full-length loops (EINTR, short transfers). `O_DIRECT` where asked and where
-//! the file system has it, else buffered: `is_direct` tells. Never mmap: an I/O error there is a
-//! signal instead of an error.
+//! Positioned I/O, in loops that transfer the full length (EINTR, short transfers). `O_DIRECT`
+//! where requested and supported by the file system, otherwise buffered: see `is_direct`. Never
+//! mmap: there an I/O error is a signal instead of an error.
 
 use std::{
     ffi::CString,
@@ -41,7 +41,7 @@ fn unexpected_eof() -> io::Error {
 
 impl Vfs for RealVfs {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        // Nothing to files; but a pipe in the place of one is not waited for.
+        // NONBLOCK has no effect on files, but prevents waiting if the path is a pipe.
         let mut flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         flags |= if mode.write { OFlags::RDWR } else { OFlags::RDONLY };
         if mode.create_new {
@@ -51,7 +51,7 @@ impl Vfs for RealVfs {
         let mut direct = mode.direct;
         let opened = if direct {
             match fs::open(path, flags | OFlags::DIRECT, permissions) {
-                // tmpfs and some overlay file systems have no O_DIRECT.
+                // tmpfs and some overlay file systems do not support O_DIRECT.
                 Err(Errno::INVAL) => {
                     direct = false;
                     // A failed O_DIRECT open may have left the new file behind.
@@ -180,7 +180,7 @@ impl File for RealFile {
     fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
         match fs::fallocate(self.file.as_fd(), FallocateFlags::empty(), offset, bytes) {
             // A file system without preallocation: writes there may still meet a full disk, which
-            // then is the failed write of P12 instead of the refused commit of P13.
+            // is then a failed write (P12) instead of a refused commit (P13).
             Err(Errno::OPNOTSUPP) => self.set_len(self.len()?.max(offset + bytes)),
             other => Ok(other?),
         }
@@ -219,7 +219,7 @@ impl File for RealFile {
     }
 }
 
-/// Linux takes at most 1024 slices in one call.
+/// Linux accepts at most 1024 slices per call.
 const IOV_MAX: usize = 1024;
 
 /// The system's monotonic clock.
@@ -247,7 +247,7 @@ impl Clock for RealClock {
     }
 
     fn wall(&self) -> Duration {
-        // A clock set before 1970 is of no use to anybody.
+        // A clock set before 1970 is useless.
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
     }
 
@@ -264,7 +264,7 @@ impl Rng for RealRng {
     fn next_u64(&self) -> u64 {
         use std::hash::{BuildHasher, Hasher, RandomState};
         // Each RandomState is keyed from the operating system once per thread and then stepped;
-        // time and address of a local add what two processes of one fork would share.
+        // time and the address of a local variable distinguish two forks of a process.
         let mut hasher = RandomState::new().build_hasher();
         let local = 0u8;
         hasher.write_u64(&raw const local as u64);

@@ -1,16 +1,17 @@
-//! A watch over file operations: those that take long are told, while they last (P14).
+//! The slow-I/O watchdog: file operations that take long are reported while they last (P14).
 //!
-//! No time limit turns a slow disk into a failed one: the engine waits as long as the disk takes. Whoever
-//! runs the store wants to know what it waits for. [`WatchedVfs`] stands before the files of a store and
-//! notes each operation that reads, writes, syncs, resizes or names in a slot when it begins; who looks at the
-//! slots sees those that began long ago.
+//! No time limit turns a slow disk into a failed one: the engine waits as long as the disk takes.
+//! But the operator wants to know what it waits for. [`WatchedVfs`] wraps the files of a store and
+//! records each operation that reads, writes, syncs, resizes or names in a slot when it starts. A
+//! look at the slots shows the operations that started long ago.
 //!
 //! Invariants
-//! 1. An operation has a slot from before it begins until it has ended, unless all [`SLOTS`] are taken.
-//! 2. Each slow operation is counted once: by the first who sees it, or when it ends.
+//! 1. An operation has a slot from before it starts until it has ended, unless all [`SLOTS`] are
+//!    taken.
+//! 2. Each slow operation is counted once: when it is first seen, or when it ends.
 //!
-//! Cost: two looks at the clock and three stores beside a system call. Threads: all; no locks but where
-//! an operation is slow or a file is opened.
+//! Cost: two clock reads and three stores per system call. Threads: all; no locks except when an
+//! operation is slow or a file is opened.
 
 use std::{
     fmt, io,
@@ -21,20 +22,21 @@ use std::{
 use super::{Clock, File, OpenMode, Vfs};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, Weak, fence};
 
-/// From when on an operation is slow.
+/// Duration from which on an operation is slow.
 pub const SLOW: Duration = Duration::from_secs(10);
 
-/// Operations watched at once; a store has some threads, and few of them wait for the disk.
+/// Number of operations watched at once; a store has some threads, and few of them wait for the
+/// disk.
 const SLOTS: usize = 256;
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// Reads.
     Read,
     /// Writes.
     Write,
-    /// Changes the length, reserves space or gives it back.
+    /// Changes the length, reserves space or frees it.
     Resize,
     /// Opens, renames or removes.
     Name,
@@ -54,16 +56,16 @@ impl fmt::Display for Operation {
     }
 }
 
-/// An operation that takes long.
+/// A slow operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SlowOperation {
-    /// The file, or the directory for a sync of one.
+    /// The file, or the directory if one is synced.
     pub file: PathBuf,
-    /// What is done to it.
+    /// The kind of operation.
     pub operation: Operation,
-    /// Where in the file it begins; 0 for a sync.
+    /// Offset in the file; 0 for a sync.
     pub offset: u64,
-    /// For how long by now.
+    /// How long it has lasted so far.
     pub lasts: Duration,
 }
 
@@ -75,12 +77,12 @@ impl fmt::Display for SlowOperation {
     }
 }
 
-/// One operation under way.
+/// One operation in progress.
 #[derive(Default)]
 struct Slot {
-    /// Clock at its begin in nanoseconds, at least 1; 0 if the slot is free.
+    /// Clock time at its start in nanoseconds, at least 1; 0 if the slot is free.
     began: AtomicU64,
-    /// The file's number, then the operation, then whether it was counted.
+    /// The file's number, the kind of operation, and whether it was counted.
     what: AtomicU64,
     offset: AtomicU64,
 }
@@ -88,11 +90,11 @@ struct Slot {
 const COUNTED: u64 = 1 << 8;
 const FILE_SHIFT: u32 = 16;
 
-/// The operations under way on the files of a store.
+/// The operations in progress on the files of a store.
 pub struct Watch {
     clock: Arc<dyn Clock>,
     slots: Box<[Slot]>,
-    /// Paths by number. A number is given away again when its file is closed.
+    /// Paths by number. A number is reused after its file is closed.
     files: Mutex<Vec<(PathBuf, Weak<()>)>>,
     slow: AtomicU64,
 }
@@ -109,12 +111,12 @@ impl Watch {
         Arc::new(Self { clock, slots, files: Mutex::default(), slow: AtomicU64::new(0) })
     }
 
-    /// Slow operations so far, those under way included.
+    /// Number of slow operations so far, including those in progress.
     pub fn slow(&self) -> u64 {
         self.slow.load(Ordering::Relaxed)
     }
 
-    /// Slow operations under way.
+    /// The slow operations in progress.
     pub fn look(&self) -> Vec<SlowOperation> {
         let now = self.now();
         let mut found = Vec::new();
@@ -126,7 +128,8 @@ impl Watch {
             }
             let (what, offset) =
                 (slot.what.load(Ordering::Relaxed), slot.offset.load(Ordering::Relaxed));
-            // Another operation may have taken the slot meanwhile: then this sees it.
+            // Pairs with the Release fence in `over`: if another operation has taken the slot
+            // meanwhile, the load below sees it.
             fence(Ordering::Acquire);
             if slot.began.load(Ordering::Acquire) != began {
                 continue;
@@ -158,11 +161,11 @@ impl Watch {
         (self.clock.now().as_nanos() as u64).max(1)
     }
 
-    /// Does an operation under watch.
+    /// Performs an operation under watch.
     fn over<T>(&self, file: u64, operation: Operation, offset: u64, work: impl FnOnce() -> T) -> T {
         let began = self.now();
         let what = file << FILE_SHIFT | operation as u64;
-        // Operations that begin at one moment are few: a slot at or behind this one is free.
+        // Few operations start at the same moment: a slot at or after this one is free.
         let first = (began >> 6) as usize % SLOTS;
         let slot = (0..SLOTS).map(|step| &self.slots[(first + step) % SLOTS]).find(|slot| {
             let (set, fail) = (Ordering::Acquire, Ordering::Relaxed);
@@ -170,7 +173,8 @@ impl Watch {
                 && slot.began.compare_exchange(0, u64::MAX, set, fail).is_ok()
         });
         let Some(slot) = slot else { return work() };
-        // Who reads what is written below reads that the slot was taken anew.
+        // Pairs with the Acquire fence in `look`: a thread that reads what is written below sees
+        // that the slot was taken anew.
         fence(Ordering::Release);
         slot.what.store(what, Ordering::Relaxed);
         slot.offset.store(offset, Ordering::Relaxed);
@@ -191,7 +195,7 @@ impl Watch {
     }
 }
 
-/// Ends an operation, also if it panics.
+/// Ends an operation, even if it panics.
 struct UnderWay<'a> {
     watch: &'a Watch,
     slot: &'a Slot,
@@ -227,7 +231,7 @@ impl WatchedVfs {
         self.watch.over(number, operation, 0, work)
     }
 
-    /// What watches.
+    /// The watch of these files.
     pub fn watch(&self) -> &Arc<Watch> {
         &self.watch
     }
@@ -275,7 +279,7 @@ struct WatchedFile {
     file: Arc<dyn File>,
     number: u64,
     watch: Arc<Watch>,
-    /// Keeps the number.
+    /// Keeps the number reserved.
     _alive: Arc<()>,
 }
 

@@ -1,24 +1,28 @@
-//! Rows of a tree whose layout of values has changed: each names the version that it was written in, and whoever wants
-//! another gets it by a pure function of its bytes (Rule: I49).
+//! Row versions: mapping rows of a tree whose layout of values has changed. Each row names the
+//! version in which it was written, and a pure function of its bytes converts it to another version
+//! (Rule: I49).
 //!
-//! Nothing is rewritten when a layout changes. The catalog keeps the older layouts and, for each, what became of its
-//! parts in the next. A reader maps what it hands out to the version that it knows; a run that is written anew has its
-//! rows mapped to the newest, where a default is a column of one value, which takes no bits; blocks that nothing
-//! touches stay as they are.
+//! The naive way to change a layout is to rewrite every row. Here nothing is rewritten. The catalog
+//! keeps the older layouts and, for each, the origin of the next one's parts. A reader maps the
+//! rows that it returns to the version that it knows. When a run is rewritten, its rows are mapped
+//! to the newest version, where a default is a column with one value, which takes no bits. Blocks
+//! that are not rewritten stay as they are.
 //!
 //! ```text
 //! history  count | each older layout, the oldest first: length, layout | length, step
-//! step     each part of the next one behind its version: 0 | number of a part      or      1 | length, bytes
+//! step     each part of the next one after its version: 0 | number of a part      or      1 | length, bytes
 //! ```
 //!
 //! Invariants
-//! 1. Version n is the n-th layout there was, from 0: no number has ever meant two layouts in a tree. A clone has the
-//!    versions of its parent up to where it branched off, and so reads what both share.
-//! 2. What is mapped fits the layout that it is mapped to.
-//! 3. A row that does not fit the layout which it names, or names none, is nobody's to change: it stays as it is.
+//! 1. Version n is the n-th layout of the tree, from 0: no number ever means two layouts in a tree.
+//!    A clone has the versions of its parent up to where it branched off, and so can read what both
+//!    share.
+//! 2. A mapped row fits the layout to which it is mapped.
+//! 3. A row that does not fit the layout that it names, or names none, is never changed.
 //! 4. Any bytes decode to a history or a [`Flaw`]; what decodes, encodes to the same bytes.
 //!
-//! Threads: plain values. Bytes: docs/format.md, "Layouts". Why rows name it: docs/design/027-rows-name-their-layout.md.
+//! Threads: plain values. Bytes: docs/format.md, "Layouts". Why rows name their version:
+//! docs/design/027-rows-name-their-layout.md.
 
 use super::{Flaw, Layout, Part, VERSION_BYTES};
 use crate::{
@@ -34,44 +38,44 @@ const KEPT: u8 = 0;
 const ADDED: u8 = 1;
 const WHAT: &str = "history of layouts";
 
-/// A part of values as they are to be, behind the version.
+/// A part of the next version of a layout, after the version itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NewPart {
-    /// The part that has this number now. Part 0 is the version, which comes by itself.
+    /// The part that has this number now. Part 0 is the version, which is added automatically.
     Keep(usize),
-    /// A part that was not there: rows that are there have `default` in it, as the part stands in a value (a part
-    /// that has its length before it, with that).
+    /// A new part: existing rows have `default` in it, as the part is stored in a value (for a part
+    /// with a length prefix, including that).
     Add {
-        /// What it is.
+        /// The type of the part.
         part: Part,
-        /// Its bytes in all rows of before.
+        /// Its bytes in all existing rows.
         default: Vec<u8>,
     },
 }
 
-/// Where a part of the next version comes from.
+/// The origin of a part of the next version.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Origin {
-    /// From the part of this number.
+    /// The part with this number.
     Part(u16),
-    /// From nowhere: it is this.
+    /// None: existing rows get these bytes.
     Default(Arc<[u8]>),
 }
 
-/// One change: the layout before it, and what each part of the next one is, behind its version.
+/// One change: the layout before it, and the origin of each part of the next one after its version.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Change {
     before: Layout,
     step: Vec<Origin>,
 }
 
-/// Changes of a layout of values, the oldest first, as the catalog keeps them.
+/// The changes of a layout of values, oldest first, as stored in the catalog.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct History {
     changes: Vec<Change>,
 }
 
-/// How rows of all versions become rows of one.
+/// The mapping of rows of all versions to the newest one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RowVersions {
     newest: u16,
@@ -79,12 +83,12 @@ pub struct RowVersions {
     older: Vec<Change>,
 }
 
-/// How a row stands to a version.
+/// The relation of a row to a version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// It is of this version, or of none that it names: it stays as it is.
+    /// It has this version, or names none that applies: it stays as it is.
     AsItIs,
-    /// It is older: it was mapped.
+    /// It is older, and was mapped.
     Mapped,
     /// It names a version that is not known here.
     Newer(u16),
@@ -101,11 +105,11 @@ impl History {
         self.changes.is_empty()
     }
 
-    /// The layout that follows `now`, and the history with this change in it.
+    /// The layout that follows `now`, and the history extended by this change.
     ///
     /// # Errors
-    /// `InvalidArgument`: `now` has no version or has had too many, a part is kept twice or is not there, a default
-    /// does not fit its part, or a layout of such parts cannot be.
+    /// `InvalidArgument`: `now` has no version or has had too many changes, a part is kept twice or
+    /// does not exist, a default does not fit its part, or no layout can have such parts.
     pub fn change(&self, now: &Layout, parts: &[NewPart]) -> Result<(Layout, Self)> {
         let refuse =
             |why: String| Err(Error::InvalidArgument(format!("change of a layout: {why}")));
@@ -162,8 +166,8 @@ impl History {
         }
     }
 
-    /// How rows become rows of the newest layout, if they name their version; what is wrong if the history is not one
-    /// of that layout.
+    /// The mapping of rows to the newest layout, if they name their version; an error if this is
+    /// not a history of that layout.
     pub fn versions(
         &self,
         newest: &Layout,
@@ -190,7 +194,8 @@ impl History {
                 return Err("a layout in it has another version than its place");
             }
             check(change, next)?;
-            // From here to the newest: through the next one, which is the one added last.
+            // The mapping from here to the newest: through the next version, whose mapping was
+            // added last.
             let step: Vec<Origin> = match older.last() {
                 None => change.step.clone(),
                 Some(on) => on.step.iter().map(|origin| through(change, origin)).collect(),
@@ -209,7 +214,7 @@ impl History {
         Ok(Some(Arc::new(RowVersions { newest: version, older })))
     }
 
-    /// Appends it as the catalog keeps it.
+    /// Appends the history in the catalog's encoding.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.changes.len() as u64);
         let mut part = Vec::new();
@@ -234,8 +239,8 @@ impl History {
         }
     }
 
-    /// Reads what [`encode`](Self::encode) wrote, which must fill `bytes`. Whether it is the history of a layout,
-    /// [`versions`](Self::versions) says.
+    /// Decodes what [`encode`](Self::encode) wrote, which must fill `bytes`.
+    /// [`versions`](Self::versions) checks whether it is the history of a layout.
     pub fn decode(bytes: &[u8]) -> std::result::Result<Self, Flaw> {
         let short = || malformed("it is cut short");
         let mut reader = Reader::new(bytes);
@@ -274,7 +279,7 @@ fn malformed(why: &str) -> Flaw {
     Flaw::Malformed { what: WHAT, why: why.to_owned() }
 }
 
-/// Whether a change leads to `next`.
+/// Checks whether a change leads to `next`.
 fn check(change: &Change, next: &Layout) -> std::result::Result<(), &'static str> {
     let behind = next.parts().get(1..).unwrap_or_default();
     if behind.len() != change.step.len() {
@@ -298,40 +303,40 @@ fn check(change: &Change, next: &Layout) -> std::result::Result<(), &'static str
     Ok(())
 }
 
-/// What a part of a later version is before a change, which a later one takes it through.
+/// The origin, before a change, of a part of a later version, given its origin after that change.
 fn through(change: &Change, origin: &Origin) -> Origin {
     match origin {
         Origin::Default(_) => origin.clone(),
-        // Checked: it is a part of the next version, behind that version's own.
+        // Checked before: it is a part of the next version, after that version's own.
         Origin::Part(number) => change.step[usize::from(*number) - 1].clone(),
     }
 }
 
 impl RowVersions {
-    /// The version that rows are mapped to.
+    /// The version to which rows are mapped.
     pub fn newest(&self) -> u16 {
         self.newest
     }
 
-    /// True if there is no older one: nothing is ever mapped.
+    /// True if there is no older version: nothing is ever mapped.
     pub fn is_first(&self) -> bool {
         self.older.is_empty()
     }
 
-    /// The version that a row names, if it is none that is known here.
+    /// The version that a row names, if it is newer than all known here.
     #[inline]
     pub fn beyond(&self, row: &[u8]) -> Option<u16> {
         named(row).filter(|version| *version > self.newest)
     }
 
-    /// True if a row names the newest version that is known here.
+    /// True if a row names the newest version known here.
     #[inline]
     pub fn has(&self, row: &[u8]) -> bool {
         named(row) == Some(self.newest)
     }
 
-    /// How a row stands to the newest version that is known here; one that is older is put into `mapped` as a row of that.
-    /// Costs two bytes' look at a row that is not.
+    /// Maps a row to the newest version known here: an older one is written to `mapped` in that
+    /// form. A row that need not be mapped costs a look at two bytes.
     #[inline]
     pub fn map(&self, row: &[u8], mapped: &mut Vec<u8>) -> Standing {
         match named(row) {

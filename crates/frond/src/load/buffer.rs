@@ -1,13 +1,14 @@
-//! Rows in memory, in the order in which they came, then sorted.
+//! Buffered rows in memory, in the order of arrival, then sorted.
 //!
-//! Rows lie in an arena of pieces that are kept from one filling to the next, so that no page is touched
-//! for the first time twice. Sorted are 16 bytes a row: eight of its key after the prefix that all keys
-//! have, and its place, which breaks ties in the order of arrival. (Frames, of 16 KiB, are shorter than
-//! the longest row: these pieces are not. They are counted to the budget by their owner.)
+//! Rows lie in an arena of chunks that are kept from one filling to the next, so that pages are
+//! touched for the first time only once. Sorting moves 16 bytes per row: eight bytes of its key
+//! after the prefix common to all keys, and its place, which breaks ties in the order of arrival.
+//! (Frames, of 16 KiB, are shorter than the longest row; these chunks are not. Their owner counts
+//! them towards the budget.)
 //!
 //! Invariants
-//! 1. Places ascend as rows come.
-//! 2. After `settle` keys ascend strictly.
+//! 1. Places ascend as rows are added.
+//! 2. After `settle`, keys ascend strictly.
 //!
 //! Threads: one.
 
@@ -17,14 +18,15 @@ use crate::{
     run::{Entry, head},
 };
 
-/// Holds the longest row: a key and a value that stays in its run, and its head.
+/// Chunk length, which holds the longest row: a key and a value that stays in its run, and the
+/// header.
 const CHUNK_BYTES: usize = 1 << PLACE_BITS;
 const PLACE_BITS: u32 = 18;
-/// Places have 32 bits.
+/// Maximum number of chunks: places have 32 bits.
 const CHUNKS_MAX: usize = 1 << (32 - PLACE_BITS);
-/// Lengths of key and payload, tag.
+/// Header of a row: lengths of key and payload, tag.
 const HEAD_BYTES: usize = 9;
-/// What a row takes besides its bytes: its slot, and the room by which the vector of slots grows ahead.
+/// Memory per row besides its bytes: its slot, and the spare capacity of the vector of slots.
 const SLOT_BYTES: usize = 24;
 
 #[derive(Clone, Copy, Debug)]
@@ -37,13 +39,13 @@ struct Slot {
 #[derive(Debug, Default)]
 pub(super) struct RowBuffer {
     chunks: Vec<Box<[u8]>>,
-    /// Chunks with rows, the last of them up to `end`.
+    /// Number of chunks with rows; the last of them is used up to `end`.
     used: usize,
     end: usize,
     slots: Vec<Slot>,
-    /// Length of the prefix that all keys have.
+    /// Length of the prefix common to all keys.
     common: usize,
-    /// Keys came in strictly ascending order.
+    /// Keys were added in strictly ascending order.
     ascends: bool,
 }
 
@@ -57,17 +59,17 @@ fn entry(chunks: &[Box<[u8]>], place: u32) -> Entry<'_> {
 }
 
 impl RowBuffer {
-    /// Bytes of the rows, slots included: what is compared with a limit.
+    /// Bytes of the rows, slots included, for comparison with a limit.
     pub fn bytes(&self) -> usize {
         self.used.saturating_sub(1) * CHUNK_BYTES + self.end + self.slots.len() * SLOT_BYTES
     }
 
-    /// Bytes of memory.
+    /// Memory used, bytes.
     pub fn memory_bytes(&self) -> u64 {
         (self.chunks.len() * CHUNK_BYTES + self.slots.capacity() * size_of::<Slot>()) as u64
     }
 
-    /// True if one row more stays within so many bytes, or is the first.
+    /// True if one more row stays within `bytes_max`, or is the first.
     pub fn has_room(&self, key: &[u8], payload: &[u8], bytes_max: u64) -> bool {
         let row = HEAD_BYTES + key.len() + payload.len() + SLOT_BYTES;
         self.is_empty() || (self.bytes() + row) as u64 <= bytes_max && self.used < CHUNKS_MAX - 1
@@ -81,12 +83,12 @@ impl RowBuffer {
         self.slots.len() as u64
     }
 
-    /// The key that stands first; empty if there is none.
+    /// The first row's key; empty if there is none.
     pub fn first_key(&self) -> &[u8] {
         self.iter().next().map_or(&[], |row| row.key)
     }
 
-    /// True if the rows came in the order of their keys, none twice.
+    /// True if the rows were added in key order, without duplicates.
     pub fn ascends(&self) -> bool {
         self.ascends
     }
@@ -121,7 +123,8 @@ impl RowBuffer {
         self.slots.push(Slot { head: 0, place });
     }
 
-    /// Sorts the rows and keeps the last one of each key; `loser` is shown the others, and may end it.
+    /// Sorts the rows and keeps the last one of each key; the others are passed to `loser`, which
+    /// may end it.
     pub fn settle<E>(
         &mut self,
         mut loser: impl FnMut(Entry<'_>) -> Result<(), E>,
@@ -152,12 +155,12 @@ impl RowBuffer {
         Ok(())
     }
 
-    /// The rows, in the order in which they stand.
+    /// The rows, in their current order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Entry<'_>> {
         self.slots.iter().map(|slot| entry(&self.chunks, slot.place))
     }
 
-    /// Forgets the rows and keeps the memory.
+    /// Removes the rows and keeps the memory.
     pub fn clear(&mut self) {
         self.slots.clear();
         (self.used, self.end) = (0, 0);

@@ -1,17 +1,18 @@
 //! Bulk loads: rows in any order become a tree that nothing links yet.
 //!
-//! Rows fill a buffer. If they came in order, they go on into leaves, and so does what follows as long
-//! as it ascends: nothing is sorted, nothing is written twice. Else each full buffer is sorted and
-//! written as a *piece*; pieces are merged, at the end into leaves and nodes, bottom-up
-//! (`tree/build.rs`). What is put where is decided here; who publishes it is the `db` room.
+//! Rows fill a buffer. If they came in order, they go into leaves, and so do the following rows as
+//! long as they ascend: nothing is sorted, nothing is written twice. Otherwise each full buffer is
+//! sorted and written as a *piece*; pieces are merged, at the end into leaves and nodes, bottom-up
+//! (`tree/build.rs`). This module decides where rows go; module `db` publishes the tree.
 //!
 //! Invariants
-//! 1. Of one key the row that came last stays; in a unique tree a second one ends the load.
-//! 2. Nothing is linked: whoever lets a load go gives back all of its pages and blobs.
-//! 3. Memory: a buffer, or the cursors of a merge, within the load's share of the budget (four cursors at
-//!    least); the leaf being built; some ten bytes for each page, and a hold for each long value.
+//! 1. Of several rows with one key the last one wins; in a unique tree a second one ends the load.
+//! 2. Nothing is linked: a load that is dropped frees all of its pages and blobs.
+//! 3. Memory: a buffer, or the cursors of a merge, within the load's share of the budget (at least
+//!    four cursors); the leaf being built; some ten bytes for each page, and a hold for each long
+//!    value.
 //!
-//! Threads: a load has one owner; loads run side by side, and beside everything else.
+//! Threads: a load has one owner; loads run concurrently with each other and with everything else.
 
 mod buffer;
 mod pieces;
@@ -35,21 +36,22 @@ use crate::{
 use buffer::RowBuffer;
 use pieces::{Piece, PieceWriter, merge};
 
-/// What a cursor of a merge holds besides the piece of the file that it reads: the run's tail, a block.
+/// Memory of a merge cursor: the piece of the file that it reads, the run's footer, a block.
 const CURSOR_BYTES: u64 = BULK_BYTES as u64 + (32 << 10);
-/// Pieces merged at once, whatever the budget; and at most, for the comparisons.
+/// Number of pieces merged at once: at least, whatever the budget; and at most, because of the
+/// comparisons.
 const PIECES_MERGED: std::ops::RangeInclusive<u64> = 4..=64;
-/// Rows between two looks whether to go on, and two words of how far it is.
+/// Rows between two checks whether to continue, and between two progress reports.
 const ROWS_A_LOOK: u64 = 1024;
-/// The leaf and the nodes being built.
+/// Memory for the leaf and the nodes being built.
 const BUILDER_BYTES: u64 = 1 << 20;
-/// Above that of any merge: rows that were written as leaves and have to be read again.
+/// The level of rows that were written as leaves and must be read again: above that of any merge.
 const LEAVES_LEVEL: u32 = u32::MAX;
 
-/// The loads of a store: the memory that they share, and what they have done.
+/// The loads of a store: their shared memory budget, and counters.
 #[derive(Debug)]
 pub(crate) struct Loads {
-    /// Of all buffers together, bytes.
+    /// Maximum of all buffers together, bytes.
     limit: u64,
     active: AtomicU64,
     /// Memory in use, bytes.
@@ -65,13 +67,13 @@ impl Loads {
         Arc::new(Self { limit, active, memory, rows, spilled_bytes })
     }
 
-    /// Memory that loads use now, bytes.
+    /// Memory that loads currently use, bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.memory.load(Ordering::Relaxed)
     }
 }
 
-/// One load's part of the memory.
+/// One load's share of the memory.
 #[derive(Debug)]
 struct Share {
     loads: Arc<Loads>,
@@ -84,8 +86,8 @@ impl Share {
         Self { loads: loads.clone(), charged: 0 }
     }
 
-    /// Bytes that this load may use. Fewer when another begins: whoever has more gives it back with its
-    /// next row.
+    /// Bytes that this load may use. The value falls when another load starts: a load that has more
+    /// gives it back with its next row.
     fn limit(&self) -> u64 {
         self.loads.limit / self.loads.active.load(Ordering::Relaxed).max(1)
     }
@@ -104,13 +106,13 @@ impl Drop for Share {
     }
 }
 
-/// Rows that have ascended from the first on.
+/// Rows that have ascended so far.
 #[derive(Debug)]
 struct Ascending {
     builder: TreeBuilder,
     first_key: Vec<u8>,
     rows: u64,
-    /// The row that came last, held back: the next one may replace it.
+    /// The last row, held back: the next one may replace it.
     key: Vec<u8>,
     tag: Tag,
     payload: Vec<u8>,
@@ -121,7 +123,7 @@ impl Ascending {
         Entry { key: &self.key, tag: self.tag, payload: &self.payload }
     }
 
-    /// Writes the row held back.
+    /// Writes the row that was held back.
     fn write(&mut self) -> Result<()> {
         self.rows += 1;
         self.builder.push(&self.key, self.tag, &self.payload)
@@ -136,7 +138,7 @@ impl Ascending {
     }
 }
 
-/// A load.
+/// A bulk load.
 #[derive(Debug)]
 pub(crate) struct Loader {
     cx: Arc<TreeContext>,
@@ -145,23 +147,23 @@ pub(crate) struct Loader {
     share: Share,
     buffer: RowBuffer,
     ascending: Option<Box<Ascending>>,
-    /// Oldest first.
+    /// Pieces on disk, oldest first.
     pieces: Vec<Piece>,
     losers: Losers,
     pub heed: Heed,
 }
 
-/// Is told the key and the value of a row.
+/// Callback that receives the key and the value of a row.
 type TellRow = Box<dyn FnMut(&[u8], &[u8]) + Send>;
 
-/// Long values of the rows that stand, by the place of their extent; those of rows that were replaced
-/// are let go.
+/// Handles rows that are replaced. Holds the long values of the remaining rows, by offset of their
+/// extent; those of replaced rows are released.
 #[derive(Default)]
 struct Losers {
     blobs: BTreeMap<u64, Arc<BlobHold>>,
-    /// The name of a unique tree, which has none.
+    /// The name of the tree if it is unique, which refuses replaced rows.
     refuses: Option<String>,
-    /// Is told the row that ends the load of such a tree.
+    /// Receives the row that ends the load of a unique tree.
     tell: Option<TellRow>,
 }
 
@@ -194,7 +196,8 @@ impl Losers {
     }
 }
 
-/// The neighbours to be merged next, of pieces of so many bytes, until there are no more than `count`.
+/// The neighbours to merge next, of pieces with these lengths, until there are no more than
+/// `count`.
 fn to_merge(bytes: &[u64], count: usize) -> Option<Range<usize>> {
     let surplus = bytes.len().checked_sub(count).filter(|surplus| *surplus > 0)?;
     let width = (surplus + 1).min(count);
@@ -203,7 +206,7 @@ fn to_merge(bytes: &[u64], count: usize) -> Option<Range<usize>> {
     Some(first..first + width)
 }
 
-/// Counts rows on their way into leaves.
+/// Counts the rows that are written to leaves.
 struct Written {
     heed: Heed,
     rows: u64,
@@ -225,7 +228,7 @@ impl Written {
     }
 }
 
-/// What a load has made.
+/// The result of a load.
 #[derive(Debug)]
 pub(crate) struct Made {
     pub built: Built,
@@ -235,7 +238,7 @@ pub(crate) struct Made {
 }
 
 impl Loader {
-    /// A load of tree `name`, whose pages will say that they were born in version `birth`.
+    /// A load of tree `name`, whose pages get version `birth` as their birth.
     pub fn new(
         cx: &Arc<TreeContext>,
         loads: &Arc<Loads>,
@@ -257,7 +260,8 @@ impl Loader {
         }
     }
 
-    /// Of a unique tree: what is told one of two rows with the same key, before that ends the load.
+    /// For a unique tree: sets the callback that receives one of two rows with the same key, before
+    /// the load ends.
     pub fn on_duplicate(&mut self, tell: TellRow) {
         self.losers.tell = Some(tell);
     }
@@ -301,7 +305,8 @@ impl Loader {
         TreeBuilder::new(&self.cx, self.traits.clone(), pages)
     }
 
-    /// A full buffer came in order: its rows go to leaves, and what follows, as long as it ascends.
+    /// A full buffer came in order: writes its rows to leaves, and then the following ones as long
+    /// as they ascend.
     fn go_on_ascending(&mut self) -> Result<()> {
         let mut builder = self.builder();
         let buffer = std::mem::take(&mut self.buffer);
@@ -323,14 +328,14 @@ impl Loader {
         Ok(())
     }
 
-    /// No row goes through the buffer any more.
+    /// Frees the buffer: no more rows go through it.
     fn free_buffer(&mut self) {
         let freed_bytes = self.buffer.memory_bytes();
         self.buffer = RowBuffer::default();
         give_freed_back(freed_bytes);
     }
 
-    /// A row came that lies below the last one: the leaves become the first piece.
+    /// A row came that lies below the last one: turns the leaves into the first piece.
     fn read_leaves_again(&mut self) -> Result<()> {
         let Some(mut ascending) = self.ascending.take() else { return Ok(()) };
         ascending.write()?;
@@ -342,7 +347,7 @@ impl Loader {
         Ok(())
     }
 
-    /// The buffer as a piece; pieces that have become many are merged.
+    /// Writes the buffer as a piece; merges pieces once there are many.
     fn spill(&mut self) -> Result<()> {
         self.share.charge(self.buffer.memory_bytes() + BUILDER_BYTES);
         self.buffer.settle(|row| self.losers.lose(&self.cx, row))?;
@@ -357,7 +362,7 @@ impl Loader {
             && let [oldest, .., newest] = &self.pieces[first..]
             && oldest.level == newest.level
         {
-            // A merge needs the memory that the buffer has.
+            // A merge needs the memory of the buffer.
             self.buffer = RowBuffer::default();
             let rows = self.pieces[first..].iter().map(|piece| piece.rows).sum();
             self.heed.progress.note_to_sort(rows);
@@ -371,13 +376,13 @@ impl Loader {
         self.pieces.push(piece);
     }
 
-    /// How many pieces are merged at once.
+    /// Number of pieces merged at once.
     fn pieces_merged(&self) -> usize {
         let (least, most) = PIECES_MERGED.into_inner();
         (self.share.limit() / CURSOR_BYTES).clamp(least, most) as usize
     }
 
-    /// Merges `count` pieces from the `first` on into one.
+    /// Merges `count` pieces, from `first` on, into one.
     fn merge_pieces(&mut self, first: usize, count: usize) -> Result<()> {
         self.share.charge(count as u64 * CURSOR_BYTES + BUILDER_BYTES);
         let pieces: Vec<Piece> = self.pieces.drain(first..first + count).collect();
@@ -399,7 +404,7 @@ impl Loader {
                 writer.push(row)
             },
         )?;
-        // Those that were replaced, too.
+        // Includes the rows that were replaced.
         heed.progress.note_sorted(rows.saturating_sub(count - count % ROWS_A_LOOK));
         let merged = writer.finish()?;
         self.share.loads.spilled_bytes.fetch_add(merged.bytes, Ordering::Relaxed);
@@ -407,7 +412,7 @@ impl Loader {
         Ok(())
     }
 
-    /// All rows are there: builds what is not built yet.
+    /// Ends the load, after the last row: builds what is not built yet.
     pub fn finish(mut self) -> Result<Made> {
         self.heed.must_go_on()?;
         if let Some(mut ascending) = self.ascending.take() {
@@ -443,7 +448,8 @@ impl Loader {
         self.made(builder, written.end())
     }
 
-    /// Merges pieces until there are no more than `count`: always neighbours, those with the fewest bytes.
+    /// Merges pieces until there are no more than `count`: always neighbours, those with the fewest
+    /// bytes.
     fn merge_down_to(&mut self, count: usize) -> Result<()> {
         while let Some(window) =
             to_merge(&self.pieces.iter().map(|piece| piece.bytes).collect::<Vec<_>>(), count)
@@ -453,7 +459,8 @@ impl Loader {
         Ok(())
     }
 
-    /// How many rows that merges, each as often as it does.
+    /// Number of rows that [`merge_down_to`](Self::merge_down_to) merges, each counted once per
+    /// merge.
     fn to_merge_down_to(&self, count: usize) -> u64 {
         let (mut bytes, mut rows): (Vec<_>, Vec<_>) =
             self.pieces.iter().map(|piece| (piece.bytes, piece.rows)).unzip();

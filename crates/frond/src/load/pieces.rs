@@ -1,13 +1,13 @@
 //! Sorted pieces of a load on disk, and merging them.
 //!
-//! A piece is a list of runs, one after the other in key order, in extents that are free again as soon
-//! as they are read. In memory are their links; a cursor opens one run at a time.
+//! A piece is a list of runs in key order, in extents that are freed as soon as they are read.
+//! Their links are kept in memory; a cursor opens one run at a time.
 //!
 //! Invariants
-//! 1. Only pieces adjacent in age are merged; of one key the newest row stays.
-//! 2. A run is read through its checksums, as any other.
+//! 1. Only pieces adjacent in age are merged; of several rows with one key the newest wins.
+//! 2. A run is read with its checksums verified, as any other.
 //!
-//! Threads: one. Cost: each row encoded and written once a merge, in blocks without codec.
+//! Threads: one. Cost: each row is encoded and written once per merge, in blocks without codec.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ type Runs = VecDeque<(Link, HeldExtent)>;
 /// A sorted piece.
 #[derive(Debug)]
 pub(super) struct Piece {
-    /// Merges that its rows have been through.
+    /// Number of merges that its rows have been through.
     pub level: u32,
     pub bytes: u64,
     pub rows: u64,
@@ -53,7 +53,7 @@ impl<'a> PieceWriter<'a> {
         Self { cx, birth, lineage, builder: builder(cx), piece }
     }
 
-    /// Adds a row above all before it.
+    /// Adds a row, which must be above all before it.
     pub fn push(&mut self, entry: Entry<'_>) -> Result<()> {
         if self.builder.bytes_so_far() as u64 >= self.cx.shape.run_bytes {
             self.end_run()?;
@@ -93,13 +93,13 @@ fn builder(cx: &TreeContext) -> RunBuilder {
     RunBuilder::new(cx.pool.clone(), options)
 }
 
-/// Walks through a piece, and frees what it has left behind.
+/// A cursor over a piece, which frees what it has read.
 struct PieceCursor {
     cx: Arc<TreeContext>,
     first_key: Vec<u8>,
     last_key: Vec<u8>,
     runs: Runs,
-    /// The run being read, and its place.
+    /// The run being read, and its extent.
     current: Option<(RunCursor, HeldExtent)>,
 }
 
@@ -111,7 +111,7 @@ impl PieceCursor {
         Ok(cursor)
     }
 
-    /// Goes to the first row of the next run that has any.
+    /// Moves to the first row of the next run that is not empty.
     fn next_run(&mut self) -> Result<()> {
         while self.entry().is_none() {
             self.current = None;
@@ -150,8 +150,8 @@ impl EntrySource for PieceCursor {
     }
 }
 
-/// Hands the rows of pieces, which come oldest first, to `put` in key order, the newest of each key;
-/// the others go to `loser`, which may end it.
+/// Passes the rows of pieces, which are ordered oldest first, to `put` in key order, the newest row
+/// of each key; the others are passed to `loser`, which may end the merge.
 pub(super) fn merge(
     cx: &Arc<TreeContext>,
     pieces: Vec<Piece>,

@@ -1,4 +1,4 @@
-//! What loads leave: the shape of a tree built bottom-up, and shares of memory.
+//! Results of loads: the shape of a tree built bottom-up, and shares of memory.
 
 use super::*;
 use crate::{
@@ -39,7 +39,7 @@ fn load(db: &Db, name: &str, rows: u64) {
     assert_eq!(load.finish().unwrap().rows, rows);
 }
 
-/// Children of each node, by level, and bytes of each leaf.
+/// Collects the number of children of each node, by level, and the bytes of each leaf.
 fn walk(db: &Db, node: &NodeRef, nodes: &mut Vec<(u8, usize)>, leaves: &mut Vec<u64>) {
     let content = node.load(&db.shared.engine.cx).unwrap();
     nodes.push((content.level, content.children.len()));
@@ -51,8 +51,9 @@ fn walk(db: &Db, node: &NodeRef, nodes: &mut Vec<(u8, usize)>, leaves: &mut Vec<
     }
 }
 
-/// Whatever the number of rows: no node has fewer than half of the children that it aims at but the
-/// root, none more than it may have, and leaves are not all due at once.
+/// Whatever the number of rows: no node except the root has fewer than half of the target number of
+/// children, none has more than the maximum, and leaves do not all reach their limit at the same
+/// time.
 #[test]
 fn nodes_are_well_filled_and_leaves_differ() {
     let db = open();
@@ -71,7 +72,7 @@ fn nodes_are_well_filled_and_leaves_differ() {
         let (level, children) = nodes[0];
         assert!((2..=FANOUT).contains(&children), "the root of level {level} has {children}");
         for (level, children) in &nodes[1..] {
-            // Three quarters less 30 % less what jitter and halving take.
+            // Three quarters, less 30 %, less the effect of jitter and halving.
             assert!(
                 (FANOUT / 4..=FANOUT).contains(children),
                 "{rows}: {children} on level {level}"
@@ -89,7 +90,7 @@ fn nodes_are_well_filled_and_leaves_differ() {
     db.close().unwrap();
 }
 
-/// Loads share what memory there is for loads; each lets go of its part with its end.
+/// Loads share the memory for loads; each releases its share at its end.
 #[test]
 fn loads_share_their_memory() {
     let db = open();

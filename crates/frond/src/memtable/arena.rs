@@ -1,8 +1,8 @@
 //! The memory of one memtable: records and nodes, bump-allocated in frames, addressed by 32 bits.
 //!
 //! An address counts units of 4 bytes over frames in order of registration: frame number × 4096 +
-//! unit. Half the size of a pointer, it halves what a node's slots and a record's link cost. A
-//! record larger than a quarter of a frame gets a heap piece, registered like a frame.
+//! unit. At half the size of a pointer, it halves the cost of a node's slots and of a record's
+//! link. A record larger than a quarter of a frame gets a heap allocation, registered like a frame.
 //!
 //! | record | bytes |
 //! |---|---|
@@ -13,18 +13,19 @@
 //! | key, payload | |
 //!
 //! Invariants
-//! 1. Nothing is ever freed before the arena drops: whoever has an address may read for as long as
-//!    the arena is borrowed.
-//! 2. An [`At<T>`] is made only by placing a `T` (or a record) in an arena, or by an `Acquire` load
-//!    of an [`AtomicAt<T>`] into which one was stored with `Release`; or it is copied out of a structure that was
-//!    published after that, and read through the publication (levels of range deletes). So what it names was wholly
-//!    written before, in the same arena: an `At` never leaves the arena's owner.
+//! 1. Nothing is freed before the arena drops: a thread that has an address may read it while the
+//!    arena is borrowed.
+//! 2. An [`At<T>`] is created in three ways only: by placing a `T` (or a record) in an arena; by an
+//!    `Acquire` load of an [`AtomicAt<T>`] into which one was stored with `Release`; or by copying
+//!    it from a structure that was published after that and is read through the publication (levels
+//!    of range deletes). So the object it names was completely written before, in the same arena:
+//!    an `At` never leaves the arena's owner.
 //! 3. A placed object changes afterwards only through atomics. Record bytes never change.
 //! 4. A [`Writer`] owns the free ends of the frames that it took; no two writers share one.
-//! 5. Every byte of a frame is initialised: placed types have no padding. The frame goes back to the
-//!    pool as plain bytes.
+//! 5. Every byte of a frame is initialised: placed types have no padding. The frame goes back to
+//!    the pool as plain bytes.
 //!
-//! Threads: all. `unsafe` lives here and in `node.rs` and nowhere else in the room.
+//! Threads: all. In this module, `unsafe` is confined to this file and `node.rs`.
 
 use std::{alloc::Layout, marker::PhantomData, mem, num::NonZeroU32, ptr, slice};
 
@@ -35,25 +36,25 @@ use crate::{
     sync::{Arc, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering},
 };
 
-/// Addresses count these.
+/// The unit of addresses.
 const UNIT_BYTES: usize = 4;
 /// Units of a frame: the low bits of an address.
 const FRAME_UNITS_LOG: u32 = (FRAME_BYTES / UNIT_BYTES).trailing_zeros();
-/// Frames of a segment of the frame table: 8 KiB of pointers reach 16 MiB. (The model checker's
-/// atomics are large and slow to make: it gets small tables.)
+/// Frames per segment of the frame table: 8 KiB of pointers reach 16 MiB. (The model checker's
+/// atomics are large and slow to create: it gets small tables.)
 const SEGMENT_FRAMES: usize = if cfg!(shuttle) { 8 } else { 1024 };
 const SEGMENT_FRAMES_LOG: u32 = SEGMENT_FRAMES.trailing_zeros();
-/// Segments, so that every 32-bit address has its place.
+/// Segments, enough that every 32-bit address has its place.
 const SEGMENTS: usize =
     if cfg!(shuttle) { 2 } else { 1 << (32 - FRAME_UNITS_LOG - SEGMENT_FRAMES_LOG) };
-/// Records above this have a heap piece of their own, so that they waste no end of a frame.
+/// Longer records get a heap allocation of their own, so that they do not waste the end of a frame.
 const RECORD_IN_FRAME_BYTES_MAX: usize = FRAME_BYTES / 4;
-/// Places where writers leave half-used frames for the next one. More writers at once than this
-/// begin a frame each.
+/// Slots where writers leave half-used frames for the next writer. If there are more writers at
+/// once than slots, each of the others starts a frame.
 const BENCHES: usize = if cfg!(shuttle) { 1 } else { 16 };
 
 const PAYLOAD_BITS: u32 = 15;
-/// Payload length in the short field that says: the length follows.
+/// Value of the short length field that means: the payload length follows.
 const PAYLOAD_LENGTH_FOLLOWS: u32 = (1 << PAYLOAD_BITS) - 1;
 const SEQNO_BITS: u32 = 56;
 
@@ -66,7 +67,7 @@ type Segment = [AtomicPtr<u8>; SEGMENT_FRAMES];
 /// threads.
 pub(super) unsafe trait Placed: Sync {}
 
-/// Declares a struct that may be placed: `repr(C)`, and proven to be without padding.
+/// Declares a struct that may be placed: `repr(C)`, with a proof that it has no padding.
 macro_rules! placed {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* }) => {
         $(#[$doc])*
@@ -115,7 +116,7 @@ impl<T> At<T> {
     }
 }
 
-/// A place for an address, empty at first.
+/// An atomic place for an address, empty at first.
 #[repr(transparent)]
 pub(super) struct AtomicAt<T> {
     word: AtomicU32,
@@ -127,7 +128,8 @@ impl<T> AtomicAt<T> {
         Self { word: AtomicU32::new(0), kind: PhantomData }
     }
 
-    /// What is stored. `Acquire` pairs with the `Release` of `store` and `replace` (invariant 2).
+    /// Loads the address. `Acquire` pairs with the `Release` of `store` and `replace` (invariant
+    /// 2).
     #[inline]
     pub(super) fn load(&self) -> Option<At<T>> {
         At::of_word(self.word.load(Ordering::Acquire))
@@ -138,7 +140,7 @@ impl<T> AtomicAt<T> {
         self.word.store(at.map_or(0, |at| at.word.get()), Ordering::Release);
     }
 
-    /// Puts `new` in place of `old`; what is there instead, if it is not `old`.
+    /// Replaces `old` with `new`; if the current value is not `old`, returns it.
     pub(super) fn replace(&self, old: Option<At<T>>, new: At<T>) -> Result<(), Option<At<T>>> {
         let old = old.map_or(0, |at| at.word.get());
         self.word
@@ -204,19 +206,19 @@ impl<'a> Record<'a> {
 /// The arena.
 pub(super) struct Arena {
     segments: Box<[AtomicPtr<Segment>]>,
-    /// Frames of records.
+    /// Frames for records.
     benches: Box<[Bench]>,
-    /// The frame of nodes, apart: what a descent touches lies in few pages.
+    /// The frame for nodes, kept separate: what a descent touches lies in few pages.
     nodes: Bench,
     owned: Mutex<Owned>,
     bytes: AtomicUsize,
     pool: Arc<FramePool>,
 }
 
-/// What must be given back.
+/// Memory that must be given back.
 #[derive(Default)]
 struct Owned {
-    /// Registered pieces, frames and heap pieces.
+    /// Number of registered pieces: frames and heap allocations.
     pieces: usize,
     frames: Vec<FrameMemory>,
     heap: Vec<(*mut u8, Layout)>,
@@ -225,7 +227,7 @@ struct Owned {
 // SAFETY: the heap pieces are owned by the arena, which uses their addresses only when it drops.
 unsafe impl Send for Owned {}
 
-/// Where a writer leaves the free end of its frame; [`TAKEN`] while somebody has it.
+/// Where a writer leaves the free end of its frame; [`TAKEN`] while a writer has it.
 #[repr(align(64))]
 struct Bench(AtomicU64);
 
@@ -241,7 +243,7 @@ struct Piece {
     base: *mut u8,
 }
 
-/// Allocates for one thread, without synchronisation but once per frame.
+/// An allocator for one thread, which synchronises only once per frame.
 pub(super) struct Writer<'a> {
     arena: &'a Arena,
     bench: Option<&'a Bench>,
@@ -270,10 +272,10 @@ impl Arena {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// A writer, going on in half-used frames where it finds them.
+    /// Creates a writer, which continues half-used frames where it finds them.
     pub(super) fn writer(&self) -> Writer<'_> {
         thread_local!(static MARK: u8 = const { 0 });
-        // Threads begin their search at different benches: their thread-local memory lies apart.
+        // Threads start their search at different benches: their thread-local memory lies apart.
         let mark = MARK.with(|mark| ptr::from_ref(mark) as usize as u64);
         let first = (mark.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
         for step in 0..BENCHES {
@@ -285,9 +287,10 @@ impl Arena {
         Writer { arena: self, bench: None, records: None }
     }
 
-    /// What lies on a bench, now the caller's until it is left there again; `None`: somebody has it.
+    /// Takes what lies on a bench; it is the caller's until it is left there again. `None`: another
+    /// writer has it.
     fn take(&self, bench: &Bench) -> Option<Option<Piece>> {
-        // Acquire pairs with the Release of `leave`: what was written into the frame before comes
+        // Acquire pairs with the Release of `leave`: what was written into the frame before happens
         // before what is written now.
         let packed = bench.0.swap(TAKEN, Ordering::Acquire);
         (packed != TAKEN).then(|| self.unpack(packed))
@@ -311,9 +314,9 @@ impl Arena {
     fn base(&self, frame: u32) -> *mut u8 {
         let segment = self.segments[(frame >> SEGMENT_FRAMES_LOG) as usize].load(Ordering::Relaxed);
         debug_assert!(!segment.is_null());
-        // SAFETY: who names a frame got its number (or an address in it) from the thread that
-        // registered it, through an Acquire load or the lock, hence after the segment and the base
-        // were stored, and relaxed loads see them. Segments live as long as the arena.
+        // SAFETY: a caller that names a frame got its number (or an address in it) from the thread
+        // that registered it, through an Acquire load or the lock, hence after the segment and the
+        // base were stored, and relaxed loads see them. The arena owns the segments.
         unsafe { (*segment)[frame as usize & (SEGMENT_FRAMES - 1)].load(Ordering::Relaxed) }
     }
 
@@ -324,7 +327,7 @@ impl Arena {
         unsafe { self.base(word >> FRAME_UNITS_LOG).add(offset) }
     }
 
-    /// The object itself.
+    /// The object at an address.
     #[inline]
     pub(super) fn get<T: Placed>(&self, at: At<T>) -> &T {
         // SAFETY: invariant 2: a T was written here, in this arena, before its address could be
@@ -332,13 +335,13 @@ impl Arena {
         unsafe { &*self.pointer(at.word.get()).cast::<T>() }
     }
 
-    /// The memory of an object and what was placed behind it.
+    /// The memory of an object and of what was placed after it.
     #[inline]
     pub(super) fn raw<T: Placed>(&self, at: At<T>) -> *const u8 {
         self.pointer(at.word.get())
     }
 
-    /// Asks for the first `bytes` of an object to be brought near.
+    /// Prefetches the first `bytes` of an object.
     #[inline]
     pub(super) fn prefetch<T>(&self, at: At<T>, bytes: usize) {
         let base = self.pointer(at.word.get());
@@ -353,8 +356,8 @@ impl Arena {
         let head = self.get(at);
         let key_bytes = (head.lengths >> PAYLOAD_BITS) as usize;
         let short = head.lengths & PAYLOAD_LENGTH_FOLLOWS;
-        // SAFETY: a record's bytes follow its head in the same piece, with the lengths that the head
-        // says, written before the address was known (invariant 2) and never changed (3).
+        // SAFETY: a record's bytes follow its head in the same piece, with the lengths that the
+        // head states, written before the address was known (invariant 2) and never changed (3).
         let bytes = unsafe {
             let mut start = self.raw(at).add(size_of::<RecordHead>());
             let mut payload_bytes = short as usize;
@@ -367,12 +370,12 @@ impl Arena {
         Record { head, bytes, key_bytes }
     }
 
-    /// Takes a frame, or the given heap piece, into the table.
+    /// Registers a new frame, or a heap allocation of the given layout, in the table.
     fn register(&self, heap: Option<Layout>) -> Piece {
         let mut owned;
         let (base, bytes) = match heap {
             Some(layout) => {
-                // SAFETY: the layout is not empty: it begins with a record's head.
+                // SAFETY: the layout is not empty: it starts with a record's head.
                 let base = unsafe { std::alloc::alloc_zeroed(layout) };
                 assert!(!base.is_null(), "memory for a record of {} bytes", layout.size());
                 owned = self.owned.lock().unwrap();
@@ -438,7 +441,7 @@ impl<'a> Writer<'a> {
         self.arena
     }
 
-    /// Writes a record. `link` is empty.
+    /// Writes a record with an empty `link`.
     #[inline]
     pub(super) fn record(
         &mut self,
@@ -496,7 +499,7 @@ impl<'a> Writer<'a> {
             .unwrap_or_else(|| unreachable!("the piece was made for this record"))
     }
 
-    /// Memory in the frame of nodes; in a new one if another writer has that just now.
+    /// Allocates in the frame for nodes, or in a new frame if another writer has it at the moment.
     fn allocate_shared(&mut self, bytes: usize, align: usize) -> (*mut u8, NonZeroU32) {
         let arena = self.arena;
         let taken = arena.take(&arena.nodes);
@@ -505,12 +508,12 @@ impl<'a> Writer<'a> {
         if taken.is_some() {
             arena.leave(&arena.nodes, piece);
         } else if self.records.is_none_or(|records| records.used as usize > FRAME_BYTES / 2) {
-            self.records = piece; // the rest of that frame is worth more than of this one
+            self.records = piece; // the rest of that frame is worth more than the rest of this one
         }
         claimed
     }
 
-    /// Places an object that others will share.
+    /// Places an object that other threads will share.
     pub(super) fn place<T: Placed>(&mut self, object: T) -> At<T> {
         let (base, word) = self.allocate_shared(size_of::<T>(), align_of::<T>().max(UNIT_BYTES));
         // SAFETY: the memory is this writer's alone (4), large enough and aligned.
@@ -518,7 +521,7 @@ impl<'a> Writer<'a> {
         At { word, kind: PhantomData }
     }
 
-    /// Places an object with more behind it, which `fill` writes, given the base of the whole.
+    /// Places an object followed by more bytes, which `fill` writes, given the base of the whole.
     ///
     /// # Safety
     /// `fill` initialises every byte from `size_of::<T>()` to `bytes`, and nothing beyond.
@@ -537,7 +540,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Takes `bytes` from the free end, or from that of a new frame.
+/// Takes `bytes` from the free end, or from a new frame.
 #[inline]
 fn bump(
     arena: &Arena,

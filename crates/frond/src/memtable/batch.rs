@@ -1,17 +1,18 @@
 //! Inserting one commit's entries into one tree, in key order.
 //!
-//! A leaf that is not in the processor's cache costs more than all the rest. So an entry is worked at three times, with
-//! other entries in between: its leaf's address is found and its memory asked for; when that has arrived, the leaf's version
-//! is taken; and when its turn comes, the version tells whether it is still the right leaf.
+//! A leaf that is not in the processor's cache costs more than all the rest. So each entry is
+//! handled in three steps, with steps of other entries in between: first its leaf's address is
+//! found and its memory prefetched; when that has arrived, the leaf's version is taken; and when
+//! the entry's turn comes, the version tells whether it is still the right leaf.
 //!
 //! Invariants
 //! 1. An entry goes into the leaf that a descent found for its key, at the version of that descent,
 //!    or at a later one if only this batch's own inserts lie between: those split nothing, so the
 //!    leaf's fences are the same.
-//! 2. A record is written before it is shown, and shown by one store: into a slot under the leaf's
-//!    lock, or into a chain of versions.
+//! 2. A record is written before it is published, and published by one store: into a slot under the
+//!    leaf's lock, or into a chain of versions.
 //!
-//! Threads: one per batch; batches run side by side.
+//! Threads: one per batch; batches run concurrently.
 
 use super::{
     arena::{At, Writer},
@@ -21,12 +22,12 @@ use super::{
 };
 use crate::{Seqno, Tag};
 
-/// Entries between two looks at one.
+/// Number of entries between two steps of one entry.
 const AHEAD: usize = 8;
-/// Entries that are worked at.
+/// Number of entries in progress.
 const AT_WORK: usize = 2 * AHEAD;
 
-/// What an insert brings.
+/// An entry to insert.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'e> {
     pub(super) key: &'e [u8],
@@ -55,12 +56,12 @@ impl Located {
     }
 }
 
-/// How far the way to an entry's leaf is known.
+/// What is known so far of the way to an entry's leaf.
 #[derive(Clone, Copy)]
 enum Way {
-    /// Not at all, or what was known has changed.
+    /// Nothing, or what was known has changed.
     Unknown,
-    /// Its parent, and that one's version, named the leaf.
+    /// The leaf's parent, at this version, named the leaf.
     Above {
         parent: At<NodeHead>,
         version: u64,
@@ -87,15 +88,15 @@ struct Own {
     to: u64,
 }
 
-/// One batch on its way in.
+/// One batch being inserted.
 pub(super) struct Batch<'w, 'a> {
     tree: Tree<'a>,
     writer: &'w mut Writer<'a>,
     seqno: Seqno,
     own: Option<Own>,
-    /// The way to the entry before; found where the one before that has the same leaf.
+    /// The way to the previous entry; `Found` where the one before that has the same leaf.
     last: Way,
-    /// Where that leaf is in its parent.
+    /// The slot of that leaf in its parent.
     slot: usize,
     inserted: Inserted,
 }
@@ -131,7 +132,7 @@ impl<'w, 'a> Batch<'w, 'a> {
         self.inserted
     }
 
-    /// Inserts the entry that is due, and finds the leaf of the one that is halfway there.
+    /// Inserts the entry that is due, and finds the leaf of the one that is halfway.
     #[inline]
     fn take_turn<'e>(
         &mut self,
@@ -151,7 +152,7 @@ impl<'w, 'a> Batch<'w, 'a> {
         }
     }
 
-    /// Finds out about a key's leaf and asks for its memory. The key is above all before it.
+    /// Determines a key's leaf and prefetches it. The key is above all previous ones.
     #[inline]
     fn way_to(&mut self, key: &[u8]) -> Way {
         let arena = self.tree.arena;
@@ -165,19 +166,21 @@ impl<'w, 'a> Batch<'w, 'a> {
             }
         }
         let way = self.beside_last(key).unwrap_or_else(|| self.by_descent(key));
-        // A leaf met twice in a row is here already, and has its fence looked at from now on.
+        // A leaf met twice in a row is in the cache already; from now on its fence is checked
+        // directly.
         let repeats = way.leaf().is_some() && way.leaf() == self.last.leaf();
         self.last = if repeats { self.find(way) } else { way };
         self.last
     }
 
-    /// The way through the same parent as the entry before.
+    /// The way through the parent of the previous entry's leaf.
     #[inline]
     fn beside_last(&mut self, key: &[u8]) -> Option<Way> {
         let arena = self.tree.arena;
         let Way::Above { parent, version, .. } = self.last else { return None };
         let above = node(arena, parent);
-        // First of all: the heads of its slots tell nothing of keys that do not belong to it (`node.rs`, 3).
+        // This comes first: the heads of its slots say nothing about keys that do not belong to it
+        // (`node.rs`, invariant 3).
         let is_beyond = above.high().is_some_and(|high| key >= arena.record(high).key());
         if is_beyond && !plant!("memtable: the next key is looked for in the parent of the last") {
             return None;
@@ -206,7 +209,7 @@ impl<'w, 'a> Batch<'w, 'a> {
         way
     }
 
-    /// Goes from the parent to the leaf.
+    /// Follows the way from the parent to the leaf.
     #[inline]
     fn find(&self, way: Way) -> Way {
         let Way::Above { parent, version, leaf } = way else { return way };
@@ -217,7 +220,7 @@ impl<'w, 'a> Batch<'w, 'a> {
         }
     }
 
-    /// The same leaf at its newest version, if only this batch changed it (invariant 1).
+    /// The leaf at its newest version, if only this batch changed it (invariant 1).
     #[inline]
     fn renewed(&self, located: Located) -> Located {
         match self.own {
@@ -231,7 +234,7 @@ impl<'w, 'a> Batch<'w, 'a> {
     }
 
     fn note_own_change(&mut self, leaf: At<NodeHead>, version: u64) {
-        // A lock taken at a version and given back makes it two more.
+        // Locking at a version and unlocking adds two to it.
         let to = version + 2;
         self.own = match self.own {
             Some(own) if own.leaf == leaf && own.to == version => Some(Own { to, ..own }),
@@ -252,7 +255,7 @@ impl<'w, 'a> Batch<'w, 'a> {
         }
     }
 
-    /// Inserts one version; false if it was there. `seen` may be out of date.
+    /// Inserts one version; false if it was already there. `seen` may be out of date.
     fn insert_version(&mut self, entry: Entry<'_>, seen: &mut Option<Seen<'a>>) -> bool {
         let Entry { key, tag, payload } = entry;
         let (arena, seqno) = (self.tree.arena, self.seqno);

@@ -1,15 +1,15 @@
 //! Cursors: a tree's keys in order, forward and backward, with the versions of each.
 //!
-//! What is inserted behind a cursor's back may or may not be seen. That harms nobody: those are
-//! commits above the cursor's seqno, as every commit up to it was in the memtable before the seqno
-//! could be read at.
+//! Concurrent inserts may or may not be seen. This is harmless: they belong to commits above the
+//! cursor's seqno, as every commit up to it was in the memtable before it became possible to read
+//! at that seqno.
 //!
-//! Where mini-runs are attached, the cursor keeps one position in each and goes by least (or
-//! greatest) key; versions of one key come from all of them, by seqno (Rule: I6).
+//! Where mini-runs are attached, the cursor keeps one position in each and proceeds by least (or
+//! greatest) key; versions of one key come from all sources, by seqno (Rule: I6).
 //!
 //! Invariants
 //! 1. Forward, every source stands at its first key not below the cursor's; backward, at its last
-//!    key not above. A turn re-seeks them all.
+//!    key not above it. Turning around seeks all sources anew.
 //! 2. `runs` is ordered newest first.
 //!
 //! Threads: a cursor belongs to one thread at a time; it can be sent.
@@ -38,7 +38,7 @@ struct RunPlace {
     place: Place,
 }
 
-/// Which source's record gives the cursor its key: the memtable's own tree, or a run.
+/// The source whose record gives the cursor its key: the memtable's own tree, or a run.
 #[derive(Clone, Copy)]
 struct Current {
     run: Option<usize>,
@@ -50,12 +50,12 @@ pub struct MemCursor {
     tree: TreeId,
     at: Seqno,
     direction: Direction,
-    /// Known once the tree has had a message.
+    /// Set once the tree has had a message.
     table: Option<At<Table>>,
     own: Place,
     runs: Vec<RunPlace>,
     current: Option<Current>,
-    /// The key that is being left; only used with runs.
+    /// The key that is being left; used only with runs.
     leaving: Vec<u8>,
     memtable: Arc<Memtable>,
 }
@@ -75,27 +75,27 @@ impl MemCursor {
         }
     }
 
-    /// To the first key.
+    /// Moves to the first key.
     pub fn seek_first(&mut self) {
         self.seek_all(Direction::Forward, Place::seek_first);
     }
 
-    /// To the last key.
+    /// Moves to the last key.
     pub fn seek_last(&mut self) {
         self.seek_all(Direction::Backward, Place::seek_last);
     }
 
-    /// To the first key not below `key`.
+    /// Moves to the first key not below `key`.
     pub fn seek(&mut self, key: &[u8]) {
         self.seek_all(Direction::Forward, |place, tree| place.seek(tree, key));
     }
 
-    /// To the last key not above `key`.
+    /// Moves to the last key not above `key`.
     pub fn seek_for_prev(&mut self, key: &[u8]) {
         self.seek_all(Direction::Backward, |place, tree| place.seek_for_prev(tree, key));
     }
 
-    /// To the last key below `key`.
+    /// Moves to the last key below `key`.
     pub fn seek_below(&mut self, key: &[u8]) {
         self.seek_all(Direction::Backward, |place, tree| place.seek_below(tree, key));
     }
@@ -113,7 +113,8 @@ impl MemCursor {
         self.settle();
     }
 
-    /// Finds the tree's table and runs. A cursor at the latest seqno meets new ones at its next seek.
+    /// Finds the tree's table and runs. A cursor at the latest seqno sees new ones at its next
+    /// seek.
     fn take_sources(&mut self) {
         let memtable = &self.memtable;
         if self.table.is_none() {
@@ -150,7 +151,7 @@ impl MemCursor {
         arena.record(current.record).key()
     }
 
-    /// The key's versions up to the cursor's seqno, newest first; range deletes aside.
+    /// The key's versions up to the cursor's seqno, newest first; ignores range deletes.
     #[inline]
     pub fn versions(&self) -> KeyVersions<'_> {
         let arena = &self.memtable.arena;
@@ -180,14 +181,14 @@ impl MemCursor {
         memtable.ranges.cover(&table.ranges, &memtable.arena, key, self.at)
     }
 
-    /// True if a range delete up to the cursor's seqno covers `key`, which need not be here.
+    /// True if a range delete up to the cursor's seqno covers `key`, which need not be present.
     #[inline]
     pub fn covers(&self, key: &[u8]) -> bool {
         self.cover_of(key).is_some()
     }
 
-    /// True if range deletes up to the cursor's seqno cover any key of `[lo, hi)`; may also be true if later
-    /// ones do. After a seek.
+    /// True if range deletes up to the cursor's seqno cover any key of `[lo, hi)`; may also be true
+    /// if only later ones do. To be called after a seek.
     pub fn deletes_in(&self, lo: Option<&[u8]>, hi: Option<&[u8]>) -> bool {
         let memtable = &self.memtable;
         let Some(table) = self.table else { return false };
@@ -195,19 +196,19 @@ impl MemCursor {
         memtable.ranges.may_delete_in(&table.ranges, &memtable.arena, (lo, hi), self.at)
     }
 
-    /// Shows the key's versions as [`Memtable::get`] does.
+    /// Passes the key's versions to `visit` as [`Memtable::get`] does.
     #[inline]
     pub fn visit(&self, visit: &mut dyn FnMut(Seqno, Message<'_>) -> bool) {
         super::show(self.versions(), self.cover(), visit);
     }
 
-    /// To the next key. A cursor past an end stays there until it seeks.
+    /// Moves to the next key. A cursor past an end stays there until it seeks.
     #[inline]
     pub fn next(&mut self) {
         self.step(Direction::Forward);
     }
 
-    /// To the previous key. A cursor past an end stays there until it seeks.
+    /// Moves to the previous key. A cursor past an end stays there until it seeks.
     #[inline]
     pub fn prev(&mut self) {
         self.step(Direction::Backward);
@@ -225,7 +226,7 @@ impl MemCursor {
         }
     }
 
-    /// Goes to the nearest key with a version to be seen, from where the sources stand.
+    /// Moves to the nearest key that has a visible version, from where the sources stand.
     #[inline]
     fn settle(&mut self) {
         loop {
@@ -234,7 +235,7 @@ impl MemCursor {
             } else {
                 self.outermost_source()
             };
-            // At the latest seqno every key has a version to be seen; do not read it before it is
+            // At the latest seqno every key has a visible version; it is not read before it is
             // asked for.
             if self.current.is_none() || self.at == LATEST || self.versions().next().is_some() {
                 return;
@@ -257,7 +258,7 @@ impl MemCursor {
         })
     }
 
-    /// Moves every source that stands at the cursor's key one key on.
+    /// Advances every source that stands at the cursor's key by one key.
     #[inline]
     fn leave_key(&mut self) {
         let Some(table) = self.table else { return };
@@ -338,17 +339,19 @@ impl<'a> Iterator for KeyVersions<'a> {
     }
 }
 
-/// A walk over all keys of one tree of a frozen memtable, in order, with all versions up to a seqno.
+/// A walk over all keys of one tree of a frozen memtable, in order, with all versions up to a
+/// seqno.
 pub struct DrainCursor {
     cursor: MemCursor,
     begun: bool,
 }
 
-/// A key and what is known of it.
+/// A key, its versions and its covering range delete.
 pub struct Drained<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// All versions up to the cursor's seqno, newest first, also those that range deletes hide.
+    /// All versions up to the cursor's seqno, newest first, including those that range deletes
+    /// hide.
     pub versions: KeyVersions<'a>,
     /// The newest range delete that covers the key: older versions are hidden to every reader that
     /// sees it.
@@ -373,8 +376,8 @@ impl DrainCursor {
         Some(Drained { key, versions: self.cursor.versions(), cover: self.cursor.cover() })
     }
 
-    /// What commits above `above` up to the cursor's seqno delete by range: stretches in no order, which may
-    /// come twice.
+    /// Returns what commits above `above` up to the cursor's seqno delete by range. The stretches
+    /// come in no order, and some may come twice.
     pub fn range_deletes(&self, above: Seqno) -> Vec<RangeDelete<'_>> {
         self.cursor.memtable.range_deletes(self.cursor.tree, (above, self.cursor.at))
     }

@@ -1,12 +1,12 @@
-//! Which tree has which table: a trie over hashed tree ids, read and grown without locks.
+//! The directory from tree ids to tables: a trie over hashed ids, read and grown without locks.
 //!
-//! Every table is itself a node of the trie: it has four branches, chosen two hash bits at a time,
-//! each empty until a table is hung there by compare-and-swap. A thousand trees are five steps deep,
-//! and a tree costs 112 bytes until its first key.
+//! Every table is itself a node of the trie: it has four branches, chosen by two hash bits per
+//! step, each empty until a table is attached there by compare-and-swap. With a thousand trees, a
+//! walk takes five steps; a tree costs 112 bytes until its first key.
 //!
 //! Invariants
-//! 1. A table is never moved or removed, and an id has one table: a new one is hung only where the
-//!    walk for its id ends.
+//! 1. A table is never moved or removed, and an id has one table: a new one is attached only where
+//!    the walk for its id ends.
 //!
 //! Threads: all. Idea: Chris Wellons, "Hash-trie".
 
@@ -28,12 +28,13 @@ placed! {
     Table {
         id: u32,
         root: AtomicAt<NodeHead>,
-        /// Which of the memtable's sets of range deletes is its own; 0: it has none.
+        /// Number of the tree's set of range deletes in the memtable; 0: it has none.
         ranges: AtomicU32,
-        /// 1 once a mini-run is attached; they are in the memtable's list.
+        /// 1 once a mini-run is attached; the runs are in the memtable's list.
         has_runs: AtomicU32,
         branches: [AtomicAt<Table>; BRANCHES],
-        /// Every commit writes the counters, every descent reads the root: not one cache line.
+        /// Padding: every commit writes the counters and every descent reads the root, so they must
+        /// not share a cache line.
         apart: [u32; 16],
         entries: AtomicU64,
         entry_bytes: AtomicU64,
@@ -63,13 +64,13 @@ impl Table {
         self.root.load().is_none() && !has_ranges && !self.has_runs()
     }
 
-    /// True if mini-runs are attached: then they are in the list.
+    /// True if mini-runs are attached; they are in the list by then.
     #[inline]
     pub(super) fn has_runs(&self) -> bool {
         self.has_runs.load(Ordering::Acquire) != 0
     }
 
-    /// Says that a mini-run is in the list. Release: who sees it sees the run.
+    /// Records that a mini-run is in the list. Release: a reader that sees the flag sees the run.
     pub(super) fn note_run(&self) {
         self.has_runs.store(1, Ordering::Release);
     }
@@ -102,14 +103,14 @@ impl Directory {
         self.walk(arena, id).ok()
     }
 
-    /// The table of a tree, made now if it has none.
+    /// The table of a tree, created if it has none.
     #[inline]
     pub(super) fn find_or_add<'a>(&'a self, writer: &mut Writer<'a>, id: TreeId) -> &'a Table {
         let arena = writer.arena();
         let mut made: Option<At<Table>> = None;
         loop {
             match self.walk(arena, id) {
-                Ok(table) => return arena.get(table), // a loser's own table stays unused
+                Ok(table) => return arena.get(table), // a table of the slower thread stays unused
                 Err(end) => {
                     let table = *made.get_or_insert_with(|| writer.place(Table::new(id)));
                     if end.replace(None, table).is_ok() {
@@ -120,10 +121,10 @@ impl Directory {
         }
     }
 
-    /// The table, or the empty place where it belongs.
+    /// The table, or the empty branch where it belongs.
     #[inline]
     fn walk<'a>(&'a self, arena: &'a Arena, id: TreeId) -> Result<At<Table>, &'a AtomicAt<Table>> {
-        // A bijection, so that different ids part ways within 32 steps of one bit pair each and the
+        // A bijection, so that different ids diverge within 32 steps of one bit pair each and the
         // walk ends.
         let mut hash = u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut place = &self.top;

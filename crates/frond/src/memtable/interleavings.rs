@@ -1,5 +1,5 @@
-//! The memtable under a model checker: nodes of four slots, every interleaving of atomics that the
-//! scheduler can think of.
+//! The memtable under a model checker: nodes of four slots, and the interleavings of atomics that
+//! the schedulers explore.
 //!
 //! Run: `make schedules`.
 
@@ -11,7 +11,7 @@ const TREE: TreeId = TreeId(3);
 const SCHEDULES: usize = 1500;
 
 fn key(n: u64) -> [u8; 12] {
-    // Four bytes shared by all, so that a split lengthens the skip.
+    // Four bytes shared by all keys, so that a split lengthens the skip.
     let mut key = *b"same00000000";
     key[4..].copy_from_slice(&n.to_be_bytes());
     key

@@ -1,16 +1,17 @@
 //! Mini-runs: a large transaction's messages for one tree, sorted once and attached whole.
 //!
-//! Ten thousand entries that arrive sorted need no descent each: they are built into a tree of their
-//! own (27–33 ns an entry, every leaf full) before the transaction has a seqno, and the commit links
-//! it into the memtable with one store. Readers and freeze merge it with the memtable's own tree by
-//! (key, seqno), so it stands neither before nor after the memtable (Rule: I6).
+//! Ten thousand entries that arrive sorted need no descent each: they are built into a tree of
+//! their own (27–33 ns an entry, every leaf full) before the transaction has a seqno, and the
+//! commit links it into the memtable with one store. Readers and the freeze merge it with the
+//! memtable's own tree by (key, seqno), so it comes neither before nor after the memtable
+//! (Rule: I6).
 //!
 //! Invariants
 //! 1. A mini-run has at most one message per key and never changes after `finish`.
 //! 2. Its records carry seqno 0; the seqno that counts is given when it is attached.
-//! 3. The list of attached runs only grows, and a (tree, seqno) comes once.
+//! 3. The list of attached runs only grows, and contains each (tree, seqno) once.
 //!
-//! Threads: one builds; afterwards all read.
+//! Threads: one builds it; afterwards all read it.
 
 use super::{
     arena::{Arena, AtomicAt},
@@ -45,7 +46,7 @@ impl SortedRun {
         Self { arena, root, inserted }
     }
 
-    /// Messages.
+    /// Number of messages.
     pub fn entries(&self) -> usize {
         self.inserted.entries
     }
@@ -71,7 +72,7 @@ impl std::fmt::Debug for SortedRun {
     }
 }
 
-/// A mini-run in a memtable.
+/// A mini-run attached to a memtable.
 pub(super) struct Attached {
     pub(super) tree: TreeId,
     pub(super) seqno: Seqno,
@@ -86,12 +87,13 @@ pub(super) struct AttachedRuns {
 }
 
 impl AttachedRuns {
-    /// Attaches a run; false if the tree has one of this seqno.
+    /// Attaches a run; false if the tree already has one of this seqno.
     pub(super) fn attach(&self, tree: TreeId, seqno: Seqno, run: Arc<SortedRun>) -> bool {
         let mut new = Box::new(Attached { tree, seqno, run, next: OnceLock::new() });
         let mut place = &self.first;
         loop {
-            // A failed set means that somebody attached here first: look at that one and go on.
+            // A failed set means that another thread attached a run here first: look at that one
+            // and go on.
             match place.set(new) {
                 Ok(()) => return true,
                 Err(back) => new = back,
@@ -108,7 +110,7 @@ impl AttachedRuns {
         std::iter::successors(self.first.get(), |attached| attached.next.get()).map(|link| &**link)
     }
 
-    /// A tree's runs up to a seqno, newest first.
+    /// The runs of a tree up to a seqno, newest first.
     pub(super) fn of_tree(&self, tree: TreeId, at: Seqno) -> Vec<&Attached> {
         let mut runs: Vec<_> =
             self.iter().filter(|run| run.tree == tree && run.seqno <= at).collect();
@@ -119,7 +121,7 @@ impl AttachedRuns {
 
 impl Drop for AttachedRuns {
     fn drop(&mut self) {
-        // One by one: the nested drop of a long list would use a stack frame for each.
+        // One by one: dropping a long list recursively would use a stack frame for each.
         let mut next = self.first.take();
         while let Some(mut attached) = next {
             next = attached.next.take();

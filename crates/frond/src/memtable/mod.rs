@@ -1,26 +1,27 @@
 //! The memtable: an ordered, multi-version map of recent commits, for all trees at once.
 //!
-//! Commits of one interval of seqnos (Rule: I2) insert into it side by side; readers look at any
-//! seqno without waiting; at freeze it stops growing and each tree's part is drained, in order, into
-//! the first run. It is the one mutable thing that readers touch, and the only one with versions.
+//! Commits of one interval of seqnos (Rule: I2) insert into it concurrently. Readers read at any
+//! seqno without waiting. When it is frozen it stops growing, and each tree's part is drained, in
+//! order, into its first run. The memtable is the only mutable structure that readers touch, and
+//! the only one with versions.
 //!
-//! Per tree there is an arena-backed B+tree ([`tree`]) from key to the key's versions ([`versions`]),
-//! range deletes in levels ([`ranges`]), and perhaps mini-runs of large transactions ([`mini_run`]).
-//! All live in one arena of frames ([`arena`]), found through a small trie of tree ids
-//! ([`directory`]): a tree with one key costs some 350 bytes.
+//! Each tree has an arena-backed B+tree ([`tree`]) from key to the key's versions ([`versions`]),
+//! range deletes in levels ([`ranges`]), and possibly mini-runs of large transactions
+//! ([`mini_run`]). All of it lives in one arena of frames ([`arena`]) and is found through a small
+//! trie of tree ids ([`directory`]): a tree with one key costs some 350 bytes.
 //!
 //! Invariants
-//! 1. Order among versions of a key is by seqno, whatever the order of arrival (Rule: I2), whatever
-//!    their source (Rule: I6).
+//! 1. Versions of a key are ordered by seqno, whatever the order in which they arrive (Rule: I2)
+//!    and whatever their source (Rule: I6).
 //! 2. Inserting the same (key, seqno) again changes nothing (Rule: I3): a waiting committer may
-//!    insert another's write set while that one does, too.
+//!    insert another's write set concurrently with its owner.
 //! 3. A reader at a seqno sees all of every commit up to it once those commits' inserts have
-//!    returned; the sequencer asks for no more.
-//! 4. Memory is freed when the memtable drops, all at once; nothing before.
+//!    returned; the sequencer requires no more.
+//! 4. Memory is freed all at once when the memtable drops, and not before.
 //!
 //! Threads: all. `unsafe` only in `arena.rs` and `node.rs`.
-//! Structure and figures: docs/design, "Memtable". Ideas: B+tree with 8-byte heads (Graefe's
-//! poor man's normalised keys), optimistic lock coupling (Leis et al.).
+//! Structure and figures: docs/design/004-memtable-is-a-btree.md. Ideas: B+tree with 8-byte heads
+//! (Graefe's poor man's normalised keys), optimistic lock coupling (Leis et al.).
 
 mod arena;
 mod batch;
@@ -55,10 +56,10 @@ use ranges::RangeSets;
 use tree::Leaf;
 use versions::Versions;
 
-/// The newest state, whatever its seqno.
+/// A seqno above all: reads the newest state.
 pub const LATEST: Seqno = Seqno(u64::MAX);
 
-/// All trees' recent messages.
+/// Recent messages of all trees.
 pub struct Memtable {
     directory: Directory,
     runs: AttachedRuns,
@@ -68,8 +69,8 @@ pub struct Memtable {
 }
 
 impl Memtable {
-    /// An empty memtable. Its memory comes from `pool`, beyond the pool's limit if need be: who
-    /// fills it watches [`bytes`](Self::bytes).
+    /// Creates an empty memtable. Its memory comes from `pool`, beyond the pool's limit if
+    /// necessary: the caller that fills it watches [`bytes`](Self::bytes).
     pub fn new(pool: Arc<FramePool>) -> Self {
         Self {
             directory: Directory::new(),
@@ -80,14 +81,14 @@ impl Memtable {
         }
     }
 
-    /// Another one, empty, whose memory comes from the same pool.
+    /// Creates an empty memtable whose memory comes from the same pool.
     pub fn another(&self) -> Self {
         Self::new(self.arena.pool().clone())
     }
 
     /// Inserts one commit's messages for one tree: ascending by key, one per key. Never waits for
-    /// readers; for other inserts only while they shift a node's slots. What is there already
-    /// (same key and seqno) is left as it is.
+    /// readers; waits for other inserts only while they shift a node's slots. An entry that is
+    /// already there (same key and seqno) is left as it is.
     pub fn insert<'e>(
         &self,
         tree: TreeId,
@@ -101,8 +102,9 @@ impl Memtable {
         table.count(Batch::new(tree, &mut writer, seqno).insert_all(entries));
     }
 
-    /// Deletes the keys of some ranges `[from, to)`, in all versions below `seqno`. They are all range
-    /// deletes of that commit for the tree: if the commit was here before, nothing changes.
+    /// Deletes the keys of some ranges `[from, to)`, in all versions below `seqno`. The ranges must
+    /// be all range deletes of that commit for the tree: if the commit was added before, nothing
+    /// changes.
     pub fn delete_ranges<'e>(
         &self,
         tree: TreeId,
@@ -118,7 +120,7 @@ impl Memtable {
         table.count(self.ranges.add(&table.ranges, &mut writer, seqno, ranges));
     }
 
-    /// Deletes one range; the only one of its commit for the tree.
+    /// Deletes one range, which must be the only one of its commit for the tree.
     #[cfg(test)]
     pub fn delete_range(&self, tree: TreeId, seqno: Seqno, from: &[u8], to: &[u8]) {
         self.delete_ranges(tree, seqno, std::iter::once((from, to)));
@@ -133,13 +135,13 @@ impl Memtable {
             table.count(inserted);
             self.run_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
-        // Also by who comes second: the first may not have come so far, and the second goes on as if the
-        // run were there for all to see.
+        // A second inserter does this as well: the first may not have come this far, and the second
+        // goes on as if the run were visible to all.
         table.note_run();
     }
 
-    /// Shows the versions of a key up to `at`, newest first, until `visit` returns false. A covering
-    /// range delete appears as a Delete at its place, and nothing older after it.
+    /// Passes the versions of a key up to `at` to `visit`, newest first, until it returns false. A
+    /// covering range delete appears as a Delete at its seqno, and nothing older follows it.
     pub fn get(
         &self,
         tree: TreeId,
@@ -165,25 +167,26 @@ impl Memtable {
         show(versions.into_iter(), cover, visit);
     }
 
-    /// A cursor over the keys that have a version up to `at`. It stands nowhere until a seek.
+    /// Creates a cursor over the keys that have a version up to `at`. It has no position until a
+    /// seek.
     pub fn cursor(self: &Arc<Self>, tree: TreeId, at: Seqno) -> MemCursor {
         MemCursor::new(self.clone(), tree, at)
     }
 
-    /// A walk over all keys of one tree in order, with their versions up to `at`. For a frozen
-    /// memtable: what is inserted meanwhile may be missed.
+    /// Creates a walk over all keys of one tree in order, with their versions up to `at`. For a
+    /// frozen memtable: concurrent inserts may be missed.
     pub fn drain_cursor(self: &Arc<Self>, tree: TreeId, at: Seqno) -> DrainCursor {
         DrainCursor::new(self.clone(), tree, at)
     }
 
-    /// The newest range delete up to `at` that covers a key.
+    /// Returns the newest range delete up to `at` that covers a key.
     pub fn cover(&self, tree: TreeId, key: &[u8], at: Seqno) -> Option<Seqno> {
         let table = self.table(tree)?;
         self.ranges.cover(&table.ranges, &self.arena, key, at)
     }
 
-    /// What commits above the first seqno up to the second delete of a tree by range: stretches in no order,
-    /// which may come twice.
+    /// Returns what commits above the first seqno up to the second delete of a tree by range. The
+    /// stretches come in no order, and some may come twice.
     pub fn range_deletes(&self, tree: TreeId, commits: (Seqno, Seqno)) -> Vec<RangeDelete<'_>> {
         let table = self.table(tree);
         table.map_or(Vec::new(), |table| self.ranges.collect(&table.ranges, &self.arena, commits))
@@ -203,22 +206,22 @@ impl Memtable {
         self.arena.bytes() + self.run_bytes.load(Ordering::Relaxed) + self.ranges.bytes()
     }
 
-    /// Versions and range deletes inserted, of all trees.
+    /// Number of versions and range deletes inserted, over all trees.
     pub fn entries(&self) -> usize {
         self.directory.tables(&self.arena).iter().map(|table| table.entries().0).sum()
     }
 
-    /// Versions and range deletes of one tree, and the bytes of their keys and payloads.
+    /// Number of versions and range deletes of one tree, and the bytes of their keys and payloads.
     pub fn tree_entries(&self, tree: TreeId) -> (usize, usize) {
         self.table(tree).map_or((0, 0), Table::entries)
     }
 
-    /// The greatest key of a tree, in any version, also a deleted one; range deletes aside.
+    /// The greatest key of a tree in any version, deleted or not; ignores range deletes.
     pub fn max_key(&self, tree: TreeId) -> Option<&[u8]> {
         self.outermost(tree, Leaf::Last).into_iter().max()
     }
 
-    /// The least key of a tree, in any version, also a deleted one; range deletes aside.
+    /// The least key of a tree in any version, deleted or not; ignores range deletes.
     pub fn min_key(&self, tree: TreeId) -> Option<&[u8]> {
         self.outermost(tree, Leaf::First).into_iter().min()
     }
@@ -244,7 +247,7 @@ impl std::fmt::Debug for Memtable {
     }
 }
 
-/// Shows versions, newest first, down to what covers the rest.
+/// Passes versions to `visit`, newest first, down to the range delete that covers the rest.
 #[inline]
 fn show<'a>(
     versions: impl Iterator<Item = (Seqno, Message<'a>)>,

@@ -1,5 +1,5 @@
-//! One node of the tree: sorted slots, and the version word by which readers know that what they
-//! saw was whole.
+//! One node of the memtable's tree: sorted slots, and the version word by which readers detect that
+//! what they read was consistent.
 //!
 //! | node | bytes |
 //! |---|---|
@@ -9,22 +9,23 @@
 //! | children: address of a node; inner nodes only | 4 × slots |
 //!
 //! A leaf's slot is a key's first record, from which its versions hang. An inner node's slot `i` is
-//! the child for keys from `keys[i]` on; `keys[0]` and `heads[0]` are not used, the low fence stands
-//! for them.
+//! the child for keys from `keys[i]` on; `keys[0]` and `heads[0]` are not used, since the low fence
+//! takes their place.
 //!
 //! Invariants
 //! 1. Slots, count, skip and fences change only under the lock. Readers take the version
-//!    ([`OptimisticLock::begin`]), read, and believe what they read only after
+//!    ([`OptimisticLock::begin`]), read, and trust what they read only after
 //!    [`OptimisticLock::validate`].
-//! 2. Whatever a reader sees before it validates is safe to follow: a slot's address is empty or of
-//!    an object placed before (arena invariant 2), and the count never exceeds the slots.
-//! 3. Every key of a node, and every key led to it, lies in [low, high) and shares its first `skip`
-//!    bytes with both fences. Without both fences `skip` is 0.
+//! 2. Whatever a reader sees before it validates is safe to follow: a slot's address is empty or
+//!    names an object that was placed before (arena invariant 2), and the count never exceeds the
+//!    slots.
+//! 3. Every key of a node, and every key that a descent leads to it, lies in [low, high) and shares
+//!    its first `skip` bytes with both fences. Without both fences `skip` is 0.
 //! 4. Heads ascend, equal heads are ordered by the whole key.
 //! 5. Level and slots of a node never change.
 //!
-//! Optimistic lock coupling as in Leis et al., "The ART of practical synchronization"; fences of the
-//! seqlock as in Boehm, "Can seqlocks get along with programming language memory models?".
+//! Optimistic lock coupling as in Leis et al., "The ART of practical synchronization"; fences of
+//! the seqlock as in Boehm, "Can seqlocks get along with programming language memory models?".
 //! Threads: all.
 
 use std::{cmp, slice};
@@ -34,13 +35,13 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, hint, thread};
 
 /// Slots of a node. The model checker gets small ones, so that a few keys split it.
 pub(super) const SLOTS: usize = if cfg!(shuttle) { 4 } else { 64 };
-/// Slots of a tree's first leaf: most of thousands of trees hold a few keys.
+/// Slots of a tree's first leaf: where there are thousands of trees, most hold a few keys.
 pub(super) const SLOTS_SMALL: usize = if cfg!(shuttle) { 2 } else { 8 };
-/// A longer common prefix is taken over only when the heads differ in fewer than this many of their
+/// A longer common prefix is adopted only when the heads differ in fewer than this many of their
 /// bits: recomputing heads reads every record of the node.
 const HEAD_BITS_WANTED: u32 = 32;
 const SPINS_BEFORE_YIELD: u32 = 64;
-/// Slots that are looked at one by one: more of them are a binary search.
+/// The number of slots that are scanned one by one; more of them take a binary search.
 const NEAR_SLOTS: usize = 8;
 
 placed! {
@@ -55,10 +56,11 @@ impl OptimisticLock {
         Self { word: AtomicU64::new(0) }
     }
 
-    /// The version to validate against, once nobody holds the lock.
+    /// Waits until the lock is free and returns the version to validate against.
     #[inline]
     pub(super) fn begin(&self) -> u64 {
-        // Acquire pairs with the Release of `unlock`: the reader sees what that version wrote.
+        // Acquire pairs with the Release of `unlock`: the reader sees what was written before that
+        // version.
         let version = self.word.load(Ordering::Acquire);
         if version & 1 == 0 { version } else { self.begin_after_waiting() }
     }
@@ -72,8 +74,8 @@ impl OptimisticLock {
                 return version;
             }
             spins += 1;
-            // The holder shifts a few slots or splits a node; if that takes longer it was
-            // descheduled, perhaps for this thread.
+            // The holder shifts a few slots or splits a node; if that takes longer, it was
+            // descheduled, perhaps in favour of this thread.
             if spins < SPINS_BEFORE_YIELD && !cfg!(shuttle) {
                 hint::spin_loop();
             } else {
@@ -85,8 +87,8 @@ impl OptimisticLock {
     /// True if nothing changed since `begin` returned `version`.
     #[inline]
     pub(super) fn validate(&self, version: u64) -> bool {
-        // Pairs with the fence in `try_lock`: if any load before this fence saw a store made under a
-        // later lock, the load below sees that lock's odd word or a later one.
+        // Pairs with the fence in `try_lock`: if any load before this fence saw a store made under
+        // a later lock, the load below sees that lock's odd word or a later one.
         fence(Ordering::Acquire);
         self.word.load(Ordering::Relaxed) == version
     }
@@ -117,7 +119,7 @@ placed! {
         skip: AtomicU32,
         low: AtomicAt<RecordHead>,
         high: AtomicAt<RecordHead>,
-        /// Slot of the last insert: tells ascending inserts.
+        /// Slot of the last insert: used to detect ascending inserts.
         last: AtomicU32,
         level: u32,
         slots: u32,
@@ -154,7 +156,7 @@ const fn node_bytes(level: u32, slots: usize) -> usize {
     children_start(slots) + children * size_of::<AtomicAt<NodeHead>>()
 }
 
-/// What a search touches of a leaf.
+/// Bytes of a leaf that a search touches.
 pub(super) const LEAF_BYTES: usize = node_bytes(0, SLOTS);
 
 /// Places an empty node.
@@ -173,8 +175,8 @@ pub(super) fn place_node(writer: &mut Writer<'_>, level: u32, slots: usize) -> A
     };
     let bytes = node_bytes(level, slots);
     // SAFETY: the three arrays (two in leaves) are written in full; they follow the head and each
-    // other without gaps, because every part's size is a multiple of the next one's alignment
-    // (the model checker's types may leave gaps; its frames are wiped on return).
+    // other without gaps, because every part's size is a multiple of the next one's alignment (the
+    // model checker's types may leave gaps; its frames are wiped on return).
     unsafe {
         writer.place_with(head, bytes, |base| {
             for slot in 0..slots {
@@ -200,8 +202,9 @@ pub(super) fn node(arena: &Arena, at: At<NodeHead>) -> Node<'_> {
     let head = arena.get(at);
     let base = arena.raw(at);
     let slots = head.slots as usize;
-    // SAFETY: only `place_node` places node heads, with these arrays behind them, initialised before
-    // the address was known; they change only as atomics; level and slots never change (5).
+    // SAFETY: only `place_node` places node heads, followed by these arrays, which are initialised
+    // before the address becomes known; they change only as atomics; level and slots never change
+    // (5).
     unsafe {
         Node {
             at,
@@ -230,12 +233,12 @@ fn key_head(key: &[u8], skip: usize) -> u64 {
     }
 }
 
-/// Where a key is or belongs.
+/// The place of a key in a node: where it is, or where it belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Position {
-    /// First slot whose key is not below.
+    /// First slot whose key is not below the searched one.
     pub(super) slot: usize,
-    /// Whether that slot has the key itself.
+    /// True if that slot has the key itself.
     pub(super) found: bool,
 }
 
@@ -265,12 +268,12 @@ impl<'a> Node<'a> {
         self.heads.len() < SLOTS
     }
 
-    /// Least key that belongs here; none: no bound.
+    /// Least key that belongs here; `None`: no bound.
     pub(super) fn low(&self) -> Option<At<RecordHead>> {
         self.head.low.load()
     }
 
-    /// Least key that no longer belongs here; none: no bound.
+    /// Least key above all that belong here; `None`: no bound.
     pub(super) fn high(&self) -> Option<At<RecordHead>> {
         self.head.high.load()
     }
@@ -281,7 +284,7 @@ impl<'a> Node<'a> {
         self.keys.get(slot)?.load()
     }
 
-    /// Finds a key in a leaf; in an inner node among its separators.
+    /// Searches a key in a leaf, or among the separators of an inner node.
     #[inline]
     pub(super) fn search(&self, arena: &Arena, key: &[u8]) -> Position {
         let first = usize::from(self.head.level > 0);
@@ -304,7 +307,7 @@ impl<'a> Node<'a> {
         Position { slot: base, found: false }
     }
 
-    /// Goes on among the slots from `low` on whose heads equal the key's.
+    /// Continues a search among the slots from `low` on whose heads equal the key's.
     fn search_ties(
         &self,
         arena: &Arena,
@@ -314,8 +317,8 @@ impl<'a> Node<'a> {
         count: usize,
     ) -> Position {
         let tied = |slot: usize| self.heads[slot].load(Ordering::Relaxed) == wanted;
-        // An outermost node has no common prefix to skip, so all its heads may tie. Ascending keys
-        // meet it at the end.
+        // An outermost node has no common prefix to skip, so all its heads may be equal. Ascending
+        // keys are inserted at its end.
         if let Some(last) = count.checked_sub(1)
             && tied(last)
             && let Some(at) = self.key(last)
@@ -323,7 +326,7 @@ impl<'a> Node<'a> {
         {
             return Position { slot: count, found: false };
         }
-        // Unseen ties lie below `high`: steps double from the first one.
+        // Ties that are not yet known lie below `high`: the step doubles from the first one.
         let mut step = 1;
         while low + step < count && tied(low + step) {
             step *= 2;
@@ -352,7 +355,8 @@ impl<'a> Node<'a> {
         if at.found { at.slot } else { at.slot.saturating_sub(1) }
     }
 
-    /// The same for a key of this node that belongs to this slot or a later one, likely a near one.
+    /// Returns the slot of an inner node whose child has the key, which belongs to the given slot
+    /// or a later one, probably a near one.
     #[inline]
     pub(super) fn child_slot_from(&self, arena: &Arena, key: &[u8], slot: usize) -> usize {
         let wanted = key_head(key, self.head.skip.load(Ordering::Relaxed) as usize);
@@ -375,8 +379,8 @@ impl<'a> Node<'a> {
         self.children.get(slot)?.load()
     }
 
-    /// Puts a record, and in an inner node the child that begins with it, into a slot. Under the
-    /// lock; the node is not full.
+    /// Inserts a record into a slot, and in an inner node also the child whose keys start with it.
+    /// Under the lock; the node is not full.
     pub(super) fn insert(
         &self,
         arena: &Arena,
@@ -405,7 +409,7 @@ impl<'a> Node<'a> {
         self.head.last.store(slot as u32, Ordering::Relaxed);
     }
 
-    /// Makes a fresh inner node the root over two nodes. Nobody else knows it yet.
+    /// Turns a fresh inner node, which is not yet shared, into the root over two nodes.
     pub(super) fn become_root(
         &self,
         arena: &Arena,
@@ -418,7 +422,7 @@ impl<'a> Node<'a> {
         self.insert(arena, 1, separator, Some(right));
     }
 
-    /// Copies everything into a fresh, larger node that nobody else knows yet. Under the lock.
+    /// Copies everything into a fresh, larger node that is not yet shared. Under the lock.
     pub(super) fn copy_to(&self, larger: &Node<'_>) {
         self.move_slots(0, larger);
         for (from, to) in [(&self.head.low, &larger.head.low), (&self.head.high, &larger.head.high)]
@@ -442,8 +446,8 @@ impl<'a> Node<'a> {
         to.head.skip.store(self.head.skip.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Where to cut a full node when the next insert goes to `slot`: in the middle, but at the slot
-    /// itself when inserts ascend, so that what is left behind stays full.
+    /// Returns where to cut a full node when the next insert goes to `slot`: in the middle, but at
+    /// the slot itself when inserts ascend, so that the left node stays full.
     pub(super) fn cut_for(&self, slot: usize) -> usize {
         let count = self.count();
         let ascends = slot == self.head.last.load(Ordering::Relaxed) as usize + 1;
@@ -456,7 +460,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Moves the slots from `cut` on to `right`, fresh and unknown to others. Under the lock.
+    /// Moves the slots from `cut` on to `right`, which is fresh and not yet shared. Under the lock.
     /// `separator` is the least key of the right half: the record of slot `cut`, or one that is
     /// about to be inserted there.
     pub(super) fn split_to(
@@ -482,8 +486,8 @@ impl<'a> Node<'a> {
         right.lengthen_skip(arena);
     }
 
-    /// Takes over the fences' common prefix if the heads no longer tell keys well apart. Under the
-    /// lock, or before others know the node.
+    /// Adopts the fences' common prefix if the heads no longer distinguish keys well. Under the
+    /// lock, or before the node is shared.
     fn lengthen_skip(&self, arena: &Arena) {
         let (Some(low), Some(high)) = (self.low(), self.high()) else { return };
         let skip = self.head.skip.load(Ordering::Relaxed) as usize;

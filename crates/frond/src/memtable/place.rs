@@ -1,11 +1,12 @@
 //! A position in one tree: a copied leaf and a slot in it.
 //!
-//! A leaf's slots are copied at one moment, under its version, and the next leaf is found by the
-//! copied one's fence: nothing is held that an insert could disturb.
+//! A leaf's slots are copied at one moment, validated by its version, and the next leaf is found by
+//! the fence of the copy: the position holds nothing that an insert could disturb.
 //!
 //! Invariants
-//! 1. What was in the tree when a leaf was copied is met; what came into that leaf's range later is
-//!    not. Fences only ever get finer, so walking by them meets every key once and in order.
+//! 1. A walk meets what was in the tree when a leaf was copied; it does not meet what is added to
+//!    that leaf's range later. Fences only ever get finer, so walking by them meets every key once
+//!    and in order.
 //!
 //! Threads: one at a time.
 
@@ -14,9 +15,9 @@ use super::{
     tree::{Leaf, LeafCopy, Tree},
 };
 
-/// Records fetched ahead of a walk.
+/// How many records are prefetched ahead of a walk.
 const RECORDS_AHEAD: usize = 12;
-/// Bytes of a record worth fetching: a small one straddles two cache lines.
+/// Bytes of a record that are prefetched: a small record straddles two cache lines.
 const RECORD_FETCH_BYTES: usize = 128;
 
 /// The first or last key of a tree.
@@ -60,19 +61,19 @@ impl Place {
         self.settle_backward(tree, end);
     }
 
-    /// To the first key not below.
+    /// Moves to the first key not below `key`.
     pub(super) fn seek(&mut self, tree: Tree<'_>, key: &[u8]) {
         let slot = tree.copy_leaf(Leaf::With(key), &mut self.copy);
         self.settle_forward(tree, slot);
     }
 
-    /// To the last key below.
+    /// Moves to the last key below `key`.
     pub(super) fn seek_below(&mut self, tree: Tree<'_>, key: &[u8]) {
         let end = tree.copy_leaf(Leaf::Below(key), &mut self.copy);
         self.settle_backward(tree, end);
     }
 
-    /// To the last key not above.
+    /// Moves to the last key not above `key`.
     pub(super) fn seek_for_prev(&mut self, tree: Tree<'_>, key: &[u8]) {
         self.seek(tree, key);
         if self.record(tree).is_none_or(|record| record.key() != key) {
@@ -113,7 +114,7 @@ impl Place {
         }
     }
 
-    /// Stands at `slot`, or at the first slot of the next leaf that has one.
+    /// Stops at `slot`, or at the first slot of the next leaf that has one.
     fn settle_forward(&mut self, tree: Tree<'_>, mut slot: usize) {
         while slot >= self.copy.count {
             let Some(high) = self.copy.high else { return self.slot = None };
@@ -125,7 +126,7 @@ impl Place {
         }
     }
 
-    /// Stands before `end`, or at the last slot of the previous leaf that has one.
+    /// Stops before `end`, or at the last slot of the previous leaf that has one.
     fn settle_backward(&mut self, tree: Tree<'_>, mut end: usize) {
         while end == 0 {
             let Some(low) = self.copy.low else { return self.slot = None };

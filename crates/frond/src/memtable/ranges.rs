@@ -1,34 +1,39 @@
-//! Range deletes of one tree: (range, seqno) intervals, kept apart from the keys (Rule: I26).
+//! Range deletes of one tree: (range, seqno) intervals, stored separately from the keys
+//! (Rule: I26).
 //!
 //! A range delete of seqno s hides every version below s of every key in [from, to). A version of
-//! seqno s itself is the same commit's and stands: within a commit the last word per key was decided
-//! before (Rule: I5).
+//! seqno s itself belongs to the same commit and stays visible: within a commit, the last operation
+//! on each key was determined before (Rule: I5).
 //!
-//! The naive form is a list: each commit adds to it, each read looks through it. n range deletes then cost
-//! n², as an insert, too, must look whether a helper was there before (Rule: I3). One sorted map under a lock
-//! makes readers wait, and one that is copied at each insert is n² again. So there are *levels*:
+//! The naive form is a list: each commit adds to it, each read searches it. n range deletes then
+//! cost n², since an insert, too, must check whether a helper has added the commit already
+//! (Rule: I3). A sorted map under a lock makes readers wait, and one that is copied at each insert
+//! costs n² again. So there are *levels*:
 //!
-//! 1. A commit's range deletes of a tree become one sorted level, pushed in front of the list of levels by
-//!    compare-and-swap. The swap fails if another push came first; then the list is looked at again, so that
-//!    a commit is there once whoever inserts it.
-//! 2. Neighbouring levels are merged while the newer one has at least a quarter of the older one's range
-//!    deletes (Bentley and Saxe, "Decomposable searching problems", 1980). Not of its stretches: of ranges that
-//!    cover each other few are left, and a chain of merges as long as there are commits would grow below
-//!    them (3). One thread merges at a time; those that
-//!    find it busy leave the merging to it. Nobody waits for a merge.
-//! 3. A level knows the newest seqno of each stretch, which answers every reader that sees that commit. Where a
-//!    stretch has older range deletes as well, the level keeps the two levels that it was merged of, and a reader
-//!    at an older seqno looks there. Levels without such stretches keep nothing.
+//! 1. A commit's range deletes of a tree become one sorted level, pushed to the front of the list
+//!    of levels by compare-and-swap. If another push came first, the swap fails and the list is
+//!    checked again, so that a commit is added once whichever thread inserts it.
+//! 2. Neighbouring levels are merged while the newer one has at least a quarter of the older one's
+//!    range deletes (Bentley and Saxe, "Decomposable searching problems", 1980). The criterion is
+//!    the number of range deletes and not of stretches: ranges that cover each other leave few
+//!    stretches, and below them a chain of merges as long as the list of commits would grow (3).
+//!    One thread merges at a time; a thread that finds merging busy leaves it to the other. Nobody
+//!    waits for a merge.
+//! 3. A level knows the newest seqno of each stretch, which answers every reader that sees that
+//!    commit. Where a stretch has older range deletes as well, the level keeps the two levels that
+//!    it was merged from, and a reader at an older seqno searches there. Levels without such
+//!    stretches keep nothing.
 //!
-//! n range deletes cost n log n, a lookup log² n: a binary search in each of some log n levels, of which
-//! those whose keys or seqnos cannot match are passed over. A tree without range deletes costs one load.
+//! n range deletes cost n log n, a lookup log² n: a binary search in each of some log n levels,
+//! skipping those whose keys or seqnos cannot match. A tree without range deletes costs one load.
 //!
 //! Invariants
-//! 1. All range deletes of a commit for one tree come in one push, once.
+//! 1. All range deletes of a commit for one tree are pushed together, once.
 //! 2. Points of a level ascend. Stretch i is [point i, point i + 1); the last point covers nothing.
-//! 3. A level is never changed. A list is only pushed to, and neighbours in it are replaced by their merge:
-//!    every list that was ever published, as a whole, says the same of the commits that it has.
-//! 4. Points are ends of records in the memtable's arena, so a level is dropped before that.
+//! 3. A level is never changed. A list changes only by a push, or by replacing neighbours with
+//!    their merge: every list that was ever published, taken as a whole, gives the same answer for
+//!    the commits that it contains.
+//! 4. Points are ends of records in the memtable's arena, so a level is dropped before the arena.
 //!
 //! Threads: all. Readers and pushes never wait.
 
@@ -55,8 +60,9 @@ pub struct RangeDelete<'a> {
     pub to: &'a [u8],
 }
 
-/// A newer level is merged with the older one if it has at least one of so many of its range deletes. An older
-/// level then has at most four fifths of what it becomes part of, so that what is kept below a level is not deep.
+/// A newer level is merged with the older one if it has at least this fraction (one quarter) of its
+/// range deletes. Then an older level has at most four fifths of the merged one, which bounds the
+/// depth of what is kept below a level.
 const MERGED_PART: usize = 4;
 
 /// One end of a range delete's record.
@@ -84,7 +90,7 @@ struct Cover {
 const NOTHING: Cover = Cover { newest: None, has_older: false };
 
 impl Cover {
-    /// Of a stretch that both cover, from levels of any order.
+    /// Combines the covers of one stretch in two levels, in any order.
     fn and(self, other: Self) -> Self {
         let both = self.newest.is_some() && other.newest.is_some() && self.newest != other.newest;
         Self {
@@ -93,7 +99,7 @@ impl Cover {
         }
     }
 
-    /// In a word: the seqno has 56 bits.
+    /// Packs the cover into one word: the seqno has 56 bits.
     fn pack(self, is_end: bool) -> u64 {
         self.newest.map_or(0, |seqno| seqno.0 << 3 | 4)
             | u64::from(self.has_older) << 1
@@ -109,19 +115,21 @@ impl Cover {
 
 /// Range deletes as stretches in order. Immutable.
 struct Level {
-    /// Eight bytes of each point's key, behind the prefix that all share: what a search compares.
+    /// Eight bytes of each point's key, after the prefix that all share: these are what a search
+    /// compares.
     heads: Box<[u64]>,
     records: Box<[At<RecordHead>]>,
-    /// What the stretch from the point on is, and which end of its record the point is.
+    /// For each point: the cover of the stretch that starts there, and which end of its record the
+    /// point is.
     covers: Box<[u64]>,
     prefix: Box<[u8]>,
-    /// Range deletes that were put in, covered ones too.
+    /// Number of range deletes added, including covered ones.
     count: usize,
     min_seqno: Seqno,
     max_seqno: Seqno,
-    /// What it was merged of, if some stretch has older range deletes than the newest.
+    /// The levels that it was merged from, if some stretch has range deletes older than its newest.
     merged: Option<[Arc<Level>; 2]>,
-    /// Memory, with that of what it was merged of.
+    /// Memory, including that of the levels it was merged from.
     bytes: usize,
 }
 
@@ -137,7 +145,7 @@ impl<'a> LevelBuilder<'a> {
         Self { arena, points: Vec::with_capacity(capacity), covers: Vec::with_capacity(capacity) }
     }
 
-    /// From this point on, the cover is that. Stretches of one newest seqno become one.
+    /// Sets the cover from this point on. Adjacent stretches with the same newest seqno are joined.
     fn push(&mut self, point: Point, cover: Cover) {
         if let Some(before) = self.covers.last_mut()
             && before.newest == cover.newest
@@ -174,7 +182,7 @@ impl<'a> LevelBuilder<'a> {
 }
 
 impl Level {
-    /// Of one commit: disjoint ranges in order.
+    /// Builds the level of one commit: disjoint ranges in order.
     fn of_commit(arena: &Arena, seqno: Seqno, ranges: &[At<RecordHead>]) -> Option<Arc<Self>> {
         let mut builder = LevelBuilder::new(arena, 2 * ranges.len());
         for &record in ranges {
@@ -198,7 +206,7 @@ impl Level {
         self.heads.len()
     }
 
-    /// Two levels as one.
+    /// Merges two levels into one.
     fn merge(arena: &Arena, levels: [&Arc<Self>; 2]) -> Option<Arc<Self>> {
         let [a, b] = levels;
         let mut builder = LevelBuilder::new(arena, a.points() + b.points());
@@ -227,7 +235,8 @@ impl Level {
         builder.finish(a.count + b.count, (!forgets).then_some(levels))
     }
 
-    /// The stretch that `key` lies in, if it lies in any. Records are looked at only where heads are equal.
+    /// Returns the stretch that contains `key`, if any. Records are read only where heads are
+    /// equal.
     #[inline]
     fn stretch(&self, arena: &Arena, key: &[u8]) -> Option<usize> {
         // All points lie on one side of a key without the prefix.
@@ -240,11 +249,12 @@ impl Level {
                 if self.point(middle).key(arena) <= key { low = middle + 1 } else { high = middle }
             }
         }
-        // Behind the last point there is nothing.
+        // Nothing is covered from the last point on.
         low.checked_sub(1).filter(|stretch| stretch + 1 < self.points())
     }
 
-    /// The newest range delete up to `at` that covers a key, if it is newer than `known`.
+    /// Returns the newest range delete up to `at` that covers a key, if it is newer than `known`;
+    /// else `known`.
     fn newest(&self, arena: &Arena, key: &[u8], at: Seqno, known: Option<Seqno>) -> Option<Seqno> {
         if self.min_seqno > at || known.is_some_and(|known| self.max_seqno <= known) {
             return known;
@@ -258,8 +268,8 @@ impl Level {
         older.fold(known, |known, level| level.newest(arena, key, at, known))
     }
 
-    /// True if the level deletes any key of `[lo, hi)` from some commit up to `at` on. May also be true if it
-    /// does so only from a later one on.
+    /// True if the level deletes any key of `[lo, hi)` as of some commit up to `at`. May also be
+    /// true if it does so only as of a later one.
     fn may_delete_in(
         &self,
         arena: &Arena,
@@ -275,8 +285,8 @@ impl Level {
             return false;
         }
         let Some(stretch) = lo.and_then(|lo| self.stretch(arena, lo)) else { return true };
-        // Behind a stretch that nothing covers comes one that is covered, and there is one: the last point has
-        // not been reached.
+        // A stretch that nothing covers is followed by one that is covered, and there is one: the
+        // last point has not been reached.
         self.cover(stretch).newest.is_some()
             || hi.is_none_or(|hi| self.point(stretch + 1).key(arena) < hi)
     }
@@ -310,7 +320,7 @@ impl Level {
     }
 }
 
-/// The first eight bytes of a key's rest as a number that orders as they do.
+/// The first eight bytes of `rest` as a number that orders in the same way.
 #[inline]
 fn head(rest: &[u8]) -> u64 {
     match rest.first_chunk::<8>() {
@@ -335,7 +345,7 @@ pub(super) struct TreeRanges {
 }
 
 impl TreeRanges {
-    /// Adds all range deletes of a commit for this tree, in any order; what is new.
+    /// Adds all range deletes of a commit for this tree, in any order; returns what was new.
     ///
     /// Cost: a sort, and log n moves of each over time.
     pub(super) fn add<'e>(
@@ -353,7 +363,7 @@ impl TreeRanges {
         let mut inserted = Inserted::default();
         loop {
             let old = self.levels.load_full();
-            // Invariant 1: one of the commit's is there, so all are.
+            // Invariant 1: if one range delete of the commit is there, all are.
             if newest(arena, &old, first, seqno) == Some(seqno)
                 && !plant!("memtable: a helper adds range deletes again")
             {
@@ -369,7 +379,7 @@ impl TreeRanges {
                 let record = |(from, to)| writer.record(seqno, Tag::DELETE, from, to);
                 let records: Vec<_> = joined.into_iter().map(record).collect();
                 let level = Level::of_commit(arena, seqno, &records).expect("there is a range");
-                // Before it is published: who merges it takes it off.
+                // Before it is published: a thread that merges it subtracts its bytes.
                 bytes.fetch_add(level.bytes, Ordering::Relaxed);
                 level
             });
@@ -384,7 +394,7 @@ impl TreeRanges {
         inserted
     }
 
-    /// Publishes another list in place of `old`.
+    /// Publishes another list in place of `old`; false if `old` is no longer current.
     fn swap(&self, old: &Option<Arc<Levels>>, levels: Levels) -> bool {
         let found = self.levels.compare_and_swap(old, Some(Arc::new(levels)));
         match (&*found, old) {
@@ -394,7 +404,8 @@ impl TreeRanges {
         }
     }
 
-    /// Merges levels until each has far fewer points than the next older one, unless somebody does so.
+    /// Merges levels until each has far fewer range deletes than the next older one, unless another
+    /// thread is merging.
     fn merge_levels(&self, arena: &Arena, bytes: &AtomicUsize) {
         let Ok(_merging) = self.merging.try_lock() else { return };
         while let Some(levels) = self.levels.load_full() {
@@ -407,7 +418,7 @@ impl TreeRanges {
             let Some(place) = levels.windows(2).position(is_due) else { return };
             let (newer, older) = (&levels[place], &levels[place + 1]);
             let Some(merged) = Level::merge(arena, [newer, older]) else { return };
-            // Others push meanwhile, and nobody else takes away: the two stand side by side as before.
+            // Others push meanwhile, but nobody else removes: the two are still neighbours.
             loop {
                 let old = self.levels.load_full();
                 let Some(at) = old
@@ -447,11 +458,12 @@ fn join<'e>(ranges: &[(&'e [u8], &'e [u8])]) -> Vec<(&'e [u8], &'e [u8])> {
     joined
 }
 
-/// Sets of the first segment; each further segment has twice as many.
+/// Sets in the first segment; each further segment has twice as many.
 const SETS_FIRST: usize = 16;
 const SEGMENTS: usize = 29;
 
-/// The range deletes of all trees that have any, by numbers that the trees' tables hold.
+/// The range deletes of all trees that have any, indexed by the numbers that the trees' tables
+/// hold.
 #[derive(Default)]
 pub(super) struct RangeSets {
     segments: [OnceLock<Box<[TreeRanges]>>; SEGMENTS],
@@ -461,17 +473,17 @@ pub(super) struct RangeSets {
 }
 
 impl RangeSets {
-    /// Segment and place of a number from 1 on.
+    /// Segment and position of a number from 1 on.
     fn place(number: u32) -> (usize, usize) {
         let at = number as usize - 1 + SETS_FIRST;
         let segment = (at / SETS_FIRST).ilog2() as usize;
         (segment, at - (SETS_FIRST << segment))
     }
 
-    /// The set of a table that says it is number `number`; `None` if that is 0.
+    /// The set of a table whose number is `number`; `None` if that is 0.
     #[inline]
     fn find(&self, number: &AtomicU32) -> Option<&TreeRanges> {
-        // Acquire: who sees the number sees the segment.
+        // Acquire: a reader that sees the number sees the segment.
         match number.load(Ordering::Acquire) {
             0 => None,
             number => self.get(number),
@@ -483,7 +495,7 @@ impl RangeSets {
         self.segments[segment].get()?.get(at)
     }
 
-    /// The set of a table, which gets one now if it has none.
+    /// The set of a table, created if it has none.
     fn find_or_add(&self, number: &AtomicU32) -> &TreeRanges {
         if number.load(Ordering::Acquire) == 0 {
             let new = self.count.fetch_add(1, Ordering::Relaxed) + 1;
@@ -491,7 +503,7 @@ impl RangeSets {
             self.segments[segment].get_or_init(|| {
                 (0..SETS_FIRST << segment).map(|_| TreeRanges::default()).collect()
             });
-            // If another was quicker, its number counts, and this one stays unused.
+            // If another thread was faster, its number counts, and this one stays unused.
             let _ = number.compare_exchange(0, new, Ordering::AcqRel, Ordering::Acquire);
         }
         self.find(number).unwrap_or_else(|| unreachable!("the table has a number"))
@@ -502,7 +514,8 @@ impl RangeSets {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Adds all range deletes of a commit for the tree of this table, in any order; what is new.
+    /// Adds all range deletes of a commit for the tree of this table, in any order; returns what
+    /// was new.
     pub(super) fn add<'e>(
         &self,
         number: &AtomicU32,
@@ -525,7 +538,8 @@ impl RangeSets {
         newest(arena, &self.find(number)?.levels.load(), key, at)
     }
 
-    /// True if commits up to `at` delete any key of `[lo, hi)` by range; may also be true if later ones do.
+    /// True if commits up to `at` delete any key of `[lo, hi)` by range; may also be true if only
+    /// later ones do.
     pub(super) fn may_delete_in(
         &self,
         number: &AtomicU32,
@@ -539,8 +553,8 @@ impl RangeSets {
         levels.any(|level| level.may_delete_in(arena, range, at))
     }
 
-    /// What commits above the first seqno up to the second delete by range; in no order, and stretches may
-    /// come twice.
+    /// Returns what commits above the first seqno up to the second delete by range. The stretches
+    /// come in no order, and some may come twice.
     pub(super) fn collect<'a>(
         &self,
         number: &AtomicU32,

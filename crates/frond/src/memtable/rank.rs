@@ -1,9 +1,11 @@
-//! How many entries of a tree lie in a range, about: by where two descents come out, without a walk.
+//! Estimates how many entries of a tree lie in a range, from where two descents end, without a
+//! walk.
 //!
-//! Each step down says which share of the keys lies below the child that was taken, as if all children had as many. The
-//! share is right at the leaf, where keys are told one from the other: nothing between two ends is told as nothing.
+//! Each step down adds the share of the keys that lies below the child taken, assuming that all
+//! children have equally many. In the leaf the share is exact, since keys are compared there: a
+//! range in which there is nothing is reported as 0.
 //!
-//! Threads: all. Cost: two descents a source.
+//! Threads: all. Cost: two descents per source.
 
 use std::cell::Cell;
 
@@ -14,8 +16,8 @@ use super::{
 use crate::TreeId;
 
 impl Memtable {
-    /// Versions of the keys from `from` up to, not including, `to`, and their bytes: estimates, 0 only if there were
-    /// none. Range deletes are not looked at.
+    /// Estimates the number of versions of the keys from `from` up to, not including, `to`, and
+    /// their bytes; 0 only if there were none. Ignores range deletes.
     pub fn estimate(&self, tree: TreeId, from: Option<&[u8]>, to: Option<&[u8]>) -> (f64, f64) {
         let Some(table) = self.table(tree) else { return (0.0, 0.0) };
         let (all, all_bytes) = table.entries();
@@ -36,16 +38,16 @@ impl Memtable {
     }
 }
 
-/// Where a key belongs in a tree.
+/// The place where a key belongs in a tree.
 struct End {
-    /// Which share of the tree's keys lies below it.
+    /// The share of the tree's keys that lies below it.
     share: f64,
-    /// The leaf, its version, and the slot: what has the same is the same place, with nothing between.
+    /// The leaf, its version, and the slot: two ends with equal places have nothing between them.
     place: (usize, u64, usize),
 }
 
 fn share_between(tree: Tree<'_>, from: Option<&[u8]>, to: Option<&[u8]>) -> f64 {
-    // A tree without a root has nothing.
+    // A tree without a root is empty.
     if !tree.find_any() {
         return 0.0;
     }
@@ -60,15 +62,16 @@ fn share_between(tree: Tree<'_>, from: Option<&[u8]>, to: Option<&[u8]>) -> f64 
     }
     let share =
         |end: Option<Option<End>>, open| end.map_or(open, |end| end.map_or(open, |end| end.share));
-    // What splits between the two descents moves one of them: that they meet then proves nothing.
+    // A split between the two descents moves one of the ends, so that they coincide then proves
+    // nothing.
     (share(high, 1.0) - share(low, 0.0)).max(f64::MIN_POSITIVE)
 }
 
-/// Where this key belongs; `None` if there are none.
+/// The place where a key belongs; `None` if the tree is empty.
 fn end(tree: Tree<'_>, key: &[u8]) -> Option<End> {
     loop {
         let (share, leaf, slot) = descend(tree, key)?;
-        // Only of a leaf that stood still it is sure that nothing lies between two places.
+        // Only for an unchanged leaf is it certain that nothing lies between two places.
         if leaf.node.lock().validate(leaf.version) {
             let address = std::ptr::from_ref(leaf.node.lock()).addr();
             return Some(End { share, place: (address, leaf.version, slot) });
@@ -84,7 +87,7 @@ fn descend<'a>(tree: Tree<'a>, key: &[u8]) -> Option<(f64, Seen<'a>, usize)> {
         width.set(part);
     };
     let leaf = tree.descend(|node| {
-        // From the root again, if somebody changed what was read.
+        // The descent started again from the root, since something that it had read has changed.
         if node.level() >= level.get() {
             below.set(0.0);
             width.set(1.0);

@@ -1,4 +1,4 @@
-//! The memtable against a model, and its promises one by one.
+//! The memtable against a model, and its guarantees one by one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -106,7 +106,7 @@ fn check(memtable: &Arc<Memtable>, model: &Model, at: u64) {
     assert!(!cursor.is_valid());
 }
 
-/// Keys that collide, prefix each other and share long beginnings.
+/// Keys that collide, are prefixes of each other, and share long prefixes.
 fn key() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         prop::collection::vec(prop_oneof![Just(0u8), Just(1), Just(255)], 0..6),
@@ -202,7 +202,7 @@ proptest! {
             prop_assert_eq!(cursor.key(), visible.get(first_above).map(|key| &key[..]));
             prop_assert_eq!(cursor.cover().map(|seqno| seqno.0),
                 cursor.key().and_then(|key| model.cover(key, at)));
-            // There and back, over a turn.
+            // Forth and back, across a turn.
             cursor.next();
             if cursor.is_valid() {
                 cursor.prev();
@@ -339,11 +339,11 @@ fn writers_in_parallel_lose_nothing_and_readers_see_whole_commits() {
     const WRITERS: u64 = if cfg!(miri) { 2 } else { 8 };
     let commits = MANY / WRITERS / 10;
     let memtable = memtable();
-    // Per writer, the last seqno whose insert has returned.
+    // For each writer, the last seqno whose insert has returned.
     let done: Vec<AtomicU64> = (0..WRITERS).map(|_| AtomicU64::new(0)).collect();
     let keys_of = |seqno: u64| {
         let keys = (0..10u64).map(move |row| {
-            // Half the keys are met by many commits, half are fresh.
+            // Half the keys are written by many commits, half are fresh.
             let n = if row % 2 == 0 { seqno % 97 } else { seqno };
             let scattered = (n * 16 + row).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             [b"p".repeat((n % 3) as usize), scattered.to_be_bytes().to_vec()].concat()
@@ -444,14 +444,14 @@ fn two_threads_inserting_the_same_commits_leave_each_once() {
     assert_eq!(memtable.entries() as u64, commits * 9, "eight keys and a range delete each");
 }
 
-/// Groups of keys that differ in their first bytes and in their last ones, so that nodes skip what their keys have in
-/// common; commits of a few keys go from one group to others.
+/// Groups of keys that differ in their first bytes and in their last ones, so that nodes skip
+/// common prefixes; commits of a few keys jump from one group to others.
 #[test]
 fn commits_from_one_end_of_a_tree_to_the_other_lose_nothing() {
     const GROUPS: u64 = 5;
     let (memtable, mut model) = (memtable(), Model::default());
     let key = |group: u64, number: u64| [group.to_be_bytes(), number.to_be_bytes()].concat();
-    // A generator of its own: the same keys each time.
+    // A generator of its own, for the same keys each time.
     let mut state = 1_u64;
     let mut random = |below: u64| {
         state =

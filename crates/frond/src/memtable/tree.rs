@@ -1,14 +1,15 @@
-//! The B+tree over an arena's records: descend, split, and copy a leaf for cursors. Inserting is in
-//! `batch.rs`.
+//! The B+tree over an arena's records: descending, splitting, and copying a leaf for cursors.
+//! Inserting is in `batch.rs`.
 //!
 //! Invariants
-//! 1. A descent believes a child only when, after the child's version was taken, its parent (for the
-//!    root: the root address) is still what it was. A split locks the parent before the child and
-//!    unlocks it changed, so nobody reaches a half whose fences do not hold its key.
-//! 2. Inner nodes met full on the way down to an insert are split there and then, so a leaf's parent
+//! 1. A descent trusts a child only if, after the child's version was taken, its parent (for the
+//!    root: the root address) is still unchanged. A split locks the parent before the child and
+//!    leaves it changed, so no descent reaches a half whose fences exclude its key.
+//! 2. A full inner node met on the way down to an insert is split immediately, so a leaf's parent
 //!    always has room.
-//! 3. Nodes are only ever added. What was reached once stays readable.
-//! 4. A key has one slot for ever: its first record's. Later versions hang from that record.
+//! 3. Nodes are only ever added. A node that was reached once stays readable.
+//! 4. A key keeps one slot for ever: that of its first record. Later versions hang from that
+//!    record.
 //!
 //! Threads: all; readers lock nothing.
 
@@ -17,21 +18,21 @@ use super::{
     node::{LEAF_BYTES, Node, NodeHead, Position, SLOTS, SLOTS_SMALL, node, place_node},
 };
 
-/// One tree: an arena and a place for the root's address.
+/// One tree: an arena, and the place of the root's address.
 #[derive(Clone, Copy)]
 pub(super) struct Tree<'a> {
     pub(super) arena: &'a Arena,
     pub(super) root: &'a AtomicAt<NodeHead>,
 }
 
-/// A node and its version when it was reached.
+/// A node and the version it had when it was reached.
 #[derive(Clone, Copy)]
 pub(super) struct Seen<'a> {
     pub(super) node: Node<'a>,
     pub(super) version: u64,
 }
 
-/// How far a descent has come without touching a leaf below the root.
+/// The result of a descent that has not touched a leaf below the root.
 #[derive(Clone, Copy)]
 pub(super) enum Approach<'a> {
     /// The root is a leaf.
@@ -73,15 +74,15 @@ impl<'a> Tree<'a> {
             let at = self.root.load()?;
             let node = node(self.arena, at);
             let version = node.lock().begin();
-            // The root's address changes under the old root's lock: still the same after the version
-            // was taken means that the version is the root's.
+            // The root's address changes under the old root's lock: if it is unchanged after the
+            // version was taken, the version is the root's.
             if self.root.load() == Some(at) {
                 return Some(Seen { node, version });
             }
         }
     }
 
-    /// The leaf chosen by `slot_of` on the way down.
+    /// Descends to the leaf that `slot_of` selects.
     #[inline]
     pub(super) fn descend(&self, slot_of: impl Fn(&Node<'a>) -> usize) -> Option<Seen<'a>> {
         loop {
@@ -91,7 +92,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// The first part of [`descend`](Self::descend): asks for the leaf's memory and does not wait for it.
+    /// The first part of [`descend`](Self::descend): prefetches the leaf's memory and does not wait
+    /// for it.
     #[inline]
     pub(super) fn approach(
         &self,
@@ -116,13 +118,14 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Asks for a leaf's memory before it is touched: all its lines arrive together.
+    /// Prefetches a leaf before it is touched: all its cache lines arrive together.
     #[inline]
     pub(super) fn prefetch_leaf(&self, leaf: At<NodeHead>) {
         self.arena.prefetch(leaf, LEAF_BYTES);
     }
 
-    /// The rest of it: the leaf, unless its parent has changed since.
+    /// The second part of [`descend`](Self::descend): the leaf, unless its parent has changed
+    /// since.
     #[inline]
     pub(super) fn arrive(&self, approach: Approach<'a>) -> Option<Seen<'a>> {
         match approach {
@@ -135,7 +138,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// True if it has a root: something was inserted.
+    /// True if the tree has a root, that is, if something was inserted.
     pub(super) fn find_any(&self) -> bool {
         self.root.load().is_some()
     }
@@ -152,8 +155,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Copies the wanted leaf; the first slot whose key is not below the wanted leaf's key (its
-    /// count, if there is none or no key is wanted).
+    /// Copies the wanted leaf, and returns the first slot whose key is not below the wanted leaf's
+    /// key; the leaf's count, if there is none or no key is wanted.
     pub(super) fn copy_leaf(&self, wanted: Leaf<'_>, copy: &mut LeafCopy) -> usize {
         loop {
             let found = match wanted {
@@ -182,8 +185,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// The leaf for a key, every inner node above it with room for one more child. `None`: something
-    /// changed (perhaps by this call), try again.
+    /// Descends to the leaf for a key, leaving room for one more child in every inner node above
+    /// it. `None`: something changed (perhaps through this call), try again.
     pub(super) fn descend_with_room(
         &self,
         writer: &mut Writer<'a>,
@@ -191,7 +194,7 @@ impl<'a> Tree<'a> {
     ) -> Option<Seen<'a>> {
         let Some(mut seen) = self.root() else {
             let leaf = place_node(writer, 0, SLOTS_SMALL);
-            // Whoever loses leaves a small leaf unused.
+            // If another thread was faster, this small leaf stays unused.
             let _ = self.root.replace(None, leaf);
             return None;
         };
@@ -251,7 +254,7 @@ impl<'a> Tree<'a> {
         self.split(writer, parent, seen, cut, separator);
     }
 
-    /// Puts a full-sized leaf in the place of a tree's small first one.
+    /// Replaces a tree's small first leaf with a full-sized one.
     fn enlarge_root(&self, writer: &mut Writer<'a>, small: Seen<'a>) {
         if small.node.lock().try_lock(small.version) {
             let larger = place_node(writer, 0, SLOTS);
@@ -261,7 +264,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Splits a node seen full below `parent` (its slot there beside it), if neither changed.
+    /// Splits a full node below `parent` (given with the child's slot there), if neither has
+    /// changed.
     fn split(
         &self,
         writer: &mut Writer<'a>,

@@ -1,11 +1,14 @@
-//! The versions of one key: its first record, and from it a chain of all others, newest first.
+//! The versions of one key: its first record, and a chain of all others that starts there, newest
+//! first.
 //!
 //! The first record is the one that got the slot, whatever its seqno; readers merge it into the
-//! chain. So a slot never changes hands, and a second version is one compare-and-swap without a lock.
+//! chain. So a slot always keeps its record, and a further version is one compare-and-swap without
+//! a lock.
 //!
 //! Invariants
-//! 1. The chain descends strictly by seqno, and no member has the first record's seqno: place is by
-//!    seqno, not by arrival (Rule: I2), and inserting a version twice changes nothing (Rule: I3).
+//! 1. The chain descends strictly by seqno, and no member has the first record's seqno: the order
+//!    is by seqno, not by arrival (Rule: I2), and inserting a version twice changes nothing
+//!    (Rule: I3).
 //! 2. Links only ever change from one member to a new one in front of it. Nothing is unlinked.
 //!
 //! Threads: all.
@@ -13,7 +16,7 @@
 use super::arena::{Arena, At, Record, RecordHead};
 use crate::{Message, Seqno};
 
-/// Hangs a version that `write` makes into the chain of a key's first record; false if one of this
+/// Adds a version, written by `write`, to the chain of a key's first record; false if one of this
 /// seqno is there.
 pub(super) fn place(
     arena: &Arena,
@@ -45,8 +48,8 @@ pub(super) fn place(
         }
         let Some(new) = written else { unreachable!("written once, above") };
         arena.record(new).link().store(next);
-        // Invariant 2 lets a failed swap go on from the same place: only newer members, or this
-        // seqno itself, can have come in between.
+        // Invariant 2 lets a failed swap continue from the same link: only newer members, or this
+        // seqno itself, can have been added in between.
         if newer.link().replace(next, new).is_ok() {
             return true;
         }

@@ -1,4 +1,4 @@
-//! Apply: the oldest frozen memtable into the trees, and the new roots published.
+//! Apply: moves the oldest frozen memtable into the trees and publishes the new roots.
 
 use crate::{
     Error, Lineage, Publish, Result, Seqno, TreeId,
@@ -12,12 +12,14 @@ use crate::{
 
 use super::{Engine, Published};
 
-/// Pending bytes at which a leaf of opaque rows is flushed, in 1/16 of its encoded bytes. Such leaves carry a
-/// general codec, which makes a leaf's rewrite the dearest step there is, and the runs that wait have none: they
-/// take about twice the bytes an entry, so that half a leaf's entries waiting on average is 1.5 times its bytes at
-/// the time it is due. The idle drain settles the rest. See docs/design/005.
+/// Pending bytes at which a leaf of row blocks is flushed, in 1/16 of the leaf's encoded bytes.
+/// Rewriting such a leaf is the most expensive step there is, because it passes through a general
+/// codec. The runs that wait have no such codec and take about twice the bytes per entry, so 1.5
+/// times the leaf's bytes when it is due means that half a leaf's entries wait on average. Idle
+/// draining does the rest. See docs/design/005.
 pub(super) const LEAF_FILL_OPAQUE: u64 = 24;
-/// The same where rows are typed: runs take little more an entry than leaves do.
+/// Pending bytes at which a leaf of columnar blocks is flushed, in 1/16 of its encoded bytes: runs
+/// take little more per entry than leaves do.
 pub(super) const LEAF_FILL_TYPED: u64 = 12;
 
 type TreeOutcome = Result<(TreeId, TreeRoot, Lineage, Effects)>;
@@ -46,7 +48,7 @@ impl Engine {
             changes.iter().any(|change| matches!(change, Change::Clone { of, .. } if *of == tree))
         };
         let is_dropped = |tree| changes.iter().any(|change| change.dropped_tree() == Some(tree));
-        // What begins as a tree that goes has its last rows.
+        // A clone of a dropped tree has its last rows, so those are applied.
         let dropped = |tree| is_dropped(tree) && !is_cloned(tree);
         let mut roots = version.roots.clone();
         let mut effects = Vec::new();
@@ -83,13 +85,15 @@ impl Engine {
         self.record(publish, effects, ended)?;
         let publishing = self.snapshots.publishing();
         publishing.pin_below(&self.versions.hold(), &slot, &self.versions);
-        // Held over the swap: no checkpoint fixes a later version before it has seen this one.
+        // Held over the swap, so that no checkpoint fixes a later version before it has seen this
+        // one.
         let mut begun = self.checkpoint.begun();
         let published = self.versions.publish(publish, roots, branches, Some(&slot));
         if changes.iter().any(Change::begins_branch) {
             begun.push_back(published);
         }
-        // Before a checkpoint can fix that version: else it lists those that have given out numbers as if they were there.
+        // Before a checkpoint can fix that version; otherwise it would list dropped trees that have
+        // given out numbers as if they were there.
         changes.iter().filter_map(Change::dropped_tree).for_each(|tree| self.trees.forget(tree));
         drop(begun);
         drop(publishing);
@@ -105,8 +109,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Writes down what a publish did to pages, before it can be seen. Blobs that its runs are the
-    /// first to list are born with it; what else the jobs wrote is free.
+    /// Records what a publish did to pages, before it is visible. Blobs that its runs are the first
+    /// to list are born with it; everything else that the jobs wrote and dropped again is free.
     pub(super) fn record(
         &self,
         publish: Publish,
@@ -126,7 +130,7 @@ impl Engine {
                 self.store.adopt_blob(blob, publish, *lineage)?;
             }
             effects.blobs.clear();
-            // What came and went inside a job gives its place back.
+            // What came and went inside a job gives its space back.
             effects.early.retain(|(run, _)| run.refs() > 0);
             effects.early.iter().for_each(|(run, _)| self.cx.remember(run));
         }
@@ -147,8 +151,8 @@ impl Engine {
         Ok(())
     }
 
-    /// What the catalog's changes of a memtable make of roots and branches in version `publish`,
-    /// which holds the commits through `last`.
+    /// Applies a memtable's catalog changes to roots and branches, as of version `publish`, which
+    /// holds the commits through `last`.
     fn follow(
         &self,
         changes: &[Change],
@@ -163,7 +167,8 @@ impl Engine {
         let mut branches = (**old).clone();
         let space = self.store.space();
         let mut consistent = true;
-        // What goes with the commit that clones it was there to be cloned, whichever of the two a replay finds first.
+        // A tree that is dropped in the same commit that clones it was there to be cloned,
+        // whichever of the two changes replay finds first.
         let (clones, others): (Vec<_>, Vec<_>) =
             changes.iter().partition(|change| matches!(change, Change::Clone { .. }));
         for change in clones.into_iter().chain(others) {
@@ -206,8 +211,8 @@ impl Engine {
         Err(Error::Malformed { place, what: "the space map", why: why.into() })
     }
 
-    /// Drains buffers towards the leaves while nothing else is to be done: one tree, one bounded
-    /// piece of work. False if every buffer is empty.
+    /// Drains buffers towards the leaves when there is no other work: one tree, one bounded piece
+    /// of work. False if every buffer is empty.
     pub(crate) fn drain_some(&self) -> Result<bool> {
         let alone = !plant!("pipeline: a drain beside an apply");
         let _jobs = alone.then(|| self.roots.lock().unwrap());
@@ -255,10 +260,11 @@ fn apply_tree(
     Ok((tree, root, lineage, std::mem::take(&mut job.effects)))
 }
 
-/// Applies the commits above `above` up to `through`. If they cannot be folded, for one of them merges with
-/// a long value of another that cannot be read, they become two batches, and so on: the two messages are
-/// then in two runs, and only readers of that key meet the damage (P10). A frugal job has them in several runs, too, if
-/// what they make has no room; of one commit, what was written beyond memory and what was not.
+/// Applies the commits above `above` up to `through`. If they cannot be folded, because one of them
+/// merges with another one's long value that cannot be read, they are split into two batches, and
+/// so on recursively. The two messages are then in two runs, and only readers of that key meet the
+/// damage (P10). A frugal job (replay) also splits them when there is no space for the folded
+/// value; a single commit is then split into what it wrote beyond memory and what it did not.
 fn apply_commits(
     job: &mut Job<'_>,
     cx: &Arc<TreeContext>,

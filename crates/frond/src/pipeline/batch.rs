@@ -1,14 +1,16 @@
-//! A frozen memtable's part of one tree as a batch: one message a key, range deletes apart. All its
-//! commits for an apply, those of an interval for a spill.
+//! One tree's part of a frozen memtable as a batch: one message per key, range deletes apart. An
+//! apply takes all commits of the memtable, a spill those of an interval.
 //!
 //! Invariants
-//! 1. Versions of a key fold newest over older; what a newer range delete covers is left out
-//!    (Rule: I26).
-//! 2. Nothing is folded that a snapshot could still ask for: who needs older versions holds the
-//!    memtable itself, and the intervals of a spill end where snapshots stand.
-//! 3. No Merge has more than [`OPERANDS_PER_INLINE_VALUE`] times the longest inline value of operands: what
-//!    is below is read, and the value travels on, unless it cannot be read (Rule: I38). So lists of operands stay short, wherever in the tree they meet: a hot key's part of
-//!    a memtable is pushed down after a few batches, long before the 64 MiB that a row may have.
+//! 1. Versions of a key fold newest over older; what a newer range delete covers is left out (Rule:
+//!    I26).
+//! 2. Nothing is folded that a snapshot could still read separately: readers that need older
+//!    versions hold the memtable itself, and the intervals of a spill end where snapshots are.
+//! 3. The operands of a Merge have at most [`OPERANDS_PER_INLINE_VALUE`] times the length of the
+//!    longest inline value. If they have more, the value below is read and a Put of the result
+//!    travels on, unless it cannot be read (Rule: I38). So lists of operands stay short, wherever
+//!    in the tree they meet: a hot key's part of a memtable is pushed down after a few batches,
+//!    long before the 64 MiB that a row may have.
 
 use crate::{
     Message, Result, Seqno, Tag, TreeId,
@@ -19,18 +21,18 @@ use crate::{
     version::MemSlot,
 };
 
-/// Operands of one key that a batch carries, in lengths of the longest inline value: 256 KiB, where a
-/// read of the value below costs about what they do.
+/// Operands of one key that a batch carries, in lengths of the longest inline value: 256 KiB, where
+/// a read of the value below costs about as much as the operands do.
 const OPERANDS_PER_INLINE_VALUE: usize = 4;
 
-/// The walk over one tree of a frozen memtable.
+/// An iterator over one tree of a frozen memtable.
 struct MemtableBatch<'a> {
     drain: DrainCursor,
-    /// Commits up to this one do not count.
+    /// Commits up to and including this one are skipped.
     above: Seqno,
     cx: &'a TreeContext,
-    /// What the batch goes in front of; `None`: that is not a tree alone, or must not be read, and operands stay as many as
-    /// they are.
+    /// The tree that the batch goes in front of. `None` if there is more than a tree below, or if
+    /// it must not be read; then operands are not bounded.
     below: Option<&'a TreeRoot>,
     ranges: RangeDeletes,
     key: Vec<u8>,
@@ -39,8 +41,8 @@ struct MemtableBatch<'a> {
     tag: Option<Tag>,
 }
 
-/// The commits above `above` up to `through` as a batch of one tree, to go in front of `below`; `None`
-/// if the memtable has nothing at all for it.
+/// The commits above `above` up to `through` as a batch of one tree, to go in front of `below`;
+/// `None` if the memtable has nothing at all for the tree.
 pub(super) fn batch_of<'a>(
     table: &Arc<Memtable>,
     tree: TreeId,
@@ -86,8 +88,8 @@ fn batch_over<'a>(
     Ok(Some(Batch { source: Box::new(source), min_key, max_key, bytes }))
 }
 
-/// What a memtable's commits do to a tree, as [`batch_of`] gives it; with the pieces of the commit that is alone in it
-/// and was written beyond memory.
+/// A memtable's commits as a batch of one tree, like [`batch_of`]. If the memtable holds a single
+/// commit that was written beyond memory, its pieces are included.
 pub(super) fn batch_of_slot<'a>(
     slot: &MemSlot,
     tree: TreeId,
@@ -99,18 +101,18 @@ pub(super) fn batch_of_slot<'a>(
     if pieces.is_empty() {
         return batch_of(&slot.table, tree, commits, cx, below);
     }
-    // Between it and the tree are the pieces.
+    // The pieces lie between the memtable's part and the tree.
     let newest = batch_over(&slot.table, tree, commits, cx, None)?;
     merged_batch(newest, pieces, cx, Some(below)).map(Some)
 }
 
-/// How many parts [`part_of_slot`] has.
+/// Number of parts that [`part_of_slot`] can give.
 pub(super) fn parts_of_slot(slot: &MemSlot, tree: TreeId) -> usize {
     1 + slot.spilled().map_or(0, |spilled| spilled.of(tree).len())
 }
 
-/// The same in parts, the first of which is the newest: a message of one is not folded with those of another, nor with
-/// what is below (invariant 3 has to wait).
+/// One part of what [`batch_of_slot`] gives; part 0 is the newest. Messages of different parts are
+/// not folded with each other or with what is below, so invariant 3 is suspended.
 pub(super) fn part_of_slot<'a>(
     slot: &MemSlot,
     tree: TreeId,
@@ -125,7 +127,7 @@ pub(super) fn part_of_slot<'a>(
     }
 }
 
-/// A batch, if there is one, over pieces, newest first.
+/// Merges pieces, newest first, and a batch newer than all of them, if there is one.
 fn merged_batch<'a>(
     newest: Option<Batch<'a>>,
     pieces: &[Arc<SortedRuns>],
@@ -157,11 +159,11 @@ fn merged_batch<'a>(
     Ok(Batch { source: Box::new(merged), min_key, max_key, bytes })
 }
 
-/// Several sources as one, folded. They have no range deletes.
+/// Several sources merged and folded into one. They have no range deletes.
 struct Merged<'a> {
     merge: MergeCursor<Box<dyn EntrySource + 'a>>,
     cx: &'a TreeContext,
-    /// As of a [`MemtableBatch`].
+    /// See [`MemtableBatch::below`].
     below: Option<&'a TreeRoot>,
     key: Vec<u8>,
     payload: Vec<u8>,
@@ -196,7 +198,7 @@ impl EntrySource for Merged<'_> {
     }
 }
 
-/// Invariant 3.
+/// Keeps the operands of a key within their bound (invariant 3).
 fn bound_operands(
     cx: &TreeContext,
     below: Option<&TreeRoot>,
@@ -218,14 +220,14 @@ fn bound_operands(
     }
 }
 
-/// Makes a Put of a Merge over what is below, if anything can be.
+/// Turns a Merge into a Put by folding it over what is below; without anything below, over nothing.
 fn put_onto(
     cx: &TreeContext,
     below: Option<&TreeRoot>,
     key: &[u8],
     (tag, payload, spare): (&mut Option<Tag>, &mut Vec<u8>, &mut Vec<u8>),
 ) -> Result<()> {
-    // Newest first, the batch's own in front.
+    // Newest first, starting with the batch's own.
     let mut versions = vec![(Tag::MERGE, std::mem::take(payload))];
     if let Some(below) = below {
         below.get(cx, key, &mut |lookup| {
@@ -241,7 +243,7 @@ fn put_onto(
     if let Folded::Made(_) = folder.settle(Message::new(folded, payload), spare)? {
         std::mem::swap(payload, spare);
     }
-    // Whatever is below stays there, hidden: never fresh.
+    // Whatever is below stays there, hidden, so the Put is never fresh.
     *tag = Some(Tag::PUT);
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! Syncing blobs before the commits that name them are in the log.
+//! Syncs blobs before the log can name them.
 //!
-//! Invariant: no record that names a blob can reach the disk before the blob is there, at any level of
-//! durability: the kernel may write the log whenever it likes.
+//! Invariant: no record that names a blob reaches the disk before the blob does, whatever the
+//! commit's durability level, because the kernel may write the log at any time.
 //!
-//! Threads: committers. A sync serves all whose blobs were written when it began.
+//! Threads: committers. One sync serves all commits whose blobs were written when it started.
 
 use crate::{
     Result,
@@ -13,11 +13,11 @@ use crate::{
 
 use super::Engine;
 
-/// Syncs asked for and done.
+/// Sync requests made and served.
 #[derive(Debug, Default)]
 pub(crate) struct BlobSync {
     asked: AtomicU64,
-    /// Every request up to this one is served. Held during the sync.
+    /// All requests up to this one are served. Locked during the sync.
     served: Mutex<u64>,
 }
 
@@ -30,7 +30,7 @@ impl Engine {
         let request = self.blob_sync.asked.fetch_add(1, Ordering::SeqCst) + 1;
         let mut served = self.blob_sync.served.lock().unwrap();
         if *served < request {
-            // Whoever asked by now has written before asking.
+            // All requests made so far are of blobs that are already written.
             let asked = self.blob_sync.asked.load(Ordering::SeqCst);
             if !plant!("blob: record before the blob is synced") {
                 self.health.watch(self.store.sync())?;

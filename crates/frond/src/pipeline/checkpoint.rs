@@ -1,22 +1,25 @@
-//! Checkpoint: a published version made durable, so that the log before its boundary can go.
+//! Checkpoint: makes a published version durable, so that the log before its boundary can go.
 //!
 //! 1. Fix V, the current version, and its boundary F.
-//! 2. Take the page effects of all publishes through V: pages loaded in bulk, deaths, and run references
-//!    as of V.
-//! 3. Write what V links and has no address: runs and children before the nodes that link them.
-//! 4. Name what prepared transactions need (`undecided.rs`), and sync the log through F (Rule: I10).
-//! 5. Publish: root directory, space map, sync, slot, sync (the store room).
+//! 2. Take the page effects of all publishes through V: pages loaded in bulk, deaths, and run
+//!    references as of V.
+//! 3. Write everything that V links and that has no address: runs and children before the nodes
+//!    that link them.
+//! 4. Name in the log what in-doubt transactions need (`undecided.rs`), and sync the log through F
+//!    (Rule: I10).
+//! 5. Publish: root directory, space map, sync, slot, sync (module `store`).
 //! 6. Trim the log that neither slot needs.
 //!
 //! Invariants
 //! 1. Pages that died before V is fixed are never written (Rule: I10).
 //! 2. A page gets its address once, here, and is readable at it before the address is linked.
 //! 3. One checkpoint at a time, of ascending versions.
-//! 4. A version in which a branch begins (a clone, a named snapshot), and one that a snapshot was left
-//!    with, is written as it is, before any later one: what died right after it is written, too, for
-//!    the branch needs it, and the snapshot must not keep it in memory.
+//! 4. A version in which a branch begins (a clone, a named snapshot), and one that a publish left
+//!    to a snapshot, is written as it is, before any later one. What died right after it is
+//!    written, too: the branch needs it, and the snapshot must not keep it in memory.
 //!
-//! Threads: the checkpointer, or whoever calls `Db::checkpoint`. Commits and applies go on beside it.
+//! Threads: the checkpointer, or the caller of `Db::checkpoint`. Commits and applies go on
+//! concurrently.
 
 use crate::{
     Lineage, Lsn, Publish, Result, Seqno,
@@ -34,11 +37,18 @@ mod roots;
 use super::{Engine, Published};
 use std::collections::VecDeque;
 
-/// Time between two checkpoints of which the second is only to release pages of dropped trees,
-/// milliseconds: with what one of them releases, some gigabytes a second.
+/// Time between two checkpoints if the second is only needed to release pages of dropped trees,
+/// milliseconds. At what one checkpoint releases, that is some gigabytes a second.
 const ENDING_PAUSE_MILLIS: u64 = 500;
 
-/// Blobs that the runs of one publish list for the first time, or no longer.
+/// Bytes of dead pages for which an idle store makes one more checkpoint: this much, or a fraction
+/// of its live bytes if that is more. A checkpoint itself replaces less of the space map and of the
+/// directories, so checkpoints of an idle store end.
+const IDLE_KEPT_BYTES_MIN: u64 = 1 << 20;
+/// The divisor of that fraction.
+const IDLE_KEPT_PART: u64 = 64;
+
+/// Blobs that the runs of one publish are the first, or no longer, to list.
 #[derive(Debug, Default)]
 struct BlobChanges {
     gained: Vec<(Lineage, Extent)>,
@@ -60,7 +70,8 @@ impl BlobChanges {
         };
         let run = match run.glance(cx) {
             Ok(run) => run,
-            // A damaged run cannot say what it listed: that is never free again, and nobody stops.
+            // A damaged run cannot say what it listed: those blobs are never freed, but the
+            // checkpoint goes on.
             Err(error) if left == 0 && error.is_of_a_page() => return Ok(()),
             Err(error) => return Err(error),
         };
@@ -72,7 +83,7 @@ impl BlobChanges {
     }
 }
 
-/// What checkpoints remember of each other.
+/// State that checkpoints share.
 #[derive(Debug, Default)]
 pub(crate) struct CheckpointState {
     running: Mutex<()>,
@@ -80,17 +91,18 @@ pub(crate) struct CheckpointState {
     publish: AtomicU64,
     /// Boundary in the newest slot.
     applied: AtomicU64,
-    /// Log position when the last one began.
+    /// Log position when the last checkpoint started.
     log_at: AtomicU64,
-    /// The log is needed from here on, for either slot.
+    /// First log position that either slot needs.
     log_needed: AtomicU64,
-    /// Clock when the last one ended, milliseconds.
+    /// Clock when the last checkpoint ended, milliseconds.
     ended_millis: AtomicU64,
-    /// Disk space promised to memtables that are applied and not durable in trees: last commit, bytes.
+    /// Disk space reserved for memtables that are applied but not yet durable in trees: their last
+    /// commit, and bytes.
     promised: Mutex<VecDeque<(Seqno, u64)>>,
     /// Versions in which branches begin, oldest first: each gets a checkpoint of its own.
     begun: Mutex<VecDeque<Arc<Version>>>,
-    /// Roots of the version in the newest slot; `None` if all groups are to be written.
+    /// Roots of the version in the newest slot; `None` if all groups must be written.
     written_roots: Mutex<Option<RootMarks>>,
     pub count: AtomicU64,
     pub pages_written: AtomicU64,
@@ -107,13 +119,13 @@ impl CheckpointState {
         state
     }
 
-    /// The log goes on here: what comes before is no reason for a checkpoint.
+    /// Sets where the log continues; what comes before does not count towards the next checkpoint.
     pub fn begin_log_at(&self, position: Lsn) {
         self.log_at.store(position.0, Ordering::Relaxed);
         self.log_needed.store(position.0, Ordering::Relaxed);
     }
 
-    /// The newest slot has these roots.
+    /// Notes that the newest slot has these roots.
     pub fn roots_are_written(&self, roots: &Roots) {
         let mut marks = self.written_roots.lock().unwrap();
         let older = marks.take().unwrap_or_default();
@@ -125,12 +137,12 @@ impl CheckpointState {
         Publish(self.publish.load(Ordering::Relaxed))
     }
 
-    /// Versions that must be written as they are, until they are.
+    /// Versions that must still be written as they are (invariant 4).
     pub fn begun(&self) -> MutexGuard<'_, VecDeque<Arc<Version>>> {
         self.begun.lock().unwrap()
     }
 
-    /// A memtable through `last` is applied; `admitted` bytes were promised to it.
+    /// Notes that a memtable through `last` is applied, for which `admitted` bytes were reserved.
     pub fn applied_to(&self, last: Seqno, admitted: u64) {
         self.promised.lock().unwrap().push_back((last, admitted));
     }
@@ -159,7 +171,8 @@ impl Engine {
             || self.idle.load(Ordering::Relaxed)
     }
 
-    /// Writes what has begun, or else what is due; false if nothing is.
+    /// Writes the oldest version that must be written as it is, or else makes a checkpoint if one
+    /// is due. False if there was nothing to do.
     pub(super) fn checkpoint_some(&self) -> Result<bool> {
         if self.write_begun()? {
             return Ok(true);
@@ -175,15 +188,16 @@ impl Engine {
         Ok(false)
     }
 
-    /// Log that recovery would need now, from the older slot, bytes.
+    /// Bytes of log that recovery from the older slot would need now.
     pub(crate) fn log_kept_bytes(&self) -> u64 {
         let needed = self.checkpoint.log_needed.load(Ordering::Relaxed);
         self.log_reached.load(Ordering::Relaxed).saturating_sub(needed)
     }
 
-    /// True if the log kept for the older slot comes near its limit; then what keeps it is moved on: the
-    /// active memtable is frozen, and where nothing else changes there is a version for a checkpoint, after
-    /// which the newest slot is the older one (Rule: I13).
+    /// Moves on what keeps the log, if the log kept for the older slot approaches its limit. True
+    /// if a checkpoint should follow. It freezes the active memtable; if there is nothing to apply,
+    /// it publishes a version for a checkpoint, after which the newest slot becomes the older one
+    /// (Rule: I13).
     fn shortens_log(&self) -> bool {
         if self.log_kept_bytes() < self.limits.log_kept_max() / 4 * 3 {
             return false;
@@ -198,18 +212,28 @@ impl Engine {
         true
     }
 
-    /// True if the log of an idle store has come to rest, and a slot begins before that; then there is a
-    /// version for a checkpoint that begins there. What the active memtable holds is applied first.
+    /// True if a checkpoint should give back more of an idle store's log or space; then there is a
+    /// version for it.
+    ///
+    /// - The log continues in a short segment, and a slot still starts before that. If the active
+    ///   memtable holds anything, that is frozen first.
+    /// - Draining freed pages after the last checkpoint but one, so the older slot still shows them.
+    ///   Without another checkpoint they would stay allocated until the next write.
     fn comes_to_rest(&self) -> bool {
-        let idle = self.idle.load(Ordering::Relaxed);
-        if !idle
-            || !self.undecided.is_empty()
-            || !self.log().has_passed(self.store.log_needed_from())
-        {
+        if !self.idle.load(Ordering::Relaxed) {
             return false;
         }
-        if !self.pass_log() {
+        let shortens =
+            self.undecided.is_empty() && self.log().has_passed(self.store.log_needed_from());
+        if shortens && !self.pass_log() {
             self.freeze();
+            return false;
+        }
+        let frees = || {
+            let live = self.store.space().stats().live;
+            self.store.kept_for_older_slot() >= IDLE_KEPT_BYTES_MIN.max(live / IDLE_KEPT_PART)
+        };
+        if !shortens && !frees() {
             return false;
         }
         if self.versions.current().publish <= self.checkpoint.written() {
@@ -218,7 +242,8 @@ impl Engine {
         true
     }
 
-    /// True if a checkpoint should release more of what dropped trees had; then there is a version for it.
+    /// True if a checkpoint should release more pages of dropped trees; then there is a version for
+    /// it.
     fn goes_on_ending(&self) -> bool {
         let since =
             self.now_millis().saturating_sub(self.checkpoint.ended_millis.load(Ordering::Relaxed));
@@ -229,13 +254,14 @@ impl Engine {
         goes_on
     }
 
-    /// Makes the current version, or a later one, durable, and before it those that must be written as
-    /// they are.
+    /// Makes the current version, or a later one, durable, and before it those that must be written
+    /// as they are.
     pub(crate) fn run_checkpoint(&self) -> Result<()> {
         self.checkpoint_with(None)
     }
 
-    /// The same; with `clean`, as one of the last acts of a clean close at that end of the log.
+    /// Makes the current version durable, like [`run_checkpoint`](Self::run_checkpoint). With
+    /// `clean`, the end of the log, it is one of the last steps of a clean close.
     pub(crate) fn checkpoint_with(&self, clean: Option<Lsn>) -> Result<()> {
         let target = self.versions.current().publish;
         loop {
@@ -243,15 +269,15 @@ impl Engine {
             self.health.check()?;
             let (version, is_current) = self.fix();
             self.write_once(&version, clean.filter(|_| is_current))?;
-            // Readers that are left behind meanwhile are the next checkpoint's.
+            // Versions left to snapshots in the meantime are up to the next checkpoint.
             if is_current || (clean.is_none() && self.checkpoint.written() >= target) {
                 return Ok(());
             }
         }
     }
 
-    /// Makes the oldest version durable that must be written as it is, for a branch begins in it or in
-    /// a later one; false if there is none.
+    /// Makes the oldest version durable that must be written as it is (invariant 4); false if there
+    /// is none.
     pub(crate) fn write_begun(&self) -> Result<bool> {
         if self.checkpoint.begun().is_empty() {
             return Ok(false);
@@ -260,14 +286,15 @@ impl Engine {
         self.health.check()?;
         let (version, is_current) = self.fix();
         if is_current {
-            return Ok(false); // somebody else wrote what had begun
+            return Ok(false); // another thread wrote it
         }
         self.write_once(&version, None).map(|()| true)
     }
 
-    /// The oldest version that must be written as it is (invariant 4); the current one, and true, if
-    /// there is none. Under the lock `running`. Publishes happen under the registry's lock and that of
-    /// `begun`: what must be written after this look is of a later version than the one fixed.
+    /// The oldest version that must be written as it is (invariant 4), or the current one and
+    /// `true` if there is none. Called with `running` locked. Publishes hold the locks of the
+    /// snapshot registry and of `begun`: a version that must be written and appears after this look
+    /// is later than the one fixed.
     fn fix(&self) -> (Arc<Version>, bool) {
         let written = self.checkpoint.written();
         let publishing = self.snapshots.publishing();
@@ -280,7 +307,7 @@ impl Engine {
         }
     }
 
-    /// Under the lock `running`.
+    /// Makes a version durable, unless a later one already is. Called with `running` locked.
     fn write_once(&self, version: &Arc<Version>, clean: Option<Lsn>) -> Result<()> {
         if version.publish.0 > self.checkpoint.publish.load(Ordering::Relaxed) {
             self.health.watch(self.write_version(version, clean))?;
@@ -295,7 +322,7 @@ impl Engine {
     fn write_version(&self, version: &Arc<Version>, clean: Option<Lsn>) -> Result<()> {
         let log_at = self.log().position();
         self.blob_bytes_since_checkpoint.store(0, Ordering::Relaxed);
-        // What replay needs: the records of every memtable that V does not hold.
+        // Replay needs the records of every memtable that V does not hold.
         let oldest = version.frozen.last().unwrap_or(&version.active);
         let log_from = match plant!("pipeline: log position before the boundary is dropped") {
             true => clean.unwrap_or(log_at),
@@ -309,7 +336,7 @@ impl Engine {
         written.inspect_err(|_| self.trees.put_back_counted(counted))
     }
 
-    /// Steps 4 to 6.
+    /// Steps 4 to 6 of a checkpoint.
     fn finish_version(
         &self,
         version: &Arc<Version>,
@@ -358,19 +385,20 @@ impl Engine {
         Ok(())
     }
 
-    /// Recovery needs the log from `needed` on. What followers are to find goes further back, but is
-    /// given up before commits meet a full disk: it never exceeds what is free.
+    /// First log position to keep. Recovery needs the log from `needed` on. The log kept for
+    /// followers goes further back, but never exceeds the free disk space, so that it is given up
+    /// before commits meet a full disk.
     fn log_kept_from(&self, needed: Lsn) -> Lsn {
         if self.keep_log_bytes == 0 {
             return needed;
         }
-        // A file system that does not say what is free has nothing to spare.
+        // If the file system does not report its free space, none is assumed.
         let keep = self.keep_log_bytes.min(self.store.disk_free().unwrap_or(0));
         needed.min(Lsn(self.log().position().0.saturating_sub(keep)))
     }
 
-    /// Promises of disk space that are kept are taken back, the reserve follows the size of the store,
-    /// and what is free beyond a fifth of the live bytes goes back to the file system.
+    /// Releases reservations of disk space that were used, adapts the reserve to the size of the
+    /// store, and returns free space beyond a fifth of the live bytes to the file system.
     fn settle_disk(&self, applied: Seqno) -> Result<()> {
         loop {
             let mut promised = self.checkpoint.promised.lock().unwrap();
@@ -392,9 +420,9 @@ impl Engine {
         self.refill_log()
     }
 
-    /// Says in the log that a slot is durable: a log that knows it beside slots that do not betrays a
-    /// lost write (RELIABILITY §3.2). Skipped when the log is full at the moment: it is a witness,
-    /// nothing depends on it.
+    /// Records in the log that a slot is durable. A log with this record next to slots that do not
+    /// match it reveals a lost write (docs/safety.md §3.2). Skipped if the log is full at the
+    /// moment: the record is only a witness, nothing depends on it.
     fn log_checkpoint(&self, sequence: u64) -> Result<()> {
         if let Some(reservation) = self.log().try_reserve(TRAILER_BYTES, LogUse::Rows) {
             self.log().fill(&reservation, &[&checkpoint_record(sequence)]);
@@ -402,7 +430,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Step 2.
+    /// Step 2 of a checkpoint: takes the page effects of the publishes up to `through`.
     fn take_effects(&self, through: Publish) -> Result<()> {
         let mut changed: Vec<Arc<RunHandle>> = Vec::new();
         let mut ended = Vec::new();
@@ -419,8 +447,9 @@ impl Engine {
             };
             let begins = || self.checkpoint.begun().iter().any(|begun| begun.publish == through);
             if ended_in == through && !dropped.is_empty() && begins() {
-                // A clone that began with it may hold its pages as they are in this very version, so that they may die with
-                // the next one at the earliest; and those that are not written yet are not in the map.
+                // A clone made in the same commit may hold the dropped tree's pages as of this very
+                // version, so they may die in the next one at the earliest; and pages that are not
+                // written yet are not in the space map.
                 let (publish, effects) = (Publish(publish.0 + 1), Vec::new());
                 let later = Published { publish, effects, ended: dropped, ended_in };
                 self.effects.lock().unwrap().push_front(later);
@@ -446,13 +475,13 @@ impl Engine {
                 let runs = effects.run_refs.into_iter();
                 let mut runs: Vec<_> =
                     runs.filter(|(run, delta)| run.lineage == lineage && *delta != 0).collect();
-                // Some are read: in the order of the file, which is the same in every run of a seed.
+                // Some runs are read: in file order, which is the same in every run of a seed.
                 runs.sort_by_key(|(run, _)| run.link().map(|link| link.offset));
                 for (run, delta) in runs {
                     let before = run.refs_durable();
                     let left = run.add_refs_durable(delta);
                     if run.meta.blobs {
-                        // Read before the run's own extent is given up below.
+                        // Read before the run's own extent is released below.
                         blobs.note(&self.cx, &run, lineage, (before, left))?;
                     }
                     match (left, run.link()) {
@@ -469,13 +498,15 @@ impl Engine {
                 self.store.set_run_refs(link, refs)?;
             }
         }
-        // Last: what ends may be free at once, and nothing above may ask for it then.
+        // Last, because the pages of ended lineages may be freed at once, and nothing above may use
+        // them after that.
         ended.into_iter().for_each(|lineage| self.store.end_lineage(lineage));
         self.store.end_some(through, self.limits.ended_extents());
         Ok(())
     }
 
-    /// Blobs change hands between the runs of one publish, so those that list them come first.
+    /// Counts which runs list which blobs. A blob may move from one run to another within a
+    /// publish, so the runs that newly list blobs come first.
     fn count_blobs(&self, changes: BlobChanges, publish: Publish) -> Result<()> {
         for (changed, listed) in [(changes.gained, true), (changes.lost, false)] {
             let skipped = match listed {

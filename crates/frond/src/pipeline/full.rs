@@ -1,13 +1,14 @@
-//! A full disk in background work, which waits for room while the store goes on (P13).
+//! A full disk in background work: it waits for space while the store goes on (P13).
 //!
-//! Commits are admitted against a reserve (`store/reserve.rs`), so that an apply or a checkpoint rarely
-//! meets a full disk. If one does all the same, it has changed nothing, and is retried after a moment;
-//! commits that would have to wait for it get `Full` instead. A refused commit makes the pipeline hurry:
-//! the space of deleted rows comes back two checkpoints after the delete is applied.
+//! Commits are admitted against a reserve (`store/reserve.rs`), so that an apply or a checkpoint
+//! rarely meets a full disk. If one does, it has changed nothing and is retried after a moment;
+//! commits that would have to wait for it get `Full` instead. A refused commit makes the pipeline
+//! hurry: the space of deleted rows comes back two checkpoints after the delete is applied.
 //!
-//! Deletes that find no room in the log are not refused at once. They wait for checkpoints, which shorten it
-//! (`wal/relief.rs`), and are refused if a checkpoint itself has no room, or if four checkpoints have freed
-//! no room in the log. The wait is bounded: ten seconds, or 1000 attempts where work is done by hand.
+//! Deletes that find no space in the log are not refused at once. They wait for checkpoints, which
+//! shorten it (`wal/relief.rs`), and are refused if a checkpoint itself has no space, or if four
+//! checkpoints have freed no space in the log. The wait is bounded: ten seconds, or 1000 attempts
+//! if work is done by hand (`Workers::Manual`).
 //!
 //! Threads: all.
 
@@ -21,31 +22,32 @@ use crate::{
 
 use super::Engine;
 
-/// How long background work rests after it met a full disk, and how often it hurries, milliseconds.
+/// How long background work pauses after it met a full disk, and the interval of rounds while it
+/// hurries, milliseconds.
 const REST_MILLIS: u64 = 1000;
-/// An attempt is worthwhile at once if so many more bytes are free than then.
+/// Background work tries again at once if this much more is free than when it failed.
 const ROOM_BYTES: u64 = 1 << 20;
-/// For how long after a refusal the pipeline hurries, milliseconds.
+/// How long the pipeline hurries after a refusal, milliseconds.
 const HURRY_MILLIS: u64 = 10_000;
 
-/// A disk with less than this free is tight: a store that closes there keeps a small reserve, so that deletes
-/// can empty it if nothing is free when it is opened again.
+/// A disk with less than this free is tight: a store that closes there keeps a small reserve, so
+/// that deletes can empty it if nothing is free when it is opened again.
 pub(super) const TIGHT_BYTES: u64 = 64 << 20;
-/// How many checkpoints a delete waits for: the log is trimmed after the second at the latest, unless another
-/// record holds it.
+/// How many checkpoints a delete waits for: the log is trimmed after the second at the latest,
+/// unless another record holds it.
 const CHECKPOINTS_MAX: u64 = 4;
-/// How often a delete checks the log for room, and for how long it waits in between, milliseconds.
+/// How often a delete checks the log for space, and for how long it waits in between, milliseconds.
 const LOOKS_MAX: u32 = 1000;
 const LOOK_MILLIS: u64 = 10;
 
-/// A commit's wait for room in the log.
+/// A commit's wait for space in the log.
 #[derive(Debug)]
 pub(crate) struct LogWait {
     log_use: LogUse,
-    /// The number of checkpoints, and the clock in milliseconds, when it first found no room.
+    /// The number of checkpoints, and the clock in milliseconds, when it first found no space.
     since: Option<(u64, u64)>,
     looks: u32,
-    /// The store was asked to give back what it can.
+    /// Whether the store was asked to give back what it can.
     has_asked: bool,
 }
 
@@ -56,34 +58,36 @@ impl LogWait {
     }
 }
 
-/// What background work and commits tell each other about the disk.
+/// State of the disk that background work and commits share.
 #[derive(Debug, Default)]
 pub(crate) struct FullDisk {
     /// Why the last attempt failed, until one succeeds.
     why: Mutex<Option<String>>,
-    /// Clock before which no attempt is made, milliseconds, unless room has come.
+    /// Clock before which no attempt is made, milliseconds, unless space became free.
     rests_until: AtomicU64,
-    /// What the disk had free when the last attempt failed, bytes.
+    /// Bytes that were free on the disk when the last attempt failed.
     free_then: AtomicU64,
     /// Clock until which the pipeline hurries, milliseconds.
     hurries_until: AtomicU64,
-    /// Clock of the next round in a hurry, milliseconds.
+    /// Clock of the next round while the pipeline hurries, milliseconds.
     next_round: AtomicU64,
-    /// A delete waits for a shorter log: the next round is due at once.
+    /// A delete waits for a shorter log, so the next round is due at once.
     log_awaited: AtomicBool,
     /// The log is being replayed.
     is_replay: AtomicBool,
 }
 
 impl FullDisk {
-    /// True while the log is being replayed: an apply must not fail for lack of room then, because it is not retried.
+    /// True while the log is being replayed: an apply must not fail for lack of space then, because
+    /// it is not retried.
     pub fn is_replay(&self) -> bool {
         self.is_replay.load(Ordering::Relaxed)
     }
 }
 
 impl Engine {
-    /// Does a unit of background work unless it rests. A full disk is not an error here: `Ok(false)`.
+    /// Does a unit of background work, unless work is paused. A full disk is not an error here but
+    /// `Ok(false)`.
     pub(crate) fn with_room(&self, work: impl FnOnce() -> Result<bool>) -> Result<bool> {
         if self.now_millis() < self.full.rests_until.load(Ordering::Relaxed) && !self.room_came() {
             return Ok(false);
@@ -101,7 +105,8 @@ impl Engine {
             }
             Ok(true) => {
                 *self.full.why.lock().unwrap() = None;
-                // Otherwise a commit that waits for the next unit would not see a full disk, and wait in vain.
+                // Otherwise a commit that waits for the next unit would not notice a full disk and
+                // wait in vain.
                 self.full.rests_until.store(0, Ordering::Relaxed);
                 Ok(true)
             }
@@ -109,25 +114,27 @@ impl Engine {
         }
     }
 
-    /// From now on, until [`settle_recovered`](Self::settle_recovered) or for good, an apply needs no room on the disk.
+    /// Starts a replay: until [`settle_recovered`](Self::settle_recovered), an apply needs no disk
+    /// space.
     pub(crate) fn begin_replay(&self) {
         self.full.is_replay.store(true, Ordering::Relaxed);
     }
 
-    /// Processes a memtable that a replay has frozen. It is applied even if the disk has no room for checkpoints:
-    /// otherwise frozen memtables would use up the memory.
+    /// Processes a memtable that replay has frozen. It is applied even if the disk has no space for
+    /// checkpoints; otherwise frozen memtables would use up the memory.
     pub(crate) fn go_on_in_replay(&self, last: Seqno) -> Result<()> {
         while self.step()? {}
         self.apply_through(last)
     }
 
-    /// Ends a recovery: applies what was replayed, and makes it durable in the trees by a checkpoint. Without the
-    /// checkpoint nothing would be lost, because the log is on the medium (`wal/recovery.rs`), but a store that is
-    /// killed soon after each open would keep more log each time. If the disk has no room for this, returns the reason
-    /// and leaves it to background work, which goes on when there is room.
+    /// Ends a recovery: applies what was replayed, and makes it durable in the trees by a
+    /// checkpoint. Without the checkpoint nothing would be lost, because the log is on the medium
+    /// (`wal/recovery.rs`), but a store that is killed soon after each open would keep more log
+    /// each time. If the disk has no space for this, returns the reason and leaves it to background
+    /// work, which goes on when there is space.
     pub(crate) fn settle_recovered(&self) -> Result<Option<String>> {
         self.full.is_replay.store(false, Ordering::Relaxed);
-        // What had no room during the replay may have it now.
+        // What had no space during the replay may have it now.
         self.full.rests_until.store(0, Ordering::Relaxed);
         self.with_room(|| {
             self.freeze();
@@ -141,15 +148,15 @@ impl Engine {
         Ok(self.full.why.lock().unwrap().clone())
     }
 
-    /// True if the disk has more room than when background work met it full.
+    /// True if the disk has more free space than when background work met it full.
     fn room_came(&self) -> bool {
         let enough = self.full.free_then.load(Ordering::Relaxed).saturating_add(ROOM_BYTES);
         self.store.disk_free().is_ok_and(|free| free >= enough)
     }
 
-    /// `Full` while background work has no room, for a commit that would wait for it.
+    /// Returns `Full` while background work has no space, for a commit that would wait for it.
     pub(super) fn check_room(&self) -> Result<()> {
-        // Not under the lock: asking a file system may take long.
+        // Not under the lock: asking the file system may take long.
         let why = self.full.why.lock().unwrap().clone();
         match why {
             Some(why) if !self.room_came() => Err(Error::Full(why)),
@@ -157,12 +164,12 @@ impl Engine {
         }
     }
 
-    /// True while background work has no room on the disk.
+    /// True while background work has no space on the disk.
     pub(crate) fn waits_for_room(&self) -> bool {
         self.full.why.lock().unwrap().is_some()
     }
 
-    /// Asks for room for a commit (Rule: I24).
+    /// Reserves disk space for a commit (Rule: I24).
     pub(crate) fn admit(&self, bytes: u64) -> Result<()> {
         let admitted = self.store.admit(bytes);
         if matches!(admitted, Err(Error::Full(_))) {
@@ -176,25 +183,26 @@ impl Engine {
         self.signal.notify();
     }
 
-    /// Waits until the log may have room for a commit that found none. Called outside of the sequencer.
+    /// Waits until the log may have space for a commit that found none. Called outside the
+    /// sequencer's section.
     ///
     /// # Errors
-    /// `Full`: for rows if the disk has no room for the log, for deletes as described at the top of this file.
-    /// Nothing of the commit has happened then.
+    /// `Full`: for rows if the disk has no space for the log, for deletes as described at the top
+    /// of this file. Nothing of the commit has happened then.
     pub(crate) fn wait_for_log(&self, wait: &mut LogWait) -> Result<()> {
         if wait.since.is_some() {
             self.await_log();
         }
-        // Read after that, which would end this thread's own sleep, and before the check, so that a checkpoint that ends
-        // after the check still wakes this thread.
+        // Read after `await_log`, whose notification would end this thread's own sleep, and before
+        // the check, so that a checkpoint that ends after the check still wakes this thread.
         let seen = self.signal.epoch();
         let refused = match self.health.watch(self.log().wait_for_room(wait.log_use)) {
             Err(refused @ Error::Full(_)) => refused,
             waited => return waited,
         };
         if !wait.has_asked {
-            // The file may have free space that the file system lacks: free space is given back only beyond
-            // a share of the live bytes, and on a small disk that share may be all of it.
+            // The store file may have free space that the file system lacks: it is given back only
+            // beyond a share of the live bytes, and on a small disk that share may be all of it.
             wait.has_asked = true;
             let ReserveStats { target, backed_free, .. } = self.store.reserve_stats();
             let is_enough = backed_free >= target.saturating_add(self.log().reserve_bytes());
@@ -209,7 +217,8 @@ impl Engine {
         if is_first {
             self.hurry();
         }
-        // Whatever happens in the store ends a sleep early, so only steps by hand are counted.
+        // Any event in the store ends a sleep early, so attempts are counted only where work is
+        // done by hand.
         let is_over = match self.env.workers {
             Workers::Manual => wait.looks > LOOKS_MAX,
             Workers::Threads(_) => self.now_millis() >= began + u64::from(LOOKS_MAX) * LOOK_MILLIS,
@@ -227,21 +236,22 @@ impl Engine {
                 self.with_room(|| self.apply_oldest())?;
                 self.with_room(|| self.checkpoint_some())?;
             }
-            // The background is told that the log is awaited; then it is looked for again.
+            // The background now knows that a delete waits; the log is checked once more before
+            // this thread sleeps.
             Workers::Threads(_) if is_first => {}
             Workers::Threads(_) => self.signal.wait(seen, LOOK_MILLIS),
         }
         Ok(())
     }
 
-    /// Tells the background that a delete waits for a shorter log.
+    /// Notifies the background that a delete waits for a shorter log.
     fn await_log(&self) {
         self.full.log_awaited.store(true, Ordering::Relaxed);
         self.hurry();
     }
 
-    /// Makes the log's reserve again once it was used, from the store's space if the disk has none. Called after
-    /// a checkpoint, which may have freed some.
+    /// Restores the log's reserve after it was used, from the store's space if the disk has none.
+    /// Called after a checkpoint, which may have freed space.
     pub(crate) fn refill_log(&self) -> Result<()> {
         if self.log().has_reserve() || !matches!(self.log().refill(), Err(Error::Full(_))) {
             return Ok(());
@@ -253,8 +263,9 @@ impl Engine {
         }
     }
 
-    /// Does what gives space back soonest after a commit was refused: freezes the memtable, so that its deletes are
-    /// applied, and publishes a version for a checkpoint while slots keep dead pages. True once a round.
+    /// Does what frees space soonest after a commit was refused: freezes the memtable, so that its
+    /// deletes are applied, and publishes a version for a checkpoint while slots keep dead pages.
+    /// True once per round.
     pub(super) fn hurries(&self) -> bool {
         let now = self.now_millis();
         let is_awaited = self.full.log_awaited.swap(false, Ordering::Relaxed);

@@ -1,15 +1,16 @@
-//! Whether the store may go on. The first failed write or sync, or a panic in background work, stops
-//! it for good (P12, P16): every later call but statistics and close fails until it is reopened.
+//! Whether the store may go on. The first failed write or sync, or a panic in background work,
+//! stops it for good (P12, P16): every later call except statistics and close fails until the store
+//! is reopened.
 
 use crate::{
     Error, Result,
     sync::{AtomicBool, Mutex, Ordering},
 };
 
-/// Running, or failed and why.
+/// The state of the store: running, or stopped and why.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
-    /// Set after `why`, or for a clean close without one.
+    /// Set after `why`; set without a reason by a clean close.
     failed: AtomicBool,
     why: Mutex<Option<String>>,
 }
@@ -34,16 +35,16 @@ impl Health {
         self.failed.store(true, Ordering::Release);
     }
 
-    /// Ends the store's life without a failure: every call fails with `Closed` from now on.
+    /// Closes the store without a failure: from now on every call fails with `Closed`.
     pub fn close(&self) {
         self.failed.store(true, Ordering::Release);
     }
 
-    /// Passes a result on; an error that means the medium cannot be trusted stops the store.
+    /// Passes a result on. An error after which the medium cannot be trusted stops the store.
     pub fn watch<T>(&self, result: Result<T>) -> Result<T> {
         match &result {
-            // Nothing was done, and nothing is wrong with the medium: space may come back (P13); a log that is being
-            // closed takes nothing more.
+            // Nothing was done, and nothing is wrong with the medium: space may become free (P13),
+            // and a log that is being closed accepts nothing more.
             Ok(_) | Err(Error::Full(_) | Error::Closed) => {}
             Err(error) => self.fail(error.to_string()),
         }

@@ -1,13 +1,14 @@
-//! What a commit brings into its memtable, and inserting it: by the committing thread, or by one that
-//! waits for it (Rule: I3).
+//! A commit's payload, and its insertion into the memtable: by the committing thread, or by a
+//! thread that waits for it (helping; Rule: I3).
 //!
 //! Invariants
-//! 1. Inserting twice, at once or one after the other, is inserting once: a memtable has each (key,
-//!    seqno), range delete and mini-run once, and vacancies are only cut.
-//! 2. What is inserted here does not change while anybody can reach it: a write set is sealed before,
-//!    and its owner takes the memory back only when it is the last to hold it.
+//! 1. Inserting a payload twice, concurrently or one after the other, has the effect of inserting
+//!    it once: a memtable keeps each (key, seqno), range delete and mini-run once, and vacancies
+//!    are only cut.
+//! 2. A payload does not change while another thread can reach it: the write set is sealed before,
+//!    and its owner takes the memory back only when it holds the last reference.
 //!
-//! Threads: all, for one commit also several.
+//! Threads: all; several may insert one payload.
 
 use crate::{
     Seqno, TreeId,
@@ -19,32 +20,35 @@ use crate::{
 
 use super::Engine;
 
-/// Entries of one tree from which on a commit makes a mini-run of them (Rule: I6). `--bench commit`: it
-/// takes about half of the commit's time an entry away (300 to 120–170 ns at 10 000), and costs every point
-/// read of its memtable some 180 ns a run: 40 runs of 10 000 make a read of 0.4 µs one of 7.5, four of
-/// 100 000 one of 0.9. A memtable of 64 MiB has a million short entries, so at most some ten runs.
+/// Entries of one tree from which a commit builds a mini-run of them (Rule: I6). `--bench commit`:
+/// a mini-run takes away about half of the commit's time per entry (300 to 120–170 ns at 10 000),
+/// and costs every point read of its memtable some 180 ns per run: with 40 runs of 10 000 a read
+/// takes 7.5 µs instead of 0.4, with four of 100 000 0.9. A memtable of 64 MiB has a million short
+/// entries, so at most some ten runs.
 pub(crate) const MINI_RUN_ENTRIES_MIN: usize = 100_000;
 
-/// A sealed write set on its way.
+/// The payload of a commit: a sealed write set and what goes with it.
 #[derive(Debug, Default)]
 pub(crate) struct Insertion {
     pub writes: WriteSet,
     /// Trees touched, ascending.
     pub trees: Vec<TreeId>,
-    /// By how much the numbers of rows of some trees change, of the others nobody knows; ascending.
+    /// Changes of the row counts of trees, ascending; a tree that is not listed has an unknown
+    /// change.
     pub rows: Vec<(TreeId, i64)>,
-    /// How far counters of trees are, as the record says: tree, counter, and the number that comes next.
+    /// New values of trees' counters, as the record says: tree, counter, and the next number.
     pub counters: Vec<(TreeId, u8, u64)>,
-    /// The entries of some of them, as mini-runs.
+    /// Mini-runs that hold the entries of some of the trees.
     pub runs: Vec<(TreeId, Arc<SortedRun>)>,
-    /// What goes from the catalog as a transaction that was prepared is decided: sorted, point entries alone.
+    /// Catalog rows that the decision of a prepared transaction removes: sorted, point entries
+    /// only.
     pub decided: WriteSet,
-    /// It makes room in the end, and is admitted to a full disk as deletes are.
+    /// The commit frees space in the end, so it is admitted to a full disk as deletes are.
     pub relieves: bool,
 }
 
 impl Insertion {
-    /// By how much the number of rows of a tree changes, if that is known.
+    /// Change of a tree's row count, if it is known.
     pub fn rows_of(&self, tree: TreeId) -> Option<i64> {
         let at = self.rows.binary_search_by_key(&tree, |(tree, _)| *tree).ok()?;
         Some(self.rows[at].1)
@@ -58,8 +62,8 @@ impl HoldsWrites for Insertion {
 }
 
 impl Engine {
-    /// Makes mini-runs of trees of which there are many entries: before the commit has its seqno, beside
-    /// other commits.
+    /// Builds mini-runs for trees with many entries. Called before the commit has its seqno,
+    /// concurrently with other commits.
     pub(crate) fn make_runs(&self, insertion: &mut Insertion) {
         let Insertion { writes, trees, runs, .. } = insertion;
         for &tree in trees.iter() {
@@ -72,7 +76,7 @@ impl Engine {
         }
     }
 
-    /// Inserts what a commit brings.
+    /// Inserts a commit's payload into the memtable.
     pub(crate) fn insert(&self, insertion: &Insertion, seqno: Seqno, slot: &MemSlot) {
         let Insertion { writes, trees, runs, decided, .. } = insertion;
         if self.vacancies.load(Ordering::SeqCst) > 0 {
@@ -105,7 +109,8 @@ impl Engine {
         self.sequencer.enter(|brings, seqno, slot| self.insert(brings, seqno, slot))
     }
 
-    /// Returns once `seqno` is visible; inserts what others leave lying.
+    /// Returns once `seqno` is visible; inserts payloads of stalled commits on their owners'
+    /// behalf.
     pub(crate) fn wait_visible(&self, seqno: Seqno) {
         self.sequencer.wait_visible(seqno, |brings, seqno, slot| self.insert(brings, seqno, slot));
     }

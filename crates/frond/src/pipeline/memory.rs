@@ -1,54 +1,58 @@
-//! Memory: one number for everything, and the block cache takes what the rest leaves.
+//! The memory budget: one number for everything; the block cache gets what the rest leaves.
 //!
-//! Memtables, unwritten runs, open runs' indexes and filters, log buffers, what is read ahead, the working
-//! memory of jobs and bulk loads, locks, uncommitted writes, and the metadata of trees, runs and extents come first,
-//! because commits wait for them; the rest of the budget holds blocks. The split is recomputed several times a second.
-//! Frames and blocks share what the pool has from the system, which may be all of the budget except what lies in the
-//! general allocator's memory.
+//! Memtables, unwritten runs, indexes and filters of open runs, log buffers, readahead, the working
+//! memory of jobs and bulk loads, locks, uncommitted writes, and the metadata of trees, runs and
+//! extents come first, because commits wait for them. The rest of the budget holds blocks. The
+//! split is recomputed several times a second. Frames and blocks share what the pool has from the
+//! system, which may be all of the budget except what lies in the general allocator's memory.
 //!
-//! Invariant: the block cache and the open runs keep a sixteenth of the budget each whatever the rest takes, so
-//! that reads go on; the rest has limits of its own (`Limits`), which sum up below that. What is written and not committed has
-//! one for each transaction and one for all together (`txn/charge.rs`).
+//! Invariant: the block cache and the open runs keep a sixteenth of the budget each, whatever the
+//! rest takes, so that reads go on. The rest has limits of its own (`Limits`), which sum up to less
+//! than that. Uncommitted writes have one limit for each transaction and one for all together
+//! (`txn/charge.rs`).
 //!
-//! Threads: the log thread, or `step`.
+//! Threads: the log thread, or the caller of `step`.
 
 use crate::sync::Ordering;
 
 use super::Engine;
 
-/// A tree job reads its sources in pieces of a quarter of a mebibyte and builds one run.
+/// Working memory of a tree job: it reads its sources in pieces of 256 KiB and builds one run.
 const JOB_BYTES: u64 = 2 << 20;
 
-/// An extent takes 64 bytes in a map that is two thirds full.
+/// Memory of an extent: 64 bytes in a map that is two thirds full.
 const EXTENT_BYTES: u64 = 96;
 
-/// Transactions with as much in memory as one may have that fit into what all of them may have.
+/// Number of transactions, each with the most that one may keep in memory, that fit into the limit
+/// of all together.
 const LARGE_WRITERS: u64 = 4;
 
 impl Engine {
-    /// What one transaction may have in memory that is not committed, if all together have too much; else it has no bound here.
+    /// Bytes that one transaction may keep in memory uncommitted if all together have too much;
+    /// otherwise unbounded here.
     #[inline]
     pub(crate) fn share_of_writes(&self) -> u64 {
         self.writes_memory.share_of(self.limits.own_writes_bytes.saturating_mul(LARGE_WRITERS))
     }
 
-    /// Bytes of the metadata of trees, runs and extents, which is there whether anything reads them or not. In a store
-    /// of a few large trees it is a thousandth of the blocks; with 100,000 trees of one row each it is more than the
-    /// blocks.
+    /// Bytes of the metadata of trees, runs and extents, which exists whether anything reads them
+    /// or not. In a store of a few large trees it is a thousandth of the blocks; with 100,000 trees
+    /// of one row each it is more than the blocks.
     pub(crate) fn known_bytes(&self) -> u64 {
         self.trees.memory_bytes()
             + self.cx.descriptors.memory_bytes()
             + self.store.space().stats().extents * EXTENT_BYTES
     }
 
-    /// Gives the block cache what the rest of the budget leaves it.
+    /// Gives the block cache what the rest of the budget leaves.
     pub(crate) fn balance_memory(&self) {
         let memtables = self.versions.memtables_bytes();
         let busy = !self.versions.current().frozen.is_empty();
         let pinned = self.snapshots.pinned_memtable_bytes();
         let jobs = if busy { JOB_BYTES * (1 + self.pool.threads() as u64) } else { 0 };
         let in_frames = memtables + pinned + self.readers.held_bytes() + self.unwritten_bytes();
-        // In memory that is not the pool's: the log has frames of its own, and long records of memtables have none.
+        // Memory that is not the pool's: the log has frames of its own, and long records of
+        // memtables have none.
         let elsewhere = jobs
             + self.loads.memory_bytes()
             + self.lock_table.memory_bytes() as u64
@@ -58,13 +62,14 @@ impl Engine {
         let budget = self.cache_bytes - self.cache_bytes / 16;
         let left = budget.saturating_sub(elsewhere + in_frames);
         let elsewhere = elsewhere + in_frames.saturating_sub(self.cx.pool.frames_bytes() as u64);
-        // Blocks that cannot be found without a read of their run's tail are worth less than the tail.
+        // Blocks that cannot be found without reading their run's footer are worth less than the
+        // footer.
         let least = (self.cache_bytes / 16).min(self.limits.tails_bytes);
         self.cx.limit_tails((left / 4 * 3).clamp(least, self.limits.tails_bytes));
         let tails = self.cx.resident.load(Ordering::Relaxed);
         let kept = self.cx.pool.kept_bytes() as u64;
         let tails_elsewhere = tails.saturating_sub(kept);
-        // What is there anyhow, and the blocks' least.
+        // What exists anyway, and the blocks' minimum.
         let floor = self.cx.pool.frames_bytes() as u64 + kept + self.cache_bytes / 16;
         let mapped = budget.saturating_sub(elsewhere + tails_elsewhere).max(floor);
         self.cx.pool.set_mapped_limit(mapped as usize);

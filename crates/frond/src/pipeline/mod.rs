@@ -1,19 +1,21 @@
-//! The pipeline: everything that runs behind the commits.
+//! The pipeline: all background work that follows commits.
 //!
-//! freeze → apply → publish → checkpoint. A full memtable is frozen; its batches are applied to their
-//! trees by the worker pool; the new roots are published as one version; the checkpoint makes a
-//! version durable, so that the log before it can go. Pacing keeps all of it ahead of the writers.
+//! freeze → apply → publish → checkpoint. A full memtable is frozen; its batches are applied to
+//! their trees by the worker pool; the new roots are published as one version; the checkpoint makes
+//! a version durable, so that the log before it can go. Pacing keeps all of it ahead of the
+//! writers.
 //!
 //! Invariants
-//! 1. Memtables are applied oldest first, one at a time, all trees of one in the same publish: every
-//!    version has one boundary (Rule: I9).
+//! 1. Memtables are applied oldest first, one at a time, all trees of one in the same publish:
+//!    every version has one boundary (Rule: I9).
 //! 2. A memtable is applied only when its writer count is zero and all its commits are visible
 //!    (Rules: I2, I4).
 //! 3. One root-changing job set at a time (Rule: I8); inside it, trees are independent.
-//! 4. A checkpoint writes a published version whose boundary is durable in the log (Rules: I10, I30).
-//! 5. A panic, a failed write or sync, or a contradiction in the store's own pages stops the store (P12, P16):
-//!    `Health`. A page of a tree that cannot be read keeps what needs it waiting (`tree/damage.rs`), a full
-//!    disk everything that needs room (`full.rs`); neither stops anybody else.
+//! 4. A checkpoint writes a published version whose boundary is durable in the log (Rules: I10,
+//!    I30).
+//! 5. A panic, a failed write or sync, or a contradiction in the store's own pages stops the store
+//!    (P12, P16): `Health`. An unreadable page of a tree only delays the work that needs it
+//!    (`tree/damage.rs`), and a full disk only the work that needs space (`full.rs`).
 //!
 //! Threads: one applier, one checkpointer, a pool for tree jobs; or none (`Workers::Manual`), then
 //! `step` does one unit of work on the calling thread.
@@ -72,15 +74,15 @@ pub struct Limits {
     pub memtable_log_bytes: u64,
     /// Unwritten run bytes that may exist.
     pub unwritten_bytes: u64,
-    /// Indexes and filters of open runs that may stay in memory, bytes.
+    /// Indexes and filters of open runs (the run cache) that may stay in memory, bytes.
     pub tails_bytes: u64,
     /// Log bytes after which a checkpoint is due.
     pub checkpoint_log_bytes: u64,
-    /// Time after which one is due, if anything changed, milliseconds.
+    /// Time after which a checkpoint is due if anything changed, milliseconds.
     pub checkpoint_millis: u64,
-    /// Entries of one tree in one commit that come as a mini-run.
+    /// Entries of one tree in one commit from which they become a mini-run.
     pub mini_run_entries: usize,
-    /// Bytes of a transaction's writes from which on they leave memory.
+    /// Bytes of a transaction's writes from which they are spilled to disk.
     pub own_writes_bytes: u64,
 }
 
@@ -88,8 +90,8 @@ impl Limits {
     /// The limits for a memory budget.
     pub fn for_cache(cache_bytes: u64) -> Self {
         let memtable_max: u64 = if cache_bytes >= 4 << 30 { 256 << 20 } else { 64 << 20 };
-        // Jobs and threads need as much in a small store as in a large one; from 64 MiB on the block cache
-        // has it to spare.
+        // Jobs and threads need as much in a small store as in a large one; from 64 MiB on the
+        // block cache has it to spare.
         let constant = (8_u64 << 20).saturating_sub(cache_bytes / 8).min(cache_bytes / 2);
         let ours = cache_bytes - constant;
         Self {
@@ -100,52 +102,55 @@ impl Limits {
             checkpoint_log_bytes: 256 << 20,
             checkpoint_millis: 10_000,
             mini_run_entries: insertion::MINI_RUN_ENTRIES_MIN,
-            // A quarter of the memtables' quarter: with their index, some ten large transactions at once
-            // take what one may be that stays in memory.
+            // A quarter of the memtables' quarter: with their index, some ten large concurrent
+            // transactions take as much as one transaction may be that stays in memory.
             own_writes_bytes: (cache_bytes / 16).max(256 << 10),
         }
     }
 
-    /// Log that may be kept for recovery from the older slot, bytes: what two checkpoints need. At least so
-    /// much that some groups fit (Rule: I13).
+    /// Bytes of log that may be kept for recovery from the older slot: what two checkpoints need,
+    /// and at least enough for some groups (Rule: I13).
     pub(super) fn log_kept_max(&self) -> u64 {
         (2 * self.checkpoint_log_bytes).max(256 << 10)
     }
 
-    /// Extents of dropped trees that one checkpoint releases: each is an entry of the space map to be written
-    /// anew, and together they should be little beside the pages that it writes.
+    /// Extents of dropped trees that one checkpoint releases. Each rewrites an entry of the space
+    /// map; together they should be few compared to the pages that the checkpoint writes.
     fn ended_extents(&self) -> usize {
         usize::try_from(self.unwritten_bytes / 4096).unwrap_or(usize::MAX).max(4)
     }
 }
 
-/// What a tree job needs to know of a tree; the catalog answers.
+/// What tree jobs ask about trees; the catalog answers.
 pub(crate) trait TreeDirectory: Send + Sync + std::fmt::Debug {
-    /// `None`: the tree is gone, and so is its batch.
+    /// The traits of a tree; `None` if the tree is gone, and with it its batch.
     fn traits(&self, tree: TreeId) -> Option<TreeTraits>;
 
-    /// A commit puts rows into a tree: what was vacant there is vacant no more (`txn/vacancy.rs`, 3).
+    /// Cuts a tree's vacancy by the rows that a commit puts into it (`txn/vacancy.rs`, 3).
     fn cut_vacancy(&self, tree: TreeId, writes: &WriteSet);
-    /// The same of what was written beyond memory.
+    /// Cuts a tree's vacancy by the rows of a piece that was written beyond memory.
     fn cut_vacancy_within(&self, tree: TreeId, piece: &SortedRuns);
 
-    /// How far the counters of a tree are, for the root directory: at least as far as any commit so far says.
+    /// The counters of a tree for the root directory: at least what any commit so far says.
     fn counts(&self, tree: TreeId) -> Counts;
-    /// Trees of these numbers, made through this commit, that have given out numbers.
+    /// Trees with these numbers, created through this commit, that have given out numbers.
     fn counting(&self, ids: RangeInclusive<u32>, through: Seqno) -> Vec<TreeId>;
-    /// Trees made through this commit whose counters changed, or that began or went, since this was called last.
+    /// Trees created through this commit whose counters changed, or that were created or dropped,
+    /// since the last call.
     fn take_counted(&self, through: Seqno) -> Vec<TreeId>;
-    /// What [`take_counted`](Self::take_counted) gave was not written.
+    /// Puts back what [`take_counted`](Self::take_counted) gave, because it was not written.
     fn put_back_counted(&self, trees: Vec<TreeId>);
 
-    /// A tree that begins as what another is after this commit, or in its place, will be published, whose counters go on from the
-    /// other's; the catalog may not show it yet.
+    /// Announces that a tree will be published that is a clone of `of` as of commit `at`, or
+    /// replaces it, and whose counters continue those of `of`. The catalog may not show the tree
+    /// yet.
     fn begins(&self, tree: TreeId, of: TreeId, at: Seqno);
 
-    /// The commit that dropped a tree is applied: no batch of it counts any more.
+    /// Notifies the catalog that the commit that dropped a tree is applied: no batch of the tree
+    /// counts any more.
     fn forget(&self, tree: TreeId);
 
-    /// About how many bytes of memory the trees take by being known.
+    /// Approximate bytes of memory that the known trees take.
     fn memory_bytes(&self) -> u64;
 }
 
@@ -154,9 +159,9 @@ pub(crate) trait TreeDirectory: Send + Sync + std::fmt::Debug {
 pub(crate) struct Engine {
     pub env: Env,
     pub limits: Limits,
-    /// The one budget.
+    /// The memory budget, bytes.
     pub cache_bytes: u64,
-    /// Log to keep for followers, beyond what recovery needs.
+    /// Bytes of log to keep for followers, beyond what recovery needs.
     pub keep_log_bytes: u64,
     pub cx: Arc<TreeContext>,
     pub store: Arc<Store>,
@@ -165,9 +170,9 @@ pub(crate) struct Engine {
     pub sequencer: Sequencer<Insertion>,
     /// Held by a commit that takes a good part of the memtables' memory, until it is inserted.
     pub(crate) large_batch: Turn,
-    /// Of commits that were written beyond memory, one at a time. Taken before that of large batches.
+    /// Held by a commit that was written beyond memory, one at a time. Taken before `large_batch`.
     pub(crate) spilled_commit: Turn,
-    /// 1 once any tree has had a vacancy: commits look for them.
+    /// 1 once any tree has had a vacancy; then commits check for vacancies.
     pub vacancies: AtomicU64,
     pub versions: Versions,
     pub snapshots: Snapshots,
@@ -178,33 +183,33 @@ pub(crate) struct Engine {
     pub checkpoint: CheckpointState,
     pub spill: SpillState,
     pub full: FullDisk,
-    /// The last record that was given a place in the log.
+    /// End of the last record that was given a place in the log.
     pub log_reached: AtomicU64,
-    /// Bulk loads under way.
+    /// Running bulk loads.
     pub loads: Arc<Loads>,
-    /// For the memory that it takes.
+    /// The lock table, whose memory counts towards the budget.
     pub lock_table: Arc<LockTable>,
-    /// What transactions have written and not committed, prepared ones among them.
+    /// Memory of uncommitted writes, those of prepared transactions included.
     pub writes_memory: WritesMemory,
-    /// Bytes of blobs committed since the last checkpoint began: what they replace is free only after
-    /// the next two.
+    /// Bytes of blobs committed since the last checkpoint started: what they replace is free only
+    /// after the next two.
     pub blob_bytes_since_checkpoint: AtomicU64,
     /// One sync of the store file for all commits that wait for their blobs.
     pub(crate) blob_sync: BlobSync,
-    /// What prepared transactions need that only the log names.
+    /// Extents of in-doubt transactions that only the log names.
     pub(crate) undecided: Undecided,
-    /// Who wants to be told when the log is synced.
+    /// Callbacks to invoke once the log is synced.
     pub(crate) sync_requests: sync_requests::SyncRequests,
     /// Held by the one root-changing job set (invariant 3).
     pub(crate) roots: Mutex<RootJobs>,
-    /// What published jobs did to pages, until a checkpoint takes it.
+    /// Page effects of published jobs, until a checkpoint takes them.
     pub(crate) effects: Mutex<VecDeque<Published>>,
-    /// Entries encoded by the running apply, and how many it will be, for pacing.
+    /// Entries encoded so far by the running apply, and the number expected; for pacing.
     pub progress: Arc<AtomicU64>,
     pub progress_expected: AtomicU64,
     pub slowed: Slowed,
     /// Everything is drained and nothing was committed for a while: a checkpoint is due if anything
-    /// is not durable, and free space goes back.
+    /// is not durable, and free space is returned.
     pub(crate) idle: AtomicBool,
     pub(crate) signal: Signal,
 }
@@ -214,21 +219,21 @@ pub(crate) struct Engine {
 pub(crate) struct Published {
     publish: Publish,
     effects: Vec<(Lineage, Effects)>,
-    /// Lineages of the trees that it dropped.
+    /// Lineages of the trees that the publish dropped.
     ended: Vec<Lineage>,
-    /// The version from which on they are not there.
+    /// The version from which on they do not exist.
     ended_in: Publish,
 }
 
 /// State that only the holder of the job lock uses.
 #[derive(Debug, Default)]
 pub(crate) struct RootJobs {
-    /// Entries encoded per entry applied, of late, in 1/256.
+    /// Average number of entries encoded per entry applied by recent applies, in 1/256.
     pub work_per_entry: u64,
 }
 
-/// Wakes background threads and those who wait for them. Every commit looks at the epoch, so it has a cache line that
-/// nothing else changes.
+/// Wakes background threads and threads that wait for them. Every commit reads the epoch, so it has
+/// a cache line to itself.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Signal {
@@ -239,22 +244,22 @@ pub(crate) struct Signal {
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct SignalWaits {
-    /// The epoch changes under it, so that no change is missed between a look and a wait.
+    /// Held while the epoch changes, so that no change is missed between a look and a wait.
     mutex: Mutex<()>,
     changed: Condvar,
 }
 
 impl Signal {
-    /// Something happened that somebody may wait for.
+    /// Advances the epoch and wakes all waiters: something happened that they may wait for.
     pub fn notify(&self) {
         let guard = self.waits.mutex.lock().unwrap();
-        // Pairs with the load in `epoch`: who reads this epoch sees what happened.
+        // Pairs with the load in `epoch`: a thread that reads this epoch sees what happened.
         self.epoch.fetch_add(1, Ordering::Release);
         drop(guard);
         self.waits.changed.notify_all();
     }
 
-    /// The epoch now: read before looking at the condition.
+    /// The current epoch. Read it before checking the condition.
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
@@ -277,12 +282,13 @@ impl Engine {
         self.freeze_in(&mut section)
     }
 
-    /// The same, for who is in the sequencer's section already.
+    /// Like [`freeze`](Self::freeze), for a caller that is in the sequencer's section already.
     pub fn freeze_in(&self, section: &mut Section) -> Seqno {
         self.freeze_at(section, self.log().position())
     }
 
-    /// The same; `log_from` is a position at or before the next commit's record.
+    /// Freezes the active memtable in the sequencer's section; `log_from` is a position at or
+    /// before the next commit's record.
     pub fn freeze_at(&self, section: &mut Section, log_from: Lsn) -> Seqno {
         let last = section.last();
         if last == section.active.base {
@@ -296,12 +302,13 @@ impl Engine {
         last
     }
 
-    /// The log of a store that is open for writing.
+    /// The log; the store must be open for writing.
     pub fn log(&self) -> &Log {
         self.log.as_ref().expect("nothing writes to a store that is open read-only")
     }
 
-    /// A version like the current one with a number of its own: every checkpoint needs one.
+    /// Publishes a version that differs from the current one only by its number: every checkpoint
+    /// needs a new one.
     pub fn publish_unchanged(&self) {
         let _jobs = self.roots.lock().unwrap();
         let version = self.versions.hold();
@@ -315,15 +322,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes log and file as short as they can be without work on trees: everything is applied, or as far as
-    /// nobody writes meanwhile. Both slots begin in a short segment then, and the pages that only the older
-    /// one showed are free.
+    /// Makes the log and the store file as short as possible without work on trees. Everything
+    /// should be applied; what is written meanwhile stays in the log. Afterwards both slots start
+    /// in a short segment, and the pages that only the older one showed are free.
     pub fn rest(&self) -> Result<()> {
         self.health.watch(self.log().rest())?;
         self.pass_log();
         self.publish_unchanged();
         self.run_checkpoint()?;
-        // The older slot follows. On a full disk it stays: what was asked for is durable all the same.
+        // Moves the older slot on, too. On a full disk it stays; what was asked for is durable
+        // nevertheless.
         self.publish_unchanged();
         match self.run_checkpoint() {
             Ok(()) | Err(Error::Full(_)) => {}
@@ -335,7 +343,8 @@ impl Engine {
         Ok(())
     }
 
-    /// True if nothing was committed since the last freeze: then replay need not look at the log before now.
+    /// True if nothing was committed since the last freeze; then replay does not need the log
+    /// before now.
     pub(super) fn pass_log(&self) -> bool {
         let section = self.enter();
         let nothing = section.last() == section.active.base;
@@ -345,7 +354,7 @@ impl Engine {
         nothing
     }
 
-    /// The last acts of a clean close: everything applied and durable, the slot marked clean.
+    /// The last steps of a clean close: everything applied and durable, the slot marked clean.
     pub fn close(&self) -> Result<()> {
         self.freeze();
         while self.apply_oldest()? {}
@@ -355,16 +364,16 @@ impl Engine {
         let end = self.health.watch(self.log().close(is_tight))?;
         self.end_sync_requests();
         if !self.undecided.is_empty() {
-            // The log names what they need: the next opening reads it.
+            // The log names what in-doubt transactions need; the next opening reads it.
             self.store.drop_reserve(is_tight);
             return Ok(());
         }
         self.publish_unchanged();
         self.checkpoint_with(Some(end))?;
-        // The older slot begins at the end, too: then nobody needs what the log held before.
+        // Moves the older slot's start to the end, too; then nothing needs the older log.
         self.publish_unchanged();
         match self.checkpoint_with(Some(end)) {
-            // On a full disk the log stays: the store is closed all the same.
+            // On a full disk the log stays; the store is closed nevertheless.
             Ok(()) | Err(Error::Full(_)) => {}
             Err(error) => return Err(error),
         }
@@ -386,7 +395,8 @@ impl Engine {
         self.cx.unwritten.load(Ordering::Relaxed)
     }
 
-    /// One unit of background work on this thread, whatever is most due; false if there is none.
+    /// Does one unit of background work on this thread, whatever is most due; false if there is
+    /// none.
     pub fn step(&self) -> Result<bool> {
         self.health.check()?;
         let now = self.env.clock.now();
@@ -401,7 +411,7 @@ impl Engine {
         self.with_room(|| self.apply_oldest())
     }
 
-    /// Reads pages again that could not be read.
+    /// Reads pages again that were unreadable.
     pub(super) fn probe_damage(&self) {
         if self.cx.damage.probe(&self.cx, self.env.clock.now()) {
             self.signal.notify();

@@ -1,17 +1,19 @@
-//! Pacing: writers are slowed by microseconds long before anything would have to stop them.
+//! Pacing: slows writers by microseconds long before they would have to stop.
 //!
-//! The active memtable may fill only about as fast as the frozen one is applied: at any moment its
-//! fill, as a share of its limit, stays below the progress of the running apply plus some slack. A
-//! writer that is ahead waits a little; at the end of an apply the next memtable is about full, and
-//! nobody has noticed a change of pace. Writers stop hard only when two memtables are full. Where background
-//! work has no room on the disk, nobody waits for it: commits get `Full`, deletes as the last.
+//! The active memtable may fill only about as fast as the frozen one is applied: its fill, as a
+//! share of its limit, stays below the progress of the running apply plus some slack. A writer that
+//! is ahead waits a little. At the end of an apply the next memtable is about full, and writers
+//! have seen no abrupt change of pace. Writers stop only when two memtables are full. While
+//! background work has no space on the disk, no writer waits for it: commits get `Full`, deletes
+//! last.
 //!
 //! Progress is measured in entries encoded, against what recent applies took per entry.
 //!
-//! Who locks rows waits before the first of them: while he holds any, others may wait for him, and he stops only where all
-//! must.
+//! A transaction waits before it locks its first row. While it holds rows, others may wait for
+//! them, so it stops only where every writer must.
 //!
-//! Threads: committers, before they enter the sequencer; transactions, before they lock their first row.
+//! Threads: committers, before they enter the sequencer; transactions, before they lock their first
+//! row.
 
 use std::time::Duration;
 
@@ -23,7 +25,7 @@ use crate::{
 
 use super::{Engine, turn::TurnTaken};
 
-/// Writers that were slowed, since the store was opened.
+/// Writers that were slowed since the store was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Slowed {
     pub count: AtomicU64,
@@ -38,29 +40,29 @@ impl Slowed {
     }
 }
 
-/// Who is to be slowed.
+/// The kind of writer to be paced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Paced {
-    /// One that holds nothing, and brings data.
+    /// It holds no locks and writes data.
     Free,
-    /// One that holds nothing, and only deletes: it is how space comes back (Rule: I24).
+    /// It holds no locks and only deletes, which is how space comes back (Rule: I24).
     Deletes,
-    /// One that holds rows, and was slowed before it locked the first of them.
+    /// It holds row locks, and was paced before it locked the first.
     HoldsRows {
         /// It only deletes.
         deletes: bool,
     },
 }
 
-/// How far the fill may run ahead of the apply, in 1/256.
+/// How far the fill may run ahead of the apply, in 1/256 of the memtable's limit.
 const SLACK: u64 = 64;
 
 impl Engine {
-    /// Waits as long as this writer is ahead of the background work. Called before a commit enters
-    /// the sequencer.
+    /// Waits while this writer is ahead of the background work. Called before a commit enters the
+    /// sequencer.
     ///
     /// # Errors
-    /// As `make_room`; what `goes_on` says before each wait.
+    /// As `make_room`; errors of `goes_on`, which is called before each wait.
     pub(crate) fn pace(&self, paced: Paced, goes_on: &dyn Fn() -> Result<()>) -> Result<()> {
         let mut waits_since = None;
         let result = self.pace_timed(paced, goes_on, &mut waits_since);
@@ -98,7 +100,7 @@ impl Engine {
             if fill < 256 {
                 let expected = self.progress_expected.load(Ordering::Relaxed);
                 let done = self.progress.load(Ordering::Relaxed);
-                // The last of the work is never certain until the publish.
+                // The last part of the work is never certain until the publish.
                 let progress = (done * 256).checked_div(expected).map_or(0, |share| share.min(224));
                 if fill < progress + SLACK {
                     return Ok(());
@@ -114,14 +116,14 @@ impl Engine {
         }
     }
 
-    /// Waits until a batch of so many bytes fits into the memtables' quarter of the budget, beside what
-    /// is there (Rule: I36). A batch that takes a good part of it keeps others like it away for as long
-    /// as the guard lives, or all would see the same room. Called before a commit locks anything but the
-    /// catalog.
+    /// Waits until a batch of `bytes` bytes fits into the memtables' quarter of the budget,
+    /// together with what is there (Rule: I36). A batch that takes a good part of it excludes
+    /// others like it while the guard lives; otherwise all of them would see the same space. Called
+    /// before a commit locks anything but the catalog.
     ///
     /// # Errors
-    /// `BatchTooLarge` if it never fits; `Full` while the disk has no room for what stands before it; what `goes_on`
-    /// says before each wait.
+    /// `BatchTooLarge` if it never fits; `Full` while the disk has no space for what must be
+    /// applied first; errors of `goes_on`, which is called before each wait.
     pub(crate) fn make_room(
         &self,
         bytes: u64,
@@ -138,7 +140,8 @@ impl Engine {
         let turn = self.large_batch.take(&|| self.health.check().and_then(|()| goes_on()))?;
         loop {
             self.health.check()?;
-            // Nothing is applied until there is room on the disk: the caller is to know (Rule: I36).
+            // Nothing is applied until there is space on the disk, so the caller must know (Rule:
+            // I36).
             self.check_room()?;
             let seen = self.signal.epoch();
             let version = self.versions.current();
@@ -158,8 +161,8 @@ impl Engine {
         }
     }
 
-    /// Waits until fewer than so many commits that were written beyond memory are to be applied. Others like it are kept
-    /// away as long as the guard lives.
+    /// Waits until fewer than `waiting_max` commits that were written beyond memory are still to be
+    /// applied. Other such commits are excluded while the guard lives.
     ///
     /// # Errors
     /// As [`make_room`](Self::make_room).
@@ -198,8 +201,9 @@ impl Engine {
         table.max(blobs).max(log.saturating_mul(256) / self.limits.memtable_log_bytes.max(1))
     }
 
-    /// True if recovery from the older slot would have to replay more than it may (Rule: I13). Checkpoints
-    /// begin at three quarters of that: only a disk that cannot keep up lets it come so far.
+    /// True if recovery from the older slot would have to replay more than it may (Rule: I13).
+    /// Checkpoints start at three quarters of that, so it is reached only if the disk cannot keep
+    /// up.
     fn log_is_too_long(&self) -> bool {
         self.log_kept_bytes() >= self.limits.log_kept_max()
             && !plant!("pipeline: nobody waits for a shorter log")

@@ -1,6 +1,6 @@
-//! The task pool: tree jobs of one apply side by side.
+//! A task pool that runs the tree jobs of one apply in parallel.
 //!
-//! Whoever submits a set of tasks works on it too, so that a pool without threads (`Workers::Manual`)
+//! The submitter of a set of tasks works on it, too, so a pool without threads (`Workers::Manual`)
 //! runs everything on the caller, in order.
 
 use std::{collections::VecDeque, fmt, panic};
@@ -13,7 +13,7 @@ pub(super) type Task = Box<dyn FnOnce() + Send>;
 pub(crate) struct TaskPool {
     shared: Arc<Shared>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
-    /// It never had threads.
+    /// The pool never had threads.
     is_empty: bool,
 }
 
@@ -41,7 +41,7 @@ impl TaskPool {
         Self::named("job", threads)
     }
 
-    /// The same, with threads of this name.
+    /// A pool with this many threads besides the submitters; `kind` is part of the threads' names.
     pub fn named(kind: &str, threads: usize) -> Self {
         let shared = Arc::new(Shared::default());
         let spawn = |n: usize| {
@@ -59,8 +59,8 @@ impl TaskPool {
         self.threads.lock().unwrap().len()
     }
 
-    /// Runs all of `jobs`, on this thread and the pool's, and returns their results in order. A
-    /// panic in a job is a panic here.
+    /// Runs all `jobs` on this thread and the pool's, and returns their results in order. A panic
+    /// in a job is resumed here.
     pub fn run<T: Send + 'static>(&self, jobs: Vec<Box<dyn FnOnce() -> T + Send>>) -> Vec<T> {
         let results: Arc<Mutex<Vec<Option<thread::Result<T>>>>> =
             Arc::new(Mutex::new(jobs.iter().map(|_| None).collect()));
@@ -96,7 +96,8 @@ impl TaskPool {
         results.drain(..).map(unwrap).collect()
     }
 
-    /// Has a thread of the pool run this soon, whatever becomes of it; dropped if the pool has none.
+    /// Queues a task for a thread of the pool and ignores its outcome. The task is dropped if the
+    /// pool has no threads or is closed.
     pub fn spawn(&self, task: Task) {
         let mut state = self.shared.state.lock().unwrap();
         if state.closed || self.is_empty {
@@ -108,12 +109,12 @@ impl TaskPool {
         self.shared.more.notify_one();
     }
 
-    /// Ends the threads once they have nothing to do.
+    /// Ends the threads once the queue is empty.
     pub fn close(&self) {
         self.shared.state.lock().unwrap().closed = true;
         self.shared.more.notify_all();
         for thread in self.threads.lock().unwrap().drain(..) {
-            // A task's panic was handed to its submitter already.
+            // A task's panic was already passed to its submitter.
             let _ = thread.join();
         }
     }

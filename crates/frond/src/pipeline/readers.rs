@@ -1,12 +1,13 @@
-//! Threads that read ahead of long walks (`db/ahead.rs`), and the memory of what they have brought and nobody
-//! has come for yet.
+//! Threads that read ahead of long scans (`db/ahead.rs`), and the memory of blocks they have read
+//! that no scan has taken yet.
 //!
 //! Invariants
-//! 1. All walks of a store together have at most a sixteenth of its budget brought or under way, and the block cache
-//!    is that much smaller.
-//! 2. There is no thread before the first long walk, none in a store without threads of its own, and none after
-//!    [`Readers::close`].
-//! 3. What a thread holds does not hold the pool: a thread that ends its pool would wait for itself.
+//! 1. All scans of a store together have at most a sixteenth of its budget read ahead or in flight,
+//!    and the block cache is that much smaller.
+//! 2. There are no threads before the first long scan, none in a store without threads of its own,
+//!    and none after [`Readers::close`].
+//! 3. A task must not hold the pool: a thread that drops the last reference to its own pool would
+//!    join itself.
 //!
 //! Threads: all.
 
@@ -17,10 +18,10 @@ use crate::{
 
 use super::pool::{Task, TaskPool};
 
-/// However many cores there are: half of what they do is to wait for the device.
+/// Number of threads, however many cores there are: half of the time they wait for the device.
 const READERS: usize = 4;
 
-/// The threads, and what they may hold.
+/// The readahead threads, and their memory limit.
 #[derive(Debug)]
 pub(crate) struct Readers {
     pool: OnceLock<TaskPool>,
@@ -30,7 +31,7 @@ pub(crate) struct Readers {
     held_bytes_max: u64,
 }
 
-/// Memory of a piece that is brought.
+/// The memory of a piece that is read ahead; released on drop.
 #[derive(Debug)]
 pub(crate) struct PieceMemory {
     held_bytes: Arc<AtomicU64>,
@@ -52,7 +53,8 @@ impl Readers {
         }
     }
 
-    /// Memory for a piece; `None` if there is no thread to bring it, or others have what there is.
+    /// Reserves memory for a piece. `None` if there is no thread to read it, or if other scans use
+    /// up the limit.
     pub fn memory(&self, bytes: u64) -> Option<PieceMemory> {
         if self.threads == 0 || self.closed.load(Ordering::Acquire) {
             return None;
@@ -62,20 +64,21 @@ impl Readers {
         (held + bytes <= self.held_bytes_max).then_some(memory)
     }
 
-    /// Has a reader do this soon; after [`close`](Self::close) nobody does.
+    /// Queues a task for a reader thread; after [`close`](Self::close) the task is dropped.
     pub fn spawn(&self, task: Task) {
         self.pool.get_or_init(|| TaskPool::named("read", self.threads)).spawn(task);
     }
 
-    /// Bytes that are brought or under way.
+    /// Bytes that are read ahead or in flight.
     pub fn held_bytes(&self) -> u64 {
         self.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// Ends the threads; what comes later is read by the walks themselves.
+    /// Ends the threads; from now on scans read for themselves.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        // A first walk may be making the pool just now: it gets one that has no threads any more.
+        // A first scan may be creating the pool right now; then `close` reaches that one. Otherwise
+        // the pool created here has no threads.
         self.pool.get_or_init(|| TaskPool::named("read", 0)).close();
     }
 }

@@ -1,21 +1,23 @@
-//! Spill: the memtable that a lasting snapshot keeps goes to disk (Rule: I28).
+//! Spill: writes the memtable that a long-lived snapshot keeps to disk (Rule: I28).
 //!
-//! When a publish leaves a snapshot behind, the snapshot keeps the version before and the memtable that
-//! its seqno lies in. Most snapshots are gone a moment later. For those that are not, the memtable's
-//! commits up to the snapshot are written as one run a tree, in front of the roots of that version;
-//! of several snapshots in one memtable, each adds the commits between the one before and itself.
+//! A snapshot reads the current version until the memtable that its seqno lies in is applied. That
+//! publish gives the snapshot the previous version and that memtable. Most snapshots are gone a
+//! moment later. For those that are not, the memtable's commits up to the snapshot are written as
+//! one run per tree, in front of the roots of that version. Of several snapshots in one memtable,
+//! each adds the commits between the previous one and itself.
 //!
 //! Invariants
 //! 1. Only a version that a checkpoint has written is spilled, so that no checkpoint ever meets the
 //!    roots made here.
-//! 2. Extents of spills are temporary: the log and the slots do not know them, the last snapshot that
-//!    reads them frees them, and after a restart they are free, as there are no snapshots.
-//! 3. Blobs of the memtable stay held by the snapshots' versions, as they were by the memtable; so do
-//!    those that the runs made here list besides.
-//! 4. A full disk fails neither the store nor the snapshot: the memtable stays until there is room.
+//! 2. Extents of spills are temporary: the log and the slots do not know them, the last snapshot
+//!    that reads them frees them, and after a restart they are free because there are no snapshots.
+//! 3. The snapshots' versions hold the memtable's blobs as the memtable did, and also those that
+//!    the runs made here list.
+//! 4. A full disk fails neither the store nor the snapshot: the memtable stays until there is
+//!    space.
 //!
-//! Threads: the checkpointer, or `step`. Cost: the memtable's bytes written once; memory for one tree's
-//! part of it while it is built.
+//! Threads: the checkpointer, or the caller of `step`. Cost: the memtable's bytes are written once;
+//! memory for one tree's part of it while that is built.
 
 use crate::{
     Error, Publish, Result, Seqno, SizeClass, TreeId,
@@ -33,22 +35,22 @@ use std::collections::BTreeMap;
 /// How long to wait after a full disk or damage, milliseconds.
 const PAUSE_MILLIS: u64 = 1000;
 
-/// Snapshots of one memtable that one pass serves: each walks the memtable, and is a run more to look
-/// into for those after it.
+/// Snapshots of one memtable that one pass serves. Each costs a walk over the memtable and adds a
+/// run that later snapshots must look into.
 const READERS_MAX: usize = 16;
 
-/// What spills have done.
+/// State and counters of spills.
 #[derive(Debug, Default)]
 pub(crate) struct SpillState {
-    /// Clock before which none is tried, milliseconds.
+    /// Clock before which no spill is tried, milliseconds.
     not_before_millis: AtomicU64,
     pub count: AtomicU64,
     pub bytes_written: AtomicU64,
 }
 
 impl Engine {
-    /// Spills the memtables of snapshots that have outlasted a checkpoint and a publish. False if there
-    /// was nothing to do.
+    /// Spills the memtables of snapshots that have outlasted a checkpoint and a publish. False if
+    /// there was nothing to do.
     pub(crate) fn spill_pinned(&self) -> Result<bool> {
         if self.now_millis() < self.spill.not_before_millis.load(Ordering::Relaxed) {
             return Ok(false);
@@ -67,8 +69,8 @@ impl Engine {
                     self.pause_spills();
                     break;
                 }
-                // What it read is damaged: the snapshot goes on from memory, and the store, which may not
-                // link that page any more, too.
+                // A page that it read is damaged. The snapshot goes on from memory, and so does the
+                // store, which may no longer link that page.
                 Err(error) if error.is_of_a_page() => {
                     self.pause_spills();
                     break;
@@ -101,7 +103,7 @@ impl Engine {
                 let front = fronts
                     .entry(tree)
                     .or_insert_with(|| Front::of(&below, tree.lineage(), version.publish));
-                // Only leaves differ by class, and none is built here.
+                // Only leaves differ by class, and no leaf is built here.
                 let lineage = tree.lineage();
                 let class = SizeClass::Default;
                 let traits = TreeTraits { lineage, class, leaf_filters: false, typing: None };
@@ -135,7 +137,8 @@ impl Engine {
 
     fn write_temporary(&self, handle: &RunHandle) -> Result<Arc<TemporaryExtent>> {
         let run = handle.resident().expect("a run without an address is in memory");
-        // As a commit would: the reserve is not for spills (Rule: I24). Twice what is admitted is set aside.
+        // Admitted as a commit's space is, so that spills do not use the reserve (Rule: I24). Twice
+        // what is admitted is set aside.
         let bytes = u64::from(run.extent_bytes());
         let admitted = bytes.div_ceil(2);
         self.store.admit(admitted)?;

@@ -1,11 +1,13 @@
-//! Who wants to know when everything committed so far is durable (Rule: I42).
+//! Notification once everything committed so far is durable (Rule: I42).
 //!
-//! A request remembers where the log ends. The thread that keeps the log's timers looks whether the log is synced so far, has it
-//! synced if nobody else does, and tells.
+//! A request remembers the end of the log. The thread that keeps the log's timers checks whether
+//! the log is synced up to there, syncs it if nothing else does, and invokes the callback.
 //!
-//! Invariant: who asked is told once, and only of what is durable; of a store that has stopped nobody is.
+//! Invariant: a callback is invoked at most once, and only when its commits are durable; never once
+//! the store has failed.
 //!
-//! Threads: all ask; the log's thread, or whoever closes the store, tells, holding nothing.
+//! Threads: any thread may make a request. The log's thread, or the thread that closes the store,
+//! invokes callbacks, with no locks held.
 
 use std::{fmt, time::Duration};
 
@@ -16,7 +18,8 @@ use crate::{
 
 use super::Engine;
 
-/// How long a request waits for a sync that others need, too: it is told well within a second then.
+/// How long a request waits for a sync that others need, too; so it is answered well within a
+/// second.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 struct Request {
@@ -25,11 +28,11 @@ struct Request {
     tell: Box<dyn FnOnce() + Send>,
 }
 
-/// Requests that are not answered.
+/// Requests that are not yet answered.
 #[derive(Default)]
 pub(crate) struct SyncRequests {
     waiting: Mutex<Vec<Request>>,
-    /// The log is closed, and all were told. Set under the lock of those who wait.
+    /// The log is closed and all requests were answered. Set with `waiting` locked.
     has_ended: AtomicBool,
 }
 
@@ -40,7 +43,7 @@ impl fmt::Debug for SyncRequests {
 }
 
 impl Engine {
-    /// Has somebody told once all that is in the log by now is durable.
+    /// Registers a callback to invoke once everything that is in the log so far is durable.
     pub(crate) fn tell_when_synced(&self, tell: Box<dyn FnOnce() + Send>) -> Result<()> {
         let until = self.health.watch(self.log().end())?;
         let request = Request { until, since: self.env.clock.now(), tell };
@@ -52,7 +55,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Tells those whose part of the log is durable, and sees to it that it becomes so.
+    /// Invokes the callbacks of requests that are durable, and syncs the log if a request has
+    /// waited for long.
     pub(crate) fn answer_sync_requests(&self) -> Result<()> {
         let now = self.env.clock.now();
         let mut requests = self.sync_requests.waiting.lock().unwrap();
@@ -74,7 +78,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Tells all: the log is closed.
+    /// Invokes all callbacks: the log is closed.
     pub(super) fn end_sync_requests(&self) {
         let mut waiting = self.sync_requests.waiting.lock().unwrap();
         self.sync_requests.has_ended.store(true, Ordering::Relaxed);

@@ -1,9 +1,10 @@
-//! Turns: what one has at a time, and others wait for as long as they want to.
+//! A mutex whose waiters can be cancelled.
 //!
-//! Invariant: whoever waits looks from time to time whether he is to go on, so that no one who has a turn, and takes his time,
-//! keeps those behind him from being stopped.
+//! Invariant: a waiter checks from time to time whether it should go on, so a holder that takes
+//! long does not keep it from being cancelled.
 //!
-//! Threads: committers. Ranks: the mutex is held for a moment, with nothing taken under it.
+//! Threads: committers. Ranks: the inner mutex is held only for a moment, and no lock is taken
+//! under it.
 
 use std::time::Duration;
 
@@ -12,29 +13,29 @@ use crate::{
     sync::{Condvar, Mutex},
 };
 
-/// How long one waits between two looks.
+/// How long a waiter sleeps between two checks.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// One has it at a time.
+/// The cancellable mutex.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     is_taken: Mutex<bool>,
     is_free: Condvar,
 }
 
-/// Has the turn as long as it lives.
+/// The guard of a [`Turn`].
 #[derive(Debug)]
 pub(crate) struct TurnTaken<'a>(&'a Turn);
 
 impl Turn {
-    /// Waits for the turn.
+    /// Acquires the mutex.
     ///
     /// # Errors
-    /// What `goes_on` says while it waits.
+    /// Errors of `goes_on`, which is called while it waits.
     pub fn take(&self, goes_on: &dyn Fn() -> Result<()>) -> Result<TurnTaken<'_>> {
         let mut is_taken = self.is_taken.lock().unwrap();
         while *is_taken {
-            // What it looks at may lock.
+            // `goes_on` may take locks.
             drop(is_taken);
             goes_on()?;
             is_taken = self.is_taken.lock().unwrap();
@@ -49,7 +50,8 @@ impl Turn {
 
 impl Drop for TurnTaken<'_> {
     fn drop(&mut self) {
-        // A panic that passes by may come from another lock that it poisoned: here nothing is half done.
+        // If this thread is panicking, the panic may have been caused by another, poisoned lock;
+        // nothing is half done here.
         *self.0.is_taken.lock().unwrap() = false;
         self.0.is_free.notify_one();
     }

@@ -1,18 +1,24 @@
-//! Extents of transactions that are prepared: long values and runs which no tree lists yet, and whose record may be trimmed.
+//! In-doubt (prepared) transactions: extents of long values and runs that no tree lists yet, and
+//! that their record in the log will not name for ever.
 //!
-//! What a prepared transaction will do lies in the catalog, so that the log need not keep its record (Rule: I12). The
-//! extents that it names are known by the log alone (Rule: I11), so every checkpoint names them again before the
-//! log that named them goes. The record that commits it names none: it is short, however much it commits, so that the
-//! log can promise it room (Rule: I41).
+//! What a prepared transaction will do is stored in the catalog, so that the log need not keep its
+//! record (Rule: I12). But the extents that it names are known only to the log (Rule: I11), so
+//! every checkpoint names them again before the log that named them is trimmed. The record that
+//! commits the transaction names none: it is short, however much it commits, so that log space for
+//! it can be reserved (Rule: I41).
 //!
 //! Invariants
-//! 1. Extents are here before the record that prepares them is in the log, and until a slot has a boundary behind their
-//!    commit, or their rollback is visible. Naming one in vain is harmless: recovery gives up what nobody takes up.
-//! 2. A checkpoint names them behind its boundary, and syncs that before its slot is written.
-//! 3. They are held as long as they are here, whatever becomes of the memtables of their prepare and their commit.
-//! 4. A store that has some is not marked clean when it is closed, and does not rest by itself: the log is needed.
+//! 1. Extents are listed here before the record that prepares them is in the log, until a slot has
+//!    a boundary after their commit, or until their rollback is visible. Naming one needlessly is
+//!    harmless: recovery frees extents that nothing takes up.
+//! 2. A checkpoint names them in the log after its boundary, and syncs that before its slot is
+//!    written.
+//! 3. They are held while they are listed here, whatever happens to the memtables of their prepare
+//!    and their commit.
+//! 4. A store that has in-doubt transactions is not marked clean when it is closed, and does not
+//!    shrink its log when idle, because the log is needed.
 //!
-//! Threads: who prepares and decides; replay; the checkpointer.
+//! Threads: threads that prepare and decide; replay; the checkpointer.
 
 use std::collections::BTreeMap;
 
@@ -27,14 +33,14 @@ use crate::{
 
 use super::Engine;
 
-/// Bytes of a record that an extent takes at most.
+/// Bytes that one extent takes in a record at most.
 const NAME_BYTES: usize = 2 + 2 * 10;
 
-/// What one of them needs.
+/// The extents that one in-doubt transaction needs.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Needs {
     pub blobs: Vec<Arc<BlobHold>>,
-    /// Of what it has written beyond memory.
+    /// Runs that it wrote beyond memory.
     pub runs: Option<Arc<HeldPages>>,
 }
 
@@ -50,23 +56,25 @@ impl Needs {
     }
 }
 
-/// By the name of who has prepared them; by their commits, which are in no slot's trees yet.
+/// Extents by the xid of the in-doubt transaction, and by seqno for committed ones that are in no
+/// slot's trees yet.
 #[derive(Debug, Default)]
 struct All {
     undecided: BTreeMap<Xid, Needs>,
     committed: Vec<(Seqno, Needs)>,
 }
 
-/// What prepared transactions need, and such as are committed and not in trees yet.
+/// Extents of in-doubt transactions, and of those committed but not yet in trees.
 #[derive(Debug, Default)]
 pub(crate) struct Undecided {
-    /// How many have come.
+    /// Number of entries added so far.
     came: AtomicU64,
     needs: Mutex<All>,
 }
 
 impl Undecided {
-    /// A transaction is about to be prepared, or was when the store was closed.
+    /// Lists the extents of a transaction that is about to be prepared, or that was in doubt when
+    /// the store was opened.
     pub fn keep(&self, xid: &Xid, needs: Needs) {
         if !needs.is_empty() {
             let mut all = self.lock();
@@ -77,20 +85,20 @@ impl Undecided {
         }
     }
 
-    /// How many have come so far.
+    /// Number of entries added so far.
     pub fn came(&self) -> u64 {
         let _all = self.lock();
         self.came.load(Ordering::Relaxed)
     }
 
-    /// It is rolled back, or was not prepared after all.
+    /// Removes a transaction that was rolled back, or was not prepared after all.
     pub fn release(&self, xid: &Xid) {
         let released = self.lock().undecided.remove(xid);
-        // What it held goes under locks of the store.
+        // Dropped after the lock is released: releasing what it held takes locks of the store.
         drop(released);
     }
 
-    /// It is committed.
+    /// Notes that the transaction was committed.
     pub fn commit(&self, xid: &Xid, seqno: Seqno) {
         let mut all = self.lock();
         if let Some(needs) = all.undecided.remove(xid)
@@ -100,19 +108,19 @@ impl Undecided {
         }
     }
 
-    /// A slot has all up to this commit in its trees.
+    /// Notes that a slot has all commits up to this one in its trees.
     pub(super) fn settle(&self, applied: Seqno) {
         let settled: Vec<_> =
             self.lock().committed.extract_if(.., |(seqno, _)| *seqno <= applied).collect();
         drop(settled);
     }
 
-    /// True if nothing waits for a decision.
+    /// True if no transaction is in doubt.
     pub fn are_decided(&self) -> bool {
         self.lock().undecided.is_empty()
     }
 
-    /// True if the log is not needed for any.
+    /// True if no extent needs the log.
     pub fn is_empty(&self) -> bool {
         let all = self.lock();
         all.undecided.is_empty() && all.committed.is_empty()
@@ -124,10 +132,11 @@ impl Undecided {
 }
 
 impl Engine {
-    /// Names those in the log, behind the boundary of the checkpoint that is being written, which no record from
-    /// `log_from` on has named; but for what is `applied`, which the checkpoint has in its trees.
+    /// Names the extents in the log, after the boundary of the checkpoint that is being written.
+    /// Skipped are those that a record from `log_from` on has named, and those of commits through
+    /// `applied`, which the checkpoint has in its trees.
     pub(super) fn name_undecided(&self, log_from: Lsn, applied: Seqno) -> Result<()> {
-        // Held on, so that what is decided meanwhile is there to be named.
+        // Cloned, and so held, so that what is decided meanwhile still exists when it is named.
         let needs: Vec<Needs> = {
             let all = self.undecided.lock();
             let committed = all.committed.iter().filter(|(seqno, _)| *seqno > applied);

@@ -1,8 +1,8 @@
-//! The background threads: one applies, one checkpoints, one keeps the log's timers.
+//! The background threads: one applies, one makes checkpoints, one keeps the log's timers.
 //!
 //! Each loop looks for work, does it, and otherwise waits for the signal. An error or a panic stops
-//! the store within that moment, and nothing is retried (P12, P16); a full disk is no error (`full.rs`), and
-//! no more is a page that cannot be read (`tree/damage.rs`).
+//! the store immediately, and nothing is retried (P12, P16). A full disk is not an error
+//! (`full.rs`), nor is an unreadable page (`tree/damage.rs`).
 
 use std::{panic, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
 
 use super::Engine;
 
-/// How long the store must have been left alone before buffers are drained.
+/// How long the store must have been idle before buffers are drained.
 const IDLE_MILLIS: u64 = 1000;
 
 /// Handles of the running threads.
@@ -25,7 +25,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Starts the threads the engine's environment asks for.
+    /// Starts the threads that the engine's environment asks for.
     pub fn start(engine: &Arc<Engine>) -> Result<Self> {
         let background = Self::default();
         if let Workers::Threads(_) = engine.env.workers {
@@ -59,7 +59,7 @@ impl Background {
         }
     }
 
-    /// Ends the threads; work in hand is finished.
+    /// Ends the threads; work in progress is finished.
     pub fn stop(&self, engine: &Engine) {
         self.stop.store(true, Ordering::Release);
         engine.signal.notify();

@@ -1,7 +1,8 @@
-//! Building a run: rows in key order in, an unwritten run out.
+//! The run builder: rows in key order in, an unwritten run out.
 //!
-//! Blocks of a run without codec end where a frame ends: padding the few bytes left over lets readers
-//! use them in place while the run is unwritten, and read exactly four pages once it is written.
+//! Blocks of a run without codec end where a frame ends: padding the few bytes left over lets
+//! readers use them in place while the run is unwritten, and read exactly four pages once it is
+//! written.
 
 use std::collections::BTreeMap;
 
@@ -34,14 +35,14 @@ use crate::{
     types::{Lineage, Publish, StoreId},
 };
 
-/// How a run is to be built.
+/// Options of a run to be built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunOptions {
-    /// What blocks are encoded with, where that pays.
+    /// The codec of blocks, where compression pays.
     pub codec: Codec,
     /// Bits per key of the filter: 14 in buffer runs, 10 at leaves of unique trees, or none.
     pub filter_bits: Option<usize>,
-    /// Length of a block before its codec; [`BLOCK_RAW_BYTES_TARGET`] but in tests.
+    /// Length of a block before its codec; [`BLOCK_RAW_BYTES_TARGET`] except in tests.
     pub block_bytes: usize,
 }
 
@@ -51,11 +52,12 @@ impl Default for RunOptions {
     }
 }
 
-/// Least that a row counts as in the length of a run, so that one that ends at a MiB has some 500 000.
+/// The least that a row counts towards the length of a run, so that a run of one MiB has at most
+/// some 500 000 rows.
 const ENTRY_BYTES_MIN: usize = 2;
-/// Most that encoding may make of the length of a run.
+/// The run's raw bytes count at least 1/16 towards its length, however well they compress.
 const RATIO_MAX: usize = 16;
-/// One, as a density.
+/// 1.0 in the unit of `density`.
 const DENSITY: usize = 1 << 10;
 
 /// What is known of the greatest key so far.
@@ -63,9 +65,9 @@ const DENSITY: usize = 1 << 10;
 enum Before {
     /// Nothing was pushed.
     Nothing,
-    /// It is exactly this.
+    /// It is exactly `before_key`.
     Key,
-    /// It is below this: the block was carried over unread.
+    /// It is below `before_key`: the last block was carried over unread.
     Bound,
 }
 
@@ -75,7 +77,7 @@ pub struct RunBuilder {
     pub(super) options: RunOptions,
     pub(super) pool: Arc<FramePool>,
     pub(super) block: OpenBlock,
-    /// Of the block being built.
+    /// Separator of the block being built.
     separator: Vec<u8>,
     block_bytes_max: usize,
     deletes: u32,
@@ -89,29 +91,30 @@ pub struct RunBuilder {
     first_key: Option<Box<[u8]>>,
     before: Before,
     before_key: Vec<u8>,
-    /// What stored bytes are of rows so far, in 1/[`DENSITY`].
+    /// Stored bytes per raw byte so far, in 1/[`DENSITY`].
     density: usize,
     ranges: Vec<(Vec<u8>, Vec<u8>)>,
-    /// What they count as in the length of the run.
+    /// What the range deletes count towards the length of the run.
     pub(super) range_bytes: usize,
-    /// Whether it nears what a reader takes; looked at with each block, range delete and long value.
+    /// True if the run nears a bound of its readers; checked with each block, range delete and long
+    /// value.
     pub(super) nears_bounds: bool,
     pub(super) blobs: BTreeMap<[u8; 16], u32>,
-    /// Where it is counted, and what there is to count.
+    /// Counts the work, and the counts so far.
     work: Option<Arc<Work>>,
     pub(super) done: EncodeStats,
-    /// The place that its blocks have in a cache, and whether any come there.
+    /// The name of its blocks in a cache, and whether any are put there.
     pub(super) extent: u64,
     pub(super) warm: Option<Warm>,
 }
 
 impl RunBuilder {
-    /// An empty run of opaque blocks.
+    /// Creates an empty run of row blocks.
     pub fn new(pool: Arc<FramePool>, options: RunOptions) -> Self {
         Self::opaque(pool, options, None)
     }
 
-    /// An empty run of opaque blocks, that may carry blocks of `base`.
+    /// Creates an empty run of row blocks, which may carry blocks of `base`.
     pub fn opaque(pool: Arc<FramePool>, options: RunOptions, base: Option<&Run>) -> Self {
         let mut block = OpenBlock::opaque(Habit::default());
         if let Some(under) = block.under() {
@@ -120,7 +123,7 @@ impl RunBuilder {
         Self::with(pool, options, block)
     }
 
-    /// An empty run of typed blocks, that may carry blocks of runs of format `base`.
+    /// Creates an empty run of columnar blocks, which may carry blocks of runs of format `base`.
     pub fn typed(
         pool: Arc<FramePool>,
         options: RunOptions,
@@ -160,7 +163,8 @@ impl RunBuilder {
         }
     }
 
-    /// Has the run counted as work on its tree once it is finished. Comes before the first row.
+    /// Makes the run count as work on its tree once it is finished. To be called before the first
+    /// row.
     pub fn counted(mut self, work: Arc<Work>) -> Self {
         let codec = self.options.codec;
         if let Some(under) = self.block.under().filter(|_| codec != Codec::Raw) {
@@ -179,14 +183,15 @@ impl RunBuilder {
         self.before == Before::Nothing && self.block.rows() == 0 && self.ranges.is_empty()
     }
 
-    /// Keys so far.
+    /// Number of keys so far.
     pub fn entries(&self) -> u64 {
         self.counts.entries + self.block.rows() as u64
     }
 
-    /// Stored bytes of the finished blocks, and about those of the one being built: bytes before the codec,
-    /// or what typed blocks took so far; and those of its range deletes. Rows that take next to nothing are counted
-    /// as something: a run is read, merged and hashed by rows, too. Asked once a row.
+    /// Stored bytes of the finished blocks, an estimate for the block being built (raw bytes of a
+    /// row block; for columnar blocks, scaled by what they have taken so far), and the bytes of
+    /// range deletes. Rows that take almost nothing still count: a run is also read, merged and
+    /// hashed by rows. Called once per row.
     #[inline]
     pub fn bytes_so_far(&self) -> usize {
         let open = self.block.row_bytes();
@@ -201,7 +206,7 @@ impl RunBuilder {
         (self.data.len() + open).max(bounded) + ranges
     }
 
-    /// Length of the rows in the block being built; 0 at the end of one.
+    /// Length of the rows in the block being built; 0 between blocks.
     pub fn open_block_bytes(&self) -> usize {
         self.block.row_bytes()
     }
@@ -211,13 +216,14 @@ impl RunBuilder {
         self.block.block_bytes(self.options.block_bytes)
     }
 
-    /// Lets the block being built, if there is one, end at about so long rows instead of when it is
-    /// full: so that what is left of one block and the next one come out as two of even size.
+    /// Makes the block being built, if there is one, end at about this length of rows instead of
+    /// when it is full, so that the remainder of one block and the next block become two of even
+    /// size.
     pub fn end_block_at(&mut self, row_bytes: usize) {
         self.block_bytes_max = self.block_bytes_max.min(row_bytes);
     }
 
-    /// Whether blocks of a run can be carried over.
+    /// True if blocks of `from` can be carried over.
     pub fn carries(&mut self, from: &Run) -> bool {
         self.block.begin();
         let has_dictionary = match from.dictionary() {
@@ -251,34 +257,34 @@ impl RunBuilder {
         if self.options.filter_bits.is_some() {
             self.hashes.push(key_hash(key));
         }
-        // A row longer than a block is a block of its own.
+        // A row longer than a block gets a block of its own.
         if self.block.row_bytes() > self.block_bytes_max { self.end_block() } else { Ok(()) }
     }
 
-    /// Deletes `[from, to)` of everything older than this run.
+    /// Deletes `[from, to)` in everything older than this run.
     pub fn add_range_delete(&mut self, from: &[u8], to: &[u8]) {
         self.range_bytes += RangeDeletes::fragment_bytes(from, to);
         self.ranges.push((from.to_vec(), to.to_vec()));
         self.look_at_bounds();
     }
 
-    /// Counts a reference to a blob that a carried block holds. Rows that are pushed count their own.
+    /// Counts a reference to a blob in a carried block. Pushed rows count their own.
     pub fn add_blob(&mut self, reference: [u8; 16], rows: u32) {
         *self.blobs.entry(reference).or_default() += rows;
         self.look_at_bounds();
     }
 
-    /// Appends block `index` of `from` as it stands: `encoded` is what
-    /// [`encoded_block`](Run::encoded_block) gave, so it has been verified; it is of a run that this one
-    /// [`carries`](Self::carries). Decodes it only if the
-    /// filter or the blob list needs its rows.
+    /// Appends block `index` of `from` unchanged: `encoded` is what
+    /// [`encoded_block`](Run::encoded_block) returned, so it has been verified, and this builder
+    /// [`carries`](Self::carries) blocks of that run. Decodes it only if the filter or the blob
+    /// list needs its rows.
     pub fn carry_block(&mut self, from: &Run, index: usize, encoded: &[u8]) -> Result<()> {
         self.end_block()?;
         let no_block = || from.bad_block(index, BadBlock("there is none"));
         let entry = *from.blocks().entry(index).ok_or_else(no_block)?;
         debug_assert!(self.carries(from), "asked before");
         self.block.begin();
-        // Separator 0 is empty: the first key stands for it.
+        // Separator 0 is empty: the first key is used instead.
         let old: &[u8] = match index {
             0 => from.first_key().unwrap_or_default(),
             _ => from.blocks().separator(index),
@@ -315,7 +321,7 @@ impl RunBuilder {
         Ok(())
     }
 
-    /// The run, not yet written; `None` if nothing was pushed.
+    /// Finishes the run, not yet written; `None` if nothing was pushed.
     pub fn finish(mut self) -> Result<Option<Arc<Run>>> {
         self.end_block()?;
         if self.is_empty() {
@@ -370,7 +376,7 @@ impl RunBuilder {
         Ok(Some(Arc::new(run)))
     }
 
-    /// Chooses the separator of the block that begins with `key`, and how long it may become.
+    /// Chooses the separator of the block that starts with `key`, and the block's maximum length.
     fn start_block(&mut self, key: &[u8]) -> Result<()> {
         self.block.begin();
         let before = self.before_key.as_slice();
@@ -380,7 +386,7 @@ impl RunBuilder {
                 0
             }
             Before::Key if key > before => common_prefix(before, key) + 1,
-            // The carried keys are below the bound, so a prefix equal to it is above them.
+            // The carried keys are below the bound, so a prefix equal to the bound is above them.
             Before::Bound if key >= before => (common_prefix(before, key) + 1).min(key.len()),
             _ => return Err(unordered()),
         };
@@ -464,12 +470,12 @@ impl RunBuilder {
         appended
     }
 
-    /// Whether blocks end where frames do: opaque ones without a codec, which are read where they lie.
+    /// True if blocks end where frames do: row blocks without a codec, which are read in place.
     fn fills_frames(&self) -> bool {
         self.options.codec == Codec::Raw && self.block.is_opaque()
     }
 
-    /// Lets the next block begin with a frame, if it would cross into one that it can do without.
+    /// Pads to the next frame, if the block would otherwise cross a frame boundary without need.
     fn pad_to_frame(&mut self, bytes: usize) {
         const ZEROS: [u8; FRAME_BYTES / 4] = [0; FRAME_BYTES / 4];
         let room = FRAME_BYTES - self.data.len() % FRAME_BYTES;
@@ -478,7 +484,7 @@ impl RunBuilder {
         }
         let padding = &ZEROS[..room];
         if let Some(last) = self.index.last_mut() {
-            // Padding belongs to the block before it, and to its CRC. Compressed blocks carry none:
+            // Padding belongs to the block before it, and to its CRC. Compressed blocks get none:
             // their length must stay below the raw one.
             if last.packing.is_raw() {
                 last.encoded_bytes += room as u32;
@@ -508,7 +514,7 @@ impl RunBuilder {
         Ok(())
     }
 
-    /// Reads a carried block for its first key, and for hashes and blobs if `all_rows`.
+    /// Decodes a carried block for its first key, and for hashes and blobs if `all_rows`.
     fn read_carried(
         &mut self,
         from: &Run,
@@ -542,7 +548,7 @@ impl RunBuilder {
         }
     }
 
-    /// Reads the greatest key out of the last block, which was carried over.
+    /// Reads the greatest key from the last block, which was carried over.
     fn find_last_key(&mut self) -> Result<()> {
         let Some(&entry) = self.index.entries().last() else { return Ok(()) };
         let (start, len) = (entry.offset as usize, entry.encoded_bytes as usize);
@@ -565,7 +571,7 @@ impl RunBuilder {
     }
 }
 
-/// To measure a tail before its address is known.
+/// A dummy identity, to measure a footer before its address is known.
 const NOWHERE: Identity = Identity {
     store: StoreId([0; 16]),
     kind: PageKind::Run,
@@ -581,7 +587,8 @@ pub(super) fn malformed(why: &str) -> Error {
     Error::Malformed { place, what: "a run", why: why.into() }
 }
 
-/// Reaches here only by damage: engine sources are ordered, and cursors check what they read.
+/// Reached only through damage: sources in the engine are ordered, and cursors check what they
+/// read.
 #[cold]
 fn unordered() -> Error {
     malformed("its keys do not ascend")

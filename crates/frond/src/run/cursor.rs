@@ -1,13 +1,14 @@
-//! Walking a run's entries in order, forward and backward, within bounds.
+//! Run cursors: a run's entries in order, forward and backward, within bounds.
 //!
-//! Two ways to the blocks: through the cache, for readers, which a long walk fills ahead of itself; or
-//! in bulk, for merges, which read pieces of [`BULK_BYTES`](super::BULK_BYTES) straight from the file,
-//! decode into memory of their own, and leave the cache alone.
+//! A cursor gets blocks in one of two ways: through the cache, for readers, where a long walk reads
+//! ahead; or in bulk, for merges, which read pieces of [`BULK_BYTES`](super::BULK_BYTES) straight
+//! from the file, decode into their own memory, and leave the cache alone.
 //!
 //! Invariants
 //! 1. Keys ascend strictly over all blocks, each within its separators and the run's first and last
-//!    key: whatever the bytes, a cursor gives ordered keys or an error. One exception: in a typed block that a
-//!    bulk cursor does not check, order is left to whoever takes the rows; builders of runs look at it.
+//!    key: whatever the bytes, a cursor returns ordered keys or an error. One exception: in a
+//!    columnar block that a bulk cursor does not check, the order is up to the consumer of the
+//!    rows; run builders check it.
 //!
 //! Threads: a cursor belongs to one thread; it keeps the run alive.
 
@@ -24,12 +25,13 @@ use crate::{
     sync::Arc,
 };
 
-/// Who reads ahead of cursors, on other threads.
+/// Readahead for cursors, on other threads.
 pub trait AheadOfCursor: Send + Sync + std::fmt::Debug {
-    /// A cursor needs this block, which is not in the cache. Waits for who is about to bring it.
+    /// Called when a cursor needs this block, which is not in the cache. Waits for a thread that is
+    /// about to bring it.
     fn meet(&self, run: &Run, block: usize) -> Option<(PinnedBlock, Chunks)>;
 
-    /// The same, if the block is here already.
+    /// Returns the block, if readahead has already brought it.
     fn brought(&self, run: &Run, block: usize) -> Option<(PinnedBlock, Chunks)>;
 }
 
@@ -54,7 +56,7 @@ pub struct RunCursor {
 enum Access {
     Cached {
         source: Arc<dyn BlockSource>,
-        /// Which way to read how many bytes at once when a block is not in the cache.
+        /// Direction and length of reads when a block is not in the cache.
         ahead: (Direction, usize),
         others: Option<Arc<dyn AheadOfCursor>>,
     },
@@ -78,12 +80,12 @@ impl Bytes {
 }
 
 impl RunCursor {
-    /// A cursor that reads through the cache; it stands nowhere yet.
+    /// Creates a cursor that reads through the cache, without a position yet.
     pub fn new(run: Arc<Run>, source: Arc<dyn BlockSource>) -> Self {
         Self::with(run, Access::Cached { source, ahead: (Direction::Forward, 0), others: None })
     }
 
-    /// A cursor that reads in bulk and leaves the cache alone; it stands nowhere yet.
+    /// Creates a cursor that reads in bulk and leaves the cache alone, without a position yet.
     pub fn bulk(run: Arc<Run>) -> Self {
         let bulk = Bulk::new(&run);
         Self::with(run, Access::Bulk(bulk))
@@ -105,8 +107,8 @@ impl RunCursor {
         }
     }
 
-    /// Makes a cursor that meets a block which is not in the cache read so many bytes of the blocks that
-    /// come next in this direction with it: for a walk that has gone on for a while.
+    /// Makes the cursor read, with each block that is not in the cache, this many bytes of the
+    /// blocks that follow in this direction: for a walk that has gone on for a while.
     pub fn read_ahead(mut self, direction: Direction, bytes: usize) -> Self {
         if let Access::Cached { ahead, .. } = &mut self.access {
             *ahead = (direction, bytes);
@@ -114,34 +116,34 @@ impl RunCursor {
         self
     }
 
-    /// The same for a cursor that goes on with another length.
+    /// Changes the readahead length of a cursor in use.
     pub fn set_ahead(&mut self, bytes: usize) {
         if let Access::Cached { ahead, .. } = &mut self.access {
             ahead.1 = bytes;
         }
     }
 
-    /// So many entries are about to be asked for: a walk up decodes as many at once. Comes behind
-    /// [`project`](Self::project).
+    /// Announces that so many entries are about to be asked for: a forward walk decodes them
+    /// together. To be called after [`project`](Self::project).
     pub fn expect(&mut self, entries: usize) {
         self.rows.expect(entries);
     }
 
-    /// From now on others read ahead of it.
+    /// Lets other threads read ahead of the cursor from now on.
     pub fn set_others(&mut self, ahead: Arc<dyn AheadOfCursor>) {
         if let Access::Cached { others, .. } = &mut self.access {
             *others = Some(ahead);
         }
     }
 
-    /// Whether it may be kept between two calls of a reader: what it holds then is a block of the cache and a run
-    /// that lies in the file, and not the frames of a run.
+    /// True if the cursor may be kept between two calls of a reader: it then holds a cached block
+    /// and a run that is in the file, and not the frames of a run.
     pub fn may_stay(&self) -> bool {
         let is_cached = matches!(&self.bytes, Bytes::Pinned(block) if block.is_cached());
         self.on_entry && is_cached && self.run.link().is_some()
     }
 
-    /// Makes a bulk cursor check what walking does not need of a block, its restarts above all.
+    /// Makes a bulk cursor check what walking does not need of a block, above all its restarts.
     pub fn checking(mut self) -> Self {
         self.checking = true;
         self
@@ -157,7 +159,8 @@ impl RunCursor {
         self
     }
 
-    /// Reads these parts of values from here on, where they lie in columns; cheap while it stands nowhere.
+    /// Reads only these fields of values from here on, where they lie in columns; cheap while the
+    /// cursor has no position.
     pub fn project(&mut self, projection: &Projection) -> Result<()> {
         let row = self.rows.row();
         self.rows.project(projection, self.run.format());
@@ -174,7 +177,7 @@ impl RunCursor {
         &self.run
     }
 
-    /// Number of the block stood in.
+    /// Number of the current block.
     pub fn block_index(&self) -> usize {
         self.block
     }
@@ -187,7 +190,7 @@ impl RunCursor {
         }
     }
 
-    /// Goes to the first entry of the range.
+    /// Moves to the first entry of the range.
     pub fn seek_first(&mut self) -> Result<()> {
         match self.lo.take() {
             Some(lo) => {
@@ -199,7 +202,7 @@ impl RunCursor {
         }
     }
 
-    /// Goes to the last entry of the range.
+    /// Moves to the last entry of the range.
     pub fn seek_last(&mut self) -> Result<()> {
         match self.hi.take() {
             Some(hi) => {
@@ -219,7 +222,7 @@ impl RunCursor {
         }
     }
 
-    /// Goes to the last entry of the range that is below `key`.
+    /// Moves to the last entry of the range that is below `key`.
     pub fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         match &self.hi {
             Some(hi) if **hi < *key => self.seek_last(),
@@ -243,14 +246,14 @@ impl RunCursor {
         Ok(())
     }
 
-    /// Goes to the first entry of block `index`, bounds permitting (`lo` is not looked at).
+    /// Moves to the first entry of block `index`, within the upper bound (`lo` is not checked).
     pub fn start_at_block(&mut self, index: usize) -> Result<()> {
         self.enter(index)?;
         self.stop_at_hi();
         Ok(())
     }
 
-    /// Goes to the first entry of the range that is not below `key`.
+    /// Moves to the first entry of the range that is not below `key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         match &self.lo {
             Some(lo) if **lo > *key => self.seek_first(),
@@ -274,7 +277,7 @@ impl RunCursor {
         Ok(())
     }
 
-    /// The entry stood on.
+    /// The current entry.
     #[inline]
     pub fn entry(&self) -> Option<Entry<'_>> {
         self.on_entry.then(|| Entry {
@@ -284,7 +287,7 @@ impl RunCursor {
         })
     }
 
-    /// Goes to the next entry.
+    /// Moves to the next entry.
     #[inline]
     pub fn advance(&mut self) -> Result<()> {
         if !self.on_entry {
@@ -299,8 +302,8 @@ impl RunCursor {
         Ok(())
     }
 
-    /// Shows the entry stood on and those after it until `take` wants no more or the range ends. The cursor then stays on the
-    /// last one that was taken.
+    /// Passes the current entry and those after it to `take` until it wants no more or the range
+    /// ends. The cursor then stays on the last one taken.
     #[inline]
     pub fn walk(&mut self, take: &mut impl TakesEntries) -> Result<()> {
         while self.on_entry {
@@ -343,8 +346,8 @@ impl RunCursor {
         Ok(())
     }
 
-    /// Goes to the next entry of the same block. At its end the cursor stands nowhere, and
-    /// [`start_at_block`](Self::start_at_block) goes on. For cursors without bounds.
+    /// Moves to the next entry of the same block. At its end the cursor has no position, and
+    /// [`start_at_block`](Self::start_at_block) continues. For cursors without bounds.
     #[inline]
     pub fn advance_in_block(&mut self) -> Result<()> {
         debug_assert!(self.lo.is_none() && self.hi.is_none());
@@ -359,8 +362,8 @@ impl RunCursor {
         }
     }
 
-    /// Block `index` as stored, checked against its CRC, of a bulk cursor: where walking forward would
-    /// decode it. The cursor stands nowhere afterwards.
+    /// Returns block `index` as stored, checked against its CRC, for a bulk cursor: at the point
+    /// where walking forward would decode it. The cursor has no position afterwards.
     pub fn carried_block(&mut self, index: usize) -> Result<&[u8]> {
         self.on_entry = false;
         let Access::Bulk(bulk) = &mut self.access else {
@@ -372,7 +375,7 @@ impl RunCursor {
         Ok(encoded)
     }
 
-    /// Goes to the entry before.
+    /// Moves to the previous entry.
     #[inline]
     pub fn retreat(&mut self) -> Result<()> {
         if !self.on_entry {
@@ -434,7 +437,7 @@ impl RunCursor {
         }
     }
 
-    /// Goes to the first entry of a block.
+    /// Moves to the first entry of a block.
     fn enter(&mut self, index: usize) -> Result<()> {
         if !self.load(index, Direction::Forward)? {
             return Ok(());
@@ -446,7 +449,7 @@ impl RunCursor {
         Ok(())
     }
 
-    /// Goes to the last entry of a block.
+    /// Moves to the last entry of a block.
     fn enter_last(&mut self, index: usize) -> Result<()> {
         if !self.load(index, Direction::Backward)? {
             return Ok(());
@@ -458,7 +461,7 @@ impl RunCursor {
         Ok(())
     }
 
-    /// Standing on a block's first row: no key before it may belong here (Invariant 1).
+    /// At a block's first row: no key before it may belong to the block (invariant 1).
     fn check_first(&mut self) -> Result<()> {
         let fits = if self.block == 0 {
             self.run.first_key() == Some(self.rows.key())
@@ -468,7 +471,7 @@ impl RunCursor {
         if fits { Ok(()) } else { Err(self.fail(BadBlock("its first key lies outside it"))) }
     }
 
-    /// Standing on a block's last row: it must be below what follows (Invariant 1).
+    /// At a block's last row: it must be below what follows (invariant 1).
     fn check_last(&mut self) -> Result<()> {
         let after = self.block + 1;
         let fits = if after == self.run.block_count() {
@@ -479,7 +482,7 @@ impl RunCursor {
         if fits { Ok(()) } else { Err(self.fail(BadBlock("its last key lies outside it"))) }
     }
 
-    /// Makes a block the current one; false if the range has none of that number.
+    /// Makes a block the current one; false if the range has no block of that number.
     fn load(&mut self, index: usize, direction: Direction) -> Result<bool> {
         self.on_entry = false;
         if index >= self.blocks_end {
@@ -501,7 +504,8 @@ impl RunCursor {
                         block
                     }
                     None => {
-                        // Walking down, the range begins in this block, and the walk goes on below it.
+                        // In a backward walk the range starts in this block, and the walk continues
+                        // below it.
                         let is_up = *direction == Direction::Forward;
                         let start = if is_up { self.blocks_start } else { 0 };
                         let blocks = start..self.blocks_end;
@@ -580,12 +584,12 @@ impl EntrySource for RunCursor {
         Some(self.run.range_deletes())
     }
 
-    /// Only inside its bounds.
+    /// Only range deletes inside the cursor's bounds count.
     fn has_range_deletes(&self) -> bool {
         self.run.range_deletes().meets(self.lo.as_deref(), self.hi.as_deref())
     }
 
-    /// Only inside its bounds.
+    /// Only range deletes inside the cursor's bounds count.
     #[inline]
     fn covers(&self, key: &[u8]) -> bool {
         self.lo.as_deref().is_none_or(|lo| lo <= key)

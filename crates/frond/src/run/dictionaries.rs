@@ -1,82 +1,88 @@
-//! The dictionary that the leaves of a tree are written under: which one, and when it is made anew.
+//! The dictionary that the leaves of a tree are compressed with: which one, and when it is trained
+//! again.
 //!
-//! While a leaf is written some of what its codec is given is kept, spread over it. When the leaf ends, three in four of
-//! these blocks teach a dictionary and the others judge it, in several lengths and against having none. It serves the
-//! leaves after it. What was found holds, be it that none is worth it, until leaves take a tenth more than the first
-//! one after that did; and each time it is found anew only after twice as many leaves. A leaf that is merged keeps the
-//! dictionary that it has, or none of its blocks could be carried over; one that has none takes the latest.
+//! While a leaf is written, a sample of what its codec gets is kept, spread over the leaf. When the
+//! leaf ends, three in four of the sampled blocks train a dictionary and the others evaluate it, at
+//! several lengths and against having none. The result serves the leaves after it. It stays, even
+//! if it is that no dictionary pays, until leaves take a tenth more than the first leaf after it;
+//! and each time training waits for twice as many leaves. A leaf that is merged keeps its
+//! dictionary, or none of its blocks could be carried over; a leaf without one takes the latest.
 //!
 //! Invariants
-//! 1. What is learnt never says how a block is read: only its run does.
-//! 2. Training is at most logarithmic in the leaves of a tree that is open.
+//! 1. What is learnt never determines how a block is read: only its run does.
+//! 2. The number of trainings is at most logarithmic in the leaves that are written while the tree
+//!    is open.
 //!
-//! Threads: all; the lock is held for some comparisons, twice a run.
+//! Threads: all; the lock is held for some comparisons, twice per run.
 
 use crate::{
     block::{Codec, Dictionary, DictionaryEncoder, train},
     sync::{Arc, Mutex},
 };
 
-/// Lengths that are tried, longest first. Shorter ones are the ends of the longest.
+/// Lengths that are tried, longest first. The shorter ones are the ends of the longest.
 const LENGTHS: [usize; 3] = [16 << 10, 8 << 10, 4 << 10];
-/// Most blocks that are kept of a leaf, and how long each may be.
+/// The most blocks that are kept of a leaf, and the longest one that is kept.
 const SAMPLES_MAX: usize = 24;
 const SAMPLE_BYTES_MAX: usize = 64 << 10;
-/// One in so many blocks judges, and does not teach.
+/// One sampled block in this many evaluates, and does not train.
 const JUDGES_ONE_IN: usize = 4;
-/// Fewest samples that are worth learning from, and the shortest leaf: a short one says nothing of long ones.
+/// The fewest samples, and the shortest leaf, that are worth training on: a short leaf says nothing
+/// about long ones.
 const SAMPLES_MIN: usize = 12;
 const TRAINING_BYTES_MIN: u64 = 128 << 10;
-/// What is saved has to be one in so many bytes at least: a block under a dictionary takes a third longer to decode.
+/// A dictionary must save at least 1/32 of the bytes: a block that uses one takes a third longer to
+/// decode.
 const SAVED_ONE_IN: u64 = 32;
-/// Leaves after which a tree may train for the second time.
+/// Number of leaves after which a tree may train for the second time.
 const PAUSE: u32 = 8;
-/// What a dictionary is taken to save of which nothing is known but that somebody chose it: one in so many.
+/// The assumed savings (1/16) of a dictionary about which nothing is known except that it was once
+/// chosen.
 const SAVES_ONE_IN: f64 = 16.0;
 
-/// What a tree knows of its dictionary.
+/// What a tree knows about its dictionary.
 #[derive(Debug, Default)]
 pub(super) struct Dictionaries(Mutex<Learnt>);
 
 #[derive(Debug, Default)]
 struct Learnt {
     latest: Option<Chosen>,
-    /// What the first leaf took, of its rows as they are, that was written with what was found last.
+    /// Stored bytes per raw byte of the first leaf that was written with the last result.
     promise: Option<f64>,
-    /// Leaves since; none if nothing was ever looked for.
+    /// Number of leaves since; `None` if there was never a training.
     leaves: Option<u32>,
-    /// Leaves before it may be looked for again.
+    /// Number of leaves before the next training.
     pause: u32,
 }
 
-/// A dictionary that was worth it.
+/// A dictionary that pays.
 #[derive(Clone, Debug)]
 struct Chosen {
     dictionary: Arc<Dictionary>,
-    /// What it saves of what blocks take without it.
+    /// The share that it saves of what blocks take without it.
     saves: f64,
 }
 
-/// What a leaf is written under, and what it is to teach.
+/// The dictionary that a leaf is written with, and the samples it collects.
 #[derive(Debug, Default)]
 pub(super) struct UnderDictionary {
     chosen: Option<Chosen>,
-    /// Made for the first block.
+    /// Created for the first block.
     encoder: Option<DictionaryEncoder>,
     samples: Option<Box<Samples>>,
 }
 
-/// What the codec was given of some blocks.
+/// What the codec got for some blocks.
 #[derive(Debug)]
 struct Samples {
     kept: Vec<Vec<u8>>,
-    /// One in so many blocks is kept.
+    /// One block in this many is kept.
     stride: usize,
     blocks: usize,
 }
 
 impl UnderDictionary {
-    /// Of a run that may carry blocks under this dictionary, if any.
+    /// For a run that may carry blocks with this dictionary, if any.
     pub fn base(dictionary: Option<&Arc<Dictionary>>) -> Self {
         let known = |dictionary: &Arc<Dictionary>| Chosen {
             dictionary: dictionary.clone(),
@@ -90,7 +96,7 @@ impl UnderDictionary {
         self.chosen.as_ref().map(|chosen| &chosen.dictionary)
     }
 
-    /// The same for encoding.
+    /// The encoder of the dictionary.
     pub fn encoder(&mut self) -> Option<&DictionaryEncoder> {
         if self.encoder.is_none() {
             self.encoder = DictionaryEncoder::new(self.dictionary()?.clone());
@@ -98,14 +104,15 @@ impl UnderDictionary {
         self.encoder.as_ref()
     }
 
-    /// Whether blocks that take so many bytes under the dictionary would take less with it away.
+    /// True if blocks that take `bytes` with the dictionary save less than the dictionary itself
+    /// takes.
     pub fn is_in_vain(&self, bytes: u64) -> bool {
         self.chosen.as_ref().is_some_and(|Chosen { dictionary, saves }| {
             bytes as f64 * saves / (1.0 - saves) < dictionary.to_disk().len() as f64
         })
     }
 
-    /// Whether what the codec is given of the next block is wanted.
+    /// True if the codec's input of the next block should be kept.
     pub fn wants_sample(&mut self) -> bool {
         self.samples.as_mut().is_some_and(|samples| {
             samples.blocks += 1;
@@ -113,14 +120,14 @@ impl UnderDictionary {
         })
     }
 
-    /// Takes it.
+    /// Keeps the codec's input of a block as a sample.
     pub fn keep(&mut self, given: &[u8]) {
         let Some(samples) = self.samples.as_mut().filter(|_| given.len() <= SAMPLE_BYTES_MAX)
         else {
             return;
         };
         if samples.kept.len() >= SAMPLES_MAX {
-            // Every other one is enough of what there was so far.
+            // Every other one of the samples so far is enough.
             let mut number = 0;
             samples.kept.retain(|_| {
                 number += 1;
@@ -133,7 +140,8 @@ impl UnderDictionary {
 }
 
 impl Dictionaries {
-    /// What a run under this codec is written under, that may carry blocks of one that is `base`.
+    /// Returns the dictionary for a run under this codec, which may carry blocks of one that uses
+    /// `base`.
     pub fn begin(&self, codec: Codec, base: UnderDictionary) -> UnderDictionary {
         if codec != Codec::UNDER_DICTIONARY {
             return base;
@@ -147,20 +155,21 @@ impl Dictionaries {
         UnderDictionary { chosen, encoder: None, samples }
     }
 
-    /// The dictionary of a run that is opened: that of the tree, if it is the same, so that there is one of it.
+    /// Returns the tree's dictionary in place of an equal one of a run that is opened, so that
+    /// there is only one in memory.
     pub fn share(&self, dictionary: Arc<Dictionary>) -> Arc<Dictionary> {
         let chosen = Chosen { dictionary, saves: 1.0 / SAVES_ONE_IN };
         self.0.lock().unwrap().same(chosen).dictionary
     }
 
-    /// Whether it is the one that the tree holds.
+    /// True if this is the dictionary that the tree holds.
     pub fn holds(&self, dictionary: &Arc<Dictionary>) -> bool {
         let learnt = self.0.lock().unwrap();
         learnt.latest.as_ref().is_some_and(|latest| Arc::ptr_eq(&latest.dictionary, dictionary))
     }
 
-    /// A leaf ended, whose rows are so long and take so many bytes. Says whether it is worth training now, and
-    /// with what.
+    /// Called when a leaf ends, with its raw and stored bytes. Returns what to train on, if
+    /// training is due now.
     pub fn learn(&self, under: UnderDictionary, row_bytes: u64, bytes: u64) -> Option<Training> {
         if bytes < TRAINING_BYTES_MIN {
             return None;
@@ -172,13 +181,13 @@ impl Dictionaries {
             (None, None) => true,
             _ => false,
         };
-        // Runs that keep an older one say nothing of the latest.
+        // Runs with an older dictionary say nothing about the latest.
         let is_due = is_latest && learnt.is_due(bytes as f64 / row_bytes.max(1) as f64);
         let samples = under.samples.filter(|samples| samples.kept.len() >= SAMPLES_MIN)?;
         is_due.then_some(Training { samples: *samples, bytes })
     }
 
-    /// What came of it.
+    /// Records the result of a training.
     pub fn learnt(&self, found: Found) {
         let mut learnt = self.0.lock().unwrap();
         learnt.pause = (learnt.pause * 2).max(PAUSE);
@@ -187,7 +196,8 @@ impl Dictionaries {
 }
 
 impl Learnt {
-    /// The latest, if it is the same as that. A tree that knows none, since the store was just opened, takes that one.
+    /// Returns the latest dictionary, if it equals the given one. A tree that knows none, since the
+    /// store was just opened, adopts the given one.
     fn same(&mut self, chosen: Chosen) -> Chosen {
         if self.leaves.is_none() {
             (self.latest, self.leaves) = (Some(chosen.clone()), Some(0));
@@ -199,13 +209,13 @@ impl Learnt {
         }
     }
 
-    /// Whether a leaf that begins now may be trained from.
+    /// True if training may be due at the end of a leaf that starts now.
     fn may_be_due(&self) -> bool {
         self.leaves
             .is_none_or(|leaves| self.promise.is_some() && leaves.saturating_add(1) >= self.pause)
     }
 
-    /// Counts a leaf, which took so much of its rows; whether it is to be trained from.
+    /// Counts a leaf with its ratio of stored to raw bytes, and returns whether to train on it.
     fn is_due(&mut self, took: f64) -> bool {
         let Some(leaves) = &mut self.leaves else { return true };
         *leaves = leaves.saturating_add(1);
@@ -225,18 +235,18 @@ impl Default for Samples {
     }
 }
 
-/// What is to be trained from: takes most of the time that writing a leaf takes, under no lock.
+/// The input of a training, which takes most of the time that writing a leaf takes, under no lock.
 pub(super) struct Training {
     samples: Samples,
-    /// What the leaf takes.
+    /// Stored bytes of the leaf.
     bytes: u64,
 }
 
-/// What training gave.
+/// The result of a training.
 pub(super) struct Found(Option<Chosen>);
 
 impl Training {
-    /// Makes the dictionary that is worth most, if any is worth it.
+    /// Trains dictionaries and returns the one that saves most, if any pays.
     pub fn train(self) -> Found {
         let is_judge = |number: usize| number % JUDGES_ONE_IN == JUDGES_ONE_IN - 1;
         let of = |judges: bool| {

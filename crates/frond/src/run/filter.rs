@@ -1,7 +1,7 @@
 //! Blocked Bloom filter: one 64-byte line per key, so a probe costs one cache miss.
 //!
-//! The line is chosen by the hash's high half, the bits in it by nine bits each of products of the
-//! hash. 10 bits a key give about 1 % false positives, 14 about 0.25 %.
+//! The line is chosen by the high half of the hash; each bit in it by nine bits of products of the
+//! hash. 10 bits per key give about 1 % false positives, 14 about 0.25 %.
 //!
 //! Bytes: docs/format.md, "Run". Idea: Putze, Sanders, Singler, "Cache-, Hash- and Space-Efficient
 //! Bloom Filters", 2007.
@@ -11,7 +11,7 @@ use crate::{
     sync::Arc,
 };
 
-/// Hash of a key, as filters want it: taken once per read, tested against every run.
+/// The hash of a key for filters: computed once per read, tested against every run.
 #[inline]
 pub fn key_hash(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)
@@ -20,7 +20,7 @@ pub fn key_hash(key: &[u8]) -> u64 {
 const LINE_WORDS: usize = 8;
 /// Bytes of a line.
 pub(super) const LINE_BYTES: usize = 64;
-/// Nine bits of a 64-bit product choose one of 512; seven such choices fit in it.
+/// Nine bits of a 64-bit product choose one of 512 bits; seven such choices fit in a product.
 const PROBES_PER_PRODUCT: u32 = 7;
 const PROBES_MAX: u8 = 14;
 
@@ -35,8 +35,9 @@ pub struct Filter {
     probes: u8,
 }
 
-/// Where its lines are. Filters of open runs may be half of all memory, and come and go with reads: in the pool, what they leave is
-/// anybody's, where the general allocator would keep holes.
+/// The memory of its lines. Filters of open runs may take half of all memory, and are allocated and
+/// freed with reads: in the pool, anything can use the memory that they leave, where the general
+/// allocator would keep holes.
 #[derive(Debug)]
 enum Lines {
     Own(Vec<Line>),
@@ -52,7 +53,7 @@ impl Clone for Lines {
     }
 }
 
-/// A line of its bytes.
+/// Decodes a line.
 fn line(bytes: &[u8]) -> Line {
     Line(std::array::from_fn(|word| word_of(bytes, word)))
 }
@@ -74,17 +75,17 @@ fn bits(hash: u64, probes: u8) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
-/// Which of so many lines a hash is in.
+/// The line of a hash, among `lines` lines.
 #[inline]
 fn line_of(hash: u64, lines: usize) -> usize {
     (((hash >> 32) * lines as u64) >> 32) as usize
 }
 
 impl Filter {
-    /// A filter of these keys with about `bits_per_key` bits for each.
+    /// Builds a filter of these keys with about `bits_per_key` bits for each.
     pub fn build(hashes: &[u64], bits_per_key: usize) -> Self {
         let lines = (hashes.len() * bits_per_key).div_ceil(LINE_BYTES * 8).max(1);
-        // Ideal is 0.69 × bits; lines fill unevenly, so a little less is best.
+        // The ideal number is 0.69 × bits; lines fill unevenly, so a little less is best.
         let probes = (bits_per_key * 6 / 10).clamp(1, PROBES_MAX.into()) as u8;
         let mut lines = vec![Line([0; LINE_WORDS]); lines];
         for &hash in hashes {
@@ -98,7 +99,7 @@ impl Filter {
         Self { lines: Lines::Own(lines), probes }
     }
 
-    /// The same in memory of a pool, if it is not too long for that.
+    /// Moves the filter into memory of a pool, if it is not too long for that.
     pub fn pooled(self, pool: &Arc<FramePool>) -> Self {
         let Lines::Own(lines) = &self.lines else { return self };
         let Some(mut kept) = pool.keep(lines.len() * LINE_BYTES) else { return self };
@@ -110,7 +111,7 @@ impl Filter {
         Self { lines: Lines::Pooled(kept), probes: self.probes }
     }
 
-    /// False only if no key of this hash is in the run.
+    /// False only if no key with this hash is in the run.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         if plant!("run: filter says no to a key it has") && hash.is_multiple_of(16) {
@@ -155,7 +156,7 @@ impl Filter {
         }
     }
 
-    /// Reads a filter; `None` if this cannot be one.
+    /// Reads a filter; `None` if the bytes cannot be one.
     pub fn from_disk(probes: u8, bytes: &[u8]) -> Option<Self> {
         if bytes.is_empty() || !bytes.len().is_multiple_of(LINE_BYTES) {
             return None;

@@ -1,4 +1,4 @@
-//! The algebra of messages: what two messages of one key are together.
+//! The algebra of messages: what two messages of one key fold into.
 //!
 //! | newer | older | together |
 //! |---|---|---|
@@ -11,12 +11,13 @@
 //! | Merge | Merge | the older's operands, then the newer's; neighbours of one operator combined |
 //!
 //! Folding is associative: a group may be folded from either end, or in parts at several levels.
-//! Whether two versions may be folded at all (no snapshot between them) is the caller's to know (I4).
+//! The caller knows whether two versions may be folded at all (no snapshot between them, I4).
 //!
-//! Bounds: a value keeps its first [`VALUE_BYTES_MAX`] bytes, whatever its operator makes of it, since a
-//! merge is blind and its commit long acknowledged when that shows. Operands of one operator are
-//! combined while that makes none longer than [`OPERAND_BYTES_MAX`]; others stand side by side, which
-//! means the same. How long such a list may become, `pipeline/batch.rs` says.
+//! Bounds: a value keeps its first [`VALUE_BYTES_MAX`] bytes, whatever its operator makes of it,
+//! since a merge is blind and its commit was acknowledged long before the length becomes known.
+//! Operands of one operator are combined while the result is at most [`OPERAND_BYTES_MAX`] long;
+//! others are kept side by side, which means the same. `pipeline/batch.rs` says how long such a
+//! list may become.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -41,33 +42,34 @@ pub const OPERATOR_USER_MIN: u8 = 64;
 /// Longest name of a user's operator, bytes: a tree may use all 192 of them, and its record in the
 /// catalog must hold their names.
 pub const OPERATOR_NAME_BYTES_MAX: usize = bounds::OPERATOR_NAME_BYTES.default as usize;
-/// Appends are combined up to this length: they only ever grow, and each fold copies them.
+/// Appends are combined up to this length: they only grow, and each fold copies them.
 const APPENDED_BYTES_MAX: usize = 4 << 10;
 
-/// A user's operator: deterministic and associative, or trees diverge (Rule: I17).
+/// A user's merge operator: it must be deterministic and associative, or trees diverge (Rule: I17).
 ///
-/// It works in background threads on rows committed long before, where nobody can be asked, so it must
-/// not panic. A value keeps the first [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX) bytes of what
-/// [`merge`](Self::merge) returns; operands that would make a longer one than
-/// [`OPERAND_BYTES_MAX`](crate::OPERAND_BYTES_MAX) together are not combined.
+/// It runs in background threads on rows that were committed long before, where no caller could
+/// handle a failure, so it must not panic. A value keeps the first
+/// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX) bytes of what [`merge`](Self::merge) returns;
+/// operands whose combination would exceed [`OPERAND_BYTES_MAX`](crate::OPERAND_BYTES_MAX) are not
+/// combined.
 pub trait MergeOperator: Send + Sync {
-    /// What it is called. The catalog keeps the name with every tree that uses the operator, so that a
-    /// store is never opened without it, or with another one under its number. 1 to 128 bytes, no
-    /// control characters, and the same for ever.
+    /// The operator's name. The catalog stores the name with every tree that uses the operator, so
+    /// that a store is never opened without it, or with another one under its number. 1 to 128
+    /// bytes, no control characters; it must never change.
     fn name(&self) -> &str;
-    /// The value after `operand`, given the value before, if there is one.
+    /// The value after `operand`, given the previous value, if there is one.
     fn merge(&self, base: Option<&[u8]>, operand: &[u8]) -> Vec<u8>;
-    /// One operand that does what `older` and then `newer` do.
+    /// One operand with the effect of `older` followed by `newer`.
     fn combine(&self, older: &[u8], newer: &[u8]) -> Vec<u8>;
 }
 
 /// Reads values that are not inline.
 pub trait BlobReader: Send + Sync {
-    /// The value that this 16-byte reference names.
+    /// Reads the value that this 16-byte reference names.
     fn read_blob(&self, reference: &[u8]) -> Result<Vec<u8>>;
 }
 
-/// The operators that a store knows.
+/// The merge operators that a store knows.
 #[derive(Clone, Default)]
 pub struct Operators {
     user: BTreeMap<u8, Arc<dyn MergeOperator>>,
@@ -80,7 +82,7 @@ impl fmt::Debug for Operators {
 }
 
 impl Operators {
-    /// The built-in ones.
+    /// The built-in operators.
     pub fn new() -> Self {
         Self::default()
     }
@@ -117,7 +119,7 @@ impl Operators {
         self.user.get(&id).map(|operator| &**operator).ok_or(Error::MissingOperator(id))
     }
 
-    /// Puts `operand` onto `value`, which is the value before it if `exists`.
+    /// Applies `operand` to `value`, which holds the previous value if `exists`.
     fn merge(&self, id: u8, exists: bool, value: &mut Vec<u8>, operand: &[u8]) -> Result<()> {
         match id {
             OPERATOR_ADD => {
@@ -136,7 +138,8 @@ impl Operators {
                 if !exists {
                     value.clear();
                 }
-                // Cutting is associative: what is over stays over, whatever is folded first.
+                // Truncating is associative: what exceeds the limit exceeds it in whatever order
+                // messages are folded.
                 let room = bounds::VALUE_BYTES.len().saturating_sub(value.len());
                 value.extend_from_slice(&operand[..operand.len().min(room)]);
             }
@@ -149,7 +152,8 @@ impl Operators {
         Ok(())
     }
 
-    /// One operand that does what `older` and then `newer` do; `None` if the two had better stay apart.
+    /// One operand with the effect of `older` followed by `newer`; `None` if the two should stay
+    /// separate.
     fn combine(&self, id: u8, older: &[u8], newer: &[u8]) -> Result<Option<Vec<u8>>> {
         let combined = match id {
             OPERATOR_APPEND if older.len() + newer.len() > APPENDED_BYTES_MAX => return Ok(None),
@@ -199,12 +203,12 @@ fn next_operand<'a>(reader: &mut Reader<'a>) -> Result<Option<(u8, &'a [u8])>> {
     })
 }
 
-/// What two messages are together.
+/// The result of folding two messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Folded {
     /// The newer message's payload with this tag.
     Newer(Tag),
-    /// What was put into the buffer, with this tag.
+    /// The payload in the buffer, with this tag.
     Made(Tag),
     /// Nothing remains.
     Nothing,
@@ -223,7 +227,7 @@ impl fmt::Debug for Folder<'_> {
     }
 }
 
-/// True if the newer message alone is the result, so that no payload needs to be touched.
+/// Returns the result if it is the newer message alone, so that no payload needs to be touched.
 #[inline]
 fn hides(newer: Tag, older: Tag) -> Option<Folded> {
     match newer.kind() {
@@ -252,9 +256,10 @@ impl<'a> Folder<'a> {
         Self { operators, blobs: Some(blobs) }
     }
 
-    /// Folds the versions of a key, newest first, into one message, its payload in `payload`; `None` if
-    /// nothing is left. With `to_base` nothing older than a Put or a Delete is looked at: enough for who
-    /// reads, while who writes the message down wants to know whether it stays fresh.
+    /// Folds the versions of a key, newest first, into one message with its payload in `payload`;
+    /// `None` if nothing is left. With `to_base` nothing older than a Put or a Delete is looked at:
+    /// this suffices for readers, while a caller that stores the message needs to know whether it
+    /// stays fresh.
     #[inline]
     pub fn fold_versions<'m>(
         &self,
@@ -264,8 +269,8 @@ impl<'a> Folder<'a> {
         spare: &mut Vec<u8>,
     ) -> Result<Option<Tag>> {
         let mut folded: Option<Tag> = None;
-        // Merges that wait for what is below them, newest first: put onto it one after the other, each
-        // is copied once, however many there are.
+        // Merges that wait for what is below them, newest first. They are applied to it one after
+        // the other, so each is copied once, however many there are.
         let mut merges: Vec<Message<'m>> = Vec::new();
         for older in versions {
             folded = match (folded, older.tag) {
@@ -310,7 +315,8 @@ impl<'a> Folder<'a> {
         Ok(folded)
     }
 
-    /// Folds `newer` over `older`; what has to be made goes into `out`, which is cleared first.
+    /// Folds `newer` over `older`; a payload that has to be constructed goes into `out`, which is
+    /// cleared first.
     pub fn fold(
         &self,
         newer: Message<'_>,
@@ -335,7 +341,7 @@ impl<'a> Folder<'a> {
         Ok(Folded::Made(tag))
     }
 
-    /// What a Merge is put onto, in `out`, and the tag of the outcome.
+    /// Puts the base of a Merge into `out`, and returns the tag of the result.
     fn base(&self, older: Message<'_>, out: &mut Vec<u8>) -> Result<Tag> {
         out.clear();
         match older.tag.kind() {
@@ -347,8 +353,8 @@ impl<'a> Folder<'a> {
         Ok(if older.tag.is_fresh() { Tag::PUT_FRESH } else { Tag::PUT })
     }
 
-    /// What a message is where nothing lies below it, as in a leaf: never a Delete or a Merge, and
-    /// not fresh, since nobody will ask.
+    /// Converts a message for a place with nothing below it, as in a leaf: the result is never a
+    /// Delete or a Merge, and not fresh, since nothing will ask.
     pub fn settle(&self, message: Message<'_>, out: &mut Vec<u8>) -> Result<Folded> {
         match message.tag.kind() {
             Kind::Put | Kind::PutBlob => Ok(Folded::Newer(message.tag.without_fresh())),
@@ -367,7 +373,8 @@ impl<'a> Folder<'a> {
         self.blobs.ok_or_else(no_blobs)?.read_blob(reference)
     }
 
-    /// Puts all operands of a Merge, oldest first, onto `value`, which is one if it `exists`.
+    /// Applies all operands of a Merge, oldest first, to `value`, which holds the previous value if
+    /// it `exists`.
     pub fn apply(&self, exists: bool, payload: &[u8], value: &mut Vec<u8>) -> Result<()> {
         let mut exists = exists;
         for operand in operands(payload) {
@@ -378,8 +385,8 @@ impl<'a> Folder<'a> {
         Ok(())
     }
 
-    /// Appends the operands of a Merge to older ones, combining where the two meet. `last` is the place
-    /// of the last operand in `list`.
+    /// Appends the operands of a Merge to older ones, combining where the two meet. `last` is the
+    /// offset of the last operand in `list`.
     fn append(&self, list: &mut Vec<u8>, last: &mut Option<usize>, newer: &[u8]) -> Result<()> {
         let mut rest = Reader::new(newer);
         let mut joins = true;

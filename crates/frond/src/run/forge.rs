@@ -1,5 +1,5 @@
-//! Runs that say of themselves what is not so, for tests of whoever must notice. Their checksums are
-//! right: the lie is told before the run is written.
+//! Runs with false statements about themselves, for tests of the code that must detect them. Their
+//! checksums are right: the change is made before the run is written.
 
 use super::{Run, filter::Filter};
 use crate::sync::Arc;
@@ -15,7 +15,7 @@ pub(crate) fn filter_of_nothing(run: Arc<Run>) -> Arc<Run> {
     change(run, |run| run.tail.filter = Some(Filter::build(&[], 10)))
 }
 
-/// The index counts a Delete that is a Put.
+/// The index counts a Put as a Delete.
 pub(crate) fn miscounted(run: Arc<Run>) -> Arc<Run> {
     change(run, |run| {
         run.tail.counts.deletes += 1;
@@ -25,7 +25,7 @@ pub(crate) fn miscounted(run: Arc<Run>) -> Arc<Run> {
     })
 }
 
-/// The head counts a row that the index does not.
+/// The header counts a row that the index does not.
 pub(crate) fn with_a_row_too_many(run: Arc<Run>) -> Arc<Run> {
     change(run, |run| run.tail.counts.entries += 1)
 }

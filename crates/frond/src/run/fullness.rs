@@ -1,24 +1,25 @@
 //! When a run is full regardless of its shape: before it outgrows what readers accept.
 //!
-//! A run larger than readers accept could not be written, although its contents were acknowledged long before. So a
-//! run that has reached half of such a bound counts as full wherever runs are cut. Whatever a single push adds fits
-//! into the other half: a row is at most 64 MiB, a key 64 KiB.
+//! A run larger than readers accept could not be written, although its contents were acknowledged
+//! long before. So a run that has reached half of such a bound counts as full wherever runs are
+//! cut. Whatever a single push adds fits into the other half: a row is at most 64 MiB, a key 64
+//! KiB.
 //!
 //! Threads: as the builder.
 
 use super::builder::RunBuilder;
 use crate::bounds;
 
-/// The length reported for a run that nears a reader's bound: above any length at which runs are cut.
+/// The length reported for a run that nears a reader's bound: above any length at which runs end.
 pub(super) const FULL: usize = usize::MAX / 4;
-/// The most bytes that a block takes in the tail, without its separator.
+/// The most bytes that a block takes in the footer, without its separator.
 const INDEX_ENTRY_BYTES: usize = 40;
-/// Bytes that a long value takes in the tail.
+/// Bytes that a long value takes in the footer.
 const BLOB_USE_BYTES: usize = 20;
 
 impl RunBuilder {
-    /// Checks whether the run has reached half of any bound of its readers. Whatever a single push adds fits into the
-    /// other half, and so does the block being built.
+    /// Checks whether the run has reached half of any bound of its readers. Whatever a single push
+    /// adds fits into the other half, and so does the block being built.
     pub(super) fn look_at_bounds(&mut self) {
         let filter = self.options.filter_bits.unwrap_or(0) * self.hashes.len() / 8;
         let tail = self.index.separators_bytes()

@@ -1,8 +1,10 @@
-//! Compression never fails: rows of random bytes take what they are, and soon nobody tries to make them shorter.
+//! Compression never makes things worse: rows of random bytes take their raw size, and soon nothing
+//! tries to make them shorter.
 //!
-//! A key is the number of its row and random bytes, a value is random bytes, alone or in parts. What a run may take
-//! is counted from raw keys and payloads, strings with their lengths as they came, but without the numbers: a block
-//! makes next to nothing of these, so that what is saved there hides no loss.
+//! A key is the number of its row and random bytes; a value is random bytes, as one or as several
+//! fields. The allowed size of a run is computed from raw keys and payloads, strings with their
+//! lengths as given, but without the numbers: a block stores these in almost nothing, so that
+//! savings there cannot hide a loss.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -19,27 +21,28 @@ use crate::{
 
 /// Random bytes of a key.
 const KEY_NOISE_BYTES: usize = 32;
-/// Bytes of a leaf: half a hundred typed blocks.
+/// Bytes of a leaf: about fifty columnar blocks.
 const LEAF_BYTES: usize = 3 << 19;
 const LEAVES: usize = 3;
 
-/// Rows of one sort.
+/// Rows of one kind.
 struct Sort {
     name: &'static str,
-    /// Layout of the values; opaque rows have none.
+    /// Layout of the values; `None` for row blocks.
     value: Option<Vec<Part>>,
-    /// Fewest and most random bytes of each part.
+    /// Fewest and most random bytes of each field.
     parts: &'static [(usize, usize)],
 }
 
 impl Sort {
-    /// Columns that the codec may be tried on, one by one; an opaque block is one.
+    /// Columns on which the codec may be tried; a row block is one chunk.
     fn chunks_of_block(&self) -> u64 {
         self.value.as_ref().map_or(1, |parts| parts.len() as u64)
     }
 
-    /// What an opaque row cannot do without: a tag, what it shares with the key before, the lengths of the rest of its
-    /// key and of its payload, the last byte of its number, and the place of one in sixteen rows with a whole number.
+    /// The overhead of a row in a row block: a tag, the length shared with the previous key, the
+    /// lengths of the rest of its key and of its payload, the last byte of its number, and the
+    /// restart of one in sixteen rows with a whole number.
     fn head_bytes(&self) -> usize {
         let length_bytes = if self.parts[0].0 < 128 { 1 } else { 2 };
         if self.value.is_none() { 1 + 1 + 1 + length_bytes + 1 + 1 } else { 0 }
@@ -61,7 +64,7 @@ fn sorts() -> Vec<Sort> {
     ]
 }
 
-/// Bytes without pattern, as many as are asked for.
+/// Produces any number of bytes without pattern.
 struct Noise {
     seed: u64,
     drawn: u64,
@@ -82,7 +85,8 @@ impl Noise {
     }
 }
 
-/// Keys and values of a leaf whose rows begin with number `first`, and their length without the numbers.
+/// Keys and values of a leaf whose rows start with number `first`, and their length without the
+/// numbers.
 fn rows(sort: &Sort, first: usize) -> (Vec<(Vec<u8>, Vec<u8>)>, usize) {
     let mut noise = Noise { seed: first as u64, drawn: 0 };
     let (mut rows, mut raw_bytes) = (Vec::new(), 0);
@@ -116,9 +120,10 @@ fn assert_reads_back(run: &Arc<Run>, rows: &[(Vec<u8>, Vec<u8>)], name: &str) {
     assert!(cursor.entry().is_none());
 }
 
-/// The bound: the extent, that is blocks, index and models, is less than 1 % longer than keys without their numbers
-/// and payloads; what the heads of opaque rows take and rounding to pages adds comes on top. And the codec: it is
-/// tried on the first blocks, and once that was in vain on less than one in sixteen, by all runs of the tree after.
+/// The bound: the extent, that is, blocks, index and models, is less than 1 % longer than keys
+/// without their numbers and payloads; the row overhead of row blocks and rounding to pages are
+/// added. And the codec is tried on the first blocks, and, once that has failed, on less than one
+/// in sixteen, in all later runs of the tree.
 #[test]
 fn random_bytes_take_what_they_are_and_the_codec_gives_up() {
     for sort in sorts() {
@@ -160,13 +165,13 @@ fn random_bytes_take_what_they_are_and_the_codec_gives_up() {
             assert!(blocks >= 40, "{name}: {blocks} blocks say nothing");
             assert_eq!(after.chunks_coded, 0, "{name}: {after:?}");
             let tried = after.chunks_raw - before.chunks_raw;
-            // Before anything is known it is tried some times in a row.
+            // Before anything is known, the codec is tried several times in a row.
             let first = if leaf == 0 { 4 } else { 1 };
             let most = sort.chunks_of_block() * (first + blocks / 16);
             assert!(tried <= most, "{name}, leaf {leaf}: {tried} times for {blocks} blocks");
             assert!(leaf > 0 || tried >= sort.chunks_of_block(), "{name}: never tried");
         }
-        // Models are sought in the first leaf, and not again as long as rows take what they took.
+        // Models are trained on the first leaf, and not again while rows take as much as before.
         assert_eq!(work.leaves().trainings, u64::from(typing.is_some()), "{name}");
     }
 }

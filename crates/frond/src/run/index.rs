@@ -1,31 +1,32 @@
-//! The block index of a run, resident with it: which block holds a key, and what each block is.
+//! The block index of a run, resident with it: which block holds a key, and the properties of each
+//! block.
 //!
 //! Invariants
 //! 1. Separators ascend strictly; every key of block i lies in [separator i, separator i + 1).
 //! 2. A separator is the shortest prefix of the block's first key that is above all keys before it;
 //!    that of block 0 is empty.
 //!
-//! Estimates (`bytes_between`, `held_between`) count blocks at the ends of a range as half, unless the caller can say how many
-//! of their rows lie below a key.
+//! Estimates (`bytes_between`, `held_between`) count blocks at the ends of a range as half, unless
+//! the caller can say how many of their rows lie below a key.
 
 use crate::block::Packing;
 
-/// One block of a run, as its index knows it.
+/// The index entry of one block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockEntry {
-    /// Where its bytes begin in the run's data.
+    /// Offset of its bytes in the run's data.
     pub offset: u32,
-    /// Its bytes as stored, padding before the next block included.
+    /// Length of its stored bytes, including padding before the next block.
     pub encoded_bytes: u32,
-    /// Its length once decoded.
+    /// Length of the decoded block.
     pub raw_bytes: u32,
-    /// Length of its keys and payloads; of an opaque block that of the block.
+    /// Length of its keys and payloads; for a row block the length of the block.
     pub row_bytes: u32,
-    /// Its rows.
+    /// Number of rows.
     pub rows: u32,
-    /// Rows that are Deletes.
+    /// Number of rows that are Deletes.
     pub deletes: u32,
-    /// Rows that are Merges.
+    /// Number of rows that are Merges.
     pub merges: u32,
     /// CRC-32C of the bytes as stored.
     pub crc: u32,
@@ -46,8 +47,8 @@ pub struct BlockIndex {
     separator_ends: Vec<u32>,
 }
 
-/// Eight bytes of a key from `skip` on, as a number that orders like them; short keys order as if
-/// zeros followed, so equal heads decide nothing.
+/// Eight bytes of a key from `skip` on, as a number with the same order; short keys are ordered as
+/// if followed by zeros, so equal heads decide nothing.
 #[inline]
 pub fn head(key: &[u8], skip: usize) -> u64 {
     match key.get(skip..skip + 8) {
@@ -77,7 +78,7 @@ impl BlockIndex {
         self.entries.last_mut()
     }
 
-    /// Takes the heads once all blocks are there, and gives spare memory back.
+    /// Computes the heads once all blocks are there, and frees spare memory.
     pub fn seal(&mut self) {
         self.entries.shrink_to_fit();
         self.separators.shrink_to_fit();
@@ -103,7 +104,7 @@ impl BlockIndex {
         &self.entries
     }
 
-    /// Block `index`.
+    /// The entry of block `index`.
     #[inline]
     pub fn entry(&self, index: usize) -> Option<&BlockEntry> {
         self.entries.get(index)
@@ -140,8 +141,9 @@ impl BlockIndex {
         low
     }
 
-    /// Entries and stored bytes of the blocks that [lo, hi) meets, each at least 1. Of those at the ends it counts the share
-    /// that `rows_below` gives, or a half where that is not known.
+    /// Estimates entries and stored bytes of the blocks that [lo, hi) meets, each at least 1. The
+    /// blocks at its ends count by the share that `rows_below` returns, or half where that is not
+    /// known.
     pub fn estimate(
         &self,
         lo: Option<&[u8]>,

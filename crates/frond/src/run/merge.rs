@@ -1,17 +1,18 @@
 //! Merging ordered sources, newest first, into one ordered sequence of folded messages.
 //!
-//! A loser tree: after the winner moves on, one comparison on each level between it and the root finds
-//! the next winner. Sources are compared by eight bytes of their key after the prefix common to all,
-//! kept beside the tree; only on a tie are the keys looked at. A tree node remembers whether its two
-//! keys were equal, so that the usual key, which only one source has, costs no further comparison and
-//! no copy.
+//! A loser tree: after the winner moves on, one comparison on each level between it and the root
+//! finds the next winner. Sources are compared by eight bytes of their key after the prefix common
+//! to all, kept beside the tree; whole keys are compared only on a tie. A tree node remembers
+//! whether its two keys were equal, so that the usual key, which only one source has, costs no
+//! further comparison and no copy.
 //!
 //! Invariants
-//! 1. Sources are in order of age; of one key the newer message is folded over the older.
-//! 2. A source's range deletes hide what older sources have, never its own entries (Rule: I26).
-//!    Which of them the output keeps is the caller's to say.
-//! 3. What is folded is whole. A source that gives parts of values gives them where its message is all that
-//!    remains of a key; where something is to be folded to a value of it, it gives whole ones from there on.
+//! 1. Sources are in order of age; for one key, the newer message is folded over the older.
+//! 2. A source's range deletes hide entries of older sources, never its own (Rule: I26). Which
+//!    range deletes the output keeps is up to the caller.
+//! 3. Folding uses whole values. A source with a projection returns only the wanted fields while
+//!    its message is all that remains of a key; where something is folded onto its value, it
+//!    returns whole values from there on.
 //!
 //! Threads: one. Idea: Knuth, "The Art of Computer Programming", volume 3, § 5.4.1.
 
@@ -33,9 +34,10 @@ use crate::{
 pub struct MergeCursor<S> {
     sources: Vec<S>,
     direction: Direction,
-    /// Length of a prefix that all keys of all sources have.
+    /// Length of a prefix that all keys of all sources share.
     skip: usize,
-    /// Of each source's key, complemented when walking backward; greatest when exhausted.
+    /// The head of each source's key, complemented when walking backward; the maximum when
+    /// exhausted.
     heads: Vec<u64>,
     /// Node n has children 2n and 2n + 1; sources are the leaves, from node `sources.len()` on.
     losers: Vec<Loser>,
@@ -52,15 +54,15 @@ pub struct MergeCursor<S> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Loser {
     source: u32,
-    /// Its key equals that of the source which won here.
+    /// True if its key equals that of the source which won here.
     equal: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Sources have moved: the tree is to be built anew.
+    /// Sources have moved: the tree must be rebuilt.
     Unbuilt,
-    /// The winner has yet to be yielded.
+    /// The winner has not been yielded yet.
     Ready,
     /// The winner alone was yielded.
     One,
@@ -68,7 +70,7 @@ enum State {
     Many,
 }
 
-/// What remains of a key.
+/// What remains of a key after folding.
 #[derive(Clone, Copy, Debug)]
 enum Left {
     /// The winner's message.
@@ -78,12 +80,13 @@ enum Left {
 }
 
 impl<S: EntrySource> MergeCursor<S> {
-    /// A merge of sources that already stand on their first entries, newest first.
+    /// Creates a merge of sources that already stand on their first entries, newest first.
     pub fn new(sources: Vec<S>) -> Self {
         Self::with(sources, Direction::Forward)
     }
 
-    /// A merge in falling order of sources that already stand on their last entries, newest first.
+    /// Creates a merge in descending order of sources that already stand on their last entries,
+    /// newest first.
     pub fn backward(sources: Vec<S>) -> Self {
         Self::with(sources, Direction::Backward)
     }
@@ -109,7 +112,7 @@ impl<S: EntrySource> MergeCursor<S> {
         &self.sources
     }
 
-    /// Goes to the first keys not below `key`; backward, to the first keys below it.
+    /// Moves to the first keys not below `key`; backward, to the first keys below it.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.state = State::Unbuilt;
         for source in &mut self.sources {
@@ -121,7 +124,8 @@ impl<S: EntrySource> MergeCursor<S> {
         Ok(())
     }
 
-    /// Goes to the next key; false at the end. [`group`](MergeCursor::group) then gives its messages.
+    /// Moves to the next key; false at the end. [`group`](MergeCursor::group) then returns its
+    /// messages.
     pub fn next_group(&mut self) -> Result<bool> {
         if !self.next_key()? {
             return Ok(false);
@@ -133,19 +137,20 @@ impl<S: EntrySource> MergeCursor<S> {
         Ok(true)
     }
 
-    /// The messages of the key stood on, newest first, each with the number of its source.
+    /// The messages of the current key, newest first, each with the number of its source.
     pub fn group(&self) -> impl Iterator<Item = (usize, Entry<'_>)> {
         self.members.iter().filter_map(|&member| Some((member, self.sources[member].entry()?)))
     }
 
-    /// Goes to the next key of which a message remains, and gives it.
+    /// Moves to the next key of which a message remains, and returns it.
     #[inline]
     pub fn next_folded(&mut self, folder: &Folder<'_>) -> Result<Option<Entry<'_>>> {
         let left = self.next_left(folder)?;
         Ok(left.and_then(|left| self.left_entry(left)))
     }
 
-    /// The same, and whether its payload is all there is, and not the parts that are wanted.
+    /// Moves on as [`next_folded`](Self::next_folded) does, and also returns whether the payload is
+    /// the whole value, and not only the wanted fields.
     #[inline]
     pub fn next_part_folded(&mut self, folder: &Folder<'_>) -> Result<Option<(Entry<'_>, bool)>> {
         let left = self.next_left(folder)?;
@@ -158,7 +163,7 @@ impl<S: EntrySource> MergeCursor<S> {
         Ok(left.and_then(|left| self.left_entry(left)).map(|entry| (entry, is_whole)))
     }
 
-    /// Goes to the next key of which a message remains.
+    /// Moves to the next key of which a message remains.
     #[inline]
     fn next_left(&mut self, folder: &Folder<'_>) -> Result<Option<Left>> {
         loop {
@@ -192,7 +197,8 @@ impl<S: EntrySource> MergeCursor<S> {
         Entry { key, tag, payload }
     }
 
-    /// Folds the group: the tag, and the member whose payload it is, or `None` for `self.folded`.
+    /// Folds the group: returns the tag, and the member that has the payload, or `None` for
+    /// `self.folded`.
     fn fold_group(&mut self, folder: &Folder<'_>) -> Result<Option<(Tag, Option<usize>)>> {
         let mut result: Option<(Tag, Option<usize>)> = None;
         for &member in &self.members {
@@ -224,7 +230,7 @@ impl<S: EntrySource> MergeCursor<S> {
         Ok(result)
     }
 
-    /// Goes to the next key that is not wholly hidden: state is then `One` or `Many`.
+    /// Moves to the next key that is not completely hidden: the state is then `One` or `Many`.
     #[inline]
     fn next_key(&mut self) -> Result<bool> {
         loop {
@@ -252,8 +258,8 @@ impl<S: EntrySource> MergeCursor<S> {
         }
     }
 
-    /// True if another source stands on the winner's key: it then lost to it directly, somewhere on
-    /// the winner's path.
+    /// True if another source stands on the winner's key: it then lost to the winner directly,
+    /// somewhere on the winner's path.
     #[inline]
     fn is_shared(&self) -> bool {
         let mut node = (self.winner + self.sources.len()) / 2;
@@ -266,7 +272,7 @@ impl<S: EntrySource> MergeCursor<S> {
         false
     }
 
-    /// Lists all sources that stand on the winner's key.
+    /// Collects all sources that stand on the winner's key.
     fn gather(&mut self) {
         self.state = State::Many;
         self.members.clear();
@@ -283,8 +289,8 @@ impl<S: EntrySource> MergeCursor<S> {
         }
     }
 
-    /// Drops members that a newer source's range deletes hide; false if none is left. Hidden ones
-    /// move on with the others, because the tree is built anew.
+    /// Drops members that a newer source's range deletes hide; false if none is left. Hidden
+    /// members move on with the others, because the tree is rebuilt.
     #[cold]
     fn hide(&mut self) -> bool {
         let Some(entry) = self.sources[self.winner].entry() else { return false };
@@ -300,19 +306,19 @@ impl<S: EntrySource> MergeCursor<S> {
             return self.winner <= hider;
         }
         self.members.iter().any(|&member| member <= hider) && {
-            // What is not listed is not yielded; `rebuild` finds it again by its key.
+            // What is not in the list is not yielded; `rebuild` finds it again by its key.
             self.members.retain(|&member| member <= hider);
             true
         }
     }
 
-    /// Moves the yielded members on, and builds the tree.
+    /// Advances the yielded members, and rebuilds the tree.
     #[cold]
     fn rebuild(&mut self) -> Result<()> {
         if self.state == State::Many
             && let Some(&newest) = self.members.first()
         {
-            // Every source on that key, hidden ones too.
+            // All sources on that key, including hidden ones.
             self.winner = newest;
             self.gather();
             let members = std::mem::take(&mut self.members);
@@ -329,7 +335,7 @@ impl<S: EntrySource> MergeCursor<S> {
         Ok(())
     }
 
-    /// Plays all games below `node`; the depth is that of the tree.
+    /// Plays all games below `node` and returns the winner; the recursion is as deep as the tree.
     fn build(&mut self, node: usize) -> usize {
         let sources = self.sources.len();
         if node >= sources {
@@ -361,7 +367,7 @@ impl<S: EntrySource> MergeCursor<S> {
         };
     }
 
-    /// Plays the games of `index`, the last winner, against the losers on its path.
+    /// Plays `index`, the last winner, against the losers on its path.
     #[inline]
     fn replay(&mut self, index: usize) {
         let mut winner = index;
@@ -376,7 +382,8 @@ impl<S: EntrySource> MergeCursor<S> {
         self.winner = winner;
     }
 
-    /// Which of two sources is first, which is not, and whether they stand on the same key.
+    /// Returns which of two sources comes first, the other one, and whether they stand on the same
+    /// key.
     #[inline]
     fn play(&self, a: usize, b: usize) -> (usize, usize, bool) {
         match self.heads[a].cmp(&self.heads[b]) {
@@ -400,13 +407,13 @@ impl<S: EntrySource> MergeCursor<S> {
         match order {
             Ordering::Less => (a, b, false),
             Ordering::Greater => (b, a, false),
-            // The newer wins.
+            // The newer source wins.
             Ordering::Equal => (a.min(b), a.max(b), true),
         }
     }
 }
 
-/// Length of a prefix that all keys have which the sources can ever stand on.
+/// Length of the prefix shared by all keys that the sources can ever stand on.
 fn shared_prefix<S: EntrySource>(sources: &[S]) -> usize {
     let mut enclosing: Option<(&[u8], &[u8])> = None;
     for source in sources {

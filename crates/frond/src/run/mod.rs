@@ -1,68 +1,76 @@
-//! Runs: immutable sorted sequences of entries. A leaf, a buffer run, a spill, a piece of a bulk load:
-//! all the same.
+//! Runs: immutable sorted sequences of entries. Leaves, buffer runs, spills and pieces of bulk
+//! loads are all runs.
 //!
 //! # Tour
 //! Build (one thread; keys ascend strictly):
 //! ```text
-//! RunBuilder::new(pool: Arc<FramePool>, RunOptions { codec, filter_bits: Option<usize>, block_bytes }) -> RunBuilder
-//! RunBuilder::opaque(pool, options, base: Option<&Run>) -> RunBuilder   // the same, and may carry blocks of `base`
-//! RunBuilder::typed(pool, options, &Arc<Typing>, base: Option<&Format>) -> RunBuilder   // of a tree with layouts
+//! RunBuilder::new(pool: Arc<FramePool>, RunOptions { codec, filter_bits, block_bytes })
+//! RunBuilder::opaque(pool, options, base: Option<&Run>) // row blocks; may carry those of `base`
+//! RunBuilder::typed(pool, options, &Arc<Typing>, base: Option<&Format>)        // columnar blocks
 //!   .push(&mut self, key: &[u8], tag: Tag, payload: &[u8]) -> Result<()>
-//!   .carry_block(&mut self, from: &Run, index: usize, encoded: &[u8]) -> Result<()>   // bytes of an untouched block
-//!   .add_range_delete(&mut self, from: &[u8], to: &[u8])      // blobs of pushed and carried rows count themselves
+//!   .carry_block(&mut self, from: &Run, index: usize, encoded: &[u8])       // an untouched block
+//!   .add_range_delete(&mut self, from: &[u8], to: &[u8])
 //!   .bytes_so_far(&self) -> usize; .entries(&self) -> u64; .is_empty(&self) -> bool
 //!   .finish(self) -> Result<Option<Arc<Run>>>                 // None: nothing was pushed
 //! ```
+//! Blobs of pushed and carried rows are counted automatically.
+//!
 //! Share and read (`Arc<Run>`, never `&mut`):
 //! ```text
-//! run.entries() -> u64; .counts() -> Counts { entries, deletes, merges, raw_bytes }; .data_bytes() -> u64
+//! run.entries() -> u64; .counts() -> Counts { entries, deletes, merges, raw_bytes }
+//! run.data_bytes() -> u64
 //! run.first_key(), .last_key() -> Option<&[u8]>               // None: only range deletes
-//! run.bytes_between(lo: Option<&[u8]>, hi: Option<&[u8]>) -> u64; .held_between(lo, hi) -> (u64, u64)
+//! run.bytes_between(lo: Option<&[u8]>, hi: Option<&[u8]>) -> u64
+//! run.held_between(lo, hi) -> (u64, u64)
 //! run.may_contain(hash: u64) -> bool                          // hash = key_hash(key)
-//! run.get(key, hash, source: &dyn BlockSource) -> Result<Option<Found>>   // found.tag, found.payload()
-//! run.range_deletes() -> &RangeDeletes                        // .covers(key), .is_empty(), .iter(), .clipped(lo, hi)
+//! run.get(key, hash, source: &dyn BlockSource) -> Result<Option<Found>>   // .tag, .payload()
+//! run.range_deletes() -> &RangeDeletes                      // .covers(key), .is_empty(), .iter()
 //! run.blobs() -> &[BlobUse]; .codec(); .filter(); .resident_bytes() -> usize
-//! run.blocks() -> &BlockIndex                                 // .len(), .separator(i), .entry(i), .block_for(key)
-//! run.block_for(key) -> usize; .block_count() -> usize        // block i holds [separator(i), separator(i + 1))
+//! run.blocks() -> &BlockIndex                 // .len(), .separator(i), .entry(i), .block_for(key)
+//! run.block_for(key) -> usize; .block_count() -> usize // i holds [separator(i), separator(i + 1))
 //! run.encoded_block(i, buf: &mut ReadBuf) -> Result<&[u8]>    // ReadBuf::new(pool); verified
 //! ```
 //! Write, once, by the checkpoint:
 //! ```text
 //! run.extent_bytes() -> u32                                   // what to allocate
 //! run.write(file: &StoreFile, offset, birth, lineage) -> Result<Link>
-//! run.set_written(file: Arc<StoreFile>, link)                 // from now on read from the file
+//! run.set_written(file: Arc<StoreFile>, link)                 // from here on read from the file
 //! run.link() -> Option<Link>                                  // None: unwritten
 //! Run::open(file: Arc<StoreFile>, link, pool) -> Result<Arc<Run>>
 //! ```
 //! Walk and merge:
 //! ```text
 //! RunCursor::new(run, source: Arc<dyn BlockSource>) or RunCursor::bulk(run), then .range(lo, hi)
-//!   .seek_first(), .seek(key), .start_at_block(i), .advance() -> Result<()>; .entry() -> Option<Entry>
-//!   .seek_last(), .seek_before(key), .retreat()               // strictly below key; range as above
-//! trait EntrySource { entry(&self) -> Option<Entry>; advance, seek(key); optional: retreat, seek_before(key), bounds, range_deletes, covers(key), is_whole, make_whole }
-//! MergeCursor::new(sources: Vec<impl EntrySource>)            // newest first, positioned; Box<dyn EntrySource> is one too
-//! MergeCursor::backward(sources)                              // standing on their last entries; .seek(key): first keys below it
-//!   .next_folded(&Folder) -> Result<Option<Entry>>            // one message a key, range deletes applied
-//!   .next_part_folded(&Folder) -> Result<Option<(Entry, bool)>>  // of sources that give parts of values; true: it is whole
-//!   .next_group() -> Result<bool>, .group() -> (source, Entry)*  // or all messages of a key, newest first
-//! Folder::new(&Operators).fold(newer: Message, older: Message, out: &mut Vec<u8>) -> Result<Folded>
-//!   .settle(message, out) -> Result<Folded>                   // at a leaf: no Delete, no Merge, not fresh
+//!   .seek_first(), .seek(key), .start_at_block(i), .advance() -> Result<()>; .entry()
+//!   .seek_last(), .seek_before(key), .retreat()            // strictly below key; range as above
+//! trait EntrySource { entry(&self) -> Option<Entry>; advance, seek(key); optional: retreat,
+//!     seek_before(key), bounds, range_deletes, covers(key), is_whole, make_whole }
+//! MergeCursor::new(sources: Vec<impl EntrySource>)            // newest first, positioned
+//! MergeCursor::backward(sources)    // on their last entries; .seek(key): first keys below it
+//!   .next_folded(&Folder) -> Result<Option<Entry>>  // one message per key, range deletes applied
+//!   .next_part_folded(&Folder) -> Result<Option<(Entry, bool)>>  // for projections; true: whole
+//!   .next_group() -> Result<bool>, .group() -> (source, Entry)*  // or all messages, newest first
+//! Folder::new(&Operators).fold(newer, older, out: &mut Vec<u8>) -> Result<Folded>
+//!   .settle(message, out) -> Result<Folded>          // at a leaf: no Delete, no Merge, not fresh
 //! ```
-//! A leaf merge carries the blocks no message touches:
+//! A leaf merge carries the blocks that no message touches:
 //! ```text
-//! block i is untouched if no key of the batch has run.block_for(key) == i (and no range delete meets it):
+//! block i is untouched if no key of the batch has run.block_for(key) == i, and no range delete
+//! overlaps it:
 //!   builder.carry_block(&run, i, run.encoded_block(i, &mut buf)?)?
-//! else merge RunCursor::bulk(run).range(lo_i, hi_i) [start_at_block(i)] with the batch's entries in between
+//! else merge RunCursor::bulk(run).range(lo_i, hi_i) [start_at_block(i)] with the batch's entries
+//! in between
 //! ```
 //!
 //! Invariants
-//! 1. At most one message a key; keys ascend strictly.
+//! 1. At most one message per key; keys ascend strictly.
 //! 2. Range deletes of a run are older than all its entries (Rule: I26).
-//! 3. What is read from a file is verified, then parsed with every length checked: any bytes give an
-//!    error with their place, never a panic.
+//! 3. What is read from a file is verified, then parsed with every length checked: any bytes give
+//!    rows or an error with its place, never a panic.
 //! 4. A run has no level and no tree (Rule: I25).
 //!
-//! Threads: runs are shared by all; builders and cursors belong to one. Bytes: docs/format.md, "Run".
+//! Threads: runs are shared by all; builders and cursors belong to one. Bytes: docs/format.md,
+//! "Run".
 
 mod builder;
 mod cursor;
@@ -120,7 +128,7 @@ use crate::{
     message::{Message, Tag},
 };
 
-/// An entry, borrowed from whoever holds it.
+/// A borrowed entry: a key and its message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry<'a> {
     /// The key.
@@ -132,53 +140,54 @@ pub struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Its message.
+    /// The entry's message.
     pub fn message(&self) -> Message<'a> {
         Message::new(self.tag, self.payload)
     }
 }
 
-/// Anything that gives entries in key order, at most one a key: a run, a frozen memtable, a batch.
+/// A source of entries in key order, at most one per key: a run, a frozen memtable, a batch.
 pub trait EntrySource {
-    /// The entry stood on; `None` at the end.
+    /// The current entry; `None` at the end.
     fn entry(&self) -> Option<Entry<'_>>;
-    /// Goes to the next entry.
+    /// Moves to the next entry.
     fn advance(&mut self) -> Result<()>;
-    /// Goes to the first entry not below `key`.
+    /// Moves to the first entry not below `key`.
     fn seek(&mut self, key: &[u8]) -> Result<()>;
-    /// Goes to the entry before. Sources that only walk forward refuse.
+    /// Moves to the previous entry. Fails for sources that only walk forward.
     fn retreat(&mut self) -> Result<()> {
         Err(forward_only())
     }
-    /// Goes to the last entry below `key`. Sources that only walk forward refuse.
+    /// Moves to the last entry below `key`. Fails for sources that only walk forward.
     fn seek_before(&mut self, _key: &[u8]) -> Result<()> {
         Err(forward_only())
     }
-    /// Two keys that enclose, ends included, all that the source can ever stand on, if it knows.
+    /// Two keys that enclose, ends included, all keys that the source can ever stand on, if it
+    /// knows them.
     fn bounds(&self) -> Option<(&[u8], &[u8])> {
         None
     }
-    /// Range deletes, older than all entries of the source. A source that only says which keys it
-    /// [`covers`](Self::covers) gives none.
+    /// Range deletes, older than all entries of the source. A source that can only say which keys
+    /// it [`covers`](Self::covers) returns `None`.
     fn range_deletes(&self) -> Option<&RangeDeletes> {
         None
     }
-    /// Whether the source deletes any range.
+    /// True if the source deletes any range.
     #[inline]
     fn has_range_deletes(&self) -> bool {
         self.range_deletes().is_some_and(|ranges| !ranges.is_empty())
     }
-    /// Whether the source deletes `key` in sources that are older.
+    /// True if the source deletes `key` in older sources.
     #[inline]
     fn covers(&self, key: &[u8]) -> bool {
         self.range_deletes().is_some_and(|ranges| ranges.covers(key))
     }
-    /// Whether the payload stood on is all there is, and not the parts that are wanted.
+    /// True if the current payload is the whole value, and not only the wanted fields.
     #[inline]
     fn is_whole(&self) -> bool {
         true
     }
-    /// Gives whole payloads from the entry stood on.
+    /// Makes the source return whole payloads, from the current entry on.
     fn make_whole(&mut self) -> Result<()> {
         Ok(())
     }
@@ -234,7 +243,7 @@ impl<S: EntrySource + ?Sized> EntrySource for Box<S> {
     }
 }
 
-/// Which way a cursor walks.
+/// The direction in which a cursor walks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Direction {
     /// Keys ascend.

@@ -1,4 +1,4 @@
-//! Runs and merges against a plain map, on generated rows, block lengths, codecs and walks.
+//! Runs and merges compared with a plain map, on generated rows, block lengths, codecs and walks.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::{
 
 type Rows = BTreeMap<Vec<u8>, (Tag, Vec<u8>)>;
 
-/// Keys that share prefixes, differ in length only, and hold zeros.
+/// Keys that share prefixes, differ only in length, and contain zeros.
 fn keys() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
         Just(b"".to_vec()),
@@ -52,7 +52,7 @@ fn rows(most: usize) -> impl Strategy<Value = Rows> {
     prop::collection::btree_map(keys(), messages(), 0..most)
 }
 
-/// How a run is built: its options, and what its blocks are typed by.
+/// How a run is built: its options, and the typing of columnar blocks.
 #[derive(Clone, Debug)]
 struct How {
     options: RunOptions,
@@ -137,7 +137,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..60)
 }
 
-/// The key that a cursor over `rows` stands on after `step`, if it stood on `at` before.
+/// The index of the key on which a cursor over `rows` stands after `step`, if it stood on `at`
+/// before.
 fn model_step(rows: &[&Vec<u8>], at: Option<usize>, step: &Step) -> Option<usize> {
     let at_least = |key: &Vec<u8>| rows.partition_point(|row| *row < key);
     let next = match step {
@@ -151,7 +152,8 @@ fn model_step(rows: &[&Vec<u8>], at: Option<usize>, step: &Step) -> Option<usize
     next.filter(|&next| next < rows.len())
 }
 
-/// Blocks of a run go into another as they are, whatever the two are typed by, or are said not to.
+/// Carries blocks of a run into another, whatever the typing of the two is; `None` if they cannot
+/// be carried.
 fn carried(from: &Arc<Run>, how: &How, skip: usize) -> Option<Arc<Run>> {
     let pool = FramePool::new(8 << 20);
     let mut buf = ReadBuf::new(pool.clone());
@@ -267,7 +269,7 @@ proptest! {
     ) {
         let operators = Operators::new();
         let folder = Folder::new(&operators);
-        // Newest last here, so that a later layer is laid over the earlier ones.
+        // Newest last here, so that each layer is applied over the earlier ones.
         let mut model = Rows::new();
         let mut cursors = Vec::new();
         for (rows, ranges, how) in &layers {
@@ -310,7 +312,7 @@ proptest! {
         prop_assert_eq!(seen, wanted);
     }
 
-    /// Promise: P20. Bytes whose checksums are right, and which are nonsense, give rows or an error.
+    /// Promise: P20. Nonsense bytes with right checksums give rows or an error.
     #[test]
     fn hostile_blocks_never_panic(
         rows in rows(40),
@@ -349,7 +351,7 @@ proptest! {
         }
     }
 
-    /// Promise: P20. The same for tails: the hash is right, the content is anything.
+    /// Promise: P20. Footers with a right hash and any content give rows or an error.
     #[test]
     fn hostile_tails_never_panic(
         rows in rows(40),
@@ -381,7 +383,7 @@ proptest! {
             while sought.is_ok() && unchecked.entry().is_some() {
                 sought = unchecked.advance();
             }
-            // Order within a typed block is what checking it is for.
+            // Checking is what guarantees the order within a columnar block.
             let mut cursor = RunCursor::bulk(run.clone()).checking();
             let mut last = None;
             let mut sought = cursor.seek_first();

@@ -1,4 +1,4 @@
-//! The block of a run that is being built, in the format of the run.
+//! The block being built, in the format of its run.
 
 use super::{
     dictionaries::UnderDictionary,
@@ -19,12 +19,12 @@ use crate::{
 #[derive(Debug)]
 pub(super) enum OpenBlock {
     Opaque(OpenOpaque),
-    /// Of a run that has not begun: the one before it has yet to teach.
+    /// Of a columnar run that has not started: the previous run may still add to what is known.
     Waiting(Waiting),
     Typed(Box<OpenTyped>),
 }
 
-/// What a typed run will begin with.
+/// What a columnar run will start from.
 #[derive(Debug)]
 pub(super) struct Waiting {
     typing: Arc<Typing>,
@@ -33,41 +33,44 @@ pub(super) struct Waiting {
     base: Option<Format>,
 }
 
-/// A typed one.
+/// An open columnar block.
 #[derive(Debug)]
 pub(super) struct OpenTyped {
     typing: Arc<Typing>,
     format: Arc<TypedFormat>,
     builder: TypedBuilder,
-    /// By what rows of older versions are mapped, if there are any, and a row that was.
+    /// How rows of older layout versions are mapped, if there are any; and a buffer for a mapped
+    /// row.
     older: Option<Arc<RowVersions>>,
     mapped: Vec<u8>,
     codec: Codec,
-    /// Some column was last under that codec.
+    /// True if some column of the last block used the codec.
     coded: bool,
-    /// Length of a row, as far as known.
+    /// Length of a row, as far as it is known.
     row_bytes: u64,
-    /// Blocks so far, and what of them is kept to learn from, if anything is.
+    /// Number of blocks so far; and the training samples, if any are kept.
     blocks: usize,
     samples: Option<Samples>,
 }
 
-/// Of so many blocks one is kept to learn from. Of one in sixteen too many words and templates of a leaf are not met:
-/// docs/design/016-templates.md.
+/// One block in this many is kept as a training sample. With one in sixteen, too many words and
+/// templates of a leaf would be missed: docs/design/016-templates.md.
 const SAMPLE_BLOCKS: usize = 4;
 
 impl OpenBlock {
-    /// Of a run whose blocks are opaque; those before it left this habit.
+    /// Creates the open block of a run of row blocks; `habit` is what earlier blocks left.
     pub fn opaque(habit: Habit) -> Self {
         Self::Opaque(OpenOpaque::new(habit))
     }
 
-    /// Of a run whose blocks are typed, under this codec; it may carry blocks of runs of format `base`.
+    /// Creates the open block of a run of columnar blocks under this codec; the run may carry
+    /// blocks of runs of format `base`.
     pub fn typed(typing: &Arc<Typing>, codec: Codec, base: Option<&Format>) -> Self {
         Self::Waiting(Waiting { typing: typing.clone(), codec, base: base.cloned() })
     }
 
-    /// Comes before the first row and before the first block that is carried.
+    /// Starts the run. To be called before the first row and before the first block that is
+    /// carried.
     #[inline]
     pub fn begin(&mut self) {
         if let Self::Waiting(Waiting { typing, codec, base }) = self {
@@ -91,7 +94,7 @@ impl OpenBlock {
         }
     }
 
-    /// The format of the run; nothing is known of one that has not begun.
+    /// The format of the run; for a columnar run, known only once it has started.
     pub fn format(&self) -> Format {
         match self {
             Self::Opaque(_) | Self::Waiting(_) => Format::Opaque,
@@ -99,14 +102,15 @@ impl OpenBlock {
         }
     }
 
-    /// Whether it is a run of opaque blocks.
+    /// True for a run of row blocks.
     pub fn is_opaque(&self) -> bool {
         matches!(self, Self::Opaque(_))
     }
 
-    /// How long the rows of a block become where opaque ones end at `block_bytes`: twice as long, for columns
-    /// take little, and want to be long; but a codec makes each reader of a string decode those of the whole
-    /// block, so that with it only few wide rows are worth it.
+    /// Length of rows at which a block ends, where row blocks end at `block_bytes`. It is twice
+    /// that for columnar blocks, since columns take little and work best when they are long. But
+    /// under a codec a reader of one string decodes the strings of the whole block, so with a codec
+    /// this holds only for few, wide rows.
     pub fn block_bytes(&self, block_bytes: usize) -> usize {
         const FEW: u64 = 64;
         match self {
@@ -118,7 +122,7 @@ impl OpenBlock {
         }
     }
 
-    /// Rows so far.
+    /// Number of rows so far.
     #[inline]
     pub fn rows(&self) -> usize {
         match self {
@@ -128,7 +132,7 @@ impl OpenBlock {
         }
     }
 
-    /// Their length, as the index would count them; 0 if there are none.
+    /// Length of the rows, as the index would count them; 0 if there are none.
     #[inline]
     pub fn row_bytes(&self) -> usize {
         match self {
@@ -139,7 +143,7 @@ impl OpenBlock {
         }
     }
 
-    /// The key pushed last.
+    /// The last key pushed.
     pub fn last_key(&self) -> &[u8] {
         match self {
             Self::Opaque(open) => open.builder.last_key(),
@@ -158,7 +162,7 @@ impl OpenBlock {
         }
     }
 
-    /// The block as it is stored under `codec`. [`clear`](Self::clear) comes before the next row.
+    /// Encodes the block under `codec`. [`clear`](Self::clear) must be called before the next row.
     pub fn finish<'a>(&'a mut self, codec: Codec, encoded: &'a mut Vec<u8>) -> Ended<'a> {
         match self {
             Self::Opaque(open) => open.finish(codec, encoded),
@@ -173,7 +177,7 @@ impl OpenBlock {
         }
     }
 
-    /// What codecs made of the blocks that were finished since this was last asked.
+    /// Takes the counts of what codecs made of the blocks finished since the last call.
     pub fn take_chunks(&mut self) -> ChunkCounts {
         match self {
             Self::Opaque(open) => std::mem::take(&mut open.chunks),
@@ -182,7 +186,7 @@ impl OpenBlock {
         }
     }
 
-    /// What opaque blocks are written under, if these are.
+    /// The dictionary state of row blocks, if these are row blocks.
     pub fn under(&mut self) -> Option<&mut UnderDictionary> {
         match self {
             Self::Opaque(open) => Some(&mut open.under),
@@ -190,7 +194,7 @@ impl OpenBlock {
         }
     }
 
-    /// The dictionary of opaque blocks, if they have one.
+    /// The dictionary of row blocks, if they have one.
     pub fn dictionary(&self) -> Option<&Arc<Dictionary>> {
         match self {
             Self::Opaque(open) => open.under.dictionary(),
@@ -198,7 +202,7 @@ impl OpenBlock {
         }
     }
 
-    /// Encodes an opaque block under no dictionary.
+    /// Encodes a row block without a dictionary.
     pub fn encode_plainly(&mut self, codec: Codec, raw: &[u8], encoded: &mut Vec<u8>) -> Packing {
         match self {
             Self::Opaque(open) => open.encode_plainly(codec, raw, encoded),
@@ -206,7 +210,7 @@ impl OpenBlock {
         }
     }
 
-    /// The habit of opaque blocks; of typed ones the plans know.
+    /// The habit of row blocks; for columnar blocks the plans hold it.
     pub fn habit(&self) -> Option<Habit> {
         match self {
             Self::Opaque(open) => Some(open.habit),
@@ -231,8 +235,8 @@ impl OpenBlock {
         }
     }
 
-    /// No block follows: hands on what was learnt from a run of so many rows, which are so long, and take so
-    /// many bytes.
+    /// Called when no block follows: passes on what was learnt from a run of so many rows, row
+    /// bytes and stored bytes.
     pub fn retire(self, rows: u64, row_bytes: u64, bytes: u64) {
         if let Self::Typed(open) = self {
             let OpenTyped { typing, format, builder, codec, samples, .. } = *open;

@@ -1,58 +1,60 @@
-//! The opaque block of a run that is being built: in which form, and whether under a codec, it is stored.
+//! The row block being built: in which form, and whether under a codec, it is stored.
 //!
-//! Rows that are alike are transposed for the codec, if that makes them shorter than the codec makes the block as it
-//! is. Trying both ways costs twice what encoding does, so the leaves of a tree remember what was found.
+//! Rows of similar shape are transposed (byte-shuffled) for the codec, if that makes them shorter
+//! than the codec makes the untransposed block. Trying both costs twice what encoding does, so the
+//! leaves of a tree remember the result.
 //!
 //! Invariants
-//! 1. What is remembered never says how a block is read: only its index entry does.
+//! 1. What is remembered never determines how a block is read: only its index entry does.
 
 use super::dictionaries::UnderDictionary;
 use crate::block::{BlockBuilder, Codec, DictionaryEncoder, Packing, Taken, typed::ChunkCounts};
 
-/// What the blocks of a tree's leaves were best stored as, as far as it was tried.
+/// What worked best for the blocks of a tree's leaves, as far as it was tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Habit {
-    /// Blocks in a row that the codec did not shrink, those that it was not tried on included.
+    /// Consecutive blocks that the codec did not shrink, including those on which it was not tried.
     in_vain: u32,
-    /// Blocks in a row whose rows were not alike, those that were not looked at included.
+    /// Consecutive blocks whose rows had no common shape, including those that were not examined.
     unlike: u32,
-    /// How alike rows are given to it, and for how many blocks they have been.
+    /// The form in which rows of similar shape are passed to the codec, and the number of blocks
+    /// since it was chosen.
     form: Form,
     blocks: u32,
 }
 
-/// What a codec is given of rows that are alike.
+/// The form in which a codec gets rows of similar shape.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Form {
-    /// Nothing is known.
+    /// Not known yet.
     #[default]
     Unknown,
     /// The block as it is.
     Rows,
-    /// The rows transposed, their keys summed up to there.
+    /// The transposed rows, with delta-coded keys up to this position.
     Transposed(usize),
 }
 
-/// Blocks in a row that a codec does not shrink, or whose rows are not alike, after which that is tried on one in so
-/// many.
+/// After this many consecutive blocks that a codec does not shrink, or whose rows have no common
+/// shape, only one block in sixteen is tried.
 const IN_VAIN_MAX: u32 = 4;
 const TRIED_ONE_IN: u32 = 16;
-/// Blocks after which the form is chosen anew.
+/// Blocks after which the form is chosen again.
 const CHOSEN_ONE_IN: u32 = 32;
-/// A transposed block has to save one in so many bytes, for it takes a third longer to read.
+/// A transposed block must save at least 1/20 of the bytes, since it takes a third longer to read.
 const SAVED_ONE_IN: usize = 20;
 
-/// A block as it is to be stored.
+/// A finished block.
 pub(super) struct Ended<'a> {
     pub stored: &'a [u8],
-    /// As readers search it.
+    /// The block as readers search it.
     pub read: &'a [u8],
     pub packing: Packing,
     /// Length of its rows, as the index counts them.
     pub row_bytes: usize,
 }
 
-/// An opaque block that rows are pushed into.
+/// A row block that rows are pushed into.
 #[derive(Debug, Default)]
 pub(super) struct OpenOpaque {
     pub builder: BlockBuilder,
@@ -62,28 +64,28 @@ pub(super) struct OpenOpaque {
     forms: Option<Box<Forms>>,
 }
 
-/// How a block is encoded: under a codec, and perhaps a dictionary.
+/// How a block is encoded: a codec, and perhaps a dictionary.
 #[derive(Clone, Copy)]
 struct Coding<'a> {
     codec: Codec,
     dictionary: Option<&'a DictionaryEncoder>,
 }
 
-/// Memory for transposing: only runs that have a codec need it.
+/// Buffers for transposing: only runs with a codec need them.
 #[derive(Debug, Default)]
 struct Forms {
     taken: Taken,
-    /// What another form became, while they are compared.
+    /// A second encoding, while forms are compared.
     other: Vec<u8>,
 }
 
 impl OpenOpaque {
-    /// An empty one, after others that left this habit.
+    /// Creates an empty block, after others that left this habit.
     pub fn new(habit: Habit) -> Self {
         Self { habit, ..Self::default() }
     }
 
-    /// The block as it is stored under `codec`.
+    /// Encodes the block under `codec`.
     pub fn finish<'a>(&'a mut self, codec: Codec, encoded: &'a mut Vec<u8>) -> Ended<'a> {
         let Self { builder, habit, chunks, under, forms } = self;
         let raw = builder.finish();
@@ -117,7 +119,7 @@ impl OpenOpaque {
         Ended { stored, read: raw, packing, row_bytes: raw.len() }
     }
 
-    /// Encodes a block under no dictionary.
+    /// Encodes a block without a dictionary.
     pub fn encode_plainly(&mut self, codec: Codec, raw: &[u8], encoded: &mut Vec<u8>) -> Packing {
         let coding = Coding { codec, dictionary: None };
         self.habit.encode(coding, raw, self.forms.get_or_insert_default(), encoded)
@@ -125,19 +127,20 @@ impl OpenOpaque {
 }
 
 impl Habit {
-    /// Whether the codec may be worth its time on the next block.
+    /// True if the codec may be worth its time on the next block.
     fn is_worth_trying(&self) -> bool {
         is_tried_after(self.in_vain)
     }
 
-    /// Takes the rows of a block apart, unless those of the blocks before were not alike.
+    /// Splits the rows of a block by position, unless those of the preceding blocks had no common
+    /// shape.
     fn take(&mut self, taken: &mut Taken, raw: &[u8]) -> bool {
         let is_alike = is_tried_after(self.unlike) && taken.take(raw);
         self.unlike = if is_alike { 0 } else { self.unlike.wrapping_add(1) };
         is_alike
     }
 
-    /// Encodes `raw`, whose rows perhaps are alike, in the form that is best as far as known.
+    /// Encodes `raw`, whose rows may have a common shape, in the best known form.
     fn encode(
         &mut self,
         coding: Coding<'_>,
@@ -161,7 +164,7 @@ impl Habit {
         self.choose(coding, raw, forms, encoded)
     }
 
-    /// Encodes in all forms, keeps the shortest, and remembers which that was.
+    /// Encodes in all forms, keeps the shortest, and remembers which it was.
     fn choose(
         &mut self,
         coding: Coding<'_>,
@@ -186,7 +189,7 @@ impl Habit {
     }
 }
 
-/// Whether something is tried that was in vain for so many blocks in a row.
+/// True if something is to be tried after it failed for `in_vain` consecutive blocks.
 fn is_tried_after(in_vain: u32) -> bool {
     in_vain < IN_VAIN_MAX || in_vain.is_multiple_of(TRIED_ONE_IN)
 }

@@ -1,5 +1,5 @@
-//! Reading several blocks of a run at once: a device takes little longer for sixteen than for one, and
-//! the call alone costs as much as decoding one.
+//! Reading several blocks of a run together: a device takes little longer for sixteen blocks than
+//! for one, and the system call alone costs as much as decoding one.
 //!
 //! Threads: a piece belongs to its cursor.
 
@@ -17,8 +17,8 @@ use crate::{
     error::Result,
 };
 
-/// Least that a bulk cursor reads at once, unless the run or the range ends: 256 KiB take under a
-/// millisecond and are sixteen blocks.
+/// The least that a bulk cursor reads at once, unless the run or the range ends: 256 KiB take under
+/// a millisecond and are sixteen blocks.
 pub const BULK_BYTES: usize = 256 << 10;
 
 /// A piece of the file, read at once.
@@ -27,7 +27,7 @@ pub(super) struct Bulk {
     buf: ReadBuf,
     /// Blocks that the piece holds.
     blocks: Range<usize>,
-    /// Where the first of them lies in the piece, and in the run's data.
+    /// Offset of the first of them in the piece, and in the run's data.
     skip: usize,
     start: usize,
     pub device_bytes: u64,
@@ -53,8 +53,8 @@ impl Bulk {
         decode(run, index, self.encoded(run, index, blocks, direction)?, out)
     }
 
-    /// Block `index` as stored, not yet checked; if it is not at hand, it is read with those that come
-    /// next in this direction.
+    /// Returns block `index` as stored, not yet checked; if it is not in the piece, it is read
+    /// together with those that follow in this direction.
     pub fn encoded(
         &mut self,
         run: &Run,
@@ -85,7 +85,7 @@ impl Bulk {
 }
 
 impl Run {
-    /// The part of a piece that is not in `source`; empty if all of it is.
+    /// Trims a piece to the blocks that are not in `source`; empty if all of them are.
     pub(crate) fn wanted(&self, mut piece: Range<usize>, source: &dyn BlockSource) -> Range<usize> {
         while !piece.is_empty() && !self.wants(piece.start, source) {
             piece.start += 1;
@@ -96,9 +96,9 @@ impl Run {
         piece
     }
 
-    /// Reads these blocks at once into `source`, if they lie in the file, and hands them to `take`, with what their codecs
-    /// gave if they were not there. A hint:
-    /// whoever comes to read one that cannot be read is told so.
+    /// Reads these blocks together into `source`, if they lie in the file, and passes them to
+    /// `take`, with what their codecs decoded if they were not there. This is a hint: for a block
+    /// that cannot be read, the later reader of that block gets the error.
     pub(crate) fn bring(
         &self,
         piece: Range<usize>,
@@ -110,7 +110,7 @@ impl Run {
         let Some(entries) = self.blocks().entries().get(piece.clone()) else { return };
         let mut buf = ReadBuf::new(self.pool.clone());
         let Ok(Filled { skip, start, .. }) = buf.fill_blocks(file, link, entries) else {
-            // Perhaps the device fails at one of them only.
+            // Perhaps the device fails only at one of them.
             return;
         };
         let mut device_bytes = buf.device_bytes();
@@ -123,20 +123,20 @@ impl Run {
                 self.decode_checked(block, encoded, out, chunks)?;
                 Ok(std::mem::take(&mut device_bytes))
             });
-            // Damage of one is told to whoever comes to read it.
+            // Damage of a block is reported to its later reader.
             if let Ok(brought) = brought {
                 take(block, brought, chunks);
             }
         }
     }
 
-    /// Takes its blocks out of a cache, where nobody comes for them any more.
+    /// Removes its blocks from a cache when nothing will ask for them any more.
     pub fn forget_blocks(&self, cache: &BlockCache) {
         (0..self.block_count()).for_each(|index| cache.forget(&self.block_key(index)));
     }
 
-    /// Blocks to read at once from `first` on: so many that they have about these bytes as stored, and no more
-    /// than those once decoded; none if the first has more.
+    /// The blocks to read together from `first` on: about `stored_bytes` of stored bytes, and at
+    /// most `decoded_bytes_max` once decoded; none if the first has more.
     pub(crate) fn piece_from(
         &self,
         first: usize,
@@ -154,14 +154,15 @@ impl Run {
         first..first + fits.count()
     }
 
-    /// Bytes of a block once decoded, with what the codecs of its columns may give.
+    /// Bytes of a block once decoded, including what the codecs of its columns may decode.
     fn decoded_bytes(&self, entry: &BlockEntry) -> u64 {
         let has_chunks = !self.format().is_opaque() && self.codec() != Codec::Raw;
         let chunks = if has_chunks { entry.row_bytes } else { 0 };
         u64::from(entry.raw_bytes) + u64::from(chunks)
     }
 
-    /// Bytes of these blocks as stored, and once decoded, with what the codecs of their columns give.
+    /// Bytes of these blocks as stored, and once decoded, including what the codecs of their
+    /// columns decode.
     pub(crate) fn piece_bytes(&self, piece: Range<usize>) -> (u64, u64) {
         let entries = self.blocks().entries().get(piece).unwrap_or_default();
         let stored = entries.iter().map(|entry| u64::from(entry.encoded_bytes)).sum();
@@ -169,8 +170,8 @@ impl Run {
     }
 }
 
-/// Blocks to read at once: `index`, and more of `blocks` in this direction until `bytes_min` are
-/// together.
+/// Blocks to read together: `index`, and more of `blocks` in this direction until they have
+/// `bytes_min` bytes.
 pub(super) fn piece(
     run: &Run,
     index: usize,

@@ -1,9 +1,10 @@
 //! What readers of a run hold: decoded blocks, and messages that were found in them.
 //!
-//! A point read looks at one block and is gone again: it holds that block by a debt of its thread, and no count that all
-//! readers share is touched on its way (`cache/near.rs`). Walks stay, and count themselves.
+//! A point read looks at one block and releases it: it holds the block through a debt of its
+//! thread, and touches no count that all readers share (`cache/near.rs`). Scans hold blocks longer,
+//! and take a reference count.
 //!
-//! Threads: all; what is held stays as it is.
+//! Threads: all; what is held does not change.
 
 use std::{
     fmt,
@@ -21,7 +22,7 @@ use crate::{
     sync::Arc,
 };
 
-/// A decoded block that stays where it is while this is held.
+/// A decoded block that stays in place while this is held.
 #[derive(Clone)]
 pub struct PinnedBlock(Pin);
 
@@ -44,7 +45,7 @@ impl Deref for PinnedBlock {
 }
 
 impl Data {
-    /// Bytes of an unwritten run's frames that lie there in one piece.
+    /// Contiguous bytes of an unwritten run's frames.
     fn part(&self, part: &Range<usize>) -> &[u8] {
         match self {
             Data::Unwritten(buf) => buf.contiguous(part.clone()).unwrap_or_default(),
@@ -58,12 +59,12 @@ impl PinnedBlock {
         Self(Pin::Cached(block))
     }
 
-    /// A part of an unwritten run's frames, in one piece.
+    /// A contiguous part of an unwritten run's frames.
     pub(super) fn in_run(data: Arc<Data>, part: Range<usize>) -> Self {
         Self(Pin::InRun { data, part })
     }
 
-    /// Whether it is held in the cache, and not in the frames of an unwritten run.
+    /// True if it is held in the cache, and not in the frames of an unwritten run.
     pub(super) fn is_cached(&self) -> bool {
         matches!(self.0, Pin::Cached(_))
     }
@@ -75,13 +76,14 @@ impl fmt::Debug for PinnedBlock {
     }
 }
 
-/// A decoded block for the time of a look: neither finding nor leaving it writes what other readers of it write.
+/// A decoded block for one brief look (a borrowed reference): neither finding nor releasing it
+/// writes memory that other readers of it write.
 pub(super) enum SeenBlock {
-    /// In its place beside the run.
+    /// Found in the run's slot for it.
     Near(NearBlock),
     /// In the frames of a run that is not written yet.
     InFrames(Guard<Arc<Data>>, Range<usize>),
-    /// It was loaded, or asked for the second time only.
+    /// Loaded, or asked for only the second time.
     Pinned(PinnedBlock),
 }
 
@@ -105,7 +107,7 @@ impl fmt::Debug for SeenBlock {
 }
 
 impl Run {
-    /// Block `index`, if it is in its place.
+    /// Block `index`, if it is in its slot.
     #[inline]
     pub(super) fn near_block(&self, index: usize, source: &dyn BlockSource) -> Option<NearBlock> {
         let block = self.near.get()?.get(index)?;
@@ -113,12 +115,12 @@ impl Run {
         Some(block)
     }
 
-    /// The same for an estimate, which is no use of the block.
+    /// Block `index` if it is in its slot, for an estimate, which does not count as a use.
     pub(super) fn near_resident(&self, index: usize) -> Option<NearBlock> {
         self.near.get()?.peek(index)
     }
 
-    /// A block that lies raw and in one piece in the frames of a run that is not written yet.
+    /// A block that lies raw and contiguous in the frames of a run that is not written yet.
     pub(super) fn raw_in_frames(
         &self,
         entry: &BlockEntry,
@@ -135,7 +137,7 @@ impl Run {
         }
     }
 
-    /// Block `index` decoded, as [`block`](Run::block) gives it, for one look.
+    /// Returns block `index` decoded, as [`block`](Run::block) does, for one look.
     #[inline]
     pub(super) fn block_for_a_look(
         &self,
@@ -155,7 +157,7 @@ impl Run {
     }
 }
 
-/// A message found by a point read, in its block. To be let go soon: see [`NearBlock`].
+/// A message found by a point read, in its block. Short-lived: see [`NearBlock`].
 #[derive(Debug)]
 pub struct Found {
     /// Kind and fresh bit.
@@ -178,13 +180,13 @@ impl Found {
         }
     }
 
-    /// What was found, as a message.
+    /// The message that was found.
     #[inline]
     pub fn message(&self) -> Message<'_> {
         Message::new(self.tag, self.payload())
     }
 
-    /// Whether that is all of it, and not the parts that were wanted.
+    /// True if the payload is the whole value, and not only the wanted fields.
     #[inline]
     pub fn is_whole(&self) -> bool {
         !matches!(self.payload, Payload::Parts(_))

@@ -1,4 +1,4 @@
-//! Range deletes of a run: kept apart from its entries, fragmented, resident.
+//! Range deletes of a run: stored apart from its entries, fragmented, resident.
 //!
 //! Invariants
 //! 1. Fragments are sorted, disjoint and not empty.
@@ -11,19 +11,20 @@ use crate::{
 
 use super::index::head;
 
-/// Bytes that a fragment counts as, in addition to its keys.
+/// Bytes that a fragment counts, in addition to its keys.
 const FRAGMENT_BYTES: usize = 32;
-/// The fewest bytes that a waiting fragment counts as: what it costs to hand one down.
+/// The least that a waiting fragment counts: what it costs to hand one down.
 const FRAGMENT_BYTES_MIN: u64 = 64;
 
 /// The deleted ranges `[from, to)` of one run.
 ///
-/// The keys of all fragments are in one allocation. Lookups compare eight bytes of each lower bound, after the prefix
-/// that all lower bounds share; these are stored side by side. A lookup among 10,000 fragments costs about 100 ns.
+/// The keys of all fragments are in one allocation. Lookups compare eight bytes of each lower
+/// bound, after the prefix that all lower bounds share; these are stored side by side. A lookup
+/// among 10,000 fragments costs about 100 ns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeDeletes {
     keys: Box<[u8]>,
-    /// Where the keys end, two for each fragment: `from` and `to`.
+    /// Offsets of the ends of the keys, two for each fragment: `from` and `to`.
     ends: Box<[usize]>,
     /// Eight bytes of each `from`, after the first `skip`.
     heads: Box<[u64]>,
@@ -61,7 +62,8 @@ impl Fragments {
 }
 
 impl RangeDeletes {
-    /// The union of ranges in any order; empty ones are dropped, touching ones joined. n log n for n ranges.
+    /// The union of ranges in any order; empty ranges are dropped, touching ranges joined. n log n
+    /// for n ranges.
     pub fn union<K: AsRef<[u8]> + Ord>(mut ranges: Vec<(K, K)>) -> Self {
         ranges.retain(|(from, to)| from < to);
         ranges.sort_unstable();
@@ -119,7 +121,8 @@ impl RangeDeletes {
         (0..self.len()).map(|i| (self.from(i), self.to(i)))
     }
 
-    /// How many fragments begin at or below `key`. Whole keys are compared only where heads are equal.
+    /// The number of fragments that start at or below `key`. Whole keys are compared only where
+    /// heads are equal.
     #[inline]
     fn count_from_at_or_below(&self, key: &[u8]) -> usize {
         if self.heads.is_empty() {
@@ -127,7 +130,7 @@ impl RangeDeletes {
         }
         let prefix = &self.keys[..self.skip];
         let Some(rest) = key.strip_prefix(prefix) else {
-            // All of them lie on one side of it.
+            // All fragments are on one side of the key.
             return if key < prefix { 0 } else { self.len() };
         };
         let wanted = head(rest, 0);
@@ -151,7 +154,7 @@ impl RangeDeletes {
         });
         let end = hi.map_or(self.len(), |hi| match self.count_from_at_or_below(hi) {
             0 => 0,
-            // One that begins at `hi` is outside.
+            // A fragment that starts at `hi` is outside.
             count => count - usize::from(self.from(count - 1) == hi),
         });
         first..end.max(first)
@@ -164,7 +167,7 @@ impl RangeDeletes {
             && !self.meeting(lo, hi).is_empty()
     }
 
-    /// About how many bytes the fragments take that overlap `[lo, hi)`; 0 if and only if there are none.
+    /// Approximate bytes of the fragments that overlap `[lo, hi)`; 0 if and only if there are none.
     pub fn bytes_between(&self, lo: Option<&[u8]>, hi: Option<&[u8]>) -> u64 {
         if !self.meets(lo, hi) {
             return 0;
@@ -193,7 +196,7 @@ impl RangeDeletes {
     #[inline]
     pub fn covers(&self, key: &[u8]) -> bool {
         if self.is_empty() {
-            // True of most runs and memtables; checked for each entry of a drain.
+            // The usual case for runs and memtables; checked for each entry of a drain.
             return false;
         }
         match self.count_from_at_or_below(key) {
@@ -272,7 +275,8 @@ mod tests {
         assert_eq!(cut, [(&b"b"[..], &b"e"[..]), (b"m", b"n")]);
     }
 
-    /// Lookups by heads agree with a linear search, for keys that share prefixes, end early, or lie beyond both ends.
+    /// Lookups by heads agree with a linear search, for keys that share prefixes, end early, or lie
+    /// beyond both ends.
     #[test]
     fn lookups_agree_with_a_look_at_each_fragment() {
         let mut random = 7u64;

@@ -1,18 +1,19 @@
-//! Where a key lies within a block that is at hand, for estimates: in the run's frames, or in the cache and asked for more than
-//! once (`cache/near.rs`).
+//! The rank of a key within a block in memory, for estimates: in the run's frames, or in the cache
+//! and asked for more than once (`cache/near.rs`).
 //!
-//! A block of a secondary index holds a thousand entries. Without a look into it, `k = 5` would be estimated at hundreds of
-//! rows, and an optimizer would prefer to scan a small table.
+//! A block of a secondary index holds a thousand entries. Without a look into it, `k = 5` would be
+//! estimated at hundreds of rows, and an optimizer would prefer to scan a small table.
 //!
 //! Invariant: nothing is read from the file (Rule: I51).
 //!
-//! Threads: all. Cost: a search in one block. That is some hundred nanoseconds, unless a column of the key is under
-//! a codec: such a column is decoded for each search.
+//! Threads: all. Cost: a search in one block. That is some hundred nanoseconds, unless a column of
+//! the key is under a codec: such a column is decoded for each search.
 
 use super::{pinned::SeenBlock, reader::Run};
 
 impl Run {
-    /// How many rows of block `index` have keys below `key`; nothing if the block is not at hand, or is damaged.
+    /// Returns how many rows of block `index` have keys below `key`; `None` if the block is not in
+    /// memory, or is damaged.
     pub(super) fn rows_below(&self, index: usize, key: &[u8]) -> Option<u32> {
         let block = self.resident_block(index)?;
         let rows = self.format().rows_below(&block, key).ok()?;

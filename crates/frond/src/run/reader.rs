@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. Everything but the blocks is resident; no call needs `&mut`.
-//! 2. The blocks are in frames until [`Run::set_written`], in the store's file from then on. The
-//!    switch is one atomic store; who pinned a block before it keeps the frames alive.
+//! 2. The blocks are in frames until [`Run::set_written`], and in the store's file after that. The
+//!    switch is one atomic store; a reader that pinned a block before it keeps the frames alive.
 //! 3. Bytes from the file are checked against the CRC in the index before they are decoded, and a
 //!    block's structure before it is cached.
 //!
@@ -37,42 +37,42 @@ use crate::{
 /// An immutable sorted sequence of entries, at most one message per key.
 pub struct Run {
     pub(super) tail: Tail,
-    /// Length of the tail on disk, filling zeros included.
+    /// Length of the footer on disk, including its padding.
     pub(super) tail_bytes: u32,
     pub(super) data: ArcSwap<Data>,
     pub(super) pool: Arc<FramePool>,
-    /// Where decoding is counted; typed formats know by themselves.
+    /// Counts decoding; columnar formats count their own.
     work: Option<Arc<Work>>,
-    /// What its dictionary takes, if it is not the tree's own.
+    /// Memory of its dictionary, unless the dictionary is the tree's own.
     dictionary_bytes: usize,
     extent: u64,
     stamp: u64,
-    /// Blocks of the cache that are asked for again and again; made with the first that is asked for.
+    /// The slots for frequently used blocks; created when a block is first asked for.
     pub(super) near: OnceLock<Arc<Near>>,
 }
 
-/// Where the blocks are.
+/// The place of the blocks.
 #[derive(Debug)]
 pub(super) enum Data {
     Unwritten(FrameBuf),
     Written { file: Arc<StoreFile>, link: Link },
 }
 
-/// Cache keys of runs that are built here lie above all offsets of files.
+/// Cache keys of runs that are built here are above all file offsets.
 static NEXT_UNWRITTEN: ProcessU64 = ProcessU64::new(1 << 63);
 
-/// Aligned memory for reads from the file, and for joining what lies across frames. Reuse it.
+/// Aligned memory for reads from the file, and for joining what crosses frames. Reuse it.
 #[derive(Debug)]
 pub struct ReadBuf {
     frames: FrameBuf,
     joined: Vec<u8>,
 }
 
-/// Successive blocks, read at once.
+/// The result of reading successive blocks together.
 pub(super) struct Filled {
-    /// Where the first of them lies in the buffer.
+    /// Offset of the first block in the buffer.
     pub skip: usize,
-    /// Where it lies in the run's data.
+    /// Offset of the first block in the run's data.
     pub start: usize,
     /// Length of all of them.
     pub bytes: usize,
@@ -84,7 +84,8 @@ impl ReadBuf {
         Self { frames: FrameBuf::new(pool), joined: Vec::new() }
     }
 
-    /// Reads `bytes` bytes at `offset`, which need not be aligned; the page around them is read too.
+    /// Reads `bytes` bytes at `offset`, which need not be aligned; the pages around them are read
+    /// too. Returns where they start in the buffer.
     pub(super) fn fill(&mut self, file: &StoreFile, offset: u64, bytes: usize) -> Result<usize> {
         let skip = (offset % ALIGN as u64) as usize;
         let start = offset - skip as u64;
@@ -97,7 +98,7 @@ impl ReadBuf {
         Ok(skip)
     }
 
-    /// Reads successive blocks of the run that lies at `link`, as stored.
+    /// Reads successive blocks of the run at `link`, as stored.
     pub(super) fn fill_blocks(
         &mut self,
         file: &StoreFile,
@@ -115,7 +116,7 @@ impl ReadBuf {
         self.frames.len() as u64
     }
 
-    /// Bytes of what was read, by their place in the aligned read.
+    /// Bytes of the last read, by their offset in the aligned read.
     pub(super) fn get(&mut self, start: usize, len: usize) -> &[u8] {
         self.frames.get(start..start + len, &mut self.joined)
     }
@@ -133,7 +134,7 @@ impl fmt::Debug for Run {
 }
 
 impl Run {
-    /// What names the blocks of a run to be built in a cache.
+    /// A new name in the cache for the blocks of a run to be built.
     pub(super) fn new_extent() -> u64 {
         NEXT_UNWRITTEN.fetch_add(1, Ordering::Relaxed)
     }
@@ -151,12 +152,12 @@ impl Run {
         Self { tail, tail_bytes, data, pool, work, dictionary_bytes, extent, stamp: 0, near }
     }
 
-    /// Reads and verifies a run's tail: one read.
+    /// Opens a run: reads and verifies its footer with one read.
     pub fn open(file: Arc<StoreFile>, link: Link, pool: Arc<FramePool>) -> Result<Arc<Run>> {
         Self::open_counted(file, link, pool, None)
     }
 
-    /// The same, where reading it is counted.
+    /// Opens a run as [`open`](Self::open) does, and counts decoding in `work`.
     pub fn open_counted(
         file: Arc<StoreFile>,
         link: Link,
@@ -202,7 +203,7 @@ impl Run {
         self.tail.counts.entries
     }
 
-    /// Keys by kind, and bytes before codecs.
+    /// Keys by kind, and raw bytes.
     pub fn counts(&self) -> Counts {
         self.tail.counts
     }
@@ -227,7 +228,7 @@ impl Run {
         (!self.tail.index.is_empty()).then_some(&*self.tail.last_key)
     }
 
-    /// What new blocks of this run's kind are encoded with.
+    /// The codec of new blocks of this run's kind.
     pub fn codec(&self) -> Codec {
         self.tail.codec
     }
@@ -238,7 +239,7 @@ impl Run {
         &self.tail.format
     }
 
-    /// What some of its blocks stand under.
+    /// The dictionary that some of its blocks are compressed with.
     pub fn dictionary(&self) -> Option<&Arc<Dictionary>> {
         self.tail.dictionary.as_ref()
     }
@@ -273,13 +274,13 @@ impl Run {
         self.tail.index.block_for(key)
     }
 
-    /// False only if no key of this [`key_hash`](super::key_hash) is in the run.
+    /// False only if the run has no key with this [`key_hash`](super::key_hash).
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         self.tail.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
     }
 
-    /// Estimate of the stored bytes in `[lo, hi)`; 0 only if the range is certainly empty.
+    /// Estimates the stored bytes in `[lo, hi)`; 0 only if the range is certainly empty.
     pub fn bytes_between(&self, lo: Option<&[u8]>, hi: Option<&[u8]>) -> u64 {
         if self.certainly_empty(lo, hi) {
             return 0;
@@ -288,8 +289,8 @@ impl Run {
         self.tail.index.estimate(lo, hi, |_, _| None).1
     }
 
-    /// Estimate of the entries in `[lo, hi)` and of their stored bytes, exact where the blocks at its ends are at hand; 0 only
-    /// if the range is certainly empty.
+    /// Estimates the entries in `[lo, hi)` and their stored bytes, exactly where the blocks at its
+    /// ends are in memory; 0 only if the range is certainly empty.
     pub fn held_between(&self, lo: Option<&[u8]>, hi: Option<&[u8]>) -> (u64, u64) {
         if self.certainly_empty(lo, hi) {
             return (0, 0);
@@ -298,7 +299,8 @@ impl Run {
         self.tail.index.estimate(lo, hi, |block, key| self.rows_below(block, key))
     }
 
-    /// The bounds that cut something off, so that estimates of neighbouring ranges sum up to the run or more.
+    /// Drops bounds that cut nothing off, so that estimates of neighbouring ranges sum up to the
+    /// run or more.
     fn within_keys<'k>(
         &self,
         lo: Option<&'k [u8]>,
@@ -314,7 +316,7 @@ impl Run {
             || hi.is_some_and(|hi| hi <= &*self.tail.first_key)
     }
 
-    /// Memory that the run holds while it is open, unwritten blocks apart.
+    /// Memory that the run holds while it is open, not counting unwritten blocks.
     pub fn resident_bytes(&self) -> usize {
         size_of::<Self>()
             + self.tail.index.resident_bytes()
@@ -328,7 +330,7 @@ impl Run {
             + self.tail.last_key.len()
     }
 
-    /// Where it lies; `None` while unwritten.
+    /// Its address; `None` while unwritten.
     pub fn link(&self) -> Option<Link> {
         match &**self.data.load() {
             Data::Unwritten(_) => None,
@@ -336,12 +338,13 @@ impl Run {
         }
     }
 
-    /// The message of `key`, if the run has one. Range deletes are the caller's to ask for.
+    /// Returns the message of `key`, if the run has one. Range deletes are up to the caller.
     pub fn get(&self, key: &[u8], hash: u64, source: &dyn BlockSource) -> Result<Option<Found>> {
         self.get_parts(key, hash, source, &Projection::All)
     }
 
-    /// The same, with the parts of its value that are wanted, if it lies in columns.
+    /// Looks up `key` as [`get`](Self::get) does, with only the wanted fields of its value if it
+    /// lies in columns.
     pub fn get_parts(
         &self,
         key: &[u8],
@@ -351,12 +354,14 @@ impl Run {
     ) -> Result<Option<Found>> {
         let (blocks, has_filter) = (self.tail.index.len(), self.tail.filter.is_some());
         let beyond = || self.certainly_empty(Some(key), None) || key < &*self.tail.first_key;
-        // A filter says more than the ends do, and takes one cache miss where they take two.
+        // A filter excludes more than the run's ends do, and costs one cache miss where they cost
+        // two.
         if blocks == 0 || !self.may_contain(hash) || (!has_filter && beyond()) {
             return Ok(None);
         }
         let index = self.block_for(key);
-        // What it lets through may be beyond them, but only in the first block and the last.
+        // A key that passes the filter may be beyond the ends, but only in the first block or the
+        // last.
         if has_filter && (index == 0 || index + 1 == blocks) && beyond() {
             return Ok(None);
         }
@@ -367,8 +372,9 @@ impl Run {
         Ok(found.map(|(tag, payload)| Found::new(tag, block, payload)))
     }
 
-    /// Block `index` decoded: from the run's own frames if it lies there raw in one piece, else by `source`. If it had to
-    /// be loaded, `chunks`, which has nothing yet, has what its codecs gave.
+    /// Returns block `index` decoded: from the run's own frames if it lies there raw and
+    /// contiguous, else from `source`. If it had to be loaded, what its codecs decoded is left in
+    /// `chunks`, which must be empty.
     pub fn block(
         &self,
         index: usize,
@@ -386,7 +392,8 @@ impl Run {
         self.block_by(index, entry, source, chunks, |out, chunks| self.load(index, out, chunks))
     }
 
-    /// Block `index` from `source`, for which `read` decodes and checks it if it is not there; returns bytes read from the device.
+    /// Returns block `index` from `source`; if it is not cached, `read` decodes and checks it and
+    /// returns the bytes read from the device.
     pub(super) fn block_by(
         &self,
         index: usize,
@@ -395,7 +402,7 @@ impl Run {
         chunks: &mut Chunks,
         mut read: impl FnMut(&mut [u8], &mut Chunks) -> Result<u64>,
     ) -> Result<PinnedBlock> {
-        // One after the other, but both have it.
+        // The closures run one after the other, but both borrow it.
         let chunks = RefCell::new(chunks);
         let mut fill = |out: &mut [u8]| read(out, &mut chunks.borrow_mut());
         let unpack = |block: &[u8]| self.unpack(block, &mut chunks.borrow_mut());
@@ -405,8 +412,8 @@ impl Run {
         source.block(self.block_key(index), load).map(PinnedBlock::cached)
     }
 
-    /// A block that was checked, as it is read without a codec, if some column is under one; what its codecs gave is then
-    /// of no use any more.
+    /// Unpacks a checked block into its form without codec, if some column uses one; what its
+    /// codecs decoded is then of no use any more.
     pub(super) fn unpack(&self, block: &[u8], chunks: &mut Chunks) -> Option<Box<[u8]>> {
         if self.tail.codec == Codec::Raw {
             return None;
@@ -424,8 +431,8 @@ impl Run {
         key
     }
 
-    /// Block `index` decoded, as [`block`](Self::block) gives it; if it has to be read, all blocks of
-    /// `piece`, which it is one of, are read at once and come into `source` with it.
+    /// Returns block `index` decoded, as [`block`](Self::block) does; if it has to be read, all
+    /// blocks of `piece`, which contains it, are read together and put into `source`.
     pub(super) fn block_of(
         &self,
         index: usize,
@@ -439,19 +446,19 @@ impl Run {
         self.block(index, source, chunks)
     }
 
-    /// True if block `index` is not in `source`, and would be if it were read now.
+    /// True if block `index` is not in `source`, and reading it now would put it there.
     pub(super) fn wants(&self, index: usize, source: &dyn BlockSource) -> bool {
         source.wants(&self.block_key(index))
     }
 
-    /// The number of the block that a key's entry would lie in, if it has to be read for it.
+    /// The block that would have to be read to look up a key; `None` if it is in memory.
     pub(crate) fn lacks(&self, key: &[u8], source: &dyn BlockSource) -> Option<usize> {
         let index = self.block_for(key);
         let is_near = || self.near.get().is_some_and(|near| near.get(index).is_some());
         (index < self.block_count() && !is_near() && self.wants(index, source)).then_some(index)
     }
 
-    /// Fills `out` with block `index`, checked throughout; returns bytes read from the device.
+    /// Fills `out` with block `index`, fully checked; returns bytes read from the device.
     fn load(&self, index: usize, out: &mut [u8], chunks: &mut Chunks) -> Result<u64> {
         let mut buf = ReadBuf::new(self.pool.clone());
         let encoded = self.encoded_block(index, &mut buf)?;
@@ -471,7 +478,7 @@ impl Run {
         self.check_block(index, out, chunks)
     }
 
-    /// Decodes a block that is stored so, and counts that.
+    /// Decodes a block with this packing, and counts it.
     pub(super) fn decode(
         &self,
         packing: Packing,
@@ -490,7 +497,8 @@ impl Run {
         }
     }
 
-    /// Checks everything about a block. What its codecs give stays in `chunks`, which has nothing yet.
+    /// Checks everything about a block. What its codecs decode stays in `chunks`, which must be
+    /// empty.
     pub(super) fn check_block(
         &self,
         index: usize,
@@ -502,14 +510,15 @@ impl Run {
         checked.map_err(|bad| self.bad_block(index, bad))
     }
 
-    /// Whether a block that is not checked has the rows that the index says.
+    /// Checks only that a block has the rows that the index says.
     pub(super) fn check_counts(&self, index: usize, block: &[u8]) -> Result<()> {
         let Some(entry) = self.tail.index.entry(index) else { return Ok(()) };
         let agrees = self.tail.format.agrees(block, entry.rows, entry.row_bytes);
         agrees.map_err(|bad| self.bad_block(index, bad))
     }
 
-    /// Block `index` as stored, checked against its CRC: to be decoded, or carried over as it is.
+    /// Returns block `index` as stored, checked against its CRC: to be decoded, or carried over as
+    /// it is.
     pub fn encoded_block<'a>(&self, index: usize, buf: &'a mut ReadBuf) -> Result<&'a [u8]> {
         let entry = self.tail.index.entry(index);
         let entry = entry.ok_or_else(|| self.bad_block(index, BadBlock("there is none")))?;
@@ -544,7 +553,7 @@ impl Run {
         })
     }
 
-    /// An [`Error::Malformed`] that names the block, or that a newer Frond wrote it.
+    /// An [`Error::Malformed`] that names the block, or an error that a newer Frond wrote it.
     pub(crate) fn bad_block(&self, index: usize, bad: BadBlock) -> Error {
         let place = self.block_place(index);
         if bad == NEWER {
@@ -567,7 +576,7 @@ impl Run {
     }
 }
 
-/// Memory of a run's dictionary; one that its tree holds as well is no run's.
+/// Memory of a run's dictionary; 0 for one that its tree holds as well.
 fn dictionary_bytes(tail: &Tail, work: Option<&Work>) -> usize {
     let own = |its: &&Arc<Dictionary>| work.is_none_or(|work| !work.dictionaries().holds(its));
     tail.dictionary.as_ref().filter(own).map_or(0, |its| its.memory_bytes())

@@ -1,17 +1,18 @@
-//! The tail of a run: all that stays resident with it, and its form on disk.
+//! The footer (`Tail`) of a run: everything that stays resident with it, and its form on disk.
 //!
 //! ```text
-//! tail = header 64 B | first key | last key | format or dictionary | index | range deletes | blobs | filter | zeros
+//! tail = header 64 B | first key | last key | format or dictionary | index | range deletes | blobs
+//!      | filter | zeros
 //! ```
 //!
 //! The zeros fill the extent, and the hash in the parent's link covers them too, so that every byte
-//! of a run is covered: blocks by their CRC in the index, all else by the hash.
+//! of a run is covered: blocks by their CRC in the index, everything else by the hash.
 //!
 //! Invariants
-//! 1. The length does not depend on where the run will lie: space is allocated before the address is
-//!    known.
-//! 2. On disk a block's CRC is mixed with the extent's identity and the block's number; in memory it
-//!    is plain.
+//! 1. The length does not depend on the address of the run: space is allocated before the address
+//!    is known.
+//! 2. On disk a block's CRC is mixed with the extent's identity and the block's number; in memory
+//!    it is plain.
 
 use super::{filter::Filter, index::*, ranges::RangeDeletes};
 use crate::{
@@ -29,18 +30,19 @@ use crate::{
 /// "FRUN", then the version of this layout.
 const MAGIC: u32 = 0x4e55_5246;
 const VERSION: u8 = 1;
-/// Of runs whose blocks are typed: a format follows the last key, and the index says how long the rows are.
+/// Version of runs with columnar blocks: a format follows the last key, and the index stores the
+/// length of the rows.
 const VERSION_TYPED: u8 = 2;
-/// Of runs whose blocks are opaque, and some of them transposed: the index may say so of a block.
+/// Version of runs with row blocks of which some are transposed: the index may say so of a block.
 const VERSION_TRANSPOSED: u8 = 3;
-/// Of runs whose blocks are opaque, and some of them under a dictionary, which follows the last key; some may be
-/// transposed.
+/// Version of runs with row blocks of which some use a dictionary, which follows the last key; some
+/// may be transposed.
 const VERSION_DICTIONARY: u8 = 4;
-/// Where the version stands.
+/// Offset of the version.
 const VERSION_AT: usize = 4;
 const HEADER_BYTES: usize = 64;
 
-/// What is in a run, counted.
+/// Counts of what is in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Keys.
@@ -49,7 +51,7 @@ pub struct Counts {
     pub deletes: u64,
     /// Keys that have a Merge.
     pub merges: u64,
-    /// Bytes of all keys and payloads; of opaque blocks those of the blocks before their codec.
+    /// Bytes of all keys and payloads; for row blocks those of the blocks before their codec.
     pub raw_bytes: u64,
 }
 
@@ -69,12 +71,12 @@ pub struct BlobUse {
     pub rows: u32,
 }
 
-/// All of a run but its blocks.
+/// A whole run except its blocks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tail {
     pub codec: Codec,
     pub format: Format,
-    /// What some block stands under; none if no block does.
+    /// The dictionary that some block uses; `None` if no block does.
     pub dictionary: Option<Arc<Dictionary>>,
     pub counts: Counts,
     pub data_bytes: u32,
@@ -86,18 +88,18 @@ pub(super) struct Tail {
     pub filter: Option<Filter>,
 }
 
-/// What a block's CRC is mixed with on disk.
+/// The value that a block's CRC is mixed with on disk.
 fn salt(seed: u64, block: usize) -> u32 {
     xxhash_rust::xxh3::xxh3_64_with_seed(&(block as u64).to_le_bytes(), seed) as u32
 }
 
 impl Tail {
-    /// Whether some block is transposed.
+    /// True if some block is transposed.
     pub fn has_transposed(&self) -> bool {
         self.index.entries().iter().any(|entry| entry.packing.is_transposed)
     }
 
-    /// The bytes before the filling zeros.
+    /// Encodes the footer, without the padding.
     pub fn to_disk(&self, identity: &Identity) -> Vec<u8> {
         let mut body = Vec::with_capacity(HEADER_BYTES + self.index.len() * 24);
         body.resize(HEADER_BYTES, 0);
@@ -177,7 +179,8 @@ impl Tail {
         }
     }
 
-    /// Reads a tail whose hash was verified; a flaw says what is wrong with it, or that a newer Frond wrote it.
+    /// Decodes a footer whose hash was verified; a flaw says what is wrong with it, or that a newer
+    /// Frond wrote it.
     pub fn from_disk(identity: &Identity, bytes: &[u8]) -> Result<Tail, Flaw> {
         let version = bytes.get(VERSION_AT).copied().unwrap_or(VERSION);
         if bytes.starts_with(&MAGIC.to_le_bytes())
@@ -383,8 +386,8 @@ mod tests {
     use super::*;
     use crate::types::KEY_BYTES_MAX;
 
-    /// A block of an index, as it stands there: rows that are so long together, behind a separator that shares so
-    /// much with the one before.
+    /// Appends the index entry of a block, as on disk: rows of this total length, and a separator
+    /// that shares this much with the previous one.
     fn put_block(shared: u64, suffix: &[u8], rows: u64, row_bytes: u64, out: &mut Vec<u8>) {
         put_varint(out, shared);
         put_bytes(out, suffix);
@@ -398,7 +401,8 @@ mod tests {
         index_from_disk(7, blocks, index, 9 * blocks, VERSION_TYPED)
     }
 
-    /// Promise: P15, P20. What shares everything with what stands before it takes a few bytes on disk.
+    /// Promise: P15, P20. A separator that shares everything with the previous one takes a few
+    /// bytes on disk.
     #[test]
     fn separators_have_an_end() {
         let mut index = Vec::new();

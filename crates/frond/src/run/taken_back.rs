@@ -1,7 +1,8 @@
-//! A dictionary that saved a run less than it takes itself is taken back: its blocks are encoded again, without.
+//! Dropping a dictionary that saved a run less than it takes itself: its blocks are encoded again
+//! without it.
 //!
-//! That a leaf ends short, or has carried most of its blocks, is known only at its end. Then few blocks are under the
-//! dictionary, so that encoding them twice is little work.
+//! Only at the end of a leaf is it known that the leaf is short, or has carried most of its blocks.
+//! Then few blocks use the dictionary, so encoding them twice is little work.
 
 use super::{
     builder::{RunBuilder, malformed},
@@ -11,7 +12,7 @@ use super::{
 use crate::{block::Dictionary, cache::FrameBuf, error::Result, sync::Arc};
 
 impl RunBuilder {
-    /// The dictionary that the run has, if it is worth it. Comes after the last block.
+    /// Returns the dictionary that the run keeps, if it pays. To be called after the last block.
     pub(super) fn settle_dictionary(&mut self) -> Result<Option<Arc<Dictionary>>> {
         let under = self.index.entries().iter().filter(|entry| entry.packing.has_dictionary);
         let bytes: u64 = under.map(|entry| u64::from(entry.encoded_bytes)).sum();
@@ -24,8 +25,9 @@ impl RunBuilder {
         Ok(if self.take_back(&dictionary)? { None } else { Some(dictionary) })
     }
 
-    /// True unless the blocks without it are longer than with it and all that it takes itself: what a dictionary saves
-    /// is a guess where a store was opened anew.
+    /// Encodes the blocks again without the dictionary, and returns true, unless that makes them
+    /// longer than with it plus the dictionary itself: in a store that was just opened the savings
+    /// of a dictionary are a guess.
     fn take_back(&mut self, dictionary: &Dictionary) -> Result<bool> {
         let mut done = self.done;
         let mut data = FrameBuf::new(self.pool.clone());
@@ -58,7 +60,7 @@ impl RunBuilder {
     }
 }
 
-/// Counts for what a block took, which is the entry's, what it takes now.
+/// Replaces what a block took (the entry's length) in the counters by what it takes now.
 fn recount(done: &mut EncodeStats, entry: &BlockEntry, bytes: u64) {
     let before = u64::from(entry.encoded_bytes);
     let instead = |sum: u64, now: u64, before: u64| (sum + now).saturating_sub(before);

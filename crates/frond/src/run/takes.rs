@@ -1,16 +1,16 @@
-//! Who is shown the entries of a walk.
+//! The consumer of the entries of a walk.
 
 use super::Entry;
 use crate::{Result, block::typed::Even};
 
 /// Takes the entries of a [walk](super::RunCursor::walk).
 pub trait TakesEntries {
-    /// Takes the next entry, with whether its payload is all there is, and not the parts that are wanted; false
-    /// if it wants no more.
+    /// Takes the next entry. `is_whole`: its payload is the whole value, and not only the wanted
+    /// fields. Returns false if it wants no more.
     fn take(&mut self, entry: Entry<'_>, is_whole: bool) -> Result<bool>;
 
-    /// The same of the next puts at once: how many of them it has taken, one at least, and whether it wants
-    /// more. `None` if it wants them one by one.
+    /// Takes several of the next puts together: returns how many it has taken, at least one, and
+    /// whether it wants more. `None` if it wants them one by one.
     fn take_even(&mut self, _rows: &Even<'_>, _is_whole: bool) -> Option<(usize, bool)> {
         None
     }

@@ -1,4 +1,4 @@
-//! Claims about whole runs: built, written, opened, read, merged, damaged.
+//! Tests of whole runs: built, written, opened, read, merged, damaged.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -131,7 +131,7 @@ fn estimates_are_exact_where_blocks_are_at_hand() {
         };
         let cold = ranges.map(|(from, to)| estimate(from, to));
         assert!(cold.iter().all(|&rows| rows > 0 && rows <= 3000));
-        // A block has a place at hand once it was asked for a second time.
+        // A block gets a slot when it is asked for a second time.
         for _ in 0..2 {
             walk(RunCursor::new(run.clone(), cache.clone())).unwrap();
         }
@@ -141,7 +141,7 @@ fn estimates_are_exact_where_blocks_are_at_hand() {
     }
 }
 
-/// The first 700 entries of a walk.
+/// Collects the first 700 entries of a walk.
 #[derive(Default)]
 struct Walked(Vec<(Vec<u8>, Tag, Vec<u8>)>);
 
@@ -202,7 +202,7 @@ fn oversize_rows_stand_alone_and_separators_stay_short() {
     }
 }
 
-/// What a leaf merge does: rewrite the blocks that messages touch, carry the others.
+/// What a leaf merge does: rewrite the blocks that messages touch, and carry the others.
 #[test]
 fn carried_blocks_read_as_if_rewritten() {
     let old_rows = rows(2000, 3);
@@ -329,8 +329,8 @@ fn a_merge_folds_by_age_and_applies_range_deletes() {
     assert_eq!(seen, wanted);
 }
 
-/// A long walk reads many blocks at once, whichever way it goes; damage of one that it has not come to
-/// yet stops nobody.
+/// A long walk reads many blocks at once, in either direction; damage of a block that it has not
+/// reached yet does not stop it.
 #[test]
 fn blocks_are_read_ahead_and_believed_one_by_one() {
     let rows = rows(20_000, 3);
@@ -361,7 +361,8 @@ fn blocks_are_read_ahead_and_believed_one_by_one() {
         assert!(stats.device_reads <= total / (32 << 10) + 1, "{stats:?}");
         assert_eq!(stats.blocks, blocks, "every block once");
     }
-    // A bit of block 5 turns over: the walk that read it with block 0 gets as far as block 4.
+    // A bit of block 5 flips: the walk, which read it together with block 0, gets as far as block
+    // 4.
     let entry = *run.blocks().entry(5).unwrap();
     let at = link.offset + u64::from(entry.offset) + 10;
     let mut byte = [0];
@@ -436,7 +437,7 @@ fn a_run_that_is_not_the_one_linked_is_refused() {
     }
 }
 
-/// What is sealed is what would be read: an error instead of a run that nobody could open, and nothing in its place.
+/// A run that could not be opened is an error, and is not written.
 #[test]
 fn a_run_that_could_not_be_opened_is_not_written() {
     let file = file();
@@ -464,7 +465,8 @@ fn planted_bugs_are_caught() {
     crate::plant::assert_claims_hold("run", claims);
 }
 
-/// Rule: I31. Neither in the frames of a run that is not written yet nor in the cache.
+/// Rule: I31. A point read takes no count, neither in the frames of an unwritten run nor in the
+/// cache.
 #[test]
 fn a_look_counts_itself_nowhere() {
     let rows = rows(300, 3);
@@ -481,7 +483,7 @@ fn a_look_counts_itself_nowhere() {
     run.set_written(file.clone(), link);
     assert_eq!(seen.payload(), rows[key].1, "who looks is not waited for, and sees what was there");
     drop(seen);
-    // Once it is loaded, and once more it is put into its place.
+    // The first use loads it, the second puts it into its slot.
     (0..2).for_each(|_| drop(look(&run)));
     let near = run.near.get().unwrap();
     let before = near.counts(run.block_for(key));

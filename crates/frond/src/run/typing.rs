@@ -1,18 +1,20 @@
-//! What the typed runs of a tree are written by: its columns, and what runs before taught.
+//! Typing: the columns of a tree's columnar runs, and what earlier runs taught about encoding them.
 //!
-//! How a column is best written is found by writing it in every way, which costs several times what
-//! writing it once does. So what the last run found is where the next one begins. Leaves and buffer runs are
-//! kept apart: the ones have a codec and dense keys, the others neither.
+//! The best encoding of a column is found by trying all of them, which costs several times as much
+//! as encoding once. So each run starts with what the last run found. Leaves and buffer runs learn
+//! separately: leaves have a codec and dense keys, buffer runs neither.
 //!
-//! Models of strings are made from a sample of a leaf, spread over it, when that is written, and serve the
-//! leaves after it; they are made anew when a leaf takes a tenth more than the first that had them. A leaf
-//! that is merged keeps the models that it has, or none of its blocks could be carried over.
+//! Models of strings are trained on a sample of a leaf, spread over it, when that leaf is written,
+//! and serve the leaves after it; they are trained again when a leaf takes a tenth more than the
+//! first leaf that used them. A leaf that is merged keeps its models, or none of its blocks could
+//! be carried over.
 //!
 //! Invariants
-//! 1. What is learnt never says how a block is read: only its run's format does.
-//! 2. A row that names an older version of the tree's layout is written as one of the newest (Rule: I49).
+//! 1. What is learnt never determines how a block is read: only its run's format does.
+//! 2. A row of an older version of the tree's layout is written as one of the newest version
+//!    (Rule: I49).
 //!
-//! Threads: all; the locks are held for a copy of some hundred bytes, twice a run.
+//! Threads: all; the locks are held while some hundred bytes are copied, twice per run.
 
 use crate::{
     block::{
@@ -26,20 +28,20 @@ use crate::{
 
 use super::work::{EncodeStats, Work};
 
-/// Bytes of rows of a leaf that is worth learning from.
+/// The least bytes of rows of a leaf that is worth training on.
 const TRAINING_BYTES_MIN: u64 = 64 << 10;
-/// Leaves after which models may be made anew.
+/// Number of leaves after which models may be trained again.
 const TRAINING_LEAVES: u32 = 8;
 
-/// The columns of a tree, and how they are best written as far as it is known.
+/// The columns of a tree, and their best encodings as far as they are known.
 #[derive(Debug)]
 pub struct Typing {
     columns: Arc<Columns>,
-    /// How older rows become ones of these columns, if rows name their version.
+    /// How older rows are converted to these columns, if rows carry their version.
     versions: Option<Arc<RowVersions>>,
     leaves: Mutex<Learnt>,
     buffers: Mutex<Learnt>,
-    /// Where learning is counted.
+    /// Counts the cost of learning.
     work: Option<Arc<Work>>,
 }
 
@@ -47,25 +49,25 @@ pub struct Typing {
 #[derive(Debug)]
 struct Learnt {
     plans: Plans,
-    /// With the models made last.
+    /// Contains the latest models.
     format: Arc<TypedFormat>,
-    /// What the first leaf took that was written with them, of its rows as they are.
+    /// Stored bytes per raw byte of the first leaf that was written with these models.
     promise: Option<f64>,
-    /// Leaves since they were made; none if there never were any.
+    /// Number of leaves since the models were trained; `None` if they never were.
     leaves: Option<u32>,
     /// Length of a row of the last run.
     row_bytes: u64,
 }
 
-/// Where a run begins.
+/// What a run starts with.
 pub(super) struct Beginning {
     pub plans: Plans,
     pub format: Arc<TypedFormat>,
-    /// Length of a row, if any is known.
+    /// Length of a row, if it is known; else 0.
     pub row_bytes: u64,
 }
 
-/// What a run was like.
+/// What a finished run reports.
 pub(super) struct Lesson<'a> {
     pub plans: &'a Plans,
     pub format: Arc<TypedFormat>,
@@ -76,9 +78,9 @@ pub(super) struct Lesson<'a> {
 }
 
 impl Typing {
-    /// For a tree with these layouts. A tree that has only one of them has rows whose other side is one
-    /// string; `None` if it has neither. Rows of older versions are mapped by `versions`. What learning and reading take is
-    /// counted as `work`.
+    /// Creates the typing of a tree with these layouts. If a tree has only one of them, the other
+    /// side of its rows is one string; `None` if it has neither. Rows of older versions are mapped
+    /// by `versions`. The cost of learning and decoding is counted in `work`.
     pub fn of(
         key: Option<&Layout>,
         value: Option<&Layout>,
@@ -101,7 +103,7 @@ impl Typing {
         &self.columns
     }
 
-    /// How rows of older versions are mapped, if rows name one.
+    /// How rows of older versions are mapped, if rows carry one.
     pub fn versions(&self) -> Option<&Arc<RowVersions>> {
         self.versions.as_ref()
     }
@@ -110,8 +112,8 @@ impl Typing {
         if codec == Codec::Raw { &self.buffers } else { &self.leaves }
     }
 
-    /// Where a run under this codec begins, that may carry blocks of runs of format `base`: it has the models
-    /// that those are read with, and the latest where they have none.
+    /// Returns what a run under this codec starts with, which may carry blocks of runs of format
+    /// `base`: the models that those are read with, and the latest where they have none.
     pub(super) fn begin(&self, codec: Codec, base: Option<&Format>) -> Beginning {
         let base = match base {
             Some(Format::Typed(base)) if *base.columns() == self.columns => Some(base),
@@ -120,7 +122,7 @@ impl Typing {
         let (plans, latest, row_bytes) = {
             let mut learnt = self.kept(codec).lock().unwrap();
             if let Some(base) = base.filter(|base| learnt.leaves.is_none() && base.has_models()) {
-                // The store was just opened: what it has is better than nothing.
+                // The store was just opened: existing models are better than none.
                 (learnt.format, learnt.leaves) = (base.clone(), Some(0));
             }
             (learnt.plans.clone(), learnt.format.clone(), learnt.row_bytes)
@@ -130,19 +132,20 @@ impl Typing {
         Beginning { plans, format, row_bytes }
     }
 
-    /// Whether a run under this codec should keep samples: models may be due when it ends.
+    /// True if a run under this codec should keep samples, because training may be due when it
+    /// ends.
     pub(super) fn wants_samples(&self, codec: Codec) -> bool {
         let learns = codec != Codec::Raw && self.columns.has_strings();
         learns && self.kept(codec).lock().unwrap().may_be_due()
     }
 
-    /// What a run under this codec teaches.
+    /// Learns from a finished run under this codec.
     pub(super) fn learn(&self, codec: Codec, lesson: Lesson<'_>) {
         let Lesson { plans, format, samples, rows, row_bytes, .. } = &lesson;
         {
             let mut learnt = self.kept(codec).lock().unwrap();
             learnt.row_bytes = row_bytes / (*rows).max(1);
-            // Runs that keep older models say nothing of the latest.
+            // Runs with older models say nothing about the latest.
             if !Arc::ptr_eq(format, &learnt.format) {
                 return learnt.plans.learn_integers(plans);
             }
@@ -191,15 +194,15 @@ impl Learnt {
         Self { plans: Plans::new(columns), format, promise: None, leaves: None, row_bytes: 0 }
     }
 
-    /// Whether models may be made from a leaf that begins now. One that others overtake lacks its samples, and
-    /// the next one has them.
+    /// True if training may be due at the end of a leaf that starts now. If concurrent leaves make
+    /// it due earlier than expected, the leaf has no samples, and the next one has them.
     fn may_be_due(&self) -> bool {
         self.leaves.is_none_or(|leaves| {
             self.promise.is_some() && leaves.saturating_add(1) >= TRAINING_LEAVES
         })
     }
 
-    /// Counts a leaf; whether models are to be made from it.
+    /// Counts a leaf, and returns whether models are to be trained on it.
     fn is_due(&mut self, leaf: &Lesson<'_>) -> bool {
         let Some(leaves) = &mut self.leaves else { return true };
         *leaves = leaves.saturating_add(1);

@@ -1,4 +1,4 @@
-//! Checking a run's extent as bytes, for whoever copies runs and reads no entry.
+//! Verifying a run's extent as bytes, for callers that copy runs and read no entry.
 
 use super::tail::{BlobUse, Tail};
 use crate::{
@@ -6,8 +6,8 @@ use crate::{
     page::{Link, PageKind, StoreFile},
 };
 
-/// Checks every byte of the run that lies in `extent` against its link: the tail by its hash, the
-/// blocks by the CRCs in it; none is decoded. Returns the blobs that the run lists. Errors name `file`.
+/// Checks every byte of the run in `extent` against its link: the footer by its hash, the blocks by
+/// the CRCs in it; none is decoded. Returns the blobs that the run lists. Errors name `file`.
 pub fn verify_extent(file: &StoreFile, link: &Link, extent: &[u8]) -> Result<Vec<BlobUse>> {
     const WHAT: &str = "a run";
     let malformed = |why| file.malformed(link.offset, link.bytes.into(), WHAT, why);

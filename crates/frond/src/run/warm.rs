@@ -1,17 +1,19 @@
-//! Blocks in use stay at hand when a merge writes them anew.
+//! Keeping blocks in use cached when a merge rewrites them.
 //!
-//! A merge gives rows new blocks, and readers who had the old ones in memory would read each of the new ones from the
-//! device again, right behind the merge that had them in hand. So a builder that is told which old blocks its rows come out
-//! of puts the new ones into the cache, in the form that readers search, if anybody has asked for the old ones since those
-//! came there. What nobody asks for between two merges goes cold by itself.
+//! A merge gives rows new blocks. Readers that had the old blocks in memory would then read each
+//! new block from the device, right after the merge that had it in memory. So a builder that
+//! knows which old blocks its rows come from puts the new ones into the cache, in the form that
+//! readers search, if any reader has asked for the old ones since they were cached. Blocks that no
+//! reader asks for between two merges go cold by themselves.
 //!
 //! Invariants
-//! 1. A block comes into the cache under the key that it will have in the run that is being built, and no other run has
-//!    that key, whether the run is finished or not.
-//! 2. What is put there are the bytes that a reader would decode, of which the builder has just made the stored ones.
+//! 1. A block enters the cache under the key that it will have in the run being built; no other run
+//!    has that key, whether the run is finished or not.
+//! 2. The cached bytes are those that a reader would decode from the stored bytes that the builder
+//!    has just made.
 //!
-//! Threads: that of the merge. Cost of a block in use: a copy, and decoding its columns where the cache has room for them
-//! without; of another a look.
+//! Threads: that of the merge. Cost of a block in use: a copy, and decoding its columns where the
+//! cache has room for the unpacked form; of any other block: one lookup.
 
 use super::{Run, RunBuilder};
 use crate::{
@@ -20,23 +22,25 @@ use crate::{
     sync::Arc,
 };
 
-/// What a builder knows of that.
+/// The builder's state for keeping blocks warm.
 #[derive(Debug)]
 pub(super) struct Warm {
     cache: Arc<BlockCache>,
-    /// Rows that come now are out of a block in use; some of the open block are.
+    /// True if the rows being pushed come from a block in use; and if some rows of the open block
+    /// do.
     in_use: bool,
     block_in_use: bool,
 }
 
 impl RunBuilder {
-    /// Blocks made of blocks in use go into this cache, too. Comes before the first row.
+    /// Also caches blocks that are made from blocks in use. To be called before the first row.
     pub fn keeps_warm(mut self, cache: &Arc<BlockCache>) -> Self {
         self.warm = Some(Warm { cache: cache.clone(), in_use: false, block_in_use: false });
         self
     }
 
-    /// Rows that are pushed from here on come out of block `index` of `from`, or between its rows.
+    /// Announces that rows pushed from here on come from block `index` of `from`, or lie between
+    /// its rows.
     pub fn goes_through(&mut self, from: &Run, index: usize) {
         if let Some(warm) = &mut self.warm {
             warm.in_use = warm.cache.is_in_use(&from.block_key(index));
@@ -44,7 +48,7 @@ impl RunBuilder {
         }
     }
 
-    /// Goes on in the block that another builder was in, which is finished now.
+    /// Continues in the block in which another builder, now finished, stopped.
     pub fn goes_on_from(&mut self, before: &Self) {
         if let (Some(warm), Some(before)) = (&mut self.warm, &before.warm) {
             (warm.in_use, warm.block_in_use) = (before.in_use, before.in_use);
@@ -55,7 +59,7 @@ impl RunBuilder {
         BlockKey { extent: self.extent, stamp: 0, block: index as u32 }
     }
 
-    /// Block `index` of `from` was carried over as the last one.
+    /// Called when block `index` of `from` was carried over as the last block.
     pub(super) fn carried_warm(&self, from: &Run, index: usize) {
         let Some(warm) = &self.warm else { return };
         if let Some(last) = self.index.len().checked_sub(1) {
@@ -63,12 +67,12 @@ impl RunBuilder {
         }
     }
 
-    /// Whether the open block has rows of blocks in use.
+    /// True if the open block has rows of blocks in use.
     pub(super) fn makes_warm(&self) -> bool {
         self.warm.as_ref().is_some_and(|warm| warm.block_in_use)
     }
 
-    /// The last block has some, and is read as `block`.
+    /// Caches the last block, which has rows of blocks in use and is read as `block`.
     pub(super) fn made_warm(&mut self, block: &[u8], format: &Format) {
         let Some(last) = self.index.len().checked_sub(1) else { return };
         let key = self.key_of(last);
@@ -103,7 +107,7 @@ mod tests {
         format!("customer {row:07}").into_bytes()
     }
 
-    /// Merges one change into each twentieth row, block by block as leaves are walked.
+    /// Merges one change into every twentieth row, block by block as leaves are walked.
     fn merged(from: &Arc<Run>, cache: &Arc<BlockCache>, payload: &[u8], carry: bool) -> Arc<Run> {
         let mut builder = builder(cache);
         let mut cursor = RunCursor::bulk(from.clone());
@@ -157,7 +161,7 @@ mod tests {
             };
             let (some, all) = (held(&second), second.block_count());
             assert!((all / 5..all / 3).contains(&some), "{some} of {all}");
-            // Nobody reads the third one before the fourth is made of it.
+            // The third run is not read before the fourth is made from it.
             let third = merged(&second, &cache, b"third", carry);
             assert_eq!(held(&third), some);
             let fourth = merged(&third, &cache, b"fourth", carry);

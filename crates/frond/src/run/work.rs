@@ -1,17 +1,19 @@
-//! Work done on the runs of a tree, counted since the store was opened: what encoding took and gave, and what
-//! general codecs decoded.
+//! Counters of the work done on a tree's runs since the store was opened: the cost and result of
+//! encoding, and what general codecs decoded.
 //!
-//! A builder counts its blocks by itself and hands the sums over when its run ends; a reader is counted only where
-//! it decodes a chunk. What is done on a tree's runs is counted for that tree and for all.
+//! A builder counts its own blocks and adds the sums when its run ends; a reader is counted only
+//! where it decodes a chunk. Work on a tree's runs is counted for that tree and for all trees
+//! together.
 //!
 //! Invariants
 //! 1. Counters only grow. Those of all trees together include trees that are gone.
 //! 2. `bytes` and `carried_bytes` together are what the blocks of the finished runs take.
-//! 3. Of how blocks were best stored nothing is decided but how the next ones are tried: rows do not depend on it. The
-//!    bytes of opaque leaves do, and so on which run of the tree ended last: the last `set_habit` counts.
-//! 4. Times are of the clock on the wall, read twice a block or chunk: nothing is decided by them (P17).
+//! 3. Memory of how blocks were best stored decides only what is tried for the next blocks: rows do
+//!    not depend on it. The bytes of row-block leaves do, and therefore on which run of the tree
+//!    ended last: the last `set_habit` counts.
+//! 4. Times are wall-clock times, read twice per block or chunk: nothing is decided by them (P17).
 //!
-//! Threads: all. Cost: two readings of the clock a block, some twenty additions a run.
+//! Threads: all. Cost: two clock readings per block, some twenty additions per run.
 
 use std::{collections::HashMap, fmt};
 
@@ -26,7 +28,7 @@ use crate::{
     types::Lineage,
 };
 
-/// Declares numbers and the counters that they are read from.
+/// Declares a struct of numbers and the counters that they are read from.
 macro_rules! counters {
     ($(#[$of:meta])* $numbers:ident, $counters:ident { $($(#[$about:meta])* $name:ident,)* }) => {
         $(#[$of])*
@@ -60,35 +62,36 @@ macro_rules! counters {
 }
 
 counters! {
-    /// What encoding runs took and gave.
+    /// Cost and result of encoding runs.
     EncodeStats, EncodeCounters {
         /// Runs that were finished.
         runs,
         /// Blocks that were encoded.
         blocks,
-        /// Rows in these.
+        /// Rows in these blocks.
         rows,
-        /// Length of these rows: keys and payloads; of opaque blocks, of the block before its codec.
+        /// Length of these rows: keys and payloads; for row blocks, of the block before its codec.
         from_bytes,
-        /// What the blocks take.
+        /// Stored bytes of the blocks.
         bytes,
-        /// Time that encoding them took; of opaque blocks, the codec.
+        /// Time spent encoding them; for row blocks, in the codec.
         nanos,
-        /// Chunks (opaque blocks; the bytes of a string column) that stand under a general codec in these blocks.
+        /// Chunks (row blocks; the bytes of a string column) in these blocks that are stored under
+        /// a general codec.
         chunks_coded,
-        /// Their length.
+        /// Raw length of these chunks.
         chunks_coded_from_bytes,
-        /// What the codec made of it.
+        /// Compressed length of these chunks.
         chunks_coded_bytes,
-        /// Chunks that the codec was tried on, and that are stored as they are, since it saved too little.
+        /// Chunks on which the codec was tried and that are stored raw, since it saved too little.
         chunks_raw,
-        /// Times that models of strings, or a dictionary, were made or looked for.
+        /// Number of times that models of strings, or a dictionary, were trained or searched for.
         trainings,
-        /// Time that this took.
+        /// Time spent on that.
         training_nanos,
-        /// Blocks that were taken over from older runs as they were.
+        /// Blocks that were carried over unchanged from older runs.
         carried_blocks,
-        /// What these take.
+        /// Stored bytes of these blocks.
         carried_bytes,
     }
 }
@@ -98,15 +101,15 @@ counters! {
     DecodeStats, DecodeCounters {
         /// Chunks.
         chunks,
-        /// Their length, decoded.
+        /// Decoded length.
         bytes,
-        /// Time that decoding them took.
+        /// Time spent decoding.
         nanos,
     }
 }
 
 impl EncodeStats {
-    /// Adds chunks.
+    /// Adds counts of chunks.
     pub(super) fn count(&mut self, chunks: ChunkCounts) {
         self.chunks_coded += chunks.coded;
         self.chunks_coded_from_bytes += chunks.coded_from_bytes;
@@ -115,16 +118,17 @@ impl EncodeStats {
     }
 }
 
-/// Work done on the runs of a tree, or of all.
+/// Work done on the runs of a tree, or of all trees.
 #[derive(Debug)]
 pub struct Work {
     clock: Arc<dyn Clock>,
-    /// Made for the first run of leaves: most of very many trees are not written before the store is closed.
+    /// Created for the first run of leaves: where there are very many trees, most are not written
+    /// before the store is closed.
     leaves: OnceLock<Box<LeavesWork>>,
-    /// The same for the first run of a buffer.
+    /// Created for the first run of a buffer.
     buffers: OnceLock<Box<EncodeCounters>>,
     decoded: DecodeCounters,
-    /// That of all trees, on which all of it is counted, too.
+    /// The counters of all trees, to which everything is added as well.
     all: Option<Arc<Work>>,
 }
 
@@ -132,7 +136,7 @@ pub struct Work {
 #[derive(Debug, Default)]
 struct LeavesWork {
     encoded: EncodeCounters,
-    /// Of opaque blocks.
+    /// For row blocks.
     habit: Mutex<Habit>,
     dictionaries: Dictionaries,
 }
@@ -148,12 +152,12 @@ impl Work {
         })
     }
 
-    /// What leaves took.
+    /// Work on leaves.
     pub fn leaves(&self) -> EncodeStats {
         self.leaves.get().map(|leaves| leaves.encoded.read()).unwrap_or_default()
     }
 
-    /// What runs of buffers took.
+    /// Work on buffer runs.
     pub fn buffers(&self) -> EncodeStats {
         self.buffers.get().map(|buffers| buffers.read()).unwrap_or_default()
     }
@@ -168,7 +172,7 @@ impl Work {
         self.clock.now().as_nanos() as u64
     }
 
-    /// Counts what was done on runs under this codec: those of buffers have none.
+    /// Adds work on runs under this codec: buffer runs have none.
     pub(super) fn encoded(&self, codec: Codec, done: &EncodeStats) {
         let of = |work: &Work| match codec {
             Codec::Raw => work.buffers.get_or_init(Box::default).add(done),
@@ -180,12 +184,12 @@ impl Work {
         }
     }
 
-    /// How opaque blocks were best stored, when the last run of leaves ended.
+    /// How row blocks were best stored, as of the end of the last run of leaves.
     pub(super) fn habit(&self) -> Habit {
         self.leaves.get().map(|leaves| *leaves.habit.lock().unwrap()).unwrap_or_default()
     }
 
-    /// The dictionary of such blocks.
+    /// The dictionary state of these blocks.
     pub(super) fn dictionaries(&self) -> &Dictionaries {
         &self.own_leaves().dictionaries
     }
@@ -194,8 +198,8 @@ impl Work {
         self.leaves.get_or_init(Box::default)
     }
 
-    /// A run of leaves ended that was written under this codec, and whose rows are so long: finds the dictionary of those
-    /// after it, if one is due.
+    /// Called when a run of leaves that was written under this codec has ended, with its raw and
+    /// stored bytes: trains a dictionary for the following runs, if training is due.
     pub(super) fn learn_dictionary(
         &self,
         codec: Codec,
@@ -233,36 +237,36 @@ impl DecodeMeter for Work {
     }
 }
 
-/// Work by tree: by the lineage that its pages are written in. What a clone reads of its parent's pages is work on
-/// the parent's runs.
+/// Work by tree, that is, by the lineage of its pages. What a clone reads of its parent's pages
+/// counts as work on the parent's runs.
 pub struct WorkByTree {
     all: Arc<Work>,
     trees: RwLock<Trees>,
 }
 
-/// Whoever has to do with a tree holds its work: the catalog, loads, open runs.
+/// Everything concerned with a tree holds its work: the catalog, loads, open runs.
 #[derive(Default)]
 struct Trees {
     by_lineage: HashMap<Lineage, Weak<Work>>,
-    /// Entries at which those that nobody holds any more are removed.
+    /// Number of entries at which those that nothing holds any more are removed.
     sweep_at: usize,
 }
 
-/// Fewest entries that are looked through for ones to remove.
+/// The least value of `sweep_at`.
 const SWEEP_MIN: usize = 64;
 
 impl WorkByTree {
-    /// Nothing was done yet.
+    /// Creates empty counters.
     pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self { all: Work::new(clock, None), trees: RwLock::default() })
     }
 
-    /// The work on all trees, also on those that are gone.
+    /// The work on all trees, including those that are gone.
     pub fn all(&self) -> &Work {
         &self.all
     }
 
-    /// The work on one. Counts from zero if nobody has held it.
+    /// The work on one tree. It starts from zero if nothing has held it.
     pub fn of(&self, lineage: Lineage) -> Arc<Work> {
         let known = |trees: &Trees| trees.by_lineage.get(&lineage).and_then(Weak::upgrade);
         if let Some(work) = known(&self.trees.read().unwrap()) {

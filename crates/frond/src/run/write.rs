@@ -1,5 +1,5 @@
-//! Writing a run into its extent: blocks, then the tail right behind them, in one vectored write. Nothing is written if the tail
-//! could not be read again.
+//! Writing a run into its extent: blocks, then the footer directly after them, in one vectored
+//! write. Nothing is written if the footer could not be read again.
 
 use std::io::IoSlice;
 
@@ -22,10 +22,11 @@ use crate::{
 };
 
 impl Run {
-    /// Writes the run at `offset`, where [`extent_bytes`](Run::extent_bytes) are its own, and says
-    /// how to find it again. Readers go on with the frames until [`set_written`](Run::set_written).
+    /// Writes the run at `offset`, where [`extent_bytes`](Run::extent_bytes) are reserved for it,
+    /// and returns its link. Readers continue with the frames until
+    /// [`set_written`](Run::set_written).
     ///
-    /// The link of a run that was written before is returned as it is, and nothing written.
+    /// If the run was written before, its link is returned unchanged, and nothing is written.
     pub fn write(
         &self,
         file: &StoreFile,
@@ -59,7 +60,8 @@ impl Run {
         }
         let hash = page_hash(&identity, &tail);
 
-        // Direct I/O writes whole pages: the page that data and tail share is put together anew.
+        // Direct I/O writes whole pages: the page that data and footer share is assembled
+        // separately.
         let whole = data.len() / ALIGN * ALIGN;
         let mut end = FrameBuf::new(self.pool.clone());
         let mut joined = Vec::new();
@@ -83,7 +85,8 @@ impl Run {
         Ok(Link { offset, bytes, tail_bytes: self.tail_bytes, hash, birth, lineage })
     }
 
-    /// Reads a tail of this run as [`open`](Run::open) does; else why it cannot be.
+    /// Reads a footer of this run as [`open`](Run::open) does; the error says why it cannot be
+    /// read.
     fn read_again(&self, identity: &Identity, tail: &[u8]) -> Result<(), String> {
         if tail.len() > bounds::RUN_TAIL_BYTES.len() {
             return Err(format!("{} bytes are more than a tail may have", tail.len()));
@@ -99,7 +102,8 @@ impl Run {
         Ok(())
     }
 
-    /// From now on blocks are read from the file; the frames go when the last reader lets go of them.
+    /// Makes blocks be read from the file from now on; the frames are freed when the last reader
+    /// releases them.
     pub fn set_written(&self, file: Arc<StoreFile>, link: Link) {
         self.data.store(Arc::new(Data::Written { file, link }));
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bytes at an aligned address, as direct I/O wants them, without `unsafe`.
+//! Byte buffers at an aligned address, as direct I/O requires, without `unsafe`.
 //!
-//! A vector with room for one alignment more, used from its first aligned byte on. It is never
-//! grown, so the bytes never move.
+//! The vector has room for one extra alignment and is used from its first aligned byte on. It never
+//! grows, so the bytes never move.
 
 use std::ops::{Deref, DerefMut};
 
@@ -11,7 +11,7 @@ use crate::{
     io::ALIGN,
 };
 
-/// A fixed number of bytes whose address is a multiple of [`ALIGN`].
+/// A byte buffer of fixed length whose address is a multiple of [`ALIGN`].
 #[derive(Debug)]
 pub struct AlignedBuf {
     bytes: Vec<u8>,
@@ -20,7 +20,7 @@ pub struct AlignedBuf {
 }
 
 impl AlignedBuf {
-    /// `len` zeros, or `NoMemory`. `what` it is for goes into the error.
+    /// `len` zeros, or `NoMemory`; `what` names the purpose in the error.
     pub fn zeroed(len: usize, what: &'static str) -> Result<Self> {
         let mut bytes = Vec::new();
         let room = len.saturating_add(ALIGN);

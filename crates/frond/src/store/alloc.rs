@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which bytes of the file are free: the lowest place that fits, inside regions of one size class.
+//! Free space of the file: the lowest place that fits, within regions of one size class.
 //!
-//! Leaf runs (hundreds of KiB) and nodes (a few KiB) interleave badly: a freed run's place would soon
-//! be pinned by one node. So the file is cut into regions, a region belongs to one class while
-//! anything of it is used, and returns to all when it is wholly free. Small stores have smaller
-//! regions, or three of them would be most of the file.
+//! The naive way is one free list for all sizes. But leaf runs (hundreds of KiB) and nodes (a few
+//! KiB) interleave badly: a freed run's place would soon be pinned by one node. So the file is
+//! divided into regions; a region belongs to one class while anything of it is used, and returns to
+//! all classes when it is wholly free. Small stores have smaller regions, since otherwise three of
+//! them would be most of the file.
 //!
-//! The lowest place, not the tightest: a tight hole near the end would keep the file long for the sake
-//! of a small page, and address order fragments no more than best fit does.
+//! Allocation takes the lowest place, not the tightest: a tight hole near the end would keep the
+//! file long for the sake of a small page, and address order fragments no more than best fit does.
 //!
 //! Invariants
-//! 1. A free range is in exactly one set: its class's, inside regions of that class, or `open`, whole
-//!    regions of no class; everything from `frontier` on is open without being listed.
-//! 2. No two free ranges touch within a set: they are joined when they are put in.
-//! 3. Nothing below `floor` is handed out (tests put stores beyond 2^32 with it).
-//! 4. Putting in what is free already, or taking what is not, fails in release builds too.
+//! 1. A free range is in exactly one set: its class's, within regions of that class, or `open`,
+//!    whole regions of no class; everything from `frontier` on is open without being listed.
+//! 2. No two free ranges touch within a set: they are joined on insertion.
+//! 3. Nothing below `floor` is handed out (tests use it to put stores beyond 2^32).
+//! 4. Freeing what is free already, or taking what is not, fails in release builds too.
 //!
 //! Threads: under the lock of [`Space`](super::Space). Cost: a few steps in ordered maps.
 //! Idea: address-ordered first fit in segregated regions; Johnstone and Wilson, "The Memory
@@ -25,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::superblock::DATA_START;
 use crate::page::PageKind;
 
-/// What shares a region.
+/// Size class of an extent; extents of one class share regions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Class {
@@ -40,7 +41,7 @@ pub enum Class {
 impl Class {
     pub(super) const ALL: [Class; 3] = [Class::Node, Class::Run, Class::Blob];
 
-    /// Where pages of this kind lie.
+    /// The class of pages of this kind.
     pub fn of_page(kind: PageKind) -> Self {
         match kind {
             PageKind::Run => Class::Run,
@@ -56,34 +57,34 @@ impl Class {
     }
 }
 
-/// Below this, regions are small.
+/// Offset below which regions are small.
 const SMALL_BELOW: u64 = 64 << 20;
 const REGION_SMALL: u64 = 1 << 20;
 const REGION_LARGE: u64 = 8 << 20;
 
-/// First byte of the region that holds `offset`.
+/// First byte of the region that contains `offset`.
 fn region_start(offset: u64) -> u64 {
     let size = if offset < SMALL_BELOW { REGION_SMALL } else { REGION_LARGE };
     (offset - offset % size).max(DATA_START)
 }
 
-/// First byte after the region that holds `offset`.
+/// First byte after the region that contains `offset`.
 fn region_end(offset: u64) -> u64 {
     let size = if offset < SMALL_BELOW { REGION_SMALL } else { REGION_LARGE };
     offset - offset % size + size
 }
 
-/// Free ranges, joined, found by place and by size.
+/// Free ranges, joined, indexed by place and by size.
 #[derive(Debug, Default)]
 pub(super) struct FreeSet {
     by_start: BTreeMap<u64, u64>,
-    /// Starts of the ranges of [2^n, 2^(n+1)) bytes.
+    /// Starts of the ranges of [2^n, 2^(n+1)) bytes, by n.
     bins: BTreeMap<u32, BTreeSet<u64>>,
 }
 
 impl FreeSet {
-    /// Adds `[start, end)` and joins it with its neighbours; the joined range, or `None` if some of
-    /// it was there already.
+    /// Adds `[start, end)` and joins it with its neighbours. Returns the joined range, or `None` if
+    /// some of it was free already.
     pub fn put(&mut self, start: u64, end: u64) -> Option<(u64, u64)> {
         let (mut from, mut to) = (start, end);
         let below = self.by_start.range(..end).next_back().map(|(&s, &e)| (s, e));
@@ -119,8 +120,8 @@ impl FreeSet {
         true
     }
 
-    /// The lowest range that holds `bytes`. All ranges of larger bins do; in the own bin one has to
-    /// look.
+    /// The lowest range that holds `bytes`. Any range of a larger bin does; in its own bin, ranges
+    /// must be checked one by one.
     pub fn first_fit(&self, bytes: u64) -> Option<u64> {
         let bin = bytes.ilog2();
         let larger = self.bins.range(bin + 1..).filter_map(|(_, starts)| starts.first().copied());
@@ -132,7 +133,7 @@ impl FreeSet {
             .or(lowest)
     }
 
-    /// The range that holds the byte at `offset`.
+    /// The range that contains the byte at `offset`.
     pub fn around(&self, offset: u64) -> Option<(u64, u64)> {
         let (&s, &e) = self.by_start.range(..=offset).next_back()?;
         (offset < e).then_some((s, e))
@@ -171,18 +172,20 @@ pub(super) struct Allocator {
 }
 
 impl Allocator {
-    /// An empty file, from which nothing below `floor` is handed out.
+    /// The free space of an empty file, of which nothing below `floor` is handed out.
     pub fn new(floor: u64) -> Self {
         let floor = if floor <= DATA_START { DATA_START } else { region_start(floor) };
         Self { floor, classes: Default::default(), open: FreeSet::default(), frontier: floor }
     }
 
-    /// A place for `bytes` (a multiple of the granularity, not 0). Never fails: the file grows.
+    /// Allocates a place for `bytes` (a multiple of the granularity, not 0). Never fails: the file
+    /// grows.
     pub fn allocate(&mut self, class: Class, bytes: u64) -> u64 {
         let open = self.open.first_fit(bytes);
         let start = match self.set(class).first_fit(bytes) {
             Some(start) if open.is_none_or(|open| start < open) => start,
-            // A region of no class that lies lower: the end can come down behind what moves there.
+            // Take a region of no class that lies lower, so that the end of the file can come down
+            // later.
             _ => self.grow(class, bytes),
         };
         let taken = self.set(class).take(start, start + bytes);
@@ -190,14 +193,15 @@ impl Allocator {
         start
     }
 
-    /// Gives regions to `class` until it has a range of `bytes`; where that begins.
+    /// Gives regions to `class` until it has a free range of `bytes`; returns where that range
+    /// starts.
     fn grow(&mut self, class: Class, bytes: u64) -> u64 {
         if let Some(start) = self.open.first_fit(bytes) {
-            // Open ranges are whole regions, so the last region needed is in the range too.
+            // Open ranges are whole regions, so the last region needed is in the range, too.
             self.assign(class, start, region_end(start + bytes - 1));
             return start;
         }
-        // What is free just below the frontier need not be left behind.
+        // Use free space that ends at the frontier as the start of the range.
         let frontier = self.frontier;
         let tail = self.set(class).ending_at(frontier);
         let start = tail.or(self.open.ending_at(frontier)).unwrap_or(frontier);
@@ -210,7 +214,7 @@ impl Allocator {
         start
     }
 
-    /// This place, in a free range of `class` or in regions of no class.
+    /// Allocates this place, in a free range of `class` or in regions of no class.
     pub fn allocate_at(&mut self, class: Class, start: u64, bytes: u64) {
         if self.set(class).around(start).is_none() {
             self.assign(class, region_start(start), region_end(start + bytes - 1));
@@ -219,7 +223,7 @@ impl Allocator {
         assert!(taken, "alloc invariant 1: a place found free is free");
     }
 
-    /// A place at the frontier, whatever is free below it: where the reserve is.
+    /// Allocates a place at the frontier, whatever is free below it: that is where the reserve is.
     pub fn allocate_at_frontier(&mut self, class: Class, bytes: u64) -> u64 {
         let start = self.frontier;
         self.frontier = region_end(start + bytes - 1);
@@ -258,7 +262,7 @@ impl Allocator {
         assert!(joined.is_some(), "alloc invariant 1: a range is free once");
     }
 
-    /// Takes exactly `[start, end)`, as recovery finds it named in the log; false if it is not free
+    /// Takes exactly `[start, end)`, which recovery found named in the log; false if it is not free
     /// or lies in another class's region.
     pub fn claim(&mut self, class: Class, start: u64, end: u64) -> bool {
         if start < self.floor {
@@ -284,7 +288,7 @@ impl Allocator {
         self.set(class).take(start, end)
     }
 
-    /// Makes `[start, end)` of a class free; false if some of it is free already.
+    /// Frees `[start, end)` of a class; false if some of it is free already.
     pub fn release(&mut self, class: Class, start: u64, end: u64) -> bool {
         if start < self.floor {
             return end <= self.floor;
@@ -294,7 +298,7 @@ impl Allocator {
         else {
             return false;
         };
-        // Regions that are wholly free now belong to nobody.
+        // Regions that are wholly free now belong to no class.
         let first = if region_start(from) == from { from } else { region_end(from) };
         let last = if region_end(to - 1) == to { to } else { region_start(to - 1) };
         if first < last {
@@ -306,7 +310,7 @@ impl Allocator {
         true
     }
 
-    /// The frontier falls when the last regions are open.
+    /// Lowers the frontier if the last regions are open.
     fn draw_back(&mut self) {
         if let Some(start) = self.open.ending_at(self.frontier) {
             assert!(self.open.take(start, self.frontier), "alloc invariant 1");
@@ -314,8 +318,8 @@ impl Allocator {
         }
     }
 
-    /// Builds the free space around `used` extents (ascending, disjoint). Fails, in words, if two
-    /// classes share a region.
+    /// Builds the free space around `used` extents (ascending, disjoint). Fails with a message if
+    /// two classes share a region.
     pub fn around(
         floor: u64,
         used: impl Iterator<Item = (u64, u64, Class)>,
@@ -362,7 +366,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// Lists what of `[start, end)` is not below the floor.
+    /// Lists the part of `[start, end)` that is not below the floor.
     fn list(&mut self, class: Option<Class>, start: u64, end: u64) {
         let start = start.max(self.floor);
         if start < end {
@@ -384,14 +388,14 @@ impl Allocator {
         }
     }
 
-    /// All listed free ranges with their class, in no order.
+    /// All listed free ranges with their class, in no particular order.
     pub fn ranges_by_class(&self) -> impl Iterator<Item = (Option<Class>, u64, u64)> + '_ {
         let classes = Class::ALL.into_iter().map(Some).zip(&self.classes);
         let sets = classes.chain([(None, &self.open)]);
         sets.flat_map(|(class, set)| set.iter().map(move |(start, end)| (class, start, end)))
     }
 
-    /// Everything from here on is free.
+    /// The offset from which on everything is free.
     pub fn frontier(&self) -> u64 {
         self.frontier
     }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Extents of blobs: who lists them, who in memory may still hand out a reference to them.
+//! Extents of blobs: which runs list them, and holds by memory that may still hand out a reference.
 //!
-//! A blob is written before any version links it, so it begins as a temporary extent; the first publish
-//! with a run that lists it adopts it. Runs are counted as of the version that the next checkpoint
-//! writes, as references to runs are (Rule: I21); with the last one the blob dies, and is then kept and
-//! freed as a page is. A *hold* stands beside all that: batches, memtables and jobs have one for each
-//! reference they may hand out, and while there is one the extent stays.
+//! A blob is written before any version links it, so it starts as a temporary extent; the first
+//! publish with a run that lists it adopts it. The runs that list it are counted as of the version
+//! that the next checkpoint writes, like references to runs (Rule: I21); with the last run the blob
+//! dies, and is then kept and freed as a page is. A *hold* is independent of all that: batches,
+//! memtables and jobs have one for each reference they may hand out, and while there is a hold the
+//! extent stays.
 //!
 //! Invariants
-//! 1. A held extent is never free: a dead one *waits*, on no list, until the last hold goes.
-//! 2. A temporary extent that nobody holds is dead at once; only the log may keep it (Rule: I11).
-//! 3. Only runs of the blob's own lineage count: heirs keep it by their pins (Rule: I19).
+//! 1. A held extent is never free: a dead one *waits*, on no list, until the last hold is released.
+//! 2. A temporary extent without holds dies at once; only the log may keep it (Rule: I11).
+//! 3. Only runs of the blob's own lineage count: clones keep it by their pins (Rule: I19).
 //!
 //! Threads: under the lock of [`Space`].
 
@@ -21,18 +22,19 @@ use crate::{
 };
 
 impl Space {
-    /// Something in memory may hand out a reference to the extent: it stays, whatever becomes of it.
+    /// Holds an extent to which something in memory may hand out a reference: it stays, whatever
+    /// else happens to it.
     pub fn hold(&self, offset: u64) {
         if let Some(record) = self.lock().extents.get_mut(&offset) {
             record.holds += 1;
         }
     }
 
-    /// Holds what may have been freed since, and used again: false if no blob that is wholly written
-    /// lies there now. Whether it is the one that is meant, its table says.
+    /// Holds an extent that may have been freed and reused: false if no completely written blob
+    /// lies there now. The blob's table tells whether it is the one that was meant.
     pub fn hold_written(&self, extent: Extent) -> bool {
         let mut inner = self.lock();
-        // What is still being written is temporary, and no log record names it yet.
+        // A blob that is still being written is temporary and not yet named by a log record.
         let is_written = inner.blob(extent).is_ok_and(|blob| !blob.temporary || blob.log.is_some());
         if is_written {
             inner.change(extent.offset, |record| record.holds += 1);
@@ -40,7 +42,7 @@ impl Space {
         is_written
     }
 
-    /// The same of a run that no version links: it stays as long as it is held, if the log names it now.
+    /// Holds a run that no version links, if the log names it now: it stays while it is held.
     pub fn hold_named_run(&self, extent: Extent) -> bool {
         let mut inner = self.lock();
         let is_named = inner.extents.get(&extent.offset).is_some_and(|record| {
@@ -55,31 +57,33 @@ impl Space {
         is_named
     }
 
-    /// The version that was the first to list the blob; `None` if there is none, or none lists it.
+    /// The first version that listed the blob; `None` if there is no such blob, or no version has
+    /// listed it.
     pub fn birth_of_blob(&self, extent: Extent) -> Option<Publish> {
         let blob = self.lock().blob(extent).ok();
         blob.filter(|blob| !blob.temporary).map(|blob| blob.birth)
     }
 
-    /// The last record of the log that names the extent, if one does that is not trimmed.
+    /// The last record of the log that names the extent, if any; that record may be trimmed since.
     pub fn named_in_log(&self, offset: u64) -> Option<Lsn> {
         self.lock().named_in_log(offset)
     }
 
-    /// Ends one [`hold`](Self::hold). A temporary extent that nobody holds is abandoned.
+    /// Ends one [`hold`](Self::hold). A temporary extent without further holds is abandoned.
     pub fn release_hold(&self, offset: u64) {
         self.lock().release(offset);
     }
 
-    /// Recovery is over: what the log names and nobody took up is not needed but by the log.
+    /// Ends recovery: what the log names and no owner took over is needed only by the log.
     pub fn abandon_unheld(&self) {
         self.lock().end_unheld();
     }
 }
 
 impl Inner {
-    /// A run of a version lists this blob: if no version did so far, it is born with this one. The runs
-    /// that list it are counted apart, as of the version that the next checkpoint writes.
+    /// Records that a run of a version lists this blob: if no version did so before, the blob is
+    /// born with this one. The runs that list it are counted separately, as of the version that the
+    /// next checkpoint writes.
     pub fn adopt_blob(
         &mut self,
         extent: Extent,
@@ -93,8 +97,9 @@ impl Inner {
         Ok(())
     }
 
-    /// A run of `lineage` lists a blob from version `at` on, or no longer does; with the last one the
-    /// blob dies. Blobs of another lineage are inherited, and not counted (Rule: I19).
+    /// Records that a run of `lineage` lists a blob from version `at` on, or no longer does; with
+    /// the last such run the blob dies. Blobs of another lineage are inherited and not counted
+    /// (Rule: I19).
     pub fn count_blob(
         &mut self,
         extent: Extent,
@@ -161,7 +166,7 @@ impl Inner {
         unheld.into_iter().for_each(|offset| self.end_temporary(offset));
     }
 
-    /// It is in no version; the log may still name it.
+    /// Ends a temporary extent: it is in no version, though the log may still name it.
     pub fn end_temporary(&mut self, offset: u64) {
         self.change(offset, |record| (record.birth, record.death) = (Publish(0), Publish(0)));
         self.settle(offset);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading and writing numbers in map pages and the root directory.
+//! Encoding of numbers in map pages and the root directory.
 //!
 //! Invariants
-//! 1. Reading never panics and never reads past the end: every step is checked (RELIABILITY P20).
+//! 1. Reading never panics and never reads past the end: every step is checked (Promise: P20).
 //! 2. A number has one encoding: overlong LEB128 is refused, so equal content has equal bytes.
 //!
 //! Threads: pure functions. Bytes: docs/format.md, "Numbers".
@@ -41,7 +41,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// LEB128.
+    /// Reads a LEB128 number.
     pub fn number(&mut self) -> Decoded<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -65,7 +65,7 @@ impl<'a> Reader<'a> {
         self.number()?.try_into().map_err(|_| "a number has more than 32 bits".into())
     }
 
-    /// A length, then so many bytes.
+    /// Reads a length, then that many bytes.
     pub fn bytes(&mut self, max: usize) -> Decoded<&'a [u8]> {
         let len = self.number()?;
         match usize::try_from(len) {
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends LEB128.
+/// Appends a number in LEB128.
 pub(super) fn put_number(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One durable version by itself: what copies of a store are made of.
+//! Copies of one durable version: the parts from which a copy of a store is made.
 //!
-//! A copy has the pages of one version at the places and under the store id that they have in the
-//! store, so that they verify there as they are. Nothing else is needed: no older version, no log.
+//! A copy has the pages of one version at the same places and under the same store id as the store,
+//! so that they verify there unchanged. Nothing else is needed: no older version, no log.
 //!
 //! Invariants
 //! 1. Both slots of a copy name the same version, as cleanly closed, and nothing before it.
-//! 2. The log of a copy begins, empty, behind every position that the version may name.
+//! 2. The log of a copy starts, empty, after every position that the version may name.
 //! 3. What a link can make a reader allocate is bounded by the file's length.
 //!
-//! Threads: pure functions, but for [`Store::hold_newest`]. Bytes: docs/format.md, "Superblock".
+//! Threads: pure functions, except for [`Store::hold_newest`]. Bytes: docs/format.md, "Superblock".
 
 use super::{
     aligned::AlignedBuf,
@@ -29,7 +29,7 @@ use crate::{
 };
 
 impl Store {
-    /// The newest slot, with its version held, so that running checkpoints let its pages be.
+    /// The newest slot, with its version held, so that running checkpoints keep its pages.
     pub fn hold_newest(self: &Arc<Self>) -> (Superblock, Held) {
         self.between_slots(|_| {
             let newest = self.newest();
@@ -40,18 +40,18 @@ impl Store {
 }
 
 impl Superblock {
-    /// The slot of a store that holds this version and nothing else.
+    /// The slot of a store that contains only this version.
     pub fn alone(&self) -> Self {
         let at = self.clean.unwrap_or(self.log_synced);
         Self { previous: self.publish, log_from: at, log_synced: at, clean: Some(at), ..*self }
     }
 
-    /// True if nothing was written since the slot was made by [`alone`](Self::alone).
+    /// True if nothing was written since [`alone`](Self::alone) made the slot.
     pub fn is_alone(&self) -> bool {
         *self == self.alone()
     }
 
-    /// The bytes of the slot. An error if it could not be read again.
+    /// Encodes the slot. Fails if it could not be read again.
     pub fn to_slot(&self) -> Result<AlignedBuf> {
         let mut slot = AlignedBuf::zeroed(SLOT_BYTES, "a superblock")?;
         self.encode(&mut slot);
@@ -64,7 +64,7 @@ impl Superblock {
         Ok(slot)
     }
 
-    /// Reads the bytes of a slot, of whichever place; an error in words.
+    /// Decodes the bytes of a slot, for either place; on failure, the reason in words.
     pub fn from_slot(slot: &[u8]) -> std::result::Result<Self, String> {
         let read = [0, 1].map(|index| Self::decode(index, slot));
         match read {
@@ -80,7 +80,7 @@ impl Superblock {
 /// Length of a slot.
 pub const SUPERBLOCK_BYTES: usize = SLOT_BYTES;
 
-/// Writes both slots of a copy. All that they link must be durable.
+/// Writes both slots of a copy. Everything that they link must be durable.
 pub fn write_slots(file: &StoreFile, superblock: &Superblock) -> Result<()> {
     let twin = Superblock { sequence: superblock.sequence.saturating_sub(1), ..*superblock };
     for one in [&twin, superblock] {
@@ -89,7 +89,7 @@ pub fn write_slots(file: &StoreFile, superblock: &Superblock) -> Result<()> {
     Ok(())
 }
 
-/// An error if the extent that a link names cannot be in the file.
+/// Fails if the extent that a link names cannot be in the file.
 pub fn check_extent(file: &StoreFile, link: &Link, what: &'static str) -> Result<()> {
     let end = file.file.len().unwrap_or(0);
     if !link_lies_below(link, end) {
@@ -99,12 +99,12 @@ pub fn check_extent(file: &StoreFile, link: &Link, what: &'static str) -> Result
     Ok(())
 }
 
-/// The root directory of a slot, by reading its pages; what lies under a page that `read` leaves out is not in it.
+/// Reads the root directory of a slot. What lies under a page that `read` leaves out is missing.
 pub fn read_roots(superblock: &Superblock, read: &mut ReadPage<'_, '_>) -> Result<RootDirectory> {
     Ok(directory::load(superblock, read)?.0)
 }
 
-/// The roots of the trees that a named snapshot shows, the same way.
+/// Reads the roots of the trees that a named snapshot shows, likewise.
 pub fn read_snapshot(
     superblock: &Superblock,
     snapshot: &NamedSnapshot,

@@ -1,53 +1,54 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Room on the disk that is admitted ahead of commits, a little for each few threads.
+//! Admission credit: disk space admitted ahead of commits, in stripes shared by a few threads each.
 //!
-//! Whether there is room for a commit is known under two locks of the store, which background work takes, too, and holds. So
-//! that commits of some rows need neither, room for many of them is admitted at once, and each takes its part.
+//! Checking the space for a commit takes two locks of the store, which background work also takes
+//! and holds. So that small commits need neither, space for many of them is admitted at once, and
+//! each takes its part from a stripe.
 //!
-//! Invariant: what lies here is counted as admitted (`reserve.rs`). Who needs to know how much is promised to commits, or finds
-//! no room, takes it out.
+//! Invariant: credit is counted as admitted (`reserve.rs`). Code that needs to know how much is
+//! reserved for commits, or that finds no space, drains it.
 //!
-//! Threads: all. Cost of a part: one change of a line that few threads share.
+//! Threads: all. Cost of taking a part: one change of a cache line that few threads share.
 
 use crate::sync::{AtomicU64, Ordering, thread_number};
 
-/// What is admitted at once. A commit that needs a good part of it asks for itself.
+/// Bytes admitted at once. A commit that needs a good part of them is admitted by itself.
 pub(super) const CREDIT: u64 = 64 << 10;
 const SMALL: u64 = CREDIT / 4;
 const PURSES: usize = if cfg!(shuttle) { 2 } else { 16 };
 
-/// One on a cache line of its own.
+/// One stripe of credit, on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Purse(AtomicU64);
 
-/// All of them.
+/// All stripes of credit.
 #[derive(Debug, Default)]
 pub(super) struct Credits([Purse; PURSES]);
 
 impl Credits {
-    /// True if a commit that needs so much is served from here.
+    /// True if a commit that needs this many bytes may use credit.
     pub fn serves(needed: u64) -> bool {
         needed <= SMALL
     }
 
-    /// Takes a part out; false if there is not so much.
+    /// Takes credit from this thread's stripe; false if there is not enough.
     pub fn take(&self, needed: u64) -> bool {
         let left = |credit: u64| credit.checked_sub(needed);
         self.own().fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
     }
 
-    /// Puts in what was admitted.
+    /// Adds unused admission credit to this thread's stripe.
     pub fn put(&self, bytes: u64) {
         self.own().fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Takes all out.
+    /// Drains all credit and returns it.
     pub fn drain(&self) -> u64 {
         self.0.iter().map(|purse| purse.0.swap(0, Ordering::Relaxed)).sum()
     }
 
-    /// What lies here.
+    /// Total credit.
     pub fn sum(&self) -> u64 {
         self.0.iter().map(|purse| purse.0.load(Ordering::Relaxed)).sum()
     }

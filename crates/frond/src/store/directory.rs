@@ -3,17 +3,19 @@
 //!
 //! ```text
 //! head ─► trees      page table: roots of 64 trees a payload, by tree id
-//!      ─► snapshots  page table: 256 named snapshots a payload; each links the `trees` of its version
+//!      ─► snapshots  page table: 256 named snapshots a payload; each links its version's `trees`
 //!      ─► listed     one page: snapshots of a store from before page tables, with all their roots
 //! ```
 //!
-//! A named snapshot costs one entry, because the pages of its version's table stay: it pins that version
-//! (`pins.rs`), and pages of the directory die as other pages do.
+//! A named snapshot costs one entry, because the pages of its version's table stay: it pins that
+//! version (`pins.rs`), and pages of the directory die as other pages do.
 //!
 //! Invariants
-//! 1. A checkpoint writes the groups of trees that changed, the snapshots that changed, and the head.
-//! 2. A checkpoint that a full disk ends leaves the state as it was, but for the deaths of pages that it was to
-//!    replace; those are not told to the space map again (`Directory::dead`).
+//! 1. A checkpoint writes the groups of trees that changed, the snapshots that changed, and the
+//!    head.
+//! 2. A checkpoint that fails on a full disk leaves the state as it was, except for the deaths of
+//!    pages that it was to replace; those are not reported to the space map again
+//!    (`Directory::dead`).
 //! 3. A root is applied through the boundary of its version; entries do not repeat it (Rule: I9).
 //!
 //! Threads: under the checkpoint's lock. Bytes: docs/format.md, "Root directory".
@@ -42,7 +44,7 @@ use crate::{
     types::{Publish, Seqno, TreeId},
 };
 
-/// Trees whose roots share a page.
+/// Number of trees whose roots share a page.
 pub const GROUP_TREES: u32 = 64;
 const SNAPSHOTS_A_PAGE: u64 = 256;
 
@@ -50,7 +52,7 @@ const HEAD_PAGE: u8 = 1;
 const TREES_PAGE: u8 = 3;
 const SNAPSHOTS_PAGE: u8 = 4;
 
-/// Roots of some trees.
+/// The roots of some trees.
 pub type Group = BTreeMap<TreeId, TreeRoot>;
 
 /// The group of a tree.
@@ -58,25 +60,25 @@ pub fn group_of(tree: TreeId) -> u32 {
     tree.0 / GROUP_TREES
 }
 
-/// Numbers of the trees of a group.
+/// The tree ids of a group.
 pub fn trees_of(group: u32) -> RangeInclusive<u32> {
     let first = group * GROUP_TREES;
     first..=first + (GROUP_TREES - 1)
 }
 
-/// What the root directory of a version has that the newest slot's has not.
+/// The difference between the root directory of a version and the newest slot's.
 #[derive(Clone, Debug, Default)]
 pub struct DirectoryChange {
-    /// Groups of trees that differ, each as a whole; an empty one has no trees any more.
+    /// The groups that differ, each whole; an empty group means that its trees are gone.
     pub groups: BTreeMap<u32, Group>,
-    /// Groups that are not in `groups` have no trees; otherwise they are as they were.
+    /// If true, groups that are not in `groups` have no trees; otherwise they are unchanged.
     pub is_whole: bool,
     /// All named snapshots of the version, ids ascending.
     pub snapshots: Vec<NamedSnapshot>,
 }
 
 impl DirectoryChange {
-    /// All of a directory.
+    /// A change that writes all of a directory.
     pub fn whole(directory: &RootDirectory) -> Self {
         let mut groups: BTreeMap<u32, Group> = BTreeMap::new();
         for (&tree, root) in &directory.trees {
@@ -86,14 +88,14 @@ impl DirectoryChange {
     }
 }
 
-/// The root directory of the newest slot: where its pages are.
+/// The root directory of the newest slot: the places of its pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Directory {
     head: Option<Link>,
     trees: PageTable,
     snapshots: PageTable,
     listed: Option<Link>,
-    /// What `snapshots` and `listed` say.
+    /// The content of `snapshots` and `listed`.
     named: Vec<NamedSnapshot>,
     /// Pages of this state whose death the space map knows already (invariant 2).
     pub dead: BTreeSet<u64>,
@@ -105,7 +107,7 @@ impl Directory {
         Self { head: Some(head), ..Self::default() }
     }
 
-    /// The table of the trees' roots.
+    /// The root of the page table of the trees' roots.
     pub fn trees_root(&self) -> Option<Link> {
         self.trees.root()
     }
@@ -115,7 +117,7 @@ impl Directory {
         self.head.is_none() || self.trees.root().is_some()
     }
 
-    /// Writes what changes in version `at`; the state of that version, and its head page.
+    /// Writes the changes of version `at`; returns the state of that version and its head page.
     pub fn write(&self, change: &DirectoryChange, pages: &mut dyn PutPage) -> Result<(Self, Link)> {
         let mut next = Self { dead: BTreeSet::new(), ..self.clone() };
         let mut groups: BTreeMap<u32, Option<Vec<u8>>> = BTreeMap::new();
@@ -181,11 +183,11 @@ fn is_listed(snapshot: &NamedSnapshot) -> bool {
     matches!(snapshot.trees, SnapshotTrees::Listed(_))
 }
 
-/// Snapshots that have a table each, by the page that has them.
+/// Snapshots with a table, by the number of the page that lists them.
 fn paged_pages(named: &[NamedSnapshot]) -> BTreeMap<u32, Vec<&NamedSnapshot>> {
     let mut pages: BTreeMap<u32, Vec<&NamedSnapshot>> = BTreeMap::new();
     for snapshot in named.iter().filter(|one| !is_listed(one)) {
-        // Ids have 32 bits, and those that are read belong to a number of a page table.
+        // Ids have 32 bits, and ids read from disk belong to a number of a page table.
         let number = (snapshot.id / SNAPSHOTS_A_PAGE) as u32;
         pages.entry(number).or_default().push(snapshot);
     }
@@ -265,7 +267,7 @@ fn decode_snapshots(page: &[u8], number: u32, into: &mut Vec<NamedSnapshot>) -> 
     Ok(())
 }
 
-/// Trees, snapshots, and the page of snapshots that have no table.
+/// Decodes the links of a head page: trees, snapshots, and the page of snapshots without a table.
 fn decode_head(page: &[u8]) -> Decoded<[Option<Link>; 3]> {
     let mut reader = Reader::new(page);
     if reader.u8()? != HEAD_PAGE {
@@ -287,7 +289,8 @@ fn optional_link(reader: &mut Reader<'_>) -> Decoded<Option<Link>> {
     }
 }
 
-/// Reads the root directory of a slot, and where its pages are. Of pages that `read` leaves out nothing is there.
+/// Reads the root directory of a slot, and the places of its pages. The content of pages that
+/// `read` leaves out is missing.
 pub(super) fn load(
     superblock: &Superblock,
     read: &mut ReadPage<'_, '_>,
@@ -320,7 +323,7 @@ pub(super) fn load(
             _ => None,
         });
         for (root, publish) in tables {
-            // Tables share pages: each is looked at by itself.
+            // Tables share pages, so each is checked by itself.
             Bounds::of(superblock).check(&root, publish.min(own.birth))?;
         }
         Ok(())
@@ -358,7 +361,7 @@ fn load_trees(
                 return Err(format!("a root at {} cannot be", link.offset));
             }
         }
-        // Not `append`, which builds the whole map anew.
+        // Not `append`, which rebuilds the whole map.
         into.extend(group);
         Ok(())
     })
@@ -385,7 +388,7 @@ pub(super) fn load_snapshot(
 }
 
 impl Directory {
-    /// All pages of it, those of snapshots of earlier versions left out.
+    /// All its pages, except those of the tables of snapshots of earlier versions.
     pub fn links(&self) -> impl Iterator<Item = &Link> {
         let tables = self.trees.links().chain(self.snapshots.links());
         self.head.iter().chain(tables).chain(&self.listed)
@@ -393,7 +396,8 @@ impl Directory {
 }
 
 impl Store {
-    /// Writes the root directory and the space map: the new state and head of the one, head and sums of the other.
+    /// Writes the root directory and the space map. Returns the directory's new state and head, and
+    /// the map's directory page and sums.
     pub(super) fn write_directory(
         &self,
         change: &DirectoryChange,
@@ -405,7 +409,7 @@ impl Store {
         let mut directory = self.directory.lock().unwrap();
         let (next, roots) = directory.write(change, pages)?;
         for link in &pages.replaced {
-            // Once, if a full disk makes this checkpoint be tried again.
+            // Only once, even if a full disk makes this checkpoint be tried again.
             let lives_on = plant!("store: replaced pages of the directory never die");
             if directory.dead.insert(link.offset) && !lives_on {
                 self.die(link, STORE_LINEAGE, at)?;
@@ -416,7 +420,7 @@ impl Store {
         Ok((next, roots, map, totals))
     }
 
-    /// The table of the trees' roots in the newest slot's version.
+    /// The root of the page table of the trees' roots in the newest slot's version.
     pub fn trees_root(&self) -> Option<Link> {
         self.directory.lock().unwrap().trees_root()
     }
@@ -428,12 +432,12 @@ impl Store {
 
     /// The roots of the trees that a named snapshot of the newest slot's version shows.
     ///
-    /// Costs a read of each page of its table, 64 trees a page.
+    /// Costs one read per page of its table, with 64 trees per page.
     pub fn snapshot_trees(&self, snapshot: &NamedSnapshot) -> Result<Arc<Group>> {
         Ok(self.snapshot_directory(&self.newest(), snapshot)?.0)
     }
 
-    /// The same for a snapshot that a slot lists, with the pages of its table.
+    /// The roots of the trees that a named snapshot of any slot shows, with the pages of its table.
     pub fn snapshot_directory(
         &self,
         superblock: &Superblock,
@@ -446,7 +450,7 @@ impl Store {
     }
 }
 
-/// Pages of the root directory that a checkpoint writes.
+/// Pages of the root directory that a checkpoint has written and replaced.
 pub(super) struct DirectoryPages<'a> {
     store: &'a Store,
     at: Publish,
@@ -455,12 +459,12 @@ pub(super) struct DirectoryPages<'a> {
 }
 
 impl<'a> DirectoryPages<'a> {
-    /// For a checkpoint of version `at`.
+    /// The pages of a checkpoint of version `at`, none so far.
     pub fn new(store: &'a Store, at: Publish) -> Self {
         Self { store, at, written: Vec::new(), replaced: Vec::new() }
     }
 
-    /// The checkpoint is given up: the pages are no version's.
+    /// Frees the written pages: the checkpoint is given up, and no version has them.
     pub fn take_back(&self) {
         let mut space = self.store.space().lock();
         self.written.iter().for_each(|link| space.take_back(link.offset));

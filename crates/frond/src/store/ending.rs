@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lineages that end: the pages of dropped trees die, a bounded number at a time (Rule: I22).
+//! Ending lineages: the pages of dropped trees die, a bounded number at a time (Rule: I22).
 //!
-//! A dropped tree is not read. Whatever it wrote is of its own lineage (Rule: I19), and no version links any
-//! of it from the drop on: clones and named snapshots keep what they inherited by their pins, readers and
-//! slots by theirs. So all that the space map lists as alive in the lineage dies with the tree, and one pass
-//! over the map finds it, damaged pages and long values included.
+//! The naive way is to walk a dropped tree and free its pages; it reads the whole tree and fails at
+//! a damaged page. So a dropped tree is not read. Whatever it wrote is of its own lineage (Rule:
+//! I19), and no version links any of it from the drop on: clones and named snapshots keep what they
+//! inherited by their pins, readers and slots by theirs. So everything that the space map lists as
+//! alive in the lineage dies with the tree, and one pass over the map finds it, damaged pages and
+//! long values included.
 //!
-//! The map is the durable list of what is still to be done, too: what is alive in it, of a lineage that has
-//! no root in the root directory, belongs to a dropped tree. Opening begins a pass for it.
+//! The map is also the durable list of what is still to be done: what is alive in it, of a lineage
+//! that has no root in the root directory, belongs to a dropped tree. Opening starts a pass for it.
 //!
 //! Invariants
-//! 1. A lineage ends once a version without its tree is being written, when everything that earlier versions
-//!    did to its pages has been recorded. If a clone begins in the first such version, with the next: it pins the pages as
-//!    they are in that one, and they must not die with it.
-//! 2. One pass serves all lineages that ended before it began; the next one those that ended meanwhile.
+//! 1. A lineage ends once a version without its tree is being written, after everything that
+//!    earlier versions did to its pages has been recorded. If a clone starts in the first such
+//!    version, the lineage ends with the next: the clone pins the pages as they are in that
+//!    version, and they must not die with it.
+//! 2. One pass serves all lineages that ended before it started; the next pass those that ended
+//!    meanwhile.
 //! 3. The lock is held for a bounded number of records.
-//! 4. A page dies with the version that is being written, however long ago its tree was dropped: the maps of
-//!    both slots list it as alive until then, and a crash goes back to one of them (Rule: I18).
+//! 4. A page dies with the version that is being written, however long ago its tree was dropped:
+//!    the maps of both slots list it as alive until then, and a crash goes back to one of them
+//!    (Rule: I18).
 //!
 //! Threads: the checkpoint, one at a time; `end_lineage` also at opening.
 
@@ -28,34 +33,35 @@ use super::{
 };
 use crate::types::{Lineage, Publish};
 
-/// Records looked at under one hold of the lock: some hundred microseconds.
+/// Records examined per hold of the lock: some hundred microseconds.
 const LOOKED_AT_ONCE: usize = 4096;
-/// Records looked at between two checkpoints, whether or not anything dies: some ten milliseconds.
+/// Records examined between two checkpoints, whether or not any dies: some ten milliseconds.
 const LOOKED_AT_MAX: usize = 64 * LOOKED_AT_ONCE;
 
-/// What is ending.
+/// The state of ending lineages.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
-    /// Lineages of the pass under way.
+    /// Lineages of the pass in progress.
     pass: HashSet<Lineage>,
-    /// Where the pass goes on.
+    /// Offset at which the pass continues.
     from: u64,
     /// Lineages of the next pass.
     next: HashSet<Lineage>,
 }
 
 impl Store {
-    /// The tree of this lineage is not in the version being written nor will be in a later one, and what
-    /// earlier ones did to its pages is recorded.
+    /// Ends a lineage: its tree is neither in the version being written nor in any later one, and
+    /// what earlier versions did to its pages is recorded.
     pub fn end_lineage(&self, lineage: Lineage) {
         self.space().lock().ending.next.insert(lineage);
     }
 
-    /// Has at most `extents_max` extents of ended lineages die with `version`, which is being written.
+    /// Makes at most `extents_max` extents of ended lineages die with `version`, which is being
+    /// written.
     pub fn end_some(&self, version: Publish, extents_max: usize) {
         let (mut died, mut looked_at) = (0, 0);
         while died < extents_max && looked_at < LOOKED_AT_MAX {
-            // The lock is let go between the pieces.
+            // The lock is released between the steps.
             match self.space().lock().end_piece(version, extents_max - died) {
                 Some(count) => died += count,
                 None => return,
@@ -64,7 +70,7 @@ impl Store {
         }
     }
 
-    /// True while pages of dropped trees are to be released.
+    /// True while pages of dropped trees remain to be freed.
     pub fn is_ending(&self) -> bool {
         let inner = self.space().lock();
         !(inner.ending.pass.is_empty() && inner.ending.next.is_empty())
@@ -72,8 +78,9 @@ impl Store {
 }
 
 impl Inner {
-    /// After loading the map of a version whose trees write under `known`: what lives of other lineages is
-    /// left of dropped trees.
+    /// Ends the lineages that are left of dropped trees. Called after loading the map of a version
+    /// whose trees write under `known`: what is alive of any other lineage belongs to a dropped
+    /// tree.
     pub fn end_unknown(&mut self, known: &BTreeSet<Lineage>) {
         for record in self.extents.values() {
             let is_unknown = record.lineage != STORE_LINEAGE && !known.contains(&record.lineage);
@@ -83,7 +90,8 @@ impl Inner {
         }
     }
 
-    /// A piece of a pass; how many extents died. `None`: there is nothing to do.
+    /// Performs one step of a pass and returns how many extents died; `None` if there is nothing to
+    /// do.
     fn end_piece(&mut self, version: Publish, extents_max: usize) -> Option<usize> {
         if self.ending.pass.is_empty() {
             self.ending.pass = std::mem::take(&mut self.ending.next);

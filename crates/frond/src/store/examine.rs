@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Looking at a store's state piece by piece, for the check: what opening does in one go, and stops at
-//! the first fault, is done here for each slot by itself.
+//! Examining a store's state piece by piece, for the check. Opening does it all at once and stops
+//! at the first fault; here each slot is examined by itself.
 //!
 //! Invariants
-//! 1. Nothing is written, by whatever is called on a store that was opened here.
-//! 2. Everything is read from the file; what the running engine remembers is not asked.
+//! 1. Nothing is written, whatever is called on a store that was opened here.
+//! 2. Everything is read from the file; what the running engine has in memory is not used.
 //!
 //! Threads: all; slots are read while none is being written. Bytes: docs/format.md.
 
@@ -32,7 +32,7 @@ use crate::{
     types::{Lineage, Publish},
 };
 
-/// What a superblock slot turned out to be.
+/// The state of a superblock slot.
 #[derive(Clone, Debug)]
 pub enum SlotState {
     /// Intact.
@@ -46,21 +46,21 @@ pub enum SlotState {
 /// An extent as a space map lists it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Listed {
-    /// Where.
+    /// Its place.
     pub extent: Extent,
-    /// What.
+    /// Its page kind.
     pub kind: PageKind,
-    /// Who wrote it.
+    /// The lineage that wrote it.
     pub lineage: Lineage,
     /// The version that first linked it.
     pub birth: Publish,
-    /// The first version that does not, if there is one.
+    /// The first version that no longer links it, if there is one.
     pub death: Option<Publish>,
-    /// References from nodes, if it is a run; runs that list it, if it is a blob.
+    /// References from nodes for a run; runs that list it for a blob.
     pub refs: u32,
 }
 
-/// Versions kept from being reused while they are looked at.
+/// Versions whose pages are kept from reuse while they are examined.
 #[derive(Debug)]
 pub struct Held {
     store: Arc<Store>,
@@ -82,8 +82,8 @@ impl Drop for Held {
     }
 }
 
-/// Opens the store in `dir` to look at it: takes the lock, reads a slot for the store's id, and
-/// nothing else. Its space is empty, it can allocate nothing.
+/// Opens the store in `dir` for examination: takes the lock, reads a slot for the store's id, and
+/// nothing else. Its space is empty, so it cannot allocate.
 pub fn examine(env: &Env, dir: &Path) -> Result<Arc<Store>> {
     let not_a_store = |why: &str| Err(Error::NotAStore { path: dir.into(), why: why.to_owned() });
     match probe(env, dir)? {
@@ -133,7 +133,7 @@ impl Store {
         self.between_slots(Self::slots_of)
     }
 
-    /// The same, with their versions held, so that running checkpoints let their pages be.
+    /// Both slots, with their versions held, so that running checkpoints keep their pages.
     pub fn hold_slots(self: &Arc<Self>) -> ([SlotState; 2], Held) {
         self.between_slots(|guard| {
             let slots = Self::slots_of(guard);
@@ -142,7 +142,8 @@ impl Store {
                 SlotState::Good(superblock) => Some(superblock.publish),
                 _ => None,
             });
-            // A slot that the store passed over at opening is not pinned, and cannot be any more.
+            // A slot that the store passed over at opening is not pinned, and cannot be pinned any
+            // more.
             let versions: Vec<Publish> =
                 publishes.filter(|publish| pinned.contains(publish)).collect();
             versions.iter().for_each(|&version| self.space().pin_version(version));
@@ -158,7 +159,7 @@ impl Store {
         })
     }
 
-    /// The root directory of a slot, and the pages that it lies in but for its head.
+    /// The root directory of a slot, and the pages that contain it, except for its head.
     pub fn examine_roots(&self, superblock: &Superblock) -> Result<(RootDirectory, Vec<Link>)> {
         let (roots, directory) = directory::load(superblock, &mut |link| {
             let page = self.read_page(link, PageKind::Directory, page_table::WHAT)?;
@@ -168,8 +169,8 @@ impl Store {
         Ok((roots, pages.copied().collect()))
     }
 
-    /// The extents that a slot's space map lists, ascending, its own pages among them. Those that
-    /// nothing keeps are left out. All sums have been checked then.
+    /// The extents that a slot's space map lists, ascending, including its own pages. Those that
+    /// nothing keeps are left out. All sums are checked.
     pub fn examine_space(
         &self,
         superblock: &Superblock,

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The store: its file, its pages, its space, and the checkpoint's last steps.
+//! The store: its file, its pages, its space, and a checkpoint's last steps.
 //!
 //! Invariants
-//! 1. A slot is written only between two syncs, by one checkpoint at a time, for a version newer than
-//!    the newest slot's.
+//! 1. A slot is written only between two syncs, by one checkpoint at a time, for a version newer
+//!    than the newest slot's.
 //! 2. Every page is verified when read, before it is parsed (P9).
 //! 3. After a failed write or sync every writing call returns `Failed` (P12).
 //!
-//! Threads: all, but `publish` one at a time (a lock sees to it). Locks, in the order they are taken:
-//! checkpoint, slots, resizing, space or reserve.
+//! Threads: all, but `publish` one at a time (enforced by a lock). Lock order: checkpoint, slots,
+//! resizing, space or reserve.
 
 use std::{
     io::IoSlice,
@@ -37,35 +37,35 @@ use crate::{
     types::{Lineage, Lsn, Publish, Seqno, StoreId},
 };
 
-/// What a checkpoint makes durable; see [`Store::publish`].
+/// The state that a checkpoint makes durable; see [`Store::publish`].
 #[derive(Clone, Copy, Debug)]
 pub struct Checkpoint<'a> {
     /// The version, newer than that of any slot.
     pub publish: Publish,
     /// The boundary F.
     pub applied: Seqno,
-    /// Where replay begins.
+    /// The log position at which replay starts.
     pub log_from: Lsn,
-    /// How far the log is known to be on disk; at least through F (Rule: I10).
+    /// The position up to which the log is known to be on disk; at least through F (Rule: I10).
     pub log_synced: Lsn,
-    /// The exact end of the log, if this is the last act of a clean close.
+    /// The exact end of the log, if this is the last step of a clean close.
     pub clean: Option<Lsn>,
-    /// What the root directory of the version has that the newest slot's has not.
+    /// The changes of the root directory since the newest slot's version.
     pub roots: &'a DirectoryChange,
 }
 
-/// Counters and sums.
+/// Counters and sums of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StoreStats {
-    /// The page cache is bypassed.
+    /// Whether I/O bypasses the page cache.
     pub direct: bool,
     /// Length of the file.
     pub file_bytes: u64,
     /// I/O since opening.
     pub io: IoCounts,
-    /// Extents now.
+    /// Current sums over the extents.
     pub space: SpaceStats,
-    /// As the newest slot has them.
+    /// Sums of the newest slot's version.
     pub durable: Totals,
     /// Slots written since opening.
     pub checkpoints: u64,
@@ -76,7 +76,8 @@ struct SlotPair {
     newest: Superblock,
     older: Option<Superblock>,
     next_sequence: u64,
-    /// A slot whose roots were damaged, so that it was passed over, still says how long the file is.
+    /// A lower bound of the file's length by either slot; a slot that was passed over because its
+    /// roots were damaged still counts.
     file_bytes: u64,
 }
 
@@ -93,7 +94,7 @@ pub struct Store {
     /// The pages of the newest slot's root directory.
     pub(super) directory: Mutex<Directory>,
     counts_from: Publish,
-    /// No page may be born above this before the next slot is written (Rule: I20).
+    /// No page may be born above this version before the next slot is written (Rule: I20).
     birth_limit: AtomicU64,
     checkpoints: AtomicU64,
     pub(super) reserve: Reserving,
@@ -137,45 +138,45 @@ impl Store {
         self.counts_from = newest.publish_limit;
     }
 
-    /// Versions are counted from here.
+    /// Sets the version from which births and publishes count.
     pub(super) fn count_from(&mut self, counts_from: Publish) {
         self.counts_from = counts_from;
         self.birth_limit = AtomicU64::new(counts_from.0 + HEADROOM);
     }
 
-    /// A slot took the place of one that was passed over.
+    /// Records that a slot (the heir) took the place of one that was passed over.
     pub(super) fn adopt_heir(&self, heir: Superblock) {
         let mut slots = self.slots.lock().unwrap();
         let (older, next_sequence) = (Some(slots.newest), heir.sequence + 1);
         *slots = SlotPair { newest: heir, older, next_sequence, ..*slots };
     }
 
-    /// Whose store it is.
+    /// The id of the store.
     pub fn id(&self) -> StoreId {
         self.data.store
     }
 
-    /// The directory.
+    /// The directory of the store.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The file, for rooms that write and read extents themselves. Writes are guarded.
+    /// The file, for modules that write and read extents directly. Writes are guarded.
     pub fn file(&self) -> &Arc<StoreFile> {
         &self.data
     }
 
-    /// The extents.
+    /// The extents of the store.
     pub fn space(&self) -> &Space {
         &self.space
     }
 
-    /// Opened read-only.
+    /// True if the store was opened read-only.
     pub fn is_read_only(&self) -> bool {
         self.guard.is_read_only()
     }
 
-    /// Births begin above this version, and publishes too.
+    /// The version above which births and publishes start.
     pub fn counts_from(&self) -> Publish {
         self.counts_from
     }
@@ -185,24 +186,30 @@ impl Store {
         self.slots.lock().unwrap().newest
     }
 
-    /// The log is needed from here on, for either slot.
+    /// The position from which on either slot needs the log.
     pub fn log_needed_from(&self) -> Lsn {
         let slots = self.slots.lock().unwrap();
         slots.older.map_or(slots.newest.log_from, |older| older.log_from.min(slots.newest.log_from))
     }
 
-    /// What `act` finds out while no slot is being written.
+    /// Bytes of dead pages that only the older slot still shows: the next checkpoint frees them.
+    pub fn kept_for_older_slot(&self) -> u64 {
+        let older = self.slots.lock().unwrap().older.as_ref().map(|slot| slot.publish);
+        older.map_or(0, |publish| self.space().kept_for(&[publish]))
+    }
+
+    /// Runs `act` while no slot is being written.
     pub(super) fn between_slots<T>(&self, act: impl FnOnce(&Guard) -> T) -> T {
         let _no_checkpoint = self.checkpoint.lock().unwrap();
         act(&self.guard)
     }
 
-    /// No slot says that the file is longer than this.
+    /// The file length that the slots require: no slot says that the file is longer.
     pub(super) fn slots_file_bytes(&self) -> u64 {
         self.slots.lock().unwrap().file_bytes
     }
 
-    /// Counters and sums.
+    /// Current counters and sums.
     pub fn stats(&self) -> StoreStats {
         StoreStats {
             direct: self.guard.is_direct(),
@@ -214,19 +221,19 @@ impl Store {
         }
     }
 
-    /// Stops all writing, for instance when a worker died (P16). The first reason stays.
+    /// Stops all writing, for instance when a worker died (P16). The first reason is kept.
     pub fn fail(&self, why: &str) {
         self.guard.fail(why);
     }
 
-    /// Gives the store up: writing stops, and another may own it.
+    /// Gives up the store: writing stops, and another process may own it.
     pub fn release(&self) -> Result<()> {
         self.guard.fail("it is closed");
         let file = &self.data;
         file.file.unlock().map_err(|e| Error::io(&file.path, "unlock", 0, e))
     }
 
-    /// `Failed` if writing has stopped, `ReadOnly` if it never was allowed.
+    /// `Failed` if writing has stopped, `ReadOnly` if it was never allowed.
     pub fn check_writable(&self) -> Result<()> {
         self.guard.check()?;
         if self.guard.is_read_only() { Err(Error::ReadOnly) } else { Ok(()) }
@@ -234,13 +241,14 @@ impl Store {
 
     // Space -------------------------------------------------------------------------------------
 
-    /// A place for a page that a version links.
+    /// Allocates a place for a page that a version links.
     pub fn allocate(&self, request: &Request) -> Result<Extent> {
         self.allocate_as(request, false)
     }
 
-    /// A place for what no version links yet (spills, bulk loads): never in the map, free after a
-    /// crash unless the log names it. Ends by [`adopt`](Self::adopt) or [`abandon`](Self::abandon).
+    /// Allocates a place for what no version links yet (spills, bulk loads): never in the map, and
+    /// free after a crash unless the log names it. Ends with [`adopt`](Self::adopt) or
+    /// [`abandon`](Self::abandon).
     pub fn allocate_temporary(&self, request: &Request) -> Result<Extent> {
         self.allocate_as(request, true)
     }
@@ -253,42 +261,44 @@ impl Store {
         self.allocate_backed(request, bytes, temporary)
     }
 
-    /// The page is in no version of its lineage from `at` on. `by` is the lineage of the tree that
-    /// lets go: pages that it inherited are left alone (Rule: I19).
+    /// Records that the page is in no version of its lineage from `at` on. `by` is the lineage of
+    /// the tree that releases the page; pages that it inherited are left alone (Rule: I19).
     pub fn die(&self, link: &Link, by: Lineage, at: Publish) -> Result<()> {
         self.space.lock().die(link, by, at).map_err(|why| refused(&self.data, why))
     }
 
-    /// References from nodes to a run, as the newest map knows them. A page that was loaded in bulk has
-    /// one, already before a checkpoint adopts it.
+    /// References from nodes to a run, as of the newest map. A page that was loaded in bulk has one
+    /// even before a checkpoint adopts it.
     pub fn run_refs(&self, link: &Link) -> u32 {
         self.space.lock().run_refs(link)
     }
 
-    /// References from nodes to a run in the version that the next checkpoint writes (Rule: I21).
+    /// Sets the references from nodes to a run in the version that the next checkpoint writes
+    /// (Rule: I21).
     pub fn set_run_refs(&self, link: &Link, refs: u32) -> Result<()> {
         self.space.lock().set_refs(link, refs).map_err(|why| refused(&self.data, why))
     }
 
-    /// A temporary extent becomes part of version `birth`.
+    /// Makes a temporary extent part of version `birth`.
     pub fn adopt(&self, offset: u64, birth: Publish, lineage: Lineage) -> Result<()> {
         let adopted = self.space.lock().adopt(offset, birth, lineage);
         adopted.map_err(|why| refused(&self.data, why))
     }
 
-    /// A temporary extent is not needed any more.
+    /// Gives up a temporary extent that is no longer needed.
     pub fn abandon(&self, offset: u64) -> Result<()> {
         self.space.lock().abandon(offset).map_err(|why| refused(&self.data, why))
     }
 
-    /// A run that version `birth` is the first to link lists this blob (Rule: I20).
+    /// Adopts a blob that is listed by a run which version `birth` is the first to link (Rule:
+    /// I20).
     pub fn adopt_blob(&self, extent: Extent, birth: Publish, lineage: Lineage) -> Result<()> {
         let adopted = self.space.lock().adopt_blob(extent, birth, lineage);
         adopted.map_err(|why| refused(&self.data, why))
     }
 
-    /// A run of `lineage` lists a blob from version `at` on, or no longer does (Rules: I21, I22). The
-    /// last one to let go ends the blob's life.
+    /// Records that a run of `lineage` lists a blob from version `at` on, or no longer does (Rules:
+    /// I21, I22). With the last such run the blob dies.
     pub fn count_blob(
         &self,
         extent: Extent,
@@ -300,13 +310,13 @@ impl Store {
         counted.map_err(|why| refused(&self.data, why))
     }
 
-    /// The log record at `lsn` names the extent: it stays until
+    /// Records that the log record at `lsn` names the extent, which stays until
     /// [`log_trimmed`](Space::log_trimmed) passes that record (Rule: I11).
     pub fn name_in_log(&self, offset: u64, lsn: Lsn) -> Result<()> {
         self.space.lock().name_in_log(offset, lsn).map_err(|why| refused(&self.data, why))
     }
 
-    /// True if the file is long enough for this extent, and extents lie so.
+    /// True if this extent is aligned, lies after the header and ends within the file.
     pub fn may_hold(&self, extent: Extent) -> bool {
         let aligned = extent.offset.is_multiple_of(ALIGN as u64)
             && u64::from(extent.bytes).is_multiple_of(ALIGN as u64);
@@ -315,8 +325,9 @@ impl Store {
         extent.bytes > 0 && extent.offset >= DATA_START && aligned && inside
     }
 
-    /// Recovery found `extent` named in the log: it is in use, as a temporary extent if the map does
-    /// not know it. To be called for all of them before anything is allocated (Rule: I11).
+    /// Claims an extent that recovery found named in the log: it is in use, as a temporary extent
+    /// if the map does not list it. Must be called for all of them before anything is allocated
+    /// (Rule: I11).
     pub fn claim(&self, extent: Extent, class: Class, kind: PageKind, lsn: Lsn) -> Result<()> {
         if !self.may_hold(extent) {
             let bytes = u64::from(extent.bytes);
@@ -360,7 +371,7 @@ impl Store {
         Ok(link)
     }
 
-    /// Who a page in this extent is.
+    /// The identity of a page in this extent.
     pub fn identity(
         &self,
         kind: PageKind,
@@ -372,8 +383,8 @@ impl Store {
         Identity { store: self.id(), kind, offset, bytes, birth, lineage }
     }
 
-    /// Writes an extent from parts, which must fill it. With direct I/O each part must be aligned in
-    /// address and length, as frames are; parts that are not are copied first.
+    /// Writes an extent from parts, which must fill it. With direct I/O the address and length of
+    /// each part must be aligned, as those of frames are; unaligned parts are copied first.
     pub fn write_extent(
         &self,
         extent: Extent,
@@ -441,10 +452,10 @@ impl Store {
         self.guard.sync_data().map_err(|e| Error::io(&self.data.path, "sync", 0, e))
     }
 
-    /// The checkpoint's last steps: root directory → space map → sync → slot → sync. The caller has
-    /// pinned the version, written all its pages, told the space what died through it, and synced the
-    /// log through F. On return the version is durable; what only the former older slot showed is
-    /// reusable; the log is needed from [`log_needed_from`](Self::log_needed_from) on.
+    /// Performs a checkpoint's last steps: root directory → space map → sync → slot → sync. The
+    /// caller has pinned the version, written all its pages, reported all deaths through it, and
+    /// synced the log through F. On return the version is durable; what only the former older slot
+    /// showed can be reused; the log is needed from [`log_needed_from`](Self::log_needed_from) on.
     pub fn publish(&self, checkpoint: &Checkpoint<'_>) -> Result<Superblock> {
         let _one_at_a_time = self.checkpoint.lock().unwrap();
         self.check_writable()?;
@@ -452,8 +463,8 @@ impl Store {
         Self::check_advances(checkpoint, &newest)?;
         let finished = self.finish_publish(checkpoint, newest, next_sequence);
         finished.inspect_err(|error| {
-            // A full disk leaves everything as it was; the rest is a failed write or sync, or a map
-            // that contradicts itself.
+            // A full disk leaves everything as it was. Any other error is a failed write or sync,
+            // or a map that contradicts itself.
             if !matches!(error, Error::Full(_)) {
                 self.fail(&format!("a checkpoint failed: {error}"));
             }
@@ -504,7 +515,7 @@ impl Store {
         if advances {
             return Ok(());
         }
-        // A second map for one version would let the first one's pages go while a slot needs them.
+        // A second map for one version would free the first one's pages while a slot needs them.
         Err(Error::InvalidArgument(format!(
             "a checkpoint of version {} (through commit {}, log from {}) after one of version {} \
              (through {}, from {})",
@@ -517,8 +528,8 @@ impl Store {
         )))
     }
 
-    /// Writes the changed pages of the space map and its directory. No page of the map is listed in a
-    /// zone, so no allocation here changes what is being written.
+    /// Writes the changed pages of the space map and its directory. No page of the map is listed in
+    /// a zone, so no allocation here changes what is being written.
     pub(super) fn write_map(&self, at: Publish, previous: Publish) -> Result<(Link, Totals)> {
         let planned = self.space.lock().plan_zones(at, previous);
         let mut planned = planned.map_err(|why| refused(&self.data, why))?;
@@ -527,7 +538,7 @@ impl Store {
             match self.secure(&map_request(page.payload.len(), at), page.extent, false) {
                 Ok(extent) => planned[index].page.extent = extent,
                 Err(error) => {
-                    // The one refused is given back already; there is never an extent at 0.
+                    // The refused extent is already freed; no extent is at offset 0.
                     planned[index].page.extent.offset = 0;
                     self.space.lock().zones_refused(&planned);
                     return Err(error);
@@ -567,7 +578,7 @@ impl Store {
         self.data.write_at(&slot, SLOT_OFFSETS[place])
     }
 
-    /// Only now is what the overwritten slot alone showed free.
+    /// Frees what only the overwritten slot showed, now that the new slot is durable.
     fn slot_is_durable(&self, superblock: Superblock) {
         let mut slots = self.slots.lock().unwrap();
         let before = slots.newest;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The store file as the engine sees it: counted, and closed to writing for ever after the first
-//! write or sync that fails.
+//! The guarded store file: I/O is counted, and after the first write or sync that fails the file is
+//! permanently closed to writing.
 //!
 //! Invariants
 //! 1. After a failed write, sync, resize or allocation no further one reaches the file (Promise:
-//!    P12); reads go on (P11: a failed read poisons nothing).
-//! 2. A file opened read-only is never changed (P21), nor by a forked child (P18).
+//!    P12); reads continue (P11: a failed read stops nothing).
+//! 2. A file opened read-only is never changed (P21), nor is any file by a forked child (P18).
 //!
 //! Threads: all.
 
@@ -37,7 +37,7 @@ pub(super) struct Guard {
     file: Arc<dyn File>,
     read_only: bool,
     pid: u32,
-    /// Pairs with the mutex: set after the reason is stored.
+    /// Set after the reason is stored. Release in `fail`, Acquire in `check`.
     is_failed: AtomicBool,
     reason: Mutex<Option<String>>,
     len: AtomicU64,
@@ -72,7 +72,7 @@ impl Guard {
         }))
     }
 
-    /// Stops all writing. The first reason stays.
+    /// Stops all writing. The first reason is kept.
     pub fn fail(&self, why: &str) {
         let mut reason = self.reason.lock().unwrap();
         if reason.is_none() {
@@ -137,7 +137,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Where that fails, the lock ends with the file.
+        // If this fails, the lock ends with the file.
         let _ = self.unlock();
     }
 }
@@ -175,7 +175,7 @@ impl File for Guard {
         Ok(())
     }
 
-    /// A full disk here is no failure: nothing was promised yet (P13).
+    /// Allocates disk space. A full disk here is not a failure: nothing was promised yet (P13).
     fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let full = |error: &io::Error| {
             let kinds = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
@@ -212,7 +212,7 @@ impl File for Guard {
         self.file.try_lock()
     }
 
-    /// Not in a copy that a fork has made: the lock is its parent's.
+    /// Releases the lock, except in a fork's copy: the lock belongs to its parent.
     fn unlock(&self) -> io::Result<()> {
         if std::process::id() == self.pid { self.file.unlock() } else { Ok(()) }
     }

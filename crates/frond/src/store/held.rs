@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pages that are written before a version links them: sorted pieces that a bulk load reads again, and
-//! the leaves and nodes that it makes.
+//! Pages written before a version links them: sorted pieces that a bulk load reads again, and the
+//! leaves and nodes that it makes.
 //!
 //! They lie in temporary extents, which no space map lists, and each is held as a blob is
-//! (`blobs.rs`): whoever owns what is here decides whether a version adopts the pages; if none does,
-//! they are free with their owner, and after a crash by themselves, unless the log names them.
+//! (`blobs.rs`). Their owner decides whether a version adopts the pages. If none does, they become
+//! free with their owner, and after a crash they are free anyway, unless the log names them.
 //!
 //! Invariants
-//! 1. Room is asked for as a commit asks for it, with the disk measured each time: the reserve is not for
-//!    loads (Rule: I24), and they would reach it between two measurements.
-//! 2. All pages of one [`HeldPages`] have one birth and one lineage, which their hashes hold.
+//! 1. Space is admitted as for a commit, with the disk measured each time: loads must not use the
+//!    reserve (Rule: I24), and they would reach it between two measurements.
+//! 2. All pages of one [`HeldPages`] have one birth and one lineage, which their hashes include.
 //!
-//! Threads: one owner; once complete, shared.
+//! Threads: one owner; shared once complete.
 
 use super::{
     alloc::Class,
@@ -25,7 +25,7 @@ use crate::{
     types::{Lineage, Publish},
 };
 
-/// One extent that nothing links; free with its owner.
+/// One extent that nothing links; freed with its owner.
 #[derive(Debug)]
 pub struct HeldExtent {
     store: Arc<Store>,
@@ -33,13 +33,14 @@ pub struct HeldExtent {
 }
 
 impl HeldExtent {
-    /// A place for what `request` says.
+    /// Allocates an extent for `request`, after admission.
     pub fn allocate(store: &Arc<Store>, request: &Request) -> Result<Self> {
         let extent = allocate(store, request)?;
         Ok(Self { store: store.clone(), extent })
     }
 
-    /// The same for background work, whose room was promised to the commits that it is for.
+    /// Allocates an extent for background work, whose space was admitted with the commits that it
+    /// serves.
     pub fn allocate_promised(store: &Arc<Store>, request: &Request) -> Result<Self> {
         let extent = store.allocate_temporary(request)?;
         store.space().hold(extent.offset);
@@ -58,7 +59,8 @@ impl Drop for HeldExtent {
     }
 }
 
-/// As a commit would: twice what is admitted is set aside, until the extent is taken.
+/// Admits, then allocates, as a commit does: admission sets twice the bytes aside until the extent
+/// is allocated.
 fn allocate(store: &Store, request: &Request) -> Result<Extent> {
     let admitted = request.bytes.div_ceil(2);
     store.admit_measured(admitted)?;
@@ -69,7 +71,7 @@ fn allocate(store: &Store, request: &Request) -> Result<Extent> {
     Ok(extent)
 }
 
-/// Runs and nodes that one version will adopt together, or none.
+/// Runs and nodes that one version adopts together, or none.
 #[derive(Debug)]
 pub struct HeldPages {
     store: Arc<Store>,
@@ -79,19 +81,19 @@ pub struct HeldPages {
 }
 
 impl HeldPages {
-    /// None yet.
+    /// An empty set of pages.
     pub fn new(store: &Arc<Store>, birth: Publish, lineage: Lineage) -> Self {
         Self { store: store.clone(), birth, lineage, pages: Vec::new() }
     }
 
-    /// Takes charge of a page that the log names and recovery has claimed.
+    /// Takes over a page that the log names and recovery has claimed.
     pub fn hold(&mut self, kind: PageKind, extent: Extent) {
         self.store.space().hold(extent.offset);
         self.pages.push((kind, extent));
     }
 
-    /// Takes charge of a run that an old log record names, if it is there still; whether it is the one that is meant,
-    /// its identity says.
+    /// Takes over a run that an old log record names, if a run is still there. The run's identity
+    /// tells whether it is the one that was meant.
     pub fn hold_if_named(&mut self, extent: Extent) -> bool {
         let is_held = self.store.space().hold_named_run(extent);
         if is_held {
@@ -100,7 +102,7 @@ impl HeldPages {
         is_held
     }
 
-    /// A place for one page more.
+    /// Allocates a place for one more page.
     pub fn allocate(&mut self, kind: PageKind, bytes: u64) -> Result<Extent> {
         let class = Class::of_page(kind);
         let (birth, lineage) = (self.birth, self.lineage);
@@ -109,34 +111,35 @@ impl HeldPages {
         Ok(extent)
     }
 
-    /// The version that the pages' hashes name as their birth.
+    /// The version that is the pages' birth in their hashes.
     pub fn birth(&self) -> Publish {
         self.birth
     }
 
-    /// Who wrote them.
+    /// The lineage that wrote the pages.
     pub fn lineage(&self) -> Lineage {
         self.lineage
     }
 
-    /// What they are and where.
+    /// Kind and place of each page.
     pub fn iter(&self) -> impl Iterator<Item = (PageKind, Extent)> + '_ {
         self.pages.iter().copied()
     }
 
-    /// All of them become part of the version that the next checkpoint writes.
+    /// Makes all pages part of the version that the next checkpoint writes.
     pub fn adopt(&self) -> Result<()> {
         self.pages
             .iter()
             .try_for_each(|(_, extent)| self.store.adopt(extent.offset, self.birth, self.lineage))
     }
 
-    /// The log record at `lsn` names all of them.
+    /// Records that the log record at `lsn` names all pages.
     pub fn name_in_log(&self, lsn: crate::types::Lsn) -> Result<()> {
         self.pages.iter().try_for_each(|(_, extent)| self.store.name_in_log(extent.offset, lsn))
     }
 
-    /// The runs among them, each by itself, in the order in which they were made. The rest is given up.
+    /// The runs, each with an owner of its own, in the order in which they were made. The other
+    /// pages are given up.
     pub fn into_runs(mut self) -> Vec<HeldExtent> {
         let mut runs = Vec::with_capacity(self.pages.len());
         for (kind, extent) in std::mem::take(&mut self.pages) {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bytes of the space map: one page per 64 MiB zone, and a directory of them.
+//! Encoding of the space map: one page per 64 MiB zone, and a directory of them.
 //!
-//! A zone page lists the extents that begin in its zone; the directory lists the zone pages, the map
-//! pages that are dead and still kept, and the lineage pins. So **the map does not list its own
-//! pages**: writing a zone page allocates space without changing any zone, and writing the directory
-//! changes neither; the superblock links the directory. That is the whole fix-point.
+//! A map that lists all pages of the store would have to list its own pages, too, and each write
+//! would change it again. So **the map does not list its own pages** in zones. A zone page lists
+//! the extents that start in its zone; the directory lists the zone pages, the map pages that are
+//! dead and still kept, and the pins. Writing a zone page allocates space without changing any
+//! zone, and writing the directory changes neither; the superblock links the directory.
 //!
 //! Invariants
-//! 1. Extents of a zone page ascend, are disjoint and begin in the zone.
-//! 2. What is listed without a death was alive in the version the page was written for.
+//! 1. Extents of a zone page ascend, are disjoint and start in the zone.
+//! 2. What is listed without a death was alive in the version for which the page was written.
 //! 3. Any bytes decode to a value or an error, never to a panic or a large allocation (P20): every
 //!    entry read costs bytes of the page.
 //!
@@ -28,21 +29,24 @@ use crate::{
     types::{Lineage, Lsn, Publish},
 };
 
-/// Addresses per zone page.
+/// Bytes of the file per zone page.
 #[inline]
 pub(super) fn zone_bytes() -> u64 {
     ZONE_BYTES.max()
 }
 
-/// Most bytes of a pin in the directory: a lineage and three versions.
+/// Greatest length of a pin in the directory: a lineage and three versions.
 const PIN_BYTES: u64 = 32;
-/// Most bytes of a zone in the directory: that of its page, and that of the page which the older slot has in its place.
+/// Greatest length of a zone in the directory: its page, and the dead page that the older slot has
+/// in its place.
 const ZONE_ENTRY_BYTES: u64 = 45 + 27;
-/// Most bytes of all else in it: kind, counts, the directory that the older slot has, header and padding of a page.
+/// Greatest length of everything else: kind, counts, the directory page of the older slot, header
+/// and padding of a page.
 const REST_BYTES: u64 = 4 << 10;
 
-/// Where the file must end, so that the directory of its map can list all its zones, with all pins that there may be. A store
-/// from before that bound may have more, of snapshots that an older Frond made.
+/// Where the file must end so that the directory of its map can list all its zones, together with
+/// as many pins as there may be. A store from before that bound may have more pins, of snapshots
+/// that an older Frond made.
 pub(super) fn mapped_end(pins: usize) -> u64 {
     let pins = LINEAGE_PINS.max().max(pins as u64) * PIN_BYTES;
     let left = MAP_DIRECTORY_BYTES.max().saturating_sub(pins + REST_BYTES);
@@ -57,7 +61,7 @@ const DEAD: u8 = 0x20;
 const IN_LOG: u8 = 0x40;
 const REFS: u8 = 0x80;
 
-/// Encodes a zone page from what it is to list, ascending. Also its sums.
+/// Encodes a zone page from what it lists, ascending; returns its sums, too.
 pub(super) fn encode_zone(zone: u64, listed: &[(u64, Record)]) -> (Vec<u8>, ZoneSums) {
     let mut sums = ZoneSums::default();
     let mut out = Vec::with_capacity(16 + listed.len() * 12);
@@ -91,7 +95,8 @@ pub(super) fn encode_zone(zone: u64, listed: &[(u64, Record)]) -> (Vec<u8>, Zone
     (out, sums)
 }
 
-/// Decodes the page of a zone as written for version `at` or an earlier one, and hands on what it lists, ascending.
+/// Decodes the page of a zone, written for version `at` or an earlier one, and passes on what it
+/// lists, ascending.
 pub(super) fn decode_zone(
     bytes: &[u8],
     zone: u64,
@@ -119,14 +124,14 @@ pub(super) fn decode_zone(
     Ok(())
 }
 
-/// First address of a zone that can hold extents, and the first after it.
+/// First address of a zone that can hold extents, and the first address after it.
 fn zone_range(zone: u64) -> Decoded<(u64, u64)> {
     let start = zone.checked_mul(zone_bytes()).filter(|&start| start <= OFFSET_MAX);
     let start = start.ok_or("a zone beyond any file")?;
     Ok((start, start + zone_bytes()))
 }
 
-/// An extent that begins at or after `from`.
+/// Decodes the place of an extent that starts at or after `from`.
 fn decode_extent(reader: &mut Reader<'_>, from: u64) -> Decoded<Extent> {
     let gap = reader.number()?.checked_mul(UNIT);
     let offset = gap.and_then(|gap| from.checked_add(gap)).filter(|&offset| offset <= OFFSET_MAX);
@@ -163,7 +168,7 @@ fn decode_record(reader: &mut Reader<'_>, bytes: u32, base: u64, at: Publish) ->
 /// The directory page.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct MapDirectory {
-    /// Pins that stand in this version or the older slot's.
+    /// Pins in force in this version or the older slot's.
     pub pins: Vec<LineagePin>,
     /// Zones that have extents, ascending.
     pub zones: Vec<(u64, ZoneEntry)>,
@@ -181,7 +186,7 @@ impl MapDirectory {
             put_number(&mut out, u64::from(pin.lineage.0));
             put_number(&mut out, pin.publish.0);
             put_number(&mut out, pin.from.0);
-            // 0 is no version in which a pin could end.
+            // 0 stands for an open pin: no pin can end in version 0.
             put_number(&mut out, if pin.until == NEVER { 0 } else { pin.until.0 });
         }
         put_number(&mut out, self.zones.len() as u64);
@@ -277,7 +282,7 @@ fn decode_entry(reader: &mut Reader<'_>, zone: u64, at: Publish) -> Decoded<Zone
     Ok(ZoneEntry { link, live, pending, end: start + length })
 }
 
-/// Of what a zone page lists.
+/// Sums over what a zone page lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct ZoneSums {
     pub live: u64,
@@ -287,7 +292,7 @@ pub(super) struct ZoneSums {
 }
 
 impl ZoneSums {
-    /// Counts the next extent in.
+    /// Adds the next extent.
     pub fn add(&mut self, offset: u64, record: &Record) {
         let sum = if record.death == NEVER { &mut self.live } else { &mut self.pending };
         *sum += u64::from(record.bytes);

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The store file: extents, the space map, the superblock pair, page checksums.
 //!
-//! One file, `store.frond`. Two superblock slots at its head name the two newest durable versions;
-//! everything else is **extents**: pages and runs, written whole, once, and never changed in place.
+//! There is one file, `store.frond`. Two superblock slots at its head name the two newest durable
+//! versions. Everything else is **extents**: pages and runs, each written whole, once, and never
+//! changed in place.
 //!
 //! # A tour
 //!
 //! ```text
-//! probe(env, dir) -> Found                          what is there; writes nothing
-//! create(env, dir, options) -> Opened               a new store, then opened
+//! probe(env, dir) -> Found                          what the directory contains; writes nothing
+//! create(env, dir, options) -> Opened               makes a new store, then opens it
 //! open(env, dir, options) -> Opened { store, superblock, roots, warnings }
 //! ```
 //!
 //! Births and publishes count from `store.counts_from().next()` on (Rule: I20).
 //!
-//! **Recovery**, before anything is allocated: scan the log from `store.log_needed_from()` and
-//! `store.claim(extent, class, kind, lsn)` each extent that it names (Rule: I11); then replay from
-//! `superblock.log_from`. Lineage pins (clones, named snapshots) come back with the map; nothing needs
-//! to be pinned again.
+//! **Recovery**, before anything is allocated: scan the log from `store.log_needed_from()` and call
+//! `store.claim(extent, class, kind, lsn)` for each extent that it names (Rule: I11); then replay
+//! from `superblock.log_from`. Lineage pins (clones, named snapshots) are restored with the map;
+//! nothing needs to be pinned again.
 //!
 //! **Pages**
 //! ```text
@@ -25,48 +26,50 @@
 //! store.allocate(&Request { class, kind, bytes, birth, lineage }) -> Extent
 //! store.write_page(kind, extent, birth, lineage, &[payload…]) -> Link
 //! store.write_extent(extent, birth, &[IoSlice…])                  run: bytes as they are
-//! store.identity(kind, extent, birth, lineage) -> Identity        to hash a run's tail with
+//! store.identity(kind, extent, birth, lineage) -> Identity        for hashing a run's footer
 //! store.read_page(&link, kind, what) -> Page                      derefs to the verified payload
-//! store.file() -> &Arc<StoreFile>                                 for rooms that read by themselves
+//! store.file() -> &Arc<StoreFile>                                 for modules that read directly
 //! ```
 //!
 //! **Life of an extent.** A page lives in the versions [birth, death) of its lineage.
 //! ```text
 //! store.die(&link, by, at)          in no version from `at` on; ignored for inherited pages
-//! store.end_lineage(lineage) / end_some(version, max)   all of a dropped tree's pages, little by little
+//! store.end_lineage(lineage) / end_some(version, max)   a dropped tree's pages, in bounded steps
 //! store.set_run_refs(&link, n)      run references in the version about to be checkpointed
 //! store.run_refs(&link) -> u32      as loaded
 //! store.allocate_temporary(..) / adopt(offset, birth, lineage) / abandon(offset) / name_in_log(..)
 //! store.adopt_blob(extent, birth, lineage) / count_blob(extent, lineage, listed, at)
 //! HeldPages::new(store, birth, lineage).allocate(kind, bytes), then adopt() or drop     bulk loads
-//! store.space().hold(offset) / release_hold(offset)       who may hand out a reference to a blob
+//! store.space().hold(offset) / release_hold(offset)       for holders of a reference to a blob
 //! store.space().pin_version(v) / unpin_version(v)         readers, jobs, checkpoints
-//! store.space().pin_lineage(lineage, v, from) / unpin_lineage(lineage, v, until)   clones, snapshots
-//! store.space().log_trimmed(lsn)                          after the log before it is gone
+//! store.space().pin_lineage(lineage, v, from) / unpin_lineage(.., until)     clones, snapshots
+//! store.space().log_trimmed(lsn)                          after the log before `lsn` is removed
 //! ```
-//! Whoever reads or writes an extent holds a pin of a version in [birth, death), or owns it as
-//! temporary. A clone pins what it inherits: its parent's lineage at the version cloned, and whatever
-//! the parent inherits (`TreeRoot::inherits`); it lets go with the version in which it is dropped. A
-//! named snapshot does the same for each of its trees. A page written late, when it has died already,
-//! is allocated, written, and then told its death.
+//! A thread that reads or writes an extent holds a pin of a version in [birth, death), or owns the
+//! extent as temporary. A clone pins what it inherits: its parent's lineage at the version cloned,
+//! and whatever the parent inherits (`TreeRoot::inherits`); it releases the pins with the version
+//! in which it is dropped. A named snapshot does the same for each of its trees. A page that is
+//! written late, after it has died, is allocated, written, and only then given its death.
 //!
 //! **Checkpoint of version V**, in this order:
 //! 1. `space().pin_version(V)`; V is newer than the newest slot's version.
 //! 2. For each page of V without a place, children first: `allocate`, write. `die` for everything
-//!    whose death is at or before V (and as it happens for the rest); `set_run_refs` as of V.
+//!    whose death is at or before V (later deaths may be reported as they happen); `set_run_refs`
+//!    as of V.
 //! 3. Sync the log through F.
-//! 4. `publish(&Checkpoint { publish: V, applied: F, log_from, log_synced, clean, roots })`:
-//!    root directory → zone pages of the map → directory page of the map → **sync** → slot → **sync**.
-//! 5. Reusable from here on: what died at or before the *former newest* slot's version and nobody
-//!    else pins. Trim the log before `log_needed_from()`, then `space().log_trimmed(..)` the same.
-//! 6. `space().unpin_version(V)`; `give_back()` cuts and punches what is free.
+//! 4. `publish(&Checkpoint { publish: V, applied: F, log_from, log_synced, clean, roots })`: root
+//!    directory → zone pages of the map → directory page of the map → **sync** → slot → **sync**.
+//! 5. From here on, what died at or before the *former newest* slot's version, and is not pinned
+//!    otherwise, can be reused. Trim the log before `log_needed_from()`, then call
+//!    `space().log_trimmed(..)` with the same position.
+//! 6. `space().unpin_version(V)`; `give_back()` cuts and punches free space.
 //!
-//! Each checkpoint needs a version of its own: also the one of a clean close.
+//! Each checkpoint needs a version of its own, including the one of a clean close.
 //!
-//! **Failure.** A write or sync that fails stops all writing for ever: `Failed` (P12). A link that
-//! contradicts the map is refused with `Malformed`, and nothing changes.
+//! **Failure.** A write or sync that fails stops all writing permanently: `Failed` (P12). A link
+//! that contradicts the map is refused with `Malformed`, and nothing changes.
 //!
-//! Invariants: see each file. Threads: all calls from all threads; locks in `file.rs`.
+//! Invariants: see each file. Threads: any call from any thread; locks in `file.rs`.
 //! Bytes: docs/format.md. Rules: I10, I16, I18–I25.
 
 mod aligned;

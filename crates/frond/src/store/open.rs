@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Making a store file, and opening one: lock, choose a slot, load its map and roots.
+//! Making a store file, and opening one: lock it, choose a slot, load its map and roots.
 //!
 //! Invariants
 //! 1. Nothing is written before the lock is held and a slot with intact roots is chosen; nothing at
 //!    all when opening read-only or when opening fails (P18, P19, P21).
-//! 2. The first acts that change anything sync the directory, then rewrite the chosen slot exactly as it
-//!    is, and sync it: both may have existed only in the page cache (P6), and tearing equal bytes does no
-//!    harm. A slot that this open passed over is replaced instead, before anything is allocated
+//! 2. The first changes sync the directory, then rewrite the chosen slot exactly as it is, and sync
+//!    it: both may have existed only in the page cache (P6), and tearing equal bytes does no harm.
+//!    A slot that this open passed over is replaced instead, before anything is allocated
 //!    (`passed_over.rs`).
-//! 3. A store is made only where there is no file of a store; a zeroed or missing superblock is never
+//! 3. A store is made only where no file of a store exists; a zeroed or missing superblock is never
 //!    a new store.
 //! 4. A store file appears under its name only when it is whole and durable.
 //!
-//! Threads: one at a time per store, which the kernel's lock sees to.
+//! Threads: one at a time per store, enforced by the kernel's file lock.
 
 use std::path::Path;
 
@@ -39,13 +39,13 @@ use crate::{
     types::{Publish, StoreId},
 };
 
-/// Name of a store file that is being made.
+/// Name of a store file that is still being made.
 const NEW_FILE: &str = "store.frond.new";
 
-/// What a directory holds.
+/// What a directory contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
-    /// No such directory.
+    /// The directory does not exist.
     Nothing,
     /// A directory without a file of a store.
     Directory,
@@ -55,13 +55,13 @@ pub enum Found {
     LogOnly,
 }
 
-/// How to open.
+/// Options for opening a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StoreOptions {
-    /// Change nothing. The lock is taken all the same: a file that another writes cannot be read
+    /// Change nothing. The lock is still taken: a file that another process writes cannot be read
     /// consistently.
     pub read_only: bool,
-    /// Allocate from this offset on; tests put stores beyond 2^32 with it.
+    /// Allocate from this offset on; tests use it to put stores beyond 2^32.
     pub allocate_from: u64,
 }
 
@@ -74,18 +74,18 @@ pub struct Opened {
     pub superblock: Superblock,
     /// Its root directory.
     pub roots: RootDirectory,
-    /// What the log line should say: FRD-2105 when the newest slot could not be used.
+    /// Messages for the log: FRD-2105 when the newest slot could not be used.
     pub warnings: Vec<String>,
 }
 
 impl Opened {
-    /// Births begin above this version, and publishes too (Rule: I20).
+    /// The version above which births and publishes start (Rule: I20).
     pub fn counts_from(&self) -> Publish {
         self.store.counts_from()
     }
 }
 
-/// Looks what `dir` holds; writes nothing.
+/// Finds out what `dir` contains; writes nothing.
 pub fn probe(env: &Env, dir: &Path) -> Result<Found> {
     let failed = |e| Error::io(dir, "list", 0, e);
     if !env.vfs.exists(dir).map_err(failed)? {
@@ -104,7 +104,7 @@ pub fn probe(env: &Env, dir: &Path) -> Result<Found> {
     Ok(found)
 }
 
-/// Makes an empty store in `dir` (and the directory), and opens it.
+/// Makes an empty store in `dir`, which is created if necessary, and opens it.
 pub fn create(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
     let refused = |why: &str| Err(Error::NotAStore { path: dir.into(), why: why.into() });
     match probe(env, dir)? {
@@ -117,8 +117,8 @@ pub fn create(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
             env.vfs.create_dir(dir).map_err(|e| Error::io(dir, "create", 0, e))?;
         }
     }
-    // Also of a directory that is there: its maker may have been killed before this. The parent of
-    // `store` is the empty path, which is the working directory.
+    // Also for an existing directory: the process that made it may have been killed before this
+    // sync. The parent of `store` is the empty path, which means the working directory.
     let parent = dir.parent().unwrap_or(dir);
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     env.vfs.sync_dir(parent).map_err(|e| Error::io(parent, "sync", 0, e))?;
@@ -126,8 +126,8 @@ pub fn create(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
     open(env, dir, options)
 }
 
-/// A file under its temporary name: a new one, or what a crash or a failed attempt left behind. Unless it
-/// is locked, nobody makes it now.
+/// Opens a file under its temporary name: a new one, or one that a crash or a failed attempt left
+/// behind. Unless it is locked, no process is making it now.
 pub fn open_unfinished(env: &Env, path: &Path) -> Result<Arc<dyn File>> {
     let mode = OpenMode { write: true, create_new: true, direct: false };
     match env.vfs.open(path, mode) {
@@ -139,7 +139,7 @@ pub fn open_unfinished(env: &Env, path: &Path) -> Result<Arc<dyn File>> {
     }
 }
 
-/// Steps of a new file: temporary name, write, sync, rename, sync the directory.
+/// Makes the store file: temporary name, write, sync, rename, sync the directory.
 fn make_file(env: &Env, dir: &Path) -> Result<()> {
     let (new, path) = (dir.join(NEW_FILE), dir.join(STORE_FILE));
     let failed = |action| {
@@ -148,7 +148,7 @@ fn make_file(env: &Env, dir: &Path) -> Result<()> {
     };
     let file = open_unfinished(env, &new)?;
     let _lock = FileLock::take(&file, dir)?;
-    // With the lock held: whoever held it before may have finished and renamed this very file.
+    // Check with the lock held: its previous holder may have finished and renamed this very file.
     if env.vfs.exists(&path).map_err(failed("look at"))? {
         return Err(Error::Locked { dir: dir.into(), owner: "another that just made it".into() });
     }
@@ -171,7 +171,7 @@ fn make_file(env: &Env, dir: &Path) -> Result<()> {
         let offset = SLOT_OFFSETS[slot_of(sequence)];
         file.write_at(&slot, offset).map_err(failed("write"))?;
     }
-    // The owner page has its block from the beginning: an open needs no space for it.
+    // The owner page gets its block now, so that an open needs no space for it.
     let owner = AlignedBuf::zeroed(SLOT_BYTES, "the owner page")?;
     file.write_at(&owner, OWNER_OFFSET).map_err(failed("write"))?;
     file.sync_all().map_err(failed("sync"))?;
@@ -179,15 +179,16 @@ fn make_file(env: &Env, dir: &Path) -> Result<()> {
     env.vfs.sync_dir(dir).map_err(|e| Error::io(dir, "sync", 0, e))
 }
 
-/// The lock on a store's file until its owner has come that far: given back when dropped. To close the file is not enough:
-/// a process that another thread of the program starts has it open, too, until it runs its own program.
+/// The lock on a store's file during setup; released when dropped. Closing the file is not enough:
+/// a process that another thread of the program starts also has it open, until it executes its own
+/// program.
 pub(super) struct FileLock<'a> {
     file: &'a dyn File,
     is_kept: bool,
 }
 
 impl<'a> FileLock<'a> {
-    /// `Locked` if another has it.
+    /// Takes the lock; `Locked` if another process holds it.
     pub(super) fn take(file: &'a Arc<dyn File>, dir: &Path) -> Result<Self> {
         let file = &**file;
         if file.try_lock().map_err(|e| Error::io(dir, "lock", 0, e))?
@@ -205,7 +206,7 @@ impl<'a> FileLock<'a> {
         Err(Error::Locked { dir: dir.into(), owner })
     }
 
-    /// It stays: whoever guards the file gives it back.
+    /// Keeps the lock on drop: the file's guard releases it.
     pub(super) fn keep(mut self) {
         self.is_kept = true;
     }
@@ -214,7 +215,7 @@ impl<'a> FileLock<'a> {
 impl Drop for FileLock<'_> {
     fn drop(&mut self) {
         if !self.is_kept {
-            // Where that fails the lock ends with the file.
+            // If this fails, the lock ends with the file.
             let _ = self.file.unlock();
         }
     }
@@ -272,7 +273,8 @@ pub fn open(env: &Env, dir: &Path, options: StoreOptions) -> Result<Opened> {
     Err(first_error.unwrap_or(Error::NoSuperblock { file: path, why }))
 }
 
-/// Damage to the newest version's roots costs nothing while the older slot is whole (P10).
+/// Whether to fall back to the older slot: damage to the newest version's roots costs nothing while
+/// that slot is whole (P10).
 fn may_fall_back(error: &Error) -> bool {
     matches!(
         error,
@@ -334,7 +336,8 @@ impl Slots {
         Ok(Self { good })
     }
 
-    /// The next slot written is the one not chosen, and wins over both.
+    /// The sequence of the next slot to write: it goes to the slot that was not chosen, and is
+    /// higher than both.
     fn next_sequence(&self, chosen: &Superblock) -> u64 {
         let highest = self.good.iter().map(|superblock| superblock.sequence).max();
         let next = highest.unwrap_or(0) + 1;
@@ -346,8 +349,8 @@ impl Slots {
         lengths.max().unwrap_or_default()
     }
 
-    /// True if the other slot is passed over when this one of the usable slots is taken: it cannot
-    /// be read, or what it links cannot.
+    /// True if taking this one of the usable slots passes over the other slot, because it, or what
+    /// it links, cannot be read.
     fn passed_over(&self, chosen: usize) -> bool {
         chosen > 0 || self.good.len() < SLOT_OFFSETS.len()
     }
@@ -364,7 +367,7 @@ impl Slots {
     }
 }
 
-/// Why a file without a usable slot is refused.
+/// The error for a file without a usable slot.
 pub(super) fn no_slot(file: &Guard, path: &Path, ours: bool, why: String) -> Error {
     let found = file.len().unwrap_or(0);
     if ours && found < DATA_START {
@@ -376,7 +379,7 @@ pub(super) fn no_slot(file: &Guard, path: &Path, ours: bool, why: String) -> Err
     Error::NotAStore { path: path.into(), why: "is no store file of Frond's".into() }
 }
 
-/// True if the file begins with zeros, or with nothing.
+/// True if the file starts with zeros, or is empty.
 fn is_zero(file: &Guard) -> bool {
     match AlignedBuf::zeroed(SLOT_BYTES, "a superblock") {
         Ok(mut bytes) => match file.read_at(&mut bytes, 0) {
@@ -387,7 +390,7 @@ fn is_zero(file: &Guard) -> bool {
     }
 }
 
-/// A slot that cannot be read is a bad slot: the other one may do (P10).
+/// Reads a slot. One that cannot be read is a bad slot: the other one may be good (P10).
 pub(super) fn read_slot(file: &Guard, index: usize) -> SlotRead {
     let bad = |why: String| SlotRead::Bad { why, ours: false };
     let Some(&offset) = SLOT_OFFSETS.get(index) else { return bad("no such slot".into()) };

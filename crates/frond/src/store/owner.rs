@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The owner page: who has the store open, and from which version on it counts.
+//! The owner page: which process has the store open, and from which version on it counts.
 //!
-//! Ownership is the kernel's lock on the open store file, which dies with its owner; this page only
-//! says who that is, for the message to whoever comes second (P18). It also keeps births apart: each
-//! open begins to count versions above all that an earlier one may have written without publishing it
-//! (Rule: I20), and the slots cannot say so, for they are rewritten as they are.
+//! Ownership is the kernel's lock on the open store file, which ends with its owner; this page only
+//! names the owner in the message to a second opener (P18). It also keeps births apart: each open
+//! starts to count versions above everything that an earlier one may have written without
+//! publishing it (Rule: I20). The slots cannot record that, since they are rewritten unchanged.
 //!
-//! What is counted, if a slot cannot be read. Call the limit of the slot that can be read L. The other
-//! slot's version is at most L, or at most 2^32 above what the owner page says, because no page is born
-//! above its writer's limit; its own limit is 2^32 above its version. So 2^32 more than the largest of
-//! both is above every version that the unreadable slot may have, and above all that it permits.
+//! What an open counts from if a slot cannot be read: let L be the limit of the slot that can be
+//! read. The other slot's version is at most L, or at most 2^32 above what the owner page says,
+//! because no page is born above its writer's limit; its own limit is 2^32 above its version. So
+//! 2^32 more than the larger of both is above every version that the unreadable slot may contain,
+//! and above all that it permits.
 //!
 //! Invariants
-//! 1. The page is never asked whether the store is in use.
-//! 2. A damaged page costs its content only: the owner is then unnamed, and counting begins at a
+//! 1. The page is never used to decide whether the store is in use.
+//! 2. A damaged page costs only its content: the owner is then unnamed, and counting starts at a
 //!    random distance.
 //!
 //! Threads: open only. Bytes: docs/format.md, "Owner page".
@@ -32,17 +33,18 @@ use crate::{
 
 const MAGIC: &[u8; 8] = b"FrondOwn";
 const FIELDS_BYTES: usize = 48;
-/// Never 0, so that zeros do not verify.
+/// Seed of the checksum; not 0, so that zeros do not verify.
 const SEED: u64 = 0x6f77_6e65_7221;
-/// Versions an owner may count before it publishes one. 2^32 at a thousand a second is 50 days.
+/// Versions that an owner may count before it publishes one. 2^32 at a thousand per second is 50
+/// days.
 pub(super) const HEADROOM: u64 = 1 << 32;
 
-/// What the page says.
+/// The content of the owner page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Owner {
     pub store: StoreId,
     pub pid: u64,
-    /// The owner's births are above this and at most `HEADROOM` higher, until it publishes.
+    /// The owner's births are above this, and at most `HEADROOM` above it until it publishes.
     pub counts_from: Publish,
 }
 
@@ -71,15 +73,15 @@ impl Owner {
     }
 }
 
-/// The page, if it can be read and is whole.
+/// Reads the page, if it is readable and whole.
 pub(super) fn read(file: &dyn crate::io::File) -> Option<Owner> {
     let mut page = AlignedBuf::zeroed(SLOT_BYTES, "the owner page").ok()?;
-    // Whatever is wrong here, the page is not needed.
+    // Errors are ignored: the page is not needed.
     file.read_at(&mut page, OWNER_OFFSET).ok()?;
     Owner::decode(&page)
 }
 
-/// Takes ownership in writing: above which version this owner counts.
+/// Writes this owner's page; returns the version above which this owner counts.
 pub(super) fn sign(file: &StoreFile, env: &Env, issued: &Issued) -> Result<Publish> {
     let before = read(&*file.file)
         .filter(|owner| owner.store == file.store && owner.counts_from <= PUBLISH_MAX);
@@ -91,7 +93,7 @@ pub(super) fn sign(file: &StoreFile, env: &Env, issued: &Issued) -> Result<Publi
     let limit = Publish(issued.publish_limit.0.saturating_add(unseen));
     let counts_from = match before {
         Some(owner) => Publish(limit.0.max(owner.counts_from.0.saturating_add(HEADROOM + unseen))),
-        // Nobody knows how far an earlier owner counted: 16 random bits make a clash unlikely.
+        // It is unknown how far an earlier owner counted: 16 random bits make a clash unlikely.
         None => Publish(limit.0.saturating_add((env.rng.next_u64() & 0xffff) << 32)),
     };
     let owner = Owner { store: file.store, pid: u64::from(std::process::id()), counts_from };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whole pages: nodes, map pages, the root directory. (Runs hash only their tail: see `run`.)
+//! Whole pages: nodes, map pages, the root directory. (Runs hash only their footer: see `run`.)
 //!
 //! Invariants
 //! 1. A page is verified before one byte of it is parsed: the checksum in its header and the one in
 //!    its parent's link are the same number, taken over all bytes after it and the page's identity.
-//! 2. What a link can make a reader allocate is bounded by [`PAGE_BYTES_MAX`](super::PAGE_BYTES_MAX)
-//!    and by the file's length.
+//! 2. What a link can make a reader allocate is bounded by
+//!    [`PAGE_BYTES_MAX`](super::PAGE_BYTES_MAX) and by the file's length.
 //!
 //! Threads: pure functions. Bytes: docs/format.md, "Pages".
 
@@ -23,15 +23,15 @@ const MAGIC: [u8; 4] = *b"FrPg";
 const VERSION: u8 = 1;
 /// Length of the header before the payload.
 pub(super) const HEADER_BYTES: usize = 40;
-/// The checksum stands first; it covers all that follows.
+/// Start of the hashed bytes: the checksum comes first and covers everything after it.
 const HASHED_FROM: usize = 8;
 
-/// Length of the extent for a page of so many bytes of payload.
+/// Length of the extent for a page with this many bytes of payload.
 pub fn page_bytes(payload: usize) -> u64 {
     (payload as u64).saturating_add(HEADER_BYTES as u64).next_multiple_of(ALIGN as u64)
 }
 
-/// A page read and verified; derefs to its payload.
+/// A page that was read and verified; derefs to its payload.
 #[derive(Debug)]
 pub struct Page {
     bytes: AlignedBuf,
@@ -53,8 +53,8 @@ impl Deref for Page {
     }
 }
 
-/// Builds the bytes of a page from the parts of its payload, and the link to it. The identity's
-/// length must be that of the extent, large enough for the payload.
+/// Builds the bytes of a page from the parts of its payload, and the link to it. The length in
+/// `identity` must be that of the extent, and large enough for the payload.
 pub(super) fn build(identity: &Identity, payload: &[&[u8]]) -> Result<(AlignedBuf, Link)> {
     let payload_bytes: usize = payload.iter().map(|part| part.len()).sum();
     assert!(page_bytes(payload_bytes) <= u64::from(identity.bytes), "the page fits its extent");
@@ -84,7 +84,8 @@ pub(super) fn build(identity: &Identity, payload: &[&[u8]]) -> Result<(AlignedBu
     Ok((bytes, link))
 }
 
-/// [`build`]s a page that a reader would accept. An error if it is longer than pages are read; debug builds verify it.
+/// Builds ([`build`]) a page that a reader would accept. Fails if it is longer than pages are read;
+/// debug builds also verify it.
 pub(super) fn seal(
     file: &StoreFile,
     identity: &Identity,
@@ -101,7 +102,7 @@ pub(super) fn seal(
     }
 }
 
-/// Verifies the bytes of a whole page, read where `link` points. Errors name `file`.
+/// Verifies the bytes of a whole page that was read where `link` points. Errors name `file`.
 pub fn verify(
     file: &StoreFile,
     link: &Link,
@@ -116,7 +117,7 @@ pub fn verify(
     let stored = header.as_ref().map_or(0, |header| header.hash);
     let is_own = computed == link.hash && stored == link.hash;
     if !is_own && !plant!("store: checksum not verified") {
-        // A whole page of this place, but another one: stale, that is, a later write was lost.
+        // A whole page of this place, but another one: it is stale, so a later write was lost.
         return Err(match header {
             Some(header) if header.verifies(file, link, &bytes) => Error::WrongPage { place, what },
             _ => Error::Checksum { place, what, stored: link.hash, computed },
@@ -145,7 +146,7 @@ struct Header {
 }
 
 impl Header {
-    /// `None` if there is no page header.
+    /// Reads a header; `None` if there is none.
     fn read(page: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(page);
         let hash = reader.u64().ok()?;
@@ -172,7 +173,7 @@ impl Header {
             || self.lineage != link.lineage
     }
 
-    /// True if the bytes are whole for what this header says, in this place.
+    /// True if the bytes, at this place, verify for what this header says.
     fn verifies(&self, file: &StoreFile, link: &Link, bytes: &[u8]) -> bool {
         let kinds = [PageKind::Node, PageKind::Run, PageKind::Map, PageKind::Directory];
         let Some(kind) = kinds.into_iter().find(|kind| *kind as u8 == self.kind) else {

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Page table: payloads by number, each in a page of its own, under two levels of index pages.
+//! Page tables: payloads by number, each in a page of its own, under two levels of index pages.
 //!
-//! The simple form of a directory is one page with everything in it. A checkpoint then writes all of it for one
-//! changed entry, and the page reaches a largest size that nothing but reading would notice. Here a checkpoint writes
-//! the payloads that changed, the index pages above them, and nothing else; an older table stays readable for as long
-//! as its pages are kept, so that a named snapshot is one link to a root.
+//! The simple form of a directory is one page with everything in it. A checkpoint then writes all
+//! of it for one changed entry, and the page reaches a largest size that nothing but reading would
+//! notice. With a page table, a checkpoint writes the payloads that changed, the index pages above
+//! them, and nothing else. An older table stays readable as long as its pages are kept, so a named
+//! snapshot is one link to a root.
 //!
 //! ```text
 //! root page ─► index pages, 256 payloads each ─► payload pages
 //! ```
 //!
 //! Invariants
-//! 1. Pages are copied on write: a changed page gets a new place, its parents too, so that no child is born after
-//!    its parent (Rule: I20).
+//! 1. Pages are copied on write: a changed page gets a new place, its parents too, so that no child
+//!    is born after its parent (Rule: I20).
 //! 2. There is no empty index page; a table without payloads has no root.
-//! 3. Any bytes give a table or an error: the levels are two, numbers ascend, and a reader takes no more bytes of
-//!    pages than the file has (P20).
+//! 3. Any bytes give a table or an error: there are two levels, numbers ascend, and a reader reads
+//!    no more bytes of pages than the file has (P20).
 //!
-//! Threads: values. Cost of a change: one payload page and two index pages. Bytes: docs/format.md, "Page table".
+//! Threads: values. Cost of a change: one payload page and two index pages. Bytes: docs/format.md,
+//! "Page table".
 
 use std::collections::BTreeMap;
 
@@ -36,23 +38,24 @@ use crate::{
     types::Publish,
 };
 
-/// Payloads, or index pages, under one index page (but the root, which has all index pages).
+/// Payloads under one index page. (The root has all index pages.)
 const FANOUT: u32 = 256;
-/// Numbers stay below this, so that the root page stays below 8 MiB.
+/// Upper bound of the numbers, so that the root page stays below 8 MiB.
 pub(super) const NUMBERS: u32 = 1 << 26;
 /// First byte of an index page.
 const INDEX_PAGE: u8 = 2;
 const UNIT: u64 = ALIGN as u64;
-/// What errors call a page of a table.
+/// The name of a table's page in errors.
 pub(super) const WHAT: &str = "the root directory";
 
-/// Takes the payload of a page; `None` to leave it out.
+/// Reads the page of a link; `None` leaves it out.
 pub(super) type ReadPage<'a, 'f> = dyn FnMut(&Link) -> Result<Option<(&'f StoreFile, Page)>> + 'a;
 
-/// Where the pages of a table are.
+/// The places of the pages of a table.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct PageTable {
-    /// By the number of the first payload divided by [`FANOUT`]. Shared with older tables: a copy costs little.
+    /// By the number of the first payload divided by [`FANOUT`]. Shared with older tables, so a
+    /// copy is cheap.
     indexes: BTreeMap<u32, Arc<Index>>,
     root: Option<Link>,
 }
@@ -64,11 +67,11 @@ struct Index {
     payloads: BTreeMap<u32, Link>,
 }
 
-/// Pages that a checkpoint writes.
+/// The pages that a checkpoint writes and replaces.
 pub(super) trait PutPage {
     /// Writes a page.
     fn put(&mut self, payload: &[u8]) -> Result<Link>;
-    /// A page is in no later version.
+    /// Records that a page is in no later version.
     fn replaced(&mut self, link: Link);
 }
 
@@ -78,12 +81,12 @@ impl PageTable {
         self.root
     }
 
-    /// Numbers that have a payload.
+    /// The numbers that have a payload.
     pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         self.indexes.values().flat_map(|index| index.payloads.keys().copied())
     }
 
-    /// Writes payloads in the place of those of the same numbers; `None` removes one. What is not named stays.
+    /// Writes payloads in place of those of the same numbers; `None` removes one. All others stay.
     pub fn update(
         &mut self,
         changes: impl IntoIterator<Item = (u32, Option<Vec<u8>>)>,
@@ -110,7 +113,7 @@ impl PageTable {
         Ok(())
     }
 
-    /// False if nothing changed under this index page.
+    /// Updates one index page and its payloads; false if nothing changed.
     fn update_index(
         &mut self,
         number: u32,
@@ -141,8 +144,8 @@ impl PageTable {
         Ok(true)
     }
 
-    /// Reads a table, and hands each payload on with its number and link. Pages that `read` leaves out are not in
-    /// the table that is returned, nor what lies below them.
+    /// Reads a table and passes each payload on with its number and link. Pages that `read` leaves
+    /// out are not in the returned table, nor is anything below them.
     pub fn load(
         root: Option<Link>,
         bounds: &mut Bounds,
@@ -169,7 +172,7 @@ impl PageTable {
         Ok(table)
     }
 
-    /// All pages of it.
+    /// All pages of the table.
     pub fn links(&self) -> impl Iterator<Item = &Link> {
         let indexes = self.indexes.values();
         let below =
@@ -178,7 +181,7 @@ impl PageTable {
     }
 }
 
-/// What the pages of a table may be, by the superblock that links them.
+/// Bounds on the pages of a table, given by the superblock that links them.
 pub(super) struct Bounds {
     superblock: Superblock,
     /// Bytes of pages that may still be linked: pages do not overlap.
@@ -186,17 +189,17 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Those of the version in a slot.
+    /// The bounds of the version in a slot.
     pub fn of(superblock: &Superblock) -> Self {
         Self { superblock: *superblock, bytes_left: superblock.totals.file_bytes }
     }
 
-    /// The slot.
+    /// The superblock from which the bounds come.
     pub fn superblock(&self) -> Superblock {
         self.superblock
     }
 
-    /// An error in words if a page that was born by `parent` cannot have this link.
+    /// Fails, with the reason in words, if a page born at `parent` cannot have this link.
     pub fn check(&mut self, link: &Link, parent: Publish) -> Decoded<()> {
         let fits = root_fits(&self.superblock, link)
             && link.bytes <= PAGE_BYTES_MAX
@@ -222,12 +225,12 @@ impl Bounds {
     }
 }
 
-/// An error of the page of a link.
+/// The error for a malformed page of a table.
 pub(super) fn malformed(file: &StoreFile, link: &Link, why: String) -> Error {
     file.malformed(link.offset, u64::from(link.bytes), WHAT, why)
 }
 
-/// Appends a link to a page of the store's own.
+/// Appends a link to one of the store's own pages.
 pub(super) fn put_page_link(out: &mut Vec<u8>, link: &Link) {
     put_number(out, link.offset / UNIT);
     put_number(out, u64::from(link.bytes) / UNIT);
@@ -235,7 +238,7 @@ pub(super) fn put_page_link(out: &mut Vec<u8>, link: &Link) {
     out.extend_from_slice(&link.hash.to_le_bytes());
 }
 
-/// Reads what [`put_page_link`] wrote.
+/// Decodes what [`put_page_link`] wrote.
 pub(super) fn page_link(reader: &mut Reader<'_>) -> Decoded<Link> {
     let in_units = |units: u64| units.checked_mul(UNIT).ok_or("a page beyond any file");
     let offset = in_units(reader.number()?)?;
@@ -245,7 +248,7 @@ pub(super) fn page_link(reader: &mut Reader<'_>) -> Decoded<Link> {
     Ok(Link { offset, bytes, tail_bytes: bytes, hash, birth, lineage: STORE_LINEAGE })
 }
 
-/// A page, unless its reader would refuse it.
+/// Returns the page, or an error if its reader would refuse it.
 pub(super) fn seal<T>(page: Vec<u8>, read: impl FnOnce(&[u8]) -> Decoded<T>) -> Result<Vec<u8>> {
     if !plant!("store: the root directory is written unread") {
         sealed(WHAT, read(&page))?;

@@ -1,30 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A slot that an open passes over: replaced on disk before anything else is written.
+//! Replacing a slot that an open passes over, on disk, before anything else is written.
 //!
-//! An open falls back to the other slot when a slot, or the root directory or space map that it links,
-//! cannot be read. It is tempting to leave the bad slot alone: the next checkpoint overwrites it anyway.
-//! That loses rows. The error may go away (a flaky cable, a sector that the device remaps), and a crash
-//! before that checkpoint lets the next open see a valid slot with the higher sequence. That slot wins,
-//! but the pages of its version were free to the open that fell back, which has overwritten them.
+//! An open falls back to the other slot when a slot, or the root directory or space map that it
+//! links, cannot be read. It is tempting to leave the bad slot alone: the next checkpoint
+//! overwrites it anyway. That loses rows. The error may go away (a flaky cable, a sector that the
+//! device remaps), and a crash before that checkpoint lets the next open see a valid slot with the
+//! higher sequence. That slot wins, but the pages of its version were free to the open that fell
+//! back, which has overwritten them.
 //!
 //! The protocol:
-//! 1. The owner page is signed and synced. Versions are counted from a number that is above all that
-//!    the passed-over slot may have had (`owner.rs`).
-//! 2. The *heir* is written in the place of the passed-over slot and synced: the content of the slot
-//!    that was taken, with a sequence above every sequence ever issued. The slot that was taken is not
-//!    touched.
+//! 1. The owner page is signed and synced. Versions are counted from a number that is above all
+//!    that the passed-over slot may contain (`owner.rs`).
+//! 2. The *heir* is written in the place of the passed-over slot and synced: the content of the
+//!    slot that was taken, with a sequence above every sequence ever issued. The slot that was
+//!    taken is not touched.
 //! 3. Only then is anything allocated, backed, cut or written.
 //!
-//! A crash before the end of step 2 leaves the slot that was taken and, in the other place, the old slot,
-//! a torn one, or the heir. No page has been written yet, so each of them opens. If the heir cannot be
-//! written or synced, the open fails (FRD-3201, naming the slot's offset). Cost: one write and one sync,
-//! of such an open alone. A read-only open writes nothing and needs none of this: it frees nothing.
+//! A crash before the end of step 2 leaves the slot that was taken and, in the other place, the old
+//! slot, a torn one, or the heir. No page has been written yet, so each of them opens. If the heir
+//! cannot be written or synced, the open fails (FRD-3201, with the slot's offset). Cost: one write
+//! and one sync, only for such an open. A read-only open writes nothing and needs none of this: it
+//! frees nothing.
 //!
 //! Invariants
-//! 1. A sequence is never issued twice, even if the passed-over slot's sequence is unknown. Every slot's
-//!    sequence is at most its version plus one: both begin low, and each checkpoint adds one to the
-//!    sequence and at least one to the version. The version from which this open counts is above every
-//!    version ever published, by at least one publish limit, so it is a sequence that nobody has issued.
+//! 1. A sequence is never issued twice, even if the passed-over slot's sequence is unknown. Every
+//!    slot's sequence is at most its version plus one: both begin low, and each checkpoint adds one
+//!    to the sequence and at least one to the version. The version from which this open counts is
+//!    above every version ever published, by at least one publish limit, so it is a sequence that
+//!    nobody has issued.
 //! 2. The heir's version is the taken slot's, for both slots: no page of an earlier one is kept.
 //!
 //! Threads: open only. Bytes: docs/format.md, "Superblock".
@@ -40,20 +43,20 @@ use crate::{
     types::Publish,
 };
 
-/// The numbers that the readable slots show as issued.
+/// The highest numbers that the readable slots show as issued.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Issued {
     /// The highest limit.
     pub publish_limit: Publish,
     /// The highest sequence.
     pub sequence: u64,
-    /// Both slots could be read: none has issued more.
+    /// Both slots could be read, so nothing higher was issued.
     pub is_all: bool,
 }
 
 impl Issued {
-    /// The slot that replaces the one passed over in favour of `taken`, by an owner that counts versions
-    /// above `counts_from`.
+    /// The slot that replaces the one passed over, when `taken` was chosen and the owner counts
+    /// versions above `counts_from`.
     pub fn heir_of(&self, taken: &Superblock, counts_from: Publish) -> Superblock {
         let unused = if plant!("store: a sequence is issued twice") {
             taken.sequence + 1
@@ -71,9 +74,10 @@ impl Issued {
 }
 
 impl Store {
-    /// The first writes of an open: the file's name, which a maker that was killed may have left in the
-    /// page cache alone (P6), the chosen slot as it is, then the owner page. If the other slot was
-    /// passed over: the owner page, then a slot in that one's place.
+    /// Performs the first writes of an open. It syncs the file's name, which a maker that was
+    /// killed may have left only in the page cache (P6), rewrites the chosen slot as it is, then
+    /// the owner page. If the other slot was passed over: the owner page, then a new slot in its
+    /// place.
     pub(super) fn begin_writing(
         &mut self,
         env: &Env,

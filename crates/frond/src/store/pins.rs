@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What keeps dead pages: pins of versions, durable pins of versions, and pins of lineages.
+//! Pins keep dead pages: pins of versions, durable pins of versions, and pins of lineages.
 //!
 //! A **version pin** (reader, job, checkpoint, the two superblock slots) keeps the pages of all
-//! lineages that were alive in that version, and ends with the process. A **named pin** (a named snapshot) keeps the
-//! same, is in the space map, and costs one entry however many trees there are. A **lineage pin** (a clone) keeps the
-//! pages of one lineage. The last two are born and die with versions as pages do, so that a reader of a version before
-//! a clone was dropped, or the older slot, still finds what the clone inherited (Rules: I18, I19).
+//! lineages that were alive in that version, and ends with the process. A **named pin** (a named
+//! snapshot) keeps the same, is in the space map, and costs one entry however many trees there are.
+//! A **lineage pin** (a clone) keeps the pages of one lineage. The last two are born and die with
+//! versions as pages do, so that a reader of a version before a clone was dropped, or the older
+//! slot, still finds what the clone inherited (Rules: I18, I19).
 //!
-//! A named snapshot need not pin what its clones inherited: the pins of those clones are in force as long as the
-//! snapshot's version has the clones (invariant 2).
+//! A named snapshot need not pin what its clones inherited: the pins of those clones are in force
+//! as long as the snapshot's version has the clones (invariant 2).
 //!
 //! Invariants
-//! 1. A page [birth, death) is kept while a version pin lies in it, a named pin that is in force, or a lineage pin of
-//!    its lineage that is in force. Pages of the space map are kept by version pins alone: no snapshot reads them.
-//! 2. A lineage pin [from, until) is in force while it is open, or a version pin or a named pin in force lies in it.
-//! 3. A named pin [from, until) is in force while it is open or a version pin lies in it.
+//! 1. A page [birth, death) is kept while that interval contains a version pin, a named pin that is
+//!    in force, or a lineage pin of its lineage that is in force. Pages of the space map are kept
+//!    by version pins alone: no snapshot reads them.
+//! 2. A lineage pin [from, until) is in force while it is open, or while the interval contains a
+//!    version pin or a named pin in force.
+//! 3. A named pin [from, until) is in force while it is open or while the interval contains a
+//!    version pin.
 //! 4. In the space map a named pin is a pin of the store's own lineage.
 //!
 //! Threads: under the lock of [`Space`](super::Space).
@@ -24,17 +28,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::space::STORE_LINEAGE;
 use crate::types::{Lineage, Publish};
 
-/// `until` of a pin, `death` of a page, that has not come.
+/// The `until` of an open pin and the `death` of a live page.
 pub(super) const NEVER: Publish = Publish(u64::MAX);
 
-/// One lineage pin.
+/// A pin of one lineage.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct LineagePin {
     pub lineage: Lineage,
     pub publish: Publish,
-    /// The first version in which the holder stands.
+    /// The first version in which the holder exists.
     pub from: Publish,
-    /// The first version in which it no longer does.
+    /// The first version in which it no longer exists.
     pub until: Publish,
 }
 
@@ -46,19 +50,19 @@ pub(super) enum Keeper {
     Version(Publish),
 }
 
-/// All pins.
+/// All pins of a store.
 #[derive(Debug, Default)]
 pub(super) struct Pins {
     versions: BTreeMap<Publish, u32>,
-    /// How many pins there are of lineages and of named snapshots.
+    /// Number of lineage pins and named pins.
     count: usize,
-    /// (from, until) of each pin.
+    /// (from, until) of each lineage pin.
     lineages: BTreeMap<(Lineage, Publish), Vec<(Publish, Publish)>>,
-    /// Those with a closed pin.
+    /// The keys with a closed pin.
     closing: BTreeSet<(Lineage, Publish)>,
     /// (from, until) of each named pin, by the version that it keeps.
     named: BTreeMap<Publish, Vec<(Publish, Publish)>>,
-    /// Those with a closed pin.
+    /// The named versions with a closed pin.
     closing_named: BTreeSet<Publish>,
 }
 
@@ -67,7 +71,7 @@ impl Pins {
         *self.versions.entry(version).or_insert(0) += 1;
     }
 
-    /// True if this was the last pin of the version; panics if there was none.
+    /// Removes one pin of a version; true if it was the last. Panics if there was none.
     pub fn unpin_version(&mut self, version: Publish) -> bool {
         let count = self.versions.get_mut(&version);
         let count = count.expect("I18: a version is unpinned by whoever pinned it");
@@ -79,7 +83,7 @@ impl Pins {
         last
     }
 
-    /// Pins a lineage; the store's own lineage stands for a whole version.
+    /// Pins a lineage; the store's own lineage means a whole version.
     pub fn pin_lineage(&mut self, pin: LineagePin) {
         self.count += 1;
         if pin.lineage == STORE_LINEAGE {
@@ -96,8 +100,8 @@ impl Pins {
         }
     }
 
-    /// Closes one open pin, the oldest; false if there is none. Which one is closed does not matter:
-    /// the versions covered by all of them together stay the same.
+    /// Closes the oldest open pin; false if there is none. Which one is closed does not matter: the
+    /// versions covered by all of them together stay the same.
     pub fn close_lineage(&mut self, lineage: Lineage, publish: Publish, until: Publish) -> bool {
         let is_named = lineage == STORE_LINEAGE;
         let spans = match is_named {
@@ -116,7 +120,7 @@ impl Pins {
         true
     }
 
-    /// Drops closed pins that no version needs; the keys that lost their last pin.
+    /// Drops closed pins that no version needs; returns the keys that lost their last pin.
     pub fn expire(&mut self) -> Vec<Keeper> {
         let mut gone = Vec::new();
         let (named, versions, count) = (&mut self.named, &self.versions, &mut self.count);
@@ -156,8 +160,8 @@ impl Pins {
         gone
     }
 
-    /// What keeps a page of `lineage` that lived in [birth, death): a lineage pin if there is one, else a named pin,
-    /// because those last; of each kind the newest.
+    /// The keeper of a page of `lineage` that lived in [birth, death): a lineage pin if there is
+    /// one, else a named pin, because those last; within a kind the newest.
     pub fn keeper(&self, lineage: Lineage, birth: Publish, death: Publish) -> Option<Keeper> {
         if birth >= death {
             return None;
@@ -175,7 +179,7 @@ impl Pins {
         self.keeper_of_map(birth, death)
     }
 
-    /// What keeps a page of the space map that lived in [birth, death).
+    /// The keeper of a page of the space map that lived in [birth, death).
     pub fn keeper_of_map(&self, birth: Publish, death: Publish) -> Option<Keeper> {
         if birth >= death {
             return None;
@@ -184,8 +188,8 @@ impl Pins {
         version.map(|(&version, _)| Keeper::Version(version))
     }
 
-    /// The lineage pins and named pins that are in force in version `at` or in the older slot's `previous`, as a map
-    /// written for `at` lists them.
+    /// The lineage pins and named pins in force in version `at` or in the older slot's `previous`,
+    /// as a map written for `at` lists them.
     pub fn standing(&self, at: Publish, previous: Publish) -> Vec<LineagePin> {
         let lives =
             |from, until| from <= at && (until > at || (from <= previous && previous < until));
@@ -213,12 +217,12 @@ impl Pins {
         pins
     }
 
-    /// How many pins of lineages and of named snapshots the directory of the space map lists at most.
+    /// Number of lineage pins and named pins that the directory of the space map lists at most.
     pub fn lineage_pins(&self) -> usize {
         self.count
     }
 
-    /// Versions pinned, oldest first.
+    /// The pinned versions, oldest first.
     pub fn versions(&self) -> impl Iterator<Item = Publish> + '_ {
         self.versions.keys().copied()
     }
@@ -235,7 +239,8 @@ mod tests {
         LineagePin { lineage: STORE_LINEAGE, publish, from: publish, until: NEVER }
     }
 
-    /// Rule: I19. One pin keeps the pages of all lineages, and what a clone inherited that was dropped since.
+    /// Rule: I19. One pin keeps the pages of all lineages, and what a clone inherited that was
+    /// dropped since.
     #[test]
     fn a_named_pin_keeps_its_version_and_what_dropped_clones_inherited() {
         let mut pins = Pins::default();

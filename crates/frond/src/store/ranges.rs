@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A set of pages of the file, kept as disjoint ranges: which places have disk space behind them.
+//! A set of pages of the file, kept as disjoint ranges: the places that have disk space behind
+//! them.
 //!
-//! Free ranges are taken out of the allocator by what is backed of them. One that began within a page would leave an
-//! allocator whose next extent does, too, and direct I/O refuses to write that.
+//! The backed parts of free ranges are taken out of the allocator. A part that started within a
+//! page would leave an allocator whose next extent starts within a page, too, and direct I/O
+//! refuses to write that.
 //!
 //! Invariants
 //! 1. Ranges are disjoint and do not touch; `total` is the sum of their lengths.
-//! 2. Ranges are whole pages. A page that is in only in part is not in.
+//! 2. Ranges are whole pages. A page that is only partly in the set is not in it.
 //!
 //! Threads: under the lock of [`Space`](super::Space).
 
@@ -16,7 +18,7 @@ use crate::io::ALIGN;
 
 const PAGE: u64 = ALIGN as u64;
 
-/// The set.
+/// A set of page ranges.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ranges {
     by_start: BTreeMap<u64, u64>,
@@ -24,7 +26,7 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// Adds the whole pages of `[start, end)`; some of them may be in already.
+    /// Adds the whole pages of `[start, end)`; some of them may be in the set already.
     pub fn insert(&mut self, start: u64, end: u64) {
         let (start, end) = if plant!("store: a part of a page is backed") {
             (start, end)
@@ -46,7 +48,7 @@ impl Ranges {
         self.total += to - from;
     }
 
-    /// Takes the pages out that `[start, end)` has a byte of, whatever of them is in.
+    /// Removes every page of which `[start, end)` contains a byte.
     pub fn remove(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
@@ -54,7 +56,7 @@ impl Ranges {
         let (start, end) =
             (start - start % PAGE, end.checked_next_multiple_of(PAGE).unwrap_or(end));
         for (s, e) in self.within(start, end) {
-            // `within` gives parts of ranges; the whole range is found by its part.
+            // `within` returns parts of ranges; look up the whole range.
             let Some((&whole, &whole_end)) = self.by_start.range(..=s).next_back() else {
                 continue;
             };
@@ -69,13 +71,13 @@ impl Ranges {
         }
     }
 
-    /// True if all of `[start, end)` is in.
+    /// True if all of `[start, end)` is in the set.
     pub fn contains(&self, start: u64, end: u64) -> bool {
         let around = self.by_start.range(..=start).next_back();
         around.is_some_and(|(_, &e)| e >= end)
     }
 
-    /// The parts of `[start, end)` that are in, ascending.
+    /// The parts of `[start, end)` that are in the set, ascending.
     pub fn within(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let first = self.by_start.range(..=start).next_back().map_or(start, |(&s, _)| s);
         let ranges = self.by_start.range(first..end.max(first));
@@ -83,7 +85,7 @@ impl Ranges {
         parts.filter(|(s, e)| s < e).collect()
     }
 
-    /// Bytes in it.
+    /// Total length, bytes.
     pub fn total(&self) -> u64 {
         self.total
     }
@@ -103,7 +105,7 @@ mod tests {
             let (mut ranges, mut model) = (Ranges::default(), [false; 96]);
             for (insert, start, length) in steps {
                 let end = start + length;
-                // A part of a page more or less makes no difference, but in the direction that is safe.
+                // A part of a page more or less makes a difference only in the safe direction.
                 let part = if length > 0 { PAGE / 16 } else { 0 };
                 if insert {
                     ranges.insert((start * PAGE).saturating_sub(part), end * PAGE + part);

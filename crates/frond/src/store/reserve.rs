@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Disk space: taken before it is depended on, given back when it is free.
+//! Disk space: allocated before anything depends on it, given back when it is free.
 //!
-//! A place is **backed** when writing there cannot meet a full disk: the file system has given space
-//! for it. Allocating backs the extent first, so that a full disk is a refused allocation and not a
-//! failed write, which would stop the store (P12, P13). A **reserve** beyond the last region is backed
-//! ahead of need; background work falls back on it when the disk is full. Commits are admitted only
-//! while free space less what was admitted exceeds the reserve (Rule: I24). A store at **rest** has just made
-//! everything durable because it was asked to; it keeps enough of the reserve for some deletes, and the next commit
-//! has the rest of it backed again first.
+//! A place is **backed** when writing there cannot meet a full disk, because the file system has
+//! allocated space for it. The naive way is to write and see: but a failed write stops the store
+//! (P12). So allocating backs the extent first, and a full disk becomes a refused allocation (P13).
+//! A **reserve** beyond the last region is backed in advance; background work falls back on it when
+//! the disk is full. Commits are admitted only while free space, less what is already admitted,
+//! exceeds the reserve (Rule: I24). An **idle** store has just made everything durable on request;
+//! it keeps enough of the reserve for some deletes, and the next commit first has the rest backed
+//! again.
 //!
 //! Invariants
 //! 1. What is punched or cut off is in no extent, and cannot be handed out meanwhile.
 //! 2. Backing, cutting and punching happen one at a time; the space lock is not held for them.
-//! 3. Only extents keep bytes: both slots and all pins hold theirs as extents, so nothing durable
-//!    lies in what is given back.
+//! 3. Only extents keep bytes: everything that slots and pins need is held as extents, so nothing
+//!    durable lies in what is given back.
 //!
 //! Threads: all.
 
@@ -32,42 +33,45 @@ use crate::{
     sync::{Mutex, MutexGuard},
 };
 
-/// Backing comes in pieces of this size: a call for each run would be a journal entry for each.
+/// Unit of backing: a call per run would cost a journal entry per run.
 const BACK_BYTES: u64 = 1 << 20;
-/// Free ranges shorter than this stay as they are: punching them would tear the file to pieces.
+/// Free ranges shorter than this are not punched: that would fragment the file.
 const PUNCH_BYTES_MIN: u64 = 1 << 20;
-/// But a store that is idle or closes gives back whatever a run could have lain in.
+/// The same limit for a store that is idle or closing, which gives back whatever a run could have
+/// occupied.
 const PUNCH_BYTES_MIN_IDLE: u64 = 64 << 10;
-/// Of the reserve of a store at rest this much stays backed, and a part of its live bytes: enough to write two
-/// leaves anew with what links them, so that a disk that was filled meanwhile can be emptied by deletes.
+/// Bytes of the reserve that stay backed in an idle store, plus a fraction of its live bytes:
+/// enough to rewrite two leaves and what links them, so that a disk that was filled meanwhile can
+/// be emptied by deletes.
 const REST_BYTES: u64 = 3 << 19;
 const REST_PART: u64 = 64;
-/// What is looked for at once when the disk is full at an opening, and how often: in free space of 1 GiB.
+/// Size and number of the pieces in which a full disk is searched at opening: 1 GiB of free space.
 const FIND_BYTES: u64 = 64 << 10;
 const FIND_PIECES_MAX: usize = 16 << 10;
-/// The disk is asked for its free space again after so much was admitted.
+/// Bytes of admissions after which the free space of the disk is measured again.
 const MEASURE_EVERY: u64 = 32 << 20;
 
 const MAP_IS_FULL: &str = "the directory of the space map can list no larger file";
 
-/// What has been promised to commits, and how much the disk had.
+/// What is reserved for background work and commits, and the free space of the disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reserve {
-    /// Kept for background work.
+    /// Bytes kept for background work.
     target: u64,
-    /// The limit of unwritten bytes that it follows from.
+    /// The limit of unwritten bytes from which `target` was computed.
     dirty_limit: u64,
-    /// Nothing is to be written: only some of it is backed. Changes under the lock `resizing`.
+    /// The store is idle: only part of the reserve is backed. Changes under the lock `resizing`.
     rests: bool,
-    /// Admitted and not settled.
+    /// Bytes admitted and not settled.
     admitted: u64,
-    /// Free on the file system when last asked, as far as the space map can list it.
+    /// Bytes free on the file system at the last measurement, as far as the space map can list
+    /// them.
     disk_free: u64,
-    /// Admitted since.
+    /// Bytes admitted since the last measurement.
     since: u64,
 }
 
-/// The same, and what of it commits take without its lock.
+/// The reserve, and the credit that commits take without its lock.
 #[derive(Debug, Default)]
 pub(super) struct Reserving {
     reserve: Mutex<Reserve>,
@@ -79,28 +83,28 @@ impl Reserving {
         self.reserve.lock().unwrap()
     }
 
-    /// What was admitted ahead of commits is nobody's.
+    /// Drains the unused credit and no longer counts it as admitted.
     fn call_credits_in(&self) {
         let mut reserve = self.lock();
         reserve.admitted = reserve.admitted.saturating_sub(self.credits.drain());
     }
 }
 
-/// How the reserve stands.
+/// The state of the reserve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReserveStats {
     /// Bytes kept for background work.
     pub target: u64,
-    /// Bytes promised to commits that are not applied yet.
+    /// Bytes reserved for commits that are not applied yet.
     pub admitted: u64,
     /// Bytes of the file that are free and backed.
     pub backed_free: u64,
-    /// Bytes free on the file system when last asked.
+    /// Bytes free on the file system at the last measurement.
     pub disk_free: u64,
 }
 
-/// A free range taken out of the allocator while what is backed of it is punched. Of regions of no class it is all:
-/// they are given to a class whole (alloc invariant 1).
+/// A free range taken out of the allocator while its backed parts are punched. For regions of no
+/// class it is the whole range, since regions are given to a class whole (alloc invariant 1).
 pub(super) struct Held {
     class: Option<Class>,
     start: u64,
@@ -109,7 +113,7 @@ pub(super) struct Held {
 }
 
 impl Store {
-    /// A place for `request`, backed by disk space.
+    /// Allocates an extent for `request` and backs it with disk space.
     pub(super) fn allocate_backed(
         &self,
         request: &Request,
@@ -120,8 +124,8 @@ impl Store {
         self.secure(request, extent, temporary)
     }
 
-    /// Backs an extent just allocated. If the disk is full, moves it to the reserve; if that is used
-    /// up, gives it back.
+    /// Backs an extent just allocated. If the disk is full, moves it to the reserve; if that is
+    /// used up, frees it.
     pub(super) fn secure(
         &self,
         request: &Request,
@@ -143,7 +147,7 @@ impl Store {
         })
     }
 
-    /// Has the file system give space for `[start, end)`, and for what follows in the same piece.
+    /// Makes the file system allocate space for `[start, end)` and for the rest of the same piece.
     pub(super) fn back(&self, start: u64, end: u64) -> Result<()> {
         let one_at_a_time = self.resizing.lock().unwrap();
         self.back_under(&one_at_a_time, start, end)
@@ -159,7 +163,7 @@ impl Store {
         let mut done = self.file().file.allocate(start, to - start);
         let mut backed_to = to;
         if done.is_err() {
-            // The rest of the piece may be what does not fit.
+            // Maybe only the rest of the piece does not fit.
             done = self.file().file.allocate(start, end - start);
             backed_to = end;
         }
@@ -175,8 +179,8 @@ impl Store {
         }
     }
 
-    /// Sets the reserve by Rule I24 from the limit of unwritten bytes, and backs as much beyond the
-    /// last region as is short. A disk too full for that refuses commits, not this call.
+    /// Sets the reserve by Rule I24 from the limit of unwritten bytes, and backs what is missing of
+    /// it beyond the last region. A disk too full for that refuses commits, not this call.
     pub fn set_reserve(&self, dirty_limit: u64) -> Result<ReserveStats> {
         self.check_writable()?;
         let one_at_a_time = self.resizing.lock().unwrap();
@@ -194,7 +198,7 @@ impl Store {
             (space.stats().live, space.map_bytes())
         };
         let wanted = 3 * dirty_limit + map + (64 << 20);
-        // Small stores do not pay for large ones: commits are admitted more strictly instead.
+        // Small stores do not pay for large ones: their commits are admitted more strictly instead.
         let target = wanted.min((4 << 20) + live / 16);
         {
             let mut reserve = self.reserve.lock();
@@ -214,14 +218,15 @@ impl Store {
             self.check_writable()?;
         }
         self.measure_disk();
-        // Whoever waits for the end of a rest is admitted by what the disk has now.
+        // Commits that wait for the end of the idle state are admitted by what the disk has now.
         self.reserve.lock().rests = false;
         Ok(())
     }
 
-    /// Sets the reserve of a store that was opened. The map does not say which free space of the file has
-    /// bytes on the disk. Where the disk has no room for the reserve, that is found out: having space given
-    /// where there is some needs none. So what the store had in reserve when it was killed is there again.
+    /// Sets the reserve of a store that was just opened. The map does not say which free space of
+    /// the file is backed. If the disk has no room for the reserve, this is found out by
+    /// allocating, since allocating space that is already backed needs none. So what the store had
+    /// in reserve when it was killed is found again.
     pub fn find_reserve(&self, dirty_limit: u64) -> Result<()> {
         self.check_writable()?;
         let one_at_a_time = self.resizing.lock().unwrap();
@@ -265,7 +270,7 @@ impl Store {
         Ok(())
     }
 
-    /// How the reserve stands.
+    /// The state of the reserve.
     pub fn reserve_stats(&self) -> ReserveStats {
         let backed_free = self.space().lock().backed_free();
         let Reserve { target, admitted, disk_free, .. } = *self.reserve.lock();
@@ -273,10 +278,10 @@ impl Store {
         ReserveStats { target, admitted, backed_free, disk_free }
     }
 
-    /// Asks the file system. One that does not answer has no room: commits then have what is backed, and
-    /// are refused when that is used up, until it answers again.
+    /// Measures the free space of the disk. A file system that does not answer counts as full:
+    /// commits then use what is backed, and are refused after that, until it answers again.
     fn measure_disk(&self) {
-        // What was punched can be backed again, as on the disk.
+        // What was punched can be backed again, as far as the disk has room.
         let unmapped = {
             let space = self.space().lock();
             space.file_end().saturating_sub(DATA_START).saturating_sub(space.backed.total())
@@ -286,8 +291,8 @@ impl Store {
         (reserve.disk_free, reserve.since) = (disk_free, 0);
     }
 
-    /// Admits a commit that will add `bytes`: twice that is set aside for its apply. `Full` if the
-    /// reserve would be touched; deletes, drops and background work do not ask.
+    /// Admits a commit that will add `bytes`: twice that is set aside for its apply. `Full` if it
+    /// would use the reserve; deletes, drops and background work do not need admission.
     pub fn admit(&self, bytes: u64) -> Result<()> {
         self.check_writable()?;
         let needed = bytes.saturating_mul(2);
@@ -308,7 +313,8 @@ impl Store {
                     return Ok(());
                 }
                 Some(false) if recent => {
-                    // Space may have come back since the disk was asked, and what lies ready for others may do.
+                    // Space may have been freed since the last measurement, and unused credit may
+                    // suffice.
                     self.measure_disk();
                     self.reserve.call_credits_in();
                     recent = false;
@@ -324,14 +330,15 @@ impl Store {
         )))
     }
 
-    /// The same with the disk asked beforehand: for what takes much space in a row.
+    /// Admits `bytes` after measuring the disk; for operations that take much space in sequence.
     pub(super) fn admit_measured(&self, bytes: u64) -> Result<()> {
         self.check_writable()?;
         self.measure_disk();
         self.admit(bytes)
     }
 
-    /// Whether there is room; `None` while most of the reserve is not backed.
+    /// Whether there is space; `None` while the store is idle and most of the reserve is not
+    /// backed.
     fn try_admit(&self, needed: u64, recent: bool) -> Option<bool> {
         let backed_free = self.space().lock().backed_free();
         let mut reserve = self.reserve.lock();
@@ -350,27 +357,29 @@ impl Store {
         Some(admitted)
     }
 
-    /// `bytes` of admitted commits are applied and durable, or gave up.
+    /// Settles `bytes` of admitted commits: they are applied and durable, or were given up.
     pub fn settle_admitted(&self, bytes: u64) {
         let mut reserve = self.reserve.lock();
         reserve.admitted = reserve.admitted.saturating_sub(bytes.saturating_mul(2));
     }
 
-    /// Everything is durable: gives the disk space back that is free, and most of the reserve until the next
-    /// commit, unless one is under way.
+    /// Makes the store idle, once everything is durable: gives back free disk space, and most of
+    /// the reserve until the next commit, unless a commit is in progress. Returns the bytes given
+    /// back.
     pub fn rest(&self) -> Result<u64> {
         self.check_writable()?;
         let one_at_a_time = self.resizing.lock().unwrap();
         self.reserve.call_credits_in();
         {
-            // Room may have been admitted ahead since: then a commit is under way.
+            // If space was admitted since, a commit is in progress.
             let mut reserve = self.reserve.lock();
             reserve.rests |= reserve.target > 0 && reserve.admitted == 0;
         }
         self.give_back_under(&one_at_a_time, 0, self.backed_target())
     }
 
-    /// Has all of the reserve backed again, as far as the disk has room: for the first commit after a rest.
+    /// Backs all of the reserve again, as far as the disk has room: for the first commit after the
+    /// store was idle.
     pub fn end_rest(&self) -> Result<()> {
         if !self.reserve.lock().rests {
             return Ok(());
@@ -380,8 +389,8 @@ impl Store {
         if rests { self.set_reserve_under(&one_at_a_time, dirty_limit) } else { Ok(()) }
     }
 
-    /// Ends the reserve, but for what a store at rest keeps if it is to be kept: for a clean close, behind
-    /// which nothing is written.
+    /// Drops the reserve, except for what an idle store keeps if `is_kept`: for a clean close,
+    /// after which nothing is written.
     pub fn drop_reserve(&self, is_kept: bool) {
         let mut reserve = self.reserve.lock();
         match is_kept {
@@ -400,17 +409,17 @@ impl Store {
         target.min(REST_BYTES + live / REST_PART)
     }
 
-    /// Cuts off the free tail (but for the reserve) and punches free ranges of 1 MiB and more (64 KiB
-    /// with `keep` 0), the highest first, until about `keep` bytes of backed free space are left.
-    /// Returns the bytes given back. Call it after a checkpoint; with 0 when the store is idle or
-    /// closes.
+    /// Cuts off the free tail (except for the reserve) and punches free ranges of 1 MiB and more
+    /// (64 KiB with `keep` 0), the highest first, until about `keep` bytes of backed free space are
+    /// left. Returns the bytes given back. Call it after a checkpoint; with 0 when the store is
+    /// idle or closes.
     pub fn give_back(&self, keep: u64) -> Result<u64> {
         self.check_writable()?;
         self.give_back_under(&self.resizing.lock().unwrap(), keep, self.backed_target())
     }
 
-    /// Gives all free space back, and half of the reserve: for the log, without which no delete can give
-    /// back more. The next [`set_reserve`](Self::set_reserve) backs it again.
+    /// Gives back all free space and half of the reserve, for the log, without which no delete can
+    /// free more. The next [`set_reserve`](Self::set_reserve) backs it again.
     pub fn yield_to_log(&self) -> Result<u64> {
         self.check_writable()?;
         self.give_back_under(&self.resizing.lock().unwrap(), 0, self.backed_target() / 2)
@@ -441,15 +450,16 @@ impl Store {
 }
 
 impl Inner {
-    /// Undoes an allocation that nothing was written to, or nothing links.
+    /// Undoes an allocation to which nothing was written, or which nothing links.
     pub fn take_back(&mut self, offset: u64) {
         if let Some(record) = self.extents.get(&offset).copied() {
             self.free(offset, record);
         }
     }
 
-    /// An extent in what is backed: among the free ranges of its class, in a region of no class, or else at the
-    /// head of the reserve. A region of the reserve for each page would have it used up at once.
+    /// Allocates an extent in backed space: among the free ranges of its class, in a region of no
+    /// class, or else at the start of the reserve. Taking a region of the reserve for each page
+    /// would use it up at once.
     fn allocate_backed_only(
         &mut self,
         request: &Request,
@@ -479,7 +489,8 @@ impl Inner {
         Some(self.record_allocated(request, Extent { offset, bytes }, temporary))
     }
 
-    /// Where the file must end, so that its space map can be read. What lies there already is listed already.
+    /// Where the file must end so that its space map can be read. What lies beyond already is
+    /// listed already.
     fn file_end(&self) -> u64 {
         match plant!("bounds: the map is not asked before the file grows") {
             true => OFFSET_MAX,
@@ -492,19 +503,19 @@ impl Inner {
         self.backed.total().saturating_sub(self.used_bytes())
     }
 
-    /// Forgets what is backed beyond the reserve; the length the file should have.
+    /// Forgets what is backed beyond the reserve; returns the length that the file should have.
     fn cut_tail(&mut self, reserve: u64) -> u64 {
         let end = self.end();
         let frontier = self.alloc.frontier().max(DATA_START);
         let keep = if reserve > 0 { frontier + reserve } else { end };
         let keep = keep.max(end).next_multiple_of(ALIGN as u64);
         self.backed.remove(keep, u64::MAX);
-        // Never longer than what is backed: the reserve may not have been had.
+        // Never longer than what is backed: backing the reserve may have failed.
         let beyond = self.backed.within(end, keep);
         beyond.last().map_or(end, |&(_, e)| e)
     }
 
-    /// Takes free ranges out of the allocator that are backed, the highest first, about `excess` bytes.
+    /// Takes backed free ranges out of the allocator, the highest first, about `excess` bytes.
     pub(super) fn hold_free(&mut self, excess: u64, least: u64) -> Vec<Held> {
         let mut free: Vec<_> = self.alloc.ranges_by_class().collect();
         free.sort_unstable_by_key(|&(_, start, _)| std::cmp::Reverse(start));
@@ -538,7 +549,8 @@ impl Inner {
     }
 }
 
-/// Backed parts of one free range as they are held: one by one inside a class, all at once outside.
+/// Groups the backed parts of one free range as they are held: one by one inside a class, all at
+/// once outside.
 fn parts_to_hold(class: Option<Class>, backed: Vec<(u64, u64)>) -> Vec<Vec<(u64, u64)>> {
     match class {
         Some(_) => backed.into_iter().rev().map(|part| vec![part]).collect(),

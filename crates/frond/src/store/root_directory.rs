@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a root directory says: where each tree's root is, and which trees named snapshots show.
+//! The content of a root directory: where each tree's root is, and which trees named snapshots
+//! show.
 //!
-//! Outside the message path: rows of the catalog hold no addresses, because an address changes with every
-//! checkpoint (Rule: I16). A tree costs some tens of bytes here. `directory.rs` writes them in pages; the form of one
-//! page with everything in it, which is read and written here, is that of older stores.
+//! It bypasses the message path: rows of the catalog hold no addresses, because an address changes
+//! with every checkpoint (Rule: I16). A tree costs some tens of bytes here. `directory.rs` writes
+//! the directory in pages; this file also reads and writes the older form, a single page with
+//! everything in it.
 //!
 //! Invariants
 //! 1. Tree ids ascend strictly, snapshot ids too; names are UTF-8 of at most [`NAME_BYTES_MAX`].
@@ -25,50 +27,51 @@ use crate::{
     types::{Counts, KEY_BYTES_MAX, Lineage, Publish, SUMS, Seqno, Sums, TreeId},
 };
 
-/// Longest name of a snapshot.
+/// Longest name of a snapshot, bytes.
 pub const NAME_BYTES_MAX: usize = 1 << 10;
-/// Largest keys are kept up to this length: what 64 trees take in the directory is bounded by it.
+/// Length to which the largest keys are cut: it bounds what 64 trees take in the directory.
 const MAX_KEY_KEPT: usize = 4 << 10;
-/// No tree is deeper: a node has at least two children.
+/// Highest level of a root. No tree is deeper, since a node has at least two children.
 const LEVEL_MAX: u8 = 64;
 
-/// What a checkpoint knows of a tree.
+/// What a checkpoint records about a tree.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TreeRoot {
     /// The root page; `None` if the tree is empty.
     pub link: Option<Link>,
     /// Level of the root: 0 is a leaf run, above are nodes.
     pub level: u8,
-    /// The root is a leaf, and lists blobs.
+    /// The root is a leaf that lists blobs.
     pub leaf_has_blobs: bool,
     /// The tree holds exactly the commits through this one (Rule: I9).
     pub applied: Seqno,
     /// The lineage in which the tree writes.
     pub lineage: Lineage,
-    /// Inherited pages: lineage pins that this tree holds, oldest ancestor first (Rule: I19).
+    /// The lineage pins that this tree holds for inherited pages, oldest ancestor first (Rule:
+    /// I19).
     pub inherits: Vec<(Lineage, Publish)>,
-    /// Entries, an upper estimate (Rule: I40).
+    /// Number of entries, an upper estimate (Rule: I40).
     pub entries: u64,
     /// Encoded bytes, an estimate.
     pub bytes: u64,
-    /// No key is above this one; `None` if that is not known (any key may be there) or the tree is empty. A key that no
-    /// tree has may stand for a very long one.
+    /// No key is above this one. `None` if that is not known (any key may exist) or the tree is
+    /// empty. For a very long largest key this may be a shorter bound that is no key of the tree.
     pub max_key: Option<Vec<u8>>,
-    /// The tree was loaded in bulk: this version adopted pages that are older than it by their links
-    /// (Rule: I20). 0 if it was not.
+    /// For a tree loaded in bulk: the version that adopted pages whose links show an older birth
+    /// (Rule: I20). Otherwise 0.
     pub loaded: Publish,
-    /// How many rows the tree has, if that is known.
+    /// The number of rows, if it is known.
     pub rows: Option<u64>,
-    /// How far its counters are.
+    /// The current values of its counters.
     pub counts: Counts,
-    /// What it holds, if that is known; of a tree with a page.
+    /// Sums over its content, if they are known; only for a tree with a page.
     pub sums: Option<Sums>,
 }
 
 /// A named snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NamedSnapshot {
-    /// Its id, never reused. The catalog has its name.
+    /// Its id, never reused. The catalog stores its name.
     pub id: u64,
     /// The commit it shows.
     pub seqno: Seqno,
@@ -78,15 +81,15 @@ pub struct NamedSnapshot {
     pub trees: SnapshotTrees,
 }
 
-/// Where the roots of a named snapshot's trees are.
+/// The roots of a named snapshot's trees.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum SnapshotTrees {
-    /// They are those of the version that is being written.
+    /// The roots of the version that is being written.
     #[default]
     Own,
-    /// In a page table with this root; `None` if there were no trees.
+    /// The roots are in a page table with this root; `None` if there were no trees.
     Paged(Option<Link>),
-    /// Here: the snapshot was made by a Frond from before page tables.
+    /// The roots themselves: the snapshot was made by a Frond from before page tables.
     Listed(Arc<BTreeMap<TreeId, TreeRoot>>),
 }
 
@@ -108,14 +111,14 @@ const HAS_COUNTS: u8 = 32;
 const HAS_SUMS: u8 = 64;
 
 impl TreeRoot {
-    /// One root alone, for the log.
+    /// Encodes a single root, for the log.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_tree(&mut out, self, Some(self.applied));
         out
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) gave; the reason in words if that is not possible.
+    /// Decodes what [`to_bytes`](Self::to_bytes) returned; on failure, the reason in words.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let mut reader = Reader::new(bytes);
         let root = decode_tree(&mut reader, None)?;
@@ -125,7 +128,8 @@ impl TreeRoot {
 }
 
 impl RootDirectory {
-    /// The payload of one page with everything in it, as older stores have it. Names of snapshots are left empty.
+    /// The payload of one page with everything in it, the form of older stores. Names of snapshots
+    /// are left empty.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 + self.trees.len() * 80);
         put_trees(&mut out, &self.trees);
@@ -143,7 +147,7 @@ impl RootDirectory {
         out
     }
 
-    /// Reads what [`encode`](Self::encode) gave; the reason in words if that is not possible.
+    /// Decodes what [`encode`](Self::encode) returned; on failure, the reason in words.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let mut reader = Reader::new(bytes);
         let trees = decode_trees(&mut reader)?;
@@ -164,7 +168,7 @@ impl RootDirectory {
         Ok(Self { trees, snapshots })
     }
 
-    /// The roots' links that are in it; those of snapshots with a page table are not.
+    /// The links of the roots listed here; those of snapshots with a page table are not included.
     pub fn links(&self) -> impl Iterator<Item = &Link> {
         let snapshots = self.snapshots.iter().filter_map(|snapshot| match &snapshot.trees {
             SnapshotTrees::Listed(trees) => Some(&**trees),
@@ -174,7 +178,7 @@ impl RootDirectory {
         all.flat_map(|trees| trees.values()).filter_map(|root| root.link.as_ref())
     }
 
-    /// An error in words if a root cannot be where it is said to be.
+    /// Fails, with the reason in words, if a root lies at an impossible place.
     pub(super) fn check_links(&self, superblock: &Superblock) -> Decoded<()> {
         match self.links().find(|root| !root_fits(superblock, root)) {
             Some(root) => Err(format!("a root at {} cannot be", root.offset)),
@@ -193,8 +197,8 @@ fn put_trees(out: &mut Vec<u8>, trees: &BTreeMap<TreeId, TreeRoot>) {
     }
 }
 
-/// Appends a root; without `applied` it does not say through which commit it is applied, and a very long largest
-/// key is bounded.
+/// Appends a root. Without `applied`, the commit through which it is applied is left out, and a
+/// very long largest key is replaced by a bound.
 pub(super) fn put_tree(out: &mut Vec<u8>, root: &TreeRoot, applied: Option<Seqno>) {
     let max_key = match (&root.max_key, applied) {
         (Some(key), None) => bound_of(key),
@@ -240,7 +244,7 @@ pub(super) fn put_tree(out: &mut Vec<u8>, root: &TreeRoot, applied: Option<Seqno
     }
 }
 
-/// A key that is not below `key`, of a bounded length; `None` if there is none.
+/// A key of bounded length that is not below `key`; `None` if there is none.
 fn bound_of(key: &[u8]) -> Option<Cow<'_, [u8]>> {
     let Some(head) = key.get(..MAX_KEY_KEPT).filter(|_| key.len() > MAX_KEY_KEPT) else {
         return Some(Cow::Borrowed(key));
@@ -264,7 +268,7 @@ fn decode_trees(reader: &mut Reader<'_>) -> Decoded<BTreeMap<TreeId, TreeRoot>> 
     Ok(trees)
 }
 
-/// Reads what [`put_tree`] wrote; `applied` if that was left out.
+/// Decodes what [`put_tree`] wrote; `applied` must be given if it was left out.
 pub(super) fn decode_tree(reader: &mut Reader<'_>, applied: Option<Seqno>) -> Decoded<TreeRoot> {
     let flags = reader.u8()?;
     let known =

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The extents of the file: when each was born and died, who keeps it, when its place is free again.
+//! The extents of the file: birth and death, what keeps each, and when its place is free again.
 //!
-//! A page belongs to the versions [birth, death) of its lineage. A dead page waits on the list of
-//! *one* pin that keeps it; when that pin goes, only its list is looked at, and each page moves to
-//! the list of another pin or becomes free (Rule: I23). The two superblock slots are version pins
-//! like any reader: so a page dead at V is free again only when the slot that still shows it alive
-//! has been overwritten, which is after the *next* checkpoint.
+//! A page belongs to the versions [birth, death) of its lineage. The naive way to free dead pages
+//! is to search all of them whenever a reader ends. Instead a dead page waits on the list of *one*
+//! pin that keeps it; when that pin ends, only its list is examined, and each page moves to the
+//! list of another pin or becomes free (Rule: I23). The two superblock slots are version pins like
+//! any reader. So a page dead at V is free again only when the slot that still shows it alive has
+//! been overwritten, which is after the *next* checkpoint.
 //!
 //! Invariants
-//! 1. Every byte after the header is in exactly one extent or free (Rule: I18, RELIABILITY §3.5).
-//! 2. A dead extent is on exactly one list: of a lineage pin, of a version pin, or of the log; or on
-//!    none while somebody holds it: then the last hold puts it there, or frees it.
+//! 1. Every byte after the header is in one extent or free (Rule: I18, docs/safety.md §3.5).
+//! 2. A dead extent is on exactly one list: of a lineage pin, of a version pin, or of the log.
+//!    While it is held it is on none; the last hold puts it on one or frees it.
 //! 3. An extent that is alive, pinned, named by the log or temporary is never handed out.
 //! 4. Only links that match the record (place, length, birth, lineage) can kill: a wrong one is an
-//!    error in release builds, and changes nothing.
+//!    error in release builds, too, and changes nothing.
 //!
 //! Threads: all; one lock, held for steps in ordered maps, never for I/O.
 //! Idea: dead lists per snapshot, as in ZFS ("deadlists") and Btrfs' qgroups reversed.
@@ -36,7 +37,7 @@ use crate::{
     types::{Lineage, Lsn, Publish},
 };
 
-/// Lineage of the store's own pages: the space map and the root directory.
+/// The lineage of the store's own pages: the space map and the root directory.
 pub const STORE_LINEAGE: Lineage = Lineage(u32::MAX);
 
 /// Contiguous bytes of the store file.
@@ -49,28 +50,28 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// First byte after it.
+    /// First byte after the extent.
     pub fn end(&self) -> u64 {
         self.offset + u64::from(self.bytes)
     }
 }
 
-/// What to allocate.
+/// Parameters of an allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// Which regions it goes to.
+    /// The size class, which selects the regions.
     pub class: Class,
-    /// What will be written there.
+    /// The kind of page that will be written there.
     pub kind: PageKind,
     /// Length; rounded up to 4096.
     pub bytes: u64,
     /// The version that first links it.
     pub birth: Publish,
-    /// Who writes it.
+    /// The lineage that writes it.
     pub lineage: Lineage,
 }
 
-/// What is known of an extent.
+/// The state of an extent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Record {
     pub bytes: u32,
@@ -83,9 +84,9 @@ pub(super) struct Record {
     pub death: Publish,
     /// The newest log record that names it.
     pub log: Option<Lsn>,
-    /// Linked by no version yet: spills, bulk loads under way.
+    /// Linked by no version yet: spills, bulk loads in progress.
     pub temporary: bool,
-    /// What in memory may still hand out a reference to it (blobs).
+    /// Number of holders in memory that may still hand out a reference to it (blobs).
     pub holds: u32,
     /// Dead, and on no list because it is held.
     pub waits: bool,
@@ -96,7 +97,7 @@ impl Record {
         self.death != NEVER
     }
 
-    /// The map does not list its own pages in zones.
+    /// True for the map's own pages, which the map does not list in zones.
     pub(super) fn is_map(&self) -> bool {
         self.kind == PageKind::Map
     }
@@ -110,7 +111,7 @@ pub(super) struct Refused {
     pub why: String,
 }
 
-/// Sums over all extents, now.
+/// Current sums over all extents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SpaceStats {
     /// Bytes alive in the newest version.
@@ -127,32 +128,32 @@ pub struct SpaceStats {
     pub extents: u64,
 }
 
-/// What the map on disk says of a zone.
+/// The entry of a zone in the map on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ZoneEntry {
     pub link: Link,
     pub live: u64,
     pub pending: u64,
-    /// End of its last extent.
+    /// End of the zone's last extent.
     pub end: u64,
 }
 
-/// One 64 MiB zone: the page last written for it, and whether that is out of date.
+/// One 64 MiB zone: the page last written for it, and whether that page is out of date.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Zone {
     pub written: Option<ZoneEntry>,
     pub dirty: bool,
 }
 
-/// Dead extents that have one keeper.
+/// Dead extents with the same keeper.
 #[derive(Debug, Default)]
 struct Kept {
     offsets: Vec<u64>,
-    /// Of all of them.
+    /// Total length of these extents.
     bytes: u64,
 }
 
-/// Everything under the lock.
+/// Everything under the lock of [`Space`].
 #[derive(Debug)]
 pub(super) struct Inner {
     pub extents: BTreeMap<u64, Record>,
@@ -164,16 +165,16 @@ pub(super) struct Inner {
     kept_by_log: BTreeMap<Lsn, Vec<u64>>,
     /// The version pinned for the older slot.
     pub older_slot: Publish,
-    /// The log is needed from here on.
+    /// The position from which on the log is needed.
     pub log_kept_from: Lsn,
     pub zones: BTreeMap<u64, Zone>,
-    /// Pages of the map that are dead and kept: the next directory lists those that the older slot needs.
+    /// Dead, kept pages of the map; the next directory lists those that the older slot needs.
     pub dead_map_pages: BTreeSet<u64>,
     /// The directory page of the newest map.
     pub directory: Option<Link>,
     /// Lineages of dropped trees.
     pub ending: Ending,
-    /// Places that have disk space behind them, as far as is known.
+    /// Places known to have disk space behind them.
     pub backed: Ranges,
     stats: SpaceStats,
 }
@@ -204,13 +205,13 @@ impl Space {
     }
 
     /// Keeps the pages that `lineage` had in version `publish`, for a clone or named snapshot that
-    /// stands in the versions from `from` on. That version must be pinned while this is called.
+    /// exists in the versions from `from` on. That version must be pinned during this call.
     pub fn pin_lineage(&self, lineage: Lineage, publish: Publish, from: Publish) {
         self.lock().pins.pin_lineage(LineagePin { lineage, publish, from, until: NEVER });
     }
 
-    /// Keeps everything that a reader of version `publish` may read, for a named snapshot that stands in the versions
-    /// from it on. That version must be pinned while this is called.
+    /// Keeps everything that a reader of version `publish` may read, for a named snapshot that
+    /// exists from that version on. That version must be pinned during this call.
     pub fn pin_named(&self, publish: Publish) {
         self.pin_lineage(STORE_LINEAGE, publish, publish);
     }
@@ -221,8 +222,8 @@ impl Space {
         self.unpin_lineage(STORE_LINEAGE, publish, until)
     }
 
-    /// Ends one [`pin_lineage`](Self::pin_lineage): from version `until` on its holder is gone. Takes
-    /// effect when no pinned version knows the holder. False if there is no such pin.
+    /// Ends one [`pin_lineage`](Self::pin_lineage): from version `until` on its holder is gone.
+    /// Takes effect when no pinned version contains the holder. False if there is no such pin.
     #[must_use]
     pub fn unpin_lineage(&self, lineage: Lineage, publish: Publish, until: Publish) -> bool {
         let mut inner = self.lock();
@@ -231,27 +232,27 @@ impl Space {
         closed
     }
 
-    /// The version pins there are, oldest first, each once.
+    /// The pinned versions, oldest first, each once.
     pub fn pinned_versions(&self) -> Vec<Publish> {
         self.lock().pins.versions().collect()
     }
 
-    /// How many lineage pins the space map lists.
+    /// Number of lineage pins that the space map lists.
     pub fn lineage_pins(&self) -> usize {
         self.lock().pins.lineage_pins()
     }
 
-    /// The log before `from` is gone for both slots: extents that only it named are free.
+    /// Records that the log before `from` is gone for both slots. Frees what only it named.
     pub fn log_trimmed(&self, from: Lsn) {
         self.lock().log_trimmed(from);
     }
 
-    /// Sums.
+    /// Current sums over all extents.
     pub fn stats(&self) -> SpaceStats {
         self.lock().stats()
     }
 
-    /// Bytes of dead pages that go on for one of these versions, and for no later one.
+    /// Bytes of dead pages that are kept for one of these versions, and for no later one.
     pub fn kept_for(&self, versions: &[Publish]) -> u64 {
         let inner = self.lock();
         let kept = |version: &Publish| inner.kept.get(&Keeper::Version(*version));
@@ -284,12 +285,12 @@ impl Inner {
         SpaceStats { end, free, extents: self.extents.len() as u64, ..self.stats }
     }
 
-    /// Bytes in extents.
+    /// Total length of all extents.
     pub fn used_bytes(&self) -> u64 {
         self.stats.live + self.stats.kept + self.stats.temporary
     }
 
-    /// Bytes of the newest map's pages.
+    /// Total length of the newest map's pages.
     pub fn map_bytes(&self) -> u64 {
         let zones = self.zones.values().filter_map(|zone| zone.written.map(|entry| entry.link));
         zones.chain(self.directory).map(|link| u64::from(link.bytes)).sum()
@@ -303,13 +304,13 @@ impl Inner {
         })
     }
 
-    /// A new extent. Length must be a multiple of the granularity.
+    /// Allocates a new extent. The length must be a multiple of the granularity.
     pub fn allocate(&mut self, request: &Request, bytes: u32, temporary: bool) -> Extent {
         let offset = self.alloc.allocate(request.class, u64::from(bytes));
         self.record_allocated(request, Extent { offset, bytes }, temporary)
     }
 
-    /// Records an extent that the allocator has just given.
+    /// Records an extent that the allocator has just returned.
     pub fn record_allocated(
         &mut self,
         request: &Request,
@@ -336,7 +337,7 @@ impl Inner {
         extent
     }
 
-    /// Records an extent whose place has been taken.
+    /// Records an extent whose place is already taken out of the allocator.
     pub fn insert(&mut self, extent: Extent, record: Record) {
         let below = self.extents.range(..extent.end()).next_back();
         let clash = below.is_some_and(|(start, r)| start + u64::from(r.bytes) > extent.offset);
@@ -353,7 +354,7 @@ impl Inner {
         }
     }
 
-    /// Adds (+1) or takes away (−1) the record from the sums.
+    /// Adds the record to the sums (+1) or subtracts it (−1).
     fn count(&mut self, record: &Record, sign: i64) {
         let sum = match record {
             record if record.is_dead() => &mut self.stats.kept,
@@ -364,7 +365,7 @@ impl Inner {
             sum.checked_add_signed(sign * i64::from(record.bytes)).expect("sums never go below 0");
     }
 
-    /// What the map says of this place is out of date.
+    /// Marks what the map says about this place as out of date.
     fn touch(&mut self, offset: u64, record: &Record) {
         if !record.is_map() && !record.temporary {
             let zone = offset / zone_bytes();
@@ -375,7 +376,7 @@ impl Inner {
         }
     }
 
-    /// The record of a link, if the link fits it.
+    /// The record of a link, if the link matches it.
     pub fn record(&self, link: &Link) -> Result<&Record, Refused> {
         let refused = |why: &str| Refused {
             offset: link.offset,
@@ -392,8 +393,8 @@ impl Inner {
         if same { Ok(record) } else { Err(refused("another extent is there")) }
     }
 
-    /// References to a run; 0 if no run of this link is known. What no checkpoint has adopted yet is
-    /// known by its place: recovery finds no more in the log.
+    /// References to a run; 0 if no run of this link is known. A run that no checkpoint has adopted
+    /// yet is identified by its place, since recovery finds nothing more in the log.
     pub fn run_refs(&self, link: &Link) -> u32 {
         let unadopted = self.extents.get(&link.offset).filter(|record| {
             record.temporary && record.kind == PageKind::Run && record.bytes == link.bytes
@@ -413,8 +414,8 @@ impl Inner {
         self.note_map_page(offset, &after);
     }
 
-    /// The page is in no version of its lineage from `at` on. Pages of another lineage than `by` are
-    /// inherited: their own lineage decides (Rule: I19).
+    /// Records that the page is in no version of its lineage from `at` on. Pages of another lineage
+    /// than `by` are inherited: their own lineage decides (Rule: I19).
     pub fn die(&mut self, link: &Link, by: Lineage, at: Publish) -> Result<(), Refused> {
         if link.lineage != by {
             return Ok(());
@@ -443,7 +444,7 @@ impl Inner {
         Ok(())
     }
 
-    /// A temporary extent becomes part of a version.
+    /// Makes a temporary extent part of a version.
     pub fn adopt(&mut self, offset: u64, birth: Publish, lineage: Lineage) -> Result<(), Refused> {
         self.temporary(offset)?;
         self.change(offset, |record| {
@@ -452,14 +453,14 @@ impl Inner {
         Ok(())
     }
 
-    /// A temporary extent is not needed, but the log may still name it.
+    /// Gives up a temporary extent; the log may still name it.
     pub fn abandon(&mut self, offset: u64) -> Result<(), Refused> {
         self.temporary(offset)?;
         self.end_temporary(offset);
         Ok(())
     }
 
-    /// The log names this extent in the record at `lsn`.
+    /// Records that the log names this extent in the record at `lsn`.
     pub fn name_in_log(&mut self, offset: u64, lsn: Lsn) -> Result<(), Refused> {
         let why = || Refused { offset, bytes: 0, why: "no extent is there".into() };
         let record = self.extents.get_mut(&offset).ok_or_else(why)?;
@@ -484,7 +485,7 @@ impl Inner {
         }
     }
 
-    /// Recovery found the extent named in the log (Rule: I11). Known extents are only marked.
+    /// Claims an extent that the log names, in recovery (Rule: I11). Only marks a known one.
     pub fn claim(
         &mut self,
         extent: Extent,
@@ -562,7 +563,7 @@ impl Inner {
 
     pub fn unpin_version(&mut self, version: Publish) {
         if self.pins.unpin_version(version) {
-            // Lineage pins first: pages of the version's list may be kept by one that goes too.
+            // Lineage pins first: pages of the version's list may be kept by a pin that ends, too.
             self.expire_pins();
             self.settle_list(Keeper::Version(version));
         }
@@ -592,7 +593,7 @@ impl Inner {
     }
 }
 
-/// A length as an extent has it; `None` if it is 0 or too long.
+/// The length of an extent for `bytes`; `None` if it is 0 or too long.
 pub(super) fn extent_bytes(bytes: u64) -> Option<u32> {
     let rounded = bytes.checked_next_multiple_of(ALIGN as u64)?;
     u32::try_from(rounded).ok().filter(|&bytes| bytes > 0)

@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writing the space map for a version, and loading it.
 //!
-//! The map is written while newer versions are being made: it lists what holds *as of* version V.
+//! The map is written while newer versions are being made, so it lists what holds *as of* version
+//! V:
 //! - born after V, or temporary: not listed, so free in the map; nothing durable names it.
 //! - dead after V, or alive: listed as live.
-//! - dead at V or before: listed with its dates if the older slot, a lineage pin that stands, or the
-//!   log keeps it; readers do not count, for they end with the process.
-//!
-//! The directory is one page, so its bound bounds the file: no space is backed beyond `mapped_end`, as on a disk that
-//! ends there, and commits are admitted by what is left below. So no checkpoint meets it (P13, I24).
+//! - dead at V or before: listed with its dates if the older slot, a pin in force, or the log keeps
+//!   it; readers do not count, since they end with the process.
 //!
 //! So after a reopen from V the older slot's tree is whole too, and stays so until its slot is
-//! overwritten (RELIABILITY §3.2).
+//! overwritten (docs/safety.md §3.2).
+//!
+//! The directory is one page, so its bound bounds the file: no space is backed beyond `mapped_end`,
+//! as on a disk that ends there, and commits are admitted by what is left below. So no checkpoint
+//! reaches the bound (P13, I24).
 //!
 //! Invariants
-//! 1. Only zones that changed are written; a zone with something newer than V stays to be written.
-//! 2. A zone page in use that lists more kept extents than needed does no harm: loading settles them.
+//! 1. Only zones that changed are written; a zone with something newer than V remains to be
+//!    written.
+//! 2. A zone page in use that lists more kept extents than needed does no harm: loading settles
+//!    them.
 //! 3. Loading checks that header + live + pending + free is the file's length, to the byte, that no
-//!    two extents overlap, and that each zone's sums are what the directory says.
+//!    two extents overlap, and that each zone's sums match the directory.
 //!
-//! Threads: writing by the one checkpoint; others may allocate and kill meanwhile.
+//! Threads: writing by the one checkpoint; others may allocate and report deaths meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +50,7 @@ pub(super) struct MapPage {
     pub payload: Vec<u8>,
 }
 
-/// A zone page to be written, and what its directory entry will be once its hash is known.
+/// A zone page to be written, and its directory entry except for the hash.
 pub(super) struct ZonePage {
     pub zone: u64,
     pub page: MapPage,
@@ -54,8 +58,8 @@ pub(super) struct ZonePage {
 }
 
 impl Inner {
-    /// First step: pages of the changed zones as of `at`, with places for them. `previous` is the
-    /// version in the newest slot, which will be the older one.
+    /// First step: builds the pages of the changed zones as of `at`, and allocates places for them.
+    /// `previous` is the version in the newest slot, which will be the older one.
     pub fn plan_zones(&mut self, at: Publish, previous: Publish) -> Result<Vec<ZonePage>, Refused> {
         let standing = self.pins.standing(at, previous);
         let pins: BTreeSet<_> = standing.iter().map(|pin| (pin.lineage, pin.publish)).collect();
@@ -63,7 +67,7 @@ impl Inner {
         let dirty: Vec<u64> =
             self.zones.iter().filter(|(_, zone)| zone.dirty).map(|(&zone, _)| zone).collect();
         let mut planned = Vec::new();
-        // A zone may have 16,000 extents: one list serves all zones.
+        // A zone may have 16,000 extents: one list is reused for all zones.
         let mut listed = Vec::new();
         for zone in dirty {
             listed.clear();
@@ -136,7 +140,8 @@ impl Inner {
         Ok(self.allocate(&request, bytes, false))
     }
 
-    /// The disk was full: none of these pages was written, their zones are to be written again.
+    /// Undoes `plan_zones` on a full disk: none of these pages was written, so their zones remain
+    /// to be written.
     pub fn zones_refused(&mut self, pages: &[ZonePage]) {
         for page in pages {
             self.zones.entry(page.zone).or_default().dirty = true;
@@ -144,7 +149,7 @@ impl Inner {
         }
     }
 
-    /// Second step: the zone pages are built, here are their links.
+    /// Second step: records the links of the zone pages, which are written.
     pub fn zones_written(&mut self, pages: &[(ZonePage, Link)]) {
         for (page, link) in pages {
             let ZoneSums { live, pending, end } = page.sums;
@@ -153,7 +158,7 @@ impl Inner {
         }
     }
 
-    /// Third step: the directory as of `at`, and a page with a place for it.
+    /// Third step: builds the directory as of `at`, and allocates a place for its page.
     pub fn plan_directory(
         &mut self,
         at: Publish,
@@ -181,10 +186,11 @@ impl Inner {
         Ok((directory, MapPage { extent, payload }))
     }
 
-    /// Both slots hold their versions, as any reader does, and their log.
+    /// Pins the versions of both slots, as a reader would, and sets what they need of the log.
     ///
-    /// Without an older slot nothing is held for one: if the slot lost was the newer, its publishing
-    /// had let the version before `newest` go, and the log may name extents in its place by now.
+    /// Without an older slot nothing is pinned for one: if the lost slot was the newer, publishing
+    /// it had already released the version before `newest`, and the log may name extents in its
+    /// place.
     fn pin_slots(&mut self, newest: &Superblock, older: Option<&Superblock>) {
         self.older_slot = older.map_or(newest.publish, |_| newest.previous);
         self.log_kept_from =
@@ -193,7 +199,8 @@ impl Inner {
         self.pins.pin_version(self.older_slot);
     }
 
-    /// The slot of `newest` is durable: what only the one that it overwrote showed is free.
+    /// Records that the slot of `newest` is durable: what only the overwritten slot showed becomes
+    /// free.
     pub fn slot_published(&mut self, newest: &Superblock) {
         self.pins.pin_version(newest.publish);
         let overwritten = std::mem::replace(&mut self.older_slot, newest.previous);
@@ -204,14 +211,14 @@ impl Inner {
         self.unpin_version(overwritten);
     }
 
-    /// Last step: the directory is built.
+    /// Last step: records the link of the directory, which is written.
     pub fn directory_written(&mut self, link: Link) {
         self.directory = Some(link);
     }
 }
 
 impl ZonePage {
-    /// Reads the page as [`load`] does; else why it cannot be.
+    /// Decodes the page as [`load`] does; on failure, the reason.
     pub fn read_again(&self, at: Publish) -> Result<(), String> {
         if u64::from(self.page.extent.bytes) > bounds::ZONE_PAGE_BYTES.max() {
             return Err(format!("a page of {} bytes", self.page.extent.bytes));
@@ -226,7 +233,7 @@ impl ZonePage {
 }
 
 impl MapPage {
-    /// Reads this page of a directory as [`load`] does; else why it cannot be.
+    /// Decodes this page of a directory as [`load`] does; on failure, the reason.
     pub fn read_directory_again(&self, at: Publish) -> Result<(), String> {
         if u64::from(self.extent.bytes) > bounds::MAP_DIRECTORY_BYTES.max() {
             return Err(format!("a page of {} bytes", self.extent.bytes));
@@ -235,7 +242,7 @@ impl MapPage {
     }
 }
 
-/// What is asked of the allocator for a map page with so many bytes of payload.
+/// The allocation request for a map page with `payload` bytes.
 pub(super) fn map_request(payload: usize, birth: Publish) -> Request {
     Request {
         class: Class::Node,
@@ -251,7 +258,7 @@ impl MapDirectory {
     pub fn totals(&self, own: Extent) -> Totals {
         let (mut live, mut pending, mut end) = (u64::from(own.bytes), 0, own.end());
         for (_, entry) in &self.zones {
-            // Hostile sums saturate and then differ from the slot's.
+            // Hostile sums saturate, and then differ from the slot's.
             live = live.saturating_add(entry.live).saturating_add(u64::from(entry.link.bytes));
             pending = u64::saturating_add(pending, entry.pending);
             end = end.max(entry.end).max(entry.link.offset + u64::from(entry.link.bytes));
@@ -265,8 +272,8 @@ impl MapDirectory {
     }
 }
 
-/// Loads the map that a superblock links; `older` is the other slot, if it is good. `read` reads and verifies one page; nothing below `floor`
-/// will be allocated.
+/// Loads the map that a superblock links; `older` is the other slot, if it is good. `read` reads
+/// and verifies one page. Nothing below `floor` will be allocated.
 pub(super) fn load(
     file: &StoreFile,
     superblock: &Superblock,
@@ -302,7 +309,7 @@ pub(super) fn load(
     for &(extent, birth, death) in &directory.pending {
         loader.add_map_page(extent, birth, death).map_err(|why| bad(&link, why))?;
     }
-    // Map pages are disjoint now, so reading all of them is reading the file once at most.
+    // Map pages are disjoint now, so reading all of them reads the file at most once.
     for (zone, entry) in &directory.zones {
         if u64::from(entry.link.bytes) > bounds::ZONE_PAGE_BYTES.max() {
             return Err(too_long(&entry.link));
@@ -324,7 +331,7 @@ pub(super) fn load(
     loader.finish(superblock, older, floor, directory, link).map_err(|why| bad(&link, why))
 }
 
-/// Extents read from the map, checked as they come.
+/// Checks and collects the extents read from the map.
 struct Loader {
     used: BTreeMap<u64, Record>,
     end: u64,
@@ -401,7 +408,7 @@ impl Loader {
             inner.settle(offset);
         }
         inner.expire_pins();
-        // A copy of a store has no bytes, and no space, where nobody needs any.
+        // A copy of a store has no bytes, and no space, where nothing is needed.
         for (offset, end) in dead {
             if !inner.extents.contains_key(&offset) {
                 inner.backed.remove(offset, end);
@@ -411,7 +418,7 @@ impl Loader {
     }
 }
 
-/// Turns a refusal into the error for a caller.
+/// Turns a refusal into an error for the caller.
 pub(super) fn refused(file: &StoreFile, refused: Refused) -> Error {
     file.malformed(refused.offset, refused.bytes, "the space map", refused.why)
 }

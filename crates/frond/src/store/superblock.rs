@@ -2,11 +2,12 @@
 //! The superblock: which version is durable, and where its roots are. Two slots, used in turn.
 //!
 //! Invariants
-//! 1. A slot is one aligned 4 KiB write; its checksum covers every byte, its place and its sequence,
-//!    so that a torn, misplaced or damaged slot is never taken for a good one.
+//! 1. A slot is one aligned 4 KiB write; its checksum covers every byte, its place and its
+//!    sequence, so that a torn, misplaced or damaged slot is never taken for a good one.
 //! 2. A slot's place is the parity of its sequence; a higher sequence is newer.
-//! 3. Header + live + pending + free = file length, to the byte (RELIABILITY §3.5).
-//! 4. `publish`, `applied`, `log_from` and `publish_limit` never fall from one sequence to the next.
+//! 3. Header + live + pending + free = file length, to the byte (docs/safety.md §3.5).
+//! 4. `publish`, `applied`, `log_from` and `publish_limit` never decrease from one sequence to the
+//!    next.
 //!
 //! Threads: pure functions. Bytes: docs/format.md, "Superblock".
 
@@ -21,11 +22,11 @@ use crate::{
     types::{Lineage, Lsn, Publish, Seqno, StoreId},
 };
 
-/// Where the slots are.
+/// Offsets of the slots.
 pub(super) const SLOT_OFFSETS: [u64; 2] = [0, 64 << 10];
-/// Where the owner's name is.
+/// Offset of the owner page.
 pub(super) const OWNER_OFFSET: u64 = 128 << 10;
-/// Where extents begin; all before is the header.
+/// Offset of the first extent; everything before it is the header.
 pub const DATA_START: u64 = 192 << 10;
 /// Length of a slot.
 pub(super) const SLOT_BYTES: usize = ALIGN;
@@ -33,7 +34,7 @@ pub(super) const SLOT_BYTES: usize = ALIGN;
 pub const PAGE_BYTES_MAX: u32 = bounds::PAGE_BYTES.default as u32;
 
 pub(super) const MAGIC: &[u8; 8] = b"FrondSB\0";
-/// The only format version there is.
+/// The only format version so far.
 pub const FORMAT: u32 = 1;
 /// Features a reader must know.
 const INCOMPAT_KNOWN: u64 = FEATURE_TYPED_RUNS
@@ -54,19 +55,19 @@ pub(super) const OFFSET_MAX: u64 = 1 << 56;
 /// Bytes of the file by use, as of one published version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
-    /// In extents that the version uses.
+    /// Bytes in extents that the version uses.
     pub live: u64,
-    /// In extents that are dead in the version and kept for the older slot, for clones, named
+    /// Bytes in extents that are dead in the version and kept for the older slot, for clones, named
     /// snapshots or the log.
     pub pending: u64,
-    /// Reusable.
+    /// Bytes that can be reused.
     pub free: u64,
     /// End of the last live or pending extent.
     pub file_bytes: u64,
 }
 
 impl Totals {
-    /// Invariant 3.
+    /// True if the sums fulfil invariant 3.
     pub fn are_exact(&self) -> bool {
         let parts = [self.live, self.pending, self.free];
         let sum = parts.into_iter().try_fold(DATA_START, |sum, part| sum.checked_add(part));
@@ -74,7 +75,7 @@ impl Totals {
     }
 }
 
-/// What a slot says.
+/// The content of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Superblock {
     /// Features that a reader must know.
@@ -83,24 +84,24 @@ pub struct Superblock {
     pub ro_compat: u64,
     /// Features that may be ignored.
     pub compat: u64,
-    /// Whose store it is.
+    /// The id of the store.
     pub store: StoreId,
-    /// Counts slot writes.
+    /// Number of slot writes so far.
     pub sequence: u64,
     /// The version.
     pub publish: Publish,
     /// The version in the other slot when this one was written: its pages are still whole.
     pub previous: Publish,
-    /// No page born later than this may have been written before the next slot; an open begins above
+    /// No page born after this version may be written before the next slot; an open starts above
     /// it, so that births are never used twice (Rule: I20).
     pub publish_limit: Publish,
     /// The boundary F: every tree holds exactly the commits through it (Rule: I9).
     pub applied: Seqno,
-    /// Replay begins here.
+    /// The log position at which replay starts.
     pub log_from: Lsn,
-    /// The log was known to be on disk through here when the slot was written.
+    /// The log was known to be on disk up to here when the slot was written.
     pub log_synced: Lsn,
-    /// The exact end of the log, after a clean close; after it a shorter log is damage.
+    /// The exact end of the log, after a clean close; a log that is shorter than this is damaged.
     pub clean: Option<Lsn>,
     /// The root directory; `None` in a new store.
     pub roots: Option<Link>,
@@ -110,7 +111,7 @@ pub struct Superblock {
     pub totals: Totals,
 }
 
-/// What a slot turned out to be.
+/// The result of reading a slot.
 #[derive(Clone, Debug)]
 pub(super) enum SlotRead {
     Good(Box<Superblock>),
@@ -123,13 +124,13 @@ pub(super) enum SlotRead {
     TooNew(String),
 }
 
-/// The slot of a sequence.
+/// The slot for a sequence.
 pub(super) fn slot_of(sequence: u64) -> usize {
     (sequence % 2) as usize
 }
 
 impl Superblock {
-    /// True until the first checkpoint: nothing was ever acknowledged, so there may be no log yet.
+    /// True until the first checkpoint: nothing has been acknowledged, so there may be no log yet.
     pub fn is_new(&self) -> bool {
         self.roots.is_none()
     }
@@ -170,7 +171,7 @@ impl Superblock {
         slot[CHECKSUM_AT..].copy_from_slice(&hash.to_le_bytes());
     }
 
-    /// Reads slot number `index`.
+    /// Decodes slot number `index`.
     pub(super) fn decode(index: usize, slot: &[u8]) -> SlotRead {
         if slot.get(..MAGIC.len()) != Some(MAGIC) {
             return SlotRead::Bad { why: "no magic number".into(), ours: false };
@@ -194,7 +195,7 @@ fn checksum(store: StoreId, sequence: u64, bytes: &[u8]) -> u64 {
     page_hash(&identity, bytes)
 }
 
-/// A slot's fields, nothing about them checked.
+/// A slot's fields, unchecked.
 struct Fields {
     format: u32,
     slot: u32,
@@ -245,7 +246,7 @@ impl Fields {
     fn check(self, index: usize, slot: &[u8]) -> SlotRead {
         let bad = |why: String| SlotRead::Bad { why, ours: true };
         let sb = self.superblock;
-        // The place of the checksum and of what it needs never changes, whatever the version.
+        // The places of the checksum and of what it covers are the same in every format version.
         let computed = checksum(sb.store, sb.sequence, slot.get(..CHECKSUM_AT).unwrap_or_default());
         if computed != self.stored {
             return bad(format!(
@@ -286,7 +287,7 @@ impl Fields {
 }
 
 impl Superblock {
-    /// The writer's features that this version does not know, if any.
+    /// The features for writing that this version does not know, if any.
     pub(super) fn unknown_for_writing(&self) -> Option<u64> {
         let unknown = self.ro_compat & !RO_COMPAT_KNOWN;
         (unknown != 0).then_some(unknown)

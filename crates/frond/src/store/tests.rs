@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The store as a whole, on files in memory.
+//! Tests of the store as a whole, on files in memory.
 
 mod basics;
 mod damage;

@@ -1,16 +1,18 @@
-//! Entries of an index as a transaction sees them, those included that its own writes stand over.
+//! Index entries as a transaction sees them, including those that its own writes hide.
 //!
-//! Under one key a unique index has one entry. At `RepeatableRead` a transaction goes on from rows that are newer than its
-//! snapshot: it may have written, or deleted, the entry of one row where its snapshot shows that of another, which it has
-//! not written. That row it sees as its snapshot does, and so by the index.
+//! A unique index has one entry per key. At `RepeatableRead` a transaction writes on top of rows
+//! that are newer than its snapshot. So it may have written, or deleted, the entry of one row where
+//! its snapshot shows the entry of another row, which it has not written. It still sees that other
+//! row as its snapshot does, so a scan of the index must return it, too.
 //!
 //! Invariants
-//! 1. Entries come in the order of their keys; of one key the transaction's own stands below the snapshot's.
-//! 2. An entry of the snapshot comes from here only if the transaction has written its key, and not its row: all others
-//!    come from the transaction's cursor.
+//! 1. Entries come in the order of their keys; for one key the transaction's own comes before the
+//!    snapshot's.
+//! 2. An entry of the snapshot comes from here only if the transaction has written its key but not
+//!    its row: all others come from the transaction's cursor.
 //!
-//! Threads: one. Cost: while the transaction has written nothing to the index, that of its cursor; else a walk over the snapshot beside
-//! it, and a look at own writes for each entry.
+//! Threads: one. Cost: while the transaction has written nothing to the index, that of its cursor;
+//! otherwise a second scan over the snapshot, and a look at own writes for each entry.
 
 use std::cmp::Ordering;
 
@@ -21,22 +23,23 @@ use super::read::TableIndex;
 /// A key and a value.
 type Found = (Vec<u8>, Vec<u8>);
 
-/// A walk over entries.
+/// A scan over entries.
 #[derive(Debug)]
 pub(super) struct Entries<'t> {
     seen: TxnCursor<'t>,
     beside: Option<Beside<'t>>,
 }
 
-/// What the snapshot shows, where own writes stand over it.
+/// The scan over the snapshot, for entries that own writes hide.
 #[derive(Debug)]
 struct Beside<'t> {
     txn: &'t Txn,
     index: TableIndex,
     shown: Cursor,
-    /// What comes next, of the transaction's cursor and of the snapshot; the outer `None`: it is to be fetched.
+    /// The next entry of the transaction's cursor, and of the snapshot; the outer `None` means that
+    /// it has to be fetched.
     ahead: [Option<Option<Found>>; 2],
-    /// What comes next of the snapshot is known to be stood over.
+    /// The next entry of the snapshot is known to be hidden by own writes.
     is_judged: bool,
     forward: bool,
     position: Position,
@@ -48,7 +51,7 @@ enum Position {
     Low,
     High,
     Below(Vec<u8>),
-    /// An entry of this key was handed out; whether it was the snapshot's.
+    /// An entry with this key was returned; the flag says whether it was the snapshot's.
     At(Vec<u8>, bool),
 }
 
@@ -84,13 +87,13 @@ impl<'t> Entries<'t> {
         self.stand(Position::High);
     }
 
-    /// Where one key may come twice: as the transaction's own entry, and as the snapshot's.
+    /// Whether one key may come twice: as the transaction's own entry, and as the snapshot's.
     pub fn repeats(&self) -> Repeats {
         if self.beside.is_some() { Repeats::Always } else { Repeats::Never }
     }
 
-    /// What came last comes again. Where the snapshot's entries come beside the transaction's, it does not: what of the two
-    /// came is not known by the key.
+    /// Makes the last entry come again. Does nothing if there is a snapshot scan: the key does not
+    /// tell which of the two entries came last.
     pub fn come_again_to(&mut self, mut key: Vec<u8>, forward: bool) {
         if self.beside.is_none() {
             if !forward {
@@ -118,8 +121,8 @@ impl<'t> Entries<'t> {
     }
 }
 
-/// Where a walk goes on from a position, in a direction: that of the snapshot's entries, or the other. Of the two that a key
-/// may have, the snapshot's comes behind.
+/// Positions a scan, that over the snapshot's entries or the other, to continue from a position in
+/// a direction. Of two entries with one key, the snapshot's comes second.
 fn place<W: Walk>(walk: &mut W, position: &Position, forward: bool, is_shown: bool) {
     match position {
         Position::Low => walk.seek_first(),
@@ -154,7 +157,8 @@ impl Beside<'_> {
         if self.ahead[0].is_none() {
             self.ahead[0] = Some(go(seen, forward)?);
         }
-        // No further than the transaction's next one: what lies beyond is looked at when its turn comes.
+        // No further than the transaction's next entry: what lies beyond is checked when its turn
+        // comes.
         loop {
             if self.ahead[1].is_none() {
                 (self.ahead[1], self.is_judged) = (Some(go(&mut self.shown, forward)?), false);
@@ -185,7 +189,8 @@ impl Beside<'_> {
             (Some(own), Some(old)) if forward => own.0.cmp(&old.0),
             (Some(own), Some(old)) => old.0.cmp(&own.0),
         };
-        // What was written since the scan began does not hide it from the cursor.
+        // An entry written since the scan began does not hide this one from the transaction's
+        // cursor.
         if order == Ordering::Equal && own == old {
             *old = None;
         }
@@ -197,7 +202,7 @@ impl Beside<'_> {
         Ok(Some((&self.found.0, &self.found.1)))
     }
 
-    /// Invariant 2.
+    /// Whether an entry comes from the snapshot (invariant 2).
     fn is_stood_over(&self, (key, value): &Found) -> Result<bool> {
         let (tree, rows): (&Tree, &Tree) = (&self.index.index.tree, &self.index.table.rows);
         if !self.txn.has_said(tree, key)? {
@@ -214,7 +219,7 @@ fn go<W: Walk>(walk: &mut W, forward: bool) -> Result<Option<Found>> {
     Ok(found.map(|(key, value)| (key.to_vec(), value.to_vec())))
 }
 
-/// What both walks can.
+/// The operations of both scans.
 trait Walk {
     fn seek(&mut self, key: &[u8]);
     fn seek_first(&mut self);
@@ -248,7 +253,7 @@ macro_rules! walks {
 walks!(Cursor, TxnCursor<'_>);
 
 impl TableIndex {
-    /// Whether own writes of a transaction can stand over an entry of a row that it has not written.
+    /// Whether own writes of a transaction can hide an entry of a row that it has not written.
     pub(super) fn can_be_stood_over(&self, txn: &Txn) -> bool {
         let is_unique = self.index.spec.unique;
         is_unique && txn.stands_over_older() && txn.has_touched(&self.index.tree)

@@ -1,14 +1,17 @@
-//! An index of a table that is being written: built beside its writers, who never wait for it but at its very end, for
-//! a moment (Rule: I34).
+//! Building an index of a table that is being written: concurrently with its writers, which wait
+//! only at the very end, for a moment (Rule: I34).
 //!
-//! The phases are those of any build (`db/build/`): here the entries are computed, by the program's functions, of the rows of
-//! the snapshot and of those that rounds hand out; and the commit that publishes the index says in the table's definition that there
-//! is one. If the table is not to be had soon when a round was short, there is another round.
+//! The phases are those of any build (`db/build/`). Here the program's functions compute the
+//! entries, from the rows of the snapshot and from those that the rounds return; and the commit
+//! that publishes the index adds it to the table's definition. If the exclusive lock on the table
+//! is not available soon after a short round, there is another round.
 //!
 //! Invariants
-//! 1. Until that commit nobody reads the index: a crash, an error or a cancel leaves nothing of it.
-//! 2. When it comes the table is nobody else's, so that no call has the definition of before, and whoever waits takes the new one
-//!    ([`TableState`](super::state::TableState), invariants 1 and 2).
+//! 1. Until that commit the index is not read: a crash, an error or a cancellation leaves nothing
+//!    of it.
+//! 2. At that commit the build holds the table exclusively, so no call uses the old definition, and
+//!    calls that wait read the new one ([`TableState`](super::state::TableState), invariants 1 and
+//!    2).
 //! 3. A snapshot from before that commit cannot read the index (Rule: I43).
 //!
 //! Threads: the caller's. Memory: that of a bulk load, and a batch.
@@ -29,26 +32,27 @@ use super::{
     write::extract,
 };
 
-/// Between two looks whether somebody has ended.
+/// Pause between two checks whether transactions have ended.
 const PAUSE: Duration = Duration::from_millis(1);
-/// How long the table is waited for, the first time and at most: writers that come meanwhile wait, too.
+/// Time limits for locking the table, the first and the greatest: writers that arrive meanwhile
+/// wait, too.
 const PATIENCE_FIRST: Duration = Duration::from_millis(20);
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
-/// Rows between two looks whether to go on.
+/// Rows between two checks whether to continue.
 const ROWS_A_LOOK: u64 = 256;
 
-/// How far a build has come.
+/// The progress of a build.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum BuildProgress {
-    /// It waits for transactions that have written the table, or for the table itself.
+    /// Waiting for transactions that have written the table, or for the lock on the table.
     Waiting,
-    /// So many rows of the table were read.
+    /// Reading the rows of the table.
     Loading {
         /// Rows so far.
         rows: u64,
     },
-    /// A round of changes that came meanwhile was brought in.
+    /// A round of concurrent changes was applied.
     CatchingUp {
         /// Rounds so far.
         round: u32,
@@ -60,8 +64,9 @@ pub enum BuildProgress {
 type Watch<'a> = &'a mut dyn FnMut(BuildProgress) -> ControlFlow<()>;
 
 impl Table {
-    /// Builds an index of a table that has rows, while others read and write it. When it returns the index is there,
-    /// whole, and durable; until then it cannot be read. Needs the memory and disk space of a bulk load of the index.
+    /// Builds an index of a table that has rows, while others read and write the table. When it
+    /// returns, the index is complete and durable; until then it cannot be read. Needs the memory
+    /// and disk space of a bulk load of the index.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -84,17 +89,18 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Nothing is left of the index, and the table is as it was. `IndexDuplicates` if two rows have the same in a
-    /// unique one; `InvalidArgument` if the table has an index of this name; `LockBusy` while another one is built or
-    /// dropped; those of a bulk load and of commits.
+    /// Nothing is left of the index, and the table is as it was. `IndexDuplicates` if two rows have
+    /// the same bytes in a unique index; `InvalidArgument` if the table has an index with this
+    /// name; `LockBusy` while another one is built or dropped; those of a bulk load and of commits.
     pub fn build_index(&self, spec: IndexSpec) -> Result<()> {
         self.build_index_with(spec, |_| ControlFlow::Continue(()))
     }
 
-    /// The same; tells `watch` how it goes, some times a second, and gives up when that says so.
+    /// Like [`build_index`](Self::build_index); reports its progress to `watch`, some times per
+    /// second, and gives up when that returns `Break`.
     ///
     /// # Errors
-    /// As [`build_index`](Self::build_index); `Interrupted` if it was to give up.
+    /// As [`build_index`](Self::build_index); `Interrupted` if `watch` returned `Break`.
     pub fn build_index_with(
         &self,
         spec: IndexSpec,
@@ -120,10 +126,10 @@ impl Table {
     }
 }
 
-/// A build on its way.
+/// A build in progress.
 struct Build<'a> {
     table: &'a Table,
-    /// Goes before the table may have another.
+    /// Dropped before the table may have another build.
     build: IndexBuild,
     changing: MutexGuard<'a, Stored>,
     spec: IndexSpec,
@@ -133,7 +139,7 @@ struct Build<'a> {
 /// An entry's key and value.
 type Entry = (Vec<u8>, Vec<u8>);
 
-/// The entry that a row has, if it has one.
+/// The entry of a row, if it has one.
 fn entry(spec: &IndexSpec, key: &[u8], row: Option<&[u8]>) -> Option<Entry> {
     let form = Form { unique: spec.unique, clustering: spec.clustering };
     let (mut extracted, mut at, mut value) = (Vec::new(), Vec::new(), Vec::new());
@@ -151,7 +157,8 @@ impl Build<'_> {
         }
     }
 
-    /// The moment that the rows are read at, once all have ended that had written the table before.
+    /// The snapshot from which the rows are read, taken once all transactions that had written the
+    /// table before have ended.
     fn snapshot(&mut self) -> Result<Snapshot> {
         loop {
             match self.build.snapshot(Duration::ZERO) {
@@ -182,7 +189,8 @@ impl Build<'_> {
         self.build.end_base().map_err(|error| self.name_both(&snapshot, error))
     }
 
-    /// The rows of a snapshot that have the same.
+    /// Turns a duplicate key into an error that names the rows of the snapshot that have the same
+    /// bytes.
     fn name_both(&self, snapshot: &Snapshot, error: Error) -> Error {
         let Error::DuplicateKey { key: twice, .. } = error else { return error };
         let mut found = Vec::new();
@@ -201,7 +209,7 @@ impl Build<'_> {
         looked.map_or_else(|error| error, |()| Error::IndexDuplicates { table, index, rows: found })
     }
 
-    /// Rounds, until the table is this build's alone and nothing is missing.
+    /// Performs rounds, until the build holds the table exclusively and nothing is missing.
     fn catch_up(&mut self) -> Result<()> {
         let mut patience = PATIENCE_FIRST;
         loop {

@@ -1,7 +1,7 @@
-//! Whether rows and entries are in step: every entry has its row, and every row its entries.
+//! Checking that rows and entries are in step: every entry has its row, and every row its entries.
 //!
-//! Both ways, at one moment; writers go on. Cost: all rows and entries are read, and for each of them what it belongs
-//! to is looked for.
+//! Both directions are checked as of one moment, concurrently with writers. Cost: all rows and
+//! entries are read, and for each of them its counterpart is looked up.
 //!
 //! Threads: any.
 
@@ -9,24 +9,24 @@ use crate::{Error, Result, Snapshot, Tree, sync::Arc};
 
 use super::{entry::Entry, open::Table, spec::IndexSpec, state::IndexState, write::extract};
 
-/// Findings that a report names; more are counted.
+/// Number of findings that a report lists; further ones are counted.
 const NAMED_MAX: usize = 100;
 
-/// What [`Table::check`] has found.
+/// The result of [`Table::check`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct TableReport {
-    /// Rows that were looked at.
+    /// Number of rows checked.
     pub rows: u64,
-    /// Entries that were looked at, by index.
+    /// Number of entries checked, by index.
     pub entries: Vec<(String, u64)>,
-    /// What is wrong: the first hundred.
+    /// The first hundred findings.
     pub findings: Vec<TableFinding>,
-    /// How much is wrong.
+    /// Total number of findings.
     pub count: u64,
 }
 
-/// Something that is out of step.
+/// A row or entry that is out of step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct TableFinding {
@@ -39,7 +39,7 @@ pub struct TableFinding {
 }
 
 impl TableReport {
-    /// True if all is in step.
+    /// True if everything is in step.
     pub fn is_clean(&self) -> bool {
         self.count == 0
     }
@@ -53,15 +53,15 @@ impl TableReport {
 }
 
 impl Table {
-    /// Looks whether all indexes have what the rows say, and nothing else, as of now. To mend an index, drop it and
-    /// build it again.
+    /// Checks, as of now, that all indexes have exactly the entries that the rows require. To
+    /// repair an index, drop it and build it again.
     ///
     /// # Errors
     /// `NoSuchTree` if the table was dropped; I/O errors and damage of what had to be read.
     pub fn check(&self) -> Result<TableReport> {
         let snapshot = self.db.snapshot();
-        // Behind the snapshot: what is dropped from now on can be read there still, and what was built since not yet.
-        // Not kept: a build waits for whoever has a definition.
+        // After the snapshot: what is dropped from now on can still be read in it, and what was
+        // built since cannot yet. The definition is not kept: a build waits for calls that use one.
         let (known, mut indexes) = {
             let definition = self.state.definition();
             (definition.rows.clone(), definition.indexes.clone())
@@ -70,7 +70,8 @@ impl Table {
         let mut failed = Ok(());
         indexes.retain(|index| match snapshot.get(&index.tree, &[]) {
             Ok(_) => true,
-            // It had been dropped by the snapshot, and the definition was about to say so.
+            // It had been dropped by the time of the snapshot, but the definition did not show that
+            // yet.
             Err(Error::NoSuchTree(_)) if snapshot.get(known, &[]).is_ok() => false,
             Err(Error::DefinitionChanged(_)) => false,
             Err(error) => {
@@ -137,7 +138,7 @@ impl Table {
     }
 }
 
-/// Whether a clustering entry has the row, as it was before columns changed.
+/// Whether a clustering entry contains the row, perhaps in a form from before columns changed.
 fn is_row(
     index: &IndexState,
     known: &Tree,

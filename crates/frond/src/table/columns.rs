@@ -1,12 +1,13 @@
-//! Columns of a table's rows: their names, and how they change without a look at any row (Rule: I49).
+//! Columns of a table's rows: their names, and changing them without touching any row (Rule: I49).
 //!
-//! Names are the table's; the engine knows parts and their origins. A change is one commit of the catalog, with the new
-//! layout of the rows, the layouts there were, and the names.
+//! Names belong to the table; the engine knows parts and their origins. A change is one commit of
+//! the catalog, with the new layout of the rows, the former layouts, and the names.
 //!
 //! Invariants
-//! 1. Names are those of the parts of the newest layout behind its version, in their order.
-//! 2. What the functions of indexes are given is in the version that came with them: a writer's rows are mapped to it
-//!    before they are asked (`write.rs`), and nobody reads an index by functions of another version than its handle's.
+//! 1. Names are those of the parts of the newest layout after its version, in their order.
+//! 2. The functions of indexes get rows in the version that came with them: a writer maps rows to
+//!    it before calling them (`write.rs`), and an index is never read with functions of another
+//!    version than its handle's.
 //!
 //! Threads: all; one change at a time.
 
@@ -20,44 +21,44 @@ use super::{
     state::{Definition, IndexState},
 };
 
-/// What becomes of the columns of a table.
+/// A change of a table's columns.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ColumnChange {
-    /// One more: rows that are there have `default` in it.
+    /// Adds a column: existing rows have `default` in it.
     Add {
         /// The column.
         column: Column,
-        /// Its bytes in all rows of before, as the part stands in a row (a part that has its length before it, with
-        /// that).
+        /// Its bytes in all existing rows, as the part is stored in a row (for a part with a length
+        /// prefix, including that).
         default: Vec<u8>,
-        /// Its place, from 0; `None`: the last.
+        /// Its position, from 0; `None`: the last.
         at: Option<usize>,
     },
-    /// The column of this name goes, and what rows have in it.
+    /// Drops the column with this name, and its data.
     Drop(String),
-    /// It is called otherwise.
+    /// Renames a column.
     Rename {
-        /// Until now.
+        /// The old name.
         from: String,
-        /// From now on.
+        /// The new name.
         to: String,
     },
-    /// It goes to another place.
+    /// Moves a column to another position.
     Move {
         /// Its name.
         name: String,
-        /// Its place, from 0, once it is taken out.
+        /// Its position, from 0, after it is taken out.
         to: usize,
     },
 }
 
 impl Table {
-    /// The columns in which the handle gives rows; none if the table was made without.
+    /// The columns in which the handle returns rows; empty if the table was made without.
     ///
     /// # Errors
     /// `DefinitionChanged` if they have changed since the handle was opened.
     pub fn columns(&self) -> Result<Vec<Column>> {
-        // One look at the catalog: names and layout belong together.
+        // Read the catalog once: names and layout belong together.
         let options = self.rows.info().options;
         let stored = Stored::decode(&options.attributes);
         let stored = stored.map_err(|flaw| self.rows.malformed(flaw))?;
@@ -70,12 +71,14 @@ impl Table {
         Ok(columns.map(|(name, &part)| Column { name, part }).collect())
     }
 
-    /// Changes the columns of the table, one change after the other, in one commit that costs the same however many rows
-    /// there are. `indexes` are all that the table has, with functions that know rows as they will be; of a row that
-    /// was mapped they must say what they said before. The handle that comes back gives rows in their new form.
+    /// Changes the columns of the table, one change after the other, in one commit whose cost does
+    /// not depend on the number of rows. `indexes` lists all indexes of the table, with functions
+    /// that know the new form of rows; from a mapped row they must extract the same as before. The
+    /// returned handle returns rows in their new form.
     ///
-    /// Others go on: handles from before write rows in the form that they know, and read until they meet a newer one; then,
-    /// and when they ask for an index, they fail with `DefinitionChanged`, and are to be opened again.
+    /// Other handles continue: they write rows in the form that they know, and read until they meet
+    /// a newer one. Then, and when they ask for an index, they fail with `DefinitionChanged`, and
+    /// must be opened again.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -102,18 +105,18 @@ impl Table {
     /// ```
     ///
     /// # Errors
-    /// Nothing was done (but where `Full` says that the change will be there when the store is opened again).
-    /// `InvalidArgument` for columns that are not there, twice, or not as their parts say, and after too many changes
-    /// ([`Db::change_layout`](crate::Db::change_layout));
-    /// `TableMismatch` if the indexes are not those that the table has, or it was made without columns;
-    /// `DefinitionChanged` if its columns have changed since the handle was opened; `LockBusy` while an index is being
-    /// built or dropped; those of a commit.
+    /// Nothing was done (unless `Full` says that the change will be there when the store is opened
+    /// again). `InvalidArgument` for columns that do not exist, are listed twice, or do not match
+    /// their parts, and after too many changes ([`Db::change_layout`](crate::Db::change_layout));
+    /// `TableMismatch` if `indexes` are not those of the table, or it was made without columns;
+    /// `DefinitionChanged` if its columns have changed since the handle was opened; `LockBusy`
+    /// while an index is being built or dropped; those of a commit.
     pub fn change_columns(
         &self,
         changes: &[ColumnChange],
         indexes: Vec<IndexSpec>,
     ) -> Result<Self> {
-        // Nobody opens it between the commit and the turn to its functions.
+        // So that no thread opens the table between the commit and the switch to the new functions.
         let place = self.db.kept(self.rows.id());
         let _kept = place.lock().unwrap();
         let mut changing = self.state.change()?;
@@ -138,7 +141,7 @@ impl Table {
             columns.into_iter().map(|column| (column.name, column.new)).unzip();
         let stored = Stored { columns: names, ..changing.clone() };
         let mut change = self.db.change_catalog()?;
-        // Where only names change, rows stay what they are.
+        // If only names change, rows stay as they are.
         change.change_layout(stored.rows, &parts)?;
         change.set_attributes(stored.rows, stored.encode())?;
         change.commit()?;
@@ -151,13 +154,13 @@ impl Table {
         };
         let indexes = definition.indexes.iter().zip(specs).map(with_function).collect();
         drop(definition);
-        // Calls that have the one of before write what the new functions would.
+        // Calls that still use the old definition write what the new functions would.
         self.state.turn_to(Definition { rows: rows.clone(), indexes });
         Ok(Self { db: self.db.clone(), state: self.state.clone(), rows })
     }
 }
 
-/// A column as it will be.
+/// A column after the change.
 struct Planned {
     name: String,
     new: NewPart,
@@ -200,7 +203,7 @@ fn apply(columns: &mut Vec<Planned>, change: &ColumnChange) -> Result<()> {
     Ok(())
 }
 
-/// An error if columns cannot be called so.
+/// Fails if columns cannot have these names.
 pub(super) fn check_columns<'a>(names: impl Iterator<Item = &'a str>) -> Result<()> {
     let mut seen = std::collections::HashSet::new();
     for name in names {
@@ -215,7 +218,8 @@ pub(super) fn check_columns<'a>(names: impl Iterator<Item = &'a str>) -> Result<
     Ok(())
 }
 
-/// An error if the definition says other columns than the table has; one that says none takes them as they are.
+/// Fails if the definition lists other columns than the table has; a definition without columns
+/// accepts any.
 pub(super) fn must_have_columns(rows: &Tree, spec: &TableSpec, stored: &Stored) -> Result<()> {
     if spec.columns.is_empty() {
         return Ok(());

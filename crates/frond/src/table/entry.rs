@@ -1,15 +1,15 @@
-//! Entries of indexes as bytes.
+//! Encoding of index entries.
 //!
 //! | index | key | value |
 //! |---|---|---|
 //! | plain | extracted, escaped; row's key | – |
-//! | plain, clustering | the same | row |
+//! | plain, clustering | extracted, escaped; row's key | row |
 //! | unique | extracted | row's key |
 //! | unique, clustering | extracted | length of row's key, row's key, row |
 //!
 //! Invariants
-//! 1. Entries of an index are ordered as what was extracted is, then by the row's key.
-//! 2. Any bytes are read or refused.
+//! 1. Entries of an index are ordered by their extracted bytes, then by the row's key.
+//! 2. Any bytes are decoded or refused.
 //!
 //! Threads: plain functions. Bytes: docs/format.md, "Table definitions".
 
@@ -21,34 +21,34 @@ use crate::{
     tuple::{KeyPart, KeyReader, prefix_end},
 };
 
-/// What an entry's form depends on.
+/// The properties of an index that determine the form of its entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Form {
     pub unique: bool,
     pub clustering: bool,
 }
 
-/// What an entry says.
+/// A decoded entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Entry<'a> {
     pub extracted: std::borrow::Cow<'a, [u8]>,
     pub key: &'a [u8],
-    /// Of a clustering index.
+    /// The row, in a clustering index.
     pub row: Option<&'a [u8]>,
 }
 
-/// Appends what delimits itself.
+/// Appends the extracted bytes in a self-delimiting form.
 pub(super) fn escape(extracted: &[u8], out: &mut Vec<u8>) {
     extracted.write(out);
 }
 
-/// The key of an entry that ends with the row's.
+/// Writes an entry's key that ends with the row's key.
 pub(super) fn write_long_key(extracted: &[u8], key: &[u8], out: &mut Vec<u8>) {
     escape(extracted, out);
     out.extend_from_slice(key);
 }
 
-/// Reads such a key.
+/// Decodes an entry's key that ends with the row's key.
 pub(super) fn read_long_key(bytes: &[u8]) -> Result<(Vec<u8>, &[u8]), Flaw> {
     let mut reader = KeyReader::new(bytes);
     let extracted = reader.escaped().map_err(|_| refused("a key is not delimited"))?;
@@ -97,14 +97,14 @@ impl Form {
         Ok(Entry { extracted, key: row_key, row: Some(reader.rest()) })
     }
 
-    /// Where the key of an entry begins that has this extracted, for a cursor to seek.
+    /// The least possible key of an entry with these extracted bytes, for a cursor to seek.
     pub fn low(self, extracted: &[u8]) -> Vec<u8> {
         let mut low = Vec::new();
         self.write_key(extracted, &[], &mut low);
         low
     }
 
-    /// Behind all entries that have this extracted.
+    /// A key after all entries with these extracted bytes.
     pub fn high(self, extracted: &[u8]) -> Vec<u8> {
         let mut low = self.low(extracted);
         if self.unique {
@@ -115,7 +115,7 @@ impl Form {
         prefix_end(&low).unwrap_or(low)
     }
 
-    /// A range of what is extracted, as one of keys.
+    /// Converts a range of extracted bytes to a range of keys.
     pub fn bounds<'k>(
         self,
         range: &impl RangeBounds<&'k [u8]>,

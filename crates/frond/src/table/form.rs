@@ -1,7 +1,8 @@
-//! What of a table's definition is durable: the attributes of the tree of its rows.
+//! The durable part of a table's definition: the attributes of the tree of its rows.
 //!
 //! Invariants
-//! 1. Decoding any bytes gives a definition or a [`Flaw`]; it allocates no more than the bytes given.
+//! 1. Decoding any bytes gives a definition or a [`Flaw`]; it allocates no more than the bytes
+//!    given.
 //! 2. What decodes, encodes to the same bytes.
 //!
 //! Threads: plain values. Bytes: docs/format.md, "Table definitions".
@@ -16,25 +17,25 @@ use super::columns::check_columns;
 
 const MAGIC: &[u8; 12] = TABLE_ATTRIBUTES;
 const VERSION: u8 = 1;
-/// Of tables whose columns have names, which follow all else.
+/// Version for tables whose columns have names, which follow everything else.
 const VERSION_COLUMNS: u8 = 2;
 const WHAT: &str = "table definition";
 const UNIQUE: u64 = 1;
 const CLUSTERING: u64 = 2;
 
-/// A table as the catalog has it.
+/// A table's definition in the catalog.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Stored {
-    /// The tree of its rows: a clone of that has the same bytes and is another tree.
+    /// The tree of its rows. A clone of that tree has the same attributes but another id.
     pub rows: TreeId,
-    /// The next index's number, which no other of the table ever has.
+    /// The next index's number; numbers are never reused within the table.
     pub next: u64,
-    /// What may be read, by number.
+    /// The indexes that may be read, by number.
     pub indexes: Vec<StoredIndex>,
-    /// Trees of builds that have not come to their end: of no more use, unless the build is at it.
+    /// Trees of builds that have not ended: garbage, unless the build is still running.
     pub leftovers: Vec<TreeId>,
-    /// What its columns are called, in the order of their parts in the layout of the rows, behind the version; none if
-    /// they have no names.
+    /// The names of its columns, in the order of their parts in the layout of the rows, after the
+    /// version; empty if the columns have no names.
     pub columns: Vec<String>,
 }
 
@@ -47,7 +48,7 @@ pub(super) struct StoredIndex {
     pub tree: TreeId,
 }
 
-/// True if the owner of these attributes is a table, of this version or another.
+/// True if attributes are those of a table, of any version.
 pub(super) fn is_table(attributes: &[u8]) -> bool {
     attributes.starts_with(MAGIC)
 }
@@ -134,7 +135,7 @@ fn ends() -> Flaw {
     malformed("it ends too early")
 }
 
-/// Tree 0 is the catalog.
+/// Reads a tree id. Tree 0 is the catalog.
 fn tree(reader: &mut Reader<'_>) -> Result<TreeId, Flaw> {
     let number = reader.varint().ok_or_else(ends)?;
     match u32::try_from(number) {

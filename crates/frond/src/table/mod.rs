@@ -1,28 +1,29 @@
-//! Tables: a tree of rows and secondary indexes, each a tree of its own, that stay in step.
+//! Tables: a tree of rows with secondary indexes, each a tree of its own, that are kept in step.
 //!
-//! A thin layer for programs that embed the engine: keys and rows are bytes, and what an index orders by is a
-//! function of them that the program gives.
+//! A thin layer for programs that embed the engine: keys and rows are bytes, and the program
+//! provides the function that extracts what an index orders by.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `spec.rs` | what a program says of a table |
-//! | `form.rs` | what of that the catalog keeps |
-//! | `entry.rs` | entries of indexes as bytes |
-//! | `state.rs` | what all handles share |
-//! | `open.rs` | tables created, opened, dropped; indexes dropped |
+//! | `spec.rs` | the program's definition of a table |
+//! | `form.rs` | the part of it that the catalog stores |
+//! | `entry.rs` | encoding of index entries |
+//! | `state.rs` | the state shared by all handles |
+//! | `open.rs` | creating, opening and dropping tables; dropping indexes |
 //! | `write.rs` | insert, put, update, delete |
-//! | `read.rs` | a row by its key; an index to read by |
+//! | `read.rs` | reading a row by its key, or by an index |
 //! | `scan.rs` | rows in the order of an index |
-//! | `columns.rs` | columns that come, go, and change names and places |
-//! | `beside.rs` | entries that a transaction's own writes stand over |
-//! | `build.rs` | an index of a table that is being written |
-//! | `check.rs` | whether all is in step |
+//! | `columns.rs` | adding, dropping, renaming and moving columns |
+//! | `beside.rs` | index entries that a transaction's own writes hide |
+//! | `build.rs` | building an index of a table that is being written |
+//! | `check.rs` | checking that everything is in step |
 //!
 //! Invariants
-//! 1. At every commit each index has exactly the entries that its function gives of the rows.
-//! 2. What the catalog says of a table changes in one commit: an index is there as a whole or not at all (Rule: I34).
+//! 1. At every commit each index has exactly the entries that its function extracts from the rows.
+//! 2. The catalog's definition of a table changes in one commit: an index exists as a whole or not
+//!    at all (Rule: I34).
 //!
-//! Threads: all; a transaction is one thread's at a time. Guide: docs/tables.md.
+//! Threads: all; a transaction belongs to one thread at a time. Guide: docs/tables.md.
 
 mod beside;
 mod build;

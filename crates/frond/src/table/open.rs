@@ -1,10 +1,10 @@
-//! Tables are created, opened and dropped here, and indexes dropped.
+//! Creating, opening and dropping tables; dropping indexes.
 //!
 //! Invariants
-//! 1. A table has one [`TableState`] in an open store, however many handles: it is looked for, made and changed from
-//!    outside under the lock of what rooms keep of its tree of rows.
-//! 2. Trees that a build has left behind are dropped when nobody can have rows of them; a transaction that is
-//!    prepared may, for long.
+//! 1. In an open store a table has one [`TableState`], however many handles there are: it is looked
+//!    up, created and replaced under the lock of what modules keep about its tree of rows.
+//! 2. Trees that a build has left behind are dropped once no transaction can hold rows of them; a
+//!    prepared transaction may do so for a long time.
 //!
 //! Threads: all.
 
@@ -25,23 +25,23 @@ use super::{
 
 /// A tree of rows, and the indexes that are kept in step with it: see [`Db::table`].
 ///
-/// Cheap to clone, usable from all threads at once; a handle keeps the store open. What is written goes through a
-/// [`Txn`](crate::Txn).
+/// Cheap to clone, and usable from all threads concurrently; a handle keeps the store open. Writes
+/// go through a [`Txn`](crate::Txn).
 #[derive(Clone, Debug)]
 pub struct Table {
     pub(super) db: Db,
     pub(super) state: Arc<TableState>,
-    /// Rows in the version that the handle knows.
+    /// The rows, in the layout version that the handle knows.
     pub(super) rows: Tree,
 }
 
 impl Db {
-    /// Opens a table, and creates it if there is none of this name.
+    /// Opens a table, or creates it if none has this name.
     ///
-    /// The definition must say of indexes what is stored: all of them, each as it was made. To add one to a table that
-    /// has rows, open it without and call [`Table::build_index`]; to open it without one that it has, call
-    /// [`drop_index`](Self::drop_index) before. Of several handles of one open store, the functions that the first
-    /// was given are used by all.
+    /// The definition must list exactly the stored indexes, each as it was made. To add one to a
+    /// table that has rows, open it without and call [`Table::build_index`]; to open it without one
+    /// that it has, call [`drop_index`](Self::drop_index) first. If an open store has several
+    /// handles of a table, all use the functions that the first one was given.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -83,14 +83,15 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `TableMismatch` if the definition is not what is stored, or the tree of this name is no table; it says what to
-    /// do. `InvalidArgument` for names that are not allowed; `TreeExists`; those of a commit.
+    /// `TableMismatch` if the definition does not match what is stored, or the tree with this name
+    /// is no table; the message says what to do. `InvalidArgument` for names that are not allowed;
+    /// `TreeExists`; those of a commit.
     pub fn table(&self, spec: TableSpec) -> Result<Table> {
         check(&spec)?;
         loop {
             let rows = match self.open_tree(&spec.name) {
                 Err(Error::NoSuchTree(_)) => match self.create_table(&spec) {
-                    // Another thread has made it meanwhile.
+                    // Another thread created it meanwhile.
                     Err(Error::TreeExists(name)) if name == spec.name => continue,
                     made => match made? {
                         Some(rows) => rows,
@@ -101,7 +102,8 @@ impl Db {
             };
             let place = self.kept(rows.id());
             let mut kept = place.lock().unwrap();
-            // It may have waited for who dropped the table, gave it another name, or changed its columns.
+            // While this thread waited, the table may have been dropped or renamed, or its columns
+            // changed.
             let rows = self.tree(rows.id()).filter(|rows| rows.name() == spec.name);
             if let Some(rows) = rows {
                 return self.open_table(&spec, rows, &mut kept);
@@ -138,7 +140,7 @@ impl Db {
         Ok(table)
     }
 
-    /// The tree of a new table's rows; nothing if another thread has dropped it at once.
+    /// Creates the tree of a new table's rows; `None` if another thread has dropped it at once.
     fn create_table(&self, spec: &TableSpec) -> Result<Option<Tree>> {
         let mut change = self.change_catalog()?;
         let rows = change.create(&spec.name, spec.tree_of_rows())?;
@@ -155,19 +157,20 @@ impl Db {
         Ok(self.tree(rows))
     }
 
-    /// Drops a table with its indexes, in one commit. Waits for transactions that have locked rows of it, ten seconds
-    /// at most; handles of it fail with `NoSuchTree` from then on.
+    /// Drops a table with its indexes, in one commit. Waits at most ten seconds for transactions
+    /// that have locked rows of it. Afterwards its handles fail with `NoSuchTree`.
     ///
     /// # Errors
-    /// `NoSuchTree`; `TableMismatch` if it is no table; `LockTimeout`; `LockBusy` while an index is being built.
+    /// `NoSuchTree`; `TableMismatch` if it is no table; `LockTimeout`; `LockBusy` while an index is
+    /// being built.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         let rows = self.open_tree(name)?;
         let place = self.kept(rows.id());
         let kept = place.lock().unwrap();
-        // It may have waited for another who drops it.
+        // Another thread may have dropped it while this one waited.
         rows.check_there()?;
         let live = live_state(&kept);
-        // No build comes or goes meanwhile.
+        // No build starts or ends meanwhile.
         let _changing = live.as_ref().map(|state| state.change()).transpose()?;
         let stored = stored(&rows)?;
         let indexes = stored.indexes.iter().map(|index| index.tree);
@@ -179,17 +182,17 @@ impl Db {
         change.commit().map(drop)
     }
 
-    /// Drops an index of a table, which need not be open. Waits as [`drop_table`](Self::drop_table) does, and writers
-    /// of the table wait with it.
+    /// Drops an index of a table, which need not be open. Waits as [`drop_table`](Self::drop_table)
+    /// does; writers of the table wait meanwhile.
     ///
     /// # Errors
-    /// `NoSuchTree`; `TableMismatch` if there is no such table or index; `LockTimeout`; `LockBusy` while an index is
-    /// being built.
+    /// `NoSuchTree`; `TableMismatch` if there is no such table or index; `LockTimeout`; `LockBusy`
+    /// while an index is being built.
     pub fn drop_index(&self, table: &str, index: &str) -> Result<()> {
         self.drop_index_of(&self.open_tree(table)?, index)
     }
 
-    /// The same of the table of these rows, whatever it is called by now.
+    /// Drops an index of the table with these rows, even if the table was renamed.
     fn drop_index_of(&self, rows: &Tree, index: &str) -> Result<()> {
         let place = self.kept(rows.id());
         let kept = place.lock().unwrap();
@@ -218,7 +221,7 @@ impl Db {
     }
 }
 
-/// What is kept of a table: its state, as long as there are handles.
+/// What is kept about a table: its state, as long as there are handles.
 type KeptTable = Option<Weak<dyn Any + Send + Sync>>;
 
 fn live_state(kept: &KeptTable) -> Option<Arc<TableState>> {
@@ -237,7 +240,7 @@ impl IndexSpec {
     }
 }
 
-/// What the tree of an index is called: no other has these numbers.
+/// The name of an index's tree; the numbers make it unique.
 pub(super) fn tree_name(table: &str, rows: TreeId, index: &IndexSpec, number: u64) -> String {
     format!("{table}/{}#{}.{number}", index.name, rows.0)
 }
@@ -246,7 +249,7 @@ pub(super) fn mismatch(rows: &Tree, why: String) -> Error {
     Error::TableMismatch { table: rows.name(), why }
 }
 
-/// What the catalog says of a table.
+/// The catalog's definition of a table.
 pub(super) fn stored(rows: &Tree) -> Result<Stored> {
     let attributes = rows.info().options.attributes;
     if !form::is_table(&attributes) {
@@ -282,14 +285,14 @@ fn check(spec: &TableSpec) -> Result<()> {
 }
 
 pub(super) fn check_name(index: &IndexSpec) -> Result<()> {
-    // With the table's it is the name of a tree, where the rest is looked at.
+    // Together with the table's name it is a tree's name, where the rest is checked.
     match index.name.is_empty() {
         true => Err(Error::InvalidArgument("an index has no name".into())),
         false => Ok(()),
     }
 }
 
-/// What a definition and the store both know of an index.
+/// The properties of an index that are known to both the definition and the store.
 pub(super) trait Known {
     fn known(&self) -> (&str, bool, bool);
 }
@@ -306,7 +309,8 @@ impl Known for IndexSpec {
     }
 }
 
-/// The program's word on each index that is there, or what does not fit.
+/// The program's definitions of the existing indexes, in their order, or an error that says what
+/// does not match.
 pub(super) fn must_fit<'s>(
     rows: &Tree,
     specs: &'s [IndexSpec],
@@ -352,7 +356,7 @@ impl Table {
         self.state.rows.name()
     }
 
-    /// The tree of its rows, for reading: what is written to it directly, the indexes do not know.
+    /// The tree of its rows, for reading. If it is written directly, the indexes are not updated.
     pub fn rows(&self) -> &Tree {
         &self.rows
     }
@@ -372,7 +376,8 @@ impl Table {
         self.db.drop_index_of(&self.state.rows, name)
     }
 
-    /// Drops what builds of earlier versions have left behind, as far as nobody can have rows of it (Invariant 2).
+    /// Drops the trees that earlier builds have left behind, unless a transaction may still hold
+    /// rows of them (Invariant 2).
     pub(super) fn sweep(&self, stored: &mut Stored) -> Result<()> {
         let (mut kept, mut gone) = (Vec::new(), Vec::new());
         let mut alone: Vec<Alone> = Vec::new();

@@ -1,8 +1,9 @@
-//! Reads of a row by its key, and by a unique index.
+//! Reading a row by its key, or by a unique index.
 //!
-//! What an index says of a row is read in another call than the row itself. Where others may have changed the row
-//! between the two (at `ReadCommitted`), or the transaction itself has gone on from a newer one (at `RepeatableRead`), the
-//! row decides: it is what was looked for only if the index's function still says so.
+//! An index entry and its row are read in separate calls. Between the two, other transactions may
+//! have changed the row (at `ReadCommitted`), or the transaction itself has written a version based
+//! on a newer row than its snapshot shows (at `RepeatableRead`). In these cases the row decides: it
+//! is a match only if the index's function still extracts the same from it.
 //!
 //! Threads: as the transaction.
 
@@ -23,16 +24,16 @@ use super::{
 /// A row's key and value.
 pub(super) type Row = (Vec<u8>, Vec<u8>);
 
-/// How a row is locked as it is read.
+/// How a row is locked when it is read; `None` for no lock.
 pub(super) type Locking = Option<(RowLock, IfLocked)>;
 
-/// The same where there is nothing to be read without a lock.
+/// Replaces `LastCommit` with `Wait`, for reads that must lock.
 fn that_locks(if_locked: IfLocked) -> IfLocked {
     if if_locked == IfLocked::LastCommit { IfLocked::Wait } else { if_locked }
 }
 
 impl Table {
-    /// A row by its key: see [`Txn::get`].
+    /// Reads a row by its key: see [`Txn::get`].
     ///
     /// # Errors
     /// As [`Txn::get`].
@@ -40,7 +41,7 @@ impl Table {
         txn.get(&self.rows, key)
     }
 
-    /// A row by its key, locked for the transaction alone: see [`Txn::get_for_update`].
+    /// Reads a row by its key and locks it exclusively: see [`Txn::get_for_update`].
     ///
     /// # Errors
     /// As [`Txn::get_for_update`].
@@ -48,7 +49,7 @@ impl Table {
         txn.get_for_update(&self.rows, key)
     }
 
-    /// A row by its key, locked as asked: see [`Txn::get_locked`].
+    /// Reads a row by its key with a lock: see [`Txn::get_locked`].
     ///
     /// # Errors
     /// As [`Txn::get_locked`].
@@ -62,7 +63,7 @@ impl Table {
         txn.get_locked(&self.rows, key, lock, if_locked)
     }
 
-    /// Rows in the order of their keys: see [`Txn::scan`].
+    /// Scans rows in the order of their keys: see [`Txn::scan`].
     ///
     /// # Errors
     /// As [`Txn::scan`].
@@ -74,7 +75,8 @@ impl Table {
         txn.scan(&self.rows, range)
     }
 
-    /// Rows in the order of their keys, each locked as the cursor comes to it: see [`Txn::scan_locked`].
+    /// Scans rows in the order of their keys, locking each as the cursor reaches it: see
+    /// [`Txn::scan_locked`].
     ///
     /// # Errors
     /// As [`Txn::scan_locked`].
@@ -88,32 +90,33 @@ impl Table {
         txn.scan_locked(&self.rows, range, lock, if_locked)
     }
 
-    /// An index to read by.
+    /// An index, for reading.
     ///
     /// # Errors
-    /// `TableMismatch` if the table has none of this name, or not yet; `DefinitionChanged` if its columns have changed since
-    /// the handle was opened.
+    /// `TableMismatch` if the table has no index with this name (yet); `DefinitionChanged` if its
+    /// columns have changed since the handle was opened.
     pub fn index(&self, name: &str) -> Result<TableIndex> {
         let index = self.state.index(&self.rows, name)?;
         Ok(TableIndex { table: self.state.clone(), index, rows: self.rows.clone() })
     }
 }
 
-/// An index of a table, to read by: see [`Table::index`].
+/// An index of a table, for reading: see [`Table::index`].
 ///
-/// A transaction that has begun to read before the index was there, built or rebuilt, gets
-/// [`Error::DefinitionChanged`]; once it was dropped, all get [`Error::NoSuchTree`]. Both name the index and its table: "index city of
-/// table people". If the whole table was dropped, they name the table.
+/// A transaction that began to read before the index was built or rebuilt gets
+/// [`Error::DefinitionChanged`]; after the index was dropped, all get [`Error::NoSuchTree`]. Both
+/// errors name the index and its table: "index city of table people". If the whole table was
+/// dropped, they name the table.
 #[derive(Clone, Debug)]
 pub struct TableIndex {
     pub(super) table: Arc<TableState>,
     pub(super) index: Arc<IndexState>,
-    /// Rows in the version that the index's function knows.
+    /// The rows, in the layout version that the index's function knows.
     pub(super) rows: Tree,
 }
 
 impl TableIndex {
-    /// An error of the index's tree, whose name is the engine's own, as one of the index.
+    /// Rewrites an error about the index's tree, whose name is internal, to name the index.
     #[cold]
     pub(super) fn named(&self, error: Error) -> Error {
         let (tree, rows) = (&self.index.tree, &self.table.rows);
@@ -131,7 +134,7 @@ impl TableIndex {
         }
     }
 
-    /// The key and the value of the row that has this in a unique index.
+    /// The key and value of the row with these extracted bytes in a unique index.
     ///
     /// # Errors
     /// `InvalidArgument` if the index is not unique: scan it. As [`Txn::get`].
@@ -139,8 +142,8 @@ impl TableIndex {
         self.look_up(txn, extracted, None).map_err(|error| self.named(error))
     }
 
-    /// The same, the row locked for the transaction alone. If there is none, nobody else makes one until the
-    /// transaction ends.
+    /// Like [`get`](Self::get), with the row locked exclusively. If there is none, no other
+    /// transaction can insert one until this transaction ends.
     ///
     /// # Errors
     /// As [`get`](Self::get) and [`Txn::get_for_update`].
@@ -149,7 +152,8 @@ impl TableIndex {
         self.look_up(txn, extracted, locking).map_err(|error| self.named(error))
     }
 
-    /// The same, locked as asked: the entry and the row, which [`Txn::unlock_last`] gives back together.
+    /// Like [`get`](Self::get), with the entry and the row locked as requested;
+    /// [`Txn::unlock_last`] releases them together.
     ///
     /// # Errors
     /// As [`get`](Self::get) and [`Txn::get_locked`].
@@ -196,17 +200,18 @@ impl TableIndex {
             if txn.isolation() != Isolation::ReadCommitted || txn.stands_over_older() {
                 return Ok(None);
             }
-            // The row has changed since the index was asked: that says so by now, but for an entry that is no row's.
+            // The row has changed since the index was read; the index shows that by now, unless the
+            // entry belongs to no row.
             if is_again && self.is_nobodys(txn, extracted, &value)? {
                 return Err(self.has_nobodys_entry());
             }
-            // What the transaction itself has written stays as it is from here on.
+            // What the transaction itself has written does not change from here on.
             call = call.map_or_else(|| txn.begin_calls(), Ok).map(Some)?;
             is_again = true;
         }
     }
 
-    /// An entry and its row are locked one after the other, and waited for as one call waits.
+    /// Makes the locks of an entry and its row one call, whose waits have a common time limit.
     pub(super) fn as_one_call<'t>(
         &self,
         txn: &'t Txn,
@@ -216,8 +221,9 @@ impl TableIndex {
         locks.then(|| txn.begin_calls()).transpose()
     }
 
-    /// Whether an entry is no row's that was found, and not said by its row, within one call: the transaction has written that
-    /// row, or it is so at one moment of what is committed.
+    /// Whether an entry that does not match its row belongs to no row at all, rather than the two
+    /// having been read at different moments: the transaction has written that row, or the mismatch
+    /// exists in a single committed state.
     fn is_nobodys(&self, txn: &Txn, extracted: &[u8], value: &[u8]) -> Result<bool> {
         let tree = &self.index.tree;
         let entry = self.index.form().read(extracted, value);
@@ -235,13 +241,14 @@ impl TableIndex {
         Ok(!has || says != extracted)
     }
 
-    /// True if an entry and its row are seen at one moment. At repeatable read, and in a statement at read committed, they are
-    /// not of a row that the transaction has written: it has gone from the newest row there was, and the entry seen may be an older one's.
+    /// True if an entry and its row are seen as of one moment. At repeatable read, and within a
+    /// statement at read committed, that is not so for a row that the transaction has written: the
+    /// write was based on the newest row, and the entry seen may be that of an older one.
     pub(super) fn is_seen_as_it_was(&self, txn: &Txn, key: &[u8]) -> Result<bool> {
         Ok(!txn.stands_over_older() || !txn.has_said(&self.table.rows, key)?)
     }
 
-    /// The row of an entry; false if it is not the entry's any more.
+    /// Reads the row of an entry; false if the entry does not match it any more.
     pub(super) fn row(
         &self,
         txn: &Txn,
@@ -253,7 +260,7 @@ impl TableIndex {
         let is_there = match locking {
             None => txn.get_into(rows, key, row)?,
             Some((lock, if_locked)) => {
-                // What is given back is the entry and the row.
+                // `unlock_last` must release the entry together with the row.
                 let options = ReadOptions {
                     lock: Some(lock),
                     if_locked,
@@ -272,8 +279,8 @@ impl TableIndex {
         }
         let may_differ =
             matches!(txn.isolation(), Isolation::ReadCommitted | Isolation::RepeatableRead);
-        // What is locked is the newest there is, entry and row; but for what a statement writes, whose scans see entries as
-        // they were when it began.
+        // What is locked is the newest version, of entry and row. Exception: scans of a statement
+        // that writes see entries as they were when it began.
         if may_differ && locking.is_none() || txn.has_said(rows, key)? {
             return Ok(false);
         }
@@ -288,7 +295,8 @@ impl TableIndex {
         mismatch(&self.rows, why)
     }
 
-    /// Rows in the order of the index, whose extracted bytes are in a range. Sees what [`Txn::scan`] sees.
+    /// Scans rows in the order of the index, with extracted bytes in a range. Sees what
+    /// [`Txn::scan`] sees.
     ///
     /// # Errors
     /// As [`Txn::scan`].
@@ -308,9 +316,11 @@ impl TableIndex {
         Ok(IndexScan::new(self.clone(), txn, (cursor, shown), None))
     }
 
-    /// The same, each entry and its row locked as the cursor comes to it, and read at latest. The entry of a row that
-    /// is passed by, because another has it, is given back unless it was locked before. [`IfLocked::LastCommit`] waits: entries and
-    /// rows of before need not belong to each other. [`Txn::unlock_last`] gives an entry and its row back together.
+    /// Like [`scan`](Self::scan), with each entry and its row locked as the cursor reaches it, and
+    /// read at the latest version. If a row is skipped because another transaction holds it, its
+    /// entry is released unless it was locked before. [`IfLocked::LastCommit`] waits: older
+    /// versions of entries and rows need not match. [`Txn::unlock_last`] releases an entry and its
+    /// row together.
     ///
     /// # Errors
     /// As [`Txn::scan_locked`].

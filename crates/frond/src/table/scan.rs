@@ -1,9 +1,10 @@
-//! Rows in the order of an index.
+//! Scanning rows in the order of an index.
 //!
-//! Invariant: every row handed out is what the index says of it; one that others, or the transaction, have changed
-//! since the entry was read is passed by, and stands elsewhere.
+//! Invariant: every returned row matches its index entry. A row that was changed by others, or by
+//! the transaction, since the entry was read is skipped; it is elsewhere in the order now.
 //!
-//! Threads: one. Cost: a look at the table for each row, unless the index is clustering and nothing is locked.
+//! Threads: one. Cost: a lookup in the table for each row, unless the index is clustering and
+//! nothing is locked.
 
 use crate::{Cursor, Error, IfLocked, Result, RowLock, TreeLock, Txn, TxnCursor, db::KeyOrder};
 
@@ -12,7 +13,7 @@ use super::{
     read::{Locking, TableIndex},
 };
 
-/// A walk over rows in the order of an index, as a transaction sees them.
+/// A scan of rows in the order of an index, as a transaction sees them.
 #[derive(Debug)]
 pub struct IndexScan<'t> {
     index: TableIndex,
@@ -22,14 +23,14 @@ pub struct IndexScan<'t> {
     extracted: Vec<u8>,
     key: Vec<u8>,
     row: Vec<u8>,
-    /// Of entries.
+    /// The order of the entries.
     order: KeyOrder,
 }
 
-/// A row that an [`IndexScan`] has come to.
+/// A row at which an [`IndexScan`] has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IndexRow<'a> {
-    /// What the index orders it by.
+    /// The extracted bytes by which the index orders it.
     pub extracted: &'a [u8],
     /// Its key.
     pub key: &'a [u8],
@@ -50,35 +51,35 @@ impl<'t> IndexScan<'t> {
         Self { index, txn, entries, locking, extracted, key, row, order }
     }
 
-    /// Moves just below all rows with this extracted, or more.
+    /// Moves just before the first row with these extracted bytes or greater ones.
     pub fn seek(&mut self, extracted: &[u8]) {
         self.order.forget();
         self.entries.seek(&self.index.index.form().low(extracted));
     }
 
-    /// Moves below the first row.
+    /// Moves before the first row.
     pub fn seek_first(&mut self) {
         self.order.forget();
         self.entries.seek_first();
     }
 
-    /// Moves above the last row.
+    /// Moves after the last row.
     pub fn seek_last(&mut self) {
         self.order.forget();
         self.entries.seek_last();
     }
 
-    /// The next row up, or `None` at the end of the range.
+    /// The next row, or `None` at the end of the range.
     ///
     /// # Errors
-    /// As [`TxnCursor::next`] and [`Txn::get`]; `TableMismatch` if an entry is no row's. The next call in this direction comes to
-    /// the same row again.
+    /// As [`TxnCursor::next`] and [`Txn::get`]; `TableMismatch` if an entry belongs to no row.
+    /// After any other error the next call in this direction returns to the same row.
     #[expect(clippy::should_implement_trait, reason = "a cursor lends, an iterator cannot")]
     pub fn next(&mut self) -> Result<Option<IndexRow<'_>>> {
         self.go(true)
     }
 
-    /// The next row down, or `None` at the begin of the range. On a fresh scan, call
+    /// The previous row, or `None` at the start of the range. On a fresh scan, call
     /// [`seek_last`](Self::seek_last) first.
     ///
     /// # Errors
@@ -93,7 +94,7 @@ impl<'t> IndexScan<'t> {
             match self.has_row() {
                 Ok(true) => return Ok(Some(self.found())),
                 Ok(false) => {}
-                // Behind one that is no row's the scan can go on.
+                // The scan can continue after an entry that belongs to no row.
                 Err(error @ Error::TableMismatch { .. }) => return Err(error),
                 Err(error) => {
                     let mut at = Vec::new();
@@ -107,7 +108,7 @@ impl<'t> IndexScan<'t> {
         Ok(None)
     }
 
-    /// Reads the row of the entry that the scan has come to; false if it is passed by.
+    /// Reads the row of the current entry; false if it is skipped.
     fn has_row(&mut self) -> Result<bool> {
         let (extracted, key) = (&self.extracted[..], &self.key[..]);
         if self.index.index.spec.clustering
@@ -118,7 +119,7 @@ impl<'t> IndexScan<'t> {
         }
         let skips = matches!(self.locking, Some((_, IfLocked::Skip)));
         if let Some((lock, IfLocked::Skip)) = self.locking {
-            // Who has the whole tree of rows is waited for: its rows are not passed by.
+            // Wait for a transaction that holds the whole tree of rows: its rows are not skipped.
             let intent = match lock {
                 RowLock::Shared => TreeLock::IntentShared,
                 RowLock::Exclusive => TreeLock::IntentExclusive,
@@ -126,7 +127,7 @@ impl<'t> IndexScan<'t> {
             self.txn.lock_tree(&self.index.rows, intent, IfLocked::Wait)?;
         }
         match self.index.row(self.txn, (extracted, key), self.locking, &mut self.row) {
-            // Who has the row may be about to take its entry away.
+            // The holder of the row may be about to delete the entry.
             Err(Error::LockBusy { .. }) if skips => self.txn.unlock_last().map(|()| false),
             read => read,
         }
@@ -136,7 +137,7 @@ impl<'t> IndexScan<'t> {
         IndexRow { extracted: &self.extracted, key: &self.key, row: &self.row }
     }
 
-    /// The next entry into the buffers; false at the end.
+    /// Reads the next entry into the buffers; false at the end.
     fn step(&mut self, forward: bool) -> Result<bool> {
         let Self { entries, index, extracted, key, row, order, .. } = self;
         let repeats = entries.repeats();

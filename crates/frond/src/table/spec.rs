@@ -1,13 +1,14 @@
-//! What a program says of a table: how it is called, what is in its rows, which indexes it has.
+//! The program's definition of a table: its name, what is in its rows, and its indexes.
 
 use std::fmt;
 
 use crate::{Layout, Part, SizeClass, TreeOptions, sync::Arc};
 
-/// Appends what an index orders a row by, from the row's key and value; false if the row has no entry.
+/// Appends what an index orders a row by, from the row's key and value; returns false if the row
+/// has no entry.
 pub(super) type Extract = Arc<dyn Fn(&[u8], &[u8], &mut Vec<u8>) -> bool + Send + Sync>;
 
-/// An index, as the program defines it.
+/// The program's definition of an index.
 #[derive(Clone)]
 pub struct IndexSpec {
     pub(super) name: String,
@@ -30,9 +31,9 @@ impl fmt::Debug for IndexSpec {
 }
 
 impl IndexSpec {
-    /// An index in which any number of rows may have the same. `extract` gets a row's key and value, and appends what
-    /// the index orders it by, most easily by [`tuple`](crate::tuple); it returns false if the row is to have no
-    /// entry. It must be a function of these bytes alone, the same at every opening, and not panic.
+    /// A non-unique index. `extract` gets a row's key and value, and appends what the index orders
+    /// it by, most easily with [`tuple`](crate::tuple); it returns false if the row is to have no
+    /// entry. It must depend only on these bytes, be the same at every opening, and not panic.
     pub fn new(
         name: &str,
         extract: impl Fn(&[u8], &[u8], &mut Vec<u8>) -> bool + Send + Sync + 'static,
@@ -46,27 +47,29 @@ impl IndexSpec {
         }
     }
 
-    /// No two rows may have the same. A row whose value has a null there, of which there may be many, has no entry:
-    /// `extract` returns false.
+    /// Makes the index unique: no two rows may have the same extracted bytes. For SQL semantics of
+    /// nulls, of which there may be many, let `extract` return false for a row with a null: it has
+    /// no entry.
     pub fn unique(mut self) -> Self {
         self.unique = true;
         self
     }
 
-    /// Entries carry the row: scans need no look at the table, and every change of a row writes an entry.
+    /// Makes the index clustering: entries contain the row. Scans need no lookup in the table, and
+    /// every change of a row writes an entry.
     pub fn clustering(mut self) -> Self {
         self.clustering = true;
         self
     }
 
-    /// Size against speed.
+    /// Sets the size class: size versus speed.
     pub fn size_class(mut self, class: SizeClass) -> Self {
         self.size_class = class;
         self
     }
 }
 
-/// A table, as the program defines it; see [`Db::table`](crate::Db::table).
+/// The program's definition of a table; see [`Db::table`](crate::Db::table).
 #[derive(Clone, Debug)]
 pub struct TableSpec {
     pub(super) name: String,
@@ -78,65 +81,67 @@ pub struct TableSpec {
 /// A column of a table's rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Column {
-    /// What it is called.
+    /// The name of the column.
     pub name: String,
-    /// What it is in a row's bytes.
+    /// Its part in a row's bytes.
     pub part: Part,
 }
 
 impl Column {
-    /// A column of this name.
+    /// A column with this name and part.
     pub fn new(name: &str, part: Part) -> Self {
         Self { name: name.into(), part }
     }
 }
 
 impl TableSpec {
-    /// A table of this name, without indexes.
+    /// A table with this name and no indexes.
     pub fn new(name: &str) -> Self {
-        // An insert's check of a new key costs no read.
+        // So that checking a new key on insert costs no read.
         let rows = TreeOptions { unique: true, ..Default::default() };
         Self { name: name.into(), rows, columns: Vec::new(), indexes: Vec::new() }
     }
 
-    /// Size class and layouts of the rows, if the table is created. Attributes are the table's own.
+    /// Sets the size class and layouts of the rows, used if the table is created. The table sets
+    /// the attributes itself.
     pub fn rows(mut self, options: TreeOptions) -> Self {
         self.rows = options;
         self
     }
 
-    /// The columns of the rows, which can come, go, and change names and places later
-    /// ([`Table::change_columns`](crate::Table::change_columns)). A row is the version of its table's columns, two bytes,
-    /// big-endian (0 in a new table; [`Tree::layout_version`](crate::Tree::layout_version) of
-    /// [`Table::rows`](crate::Table::rows) says it), and the columns' parts in their order.
+    /// Sets the columns of the rows, which can later be added, dropped, renamed and moved
+    /// ([`Table::change_columns`](crate::Table::change_columns)). A row consists of the version of
+    /// its table's columns in two bytes, big-endian (0 in a new table; see
+    /// [`Tree::layout_version`](crate::Tree::layout_version) of
+    /// [`Table::rows`](crate::Table::rows)), and the columns' parts in their order.
     pub fn columns(mut self, columns: Vec<Column>) -> Self {
         self.columns = columns;
         self
     }
 
-    /// One index more.
+    /// Adds an index.
     pub fn index(mut self, index: IndexSpec) -> Self {
         self.indexes.push(index);
         self
     }
 }
 
-/// An index that a table has.
+/// An existing index of a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct IndexInfo {
     /// Its name.
     pub name: String,
-    /// No two rows have the same.
+    /// Whether it is unique: no two rows have the same extracted bytes.
     pub unique: bool,
-    /// Entries carry the row.
+    /// Whether entries contain the row.
     pub clustering: bool,
-    /// The tree of its entries, by name: for statistics.
+    /// The name of the tree of its entries, for statistics.
     pub tree: String,
 }
 
 impl TableSpec {
-    /// What the tree of the rows is to be like.
+    /// The options of the tree of the rows.
     pub(super) fn tree_of_rows(&self) -> TreeOptions {
         let mut rows = self.rows.clone();
         if !self.columns.is_empty() {

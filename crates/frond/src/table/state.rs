@@ -1,11 +1,14 @@
-//! What all handles of a table share: which indexes its writers keep, and who changes that.
+//! The state shared by all handles of a table: which indexes its writers maintain, and changing
+//! that.
 //!
 //! Invariants
-//! 1. A call that writes a row has the definition that it took *after* it had locked the row, until it ends. So
-//!    what two calls do for one row, one after the other, goes by one definition or by a later one.
-//! 2. Whoever has the table's tree of rows for himself alone knows that no call has a definition, and that nothing
-//!    is written that others do not see.
-//! 3. `stored` is what the catalog says. It is locked by whoever changes the definition, from begin to end.
+//! 1. A call that writes a row keeps the definition that it read *after* it had locked the row,
+//!    until it ends. So of two successive calls on one row, the second uses the same definition or
+//!    a later one.
+//! 2. A thread that holds the table's tree of rows exclusively knows that no call is using a
+//!    definition, and that there are no uncommitted writes.
+//! 3. `stored` is the catalog's definition. A change of the definition holds its lock from start to
+//!    end.
 //!
 //! Threads: all.
 
@@ -22,7 +25,7 @@ use super::{
     spec::{IndexInfo, IndexSpec},
 };
 
-/// An index as it is used.
+/// An index in use.
 pub(super) struct IndexState {
     pub number: u64,
     pub spec: IndexSpec,
@@ -53,18 +56,18 @@ impl IndexState {
     }
 }
 
-/// What a writer keeps in step.
+/// The rows and indexes that a writer maintains.
 #[derive(Clone, Debug)]
 pub(super) struct Definition {
-    /// Rows in the version that the functions of the indexes know.
+    /// The rows, in the layout version that the functions of the indexes know.
     pub rows: Tree,
     pub indexes: Vec<Arc<IndexState>>,
 }
 
-/// Of one table of one open store.
+/// The state of one table of an open store.
 #[derive(Debug)]
 pub(super) struct TableState {
-    /// The tree of the rows; in which version they are read, handles and definitions say.
+    /// The tree of the rows; handles and definitions determine the layout version for reading.
     pub rows: Tree,
     current: RwLock<Arc<Definition>>,
     stored: Mutex<Stored>,
@@ -75,12 +78,13 @@ impl TableState {
         Self { rows, current: RwLock::new(Arc::new(definition)), stored: Mutex::new(stored) }
     }
 
-    /// For a call that writes: under the lock of its row (Invariant 1).
+    /// The current definition, for a call that writes: call it under the lock of the row (Invariant
+    /// 1).
     pub fn definition(&self) -> Arc<Definition> {
         self.current.read().unwrap().clone()
     }
 
-    /// What there is by now, for who knows rows in the version of `rows`.
+    /// The current definition, for a caller that knows rows in the layout version of `rows`.
     pub fn definition_for(&self, rows: &Tree) -> Result<Arc<Definition>> {
         let definition = self.definition();
         match definition.rows.layout_version() == rows.layout_version() {
@@ -89,11 +93,11 @@ impl TableState {
         }
     }
 
-    /// The index of this name, for who knows rows in the version of `rows`.
+    /// The index with this name, for a caller that knows rows in the layout version of `rows`.
     pub fn index(&self, rows: &Tree, name: &str) -> Result<Arc<IndexState>> {
         let current = self.definition_for(rows)?;
         let found = current.indexes.iter().find(|index| index.spec.name == name);
-        // While it is dropped, it is in the definition for a moment more.
+        // An index that is being dropped stays in the definition for another moment.
         let found = found.filter(|index| index.tree.check_there().is_ok());
         found.cloned().ok_or_else(|| {
             let why = format!("it has no index \"{name}\"");
@@ -101,16 +105,16 @@ impl TableState {
         })
     }
 
-    /// Calls take this one from now on.
+    /// Makes this the current definition.
     pub fn turn_to(&self, definition: Definition) {
         *self.current.write().unwrap() = Arc::new(definition);
     }
 
-    /// The right to change the definition; nobody waits for it, as a build may last.
+    /// Locks the definition for a change. Fails instead of waiting, since a build may take long.
     pub fn change(&self) -> Result<MutexGuard<'_, Stored>> {
         match self.stored.try_lock() {
             Ok(changing) => Ok(changing),
-            // A function of the program's has panicked in a build, which has cleared away.
+            // A function of the program has panicked in a build, which has cleaned up.
             Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => Err(Error::LockBusy {
                 tree: self.rows.name(),

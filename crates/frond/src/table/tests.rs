@@ -1,5 +1,5 @@
-//! Calls that are late, and what a build must not take for granted: the planted bugs of this room, each caught by the
-//! test that claims it. More stands in `tests/tables/`, over the public API.
+//! Late calls, and concurrent changes during a build: the planted bugs of this module, each caught
+//! by the test that claims it. Further tests are in `tests/tables/`, over the public API.
 
 use std::{ops::ControlFlow, sync::mpsc};
 
@@ -9,7 +9,7 @@ use crate::{
     sync::{Mutex, thread},
 };
 
-/// A row is a mail and a name, with a comma between.
+/// A field of a row, which is a mail address and a name, separated by a comma.
 fn part(row: &[u8], number: usize) -> &[u8] {
     row.split(|byte| *byte == b',').nth(number).unwrap_or_default()
 }
@@ -66,14 +66,15 @@ impl Store {
     }
 }
 
-/// A call that waits for the table while an index is published goes by what its turn finds, not by what it came with.
+/// A call that waits for the table while an index is published uses the definition that it finds
+/// then, not the one it came with.
 #[test]
 fn the_definition_is_taken_under_the_row_s_lock() {
     let store = store(&[("1", "a@b,"), ("2", "c@d,")]);
     let (has_table, table_is_had) = mpsc::channel();
     let (goes_on, may_go_on) = mpsc::channel();
     let ends = Mutex::new(Some((has_table, may_go_on)));
-    // The row that comes late is met only while the build has the table.
+    // The late row is seen only while the build holds the table.
     let extract = move |_: &[u8], row: &[u8], out: &mut Vec<u8>| {
         out.extend_from_slice(part(row, 0));
         if out == b"late@d"
@@ -106,8 +107,8 @@ fn the_definition_is_taken_under_the_row_s_lock() {
     store.is_in_step();
 }
 
-/// What one row leaves another takes, in the same round, whichever is looked at first; and a transaction that writes on in a
-/// later queue.
+/// A unique value that one row gives up is taken by another in the same round, whichever is looked
+/// at first; and a transaction continues to write in a later queue.
 #[test]
 fn rows_exchange_what_they_have() {
     let store = store(&[("1", "a@b,"), ("2", "c@d,"), ("3", "e@f,")]);
@@ -127,7 +128,7 @@ fn rows_exchange_what_they_have() {
             BuildProgress::Waiting => {
                 waits += 1;
                 if waits == 2 {
-                    // In the queue that it had, it has been seen by no round; in the next one, by some.
+                    // In its old queue, no round has seen it; in the next one, some have.
                     open.take().map(|txn| txn.commit().unwrap());
                 }
             }
@@ -143,7 +144,7 @@ fn rows_exchange_what_they_have() {
     }
 }
 
-/// A row comes to where another was that has gone on in a later queue.
+/// A row takes the value of another whose change is in a later queue.
 #[test]
 fn late_rows_are_in_nobody_s_way() {
     let store = store(&[("1", "a@b,"), ("2", ",Bob")]);
@@ -184,7 +185,7 @@ fn who_had_written_before_is_waited_for() {
     store.table.put(&txn, b"1", b"c@d,").unwrap();
     let mut open = Some(txn);
     let watch = |progress| {
-        // A build that does not wait ends without it.
+        // A build that never waits completes without it.
         if progress == BuildProgress::Waiting
             && let Some(txn) = open.take()
         {
@@ -207,7 +208,7 @@ fn an_index_begins_with_its_publication() {
     let mut seen = None;
     let watch = |progress| {
         if matches!(progress, BuildProgress::CatchingUp { .. }) {
-            // The index's tree is there, and not all that it will have.
+            // The index's tree exists, but not all of its entries.
             seen = store.table.get(&reader, b"1").unwrap();
             store.put("2", "c@d,");
         }
@@ -219,7 +220,7 @@ fn an_index_begins_with_its_publication() {
     assert!(matches!(found, Err(Error::DefinitionChanged(_))), "{found:?}");
 }
 
-/// A function of the program's that panics ends its own call.
+/// A function of the program that panics ends only its own call.
 #[test]
 fn a_build_that_panics_leaves_nothing() {
     let store = store(&[("1", "a@b,"), ("2", "a@b,")]);

@@ -1,11 +1,14 @@
-//! Writes of rows with all their entries.
+//! Writing rows with all their index entries.
 //!
-//! 1. The row is locked and read at latest.
-//! 2. The definition is taken ([`TableState`](super::state::TableState), invariant 1), and what the row's entries were
-//!    and are to be is asked of the program's functions. What does not change is not written.
-//! 3. One call of the transaction looks for unique ones and writes all, or nothing (Rule: I48).
+//! 1. The row is locked and read at the latest version.
+//! 2. The definition is read ([`TableState`](super::state::TableState), invariant 1), and the
+//!    program's functions compute the row's old and new entries. What does not change is not
+//!    written.
+//! 3. One call of the transaction checks the unique entries and writes everything, or nothing
+//!    (Rule: I48).
 //!
-//! Of an index that is being built nothing is known here: the tree of the rows keeps word of what changes (`db/build/`).
+//! Indexes that are being built are not handled here: the tree of the rows records what changes
+//! (`db/build/`).
 //!
 //! Threads: as the transaction.
 
@@ -15,21 +18,21 @@ use crate::{Error, Result, RowChange, RowConflict, RowLock, Tree, Txn, sync::Arc
 
 use super::{entry::Form, open::Table, spec::IndexSpec, state::Definition};
 
-/// So many milliseconds a call waits for a change of columns that has been committed to reach it.
+/// Milliseconds for which a call waits for a committed change of columns to become known to it.
 const LOOKS_MAX: u32 = 5000;
 
-/// A row that is locked.
+/// A locked row.
 struct Locked {
-    /// What it is at latest.
+    /// Its latest version.
     old: Option<Vec<u8>>,
-    /// Held until all is written: who has turned to another one waits for that.
+    /// Held until everything is written: a change of the definition waits for that.
     definition: Arc<Definition>,
 }
 
-/// How one entry changes: places in the bytes of a [`Plan`].
+/// The change of one entry, as places in the bytes of a [`Plan`].
 #[derive(Debug)]
 struct Planned {
-    /// Of the definition's.
+    /// Number of the index in the definition.
     index: usize,
     old: Option<Range<usize>>,
     new: Option<(Range<usize>, Range<usize>)>,
@@ -40,18 +43,19 @@ struct Planned {
 struct Plan {
     bytes: Vec<u8>,
     entries: Vec<Planned>,
-    /// What was extracted of the row as it was, and as it is to be.
+    /// What was extracted from the old and the new row.
     extracted: [Vec<u8>; 2],
-    /// Entries that stay are written, too.
+    /// Unchanged entries are written, too.
     rewrites: bool,
 }
 
 impl Table {
-    /// Inserts a row that must not be there.
+    /// Inserts a row that must not exist.
     ///
     /// # Errors
-    /// `RowExists` if the key is there, `IndexConflict` if another row has the same in a unique index: it names the
-    /// index and that row, whose entry is locked for this transaction; nothing was written. As [`Txn::put`].
+    /// `RowExists` if the key exists; `IndexConflict` if another row has the same bytes in a unique
+    /// index: it names the index and that row, whose entry is locked for this transaction. Nothing
+    /// was written in either case. As [`Txn::put`].
     pub fn insert(&self, txn: &Txn, key: &[u8], row: &[u8]) -> Result<()> {
         txn.in_row_call(|| {
             let locked = self.lock(txn, key)?;
@@ -62,16 +66,17 @@ impl Table {
         })
     }
 
-    /// Inserts a row, or changes the one that is there; true if there was one.
+    /// Inserts a row, or replaces the existing one; true if there was one.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert), but for `RowExists`.
+    /// As [`insert`](Self::insert), except for `RowExists`.
     pub fn put(&self, txn: &Txn, key: &[u8], row: &[u8]) -> Result<bool> {
         txn.in_row_call(|| {
             loop {
                 let locked = self.lock(txn, key)?;
                 match self.write(txn, key, &locked, Some(row)) {
-                    // Somebody came while this one waited for a gap: then it is a change.
+                    // Another transaction inserted the row while this one waited for a gap: replace
+                    // that row.
                     Err(Error::RowExists { .. }) if locked.old.is_none() => {}
                     written => return written.map(|()| locked.old.is_some()),
                 }
@@ -79,7 +84,7 @@ impl Table {
         })
     }
 
-    /// Changes a row; false if there is none.
+    /// Replaces a row; false if there is none.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -107,16 +112,18 @@ impl Table {
         })
     }
 
-    /// Step 1, and the definition.
+    /// Performs step 1, and reads the definition.
     fn lock(&self, txn: &Txn, key: &[u8]) -> Result<Locked> {
         let too_early = plant!("table: a call goes by the definition it came with");
         let early = too_early.then(|| self.state.definition());
         let mut old = txn.get_for_update_as_it_is(&self.state.rows, key)?;
-        // Whoever wrote the row went by this definition or by one before, and the functions know its version.
+        // The row was written by this definition or an earlier one, so the functions know its
+        // version.
         let mut definition = early.unwrap_or_else(|| self.state.definition());
         if let Some(old) = &mut old {
             let mut looks = 0;
-            // But a merge may have mapped it to the version of a change that is just being made.
+            // Exception: a merge may have mapped it to the version of a change that is just being
+            // made.
             while let Err(error) = definition.rows.bring_up(old) {
                 looks += 1;
                 if looks > LOOKS_MAX || !matches!(error, Error::DefinitionChanged(_)) {
@@ -129,13 +136,13 @@ impl Table {
         Ok(Locked { old, definition })
     }
 
-    /// Steps 2 and 3, of a row that is locked.
+    /// Performs steps 2 and 3 for a locked row.
     fn write(&self, txn: &Txn, key: &[u8], locked: &Locked, new: Option<&[u8]>) -> Result<()> {
         let Locked { old, definition } = locked;
         let old = old.as_deref();
         let new = new.map(|row| definition.rows.brought_up(row)).transpose()?;
         let new = new.as_deref();
-        // What stays is not written, but where plain reads may see an older row or entry.
+        // Unchanged data is not written, unless plain reads may see an older row or entry.
         let rewrites = txn.stands_over_older() && txn.snapshot_seqno().is_some();
         if old == new && (!rewrites || shows(txn, &definition.rows, key, old)?) {
             return Ok(());
@@ -154,7 +161,8 @@ impl Table {
         let mut changes = Vec::with_capacity(1 + plan.entries.len());
         changes.push(row);
         changes.extend(plan.entries.iter().map(|entry| plan.change(entry, definition)));
-        // The row was looked for, under its lock, and is again only where that was given back for a wait.
+        // The row was looked up under its lock; it is checked again only if the lock was released
+        // for a wait.
         let new = if old.is_none() { changes.len() } else { 0 };
         match txn.change_row(&changes, RowLock::Exclusive, (1, new))? {
             None => Ok(()),
@@ -185,7 +193,7 @@ impl Table {
     }
 }
 
-/// Whether plain reads show a row so; not where they show nothing of its tree.
+/// Whether plain reads show the row like this; false if they show nothing of its tree.
 fn shows(txn: &Txn, rows: &Tree, key: &[u8], row: Option<&[u8]>) -> Result<bool> {
     match txn.get(rows, key) {
         Err(Error::DefinitionChanged(_)) => Ok(false),
@@ -193,7 +201,7 @@ fn shows(txn: &Txn, rows: &Tree, key: &[u8], row: Option<&[u8]>) -> Result<bool>
     }
 }
 
-/// What an index orders a row by, into an empty buffer; false if it has no entry.
+/// Extracts what an index orders a row by, into a cleared buffer; false if the row has no entry.
 pub(super) fn extract(spec: &IndexSpec, key: &[u8], row: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
     out.clear();
     row.is_some_and(|row| (spec.extract)(key, row, out))
@@ -211,7 +219,7 @@ impl Plan {
         let [before, after] = &mut self.extracted;
         let was = extract(spec, key, old, before);
         let is = extract(spec, key, new, after);
-        // A clustering entry has the row, which does change.
+        // A clustering entry contains the row, which does change.
         let stays = was && is && before == after;
         if (stays && !form.clustering && !self.rewrites) || !(was || is) {
             return;

@@ -1,26 +1,26 @@
 //! Apply: a batch and a root in, a new root out.
 //!
-//! 1. A batch for an empty or one-leaf tree is merged with the leaf; more than one leaf coming out
-//!    makes a root node above them.
+//! 1. A batch for an empty or one-leaf tree is merged with the leaf; if that results in more than
+//!    one leaf, they get a root node.
 //! 2. A batch wholly above the tree's maximum becomes leaves at the right edge and touches no old
-//!    one: keys that only grow are written once.
-//! 3. Any other batch becomes runs in front of the root's buffer, cut at the pivots where a child's
-//!    part is large enough to go down by itself, and the root is settled (`settle.rs`).
+//!    leaf: keys that only grow are written once.
+//! 3. Any other batch becomes runs at the front of the root's buffer, cut at the pivots where a
+//!    child's part is large enough to go down by itself, and the root is rebalanced (`settle.rs`).
 //!
-//! A page that cannot be read keeps only what needs it from going on (`damage.rs`); if the root itself
+//! A page that cannot be read blocks only the work that needs it (`damage.rs`); if the root itself
 //! cannot be read, the batch waits in a node above it.
 //!
 //! Invariants
 //! 1. Published nodes and runs are never changed; the job works on copies and seals them.
-//! 2. The job counts every run reference it adds or takes, and names every node it replaced, so
-//!    that births and deaths can be recorded with the publish (Rule: I21).
-//! 3. Nothing newer ever stands below anything older of the same key (Rule: I1): the maximum of
-//!    step 2 is an upper bound over leaves and everything pending.
+//! 2. The job counts every run reference that it adds or removes, and records every node that it
+//!    replaced, so that births and deaths can be recorded with the publish (Rule: I21).
+//! 3. Nothing newer is ever below anything older of the same key (Rule: I1): the maximum of step 2
+//!    is an upper bound over leaves and everything pending.
 //!
-//! Threads: one job a tree at a time (Rule: I8); jobs of different trees run side by side. Cost: each
-//! entry is encoded once here, and once more for each merge on its way down. Idea: Bender et al.,
-//! "An Introduction to Bε-trees and Write-Optimization", 2015; references moving down before bytes
-//! do: Conway et al., "SplinterDB", 2020.
+//! Threads: one job per tree at a time (Rule: I8); jobs of different trees run concurrently. Cost:
+//! each entry is encoded once here, and once more for each merge on its way down. Idea: Bender et
+//! al., "An Introduction to Bε-trees and Write-Optimization", 2015; handing down references before
+//! bytes: Conway et al., "SplinterDB", 2020.
 
 use crate::{
     Publish, Tag,
@@ -41,35 +41,37 @@ use super::{
     piece::{Piece, Pieces},
 };
 
-/// Longest value that stays in a run when there is no room for a blob: half of what a block can be, or so many times
-/// what stays there anyhow. 32 MiB.
+/// Longest value that stays in a run when there is no space for a blob: half of the largest block,
+/// and at most 512 times the longest value that is stored inline anyway. Both are 32 MiB.
 const INLINE_BYTES_MAX: usize = BLOCK_RAW_BYTES_MAX / 2;
 const INLINE_TIMES_MAX: usize = 512;
 
-/// One tree's root with what belongs to it.
+/// One tree's root and what belongs to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TreeRoot {
     pub root: Root,
-    /// No key of the tree is above it (it may itself be gone). `None` says nothing: any key may be there, unless the
-    /// root is empty.
+    /// An upper bound of the tree's keys (the key itself may be gone). `None` means unknown: any
+    /// key may be present, unless the root is empty.
     pub max_key: Option<Vec<u8>>,
-    /// How many rows there are, if all commits that were applied knew by how much they changed that. Of an empty root
-    /// see [`rows`](Self::rows).
+    /// Number of rows, if every commit that was applied knew by how much it changed that. For an
+    /// empty root see [`rows`](Self::rows).
     pub counted: Option<u64>,
-    /// Entries and bytes, as they were estimated when what was loaded was written; of a root of nodes.
+    /// For a root that is a node: its entries and bytes as they were estimated when the loaded
+    /// version was written.
     pub stored: Option<(u64, u64)>,
-    /// What a root of nodes holds, once that is known (`sums.rs`).
+    /// For a root that is a node: the sums of what it holds, once they are known (`sums.rs`).
     pub sums: OnceLock<Box<Sums>>,
 }
 
-/// What is applied: entries ascending, one message a key, newest already folded.
+/// The input of an apply: entries ascending, one message per key, with older messages already
+/// folded in.
 pub(crate) struct Batch<'a> {
     /// Its range deletes are older than all its entries (Rule: I26).
     pub source: Box<dyn EntrySource + 'a>,
-    /// Least and greatest key touched, range deletes included.
+    /// Least and greatest key touched, including range deletes.
     pub min_key: Vec<u8>,
     pub max_key: Vec<u8>,
-    /// About how many bytes of keys and payloads.
+    /// Approximate bytes of keys and payloads.
     pub bytes: u64,
 }
 
@@ -86,16 +88,16 @@ pub(crate) struct Job<'a> {
     /// The version that will link what this job makes.
     pub publish: Publish,
     pub effects: Effects,
-    /// Entries encoded so far, for pacing.
+    /// Number of entries encoded so far, for pacing.
     pub progress: &'a AtomicU64,
-    /// Pending fraction of a leaf at which it is flushed, in 1/16.
+    /// Pending fraction of a leaf at which it is flushed, in sixteenths.
     pub leaf_fill_sixteenths: u64,
-    /// The keys of the node at hand, for saying what is damaged.
+    /// The key range of the current node, for reports of damage.
     pub(super) bounds: (Bound, Bound),
-    /// It may write runs before they are published. Not if its effects are not to be recorded.
+    /// True if it may write runs before they are published. False if its effects are not recorded.
     pub writes_early: bool,
-    /// It must not fail for want of room on the disk: what needs some waits in the root's buffer. For a replay, in which
-    /// nobody can wait for room.
+    /// True if it must not fail for lack of disk space: work that needs space waits in the root's
+    /// buffer. For a replay, in which nothing can wait for space.
     pub is_frugal: bool,
     counted: u64,
 }
@@ -122,10 +124,11 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Applies the batch that `batches` gives, each time it is called; `None` changes nothing. The old root
-    /// stays valid; on error nothing of the new one is linked.
+    /// Applies the batch that `batches` returns each time it is called; `None` changes nothing. The
+    /// old root stays valid; on an error nothing of the new one is linked.
     ///
-    /// An error of a page says that the batch itself cannot be folded: a long value in it cannot be read.
+    /// An error that concerns a page means that the batch itself cannot be folded: a long value in
+    /// it cannot be read.
     pub fn apply<'b>(
         &mut self,
         old: &TreeRoot,
@@ -169,12 +172,12 @@ impl<'a> Job<'a> {
             true => self.apply_unsettled(&above, batch)?,
             false => self.apply_to(&above, batch)?,
         };
-        // Then it was not the batch.
+        // It was not the batch that failed.
         self.blame(&[page], (None, None), &error);
         Ok(root)
     }
 
-    /// A node without a page above a root that cannot be read, which takes what waits for that.
+    /// A node, not yet written, above a root that cannot be read; it takes what waits for the root.
     fn node_above(&mut self, root: &Root) -> Option<(PageRef, Arc<NodeRef>)> {
         let (page, child, level) = match root {
             Root::Empty => return None,
@@ -187,21 +190,21 @@ impl<'a> Job<'a> {
             return None;
         }
         if let Root::Leaf(leaf) = root {
-            // The node's reference in place of the root's.
+            // The node's reference replaces the root's.
             self.effects.unlink_root(leaf);
         }
         Some((page, self.seal(Piece::above(child))))
     }
 
-    /// False for a frugal job while runs that are not written take their memory: on a full disk they stay, and settling
-    /// makes more of them than the batch has.
+    /// False for a frugal job while unwritten runs use all the memory they may: on a full disk they
+    /// stay in memory, and rebalancing creates more of them than the batch has.
     fn has_memory_to_settle(&self) -> bool {
         let max = self.cx.unwritten_max.load(Ordering::Relaxed);
         !self.is_frugal || self.cx.unwritten.load(Ordering::Relaxed) <= max
     }
 
-    /// Puts a batch into the root's buffer, and does nothing else: needs no room on the disk, but for what is longer than
-    /// a run can hold.
+    /// Puts a batch into the root's buffer, and does nothing else. It needs no disk space, except
+    /// for values that are longer than a run can hold.
     fn apply_unsettled(&mut self, old: &TreeRoot, batch: Batch<'_>) -> Result<TreeRoot> {
         let mut top = match &old.root {
             Root::Node(node) => self.reopen(node)?,
@@ -255,7 +258,7 @@ impl<'a> Job<'a> {
         Ok(TreeRoot { root, max_key, ..old.clone() })
     }
 
-    /// Whether leaves can be hung at the right edge: every node on it is in memory then.
+    /// True if leaves can be appended at the right edge: every node on it is then in memory.
     fn right_edge_is_readable(&mut self, root: &Arc<NodeRef>) -> Result<bool> {
         let mut content = root.load(self.cx)?.clone();
         while let Some(Child::Node(last)) = content.children.last().cloned() {
@@ -274,7 +277,8 @@ impl<'a> Job<'a> {
         Ok(true)
     }
 
-    /// True if the batch makes at least a quarter of a leaf: fewer would leave crumbs.
+    /// True if the batch makes at least a quarter of a leaf; a smaller batch would leave tiny
+    /// leaves.
     fn fills_leaf(&self, batch: &Batch<'_>) -> bool {
         batch.bytes / 2 >= self.cx.shape.leaf_bytes / 4
     }
@@ -289,7 +293,7 @@ impl<'a> Job<'a> {
         Ok(self.root_of(nodes))
     }
 
-    /// A level-1 node over fresh leaves; without children over none.
+    /// Creates a level-1 node over fresh leaves; it has no children if there are none.
     fn node_over(&mut self, leaves: Vec<Arc<RunHandle>>) -> Node {
         let pivots = self.pivots_between(&leaves);
         let children = leaves.into_iter().map(Child::Leaf).collect();
@@ -310,8 +314,8 @@ impl<'a> Job<'a> {
             .collect()
     }
 
-    /// Takes a sealed node apart for changing: its page dies and its references are given back
-    /// until the changed copy is sealed.
+    /// Opens a sealed node for changes: its page dies and its references are returned until the
+    /// changed copy is sealed.
     pub(super) fn reopen(&mut self, node: &Arc<NodeRef>) -> Result<Node> {
         let content = node.load(self.cx)?;
         self.effects.unlink_node(node, content);
@@ -346,7 +350,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// A root node with one child and no buffer is its child; a leaf without entries is none.
+    /// Reduces a root: a node with one child and no buffer becomes that child; a leaf without
+    /// entries becomes the empty root.
     fn collapse(&mut self, mut top: Piece) -> Root {
         top.drop_consumed();
         match top.only_child().cloned() {
@@ -360,12 +365,13 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Hangs leaves, all above the tree's maximum, at the right edge below `node`. Returns it, and new siblings to its right.
+    /// Appends leaves, all above the tree's maximum, at the right edge below `node`. Returns the
+    /// node, and new siblings to its right.
     fn append_leaves(&mut self, mut node: Node, leaves: Vec<Arc<RunHandle>>) -> Result<Pieces> {
         if let Some(Child::Node(last)) = node.children.last().cloned() {
             let child = self.reopen(&last)?;
             let pieces = self.append_leaves(child, leaves)?;
-            // The first of them takes the place of the last child, with what waits for that.
+            // The first of them takes the place of the last child, and of what waits for it.
             node.children.pop();
             for (n, (first_key, piece)) in pieces.into_iter().enumerate() {
                 if n > 0 {
@@ -401,8 +407,8 @@ impl<'a> Job<'a> {
         parts.finish(self)
     }
 
-    /// A part of `run` for `node`, clipped to [lo, hi), with its live bytes; `None` if nothing of it
-    /// lies in the node's children.
+    /// A part of `run` for `node`, clipped to [lo, hi), with its live bytes; `None` if nothing of
+    /// it lies in the node's children.
     pub(super) fn part_of(
         &self,
         node: &Node,
@@ -431,7 +437,7 @@ impl<'a> Job<'a> {
         Ok(u32::try_from(bytes).unwrap_or(u32::MAX))
     }
 
-    /// Leaves of entries alone.
+    /// Builds leaves from entries alone.
     fn build_leaves(
         &mut self,
         mut entries: Box<dyn EntrySource + '_>,
@@ -458,9 +464,9 @@ impl<'a> Job<'a> {
         Ok(leaves)
     }
 
-    /// Appends an entry to a run; a value that folding made too long for one goes into a blob. On a full
-    /// disk it stays in the run, if that can hold it, until a later job finds room: an apply must not
-    /// fail where deletes are waiting in it (Rule: I24).
+    /// Appends an entry to a run. A value that folding made too long for a run goes into a blob. On
+    /// a full disk it stays in the run, if that can hold it, until a later job finds space: an
+    /// apply must not fail while deletes wait in it (Rule: I24).
     pub(super) fn push(
         &mut self,
         builder: &mut RunBuilder,
@@ -499,7 +505,7 @@ impl<'a> Job<'a> {
         let handle = RunHandle::new(run, self.traits.lineage, self.publish, self.cx);
         let max = self.cx.unwritten_max.load(Ordering::Relaxed);
         if self.writes_early && self.cx.unwritten.load(Ordering::Relaxed) > max {
-            // What cannot be written now the checkpoint writes, or fails with.
+            // What cannot be written now, the checkpoint writes, or fails on.
             let held = handle.write_early(self.cx).ok();
             self.effects.early.extend(held.map(|held| (handle.clone(), held)));
         }
@@ -514,7 +520,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Hands all counted entries to the counters.
+    /// Adds all counted entries to the shared counters.
     pub fn flush_ticks(&mut self) {
         self.progress.fetch_add(self.counted, Ordering::Relaxed);
         self.cx.counters.entries_encoded.fetch_add(self.counted, Ordering::Relaxed);
@@ -522,7 +528,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// An upper bound of the keys of a tree with a batch; none if it is not known.
+/// An upper bound of the keys of a tree and a batch; `None` if it is not known.
 fn max_of(old: &TreeRoot, batch: &Batch<'_>) -> Option<Vec<u8>> {
     let greatest = match (&old.root, &old.max_key) {
         (Root::Empty, _) => &batch.max_key,

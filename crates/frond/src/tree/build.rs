@@ -1,16 +1,18 @@
-//! A tree built bottom-up out of rows that ascend: what a bulk load ends in.
+//! Building a tree bottom-up from ascending rows: the last step of a bulk load.
 //!
-//! Leaves are cut at jittered sizes and written at once, into extents that no version links yet; nodes
-//! follow as soon as they have their children. What is in memory is one leaf, and on each level of
+//! Leaves are cut at jittered sizes and written at once, into extents that no version links yet;
+//! nodes follow as soon as they have their children. Memory holds one leaf, and on each level of
 //! nodes the children of at most two of them.
 //!
 //! Invariants
-//! 1. Keys ascend strictly over all calls; messages are Puts and PutBlobs, not fresh, as leaves hold them.
-//! 2. Every page has the birth that the pages' owner says, so that no parent is younger than its
-//!    children (Rule: I20).
-//! 3. A node is written with at least half the children that it aims at, the last of a level too.
+//! 1. Keys ascend strictly over all calls; messages are Puts and PutBlobs, not fresh, as leaves
+//!    hold them.
+//! 2. Every page has the birth of the set of pages, so that no parent is younger than its children
+//!    (Rule: I20).
+//! 3. A node is written with at least half its target of children, including the last node of a
+//!    level.
 //!
-//! Threads: one. Cost: each row encoded once, each page written once.
+//! Threads: one. Cost: each row is encoded once, each page written once.
 
 use crate::{
     Tag,
@@ -31,13 +33,13 @@ use super::{
     page::seal_node,
 };
 
-/// Children of a node being built, with the first key of its range.
+/// Children that wait for a node, with the first key of the node's range.
 #[derive(Debug, Default)]
 struct Level {
     first: Box<[u8]>,
     pivots: Vec<Box<[u8]>>,
     children: Vec<Child>,
-    /// Nodes of this level written so far.
+    /// Number of nodes of this level written so far.
     written: usize,
 }
 
@@ -50,26 +52,26 @@ pub(crate) struct TreeBuilder {
     leaf: RunBuilder,
     /// Encoded bytes at which the leaf being built ends.
     cut_bytes: u64,
-    /// Links of all leaves, for who may want to read them again.
+    /// Links of all leaves, for callers that want to read them again.
     leaves: Vec<Link>,
-    /// From level 1 up.
+    /// One per level, from level 1 up.
     levels: Vec<Level>,
-    /// The greatest key of the leaves that are written.
+    /// The greatest key of the leaves written so far.
     last_key: Vec<u8>,
-    /// What the leaves hold.
+    /// Sums over the leaves.
     sums: Sums,
 }
 
-/// A tree that is written, and that nothing links.
+/// A tree that is written but not linked by anything.
 #[derive(Debug)]
 pub(crate) struct Built {
-    /// Without a boundary: that is known when a version adopts it.
+    /// Has no boundary yet: that is known only when a version adopts it.
     pub root: DurableRoot,
     pub pages: HeldPages,
 }
 
 impl TreeBuilder {
-    /// A tree without rows; its pages go to `pages`, which holds none yet.
+    /// Starts a tree without rows; its pages are added to `pages`, which must hold none yet.
     pub fn new(cx: &Arc<TreeContext>, traits: TreeTraits, pages: HeldPages) -> Self {
         let mut builder = Self {
             cx: cx.clone(),
@@ -86,13 +88,14 @@ impl TreeBuilder {
         builder
     }
 
-    /// Leaves that would all be due at once later are of different sizes from the beginning.
+    /// Chooses the size of the next leaf. Sizes differ from the start, so that leaves do not all
+    /// become due at once later.
     fn choose_cut(&mut self) {
         let seed = jitter_seed(self.pages.birth(), self.leaves.len());
         self.cut_bytes = jitter(self.cx.shape.leaf_bytes, seed);
     }
 
-    /// Adds a row above all before it.
+    /// Adds a row above all previous ones.
     #[inline]
     pub fn push(&mut self, key: &[u8], tag: Tag, payload: &[u8]) -> Result<()> {
         if self.leaf.bytes_so_far() as u64 >= self.cut_bytes {
@@ -137,14 +140,15 @@ impl TreeBuilder {
         Ok(Child::Node(NodeRef::on_disk(link, node.level)))
     }
 
-    /// Children that a node of this level, the `count`-th, aims at: three quarters of what it may have.
+    /// The target number of children of the `count`-th node of this level: three quarters of the
+    /// maximum, jittered.
     fn aim(&self, level: usize, count: usize) -> usize {
         let max = self.cx.shape.fanout_max;
         let seed = jitter_seed(self.pages.birth(), level << 32 | count);
         (jitter(max as u64 * 3 / 4, seed) as usize).clamp(2, max)
     }
 
-    /// Hangs a child below the last node of `level`; `separator` is the first key of its range.
+    /// Adds a child below the last node of `level`; `separator` is the first key of its range.
     fn add(&mut self, level: usize, separator: Box<[u8]>, child: Child) -> Result<()> {
         if self.levels.len() < level {
             self.levels.push(Level { first: separator, children: vec![child], ..Level::default() });
@@ -155,11 +159,11 @@ impl TreeBuilder {
         let open = &mut self.levels[level - 1];
         open.pivots.push(separator);
         open.children.push(child);
-        // Not before as much as it keeps is left for the next one.
+        // Not before the next node can keep as many as this one.
         if open.children.len() < 2 * aim { Ok(()) } else { self.cut(level, aim) }
     }
 
-    /// Writes the first `count` children that wait on a level as a node.
+    /// Writes the first `count` waiting children of a level as a node.
     fn cut(&mut self, level: usize, count: usize) -> Result<()> {
         let open = &mut self.levels[level - 1];
         let rest = open.children.split_off(count);
@@ -173,7 +177,7 @@ impl TreeBuilder {
         self.add(level + 1, first, child)
     }
 
-    /// Ends the tree.
+    /// Finishes the tree.
     pub fn finish(mut self) -> Result<Built> {
         self.end_leaf()?;
         let mut root = DurableRoot { lineage: self.pages.lineage(), ..DurableRoot::default() };
@@ -209,8 +213,8 @@ impl TreeBuilder {
         Ok(Built { root, pages: self.pages })
     }
 
-    /// Gives the leaves as they are, written to the last, and gives up the nodes above them: the rows did
-    /// not go on ascending.
+    /// Writes the last leaf and returns all leaves as they are, without the nodes above them: for
+    /// rows that turned out not to ascend.
     pub fn into_leaves(mut self) -> Result<Vec<(Link, HeldExtent)>> {
         self.end_leaf()?;
         Ok(self.leaves.into_iter().zip(self.pages.into_runs()).collect())

@@ -1,4 +1,5 @@
-//! What a tree job is given: memory, files, the shape to aim at; and what it leaves behind.
+//! The context of tree jobs: memory, files and the target shape as input; effects and counters as
+//! output.
 
 use crate::{
     Lineage, Publish, SizeClass, VALUE_INLINE_BYTES_MAX,
@@ -20,11 +21,11 @@ use super::{
     tails::Descriptors,
 };
 
-/// Sizes that decide a tree's shape. Production uses `Shape::default`; tests use tiny ones, so that a
-/// few hundred keys make a deep tree.
+/// Sizes that determine a tree's shape. Production uses `Shape::default`; tests use tiny ones, so
+/// that a few hundred keys make a deep tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
-    /// Encoded bytes a leaf aims at. 512 KiB: about 25 k index entries, 1.3 ms of merging.
+    /// Target of a leaf's encoded bytes. 512 KiB: about 25 k index entries, 1.3 ms of merging.
     pub leaf_bytes: u64,
     /// Children a node may have before it splits.
     pub fanout_max: usize,
@@ -36,11 +37,12 @@ pub struct Shape {
     pub run_bytes: u64,
     /// Values longer than this get a blob.
     pub blob_bytes: usize,
-    /// Raw bytes of a blob's piece.
+    /// Raw bytes of one piece of a blob.
     pub blob_piece_bytes: usize,
     /// Tiers an upper node may hold before similar ones are merged.
     pub tiers_max: usize,
-    /// Tiers a level-1 node may hold: each costs a reader a filter probe, each fewer a rewrite more.
+    /// Tiers a level-1 node may hold: each costs a reader a filter probe, and a lower limit costs
+    /// more rewriting.
     pub tiers_max_bottom: usize,
 }
 
@@ -80,7 +82,7 @@ pub(crate) struct TreeCounters {
     pub drains: AtomicU64,
 }
 
-/// Everything tree code needs from the rooms below it.
+/// Everything that tree code needs from the modules below it.
 #[derive(Debug)]
 pub(crate) struct TreeContext {
     pub store: Arc<Store>,
@@ -89,46 +91,48 @@ pub(crate) struct TreeContext {
     pub operators: Arc<Operators>,
     pub shape: Shape,
     pub counters: TreeCounters,
-    /// Where encoding and decoding are counted, by tree; a check does not count.
+    /// Counts encoding and decoding by tree; a check does not count.
     pub work: Option<Arc<WorkByTree>>,
     pub descriptors: Descriptors,
     /// Pages that jobs could not read.
     pub damage: Damage,
     /// Bytes of runs that have no address yet.
     pub unwritten: Arc<AtomicU64>,
-    /// While there are more of them, a job writes its runs as it makes them.
+    /// Above this many unwritten bytes, a job writes its runs as it makes them.
     pub unwritten_max: AtomicU64,
     /// Bytes of indexes and filters of open runs.
     pub resident: Arc<AtomicU64>,
 }
 
-/// What an apply did to pages, for the version room to record with the publish.
+/// What a job did to pages, for the version module to record with the publish.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     /// Node pages of the old root that the new one does not link.
     pub dead_nodes: Vec<Arc<NodeRef>>,
-    /// Changes of run references, in the order in which they were made. A run that ends at zero is dead.
+    /// Changes of run references, in the order in which they were made. A run whose count ends at
+    /// zero is dead.
     pub run_refs: Vec<(Arc<RunHandle>, i64)>,
-    /// Blobs that the job wrote: kept until the publish has taken up those that its runs list.
+    /// Blobs that the job wrote: held until the publish has taken over those that its runs list.
     pub blobs: Vec<Arc<BlobHold>>,
-    /// Trees that begin with pages written beforehand.
+    /// Trees that start with pages written beforehand.
     pub begun: Vec<Begun>,
-    /// Runs that the job wrote itself, each in an extent that the checkpoint adopts if the run is linked.
+    /// Runs that the job wrote itself, each in an extent that the checkpoint adopts if the run is
+    /// linked.
     pub early: Vec<(Arc<RunHandle>, HeldExtent)>,
-    /// By how much they change what the tree holds.
+    /// The change of what the tree holds.
     pub sums: Sums,
 }
 
-/// A tree that begins with pages which lie in their places already.
+/// A tree that starts with pages already in their places.
 #[derive(Debug)]
 pub(crate) struct Begun {
     /// Temporary until the checkpoint adopts them.
     pub pages: Arc<HeldPages>,
-    /// What its leaves list, each blob in one of them.
+    /// The blobs that its leaves list, each in one of them.
     pub blobs: Vec<Extent>,
 }
 
-/// How far [`Effects`] had come.
+/// A position in [`Effects`], to rewind to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EffectsMark {
     dead_nodes: usize,
@@ -138,53 +142,54 @@ pub(crate) struct EffectsMark {
     sums: Sums,
 }
 
-/// What a tree is, as far as its jobs care.
+/// Properties of a tree that its jobs use.
 #[derive(Clone, Debug)]
 pub(crate) struct TreeTraits {
     pub lineage: Lineage,
     pub class: SizeClass,
-    /// Leaves carry filters: keys are unique and not append-only.
+    /// True if leaves carry filters: keys are unique and not append-only.
     pub leaf_filters: bool,
-    /// What its runs are typed by; none if its rows are opaque.
+    /// The typing of its runs, for columnar blocks; `None` for row blocks.
     pub typing: Option<Arc<Typing>>,
 }
 
 impl Effects {
-    /// Counts a reference more (+1) or less (−1) to `run`.
+    /// Counts one reference more (+1) or less (−1) to `run`.
     pub fn count(&mut self, run: &Arc<RunHandle>, delta: i64) {
         if run.is_hollow() {
-            // No extent, nothing to free; and each node page that is read makes a descriptor anew.
+            // A placeholder has no extent, so nothing to free; and each read of a node page creates
+            // a new descriptor.
             return;
         }
         self.run_refs.push((run.clone(), delta));
     }
 
-    /// The new root has this node, and the old one had not.
+    /// Records that the new root has this node, and the old one did not.
     pub fn link_node(&mut self, node: &Node) {
         node.run_refs().for_each(|run| self.count(run, 1));
         self.sums = self.sums.plus(node.sums());
     }
 
-    /// The new root has not this node of the old one any more, whose page is dead.
+    /// Records that the new root does not have this node of the old one, whose page is dead.
     pub fn unlink_node(&mut self, node: &Arc<NodeRef>, content: &Node) {
         self.dead_nodes.push(node.clone());
         content.run_refs().for_each(|run| self.count(run, -1));
         self.sums = self.sums.minus(content.sums());
     }
 
-    /// The new root is this leaf.
+    /// Records that the new root is this leaf.
     pub fn link_root(&mut self, leaf: &Arc<RunHandle>) {
         self.count(leaf, 1);
         self.sums = self.sums.plus(leaf.sums());
     }
 
-    /// The old root was this leaf.
+    /// Records that the old root was this leaf.
     pub fn unlink_root(&mut self, leaf: &Arc<RunHandle>) {
         self.count(leaf, -1);
         self.sums = self.sums.minus(leaf.sums());
     }
 
-    /// How much there is by now, for [`rewind`](Self::rewind).
+    /// The current position, for [`rewind`](Self::rewind).
     pub fn mark(&self) -> EffectsMark {
         EffectsMark {
             dead_nodes: self.dead_nodes.len(),
@@ -195,7 +200,7 @@ impl Effects {
         }
     }
 
-    /// Takes everything back that came after the mark: what did it was given up.
+    /// Undoes everything recorded after the mark: the work was abandoned.
     pub fn rewind(&mut self, mark: EffectsMark) {
         if plant!("tree: work given up leaves its effects") {
             return;
@@ -207,9 +212,9 @@ impl Effects {
         self.sums = mark.sums;
     }
 
-    /// Sums the changes of each run, so that it comes once.
+    /// Sums the changes of each run, so that each run appears once.
     pub fn sum_up(&mut self) {
-        // By address: the handles in the list keep the addresses from being used again.
+        // Keyed by address: the handles in the list keep addresses from being reused.
         let mut places: HashMap<usize, usize> = HashMap::with_capacity(self.run_refs.len());
         let mut sums: Vec<(Arc<RunHandle>, i64)> = Vec::new();
         for (run, delta) in self.run_refs.drain(..) {
@@ -226,7 +231,7 @@ impl Effects {
 }
 
 impl SizeClass {
-    /// What leaves and blobs of this class are encoded with, where that pays.
+    /// The codec of leaves and blobs of this class, where compression pays.
     pub(crate) fn codec(self) -> Codec {
         match self {
             SizeClass::Fast => Codec::Lz4,
@@ -245,7 +250,7 @@ impl BlobReader for TreeContext {
 }
 
 impl TreeContext {
-    /// The blob that a PutBlob's payload names.
+    /// Opens the blob that a PutBlob's payload names.
     pub fn open_blob(&self, reference: &[u8]) -> Result<Blob> {
         let reference = BlobRef::read(self.store.file(), reference)?;
         Blob::open(self.store.file(), reference, &self.cache)
@@ -267,12 +272,12 @@ impl TreeContext {
         Ok((reference, hold))
     }
 
-    /// Folds with the store's operators, reading blobs where a Merge needs the value.
+    /// A folder with the store's operators, which reads blobs where a Merge needs the value.
     pub fn folder(&self) -> Folder<'_> {
         Folder::with_blobs(&self.operators, self)
     }
 
-    /// An empty leaf of such a tree, that may carry blocks of `base`.
+    /// Creates an empty leaf of such a tree, which may carry blocks of `base`.
     pub fn leaf_builder(&self, traits: &TreeTraits, base: Option<&Run>) -> RunBuilder {
         let codec = traits.class.codec();
         let filter_bits = traits.leaf_filters.then_some(10);
@@ -280,7 +285,7 @@ impl TreeContext {
         self.run_builder(traits, options, base).keeps_warm(&self.cache)
     }
 
-    /// An empty run of such a tree for a node's buffer.
+    /// Creates an empty run of such a tree for a node's buffer.
     pub fn buffer_builder(&self, traits: &TreeTraits) -> RunBuilder {
         let (codec, filter_bits) = (Codec::Raw, Some(14));
         let options = RunOptions { codec, filter_bits, block_bytes: self.shape.block_bytes };
@@ -304,26 +309,26 @@ impl TreeContext {
         }
     }
 
-    /// Opens a run on disk: one verified read of its tail.
+    /// Opens a run on disk: one verified read of its footer.
     pub fn open_run(&self, link: &Link) -> Result<Arc<Run>> {
         let work = self.work_of(link.lineage);
         Run::open_counted(self.store.file().clone(), *link, self.pool.clone(), work)
     }
 
-    /// Where work on the runs of a lineage is counted.
+    /// The counters of work on the runs of a lineage.
     fn work_of(&self, lineage: Lineage) -> Option<Arc<Work>> {
         self.work.as_ref().map(|work| work.of(lineage))
     }
 }
 
-/// A number in [70 %, 130 %] of `base`, fixed by `seed`: thresholds that are equal everywhere come
-/// due everywhere at once.
+/// Returns a number in [70 %, 130 %] of `base`, determined by `seed`: thresholds that are equal
+/// everywhere become due everywhere at once.
 pub(crate) fn jitter(base: u64, seed: u64) -> u64 {
     let hash = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) >> 40; // 24 bits
     base * 7 / 10 + (base * 6 / 10) * hash / (1 << 24)
 }
 
-/// A seed for `jitter` from a page.
+/// A seed for `jitter` from a page's birth and a position.
 pub(crate) fn jitter_seed(birth: Publish, position: usize) -> u64 {
     birth.0.wrapping_mul(31).wrapping_add(position as u64)
 }

@@ -1,20 +1,25 @@
-//! Writing the parts of one tier: entries and range deletes in key order, cut into runs by their bytes.
+//! Writing the parts of one tier: entries and range deletes in key order, cut into runs by their
+//! bytes.
 //!
-//! The naive writer cuts between entries only, and adds every range delete to the run that is being built. A
-//! memtable with many range deletes then makes one run whose tail exceeds the bound of tails, and the store
-//! stops. So range deletes count as bytes of a run, as entries do:
+//! A naive writer cuts between entries only, and adds every range delete to the run being built. A
+//! memtable with many range deletes then makes one run whose footer exceeds the bound of footers,
+//! and the store stops. So range deletes count as bytes of a run, as entries do:
 //!
-//! 1. A range delete begins when the walk reaches its lower bound. It is open until the walk passes its end.
-//! 2. A full part ends at the next key, whether that is an entry's key or the lower bound of a range delete.
-//!    A range delete that is open there is clipped: the part keeps what is below the key.
-//! 3. The rest of it begins the next part.
+//! 1. A range delete starts when the walk reaches its lower bound. It is open until the walk passes
+//!    its end.
+//! 2. A full part ends at the next key, whether that is an entry's key or the lower bound of a
+//!    range delete. A range delete that is open there is clipped: the part keeps what is below the
+//!    key.
+//! 3. The rest of it starts the next part.
 //!
 //! A cut costs at most one more range delete, and two keys in the node.
 //!
 //! Invariants
-//! 1. The parts are disjoint and ascending; each entry and each range delete lies within the part that holds it.
-//! 2. Together the parts delete what the given range deletes do.
-//! 3. A part ends once it holds `run_bytes`: a tail holds at most that and one fragment in range deletes.
+//! 1. The parts are disjoint and ascend; each entry and each range delete lies within the part that
+//!    holds it.
+//! 2. Together the parts delete exactly what the given range deletes do.
+//! 3. A part ends once it holds `run_bytes`: the range deletes of a footer exceed that by at most
+//!    one fragment.
 //!
 //! Threads: as `apply.rs`.
 
@@ -47,22 +52,22 @@ impl Open<'_> {
 pub(super) struct PartWriter<'r> {
     node: &'r Node,
     ranges: &'r RangeDeletes,
-    /// The first fragment of `ranges` that has not begun.
+    /// The first fragment of `ranges` that has not started.
     next: usize,
     open: Option<Open<'r>>,
     builder: RunBuilder,
-    /// Where the part being written begins.
+    /// Where the part being written starts.
     lo: Bound,
-    /// Where the last part ends.
+    /// The end of the tier's range.
     hi: Bound,
-    /// The child that the walk is in, if parts also end between children once they are worth handing down; `None`
-    /// if they do not.
+    /// The child that the walk is in, if parts also end between children once they are large enough
+    /// to hand down; `None` if they do not.
     child: Option<usize>,
     tier: Tier,
 }
 
 impl<'r> PartWriter<'r> {
-    /// A writer for a tier of `node` in [lo, hi), with these range deletes.
+    /// Creates a writer for a tier of `node` in [lo, hi), with these range deletes.
     pub fn new(
         job: &Job<'_>,
         node: &'r Node,
@@ -111,7 +116,7 @@ impl<'r> PartWriter<'r> {
         self.cut_if_full(job, key)
     }
 
-    /// Opens all range deletes that begin at or below `key`; `None`: all.
+    /// Opens all range deletes that start at or below `key`; `None`: all.
     fn begin_ranges(&mut self, job: &mut Job<'_>, key: Option<&[u8]>) -> Result<()> {
         while let Some((from, to)) = self.ranges.get(self.next)
             && key.is_none_or(|key| from <= key)
@@ -124,14 +129,15 @@ impl<'r> PartWriter<'r> {
         Ok(())
     }
 
-    /// Adds the open range delete to the part being written, if it ends at or below `key`; `None`: in any case.
+    /// Adds the open range delete to the part being written, if it ends at or below `key`; `None`:
+    /// in any case.
     fn end_range(&mut self, key: Option<&[u8]>) {
         if let Some(open) = self.open.take_if(|open| key.is_none_or(|key| open.to <= key)) {
             self.builder.add_range_delete(&open.from, open.to);
         }
     }
 
-    /// Ends the part being written before `key`, if it holds enough.
+    /// Ends the part being written before `key`, if it is large enough.
     fn cut_if_full(&mut self, job: &mut Job<'_>, key: &[u8]) -> Result<()> {
         let shape = job.cx.shape;
         let crosses = self.crosses_to_child(key);
@@ -157,7 +163,7 @@ impl<'r> PartWriter<'r> {
         self.end_part(job, Some(key.into()))
     }
 
-    /// Whether the walk enters another child at `key`.
+    /// True if the walk enters another child at `key`.
     fn crosses_to_child(&mut self, key: &[u8]) -> bool {
         let Some(child) = &mut self.child else { return false };
         let before = *child;

@@ -1,19 +1,21 @@
-//! Damage in a running store: pages that cannot be read, and what goes on all the same (Rule: I38).
+//! Damage in a running store: pages that cannot be read, and what continues in spite of them
+//! (Rule: I38).
 //!
-//! A root-changing job that needs such a page leaves that piece of work undone: what waits for a child stays
-//! in its parent's buffer, and the job goes on with the other children. The page is *marked*, and jobs pass
-//! by what needs a marked page. A probe reads marked pages again, at growing intervals; the first time it
-//! succeeds the mark goes, and the next job takes up what was left.
+//! A root-changing job that needs such a page leaves that piece of work undone: what waits for a
+//! child stays in its parent's buffer, and the job continues with the other children. The page is
+//! *marked*, and jobs skip what needs a marked page. A probe reads marked pages again, at growing
+//! intervals; when it first succeeds the mark is removed, and the next job resumes what was left.
 //!
 //! Invariants
-//! 1. The mark is on the page's descriptor, which all nodes share that link the page, and ends with it.
+//! 1. The mark is on the page's descriptor, which all nodes that link the page share, and ends with
+//!    it.
 //! 2. A piece of work that fails has changed nothing: neither its node nor the effects of its job.
-//! 3. Only a page's own failure is contained (`Error::is_of_a_page`). A full disk, a failed write, a
-//!    contradiction in the space map end the job.
+//! 3. Only a page's own failure is contained (`Error::is_of_a_page`). A full disk, a failed write,
+//!    or a contradiction in the space map ends the job.
 //! 4. Readers do not look at marks: they read the page, and get its error or its rows.
 //!
-//! Threads: jobs note, one thread probes, all may list. The lock is not held while a page is read. Cost: one
-//! relaxed load a child while nothing is marked.
+//! Threads: jobs add marks, one thread probes, all may list. The lock is not held while a page is
+//! read. Cost: one relaxed load per child while nothing is marked.
 
 use std::time::Duration;
 
@@ -31,12 +33,12 @@ use super::{
     node::{Bound, Child, Node, NodeRef, RunHandle, Tier},
 };
 
-/// A mark is tried again after this time, then after twice as much, and so on up to an hour's quarter: a
-/// cable that was loose is found soon, and a dead sector costs four reads an hour.
+/// A marked page is tried again after this time, then after twice as long, and so on up to a
+/// quarter of an hour: a loose cable is found soon, and a dead sector costs four reads an hour.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// A page by its descriptor.
+/// A page, by its descriptor.
 #[derive(Clone, Debug)]
 pub(super) enum PageRef {
     Node(Arc<NodeRef>),
@@ -49,15 +51,15 @@ enum WeakPage {
     Run(Weak<RunHandle>),
 }
 
-/// What is known of a marked page.
+/// What is known about a marked page.
 #[derive(Clone, Debug)]
 pub(crate) struct Damaged {
-    /// The tree whose job met it.
+    /// The tree whose job found it.
     pub lineage: Lineage,
-    /// The keys for which messages wait until it can be read; `None` is unbounded.
+    /// The keys for which messages wait until the page can be read; `None` is unbounded.
     pub from: Bound,
     pub to: Bound,
-    /// Where reading failed.
+    /// The offset at which reading failed.
     pub offset: u64,
     /// The error, with its code.
     pub why: Arc<str>,
@@ -70,7 +72,8 @@ struct Mark {
     /// When it is tried again; `None` until the probe has seen it.
     due: Option<Duration>,
     wait: Duration,
-    /// Work with a page that reads well has failed since: its error lies elsewhere, in a blob.
+    /// True if the page reads well but work with it has failed since: the error then lies
+    /// elsewhere, in a blob.
     on_trial: bool,
 }
 
@@ -78,7 +81,8 @@ struct Mark {
 #[derive(Debug, Default)]
 pub(crate) struct Damage {
     marks: Mutex<Vec<Mark>>,
-    /// How many there are. Stored under the lock; a job that reads it late meets the page once more.
+    /// The number of marks. Stored under the lock; a job that reads it late runs into the page once
+    /// more.
     count: AtomicUsize,
 }
 
@@ -104,7 +108,7 @@ impl PageRef {
         }
     }
 
-    /// Reads the page from the file, every byte, whatever of it is in memory.
+    /// Reads every byte of the page from the file, whatever of it is in memory.
     fn read_again(&self, cx: &TreeContext) -> Result<()> {
         let Some(link) = self.link() else { return Ok(()) };
         match self {
@@ -141,7 +145,7 @@ impl Damage {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// All marked pages that something still links.
+    /// Lists all marked pages that are still linked.
     pub fn list(&self) -> Vec<Damaged> {
         let mut marks = self.marks.lock().unwrap();
         marks.retain(|mark| mark.page.upgrade().is_some());
@@ -168,7 +172,7 @@ impl Damage {
         self.count.store(marks.len(), Ordering::Relaxed);
     }
 
-    /// Work that needed these pages was done.
+    /// Records that work which needed these pages has succeeded.
     fn worked(&self, pages: &[PageRef]) {
         let mut marks = self.marks.lock().unwrap();
         marks.retain(|mark| !pages.iter().any(|page| mark.page.is(page)));
@@ -176,7 +180,7 @@ impl Damage {
         self.count.store(marks.len(), Ordering::Relaxed);
     }
 
-    /// Reads marked pages again whose time has come. True if work can go on somewhere.
+    /// Reads marked pages that are due again. True if work can continue somewhere.
     pub fn probe(&self, cx: &TreeContext, now: Duration) -> bool {
         if !self.any() || plant!("tree: what is damaged is tried no more") {
             return false;
@@ -203,7 +207,8 @@ impl Damage {
                     marks.swap_remove(index);
                     page.set_marked(false);
                 }
-                // It was not this page that failed: whether it goes now, the next job will tell.
+                // It was not this page that failed: the next job will show whether its work
+                // succeeds now.
                 Ok(()) => {
                     mark.on_trial = true;
                     page.set_marked(false);
@@ -224,10 +229,10 @@ fn lies_in(link: &Link, offset: u64) -> bool {
 }
 
 impl Job<'_> {
-    /// Does a piece of work that may stay undone. `None`: one of the pages that it needs cannot be read, and
-    /// is marked; the first is blamed if none of them is where the error says. `from` and `to` bound the
-    /// keys that it is about, within the node at hand. The work itself must change nothing but the job's
-    /// effects until nothing of it can fail any more (invariant 2).
+    /// Runs a piece of work that may stay undone. `None`: one of the pages that it needs cannot be
+    /// read, and is now marked; the first page is blamed if the error is at none of them. `from`
+    /// and `to` bound the keys concerned, within the current node. The work itself must change
+    /// nothing but the job's effects until nothing in it can fail any more (invariant 2).
     pub(super) fn contained<T>(
         &mut self,
         pages: &[PageRef],
@@ -273,7 +278,7 @@ impl Job<'_> {
         self.cx.damage.note(page, what);
     }
 
-    /// What waits for each child, as far as it can be handed down: nothing for a child that needs a marked
+    /// Returns the bytes that can be handed down to each child: 0 for a child that needs a marked
     /// page.
     pub(super) fn movable_by_child(&self, node: &Node) -> Vec<u64> {
         let mut pending = node.pending_by_child();
@@ -289,8 +294,8 @@ impl Job<'_> {
 }
 
 impl Node {
-    /// True if what waits for child `c` cannot be handed down: the child, or something that waits for it, is
-    /// marked.
+    /// True if what waits for child `c` cannot be handed down: the child, or something that waits
+    /// for it, is marked.
     pub(super) fn is_stuck(&self, c: usize) -> bool {
         let marked = match self.children.get(c) {
             Some(Child::Node(child)) => child.is_marked(),
@@ -300,7 +305,8 @@ impl Node {
         marked || self.waiting_for(c, c).any(|run| run.is_marked())
     }
 
-    /// Pages that moving what waits for children `first..=last` needs; the children come first.
+    /// Returns the pages that are needed to move what waits for children `first..=last`; the
+    /// children come first.
     pub(super) fn pages_for(&self, first: usize, last: usize) -> Vec<PageRef> {
         let children = self.children.get(first..=last).unwrap_or_default();
         let children = children.iter().map(|child| match child {

@@ -1,8 +1,10 @@
-//! Draining: buffers emptied towards the leaves while the machine has nothing else to do.
+//! Draining: idle compaction that empties buffers towards the leaves while the machine has nothing
+//! else to do.
 //!
-//! A drain does one bounded piece of work, about one node's leaves, and returns; the next call goes
-//! on. Reads of a drained tree meet one run. What cannot be moved for damage stays (`damage.rs`). A node below which a drain
-//! deletes everything becomes no piece (`piece.rs`), and neither does a parent that had no other child.
+//! A drain does one bounded piece of work, about one node's leaves, and returns; the next call
+//! continues. Reads of a drained tree meet one run. What damage keeps from moving stays
+//! (`damage.rs`). A node below which a drain deletes everything becomes no piece (`piece.rs`), and
+//! neither does a parent that had no other child.
 
 use crate::{
     error::Result,
@@ -17,8 +19,8 @@ use super::{
 };
 
 impl Job<'_> {
-    /// Moves some of what waits in buffers down; `None` if nothing waits anywhere. Expects a job with
-    /// a leaf fill of 0, so that leaves take whatever waits for them.
+    /// Moves some of what waits in buffers down; `None` if nothing waits anywhere. Expects a job
+    /// with a leaf fill of 0, so that leaves take whatever waits for them.
     pub fn drain(&mut self, old: &TreeRoot) -> Result<Option<TreeRoot>> {
         let Root::Node(node) = &old.root else { return Ok(None) };
         let before = self.effects.sums;
@@ -46,7 +48,8 @@ impl Job<'_> {
         }
         for (c, child) in content.children.iter().enumerate() {
             let Child::Node(child) = child else { return Ok(None) };
-            // What cannot be handed down waits for this child, and must not be live for a piece of it.
+            // What cannot be handed down waits for this child, and must not be live for a piece of
+            // it.
             if content.pending_bytes(c) > 0
                 && !plant!("tree: a drain passes what is stuck above it")
             {
@@ -66,7 +69,7 @@ impl Job<'_> {
         Ok(None)
     }
 
-    /// Moves something of what waits in a node; `None` if nothing can be moved.
+    /// Moves some of what waits in a node; `None` if nothing can be moved.
     fn drain_buffer(&mut self, node: &Arc<NodeRef>) -> Result<Option<Pieces>> {
         let before = self.effects.mark();
         let mut changed = self.reopen(node)?;

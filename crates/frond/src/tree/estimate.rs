@@ -1,15 +1,18 @@
-//! How many rows lie in a range, about, and how many bytes they take: from what nodes in memory say of their runs.
+//! Estimates of how many rows lie in a range and how many bytes they take, from what nodes in
+//! memory say about their runs.
 //!
-//! Of a child that lies wholly inside only some nodes are looked at, and of runs nothing but the index of one that is open.
-//! A node that was not read yet is taken for as large as its like: what its tree is known to hold, in equal shares; where that
-//! is not known, what was estimated when the last checkpoint wrote it, else as much as nodes of its level hold in general. Entries that wait in buffers are counted as rows more, though
-//! some are of rows that there are already (Rule: I40).
+//! For a child that lies wholly inside, only some nodes are sampled, and for runs nothing but the
+//! index of an open one. A node that was not read yet is assumed to be as large as its siblings: an
+//! equal share of what its tree is known to hold; where that is not known, of what was estimated
+//! when the last checkpoint wrote it; else as much as nodes of its level usually hold. Entries that
+//! wait in buffers are counted as additional rows, though some are of existing rows (Rule: I40).
 //!
 //! Invariants
-//! 1. Nothing is read from the file (Rule: I51), but for who says that he reads anyway ([`Look`]).
-//! 2. What was not looked at is guessed: a range is told to be empty only if all of it was seen to be.
+//! 1. Nothing is read from the file (Rule: I51), except for callers that read anyway ([`Look`]).
+//! 2. What was not looked at is guessed: a range is reported as empty only if all of it was seen to
+//!    be empty.
 //!
-//! Threads: all. Cost: some hundred numbers of each level.
+//! Threads: all. Cost: some hundred numbers per level.
 
 use crate::{run::Run, sync::Arc};
 
@@ -19,33 +22,34 @@ use super::{
     node::{Child, Node, NodeRef, Root, RunHandle},
 };
 
-/// Children that are looked at for all of a node that lies inside the range.
+/// Number of children that are sampled of a node that lies inside the range.
 const SAMPLED: usize = 3;
-/// Bytes of a row of which nothing is known.
+/// Assumed bytes of a row about which nothing is known.
 const ROW_BYTES: f64 = 100.0;
 
-/// About what a range holds.
+/// An estimate of what a range holds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Held {
     pub rows: f64,
     pub bytes: f64,
-    /// Something was not looked at: that it holds nothing is not sure.
+    /// True if something was not looked at: it is then not certain that the range is empty.
     pub is_guessed: bool,
 }
 
 type Range<'k> = (Option<&'k [u8]>, Option<&'k [u8]>);
 
-/// How it is looked.
+/// What an estimate may read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Look {
-    /// At what is in memory.
+    /// Only what is in memory.
     InMemory,
-    /// Nodes, and indexes of runs that the range cuts, are read where they are not: some of each level.
+    /// Nodes, and indexes of runs that the range cuts, are read where they are not in memory: some
+    /// of each level.
     Reading,
 }
 
 impl TreeRoot {
-    /// What the tree holds in `[from, to)`.
+    /// Estimates what the tree holds in `[from, to)`.
     pub fn estimate(&self, cx: &TreeContext, range: Range<'_>, look: Look) -> Held {
         match &self.root {
             Root::Empty => Held::default(),
@@ -70,7 +74,8 @@ impl TreeRoot {
         }
     }
 
-    /// The same of all of it, to be stored with it, for when nobody knows how many rows there are.
+    /// Estimates the whole tree, to be stored with it for the time when the number of rows is not
+    /// known.
     pub fn estimate_to_store(&self, cx: &TreeContext) -> (u64, u64) {
         let held = self.estimate(cx, (None, None), Look::InMemory);
         (held.rows_at_least(), held.bytes.round() as u64)
@@ -78,18 +83,19 @@ impl TreeRoot {
 }
 
 impl Held {
-    /// So many rows, of which nothing else is known.
+    /// A guess of this many rows, about which nothing else is known.
     fn guessed(rows: f64) -> Self {
         Self { rows, bytes: rows * ROW_BYTES, is_guessed: true }
     }
 
-    /// A node of this level that nothing is known of: it and those below it have half the children that they may have.
+    /// A guess for a node of this level about which nothing is known: it and the nodes below it
+    /// have half the children that they may have.
     fn of_level(cx: &TreeContext, level: u8) -> Self {
         let leaves = (cx.shape.fanout_max as f64 / 2.0).powi(level.into());
         Self::guessed(leaves * cx.shape.leaf_bytes as f64 / ROW_BYTES)
     }
 
-    /// A number of rows; 0 only if there is none.
+    /// The number of rows, rounded; 0 only if there is certainly none.
     pub fn rows_at_least(&self) -> u64 {
         match self.rows == 0.0 && !self.is_guessed {
             true => 0,
@@ -107,7 +113,7 @@ impl Held {
         Self { rows: self.rows * share, bytes: self.bytes * share, ..self }
     }
 
-    /// What lies in a range of which only the ends are known that cut it: a half at each.
+    /// The part of an estimate that lies in a range: half of it for each end that cuts it.
     fn cut(self, (from, to): Range<'_>) -> Self {
         let ends = i32::from(from.is_some()) + i32::from(to.is_some());
         match ends {
@@ -117,12 +123,12 @@ impl Held {
     }
 }
 
-/// Of one run, by what is in memory of it.
+/// Estimates one run, from what is in memory of it.
 pub(super) fn of_run(run: &RunHandle, range: Range<'_>) -> Held {
     of_open(run, range, || run.resident())
 }
 
-/// Of one run. One that is cut and not open: a half at each end that cuts it.
+/// Estimates one run. If it is cut and not open: half of it for each end that cuts it.
 fn of_open(
     run: &RunHandle,
     (from, to): Range<'_>,
@@ -138,7 +144,7 @@ fn of_open(
     Held { rows: rows as f64, bytes: bytes as f64, is_guessed: false }
 }
 
-/// Looks at parts of a tree.
+/// A view of a tree for one estimate.
 #[derive(Clone, Copy)]
 struct At<'a> {
     cx: &'a TreeContext,
@@ -146,7 +152,8 @@ struct At<'a> {
 }
 
 impl At<'_> {
-    /// A run whose index is to be asked. What cannot be read is guessed: whoever comes for its rows is told.
+    /// Opens a run to ask its index. What cannot be read is guessed: later readers of its rows get
+    /// the error.
     fn open(self, run: &RunHandle) -> Option<Arc<Run>> {
         match self.look {
             Look::InMemory => run.resident(),
@@ -165,7 +172,7 @@ impl At<'_> {
         of_open(run, range, || self.open(run))
     }
 
-    /// Of a node and all below it, which hold about `all` if nothing says more.
+    /// Estimates a node and all below it, which hold about `all` if nothing says more.
     fn of_node(self, node: &NodeRef, range: Range<'_>, all: Held) -> Held {
         let Some(node) = self.load(node) else { return all.cut(range) };
         let each = all.times(1.0 / node.children.len().max(1) as f64);
@@ -174,7 +181,7 @@ impl At<'_> {
         }
         let first = range.0.map_or(0, |key| node.child_for(key));
         let last = range.1.map_or(node.children.len().saturating_sub(1), |key| {
-            // A child that begins at the end has nothing below it.
+            // A child that starts at the end of the range has nothing in it.
             node.pivots.partition_point(|pivot| &**pivot < key)
         });
         let mut held = self.of_children(node, first + 1..last, each);
@@ -195,12 +202,13 @@ impl At<'_> {
         held
     }
 
-    /// Of children that lie wholly inside, and of what waits for them. `each` is what one holds if nothing says more.
+    /// Estimates children that lie wholly inside, and what waits for them. `each` is what one holds
+    /// if nothing says more.
     fn of_children(self, node: &Node, children: std::ops::Range<usize>, each: Held) -> Held {
         let mut held = Held::default();
         let all = node.children.get(children.clone()).unwrap_or_default();
         children.for_each(|c| held.add(self.waiting(node, c, (None, None))));
-        // Leaves say what they hold in their parent; nodes are looked into.
+        // The parent knows what leaves hold; nodes have to be looked into.
         let every = if node.level > 1 { all.len().div_ceil(SAMPLED).max(1) } else { 1 };
         let (mut sum, mut looked_at) = (Held::default(), 0);
         for child in all.iter().skip((every - 1) / 2).step_by(every) {
@@ -215,7 +223,7 @@ impl At<'_> {
         held
     }
 
-    /// What waits for a child in its node's buffer, within a range of the child's.
+    /// Estimates what waits for a child in its node's buffer, within a range of the child's.
     fn waiting(self, node: &Node, c: usize, range: Range<'_>) -> Held {
         let mut held = Held::default();
         for part in node.tiers.iter().flat_map(|tier| &tier.parts) {

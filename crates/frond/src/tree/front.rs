@@ -1,7 +1,8 @@
-//! Batches in front of a root, for readers of a snapshot alone (Rule: I28): one node over the root that a
-//! version links, with the batches as tiers of its buffer. Nothing is settled, and no version links it.
+//! Batches in front of a root, for readers of a snapshot only (Rule: I28): one node over the root
+//! that a version links, with the batches as tiers of its buffer. Nothing is rebalanced, and no
+//! version links the node.
 //!
-//! Threads: whoever makes it; the roots it gives are read by all.
+//! Threads: one makes it; the roots it returns are read by all.
 
 use crate::{
     Lineage, Publish,
@@ -24,7 +25,7 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// Over `base`, nothing in front of it yet.
+    /// Starts over `base`, with nothing in front of it yet.
     pub fn of(base: &TreeRoot, lineage: Lineage, birth: Publish) -> Self {
         let child = match &base.root {
             Root::Empty => Child::Leaf(RunHandle::hollow(lineage, birth)),
@@ -35,8 +36,8 @@ impl Front {
         Self { top, base: base.clone(), lineage, birth }
     }
 
-    /// The root as it is now; later batches do not change it. Its maximum is that of the base: nothing is
-    /// ever applied to it.
+    /// Returns the current root; later batches do not change it. Its maximum is that of the base:
+    /// nothing is ever applied to it.
     pub fn root(&self) -> TreeRoot {
         if self.top.tiers.is_empty() {
             return self.base.clone();
@@ -47,8 +48,8 @@ impl Front {
 }
 
 impl Job<'_> {
-    /// Puts a batch, newer than all before it, in front. Gives its runs, which have no address yet. The
-    /// job's effects on references are not to be recorded.
+    /// Puts a batch, newer than all previous ones, in front. Returns its runs, which have no
+    /// address yet. The job's effects on references must not be recorded.
     pub fn put_in_front(
         &mut self,
         front: &mut Front,

@@ -1,8 +1,8 @@
 //! Point lookups: from the root's buffer down to the leaf, newest message first.
 //!
-//! The key is hashed once; a run's filter is asked before its index. A lookup stops at the first
-//! message that hides everything older. Cost: one filter probe per run on the path, one block of the
-//! leaf.
+//! The key is hashed once; a run's filter is checked before its index. A lookup stops at the first
+//! message that hides everything older. Cost: one filter probe per run on the path, one block of
+//! the leaf.
 //!
 //! Threads: all; nothing is latched.
 
@@ -20,7 +20,7 @@ use super::{
     node::{Child, Node, Root, RunHandle, Tier},
 };
 
-/// What a visitor is shown of a key, newest first.
+/// What a lookup reports about a key, newest first.
 pub(crate) enum Lookup {
     /// A message.
     Message(Found),
@@ -29,7 +29,7 @@ pub(crate) enum Lookup {
 }
 
 impl Lookup {
-    /// The message; a range delete is a Delete.
+    /// The message; a range delete is reported as a Delete.
     pub fn message(&self) -> Message<'_> {
         match self {
             Lookup::Message(found) => found.message(),
@@ -37,7 +37,7 @@ impl Lookup {
         }
     }
 
-    /// Whether its payload is all there is, and not the parts that were wanted.
+    /// True if its payload is the whole value, and not only the wanted fields.
     pub fn is_whole(&self) -> bool {
         match self {
             Lookup::Message(found) => found.is_whole(),
@@ -46,7 +46,7 @@ impl Lookup {
     }
 }
 
-/// A key, and what is wanted of its value.
+/// A key, and the wanted fields of its value.
 pub(super) struct Sought<'a> {
     pub key: &'a [u8],
     pub hash: u64,
@@ -54,7 +54,7 @@ pub(super) struct Sought<'a> {
 }
 
 impl TreeRoot {
-    /// Shows every message of `key`, newest first, until one hides the rest.
+    /// Passes every message of `key` to `visit`, newest first, until one hides the rest.
     pub fn get(
         &self,
         cx: &TreeContext,
@@ -64,7 +64,8 @@ impl TreeRoot {
         self.get_parts(cx, key, &Projection::All, visit)
     }
 
-    /// The same, with the parts of values that are wanted, where they lie in columns.
+    /// Looks up `key` as [`get`](Self::get) does, with only the wanted fields of values where they
+    /// lie in columns.
     pub fn get_parts(
         &self,
         cx: &TreeContext,

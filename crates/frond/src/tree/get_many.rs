@@ -1,8 +1,9 @@
-//! Point lookups of many keys in one descent: a node is passed once for all keys below it. Its runs are asked key by key.
+//! Point lookups of many keys in one descent: a node is visited once for all keys below it. Its
+//! runs are searched key by key.
 //!
 //! Invariants
-//! 1. Each key is shown what [`TreeRoot::get_parts`] shows of it, in the same order: newest first, until a
-//!    message hides the rest.
+//! 1. For each key, the visitor sees what [`TreeRoot::get_parts`] shows of it, in the same order:
+//!    newest first, until a message hides the rest.
 //!
 //! Threads: all; nothing is latched.
 
@@ -15,24 +16,25 @@ use super::{
     node::{Child, Node, Root, RunHandle},
 };
 
-/// A key of many that is looked for still, and its number among them.
+/// One of the keys that are still searched, and its number among them.
 struct Open<'a> {
     sought: Sought<'a>,
     number: usize,
     done: bool,
 }
 
-/// A block of a leaf that a key's row would lie in, and that has to be read for it.
+/// A block of a leaf that must be read to find a key's row.
 pub(crate) struct Lacking {
     pub leaf: Arc<RunHandle>,
-    /// Unknown where the leaf is not open.
+    /// `None` where the leaf is not open.
     pub block: Option<usize>,
     /// The number of the key.
     pub key: usize,
 }
 
 impl TreeRoot {
-    /// Shows every message of each of these keys, which ascend, until one hides the rest, with the number of the key.
+    /// Passes every message of each of these keys, which ascend, to `visit` with the number of the
+    /// key, until one hides the rest.
     pub fn get_many(
         &self,
         cx: &TreeContext,
@@ -52,8 +54,8 @@ impl TreeRoot {
         }
     }
 
-    /// The blocks of leaves that these keys, which ascend, need and that are not in memory; nothing is read to
-    /// find out.
+    /// Returns the blocks of leaves that these keys, which ascend, need and that are not in memory.
+    /// Reads nothing.
     pub fn lacking(&self, cx: &TreeContext, keys: &[&[u8]]) -> Vec<Lacking> {
         let mut all = Vec::new();
         match &self.root {
@@ -69,7 +71,8 @@ impl TreeRoot {
     }
 }
 
-/// How many of these keys, from the first on, lie below the same child as that one; and the child.
+/// Returns how many of these keys, from the first on, lie below the same child as the first; and
+/// the child.
 fn below_one_child<T>(node: &Node, keys: &[T], key: impl Fn(&T) -> &[u8]) -> (usize, usize) {
     let Some(first) = keys.first() else { return (0, 0) };
     let child = node.child_for(key(first));
@@ -77,7 +80,7 @@ fn below_one_child<T>(node: &Node, keys: &[T], key: impl Fn(&T) -> &[u8]) -> (us
         Some(pivot) => keys.partition_point(|one| key(one) < &**pivot),
         None => keys.len(),
     };
-    // Keys that did not ascend would be looked for one by one.
+    // Keys that do not ascend are searched one by one.
     (child, count.max(1))
 }
 
@@ -111,7 +114,7 @@ fn pass(
     Ok(())
 }
 
-/// Looks for keys in a leaf.
+/// Searches keys in a leaf.
 fn look_for(
     cx: &TreeContext,
     leaf: &RunHandle,

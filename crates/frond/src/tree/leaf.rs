@@ -1,8 +1,8 @@
 //! Leaf flushes and merges of tiers: where bytes are rewritten.
 //!
-//! A leaf flush merges a leaf with everything that waits for it in its parent and writes the outcome
+//! A leaf flush merges a leaf with everything that waits for it in its parent and writes the result
 //! as new leaves of about `leaf_bytes`. Deletes and merge operands end here. A leaf that has become
-//! small takes its right neighbour (or the left one) along, with what waits for that.
+//! small is merged with its right neighbour (or the left one), together with what waits for that.
 //!
 //! Invariants
 //! 1. A merge reads a part only inside its range and the children that are flushed (Rule: I1).
@@ -26,10 +26,10 @@ use super::{
     node::{Bound, Child, Node, Part, RunHandle, Tier},
 };
 
-/// Parts of one age that take part in a merge, each with the range to read.
+/// A part that takes part in a merge, with the range to read.
 type Stretch<'n> = (&'n Part, Option<&'n [u8]>, Option<&'n [u8]>);
 
-/// What a merge reads from.
+/// An input of a merge.
 pub(super) enum Source<'a> {
     /// A batch from above.
     Batch(Box<dyn EntrySource + 'a>),
@@ -39,7 +39,7 @@ pub(super) enum Source<'a> {
 
 /// Leaves being written.
 struct LeafOutput {
-    /// Encoded bytes at which the next leaf begins.
+    /// Encoded bytes at which the next leaf starts.
     cut_bytes: u64,
     builder: RunBuilder,
     leaves: Vec<Arc<RunHandle>>,
@@ -50,8 +50,8 @@ impl LeafOutput {
         self.builder.bytes_so_far() as u64 >= self.cut_bytes
     }
 
-    /// Ends the leaf being written, if there is anything in it, and begins the next, which may carry blocks
-    /// of `base`.
+    /// Ends the leaf being written, if it has any entries, and starts the next, which may carry
+    /// blocks of `base`.
     fn cut(&mut self, job: &mut Job<'_>, base: Option<&Run>) -> Result<()> {
         let full = std::mem::replace(&mut self.builder, job.leaf_builder(base));
         self.builder.goes_on_from(&full);
@@ -61,14 +61,14 @@ impl LeafOutput {
 }
 
 impl Job<'_> {
-    /// Flushes leaf `c` of a level-1 node, unless it or what waits for it cannot be read.
+    /// Flushes leaf `c` of a level-1 node, unless it or something that waits for it cannot be read.
     pub(super) fn flush_leaf(&mut self, node: &mut Node, c: usize) -> Result<()> {
         self.cx.counters.leaf_flushes.fetch_add(1, Ordering::Relaxed);
         let (first, last) = self.leaves_to_flush(node, c);
         let Some(leaves) = self.merge_readable(node, first, last)? else { return Ok(()) };
         let bytes: u64 = leaves.iter().map(|leaf| leaf.meta.bytes).sum();
         if bytes < self.cx.shape.leaf_bytes / 4 && first == last && node.children.len() > 1 {
-            // Smaller than expected: once more, with a neighbour.
+            // Smaller than expected: flush again, with a neighbour.
             let (first, last) = if c + 1 < node.children.len() { (c, c + 1) } else { (c - 1, c) };
             if !self.is_stuck(node, if first == c { last } else { first })
                 && let Some(leaves) = self.merge_readable(node, first, last)?
@@ -81,7 +81,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// [`merge_leaves`](Self::merge_leaves); `None` if something that it needs cannot be read.
+    /// Calls [`merge_leaves`](Self::merge_leaves); `None` if something that it needs cannot be
+    /// read.
     fn merge_readable(
         &mut self,
         node: &Node,
@@ -97,7 +98,7 @@ impl Job<'_> {
         self.cx.damage.any() && node.is_stuck(c)
     }
 
-    /// The leaf, and a neighbour if the two make no more than one small leaf.
+    /// Returns the leaf, and a neighbour if both together make no more than one small leaf.
     fn leaves_to_flush(&self, node: &Node, c: usize) -> (usize, usize) {
         let expected = |c: usize| {
             let leaf = match node.children.get(c) {
@@ -134,7 +135,7 @@ impl Job<'_> {
         for tier in &node.tiers {
             let chain = self.chain_of(node, tier, first, last)?;
             if let Some((chain, bytes)) = chain {
-                // About what general codecs leave of a buffer run; typed ones are what they will be.
+                // About what general codecs leave of a buffer run; columnar blocks keep their size.
                 expected += if self.traits.typing.is_some() { bytes } else { bytes / 2 };
                 sources.push(Source::Chain(chain));
             }
@@ -151,7 +152,8 @@ impl Job<'_> {
         self.write_leaves(sources, &leaves, expected)
     }
 
-    /// The live entries of a tier for some children, with about their bytes; `None` if there are none.
+    /// Returns the live entries of a tier for some children, and their approximate bytes; `None` if
+    /// there are none.
     fn chain_of(
         &self,
         node: &Node,
@@ -200,7 +202,7 @@ impl Job<'_> {
         node.replace_child(first, children, pivots);
     }
 
-    /// A leaf without entries, holding a range that must not change hands yet.
+    /// Creates a placeholder leaf, for a range that must not change hands yet.
     pub(super) fn empty_leaf(&self) -> Arc<RunHandle> {
         RunHandle::hollow(self.traits.lineage, self.publish)
     }
@@ -215,7 +217,7 @@ impl Job<'_> {
         self.write_leaves(vec![Source::Batch(batch.source)], leaf.as_slice(), expected)
     }
 
-    /// Writes what leaves and everything newer than they yield as leaves of even size.
+    /// Writes the merge of leaves and of everything newer than they are as leaves of even size.
     fn write_leaves(
         &mut self,
         mut newer: Vec<Source<'_>>,
@@ -282,7 +284,8 @@ impl Job<'_> {
         Ok(out.leaves)
     }
 
-    /// Merges what lives of neighbouring tiers, or parts of one, into one tier of parts inside [lo, hi).
+    /// Merges what is live of neighbouring tiers, or of parts of one tier, into one tier of parts
+    /// inside [lo, hi).
     pub(super) fn merge_window(
         &mut self,
         node: &Node,
@@ -297,7 +300,7 @@ impl Job<'_> {
                 sources.push(Source::Chain(chain));
             }
         }
-        // What hides nothing in the window hides what is below it.
+        // The range deletes are kept: what they hide may lie below the window.
         let ranges = sources.iter().filter_map(EntrySource::range_deletes);
         let ranges = RangeDeletes::union(ranges.flat_map(RangeDeletes::iter).collect());
         let mut parts = PartWriter::new(self, node, &ranges, bounds);
@@ -330,8 +333,8 @@ fn bulk_cursor(
     Ok(cursor)
 }
 
-/// The stretches of a tier that are live for children `first..=last`: neighbouring live children of
-/// one part are read in one go.
+/// Returns the stretches of a tier that are live for children `first..=last`: neighbouring live
+/// children of one part are read together.
 fn live_stretches<'n>(
     node: &'n Node,
     tier: &'n Tier,

@@ -1,16 +1,17 @@
-//! The leaves of a merge, read beside what waits for them, block by block: a block that nothing meets is
-//! carried over as bytes, one that a range delete covers is dropped unread.
+//! The leaves of a merge, read together with what waits for them, block by block. A block that
+//! nothing touches is carried over as bytes; a block that a range delete covers is dropped unread.
 //!
 //! Invariants
-//! 1. Rows come out in order; every row is pushed, carried in its block, folded under a newer message,
-//!    or covered by a range delete, once.
-//! 2. A block is carried only if no newer message lies in its range and no range delete meets it. It has
-//!    been checked against its checksum.
-//! 3. No block much smaller than a quarter of a full one is left for good between carried ones: what is
-//!    left of the block before is merged with the next one, and the two come out even.
+//! 1. Rows come out in order. Every row is handled once: pushed, carried in its block, folded under
+//!    a newer message, or covered by a range delete.
+//! 2. A block is carried only if no newer message lies in its range and no range delete touches it.
+//!    It has been verified against its checksum.
+//! 3. No block much smaller than a quarter of a full one is left permanently between carried
+//!    blocks: the remainder of the previous block is merged with the next one, and the two are
+//!    divided evenly.
 //!
-//! Threads: as `apply.rs`. Cost: a comparison a row, a decode for a block that is met, a checksum and a
-//! copy for one that is not.
+//! Threads: as `apply.rs`. Cost: one comparison per row, a decode for a block that is touched, a
+//! checksum and a copy for one that is not.
 
 use crate::{
     error::Result,
@@ -20,31 +21,31 @@ use crate::{
 
 use super::{TreeContext, node::RunHandle};
 
-/// Neighbouring leaves as one sequence, the oldest of a merge.
+/// Neighbouring leaves as one sequence, the oldest input of a merge.
 pub(super) struct LeafWalk {
-    /// One a leaf, in key order.
+    /// One per leaf, in key order.
     cursors: Vec<RunCursor>,
     current: usize,
-    /// The block that comes next; the one before it is being read if the cursor stands on an entry.
+    /// The next block; the one before it is being read if the cursor stands on an entry.
     block: usize,
-    /// What hides rows of the leaves: range deletes of everything newer.
+    /// Range deletes of all newer inputs, which hide rows of the leaves.
     ranges: RangeDeletes,
     counts: WalkCounts,
 }
 
-/// Rows that went through a builder, and blocks that did not have to.
+/// Counts of rows that went through a builder, and of blocks that did not have to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WalkCounts {
     pub rows: u64,
     pub blocks_carried: u64,
 }
 
-/// Where a walk stopped.
+/// The reason why a walk stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stop {
-    /// Before its first row that is not below the key, or at its end.
+    /// It stands before its first row that is not below the key, or at its end.
     Here,
-    /// Somewhere below: the builder has as much as a leaf is to have.
+    /// It stands somewhere below the key: the builder has as much as a leaf should have.
     Full,
 }
 
@@ -65,17 +66,18 @@ impl LeafWalk {
         })
     }
 
-    /// The leaf that is being walked through.
+    /// The leaf that is being read.
     pub(super) fn run(&self) -> Option<&Run> {
         self.cursors.get(self.current).map(|cursor| &**cursor.run())
     }
 
-    /// What was done so far.
+    /// The counts so far.
     pub(super) fn counts(&self) -> WalkCounts {
         self.counts
     }
 
-    /// Puts what lies below `key` (`None`: everything) into the builder, until that holds `cut_bytes`.
+    /// Adds what lies below `key` (`None`: everything) to the builder, until that holds
+    /// `cut_bytes`.
     pub(super) fn drain_below(
         &mut self,
         key: Option<&[u8]>,
@@ -147,8 +149,9 @@ impl LeafWalk {
         Ok(Stop::Here)
     }
 
-    /// The row at `key`, if there is one and no range delete covers it; shown to `take`, and left.
-    /// After [`drain_below`](Self::drain_below) of the same key stopped `Here`.
+    /// Passes the row at `key` to `take`, if there is one and no range delete covers it, and moves
+    /// past it. To be called after [`drain_below`](Self::drain_below) of the same key has stopped
+    /// with `Here`.
     pub(super) fn take_at(
         &mut self,
         key: &[u8],
@@ -168,7 +171,7 @@ impl LeafWalk {
     }
 }
 
-/// How range deletes lie to a block.
+/// How range deletes relate to a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Met {
     No,
@@ -176,12 +179,12 @@ enum Met {
     Covered,
 }
 
-/// How `ranges` lie to the keys from `start` up to `end`, ends included.
+/// How `ranges` relate to the keys from `start` up to `end`, both included.
 fn meets(ranges: &RangeDeletes, start: &[u8], end: &[u8]) -> Met {
     match ranges.covered_to(start) {
         Some(to) if end < to => Met::Covered,
         Some(_) => Met::Partly,
-        // One that begins at `end` meets it.
+        // A range that starts at `end` touches the block.
         None if ranges.meets(Some(start), Some(end)) || ranges.covers(end) => Met::Partly,
         None => Met::No,
     }

@@ -1,34 +1,34 @@
-//! What a link says of a run besides its address: enough for flush decisions, and for the sums of a tree, without opening
-//! the run.
+//! What a link stores about a run besides its address: enough for flush decisions and for the sums
+//! of a tree, without opening the run.
 
 use crate::{blob::BlobRef, run::Run};
 
-/// What a link says of a run besides its address.
+/// What a link stores about a run besides its address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct RunMeta {
     /// Entries.
     pub entries: u64,
     /// Encoded bytes of all blocks.
     pub bytes: u64,
-    /// True if it carries range deletes: lookups must open it whatever its keys are.
+    /// True if it carries range deletes: lookups must then open it whatever its keys are.
     pub range_deletes: bool,
     /// True if it lists blobs: they are freed with it.
     pub blobs: bool,
-    /// Unless it is a leaf of an earlier version of Frond, or was read from a buffer.
+    /// `None` for a leaf of an earlier version of Frond, or if it was read from a buffer.
     pub measured: Option<Measured>,
 }
 
-/// What a tree's sums need of a leaf besides.
+/// What else a tree's sums need of a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Measured {
-    /// Bytes of its rows before they were encoded.
+    /// Bytes of its rows before encoding.
     pub raw_bytes: u64,
     /// Bytes of the extents of the blobs that it lists.
     pub blob_bytes: u64,
 }
 
 impl RunMeta {
-    /// What a link to this run says.
+    /// The metadata of a run.
     pub fn of(run: &Run) -> Self {
         Self {
             entries: run.entries(),
@@ -41,7 +41,7 @@ impl RunMeta {
 }
 
 impl Measured {
-    /// As the run itself says.
+    /// Computed from the run itself.
     pub fn of(run: &Run) -> Self {
         let blobs = run.blobs().iter().filter_map(|listed| BlobRef::from_disk(&listed.reference));
         let blob_bytes = blobs.map(|blob| u64::from(blob.extent().bytes)).sum();

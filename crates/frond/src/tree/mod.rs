@@ -1,11 +1,14 @@
-//! The tree: immutable nodes of pivots, children and waiting runs; a batch and a root make a new root.
+//! The tree: immutable nodes of pivots, children and buffered runs; a batch and a root make a new
+//! root.
 //!
-//! Doors: [`TreeRoot`] (a root and its maximum) with `get` and `stretch` for readers; [`Job`], a root-changing job: `apply`, `drain`; [`TreeBuilder`], a tree bottom-up out of ascending rows.
+//! Entry points: [`TreeRoot`] (a root and its maximum) with `get` and `stretch` for readers;
+//! [`Job`], a root-changing job: `apply`, `drain`; [`TreeBuilder`], which builds a tree bottom-up
+//! from ascending rows.
 //!
-//! The tree knows no log, no transactions and no seqnos: only sorted batches. Where a page lives is
-//! decided by the checkpoint; the tree links descriptors.
+//! The tree knows nothing of the log, transactions or seqnos: it sees only sorted batches. The
+//! checkpoint decides where a page is written; the tree links descriptors.
 //!
-//! Threads: readers need nothing; one job a tree (Rule: I8).
+//! Threads: readers need no lock; one job per tree (Rule: I8).
 
 mod apply;
 mod build;

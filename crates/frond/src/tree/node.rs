@@ -1,20 +1,22 @@
-//! Nodes and what they are made of: pivots, children, and a buffer of runs that wait.
+//! Nodes and what they are made of: pivots, children, and a buffer of waiting runs.
 //!
 //! A `Node` is plain data: apply copies one, changes the copy and seals it; a sealed node is never
-//! changed again. What is shared between nodes and versions are the descriptors: one [`NodeRef`] per
-//! node page, one [`RunHandle`] per run extent, each holding its content while resident and its
-//! address once written.
+//! changed again. Nodes and versions share descriptors: one [`NodeRef`] per node page and one
+//! [`RunHandle`] per run extent, each holding its content while resident and its address once
+//! written.
 //!
 //! Invariants
-//! 1. `pivots.len() + 1 == children.len()`, so that a node has a child; pivots ascend strictly. Child `c` holds the keys in
-//!    `[pivots[c-1], pivots[c])`. Only a copy that a job is changing may be without: it cannot be sealed (`piece.rs`).
-//! 2. Children of a level-1 node are leaf runs, of higher ones nodes one level lower.
-//! 3. Tiers stand newest first, and a tier is newer than everything below the node (Rule: I1). The
-//!    parts of one tier are disjoint and ascend.
+//! 1. `pivots.len() + 1 == children.len()`, so a node has at least one child; pivots ascend
+//!    strictly. Child `c` holds the keys in `[pivots[c-1], pivots[c])`. Only a copy that a job is
+//!    changing may have no children: it cannot be sealed (`piece.rs`).
+//! 2. Children of a level-1 node are leaf runs; children of higher nodes are nodes one level lower.
+//! 3. Tiers are ordered newest first, and a tier is newer than everything below the node
+//!    (Rule: I1). The parts of one tier are disjoint and ascend.
 //! 4. `live[c]` of a part is an upper estimate of the bytes it still holds for child `c`, and is 0
-//!    exactly if nothing of it is live there: entries already handed down do not exist for it.
+//!    exactly if nothing of it is live there: entries that were handed down no longer exist for the
+//!    child.
 //! 5. A part's keys are read only inside `[lo, hi)` of the part and of the child. The ends of the
-//!    node's own range are known to its parts only: a part that reaches beyond them is clipped.
+//!    node's own range are known only to its parts: a part that reaches beyond them is clipped.
 //!
 //! Threads: sealed nodes are read by all, without latches.
 
@@ -35,10 +37,10 @@ use super::{TreeContext, meta::RunMeta, piece::Piece};
 /// A key bound inside a node; `None` is unbounded.
 pub(crate) type Bound = Option<Box<[u8]>>;
 
-/// What a tree's root is.
+/// The root of a tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Root {
-    /// Nothing was ever applied, or all is deleted.
+    /// No rows: nothing was ever applied, or everything is deleted.
     #[default]
     Empty,
     /// One leaf.
@@ -59,51 +61,51 @@ pub(crate) enum Child {
 /// The shared descriptor of one node page.
 #[derive(Debug)]
 pub(crate) struct NodeRef {
-    /// In whose line it was born (Rule: I19).
+    /// The lineage in which it was written (Rule: I19).
     pub lineage: Lineage,
     /// The version that first linked it (Rule: I20).
     pub birth: Publish,
-    /// 1 above leaves, as whoever links it says.
+    /// Distance from the leaves, 1 directly above them, according to the page that links it.
     pub level: u8,
     link: OnceLock<Link>,
     node: OnceLock<Arc<Node>>,
-    /// It could not be read (`damage.rs`).
+    /// True while it cannot be read (`damage.rs`).
     marked: AtomicBool,
 }
 
 /// The shared descriptor of one run extent.
 #[derive(Debug)]
 pub(crate) struct RunHandle {
-    /// In whose line it was born (Rule: I19).
+    /// The lineage in which it was written (Rule: I19).
     pub lineage: Lineage,
     /// The version that first linked it (Rule: I20).
     pub birth: Publish,
-    /// What flush decisions need without opening the run.
+    /// What flush decisions need, without opening the run.
     pub meta: RunMeta,
     /// Length of its extent.
     pub extent_bytes: u32,
     link: OnceLock<Link>,
-    /// While it is open: `tails.rs` closes it.
+    /// Set while the run is open; `tails.rs` closes it.
     run: ArcSwapOption<Run>,
-    /// It was opened since the hand came by.
+    /// True if it was opened since the clock hand last passed.
     used: AtomicBool,
     /// (node, part) and (node, leaf) references in the newest version (Rule: I21).
     refs: AtomicU32,
-    /// The same in the version that the last checkpoint fixed.
+    /// These references in the version that the last checkpoint fixed.
     refs_durable: AtomicU32,
-    /// Where the bytes of an unwritten run are counted.
+    /// The counter of the bytes of unwritten runs, for a run that is unwritten.
     unwritten: Option<Arc<AtomicU64>>,
-    /// Where the bytes of an open run's index and filter are counted.
+    /// The counter of the bytes of open runs' indexes and filters.
     resident: OnceLock<Arc<AtomicU64>>,
-    /// The newest version let go of it in this handle's life.
+    /// True once the newest version has dropped its last reference, in this handle's life.
     has_died: AtomicBool,
-    /// Where its blocks are kept once it was open.
+    /// The cache that holds its blocks, set when it is first opened.
     cache: OnceLock<Arc<BlockCache>>,
-    /// It could not be read (`damage.rs`).
+    /// True while it cannot be read (`damage.rs`).
     marked: AtomicBool,
 }
 
-/// A run that is open; it stays so for whoever holds this.
+/// An open run; it stays open while this is held.
 pub(crate) struct OpenRun(Guard<Option<Arc<Run>>>);
 
 impl std::ops::Deref for OpenRun {
@@ -115,15 +117,15 @@ impl std::ops::Deref for OpenRun {
     }
 }
 
-/// One run, or a stretch of one, waiting in a node.
+/// A run slice: one run, or a stretch of one, waiting in a node's buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub run: Arc<RunHandle>,
     /// First key that counts; set when the part was handed down from a parent.
     pub lo: Bound,
-    /// First key that does not.
+    /// First key that does not count any more.
     pub hi: Bound,
-    /// Invariant 4; one for each child of the node.
+    /// Live bytes for each child of the node (invariant 4).
     pub live: Vec<u32>,
 }
 
@@ -136,7 +138,7 @@ pub(crate) struct Tier {
 /// An inner node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Node {
-    /// 1 above leaves.
+    /// Distance from the leaves, 1 directly above them.
     pub level: u8,
     pub pivots: Vec<Box<[u8]>>,
     pub children: Vec<Child>,
@@ -145,7 +147,7 @@ pub(crate) struct Node {
 }
 
 impl NodeRef {
-    /// A sealed node that has no address yet.
+    /// Creates the descriptor of a sealed node that has no address yet.
     pub fn new(piece: Piece, lineage: Lineage, birth: Publish) -> Arc<Self> {
         let node = piece.into_node();
         debug_assert_eq!(node.flaw(), None, "node.rs invariants 1 to 4");
@@ -156,7 +158,7 @@ impl NodeRef {
         Arc::new(Self { lineage, birth, level, link: OnceLock::new(), node: resident, marked })
     }
 
-    /// A node on disk.
+    /// Creates the descriptor of a node on disk.
     pub fn on_disk(link: Link, level: u8) -> Arc<Self> {
         let address = OnceLock::new();
         let (lineage, birth) = (link.lineage, link.birth);
@@ -165,17 +167,17 @@ impl NodeRef {
         Arc::new(Self { lineage, birth, level, link: address, node: OnceLock::new(), marked })
     }
 
-    /// True while jobs pass it by.
+    /// True while jobs skip it.
     pub fn is_marked(&self) -> bool {
         self.marked.load(Ordering::Relaxed)
     }
 
-    /// Only `damage.rs` calls this.
+    /// Called only by `damage.rs`.
     pub fn set_marked(&self, marked: bool) {
         self.marked.store(marked, Ordering::Relaxed);
     }
 
-    /// The node, read and verified if it is not resident. One page read at most.
+    /// Returns the node, reading and verifying it if it is not resident. At most one page read.
     pub fn load(&self, cx: &TreeContext) -> Result<&Arc<Node>> {
         if let Some(node) = self.node.get() {
             return Ok(node);
@@ -185,7 +187,7 @@ impl NodeRef {
         Ok(self.node.get_or_init(|| node))
     }
 
-    /// The same, but a node that is not resident does not become so: for whoever passes by once.
+    /// Returns the node without making it resident: for callers that visit it only once.
     pub fn glance(&self, cx: &TreeContext) -> Result<Arc<Node>> {
         match (self.node.get(), self.link.get()) {
             (Some(node), _) => Ok(node.clone()),
@@ -196,7 +198,7 @@ impl NodeRef {
         }
     }
 
-    /// The node if it is in memory.
+    /// The node, if it is in memory.
     pub fn resident(&self) -> Option<&Arc<Node>> {
         self.node.get()
     }
@@ -206,14 +208,15 @@ impl NodeRef {
         self.link.get()
     }
 
-    /// Records the address; only the checkpoint calls this, once.
+    /// Records the address; called only by the checkpoint, once.
     pub fn set_link(&self, link: Link) {
         assert!(self.link.set(link).is_ok(), "a node page is written once");
     }
 }
 
 impl RunHandle {
-    /// A run that has no address yet; its bytes count to `cx.unwritten` until it has, or is dropped.
+    /// Creates the descriptor of a run that has no address yet. Its bytes count in `cx.unwritten`
+    /// until it has one, or is dropped.
     pub fn new(run: Arc<Run>, lineage: Lineage, birth: Publish, cx: &TreeContext) -> Arc<Self> {
         let unwritten = &cx.unwritten;
         let meta = RunMeta::of(&run);
@@ -225,12 +228,13 @@ impl RunHandle {
         Arc::new(handle)
     }
 
-    /// A leaf without entries: it holds a range that must not change hands yet, and no extent.
+    /// Creates a placeholder leaf: it has no entries and no extent, and holds a range that must not
+    /// change hands yet.
     pub fn hollow(lineage: Lineage, birth: Publish) -> Arc<Self> {
         Arc::new(Self::blank((lineage, birth), RunMeta::default(), 0, None, 0))
     }
 
-    /// A run on disk with `refs` references in the newest version.
+    /// Creates the descriptor of a run on disk with `refs` references in the newest version.
     pub fn on_disk(link: Link, meta: RunMeta, refs: u32) -> Arc<Self> {
         let handle = Self::blank((link.lineage, link.birth), meta, link.bytes, None, refs);
         let _ = handle.link.set(link);
@@ -262,18 +266,19 @@ impl RunHandle {
         }
     }
 
-    /// True while jobs pass by what needs it.
+    /// True while jobs skip what needs it.
     pub fn is_marked(&self) -> bool {
         self.marked.load(Ordering::Relaxed)
     }
 
-    /// Only `damage.rs` calls this.
+    /// Called only by `damage.rs`.
     pub fn set_marked(&self, marked: bool) {
         self.marked.store(marked, Ordering::Relaxed);
     }
 
-    /// The run, for somebody who reads all of it once: what is closed stays closed, for who reads all runs of a piece would
-    /// have all their filters in memory, which he does not ask.
+    /// Returns the run for a caller that reads all of it once. A closed run stays closed: a caller
+    /// that reads all runs of a piece would otherwise have all their filters in memory, which it
+    /// does not use.
     pub fn open_once(&self, cx: &TreeContext) -> Result<Arc<Run>> {
         match self.run.load().as_ref() {
             Some(run) => Ok(run.clone()),
@@ -293,15 +298,16 @@ impl RunHandle {
         }
     }
 
-    /// True for [`RunHandle::hollow`]: nothing to open, read or write.
+    /// True for a placeholder leaf ([`RunHandle::hollow`]): there is nothing to open, read or
+    /// write.
     pub fn is_hollow(&self) -> bool {
         self.meta.entries == 0 && !self.meta.range_deletes
     }
 
-    /// The run, its tail read and verified if it was not open. One read at most.
+    /// Opens the run, reading and verifying its footer if it was closed. At most one read.
     pub fn open(&self, cx: &TreeContext) -> Result<OpenRun> {
         let open = self.run.load();
-        // Written only if it changes something: readers share this line.
+        // Written only on a change: readers share this cache line.
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
@@ -310,20 +316,20 @@ impl RunHandle {
         }
         let link = self.link.get().expect("a run is resident or has an address");
         let run = cx.open_run(link)?;
-        // Counted before anybody can close it.
+        // Counted before any thread can close it.
         self.count_resident(cx, &run);
         let before = self.run.compare_and_swap(&None::<Arc<Run>>, Some(run.clone()));
         if before.is_none() {
             cx.opened_tail();
             return Ok(OpenRun(Guard::from_inner(Some(run))));
         }
-        // Another was quicker.
+        // Another thread was faster.
         self.uncount_resident(&run);
         Ok(OpenRun(before))
     }
 
-    /// Closes the run if it can be opened again and was not used since this was last asked. True if it was open
-    /// and is no more. Only `tails.rs` calls this.
+    /// Closes the run if it can be opened again and was not used since the last call. Returns true
+    /// if this closed it. Called only by `tails.rs`.
     pub fn close_unused(&self) -> bool {
         if self.link.get().is_none() || self.used.swap(false, Ordering::Relaxed) {
             return false;
@@ -332,7 +338,7 @@ impl RunHandle {
         run.inspect(|run| self.uncount_resident(run)).is_some()
     }
 
-    /// The same, but a tail that is not resident does not become so: for whoever passes by once.
+    /// Returns the run without keeping its footer resident: for callers that visit it only once.
     pub fn glance(&self, cx: &TreeContext) -> Result<Arc<Run>> {
         match (self.run.load_full(), self.link.get()) {
             (Some(run), _) => Ok(run),
@@ -340,7 +346,7 @@ impl RunHandle {
         }
     }
 
-    /// The run if its tail is in memory.
+    /// The run, if its footer is in memory.
     pub fn resident(&self) -> Option<Arc<Run>> {
         self.run.load_full()
     }
@@ -358,8 +364,9 @@ impl RunHandle {
         }
     }
 
-    /// Writes a run that is in memory alone, before a version links it: into an extent that is its own only as long
-    /// as what is returned is held. Its tail stays open until it is linked: the job that made it looks at it.
+    /// Writes a run that exists only in memory before a version links it, into an extent that
+    /// belongs to it only while the returned value is held. Its footer stays open until the run is
+    /// linked: the job that made it reads it.
     pub fn write_early(self: &Arc<Self>, cx: &TreeContext) -> Result<HeldExtent> {
         let run = self.resident().expect("a run without an address is in memory");
         let bytes = u64::from(run.extent_bytes());
@@ -373,8 +380,8 @@ impl RunHandle {
         Ok(held)
     }
 
-    /// Adds to the references of the newest version; returns what is left. Only the tree's one
-    /// root-changing job calls this (Rule: I8).
+    /// Changes the number of references in the newest version and returns the result. Called only
+    /// by the tree's one root-changing job (Rule: I8).
     pub fn add_refs(&self, delta: i64) -> u32 {
         let old = i64::from(self.refs.load(Ordering::Relaxed));
         let new = u32::try_from(old + delta).expect("references are counted, never below zero");
@@ -390,7 +397,8 @@ impl RunHandle {
         self.refs.load(Ordering::Relaxed)
     }
 
-    /// Adds to the references of the version a checkpoint writes; only the checkpoint calls this.
+    /// Changes the number of references in the version that a checkpoint writes; called only by the
+    /// checkpoint.
     pub fn add_refs_durable(&self, delta: i64) -> u32 {
         let old = i64::from(self.refs_durable.load(Ordering::Relaxed));
         let new = u32::try_from(old + delta).expect("references are counted, never below zero");
@@ -411,7 +419,8 @@ impl Drop for RunHandle {
         if let (None, Some(unwritten)) = (self.link.get(), &self.unwritten) {
             unwritten.fetch_sub(u64::from(run.extent_bytes()), Ordering::Relaxed);
         }
-        // Nobody comes for the blocks of a run that the newest version let go of, and that no other holds any more.
+        // Nothing asks again for the blocks of a run that the newest version has dropped and that
+        // no other version holds.
         let has_died = self.has_died.load(Ordering::Relaxed);
         if let Some(cache) = self.cache.get().filter(|_| has_died) {
             run.forget_blocks(cache);
@@ -419,7 +428,8 @@ impl Drop for RunHandle {
     }
 }
 
-/// A run of which less than one part in so many lives is written anew (Rule: I21). See docs/design/005.
+/// A run of which less than half is live is rewritten (Rule: I21). See
+/// docs/design/005-leaf-flushes-and-tiers.md.
 const SPARSE_PART: u64 = 2;
 
 impl Part {
@@ -428,8 +438,9 @@ impl Part {
         self.live.iter().map(|&bytes| u64::from(bytes)).sum()
     }
 
-    /// True if little of its run was live in the last version, here and, if others held as much of it, elsewhere.
-    /// One that cannot be read stays as it is, and one that another lineage has: its extent would stay (Rule: I19).
+    /// True if little of its run was live in the last version: here and, assuming that all
+    /// references hold as much of it, elsewhere. A run that cannot be read is left alone, and so is
+    /// one of another lineage: its extent would stay anyway (Rule: I19).
     pub fn is_sparse(&self, lineage: Lineage) -> bool {
         let live = self.live_bytes() * u64::from(self.run.refs().max(1));
         live * SPARSE_PART < self.run.meta.bytes
@@ -455,12 +466,12 @@ impl Tier {
 }
 
 impl Node {
-    /// Which child holds `key`.
+    /// The index of the child that holds `key`.
     pub fn child_for(&self, key: &[u8]) -> usize {
         self.pivots.partition_point(|pivot| &**pivot <= key)
     }
 
-    /// The keys of child `c`, as bounds; the outermost are unbounded.
+    /// The key range of child `c`, as bounds; the outermost ends are unbounded.
     pub fn child_range(&self, c: usize) -> (Option<&[u8]>, Option<&[u8]>) {
         let lo = c.checked_sub(1).and_then(|i| self.pivots.get(i));
         (lo.map(|key| &**key), self.pivots.get(c).map(|key| &**key))
@@ -493,7 +504,7 @@ impl Node {
         parts.chain(leaves)
     }
 
-    /// Drops parts of which nothing is live, and tiers without parts.
+    /// Drops parts that have nothing live, and tiers without parts.
     pub fn drop_consumed(&mut self) {
         for tier in &mut self.tiers {
             tier.parts.retain(|part| part.live.iter().any(|&bytes| bytes > 0));
@@ -501,8 +512,9 @@ impl Node {
         self.tiers.retain(|tier| !tier.parts.is_empty());
     }
 
-    /// Replaces child `c` by `children`, separated by `pivots`; nothing may wait for `c`. By none
-    /// only if `c` is the only child: then nothing is left that could be sealed.
+    /// Replaces child `c` by `children`, separated by `pivots`; nothing may wait for `c`.
+    /// `children` may be empty only if `c` is the only child: then the node cannot be sealed any
+    /// more.
     pub fn replace_child(&mut self, c: usize, children: Vec<Child>, pivots: Vec<Box<[u8]>>) {
         debug_assert_eq!(self.pending_bytes(c), 0, "all that waits moves first (Rule: I1)");
         let count = children.len();
@@ -514,8 +526,8 @@ impl Node {
         self.pivots.splice(c..c, pivots);
     }
 
-    /// Takes child `c + 1` away; child `c` takes over its range. Nothing may wait for either: an
-    /// entry consumed for one of them would become live again under the other.
+    /// Removes child `c + 1`; child `c` takes over its range. Nothing may wait for either: an entry
+    /// consumed for one of them would become live again under the other.
     pub fn absorb_right(&mut self, c: usize) {
         debug_assert_eq!(self.pending_bytes(c) + self.pending_bytes(c + 1), 0);
         for part in self.tiers.iter_mut().flat_map(|tier| &mut tier.parts) {
@@ -525,7 +537,7 @@ impl Node {
         self.pivots.remove(c);
     }
 
-    /// True if nothing is below this node and nothing waits in it, as far as memory tells.
+    /// True if there is nothing below this node and nothing waits in it, as far as memory shows.
     pub fn is_hollow(&self) -> bool {
         self.tiers.is_empty()
             && self.children.iter().all(|child| match child {
@@ -534,7 +546,7 @@ impl Node {
             })
     }
 
-    /// Which of the invariants 1 to 4 does not hold, in words.
+    /// Describes the first of invariants 1 to 4 that does not hold, if any.
     pub fn flaw(&self) -> Option<&'static str> {
         let parts = || self.tiers.iter().flat_map(|tier| &tier.parts);
         let one_pivot_less = self.pivots.len() + 1 == self.children.len();

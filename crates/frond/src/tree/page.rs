@@ -1,8 +1,9 @@
-//! Node pages: a node as bytes.
+//! Node pages: encoding and decoding of nodes.
 //!
-//! Bytes: docs/format.md, "Node page". The page's checksum and identity are the store room's; this
-//! file checks the structure after that, in release builds too: a node that is not well formed is
-//! damage, whatever its checksum says (P20). The same checks are made of a page before it is written.
+//! Bytes: docs/format.md, "Node page". The store module checks the page's checksum and identity.
+//! This file then checks the structure, in release builds too: a node that is not well formed is
+//! damage, whatever its checksum says (P20). The same checks are run on a page before it is
+//! written.
 
 use crate::{
     Lineage, Publish, bounds,
@@ -33,12 +34,13 @@ fn read_link(reader: &mut Reader<'_>) -> Option<Link> {
 
 const HAS_RANGE_DELETES: u8 = 1;
 const HAS_BLOBS: u8 = 2;
-/// Of leaves: bytes of the rows follow, and of the blobs, if there are any.
+/// Leaves only: the bytes of the rows follow, and those of the blobs, if there are any.
 const IS_MEASURED: u8 = 4;
 
-/// A leaf, or a run that waits: of that one nobody needs to know how long its rows are.
+/// Appends a leaf or a waiting run. The lengths of its rows are stored only for leaves: nothing
+/// needs them for a waiting run.
 fn put_run(out: &mut Vec<u8>, run: &RunHandle, is_leaf: bool) {
-    // A hollow leaf has a link of zero bytes; its birth and lineage are kept.
+    // A placeholder leaf has a link of zero bytes; its birth and lineage are kept.
     let hollow = Link { birth: run.birth, lineage: run.lineage, ..Link::default() };
     let link = run.link().copied().unwrap_or(hollow);
     assert!(
@@ -63,8 +65,9 @@ fn put_run(out: &mut Vec<u8>, run: &RunHandle, is_leaf: bool) {
     }
 }
 
-/// The page of a node of version `birth` whose children and runs all have addresses. An error if it could not be read again:
-/// then nothing may be written. Costs about as much again as encoding it.
+/// Encodes a node of version `birth` whose children and runs all have addresses. Fails if the page
+/// could not be read again: then nothing may be written. The check costs about as much as the
+/// encoding.
 pub(crate) fn seal_node(node: &Node, birth: Publish) -> Result<Vec<u8>> {
     let bytes = encode_node(node);
     if plant!("tree: a node is written unread") {
@@ -72,7 +75,8 @@ pub(crate) fn seal_node(node: &Node, birth: Publish) -> Result<Vec<u8>> {
     }
     let fits = page_bytes(bytes.len()) <= bounds::NODE_PAGE_BYTES.max();
     sealed("a node page", if fits { Ok(()) } else { Err("it is longer than any") })?;
-    // One descriptor for all runs: making and dropping one for each would cost more than all else here.
+    // One descriptor for all runs: creating and dropping one for each would cost more than
+    // everything else here.
     let shared = RunHandle::hollow(Lineage(0), Publish(0));
     let mut newest = Publish(0);
     let mut describe = |link: Link, meta| {
@@ -88,7 +92,7 @@ pub(crate) fn seal_node(node: &Node, birth: Publish) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The page of a node, whatever may be wrong with it.
+/// Encodes a node without checking it.
 pub(crate) fn encode_node(node: &Node) -> Vec<u8> {
     let too_high = plant!("tree: a node is encoded a level too high")
         || (node.level > 1 && plant!("tree: a node is sealed at another level"));
@@ -119,12 +123,12 @@ pub(crate) fn encode_node(node: &Node) -> Vec<u8> {
     out
 }
 
-/// Most bytes of a run in a page, and of the length of a key.
+/// Upper bounds of the bytes of a run in a page, and of the length of a key.
 const RUN_BYTES: usize = LINK_BYTES + 41;
 const LENGTH_BYTES: usize = 4;
 
 impl Node {
-    /// Bytes of its page, at most.
+    /// An upper bound of the bytes of its page.
     pub(super) fn page_bytes(&self) -> usize {
         let count = self.children.len();
         let pivots: usize = self.pivots.iter().map(|pivot| pivot.len() + LENGTH_BYTES).sum();
@@ -151,8 +155,8 @@ pub(crate) fn read_node(cx: &TreeContext, link: &Link, level: u8) -> Result<Arc<
     Ok(Arc::new(node))
 }
 
-/// The node in a page that was verified, for whoever looks at pages alone: what it links has
-/// descriptors of its own, and knows no references.
+/// Decodes a node from a verified page, for callers that look at pages alone: what it links gets
+/// separate descriptors, which know no references.
 pub(crate) fn parse_node(file: &StoreFile, link: &Link, payload: &[u8]) -> Result<Node> {
     let node = decode_node(&mut |link, meta| RunHandle::on_disk(link, meta, 0), payload);
     check_node(file, link, node)
@@ -166,7 +170,8 @@ fn malformed(file: &StoreFile, link: &Link, why: &str) -> Error {
     file.malformed(link.offset, u64::from(link.bytes), "node page", why)
 }
 
-/// What was decoded of a page of version `birth`, if it is well formed; else why not.
+/// Checks what was decoded from a page of version `birth`, and says what is wrong if it is not well
+/// formed.
 fn without_flaw(node: Option<Node>, birth: Publish) -> Result<Node, &'static str> {
     let node = node.ok_or("it ends too early, or in bytes that mean nothing")?;
     match flaw_below(&node, birth).or_else(|| node.flaw()) {
@@ -178,7 +183,7 @@ fn without_flaw(node: Option<Node>, birth: Publish) -> Result<Node, &'static str
 pub(crate) const OTHER_LEVEL: &str = "it is not of the level that its parent says";
 const YOUNGER_RUN: &str = "it links a run that was born after it";
 
-/// Whether what a node links is younger than the node (Rule: I20).
+/// Says what a node links that is younger than the node, if anything (Rule: I20).
 fn flaw_below(node: &Node, birth: Publish) -> Option<&'static str> {
     let runs_fit = node.run_refs().all(|run| run.birth <= birth);
     let nodes_fit = node.children.iter().all(|child| match child {
@@ -189,7 +194,7 @@ fn flaw_below(node: &Node, birth: Publish) -> Option<&'static str> {
     rules.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
 }
 
-/// Gives the descriptor of a run.
+/// Returns the descriptor of a run.
 type Describe<'a> = dyn FnMut(Link, RunMeta) -> Arc<RunHandle> + 'a;
 
 fn read_run(describe: &mut Describe<'_>, reader: &mut Reader<'_>) -> Option<Arc<RunHandle>> {
@@ -244,6 +249,6 @@ fn decode_node(describe: &mut Describe<'_>, bytes: &[u8]) -> Option<Node> {
         }
         node.tiers.push(tier);
     }
-    // The page is padded to whole sectors; what follows must be padding.
+    // The page is padded to whole sectors; the rest must be padding.
     reader.rest().iter().all(|&byte| byte == 0).then_some(node)
 }

@@ -1,13 +1,15 @@
 //! Pieces: changed nodes that may be sealed.
 //!
-//! A job changes a copy of a node. While it does, the copy may lose its last child: everything below it is deleted. A page of
-//! such a node could never be read, so nothing can be sealed but a [`Piece`], and only a node with children becomes one. What
-//! replaces a changed node are [`Pieces`]: one, several after a split, or none. A parent that is given none for its only child
+//! A job changes a copy of a node. While it does, the copy may lose its last child, because
+//! everything below it is deleted. A page of such a node could never be read. So only a [`Piece`]
+//! can be sealed, and only a node with children becomes one. A changed node is replaced by
+//! [`Pieces`]: one, several after a split, or none. A parent whose only child is replaced by none
 //! becomes none itself, up to the root, which is then empty.
 //!
 //! Invariants
 //! 1. A piece has at least one child.
-//! 2. Pieces ascend; each but the first begins at its first key, the first where the node began that they replace.
+//! 2. Pieces ascend. Each but the first starts at its first key; the first starts where the
+//!    replaced node started.
 //!
 //! Threads: values of one job.
 
@@ -15,11 +17,11 @@ use std::ops::Deref;
 
 use super::node::{Child, Node, Tier};
 
-/// A node with at least one child: what may be sealed.
+/// A node with at least one child: it may be sealed.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece(Node);
 
-/// What a changed node has become.
+/// The replacement of a changed node.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces(Vec<(Box<[u8]>, Piece)>);
 
@@ -29,7 +31,7 @@ impl Piece {
         (!node.children.is_empty()).then_some(Self(node))
     }
 
-    /// A node above a single child, with nothing in its buffer.
+    /// A node above a single child, with an empty buffer.
     pub fn above(child: Child) -> Self {
         let level = 1 + match &child {
             Child::Leaf(_) => 0,
@@ -50,7 +52,7 @@ impl Piece {
         self.0.drop_consumed();
     }
 
-    /// The only child, if there is one alone and nothing waits for it.
+    /// The child, if there is exactly one and nothing waits for it.
     pub fn only_child(&self) -> Option<&Child> {
         match &self.0.children[..] {
             [child] if self.0.tiers.is_empty() => Some(child),
@@ -73,12 +75,12 @@ impl Deref for Piece {
 }
 
 impl Pieces {
-    /// The node as it is; none if it has no children.
+    /// The node as one piece; none if it has no children.
     pub fn of(node: Node) -> Self {
         Self(Piece::of(node).map(|piece| (Box::default(), piece)).into_iter().collect())
     }
 
-    /// The node cut before each of the children `cuts`, which ascend; none if it has no children.
+    /// Cuts the node before each of the children `cuts`, which ascend; none if it has no children.
     pub fn cut(node: Node, cuts: &[usize]) -> Self {
         let mut left = node;
         let mut pieces: Vec<(Box<[u8]>, Piece)> = Vec::with_capacity(cuts.len() + 1);
@@ -91,7 +93,7 @@ impl Pieces {
         Self(pieces)
     }
 
-    /// How many there are.
+    /// The number of pieces.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -101,7 +103,7 @@ impl Pieces {
         self.0.iter().map(|(_, piece)| &**piece)
     }
 
-    /// A node of the past: it lost its children and was sealed all the same. Only planted bugs make one.
+    /// A node that lost its children and is sealed all the same. Used only by planted bugs.
     pub fn planted(node: Node) -> Self {
         Self(vec![(Box::default(), Piece(node))])
     }

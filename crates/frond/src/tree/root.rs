@@ -1,4 +1,5 @@
-//! A root as a whole: out of the root directory or a record of the log.
+//! Roots of trees as a whole: loading one from the root directory or a log record, and its row
+//! count.
 
 use crate::{store::TreeRoot as DurableRoot, sync::OnceLock};
 
@@ -10,7 +11,7 @@ use super::{
 };
 
 impl TreeRoot {
-    /// The root that a root directory, or a record of the log, names. Reads nothing.
+    /// The root that a root directory, or a log record, names. Reads nothing.
     pub fn load(cx: &TreeContext, durable: DurableRoot) -> Self {
         let root = match durable.link {
             None => Root::Empty,
@@ -40,12 +41,12 @@ impl TreeRoot {
         matches!(self.root, Root::Node(_))
     }
 
-    /// How many rows there are, if that is known.
+    /// The number of rows, if it is known.
     pub fn rows(&self) -> Option<u64> {
         if matches!(self.root, Root::Empty) { Some(0) } else { self.counted }
     }
 
-    /// Counts what was applied to `old`, if it is known.
+    /// Sets the number of rows to that of `old` plus what was applied, if both are known.
     pub fn count(&mut self, old: &Self, more: Option<i64>) {
         self.counted = old.rows().zip(more).and_then(|(rows, more)| rows.checked_add_signed(more));
     }

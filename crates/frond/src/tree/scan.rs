@@ -1,8 +1,8 @@
 //! Scans: which runs hold the entries around a key.
 //!
-//! A scan goes leaf by leaf. For the leaf at a position, the sources are the live parts of every node
-//! on its path, newest first, each clipped to the leaf's range, and the leaf itself; merging them is
-//! the reader's. Cost: a descent per leaf, that is per some 20 000 entries.
+//! A scan proceeds leaf by leaf. For the leaf at a position, the sources are the live parts of
+//! every node on its path, newest first, each clipped to the leaf's range, and the leaf itself; the
+//! reader merges them. Cost: one descent per leaf, that is, per some 20 000 entries.
 //!
 //! Threads: all.
 
@@ -17,15 +17,15 @@ use super::{
 /// The range of one leaf and everything that has entries in it.
 #[derive(Debug, Default)]
 pub(crate) struct LeafStretch {
-    /// First key of the leaf's range; `None`: from the beginning.
+    /// First key of the leaf's range; `None`: unbounded.
     pub lo: Bound,
-    /// End of the leaf's range; `None`: to the end.
+    /// End of the leaf's range; `None`: unbounded.
     pub hi: Bound,
-    /// Newest first; of one age disjoint, so their order does not matter.
+    /// Newest first; runs of one age are disjoint, so their order does not matter.
     pub runs: Vec<StretchRun>,
 }
 
-/// A run, as far as it counts here.
+/// A run, clipped to the part that counts here.
 #[derive(Debug)]
 pub(crate) struct StretchRun {
     pub run: Arc<RunHandle>,
@@ -33,12 +33,12 @@ pub(crate) struct StretchRun {
     pub hi: Bound,
 }
 
-/// Where a scan stands.
+/// A position of a scan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Position<'k> {
     /// At the first key of all.
     First,
-    /// Behind the last key of all.
+    /// After the last key of all.
     Last,
     /// At a key, going up.
     At(&'k [u8]),
@@ -47,7 +47,7 @@ pub(crate) enum Position<'k> {
 }
 
 impl TreeRoot {
-    /// The stretch of the leaf that `position` lies in.
+    /// Returns the stretch of the leaf that contains `position`.
     pub fn stretch(&self, cx: &TreeContext, position: Position<'_>) -> Result<LeafStretch> {
         let mut stretch = LeafStretch::default();
         let mut node: &Node = match &self.root {

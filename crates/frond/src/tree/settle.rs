@@ -1,16 +1,18 @@
-//! Settling: what a node does with its buffer after something was put in front of it.
+//! Settling: how a node rebalances its buffer after something was put in front of it.
 //!
 //! - An upper node hands its fullest child everything that waits for it, by reference, once that is
-//!   at least `push_bytes`; at most two children a time, more when far over (Rule: I39).
-//! - A level-1 node flushes leaves *metered by bytes*: while more waits than the node aims at, the
-//!   fullest leaf is merged with all that waits for it. What comes in is so covered by what goes
-//!   out, batch by batch; thresholds alone would bring all leaves due at once.
-//! - Tiers of similar size are merged when there are too many for a reader's good; a run of which little is
-//!   left alive is written anew, for its extent stays as long as anything of it does.
+//!   at least `push_bytes`; at most two children at a time, more when it is far over its limit
+//!   (Rule: I39).
+//! - A level-1 node flushes leaves *metered by bytes*: while more waits than the node's target, the
+//!   fullest leaf is merged with all that waits for it. So each incoming batch is matched by
+//!   outgoing bytes; thresholds alone would make all leaves due at once.
+//! - Tiers of similar size are merged when there are too many for readers. A run of which little is
+//!   live is rewritten, since its extent stays while anything of it is live.
 //! - A node with too many children splits.
-//! - A node whose page nears the bound hands everything down, and splits: keys of 64 KiB are in it as pivots and as
-//!   ends of parts, and a page that is too long could not be written for rows that are long acknowledged. Left are
-//!   `fanout_max` pivots, a sixteenth of the bound. Clipping at a pivot adds one key a tier.
+//! - A node whose page nears the size bound hands everything down, and splits. Keys of up to 64 KiB
+//!   are in the page as pivots and as ends of parts, and a page that is too long could not be
+//!   written although its rows were acknowledged long ago. What remains is `fanout_max` pivots, a
+//!   sixteenth of the bound. Clipping at a pivot adds one key per tier.
 //!
 //! Invariants
 //! 1. A child is handed *all* live parts of it, from all tiers, in age order (Rule: I1).
@@ -73,7 +75,8 @@ impl Job<'_> {
         }
     }
 
-    /// Hands child `c` all that waits for it; false if that cannot be done now, and nothing was.
+    /// Hands child `c` all that waits for it; false if that cannot be done now, and nothing was
+    /// changed.
     pub(super) fn push_child(&mut self, node: &mut Node, c: usize) -> Result<bool> {
         let range = node.range_of(c, c);
         let pieces =
@@ -89,7 +92,7 @@ impl Job<'_> {
         Ok(true)
     }
 
-    /// Child `c` with all that waits for it, settled. Changes nothing in the node.
+    /// Returns child `c` with all that waits for it, rebalanced. Changes nothing in the node.
     fn handed_down(&mut self, node: &Node, c: usize) -> Result<Pieces> {
         let Some(Child::Node(child)) = node.children.get(c) else {
             unreachable!("node.rs invariant 2: push_child is for upper nodes")
@@ -122,7 +125,7 @@ impl Job<'_> {
         self.within(node, c, |job| job.settle(lower))
     }
 
-    /// Does something inside child `c`, whose keys are the bounds meanwhile.
+    /// Runs `act` inside child `c`, with the job's bounds set to the child's keys.
     pub(super) fn within<T>(
         &mut self,
         node: &Node,
@@ -138,8 +141,8 @@ impl Job<'_> {
         done
     }
 
-    /// Puts the pieces of a changed child in its place. Of the only child there may be none: then the node has no children,
-    /// and becomes no piece.
+    /// Puts the pieces of a changed child in its place. For an only child there may be none: then
+    /// the node has no children, and becomes no piece.
     pub(super) fn replace_node(&mut self, node: &mut Node, c: usize, pieces: Pieces) {
         let mut children = Vec::with_capacity(pieces.len());
         let mut pivots = Vec::new();
@@ -150,14 +153,14 @@ impl Job<'_> {
             children.push(Child::Node(self.seal(piece)));
         }
         if children.is_empty() && node.children.len() > 1 {
-            // Everything below is deleted. Taking the child away would let the neighbour's range
-            // grow over parts that were consumed there, so an empty node stays until both are idle.
+            // Everything below is deleted. Removing the child would let the neighbour's range grow
+            // over parts that were consumed there, so an empty node stays until both are idle.
             children.push(Child::Node(self.empty_node(node.level - 1)));
         }
         node.replace_child(c, children, pivots);
     }
 
-    /// Takes hollow children away where neither they nor their neighbour wait for anything.
+    /// Removes placeholder children where nothing waits for them or for their neighbour.
     fn absorb_hollow(&mut self, node: &mut Node) {
         let hollow = |child: Option<&Child>| match child {
             Some(Child::Node(child)) => child.resident().is_some_and(|child| child.is_hollow()),
@@ -182,7 +185,7 @@ impl Job<'_> {
 
     /// Counts a subtree of resident nodes as dead.
     fn bury(&mut self, node: &Arc<NodeRef>) {
-        // `is_hollow` said so of resident nodes alone.
+        // `is_hollow` is true only for resident nodes.
         if let Some(content) = node.resident() {
             self.effects.unlink_node(node, content);
             for child in &content.children {
@@ -193,7 +196,7 @@ impl Job<'_> {
         }
     }
 
-    /// A chain of nodes down to one empty leaf.
+    /// Creates a chain of nodes down to one empty leaf.
     fn empty_node(&mut self, level: u8) -> Arc<NodeRef> {
         let child = if level == 1 {
             Child::Leaf(self.empty_leaf())
@@ -203,7 +206,8 @@ impl Job<'_> {
         self.seal(Piece::above(child))
     }
 
-    /// Bytes that may wait in a level-1 node: on average half of what its leaves are due at.
+    /// Bytes that may wait in a level-1 node: on average half of the sum at which its leaves are
+    /// due.
     fn leaf_pending_target(&self, node: &Node) -> u64 {
         let leaves: u64 = node.children.iter().map(|child| self.due_bytes(child)).sum();
         jitter(leaves / 2, jitter_seed(self.publish, node.children.len()))
@@ -229,7 +233,7 @@ impl Job<'_> {
             let fullest = pending.iter().enumerate().max_by_key(|&(_, &bytes)| bytes);
             let Some((c, &bytes)) = fullest else { return Ok(()) };
             let due = node.children.get(c).map_or(0, |child| self.due_bytes(child));
-            // None below a quarter of its due, unless the node is far over.
+            // No leaf below a quarter of its due bytes, unless the node is far over its target.
             if bytes == 0 || (bytes < due / 4 && total <= 2 * target) {
                 return Ok(());
             }
@@ -237,8 +241,8 @@ impl Job<'_> {
         }
     }
 
-    /// Merges tiers until readers meet few enough: the window of adjacent tiers that costs least, and has
-    /// no run that cannot be read.
+    /// Merges tiers until readers meet few enough: each time the window of adjacent tiers that
+    /// costs least and has no unreadable run.
     fn merge_tiers(&mut self, node: &mut Node) -> Result<()> {
         let shape = self.cx.shape;
         let max = if node.level == 1 { shape.tiers_max_bottom } else { shape.tiers_max };
@@ -258,8 +262,9 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Writes anew what is left of runs of which little lives, so that their extents can go (Rule: I21). Called
-    /// before anything is put in front: a run just handed down is the parent's as well, whatever its count says.
+    /// Rewrites what is left of runs of which little is live, so that their extents can be freed
+    /// (Rule: I21). Called before anything is put in front: a run that was just handed down is
+    /// still the parent's as well, whatever its count says.
     pub(super) fn rewrite_sparse(&mut self, node: &mut Node) -> Result<()> {
         let lineage = self.traits.lineage;
         for t in 0..node.tiers.len() {
@@ -294,7 +299,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// [`merge_window`](Self::merge_window); `None` if one of the runs cannot be read.
+    /// Calls [`merge_window`](Self::merge_window); `None` if one of the runs cannot be read.
     fn merge_contained(
         &mut self,
         node: &Node,
@@ -305,7 +310,7 @@ impl Job<'_> {
         self.contained(&pages, (None, None), |job| job.merge_window(node, window, bounds))
     }
 
-    /// Cuts a node that has too many children, or whose page nears its bound, into halves.
+    /// Splits a node that has too many children, or whose page nears its bound.
     pub(super) fn split(&mut self, node: Node) -> Pieces {
         let max = self.cx.shape.fanout_max;
         let count = node.children.len();
@@ -313,12 +318,13 @@ impl Job<'_> {
         if count <= max && !is_long {
             return Pieces::of(node);
         }
-        // Two children at least: with fewer, a level would be as wide as the one below it.
+        // At least two children per piece: with fewer, a level would be as wide as the one below
+        // it.
         let pieces = count.div_ceil((max * 3 / 4).max(2)).max(2);
         self.split_at(node, (1..pieces).map(|i| i * count / pieces).collect())
     }
 
-    /// The same for a node that grows at its right edge: the left piece stays full.
+    /// Splits a node that grows at its right edge: the left piece stays full.
     pub(super) fn split_right(&mut self, node: Node) -> Pieces {
         let max = self.cx.shape.fanout_max;
         let count = node.children.len();
@@ -332,12 +338,13 @@ impl Job<'_> {
 }
 
 impl Node {
-    /// Whether its page would have more than half of what a page may.
+    /// True if its page would have more than half of what a page may.
     fn nears_its_bound(&self) -> bool {
         !bounds::NODE_PAGE_BYTES.admits(2 * self.page_bytes())
     }
 
-    /// Splits children `cut..` off, with the parts that are live for them. Returns the pivot between.
+    /// Splits off children `cut..`, with the parts that are live for them. Returns the pivot
+    /// between.
     pub(super) fn split_off(&mut self, cut: usize) -> (Box<[u8]>, Node) {
         debug_assert!(cut > 0 && cut < self.children.len());
         let children = self.children.split_off(cut);
@@ -348,9 +355,9 @@ impl Node {
             let mut right = Tier::default();
             for part in &mut tier.parts {
                 let live = part.live.split_off(cut);
-                // A node does not know the ends of its own range: its parts carry them (node.rs
-                // invariant 5). Unclipped, the outermost child of either half would read what belongs
-                // to the other, consumed entries among it.
+                // A node does not know the ends of its own range: its parts carry them (node.rs,
+                // invariant 5). Unclipped, the outermost child of either half would read what
+                // belongs to the other, including consumed entries.
                 if live.iter().any(|&bytes| bytes > 0) && !plant!("tree: drop a message at a split")
                 {
                     let bounds = (part.lo.as_deref(), part.hi.as_deref());

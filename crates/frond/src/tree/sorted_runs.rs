@@ -1,14 +1,15 @@
-//! Runs side by side in key order that belong to no tree: what a transaction has written beyond memory.
+//! Sorted runs that belong to no tree: what a transaction has written beyond memory.
 //!
-//! They are built as the runs of a node's buffer are, each in a temporary extent of its own, and are read through
-//! the same descriptors. Nothing links them: they are there for as long as somebody holds them, or the log names them.
+//! They are built like the runs of a node's buffer, each in a temporary extent of its own, and are
+//! read through the same descriptors. Nothing links them: they exist while they are held, or while
+//! the log names them.
 //!
 //! Invariants
-//! 1. Keys ascend strictly, over all runs; one message a key, no range deletes.
+//! 1. Keys ascend strictly, over all runs; one message per key, no range deletes.
 //! 2. A run is read through its checksums, as any other.
 //!
-//! Threads: one writes; afterwards all read. Cost: each entry encoded and written once; in memory two keys and a
-//! descriptor a run of some MiB, tails as far as they are used.
+//! Threads: one writes; afterwards all read. Cost: each entry is encoded and written once; in
+//! memory, two keys and a descriptor per run of some MiB, and the footers in use.
 
 use crate::{
     Publish,
@@ -27,7 +28,7 @@ use super::{
     node::RunHandle,
 };
 
-/// One of them.
+/// One run and its key range.
 #[derive(Debug)]
 struct SortedRun {
     first: Box<[u8]>,
@@ -39,14 +40,14 @@ struct SortedRun {
 #[derive(Debug)]
 pub(crate) struct SortedRuns {
     runs: Vec<SortedRun>,
-    /// Their extents.
+    /// The extents of the runs.
     pages: HeldPages,
     entries: u64,
     bytes: u64,
 }
 
 impl SortedRuns {
-    /// Those that the log names at these places. Opens each of them.
+    /// Opens the runs that the log names at these places.
     pub fn on_disk(cx: &TreeContext, links: &[Link], pages: HeldPages) -> Result<Self> {
         let mut all = Self { runs: Vec::with_capacity(links.len()), pages, entries: 0, bytes: 0 };
         for &link in links {
@@ -73,17 +74,17 @@ impl SortedRuns {
         self.runs.push(SortedRun { first, last, handle });
     }
 
-    /// Where they are, in order.
+    /// The places of the runs, in order.
     pub fn links(&self) -> impl ExactSizeIterator<Item = Link> + '_ {
         self.runs.iter().map(|run| *run.handle.link().expect("sorted runs are written"))
     }
 
-    /// Their extents.
+    /// The extents of the runs.
     pub fn pages(&self) -> &HeldPages {
         &self.pages
     }
 
-    /// Entries.
+    /// Number of entries.
     pub fn entries(&self) -> u64 {
         self.entries
     }
@@ -98,7 +99,7 @@ impl SortedRuns {
         self.runs.iter().map(|run| (&*run.first, &*run.last))
     }
 
-    /// About what lies in a range; nothing is read for it.
+    /// Estimates what lies in a range; nothing is read for it.
     pub(crate) fn estimate(&self, (from, to): (Option<&[u8]>, Option<&[u8]>)) -> Held {
         let mut held = Held::default();
         let first = from.map_or(0, |from| self.runs.partition_point(|run| &*run.last < from));
@@ -113,7 +114,7 @@ impl SortedRuns {
         held
     }
 
-    /// Least and greatest key.
+    /// Least and greatest key of all.
     pub fn ends(&self) -> Option<(&[u8], &[u8])> {
         Some((&self.runs.first()?.first, &self.runs.last()?.last))
     }
@@ -123,8 +124,8 @@ impl SortedRuns {
         self.runs.partition_point(|run| &*run.last < key)
     }
 
-    /// What there is of a key: the parts of its value that are wanted, where they lie in columns. One filter probe,
-    /// and one block if that is positive.
+    /// Looks up a key, with only the wanted fields of its value where they lie in columns. One
+    /// filter probe, and one block if that is positive.
     pub fn get(
         &self,
         cx: &TreeContext,
@@ -150,17 +151,18 @@ pub(crate) struct SortedRunsWriter<'a> {
 }
 
 impl<'a> SortedRunsWriter<'a> {
-    /// For entries of a tree with these traits; the pages will say that they were born in version `birth`.
+    /// Creates a writer for entries of a tree with these traits; `birth` becomes the birth of the
+    /// pages.
     pub fn new(cx: &'a TreeContext, traits: TreeTraits, birth: Publish) -> Self {
         let pages = HeldPages::new(&cx.store, birth, traits.lineage);
         let done = SortedRuns { runs: Vec::new(), pages, entries: 0, bytes: 0 };
         Self { cx, builder: cx.buffer_builder(&traits), traits, done }
     }
 
-    /// Adds an entry above all before it.
+    /// Adds an entry above all previous ones.
     ///
     /// # Errors
-    /// `Full`, I/O errors: all of it is to be given up.
+    /// `Full`, I/O errors: all runs must then be abandoned.
     pub fn push(&mut self, entry: Entry<'_>) -> Result<()> {
         if self.builder.bytes_so_far() as u64 >= self.cx.shape.run_bytes {
             self.end_run()?;
@@ -183,7 +185,7 @@ impl<'a> SortedRunsWriter<'a> {
         Ok(())
     }
 
-    /// The runs, written and not synced.
+    /// Returns the runs, written and not synced.
     ///
     /// # Errors
     /// As [`push`](Self::push).
@@ -193,22 +195,22 @@ impl<'a> SortedRunsWriter<'a> {
     }
 }
 
-/// A walk over sorted runs, both ways, within bounds; one run is open at a time.
+/// A walk over sorted runs in both directions, within bounds; one run is open at a time.
 #[derive(Debug)]
 pub(crate) struct SortedRunsCursor {
     cx: Arc<TreeContext>,
     runs: Arc<SortedRuns>,
     lo: Option<Box<[u8]>>,
     hi: Option<Box<[u8]>>,
-    /// Reads past the cache, in large pieces: for whoever takes all of them.
+    /// Reads past the cache, in large pieces: for callers that read all runs.
     is_bulk: bool,
-    /// The run stood in; as many as there are behind the last.
+    /// The current run; the number of runs when it is past the last.
     at: usize,
     current: Option<Box<RunCursor>>,
 }
 
 impl SortedRunsCursor {
-    /// A cursor over `[lo, hi)`; on nothing until it is sent somewhere.
+    /// Creates a cursor over `[lo, hi)`, without a position until a seek.
     pub fn new(
         cx: &Arc<TreeContext>,
         runs: &Arc<SortedRuns>,
@@ -219,12 +221,12 @@ impl SortedRunsCursor {
         Self { cx, runs, lo, hi, is_bulk: false, at: 0, current: None }
     }
 
-    /// A cursor over all of them, to be walked through once.
+    /// Creates a cursor over all of them, to be read through once.
     pub fn bulk(cx: &Arc<TreeContext>, runs: &Arc<SortedRuns>) -> Self {
         Self { is_bulk: true, ..Self::new(cx, runs, (None, None)) }
     }
 
-    /// To the first entry.
+    /// Moves to the first entry.
     pub fn seek_first(&mut self) -> Result<()> {
         let lo = self.lo.take();
         let done = self.seek(lo.as_deref().unwrap_or_default());
@@ -232,7 +234,7 @@ impl SortedRunsCursor {
         done
     }
 
-    /// To the last entry.
+    /// Moves to the last entry.
     pub fn seek_last(&mut self) -> Result<()> {
         let last = self.runs.runs.len();
         match self.hi.take() {
@@ -245,7 +247,8 @@ impl SortedRunsCursor {
         }
     }
 
-    /// Opens run `at`, goes to its place in it, and from an end of it on to where there is an entry.
+    /// Opens run `at` and moves to its place in it; at an end of the run, moves on until there is
+    /// an entry.
     fn stand(
         &mut self,
         mut at: usize,
@@ -342,7 +345,7 @@ impl EntrySource for SortedRunsCursor {
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         let key = self.hi.as_deref().map_or(key, |hi| key.min(hi)).to_vec();
-        // The last run that begins below the key.
+        // The last run that starts below the key.
         let begins = self.runs.runs.partition_point(|run| *run.first < key[..]);
         let at = begins.wrapping_sub(1);
         if self.is_outside(at, Direction::Backward) {

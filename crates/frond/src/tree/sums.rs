@@ -1,15 +1,17 @@
-//! What a tree holds, summed: rows, bytes before and after encoding, bytes that wait.
+//! Sums over a tree: rows, bytes before and after encoding, bytes that wait.
 //!
-//! Nothing is read for it as a rule. A node knows of each of its leaves what the sums need, so that what a job
-//! changes is the sum over the nodes that it seals less that over those that it replaces; a root's sums are those of the
-//! root before and this difference. A checkpoint stores them with the root. Only of a tree that an earlier version of
-//! Frond has written they are not known: then the first call that asks reads all of its nodes, once.
+//! As a rule nothing is read for them. A node stores for each of its leaves what the sums need, so
+//! a job's change is the sum over the nodes it seals less that over the nodes it replaces, and a
+//! root's sums are those of the previous root plus this difference. A checkpoint stores them with
+//! the root. They are unknown only for a tree that was written by an earlier version of Frond: then
+//! the first call that asks reads all of its nodes, once.
 //!
 //! Invariants
-//! 1. Sums that are known are those that a walk over all nodes would find.
+//! 1. Known sums are those that a walk over all nodes would find.
 //! 2. A leaf, or a run, that several nodes or trees link counts for each of them.
 //!
-//! Threads: all. Cost: of a job some additions for each child and part of the nodes that it changes.
+//! Threads: all. Cost: for a job, some additions for each child and part of the nodes that it
+//! changes.
 
 use crate::{error::Result, sync::OnceLock, types::Sums};
 
@@ -21,7 +23,7 @@ use super::{
 };
 
 impl RunHandle {
-    /// What it is as a leaf.
+    /// The sums of this run as a leaf.
     pub fn sums(&self) -> Sums {
         if self.is_hollow() {
             return Sums::default();
@@ -41,7 +43,7 @@ impl RunHandle {
 }
 
 impl Measured {
-    /// Of the only leaf of a tree with these sums.
+    /// The metadata of the only leaf of a tree with these sums.
     pub fn of_root(sums: Sums) -> Option<Self> {
         let Sums { raw, blobs, unmeasured, .. } = sums;
         (unmeasured == 0).then_some(Self { raw_bytes: raw, blob_bytes: blobs })
@@ -49,7 +51,7 @@ impl Measured {
 }
 
 impl Node {
-    /// What it holds itself: its leaves, and what waits in it; not what other nodes below it hold.
+    /// The node's own sums: its leaves, and what waits in it; not what other nodes below it hold.
     pub fn sums(&self) -> Sums {
         let leaves = self.children.iter().filter_map(|child| match child {
             Child::Leaf(leaf) => Some(leaf.sums()),
@@ -61,7 +63,7 @@ impl Node {
 }
 
 impl TreeRoot {
-    /// What the tree holds, if that is known. Reads nothing.
+    /// The tree's sums, if they are known. Reads nothing.
     pub fn known_sums(&self) -> Option<Sums> {
         match &self.root {
             Root::Empty => Some(Sums::default()),
@@ -70,10 +72,10 @@ impl TreeRoot {
         }
     }
 
-    /// What the tree holds.
+    /// The tree's sums.
     ///
     /// # Errors
-    /// If it was not known, and a node cannot be read.
+    /// If they were not known, and a node cannot be read.
     pub fn sums(&self, cx: &TreeContext) -> Result<Sums> {
         match (self.known_sums(), &self.root) {
             (Some(sums), _) => Ok(sums),
@@ -85,7 +87,7 @@ impl TreeRoot {
         }
     }
 
-    /// Levels, leaves among them; 0 if nothing is in pages.
+    /// Number of levels, including the leaves; 0 if nothing is in pages.
     pub fn depth(&self) -> u8 {
         match &self.root {
             Root::Empty => 0,
@@ -94,7 +96,7 @@ impl TreeRoot {
         }
     }
 
-    /// Counts what a job changed of `old`, if it is known what that was.
+    /// Sets the sums to those of `old` plus a job's change, if the former are known.
     pub(super) fn count_sums(&mut self, old: &Self, more: Sums) {
         self.sums = OnceLock::new();
         let now = old.known_sums().map(|sums| sums.plus(more));
@@ -104,7 +106,8 @@ impl TreeRoot {
     }
 }
 
-/// What a walk over a node and all below it finds. Nodes that are not in memory do not stay there.
+/// Computes the sums by a walk over a node and all below it. Nodes that are not in memory do not
+/// stay there.
 ///
 /// # Errors
 /// If a node cannot be read.

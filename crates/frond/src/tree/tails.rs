@@ -1,17 +1,18 @@
-//! The descriptors of runs, and which runs stay open.
+//! The run cache: descriptors of runs, and which runs stay open.
 //!
-//! An open run keeps its tail in memory: block index and, in unique trees and buffers, its filter. That is a
-//! percent or less of its blocks, which in a store of a thousand times its memory is more than there is. So
-//! tails are closed again like pages: a hand goes round the descriptors, and what was not used since it came
-//! by last is closed (the clock algorithm, F. Corbató 1968). Who holds the run goes on with it.
+//! An open run keeps its footer in memory: the block index and, in unique trees and buffers, the
+//! filter. That is a percent of its blocks or less, which in a store a thousand times its memory is
+//! more than there is. So footers are evicted like pages: a clock hand moves over the descriptors,
+//! and a run that was not used since the hand last passed is closed (the clock algorithm, F.
+//! Corbató 1968). Readers that hold the run can go on using it.
 //!
 //! Invariants
-//! 1. One extent has one descriptor while anybody holds it (Rule: I31).
+//! 1. One extent has one descriptor while anything holds it (Rule: I31).
 //! 2. Only runs with an address are closed: they can be read again.
 //!
-//! Threads: all. The table is consulted when a node page is decoded, a run is written, or one is opened while
-//! tails take too much, never else on a descent. Two who move the hand at once pass the same runs: each is closed
-//! by one of them.
+//! Threads: all. The table is consulted when a node page is decoded, a run is written, or one is
+//! opened while footers take too much memory, and never otherwise on a descent. Two threads that
+//! move the hand concurrently pass the same runs: each run is closed by one of them.
 
 use std::{
     collections::BTreeMap,
@@ -25,18 +26,19 @@ use crate::{
 
 use super::{TreeContext, meta::RunMeta, node::RunHandle};
 
-/// Descriptors that the hand passes at once: some microseconds, during which nobody can add one.
+/// Number of descriptors that the hand passes at once: some microseconds, during which none can be
+/// added.
 const PASSED_AT_ONCE: usize = 512;
 
 /// Descriptors of runs on disk, by their offset.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
     runs: Mutex<BTreeMap<u64, Weak<RunHandle>>>,
-    /// Where the hand stands: the offset that it passed last.
+    /// The position of the hand: the offset that it passed last.
     hand: AtomicU64,
-    /// What tails may take, bytes.
+    /// Bytes that footers may take.
     limit: AtomicU64,
-    /// Tails closed so far.
+    /// Number of footers evicted so far.
     pub closed: AtomicU64,
 }
 
@@ -48,7 +50,8 @@ impl Default for Descriptors {
 }
 
 impl Descriptors {
-    /// About how many bytes of memory they take: each with its place in the map, and what the allocator adds.
+    /// Approximate bytes of memory that the descriptors take, including their map entries and the
+    /// allocator's overhead.
     pub fn memory_bytes(&self) -> u64 {
         let each = size_of::<RunHandle>()
             + 2 * size_of::<usize>()
@@ -58,7 +61,7 @@ impl Descriptors {
 }
 
 impl TreeContext {
-    /// The one descriptor of a run extent.
+    /// Returns the one descriptor of a run extent.
     pub fn run_handle(&self, link: Link, meta: RunMeta) -> Arc<RunHandle> {
         let mut runs = self.descriptors.runs.lock().unwrap();
         if let Some(handle) = runs.get(&link.offset).and_then(Weak::upgrade)
@@ -74,7 +77,7 @@ impl TreeContext {
         handle
     }
 
-    /// Remembers the descriptor of a run that has just been written.
+    /// Adds the descriptor of a run that was just written.
     pub fn remember(&self, handle: &Arc<RunHandle>) {
         if let Some(link) = handle.link() {
             let mut runs = self.descriptors.runs.lock().unwrap();
@@ -83,14 +86,15 @@ impl TreeContext {
         }
     }
 
-    /// Sets what tails may take, and closes some of those that take more.
+    /// Sets how much memory footers may take, and closes runs if they take more.
     pub fn limit_tails(&self, limit: u64) {
         self.descriptors.limit.store(limit, Ordering::Relaxed);
         self.close_tails(limit);
     }
 
-    /// Somebody opened a run. Whoever opens them faster than they are closed in the background closes some himself:
-    /// he has just read from the disk, beside which it is little.
+    /// Called after a run was opened. A thread that opens runs faster than the background closes
+    /// them closes some itself: it has just read from the disk, compared to which this costs
+    /// little.
     pub fn opened_tail(&self) {
         let limit = self.descriptors.limit.load(Ordering::Relaxed);
         if self.resident.load(Ordering::Relaxed) > limit.saturating_add(limit / 8) {
@@ -98,8 +102,8 @@ impl TreeContext {
         }
     }
 
-    /// Moves the hand on until tails take no more than `limit` bytes, at most past [`PASSED_AT_ONCE`]
-    /// descriptors: who was used is passed by once.
+    /// Moves the hand until footers take at most `limit` bytes, past at most [`PASSED_AT_ONCE`]
+    /// descriptors: a run that was used is skipped once.
     fn close_tails(&self, limit: u64) {
         if self.resident.load(Ordering::Relaxed) <= limit {
             return;
@@ -127,7 +131,7 @@ impl TreeContext {
     }
 }
 
-/// Forgets descriptors that nobody holds, now and then.
+/// Removes descriptors that nothing holds, from time to time.
 fn prune(runs: &mut BTreeMap<u64, Weak<RunHandle>>) {
     if runs.len() > 64 && runs.len().is_power_of_two() {
         runs.retain(|_, weak| weak.strong_count() > 0);

@@ -1,5 +1,6 @@
-//! A tree alone, without log, memtables or checkpoints: batches go in, and what it is must be what a map
-//! is, whatever its shape; its nodes keep their invariants, and its jobs count every reference.
+//! A tree alone, without log, memtables or checkpoints: batches are applied to it and to a map, and
+//! it must equal the map in any shape; its nodes keep their invariants, and its jobs count every
+//! reference.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,7 +22,7 @@ mod sealing;
 
 const LINE: Lineage = Lineage(1);
 
-/// What jobs work with, on a store in memory.
+/// The context of jobs, on a store in memory.
 pub(crate) fn context(shape: Shape) -> TreeContext {
     let env = Env { vfs: Arc::new(MemoryVfs::new()), ..Env::real() };
     let opened = store::create(&env, Path::new("/store"), StoreOptions::default()).unwrap();
@@ -110,7 +111,7 @@ struct House {
     cx: TreeContext,
     root: TreeRoot,
     publish: u64,
-    /// What jobs say of references; the handles keep their addresses from being used again.
+    /// Reference counts as jobs report them; the handles keep addresses from being reused.
     refs: HashMap<usize, (Arc<RunHandle>, i64)>,
     model: BTreeMap<Vec<u8>, Vec<u8>>,
     progress: AtomicU64,
@@ -165,7 +166,7 @@ impl House {
         self.root = self.job(24, |job, old| job.apply(old, &batches)).unwrap();
     }
 
-    /// Drains to the end; how many steps it took.
+    /// Drains to the end; returns the number of steps.
     fn drain(&mut self) -> u32 {
         let mut steps = 0;
         while let Some(root) = self.job(0, |job, old| job.drain(old)).unwrap() {
@@ -200,7 +201,7 @@ impl House {
         }
     }
 
-    /// Nodes, levels, ranges and references.
+    /// Checks nodes, levels, ranges and references.
     fn assert_sound(&self) {
         let mut found: HashMap<usize, i64> = HashMap::new();
         match &self.root.root {
@@ -309,7 +310,7 @@ impl Toss {
     }
 }
 
-/// Rules: I1, I21, I26. Batches of every message, at random, then drained.
+/// Rules: I1, I21, I26. Batches of all kinds of messages, at random, then drained.
 #[test]
 fn a_tree_is_the_map_that_its_batches_make() {
     for seed in 0..6 {
@@ -348,8 +349,8 @@ fn a_tree_is_the_map_that_its_batches_make() {
     }
 }
 
-/// Rules: I1, I26. Each batch has several runs of range deletes; applied, settled, merged and drained, each
-/// run that waits holds no more than one may, and the tree is the map.
+/// Rules: I1, I26. Each batch has enough range deletes for several runs; applied, rebalanced,
+/// merged and drained, no waiting run exceeds its bound, and the tree equals the map.
 #[test]
 fn range_deletes_beyond_a_run_are_split_wherever_runs_are_made() {
     for seed in 0..4 {
@@ -386,7 +387,8 @@ fn range_deletes_beyond_a_run_are_split_wherever_runs_are_made() {
     }
 }
 
-/// Rule: I21. A run keeps its extent as long as anything of it lives: one that was mostly handed down goes.
+/// Rule: I21. A run keeps its extent while anything of it is live; one that was mostly handed down
+/// is rewritten.
 #[test]
 fn runs_of_which_little_lives_are_written_anew() {
     let shape = Shape { fanout_max: 64, run_bytes: 8 << 10, tiers_max_bottom: 8, ..tiny() };
@@ -411,7 +413,7 @@ fn runs_of_which_little_lives_are_written_anew() {
     house.assert_is_the_model();
 }
 
-/// Keys above all others become leaves at the right edge: leaves that are there are not touched.
+/// Keys above all others become leaves at the right edge; existing leaves are not touched.
 #[test]
 fn ascending_batches_rewrite_no_leaf() {
     let mut house = House::new(tiny());
@@ -427,7 +429,7 @@ fn ascending_batches_rewrite_no_leaf() {
     house.assert_is_the_model();
 }
 
-/// All of a range deleted, and the rest too: a tree may become empty again.
+/// Deletes a range, then the rest: a tree can become empty again.
 #[test]
 fn a_tree_of_which_all_is_deleted_is_small_again() {
     let mut house = House::new(tiny());

@@ -1,4 +1,4 @@
-//! A key built part by part, for callers whose parts are not known at compile time.
+//! Building a key part by part, for callers whose parts are not known at compile time.
 //!
 //! Invariant: `Key::new().u64(a).str(b)` and `encode(&(a, b))` are the same bytes.
 //!
@@ -38,7 +38,7 @@ impl Key {
         Self::default()
     }
 
-    /// An empty key in the memory of an old one.
+    /// An empty key that reuses the memory of an old one.
     ///
     /// ```
     /// use frond::tuple::Key;
@@ -54,7 +54,7 @@ impl Key {
         old
     }
 
-    /// Turns the order of the next part round.
+    /// Reverses the order of the next part.
     pub fn desc(mut self) -> Self {
         self.descending = !self.descending;
         self
@@ -96,7 +96,7 @@ impl Key {
         f32(f32);
         /// Appends an `f64`; −0 becomes +0, NaN comes last.
         f64(f64);
-        /// Appends a truth value; false comes first.
+        /// Appends a `bool`; false comes first.
         bool(bool);
     }
 
@@ -115,13 +115,13 @@ impl Key {
         self.part(&value)
     }
 
-    /// The least key after all keys that begin with this one; `None` if there is none such.
-    /// See [`prefix_end`].
+    /// The least key after all keys that start with this one; `None` if there is none. See
+    /// [`prefix_end`].
     pub fn prefix_end(&self) -> Option<Vec<u8>> {
         prefix_end(&self.bytes)
     }
 
-    /// The bytes.
+    /// The bytes of the key.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -147,8 +147,8 @@ impl From<Key> for Vec<u8> {
     }
 }
 
-/// The least byte string after all that begin with `prefix`; `None` if the prefix is empty or all FF,
-/// so that nothing comes after them.
+/// The least byte string after all that start with `prefix`; `None` if the prefix is empty or all
+/// FF, so that nothing comes after them.
 ///
 /// ```
 /// use frond::tuple::prefix_end;

@@ -1,7 +1,7 @@
-//! Tuple keys: Rust values in, bytes that memcmp orders as the values are ordered out.
+//! Tuple keys: encodes Rust values as bytes whose memcmp order is the order of the values.
 //!
-//! Keys are byte strings compared with memcmp. This module writes them, so that nobody has to flip
-//! sign bits by hand, and yields the [`Layout`] that tells the engine what stands where.
+//! Keys are byte strings compared with memcmp. This module writes them, so that no program has to
+//! flip sign bits by hand, and yields the [`Layout`] that tells the engine where each part is.
 //!
 //! ```
 //! use frond::tuple::{self, Desc, Key};
@@ -11,18 +11,18 @@
 //! let (id, city, delta): (u64, String, Option<i32>) = tuple::decode(&key)?;
 //! assert_eq!((id, city.as_str(), delta), (7, "oslo", Some(-1)));
 //!
-//! // The same, part by part; `desc()` turns the next part round.
+//! // The same key, part by part; `desc()` reverses the order of the next part.
 //! let newest_first = Key::new().u64(7).str("oslo").desc().i32(-1);
 //! assert_eq!(*newest_first, *tuple::encode(&(7u64, "oslo", Desc(-1i32))));
 //!
 //! // Order of bytes = order of values.
 //! assert!(tuple::encode(&(-1i64, "b")) < tuple::encode(&(0i64, "a")));
 //!
-//! // What the engine is told about such keys.
+//! // The layout of such keys, for the engine.
 //! let layout = tuple::layout_of::<(u64, &str, Option<i32>)>();
 //! assert_eq!(layout.parts().len(), 4); // the option has a flag before it
 //!
-//! // All keys that begin with a part: from the prefix to the end of the prefix.
+//! // All keys that start with a part: from the prefix to the end of the prefix.
 //! let from = Key::new().u64(7);
 //! let to = from.prefix_end();
 //! assert!(*from <= *key && to.as_deref().is_some_and(|to| *key < *to));
@@ -35,21 +35,22 @@
 //! | `i8` … `i128` | big-endian, sign bit flipped | `Fixed(width, Integer)` |
 //! | `f32`, `f64` | IEEE bits; sign bit flipped, or all bits if it was set | `Fixed(width, Float)` |
 //! | `bool` | 00 or 01 | `Fixed(1)` |
-//! | `[u8; N]` | as they are | `Fixed(N)` |
+//! | `[u8; N]` | unchanged | `Fixed(N)` |
 //! | strings, bytes | 00 becomes 00 FF, then 00 01 | `Var(Escaped)` |
 //! | `Option<T>` | 01 and the value; or 00 and the filler of `T` | `Fixed(1)`, then that of `T` |
 //! | [`Desc<T>`] | the complement | that of `T`; `Var(EscapedDescending)` |
 //!
-//! The **filler** of a null is as long as a value of zero bytes would be (zeros, or an empty string),
-//! so that every part stands where the layout says. `None` sorts first; in descending order, last.
+//! The **filler** of a null is as long as the encoding of a zero value (zeros, or an empty string),
+//! so that every part is where the layout says. `None` sorts first; in descending order, last.
 //!
-//! **Floats** are ordered −∞ < … < −0 = +0 < … < +∞ < NaN. Two floats that compare equal are one key,
-//! so −0.0 is written as +0.0 and every NaN as the one quiet NaN; they come back as these.
+//! **Floats** are ordered −∞ < … < −0 = +0 < … < +∞ < NaN. Two floats that compare equal are one
+//! key, so −0.0 is written as +0.0 and every NaN as the one quiet NaN; they are read back as these.
 //!
 //! Invariants
-//! 1. For values a and b of one tuple type, memcmp of the keys = comparison of a and b, part by part.
-//! 2. What decodes, encodes to the same bytes: every tuple has one key, and [`decode`] refuses bytes
-//!    that [`encode`] never writes.
+//! 1. For values a and b of one tuple type, memcmp of the keys = comparison of a and b, part by
+//!    part.
+//! 2. What decodes, encodes to the same bytes: every tuple has one key, and [`decode`] refuses
+//!    bytes that [`encode`] never writes.
 //! 3. [`layout_of`] splits every key of that type exactly at its parts.
 //!
 //! Threads: plain functions. Bytes: docs/format.md, "Tuple keys". Idea: the tuple layer of
@@ -85,7 +86,7 @@ pub trait TupleDecode: Sized {
     fn read(reader: &mut KeyReader<'_>) -> Result<Self>;
 }
 
-/// The key of a tuple. [`TupleEncode::encode_into`] does the same into a buffer of the caller's.
+/// Encodes a tuple as a key. [`TupleEncode::encode_into`] writes to a buffer of the caller instead.
 ///
 /// ```
 /// use frond::tuple;
@@ -101,11 +102,12 @@ pub fn encode<T: TupleEncode>(tuple: &T) -> Vec<u8> {
     out
 }
 
-/// The tuple of a key.
+/// Decodes the tuple of a key.
 ///
 /// # Errors
 /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the bytes are not the key of such a
-/// tuple: too short, too long, a string that is not UTF-8, a float or null that is never written so.
+/// tuple: too short, too long, a string that is not UTF-8, a float or null that is never encoded
+/// like that.
 pub fn decode<T: TupleDecode>(key: &[u8]) -> Result<T> {
     let mut reader = KeyReader::new(key);
     let tuple = T::read(&mut reader)?;

@@ -1,8 +1,9 @@
-//! The types that can be parts of a key, and how each is written and read.
+//! The types that can be parts of a key, and their encodings.
 //!
 //! Invariants
-//! 1. memcmp of what [`KeyPart::write`] appends orders as the values do, and none is a proper prefix
-//!    of another of its type: what follows a part never decides before the part does.
+//! 1. memcmp of what [`KeyPart::write`] appends orders as the values do, and no encoding is a
+//!    proper prefix of another of its type: so what follows a part never decides before the part
+//!    does.
 //! 2. The filler of a null is written and read by the same rule, and fits the layout of the type.
 //!
 //! Threads: plain functions. Bytes: docs/format.md, "Tuple keys".
@@ -12,7 +13,7 @@ use crate::{End, Hint, Part, Result};
 
 /// A type that can be a part of a key.
 ///
-/// One may be written for a type of one's own, in terms of those here:
+/// It can be implemented for other types in terms of those here:
 ///
 /// ```
 /// use frond::tuple::{self, KeyPart};
@@ -35,7 +36,7 @@ use crate::{End, Hint, Part, Result};
 pub trait KeyPart {
     /// Appends the value in ascending form.
     fn write(&self, out: &mut Vec<u8>);
-    /// Appends what stands in the place of a value that is null.
+    /// Appends the filler, which replaces the value of a null.
     fn write_filler(out: &mut Vec<u8>);
     /// Appends the layout.
     fn describe(descending: bool, parts: &mut Vec<Part>);
@@ -48,10 +49,11 @@ pub trait ReadKeyPart: Sized {
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the next bytes are not one.
     fn read(reader: &mut KeyReader<'_>) -> Result<Self>;
-    /// Reads what stands in the place of a null.
+    /// Reads the filler of a null.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the next bytes are not that.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the next bytes are not the
+    /// filler.
     fn read_filler(reader: &mut KeyReader<'_>) -> Result<()>;
 }
 
@@ -78,7 +80,7 @@ impl<T: PartialOrd> PartialOrd for Desc<T> {
     }
 }
 
-/// A part of fixed width: `write` gives its array, `read` takes one.
+/// Implements a part of fixed width: `write` returns its array, `read` takes one.
 macro_rules! fixed {
     ($type:ty, $hint:expr, $width:expr, $write:expr, $read:expr) => {
         impl KeyPart for $type {
@@ -113,7 +115,7 @@ macro_rules! integers {
         fixed!($unsigned, Hint::Integer, $width, <$unsigned>::to_be_bytes, |bytes| {
             Ok(<$unsigned>::from_be_bytes(bytes))
         });
-        // The sign bit flipped puts the negatives, in their order, before the others.
+        // Flipping the sign bit puts the negatives, in their order, before the others.
         fixed!(
             $signed, Hint::Integer, $width,
             |value: $signed| (value ^ <$signed>::MIN).to_be_bytes(),
@@ -136,10 +138,10 @@ macro_rules! floats {
             $float, Hint::Float, $width,
             |value: $float| {
                 const SIGN: $bits = 1 << (<$bits>::BITS - 1);
-                // One key for all that compare equal, and one for all NaNs.
+                // One key for all values that compare equal, and one for all NaNs.
                 let value = if value.is_nan() { <$float>::NAN } else { value + 0.0 };
                 let bits = value.to_bits() & if value.is_nan() { !SIGN } else { <$bits>::MAX };
-                // A set sign means that greater bits are a lesser number: turn them all.
+                // With the sign set, greater bits mean a lesser number: flip all of them.
                 (if bits & SIGN != 0 { !bits } else { bits ^ SIGN }).to_be_bytes()
             },
             |bytes| {
@@ -198,7 +200,7 @@ impl KeyPart for [u8] {
     fn write(&self, out: &mut Vec<u8>) {
         out.reserve(self.len() + 2);
         let mut rest = self;
-        // Strings rarely have zeros: one copy, then the end.
+        // Strings rarely contain zeros: usually this is one copy and the terminator.
         while let Some(zero) = rest.iter().position(|byte| *byte == 0) {
             let (plain, after) = rest.split_at(zero + 1);
             out.extend_from_slice(plain);
@@ -218,7 +220,7 @@ impl KeyPart for [u8] {
     }
 }
 
-/// Types written as the bytes that they hold.
+/// Implements types that are encoded as the bytes they contain.
 macro_rules! as_bytes {
     ($($type:ty)+) => {$(
         impl KeyPart for $type {
@@ -339,8 +341,8 @@ impl<T: ReadKeyPart> ReadKeyPart for Desc<T> {
     }
 }
 
-/// Turns round what was written from there on.
+/// Complements everything written from `from` on.
 pub(super) fn complement(out: &mut [u8], from: usize) {
-    // As a slice, so that the compiler turns many bytes at once.
+    // As a slice, so that the compiler vectorizes it.
     out.get_mut(from..).unwrap_or_default().iter_mut().for_each(|byte| *byte ^= 0xff);
 }

@@ -1,23 +1,24 @@
-//! Reading a key from its front, ascending or complemented.
+//! Decoding a key from its front, ascending or complemented.
 //!
 //! Invariants
-//! 1. Any bytes are read or refused; nothing panics (P20).
-//! 2. Only what an encoder writes is accepted (invariant 2 of the room).
+//! 1. Any bytes are decoded or refused; nothing panics (P20).
+//! 2. Only what an encoder writes is accepted (invariant 2 of `tuple`).
 //!
 //! Threads: plain values. Bytes: docs/format.md, "Tuple keys".
 
 use crate::{Error, Result};
 
-/// The rest of a key that is being read. Made by [`decode`](super::decode) and handed to each part.
+/// The remaining bytes of a key that is being decoded. Created by [`decode`](super::decode) and
+/// passed to each part.
 #[derive(Debug)]
 pub struct KeyReader<'a> {
     rest: &'a [u8],
-    /// FF within a descending part: every byte read is turned round by it.
+    /// FF within a descending part: every byte read is XORed with it.
     flip: u8,
 }
 
 impl<'a> KeyReader<'a> {
-    /// A reader of this key.
+    /// A reader for this key.
     pub fn new(key: &'a [u8]) -> Self {
         Self { rest: key, flip: 0 }
     }
@@ -27,7 +28,7 @@ impl<'a> KeyReader<'a> {
         self.rest
     }
 
-    /// Takes a part of fixed width.
+    /// Reads a part of fixed width.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if fewer bytes are left.
@@ -38,10 +39,11 @@ impl<'a> KeyReader<'a> {
         Ok(bytes.map(|byte| byte ^ self.flip))
     }
 
-    /// Takes an escaped part with its terminator, and gives its content.
+    /// Reads an escaped part with its terminator, and returns its content.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if no terminator follows, or a 00 that is none.
+    /// [`Error::InvalidArgument`] if no terminator follows, or a 00 is neither escaped nor part of
+    /// one.
     pub fn escaped(&mut self) -> Result<Vec<u8>> {
         let zero = self.flip;
         let mut content = Vec::new();
@@ -69,7 +71,7 @@ impl<'a> KeyReader<'a> {
         Ok(content)
     }
 
-    /// Takes the filler of a null of fixed width.
+    /// Reads the filler of a null of fixed width.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if it is not all zero.
@@ -85,7 +87,7 @@ impl<'a> KeyReader<'a> {
         }
     }
 
-    /// Reads with the order turned round.
+    /// Reads with reversed order.
     pub(super) fn reversed<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.flip ^= 0xff;
         let out = read(self);
@@ -93,7 +95,7 @@ impl<'a> KeyReader<'a> {
         out
     }
 
-    /// Ends the key.
+    /// Checks that the whole key was read.
     pub(super) fn finish(self) -> Result<()> {
         match self.rest.len() {
             0 => Ok(()),
@@ -102,7 +104,7 @@ impl<'a> KeyReader<'a> {
     }
 }
 
-/// The error of a key that is not what it should be.
+/// The error for a key that is not of the requested tuple type.
 pub(super) fn refused(why: &str) -> Error {
     Error::InvalidArgument(format!("this key is not of the tuple asked for: {why}"))
 }

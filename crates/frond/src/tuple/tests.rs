@@ -1,4 +1,4 @@
-//! The room's three invariants, for every type, and for combinations of them.
+//! The module's three invariants, for every type, and for combinations of them.
 
 use std::{cmp::Ordering, fmt::Debug};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{End, Hint, Part};
 
-/// Invariants 1, 2 and 3 for two values of one type whose order `compare` knows.
+/// Checks invariants 1, 2 and 3 for two values of one type, ordered by `compare`.
 fn holds<T>(a: &T, b: &T, compare: impl Fn(&T, &T) -> Ordering) -> Result<(), TestCaseError>
 where
     T: TupleEncode + TupleDecode + Debug,
@@ -35,7 +35,7 @@ where
     Ok(())
 }
 
-/// Bytes that like to be special.
+/// Byte strings, with special values more likely.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(
         prop_oneof![Just(0u8), Just(1), Just(0xfe), Just(0xff), any::<u8>()],
@@ -63,7 +63,7 @@ macro_rules! each_type {
                     &(Some(Desc(a.clone())), tail.0), &(None, tail.1), Ord::cmp,
                 )?;
                 holds::<(Option<Option<One>>,)>(&(Some(None),), &(None,), Ord::cmp)?;
-                // Whatever follows or precedes a part, the part decides first, or last.
+                // Whatever follows or precedes a part, the part decides in its turn.
                 holds::<(One, u8)>(&(a.clone(), tail.0), &(b.clone(), tail.1), Ord::cmp)?;
                 holds::<(One, One, Desc<One>)>(
                     &(a.clone(), c.clone(), Desc(b.clone())),
@@ -107,7 +107,7 @@ fn compare_floats(a: f64, b: f64) -> Ordering {
     }
 }
 
-/// All bit patterns, and the interesting ones more often.
+/// All bit patterns, with special values more likely.
 fn f64s() -> impl Strategy<Value = f64> {
     prop_oneof![
         any::<u64>().prop_map(f64::from_bits),
@@ -158,7 +158,7 @@ proptest! {
         };
         let one = row(a, &texts.0, &texts.2);
         let mut two = row(b, &texts.1, &texts.3);
-        // Equal prefixes bring the later parts to the decision.
+        // With equal prefixes, the later parts decide.
         if same > 0 { two.0 = one.0; }
         if same > 1 { two.1 = one.1.clone(); }
         if same > 2 { two.2 = one.2; }

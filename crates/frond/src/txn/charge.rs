@@ -1,46 +1,50 @@
-//! What is written and not committed takes memory that blocks would have (Promise: P15).
+//! Accounting for uncommitted writes, whose memory is taken from cached blocks (Promise: P15).
 //!
 //! Invariants
-//! 1. A charge is given back when whoever has it is gone.
-//! 2. Small transactions are not counted: each step is a line of memory that all threads write.
-//! 3. Where all together take more than they may, each that is counted has an equal share, and what is beyond it leaves
-//!    memory at the next write. So hundreds of sessions with open transactions take no more than some with large ones. What is
-//!    prepared has no part in that: it cannot give anything back.
+//! 1. A charge is given back when its owner is dropped.
+//! 2. Small transactions are not counted: each step writes a cache line that all threads share.
+//! 3. When the total exceeds its limit, each counted transaction has an equal share, and what it
+//!    has beyond that leaves memory at its next write. So hundreds of sessions with open
+//!    transactions take no more than a few large ones. Prepared transactions have no share: they
+//!    cannot give anything back.
 //!
-//! Threads: each charge is one transaction's; their sum is read by all.
+//! Threads: each charge belongs to one transaction; all threads read the total.
 
 use std::time::Duration;
 
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// Writes that are not counted, and by how much they may grow before they are counted anew.
+/// Writes up to this length are not counted, and a transaction is recounted after growing by this
+/// much.
 const STEP: u64 = 64 << 10;
 
-/// Between two ends of transactions beyond memory that give back what the allocator has of them.
+/// Minimum time between two trims, in which the end of a large transaction makes the allocator
+/// return memory.
 const TRIMMED_EVERY: Duration = Duration::from_secs(10);
 
-/// Memory of all that is written and not committed, bytes.
+/// Memory of all uncommitted writes, bytes.
 #[derive(Clone, Debug, Default)]
 pub struct WritesMemory(Arc<Sums>);
 
 #[derive(Debug, Default)]
 struct Sums {
     bytes: AtomicU64,
-    /// Of it, what is prepared.
+    /// The part of `bytes` that belongs to prepared transactions.
     pinned: AtomicU64,
     /// Transactions that are counted and not prepared.
     writers: AtomicU64,
-    /// When a trim may come next, milliseconds of the clock.
+    /// Earliest time of the next trim, milliseconds of the clock.
     trims_at: AtomicU64,
 }
 
 impl WritesMemory {
-    /// About so much, all together.
+    /// Approximate total, bytes.
     pub fn bytes(&self) -> u64 {
         self.0.bytes.load(Ordering::Relaxed)
     }
 
-    /// What one of them may have, if all together should stay within `max` bytes: no bound while they do.
+    /// The share of one transaction if the total is to stay within `max` bytes; unlimited while it
+    /// does.
     #[inline]
     pub fn share_of(&self, max: u64) -> u64 {
         let pinned = self.0.pinned.load(Ordering::Relaxed);
@@ -51,8 +55,9 @@ impl WritesMemory {
         (max / writers).max(STEP)
     }
 
-    /// Whether the last trim is long ago; then this one counts. It may keep all threads of the process waiting for some
-    /// milliseconds, which sessions with one transaction beyond memory after the other should not do to others.
+    /// Whether the last trim is long enough ago; if so, records this one. A trim may stop all
+    /// threads of the process for some milliseconds, so sessions that run one large transaction
+    /// after the other must not cause many.
     pub fn is_trim_due(&self, now: Duration) -> bool {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let (now, next) = (millis(now), millis(now + TRIMMED_EVERY));
@@ -63,25 +68,25 @@ impl WritesMemory {
     }
 }
 
-/// One transaction's part of it.
+/// The part of [`WritesMemory`] that belongs to one transaction.
 #[derive(Debug, Default)]
 pub struct Charge {
     all: Option<WritesMemory>,
     bytes: u64,
     is_pinned: bool,
-    /// What its writes came to when it was counted last.
+    /// Length of its writes when it was last counted.
     counted_at: u64,
 }
 
 impl Charge {
-    /// What it was counted with.
+    /// The memory with which it is counted.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Counts it anew if its writes, as a batch, have grown by a good piece. What has left memory will be as much again, in the
-    /// same memory.
+    /// Recounts the transaction if its writes, measured as a batch, have grown by a good part.
+    /// Writes that have left memory will be followed by as many, in the same memory.
     #[inline]
     pub fn grow(&mut self, all: &WritesMemory, writes_bytes: u64, memory: impl FnOnce() -> u64) {
         if writes_bytes.saturating_sub(self.counted_at) >= STEP {
@@ -90,7 +95,7 @@ impl Charge {
         }
     }
 
-    /// It takes so much.
+    /// Sets the memory with which the transaction is counted.
     #[cold]
     pub fn set(&mut self, all: &WritesMemory, bytes: u64) {
         let all = self.all.get_or_insert_with(|| {
@@ -102,7 +107,7 @@ impl Charge {
         self.bytes = bytes;
     }
 
-    /// It stays as it is until it is cleared: it is prepared.
+    /// Marks the charge as that of a prepared transaction: it stays as it is until it is cleared.
     pub fn pin(&mut self) {
         if let Some(all) = self.all.as_ref().filter(|_| !self.is_pinned) {
             all.0.pinned.fetch_add(self.bytes, Ordering::Relaxed);
@@ -111,7 +116,7 @@ impl Charge {
         }
     }
 
-    /// It takes nothing any more. Says what it took.
+    /// Releases the charge; returns what it was.
     pub fn clear(&mut self) -> u64 {
         let took = self.bytes;
         if let Some(all) = self.all.take() {

@@ -1,14 +1,15 @@
-//! Range deletes of one tree in a write set: which of them is the newest that covers a key.
+//! Range deletes of one tree in a write set: the newest one that covers a key.
 //!
-//! Range deletes are numbered as they come. Where they overlap, the newer one takes the stretch; what it
-//! took is remembered, so that the newest can be taken back. A key hidden by any of them is hidden by the
-//! newest: no other has to be known.
+//! Range deletes are numbered as they are added. Where they overlap, the newer one takes the
+//! stretch; what it took is remembered, so that the newest can be undone. A key hidden by any range
+//! delete is hidden by the newest one that covers it: no other is needed.
 //!
 //! Invariants
 //! 1. Fragments are disjoint and not empty; each names the newest range delete that covers it.
-//! 2. Taking the newest range delete back leaves the fragments as they were before it.
+//! 2. Undoing the newest range delete leaves the fragments as they were before it.
 //!
-//! Threads: one. Cost: of adding one, what it covers; each fragment is taken once.
+//! Threads: one. Cost of adding a range delete: proportional to what it covers; each fragment is
+//! taken once.
 
 use std::{
     collections::BTreeMap,
@@ -23,11 +24,11 @@ struct Fragment {
     newest: u32,
 }
 
-/// Range deletes of one tree.
+/// The range deletes of one tree.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Covers {
     fragments: BTreeMap<Vec<u8>, Fragment>,
-    /// Of each range delete, oldest first, the fragments that it took or cut.
+    /// For each range delete, oldest first, the fragments that it took or cut.
     taken: Vec<Vec<(Vec<u8>, Fragment)>>,
 }
 
@@ -41,7 +42,7 @@ impl Covers {
         self.taken.clear();
     }
 
-    /// Adds a range delete, newer than all there are.
+    /// Adds a range delete that is newer than all others.
     pub fn add(&mut self, from: &[u8], to: &[u8], number: u32) {
         let taken = if from < to { self.take(from, to) } else { Vec::new() };
         for (begin, fragment) in &taken {
@@ -59,7 +60,7 @@ impl Covers {
         self.taken.push(taken);
     }
 
-    /// Takes the newest range delete back, which was this one.
+    /// Undoes the newest range delete, which must be this one.
     pub fn undo(&mut self, from: &[u8], to: &[u8]) {
         let taken = self.taken.pop().unwrap_or_default();
         if from < to {
@@ -82,7 +83,7 @@ impl Covers {
         (key < fragment.to.as_slice()).then_some(fragment.newest)
     }
 
-    /// What is deleted of `[lo, hi)`, ascending.
+    /// The deleted parts of `[lo, hi)`, ascending.
     pub fn clipped(&self, (lo, hi): (Option<&[u8]>, Option<&[u8]>)) -> Vec<(Vec<u8>, Vec<u8>)> {
         if lo.is_some_and(|lo| hi.is_some_and(|hi| lo >= hi)) {
             return Vec::new();
@@ -98,7 +99,7 @@ impl Covers {
         before.into_iter().chain(self.fragments.range::<[u8], _>(inside)).filter_map(clip).collect()
     }
 
-    /// Removes all fragments that meet `[from, to)`, ascending.
+    /// Removes all fragments that intersect `[from, to)`; returns them, ascending.
     fn take(&mut self, from: &[u8], to: &[u8]) -> Vec<(Vec<u8>, Fragment)> {
         let before = self.fragments.range::<[u8], _>((Unbounded, Excluded(from))).next_back();
         let before = before.filter(|(_, fragment)| fragment.to.as_slice() > from);
@@ -113,7 +114,7 @@ impl Covers {
 mod tests {
     use super::*;
 
-    /// Both invariants, for ranges thrown over a few keys, and taken back again.
+    /// Checks both invariants with random ranges over a few keys, added and undone.
     #[test]
     fn the_newest_cover_is_known_and_can_be_taken_back() {
         for seed in 1..300u64 {

@@ -1,39 +1,41 @@
-//! Whether batches have to ask the lock table: only while a transaction may hold locks.
+//! The lock gate: batches use the lock table only while a transaction may hold locks.
 //!
-//! A batch is a transaction of one call. As long as there are only batches, the sequencer is all the order they
-//! need, and a lock for each entry would cost more than the entry. So a batch that commits looks whether there
-//! are transactions with locks; a transaction that is about to take its first lock says so, and waits until the
-//! batches are done that had looked before.
+//! A batch is a transaction of one call. As long as there are only batches, the sequencer provides
+//! all the order they need, and a lock per entry would cost more than the entry. So a batch checks
+//! at commit whether there are transactions with locks. A transaction that is about to take its
+//! first lock closes the gate and waits until the batches that passed it before are done.
 //!
-//! Invariant: between a transaction's `close` and its `open` no batch commits that passed the gate.
+//! Invariant: between a transaction's `close` and its `open`, no batch that passed the gate
+//! commits.
 //!
-//! Threads: all. Cost: two atomic additions a batch, on a line that few threads share; a few loads a
-//! transaction. The idea is that of biased and distributed reader-writer locks: Calciu et al., "NUMA-aware
-//! reader-writer locks", 2013.
+//! Threads: all. Cost: two atomic additions per batch, on a line that few threads share; a few
+//! loads per transaction. The idea is that of biased and distributed reader-writer locks: Calciu et
+//! al., "NUMA-aware reader-writer locks", 2013.
 
 use std::time::Duration;
 
 use crate::sync::{AtomicUsize, Ordering, thread};
 
-/// Batches are spread over so many counts.
+/// Number of counters over which batches are spread.
 const COUNTS: usize = if cfg!(shuttle) { 2 } else { 16 };
-/// Looks at a count before sleeping between them: a batch takes microseconds, unless it waits for the disk.
+/// Number of polls of a counter before the thread sleeps between polls: a batch takes microseconds,
+/// unless it waits for the disk.
 const LOOKS: u32 = 64;
 const NAP: Duration = Duration::from_micros(50);
 
-/// A count on a cache line of its own.
+/// A counter on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Count(AtomicUsize);
 
-/// Who has passed, and whether it is shut.
+/// The batches that have passed, and whether the gate is closed.
 #[derive(Debug)]
 pub(crate) struct LockGate {
     transactions: AtomicUsize,
     batches: Box<[Count]>,
 }
 
-/// A batch that commits without locks.
+/// A batch that commits without locks, until this guard is dropped.
 #[derive(Debug)]
 pub(crate) struct Passed<'a>(&'a AtomicUsize);
 
@@ -45,19 +47,20 @@ impl Default for LockGate {
 }
 
 impl LockGate {
-    /// A batch is about to commit, and does not need locks until the guard goes; `None`: it needs them.
-    /// `number` spreads batches over the counts.
+    /// Passes the gate for a batch that is about to commit without locks, until the guard is
+    /// dropped; `None` if the batch needs locks. `number` spreads batches over the counters.
     pub fn pass(&self, number: usize) -> Option<Passed<'_>> {
         let count = &self.batches[number % COUNTS].0;
-        // SeqCst, as in `close`: either the batch sees the transaction, or it is seen.
+        // SeqCst, as in `close`: either the batch sees the transaction, or the transaction sees the
+        // batch.
         count.fetch_add(1, Ordering::SeqCst);
         let passed = Passed(count);
         let is_open = self.transactions.load(Ordering::SeqCst) == 0;
         (is_open || plant!("txn: batches pass a closed gate")).then_some(passed)
     }
 
-    /// A transaction is about to take locks. Waits for batches that are on their way, as long as `goes_on` says so;
-    /// false if it gave up, and then the gate is as it was.
+    /// Closes the gate for a transaction that is about to take locks. Waits for batches in progress
+    /// while `goes_on` is true; returns false if it gave up, in which case the gate is as before.
     pub fn close(&self, goes_on: impl Fn() -> bool) -> bool {
         self.transactions.fetch_add(1, Ordering::SeqCst);
         for Count(count) in &self.batches {
@@ -77,7 +80,7 @@ impl LockGate {
         true
     }
 
-    /// It has given its locks back.
+    /// Opens the gate again: the transaction has released its locks.
     pub fn open(&self) {
         self.transactions.fetch_sub(1, Ordering::SeqCst);
     }

@@ -1,5 +1,5 @@
-//! The sequencer under a model checker: committers, a freezer and readers, with real memtables. And the
-//! writers of a tree beside one who locks a range of it.
+//! The sequencer under a model checker: committers, a freezer and readers, with real memtables; and
+//! the writers of a tree with a transaction that locks a range of it.
 //!
 //! Run: `make schedules`.
 
@@ -21,7 +21,7 @@ fn slot(base: Seqno) -> Arc<MemSlot> {
     MemSlot::new(Arc::new(Memtable::new(FramePool::new(0))), base, Lsn(0))
 }
 
-/// A commit's own key.
+/// The payload of a commit: its own key.
 type Brings = [u8; 1];
 
 fn insert(brings: &Brings, seqno: Seqno, slot: &MemSlot) {
@@ -30,9 +30,9 @@ fn insert(brings: &Brings, seqno: Seqno, slot: &MemSlot) {
 
 struct House {
     sequencer: Sequencer<Brings>,
-    /// Every memtable there ever was, oldest first.
+    /// All memtables, oldest first.
     slots: Mutex<Vec<Arc<MemSlot>>>,
-    /// Of each commit, by seqno from 1 on, what it brings.
+    /// The payload of each commit, by seqno from 1 on.
     brought: Mutex<Vec<u8>>,
 }
 
@@ -59,7 +59,7 @@ impl House {
         seqno
     }
 
-    /// Swaps the active memtable for a new one and waits until the old one may be applied.
+    /// Replaces the active memtable with a new one and waits until the old one may be applied.
     fn freeze(&self) {
         let mut section = self.sequencer.enter(insert);
         let last = section.last();
@@ -91,7 +91,7 @@ impl House {
         holds(slot, seqno, key)
     }
 
-    /// All that is visible is there.
+    /// Checks that everything visible is there.
     fn look(&self) {
         let visible = self.sequencer.visible();
         let slots = self.slots.lock().unwrap().clone();
@@ -111,8 +111,8 @@ fn holds(slot: &MemSlot, seqno: u64, key: u8) -> bool {
     found
 }
 
-/// Rules: I2, I3. A commit returns when it is visible; what is visible is whole; a frozen memtable is an
-/// interval.
+/// Rules: I2, I3. A commit returns when it is visible; what is visible is complete; a frozen
+/// memtable holds an interval of seqnos.
 fn commits_freezes_and_reads() {
     let house = House::new();
     let mut threads: Vec<_> = (0..COMMITTERS)
@@ -135,8 +135,9 @@ fn commits_freezes_and_reads() {
     assert_eq!(house.sequencer.visible(), Seqno(COMMITTERS * COMMITS));
 }
 
-/// Rule: I3. A commit that lies still from its seqno on holds up neither commits nor freezes, however many
-/// places there are; when it goes on, nothing changes. Half awake, it inserts beside its helpers.
+/// Rule: I3. A commit that stalls after taking its seqno blocks neither commits nor freezes,
+/// however many places there are; when it continues, nothing changes. If `half_awake`, it inserts
+/// concurrently with its helpers.
 fn a_commit_lies_still(half_awake: bool) {
     let house = House::new();
     let (brings, seqno, slot) = house.assign(9);
@@ -181,8 +182,8 @@ fn what_is_visible_is_a_prefix_and_memtables_are_intervals() {
     explore(1500, commits_freezes_and_reads);
 }
 
-/// Rule: I33. Who inserts appends, is listed, and looks for range locks; who locks a range registers the
-/// lock, and looks for writers and their keys. One of the two meets the other.
+/// Rule: I33. An inserter appends, is listed, and looks for range locks; a locker registers its
+/// range, and looks for writers and their keys. One of the two finds the other.
 fn an_insert_into_a_range_that_is_locked() {
     let tree = Arc::new(TreeWriters::default());
     let locked = Arc::new(AtomicBool::new(false));
@@ -224,7 +225,7 @@ fn an_insert_and_a_range_lock_meet() {
     explore(1000, an_insert_into_a_range_that_is_locked);
 }
 
-/// Batches that pass the gate, and transactions that shut it: none of the first changes what one of the second
+/// Batches that pass the gate, and transactions that close it: no batch changes what a transaction
 /// looks at.
 fn no_batch_that_passed_is_beside_a_transaction() {
     let (gate, row) = (Arc::new(LockGate::default()), Arc::new(Mutex::new(0u64)));

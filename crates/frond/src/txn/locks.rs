@@ -1,8 +1,8 @@
-//! Key locks of checked inserts: an array of locks, chosen by the hash of (tree, key).
+//! Key locks of checked inserts: an array of locks, indexed by the hash of (tree, key).
 //!
-//! A commit that inserts with a check, or writes a tree with such inserts, takes the locks of all its
-//! keys there, in the order of the array, so that no two wait for each other; it holds them until it
-//! is visible (Rule: I3). Unrelated keys may share a lock: that costs a wait, never a deadlock.
+//! A commit with checked inserts, or one that writes a tree with such inserts, takes the locks of
+//! all its keys there, in array order, so that no two commits deadlock. It holds them until it is
+//! visible (Rule: I3). Unrelated keys may share a lock: that costs a wait, never a deadlock.
 //!
 //! Threads: all.
 
@@ -11,7 +11,7 @@ use crate::{
     sync::{Mutex, MutexGuard},
 };
 
-/// 4096 locks: with a hundred committers of ten keys, one in four meets another.
+/// Number of locks. With a hundred committers of ten keys each, one in four meets another.
 const LOCKS: usize = if cfg!(shuttle) { 2 } else { 4096 };
 
 #[derive(Debug)]
@@ -19,13 +19,13 @@ pub(crate) struct KeyLockTable {
     locks: Box<[Mutex<()>]>,
 }
 
-/// Locks held; dropped together.
+/// Acquired locks; released together on drop.
 #[derive(Debug)]
 pub(crate) struct KeyLocks<'a> {
     _held: Vec<MutexGuard<'a, ()>>,
 }
 
-/// Which lock a key takes.
+/// The hash that selects the lock of a key.
 pub(crate) fn lock_hash(tree: TreeId, key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(key, u64::from(tree.0))
 }
@@ -37,7 +37,7 @@ impl Default for KeyLockTable {
 }
 
 impl KeyLockTable {
-    /// Takes the locks of all `hashes`.
+    /// Acquires the locks of all `hashes`.
     pub fn lock(&self, hashes: Vec<u64>) -> KeyLocks<'_> {
         let mut places: Vec<usize> = hashes.iter().map(|hash| *hash as usize % LOCKS).collect();
         places.sort_unstable();

@@ -1,9 +1,10 @@
-//! Transactions: the write set, what a transaction needs of it beyond a batch, the sequencer, the lock table,
-//! the key locks of checked inserts, and stretches known to be empty.
+//! Transactions: the write set and what a transaction needs beyond a batch, the sequencer, the lock
+//! table, the key locks of checked inserts, and empty-range hints.
 //!
-//! A batch is one transaction: its write set is private until commit; the sequencer orders commits
-//! and says what is visible. A transaction of many calls reads its own writes and takes some of them back
-//! ([`TxnWrites`]); others find out whether it has keys in a range they lock ([`TreeWriters`]).
+//! A batch is a transaction of one call: its write set is private until commit; the sequencer
+//! orders commits and decides what is visible. A transaction of many calls reads its own writes and
+//! can roll some of them back ([`TxnWrites`]); other transactions ask it whether it has pending
+//! keys in a range that they lock ([`TreeWriters`]).
 
 mod charge;
 mod covers;

@@ -1,17 +1,19 @@
 //! The sequencer: one short critical section gives a commit its seqno, its place in the log and its
-//! memtable together (Rule: I2), and what is visible advances as commits finish inserting (Rule: I3).
+//! memtable together (Rule: I2), and `visible` advances as commits finish inserting (Rule: I3).
 //!
-//! A commit comes aboard with what it brings, so that whoever waits for it can insert that in its stead:
-//! a thread that the kernel leaves lying between its seqno and its last entry holds up nobody. `T` is
-//! what a commit brings; how it is inserted, those who wait know.
+//! The naive way is that each commit inserts its own entries, and later ones wait for it. Then a
+//! thread that is descheduled between taking its seqno and its last insert blocks everyone. So a
+//! commit registers what it inserts while it is in flight, and a thread that waits for it can
+//! insert it on the owner's behalf (helping). `T` is the commit's payload; the waiting threads know
+//! how to insert it.
 //!
 //! Invariants
 //! 1. Seqno order = order of log reservations = order of memtable intervals.
 //! 2. A memtable is frozen inside the section: no commit can be assigned to it afterwards.
 //! 3. `visible` is the greatest seqno such that it and all lower ones are inserted.
 //! 4. Nothing in the section blocks, allocates in the common case, or touches a file.
-//! 5. A commit is finished once, by who takes it out of its place aboard; by then it is wholly inserted,
-//!    whoever else may still be inserting it, to no effect.
+//! 5. A commit is finished once, by the thread that takes it out of its place. By then it is wholly
+//!    inserted; other threads may still be inserting it, without effect.
 //!
 //! Threads: committers, and the freezer. Cost: two uncontended locks, and some thirty stores.
 
@@ -23,15 +25,15 @@ use crate::{
     version::MemSlot,
 };
 
-/// Commits that may be between their seqno and their end at once: more threads than that wait. (The
-/// model checker gets few, so that its threads come to wait.)
+/// Number of commits that may be between their seqno and their end at once; further threads wait.
+/// (The model checker gets few, so that its threads have to wait.)
 const IN_FLIGHT_MAX: u64 = if cfg!(shuttle) { 4 } else { 1024 };
 
-/// Who waits for a commit that another one is inserting in its owner's stead, inserts it too after this
-/// time: that helper may lie as still as the owner.
+/// After this time, a thread that waits for a commit which another thread is helping inserts it,
+/// too: the helper may be descheduled just like the owner.
 const HELPER_TIME: Duration = Duration::from_millis(1);
 
-/// `T` is what a commit brings into its memtable.
+/// Orders commits and makes them visible. `T` is what a commit inserts into its memtable.
 #[derive(Debug)]
 pub(crate) struct Sequencer<T> {
     section: Mutex<Section>,
@@ -43,14 +45,14 @@ pub(crate) struct Sequencer<T> {
     advanced: Condvar,
 }
 
-/// What only the holder of the section may touch.
+/// The state that only the holder of the section may touch.
 #[derive(Debug)]
 pub(crate) struct Section {
     next: Seqno,
     pub active: Arc<MemSlot>,
 }
 
-/// A place for one commit in flight.
+/// The place of one commit in flight.
 #[derive(Debug)]
 struct Place<T> {
     /// The last commit of this place that is wholly inserted.
@@ -58,13 +60,13 @@ struct Place<T> {
     aboard: Mutex<Option<Aboard<T>>>,
 }
 
-/// A commit that has its seqno and is not finished.
+/// A commit in flight: it has its seqno and is not finished.
 #[derive(Debug)]
 struct Aboard<T> {
     seqno: Seqno,
     slot: Arc<MemSlot>,
     brings: Arc<T>,
-    /// Somebody inserts it in its owner's stead.
+    /// Another thread is inserting it on the owner's behalf.
     is_helped: bool,
 }
 
@@ -74,7 +76,7 @@ impl Section {
         Seqno(self.next.0 - 1)
     }
 
-    /// Takes a given seqno, in recovery: the log's own. Nobody waits there.
+    /// Assigns a given seqno, the log's own, during recovery. Nobody waits for it there.
     pub fn assign_replayed(&mut self, seqno: Seqno) -> Arc<MemSlot> {
         assert!(seqno >= self.next, "the log's seqnos ascend");
         self.next = seqno.next();
@@ -84,7 +86,7 @@ impl Section {
 }
 
 impl<T> Sequencer<T> {
-    /// Goes on after `last`, all of which is visible.
+    /// A sequencer that continues after `last`; everything through `last` is visible.
     pub fn new(last: Seqno, active: Arc<MemSlot>) -> Self {
         let place = |_| Place { done: AtomicU64::new(0), aboard: Mutex::new(None) };
         Self {
@@ -102,7 +104,7 @@ impl<T> Sequencer<T> {
     }
 
     /// Enters the critical section; waits first while too many commits are in flight. `insert` is
-    /// what [`wait_visible`](Self::wait_visible) asks for.
+    /// used as in [`wait_visible`](Self::wait_visible).
     pub fn enter(&self, insert: impl Fn(&T, Seqno, &MemSlot)) -> MutexGuard<'_, Section> {
         loop {
             let section = self.section.lock().unwrap();
@@ -115,14 +117,14 @@ impl<T> Sequencer<T> {
         }
     }
 
-    /// Assigns the next seqno, in the active memtable, to a commit that brings this. From now on others
-    /// may insert it.
+    /// Assigns the next seqno, in the active memtable, to a commit with this payload. From now on
+    /// other threads may insert it.
     pub fn assign(&self, section: &mut Section, brings: &Arc<T>) -> (Seqno, Arc<MemSlot>) {
         let seqno = section.next;
         section.next = seqno.next();
         let slot = section.active.clone();
         slot.writers.fetch_add(1, Ordering::Relaxed);
-        // The place is free: `enter` saw the commit visible that had it last.
+        // The place is free: `enter` saw its previous commit visible.
         *self.place(seqno).aboard.lock().unwrap() =
             Some(Aboard { seqno, slot: slot.clone(), brings: brings.clone(), is_helped: false });
         (seqno, slot)
@@ -133,13 +135,13 @@ impl<T> Sequencer<T> {
         Seqno(self.visible.load(Ordering::SeqCst))
     }
 
-    /// Makes everything through `seqno` visible without commits in between: in recovery only, where
-    /// seqnos may have gaps.
+    /// Makes everything through `seqno` visible at once: only in recovery, where seqnos may have
+    /// gaps.
     pub fn jump_visible(&self, seqno: Seqno) {
         self.visible.store(seqno.0, Ordering::SeqCst);
     }
 
-    /// Says that a commit is wholly inserted, by whomever.
+    /// Records that a commit is wholly inserted, by whichever thread.
     pub fn finish(&self, seqno: Seqno) {
         let place = self.place(seqno);
         let mut aboard = place.aboard.lock().unwrap();
@@ -151,10 +153,11 @@ impl<T> Sequencer<T> {
             slot.writers.fetch_sub(1, Ordering::Release);
         }
         // SeqCst: of two finishers, at least one sees the other's mark when it looks for the next
-        // one; with less, both could stop below each other and nobody would advance.
+        // one. With a weaker ordering both could stop below each other, and `visible` would not
+        // advance.
         place.done.store(seqno.0, Ordering::SeqCst);
         drop(aboard);
-        // Before anybody is woken: the owner wants its memory back.
+        // Before any thread is woken: the owner takes its memory back.
         drop(finished);
         let mut moved = false;
         loop {
@@ -176,14 +179,14 @@ impl<T> Sequencer<T> {
         }
     }
 
-    /// Returns once `seqno` is visible. `insert` inserts what a commit brings; it may be called while
-    /// others insert the same, and for a commit that is long visible (Rule: I3).
+    /// Returns once `seqno` is visible. `insert` inserts a commit's payload; it may be called while
+    /// other threads insert the same, and for a commit that is long visible (Rule: I3).
     pub fn wait_visible(&self, seqno: Seqno, insert: impl Fn(&T, Seqno, &MemSlot)) {
         for round in 0..64 {
             if self.visible() >= seqno {
                 return;
             }
-            // The commits below are in other threads' memtable inserts: microseconds.
+            // The commits below are being inserted by other threads: that takes microseconds.
             if round < 16 { hint::spin_loop() } else { thread::yield_now() }
         }
         let mut helper_is_late = false;
@@ -203,8 +206,8 @@ impl<T> Sequencer<T> {
         }
     }
 
-    /// Inserts and finishes a commit in its owner's stead; false if it is finished, or, unless `also`,
-    /// has a helper.
+    /// Inserts and finishes a commit on its owner's behalf. Returns false if it is finished, or if
+    /// it has a helper already, unless `also`.
     fn help(&self, seqno: Seqno, also: bool, insert: impl Fn(&T, Seqno, &MemSlot)) -> bool {
         let mut aboard = self.place(seqno).aboard.lock().unwrap();
         let (slot, brings) = match &mut *aboard {

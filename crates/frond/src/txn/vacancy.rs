@@ -1,24 +1,25 @@
-//! Vacancies: stretches of keys known to hold no row, so that no scan walks the same tombstones twice.
+//! Empty-range hints (vacancies): stretches of keys known to hold no row, so that no scan walks the
+//! same tombstones twice.
 //!
-//! The reader of a queue begins at its left end, where everything is deleted; until tombstones have
-//! reached the leaves, each read would walk all of them, and a queue of n turns cost n². A scan that
-//! walked many therefore says so:
+//! The reader of a queue starts at its left end, where everything is deleted. Until tombstones have
+//! reached the leaves, each read would walk all of them, and a queue of n rounds costs n². A scan
+//! that walked many tombstones therefore reports it:
 //!
-//! 1. It *proposes* the stretch from where it began to its first row, and then reads the last seqno that
-//!    was assigned: what later commits do to the stretch, they report themselves (3).
-//! 2. A later scan whose snapshot has all commits through that seqno, and that finds the stretch empty,
-//!    *confirms* it, as of its snapshot. Scans at that snapshot or a later one jump over it.
-//! 3. Each commit, once its seqno is assigned and before it is visible, cuts what it puts off the tree's
-//!    vacancy and proposal.
+//! 1. It *proposes* the stretch from where it started to its first row, and then reads the last
+//!    seqno that was assigned: later commits report themselves what they put into the stretch (3).
+//! 2. A later scan whose snapshot has all commits through that seqno, and that finds the stretch
+//!    empty, *confirms* it, as of its snapshot. Scans at that snapshot or a later one jump over it.
+//! 3. Each commit, once its seqno is assigned and before it is visible, cuts what it puts off the
+//!    tree's vacancy and proposal.
 //!
 //! Invariants
-//! 1. A confirmed vacancy that a scan finds after it has its snapshot, and that is not younger than the
-//!    snapshot, holds no row of the snapshot: a commit that put one between the two would have cut it off
-//!    before it became visible, so before the snapshot could include it.
+//! 1. A confirmed vacancy that a scan finds after it has its snapshot, and that is not younger than
+//!    the snapshot, holds no row of the snapshot: a commit that put one between the two would have
+//!    cut it off before it became visible, so before the snapshot could include it.
 //! 2. Vacancy and proposal change together by compare-and-swap: neither comes back once it was cut.
 //!
-//! Threads: all, without locks. Kept in memory only; one a tree, for queues have one left end.
-//! Cost: of a commit, one load while no tree has ever had a vacancy.
+//! Threads: all, without locks. Kept only in memory; one per tree, since queues have one left end.
+//! Cost for a commit: one load, while no tree has ever had a vacancy.
 
 use arc_swap::ArcSwapOption;
 
@@ -27,10 +28,10 @@ use crate::{
     sync::{Arc, AtomicU64, Ordering},
 };
 
-/// Tombstones that a scan walks in a row before it is worth remembering.
+/// Number of consecutive tombstones in a scan from which a stretch is worth remembering.
 pub(crate) const TOMBSTONES_MIN: u64 = 32;
 
-/// `[from, to)`; `None` is unbounded.
+/// A stretch of keys `[from, to)`; `None` is unbounded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Stretch {
     pub from: Option<Vec<u8>>,
@@ -38,13 +39,13 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
-    /// True if `key` lies in it.
+    /// True if `key` lies in the stretch.
     pub fn holds(&self, key: &[u8]) -> bool {
         self.from.as_deref().is_none_or(|from| from <= key)
             && self.to.as_deref().is_none_or(|to| key < to)
     }
 
-    /// True if a walk over `other` passes all of this.
+    /// True if a walk over `other` passes all of this stretch.
     fn is_within(&self, other: &Stretch) -> bool {
         let begins = match (&other.from, &self.from) {
             (None, _) => true,
@@ -59,7 +60,7 @@ impl Stretch {
         begins && ends
     }
 
-    /// What is left below `key`, which lies in the stretch; `None` if nothing is.
+    /// The part below `key`, which lies in the stretch; `None` if it is empty.
     fn below(&self, key: &[u8]) -> Option<Self> {
         let some = self.from.as_deref() != Some(key) && !key.is_empty();
         some.then(|| Self { from: self.from.clone(), to: Some(key.to_vec()) })
@@ -75,7 +76,7 @@ struct Confirmed {
 #[derive(Clone, Debug)]
 struct Proposed {
     stretch: Stretch,
-    /// A scan that confirms has all commits through this one; `u64::MAX` while it is not known.
+    /// A confirming scan must have all commits through this one; `u64::MAX` while it is not known.
     after: Arc<AtomicU64>,
 }
 
@@ -85,22 +86,23 @@ struct State {
     proposed: Option<Proposed>,
 }
 
-/// What is known of one tree.
+/// The confirmed and the proposed vacancy of one tree.
 #[derive(Debug, Default)]
 pub(crate) struct Vacancy {
     state: ArcSwapOption<State>,
 }
 
 impl Vacancy {
-    /// The stretch that a scan at snapshot `at` may jump over. To be asked after the snapshot is taken.
+    /// The stretch that a scan at snapshot `at` may jump over. Must be called after the snapshot is
+    /// taken.
     pub fn known(&self, at: Seqno) -> Option<Stretch> {
         let state = self.state.load();
         let confirmed = state.as_ref()?.confirmed.as_ref()?;
         (confirmed.at <= at).then(|| confirmed.stretch.clone())
     }
 
-    /// A scan at snapshot `at` found no row in `walked`, the stretch it jumped over included.
-    /// `last_assigned` asks the sequencer, in its section, for the last seqno.
+    /// Reports that a scan at snapshot `at` found no row in `walked`, which includes the stretch it
+    /// jumped over. `last_assigned` reads the last seqno from the sequencer, in its section.
     pub fn found_empty(
         &self,
         walked: Stretch,
@@ -125,20 +127,22 @@ impl Vacancy {
         }
         let after = Arc::new(AtomicU64::new(u64::MAX));
         new.proposed = Some(Proposed { stretch: walked, after: after.clone() });
-        // From now on commits look here, those included that are assigned after the read below: the
-        // sequencer's lock orders the two.
+        // From now on commits look here, including those that are assigned after the read below:
+        // the sequencer's lock orders the two.
         any.store(1, Ordering::SeqCst);
         if self.swap(&old, new) {
             after.store(last_assigned().0, Ordering::Release);
         }
     }
 
-    /// A commit puts `keys`, ascending. After its seqno is assigned, before it is visible.
+    /// Reports that a commit puts `keys`, ascending. Called after its seqno is assigned and before
+    /// it is visible.
     pub fn put<'k>(&self, keys: impl Iterator<Item = &'k [u8]> + Clone) {
         self.cut(|stretch| keys.clone().find(|key| stretch.holds(key)).map(<[u8]>::to_vec));
     }
 
-    /// The same of a commit that puts some keys of each of these ranges, ends included, nobody looks which.
+    /// Like [`put`](Self::put), for a commit that puts unknown keys of each of these ranges, ends
+    /// included.
     pub fn put_within<'k>(&self, ranges: impl Iterator<Item = (&'k [u8], &'k [u8])> + Clone) {
         self.cut(|stretch| {
             ranges.clone().find_map(|(first, last)| {
@@ -148,7 +152,7 @@ impl Vacancy {
         });
     }
 
-    /// `first` gives the first key in a stretch that is put.
+    /// Cuts both stretches at the first key that is put; `first` finds that key in a stretch.
     fn cut(&self, first: impl Fn(&Stretch) -> Option<Vec<u8>>) {
         loop {
             let old = self.state.load_full();
@@ -175,7 +179,7 @@ impl Vacancy {
         }
     }
 
-    /// Invariant 2.
+    /// Replaces the state if it is unchanged (invariant 2); false if not.
     fn swap(&self, old: &Option<Arc<State>>, new: State) -> bool {
         let found = self.state.compare_and_swap(old, Some(Arc::new(new)));
         match (&*found, old) {

@@ -1,15 +1,17 @@
-//! The write set: what a batch wants to do, private until commit.
+//! The write set: the operations of a batch, private until commit.
 //!
 //! Keys and payloads are appended to one arena; an entry is a position in it. At commit the entries
-//! are sorted by (tree, key, position) and folded to one message a key (Rule: I5). A batch that was
-//! filled in order, as most are, is not sorted. What checked inserts ask is settled before (`inserts.rs`).
+//! are sorted by (tree, key, position) and folded to one message per key (Rule: I5). A batch that
+//! was filled in order, as most are, is not sorted. Checked inserts are resolved before that
+//! (`inserts.rs`).
 //!
 //! Invariants
-//! 1. Per key the messages fold in the order they were added; a range delete hides earlier entries
-//!    only.
-//! 2. Positions ascend in the order in which entries and range deletes came, also over a seal.
-//! 3. After `seal`, entries ascend strictly by (tree, key), and range deletes stand by tree, in the order in
-//!    which they came, older than every entry that is left.
+//! 1. For each key the messages fold in the order in which they were added; a range delete hides
+//!    only earlier entries.
+//! 2. Positions ascend in the order in which entries and range deletes were added, also across a
+//!    seal.
+//! 3. After `seal`, entries ascend strictly by (tree, key). Range deletes are ordered by tree and
+//!    then as they were added, and are older than every remaining entry.
 //!
 //! Threads: one.
 
@@ -20,51 +22,53 @@ use crate::{Error, Kind, Message, Tag, TreeId, blob::BLOB_REF_BYTES, error::Resu
 
 use super::covers::Covers;
 
-/// One entry: where its key and payload lie in the arena.
+/// One entry: the place of its key and payload in the arena.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     tree: TreeId,
     tag: Tag,
-    /// True for a checked insert: the store must not have the key. Folded, that of the key's oldest entry.
+    /// True for a checked insert: the store must not have the key. For a folded entry, that of the
+    /// key's oldest entry.
     insert: bool,
-    /// Made by folding: its length was checked by nobody.
+    /// Made by folding, so its length has not been checked.
     made: bool,
     /// A seal has folded a delete of the key into it.
     hides_delete: bool,
-    /// Place in the batch, range deletes not counted. Of folded entries that of the insert, if it is one.
+    /// Position in the batch, not counting range deletes. For a folded entry, that of the insert,
+    /// if it is one.
     position: u32,
     start: u32,
     key_bytes: u32,
     payload_bytes: u32,
 }
 
-/// A range delete, by position among the entries.
+/// A range delete, with its position among the entries.
 #[derive(Clone, Debug)]
 pub(super) struct RangeSlot {
     pub tree: TreeId,
     pub from: Vec<u8>,
     pub to: Vec<u8>,
-    /// How many entries came before it.
+    /// Number of entries before it.
     position: u32,
 }
 
-/// Entries of one batch. Reused from batch to batch; memory stays.
+/// The entries of one batch. Reused from batch to batch; its memory is kept.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WriteSet {
     arena: Vec<u8>,
     slots: Vec<Slot>,
     ranges: Vec<RangeSlot>,
-    /// Bytes of their keys.
+    /// Total length of the keys of range deletes.
     range_bytes: usize,
-    /// Memory of a sort (`sort.rs`): heads of keys, and numbers of trees.
+    /// Buffers for sorting (`sort.rs`): prefixes of keys, and group numbers of trees.
     order: Vec<(u64, u32)>,
     groups: Vec<u8>,
     sorted: Vec<Slot>,
-    /// Entries that came, also those that a seal hid or folded: a batch whose commit failed is sealed, and
-    /// may be filled further.
+    /// Number of entries added so far, including those that a seal hid or folded: a batch whose
+    /// commit failed is sealed and may be filled further.
     positions: u32,
     has_inserts: bool,
-    /// Inserts whose entries a range delete hides: their keys must be absent all the same (`inserts.rs`).
+    /// Inserts whose entries a range delete hides: their keys must still be absent (`inserts.rs`).
     hidden_inserts: Vec<Slot>,
 }
 
@@ -75,7 +79,7 @@ pub(crate) struct Entry<'a> {
     pub tag: Tag,
     pub payload: &'a [u8],
     pub insert: bool,
-    /// An older message of the key, which a seal has folded into this one, deleted it.
+    /// An older message of the key, which a seal has folded into this one, was a delete.
     pub hides_delete: bool,
     pub position: usize,
 }
@@ -99,7 +103,7 @@ impl WriteSet {
         self.arena.len() + self.range_bytes + self.len() * 24
     }
 
-    /// True if nothing in it adds data.
+    /// True if no entry adds data.
     pub fn only_deletes(&self) -> bool {
         self.slots.iter().all(|slot| slot.tag.kind() == Kind::Delete)
     }
@@ -108,7 +112,8 @@ impl WriteSet {
         self.has_inserts
     }
 
-    /// Appends an entry; `payload` in pieces, so that an operator and its operand need no buffer.
+    /// Appends an entry; `payload` comes in pieces, so that an operator and its operand need no
+    /// buffer.
     pub fn push(&mut self, tree: TreeId, key: &[u8], tag: Tag, payload: &[&[u8]], insert: bool) {
         let start = self.arena.len();
         self.arena.extend_from_slice(key);
@@ -135,7 +140,7 @@ impl WriteSet {
         self.ranges.push(RangeSlot { tree, from, to, position: self.positions });
     }
 
-    /// Takes the entries of these trees out again, which were pushed last.
+    /// Removes the entries of these trees, which were the last to be pushed.
     pub fn forget(&mut self, trees: &[TreeId]) {
         let theirs = self.slots.iter().filter(|slot| trees.contains(&slot.tree));
         self.positions = theirs.map(|slot| slot.position).min().unwrap_or(self.positions);
@@ -162,7 +167,7 @@ impl WriteSet {
     /// Sorts and folds. Invariant 3 holds afterwards.
     pub fn seal(&mut self, folder: &Folder<'_>) -> Result<()> {
         self.hide_range_deleted();
-        // A stable sort: the order within a tree stays.
+        // A stable sort keeps the order within a tree.
         self.ranges.sort_by_key(|range| range.tree);
         if !self.is_ascending() {
             self.sort();
@@ -200,7 +205,7 @@ impl WriteSet {
         });
     }
 
-    /// One message a key: later messages over earlier ones.
+    /// Reduces to one message per key: later messages over earlier ones.
     fn fold(&mut self, folder: &Folder<'_>) -> Result<()> {
         if !self.slots.windows(2).any(|pair| self.is_same_key(&pair[0], &pair[1])) {
             return Ok(());
@@ -227,7 +232,7 @@ impl WriteSet {
         a.tree == b.tree && self.key(a) == self.key(b)
     }
 
-    /// All entries of one key, oldest first, as one.
+    /// Folds all entries of one key, oldest first, into one.
     fn fold_key(&mut self, slots: Range<usize>, folder: &Folder<'_>) -> Result<Slot> {
         let group = &self.slots[slots];
         for pair in group.windows(2) {
@@ -258,7 +263,7 @@ impl WriteSet {
         Ok(Slot { tag, start, payload_bytes: payload.len() as u32, made: true, ..*slot })
     }
 
-    /// Puts references in place of values that folding made longer than `bytes_max`; `write` makes a
+    /// Replaces values that folding made longer than `bytes_max` with references; `write` makes a
     /// blob of each. After `seal`.
     pub fn separate(
         &mut self,
@@ -276,20 +281,20 @@ impl WriteSet {
         Ok(())
     }
 
-    /// Fails if so many bytes more are more than a batch can hold.
+    /// Fails if `bytes` more are too many for a batch.
     pub fn check_room(&self, bytes: usize) -> Result<()> {
         let bytes = self.arena.len() + self.range_bytes + bytes;
         if bounds::WRITE_SET_BYTES.admits(bytes) { Ok(()) } else { Err(too_large(bytes)) }
     }
 
-    /// Trees touched, ascending.
+    /// The trees touched, ascending.
     pub fn trees(&self) -> Vec<TreeId> {
         let mut trees = Vec::new();
         self.list_trees(&mut trees);
         trees
     }
 
-    /// The same into a list that is used again.
+    /// Writes the trees touched, ascending, into a reusable list.
     pub fn list_trees(&self, trees: &mut Vec<TreeId>) {
         trees.clear();
         for slot in &self.slots {
@@ -306,27 +311,27 @@ impl WriteSet {
         trees.dedup();
     }
 
-    /// Entries of a tree, ascending. After `seal`.
+    /// The entries of a tree, ascending. After `seal`.
     pub fn entries(&self, tree: TreeId) -> impl ExactSizeIterator<Item = Entry<'_>> + Clone {
         let from = self.slots.partition_point(|slot| slot.tree < tree);
         let to = self.slots.partition_point(|slot| slot.tree <= tree);
         self.slots[from..to].iter().map(|slot| self.entry(slot))
     }
 
-    /// How many entries a tree has. After `seal`.
+    /// The number of entries of a tree. After `seal`.
     pub fn count(&self, tree: TreeId) -> usize {
         self.entries(tree).len()
     }
 
-    /// Range deletes of a tree, in the order they were added. After `seal`.
+    /// The range deletes of a tree, in the order in which they were added. After `seal`.
     pub fn ranges(&self, tree: TreeId) -> impl Iterator<Item = (&[u8], &[u8])> {
         let from = self.ranges.partition_point(|range| range.tree < tree);
         let mine = self.ranges[from..].iter().take_while(move |range| range.tree == tree);
         mine.map(|range| (&*range.from, &*range.to))
     }
 
-    /// By how much a batch changes the number of rows of a tree, if it only inserts there what was looked for: of a put or
-    /// a delete nobody knows whether the key is there. After `seal`.
+    /// The change of a tree's row count, if the batch only has checked inserts there: for a put or
+    /// a delete it is not known whether the key exists. After `seal`.
     pub fn rows(&self, tree: TreeId) -> Option<i64> {
         let mut entries = self.entries(tree);
         let is_known = self.ranges(tree).next().is_none() && entries.all(|entry| entry.insert);
@@ -334,7 +339,7 @@ impl WriteSet {
         is_known.then(|| puts.count() as i64)
     }
 
-    /// Marks entries proven absent as fresh (Rule: I7): all inserts of the batch.
+    /// Marks all inserts of the batch, which were proven absent, as fresh (Rule: I7).
     pub fn freshen_inserts(&mut self) {
         for slot in &mut self.slots {
             if slot.insert && slot.tag.is_put() {

@@ -1,17 +1,18 @@
-//! Branches: what stands in a version beside its trees' roots. A clone and a named snapshot are both
+//! Branches: clones and named snapshots, which a version has besides its trees' roots. Both are
 //! "the parent at F": they begin at a catalog commit at which the sequencer freezes, so that some
 //! version holds exactly the commits through it (Rule: I35).
 //!
-//! Neither copies a page. Pages written before the branch stay in the lineage of the tree that wrote
-//! them; the branch keeps them by a pin on that lineage, at the version where it left (Rule: I19).
+//! A branch copies no page. Pages written before the branch stay in the lineage of the tree that
+//! wrote them; the branch keeps them by a pin on that lineage, at the version in which it branched
+//! off (Rule: I19).
 //!
 //! Invariants
-//! 1. A version's branches are those of the catalog as of its boundary: changes of the catalog travel
-//!    with the memtable that holds their commit, and take effect in the publish that applies it.
-//! 2. For each lineage pin that a standing branch needs there is one open pin in the space map, made
-//!    with the branch, closed with it.
-//! 3. The version in which a branch begins is written as it is by a checkpoint of its own: no later
-//!    one would write pages that died in between.
+//! 1. A version's branches are those of the catalog as of its boundary: catalog changes travel with
+//!    the memtable that holds their commit, and take effect in the publish that applies it.
+//! 2. For each lineage pin that an existing branch needs there is one open pin in the space map,
+//!    made with the branch and closed with it.
+//! 3. The version in which a branch begins is written as it is by a checkpoint of its own: a later
+//!    checkpoint would not write pages that died in between.
 //!
 //! Threads: values; changes are made by the one root-changing job.
 
@@ -28,27 +29,29 @@ use crate::{
 
 use super::{Roots, SpilledWrites};
 
-/// Pages of a lineage as they were in a version.
+/// A lineage and a version: the lineage's pages as of that version.
 pub(crate) type Inherited = (Lineage, Publish);
 
-/// A change of the catalog that roots or branches follow.
+/// A change of the catalog that affects roots or branches.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    /// `tree` begins as what `of` is now.
+    /// `tree` begins as a clone of `of`.
     Clone { tree: TreeId, of: TreeId },
-    /// A tree begins as what a bulk load has written.
+    /// A tree begins with the pages that a bulk load has written.
     Load(Arc<Loaded>),
-    /// Rows that were written beyond memory.
+    /// A commit has rows that were written beyond memory.
     Spill(Arc<SpilledWrites>),
-    /// Runs with rows that are prepared, and that nobody sees until they are committed: the log names them.
+    /// Runs with rows of a prepared transaction, which are invisible until it is committed: the log
+    /// names them.
     Prepare(Arc<HeldPages>),
-    /// A named snapshot of everything.
+    /// A named snapshot of all trees begins.
     Snapshot(u32),
-    /// Values of a tree get another layout: whoever writes them by that has them in versions that show it, too.
+    /// Values of a tree get another layout. A writer that uses it writes into versions that show
+    /// it, too.
     Layout,
-    /// A tree is gone, with all its pages.
+    /// A tree is dropped, with all its pages.
     DropTree(TreeId),
-    /// A named snapshot is gone.
+    /// A named snapshot is dropped.
     DropSnapshot(u32),
 }
 
@@ -56,34 +59,35 @@ pub(crate) enum Change {
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub tree: TreeId,
-    /// Its root, as the log's record has it.
+    /// Its root, as in the log record.
     pub root: DurableRoot,
     /// The pages below it.
     pub pages: Arc<HeldPages>,
     /// The blobs that its leaves list, each in one row. Held until they are adopted.
     pub blobs: Vec<Arc<BlobHold>>,
-    /// The tree, empty, whose place it takes, and how far the counters are with which it goes on (Rule: I35). A replay has that
-    /// from the record, as it has what goes.
+    /// The empty tree that it replaces, and the counters with which it continues (Rule: I35).
+    /// Replay gets both from the record.
     pub instead_of: Option<(TreeId, Counts)>,
 }
 
 impl Change {
-    /// True if its commit must be the last one of a memtable: what begins there is the state after it.
+    /// True if its commit must be the last one of a memtable: the change begins with the state
+    /// after it.
     pub fn ends_memtable(&self) -> bool {
         self.begins_branch() || matches!(self, Change::Load(_) | Change::Spill(_) | Change::Layout)
     }
 
-    /// True if its commit must be the first one of a memtable, too.
+    /// True if its commit must also be the first one of a memtable.
     pub fn begins_memtable(&self) -> bool {
         matches!(self, Change::Spill(_))
     }
 
-    /// True if it takes pages away and brings none.
+    /// True if it frees pages and adds none.
     pub fn makes_room(&self) -> bool {
         matches!(self, Change::DropTree(_) | Change::DropSnapshot(_))
     }
 
-    /// What was written beyond memory.
+    /// Rows that were written beyond memory.
     pub fn spilled(&self) -> Option<&Arc<SpilledWrites>> {
         match self {
             Change::Spill(spilled) => Some(spilled),
@@ -91,7 +95,7 @@ impl Change {
         }
     }
 
-    /// Runs that the log is to name, and nothing is to show.
+    /// Runs that the log must name although no tree shows them.
     pub fn prepared(&self) -> Option<&Arc<HeldPages>> {
         match self {
             Change::Prepare(pages) => Some(pages),
@@ -99,7 +103,7 @@ impl Change {
         }
     }
 
-    /// True if a branch begins in the version that takes it up (invariant 3).
+    /// True if a branch begins in the version that includes the change (invariant 3).
     pub fn begins_branch(&self) -> bool {
         matches!(self, Change::Clone { .. } | Change::Snapshot(_))
     }
@@ -112,7 +116,7 @@ impl Change {
         }
     }
 
-    /// The tree that it takes away.
+    /// The tree that the change drops.
     pub fn dropped_tree(&self) -> Option<TreeId> {
         match self {
             Change::DropTree(tree) => Some(*tree),
@@ -124,46 +128,49 @@ impl Change {
 /// Named snapshots, and what clones inherit. Shared from version to version.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Branches {
-    /// Oldest ancestor first; trees that inherit nothing are not here.
+    /// Lineages that trees inherit, oldest ancestor first; trees that inherit nothing are not
+    /// listed.
     pub inherits: Arc<BTreeMap<TreeId, Vec<Inherited>>>,
-    /// The version in which a tree that was loaded in bulk, or a clone of one, began to be reachable:
-    /// its pages may be born before (Rule: I20).
+    /// The version in which a bulk-loaded tree, or a clone of one, became reachable: its pages may
+    /// be born before (Rule: I20).
     pub loaded: Arc<BTreeMap<TreeId, Publish>>,
-    /// By id.
+    /// Named snapshots by id.
     pub named: BTreeMap<u32, Arc<NamedVersion>>,
 }
 
-/// What a named snapshot shows.
+/// A named snapshot and its version.
 #[derive(Debug)]
 pub(crate) struct NamedVersion {
     pub id: u32,
-    /// The last commit it shows.
+    /// The last commit that it shows.
     pub seqno: Seqno,
-    /// The version it keeps.
+    /// The version that it keeps.
     pub publish: Publish,
-    /// Lineage pins that keep its pages, if it was made by a Frond that pinned each tree; otherwise one pin of the
-    /// whole version does.
+    /// Lineage pins that keep its pages, if it was made by a version of Frond that pinned each
+    /// tree; `None` if one pin of the whole version does.
     pins: Option<Vec<Inherited>>,
-    /// As the root directory lists it: once the checkpoint of that version is done.
+    /// Its entry in the root directory; set once the checkpoint of its version is done.
     durable: OnceLock<NamedSnapshot>,
-    /// Roots in memory, until then.
+    /// Its roots in memory, until then.
     fresh: Mutex<Option<Arc<Roots>>>,
 }
 
-/// Where to find the roots of a named snapshot.
+/// Where the roots of a named snapshot are.
 pub(crate) enum NamedRoots<'a> {
     Durable(&'a NamedSnapshot),
     Fresh(Arc<Roots>),
 }
 
 impl NamedVersion {
-    /// The store as of version `publish`, which is about to be published. Nothing is pinned yet.
+    /// A snapshot of the store as of version `publish`, which is about to be published. Pins
+    /// nothing yet.
     pub fn fresh(id: u32, seqno: Seqno, publish: Publish, roots: &Arc<Roots>) -> Self {
         let fresh = Mutex::new(Some(roots.clone()));
         Self { id, seqno, publish, pins: None, durable: OnceLock::new(), fresh }
     }
 
-    /// A snapshot that the root directory lists; `None` if its id is none that was ever given out.
+    /// A snapshot that the root directory lists; `None` if its id is not one that can have been
+    /// given out.
     pub fn load(listed: NamedSnapshot) -> Option<Self> {
         let id = u32::try_from(listed.id).ok()?;
         let (seqno, publish) = (listed.seqno, listed.publish);
@@ -186,7 +193,8 @@ impl NamedVersion {
         self.durable.get().is_some()
     }
 
-    /// Its version is durable, and this page table has its roots: from now on it holds no memory.
+    /// Notes that the snapshot's version is durable and that this page table holds its roots;
+    /// releases the roots in memory.
     pub fn set_durable(&self, trees: Option<Link>) {
         let trees = SnapshotTrees::Paged(trees);
         if self.durable.set(NamedSnapshot { trees, ..self.own() }).is_ok() {
@@ -194,7 +202,7 @@ impl NamedVersion {
         }
     }
 
-    /// The roots.
+    /// Where its roots are.
     pub fn roots(&self) -> NamedRoots<'_> {
         let fresh = self.fresh.lock().unwrap();
         match (self.durable.get(), &*fresh) {
@@ -209,7 +217,8 @@ impl NamedVersion {
         NamedSnapshot { id: self.id.into(), seqno, publish, trees: SnapshotTrees::Own }
     }
 
-    /// As the root directory lists it; the version that is being written is its own if it begins there (invariant 3).
+    /// Its entry in the root directory. If the version being written is its own, the entry refers
+    /// to that (invariant 3).
     pub fn listed(&self, written: Publish) -> NamedSnapshot {
         let durable = self.durable.get();
         assert!(durable.is_some() || written == self.publish, "branches.rs invariant 3");
@@ -228,7 +237,7 @@ impl Branches {
         pins
     }
 
-    /// `tree` begins in version `publish` as what `of` is there.
+    /// Makes `tree` begin in version `publish` as a clone of `of`.
     pub fn clone_tree(&mut self, space: &Space, tree: TreeId, of: TreeId, publish: Publish) {
         let mut pins = self.pins_of(of, publish);
         if plant!("version: a clone keeps nothing of its parent") {
@@ -243,7 +252,7 @@ impl Branches {
         }
     }
 
-    /// `tree` is gone from version `until` on. False as for [`close`].
+    /// Ends `tree`: it does not exist from version `until` on. Returns as [`close`] does.
     pub fn drop_tree(&mut self, space: &Space, tree: TreeId, until: Publish) -> bool {
         if self.loaded.contains_key(&tree) {
             Arc::make_mut(&mut self.loaded).remove(&tree);
@@ -258,7 +267,7 @@ impl Branches {
         close(space, &pins, until)
     }
 
-    /// A named snapshot begins in the version that is about to be published.
+    /// Adds a named snapshot, which begins in the version that is about to be published.
     pub fn add_snapshot(&mut self, space: &Space, snapshot: NamedVersion) {
         if !plant!("version: a name keeps nothing") {
             space.pin_named(snapshot.publish);
@@ -266,7 +275,7 @@ impl Branches {
         self.named.insert(snapshot.id, Arc::new(snapshot));
     }
 
-    /// A named snapshot is gone from version `until` on. False as for [`close`].
+    /// Ends a named snapshot: it does not exist from version `until` on. Returns as [`close`] does.
     pub fn drop_snapshot(&mut self, space: &Space, id: u32, until: Publish) -> bool {
         let Some(snapshot) = self.named.remove(&id) else { return true };
         match &snapshot.pins {
@@ -276,7 +285,8 @@ impl Branches {
     }
 }
 
-/// False if the space map and the root directory contradict each other: a pin was not there.
+/// Closes pins. False if the space map and the root directory contradict each other because a pin
+/// was missing.
 fn close(space: &Space, pins: &[Inherited], until: Publish) -> bool {
     let closed = pins.iter().map(|&(lineage, at)| space.unpin_lineage(lineage, at, until));
     closed.fold(true, |all, closed| all & closed)

@@ -1,5 +1,5 @@
-//! Versions under a model checker: snapshots taken while memtables are frozen, applied and published and
-//! while checkpoints free what died, on a real store in memory.
+//! Versions under the model checker: snapshots are taken while memtables are frozen, applied and
+//! published and while checkpoints free dead pages, on a real store in memory.
 //!
 //! Run: `make schedules`.
 
@@ -21,7 +21,7 @@ const TREE: TreeId = TreeId(3);
 const LINE: Lineage = Lineage(3);
 const KEY: &[u8] = b"k";
 
-/// A tree of one page that holds the number of the last commit applied.
+/// A store with a tree of one page, which holds the number of the last commit applied.
 struct House {
     store: Arc<Store>,
     versions: Versions,
@@ -86,8 +86,9 @@ impl House {
         self.versions.freeze(slot(Seqno(last)));
     }
 
-    /// The oldest frozen memtable into the tree, as `pipeline/apply.rs` does it; then a checkpoint, after
-    /// which pages of the version before last are free unless a snapshot pins them.
+    /// Applies the oldest frozen memtable to the tree as `pipeline/apply.rs` does; then makes a
+    /// checkpoint, after which pages of the version before last are free unless a snapshot pins
+    /// them.
     fn apply(&self) {
         let old = self.versions.hold();
         let slot = old.frozen.last().expect("something is frozen").clone();
@@ -103,7 +104,7 @@ impl House {
         self.checkpoint(publish);
     }
 
-    /// What a snapshot sees: its memtables newest first, then the page of its version.
+    /// What a snapshot reads: its memtables newest first, then the page of its version.
     fn read(&self, state: &SnapshotState) -> u64 {
         let version: Arc<Version> = state.version(&self.versions);
         let mut found = None;
@@ -122,8 +123,8 @@ impl House {
     }
 }
 
-/// Rules: I4, I18, I28. Promise: P25. Whenever a snapshot is taken and however often it is read, it shows
-/// the last commit that was visible then.
+/// Rules: I4, I18, I28. Promise: P25. Whenever a snapshot is taken and however often it is read, it
+/// shows the last commit that was visible when it was taken.
 fn snapshots_beside_publishes() {
     let house = House::new();
     let readers: Vec<_> = (0..2)

@@ -1,4 +1,4 @@
-//! Versions: which roots and memtables are alive together; what a reader holds.
+//! Versions: the roots and memtables that exist together, which is what a reader holds.
 //!
 //! A [`Version`] is an immutable value: the root of every tree, the frozen memtables newest first,
 //! and the active one. Readers take the current one without a lock and need nothing else.
@@ -7,10 +7,10 @@
 //! 1. All roots of a version hold exactly the commits up to `applied` (Rule: I9), and its memtables
 //!    exactly those above it, each an interval of seqnos (Rule: I2).
 //! 2. `publish` grows with every change of roots, not with a freeze, and dates births and deaths.
-//! 3. A version is registered as live from before it can be read until its last reader is gone, so
+//! 3. A version is registered as live before it can be read and until its last reader is gone, so
 //!    that no page it links is reused (Rule: I18).
-//! 4. Only versions that snapshots were given link runs in temporary extents; no checkpoint writes
-//!    such a version.
+//! 4. Only versions that were given to snapshots link runs in temporary extents; no checkpoint
+//!    writes such a version.
 //! 5. Versions are swapped under one lock (`Versions::swap`); readers never take it.
 //!
 //! Threads: all.
@@ -41,7 +41,7 @@ use crate::{
     tree::SortedRuns,
 };
 
-/// A memtable with the interval of commits it stands for.
+/// A memtable and the interval of commits that it holds.
 #[derive(Debug)]
 pub(crate) struct MemSlot {
     pub table: Arc<Memtable>,
@@ -51,21 +51,22 @@ pub(crate) struct MemSlot {
     last: AtomicU64,
     /// Commits that were assigned to it and have not finished inserting.
     pub writers: AtomicUsize,
-    /// Disk space promised to its commits, bytes.
+    /// Disk space reserved for its commits, bytes.
     pub admitted: AtomicU64,
-    /// Length of the log from `log_from` through its last commit; in recovery that of the records alone.
+    /// Length of the log from `log_from` through its last commit; during recovery, of the records
+    /// alone.
     pub log_bytes: AtomicU64,
-    /// Bytes of the blobs below.
+    /// Bytes of `blobs`.
     pub blob_bytes: AtomicU64,
-    /// Blobs whose references it may hand out, to this memtable's end (Rule: I11).
+    /// Blobs whose references a reader may find in it; held while the memtable exists (Rule: I11).
     blobs: Mutex<Vec<Arc<BlobHold>>>,
-    /// Its commits' records lie at or after this position of the log.
+    /// Its commits' records are at or after this position of the log.
     log_from: AtomicU64,
-    /// Changes of the catalog among its commits, in their order.
+    /// Catalog changes of its commits, in order.
     changes: Mutex<Vec<Change>>,
-    /// What its only commit has written beyond memory.
+    /// Rows that its only commit has written beyond memory.
     spilled: OnceLock<Arc<SpilledWrites>>,
-    /// By how much its commits change the numbers of rows; `None` where one of them does not know.
+    /// Changes of row counts by its commits; `None` where one of them does not know.
     rows: Mutex<BTreeMap<TreeId, Option<i64>>>,
 }
 
@@ -87,19 +88,20 @@ impl MemSlot {
         })
     }
 
-    /// Its commits' records lie at or after this position of the log.
+    /// Its commits' records are at or after this position of the log.
     pub fn log_from(&self) -> Lsn {
         Lsn(self.log_from.load(Ordering::Acquire))
     }
 
-    /// While it has no commits, their position follows the log: from within the sequencer's section.
+    /// Moves the log position of a memtable without commits along with the log. Called within the
+    /// sequencer's section.
     pub fn begin_at(&self, position: Lsn) {
-        // Release: who reads this has what was committed before it in older memtables.
+        // Release: a reader of this position sees what was committed before it in older memtables.
         self.log_from.store(position.0, Ordering::Release);
     }
 
-    /// Notes changes of the catalog that one of its commits makes. Before that commit is inserted, so
-    /// before the slot can be applied.
+    /// Notes the catalog changes of one of its commits. Called before that commit is inserted, so
+    /// before the memtable can be applied.
     pub fn note(&self, changes: &[Change]) {
         if let Some(spilled) = changes.iter().find_map(Change::spilled) {
             let first = self.spilled.set(spilled.clone());
@@ -110,8 +112,8 @@ impl MemSlot {
         }
     }
 
-    /// Counts in by how much a commit changes numbers of rows, as far as it knows. Within the sequencer's section, so
-    /// before the slot can be frozen, and once.
+    /// Adds a commit's changes of row counts, as far as they are known. Called once per commit
+    /// within the sequencer's section, so before the memtable can be frozen.
     pub fn count(&self, changed: impl IntoIterator<Item = (TreeId, Option<i64>)>) {
         let mut rows = self.rows.lock().unwrap();
         for (tree, more) in changed.into_iter().filter(|(tree, _)| *tree != TreeId(0)) {
@@ -120,22 +122,23 @@ impl MemSlot {
         }
     }
 
-    /// By how much its commits change the number of rows of a tree, if all of them know.
+    /// Change of a tree's row count by its commits, if all of them know.
     pub fn rows(&self, tree: TreeId) -> Option<i64> {
         self.rows.lock().unwrap().get(&tree).copied().unwrap_or(Some(0))
     }
 
-    /// What its commits change in the catalog, in their order.
+    /// Catalog changes of its commits, in order.
     pub fn changes(&self) -> Vec<Change> {
         self.changes.lock().unwrap().clone()
     }
 
-    /// What its only commit has written beyond memory, if it is such a one.
+    /// Rows that its only commit has written beyond memory, if it is such a commit.
     pub fn spilled(&self) -> Option<&Arc<SpilledWrites>> {
         self.spilled.get()
     }
 
-    /// The same of one tree, below what is in memory: pieces, newest first; none for who reads at a commit before.
+    /// Pieces of one tree that its only commit has written beyond memory, newest first; older than
+    /// what is in the memtable. Empty for a reader at an earlier commit.
     pub fn spilled_at(&self, tree: TreeId, at: Seqno) -> &[Arc<SortedRuns>] {
         match self.spilled.get() {
             Some(spilled) if at > self.base => spilled.of(tree),
@@ -143,7 +146,7 @@ impl MemSlot {
         }
     }
 
-    /// Trees that its commits touch, ascending.
+    /// Trees that its commits change, ascending.
     pub fn trees(&self) -> Vec<TreeId> {
         let mut trees = self.table.trees();
         if let Some(spilled) = self.spilled.get() {
@@ -154,17 +157,17 @@ impl MemSlot {
         trees
     }
 
-    /// Messages in it.
+    /// Number of messages in it.
     pub fn entries(&self) -> u64 {
         self.table.entries() as u64 + self.spilled.get().map_or(0, |spilled| spilled.entries())
     }
 
-    /// The blobs it keeps.
+    /// The blobs that it holds.
     pub fn blobs(&self) -> Vec<Arc<BlobHold>> {
         self.blobs.lock().unwrap().clone()
     }
 
-    /// Keeps blobs for as long as the memtable is there.
+    /// Holds blobs while the memtable exists.
     pub fn keep_blobs(&self, blobs: &[Arc<BlobHold>]) {
         let bytes: u64 = blobs.iter().map(|blob| u64::from(blob.extent().bytes)).sum();
         self.blob_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -191,15 +194,15 @@ pub(crate) struct Version {
     pub roots: Arc<Roots>,
     /// Named snapshots, and what clones inherit.
     pub branches: Arc<Branches>,
-    /// Newest first.
+    /// Frozen memtables, newest first.
     pub frozen: Vec<Arc<MemSlot>>,
     pub active: Arc<MemSlot>,
-    /// Extents of spilled runs that its roots link, and no other kind of version.
+    /// Temporary extents of spilled runs that its roots link; empty in all other versions.
     _spilled: Vec<Arc<TemporaryExtent>>,
     _pin: Pin,
 }
 
-/// An extent that no durable version links; it is free again with the last holder.
+/// An extent that no durable version links; freed when dropped.
 #[derive(Debug)]
 pub(crate) struct TemporaryExtent {
     offset: u64,
@@ -207,7 +210,7 @@ pub(crate) struct TemporaryExtent {
 }
 
 impl TemporaryExtent {
-    /// Takes charge of what [`Store::allocate_temporary`] gave.
+    /// Takes ownership of what [`Store::allocate_temporary`] returned.
     pub fn new(offset: u64, store: Arc<Store>) -> Self {
         Self { offset, store }
     }
@@ -215,7 +218,8 @@ impl TemporaryExtent {
 
 impl Drop for TemporaryExtent {
     fn drop(&mut self) {
-        // Refused only if the space map does not know the extent; after a restart it is free anyway.
+        // Refused only if the space map does not know the extent; after a restart it is free
+        // anyway.
         let given_back = self.store.abandon(self.offset);
         debug_assert!(given_back.is_ok(), "a temporary extent is abandoned once: {given_back:?}");
     }
@@ -228,7 +232,7 @@ impl Version {
     }
 }
 
-/// The current version.
+/// The current version, and its replacement by newer ones.
 #[derive(Debug)]
 pub(crate) struct Versions {
     current: ArcSwap<Version>,
@@ -236,7 +240,7 @@ pub(crate) struct Versions {
     store: Arc<Store>,
 }
 
-/// A pin of one version's pages, for as long as it lives.
+/// A pin on one version's pages while it lives.
 #[derive(Debug)]
 struct Pin {
     publish: Publish,
@@ -287,8 +291,8 @@ impl Versions {
         self.current.load_full()
     }
 
-    /// Bytes of the memtables that are there at one moment. A sum over a version that was replaced meanwhile
-    /// would count what has left beside what came into its room.
+    /// Bytes of the memtables that exist at one moment. A sum over a version that was replaced
+    /// meanwhile could count a memtable that is gone together with one that reuses its memory.
     pub fn memtables_bytes(&self) -> u64 {
         loop {
             let version = self.current.load();
@@ -319,7 +323,8 @@ impl Versions {
         }));
     }
 
-    /// `old` with one memtable in front: what a snapshot keeps that lies inside that memtable.
+    /// `old` with one memtable in front: what is kept for a snapshot whose seqno lies in that
+    /// memtable.
     fn with_memtable(&self, old: &Version, slot: &Arc<MemSlot>) -> Arc<Version> {
         let late = plant!("version: a snapshot pins the version after its own");
         let at = if late { Publish(old.publish.0 + 1) } else { old.publish };
@@ -335,13 +340,13 @@ impl Versions {
         })
     }
 
-    /// An empty memtable in the place of one of which nothing is to be seen.
+    /// An empty memtable in place of `slot`, for a snapshot that must see none of its commits.
     fn nothing_above(&self, slot: &MemSlot) -> Arc<MemSlot> {
         let table = Arc::new(slot.table.another());
         MemSlot::new(table, slot.base, slot.log_from())
     }
 
-    /// Publishes changed roots. If `applied` names a memtable, it is the oldest frozen one and its
+    /// Publishes changed roots. If `applied` is given, it is the oldest frozen memtable, whose
     /// commits are in the roots now: it leaves the list in the same swap (Rule: I9).
     pub fn publish(
         &self,
@@ -397,7 +402,7 @@ impl Versions {
         })
     }
 
-    /// A version to read a named snapshot from. The pin on it outlives the snapshot's name.
+    /// A version to read a named snapshot from. Its pin outlives the snapshot's name.
     pub fn named(&self, named: &NamedVersion, roots: Arc<Roots>, pool: &Arc<FramePool>) -> Version {
         let empty = Arc::new(Memtable::new(pool.clone()));
         Version {

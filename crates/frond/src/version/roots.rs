@@ -1,12 +1,13 @@
 //! Roots of all trees of a version, in groups that versions share.
 //!
-//! A plain map would be copied as a whole for each publish, and compared as a whole by each checkpoint. Here a change
-//! copies the group of its tree, the stretch of 64 groups that this one is in, and the list of stretches; and what a
-//! checkpoint has to write is found by comparing stretches, and groups of those that differ.
+//! Naively, a version would hold one map of roots. But each publish would copy it as a whole, and
+//! each checkpoint compare it as a whole. Here a change copies three things: the tree's group, the
+//! stretch of 64 groups that this group is in, and the list of stretches. A checkpoint finds what
+//! it must write by comparing stretches, and then the groups of those that differ.
 //!
 //! Invariants
 //! 1. A group is that of `store::group_of`: a page of the root directory holds one group.
-//! 2. There is no empty group, and no empty stretch.
+//! 2. There is no empty group and no empty stretch.
 //! 3. What is shared never changes: the same group, or stretch, means the same roots.
 //!
 //! Threads: values.
@@ -23,9 +24,9 @@ use crate::{
 /// Roots of neighbouring trees.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RootGroup {
-    /// Ids ascending.
+    /// Roots by ascending id.
     roots: Vec<(TreeId, Arc<TreeRoot>)>,
-    /// How many of them are nodes.
+    /// How many of the roots are nodes.
     nodes: usize,
 }
 
@@ -56,7 +57,7 @@ impl RootGroup {
     }
 }
 
-/// Groups that share a stretch: 4096 trees.
+/// Groups per stretch: 4096 trees.
 const STRETCH_GROUPS: u32 = 64;
 
 /// Neighbouring groups, by number.
@@ -69,7 +70,7 @@ pub(crate) struct Roots {
 }
 
 impl Roots {
-    /// No roots.
+    /// An empty set of roots.
     pub fn new() -> Self {
         Self::default()
     }
@@ -90,18 +91,19 @@ impl Roots {
         group.roots.get(at).map(|(_, root)| root)
     }
 
-    /// All of them, ids ascending.
+    /// All roots, ids ascending.
     pub fn iter(&self) -> impl Iterator<Item = (&TreeId, &Arc<TreeRoot>)> {
         self.groups().flat_map(|(_, group)| group.iter())
     }
 
-    /// Those that are nodes, ids ascending: the others have no buffers. Costs a look at each group, not at each root.
+    /// Roots that are nodes, ids ascending; the others have no buffers. Costs a look at each group,
+    /// not at each root.
     pub fn nodes(&self) -> impl Iterator<Item = (&TreeId, &Arc<TreeRoot>)> {
         let groups = self.groups().filter(|(_, group)| group.nodes > 0);
         groups.flat_map(|(_, group)| group.iter()).filter(|(_, root)| root.is_node())
     }
 
-    /// Puts a root in the place of the tree's.
+    /// Sets the root of a tree.
     pub fn insert(&mut self, tree: TreeId, root: Arc<TreeRoot>) {
         let number = group_of(tree);
         let stretch = self.stretches.entry(number / STRETCH_GROUPS).or_default();
@@ -109,7 +111,7 @@ impl Roots {
         Arc::make_mut(group).insert(tree, root);
     }
 
-    /// Takes the root of a tree away.
+    /// Removes the root of a tree.
     pub fn remove(&mut self, tree: &TreeId) {
         if self.get(tree).is_none() {
             return;
@@ -130,12 +132,13 @@ impl Roots {
         }
     }
 
-    /// Roots of the group of this number, ids ascending: none if there is no such group.
+    /// Roots of a group, ids ascending; empty if there is no such group.
     pub fn group(&self, number: u32) -> &[(TreeId, Arc<TreeRoot>)] {
         self.find_group(number).map_or(&[], |group| &group.roots)
     }
 
-    /// What to compare other roots with later. Keeps no root; takes from `older` what it has of the same stretches.
+    /// Marks of these roots, for a later comparison. Marks keep no root alive. Marks of unchanged
+    /// stretches are taken from `older`.
     pub fn marks(&self, older: RootMarks) -> RootMarks {
         let mut older = older.0;
         let mark = |(&number, stretch): (&u32, &Arc<Stretch>)| {
@@ -145,7 +148,7 @@ impl Roots {
         RootMarks(self.stretches.iter().map(mark).collect())
     }
 
-    /// Numbers of groups that are not those of `marks`, ascending.
+    /// Numbers of the groups that differ from `marks`, ascending.
     pub fn differing(&self, marks: &RootMarks) -> Vec<u32> {
         let mut numbers = Vec::new();
         let (no_groups, no_marks) = (Stretch::new(), BTreeMap::new());
@@ -162,7 +165,7 @@ impl Roots {
     }
 }
 
-/// Appends the numbers of groups of a stretch that are not those of the marks.
+/// Appends the numbers of a stretch's groups that differ from the marks.
 fn compare(stretch: &Stretch, marks: &BTreeMap<u32, Weak<RootGroup>>, numbers: &mut Vec<u32>) {
     let is_same = |number: &u32, group: &Arc<RootGroup>| {
         marks.get(number).is_some_and(|mark| Weak::as_ptr(mark) == Arc::as_ptr(group))
@@ -172,8 +175,9 @@ fn compare(stretch: &Stretch, marks: &BTreeMap<u32, Weak<RootGroup>>, numbers: &
     numbers.extend(changed.map(|(&number, _)| number).chain(gone.copied()));
 }
 
-/// Which groups some roots had. The memory of a group that is gone is not used for another one while a mark has it, so
-/// that equal addresses mean the same group; and so it is with stretches.
+/// Identities of groups, to find out later which ones changed. A mark is a weak reference: while it
+/// exists, the memory of a dropped group or stretch is not reused for another one, so equal
+/// addresses mean the same group or stretch.
 #[derive(Debug, Default)]
 pub(crate) struct RootMarks(BTreeMap<u32, StretchMark>);
 

@@ -1,22 +1,24 @@
-//! Registered snapshots, and what becomes of them when the commits they exclude enter the trees.
+//! Registered snapshots, and what they read once later commits enter the trees.
 //!
-//! A snapshot is a seqno. While the roots of the current version hold nothing above it, it reads the
-//! current version, whichever that is, and pins nothing but its memtables' order. When the memtable
-//! that the seqno lies in is applied, the snapshot is given the version before that publish and that
-//! one memtable to keep; everything older is in the roots it keeps, everything newer is not its
-//! concern. One that lasts until that version is durable is given the memtable's commits as runs on
-//! disk in the memtable's stead (`pipeline/spill.rs`): no long reader holds memory (Rule: I28).
+//! A snapshot is a seqno. While the roots of the current version hold nothing above it, the
+//! snapshot reads whatever version is current, and keeps nothing alive. When the memtable that its
+//! seqno lies in is applied, the snapshot gets the version before that publish and that one
+//! memtable to keep: everything older is in the roots of that version, and everything newer is
+//! invisible to the snapshot. If the snapshot lasts until that version is durable, the memtable's
+//! commits are written to disk as runs, which take the memtable's place (`pipeline/spill.rs`). So
+//! no long reader holds memory (Rule: I28).
 //!
-//! Threads register in lists that few of them share, as a transaction of one read is a snapshot too; who publishes
-//! takes all. Since when a snapshot is held goes by a clock that a thread of the store sets from time to time: reading it is
-//! reading a place that hardly ever changes.
+//! Every transaction that reads is a snapshot, even if it is one read long. So threads register in
+//! several lists, each shared by few of them; a publish locks all lists. The time at which a
+//! snapshot was taken comes from a clock that a thread of the store sets from time to time: a read
+//! of a location that hardly ever changes.
 //!
 //! Invariants
 //! 1. Registration and publishing exclude each other: a snapshot is either in the registry when a
-//!    publish looks, or was taken after it and lies at or above its boundary (Rule: I4).
+//!    publish looks, or was taken after it and is at or above its boundary (Rule: I4).
 //! 2. A snapshot is pinned before the version that it must not read is published.
-//! 3. A pinned version is written by a checkpoint as it is while a snapshot keeps it, so that what
-//!    died after it does not stay in memory unwritten; only then is its memtable spilled.
+//! 3. A checkpoint writes a pinned version as it is while a snapshot keeps it, so that what died
+//!    after it does not stay in memory unwritten; only then is its memtable spilled.
 //!
 //! Threads: all. Ranks: lists in their order.
 
@@ -31,30 +33,31 @@ use crate::{
 
 use super::{MemSlot, Version, Versions};
 
-/// Lists of snapshots: publishes take each some ten nanoseconds, registrations meet where two threads run at once.
+/// Number of lists. Locking one costs a publish some ten nanoseconds; registrations contend only if
+/// their threads share a list.
 const LISTS: usize = if cfg!(shuttle) { 2 } else { 16 };
 
-/// What a snapshot reads from.
+/// A snapshot: its seqno, and the version that it reads.
 #[derive(Debug)]
 pub(crate) struct SnapshotState {
     pub at: Seqno,
     pinned: Pinned,
-    /// False for a named snapshot: it has a version of its own from the beginning, which no publish
-    /// passes by.
+    /// False for a named snapshot: it has a version of its own from the start, which no publish
+    /// overtakes.
     is_registered: bool,
-    /// Of a registered one.
+    /// The list that a registered snapshot is in.
     list: usize,
 }
 
 /// A transaction that holds a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reader {
-    /// Its id, and the program's name for it.
+    /// Its id, and the program's tag for it.
     pub id: u64,
     pub tag: u64,
 }
 
-/// A snapshot that is held, by a transaction or, if it is none's, by handles and cursors.
+/// A snapshot that is held by a transaction or, if `reader` is `None`, by handles and cursors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LiveSnapshot {
     pub reader: Option<Reader>,
@@ -62,34 +65,36 @@ pub(crate) struct LiveSnapshot {
     pub lasts: Duration,
 }
 
-/// The version of a snapshot that the current one has gone beyond. Nearly every snapshot ends before
-/// that, so it must cost nothing to be without.
+/// The version that a snapshot keeps once a publish has gone beyond it. Nearly every snapshot ends
+/// before that, so the empty case must be cheap.
 #[derive(Debug, Default)]
 struct Pinned {
     is_set: AtomicBool,
     version: Mutex<Option<Arc<Version>>>,
 }
 
-/// A snapshot of some threads.
+/// A registered snapshot of some threads, and its holders.
 #[derive(Debug)]
 struct Held {
     state: Arc<SnapshotState>,
     holders: usize,
-    /// How many of them are no transaction's, and when the first of these came, milliseconds.
+    /// Number of holders that are not transactions, and the time at which the first of these came,
+    /// milliseconds.
     nobodys: usize,
     since: u64,
 }
 
-/// What some threads have registered.
+/// The snapshots registered in one list.
 #[derive(Debug, Default)]
 struct Listed {
     /// By seqno, ascending.
     held: Vec<Held>,
-    /// Transactions among the holders, with what they hold and since when, milliseconds: once for each time that they hold it.
+    /// Transactions among the holders, with the seqno they hold and since when, milliseconds; one
+    /// entry for each hold.
     readers: Vec<(Reader, Seqno, u64)>,
 }
 
-/// One list on a cache line of its own.
+/// One list, on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct List(Mutex<Listed>);
@@ -99,7 +104,7 @@ struct List(Mutex<Listed>);
 #[repr(align(64))]
 struct Now(AtomicU64);
 
-/// All snapshots that are held.
+/// The registry of snapshots.
 #[derive(Debug)]
 pub(crate) struct Snapshots {
     lists: Box<[List]>,
@@ -117,29 +122,29 @@ impl Default for Snapshots {
     }
 }
 
-/// A time of the store's clock.
+/// A time of the store's clock in milliseconds.
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Where a seqno is in a list, or would be.
+/// The position of a seqno in a list, or where it would be inserted.
 fn find(held: &[Held], at: Seqno) -> Result<usize, usize> {
     held.binary_search_by_key(&at, |held| held.state.at)
 }
 
 impl Snapshots {
-    /// Says what time it is: snapshots that are taken from here on are taken now, until this is called again.
+    /// Sets the time: snapshots count as taken at this time until the next call.
     pub fn tick(&self, now: Duration) {
         self.now.0.store(millis(now), Ordering::Relaxed);
     }
 
-    /// Registers a snapshot of what `visible` gives. Snapshots of one seqno share their state, if their threads
-    /// share a list.
+    /// Registers a snapshot of what `visible` gives. Snapshots of one seqno share their state if
+    /// their threads share a list.
     pub fn register(&self, visible: impl FnOnce() -> Seqno) -> Arc<SnapshotState> {
         self.register_by(visible, None)
     }
 
-    /// The same for a transaction.
+    /// Registers a snapshot for a transaction, like [`register`](Self::register).
     pub fn register_for(
         &self,
         reader: Reader,
@@ -154,7 +159,7 @@ impl Snapshots {
         reader: Option<Reader>,
     ) -> Arc<SnapshotState> {
         let list = thread_number() % LISTS;
-        // Relaxed: nothing is read by it. Some milliseconds are as good as others.
+        // Relaxed: no other data depends on it. Some milliseconds more or less do not matter.
         let since = self.now.0.load(Ordering::Relaxed);
         let mut listed = self.lists[list].0.lock().unwrap();
         let held = &mut listed.held;
@@ -173,7 +178,7 @@ impl Snapshots {
         self.lists[state.list].0.lock().unwrap()
     }
 
-    /// One more holder of a registered snapshot: a transaction, or nobody's.
+    /// Adds a holder to a registered snapshot: a transaction, or `None` for a handle or cursor.
     pub fn share(&self, state: &SnapshotState, reader: Option<Reader>) {
         if !state.is_registered {
             return;
@@ -185,14 +190,15 @@ impl Snapshots {
         }
     }
 
-    /// One holder less: of those of the transaction `id`, or of nobody's.
+    /// Removes a holder: one of the transaction `id`, or a handle or cursor.
     pub fn release(&self, state: &SnapshotState, id: Option<u64>) {
         if state.is_registered {
             self.list(state).let_go(state, id);
         }
     }
 
-    /// All snapshots that are held, by `now`: a line for each transaction, and for each that is no transaction's.
+    /// All snapshots held at time `now`: one entry for each transaction's hold, and one for each
+    /// snapshot with other holders.
     pub fn live(&self, now: Duration) -> Vec<LiveSnapshot> {
         let lasts = |since: u64| Duration::from_millis(millis(now).saturating_sub(since));
         let mut live = Vec::new();
@@ -212,7 +218,7 @@ impl Snapshots {
         live
     }
 
-    /// How many hold snapshots: transactions, handles and cursors.
+    /// Number of holders of snapshots: transactions, handles and cursors.
     pub fn holders(&self) -> u64 {
         let of = |list: &List| {
             let held = &list.0.lock().unwrap().held;
@@ -221,7 +227,7 @@ impl Snapshots {
         self.lists.iter().map(of).sum()
     }
 
-    /// Versions that only snapshots go on reading, each once.
+    /// Versions that only snapshots still read, each once.
     pub fn pinned_versions(&self) -> Vec<Publish> {
         let pinned = self.publishing().pinned();
         let mut versions: Vec<_> = pinned.iter().map(|(_, version)| version.publish).collect();
@@ -230,7 +236,7 @@ impl Snapshots {
         versions
     }
 
-    /// Keeps registrations away while a publish is decided and done.
+    /// Locks the registry while a publish is decided and done.
     pub fn publishing(&self) -> Publishing<'_> {
         Publishing { lists: self.lists.iter().map(|list| list.0.lock().unwrap()).collect() }
     }
@@ -244,7 +250,7 @@ impl Snapshots {
         let mut found: Vec<(Arc<Version>, Vec<Seqno>)> = Vec::new();
         for (at, version) in pinned {
             match found.last_mut() {
-                // Of two lists.
+                // The same snapshot, registered in two lists.
                 Some((last, readers)) if Arc::ptr_eq(last, &version) && readers.contains(&at) => {}
                 Some((last, readers)) if Arc::ptr_eq(last, &version) => readers.push(at),
                 _ => found.push((version, vec![at])),
@@ -253,7 +259,7 @@ impl Snapshots {
         found
     }
 
-    /// Snapshots at `at`, if they are still held and read `old`, read `new` from now on.
+    /// Makes snapshots at `at` that are still held and read `old` read `new` from now on.
     pub fn move_over(&self, at: Seqno, old: &Arc<Version>, new: Arc<Version>) {
         for listed in &self.publishing().lists {
             if let Ok(index) = find(&listed.held, at)
@@ -302,7 +308,7 @@ impl Listed {
         match id {
             None => held[index].nobodys -= 1,
             Some(id) => {
-                // Who came last most often goes first.
+                // The most recent holds usually end first.
                 let own =
                     |(reader, at, _): &(Reader, Seqno, u64)| (reader.id, *at) == (id, state.at);
                 if let Some(index) = readers.iter().rposition(own) {
@@ -324,13 +330,13 @@ impl Publishing<'_> {
         all.filter_map(|held| Some((held.state.at, held.state.pinned.get()?))).collect()
     }
 
-    /// The oldest pinned version younger than `written`.
+    /// The oldest pinned version newer than `written`.
     pub fn oldest_pinned_after(&self, written: Publish) -> Option<Arc<Version>> {
         let pinned = self.pinned().into_iter().map(|(_, version)| version);
         pinned.filter(|version| version.publish > written).min_by_key(|version| version.publish)
     }
 
-    /// Pins every snapshot that the publish of `slot` leaves behind: those below its last commit.
+    /// Pins the snapshots that the publish of `slot` overtakes: those below its last commit.
     pub fn pin_below(&self, old: &Arc<Version>, slot: &Arc<MemSlot>, versions: &Versions) {
         let Some(last) = slot.last() else { return };
         let mut kept: Option<Arc<Version>> = None;
@@ -341,7 +347,7 @@ impl Publishing<'_> {
                 debug_assert!(state.at >= old.applied, "snapshots.rs invariant 1");
                 let kept = kept.get_or_insert_with(|| match slot.spilled() {
                     None => versions.with_memtable(old, slot),
-                    // They are before its only commit, and read nothing of it.
+                    // They are before its only commit and read nothing of it.
                     Some(_) => versions.with_memtable(old, &versions.nothing_above(slot)),
                 });
                 state.pinned.set(kept.clone());
@@ -352,8 +358,9 @@ impl Publishing<'_> {
 
 impl Pinned {
     fn get(&self) -> Option<Arc<Version>> {
-        // Set before the version that the snapshot must not read is published, so whoever sees that
-        // one sees this too.
+        // Acquire pairs with the release in `set`. The pin is set before the version that the
+        // snapshot must not read is published, so a reader that sees that version sees the pin,
+        // too.
         self.is_set.load(Ordering::Acquire).then(|| self.version.lock().unwrap().clone()).flatten()
     }
 
@@ -364,7 +371,7 @@ impl Pinned {
 }
 
 impl SnapshotState {
-    /// What reads a named snapshot's version.
+    /// A state that reads a named snapshot's version.
     pub fn named(version: Version) -> Arc<Self> {
         let (at, pinned) = (version.applied, Pinned::default());
         pinned.set(Arc::new(version));
@@ -376,7 +383,7 @@ impl SnapshotState {
         Guard::into_inner(self.version_for_a_call(versions))
     }
 
-    /// The same for one call, without a count that all readers share.
+    /// The version to read during one call. Touches no reference count that readers share.
     pub fn version_for_a_call(&self, versions: &Versions) -> Guard<Arc<Version>> {
         loop {
             if let Some(pinned) = self.pinned.get()
@@ -388,7 +395,7 @@ impl SnapshotState {
             if current.applied <= self.at || plant!("version: a snapshot reads past its version") {
                 return current;
             }
-            // A publish went by since the first look; the pin stands before the swap.
+            // A publish happened since the first look; the pin was set before its swap.
         }
     }
 }

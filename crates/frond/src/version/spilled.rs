@@ -1,13 +1,16 @@
-//! What a commit brings that was written beyond memory: sorted runs, which stand in a memtable's place.
+//! The part of a commit that was written beyond memory: sorted runs, which take a memtable's place.
 //!
-//! A transaction that grows beyond its share of memory writes what it has as sorted runs, piece by piece, and its
-//! commit names them in the log. They have the one seqno of that commit, so they cannot go into a memtable beside
-//! others, nor before or behind one (Rule: I6): the sequencer freezes before such a commit and at it, and the memtable
-//! between is this commit alone, its last piece in memory, and these runs below that.
+//! A transaction that grows beyond its share of memory writes what it has as sorted runs, piece by
+//! piece, and its commit names them in the log. The runs have the one seqno of that commit. So they
+//! cannot share a memtable with other commits or be ordered before or after one (Rule: I6).
+//! Therefore the sequencer freezes before such a commit and at it: the memtable in between holds
+//! this commit alone, with its last piece in memory and these runs below.
 //!
 //! Invariants
-//! 1. Of each tree the pieces stand newest first; of one key a newer one's message is over an older one's.
-//! 2. The runs are there until the memtable is applied and gone, and the log's record that names them is (Rule: I11).
+//! 1. The pieces of a tree are ordered newest first; a newer piece's message for a key is over an
+//!    older one's.
+//! 2. The runs exist until the memtable is applied and gone, and until the log record that names
+//!    them is gone (Rule: I11).
 //!
 //! Threads: all read.
 
@@ -20,14 +23,14 @@ use crate::{
     tree::SortedRuns,
 };
 
-/// Sorted runs by tree.
+/// Pieces of sorted runs by tree.
 #[derive(Debug, Default)]
 pub(crate) struct SpilledWrites {
     trees: BTreeMap<TreeId, Vec<Arc<SortedRuns>>>,
 }
 
 impl SpilledWrites {
-    /// Adds a piece older than those that the tree has.
+    /// Adds a piece that is older than those that the tree has.
     pub fn push_older(&mut self, tree: TreeId, piece: Arc<SortedRuns>) {
         self.trees.entry(tree).or_default().push(piece);
     }
@@ -47,12 +50,12 @@ impl SpilledWrites {
         self.trees.iter().flat_map(|(tree, pieces)| pieces.iter().map(|piece| (*tree, piece)))
     }
 
-    /// Entries, those of a key that is in several pieces more than once.
+    /// Number of entries; a key in several pieces counts once for each.
     pub fn entries(&self) -> u64 {
         self.iter().map(|(_, piece)| piece.entries()).sum()
     }
 
-    /// Holds the extents once more, apart from the runs.
+    /// Holds the extents a second time, independently of the runs.
     pub fn hold_pages(&self, store: &Arc<Store>) -> HeldPages {
         let mut held = HeldPages::new(store, Publish(0), STORE_LINEAGE);
         for (kind, extent) in self.iter().flat_map(|(_, piece)| piece.pages().iter()) {

@@ -1,9 +1,9 @@
-//! A byte buffer that direct I/O accepts.
+//! A byte buffer whose start is aligned for direct I/O.
 //!
 //! Invariants
 //! 1. The slice handed out starts at a multiple of [`ALIGN`].
 //!
-//! Threads: one owner. Made without `unsafe`: the vector is [`ALIGN`] bytes longer than needed and the
+//! Threads: one owner. Needs no `unsafe`: the vector is [`ALIGN`] bytes longer than needed, and the
 //! slice starts at the first aligned byte in it.
 
 use crate::io::ALIGN;

@@ -1,9 +1,10 @@
-//! From verified groups to whole records.
+//! Assembling whole records from verified groups.
 //!
 //! Invariants
-//! 1. A large record is handed out with its last part only; without one it does not exist
+//! 1. A large record is handed out only with its last fragment; without one it does not exist
 //!    (Promise: P2).
-//! 2. At most one large record is held, of at most [`RECORD_BYTES`](crate::bounds::RECORD_BYTES) (Promise: P20).
+//! 2. At most one large record is held, of at most [`RECORD_BYTES`](crate::bounds::RECORD_BYTES)
+//!    (Promise: P20).
 //!
 //! Threads: one owner.
 
@@ -17,11 +18,11 @@ use crate::{
     types::Lsn,
 };
 
-/// Puts records together while groups are read in order.
+/// Assembles records from groups that are read in order.
 #[derive(Default)]
 pub(super) struct Assembly {
-    /// A large record whose last part has not come. `None` also if its first part lay before the
-    /// start: then it belongs to what is applied already.
+    /// The large record whose last fragment has not come. Also `None` if its first fragment lay
+    /// before the start: then the record was already applied.
     large: Option<Vec<u8>>,
     /// Records handed out.
     pub records: u64,
@@ -72,7 +73,7 @@ impl Assembly {
 }
 
 fn extend(large: &mut Vec<u8>, payload: &[u8]) -> Result<(), &'static str> {
-    // The last part brings what the sequencer added.
+    // The last fragment contains what the sequencer added.
     if large.len() + payload.len() > bounds::RECORD_BYTES.len() + FRAGMENT_ROOM {
         return Err("a large record is longer than any can be");
     }

@@ -1,17 +1,17 @@
-//! Following the log: committed records from a seqno on, out of the segments that are still there.
+//! Following the log: committed records from a seqno on, read from the segments that still exist.
 //!
-//! A follower reads the files beside the log that writes them, never past what is durable
-//! (Rule: I30), so what it read cannot be lost by a crash and read otherwise afterwards.
+//! A follower reads the files while the log writes them, but never past what is durable (Rule:
+//! I30). So a crash cannot lose or change what it has read.
 //!
 //! Invariants
-//! 1. Commits are handed out in order, each once, none left out. A follower that cannot keep this,
-//!    because the log was trimmed beyond it, fails with `PositionLost`.
-//! 2. Blocks are read only when they are durable, hence never change under the reader. A segment
+//! 1. Commits are handed out in order, each exactly once. A follower that cannot continue this way
+//!    because the log was trimmed past it fails with `PositionLost`.
+//! 2. Blocks are read only once they are durable, so they never change under the reader. A segment
 //!    recycled meanwhile has another salt: its blocks do not verify.
-//! 3. Memory: a window of the segment, and one large record while its parts come.
+//! 3. Memory: a window of the segment, and one large record while its fragments are collected.
 //!
-//! Threads: a follower has one owner, the log any number. It takes the state lock for a look at the
-//! list of segments; it holds up no writer and no trimming.
+//! Threads: a follower has one owner; a log may have any number of followers. A follower takes the
+//! state lock to look at the list of segments; it delays no writer and no trimming.
 
 use std::time::Duration;
 
@@ -30,17 +30,17 @@ use crate::{
     types::{Lsn, Seqno},
 };
 
-/// Between two looks at the clock while a follower waits.
+/// Time between two looks at the clock while a follower waits.
 const WAIT_SLICE: Duration = Duration::from_millis(50);
 
-/// What takes commits: seqno, position and payload of the record, for [`decode`].
+/// A callback that takes a commit: seqno, position and payload of the record, for [`decode`].
 pub type TakeCommit<'a> = dyn FnMut(Seqno, Lsn, &[u8]) + 'a;
 
 /// A reader of commits; see [`Log::feed`].
 pub struct LogFeed {
     place: SegmentPlace,
     assembly: Assembly,
-    /// The commit to be handed out next.
+    /// The next commit to hand out.
     next: Seqno,
 }
 
@@ -58,7 +58,7 @@ struct SegmentPlace {
     chain: u32,
 }
 
-/// What the log says about a segment.
+/// The state of the log around a segment.
 struct Surroundings {
     is_live: bool,
     next: Option<(u64, Lsn)>,
@@ -66,9 +66,10 @@ struct Surroundings {
 }
 
 impl Log {
-    /// Follows the commits from `next` on. `applied`: every commit above it is in the log (the
-    /// boundary of a superblock slot, read before this call); so a log without commits is known to
-    /// lack one, or to wait for it. `PositionLost` if the log begins later.
+    /// Follows the commits from `next` on. Every commit above `applied` is in the log (`applied` is
+    /// the boundary of a superblock slot, read before this call); so for a log without commits it
+    /// is known whether the wanted commit is gone or still to come. Fails with `PositionLost` if
+    /// the log starts later.
     pub fn feed(&self, next: Seqno, applied: Seqno) -> Result<LogFeed> {
         // There is no commit 0.
         let next = next.max(Seqno(1));
@@ -76,7 +77,7 @@ impl Log {
             let live: Vec<(u64, Lsn)> = self.state.lock().unwrap().live.iter().copied().collect();
             match self.find(&live, next, applied) {
                 Ok(feed) => return Ok(feed),
-                // Trimmed while we looked: look again.
+                // Retry if the log was trimmed during the search.
                 Err(error) => {
                     let trimmed = live.iter().any(|&(number, _)| !self.around(number).is_live);
                     if !trimmed || matches!(error, Error::PositionLost { .. }) {
@@ -87,13 +88,13 @@ impl Log {
         }
     }
 
-    /// The last segment whose first commit is not after `next`.
+    /// Opens the last segment whose first commit is not after `next`.
     fn find(&self, live: &[(u64, Lsn)], next: Seqno, applied: Seqno) -> Result<LogFeed> {
         let start = |number| {
             let place = self.open_segment(number)?;
             Ok(LogFeed { place, assembly: Assembly::default(), next })
         };
-        // They ascend; a segment in which no commit begins counts with those behind it.
+        // First commits ascend; a segment in which no commit starts counts with those after it.
         let first_from = |index: usize| -> Result<Option<Seqno>> {
             for &(number, _) in live.get(index..).unwrap_or_default() {
                 if let Some(first) = self.first_commit(number)? {
@@ -138,7 +139,8 @@ impl Log {
     }
 
     fn open_segment(&self, number: u64) -> Result<SegmentPlace> {
-        // As the log itself opened it: never two ways to the same bytes.
+        // Open it as the log does: the same bytes are never accessed in two ways (direct and
+        // cached).
         let direct = self.open_mode().direct;
         let mut reader = SegmentReader::open_as(&self.env, &self.dir, number, direct)?;
         let header = SegmentHeader::decode(reader.head()?).ok();
@@ -159,8 +161,8 @@ impl Log {
         }
     }
 
-    /// Waits until more than `seen` is durable, at most for `time`; false if it is not then. Without
-    /// a log thread, the call keeps the log's timers itself.
+    /// Waits until more than `seen` is durable, at most for `time`; false if it is not durable
+    /// then. Without a log thread, this call runs the log's timers.
     pub fn wait_durable(&self, seen: Lsn, time: Duration) -> Result<bool> {
         let clock = &*self.env.clock;
         let deadline = clock.now().saturating_add(time);
@@ -187,27 +189,27 @@ impl Log {
 }
 
 impl Surroundings {
-    /// How far the segment can be read now.
+    /// The position up to which the segment can be read now.
     fn end(&self) -> Lsn {
         self.next.map_or(self.durable, |(_, first)| first.min(self.durable))
     }
 }
 
 impl LogFeed {
-    /// The commit that comes next.
+    /// The next commit to hand out.
     pub fn next_seqno(&self) -> Seqno {
         self.next
     }
 
-    /// Everything before this position was read.
+    /// Everything before this position has been read.
     pub fn position(&self) -> Lsn {
         self.place.at
     }
 
-    /// Reads one group of the log that is durable by now, and hands out the commits that end in it
-    /// and were not handed out before: none, one or many. Returns where the group lies, or `None` if
-    /// there is no further one. After an error what was taken of the group counts as not handed out:
-    /// it comes again.
+    /// Reads one group of the durable log and hands out the commits that end in it and were not
+    /// handed out before: none, one or many. Returns the place of the group, or `None` if there is
+    /// no further one. After an error, what was taken from the group counts as not handed out and
+    /// comes again.
     pub fn read(&mut self, log: &Log, take: &mut TakeCommit<'_>) -> Result<Option<Place>> {
         loop {
             let number = self.place.header.number;
@@ -231,7 +233,7 @@ impl LogFeed {
             match step {
                 Ok(None) => {}
                 Ok(Some(place)) => return Ok(Some(place)),
-                // Trimmed under the reader: whatever it met is no longer the log's.
+                // Trimmed during the read: what the follower found no longer belongs to the log.
                 Err(_) if !log.around(number).is_live => return Err(self.lost(log)),
                 Err(error) => return Err(error),
             }
@@ -262,8 +264,8 @@ impl LogFeed {
 }
 
 impl SegmentPlace {
-    /// Reads one group, which must end by `end`. An error leaves the place where it was; damage stays
-    /// damage when it is read again.
+    /// Reads one group, which must end by `end`. After an error the position is unchanged, so
+    /// reading a damaged group again gives the same error.
     fn read(
         &mut self,
         end: Lsn,
@@ -295,7 +297,7 @@ impl SegmentPlace {
     }
 }
 
-/// A record knows its position in the log only; here the file is known too.
+/// Adds the file to an error about a record, which knows only its position in the log.
 pub fn in_group(error: Error, group: &Place) -> Error {
     match error {
         Error::Malformed { what, why, .. } => Error::Malformed { place: group.clone(), what, why },

@@ -1,20 +1,23 @@
 //! Groups: the framed unit of the log, and the buffers in which they are built.
 //!
 //! A group is a header, then records, padded with zeros to 4 KiB, so that no later write touches a
-//! sector of a synced one (Rule: I14). Most are written once, by one leader; one of small commits at
-//! level `os` is written several times as it grows, until it is closed (`open.rs`).
+//! sector of a synced one (Rule: I14). Most groups are written once, by one writer. A group of
+//! small commits at level `os` is written several times as it grows, until it is closed
+//! (`open.rs`).
 //!
 //! Invariants
-//! 1. A group's header verifies alone: its checksum is seeded with the segment's salt and covers the
-//!    body's checksum. So it can be a witness of what was synced even where the body is torn.
-//! 2. `synced` in a header was sampled before the group was written: all before it was on disk then.
-//! 3. Checksums of one segment chain: each header holds the checksum of the header before it.
-//! 4. A buffer is written to only through reservations until it is sealed, only by the leader
-//!    afterwards.
+//! 1. A group's header verifies alone: its checksum is seeded with the segment's salt and covers
+//!    the body's checksum. So it can be a witness of what was synced even where the body is torn.
+//! 2. `synced` in a header was sampled before the group was written: everything before it was on
+//!    disk then.
+//! 3. The checksums within a segment form a chain: each header holds the checksum of the header
+//!    before it.
+//! 4. Until a buffer is sealed, it is written only through reservations; after that, only by the
+//!    writer.
 //!
-//! Threads: headers are pure functions; [`GroupBuf::fill`] is called by all committers at once. Each
-//! frame of a buffer has its own lock, held for one memory copy; committers wait for each other only
-//! if their records share 16 KiB *and* they copy in the same nanoseconds.
+//! Threads: headers are pure functions; [`GroupBuf::fill`] is called by all committers
+//! concurrently. Each frame of a buffer has its own lock, held for one memory copy; committers wait
+//! for each other only if their records share 16 KiB *and* they copy in the same nanoseconds.
 //! Bytes: docs/format.md, "Log".
 
 use crate::{
@@ -32,13 +35,13 @@ pub(super) const RECORD_HEADER_BYTES: usize = 8;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"FrGp");
 
-/// What a group is for.
+/// Purpose of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum GroupKind {
     /// Holds records.
     Records = 0,
-    /// Holds nothing: an idle log's word that all before it is synced.
+    /// Holds nothing: written by an idle log to state that everything before it is synced.
     Idle = 1,
     /// Holds nothing and has no length in the log: the next group is in the next segment, whose
     /// file exists.
@@ -58,18 +61,18 @@ pub(super) struct GroupHeader {
     pub records: u32,
 }
 
-/// Checksum of some bytes under a segment's salt.
+/// Checksum of `bytes` under a segment's salt.
 pub(super) fn salted_crc(salt: u64, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&salt.to_le_bytes()), bytes)
 }
 
-/// Length with padding.
+/// `bytes` rounded up to the padding of a group.
 pub(super) fn padded(bytes: usize) -> usize {
     bytes.next_multiple_of(ALIGN)
 }
 
 impl GroupHeader {
-    /// The header's bytes, and its checksum, which is the group's in the chain.
+    /// The header's bytes and its checksum, which represents the group in the chain.
     pub(super) fn encode(&self, salt: u64) -> ([u8; GROUP_HEADER_BYTES], u32) {
         let mut out = [0; GROUP_HEADER_BYTES];
         out[0..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -85,7 +88,7 @@ impl GroupHeader {
         (out, crc)
     }
 
-    /// Reads a header and its checksum; `None` if there is none here under this salt.
+    /// Reads a header and its checksum; `None` if `bytes` is not a header under this salt.
     pub(super) fn decode(bytes: &[u8], salt: u64) -> Option<(Self, u32)> {
         let bytes = bytes.first_chunk::<GROUP_HEADER_BYTES>()?;
         if u32_at(bytes, 0)? != MAGIC {
@@ -115,7 +118,7 @@ impl GroupHeader {
         (sane && ends).then_some((header, crc))
     }
 
-    /// How far the log's position moves over this group.
+    /// By how much this group advances the log's position.
     pub(super) fn log_bytes(&self) -> u64 {
         match self.kind {
             GroupKind::End => 0,
@@ -124,26 +127,27 @@ impl GroupHeader {
     }
 }
 
-/// How a record stands in a group.
+/// Which part of a record a frame in a group holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum Piece {
-    /// All of it.
+    /// The whole record.
     Whole = 1,
-    /// The first part of a large record; ends any large record that has no last part.
+    /// The first fragment of a large record; discards any earlier large record that has no last
+    /// fragment.
     First = 2,
-    /// A further part.
+    /// A further fragment.
     Middle = 3,
-    /// The last part: the record exists from here on.
+    /// The last fragment: it completes the record.
     Last = 4,
 }
 
-/// Bytes that a record takes in a group.
+/// Bytes that a record occupies in a group.
 pub(super) fn framed_bytes(payload: usize) -> usize {
     RECORD_HEADER_BYTES + payload.next_multiple_of(8)
 }
 
-/// Reads the records of a group's body whose checksum is right.
+/// Iterates over the records of a group body that has passed its checksum.
 pub(super) struct Records<'a> {
     body: &'a [u8],
     at: usize,
@@ -154,7 +158,7 @@ impl<'a> Records<'a> {
         Self { body, at: 0 }
     }
 
-    /// The next record: its offset in the body, how it stands there, and its payload.
+    /// The next record: its offset in the body, which part it is, and its payload.
     pub(super) fn next(&mut self) -> Result<Option<(usize, Piece, &'a [u8])>, &'static str> {
         if self.at >= self.body.len() {
             return Ok(None);
@@ -177,10 +181,10 @@ impl<'a> Records<'a> {
     }
 }
 
-/// One group's memory: frames that are recycled for ever.
+/// One group's memory: frames that are reused for ever.
 pub(super) struct GroupBuf {
     frames: Vec<Mutex<Frame>>,
-    /// Reservations that are not filled yet.
+    /// Number of reservations not filled yet.
     unfilled: AtomicUsize,
 }
 
@@ -196,10 +200,10 @@ impl GroupBuf {
         self.unfilled.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a reservation filled; true if it was the last one outstanding.
+    /// Counts a reservation as filled; true if none is outstanding.
     pub(super) fn keep_promise(&self) -> bool {
-        // SeqCst: pairs with the leader, which announces that it waits and then reads this count; one
-        // of the two sees the other. It also releases the copied bytes to the leader.
+        // SeqCst: pairs with the writer, which stores `filling_awaited` and then loads this count;
+        // one of the two sees the other. It also releases the copied bytes to the writer.
         self.unfilled.fetch_sub(1, Ordering::SeqCst) == 1
     }
 
@@ -234,8 +238,8 @@ impl GroupBuf {
         }
     }
 
-    /// Copies a filled group that fits one page, and may grow, to be written: header, records and zeros. Returns the
-    /// checksum for the chain.
+    /// Copies a filled group that fits one page, and may still grow, for writing: header, records
+    /// and zeros. Returns the checksum for the chain.
     pub(super) fn copy_page(&self, mut header: GroupHeader, salt: u64, page: &mut [u8]) -> u32 {
         let used = header.bytes as usize;
         page[..used].copy_from_slice(&self.frames[0].lock().unwrap()[..used]);
@@ -246,8 +250,8 @@ impl GroupBuf {
         checksum
     }
 
-    /// The leader's hold on a sealed and filled group of `bytes`: completes it and lends it to be
-    /// written. Returns the frames and the checksum for the chain.
+    /// Completes a sealed and filled group and lends its frames for writing. Returns the locked
+    /// frames and the checksum for the chain. Called by the writer only.
     pub(super) fn complete(
         &self,
         mut header: GroupHeader,
@@ -273,12 +277,12 @@ impl GroupBuf {
     }
 }
 
-/// Little-endian number at an offset of untrusted bytes.
+/// Reads a little-endian `u32` at an offset of untrusted bytes.
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Little-endian number at an offset of untrusted bytes.
+/// Reads a little-endian `u64` at an offset of untrusted bytes.
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }

@@ -1,22 +1,22 @@
-//! Going on after a recovery on a disk that has no room for a new segment.
+//! Continuing after a recovery on a disk that has no room for a new segment.
 //!
-//! A recovered log goes on in a new segment, so that nothing is appended to a torn tail. A disk without a
-//! free byte has no room for one: a store that filled its disk and was killed would never open again. What
-//! is there is used instead.
+//! A recovered log continues in a new segment, so that nothing is appended to a torn tail. A disk
+//! without a free byte has no room for one: a store that filled its disk and was killed would never
+//! open again. So an existing file is used instead.
 //!
-//! - The segment after the cut exists: a spare that has not begun, or one whose beginning was lost. It is
-//!   filled with zeros, synced, and begun by writing its header.
-//! - It does not exist: then the segment with the cut has not ended. From the cut on it is filled with zeros,
-//!   synced, and goes on under its own header.
+//! - If the segment after the cut exists (a spare that was not started, or one whose start was
+//!   lost), it is filled with zeros, synced, and started by writing its header.
+//! - If it does not exist, the segment with the cut has not ended. It is filled with zeros from the
+//!   cut on, synced, and continues under its own header.
 //!
-//! Both are what a new segment would be: zeros where no group has been written since. A torn tail has no
-//! group left that could follow a new one: that is why a segment is zeroed as a whole, and synced, before
-//! anything is written to it. A crash meanwhile leaves some of what lay behind the cut. The recovery before
-//! found that nothing of it is synced log, and that the group at the cut is not whole; zeros do not make it
-//! whole, so the next recovery cuts at the same place.
+//! Both are then like a new segment: zeros where no group has been written since. A torn tail must
+//! not leave a group that could follow a new one: that is why the segment is zeroed to its end, and
+//! synced, before anything is written to it. A crash meanwhile leaves some of what lay after the
+//! cut. The recovery before found that nothing of it is synced log, and that the group at the cut
+//! is not whole; zeros do not make it whole, so the next recovery cuts at the same place.
 //!
-//! Only bytes of files that have their space are written, so no space is needed, on a file system that
-//! writes in place. Cost: a segment is written, at most 16 MiB by default.
+//! Only bytes of files that have their space are written, so on a file system that writes in place
+//! no space is needed. Cost: one segment is written, at most 16 MiB by default.
 //!
 //! Threads: one, at opening, before anything is appended.
 
@@ -35,7 +35,8 @@ use crate::{
 const ZEROS_BYTES: usize = 256 << 10;
 
 impl RecoveredTail {
-    /// The segment to go on in, and its header: `new` is the one that a new segment would have.
+    /// The segment to continue in, and its header. `new` is the header that a new segment would
+    /// have.
     pub(super) fn go_on_in_place(
         &self,
         env: &Env,
@@ -65,7 +66,7 @@ impl RecoveredTail {
     }
 }
 
-/// Zeros from an offset to the end, synced.
+/// Zeros a segment from an offset to its end, and syncs.
 fn zero_from(segment: &SegmentFile, offset: u64) -> Result<()> {
     let zeros = AlignedBuf::zeroed(ZEROS_BYTES.min(segment.bytes as usize));
     let mut at = offset;

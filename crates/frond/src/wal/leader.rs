@@ -1,16 +1,17 @@
-//! Leading: writing groups, syncing, timers, trimming. The part of the log that does I/O.
+//! Writing groups, syncing, timers, trimming: the part of the log that does I/O.
 //!
-//! There are two roles, each held by one thread at a time: *writer* (`State::writing`) and *syncer*
-//! (`State::syncing`). Any thread that waits takes a free role; the log thread only minds the clock.
-//! The roles are apart so that a commit at level `os` does not wait for the timer's sync. A commit
-//! at level `sync` does wait for a sync under way before it writes: what gathers meanwhile goes out
-//! as one group, with one sync.
+//! The naive way is that each commit writes and syncs its own record: one sync per commit. Instead
+//! there are two roles, each held by one thread at a time: *writer* (`State::writing`) and *syncer*
+//! (`State::syncing`). Any waiting thread takes a free role and works for all; the log thread only
+//! handles timers. The roles are separate so that a commit at level `os` does not wait for the
+//! timer's sync. A commit at level `sync` does wait for a sync in progress before it writes: what
+//! accumulates meanwhile is written as one group, with one sync.
 //!
 //! Invariants
-//! 1. What a sync covers is `written` as it was before the call (never after).
+//! 1. A sync covers `written` as it was before the call (never after).
 //! 2. A group's `synced` is `durable` as it was before the group's write.
 //! 3. A segment is synced before, or together with, the ones after it.
-//! 4. An I/O error is never retried; it stops the log before anybody else is woken.
+//! 4. An I/O error is never retried; it stops the log before any other thread is woken.
 //!
 //! Threads: see `log.rs`.
 
@@ -29,28 +30,32 @@ use crate::{
     types::Lsn,
 };
 
-/// Records wait at most this long, and one tick more, to be written: with ticks every 50 ms, 150 ms
-/// of the 200 that level `lazy` has.
+/// Records wait at most this long, plus one tick, to be written: with a tick every 50 ms, that is
+/// 150 ms of the 200 that level `lazy` allows.
 const WRITE_INTERVAL: Duration = Duration::from_millis(100);
-/// Writes wait at most this long, and one tick more, to be synced: leaves a slow disk 450 ms of the
-/// second that level `os` has.
+/// Writes wait at most this long, plus one tick, to be synced: this leaves a slow disk 450 ms of
+/// the second that level `os` allows.
 const SYNC_INTERVAL: Duration = Duration::from_millis(500);
-/// An idle log says that it is synced after this time, and one tick more (of 100 ms).
+/// An idle log records that it is synced after this time, plus one tick (90 of at most 100 ms).
 const IDLE_INTERVAL: Duration = Duration::from_millis(40);
 
-/// On a full disk the clock asks for room for a segment so seldom; who needs it asks himself.
+/// Interval at which the clock looks for space for a segment on a full disk. A commit that needs a
+/// segment tries by itself.
 const SPARE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A segment takes at most this part of what the disk has free, unless it is as short as the first one.
+/// Divisor of the disk's free space that limits a segment's length, except for the shortest
+/// segments.
 const DISK_PART: u64 = 4;
 
 pub(super) type StateGuard<'a> = MutexGuard<'a, State>;
 
-/// Segments that are kept ready: one to go on with, one because checkpoints free them in pairs.
+/// Number of segments that are kept ready: one to continue in, one because checkpoints free them in
+/// pairs.
 const SPARES_MAX: usize = 2;
 
 impl Log {
-    /// Waits until `written`, or `durable`, has reached `target`, and does the work if nobody does.
+    /// Waits until `written`, or `durable`, has reached `target`; does the work if no other thread
+    /// does.
     pub(super) fn reach(&self, target: Lsn, durable: bool) -> Result<()> {
         let mut state = self.state.lock().unwrap();
         loop {
@@ -73,8 +78,9 @@ impl Log {
         }
     }
 
-    /// Takes the writer's role and writes all sealed groups, and the active one if it begins before
-    /// `target`: once closing it leaves what is promised its buffers, at the latest when all others are written.
+    /// Takes the writer's role and writes all sealed groups, and the active one if it starts before
+    /// `target`: as soon as closing it leaves the guaranteed records their buffers, at the latest
+    /// after all others are written.
     pub(super) fn write_groups<'a>(
         &'a self,
         mut state: StateGuard<'a>,
@@ -93,7 +99,7 @@ impl Log {
         Ok(state)
     }
 
-    /// Writes the sealed group that comes next. The caller is the writer.
+    /// Writes the next sealed group. The caller is the writer.
     pub(super) fn write_sealed<'a>(
         &'a self,
         mut state: StateGuard<'a>,
@@ -157,7 +163,7 @@ impl Log {
         Ok(state)
     }
 
-    /// Writes one group; returns the segment if it began one.
+    /// Writes one group; returns the segment if the group started one.
     fn write_group(
         &self,
         writer: &mut Writer,
@@ -196,7 +202,7 @@ impl Log {
         Ok(sealed.begins_segment.map(|_| writer.segment.clone()))
     }
 
-    /// Leaves the current segment and writes the header of the next, whose file was made ready when
+    /// Ends the current segment and writes the header of the next, whose file was made ready when
     /// its first group was opened.
     fn begin_segment(&self, writer: &mut Writer, first: Lsn, synced: Lsn) -> Result<()> {
         let end = GroupHeader {
@@ -233,7 +239,7 @@ impl Log {
         Ok(())
     }
 
-    /// Takes the syncer's role: one `fdatasync` of every segment written since the last.
+    /// Takes the syncer's role: calls `fdatasync` on every segment written since the last sync.
     fn sync_files<'a>(&'a self, mut state: StateGuard<'a>) -> Result<StateGuard<'a>> {
         state.syncing = true;
         let covered = state.written;
@@ -260,7 +266,7 @@ impl Log {
         if let Some(last) = files.last() {
             state.synced_segment = state.synced_segment.max(last.number);
         }
-        // The last of them may have been written to meanwhile, or be written to again.
+        // The last of them may have been written to meanwhile, or will be written to again.
         state.unsynced.drain(..files.len().saturating_sub(1));
         state.syncing = false;
         self.publish_durable(&mut state, covered);
@@ -268,7 +274,7 @@ impl Log {
         Ok(state)
     }
 
-    /// An error of I/O stops the log (invariant 4).
+    /// Stops the log on an I/O error (invariant 4).
     pub(super) fn or_fail<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|error| {
             self.fail(&error.to_string());
@@ -276,8 +282,8 @@ impl Log {
         })
     }
 
-    /// Makes a segment ready unless one is, and no other is wanted; for rows the reserve first. `Full` if
-    /// the disk is.
+    /// Makes a segment ready, unless one is and no further one is wanted. For rows it makes the
+    /// reserve first. `Full` if the disk is.
     pub(super) fn make_spare(&self, log_use: LogUse) -> Result<()> {
         let mut spares = self.spares.lock().unwrap();
         let takes_reserve = log_use == LogUse::Relief || plant!("wal: rows take the reserve");
@@ -296,12 +302,12 @@ impl Log {
         }
     }
 
-    /// Makes the next segment ready: a short one, if the disk has no room for one of the length that is
-    /// next, or would have little room left.
+    /// Makes the next segment ready. Makes a shorter one if the disk has no room for the planned
+    /// length, or would have little room left.
     pub(super) fn make_next(&self, spares: &mut Spares) -> Result<()> {
         let (number, mut bytes) = (spares.next_number, spares.next_bytes);
         let (vfs, least) = (&*self.env.vfs, self.options.first_segment_bytes.min(bytes));
-        // A file system that does not answer has room, until it refuses.
+        // If the file system cannot tell, assume there is space until it refuses.
         let free = vfs.free_bytes(&self.dir).unwrap_or(u64::MAX);
         while bytes > least && bytes > free / DISK_PART {
             bytes = self.options.before(bytes);
@@ -317,7 +323,8 @@ impl Log {
                     bytes = self.options.before(bytes);
                 }
                 Err(Error::Io { source, .. }) if is_full(&source) => {
-                    // The caller that needs the segment gets the error, and asks again when it needs it again.
+                    // The caller that needs the segment gets the error, and tries again when it
+                    // needs one again.
                     self.state.lock().unwrap().spare_wanted = false;
                     return Err(Error::Full(format!("no room for a log segment of {bytes} bytes")));
                 }
@@ -335,8 +342,9 @@ impl Log {
         state.spare_wanted = false;
     }
 
-    /// Gives up the log before `keep_from`: segments wholly before it are recycled, or unlinked if
-    /// enough spares are ready, or none is needed any more. Durably refer to nothing before it first.
+    /// Gives up the log before `keep_from`. Segments that lie wholly before it are recycled, or
+    /// unlinked if enough spares are ready or none is needed any more. Before the call, nothing
+    /// durable may refer to log before `keep_from`.
     pub fn trim(&self, keep_from: Lsn) -> Result<()> {
         loop {
             let mut spares = self.spares.lock().unwrap();
@@ -344,7 +352,8 @@ impl Log {
             if let Some(super::log::Stop::Failed(why)) = &state.stop {
                 return Err(Error::Failed(why.clone()));
             }
-            // Not before the header of the next segment is on the medium: recovery begins at one or the other.
+            // Keep it until the header of the next segment is on the medium: recovery starts at one
+            // or the other.
             let early = plant!("wal: trim one segment early") && state.live.len() > 1;
             let last = if early { state.live.front() } else { state.live.get(1) };
             let has_next = |next| {
@@ -356,7 +365,8 @@ impl Log {
                 return Ok(());
             }
             let Some((number, _)) = state.live.pop_front() else { return Ok(()) };
-            // What is short grows, and what rests wants nothing.
+            // Recycle only at full length: a log that is still growing needs longer segments, and
+            // an idle one needs none.
             let grown = state.segment_bytes == self.options.segment_bytes;
             let recycle = grown && state.spares.len() < SPARES_MAX && !state.closing;
             let is_kept = !state.has_reserve && (!state.closing || state.keeps_reserve);
@@ -379,12 +389,14 @@ impl Log {
         }
     }
 
-    /// Number of the oldest segment that holds log. A file is renamed or removed after this number has moved past it.
+    /// Number of the oldest segment that holds log. A file is renamed or removed only after this
+    /// number has moved past it.
     pub fn oldest_segment(&self) -> Option<u64> {
         self.state.lock().unwrap().live.front().map(|&(number, _)| number)
     }
 
-    /// Renames a segment to be the next; `None` if that has another length, and it was removed.
+    /// Renames a segment to be the next one; `None` if its length does not fit, in which case it
+    /// was removed.
     fn recycle(&self, number: u64, spares: &Spares) -> Result<Option<SegmentFile>> {
         let vfs = &*self.env.vfs;
         let (next, bytes) = (spares.next_number, spares.next_bytes);
@@ -398,23 +410,24 @@ impl Log {
         Ok(fits.then(|| SegmentFile { number: next, bytes, path: to, file: old.file }))
     }
 
-    /// The log thread's rounds: waits up to `time` for a full group. Then call [`Log::tick`].
+    /// Waits up to `time` for a full group; the log thread then calls [`Log::tick`].
     pub fn wait_for_work(&self, time: Duration) {
         let state = self.state.lock().unwrap();
-        // What another thread is writing already is no work.
+        // A group that another thread is writing already is no work.
         if (state.sealed.is_empty() || state.writing) && state.stop.is_none() {
             drop(self.work.wait_timeout(state, time).unwrap());
         }
     }
 
-    /// What the clock asks for: full groups are written, records written after 100 ms, writes synced
-    /// after 500 ms, an idle log marked, a segment made ready, or given back. To be called every 50 ms; without a
-    /// log thread, by whoever owns the clock.
+    /// Does the timed work: writes full groups, writes records after 100 ms, syncs writes after 500
+    /// ms, marks an idle log, makes a segment ready or gives one back. Must be called every 50 ms;
+    /// without a log thread, by the owner of the clock.
     pub fn tick(&self, now: Duration) -> Result<()> {
         let mut state = self.state.lock().unwrap();
         self.check(&state)?;
         let write_due = now.saturating_sub(state.last_write) >= WRITE_INTERVAL;
-        // A sync covers closed groups: what is acknowledged in the open one is not to wait for the next.
+        // A sync covers closed groups only; what is acknowledged in the open group must not wait
+        // for the next sync.
         let sync_due = state.durable < Self::in_file(&state)
             && now.saturating_sub(state.last_sync) >= SYNC_INTERVAL
             && !state.syncing;
@@ -430,7 +443,7 @@ impl Log {
         if state.durable < state.written && since_sync >= SYNC_INTERVAL && !state.syncing {
             state = self.sync_files(state)?;
         }
-        // Before the mark, which is no sign of life.
+        // Before the mark, which does not count as activity.
         let rest = self.rests(&mut state, now);
         let since_sync = now.saturating_sub(state.last_sync);
         if since_sync >= IDLE_INTERVAL && state.claimed < state.records_end && is_still(&state) {
@@ -440,7 +453,8 @@ impl Log {
         match rest {
             Rest::Due => self.rest(),
             Rest::Over => match self.make_spare(LogUse::Rows) {
-                // A full disk refuses commits when they need the segment; until then it is no news.
+                // A full disk refuses commits once they need the segment; until then it is not an
+                // error.
                 Err(Error::Full(_)) => {
                     self.state.lock().unwrap().spare_again = now + SPARE_INTERVAL;
                     Ok(())
@@ -451,8 +465,8 @@ impl Log {
         }
     }
 
-    /// Writes and syncs a group without records, which says that all before it is synced; if asked, in the
-    /// segment that is ready. For a log that [is still](is_still).
+    /// Writes and syncs a group without records, which states that everything before it is synced;
+    /// with `in_next`, in the next segment. Only for a log that [is still](is_still).
     pub(super) fn mark_idle<'a>(
         &'a self,
         mut state: StateGuard<'a>,
@@ -460,7 +474,7 @@ impl Log {
     ) -> Result<StateGuard<'a>> {
         let activated = match in_next {
             true => self.activate_in_next(&mut state),
-            // A mark is worth no promised room, and none that deletes may need.
+            // A mark is not worth using guaranteed space, or space that deletes may need.
             false if !state.has_reserve || !Self::leaves_promised(&state, 1) => false,
             false => self.activate(&mut state, 0),
         };
@@ -478,7 +492,7 @@ impl Log {
     }
 }
 
-/// Everything that was reserved is durable, and nobody is at work.
+/// Whether everything reserved is durable and no thread is writing or syncing.
 pub(super) fn is_still(state: &State) -> bool {
     state.active.is_none()
         && !state.writing

@@ -1,18 +1,19 @@
-//! The log: its state, its beginning and end, and waiting.
+//! The log: its state, opening, and waiting for durability.
 //!
-//! A committer reserves room and copies its record (`reserve.rs`), then waits for what its durability
-//! level asks ([`Log::wait`]). Whoever waits and finds nobody at work writes or syncs for all
-//! (`leader.rs`).
+//! A committer reserves space and copies its record (`reserve.rs`), then waits until the record is
+//! as durable as its level requires ([`Log::wait`]). A waiting thread that finds no writer or
+//! syncer at work takes that role and does the work for everyone (`leader.rs`).
 //!
 //! Invariants
 //! 1. Groups are written in order.
-//! 2. `durable ≤ written ≤ end`, all at group boundaries, all only growing. What is in the file of a group that is open
-//!    lies behind them (`open.rs`).
-//! 3. After the first failed write or sync nothing is written any more, and no commit is
-//!    acknowledged (Promise: P12).
+//! 2. `durable ≤ written ≤ end`, all at group boundaries, and none ever decreases. What the file
+//!    holds of an open group lies after them (`open.rs`).
+//! 3. After the first failed write or sync nothing more is written and no commit is acknowledged
+//!    (Promise: P12).
 //!
-//! Threads: all. Locks, in order: `large`, `spares`, `writer`, `state`, frames. `state` is held for a
-//! few instructions, never during I/O, nor copying of more than a page. `writer` belongs to whoever has `State::writing`.
+//! Threads: all. Lock order: `large`, `spares`, `writer`, `state`, frames. `state` is held for a
+//! few instructions, never during I/O and never while copying more than a page. `writer` belongs to
+//! the thread that has set `State::writing`.
 
 use std::{collections::VecDeque, path::PathBuf, time::Duration};
 
@@ -38,15 +39,16 @@ use crate::{
     types::{Durability, Lsn, StoreId},
 };
 
-/// Sizes. The defaults are for production; tests shrink them.
+/// Sizes of the log's files and buffers. The defaults are for production; tests use smaller ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogOptions {
     /// Length of a segment file, bytes; a multiple of 4096, at least 16 KiB.
     pub segment_bytes: u64,
-    /// Length of the first one of a log that begins or has rested, of the same kind; each after it is twice
-    /// as long as the one before. What is used seldom takes little.
+    /// Length of the first segment of a new log, or of one that was idle; same constraints as
+    /// `segment_bytes`. Each later segment is twice as long as the one before it, up to
+    /// `segment_bytes`, so a seldom used log stays small.
     pub first_segment_bytes: u64,
-    /// Length of a group buffer, bytes; cut down to what fits a segment.
+    /// Length of a group buffer, bytes; reduced to what fits a segment.
     pub group_bytes: usize,
     /// Number of group buffers, at least 3.
     pub groups: usize,
@@ -87,24 +89,25 @@ impl LogOptions {
         Ok(self)
     }
 
-    /// Length of the segment after one of `bytes`.
+    /// Length of the segment that follows one of `bytes`.
     pub(super) fn after(&self, bytes: u64) -> u64 {
         (2 * bytes).min(self.segment_bytes)
     }
 
-    /// Length of the segment to try after one of `bytes` found no room: not less than the first.
+    /// The next length to try when the disk has no room for a segment of `bytes`: half, but at
+    /// least the first segment's.
     pub(super) fn before(&self, bytes: u64) -> u64 {
         let half = bytes / 2 / ALIGN as u64 * ALIGN as u64;
         half.max(self.first_segment_bytes)
     }
 
-    /// Longest group that is begun for one reservation, bytes: it fits every segment.
+    /// Longest group that can be opened for one reservation, bytes: it fits every segment.
     pub(super) fn begun_bytes_max(&self) -> usize {
         self.group_bytes.min(room_of(self.first_segment_bytes) as usize)
     }
 }
 
-/// Bytes of groups that a segment of this length holds.
+/// Bytes of groups that a segment of this length can hold.
 pub(super) fn room_of(segment_bytes: u64) -> u64 {
     segment_bytes - SEGMENT_HEADER_BYTES - SEGMENT_END_BYTES
 }
@@ -112,7 +115,7 @@ pub(super) fn room_of(segment_bytes: u64) -> u64 {
 /// Counters since the log was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LogStats {
-    /// Records in groups that are closed; a large one counts with each part.
+    /// Records in closed groups; a large record counts once per fragment.
     pub records: u64,
     /// Bytes written, padding and segment headers included.
     pub written_bytes: u64,
@@ -120,9 +123,9 @@ pub struct LogStats {
     pub groups: u64,
     /// Calls of `fdatasync`.
     pub syncs: u64,
-    /// Times that a thread slept for another's write or sync, or for room.
+    /// Times that a thread slept until another had written or synced, or until there was space.
     pub waits: u64,
-    /// Segments begun.
+    /// Segments started.
     pub segments: u64,
     /// Segments recycled.
     pub recycled: u64,
@@ -143,18 +146,18 @@ pub(super) fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }
 
-/// The group that takes reservations.
+/// The group that accepts reservations.
 pub(super) struct Active {
     pub buffer: usize,
     pub first: Lsn,
     pub used: usize,
     pub capacity: usize,
     pub records: u32,
-    /// Length of the segment that it begins, if it begins one.
+    /// Length of the segment that this group starts, if it starts one.
     pub begins_segment: Option<u64>,
 }
 
-/// A group that waits to be written.
+/// A closed group that waits to be written.
 #[derive(Clone, Copy)]
 pub(super) struct Sealed {
     pub buffer: usize,
@@ -171,12 +174,12 @@ impl Sealed {
     }
 }
 
-/// A group that was written while it was open: what the file has of it (`open.rs`).
+/// The file's copy of a group that was written while open (`open.rs`).
 #[derive(Clone, Copy)]
 pub(super) struct OpenWrite {
     pub first: Lsn,
     pub used: usize,
-    /// Of the header that was written.
+    /// Checksum of the header that was written.
     pub checksum: u32,
 }
 
@@ -186,7 +189,7 @@ impl OpenWrite {
     }
 }
 
-/// Why the log takes nothing any more.
+/// Why the log accepts no more records.
 #[derive(Clone, Debug)]
 pub(super) enum Stop {
     Failed(String),
@@ -197,75 +200,75 @@ pub(super) struct State {
     pub active: Option<Active>,
     pub sealed: VecDeque<Sealed>,
     pub free: Vec<usize>,
-    /// Where the group after the last sealed one begins.
+    /// Where the group after the last sealed one starts.
     pub end: Lsn,
-    /// First position of the segment in which `end` lies, and its length.
+    /// First position and length of the segment that contains `end`.
     pub segment_first: Lsn,
     pub segment_bytes: u64,
-    /// Lengths of the segment files that are ready and not yet promised to a group.
+    /// Lengths of the segment files that are ready and not yet assigned to a group.
     pub spares: VecDeque<u64>,
-    /// The reserve is there: only then are rows taken (`relief.rs`).
+    /// Whether the reserve exists; records that add data are accepted only then (`relief.rs`).
     pub has_reserve: bool,
-    /// What other reservations leave alone.
+    /// Guaranteed space, which other reservations must leave free (`promise.rs`).
     pub promised: PromisedRoom,
-    /// Some of it was promised before there was room.
+    /// Some space was guaranteed on a full disk, before it existed.
     pub is_short: bool,
     /// A reservation found no segment ready.
     pub spare_wanted: bool,
-    /// The disk was full when one was to be made: the clock does not ask again before this.
+    /// Earliest time at which the clock tries again to make a segment after the disk was full.
     pub spare_again: Duration,
     pub writing: bool,
     pub syncing: bool,
-    /// Threads that sleep until there is progress.
+    /// Number of threads that sleep until there is progress.
     pub sleepers: usize,
-    /// End of the last closed group that is written.
+    /// End of the last closed group that was written.
     pub written: Lsn,
-    /// The last group that was written while it was open.
+    /// The last write of a group that was open at the time.
     pub open_write: Option<OpenWrite>,
     pub durable: Lsn,
-    /// Segments with writes that no sync covers yet, oldest first; the last is the current one.
+    /// Segments with writes not yet covered by a sync, oldest first; the last is the current one.
     pub unsynced: Vec<SegmentFile>,
-    /// Headers of segments up to this number are on the medium.
+    /// Segments up to this number have their headers on the medium.
     pub synced_segment: u64,
     /// Segments that hold log, oldest first: number and first position.
     pub live: VecDeque<(u64, Lsn)>,
-    /// Group in which a large record on its way begins.
+    /// Start of the group that holds the first fragment of a large record in progress.
     pub large_from: Option<Lsn>,
     pub stop: Option<Stop>,
     pub closing: bool,
-    /// The reserve stays when the log is closed.
+    /// Keep the reserve when the log is closed.
     pub keeps_reserve: bool,
-    /// End of the last group written with records.
+    /// End of the last written group that has records.
     pub records_end: Lsn,
-    /// Highest `synced` that a written group holds.
+    /// Highest `synced` value in any written group.
     pub claimed: Lsn,
     pub last_write: Duration,
     pub last_sync: Duration,
-    /// End of what was reserved when the clock last saw it move, and when that was.
+    /// The end of what was reserved, as the clock last saw it change, and the time of that change.
     pub moved: (Lsn, Duration),
 }
 
-/// What only the leader touches.
+/// The state that only the writer touches.
 pub(super) struct Writer {
     pub segment: SegmentFile,
     pub header: SegmentHeader,
     /// Checksum of the last closed group.
     pub chain: u32,
-    /// A group that is written while it is open.
+    /// Buffer for a group that is written while it is open.
     pub page: AlignedBuf,
 }
 
-/// Segment files made ready ahead.
+/// Segment files prepared in advance.
 pub(super) struct Spares {
     pub ready: VecDeque<SegmentFile>,
     /// The reserve, which has no number yet.
     pub reserve: Option<SegmentFile>,
-    /// Number and length of the one to be made next.
+    /// Number and length of the next segment to be made.
     pub next_number: u64,
     pub next_bytes: u64,
 }
 
-/// The log.
+/// The write-ahead log of a store.
 pub struct Log {
     pub(super) env: Env,
     pub(super) dir: PathBuf,
@@ -273,19 +276,20 @@ pub struct Log {
     pub(super) options: LogOptions,
     pub(super) buffers: Box<[GroupBuf]>,
     pub(super) state: Mutex<State>,
-    /// Something written, synced, freed, filled or failed. Waited for by [`sleep`](Self::sleep) and
-    /// [`sleep_for`](Self::sleep_for) alone, which count.
+    /// Signalled after a write, a sync, a freed buffer, a filled group or a failure. Only
+    /// [`sleep`](Self::sleep) and [`sleep_for`](Self::sleep_for) wait for it, since they count the
+    /// sleepers.
     pub(super) progress: Condvar,
-    /// Work for the log thread.
+    /// Signalled when there is work for the log thread.
     pub(super) work: Condvar,
-    /// The leader sleeps until a group is filled.
+    /// Set while the writer sleeps until a group is filled.
     pub(super) filling_awaited: AtomicBool,
     pub(super) writer: Mutex<Writer>,
     pub(super) spares: Mutex<Spares>,
     pub(super) stopped: AtomicBool,
     written: AtomicU64,
     durable: AtomicU64,
-    /// Held by who appends a large record.
+    /// Held by the thread that appends a large record.
     pub(super) large: Mutex<()>,
     pub(super) counters: Counters,
 }
@@ -297,7 +301,8 @@ impl std::fmt::Debug for Log {
 }
 
 impl Log {
-    /// Makes the log of a new store, at position 0. Syncs. The directory must hold no log.
+    /// Makes the log of a new store, at position 0, and syncs it. The directory must contain no
+    /// log.
     pub fn create(
         env: Env,
         dir: impl Into<PathBuf>,
@@ -309,10 +314,10 @@ impl Log {
         Self::resume(env, dir, store, level, options, tail)
     }
 
-    /// Goes on after a recovery: what was recovered is on the medium, what lies behind the cut is removed,
-    /// and a new segment with a new salt begins there; nothing is appended to a torn tail. A disk that
-    /// has no room for that segment does not keep the log from going on (`in_place.rs`).
-    /// Repeatable: a crash in here loses nothing (Promise: P5).
+    /// Continues a recovered log. Makes durable what was recovered, removes what lies after the
+    /// cut, and starts a new segment with a new salt there; nothing is ever appended to a torn
+    /// tail. If the disk has no room for the new segment, the log continues in an existing one
+    /// (`in_place.rs`). Can be repeated: a crash in here loses nothing (Promise: P5).
     pub fn resume(
         env: Env,
         dir: impl Into<PathBuf>,
@@ -426,13 +431,13 @@ impl Log {
         })
     }
 
-    /// Memory that the group buffers take, bytes.
+    /// Memory used by the group buffers, bytes.
     pub fn buffer_bytes(&self) -> usize {
         self.options.groups * self.options.group_bytes
     }
 
-    /// Waits until a filled record is as durable as `level` asks. `OutcomeUnknown` if the log fails
-    /// before.
+    /// Waits until a filled record is as durable as `level` requires. Fails with `OutcomeUnknown`
+    /// if the log fails first.
     pub fn wait(&self, reservation: &Reservation, level: Durability) -> Result<()> {
         let after = reservation.lsn().next();
         match level {
@@ -450,8 +455,9 @@ impl Log {
         })
     }
 
-    /// Writes and syncs all that is reserved so far, and returns where the last group ends that is durable then: no earlier,
-    /// and a place where a log may begin, as that of a copy does (`Superblock::alone`).
+    /// Writes and syncs everything reserved so far. Returns the end of the last durable group,
+    /// which is not before that, and where a log may start, as the log of a copy does
+    /// (`Superblock::alone`).
     pub fn sync_through_now(&self) -> Result<Lsn> {
         let mut state = self.state.lock().unwrap();
         self.check(&state)?;
@@ -462,7 +468,7 @@ impl Log {
         Ok(self.durable())
     }
 
-    /// Where all that is reserved so far ends.
+    /// The end of everything reserved so far.
     pub fn end(&self) -> Result<Lsn> {
         let mut state = self.state.lock().unwrap();
         self.check(&state)?;
@@ -470,17 +476,18 @@ impl Log {
         Ok(Self::reserved_end(&state))
     }
 
-    /// All before this position survives a power failure.
+    /// Everything before this position survives a power failure.
     pub fn durable(&self) -> Lsn {
         Lsn(self.durable.load(Ordering::Acquire))
     }
 
-    /// All before this position survives the death of the process; it may lie in a group that is open.
+    /// Everything before this position survives the death of the process. It may lie within an open
+    /// group.
     pub fn written(&self) -> Lsn {
         Lsn(self.written.load(Ordering::Acquire))
     }
 
-    /// The counters.
+    /// Current values of the counters.
     pub fn stats(&self) -> LogStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &self.counters;
@@ -495,8 +502,8 @@ impl Log {
         }
     }
 
-    /// Stops the log for ever: a worker died, or another file of the store failed. Waiting commits
-    /// get `OutcomeUnknown`.
+    /// Stops the log permanently, because a worker died or another file of the store failed.
+    /// Waiting commits get `OutcomeUnknown`.
     pub fn fail(&self, why: &str) {
         let mut state = self.state.lock().unwrap();
         state.stop.get_or_insert_with(|| Stop::Failed(why.to_owned()));
@@ -507,8 +514,8 @@ impl Log {
         self.work.notify_all();
     }
 
-    /// True if the log goes on in a short segment, because it rests or has begun anew, and `position` lies
-    /// before that.
+    /// True if the log has moved on to a short segment, because it was idle or is new, and
+    /// `position` lies before that segment.
     pub fn has_passed(&self, position: Lsn) -> bool {
         let state = self.state.lock().unwrap();
         position < state.segment_first && state.segment_bytes <= self.options.first_segment_bytes
@@ -531,14 +538,15 @@ impl Log {
         state
     }
 
-    /// The same for so long at most.
+    /// Like [`sleep`](Self::sleep), for at most `time`; not counted as a wait.
     pub(super) fn sleep_for(&self, mut state: MutexGuard<'_, State>, time: Duration) {
         state.sleepers += 1;
         let (mut state, _) = self.progress.wait_timeout(state, time).unwrap();
         state.sleepers -= 1;
     }
 
-    /// Tells of progress. Waking nobody would be a system call, too, at each commit.
+    /// Wakes sleeping threads after progress. Without sleepers it makes no system call, which would
+    /// cost one per commit.
     pub(super) fn wake_sleepers(&self, state: &State) {
         if state.sleepers > 0 {
             self.progress.notify_all();

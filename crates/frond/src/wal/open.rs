@@ -1,22 +1,28 @@
 //! Open groups: small commits at level `os` share a page of the log.
 //!
-//! A commit that only has to survive the death of the process needs its record in the file, and no sync. To close a group
-//! for each would make 4 KiB of log of a record of 200 bytes: a new page of the file's cache for each commit, many times the
-//! bytes on the disk, and a log so long that checkpoints and applies come early. So the group stays open: its page is
-//! written as it is by now, and again when the next such commit has come, until the page is full, or something needs a
-//! closed group: a sync, the clock (after 100 ms), a longer record.
+//! A commit that only has to survive the death of the process needs its record in the file, but no
+//! sync. The naive way is to close a group for each. That turns a record of 200 bytes into 4 KiB of
+//! log: each commit touches a new page of the page cache and writes many times its bytes to disk,
+//! and the log grows so fast that checkpoints and applies come early.
+//!
+//! So the group stays open. Its page is written as it is so far, and again when the next such
+//! commit arrives, until the page is full or something needs a closed group: a sync, the clock
+//! (after 100 ms), a longer record.
 //!
 //! Invariants
-//! 1. A group is written while it is open only as long as it fits one page, and takes no more from then on. A kill stops a
-//!    write between pages of the file's cache, not within one (local file systems of Linux copy a page at once from memory that is
-//!    there), so that a process that dies leaves the page as it was before the write or as it was to be: the commits in it
-//!    that were acknowledged are there either way.
-//! 2. What is durable ends with a closed group: no later write touches a page of it (Rule: I14). A power failure may tear an
-//!    open group, and so may a device that fails amid the write; nothing of it has been called durable.
-//! 3. The chain goes on from a closed group: the checksum of an open one changes as it grows.
+//! 1. A group is written while open only as long as it fits one page; from then on it accepts no
+//!    more than one page. A kill stops a write between pages of the page cache, not within one
+//!    (local file systems of Linux copy a page at once from memory that is resident). So a process
+//!    that dies leaves the page either as it was before the write or as it was to be: the
+//!    acknowledged commits in it are there either way.
+//! 2. What is durable ends with a closed group: no later write touches a page of it (Rule: I14). A
+//!    power failure may tear an open group, and so may a device that fails in the middle of the
+//!    write; nothing of it has been reported durable.
+//! 3. The chain continues from closed groups only: the checksum of an open one changes as it grows.
 //!
-//! Threads: the writer's role (`leader.rs`) is held over the write. The page is copied under the log's lock, when all of its
-//! records are filled in; others go on to reserve behind them meanwhile.
+//! Threads: the writer's role (`leader.rs`) is held during the write. The page is copied under the
+//! log's lock, once all of its records are filled in; meanwhile others can still reserve space
+//! after them.
 
 use super::{
     group::{GroupHeader, GroupKind},
@@ -32,7 +38,7 @@ use crate::{
 };
 
 impl Sealed {
-    /// The last open write, if that was of this group, and nothing came to it after that: it is in the file.
+    /// The last open write, if it wrote this group in full: then the group is in the file already.
     pub(super) fn in_file(&self, open_write: Option<OpenWrite>) -> Option<OpenWrite> {
         let is_whole = |open: &OpenWrite| open.first == self.first && open.used == self.used;
         open_write.filter(|open| self.kind == GroupKind::Records && is_whole(open))
@@ -40,13 +46,14 @@ impl Sealed {
 }
 
 impl Log {
-    /// All before this position is in the log's file.
+    /// Everything before this position is in the log's file.
     pub(super) fn in_file(state: &State) -> Lsn {
         let open = state.open_write.map_or(Lsn(0), |open| open.end());
         state.written.max(open)
     }
 
-    /// Takes the writer's role and writes all sealed groups, and what there is of the active one, which stays open if it can.
+    /// Takes the writer's role and writes all sealed groups, and what there is of the active one,
+    /// which stays open if it can.
     pub(super) fn write_with_open_group<'a>(
         &'a self,
         mut state: StateGuard<'a>,
@@ -59,7 +66,7 @@ impl Log {
             } else if self.may_stay_open(&state) {
                 state = self.write_open(state)?;
             } else {
-                // It closes, and whatever else there is.
+                // It is closed and written, and so is any group that comes meanwhile.
                 return self.write_groups(state, target);
             }
         }
@@ -68,8 +75,9 @@ impl Log {
         Ok(state)
     }
 
-    /// Whether the active group can be written and stay open. One that begins a segment is written once; and what is promised
-    /// needs two free buffers, where a page would not do (`promise.rs`, 3).
+    /// Whether the active group can be written and stay open. A group that starts a segment is
+    /// written once. Guaranteed space needs two free buffers, which a group limited to one page
+    /// cannot replace (`promise.rs`, invariant 3).
     fn may_stay_open(&self, state: &State) -> bool {
         let has_buffers = !state.promised.is_some() || state.free.len() >= BUFFERS_KEPT;
         state.active.as_ref().is_some_and(|active| {
@@ -81,7 +89,7 @@ impl Log {
 
     /// Writes the active group as it is, if it still can stay open.
     fn write_open<'a>(&'a self, state: StateGuard<'a>) -> Result<StateGuard<'a>> {
-        // Ranks: the writer's lock comes before the state's.
+        // Lock order: the writer's lock comes before the state's.
         drop(state);
         let mut writer = self.writer.lock().unwrap();
         let mut state = self.state.lock().unwrap();
@@ -106,7 +114,7 @@ impl Log {
         let Writer { segment, header: segment_header, page, .. } = &mut *writer;
         let checksum = self.buffers[active.buffer].copy_page(header, segment_header.salt, page);
         drop(state);
-        // Behind it there are zeros since the first write.
+        // The rest of the page has been zeros since the first write.
         let is_again = before.is_some_and(|before| before.first == first);
         let bytes = if is_again && !segment.file.is_direct() { used } else { ALIGN };
         let offset = SEGMENT_HEADER_BYTES + first.0 - segment_header.first.0;

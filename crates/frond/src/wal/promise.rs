@@ -1,23 +1,27 @@
-//! Room that is promised to records to come, so that their reservations cannot fail: those that commit what is
-//! prepared (Rules: I12, I41).
+//! Guaranteed log space: space set aside for later records, so that their reservations cannot fail.
+//! It is used by the records that commit prepared transactions (Rules: I12, I41).
 //!
-//! Room in the log is of two kinds, buffers and segments. While anything is promised, other records leave the last two free
-//! buffers alone, and leave as much of the current segment and of those that are ready as the promised ones take, each in a
-//! group of its own. So a disk that is full, or one that takes its time, holds up others alone.
+//! Log space consists of two resources, buffers and segments. While anything is guaranteed, other
+//! records leave the last two free buffers alone. They also leave as much of the current segment,
+//! and of those that are ready, as the guaranteed records take, each in a group of its own. So a
+//! full or slow disk delays only the others.
 //!
-//! Two buffers are enough, whatever is being written meanwhile. The first that promised records begin may end with the
-//! segment, so that they need the second; that one begins a segment and has room for all of them (invariant 1), which others
-//! leave in it. Neither is closed for a write before another is back: what is written before it gives one.
+//! Two buffers are enough, whatever is being written meanwhile. The first group that guaranteed
+//! records start may end with the segment, so that they need the second buffer. That one starts a
+//! segment and has room for all of them (invariant 1), which others leave free. Neither is closed
+//! for a write before another buffer is back: the write of an earlier group frees one.
 //!
 //! Invariants
-//! 1. What is promised fits one group, and two segments: more is not promised, and whoever asks is told. One record takes at
-//!    most half of the shortest segment.
-//! 2. A promised reservation never meets a full disk, and waits for no write; but where a full disk had no room when it was
-//!    promised ([`Log::promise_ahead`]). Others find no room then until there is enough for all that is promised.
-//! 3. While anything is promised, two buffers are free, or one is and the active one takes whatever fits the segment that it
-//!    ends, or the active one has room for all that is promised.
+//! 1. What is guaranteed fits one group and two segments: a request for more is refused with the
+//!    reason. One record takes at most half of the shortest segment.
+//! 2. A guaranteed reservation never meets a full disk and never waits for a write. The exception
+//!    is space that a full disk did not have when it was guaranteed ([`Log::promise_ahead`]): then
+//!    other records find no space until there is enough for everything guaranteed.
+//! 3. While anything is guaranteed, one of these holds: two buffers are free; one is free, and the
+//!    active one takes whatever fits the segment that it ends; or the active one has room for
+//!    everything guaranteed.
 //!
-//! Threads: all. A promise is an addition under the log's lock; making one may make a segment.
+//! Threads: all. Guaranteeing space is an addition under the log's lock; it may make a segment.
 
 use super::{
     group::{GROUP_HEADER_BYTES, framed_bytes, padded},
@@ -27,17 +31,19 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// Free buffers that others leave alone while anything is promised. A log has one more.
+/// Free buffers that other records leave alone while anything is guaranteed. A log has at least one
+/// more.
 pub(super) const BUFFERS_KEPT: usize = 2;
 
-/// What is promised.
+/// The amount of guaranteed space.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct PromisedRoom {
-    /// Bytes of records in a buffer.
+    /// Bytes of the records within a buffer.
     records: usize,
-    /// Bytes of a segment, each record padded as a group.
+    /// Bytes within a segment, each record padded to a group of its own.
     groups: u64,
-    /// The longest of those groups, of all since nothing was promised: as much of a segment may be left over at its end.
+    /// The longest of those groups since nothing was guaranteed: this much of a segment may be left
+    /// over at its end.
     longest: u64,
 }
 
@@ -59,14 +65,15 @@ impl PromisedRoom {
         Self { records, groups, longest: if records > 0 { self.longest } else { 0 } }
     }
 
-    /// True if it finds its place in a segment of which so much is left, and in others behind it.
+    /// True if everything guaranteed fits into `left` bytes of a segment and the segments of length
+    /// `behind` after it.
     fn fits(self, left: u64, behind: impl Iterator<Item = u64>) -> bool {
         let rooms = [left].into_iter().chain(behind.map(room_of));
         let used = rooms.map(|room| room.saturating_sub(self.longest)).sum::<u64>();
         left >= self.groups || used >= self.groups
     }
 
-    /// True if it finds its place in half of a segment of this length.
+    /// True if everything guaranteed fits into half of a segment of this length.
     pub fn fits_half(self, segment_bytes: u64) -> bool {
         self.groups <= room_of(segment_bytes) / 2
     }
@@ -76,20 +83,21 @@ impl PromisedRoom {
     }
 }
 
-/// More than can be promised.
+/// The reason why space was not guaranteed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PromiseRefused {
-    /// What it would have come to, with others, bytes.
+    /// The total that would have been guaranteed, bytes.
     pub bytes: u64,
-    /// How much may be promised.
+    /// The largest total that may be guaranteed.
     pub max: u64,
-    /// It is too long by itself; else it has room once others are taken or ended.
+    /// The record is too long by itself. Otherwise it has space once other guarantees are used or
+    /// ended.
     pub is_alone: bool,
 }
 
 impl LogOptions {
-    /// With buffers long enough to promise room to records of these lengths, as far as buffers may be: a log of a process
-    /// that had more memory has promised it to them before.
+    /// Enlarges the buffers, up to the greatest length, so that space can be guaranteed to records
+    /// of these lengths. A log of a process with more memory may have guaranteed it earlier.
     pub fn roomy_for(self, payloads: impl Iterator<Item = usize>) -> Self {
         let records = payloads
             .fold(GROUP_HEADER_BYTES, |sum, payload| sum.saturating_add(framed_bytes(payload)));
@@ -99,8 +107,9 @@ impl LogOptions {
 }
 
 impl Log {
-    /// Promises room for a record of `payload` bytes at most, or says why it is refused: there is too much promised already.
-    /// Waits for a buffer, and makes segments if need be: `Full` if there is no room for one.
+    /// Guarantees space for a record of at most `payload` bytes, or returns why not: too much is
+    /// guaranteed already. Waits for a buffer and makes segments if necessary; `Full` if there is
+    /// no room for one.
     pub fn promise(&self, payload: usize) -> Result<Result<(), PromiseRefused>> {
         let own = PromisedRoom::of(payload);
         loop {
@@ -123,8 +132,8 @@ impl Log {
         }
     }
 
-    /// The same, of room that is to be kept even if a full disk has none now: then others find none either until there is.
-    /// Says whether there is.
+    /// Like [`promise`](Self::promise), but guarantees the space even if a full disk has none now:
+    /// then other records find none either until there is enough. Returns whether the space exists.
     pub fn promise_ahead(&self, payload: usize) -> Result<Result<bool, PromiseRefused>> {
         match self.promise(payload) {
             Err(Error::Full(_)) => {}
@@ -139,8 +148,9 @@ impl Log {
         Ok(Ok(false))
     }
 
-    /// Why `own` is not promised beside others, which together come to `all`; of the moment in which it is decided, or
-    /// what another promise's end has changed would be told as the reason.
+    /// Why `own` is not guaranteed in addition to others, with a total of `all`. Called under the
+    /// lock of the decision; otherwise the reason could come from a state that another end of a
+    /// guarantee has changed.
     fn refusal(&self, own: PromisedRoom, all: PromisedRoom) -> Option<PromiseRefused> {
         let group = (self.options.begun_bytes_max() - GROUP_HEADER_BYTES) as u64;
         let first_bytes = self.options.first_segment_bytes;
@@ -155,21 +165,22 @@ impl Log {
         (all.groups > segments).then(|| refused(all.groups, segments, own.groups))
     }
 
-    /// Nothing comes of a promise.
+    /// Ends a guarantee that is not used.
     pub fn end_promise(&self, payload: usize) {
         let mut state = self.state.lock().unwrap();
         state.promised = state.promised.without(PromisedRoom::of(payload));
     }
 
-    /// Takes what was promised: as [`Log::try_reserve`], of `bytes`, by a promise of `payload`.
+    /// Reserves `bytes` of the space that was guaranteed for `payload`; otherwise like
+    /// [`Log::try_reserve`].
     #[must_use = "a reservation that is not filled stops the log"]
     pub fn try_reserve_promised(&self, bytes: usize, payload: usize) -> Option<Reservation> {
         debug_assert!(bytes <= payload, "no more than was promised");
         self.reserve_promised(bytes, PromisedRoom::of(payload))
     }
 
-    /// Waits until there may be some of the room that was promised before there was any. Else there is none for the log
-    /// takes nothing any more: says why.
+    /// Waits until there may be some of the space that was guaranteed before it existed. If nothing
+    /// is missing, the log accepts no more records, and the error says why.
     pub fn wait_for_promised(&self) -> Result<()> {
         let state = self.state.lock().unwrap();
         self.check(&state)?;
@@ -180,17 +191,18 @@ impl Log {
         self.wait_for_room(LogUse::Relief)
     }
 
-    /// What stays promised once a record has taken its part.
+    /// Reduces what is guaranteed after a record has used its part.
     pub(super) fn settle(state: &mut State, taken: PromisedRoom) {
         state.promised = state.promised.without(taken);
     }
 
-    /// True if so many bytes more, in the active group or in one of their own, leave room for what is promised.
+    /// True if `bytes` more, in the active group or in a group of their own, leave enough buffers
+    /// and segments for what is guaranteed.
     pub(super) fn leaves_promised(state: &State, bytes: usize) -> bool {
         if !state.promised.is_some() || plant!("wal: promised room is given away") {
             return true;
         }
-        // The last that was kept may have become the active one.
+        // The last buffer that was kept may have become the active one.
         let has_buffer = state.free.len() >= BUFFERS_KEPT
             || state.active.as_ref().is_some_and(|active| {
                 active.capacity.saturating_sub(active.used + bytes) >= state.promised.records
@@ -198,18 +210,19 @@ impl Log {
         has_buffer && Self::leaves(state, state.promised, bytes)
     }
 
-    /// The same of segments alone.
+    /// Like `leaves_promised`, for segments alone.
     pub(super) fn leaves(state: &State, promised: PromisedRoom, bytes: usize) -> bool {
         Self::leaves_in(state, promised, bytes, state.spares.len())
     }
 
-    /// True if the last segment that is ready could go: what is promised fits without it.
+    /// True if the last ready segment can be removed: what is guaranteed fits without it.
     pub(super) fn fits_without_last_spare(state: &State) -> bool {
         let spares = state.spares.len().saturating_sub(1);
         !state.promised.is_some() || Self::leaves_in(state, state.promised, 0, spares)
     }
 
-    /// Whether so many bytes leave room for what is promised in the current segment and the first so many that are ready.
+    /// Whether `bytes` leave space for what is guaranteed in the current segment and the first
+    /// `spares` ready ones.
     fn leaves_in(state: &State, promised: PromisedRoom, bytes: usize, spares: usize) -> bool {
         let (segment_bytes, used) = match &state.active {
             Some(active) => {
@@ -228,8 +241,8 @@ impl Log {
         promised.fits(left, state.spares.iter().copied().take(spares))
     }
 
-    /// True if a record of others that begins the next segment would leave too little behind: what is left of the current one
-    /// is lost then.
+    /// True if another record that starts the next segment would leave too little space: what is
+    /// left of the current segment is lost then.
     pub(super) fn would_strand(state: &State, bytes: usize) -> bool {
         let group = (GROUP_HEADER_BYTES + bytes) as u64;
         let left = room_of(state.segment_bytes) - (state.end.0 - state.segment_first.0);
@@ -242,18 +255,19 @@ impl Log {
         next.is_some_and(|next| !state.promised.fits(next, spares))
     }
 
-    /// True if the active group may be closed, for want of room or for a write: it may be in a buffer that is kept.
+    /// True if the active group may be closed, for lack of space or for a write; its buffer may be
+    /// one that is kept.
     pub(super) fn may_seal(state: &State) -> bool {
         state.free.len() >= Self::kept_buffers(state)
     }
 
-    /// True if a reservation that found no room has reason to come again.
+    /// True if a reservation that found no space may succeed when tried again.
     pub(super) fn has_buffer(state: &State) -> bool {
         let kept = Self::kept_buffers(state);
         state.free.len() > kept || state.active.is_some() && state.free.len() >= kept
     }
 
-    /// Free buffers that are not others'.
+    /// Free buffers that unguaranteed records must leave.
     pub(super) fn kept_buffers(state: &State) -> usize {
         match state.promised.is_some() && !plant!("wal: promised room is given away") {
             true => BUFFERS_KEPT,

@@ -1,8 +1,8 @@
 //! Reading a segment through a window.
 //!
 //! Invariants
-//! 1. Reads are aligned, so that a direct file takes them.
-//! 2. Nothing behind the file's length at opening is asked for by callers; if it is, that is
+//! 1. Reads are aligned, so that a file with direct I/O accepts them.
+//! 2. Callers ask for nothing beyond the file's length at opening; if one does, that is
 //!    `WalMissing`, never an end of log.
 //! 3. The window never exceeds a group's greatest length plus [`WINDOW_BYTES`].
 //!
@@ -17,22 +17,22 @@ use crate::{
     io::{ALIGN, Env, OpenMode},
 };
 
-/// Bytes read at once: many small groups cost one read.
+/// Bytes read at a time, so that many small groups cost one read.
 const WINDOW_BYTES: usize = 1 << 20;
 
 pub(super) struct SegmentReader {
     segment: segment::SegmentFile,
-    /// How far may be read, and how far the file reaches.
+    /// The offset up to which reading is allowed, and the length of the file.
     len: u64,
     file_bytes: u64,
     window: AlignedBuf,
-    /// Which bytes of the file the window holds.
+    /// The part of the file that the window holds.
     start: u64,
     filled: usize,
 }
 
 impl SegmentReader {
-    /// Opens a segment to read it. Direct, so that what is read is on the medium.
+    /// Opens a segment for reading, with direct I/O, so that what is read is on the medium.
     pub(super) fn open(env: &Env, dir: &Path, number: u64) -> Result<Self> {
         Self::open_as(env, dir, number, true)
     }
@@ -60,7 +60,7 @@ impl SegmentReader {
         self.len
     }
 
-    /// Reads nothing behind this offset, which is still being written.
+    /// Forbids reading at or after this offset, where the file is still being written.
     pub(super) fn limit(&mut self, bytes: u64) {
         self.len = bytes.min(self.file_bytes);
     }
@@ -91,8 +91,8 @@ impl SegmentReader {
         let align = ALIGN as u64;
         let start = offset / align * align;
         let want = (end - start).next_multiple_of(align).max(ahead);
-        // A file whose length is no multiple of the alignment is read to its last whole block: one
-        // of ours always is one.
+        // A file whose length is no multiple of the alignment is read up to its last whole block; a
+        // segment of ours always has such a length.
         let want = want.min((self.len - start).next_multiple_of(align)) as usize;
         if self.window.len() < want {
             self.window = AlignedBuf::zeroed(want);

@@ -1,15 +1,15 @@
-//! Records: what the log says about one commit.
+//! Records: the log's description of one commit.
 //!
-//! A commit's *body* is built before its seqno is known, outside of every lock; the seqno follows as
-//! a trailer that the sequencer decides. Entries come tree by tree, ascending by key, so a key is
-//! stored as what differs from its predecessor in the tree. Keys of secondary indexes end in the
+//! A commit's *body* is built before its seqno is known, outside of every lock; the seqno follows
+//! in a trailer, which the sequencer decides. Entries come tree by tree, ascending by key, so a key
+//! is stored as what differs from its predecessor in the tree. Keys of secondary indexes end in the
 //! row's key: such an ending is stored as what differs from the record's first key, so that a row
-//! with three indexes costs its own key once.
+//! with three indexes stores its own key once.
 //!
 //! Invariants
-//! 1. Decoding gives back exactly what was built, in its order.
-//! 2. Any bytes whatsoever decode to a typed error or to items with keys and tags that are legal, in
-//!    time O(length), and allocate no more than one key (Promise: P20).
+//! 1. Decoding gives back exactly what was built, in the same order.
+//! 2. Any bytes whatsoever decode to a typed error or to items with legal keys and tags, in time
+//!    O(length), and allocate no more than one key (Promise: P20).
 //!
 //! Threads: builders have one owner; decoding is pure. Bytes: docs/format.md, "Log records".
 
@@ -34,8 +34,8 @@ const COMMIT: u8 = 1;
 const CHECKPOINT: u8 = 2;
 const KEEPS: u8 = 3;
 
-// Control bytes. Low four bits up to 4 are a tag's kind, bit 4 its fresh bit; further bits say which
-// parts follow.
+// Control bytes. A value up to 4 in the low four bits is a tag's kind, bit 4 its fresh bit; higher
+// bits say which parts follow.
 const SHARES_PREFIX: u8 = 0x20;
 const SHARES_BASE: u8 = 0x40;
 const EMPTY_PAYLOAD: u8 = 0x80;
@@ -50,7 +50,7 @@ const RUNS: u8 = 0x09;
 const ROWS: u8 = 0x08;
 const COUNTER: u8 = 0x07;
 
-/// An extent of the store that only the log names so far (Rule: I11).
+/// An extent of the store that so far only the log refers to (Rule: I11).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogExtent {
     /// Byte offset in the store.
@@ -59,17 +59,17 @@ pub struct LogExtent {
     pub bytes: u64,
 }
 
-/// What follows a commit's body: its seqno, and that it is a commit.
+/// The trailer of a commit's body: its seqno and the record kind.
 pub fn trailer(seqno: Seqno) -> [u8; TRAILER_BYTES] {
     with_kind(seqno.0, COMMIT)
 }
 
-/// The record that says: the slot with this sequence number is durable.
+/// A checkpoint record: the slot with this sequence number is durable.
 pub fn checkpoint_record(sequence: u64) -> [u8; TRAILER_BYTES] {
     with_kind(sequence, CHECKPOINT)
 }
 
-/// What follows the body of a record that names extents, and does nothing: they are needed still.
+/// The trailer of a record that does nothing but name extents that are still needed.
 pub fn keeps_trailer() -> [u8; TRAILER_BYTES] {
     with_kind(0, KEEPS)
 }
@@ -80,12 +80,12 @@ fn with_kind(number: u64, kind: u8) -> [u8; TRAILER_BYTES] {
     out
 }
 
-/// A record as read.
+/// A decoded record.
 #[derive(Debug)]
 pub enum Record<'a> {
     /// A commit.
     Commit {
-        /// Its place in the order of commits.
+        /// Its seqno: its place in the order of commits.
         seqno: Seqno,
         /// What it does.
         items: RecordItems<'a>,
@@ -95,9 +95,9 @@ pub enum Record<'a> {
         /// Sequence number of the slot.
         sequence: u64,
     },
-    /// Extents that transactions need which are prepared, and whose own records may be gone (Rule: I12).
+    /// Extents that prepared transactions need whose own records may be gone (Rule: I12).
     Keeps {
-        /// They, and nothing else.
+        /// The extents, and nothing else.
         items: RecordItems<'a>,
     },
 }
@@ -116,57 +116,58 @@ pub enum Item<'a> {
         /// Payload.
         payload: &'a [u8],
     },
-    /// By how much the commit changes the number of rows of a tree, which is known of it: before what it does there. Only
-    /// for who asks ([`RecordItems::with_counts`]).
+    /// The change that the commit makes to the number of rows of a tree, where it is known;
+    /// precedes the tree's other items. Only returned on request ([`RecordItems::with_counts`]).
     Rows {
         /// The tree.
         tree: TreeId,
-        /// So many more, or fewer.
+        /// Number of rows added; negative if rows are removed.
         more: i64,
     },
-    /// How far a counter of a tree is; likewise.
+    /// The next value of a counter of a tree; only returned on request, too.
     Counter {
         /// The tree.
         tree: TreeId,
         /// Which of its counters.
         counter: u8,
-        /// The number that comes next, at least.
+        /// The next number to hand out, at least.
         next: u64,
     },
     /// A range delete.
     DeleteRange {
         /// Its tree.
         tree: TreeId,
-        /// First key that goes.
+        /// First key that is deleted.
         from: &'a [u8],
-        /// First key that stays.
+        /// First key that is kept.
         to: &'a [u8],
     },
-    /// An extent that the commit brings into the store: a blob.
+    /// An extent that the commit adds to the store: a blob.
     Extent(LogExtent),
-    /// A page of a tree that the commit brings into the store.
+    /// A page of a tree that the commit adds to the store.
     Page {
         /// Run or node.
         kind: PageKind,
         /// Where.
         extent: LogExtent,
     },
-    /// A tree begins as pages that the commit brings.
+    /// The root of a new tree, whose pages the commit adds.
     Root {
         /// The tree.
         tree: TreeId,
-        /// Its root, in the form of the root directory.
+        /// Its root, in the encoding of the root directory.
         root: &'a [u8],
     },
-    /// What was prepared under a name is what the commit does, beside its own entries.
+    /// The commit applies what was prepared under a name, in addition to its own entries.
     Prepared {
         /// The name.
         xid: &'a [u8],
         /// The commit that prepared it.
         at: Seqno,
     },
-    /// Sorted runs, written beforehand, whose entries the commit puts into a tree: below its own entries, and below
-    /// those of runs of the same tree that come before.
+    /// Sorted runs, written beforehand, whose entries the commit adds to a tree. They are older
+    /// than the commit's own entries and than the entries of runs of the same tree that come
+    /// before.
     Runs {
         /// The tree.
         tree: TreeId,
@@ -175,7 +176,7 @@ pub enum Item<'a> {
     },
 }
 
-/// Reads a record's payload, which was found at `lsn`.
+/// Decodes the payload of a record that was found at `lsn`.
 pub fn decode(lsn: Lsn, payload: &[u8]) -> Result<Record<'_>> {
     let fault = |why| malformed(lsn, payload.len(), why);
     let (rest, &kind) = payload
@@ -193,7 +194,7 @@ pub fn decode(lsn: Lsn, payload: &[u8]) -> Result<Record<'_>> {
     }
 }
 
-/// Reads a body, which is a record's that lies at `lsn`.
+/// Iterates over the body of a record that lies at `lsn`.
 pub fn items(lsn: Lsn, body: &[u8]) -> RecordItems<'_> {
     RecordItems {
         lsn,
@@ -207,7 +208,7 @@ pub fn items(lsn: Lsn, body: &[u8]) -> RecordItems<'_> {
     }
 }
 
-/// The items of a commit, in the order in which they were built.
+/// The items of a commit, in the order in which they were added.
 #[derive(Debug)]
 pub struct RecordItems<'a> {
     lsn: Lsn,
@@ -220,7 +221,8 @@ pub struct RecordItems<'a> {
     without: BTreeSet<TreeId>,
 }
 
-/// The two keys that the next one is made from; its memory may go from record to record.
+/// The two keys from which the next key is reconstructed; the memory can be reused for other
+/// records.
 #[derive(Debug, Default)]
 pub struct KeyMemory {
     /// The last key of the current tree.
@@ -231,22 +233,23 @@ pub struct KeyMemory {
 }
 
 impl RecordItems<'_> {
-    /// Passes over what the commit brings: for whoever wants entries alone.
+    /// Skips the extents, pages, roots and runs that the commit adds, for callers that need only
+    /// entries.
     pub fn without_extents(self) -> Self {
         Self { skips_extents: true, ..self }
     }
 
-    /// Passes over what was done to these trees.
+    /// Skips what was done to these trees.
     pub fn without_trees(self, without: BTreeSet<TreeId>) -> Self {
         Self { without, ..self }
     }
 
-    /// Hands out by how much trees' numbers of rows change, too, and how far counters are.
+    /// Also returns changes of row counts, and counters.
     pub fn with_counts(self) -> Self {
         Self { tells_counts: true, ..self }
     }
 
-    /// Uses memory that another record's items left. To be called before the first item is read.
+    /// Reuses the memory of another record's items. Call it before reading the first item.
     pub fn reuse(&mut self, mut memory: KeyMemory) {
         memory.last.clear();
         memory.base.clear();
@@ -254,7 +257,7 @@ impl RecordItems<'_> {
         self.keys = memory;
     }
 
-    /// Gives the memory away; no further item can be read.
+    /// Returns the memory for reuse; no further item can be read.
     pub fn into_memory(self) -> KeyMemory {
         self.keys
     }
@@ -366,7 +369,7 @@ impl RecordItems<'_> {
         Ok(None)
     }
 
-    /// Makes the next key out of the last one, the base and what is stored.
+    /// Reconstructs the next key from the last one, the base and what is stored.
     fn read_key(&mut self, control: u8) -> Result<(), &'static str> {
         let prefix = if control & SHARES_PREFIX != 0 { self.number()? } else { 0 };
         let shared = if control & SHARES_BASE != 0 { self.number()? } else { 0 };

@@ -1,23 +1,31 @@
-//! Recovery: what the log still says after a crash, and whether its end is a torn tail or damage.
+//! Recovery: what the log contains after a crash, and whether its end is a torn tail or damage.
 //!
-//! Reading starts at a position a superblock slot names and follows the groups through the segments.
-//! It stops at the first place X where no group verifies and fits its predecessor. Then it looks on:
-//! every later segment header and group header that verifies alone is a *witness*. If one of them, or
-//! the slot, says that X was synced, acknowledged commits are damaged and recovery refuses
-//! (`WalDamaged`); else X is where the crash cut the log, and nothing acknowledged as synced is lost.
+//! The naive way is to read groups until one is invalid and call that the end. But then damage in
+//! the middle of a synced log would silently drop acknowledged commits. So recovery decides as
+//! follows:
+//!
+//! 1. Start at the position that a superblock slot names and follow the groups through the
+//!    segments.
+//! 2. Stop at the first place X where no group verifies and fits its predecessor.
+//! 3. Look at what lies after X: every later segment header and group header that verifies alone is
+//!    a *witness*.
+//! 4. If a witness, or the slot, says that X was synced, acknowledged commits are damaged and
+//!    recovery refuses (`WalDamaged`). Otherwise X is where the crash cut the log, and nothing
+//!    acknowledged as synced is lost.
 //!
 //! Invariants
 //! 1. Not knowing is an error: an I/O error, a missing or short segment, a foreign or newer one is
 //!    never read as the end of the log (Promises: P11, P19).
 //! 2. A record is handed out only if its group verifies whole and fits the chain, in log order, and
-//!    a large record only with its last part (Promises: P2, P3).
-//! 3. Nothing is allocated by a length from disk before it is bounded: one window of a group's
-//!    greatest length, and one large record (Promise: P20). Time is O(length of the files).
+//!    a large record only with its last fragment (Promises: P2, P3).
+//! 3. No length read from disk is used for an allocation before it is bounded: one window of a
+//!    group's greatest length, and one large record (Promise: P20). Time is O(length of the files).
 //! 4. Reading changes nothing; the same files give the same answer (Promises: P5, P21).
-//! 5. What is recovered is on the medium before it is served, not only in a page cache that a failed sync
-//!    left clean (Promise: P6): files are read direct where they can be; where they cannot, the log that a
-//!    slot needs is written again before anything else is. A checkpoint after the recovery would not do:
-//!    the older slot needs the log still, and a store without it does not open.
+//! 5. What is recovered is on the medium before it is served, not only in a page cache that a
+//!    failed sync left clean (Promise: P6). Files are read with direct I/O where possible; where
+//!    not, the log that a slot needs is written again before anything else is. A checkpoint after
+//!    the recovery would not suffice: the older slot still needs the log, and a store without it
+//!    does not open.
 //!
 //! Threads: one. Bytes: docs/format.md, "Log".
 
@@ -39,22 +47,22 @@ use crate::{
     types::{Lsn, StoreId},
 };
 
-/// How much of a segment is written again at once.
+/// Bytes of a segment that are rewritten at a time.
 const REWRITE_BYTES: usize = 256 << 10;
 
 /// What the superblock says about the log's end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expect {
-    /// The store was closed and this was the exact end: anything less is damage.
+    /// The store was closed cleanly and this was the exact end: anything less is damage.
     CleanEnd(Lsn),
-    /// The store was not closed. It had synced the log at least up to here.
+    /// The store was not closed. The log was synced at least up to here.
     Crashed {
         /// Position up to which the log was synced when the slot was written.
         synced: Lsn,
     },
-    /// The log is on the medium up to here, and growing after it: what lies there is not looked at, nor does
-    /// the last segment have to have a successor. Files that go meanwhile were not needed any more: one that
-    /// was leaves a gap before this end.
+    /// The log is on the medium up to here and is still growing. What lies after is not read, and
+    /// the last segment need not have a successor. Files that disappear meanwhile were not needed
+    /// any more; a file that was needed leaves a gap before this end.
     Known(Lsn),
 }
 
@@ -66,25 +74,25 @@ impl Expect {
     }
 }
 
-/// Where the log ended, for [`Log::resume`](super::Log::resume).
+/// The place where the log ended, for [`Log::resume`](super::Log::resume).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecoveredTail {
-    /// The end: all before it was handed out.
+    /// The end of the log: everything before it was handed out.
     pub end: Lsn,
     /// Records handed out.
     pub records: u64,
     /// Groups read.
     pub groups: u64,
-    /// True if something that looks like log lay behind the end and was cut off.
+    /// True if something that looks like log lay after the end and was cut off.
     pub torn: bool,
-    /// The segment that `end` lies in.
+    /// The segment that contains `end`.
     pub(super) segment: u64,
     /// That segment's header; `None` in a new store.
     pub(super) header: Option<SegmentHeader>,
     pub(super) chain: u32,
-    /// Where reading began.
+    /// The position at which reading started.
     pub(super) from: Lsn,
-    /// Segments up to that one: number and first position, oldest first.
+    /// All segments up to that one: number and first position, oldest first.
     pub(super) live: Vec<(u64, Lsn)>,
 }
 
@@ -103,8 +111,8 @@ impl RecoveredTail {
         }
     }
 
-    /// Makes what was recovered durable, and removes what lies behind it. The segment after the cut
-    /// stays until it is replaced by a rename, so that no crash leaves a gap.
+    /// Makes what was recovered durable and removes what lies after it. The segment right after the
+    /// cut stays until a rename replaces it, so that no crash leaves a gap.
     pub(super) fn clear_way(&self, env: &Env, dir: &Path) -> Result<()> {
         let vfs = &*env.vfs;
         let names = vfs.list(dir).map_err(|error| Error::io(dir, "list", 0, error))?;
@@ -145,7 +153,8 @@ impl RecoveredTail {
     }
 }
 
-/// Writes a segment as it is, up to here; tearing equal bytes does no harm.
+/// Rewrites a segment with its own bytes, up to `end`. A torn write does no harm, since the bytes
+/// are equal.
 fn rewrite(segment: &SegmentFile, end: u64) -> Result<()> {
     let mut bytes = AlignedBuf::zeroed(REWRITE_BYTES.min(end as usize));
     let mut at = 0;
@@ -166,14 +175,14 @@ struct Found {
 }
 
 impl Found {
-    /// The header, if the segment has begun under its name.
+    /// The header, if the segment was started under its current name.
     fn begun(&self) -> Option<&SegmentHeader> {
         self.header.as_ref().ok().filter(|header| header.number == self.number)
     }
 }
 
-/// Reads the log from `from` on and hands every record to `visit`, with its position, in order.
-/// Changes nothing. See the module for how it tells a torn tail from damage.
+/// Reads the log from `from` on and passes every record to `visit`, with its position, in order.
+/// Changes nothing. The module documentation explains how it tells a torn tail from damage.
 pub fn recover(
     env: &Env,
     dir: &Path,
@@ -215,8 +224,8 @@ pub fn recover(
     })
 }
 
-/// The headers of all log files, by number. Of a log that is growing, files are trimmed, and given other numbers,
-/// between the look into the directory and that into the file.
+/// The headers of all log files, by number. In a log that is growing, files may be trimmed or
+/// renumbered between the directory listing and the open.
 fn headers(env: &Env, dir: &Path, store: StoreId, grows: bool) -> Result<Vec<Found>> {
     let names = env.vfs.list(dir).map_err(|error| Error::io(dir, "list", 0, error))?;
     let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment::number_of(name)).collect();
@@ -231,7 +240,7 @@ fn headers(env: &Env, dir: &Path, store: StoreId, grows: bool) -> Result<Vec<Fou
             let mut reader = opened?;
             let path = reader.path().to_owned();
             if reader.len() < segment::SEGMENT_BYTES_MIN {
-                // A segment has its full length before it has its name.
+                // A segment gets its full length before its name.
                 return Err(Error::WalMissing { file: path, what: "cut short" });
             }
             let header = SegmentHeader::decode(reader.head()?);
@@ -253,22 +262,22 @@ fn headers(env: &Env, dir: &Path, store: StoreId, grows: bool) -> Result<Vec<Fou
         .collect()
 }
 
-/// Where reading stopped.
+/// The place where reading stopped.
 struct Stop {
     at: Lsn,
     header: SegmentHeader,
-    /// Checksum of the last group read, if one was.
+    /// Checksum of the last group read, if any.
     chain: Option<u32>,
-    /// The segment says that the next one exists.
+    /// The segment states that the next one exists.
     ended: bool,
 }
 
-/// What stands behind the stop.
+/// The evidence found after the stop.
 #[derive(Default)]
 struct Witnesses {
     /// Some header of this log verifies.
     any: bool,
-    /// The highest position that one says was synced.
+    /// The highest position that a witness says was synced.
     synced: Lsn,
 }
 
@@ -301,13 +310,13 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// The segment to read `from` in: the last one that begins at or before it.
+    /// The segment that contains `from`: the last one that starts at or before it.
     fn start(&self, from: Lsn) -> Result<SegmentHeader> {
         let mut begun = self.files.iter().filter_map(Found::begun);
         if let Some(header) = begun.rfind(|header| header.first <= from) {
             return Ok(*header);
         }
-        // None: say what there is instead.
+        // There is none: report what there is instead.
         match self.files.first() {
             Some(Found { number, header: Err(fault) }) => {
                 let file = self.dir.join(segment::file_name(*number));
@@ -346,7 +355,7 @@ impl Scan<'_> {
             let mut reader = SegmentReader::open(self.env, self.dir, stop.header.number)?;
             self.follow_segment(&mut stop, &mut reader, visit)?;
             if stop.at == from && from > stop.header.first {
-                // Nothing after the start. Then the log must at least reach up to it.
+                // Nothing follows the start. Then the log must at least reach up to it.
                 stop.chain = Some(self.reach(&stop.header, &mut reader, from)?);
             }
             match self.next_begun(stop.header.number) {
@@ -397,8 +406,8 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Follows the headers of a segment from its beginning: they must lead to `from`. Returns the
-    /// checksum of the last.
+    /// Follows the group headers of a segment from its start: they must lead to `from`. Returns the
+    /// checksum of the last one.
     fn reach(&self, header: &SegmentHeader, reader: &mut SegmentReader, from: Lsn) -> Result<u32> {
         let (mut at, mut chain) = (header.first, header.predecessor);
         while at < from {
@@ -415,13 +424,13 @@ impl Scan<'_> {
         if at == from { Ok(chain) } else { Err(damaged(&stop, self.dir, from)) }
     }
 
-    /// Looks at everything behind the stop.
+    /// Collects all witnesses after the stop.
     fn witnesses(&self, stop: &Stop) -> Result<Witnesses> {
         let mut found = Witnesses::default();
         self.hear(stop.header.number, stop.header.salt, stop.offset(), &mut found)?;
         for file in self.files.iter().filter(|file| file.number != stop.header.number) {
             match &file.header {
-                // The rest lie before the stop, or are what a spare held before it was recycled.
+                // The others lie before the stop, or are what a spare held before it was recycled.
                 Ok(header) if header.first >= stop.at => {
                     found.hear(header.synced);
                     let start = segment::SEGMENT_HEADER_BYTES;
@@ -431,7 +440,7 @@ impl Scan<'_> {
             }
             let is_next = file.number.checked_sub(1) == Some(stop.header.number);
             if is_next && file.begun().is_none() {
-                // Its header may be damaged, or the write of it lost: its salt is known.
+                // Its header may be damaged, or its write may be lost; but its salt is known.
                 let salt = segment::salt_after(stop.header.secret, stop.at);
                 self.hear(file.number, salt, segment::SEGMENT_HEADER_BYTES, &mut found)?;
             }
@@ -439,9 +448,9 @@ impl Scan<'_> {
         Ok(found)
     }
 
-    /// Hears the group headers in one segment from an offset on. Not asked: whether a group belongs
-    /// where it stands. Whoever knew the salt told the truth, and a group in the wrong place is one
-    /// more sign of damage.
+    /// Collects the group headers of one segment from an offset on. It does not matter whether a
+    /// group belongs where it lies: its writer knew the salt, so it tells the truth, and a group in
+    /// the wrong place is one more sign of damage.
     fn hear(&self, number: u64, salt: u64, start: u64, found: &mut Witnesses) -> Result<()> {
         let mut reader = SegmentReader::open(self.env, self.dir, number)?;
         let mut offset = start;
@@ -463,7 +472,7 @@ pub(super) struct Group {
     pub checksum: u32,
 }
 
-/// The header of the group at a position, if it is one of that position.
+/// The header of the group at `at`, if one for that position is there.
 fn read_header(
     reader: &mut SegmentReader,
     segment: &SegmentHeader,
@@ -480,7 +489,7 @@ fn read_header(
     }))
 }
 
-/// The group at a position, if it verifies whole.
+/// The group at `at`, if header and body verify.
 pub(super) fn read_group(
     reader: &mut SegmentReader,
     segment: &SegmentHeader,
@@ -512,7 +521,7 @@ fn header_error(file: PathBuf, fault: &HeaderFault) -> Error {
     }
 }
 
-/// An error of reading.
+/// Converts an error of reading a segment; end of file means that the file was cut short.
 pub(super) fn read_error(path: &Path, offset: u64, error: io::Error) -> Error {
     if error.kind() == io::ErrorKind::UnexpectedEof {
         return Error::WalMissing { file: path.to_owned(), what: "cut short" };

@@ -1,22 +1,29 @@
-//! The reserve: room in the log that a full disk cannot take, for records that make room (Rule: I24).
+//! The reserve: log space that a full disk cannot take away, for records that free space (Rule:
+//! I24).
 //!
-//! A disk fills, and rows are to be deleted so that it has room again. Each delete is a record in the log,
-//! and sooner or later one needs the next segment, for which there is no room. So one segment is always made
-//! ahead, and rows never take it: while there is no reserve, records that bring rows are refused, wherever
-//! they would lie. Deletes, drops and what checkpoints write may take it. Then they go on in the reserve, the
-//! segments before it can be trimmed as soon as two slots begin in it, and the first that is trimmed is the
-//! next reserve. So deletes never run out of log as long as checkpoints can be written; they may have to
-//! wait for two of those.
+//! When a disk is full, rows have to be deleted to free space. But each delete is a record in the
+//! log, and sooner or later one needs the next segment, for which there is no room. So:
 //!
-//! The reserve is a file without a number, `log-reserve.new`. It gets the next number by a rename, which
-//! needs no space, when a record that may have it finds no other segment. It is at least as long as the
-//! first segment of a log, so that every record fits. A closed log has none, unless it is asked to keep it.
+//! 1. One segment is always made ahead, the reserve. Rows never take it; while it is missing,
+//!    records that add rows are refused, wherever they would lie.
+//! 2. Deletes, drops and what checkpoints write may take the reserve and continue in it.
+//! 3. The segments before it can be trimmed as soon as two slots start in it, and the first one
+//!    that is trimmed becomes the next reserve.
+//!
+//! So deletes never run out of log as long as checkpoints can be written; they may have to wait for
+//! two of those.
+//!
+//! The reserve is a file without a number, `log-reserve.new`. It gets the next number by a rename,
+//! which needs no space, when a record that may take it finds no other segment. It is at least as
+//! long as the first segment of a log, so that every record fits. A closed log has none, unless it
+//! is asked to keep it.
 //!
 //! Invariants
-//! 1. While rows are taken, the reserve is there, and it is synced and has its full length.
-//! 2. The reserve is never made of a segment that a slot may need, nor of one that waits for its sync.
+//! 1. While rows are accepted, the reserve exists, is synced and has its full length.
+//! 2. The reserve is never made from a segment that a slot may need, nor from one that waits for
+//!    its sync.
 //!
-//! Threads: as in `log.rs`, under the lock `spares`; `State::has_reserve` follows it under `state`.
+//! Threads: as in `log.rs`, under the lock `spares`; `State::has_reserve` mirrors it under `state`.
 
 use std::path::Path;
 
@@ -31,17 +38,17 @@ use crate::{
     sync::Arc,
 };
 
-/// What a record is for.
+/// The purpose of a record, which decides whether it may take the reserve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogUse {
-    /// It brings data: it is refused while there is no reserve.
+    /// Adds data: refused while there is no reserve.
     Rows,
-    /// It makes room in the end, or is needed to make room: it may take the reserve.
+    /// Frees space eventually, or is needed to free space: may take the reserve.
     Relief,
 }
 
 impl LogUse {
-    /// The use of a record that only deletes, or not.
+    /// `Relief` for a record that only deletes, else `Rows`.
     pub fn relief_if(relieves: bool) -> Self {
         if relieves && !plant!("wal: deletes have no reserve") { Self::Relief } else { Self::Rows }
     }
@@ -51,7 +58,7 @@ fn segment_at(dir: &Path, bytes: u64, file: Arc<dyn File>) -> SegmentFile {
     SegmentFile { number: 0, bytes, path: dir.join(RESERVE_NAME), file }
 }
 
-/// The reserve of a log that is opened: the one that is there, or a new one; `None` if the disk is full.
+/// The reserve at opening: the existing one or a new one; `None` if the disk is full.
 pub(super) fn reserve_at_opening(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -68,7 +75,7 @@ pub(super) fn reserve_at_opening(
         let file = vfs.open(&path, mode).map_err(failed("open"))?;
         let found = file.len().map_err(failed("measure"))? / ALIGN as u64 * ALIGN as u64;
         if found >= bytes {
-            // Its length may be in the page cache alone.
+            // Its length may be only in the page cache.
             file.sync_all().map_err(failed("sync"))?;
             return Ok(Some(segment_at(dir, found.min(SEGMENT_BYTES_MAX), file)));
         }
@@ -108,17 +115,17 @@ impl Log {
         }
     }
 
-    /// True if rows are taken.
+    /// True if rows are accepted.
     pub fn has_reserve(&self) -> bool {
         self.state.lock().unwrap().has_reserve
     }
 
-    /// Length of a reserve that is made, and of the shortest segment, bytes.
+    /// Length of a newly made reserve, and of the shortest segment, bytes.
     pub fn reserve_bytes(&self) -> u64 {
         self.options.first_segment_bytes
     }
 
-    /// Makes the reserve again, if it was used. `Full` if the disk is.
+    /// Makes the reserve again if it was used. `Full` if the disk is.
     pub fn refill(&self) -> Result<()> {
         self.make_reserve(&mut self.spares.lock().unwrap())
     }
@@ -130,10 +137,10 @@ impl Log {
         spares.reserve = reserve;
     }
 
-    /// Has the reserve be the next segment; false if there is none.
+    /// Turns the reserve into the next segment; false if there is none.
     pub(super) fn take_reserve(&self, spares: &mut Spares) -> Result<bool> {
         let Some(reserve) = spares.reserve.take() else { return Ok(false) };
-        // Before it can be seen: rows are to find neither.
+        // First, so that a record with rows finds neither the reserve nor the new segment.
         self.set_reserve(spares, None);
         let number = spares.next_number;
         let path = self.dir.join(segment::file_name(number));
@@ -152,7 +159,8 @@ impl Log {
         Ok(true)
     }
 
-    /// Makes a segment that nobody needs the reserve, if there is none; false if it stays as it is.
+    /// Turns a segment that is no longer needed into the reserve, if there is none; false if the
+    /// segment was left as it is.
     pub(super) fn give_to_reserve(&self, number: u64, spares: &mut Spares) -> Result<bool> {
         if spares.reserve.is_some() {
             return Ok(false);
@@ -169,7 +177,7 @@ impl Log {
         Ok(true)
     }
 
-    /// Unlinks the reserve: for a log that closes.
+    /// Unlinks the reserve, when the log is closed.
     pub(super) fn remove_reserve(&self, spares: &mut Spares) -> Result<()> {
         let Some(reserve) = spares.reserve.take() else { return Ok(()) };
         self.set_reserve(spares, None);

@@ -1,17 +1,18 @@
 //! Reservations: how a record gets its place in the log.
 //!
-//! A committer reserves room inside the sequencer's critical section ([`Log::try_reserve`], O(1)) and
-//! copies its record outside of it ([`Log::fill`]), in parallel with others. A record longer than a
-//! group goes in parts ([`Log::append_fragments`]).
+//! A committer reserves space inside the sequencer's critical section ([`Log::try_reserve`], O(1))
+//! and copies its record outside of it ([`Log::fill`]), in parallel with others. A record longer
+//! than a group is appended in fragments ([`Log::append_fragments`]).
 //!
 //! Invariants
 //! 1. Order of reservations = order of records in the log (Rule: I2).
-//! 2. A reservation never depends on room that is not there: a group that would begin a segment is
-//!    opened only when that segment's file is ready, so a full disk refuses commits and breaks none
-//!    (Promise: P13). Records of rows depend on the reserve, too (`relief.rs`).
-//! 3. At most one large record is on its way; [`Log::position`] never passes its first part.
+//! 2. A reservation never depends on space that does not exist: a group that would start a segment
+//!    is opened only when that segment's file is ready, so a full disk refuses commits and breaks
+//!    none (Promise: P13). Records that add rows also require that the reserve exists
+//!    (`relief.rs`).
+//! 3. At most one large record is in progress; [`Log::position`] never passes its first fragment.
 //!
-//! Threads: all. Locks as in `log.rs`; nothing here blocks but [`Log::wait_for_room`] and what calls it.
+//! Threads: all. Locks as in `log.rs`; only [`Log::wait_for_room`] and its callers block.
 
 use super::{
     group::{GROUP_HEADER_BYTES, GroupKind, Piece, framed_bytes},
@@ -26,10 +27,10 @@ use crate::{
     types::Lsn,
 };
 
-/// Room that the last part of a large record keeps for what the sequencer adds.
+/// Space that the last fragment of a large record leaves for what the sequencer adds.
 pub const FRAGMENT_ROOM: usize = 64;
 
-/// Room in the log for one record. Must be filled, soon, and without waiting for the log.
+/// Space in the log for one record. It must be filled soon, without waiting for the log.
 #[derive(Debug)]
 pub struct Reservation {
     buffer: usize,
@@ -46,8 +47,9 @@ impl Reservation {
     }
 }
 
-/// All but the last part of a large record, in the log; no other large record can begin while this
-/// lives. Dropped without [`Log::try_reserve_last`], the record does not exist.
+/// All fragments but the last of a large record, already in the log. No other large record can
+/// start while this exists. If it is dropped without [`Log::try_reserve_last`], the record does not
+/// exist.
 pub struct Fragments<'a> {
     log: &'a Log,
     log_use: LogUse,
@@ -61,21 +63,20 @@ impl Drop for Fragments<'_> {
 }
 
 impl Log {
-    /// Longest record that one reservation takes, bytes; longer ones go through
-    /// [`Log::append_fragments`].
+    /// Longest record that fits one reservation, bytes; longer ones need [`Log::append_fragments`].
     pub fn record_bytes_max(&self) -> usize {
         (self.options.begun_bytes_max() - GROUP_HEADER_BYTES - framed_bytes(0)) / 8 * 8
     }
 
-    /// Reserves room for a record of `bytes`: inside the sequencer, O(1), never blocks. `None`: leave
-    /// the sequencer, call [`Log::wait_for_room`], come again. Panics if `bytes` exceed
+    /// Reserves space for a record of `bytes`: inside the sequencer, O(1), never blocks. On `None`,
+    /// leave the sequencer, call [`Log::wait_for_room`] and try again. Panics if `bytes` exceeds
     /// [`Log::record_bytes_max`].
     #[must_use = "a reservation that is not filled stops the log"]
     pub fn try_reserve(&self, bytes: usize, log_use: LogUse) -> Option<Reservation> {
         self.reserve(bytes, Piece::Whole, log_use)
     }
 
-    /// Like [`Log::try_reserve`], for the last part of a large record.
+    /// Reserves space for the last fragment of a large record; otherwise like [`Log::try_reserve`].
     #[must_use = "a reservation that is not filled stops the log"]
     pub fn try_reserve_last(&self, fragments: &Fragments<'_>, bytes: usize) -> Option<Reservation> {
         assert!(std::ptr::eq(fragments.log, self), "the parts of a record go to one log");
@@ -135,7 +136,7 @@ impl Log {
             Some(promise) => Self::settle(&mut state, promise),
             None if Self::leaves_promised(&state, bytes) => {}
             None => {
-                // A buffer, or a segment.
+                // Either a buffer or a segment is missing.
                 let leaves = Self::leaves(&state, state.promised, bytes);
                 state.spare_wanted |= state.spares.is_empty() || !leaves;
                 Self::close_if_empty(&mut state);
@@ -171,8 +172,9 @@ impl Log {
         }
     }
 
-    /// Takes back a group that was opened for a record which was refused then: a longer one would have it written, with
-    /// nothing in it, and the promised room be less by its padding.
+    /// Closes a group that was opened for a record that was then refused. Otherwise a longer record
+    /// would cause the empty group to be written, and its padding would be taken from the
+    /// guaranteed space.
     fn close_if_empty(state: &mut State) {
         if let Some(empty) = state.active.take_if(|active| active.records == 0) {
             state.free.push(empty.buffer);
@@ -190,7 +192,8 @@ impl Log {
         }
     }
 
-    /// The same, in the segment after the current one.
+    /// Opens a group in the segment after the current one; false if no buffer or no segment is
+    /// ready.
     pub(super) fn activate_in_next(&self, state: &mut State) -> bool {
         let Some(&next) = state.spares.front() else {
             state.spare_wanted = true;
@@ -216,21 +219,21 @@ impl Log {
         true
     }
 
-    /// Copies a record, given in parts, into its reserved room. Parallel: no lock is shared but with
-    /// neighbours in the same 16 KiB.
+    /// Copies a record, given in parts, into its reserved space. Runs in parallel: a lock is shared
+    /// only with neighbours in the same 16 KiB.
     pub fn fill(&self, reservation: &Reservation, parts: &[&[u8]]) {
         let Reservation { buffer, offset, payload, piece, .. } = *reservation;
         self.buffers[buffer].fill(offset, piece, payload, parts);
-        // SeqCst: see `keep_promise`.
+        // SeqCst: pairs with `GroupBuf::keep_promise` and `wait_until_filled`.
         if self.buffers[buffer].keep_promise() && self.filling_awaited.load(Ordering::SeqCst) {
             drop(self.state.lock().unwrap());
             self.progress.notify_all();
         }
     }
 
-    /// Waits until there may be room for a reservation again: outside the sequencer. Writes groups or
-    /// makes a segment itself where nobody does. `Full` if the disk has no room for the next segment:
-    /// nothing of the commit has happened then.
+    /// Waits until there may be space for a reservation again; called outside the sequencer. If no
+    /// other thread does so, writes groups or makes a segment itself. `Full` if the disk has no
+    /// room for the next segment: nothing of the commit has happened then.
     pub fn wait_for_room(&self, log_use: LogUse) -> Result<()> {
         let mut state = self.state.lock().unwrap();
         loop {
@@ -246,7 +249,7 @@ impl Log {
         }
     }
 
-    /// Waits for the write that gives a buffer back, or does it.
+    /// Waits for the write that frees a buffer, or performs it.
     pub(super) fn wait_for_buffer<'a>(
         &'a self,
         state: MutexGuard<'a, State>,
@@ -254,13 +257,14 @@ impl Log {
         if state.writing {
             return Ok(self.sleep(state));
         }
-        // What is in the active group, which may be in the buffer that is kept, need not go now.
+        // The active group need not be written now; it may occupy the buffer that is kept.
         let end = if state.sealed.is_empty() { Self::reserved_end(&state) } else { state.end };
         self.write_groups(state, end)
     }
 
-    /// Puts all but the last part of a large record into the log: outside the sequencer, and where it finds no room `wait` says when
-    /// to look again. Returns what belongs to the last part, for [`Log::try_reserve_last`].
+    /// Appends all fragments but the last of a large record: outside the sequencer. Where there is
+    /// no space, `wait` decides when to try again. Returns the bytes for the last fragment, for
+    /// [`Log::try_reserve_last`].
     pub fn append_fragments<'a>(
         &self,
         body: &'a [u8],
@@ -275,7 +279,7 @@ impl Log {
         let part_bytes = self.record_bytes_max();
         let mut rest = body;
         let mut piece = Piece::First;
-        // The last part keeps room for what the sequencer adds: a seqno.
+        // The last fragment leaves space for what the sequencer adds: a seqno.
         while rest.len() + FRAGMENT_ROOM > part_bytes || piece == Piece::First {
             let (part, later) = rest.split_at(rest.len().saturating_sub(1).min(part_bytes));
             let reservation = loop {
@@ -291,8 +295,8 @@ impl Log {
         Ok((fragments, rest))
     }
 
-    /// A position that no later reservation, and no large record on its way, lies before: a group's
-    /// start. Called inside the sequencer.
+    /// A position at or before every later reservation and any large record in progress: the start
+    /// of a group. Called inside the sequencer.
     pub fn position(&self) -> Lsn {
         let state = self.state.lock().unwrap();
         let next = state.active.as_ref().map_or(state.end, |active| active.first);
@@ -305,7 +309,7 @@ impl Log {
         }
     }
 
-    /// The same, unless promised records would be left without a buffer.
+    /// Seals the active group, unless that would leave guaranteed records without a buffer.
     pub(super) fn seal_if_it_may(&self, state: &mut State) {
         if Self::may_seal(state) {
             self.seal_unless_empty(state);

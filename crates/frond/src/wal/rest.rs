@@ -1,20 +1,21 @@
-//! The log at rest: what an idle store and a closed one keep of it.
+//! The idle log: what an idle store and a closed one keep of their log.
 //!
-//! A log that rests, because nobody has written for a while or because it was asked to, goes on in a short
-//! segment and has one ready at most; those after it are each twice as long as the one before. A closed one goes
-//! on, for its next opening, in a segment of the least length in which nothing stands. Both are made like
-//! every other, so that recovery needs no word for them, and all segments before them can be trimmed as soon
-//! as both slots begin there.
+//! A log becomes idle because nobody has written for a while, or because it is asked to. It then
+//! continues in a short segment and keeps at most one ready; the segments after it double in length
+//! each time. When a log is closed, it starts a segment of the least length, without any group, in
+//! which the next opening continues. Both segments are made like any other, so recovery needs no
+//! special case, and all segments before them can be trimmed as soon as both slots start there.
 //!
 //! Invariants
-//! 1. Numbers have no gap at any moment: the spare that goes is the last, and its number is the next
-//!    to be given.
-//! 2. The short segment begins where all of the log is synced.
-//! 3. While more is promised than fits half of a short segment, it does not rest; nor while what is promised needs a segment
-//!    that is ready, for a disk that is full gives no other. Promises are made while it prepares to: so that is looked at under
-//!    the same lock as each step that takes room away.
-//! 4. Without it nothing is lost, only space: a full disk does not keep a log from resting or from being
-//!    closed.
+//! 1. Segment numbers have no gap at any moment: the spare that is removed is the last one, and its
+//!    number is the next to be assigned.
+//! 2. The short segment starts where all of the log is synced.
+//! 3. A log does not become idle while more space is guaranteed than fits half of a short segment,
+//!    nor while guaranteed space needs a segment that is ready, since a full disk provides no
+//!    other. Space may be guaranteed during the preparation, so the condition is checked under the
+//!    same lock as each step that takes space away.
+//! 4. If any of this fails, only space is lost: a full disk does not prevent a log from becoming
+//!    idle or from being closed.
 //!
 //! Threads: as in `log.rs`.
 
@@ -31,28 +32,30 @@ use crate::{
     types::Lsn,
 };
 
-/// A log rests when nothing was appended for so long. A load that commits at all within this time
-/// never has a segment taken from it, so that no steady one makes what is unlinked again.
+/// A log becomes idle when nothing was appended for this long. A workload that commits at least
+/// this often never loses a segment, so a steady one never makes again what was unlinked.
 const REST_INTERVAL: Duration = Duration::from_secs(5);
-/// The next segment is made when this part of the current one is used: of the first, 128 KiB of 1 MiB, so that a
-/// store that is written to now and then has no more than that. A writer of 100 MB/s then waits for the next:
-/// four times after a rest, some 20 to 100 ms together.
+/// The next segment is made when the current one is used up to this divisor of its length: 128 KiB
+/// of the first one's 1 MiB, so that a store with occasional writes has no more than that. A writer
+/// of 100 MB/s then waits for the next segment: four times after the log was idle, 20 to 100 ms in
+/// total.
 const NEXT_AT_PART: u64 = 8;
-/// Segments that a log at rest keeps ready, if it had reason to make one: not made again at each next commit.
+/// Segments that an idle log keeps ready, if it had reason to make one, so that the next commits
+/// need not make it again.
 const SPARES_AT_REST: usize = 1;
 
-/// What the clock makes of a log.
+/// What the clock should do about idleness.
 pub(super) enum Rest {
-    /// It may come to rest.
+    /// The log may become idle.
     Due,
-    /// It is in use, and should have a segment ready.
+    /// The log is in use and should have a segment ready.
     Over,
-    /// Nothing is to be done.
+    /// Nothing to do.
     Quiet,
 }
 
 impl Log {
-    /// Looks how long ago somebody wrote.
+    /// Decides from the time of the last append whether the log is idle.
     pub(super) fn rests(&self, state: &mut State, now: Duration) -> Rest {
         let end = Self::reserved_end(state);
         if state.moved.0 != end {
@@ -68,7 +71,7 @@ impl Log {
         if wanted { Rest::Over } else { Rest::Quiet }
     }
 
-    /// What is promised would find its place in the short segment.
+    /// Whether all guaranteed space would fit in the short segment.
     fn may_rest(&self, state: &State) -> bool {
         state.promised.fits_half(self.options.first_segment_bytes)
     }
@@ -77,8 +80,8 @@ impl Log {
         state.segment_bytes > self.options.first_segment_bytes
     }
 
-    /// Syncs everything and goes on in a short segment, unless the current one is; nothing of it if others write
-    /// meanwhile. What lies before it can be trimmed once both slots begin in it.
+    /// Syncs everything and continues in a short segment, unless the current one is short; gives up
+    /// if others write meanwhile. What lies before it can be trimmed once both slots start in it.
     pub fn rest(&self) -> Result<()> {
         self.sync_through_now()?;
         let mut spares = self.spares.lock().unwrap();
@@ -89,9 +92,9 @@ impl Log {
         let long = self.is_long(&state);
         drop(state);
         self.remove_spares(&mut spares, if long { 0 } else { SPARES_AT_REST })?;
-        // One that is left was promised meanwhile, or what is promised needs it.
+        // A remaining one was assigned meanwhile, or guaranteed space needs it.
         if !long || !spares.ready.is_empty() {
-            // Not tried again at every tick.
+            // Do not try again at every tick.
             self.state.lock().unwrap().moved.1 = self.env.clock.now();
             return Ok(());
         }
@@ -100,7 +103,7 @@ impl Log {
         match self.make_next(&mut spares) {
             Err(Error::Full(_)) => {
                 spares.next_bytes = next;
-                // Not tried again at every tick.
+                // Do not try again at every tick.
                 self.state.lock().unwrap().moved.1 = self.env.clock.now();
                 return Ok(());
             }
@@ -108,29 +111,31 @@ impl Log {
         }
         drop(spares);
         let state = self.state.lock().unwrap();
-        // Where it goes on after all, the short one waits behind the current segment as any other.
+        // If writing continued after all, the short segment waits after the current one like any
+        // other.
         if is_still(&state) && self.may_rest(&state) {
             drop(self.mark_idle(state, true)?);
         }
         Ok(())
     }
 
-    /// Unlinks the segments that are ready and promised to no group, but `keep` of them; of a log that goes on, none that
-    /// promised records may need.
+    /// Unlinks the segments that are ready and not assigned to a group, except for `keep` of them.
+    /// Unless the log is closing, keeps those that guaranteed records may need.
     fn remove_spares(&self, spares: &mut Spares, keep: usize) -> Result<()> {
         loop {
             let mut state = self.state.lock().unwrap();
             if state.spares.len() <= keep {
                 return Ok(());
             }
-            // A short segment would hold what is promised; but on a full disk none can be made once this one has gone.
+            // A short segment would hold what is guaranteed; but on a full disk none can be made
+            // after this one is removed.
             let may_go = self.may_rest(&state) && Self::fits_without_last_spare(&state);
             if !(state.closing || may_go) {
                 return Ok(());
             }
             state.spares.pop_back();
             drop(state);
-            // Those that are promised are taken from the front.
+            // Assigned segments are taken from the front.
             let segment = spares.ready.pop_back().expect("as many are ready as are counted");
             if !plant!("wal: spares given back leave a gap") {
                 (spares.next_number, spares.next_bytes) = (segment.number, segment.bytes);
@@ -141,9 +146,10 @@ impl Log {
         }
     }
 
-    /// Writes and syncs everything, takes nothing any more, and keeps no more files than hold log.
-    /// Returns the exact end, for the superblock's clean mark; what lies before it can be trimmed once
-    /// both slots begin there. Reservations must be filled. The reserve goes, too, unless it is to be kept.
+    /// Writes and syncs everything, then accepts no more records, and keeps only the files that
+    /// hold log. Returns the exact end, for the superblock's clean mark; what lies before it can be
+    /// trimmed once both slots start there. All reservations must be filled. The reserve is
+    /// removed, unless `keeps_reserve`.
     pub fn close(&self, keeps_reserve: bool) -> Result<Lsn> {
         let mut state = self.state.lock().unwrap();
         self.check(&state)?;
@@ -167,7 +173,7 @@ impl Log {
         Ok(end)
     }
 
-    /// Begins the segment that stands for a closed log.
+    /// Starts the empty segment with which a closed log ends.
     fn begin_last(&self, end: Lsn) -> Result<()> {
         let mut spares = self.spares.lock().unwrap();
         let mut writer = self.writer.lock().unwrap();
@@ -193,7 +199,7 @@ impl Log {
                 state.synced_segment = number;
                 Ok(())
             }
-            // The log ends in the segment that it is in (invariant 3).
+            // The log ends in its current segment (invariant 4).
             Err(Error::Io { source, .. }) if is_full(&source) => Ok(()),
             Err(error) => self.or_fail(Err(error)),
         }

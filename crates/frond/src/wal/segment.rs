@@ -1,17 +1,19 @@
 //! Segments: the files of the log.
 //!
-//! A segment is made whole before it is used: given its full length, synced, named, its name synced.
-//! A direct one is written with zeros first, so that a commit never changes metadata and needs only
-//! `fdatasync`; where commits do not wait for syncs that would only double what the log writes. When
-//! no slot needs a segment any more it is renamed to be a later one, under a new salt.
+//! A segment is made whole before it is used: it gets its full length, is synced, gets its name,
+//! and the name is synced. A segment for direct I/O is also filled with zeros, so that a commit
+//! never changes metadata and needs only `fdatasync`; where commits do not wait for syncs, that
+//! would only double what the log writes. When no slot needs a segment any more, it is renamed to
+//! become a later one, under a new salt.
 //!
 //! Invariants
-//! 1. A file `log-N.frond` has its full length from the moment that name is durable.
-//! 2. A segment has begun when its header holds its own number; a header with another number is
+//! 1. A file `log-N.frond` has its full length from the moment its name is durable.
+//! 2. A segment has started when its header holds its own number; a header with another number is
 //!    what the file held before it was recycled.
-//! 3. A segment's salt follows from its predecessor's `secret` and its first position. So groups of a
-//!    segment whose header is damaged can still be recognised, and no row content can imitate them.
-//! 4. Positions do not count headers: a group at position P of a segment that begins at F lies at
+//! 3. A segment's salt is derived from its predecessor's `secret` and its own first position. So
+//!    the groups of a segment whose header is damaged can still be recognised, and no row content
+//!    can imitate them.
+//! 4. Positions do not count headers: a group at position P of a segment that starts at F lies at
 //!    byte 4096 + P − F.
 //!
 //! Threads: pure functions, and file making under the log's spare lock.
@@ -34,9 +36,9 @@ use crate::{
     types::{Lsn, StoreId},
 };
 
-/// Bytes of a segment in front of its first group.
+/// Bytes of a segment before its first group.
 pub(super) const SEGMENT_HEADER_BYTES: u64 = ALIGN as u64;
-/// Bytes kept free at the end for the group that says "the next segment exists".
+/// Bytes kept free at the end for the group that states that the next segment exists.
 pub(super) const SEGMENT_END_BYTES: u64 = ALIGN as u64;
 /// Shortest segment, bytes.
 pub(super) const SEGMENT_BYTES_MIN: u64 = 16 << 10;
@@ -55,7 +57,7 @@ pub(super) struct SegmentHeader {
     pub store: StoreId,
     pub number: u64,
     pub salt: u64,
-    /// From which the next segment's salt is made.
+    /// The seed of the next segment's salt.
     pub secret: u64,
     pub first: Lsn,
     /// Checksum of the last group before this segment.
@@ -66,19 +68,19 @@ pub(super) struct SegmentHeader {
     pub segment_bytes: u64,
 }
 
-/// Why a file holds no segment header.
+/// Why a file has no valid segment header.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum HeaderFault {
-    /// Not one, or damaged.
+    /// No header, or a damaged one.
     Checksum { stored: u32, computed: u32 },
     /// A newer format.
     TooNew(u32),
-    /// The checksum is right and the fields are not.
+    /// The checksum is right but the fields are not.
     Malformed(&'static str),
 }
 
 impl SegmentHeader {
-    /// The header as written: one block.
+    /// The header as one block.
     pub(super) fn encode(&self) -> AlignedBuf {
         let mut out = AlignedBuf::zeroed(SEGMENT_HEADER_BYTES as usize);
         out[0..8].copy_from_slice(&MAGIC);
@@ -138,7 +140,7 @@ fn checksum(header: &[u8]) -> u32 {
     crc32c::crc32c_append(head, header.get(16..CHECKED_BYTES).unwrap_or_default())
 }
 
-/// The salt of the segment that begins at `first`, after one that holds `secret` (invariant 3).
+/// The salt of the segment that starts at `first`, whose predecessor holds `secret` (invariant 3).
 pub(super) fn salt_after(secret: u64, first: Lsn) -> u64 {
     if plant!("wal: no salt") {
         return 0;
@@ -146,12 +148,12 @@ pub(super) fn salt_after(secret: u64, first: Lsn) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(&first.0.to_le_bytes(), secret)
 }
 
-/// Name of a segment.
+/// File name of segment `number`.
 pub(super) fn file_name(number: u64) -> String {
     format!("log-{number:010}.frond")
 }
 
-/// Number of the segment of this name.
+/// Number of the segment with this file name.
 pub(super) fn number_of(name: &Path) -> Option<u64> {
     let digits = name.to_str()?.strip_prefix("log-")?.strip_suffix(".frond")?;
     let plain = digits.len() >= 10 && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -159,17 +161,18 @@ pub(super) fn number_of(name: &Path) -> Option<u64> {
     (file_name(number) == name.to_str()?).then_some(number)
 }
 
-/// Name of the reserve (`relief.rs`). A version that does not know it takes it for unfinished, and removes it.
+/// Name of the reserve (`relief.rs`). A version that does not know it treats it as unfinished and
+/// removes it.
 pub(super) const RESERVE_NAME: &str = "log-reserve.new";
 
-/// True for what a crash leaves while a segment is made.
+/// True for a file that a crash leaves while a segment is made.
 pub(super) fn is_unfinished(name: &Path) -> bool {
     name.to_str().is_some_and(|name| {
         name.starts_with("log-") && name.ends_with(".new") && name != RESERVE_NAME
     })
 }
 
-/// A segment's open file, and its length.
+/// An open segment file and its length.
 #[derive(Clone, Debug)]
 pub(super) struct SegmentFile {
     pub number: u64,
@@ -189,7 +192,8 @@ impl SegmentFile {
     }
 }
 
-/// Makes segment `number`, that reads as zeros and perhaps a header, in place of whatever has that name.
+/// Makes segment `number`, which reads as zeros after an optional header, and replaces any file
+/// with that name.
 pub(super) fn make(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -208,7 +212,8 @@ pub(super) fn make(
     Ok(SegmentFile { number, bytes, path, file })
 }
 
-/// Makes the file of a segment that is to have this path, under the path's name with the ending `new`.
+/// Makes the file of a segment that will get this path, under the same name with the extension
+/// `new`.
 pub(super) fn make_at(
     vfs: &dyn Vfs,
     path: &Path,
@@ -224,7 +229,7 @@ pub(super) fn make_at(
     let file = vfs.open(&unfinished, mode);
     let file = file.map_err(|error| Error::io(&unfinished, "create", 0, error))?;
     if let Err(error) = write_whole(&*file, bytes, direct, header) {
-        // The space goes back at once; that a removal failed too is no more than the same news.
+        // Free the space at once. If the removal fails too, that adds nothing to the error.
         return Err(match vfs.remove(&unfinished) {
             Ok(()) | Err(_) => Error::io(&unfinished, "write", 0, error),
         });
@@ -253,8 +258,8 @@ fn write_whole(
     file.sync_all()
 }
 
-/// Makes the log of a copied store: one segment, without a group, in which the log goes on at `at`.
-/// Its name is durable when this returns.
+/// Makes the log of a copied store: one segment without a group, in which the log continues at
+/// `at`. Its name is durable when this returns.
 pub fn begin(env: &Env, dir: &Path, store: StoreId, at: Lsn) -> Result<()> {
     let header = SegmentHeader {
         store,

@@ -1,4 +1,5 @@
-//! Loads into empty trees with a crash at every call: all trees of a load are filled, or none, and those are what they were.
+//! Loads into empty trees with a crash at every call: all trees of a load are filled, or none is
+//! changed.
 
 use frond::{Durability, TreeId};
 use frond_testkit::{
@@ -19,8 +20,9 @@ fn everything(db: &Db) -> All {
     trees.collect()
 }
 
-/// A table and its index, which are there, and a tree that is new, filled in one commit with a crash at every call: all of it is
-/// there, or nothing, and what was there before goes on as it was. Promises: P1, P2, P4, P7. Rules: I11, I35.
+/// A table, its index, and a new tree, filled in one commit with a crash at every call: either all
+/// of it is there or nothing, and what existed before goes on unchanged. Promises: P1, P2, P4, P7.
+/// Rules: I11, I35.
 #[test]
 fn a_load_that_crashes_has_filled_all_or_nothing() {
     let (mut points, mut tried, mut between) = (0, 0, 0);
@@ -32,7 +34,7 @@ fn a_load_that_crashes_has_filled_all_or_nothing() {
         for (tree, count) in trees.iter().zip([60, 0]) {
             had_rows(&db, tree, count.max(2));
             tree.reserve(0, 1, 70 + u64::from(count)).unwrap();
-            // So that the log says it.
+            // So that the log records it.
             tree.put(b"k", b"").unwrap();
             tree.delete(b"k").unwrap();
         }
@@ -86,7 +88,7 @@ fn a_load_that_crashes_has_filled_all_or_nothing() {
                 };
                 between += usize::from(possible.count() > 1 && done == point.note.issued as usize);
                 if done == 0 {
-                    // It is to be done again, and can be.
+                    // The load must be possible again.
                     let tree = db.open_tree("table").unwrap();
                     load_into(&db, &tree, 20, b"again").unwrap();
                     assert_eq!(rows_of(&db, "table").len(), 20, "{what}");

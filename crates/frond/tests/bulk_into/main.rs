@@ -1,5 +1,5 @@
-//! Loads into trees that are there and empty: what the tree keeps, who is waited for and what those are told who have waited, what
-//! is refused and then leaves nothing.
+//! Tests of loads into existing, empty trees: what the tree keeps, which transactions are waited
+//! for, which errors waiting writers get, and that a refused load leaves nothing.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -38,7 +38,7 @@ fn rows_of(db: &Db, name: &str) -> Rows {
     rows_at(&db.snapshot(), &db.open_tree(name).unwrap())
 }
 
-/// So many rows, the last of them put first.
+/// Puts `count` rows, in descending order.
 fn put(load: &mut BulkLoad, count: u32, value: &[u8]) {
     for row in (0..count).rev() {
         load.put(&row.to_be_bytes(), value).unwrap();
@@ -80,7 +80,8 @@ fn assert_clean(db: &Db) {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Rules: I35, I43. All that the tree was made with stays, as it is by the end of the load; its handles do not.
+/// Rules: I35, I43. All that the tree was created with stays, as of the end of the load; its old
+/// handles become invalid.
 #[test]
 fn a_filled_tree_is_the_one_that_was_empty() {
     let (dir, db) = store();
@@ -98,7 +99,7 @@ fn a_filled_tree_is_the_one_that_was_empty() {
     db.create_snapshot("before").unwrap();
     let mut load = db.bulk_load_into(&old).unwrap();
     put(&mut load, 3000, &[0, 0, 7]);
-    // Until the end of the load it is a tree like any.
+    // Until the end of the load the tree is usable like any other.
     db.rename_tree("t", "u").unwrap();
     let parts = [NewPart::Keep(1), NewPart::Add { part: byte, default: vec![9] }];
     db.change_layout("u", &parts, Some(b"another's".to_vec())).unwrap();
@@ -150,7 +151,7 @@ fn a_filled_tree_is_the_one_that_was_empty() {
     db.close().unwrap();
 }
 
-/// Rows that were deleted are none, wherever they and their deletes are; and the space of both comes back.
+/// Deleted rows do not count, wherever they and their deletes are; and the space of both is freed.
 #[test]
 fn a_tree_whose_rows_were_all_deleted_is_empty() {
     for (rows, is_checkpointed) in [(1, false), (40, true), (4000, false), (4000, true)] {
@@ -180,7 +181,7 @@ fn a_tree_whose_rows_were_all_deleted_is_empty() {
     }
 }
 
-/// A load without rows changes nothing, and says so: the handles are good.
+/// A load without rows changes nothing, and its result shows that: the handles stay valid.
 #[test]
 fn a_tree_that_gets_no_rows_stays() {
     let (_dir, db) = store();
@@ -188,7 +189,7 @@ fn a_tree_that_gets_no_rows_stays() {
     let seqno = db.snapshot().seqno();
     let same = db.bulk_load_into(&tree).unwrap().finish().unwrap();
     assert_eq!((same.rows, same.tree.id(), db.snapshot().seqno()), (0, tree.id(), seqno));
-    // Beside one that has some.
+    // Together with one that has rows.
     let (none, mut some) = (db.bulk_load_into(&tree).unwrap(), db.bulk_load_into(&other).unwrap());
     put(&mut some, 3, b"v");
     let both = BulkLoad::finish_all(vec![none, some]).unwrap();
@@ -196,7 +197,7 @@ fn a_tree_that_gets_no_rows_stays() {
     assert_ne!(both[1].tree.id(), other.id());
     tree.put(b"k", b"v").unwrap();
     assert_eq!(rows_of(&db, "other"), loaded(3, b"v"));
-    // It looks all the same.
+    // The tree is checked nevertheless.
     db.bulk_load_into(&tree).unwrap_err();
     tree.delete(b"k").unwrap();
     let none = db.bulk_load_into(&tree).unwrap();
@@ -205,7 +206,8 @@ fn a_tree_that_gets_no_rows_stays() {
     assert_clean(&db);
 }
 
-/// What is refused has done nothing: the tree is what it was, and nothing else of the same end is there.
+/// A refused load has done nothing: neither its tree nor others of the same `finish_all` are
+/// changed.
 #[test]
 fn what_is_refused_leaves_nothing() {
     let (_dir, db) = store();
@@ -218,7 +220,7 @@ fn what_is_refused_leaves_nothing() {
         assert_clean(&db);
     };
 
-    // Not empty to begin with, or any more by its end.
+    // Not empty at the start, or no longer empty at the end.
     tree.put(b"k", b"v").unwrap();
     let refused = db.bulk_load_into(&tree).unwrap_err();
     assert!(matches!(&refused, Error::TreeNotEmpty(name) if name == "t"), "{refused}");
@@ -273,7 +275,7 @@ fn what_is_refused_leaves_nothing() {
         }
     }
 
-    // Calls that make no sense.
+    // Invalid calls.
     let before = db.trees();
     let twice = [&tree, &tree].map(|tree| db.bulk_load_into(tree).unwrap()).into();
     assert!(matches!(BulkLoad::finish_all(twice), Err(Error::InvalidArgument(_))));
@@ -301,7 +303,8 @@ fn what_is_refused_leaves_nothing() {
     assert!(matches!(db.bulk_load_into(&tree), Err(Error::Closed)));
 }
 
-/// Rules: I12, I52, I53. Who has rows of the tree is waited for, as long as was said: only his end tells whether it is empty.
+/// Rules: I12, I52, I53. Transactions with rows of the tree are waited for, up to the timeout: only
+/// their end decides whether it is empty.
 #[test]
 fn the_end_waits_for_who_has_rows() {
     let (_dir, db) = store();
@@ -351,7 +354,8 @@ fn the_end_waits_for_who_has_rows() {
     }
 }
 
-/// Nobody's row is lost: who has waited for the load learns that his tree is gone, whatever he was about to do.
+/// No row is lost: a writer that waited for the load gets an error because its tree is gone,
+/// whatever it was about to do.
 #[test]
 fn who_has_waited_is_told() {
     let (_dir, db) = store();
@@ -392,7 +396,7 @@ fn who_has_waited_is_told() {
     });
     assert_eq!(rows_of(&db, "t"), loaded(10, b"v"));
 
-    // Who had his rows together before it, and commits them behind it.
+    // A batch that was filled before the load and commits after it.
     let tree = create(&db, "u");
     let (mut batch, other) = (Batch::new(), create(&db, "other"));
     batch.put(&other, b"k", b"v").unwrap();
@@ -406,7 +410,7 @@ fn who_has_waited_is_told() {
     assert_clean(&db);
 }
 
-/// Batches that need no locks, beside ends of loads: a row that was acknowledged is there.
+/// Batches that need no locks, concurrently with ends of loads: an acknowledged row is there.
 #[test]
 fn no_row_is_lost_between_the_look_and_the_commit() {
     let (_dir, db) = store();
@@ -453,7 +457,8 @@ fn no_row_is_lost_between_the_look_and_the_commit() {
     assert_clean(&db);
 }
 
-/// Rules: I18, I19. What a clone or a name has of the empty tree it keeps, and what a clone has of the filled one, too.
+/// Rules: I18, I19. Clones and named snapshots keep what they have of the empty tree, and clones
+/// what they have of the filled one.
 #[test]
 fn clones_and_names_keep_what_was_there() {
     let (dir, mut db) = store();
@@ -478,7 +483,7 @@ fn clones_and_names_keep_what_was_there() {
             let then = db.open_snapshot(name).unwrap();
             assert_eq!(rows_at(&then, &then.open_tree("t").unwrap()), loaded(count, b"new"));
         }
-        // Takes what is free.
+        // Reuses free space.
         let other = create(&db, "other");
         for row in 0..2000u32 {
             other.put(&row.to_be_bytes(), &[7; 50]).unwrap();
@@ -493,7 +498,8 @@ fn clones_and_names_keep_what_was_there() {
     db.close().unwrap();
 }
 
-/// Promise: P26. An increment has what was loaded since its base, and a restored store is whole.
+/// Promise: P26. An increment contains what was loaded since its base, and a restored store is
+/// complete.
 #[test]
 fn backups_have_filled_trees() {
     let dir = tempfile::tempdir().unwrap();
@@ -521,7 +527,8 @@ fn backups_have_filled_trees() {
     }
 }
 
-/// A follower learns that the tree went, and that another is in its place, which it has to read.
+/// A follower is notified that the tree was dropped, and that another replaces it, which it has to
+/// read.
 #[test]
 fn the_feed_says_that_a_tree_was_filled() {
     let (_dir, db) = store();
@@ -538,7 +545,7 @@ fn the_feed_says_that_a_tree_was_filled() {
     assert!(commit.next().unwrap().is_none());
 }
 
-/// A build of indexes of the tree ends as it does where the tree was truncated.
+/// An index build of the tree fails as it does if the tree is truncated.
 #[test]
 fn a_build_of_the_tree_ends() {
     let (_dir, db) = store();

@@ -1,10 +1,11 @@
-//! Changes of trees beside what else follows them: the change feed, backups, named snapshots, clones, tables.
+//! Changes of trees together with what follows them: the change feed, backups, named snapshots,
+//! clones, tables.
 
 use frond::{Change, Options, io::Env};
 
 use super::*;
 
-/// A tree with so many rows more.
+/// A tree with its own row and `rows` more.
 fn tree_of(db: &Db, name: &str, rows: u32) {
     let tree = tree(db, name);
     for row in 0..rows {
@@ -12,7 +13,7 @@ fn tree_of(db: &Db, name: &str, rows: u32) {
     }
 }
 
-/// What a follower makes of the feed: trees by number, with names and rows.
+/// A follower's copy of the store, built from the feed: trees by number, with names and rows.
 type Followed = BTreeMap<TreeId, (String, Rows)>;
 
 fn follow(feed: &mut frond::ChangeFeed, trees: &mut Followed) -> Vec<String> {
@@ -56,8 +57,8 @@ fn is_followed(db: &Db, trees: &Followed) {
     assert_eq!(trees, &shown);
 }
 
-/// Rules: I18, I19. What is cloned may go with the same commit, and its clone may have its name: nothing is lost, whatever was
-/// in memory, and with the last clone all of it goes.
+/// Rules: I18, I19. A cloned tree may be dropped in the same commit, and its clone may get its
+/// name. Nothing is lost, whatever was in memory, and dropping the last clone frees all of it.
 #[test]
 fn a_tree_is_cloned_and_goes_in_one_change() {
     for rows in [1u32, 30, 3000] {
@@ -104,7 +105,7 @@ fn a_tree_is_cloned_and_goes_in_one_change() {
                     db.check(CheckMode::Full).unwrap().is_clean(),
                     "{rows} rows, round {round}"
                 );
-                // Takes what is free: pages of the clones, were they given up.
+                // Reuses free space: pages of the clones, if they were freed.
                 let other = db.create_tree("other", TreeOptions::default()).unwrap();
                 for row in 0..2000u32 {
                     other.put(&row.to_be_bytes(), &[7; 50]).unwrap();
@@ -189,7 +190,8 @@ fn backups_have_changes_whole() {
     db.close().unwrap();
 }
 
-/// Rules: I18, I19, I43. What a name or a clone keeps stays as it was, whatever trees are called since; and goes with them.
+/// Rules: I18, I19, I43. What a named snapshot or a clone keeps stays unchanged, whatever the trees
+/// are called later; and it is freed with them.
 #[test]
 fn names_and_clones_keep_what_was_there() {
     let (dir, mut db) = store();
@@ -231,7 +233,7 @@ fn names_and_clones_keep_what_was_there() {
     db.close().unwrap();
 }
 
-/// Rule: I35. A tree that begins anew has counted before, and goes on.
+/// Rule: I35. A swapped tree, which is born again, continues its counters.
 #[test]
 fn a_swapped_tree_goes_on_counting() {
     let (dir, db) = store();
@@ -252,7 +254,8 @@ fn a_swapped_tree_goes_on_counting() {
     db.close().unwrap();
 }
 
-/// Tables are found by the tree of their rows: with it they change their names and places.
+/// Tables are identified by the tree of their rows: renaming or swapping it renames or swaps the
+/// table.
 #[test]
 fn tables_change_places() {
     let (_dir, db) = store();

@@ -1,5 +1,5 @@
-//! Changes of many trees with a crash at every call: each is there as a whole, or not at all; and a log of them that is done
-//! again then comes to what it comes to without a crash.
+//! Changes of several trees with a crash at every call: each is made completely or not at all; and
+//! repeating a server's log of them gives the result of a run without a crash.
 
 use frond::Durability;
 use frond_testkit::{
@@ -23,19 +23,19 @@ fn everything(db: &Db) -> All {
 fn fill(db: &Db, name: &str, rows: u32) {
     let tree = db.open_tree(name).unwrap();
     let mut batch = frond::Batch::new();
-    // Version 0 of the layout, where there is one.
+    // Version 0 of the layout, if there is one.
     let value = if name == "laid" { &[0, 0, 7][..] } else { name.as_bytes() };
     (0..rows).for_each(|row| batch.put(&tree, &row.to_be_bytes(), value).unwrap());
     db.commit(&mut batch).unwrap();
 }
 
-/// What a server's log says, one change an entry; each of several trees.
+/// One entry of a server's log: a change of several trees.
 fn entry(db: &Db, number: usize, ids: &[TreeId]) -> frond::TreesChange {
     let id = |tree: usize| ids[tree];
     let mut change = db.change_trees();
     change.repeatable();
     match number {
-        // Six trees: a table of three, made anew, takes the place of the old one.
+        // Six trees: a rebuilt table of three trees replaces the old one.
         0 => {
             for (tree, name) in ["t", "t.1", "t.2"].into_iter().enumerate() {
                 let (new, to) = (format!("{name} new"), format!("{name} old"));
@@ -55,7 +55,7 @@ fn entry(db: &Db, number: usize, ids: &[TreeId]) -> frond::TreesChange {
             }
             change.swap((id(9), "v"), (id(4), "t.1")).rename((id(5), "t.2"), "w");
         }
-        // Clones take the places of what they are clones of.
+        // Clones replace the trees that they were cloned from.
         4 => {
             change
                 .clone_tree((id(3), "t"), "t kept")
@@ -90,7 +90,7 @@ fn options_of(name: &str) -> TreeOptions {
     TreeOptions { value_layout, ..Default::default() }
 }
 
-/// Names, attributes and rows: the numbers of trees that a repetition makes are others.
+/// Names, attributes and rows, without tree numbers: repetitions create trees with other numbers.
 fn without_numbers(all: &All) -> BTreeMap<String, (Vec<u8>, Rows)> {
     all.iter().map(|(name, (_, of, rows))| (name.clone(), (of.clone(), rows.clone()))).collect()
 }
@@ -119,7 +119,7 @@ fn a_change_that_crashes_is_made_or_is_not() {
             assert!(entry(&db, number, &ids).commit().unwrap().seqno.is_some());
             states.push(everything(&db));
             note(number + 1, number + 1);
-            // Some of it reaches the trees before the next.
+            // Apply some of it before the next change.
             for _ in 0..seed % 3 {
                 db.step().unwrap();
             }
@@ -141,7 +141,7 @@ fn a_change_that_crashes_is_made_or_is_not() {
                     panic!("{what}: {names:?} is none of {possible:?}");
                 };
                 between += usize::from(possible.count() > 1 && done == point.note.issued as usize);
-                // The log again: from where it was, or from its begin.
+                // The log is repeated from where it was, or from its start.
                 let from = if tried % 2 == 0 { 0 } else { done };
                 for number in from..ENTRIES {
                     entry(&db, number, &ids).commit().unwrap();

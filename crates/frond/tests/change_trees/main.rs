@@ -1,5 +1,5 @@
-//! Changes of several trees that are one commit: what each step does, what is refused, who is waited for, what a log of
-//! changes may repeat.
+//! Tests of changes of several trees in one commit: what each step does, what is refused, which
+//! transactions are waited for, and what a log of changes may repeat.
 
 mod beside;
 #[path = "../common/mod.rs"]
@@ -22,7 +22,7 @@ fn store() -> (tempfile::TempDir, Db) {
     (dir, db)
 }
 
-/// A tree with one row that says what it is.
+/// A tree with one row, which holds the tree's first name.
 fn tree(db: &Db, name: &str) -> Tree {
     let tree = db.create_tree(name, TreeOptions::default()).unwrap();
     tree.put(b"what", name.as_bytes()).unwrap();
@@ -33,7 +33,7 @@ fn what(tree: &Tree) -> Option<String> {
     tree.get(b"what").unwrap().map(|value| String::from_utf8(value).unwrap())
 }
 
-/// Names, and what the tree of each says it is.
+/// Names of trees, with the content of each tree's row.
 fn all(db: &Db) -> BTreeMap<String, Option<String>> {
     let trees = db.trees().into_iter();
     trees.map(|info| (info.name.clone(), what(&db.open_tree(&info.name).unwrap()))).collect()
@@ -89,7 +89,7 @@ fn each_step_is_done_and_stays_done() {
     assert_eq!(renamed.tree.as_ref().unwrap().name(), "d");
     assert!(made.tree.as_ref().unwrap().info().options.unique);
     assert!(id(truncated) > c.id() && a.info().options.attributes == attributes);
-    // What begins with the change, and what does not.
+    // Trees that are born with the change, and those that are not.
     let seqno = changed.seqno.unwrap();
     let birth = |name| db.open_tree(name).unwrap().info().birth;
     assert!(["a", "b", "c", "e"].into_iter().all(|name| birth(name) == seqno));
@@ -100,7 +100,7 @@ fn each_step_is_done_and_stays_done() {
         assert!(matches!(before.scan(&now, ..), Err(Error::DefinitionChanged(_))), "{name}");
     }
     assert!(before.get(&db.open_tree("d").unwrap(), b"what").unwrap().is_some());
-    // As they were then they are to be read.
+    // They can be read as they were then.
     for name in ["a", "b", "c", "d", "e"] {
         let then = before.open_tree(name).unwrap();
         assert_eq!(before.get(&then, b"what").unwrap(), Some(name.as_bytes().to_vec()));
@@ -163,7 +163,7 @@ fn a_truncated_tree_is_like_the_old_one_but_empty() {
     db.close().unwrap();
 }
 
-/// A step is told by its place, and then nothing is done; so are calls that make no sense.
+/// An error names the failed step, and then nothing is done; invalid calls are refused, too.
 #[test]
 fn a_step_that_cannot_be_made_keeps_all_from_being_made() {
     let (_dir, db) = store();
@@ -203,11 +203,11 @@ fn a_step_that_cannot_be_made_keeps_all_from_being_made() {
     refused(change().publish("c"), 1, "FRD-1004");
     refused(change().clone_tree("a", "b"), 1, "FRD-1005");
     refused(change().drop_tree("a").clone_tree(&a, "c"), 2, "FRD-1004");
-    // Too long a record is told of by the commit.
+    // A record that is too long is reported by the commit.
     let long = db.change_trees().set_attributes("a", vec![0; 2 << 20]).commit().unwrap_err();
     assert!(matches!(long, Error::InvalidArgument(_)), "{long}");
     assert_eq!((&db.trees(), db.snapshot().seqno()), (&before, seqno));
-    // Nothing to do is nothing done; and a list can be committed after an error.
+    // An empty list does nothing; and a list can be committed again after an error.
     let mut change = db.change_trees();
     assert!(change.commit().unwrap().seqno.is_none());
     assert!(change.rename("b", "c").rename("x", "y").commit().is_err());
@@ -220,7 +220,8 @@ fn a_step_that_cannot_be_made_keeps_all_from_being_made() {
     assert!(matches!(db.change_trees().drop_tree("a").commit(), Err(Error::Closed)));
 }
 
-/// A table gets a column, another name and what its owner notes of both, in one commit; and once, however often it is done.
+/// A table gets a column, another name and new attributes in one commit; and only once, however
+/// often the change is repeated.
 #[test]
 fn a_layout_changes_with_names_and_attributes() {
     let (_dir, db) = store();
@@ -248,7 +249,7 @@ fn a_layout_changes_with_names_and_attributes() {
     assert_eq!(begin(Some(0)).commit().unwrap().seqno, None, "it was made");
     assert_eq!(new.layout_version(), Some(1));
 
-    // While another goes, and a third begins as a fourth.
+    // Together with a drop, and a clone.
     tree(&db, "other");
     let mut change = db.change_trees();
     change.drop_tree("other").change_layout("u", Some(1), &[NewPart::Keep(1)]);
@@ -263,12 +264,12 @@ fn a_layout_changes_with_names_and_attributes() {
     assert!(db.open_tree("other").is_err());
 }
 
-/// Steps see those before them: names are free from the step on that frees them.
+/// Steps see the effects of those before them: a name is free after the step that frees it.
 #[test]
 fn steps_are_made_in_their_order() {
     let (_dir, db) = store();
     let ids = ["a", "b", "c"].map(|name| tree(&db, name).id());
-    // Round and round, by a name that nobody sees.
+    // Rotates names, using one that is never visible.
     db.change_trees()
         .rename("a", "free")
         .rename("b", "a")
@@ -277,11 +278,11 @@ fn steps_are_made_in_their_order() {
         .commit()
         .unwrap();
     assert_eq!(all(&db), names([("a", "b"), ("b", "c"), ("c", "a")]));
-    // The same by two swaps.
+    // Likewise with swaps.
     db.change_trees().swap("a", "b").swap("b", "c").swap("a", "b").commit().unwrap();
     assert_eq!(all(&db), names([("a", "a"), ("b", "c"), ("c", "b")]));
     db.change_trees().swap("a", "b").commit().unwrap();
-    // What comes and goes within a change was never there; a clone of a clone was.
+    // A tree that is created and dropped within a change never existed; a clone of a clone did.
     let changed = db
         .change_trees()
         .create("new", TreeOptions::default())
@@ -302,8 +303,8 @@ fn steps_are_made_in_their_order() {
     db.close().unwrap();
 }
 
-/// Rule: I53. Who waits for what is prepared is stopped by another thread, and nothing was done; the change may be committed
-/// again.
+/// Rule: I53. A change that waits for a prepared transaction can be cancelled by another thread,
+/// with nothing done; it may be committed again.
 #[test]
 fn a_change_that_waits_can_be_stopped() {
     let (_dir, db) = store();
@@ -335,7 +336,7 @@ fn a_change_that_waits_can_be_stopped() {
     db.close().unwrap();
 }
 
-/// Rules: I52, I12. Whoever has rows of a tree that goes is waited for, as long as was said.
+/// Rules: I52, I12. Transactions with rows of a removed tree are waited for, up to the timeout.
 #[test]
 fn a_change_waits_for_those_who_have_rows() {
     let (_dir, db) = store();
@@ -349,20 +350,21 @@ fn a_change_waits_for_those_who_have_rows() {
         matches!(&late, Error::Step { step: 2, error } if matches!(&**error, Error::LockTimeout { .. }))
     );
     assert_eq!((late.kind(), late.tree()), (ErrorKind::Retry, Some("b")));
-    // Names are changed without a wait, and rows go where they were meant to.
+    // Renames do not wait, and rows go to the tree for which they were meant.
     db.change_trees().swap("a", "b").commit().unwrap();
     change.lock_timeout(None);
     thread::scope(|scope| {
         let waits = scope.spawn(|| change.commit().unwrap());
         until_waiting(&db, &waits);
-        // Others change the catalog meanwhile: the change is of what there is by then.
+        // Others change the catalog meanwhile: the change applies to the catalog as it is
+        // afterwards.
         db.change_trees().create("d", TreeOptions::default()).swap("a", "b").commit().unwrap();
         txn.commit().unwrap();
         waits.join().unwrap();
     });
     assert_eq!(all(&db), names([("c", ""), ("d", "")]));
     assert!(a.put(b"1", b"").is_err() && b.put(b"1", b"").is_err());
-    // Of what is prepared, too.
+    // Likewise for a prepared transaction.
     let (c, xid) = (db.open_tree("c").unwrap(), Xid::new(b"one").unwrap());
     let txn = db.begin(Default::default()).unwrap();
     txn.put(&c, b"row", b"prepared").unwrap();
@@ -378,7 +380,8 @@ fn a_change_waits_for_those_who_have_rows() {
     db.close().unwrap();
 }
 
-/// A circle is the change's to leave: the transaction in it goes on, and the change comes after it.
+/// In a deadlock, the change gives way: the transaction in the cycle goes on, and the change comes
+/// after it.
 #[test]
 fn nobody_is_ended_for_a_change() {
     let (_dir, db) = store();
@@ -392,7 +395,7 @@ fn nobody_is_ended_for_a_change() {
                 _ => db.change_trees().truncate("a").truncate("b").commit(),
             });
             until_waiting(&db, &change);
-            // The change has this one by now, and waits for the other.
+            // The change has locked this tree by now, and waits for the other.
             txn.put(&a, b"row", b"2").unwrap();
             txn.commit().unwrap();
             change.join().unwrap().unwrap();
@@ -404,7 +407,8 @@ fn nobody_is_ended_for_a_change() {
     db.close().unwrap();
 }
 
-/// Two changes want the same trees, named the other way round; beside them transactions of both.
+/// Two changes want the same trees, named in opposite order, concurrently with transactions on
+/// both.
 #[test]
 fn changes_beside_each_other_take_turns() {
     let (_dir, db) = store();
@@ -427,7 +431,7 @@ fn changes_beside_each_other_take_turns() {
                         txn.put(&trees[order], &round.to_be_bytes(), b"")?;
                         txn.put(&trees[1 - order], &round.to_be_bytes(), b"")
                     });
-                    // A tree was truncated between its opening and its row.
+                    // A tree was truncated between its opening and the put.
                     assert!(matches!(put, Ok(()) | Err(Error::NoSuchTree(_))), "{put:?}");
                 }
             });
@@ -438,7 +442,7 @@ fn changes_beside_each_other_take_turns() {
     db.close().unwrap();
 }
 
-/// Who looks for names finds each of them at any time.
+/// A lookup of names finds each of them at any time.
 #[test]
 fn a_name_is_never_without_its_tree() {
     let (_dir, db) = store();

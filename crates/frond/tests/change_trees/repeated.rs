@@ -1,11 +1,13 @@
-//! A server's log of changes, which after a crash is done again from an entry that may have been done, like those behind it.
+//! A server's log of changes that is repeated after a crash, from an entry that may have been made
+//! already, as may those after it.
 
 use super::*;
 
-/// One entry of the log, as the server wrote it before it made the change: it has seen numbers and names then.
+/// One entry of the log, with the numbers and names that the server saw before it made the change.
 type Entry = for<'c> fn(&'c mut frond::TreesChange, &[TreeId]) -> &'c mut frond::TreesChange;
 
-/// Every kind of step, each tree named by number and the name that it has by then. Of trees: 0 to 4 are a to e.
+/// Every kind of step; each tree is given by its number and its name at that point. Trees 0 to 4
+/// are a to e.
 const LOG: &[Entry] = &[
     |change, ids| change.rename((ids[0], "a"), "f"),
     |change, ids| change.swap((ids[0], "f"), (ids[1], "b")).rename((ids[2], "c"), "a"),
@@ -30,7 +32,8 @@ fn do_entry(db: &Db, entry: Entry, ids: &[TreeId]) -> bool {
     change.commit().unwrap().seqno.is_some()
 }
 
-/// However far the log was done, and wherever its repetition begins, what comes of it is what comes of the log.
+/// However much of the log was done, and wherever its repetition starts, the result is that of the
+/// log.
 #[test]
 fn a_log_of_changes_is_repeated_from_any_entry_on() {
     let expected = names([("a", ""), ("e", "d"), ("f", "b"), ("c", "")]);
@@ -68,7 +71,7 @@ impl TreeOf for Db {
     }
 }
 
-/// What is told of steps that were made before, and what cannot be told and is refused.
+/// Steps that were made before are skipped, and what cannot be decided is refused.
 #[test]
 fn what_was_made_is_passed_over_and_what_is_unclear_refused() {
     let (_dir, db) = store();
@@ -82,29 +85,29 @@ fn what_was_made_is_passed_over_and_what_is_unclear_refused() {
         let id = |step: &frond::ChangeStep| step.tree.as_ref().map(Tree::id);
         (first.steps.iter().map(id).collect::<Vec<_>>(), again.steps.iter().map(id).collect())
     };
-    // By names alone, as long as nothing comes between.
+    // By names alone, if nothing comes in between.
     let (first, again): (_, Vec<_>) = once(db.change_trees().rename("a", "f").drop_tree("e"));
     assert_eq!((first, again), (vec![Some(ids[0]), None], vec![Some(ids[0]), None]));
-    // By number alone: it is to have this name.
+    // By number alone: it must have this name.
     let (_, again) = once(db.change_trees().rename(ids[0], "a").set_attributes("a", vec![1]));
     assert_eq!(again, vec![Some(ids[0]); 2]);
     let (first, again) = once(db.change_trees().clone_tree("a", "copy").clone_tree("copy", "more"));
     assert_eq!(first, again);
     let (first, again) = once(db.change_trees().truncate((ids[1], "b")));
     assert!(first[0].is_some() && again == [None]);
-    // A clone stays one when what it was cloned from is gone.
+    // A clone still counts as made when its original is gone.
     db.drop_tree("a").unwrap();
     let mut change = db.change_trees();
     let passed = change.repeatable().clone_tree(ids[0], "copy").commit().unwrap();
     assert!(passed.seqno.is_none() && passed.steps[0].tree.is_some());
-    // Part of it is there: the rest is made.
+    // Part of it was made: the rest is made now.
     let options = || TreeOptions { attributes: b"uuid 2".to_vec(), ..Default::default() };
     let mut change = db.change_trees();
     change.repeatable().create("g", options()).rename("c", "h");
     db.create_tree("g", options()).unwrap();
     let changed = change.commit().unwrap();
     assert_eq!(changed.steps.iter().map(|step| step.was_made).collect::<Vec<_>>(), [false, true]);
-    // Publishing is done again, which does no harm.
+    // Publishing is repeated, which does no harm.
     let birth = || db.open_tree("h").unwrap().info().birth;
     let before = birth();
     db.change_trees().repeatable().publish("h").commit().unwrap();

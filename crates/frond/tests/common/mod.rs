@@ -1,9 +1,9 @@
-//! What scenarios through the public API share: a store on real files, so finely cut that a few
-//! thousand keys make its trees several levels deep.
+//! Shared setup of scenarios through the public API: a store on real files with tiny sizes, so that
+//! a few thousand keys make its trees several levels deep.
 
 use frond::{Durability, Limits, Options, Shape, Tuning};
 
-/// Sizes of everything, tiny.
+/// Tiny sizes of everything.
 pub fn tiny() -> Tuning {
     Tuning {
         shape: Some(Shape {
@@ -31,7 +31,7 @@ pub fn tiny() -> Tuning {
     }
 }
 
-/// A tiny store on real files, as fast as it gets.
+/// Options for a tiny store on real files, without syncs.
 pub fn options() -> Options {
     Options::new().cache_size(8 << 20).durability(Durability::Lazy).tuning(tiny())
 }

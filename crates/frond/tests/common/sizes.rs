@@ -1,8 +1,9 @@
-//! What a tree says that it takes, held against what a walk over its pages finds.
+//! Compares the sizes that a tree reports with those that a walk over its pages finds.
 
 use frond::{Batch, Db, TreeSizes};
 
-/// Both, while nothing changes: background work may go on. Gives the sizes, and the bytes of all rows of leaves as they are.
+/// Asserts that both are equal at a moment without changes; background work may go on. Returns the
+/// sizes, and the uncompressed bytes of all rows in leaves.
 pub fn expect(db: &Db, name: &str) -> (TreeSizes, u64) {
     let tree = db.open_tree(name).unwrap();
     let (sizes, shape, columns) = loop {
@@ -22,7 +23,8 @@ pub fn expect(db: &Db, name: &str) -> (TreeSizes, u64) {
     (sizes, columns.row_bytes)
 }
 
-/// Puts each row once more and waits until leaves have them: then all leaves are of this version of Frond.
+/// Puts each row again and waits until the leaves have them: then all leaves are written by this
+/// version of Frond.
 #[allow(dead_code, reason = "not every program that has this file needs it")]
 pub fn rewrite(db: &Db, name: &str) {
     let tree = db.open_tree(name).unwrap();

@@ -1,5 +1,6 @@
-//! Everything that a block is ever asked. What passed the check answers all of it, and the same each time; what
-//! did not gives rows or errors. Nothing takes more memory than its rows and columns account for.
+//! All reads of a block. A block that passed the check answers all of them, and the same each time;
+//! one that did not gives rows or errors. Nothing takes more memory than the block's rows and
+//! columns account for.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +14,16 @@ use frond::{
 
 use crate::{counting::peak_of, stock::Block};
 
-/// Beside what a block's own lengths allow: lists that begin with room for some rows, contexts of codecs.
+/// Bytes beyond what a block's own lengths allow: initial capacity of lists, contexts of codecs.
 const SOME: usize = 64 << 10;
-/// Rows without a value may have so many bytes in each column of strings (docs/format.md, "Typed block").
+/// Most bytes that a row without a value may have in each string column
+/// (docs/format.md, "Typed block").
 const FILLER_BYTES_MAX: usize = 64;
 
 /// What is in a row: key, tag, payload.
 type Row = (Vec<u8>, Tag, Vec<u8>);
 
-/// Counts the columns of a typed block that stands as it was built, by how they are written.
+/// Counts the columns of an intact columnar block by their encodings.
 pub fn count(block: &Block, format: &Format, met: &mut BTreeMap<&'static str, u64>) {
     let Format::Typed(format) = format else { return };
     let typed = format.block(&block.raw).expect("it was built");
@@ -30,11 +32,12 @@ pub fn count(block: &Block, format: &Format, met: &mut BTreeMap<&'static str, u6
     weighed.expect("it was built");
 }
 
-/// The most that reading a block may take, in all its forms at once: columns, vectors of them, and rows.
+/// Upper bound for the memory to read a block, in all its forms at once: columns, vectors of them,
+/// and rows.
 fn bound(block: &Block, format: &Format) -> usize {
     let (rows, row_bytes) = (block.rows as usize, block.row_bytes as usize);
     match format {
-        // Going back, the keys of sixteen rows stand whole.
+        // A backward scan holds the whole keys of sixteen rows.
         Format::Opaque => 40 * block.raw.len() + SOME,
         Format::Typed(format) => {
             let columns = format.columns().count() + 1;
@@ -43,7 +46,7 @@ fn bound(block: &Block, format: &Format) -> usize {
     }
 }
 
-/// Asks everything; says whether it is sound.
+/// Makes all reads; returns whether the block is sound.
 pub fn everything(block: &Block, format: &Format) -> bool {
     let bound = bound(block, format);
     let (sound, peak) = peak_of(|| {
@@ -74,9 +77,9 @@ fn check(block: &Block, format: &Format) -> Result<(), BadBlock> {
     format.check(&block.raw, block.rows, block.row_bytes, &mut Chunks::default())
 }
 
-/// All rows, forward; backward there are as many, and the same if the block is sound.
+/// All rows, forward. Backward there must be as many, and the same if the block is sound.
 fn walk(block: &Block, format: &Format) -> Result<Vec<Row>, BadBlock> {
-    // As whoever does not check reads: what the index says is asked first.
+    // Like a reader that does not check: the index's statements are compared first.
     format.agrees(&block.raw, block.rows, block.row_bytes)?;
     let raw = &block.raw[..];
     let mut at = Position::new(format);
@@ -96,7 +99,8 @@ fn walk(block: &Block, format: &Format) -> Result<Vec<Row>, BadBlock> {
         if bytes <= block.row_bytes as usize {
             rows.push((at.key().to_vec(), at.tag(), at.payload(raw).to_vec()));
         } else {
-            // Only unsound ones, and opaque ones cut by prefixes, have more; nobody holds them together.
+            // Only unsound blocks, and row blocks cut by prefixes, have more rows; they are not
+            // kept together.
             rows.push((Vec::new(), at.tag(), Vec::new()));
         }
         if !at.next(raw, format)? {
@@ -124,7 +128,7 @@ fn seek(block: &Block, format: &Format, key: &[u8]) -> Result<(), BadBlock> {
     found.and(sought.map(|_| ()))
 }
 
-/// What each column takes, and some parts of values without the others.
+/// The sizes of columns, and projections of values.
 fn parts(block: &Block, format: &TypedFormat) -> Result<(), BadBlock> {
     let typed = format.block(&block.raw)?;
     if typed.raw_bytes() != block.row_bytes as usize {
@@ -145,7 +149,8 @@ fn parts(block: &Block, format: &TypedFormat) -> Result<(), BadBlock> {
     weighed
 }
 
-/// What a cache with room makes of a sound block is sound as well, and has the same rows.
+/// The form into which a cache with space unpacks a sound block is sound as well, and has the same
+/// rows.
 fn unpack(block: &Block, format: &Format, rows: &[Row]) {
     if format.is_opaque() {
         return;
@@ -153,7 +158,7 @@ fn unpack(block: &Block, format: &Format, rows: &[Row]) {
     let mut chunks = Chunks::default();
     let checked = format.check(&block.raw, block.rows, block.row_bytes, &mut chunks);
     assert!(checked.is_ok(), "it was sound");
-    // Whoever loads a block hands on what the check decoded of it.
+    // A thread that loads a block passes on what the check decoded of it.
     if let Some((key, tag, _)) = rows.last() {
         let found = format.find(&block.raw, key, &typed::Projection::All, &mut chunks);
         assert_eq!(found.expect("it is sound").map(|(tag, _)| tag), Some(*tag));
@@ -170,7 +175,7 @@ fn unpack(block: &Block, format: &Format, rows: &[Row]) {
     assert!(walk(&unpacked, format).as_deref() == Ok(rows), "unpacked, and other rows");
 }
 
-/// The rows of a sound block are in order, and each is found as it was walked over.
+/// The rows of a sound block are in order, and each is found by its key as in the scan.
 fn agree(block: &Block, format: &Format, rows: &[Row]) {
     let raw = &block.raw[..];
     if matches!(format, Format::Typed(_)) {

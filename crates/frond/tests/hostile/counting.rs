@@ -1,5 +1,5 @@
-//! How much memory a thread takes while it does something: an allocator that counts by thread, for tests run
-//! beside each other.
+//! Memory that a thread takes while it does something: an allocator that counts by thread, for
+//! tests that run in parallel.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -9,20 +9,21 @@ use std::{
 struct Counting;
 
 thread_local! {
-    /// What this thread has, as far as it goes: memory may be given back by another one.
+    /// Approximate: memory may be freed by another thread.
     static NOW: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
 fn took(bytes: isize) {
-    // A thread that ends has no counters any more, and nobody who asks.
+    // A thread that is ending has no counters any more, and needs none.
     let _ = NOW.try_with(|now| {
         now.set(now.get() + bytes);
         let _ = PEAK.try_with(|peak| peak.set(peak.get().max(now.get())));
     });
 }
 
-// SAFETY: every call goes to the system's allocator as it came; the counters touch no memory of it.
+// SAFETY: every call is passed unchanged to the system's allocator; the counters touch none of its
+// memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         took(layout.size() as isize);
@@ -46,7 +47,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The most that this thread had at once while `act` ran, beyond what was there.
+/// The peak of this thread's memory while `act` ran, beyond what it had before.
 pub fn peak_of<T>(act: impl FnOnce() -> T) -> (T, usize) {
     let before = NOW.get();
     PEAK.set(before);

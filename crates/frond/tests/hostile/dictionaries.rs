@@ -1,4 +1,4 @@
-//! Blocks under the dictionary of their run: what decodes them is struck, and so are they.
+//! Blocks compressed with their run's dictionary: the dictionary and the blocks are corrupted.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::{
     strike,
 };
 
-/// Contexts of codecs.
+/// Bytes for the contexts of codecs.
 const SOME: usize = 512 << 10;
 
-/// A tree of texts, the second leaf of which is under what the first one taught.
+/// A tree of texts, whose second leaf uses a dictionary trained on the first.
 pub fn tree(dice: &mut Dice) -> Tree {
     let names = 100 + dice.below(200);
     let letters = 40 + dice.below(60);
@@ -49,13 +49,13 @@ pub fn tree(dice: &mut Dice) -> Tree {
     Tree { typing: None, options, rows, run }
 }
 
-/// Blocks of a run that are under its dictionary.
+/// Number of blocks of a run that use its dictionary.
 pub fn count(run: &Arc<Run>) -> usize {
     run.blocks().entries().iter().filter(|entry| entry.packing.has_dictionary).count()
 }
 
-/// Decodes blocks so many times, with the dictionary struck, or the block, or its length; says how often that gave
-/// bytes.
+/// Decodes blocks `strikes` times, with the dictionary, the block, or its length corrupted; returns
+/// how often that gave bytes.
 pub fn decoded(dice: &mut Dice, tree: &Tree, strikes: u64) -> u64 {
     let mut buf = ReadBuf::new(pool());
     let dictionary = tree.run.dictionary().expect("it has one");
@@ -69,7 +69,7 @@ pub fn decoded(dice: &mut Dice, tree: &Tree, strikes: u64) -> u64 {
         match dice.below(4) {
             0 => strike::bytes(dice, &mut encoded),
             1 => raw_bytes = dice.below(1 << 18) as usize,
-            // A few bytes of many: what is left decodes.
+            // A few changed bytes of many: what is left may decode.
             2 => {
                 let at = dice.below(bytes.len() as u64) as usize;
                 bytes[at] ^= 1 << dice.below(8);
@@ -95,7 +95,7 @@ pub fn decoded(dice: &mut Dice, tree: &Tree, strikes: u64) -> u64 {
     decoded
 }
 
-/// Strikes a dictionary as it is stored.
+/// Corrupts a dictionary as it is stored.
 pub fn stored(dice: &mut Dice, tree: &Tree, strikes: u64) {
     for _ in 0..strikes {
         let mut struck = tree.run.dictionary().expect("it has one").to_disk().to_vec();

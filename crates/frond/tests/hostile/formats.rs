@@ -1,4 +1,5 @@
-//! Single forms, struck and read by themselves: columns of integers and of strings, models, and the formats of runs.
+//! Single encodings, corrupted and read by themselves: integer and string columns, models, and the
+//! formats of runs.
 
 use frond::block::{
     Codec, Format, MODELS_MEMORY_MAX, TypedFormat,
@@ -18,7 +19,7 @@ use crate::{
 const SOME: usize = 64 << 10;
 const PAD: [u8; PAD_BYTES] = [0xa5; PAD_BYTES];
 
-/// Columns of integers of all courses, struck so many times.
+/// Integer columns of all courses, corrupted `strikes` times.
 pub fn integers(dice: &mut Dice, strikes: usize) {
     let rows = 1 + dice.below(200);
     let course = Course::thrown(dice);
@@ -89,7 +90,7 @@ fn read_integers(column: &[u8], rows: usize, values: &[u64]) {
     }
 }
 
-/// Columns of strings of all sorts, as they are best written, struck so many times.
+/// String columns of all kinds, in their best encoding, corrupted `strikes` times.
 pub fn strings(dice: &mut Dice, strikes: usize) {
     let (rows, sort) = (1 + dice.below(90), Text::thrown(dice));
     let mut all: Vec<Vec<u8>> = (0..rows).map(|row| text(dice, sort, row)).collect();
@@ -111,7 +112,7 @@ pub fn strings(dice: &mut Dice, strikes: usize) {
         let rows = *dice.pick(&[rows, rows, rows, rows / 2, rows + 1, 65_535]) as usize;
         let read = || read_strings(&struck, rows, trained.model.as_ref(), bytes_max, &all);
         let ((), peak) = peak_of(read);
-        // Chunk, strings and where they end grow by doubling.
+        // Chunk, strings and their end positions grow by doubling.
         let bound = 8 * (bytes_max + struck.len()) + 16 * rows + SOME;
         assert!(peak < bound, "{peak} bytes of memory for {rows} strings of {bytes_max}: {bound}");
     }
@@ -158,7 +159,7 @@ fn read_strings(
     let _ = strs.lower_bound(0..rows + 1, b"");
 }
 
-/// Models and whole formats, struck so many times each.
+/// Models and whole formats, corrupted `strikes` times each.
 pub fn models(dice: &mut Dice, format: &Format, strikes: usize) {
     let Format::Typed(format) = format else { return };
     let mut bytes = Vec::new();
@@ -168,7 +169,7 @@ pub fn models(dice: &mut Dice, format: &Format, strikes: usize) {
             let mut struck = model.as_bytes().to_vec();
             (0..1 + dice.below(3)).for_each(|_| strike::bytes(dice, &mut struck));
             let (read, peak) = peak_of(|| StringModel::parse(&struck));
-            // Words leave out what they share with those before; together they have an end.
+            // Words share prefixes with those before; their total length is bounded.
             assert!(
                 peak < 8 * struck.len() + (4 << 20),
                 "{peak} bytes for a model of {}",

@@ -1,9 +1,10 @@
-//! Bytes that nobody wrote under checksums that are right: blocks, models, columns, tails, and runs made of them.
+//! Hostile bytes with right checksums: blocks, models, columns, run footers, and runs made of them.
 //! Promise: P20, P15.
 //!
-//! Trees are thrown, their leaves built as the engine does it, and what comes out is struck again and again, as
-//! bytes and as what they stand for. Whatever it is then: rows or an error with its place, within the memory that
-//! its lengths account for. `FROND_EFFORT` multiplies the strikes; a failure says the seed of its tree.
+//! Trees are generated at random and their leaves built as the engine does it. Then the result is
+//! corrupted again and again, as bytes and by meaning. Whatever it is then, reading it gives rows
+//! or an error with its location, within the memory that its lengths account for. `FROND_EFFORT`
+//! multiplies the corruptions; a failure prints the seed of its tree.
 
 mod ask;
 mod counting;
@@ -22,10 +23,10 @@ use frond_testkit::{Dice, effort};
 use runs::Lying;
 use stock::{Block, Tree};
 
-/// Ways to write a column that read others, or a model, in ways of their own.
+/// Encodings of a column that refer to other columns or to a model.
 const RELATED: [&str; 4] = ["difference", "line", "quotes", "templates"];
 
-/// Says which dice failed.
+/// Prints the seed of a failed run.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -36,7 +37,7 @@ impl Drop for Seed {
     }
 }
 
-/// Runs `act` with the dice of so many seeds.
+/// Runs `act` with dice of this many seeds.
 fn campaign(seeds: u64, mut act: impl FnMut(&mut Dice)) {
     for seed in effort::seeds(seeds) {
         let _told = Seed(seed);
@@ -60,7 +61,7 @@ fn struck_blocks_give_rows_or_an_error() {
             let block = &blocks[number % blocks.len()];
             let other = dice.pick(&blocks);
             let raw = strike::block(dice, &block.raw, &other.raw);
-            // What the index of the run would say of it.
+            // What the index of the run would say about it.
             let said = match format {
                 Format::Opaque => None,
                 Format::Typed(_) => said(&raw),
@@ -80,7 +81,7 @@ fn struck_blocks_give_rows_or_an_error() {
     assert!(sound * 100 > struck, "strikes that end at the first look prove little");
 }
 
-/// The rows that a typed block says it has, and their length.
+/// The number of rows that a columnar block states, and their length.
 fn said(block: &[u8]) -> Option<(u32, u32)> {
     let &[_, _, low, high, ref raw @ ..] = block.first_chunk::<8>()?;
     Some((u32::from(u16::from_le_bytes([low, high])), u32::from_le_bytes(*raw)))

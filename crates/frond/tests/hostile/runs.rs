@@ -1,4 +1,5 @@
-//! Whole runs, struck in their tails or in a block, under checksums made right again: opened, read, and merged.
+//! Whole runs whose footer or a block is corrupted, with the checksums made right again: opened,
+//! read, and merged.
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ pub struct Lying<'t> {
     file: Arc<StoreFile>,
     link: Link,
     extent: Vec<u8>,
-    /// Where its tail begins in the extent.
+    /// Where its footer starts in the extent.
     tail_at: usize,
     keys: Vec<&'t Vec<u8>>,
 }
@@ -48,13 +49,13 @@ impl<'t> Lying<'t> {
         Self { tree, file, link, extent, tail_at, keys }
     }
 
-    /// Strikes its tail.
+    /// Corrupts its footer.
     pub fn strike_tail(&self, dice: &mut Dice) {
         let whole = &self.extent[self.tail_at..];
         let meant = whole.iter().rposition(|&byte| byte != 0).expect("it has bytes") + 1;
         let mut struck = whole[..meant].to_vec();
         for _ in 0..1 + dice.below(2) {
-            // In the header, behind it, or anywhere.
+            // In the header, after it, or anywhere.
             let from = *dice.pick(&[0, 16, 48, 64]) as usize;
             let from = if dice.chance(1, 2) { from } else { dice.below(meant as u64) as usize };
             let mut rest = struck.split_off(from.min(struck.len()));
@@ -65,7 +66,7 @@ impl<'t> Lying<'t> {
         self.read([&self.extent[..self.tail_at], &struck].concat());
     }
 
-    /// Strikes one of its blocks, whose length stays: the tail then has its new checksum.
+    /// Corrupts one of its blocks without changing its length; the footer gets the new checksum.
     pub fn strike_block(&self, dice: &mut Dice) {
         let blocks = self.tree.run.block_count() as u64;
         let (index, other) = (dice.below(blocks) as usize, dice.below(blocks) as usize);
@@ -93,7 +94,7 @@ impl<'t> Lying<'t> {
         self.read(extent);
     }
 
-    /// Writes this extent, whatever it is, gives it its hash, and reads all of it in all ways.
+    /// Writes this extent with a matching hash, and reads all of it in all ways.
     fn read(&self, extent: Vec<u8>) {
         self.file.write_at(&extent, self.link.offset).expect("memory takes it");
         let identity = self.link.identity(self.file.store, PageKind::Run);
@@ -111,13 +112,13 @@ impl<'t> Lying<'t> {
     }
 }
 
-/// Whether all blocks of a run have the checksum that its index says.
+/// True if all blocks of a run match the checksums in its index.
 fn sums_hold(run: &Run) -> bool {
     let mut buf = ReadBuf::new(pool());
     (0..run.block_count()).all(|index| run.encoded_block(index, &mut buf).is_ok())
 }
 
-/// Walks it all ways: rows in order, or an error.
+/// Walks it in all ways: rows in order, or an error.
 fn read(run: &Arc<Run>, keys: &[&Vec<u8>]) {
     let source: Arc<dyn BlockSource> = Arc::new(NoCache(pool()));
     for key in keys {
@@ -139,8 +140,8 @@ fn read(run: &Arc<Run>, keys: &[&Vec<u8>]) {
     }
 }
 
-/// Merges it with the run that it was, and carries its blocks into another: a run that is in order comes of it, or
-/// an error.
+/// Merges it with the original run, and carries its blocks over into another: the result is a run
+/// in order, or an error.
 fn merge(tree: &Tree, run: &Arc<Run>) {
     let builder = || match &tree.typing {
         Some(typing) => RunBuilder::typed(pool(), tree.options, typing, Some(run.format())),

@@ -1,7 +1,8 @@
-//! What is struck: real blocks, of runs as the engine builds them, of trees of all sorts.
+//! Test data to corrupt: real blocks, of runs as the engine builds them, of trees of all kinds.
 //!
-//! A tree is thrown: which parts its keys and values have, and how the values of each go on from row to row, so
-//! that every way to write a column is met. Its second leaf has the models that the first one taught.
+//! A tree is generated at random: which parts its keys and values have, and how each part's values
+//! continue from row to row, so that every column encoding occurs. Its second leaf uses the models
+//! trained on the first.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,12 +14,12 @@ use frond::{
 };
 use frond_testkit::Dice;
 
-/// Rows of a leaf: enough to learn from.
+/// Rows of a leaf: enough to train models.
 const ROWS: u64 = 2500;
 
 pub type Rows = BTreeMap<Vec<u8>, (Tag, Vec<u8>)>;
 
-/// How the values of a part go on.
+/// How the values of a part continue from row to row.
 #[derive(Clone, Copy)]
 pub enum Course {
     Same,
@@ -28,11 +29,11 @@ pub enum Course {
     Tailed,
     Steps,
     Lasting,
-    /// Behind what stood before it in the row.
+    /// A time after the number before it in the row.
     Behind,
-    /// Of one day, in no order.
+    /// Times within one day, in no order.
     Moment,
-    /// Grows as what stood before it in the row does, a third as fast.
+    /// Grows with the number before it in the row, a third as fast.
     Along,
     Decimals,
     Anything,
@@ -48,7 +49,7 @@ pub enum Text {
     Noise,
     /// Of a few templates, and some of none.
     Calls,
-    /// Has what was said before it in the row.
+    /// Contains the text before it in the row.
     Quoting,
 }
 
@@ -72,7 +73,7 @@ pub struct Block {
     pub raw: Vec<u8>,
     pub rows: u32,
     pub row_bytes: u32,
-    /// Some keys that it has.
+    /// Some of its keys.
     pub keys: Vec<Vec<u8>>,
 }
 
@@ -277,7 +278,8 @@ fn side(dice: &mut Dice, of_key: bool) -> Vec<Recipe> {
     (0..count).map(|number| Recipe::thrown(dice, of_key, number + 1 == count)).collect()
 }
 
-/// Values whose parts say much of each other, and calls: differences, lines, quotes, and templates come of them.
+/// Values whose parts are correlated, and calls: they are encoded as differences, lines, quotes,
+/// and templates.
 fn related() -> [Vec<Recipe>; 2] {
     let number = |course| Recipe::Number(8, Hint::Integer, course);
     let string = |text| Recipe::String(Part::Var(End::Prefixed), text);
@@ -287,7 +289,7 @@ fn related() -> [Vec<Recipe>; 2] {
 }
 
 fn rows(dice: &mut Dice, key: &[Recipe], value: &[Recipe], first: u64) -> Rows {
-    // Some trees have messages of all sorts, and rows that do not fit.
+    // Some trees have messages of all kinds, and rows that do not fit their layout.
     let (mixed, misfits) = (dice.chance(1, 3), dice.chance(1, 4));
     let mut rows = Rows::new();
     for row in first..first + ROWS {
@@ -333,7 +335,7 @@ fn leaf(rows: &Rows, typing: Option<&Arc<Typing>>, options: RunOptions) -> Arc<R
 }
 
 impl Tree {
-    /// A tree, one in eight of opaque rows.
+    /// A random tree, one in eight with row blocks.
     pub fn thrown(dice: &mut Dice) -> Self {
         let [key, mut value] = match dice.chance(1, 5) {
             true => related(),

@@ -1,8 +1,9 @@
-//! How bytes are struck: anywhere, or where it hurts; as bytes, or as what they stand for.
+//! Ways to corrupt bytes: anywhere, or at critical places; as bytes, or by meaning.
 
 use frond_testkit::Dice;
 
-/// What stands for something else nearly everywhere: tags, widths, lengths, marks and their neighbours.
+/// Bytes that have a special meaning nearly everywhere: tags, widths, lengths, marks and their
+/// neighbours.
 const EXTREMES: [u8; 24] = [
     0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 57, 58, 63, 64, 65, 66, 72, 0x7f, 0x80, 0x81, 0xc0, 0xc1,
     0xfe, 0xff,
@@ -11,13 +12,13 @@ const EXTREMES: [u8; 24] = [
 /// First bytes of columns of all kinds.
 const KINDS: [u8; 19] = [64, 65, 66, 67, 68, 69, 70, 71, 72, 0, 1, 2, 3, 4, 5, 6, 15, 16, 38];
 
-/// Bytes behind a typed block's last column.
+/// Bytes after a columnar block's last column.
 const PAD_BYTES: usize = 8;
 const HEADER_BYTES: usize = 8;
-/// The flag of a directory of four bytes a column.
+/// The flag of a directory with four bytes per column.
 const WIDE: u8 = 2;
 
-/// A typed block taken apart.
+/// A columnar block taken apart.
 pub struct Columns {
     head: [u8; HEADER_BYTES],
     columns: Vec<Vec<u8>>,
@@ -63,7 +64,7 @@ impl Columns {
     }
 }
 
-/// Strikes bytes once. Most strikes fall into the first dozen, where lengths and kinds are.
+/// Corrupts bytes once. Most changes hit the first dozen bytes, where lengths and kinds are.
 pub fn bytes(dice: &mut Dice, bytes: &mut Vec<u8>) {
     if bytes.is_empty() {
         return bytes.push(dice.bits() as u8);
@@ -103,14 +104,14 @@ pub fn bytes(dice: &mut Dice, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Strikes a block, of which `other` is another of the same run, up to four times.
+/// Corrupts a block up to four times; `other` is another block of the same run.
 pub fn block(dice: &mut Dice, block: &[u8], other: &[u8]) -> Vec<u8> {
     let mut struck = block.to_vec();
     for _ in 0..1 + dice.below(4) {
         match Columns::of(&struck).filter(|_| dice.chance(4, 5)) {
             Some(parts) => struck = columns(dice, parts, other),
             None if dice.chance(1, 6) && !other.is_empty() => {
-                // The front of one and the end of the other.
+                // The start of one and the end of the other.
                 let at = dice.below(struck.len().min(other.len()) as u64) as usize;
                 struck.truncate(at);
                 struck.extend_from_slice(&other[at..]);
@@ -121,7 +122,7 @@ pub fn block(dice: &mut Dice, block: &[u8], other: &[u8]) -> Vec<u8> {
     struck
 }
 
-/// Strikes a typed block within its directory: what lies where stays true.
+/// Corrupts a columnar block but keeps its directory consistent.
 fn columns(dice: &mut Dice, mut parts: Columns, other: &[u8]) -> Vec<u8> {
     let at = dice.below(parts.columns.len() as u64) as usize;
     match dice.below(16) {
@@ -148,7 +149,7 @@ fn columns(dice: &mut Dice, mut parts: Columns, other: &[u8]) -> Vec<u8> {
             }
         }
         14 => {
-            // A column of a few bytes that says much.
+            // A column of a few bytes that claims much.
             let width = *dice.pick(&EXTREMES);
             let mut column = vec![*dice.pick(&KINDS), width];
             column.extend((0..dice.below(40)).map(|_| *dice.pick(&EXTREMES)));

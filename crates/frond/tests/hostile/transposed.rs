@@ -1,4 +1,5 @@
-//! Opaque rows that are alike: what was transposed is struck as it is given to the codec, and comes back as a block.
+//! Similar rows in row blocks: byte-shuffled blocks are corrupted in the form that the codec gets,
+//! and decoded to a block.
 
 use std::sync::Arc;
 
@@ -16,10 +17,10 @@ use crate::{
     strike,
 };
 
-/// Contexts of codecs, and lists of a thread that decodes for the first time.
+/// Bytes for the contexts of codecs, and lists of a thread that decodes for the first time.
 const SOME: usize = 256 << 10;
 
-/// A tree of rows that are alike, and nearly all of whose blocks are transposed.
+/// A tree of similar rows, nearly all of whose blocks are byte-shuffled.
 pub fn tree(dice: &mut Dice) -> Tree {
     let (lead, wide) = (dice.below(6) as usize, dice.below(20) as usize);
     let (value, differ) = (dice.below(30) as usize, dice.chance(1, 3));
@@ -47,12 +48,12 @@ pub fn tree(dice: &mut Dice) -> Tree {
     Tree { typing: None, options, rows, run }
 }
 
-/// Blocks of a run that are transposed.
+/// Number of byte-shuffled blocks of a run.
 pub fn count(run: &Arc<Run>) -> usize {
     run.blocks().entries().iter().filter(|entry| entry.packing.is_transposed).count()
 }
 
-/// Strikes the forms of its blocks, so many times; says how many gave a sound block.
+/// Corrupts the shuffled forms of its blocks `strikes` times; returns how many gave a sound block.
 pub fn forms(dice: &mut Dice, tree: &Tree, strikes: u64) -> u64 {
     let mut buf = ReadBuf::new(pool());
     let mut sound = 0;
@@ -75,7 +76,7 @@ pub fn forms(dice: &mut Dice, tree: &Tree, strikes: u64) -> u64 {
         if codec.encode(&form, &mut encoded) == Codec::Raw {
             continue;
         }
-        // Now and then the index lies as well.
+        // Now and then the index is wrong as well.
         let raw_bytes = match dice.below(8) {
             0 => raw.len() - 1,
             1 => raw.len() + 1 + dice.below(100) as usize,
@@ -97,7 +98,7 @@ pub fn forms(dice: &mut Dice, tree: &Tree, strikes: u64) -> u64 {
     sound
 }
 
-/// How many rows an opaque block says it has.
+/// The number of rows that a row block states.
 fn rows_of(block: &[u8]) -> u32 {
     let trailer: [u8; 4] = block[block.len() - 4..].try_into().expect("it has a trailer");
     u32::from(u16::from_le_bytes([trailer[0], trailer[1]]))

@@ -1,4 +1,4 @@
-//! Writers of all kinds beside a build, in an order that is the same each time, and in threads.
+//! All kinds of writers concurrently with an index build, in a fixed order, and in threads.
 
 use super::*;
 use frond_testkit::effort;
@@ -10,7 +10,7 @@ use std::sync::{
 #[test]
 fn each_way_to_write_is_seen() {
     let (_dir, db, base) = people(&ROWS);
-    // It had written before: it is waited for.
+    // It wrote before the build started, so it is waited for.
     let before = begin(&db);
     before.put(&base, b"1", b"anna,Oslo").unwrap();
     let mut build = db.build_indexes(&base, &indexes()).unwrap();
@@ -29,11 +29,11 @@ fn each_way_to_write_is_seen() {
     txn.rollback_to(&point).unwrap();
     txn.delete(&base, b"3").unwrap();
     txn.put_absent(&base, b"7", b"gil,").unwrap();
-    // A batch that locks, for there is a transaction.
+    // A batch that takes locks, because there is a transaction.
     put(&base, "8", "hal,Rome");
     assert_eq!(feed_round(&mut build).unwrap(), 1);
     txn.commit().unwrap();
-    // One that does not.
+    // One that takes none.
     let mut batch = Batch::new();
     batch.put(&base, b"9", b"ida,Rome").unwrap();
     batch.delete(&base, b"1").unwrap();
@@ -56,7 +56,8 @@ fn each_way_to_write_is_seen() {
     assert_eq!(rows(&base).len(), 7);
 }
 
-/// Nobody knows which rows went: the build says so, and is to begin again.
+/// It is not known which rows a range delete removed: the build fails with that and must be started
+/// anew.
 #[test]
 fn ranges_that_go_end_a_build() {
     let (_dir, db, base) = people(&ROWS);
@@ -84,14 +85,14 @@ fn who_has_read_before_is_told() {
     assert_eq!(db.snapshot().get(&trees[0], b"ada").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
-/// What writers go by: changed while the build has the tree for itself.
+/// What writers use to find the indexes: changed while the build holds the tree exclusively.
 #[derive(Default)]
 struct Definition {
     indexes: RwLock<Vec<Tree>>,
     is_over: AtomicBool,
 }
 
-/// Rows of one writer, whose keys and names are no other's, changed at random.
+/// Writes random changes to rows of one writer, whose keys and names no other writer has.
 fn write(db: &Db, base: &Tree, own: u64, definition: &Definition) {
     let mut seed = own.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut random = move |below: u64| {
@@ -126,7 +127,8 @@ fn write(db: &Db, base: &Tree, own: u64, definition: &Definition) {
                 is.iter().for_each(|(key, value)| txn.put(tree, key, value).unwrap());
             }
         }
-        // Batches, as long as they need know of no index: the transaction's intent keeps the build from publishing one.
+        // Batches, while no index need be maintained: the transaction's intent keeps the build from
+        // publishing one.
         if indexes.is_empty() {
             let key = format!("{own} batch {}", random(40)).into_bytes();
             let row = format!("{own} batch {},x", random(1 << 40));
@@ -151,7 +153,7 @@ fn indexes_are_built_while_threads_write() {
                 let (db, base, definition) = (&db, &base, &definition);
                 scope.spawn(move || write(db, base, 3 * seed + own, definition));
             }
-            // Nothing but batches, which lock only if others do; over before the publication.
+            // Only batches, which lock only if others do; finished before the publication.
             let (base, batches) = (&base, &batches);
             let alone = scope.spawn(move || {
                 let mut n = 0u64;
@@ -176,7 +178,8 @@ fn indexes_are_built_while_threads_write() {
     }
 }
 
-/// Who follows hears of an index once it is published, and nothing of what the build has made by then; nobody meets a name.
+/// A follower is notified of an index once it is published, and of nothing that the build has made
+/// before; its name is not visible before.
 #[test]
 fn a_follower_hears_of_what_is_published() {
     let (dir, db, base) = people(&[("1", "anna,bern"), ("2", "bert,basel")]);

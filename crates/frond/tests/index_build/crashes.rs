@@ -1,4 +1,5 @@
-//! A build with a crash at every call: its indexes are there wholly, with what was acknowledged, or nothing of them is.
+//! A build with a crash at every call: its indexes are there completely, with what was
+//! acknowledged, or not at all.
 
 use super::*;
 use frond::io::Env;
@@ -9,7 +10,7 @@ use frond_testkit::{
     effort,
 };
 
-/// What is done, step by step: a commit each.
+/// The steps, one commit each.
 struct Story<'a> {
     vfs: &'a SimVfs,
     db: &'a Db,
@@ -18,7 +19,7 @@ struct Story<'a> {
 }
 
 impl Story<'_> {
-    /// By turns a transaction and a batch.
+    /// Alternates between transactions and batches.
     fn put(&mut self, key: &str, row: &str) {
         let floor = self.states.len() as u64 - 1;
         self.vfs.set_note(Note { issued: floor + 1, floor_power: floor, floor_kill: floor });
@@ -35,7 +36,7 @@ impl Story<'_> {
     }
 }
 
-/// True if the indexes are there; that they can be built if not.
+/// True if the indexes are there; if not, asserts that they can be built.
 fn must_be_one_of(engine: &DbEngine, env: Env, states: &[Rows]) -> bool {
     let db = engine.store(env);
     let base = db.open_tree("people").unwrap();
@@ -50,7 +51,7 @@ fn must_be_one_of(engine: &DbEngine, env: Env, states: &[Rows]) -> bool {
     is_built
 }
 
-/// The indexes that are there, if any, are in step.
+/// Asserts that existing indexes are in step with the rows.
 fn must_open_where_others_have_the_disk(engine: &DbEngine, disk: &DiskState, states: &[Rows]) {
     let vfs = start_occupied(disk, true).unwrap();
     let db = engine.store(vfs.env(8));

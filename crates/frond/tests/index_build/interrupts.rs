@@ -1,9 +1,9 @@
-//! Long work is asked to stop, and says how far it is (Rule: I53).
+//! Cancellation and progress of long work (Rule: I53).
 
 use super::*;
 use frond::{CheckMode, Cursor, Interrupter, Progress};
 
-/// To the next row in a direction, if there is one.
+/// Moves to the next row in a direction; false if there is none.
 fn step(cursor: &mut Cursor, forward: bool) -> frond::Result<bool> {
     let next = if forward { cursor.next() } else { cursor.prev() };
     next.map(|row| row.is_some())
@@ -41,7 +41,7 @@ fn a_cursor_heeds_who_asks_it_to_stop() {
             assert!((100..10_000).contains(&found));
             interrupter.clear();
             txn.clear_interrupt();
-            // It goes on where it was.
+            // It continues where it was.
             while step(&mut cursor, forward).unwrap() {
                 found += 1;
             }
@@ -108,10 +108,10 @@ fn a_build_that_is_asked_to_stop_can_go_on() {
     (0..300).for_each(|n| put(&base, &format!("row {n}"), &format!("name {n},")));
     assert!(build.next_change().unwrap().is_some());
     interrupter.interrupt();
-    // Looked for in a round now and then; here the call before has been answered.
+    // A round checks for cancellation only now and then; here the call before has returned.
     is_interrupted(build.next_change());
     interrupter.clear();
-    // The row that was handed out has got no entries: so from the begin.
+    // The row that was returned has got no entries: so the build starts over.
     drop(build);
     let mut build = db.build_indexes(&base, &indexes()).unwrap();
     feed_base(&mut build, &base).unwrap();
@@ -131,7 +131,7 @@ fn a_build_that_is_asked_to_stop_can_go_on() {
     is_in_step(&db);
 }
 
-/// Of a transaction that has rows nobody knows how long it lasts.
+/// It is unknown how long a transaction with rows of the tree lasts.
 #[test]
 fn a_build_that_waits_for_its_tree_can_be_stopped() {
     let (_dir, db, base) = people(&ROWS);
@@ -152,7 +152,7 @@ fn a_build_that_waits_for_its_tree_can_be_stopped() {
         is_interrupted(build.lock(Duration::from_secs(3600)));
     });
     assert!(!build.is_locked() && db.lock_waits().is_empty());
-    // Who comes behind it does not wait for it.
+    // A later transaction does not wait for the build.
     let other = begin(&db);
     other.put(&base, b"other", b"gil,Rome").unwrap();
     other.commit().unwrap();
@@ -185,6 +185,6 @@ fn a_check_says_how_far_it_is_and_can_be_stopped() {
     assert!(report.is_clean(), "{report:?}");
     let end = progress.now();
     assert!(0 < end.checked_bytes && end.checked_bytes <= end.to_check_bytes, "{end:?}");
-    // What no tree reaches is not read: pages of the map, and room that others may have again.
+    // What no tree reaches is not read: pages of the space map, and free space.
     assert!(2 * end.checked_bytes > end.to_check_bytes, "{end:?}");
 }

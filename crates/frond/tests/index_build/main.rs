@@ -1,4 +1,5 @@
-//! Indexes built of entries that the program computes, beside writers that know nothing of it, through the public API.
+//! Index builds from entries that the program computes, concurrently with writers that do not know
+//! of them, through the public API.
 
 mod beside;
 mod crashes;
@@ -21,7 +22,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const NAMES: &str = "by name";
 const CITIES: &str = "by city";
 
-/// A row is a name, which may be empty, and a city, with a comma between.
+/// A part of a row, which is a name, possibly empty, and a city, separated by a comma.
 fn part(row: &[u8], number: usize) -> &[u8] {
     row.split(|byte| *byte == b',').nth(number).unwrap_or_default()
 }
@@ -53,7 +54,7 @@ fn people(rows: &[(&str, &str)]) -> (tempfile::TempDir, Db, Tree) {
     (dir, db, base)
 }
 
-/// A batch.
+/// Puts a row with a batch.
 fn put(base: &Tree, key: &str, row: &str) {
     base.put(key.as_bytes(), row.as_bytes()).unwrap();
 }
@@ -63,7 +64,7 @@ fn begin(db: &Db) -> Txn {
     db.begin(TxnOptions { isolation, ..Default::default() }).unwrap()
 }
 
-/// Names of all trees, and in the place of names that of builds as often as there are some.
+/// Names of all trees; trees of running builds are listed as "of a build".
 fn names(db: &Db) -> Vec<String> {
     let mut names: Vec<String> = db.trees().into_iter().map(|tree| tree.name).collect();
     let all = db.stats().get("trees").unwrap() as usize;
@@ -79,7 +80,7 @@ fn rows(tree: &Tree) -> Rows {
     rows
 }
 
-/// The base, of the snapshot.
+/// Adds the entries of the base, from the snapshot.
 fn feed_base(build: &mut IndexBuild, base: &Tree) -> frond::Result<()> {
     let snapshot = build.snapshot(SECOND)?;
     let mut rows = snapshot.scan(base, ..)?;
@@ -93,7 +94,7 @@ fn feed_base(build: &mut IndexBuild, base: &Tree) -> frond::Result<()> {
     build.end_base()
 }
 
-/// One round; returns how many rows it had.
+/// Runs one round; returns its number of rows.
 fn feed_round(build: &mut IndexBuild) -> frond::Result<usize> {
     let mut changed = BTreeSet::new();
     while let Some(row) = build.next_change()? {
@@ -113,7 +114,7 @@ fn feed_round(build: &mut IndexBuild) -> frond::Result<usize> {
     Ok(changed.len())
 }
 
-/// All the rest.
+/// Runs all remaining rounds.
 fn feed_rest(build: &mut IndexBuild) -> frond::Result<()> {
     loop {
         feed_round(build)?;
@@ -136,7 +137,7 @@ fn build_all(db: &Db, base: &Tree) -> frond::Result<Vec<Tree>> {
     build.publish(|_| {})
 }
 
-/// Each index has the entries of all rows, and no others.
+/// Asserts that each index has the entries of all rows, and no others.
 fn is_in_step(db: &Db) {
     are_in_step(db);
     assert_eq!(names(db), [CITIES, NAMES, "people"], "queues are gone");
@@ -190,7 +191,7 @@ fn the_phases_come_in_their_order() {
     is_in_step(&db);
     let refused = db.build_indexes(&base, &indexes());
     assert!(matches!(refused, Err(Error::TreeExists(_))), "{refused:?}");
-    // The mark of a build is nobody's to give.
+    // Programs cannot set the attributes that mark a build.
     let mark = TreeOptions { attributes: b"frond build\0".to_vec(), ..Default::default() };
     assert!(matches!(db.create_tree("marked", mark), Err(Error::InvalidArgument(_))));
     put(&base, "6", "nobody keeps a queue now,");
@@ -211,7 +212,8 @@ fn rows_that_have_the_same_are_refused() {
     }
     assert_eq!(names(&db), ["people"]);
     put(&base, "5", ",Bonn");
-    // In a round: with a row of the base, with one of the round before, with one of the same.
+    // In a round: with a row of the base, with one of the previous round, with one of the same
+    // round.
     for (first, second) in [("bob", "x"), ("x", "y"), ("z", "z")] {
         let mut build = db.build_indexes(&base, &indexes()).unwrap();
         feed_base(&mut build, &base).unwrap();
@@ -240,7 +242,7 @@ fn rows_that_have_the_same_are_refused() {
     is_in_step(&db);
 }
 
-/// What a row leaves another may take at once; entries that come are looked for only where all have gone.
+/// A row can take a key that another row gives up: new entries are checked only after all removals.
 #[test]
 fn rows_may_exchange_what_they_have() {
     let (_dir, db, base) = people(&ROWS);
@@ -284,7 +286,7 @@ fn a_build_that_is_given_up_leaves_nothing() {
         assert_eq!(names(&db), ["people"], "at {at}");
         put(&base, "5", "dan,free");
     }
-    // Who has put into its queue is let alone, over a restart, too.
+    // A queue into which a transaction has put keys stays, over a restart, too.
     let build = db.build_indexes(&base, &indexes()).unwrap();
     let (txn, xid) = (begin(&db), Xid::new(b"late").unwrap());
     txn.put(&base, b"9", b"zoe,Oslo").unwrap();
@@ -318,7 +320,7 @@ fn a_tree_that_is_gone_gets_no_indexes() {
         let (_dir, db, base) = people(&[("1", "ada,oslo")]);
         let mut build = db.build_indexes(&base, &indexes()).unwrap();
         feed_base(&mut build, &base).unwrap();
-        // What is the build's own stays.
+        // Trees of the build cannot be dropped.
         for tree in db.trees().into_iter().filter(|tree| tree.name != "people") {
             let refused = db.drop_tree(&tree.name);
             assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{refused:?}");

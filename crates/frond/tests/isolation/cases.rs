@@ -1,10 +1,24 @@
-//! The table of RELIABILITY §4.6: of each row a script or more, and of each script its course at each level.
+//! The isolation table of docs/safety.md §4.6: one script or more for each row, and for each script
+//! its course at each level.
 //!
-//! `read` is a plain read, `lock` and `share` are locking ones; `=20` and `%3` are predicates over values. `set`, `add` and `delete`
-//! find their rows by a locking read. Session 9 is begun to read only. How a course is told, says `script.rs`; behind the stroke stand the rows in the end.
+//! Statements: `read` is a plain read, `lock` and `share` are locking reads; `=20` and `%3` are
+//! predicates on values. `set`, `add` and `delete` find their rows by a locking read. Session 9 is
+//! read-only.
 //!
-//! Where ways differ, they differ in whom they meet: who has no index locks each row that he looks at, also those that
-//! he does not want (but by `LastCommit`, which locks what it wants, as by keys), and who goes by an index locks its entry before the row.
+//! How to read a course such as `. ~ 2:. 1=11,2=21 | 1=11,2=22` (`script.rs` plays it):
+//! - Answers are listed in the order in which they come.
+//! - `.`: one row was written, or the transaction ended or a statement began; `0`, `2`, …: as many
+//!   rows were written.
+//! - `1=11,2=21`: rows that were read, id and value; `-`: none.
+//! - `~`: the session of this step waits for a lock.
+//! - `2:` before an answer: it comes from session 2, not from the session of the current step.
+//! - `conflict`, `deadlock`, `over`: the error; `over` means that the transaction had ended before.
+//! - After `|`: all rows at the end.
+//!
+//! Where ways to find rows differ, they meet different locks. A scan without an index locks each
+//! row that it looks at, including those that it does not want (except `LastCommit`, which locks
+//! only what it wants, as a search by keys does). A search by an index locks the index entry before
+//! the row.
 
 use frond::Isolation::{
     self, ReadCommitted as RC, RepeatableRead as RR, Serializable as SER, Snapshot as SI,
@@ -13,25 +27,25 @@ use frond::Isolation::{
 use super::session::Way::{self, Backward, LastCommit, NoIndex, Primary, Secondary, Unique};
 
 const ALL: &[Way] = &[Primary, Secondary, Unique, NoIndex, Backward, LastCommit];
-/// Those that lock what they want.
+/// Ways that lock only the rows that they want.
 const BY_KEYS: &[Way] = &[Primary, Secondary, Unique, LastCommit];
-/// Those that go over the table itself where they have a predicate.
+/// Ways that scan the table itself for a predicate.
 const BY_ROWS: &[Way] = &[Primary, NoIndex, Backward];
-/// Those that walk over the table whatever they look for.
+/// Ways that scan the table whatever they look for.
 const WALKS: &[Way] = &[NoIndex, Backward];
 const BY_INDEX: &[Way] = &[Secondary, Unique];
 
-/// A script, and what must come of it.
+/// A script, and its expected results.
 pub struct Case {
-    /// The row of the table.
+    /// The row of the isolation table.
     pub row: &'static str,
     pub steps: &'static str,
-    /// By level, and by ways, the course.
+    /// The expected course by level and by ways.
     pub ends: &'static [(Isolation, &'static [Way], &'static str)],
 }
 
 impl Case {
-    /// What is said of a level and a way.
+    /// The expected courses for a level and a way.
     pub fn said(&self, isolation: Isolation, way: Way) -> impl Iterator<Item = &'static str> {
         let of = self
             .ends
@@ -83,7 +97,7 @@ pub const CASES: &[Case] = &[
         ends: &[
             (RC, BY_ROWS, ". . ~ . 2:. . | 1=21,2=30"),
             (RC, BY_INDEX, ". . ~ . 2:. . | 1=21,2=30"),
-            // Row 1 was none of it when it was met, row 2 is none of it under its lock.
+            // Row 1 did not match when it was met, and row 2 does not match under its lock.
             (RC, &[LastCommit], ". . ~ . 2:0 . | 1=20,2=30"),
             (RR, BY_ROWS, ". . ~ . 2:. . | 1=21,2=30"),
             (RR, BY_INDEX, ". . ~ . 2:. . | 1=21,2=30"),
@@ -275,7 +289,8 @@ pub const CASES: &[Case] = &[
             (RR, ALL, "1=10,2=20 . . 1=10,2=25 . . . | 1=0,2=25"),
             (SI, BY_KEYS, "1=10,2=20 . . 1=10,2=25 . . . | 1=0,2=25"),
             (SI, WALKS, "1=10,2=20 . . 1=10,2=25 . conflict over | 1=10,2=25"),
-            // It locks nothing and waits for nobody, and sees what was committed so far: as if it had come first.
+            // It locks nothing and waits for nothing, and sees what was committed so far, as if it
+            // had come first.
             (SER, ALL, "1=10,2=20 ~ 1=10,2=20 . . . 2:. 2:. | 1=0,2=25"),
         ],
     },

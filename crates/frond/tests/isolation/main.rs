@@ -1,11 +1,12 @@
-//! The isolation table of RELIABILITY §4.6, every row at every level: deterministic sessions that find their rows by the table's
-//! key, by plain and unique indexes and by none, in memory, from disk, and with every commit flushed before the next step.
+//! The isolation table of docs/safety.md §4.6, every row at every level: deterministic sessions
+//! find their rows by the table's key, by plain and unique indexes, and without an index; in
+//! memory, from disk, and with every commit flushed before the next step.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `cases.rs` | the table: scripts, and what must come of them |
-//! | `mixed.rs` | scripts whose sessions ask for different levels |
-//! | `script.rs` | scripts read and played |
+//! | `cases.rs` | the table: scripts, and their expected results |
+//! | `mixed.rs` | scripts whose sessions have different levels |
+//! | `script.rs` | parses and plays scripts |
 //! | `session.rs` | statements, by each way to find a row |
 //!
 //! Promise: P23.
@@ -30,19 +31,19 @@ const LEVELS: [Isolation; 4] = [
     Isolation::Serializable,
 ];
 
-/// Where the rows are when the first step is made, and when others come.
+/// Where the rows are at the first step, and where later commits go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Rows {
     InMemory,
-    /// On disk, the store freshly opened.
+    /// On disk, with the store freshly opened.
     OnDisk,
-    /// The same, and each commit is there before the next step: what was written since a snapshot is known from
-    /// trees, which know no numbers of commits (Rule: I27).
+    /// On disk, and each commit is flushed before the next step: what was written since a snapshot
+    /// must be detected in trees, which store no seqnos (Rule: I27).
     OnDiskAlways,
 }
 
 fn open(vfs: &SimVfs, way: Way) -> (Db, Table) {
-    // Whoever calls does the store's own work: it does not happen beside a step.
+    // The caller does the store's background work, so that none happens during a step.
     let env = Env { clock: Env::real().clock, ..vfs.env(0) };
     let options = Options::new().cache_size(16 << 20).durability(Durability::Lazy).env(env);
     let db = Db::open("/store", options).unwrap();
@@ -50,7 +51,7 @@ fn open(vfs: &SimVfs, way: Way) -> (Db, Table) {
     (db, table)
 }
 
-/// The course of a script, and the rows in the end.
+/// Plays a script; returns its course and the rows at the end.
 fn course(steps: &str, way: Way, level: &dyn Fn(u32) -> Isolation, rows: Rows) -> String {
     let vfs = SimVfs::new();
     let (mut db, mut table) = open(&vfs, way);
@@ -109,7 +110,7 @@ fn every_case_at_every_level_with_each_commit_flushed() {
     hold(Rows::OnDiskAlways);
 }
 
-/// Promise: P23. What a session is promised does not depend on what the others ask for.
+/// Promise: P23. The guarantees of a session do not depend on the levels of the others.
 #[test]
 fn sessions_of_different_levels() {
     let mut wrong = Vec::new();
@@ -133,7 +134,7 @@ fn sessions_of_different_levels() {
     assert!(wrong.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Each case says what comes of it at each level and by each way, once.
+/// Each case has exactly one result for each level and way.
 #[test]
 fn the_table_is_whole() {
     for case in CASES {

@@ -1,4 +1,4 @@
-//! Two sessions, each at a level of its own: what one is promised holds whatever the other asks for.
+//! Two sessions at different levels: the guarantees of each hold whatever the level of the other.
 
 use frond::Isolation::{
     self, ReadCommitted as RC, RepeatableRead as RR, Serializable as SER, Snapshot as SI,
@@ -10,9 +10,9 @@ const ANY: &[Isolation] = &[RC, RR, SI, SER];
 pub struct Mixed {
     pub row: &'static str,
     pub steps: &'static str,
-    /// Of session 1.
+    /// Levels of session 1.
     pub first: &'static [Isolation],
-    /// Of session 2.
+    /// Levels of session 2.
     pub second: &'static [Isolation],
     pub end: &'static str,
 }

@@ -1,10 +1,10 @@
 //! Scripts of sessions, and how they are played.
 //!
-//! A step is a session's number and a statement. Each session is a thread with one transaction; a step is given when all
-//! is quiet: every session has answered, or waits for a lock, which the store itself says (`Db::lock_waits`). Steps
-//! of one who waits stand behind that. So a script has one course only, and its course is told as a text: the answers
-//! in the order in which they come, `~` where a step waits, and `2:` before what another than the step's session
-//! answers.
+//! A step is a session's number and a statement. Each session is a thread with one transaction. A
+//! step is sent when everything is quiet: every session has answered or waits for a lock, as the
+//! store itself reports (`Db::lock_waits`). Steps of a waiting session are queued. So a script has
+//! only one course, which is written as text: the answers in the order in which they come, `~`
+//! where a step waits, and `2:` before an answer of another session than the step's.
 
 use std::{
     collections::BTreeMap,
@@ -17,13 +17,13 @@ use frond::{Db, Isolation, Table, TxnOptions};
 
 use super::session::{Answer, Session, Statement, Way, Which};
 
-/// A session's number, and what it says.
+/// A session's number, and its statement.
 type Step = (u32, Statement);
 
-/// The session whose transaction is begun to read only.
+/// The number of the session with a read-only transaction.
 const READS_ONLY: u32 = 9;
 
-/// Reads a script: `1 get 1; 2 all; 1 commit`.
+/// Parses a script: `1 get 1; 2 all; 1 commit`.
 pub fn parse(script: &str) -> Vec<Step> {
     script.split(';').map(|step| parse_step(step.trim())).collect()
 }
@@ -58,17 +58,18 @@ fn parse_step(step: &str) -> Step {
     (number(0), statement)
 }
 
-/// A session as the one who plays sees it.
+/// A session as the player sees it.
 struct Player {
-    /// The id of its transaction, by which waits name it.
+    /// The id of its transaction, which lock waits report.
     txn: u64,
-    /// Given and not answered.
+    /// Steps sent and not answered.
     open: usize,
     steps: Sender<Statement>,
     answers: Receiver<Answer>,
 }
 
-/// Plays a script and tells its course, each session at a level of its own. `after_commit` is called behind each step that commits, once all is quiet.
+/// Plays a script and returns its course, with each session at its own level. `after_commit` is
+/// called after each step that commits, once everything is quiet.
 pub fn play(
     db: &Db,
     table: &Table,
@@ -92,7 +93,7 @@ pub fn play(
                 let (answer, answers) = channel();
                 scope.spawn(move || {
                     while let Ok(statement) = given.recv() {
-                        // Who plays has failed if nobody listens.
+                        // If there is no receiver, the player has failed.
                         let _ = answer.send(session.say(statement));
                     }
                 });
@@ -123,8 +124,8 @@ pub fn play(
     course.trim_end().to_owned()
 }
 
-/// Returns once every session has answered or waits for a lock. Writes the answers down: of the session whose step it
-/// is, then of the others by their numbers.
+/// Returns once every session has answered or waits for a lock. Appends the answers to the course:
+/// first those of the step's session, then those of the others by number.
 fn settle(db: &Db, players: &mut BTreeMap<u32, Player>, current: u32, course: &mut String) {
     let mut answers: BTreeMap<u32, Vec<Answer>> = BTreeMap::new();
     loop {
@@ -134,7 +135,7 @@ fn settle(db: &Db, players: &mut BTreeMap<u32, Player>, current: u32, course: &m
             while let Ok(answer) = player.answers.try_recv() {
                 player.open -= 1;
                 answers.entry(*number).or_default().push(answer);
-                // It may have let others go on since the waits were looked at.
+                // It may have unblocked others since the waits were listed.
                 is_quiet = false;
             }
             is_quiet &= player.open == 0 || waits.iter().any(|wait| wait.waiter == player.txn);
@@ -166,7 +167,7 @@ fn tell(answer: &Answer, course: &mut String) {
     course.push(' ');
 }
 
-/// Rows as a text: `1=10,2=20`; `-` for none.
+/// Rows as text: `1=10,2=20`; `-` for none.
 pub fn told(rows: &[(u32, u32)]) -> String {
     let mut rows = rows.to_vec();
     rows.sort_unstable();

@@ -1,8 +1,10 @@
-//! What a session says, and how it finds its rows: the same statements by the table's own key, by indexes, and without.
+//! Statements of a session, and ways to find its rows: the same statements by the table's own key,
+//! by indexes, and without an index.
 //!
-//! A row is a text, `name,value`. Of row 1 the name is `n1` for good; the value is a number, and what predicates ask for.
+//! A row is a text, `name,value`. The name of row 1 is always `n1`; the value is a number, to which
+//! predicates refer.
 //!
-//! Threads: a statement is carried out by the thread of its session, which may wait.
+//! Threads: a statement is executed by its session's thread, which may wait.
 
 use std::ops::Range;
 
@@ -10,21 +12,22 @@ use frond::{Db, Error, IfLocked, IndexSpec, Isolation, Result, RowLock, Table, T
 
 use Way::{Backward, LastCommit, NoIndex, Primary, Secondary, Unique};
 
-/// How rows are found.
+/// A way to find rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// By the key, and by a range of keys.
     Primary,
-    /// By indexes of names and of values, of which any number of rows may have the same.
+    /// By non-unique indexes on names and values.
     Secondary,
-    /// By unique ones.
+    /// By unique indexes.
     Unique,
-    /// By walking over the table and looking at each row.
+    /// By scanning the table and looking at each row.
     NoIndex,
-    /// The same, from the end.
+    /// By scanning the table from its end.
     Backward,
-    /// As by `NoIndex`, but what updates meet that others have they read as it was last committed, and lock it only if they want it then
-    /// ([`IfLocked::LastCommit`]); what is not wanted they give back. For `ReadCommitted`: at others it is no way to keep promises.
+    /// Like `NoIndex`, but updates read rows that others have locked as last committed, and lock
+    /// them only if they are wanted ([`IfLocked::LastCommit`]); locks of unwanted rows are
+    /// released. For `ReadCommitted` only: at other levels this would break their guarantees.
     LastCommit,
 }
 
@@ -36,7 +39,7 @@ pub fn ways(isolation: Isolation) -> &'static [Way] {
     }
 }
 
-/// Which rows a statement is about.
+/// The rows to which a statement applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Which {
     Id(u32),
@@ -61,27 +64,27 @@ impl Which {
 pub enum Statement {
     /// A plain read.
     Read(Which),
-    /// A read that locks against all, or against writers.
+    /// A read with an exclusive lock, or with a shared one.
     Lock(Which, bool),
     Set(u32, u32),
     Add(Which, u32),
     Delete(Which),
     Insert(u32, u32),
-    /// A server's statement begins, of several of these.
+    /// Starts a server's statement, which consists of several of these.
     Begin,
     Commit,
     Rollback,
 }
 
-/// What came of it.
+/// The result of a statement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// How many rows were written; 1 for an end.
+    /// Number of rows written; 1 for the end of a transaction.
     Done(usize),
     Rows(Vec<(u32, u32)>),
     Conflict,
     Deadlock,
-    /// The transaction had been ended before.
+    /// The transaction had ended before.
     Over,
 }
 
@@ -116,7 +119,7 @@ fn index(part: usize, name: &str) -> IndexSpec {
     })
 }
 
-/// The table of a way, as it is or as it is to be.
+/// Opens or creates the table for a way.
 pub fn open(db: &Db, way: Way) -> Table {
     let indexes = [index(0, "name"), index(1, "value")];
     let spec = match way {
@@ -130,7 +133,7 @@ pub fn open(db: &Db, way: Way) -> Table {
     db.table(spec).unwrap()
 }
 
-/// Row 1 with 10 and row 2 with 20, as each case begins.
+/// Inserts row 1 with value 10 and row 2 with value 20, the start of each case.
 pub fn fill(db: &Db, table: &Table) {
     db.transact(|txn| {
         [(1, 10), (2, 20)]
@@ -183,7 +186,8 @@ impl Session {
             Statement::Add(which, _) => self.find_to_update(txn, which)?,
             Statement::Delete(which) => self.find(txn, which, Some(RowLock::Exclusive))?,
         };
-        // From the last on, so that none comes upon a unique value that the next is about to leave.
+        // From the last row on, so that no row gets a unique value that the next one is about to
+        // give up.
         for &(id, before) in found.iter().rev() {
             let changed = match statement {
                 Statement::Set(_, value) => self.put(txn, id, value)?,
@@ -199,7 +203,7 @@ impl Session {
         self.table.update(txn, &key(id), row(id, value).as_bytes())
     }
 
-    /// Ids and values, ascending by what the way walks along.
+    /// Ids and values, in the order in which the way finds them.
     fn find(&self, txn: &Txn, which: Which, lock: Option<RowLock>) -> Result<Vec<(u32, u32)>> {
         let mut rows = match (self.way, which) {
             (Primary, Which::Id(id)) => {
@@ -223,7 +227,7 @@ impl Session {
         Ok(rows)
     }
 
-    /// What an update changes, locked.
+    /// Finds and locks the rows that an update changes.
     fn find_to_update(&self, txn: &Txn, which: Which) -> Result<Vec<(u32, u32)>> {
         if self.way != LastCommit {
             return self.find(txn, which, Some(RowLock::Exclusive));
@@ -308,7 +312,7 @@ impl Session {
     }
 }
 
-/// All rows as they are, by the table and by its indexes, which must be in step.
+/// All current rows, by the table and by its indexes, which must be in step.
 pub fn rows(db: &Db, table: &Table, way: Way) -> Vec<(u32, u32)> {
     let txn = db.begin(frond::TxnOptions::default()).unwrap();
     assert_eq!(txn.isolation(), Isolation::Snapshot);

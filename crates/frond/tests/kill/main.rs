@@ -1,18 +1,21 @@
-//! kill -9 at any moment, with sixteen who write: eight by batches, eight by transactions. A ledger outside of the
-//! store says what was acknowledged (RELIABILITY §4.4).
+//! kill -9 at any moment, with sixteen writers: eight by batches, eight by transactions. A ledger
+//! outside the store records what was acknowledged (docs/safety.md §4.4).
 //!
-//! The process that is killed is this test's own binary, run again for one test of it. Rounds go on with what the
-//! last one has left. Commit `n` of a writer is: rows of it in two trees, its mark, and an amount that goes from one
-//! account to another; of some, changes of rows of the commits before, with their entries ([`Fate`]); of one, now and then more
-//! than a transaction may have in memory. After a kill, of each writer:
+//! The killed process is this test's own binary, run again for one of its tests. Each round
+//! continues with the store that the last one has left. Commit `n` of a writer consists of rows in
+//! two trees, its mark, and a transfer from one account to another. Some writers also change rows
+//! of earlier commits, with their index entries ([`Fate`]); one now and then writes more than a
+//! transaction may keep in memory. After a kill, for each writer:
 //!
-//! 1. What its ledger says is there, whole; of the one commit that was not acknowledged, all or nothing (P1, P2).
-//! 2. Its commits are there without a hole (P3).
-//! 3. Nothing is there that a transaction had taken back, by a savepoint or as a whole.
+//! 1. What its ledger says is there, completely; the one commit that was not acknowledged is there
+//!    completely or not at all (P1, P2).
+//! 2. Its commits have no hole (P3).
+//! 3. Nothing is there that a transaction has rolled back, to a savepoint or completely.
 //!
-//! What was acknowledged at level `lazy` may be gone, but not a part of it. And the accounts together have what they had, so that no amount was taken and not given, or counted twice.
+//! Commits acknowledged at level `lazy` may be lost, but not partly. And the sum of all accounts is
+//! unchanged, so that no transfer was made halfway or twice.
 //!
-//! `two_phases.rs` does the same to those who commit in two phases.
+//! `two_phases.rs` does the same with two-phase commits.
 
 mod two_phases;
 
@@ -34,9 +37,10 @@ const WRITERS: u64 = 16;
 const ACCOUNTS: u64 = 40;
 const START: i64 = 1000;
 const PARTS: u64 = 3;
-/// Of what is written to be taken back.
+/// A part number in keys that are written only to be rolled back.
 const NEVER: u64 = 99;
-/// Who has, every so often, this many rows of a tree to write in one transaction, of so many bytes: more than stays in memory.
+/// The writer that, every `LARGE_EVERY` commits, writes this many rows of this many bytes in one
+/// transaction: more than stays in memory.
 const LARGE_WRITER: u64 = 15;
 const LARGE_EVERY: u64 = 4;
 const LARGE_ROWS: u64 = 1200;
@@ -44,25 +48,25 @@ const LARGE_BYTES: usize = 1000;
 
 const DIR: &str = "FROND_KILL_DIR";
 const LEVEL: &str = "FROND_KILL_LEVEL";
-/// Should nobody be there any more to kill it.
+/// The process ends by itself after this time, in case nothing kills it.
 const ENDS_AFTER: Duration = Duration::from_secs(60);
 
 fn options(level: Durability) -> Options {
     Options::new().cache_size(16 << 20).durability(level)
 }
 
-/// What a later commit has made of a row.
+/// How later commits have changed a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     AsInserted,
-    /// Its entry, too, is another.
+    /// Updated, and its index entry, too.
     Updated,
     Deleted,
 }
 
 impl Fate {
-    /// Of a row after commit `last` of its writer: the first part is updated by the commit behind its own, the second deleted by the one
-    /// behind that.
+    /// The fate of a row after commit `last` of its writer: the first part is updated by the next
+    /// commit, the second is deleted by the one after that.
     fn of(writer: u64, commit: u64, part: u64, last: u64) -> Self {
         match (changes_rows(writer), part) {
             (true, 0) if commit < last => Fate::Updated,
@@ -72,12 +76,12 @@ impl Fate {
     }
 }
 
-/// Four by batches, four by transactions.
+/// Four of the batch writers, four of the transaction writers.
 fn changes_rows(writer: u64) -> bool {
     matches!(writer % 4, 1 | 2)
 }
 
-/// Rows that a commit changes, of commits before: their keys' commits and parts.
+/// Earlier rows that a commit changes: commit and part of their keys.
 fn changed_by(writer: u64, commit: u64) -> impl Iterator<Item = (u64, u64)> {
     let rows = [(commit.wrapping_sub(1), 0), (commit.wrapping_sub(2), 1)];
     let is_there = move |&(of, _): &(u64, u64)| changes_rows(writer) && (1..commit).contains(&of);
@@ -106,7 +110,7 @@ impl Trees {
         Ok(Self { large, rows, index, marks, accounts: tree("accounts", false)? })
     }
 
-    /// Gives each account its start, all or none.
+    /// Gives each account its initial amount, all or none.
     fn fill(&self, db: &Db) -> frond::Result<()> {
         if self.accounts.get(&0u64.to_be_bytes())?.is_none() {
             let mut batch = Batch::new();
@@ -129,14 +133,14 @@ fn index_key(writer: u64, commit: u64, part: u64, fate: Fate) -> Vec<u8> {
     [part, commit, writer].map(u64::to_be_bytes).concat()
 }
 
-/// What a row has that was updated.
+/// The updated value of a row.
 fn updated(mut value: Vec<u8>) -> Vec<u8> {
     value.reverse();
     value.push(0);
     value
 }
 
-/// Now and then a long one.
+/// The value of a row; now and then a long one.
 fn row_value(writer: u64, commit: u64, part: u64) -> Vec<u8> {
     let bytes = if part == 1 && commit % 40 == writer { 70_000 } else { 20 + commit % 200 };
     let mut dice = Dice::new(writer << 40 | commit << 8 | part);
@@ -226,7 +230,7 @@ fn by_transaction(
     txn.put(&trees.marks, &writer.to_be_bytes(), &commit.to_be_bytes())
 }
 
-/// Commits again and again, and writes down what was acknowledged.
+/// Commits repeatedly, and records what was acknowledged.
 fn write(db: &Db, trees: &Trees, writer: u64, mut ledger: File) -> frond::Result<()> {
     let begun = Instant::now();
     let mut commit = number(trees.marks.get(&writer.to_be_bytes())?);
@@ -240,7 +244,7 @@ fn write(db: &Db, trees: &Trees, writer: u64, mut ledger: File) -> frond::Result
     while begun.elapsed() < ENDS_AFTER {
         commit += 1;
         if writer.is_multiple_of(2) {
-            // A deadlock or a row that is busy for long: nothing was done.
+            // A deadlock, or a row that is locked for long: nothing was done.
             while let Err(error) = by_batch(db, trees, writer, commit, dice) {
                 if error.kind() != ErrorKind::Retry {
                     return Err(error);
@@ -256,7 +260,7 @@ fn write(db: &Db, trees: &Trees, writer: u64, mut ledger: File) -> frond::Result
             }
             db.transact_with(options, |txn| by_transaction(txn, trees, writer, commit, dice))?;
         }
-        // One call: a line is there or not.
+        // One write: a line is there completely or not at all.
         ledger.write_all(format!("{commit}\n").as_bytes()).expect("the ledger");
     }
     Ok(())
@@ -302,7 +306,7 @@ fn all_acknowledged(dir: &Path) -> u64 {
     (0..WRITERS).map(|writer| acknowledged(dir, writer)).sum()
 }
 
-/// Of each half of the tree, all rows of the last transaction that wrote it.
+/// Asserts that each half of the tree has all rows of the last transaction that wrote it.
 fn must_have_large(trees: &Trees, there: u64) {
     let last = there / LARGE_EVERY;
     let mut cursor = trees.large.scan(..).unwrap();
@@ -320,7 +324,8 @@ fn must_have_large(trees: &Trees, there: u64) {
     assert!(cursor.next().unwrap().is_none());
 }
 
-/// Returns how many commits there are, and how many of them were not acknowledged.
+/// Checks the store after a kill. Returns how many commits there are, and how many of them were not
+/// acknowledged.
 fn judge(dir: &Path, level: Durability) -> (u64, u64) {
     let db = Db::open(dir.join("store"), options(level)).unwrap();
     let trees = Trees::open(&db).unwrap();
@@ -374,7 +379,7 @@ fn judge(dir: &Path, level: Durability) -> (u64, u64) {
     (commits, unsaid)
 }
 
-/// Rounds of one store: killed soon after the first commit of the round, or later.
+/// Rounds on one store: killed soon after the first commit of the round, or later.
 fn rounds(level: &str, count: u64, seed: u64) {
     let dir = tempfile::tempdir().unwrap();
     let dice = &mut Dice::new(seed);

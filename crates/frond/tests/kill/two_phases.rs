@@ -1,14 +1,18 @@
-//! kill -9 between the steps of two-phase commit: prepare, the coordinator's decision, order, commit.
+//! kill -9 between the steps of two-phase commits: prepare, the coordinator's decision, order,
+//! commit.
 //!
-//! Each writer writes down every step once it is done, in a ledger of its own; the ledger is its coordinator's log, too. In each round
-//! one writer stops for good behind a certain step, and the process is killed while it stands there and others go on.
-//! After the kill, of each writer's last transaction:
+//! Each writer records every completed step in a ledger of its own, which is also its coordinator's
+//! log. In each round one writer stops for good after a certain step, and the process is killed
+//! while that writer stands there and others go on. After the kill, for each writer's last
+//! transaction:
 //!
-//! 1. Prepared, it is there, prepared or committed, whatever the kill met; it is listed once, with the rows it writes locked,
-//!    also by the next opening if this one decides nothing (P4).
-//! 2. Decided and ordered, it is there: committed, or prepared still, and then committed by its name. What was acknowledged as
-//!    committed is committed, and what was acknowledged as rolled back is gone.
-//! 3. All before it are as they were decided, without a hole (P1, P2).
+//! 1. If it was prepared, it is there, prepared or committed, whenever the kill came. It is listed
+//!    once, with the rows that it writes locked, also by the next opening if this one decides
+//!    nothing (P4).
+//! 2. If it was decided and ordered, it is there: committed, or still prepared and then committed
+//!    by its name. What was acknowledged as committed is committed, and what was acknowledged as
+//!    rolled back is gone.
+//! 3. All transactions before it are as they were decided, without a hole (P1, P2).
 
 use std::collections::BTreeMap;
 
@@ -18,10 +22,10 @@ use super::*;
 
 const COMMITTERS: u64 = 8;
 const STANDS: &str = "FROND_KILL_STANDS";
-/// Of a writer that rolls back every fourth.
+/// A writer rolls back one transaction in this many.
 const ROLLED_BACK: u64 = 4;
 
-/// What a writer has done to a transaction, in this order; rolled back ones end with the last two of their own.
+/// Steps of a transaction, in this order; transactions that are rolled back end with the last two.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Step {
     Begins,
@@ -55,7 +59,7 @@ fn place(dir: &Path, writer: u64) -> PathBuf {
     dir.join(format!("steps.{writer}"))
 }
 
-/// How far each transaction of a writer came, by its ledger.
+/// The last step of each transaction of a writer, from its ledger.
 fn all_steps(dir: &Path, writer: u64) -> BTreeMap<u64, Step> {
     let text = std::fs::read_to_string(place(dir, writer)).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -76,9 +80,9 @@ struct Writer<'a> {
     trees: &'a Trees,
     writer: u64,
     ledger: File,
-    /// Behind which step it stops for good.
+    /// The step after which it stops for good.
     stands: Option<Step>,
-    /// As a server's: commits take their place one at a time.
+    /// As on a server: commits take their place one at a time.
     order: &'a std::sync::Mutex<()>,
 }
 
@@ -113,7 +117,7 @@ impl Writer<'_> {
             return Ok(());
         }
         let order = self.order;
-        // Who stands must not keep the others from going on.
+        // The stopped writer must not block the others.
         let in_order = (self.stands != Some(Step::Decided)).then(|| order.lock().unwrap());
         self.note(number, Step::Decided);
         prepared.commit_ordered()?;
@@ -176,7 +180,8 @@ fn is_there(trees: &Trees, writer: u64, number: u64) -> bool {
     parts[0]
 }
 
-/// Opens what the kill has left, and looks; decides if it is to. Returns how many were prepared.
+/// Opens the store that the kill has left, and checks it; decides transactions if `decides`.
+/// Returns how many were prepared.
 fn look(dir: &Path, level: Durability, decides: bool) -> usize {
     let db = Db::open(dir.join("store"), options(level)).unwrap();
     let trees = Trees::open(&db).unwrap();
@@ -189,7 +194,7 @@ fn look(dir: &Path, level: Durability, decides: bool) -> usize {
         let is_there_now = is_there(&trees, writer, number);
         known += usize::from(its.is_some());
         match step {
-            // Whether the step behind it was taken nobody has written down.
+            // The ledger does not tell whether the next step was made.
             Step::Begins => assert!(!is_there_now, "{writer}/{number}: nobody decided it"),
             Step::Prepared => {
                 assert!(its.is_some() && !is_there_now, "{writer}/{number} was prepared: {its:?}");
@@ -218,7 +223,7 @@ fn look(dir: &Path, level: Durability, decides: bool) -> usize {
         if !decides {
             continue;
         }
-        // By the coordinator's log, in any session; now and then by who has taken it in hand.
+        // By the coordinator's log, in any session; sometimes through an attached handle.
         let commits = matches!(step, Step::Decided | Step::Ordered);
         match (commits, writer.is_multiple_of(2)) {
             (true, true) => drop(db.commit_prepared(&its.xid).unwrap()),
@@ -241,14 +246,15 @@ fn look(dir: &Path, level: Durability, decides: bool) -> usize {
     found.len()
 }
 
-/// What the coordinator knows of it from here on.
+/// Records the decision in the ledger.
 fn note_end(dir: &Path, writer: u64, number: u64, is_committed: bool) {
     let step = if is_committed { Step::Committed } else { Step::RolledBack };
     let file = OpenOptions::new().create(true).append(true).open(place(dir, writer));
     file.unwrap().write_all(format!("{number} {}\n", step as usize).as_bytes()).unwrap();
 }
 
-/// Kills them while the first writer stands behind a step; returns how many were prepared.
+/// Kills the process while the first writer stands after a step; returns how many transactions were
+/// prepared.
 fn round(dir: &Path, level: &str, stands: Step) -> usize {
     let mut writers = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "two_phases::eight_committers"])
@@ -278,7 +284,7 @@ fn round(dir: &Path, level: &str, stands: Step) -> usize {
     prepared
 }
 
-/// The first writer stands at this one, and others went on meanwhile.
+/// True if the first writer stands at this transaction, and others went on meanwhile.
 fn stood(dir: &Path, number: u64) -> bool {
     let before: Vec<u64> = (1..COMMITTERS).map(|writer| last_step(dir, writer).0).collect();
     std::thread::sleep(Duration::from_millis(15));
@@ -299,6 +305,6 @@ fn what_is_prepared_survives_kills_between_any_two_steps() {
         }
     }
     println!("{prepared} were prepared when they were killed");
-    // The one that stands behind its prepare, or is about to be rolled back, always is.
+    // The one that stands after its prepare, or before its rollback, always is.
     assert!(prepared as u64 >= 6 * effort::factor());
 }

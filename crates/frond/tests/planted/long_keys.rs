@@ -1,13 +1,13 @@
-//! Keys of so many FF bytes that the root directory keeps no bound of them.
+//! Scenarios of keys with so many FF bytes that the root directory keeps no bound for them.
 
 use std::collections::BTreeMap;
 
 use frond::{CheckMode, Db, Durability, Error, KEY_BYTES_MAX};
 use frond_testkit::{DbEngine, Dice, disk::SimVfs};
 
-/// A tree has keys of FF bytes of all lengths, and short ones come before them, between reopenings. What the root
-/// directory does not say of the greatest key must not be taken for a tree without keys: a batch would be hung behind
-/// its right edge, out of order. Promise: P1, P9. Rule: I1.
+/// A tree gets keys of FF bytes of all lengths, and shorter ones before them, between reopenings. A
+/// root directory that does not store the greatest key must not be taken for one of a tree without
+/// keys: a batch would be attached after its right edge, out of order. Promise: P1, P9. Rule: I1.
 pub fn a_tree_whose_greatest_key_is_not_known_keeps_its_order(seed: u64) {
     let vfs = SimVfs::new();
     let mut dice = Dice::new(seed);

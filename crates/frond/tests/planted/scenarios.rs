@@ -1,4 +1,4 @@
-//! Short stories about what the campaigns seldom do, for the planted bugs that only these show.
+//! Short scenarios of what the campaigns seldom do, for planted bugs that only these reveal.
 
 mod long_keys;
 mod walks;
@@ -18,7 +18,7 @@ use frond_testkit::{
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// All of them. Panics where one does not end as it must.
+/// Runs all scenarios. Panics if one does not end as it must.
 pub fn all(seed: u64) {
     operators_are_demanded(seed);
     clones_and_names_keep_what_they_show_and_no_more(seed);
@@ -42,11 +42,12 @@ pub fn all(seed: u64) {
     an_empty_tree_is_filled_and_no_other(seed);
     backups_have_everything(seed);
     backups_refuse_damage(seed);
-    // Last, as it takes longest.
+    // Last, because it takes longest.
     the_log_keeps_the_long_values_that_it_names(seed);
 }
 
-/// Rule: I27, of a row in the memtable and of one in the tree.
+/// A snapshot transaction overwrites no change that it has not seen. Rule: I27, of a row in the
+/// memtable and of one in the tree.
 fn a_snapshot_transaction_overwrites_nothing_unseen(seed: u64) {
     for is_flushed in [false, true] {
         let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
@@ -63,7 +64,8 @@ fn a_snapshot_transaction_overwrites_nothing_unseen(seed: u64) {
     }
 }
 
-/// Rules: I7, I32. Who has deleted a row and inserts it again knows that it was there; who comes between would be forgotten.
+/// A transaction that deleted a row and inserts it again knows that the row existed; a put by
+/// another transaction in between would be lost. Rules: I7, I32.
 fn an_autonomous_put_waits_for_who_writes_the_row(seed: u64) {
     let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -79,7 +81,8 @@ fn an_autonomous_put_waits_for_who_writes_the_row(seed: u64) {
     assert!(matches!(refused, Err(Error::LockTimeout { .. })), "I32: {refused:?}");
 }
 
-/// Promise: P7. Rule: I43. Trees change places at once, and who has seen the one does not read the other in its place.
+/// Trees are swapped atomically, and a reader that saw one does not read the other in its place.
+/// Promise: P7. Rule: I43.
 fn a_change_of_trees_is_whole(seed: u64) {
     let vfs = SimVfs::new();
     let db = Db::open("/store", options(&vfs, seed)).unwrap();
@@ -107,7 +110,7 @@ fn a_change_of_trees_is_whole(seed: u64) {
     }
 }
 
-/// Rule: I35. A load takes the place of an empty tree, and of its counters, and of no row.
+/// A load replaces an empty tree and its counters, and never a row. Rule: I35.
 fn an_empty_tree_is_filled_and_no_other(seed: u64) {
     let vfs = SimVfs::new();
     let db = Db::open("/store", options(&vfs, seed)).unwrap();
@@ -117,14 +120,14 @@ fn an_empty_tree_is_filled_and_no_other(seed: u64) {
         load.put(b"row", b"loaded").unwrap();
         load
     };
-    // A row that comes while rows are put.
+    // A row that is committed while the load puts rows.
     let load = begin();
     tree.put(b"row", b"put").unwrap();
     let refused = load.finish();
     assert!(matches!(refused, Err(Error::TreeNotEmpty(_))), "{refused:?}");
     assert_eq!(tree.get(b"row").unwrap().as_deref(), Some(&b"put"[..]));
     tree.delete(b"row").unwrap();
-    // A batch that is made before the load's end, and committed behind it.
+    // A batch that is built before the load's end and committed after it.
     let mut batch = Batch::new();
     batch.put(&tree, b"another", b"").unwrap();
     assert_eq!(tree.reserve(0, 1, 70).unwrap().start, 1);
@@ -138,7 +141,7 @@ fn an_empty_tree_is_filled_and_no_other(seed: u64) {
     assert_eq!(tree.get(b"row").unwrap().as_deref(), Some(&b"loaded"[..]));
 }
 
-/// Rule: I44.
+/// Rows that are spilled are cut at savepoints. Rule: I44.
 fn what_leaves_memory_is_cut_at_savepoints(seed: u64) {
     let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -154,7 +157,7 @@ fn what_leaves_memory_is_cut_at_savepoints(seed: u64) {
     assert_eq!(tree.get(&[1]).unwrap(), None, "I44: it was taken back");
 }
 
-/// Rule: I47.
+/// Rows that were spilled stay locked. Rule: I47.
 fn rows_that_left_memory_are_locked(seed: u64) {
     let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -169,7 +172,7 @@ fn rows_that_left_memory_are_locked(seed: u64) {
     assert!(other.get_for_share(&tree, &[1]).unwrap().is_some());
 }
 
-/// Rule: I46.
+/// A locking scan reads again what was committed since its snapshot. Rule: I46.
 fn what_a_scan_has_read_is_looked_at_again(seed: u64) {
     let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -185,7 +188,7 @@ fn what_a_scan_has_read_is_looked_at_again(seed: u64) {
     assert_eq!(second.as_deref(), Some(&b"new"[..]), "I46: it was committed before the lock");
 }
 
-/// Rule: I33. The gap above all rows is one as those between them.
+/// The gap above all rows is locked as those between rows are. Rule: I33.
 fn nobody_inserts_behind_the_last_row(seed: u64) {
     let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -201,7 +204,7 @@ fn nobody_inserts_behind_the_last_row(seed: u64) {
     assert!(matches!(behind, Err(Error::LockTimeout { .. })), "I33: {behind:?}");
 }
 
-/// Rule: I12.
+/// A name can be prepared only once and is listed once. Rule: I12.
 fn a_name_is_prepared_once_and_listed_once(seed: u64) {
     let (vfs, xid) = (SimVfs::new(), Xid::new(b"x").unwrap());
     let db = Db::open("/store", options(&vfs, seed)).unwrap();
@@ -221,7 +224,7 @@ fn a_name_is_prepared_once_and_listed_once(seed: u64) {
     assert!(db.recover_prepared().is_empty(), "I12: it was listed");
 }
 
-/// Rule: I35. A number that a durable commit has used is not handed out again.
+/// A number that a durable commit has used is not allocated again. Rule: I35.
 fn numbers_are_handed_out_once(seed: u64) {
     let vfs = SimVfs::new();
     let db = Db::open("/store", options(&vfs, seed)).unwrap();
@@ -239,7 +242,8 @@ fn numbers_are_handed_out_once(seed: u64) {
     }
 }
 
-/// Rule: I7, of an insert that stands over a delete of the same memtable, and under one of the next.
+/// A row that was inserted again stays deleted: the insert is above a delete of its own memtable,
+/// and below one of the next. Rule: I7.
 fn a_row_that_had_come_back_stays_deleted(seed: u64) {
     let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
     let (tree, other) = (db.create_tree("t", Default::default()).unwrap(), "other");
@@ -258,8 +262,8 @@ fn a_row_that_had_come_back_stays_deleted(seed: u64) {
     assert!(tree.scan(..).unwrap().next().unwrap().is_none(), "I7: it is deleted");
 }
 
-/// Rules: I11, I12. A long value that is prepared, and rows in runs, through checkpoints that trim the log, and others' that
-/// take what is free.
+/// A prepared long value, and prepared rows in runs, survive checkpoints that trim the log and
+/// other commits that take free space. Rules: I11, I12.
 fn a_prepared_transaction_outlives_restarts(seed: u64) {
     for is_large in [false, true] {
         let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
@@ -268,7 +272,7 @@ fn a_prepared_transaction_outlives_restarts(seed: u64) {
         let tree = db.create_tree("t", Default::default()).unwrap();
         let txn = db.begin(Default::default()).unwrap();
         txn.put(&tree, b"row", if is_large { &long[..100] } else { &long }).unwrap();
-        // What is past some rows leaves memory.
+        // Rows after the first few are spilled.
         let many = random(dice, 60);
         for row in 0..if is_large { 80u8 } else { 0 } {
             txn.put(&tree, &[b"many", &[row][..]].concat(), &many).unwrap();
@@ -279,7 +283,7 @@ fn a_prepared_transaction_outlives_restarts(seed: u64) {
             db.checkpoint().unwrap();
         }
         let (mut db, mut tree) = (db, tree);
-        // What one opening has found, its own checkpoints must name for the next.
+        // After the first opening, its own checkpoints must name what it found, for the second.
         for _ in 0..2 {
             drop((tree, db));
             db = Db::open("/store", options(&vfs, seed)).unwrap();
@@ -316,7 +320,7 @@ fn random(dice: &mut Dice, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|_| dice.below(256) as u8).collect()
 }
 
-/// Puts so many random rows, one commit.
+/// Puts that many random rows, in one commit.
 fn fill(db: &Db, tree: &Tree, dice: &mut Dice, rows: u32, bytes: usize) -> Rows {
     let mut filled = Rows::new();
     let mut batch = Batch::new();
@@ -329,7 +333,7 @@ fn fill(db: &Db, tree: &Tree, dice: &mut Dice, rows: u32, bytes: usize) -> Rows 
     filled
 }
 
-/// Writes so much, and checkpoints it so often, that space which is free is used again.
+/// Writes and checkpoints so much that free space is used again.
 fn churn(db: &Db, dice: &mut Dice) {
     let tree = db.open_tree("churn").or_else(|_| db.create_tree("churn", Default::default()));
     let tree = tree.unwrap();
@@ -379,7 +383,7 @@ impl MergeOperator for Newest {
     }
 }
 
-/// Rule: I17
+/// A store does not open without the operators that it uses. Rule: I17.
 fn operators_are_demanded(seed: u64) {
     let vfs = SimVfs::new();
     let with = options(&vfs, seed).operator(64, Arc::new(Newest)).unwrap();
@@ -394,8 +398,9 @@ fn operators_are_demanded(seed: u64) {
     assert!(matches!(without, Err(Error::OperatorNeeded { .. })), "opened: {without:?}");
 }
 
-/// Rule: I11. A long value is appended to within one memtable: no run ever lists it, and only the log
-/// names it. Replay needs it, wherever the power fails; so its place is not another's meanwhile.
+/// A long value is appended to within one memtable: no run ever lists it, and only the log names
+/// it. Replay needs it, wherever the power fails; so its extent must not be used again until then.
+/// Rule: I11.
 fn the_log_keeps_the_long_values_that_it_names(seed: u64) {
     let tree = || "t".to_owned();
     let long = |key, seed| {
@@ -420,8 +425,8 @@ fn the_log_keeps_the_long_values_that_it_names(seed: u64) {
     }
 }
 
-/// Rules: I18, I19. A clone of a clone and a name show what they began as, though all they came from is
-/// gone; and with them goes what they kept.
+/// A clone of a clone and a named snapshot show their first content, even when everything they came
+/// from is dropped; and when they go, what they kept is freed. Rules: I18, I19.
 fn clones_and_names_keep_what_they_show_and_no_more(seed: u64) {
     let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
     let db = Db::open("/store", options(&vfs, seed)).unwrap();
@@ -455,7 +460,8 @@ fn clones_and_names_keep_what_they_show_and_no_more(seed: u64) {
     db.close().unwrap();
 }
 
-/// Rule: I19. The clone is dropped, its parent has other rows by then, and the snapshot alone shows what it inherited.
+/// The clone is dropped, its parent has other rows by then, and only the snapshot shows what the
+/// clone inherited. Rule: I19.
 fn a_snapshot_keeps_what_a_dropped_clone_inherited(seed: u64) {
     let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
     let db = Db::open("/store", options(&vfs, seed)).unwrap();
@@ -478,7 +484,8 @@ fn a_snapshot_keeps_what_a_dropped_clone_inherited(seed: u64) {
     assert_clean(&db);
 }
 
-/// Rule: I16. A checkpoint writes the roots that changed: those of trees that lie far from each other, too.
+/// A checkpoint writes the roots that changed, including those of trees far apart in the catalog.
+/// Rule: I16.
 fn every_root_that_changed_is_in_the_next_slot(seed: u64) {
     let vfs = SimVfs::new();
     let db = Db::open("/store", options(&vfs, seed)).unwrap();
@@ -496,7 +503,7 @@ fn every_root_that_changed_is_in_the_next_slot(seed: u64) {
     }
     db.drop_tree(&names[140]).unwrap();
     db.checkpoint().unwrap();
-    // Twice, so that no slot needs the log in which the rows are.
+    // Two checkpoints, so that no slot needs the log in which the rows are.
     db.checkpoint().unwrap();
     let db = Db::open("/store", options(&SimVfs::start(vfs.disk().after_kill()), seed)).unwrap();
     for at in [0, 70, 299] {
@@ -507,8 +514,8 @@ fn every_root_that_changed_is_in_the_next_slot(seed: u64) {
     assert_clean(&db);
 }
 
-/// Rule: I28. The memtable that a snapshot lies in goes to disk: what was committed to it before, and
-/// nothing else, stays readable, long values too.
+/// The memtable in the middle of which a snapshot was taken is spilled: what was committed to it
+/// before stays readable, long values too, and nothing else does. Rule: I28.
 fn a_spilled_snapshot_shows_its_moment(seed: u64) {
     let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
     let engine = DbEngine::tiny(Durability::Lazy);
@@ -541,7 +548,7 @@ fn a_spilled_snapshot_shows_its_moment(seed: u64) {
     db.close().unwrap();
 }
 
-/// A full backup and an increment have every row, short and long.
+/// A full backup and an increment contain every row, short and long.
 fn backups_have_everything(seed: u64) {
     let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
     let db = Db::open("/store", options(&vfs, seed)).unwrap();
@@ -562,7 +569,8 @@ fn backups_have_everything(seed: u64) {
     db.close().unwrap();
 }
 
-/// Promise: P9. What is damaged is not copied as if it were whole.
+/// A backup of a damaged store fails instead of copying the damage as if it were sound. Promise:
+/// P9.
 fn backups_refuse_damage(seed: u64) {
     use frond::io::{Env, Workers};
     let dir = tempfile::tempdir().unwrap();

@@ -1,10 +1,11 @@
-//! Scenarios of scans and of waits.
+//! Scenarios of scans and of lock waits.
 
 use super::*;
 use frond::io::Env;
 
-/// A locking scan over a row of the transaction's own does not go back to what others commit before that row; and no
-/// cursor hands out a row twice, neither at the end of a piece nor after a turn.
+/// A locking scan that has passed one of the transaction's own rows does not go back to rows that
+/// others commit before it; and no cursor returns a row twice, neither at the end of a piece nor
+/// after it turns.
 pub fn cursors_go_in_one_direction(seed: u64) {
     for isolation in [Isolation::ReadCommitted, Isolation::Snapshot] {
         for forward in [true, false] {
@@ -54,13 +55,14 @@ pub fn cursors_go_in_one_direction(seed: u64) {
     assert_eq!(cursor.next().unwrap().map(|(key, _)| key[0]), Some(2));
 }
 
-/// A batch that is chosen to end a cycle of waits has done nothing yet: it releases its locks, and commits later.
+/// A batch that is chosen to break a cycle of lock waits has done nothing yet: it releases its
+/// locks and commits later.
 pub fn a_batch_that_ends_a_cycle_of_waits_starts_again(seed: u64) {
     let env = Env { clock: Env::real().clock, ..SimVfs::new().env(seed) };
     let db = Db::open("/store", options(&SimVfs::new(), seed).env(env)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     let txn = db.begin(TxnOptions { lock_timeout: None, ..Default::default() }).unwrap();
-    // It has written more than the batch, so the batch is chosen.
+    // The transaction has written more than the batch, so the batch is chosen.
     (b'x'..=b'z').for_each(|key| txn.put(&tree, &[key], b"txn").unwrap());
     txn.put(&tree, b"b", b"txn").unwrap();
     let mut batch = Batch::new();

@@ -1,5 +1,5 @@
-//! Two-phase commit with a crash at every call: whatever was acknowledged is there, prepared or decided as it was,
-//! with its locks, and the rest can be decided as if nothing had happened.
+//! Two-phase commit with a crash at every call: whatever was acknowledged is there, prepared or
+//! decided as it was, with its locks, and the rest can be decided as if nothing had happened.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use frond_testkit::{
 };
 
 const DIR: &str = "/store";
-/// Keys that are ever written: few, so that transactions meet.
+/// The number of keys: few, so that transactions conflict.
 const KEYS: u64 = 24;
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
-/// What a transaction does: a value, or none for a delete.
+/// The writes of a transaction: a value, or none for a delete.
 type Writes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -61,7 +61,7 @@ impl State {
 }
 
 fn value(dice: &mut Dice) -> Vec<u8> {
-    // Tiny stores have values of more than 250 bytes in extents of their own.
+    // Tiny stores put values of more than 250 bytes in extents of their own.
     let bytes = *dice.pick(&[0usize, 5, 40, 200, 700, 2000]);
     let seed = dice.below(256) as u8;
     (0..bytes).map(|i| (i as u8).wrapping_mul(31) ^ seed).collect()
@@ -83,7 +83,7 @@ fn script(seed: u64, length: usize) -> Vec<Step> {
                 }
                 Step::Put(key, value(dice))
             }
-            // The log of tiny stores keeps room for four.
+            // The log of tiny stores has space for four.
             3..=5 if state.prepared.len() < 4 => {
                 let mut writes = Writes::new();
                 for _ in 0..dice.between(1, 8) {
@@ -95,7 +95,7 @@ fn script(seed: u64, length: usize) -> Vec<Step> {
                 if writes.is_empty() {
                     continue;
                 }
-                // Names come again.
+                // Names are used again.
                 names += 1;
                 let xid = Xid::new(format!("xid {}", names % 5).as_bytes()).unwrap();
                 if state.prepared.contains_key(&xid) {
@@ -158,7 +158,7 @@ fn rows(tree: &Tree) -> Rows {
     rows
 }
 
-/// The store is in one of these states, and works.
+/// Checks that the store is in one of these states and works.
 fn must_be_one_of(engine: &DbEngine, env: Env, states: &[State], seed: u64) {
     let (db, tree) = open(engine, env);
     let found: Vec<_> = db.recover_prepared().into_iter().map(|found| found.xid).collect();
@@ -203,7 +203,7 @@ fn crashes_at_every_call() {
     let (mut points, mut tried) = (0, 0);
     for seed in effort::seeds(2) {
         let mut engine = DbEngine::tiny(Durability::Sync);
-        // What is prepared stays in memory, or leaves it, or some of it does.
+        // Of what is prepared, all, some or nothing is spilled.
         let own_writes_bytes = [1 << 10, 0, 64 << 10][seed as usize % 3];
         engine
             .tuning

@@ -1,5 +1,5 @@
-//! What is prepared and lies beyond memory: it waits in sorted runs, through checkpoints, restarts and a full disk, and
-//! gives them back when it is rolled back.
+//! Prepared transactions larger than memory: they wait in sorted runs, through checkpoints,
+//! restarts and a full disk, and free the runs when they are rolled back.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use frond_testkit::{DbEngine, Dice};
 
 use super::*;
 
-/// A store whose transactions leave memory after a few rows.
+/// A store whose transactions spill after a few rows.
 fn tiny(dir: &Path) -> Db {
     let mut tuning = DbEngine::tiny(Durability::Lazy).tuning;
     tuning.limits.iter_mut().for_each(|limits| limits.own_writes_bytes = 1 << 10);
@@ -16,7 +16,7 @@ fn tiny(dir: &Path) -> Db {
     Db::open(dir.join("store"), options).unwrap()
 }
 
-/// Nobody uses what a transaction has left in the store's file.
+/// Checks that nothing that a transaction left in the store's file is still used.
 fn has_nothing_kept(db: &Db) {
     for _ in 0..3 {
         db.checkpoint().unwrap();
@@ -27,8 +27,8 @@ fn has_nothing_kept(db: &Db) {
     assert_eq!(kept("space_temporary_bytes"), 0);
 }
 
-/// Promise: P4. Rules: I11, I12, I47. More than the memory, and killed: by its name it is committed, or rolled back, in
-/// another session.
+/// A transaction larger than memory is prepared, and the process killed: it is committed or rolled
+/// back by its name, in another session. Promise: P4. Rules: I11, I12, I47.
 #[test]
 fn ten_times_the_memory_is_prepared() {
     let key = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
@@ -49,7 +49,7 @@ fn ten_times_the_memory_is_prepared() {
     }
     txn.prepare(&xid("large")).unwrap().detach();
     assert!(db.stats().get("space_temporary_bytes").unwrap() > empty + all * 8);
-    // Others have the memory.
+    // Other transactions use the memory.
     for number in 0..3u32 {
         let txn = begin(&db, Isolation::RepeatableRead);
         for row in 0..2000u32 {
@@ -63,12 +63,12 @@ fn ten_times_the_memory_is_prepared() {
             _ => {}
         }
     }
-    // The files as they are while the store is open: what a killed process leaves.
+    // The files of an open store, as a killed process leaves them.
     let copies = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     copies.iter().for_each(|copy| copy_store(dir.path(), copy.path()));
     drop((tree, db));
     for (copy, is_committed) in copies.iter().zip([true, false]) {
-        // Read alone, it is there, and nothing is changed.
+        // Opened for reading only, the transaction is there, and nothing is changed.
         let db = Db::open(copy.path().join("store"), options().read_only(true)).unwrap();
         assert_eq!(db.prepared().iter().map(|found| found.entries as u64).max(), Some(all));
         drop(db);
@@ -122,7 +122,8 @@ fn ten_times_the_memory_is_prepared() {
     }
 }
 
-/// Rules: I10, I11, I12. Others write, and checkpoints and restarts pass, so that what were free would be used again.
+/// Other transactions write, and checkpoints and restarts follow, so that space that was freed
+/// wrongly would be used again. Rules: I10, I11, I12.
 #[test]
 fn runs_wait_for_a_decision() {
     for is_committed in [true, false] {
@@ -182,7 +183,8 @@ fn runs_wait_for_a_decision() {
     }
 }
 
-/// Rule: I54. What a savepoint took back is nobody's once the rest is prepared: neither its rows nor its space, through a restart, too.
+/// After the prepare nothing that a savepoint took back is held: neither its rows nor its space,
+/// also after a restart. Rule: I54.
 #[test]
 fn what_savepoints_took_back_is_let_go_of() {
     let dir = tempfile::tempdir().unwrap();
@@ -198,7 +200,8 @@ fn what_savepoints_took_back_is_let_go_of() {
     assert!(is_locked(&db, &tree, &77u32.to_be_bytes()), "as long as it goes on");
     txn.prepare(&xid("x")).unwrap().detach();
     assert!(is_locked(&db, &tree, b"kept"));
-    // Those that had not left memory are held as locks of rows are, by whoever has asked to write them.
+    // Rows that had not been spilled are locked like any row, by the transaction that asked to
+    // write them.
     assert!((0..300u32).all(|row| !is_locked(&db, &tree, &row.to_be_bytes())));
     drop(tree);
     db.close().unwrap();
@@ -211,8 +214,8 @@ fn what_savepoints_took_back_is_let_go_of() {
     is_at_rest(&db);
 }
 
-/// Rule: I54. Who waits for a row that a savepoint has taken back, in memory or beyond it, has it once the rest is prepared;
-/// who waits for one that is written, goes on waiting.
+/// A waiter for a row that a savepoint has taken back, in memory or spilled, gets it once the rest
+/// is prepared; a waiter for a row that is written goes on waiting. Rule: I54.
 #[test]
 fn who_waits_for_what_a_savepoint_took_back_has_it_at_the_prepare() {
     let dir = tempfile::tempdir().unwrap();
@@ -248,7 +251,7 @@ fn who_waits_for_what_a_savepoint_took_back_has_it_at_the_prepare() {
             }
             txn.prepare(&name).unwrap().detach();
             row.join().unwrap().unwrap();
-            // The other looks again whether it has to wait, and waits again.
+            // The other waiter checks again whether it has to wait, and waits again.
             while db.lock_waits().len() != 1 {
                 assert!(!kept.is_finished(), "{rows} rows");
                 thread::yield_now();
@@ -260,7 +263,8 @@ fn who_waits_for_what_a_savepoint_took_back_has_it_at_the_prepare() {
     is_at_rest(&db);
 }
 
-/// What lies in runs no backup has: it is told so, and the next one has what was decided.
+/// A backup cannot contain undecided rows in runs: it waits for the decision, and fails if none
+/// comes in time.
 #[test]
 fn a_backup_waits_for_what_lies_in_runs() {
     let dir = tempfile::tempdir().unwrap();
@@ -285,14 +289,14 @@ fn a_backup_waits_for_what_lies_in_runs() {
     let count = std::iter::from_fn(|| rows.next().unwrap().map(|_| ())).count();
     assert_eq!(count, 300);
     drop(rows);
-    // Puts do not know whether they add rows; a checkpoint notes about how many there are.
+    // Puts do not know whether they add rows; a checkpoint notes an estimate of their number.
     let said = tree.row_count().unwrap();
     assert!((75..=1200).contains(&said.rows) && !said.exact, "{said:?}");
     drop(tree);
     is_at_rest(&copy);
 }
 
-/// A follower hears of what lies in runs when it is committed, each key once.
+/// A follower receives what is in runs when it is committed, each key once.
 #[test]
 fn a_feed_hands_out_what_was_prepared_beyond_memory() {
     let dir = tempfile::tempdir().unwrap();
@@ -321,8 +325,8 @@ fn a_feed_hands_out_what_was_prepared_beyond_memory() {
     }
 }
 
-/// Promise: P2. The disk is full somewhere in the prepare: then nothing is left of the transaction, or it is prepared, and
-/// can be rolled back, or committed once there is room.
+/// The disk is full at some point of the prepare: then nothing is left of the transaction, or it is
+/// prepared, and can be rolled back, or committed once there is space. Promise: P2.
 #[test]
 fn a_full_disk_leaves_nothing_half_prepared() {
     let (mut refused, mut prepared) = (0, 0);
@@ -340,7 +344,7 @@ fn a_full_disk_leaves_nothing_half_prepared() {
                 txn.put(&tree, &row.wrapping_mul(0x9e37_79b9).to_be_bytes(), &value)
             });
             if row == 38_000 {
-                // What leaves memory from here on has the disk measured.
+                // The disk's limit is set here, for what is spilled from now on.
                 vfs.set_capacity(Some(vfs.allocated_bytes() + spare * (3 << 20)));
             }
         }

@@ -1,5 +1,5 @@
-//! Transactions that are prepared: what they keep, how they are decided, and that neither restarts nor crashes lose
-//! or decide one.
+//! Tests of prepared transactions: what they keep, how they are decided, and that neither restarts
+//! nor crashes lose or decide one.
 
 mod crashes;
 mod large;
@@ -28,7 +28,7 @@ fn begin(db: &Db, isolation: Isolation) -> Txn {
     db.begin(TxnOptions { isolation, lock_timeout, ..Default::default() }).unwrap()
 }
 
-/// A store where `name` is prepared and detached, which puts a = 1 and deletes b.
+/// A store with a detached prepared transaction `name`, which puts a = 1 and deletes b.
 fn with_prepared(dir: &Path, name: &str) -> (Db, Tree) {
     let db = open(dir);
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -95,7 +95,7 @@ fn it_is_there_after_a_restart_and_is_listed_once() {
             if is_closed {
                 db.close().unwrap();
             }
-            // The files as they are while the store is open: what a killed process leaves.
+            // The files of an open store, as a killed process leaves them.
             let copy = tempfile::tempdir().unwrap();
             copy_store(dir.path(), copy.path());
             drop(db);
@@ -168,14 +168,14 @@ fn names_are_taken_and_free_again() {
         assert_eq!(tree.get(b"c").unwrap(), Some(vec![b'0' + round]));
     }
     assert!(Xid::new(b"").is_err() && Xid::new(&[0; 256]).is_err());
-    // One that wrote nothing has a name, and nothing to keep.
+    // A transaction that wrote nothing has a name, and nothing to keep.
     begin(&db, Isolation::Snapshot).prepare(&xid("empty")).unwrap().detach();
     assert_eq!(db.prepared()[0].entries, 0);
     db.commit_prepared(&xid("empty")).unwrap();
     is_at_rest(&db);
 }
 
-/// Rule: I41.
+/// Commits take effect in the order in which `commit_ordered` placed them. Rule: I41.
 #[test]
 fn commits_come_in_the_order_in_which_they_were_ordered() {
     let dir = tempfile::tempdir().unwrap();
@@ -195,7 +195,8 @@ fn commits_come_in_the_order_in_which_they_were_ordered() {
         assert_eq!(prepared.commit_ordered().unwrap(), seqno, "once");
         last = seqno;
     }
-    // Finished from both ends, by threads, and some by nobody: they are committed all the same.
+    // They are finished from both ends, by threads, and some are not finished: those are committed
+    // too.
     thread::scope(|scope| {
         for (number, prepared) in all.into_iter().enumerate() {
             scope.spawn(move || match number % 4 {
@@ -216,7 +217,7 @@ fn commits_come_in_the_order_in_which_they_were_ordered() {
     is_at_rest(&db);
 }
 
-/// Rule: I54.
+/// A transaction that must stay serializable keeps the locks of what it has read. Rule: I54.
 #[test]
 fn who_must_stay_serializable_keeps_what_it_has_read() {
     let dir = tempfile::tempdir().unwrap();
@@ -246,7 +247,7 @@ fn who_must_stay_serializable_keeps_what_it_has_read() {
     is_at_rest(&db);
 }
 
-/// An insert that is prepared is found by who scans its gap, also after a restart. Rule: I33.
+/// A locking scan of a gap finds a prepared insert in it, also after a restart. Rule: I33.
 #[test]
 fn who_locks_a_range_waits_for_what_is_prepared_in_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -277,7 +278,7 @@ fn who_locks_a_range_waits_for_what_is_prepared_in_it() {
     }
 }
 
-/// Rules: I11, I12. Long values are named by the log alone until they are committed.
+/// Long values that only the log names until they are committed. Rules: I11, I12.
 #[test]
 fn long_values_and_many_rows_wait_through_checkpoints_and_restarts() {
     let dir = tempfile::tempdir().unwrap();
@@ -301,7 +302,7 @@ fn long_values_and_many_rows_wait_through_checkpoints_and_restarts() {
             tree.put(&row.to_be_bytes(), &[round; 1000]).unwrap();
         }
         db.checkpoint().unwrap();
-        // Takes what is free: were the prepared values given up, it would be theirs.
+        // Takes free space: were the prepared values freed, this would overwrite them.
         tree.put(b"other long", &long(100 + round)).unwrap();
         db.checkpoint().unwrap();
         is_clean(&db);
@@ -334,7 +335,7 @@ fn long_values_and_many_rows_wait_through_checkpoints_and_restarts() {
 fn the_change_feed_tells_it_when_it_is_committed() {
     let dir = tempfile::tempdir().unwrap();
     let (db, tree) = with_prepared(dir.path(), "x");
-    // More than a feed remembers.
+    // More than a feed keeps in memory.
     let txn = begin(&db, Isolation::Snapshot);
     for row in 0..6000u32 {
         txn.put(&tree, &row.to_be_bytes(), &[1; 1000]).unwrap();
@@ -380,7 +381,7 @@ fn the_change_feed_tells_it_when_it_is_committed() {
     }
 }
 
-/// The log reaches back to its prepare, over a restart: the follower has lost nothing.
+/// The log reaches back to the prepare, over a restart: the follower has lost nothing.
 #[test]
 fn the_change_feed_finds_what_was_prepared_before_a_restart() {
     let dir = tempfile::tempdir().unwrap();
@@ -417,7 +418,7 @@ fn a_backup_has_what_is_prepared() {
     is_at_rest(&copy);
 }
 
-/// What has left memory stays where it is; and its rows stay locked.
+/// Rows that were spilled stay where they are when prepared, and stay locked.
 #[test]
 fn what_left_memory_is_prepared() {
     let dir = tempfile::tempdir().unwrap();
@@ -459,7 +460,8 @@ fn what_left_memory_is_prepared() {
     is_at_rest(&db);
 }
 
-/// Rules: I12, I52. Trees that are locked as a whole stay so, over a restart, too; what only was meant for reading goes.
+/// Trees that are locked as a whole stay locked, over a restart too; locks for reading alone are
+/// released. Rules: I12, I52.
 #[test]
 fn trees_that_are_locked_as_a_whole_stay_so() {
     let dir = tempfile::tempdir().unwrap();
@@ -501,8 +503,9 @@ fn trees_that_are_locked_as_a_whole_stay_so() {
     }
 }
 
-/// Rule: I41. More are prepared than a segment has room for: each has its own, and takes it without a call to the disk. One
-/// for which the log keeps none is not prepared.
+/// More transactions are prepared than a segment has space for: each has space of its own for its
+/// commit, and takes it without a call to the disk. A transaction for which the log can reserve
+/// none is refused. Rule: I41.
 #[test]
 fn what_is_prepared_has_its_place_whoever_else_is() {
     const MANY: u32 = 1500;
@@ -533,7 +536,8 @@ fn what_is_prepared_has_its_place_whoever_else_is() {
     }
     assert_eq!(tree.row_count().unwrap().rows, u64::from(MANY));
 
-    // Names as long as they may be: at some time there is room for none, and that is said.
+    // Names of the greatest length: at some point there is no space for one more, and that is an
+    // error.
     let mut prepared = Vec::new();
     let refused = loop {
         let number = prepared.len() as u32;
@@ -565,11 +569,11 @@ fn what_is_prepared_has_its_place_whoever_else_is() {
     db.close().unwrap();
 }
 
-/// What finds no room in memory beside others that are prepared leaves it.
+/// A prepared transaction for which other prepared ones leave no memory is spilled.
 #[test]
 fn what_others_leave_no_memory_for_leaves_it() {
     let dir = tempfile::tempdir().unwrap();
-    // A quarter of it for all that is prepared.
+    // A quarter of the cache is for everything that is prepared.
     let options = Options::new().cache_size(16 << 20).durability(Durability::Lazy);
     let db = Db::open(dir.path().join("store"), options).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();

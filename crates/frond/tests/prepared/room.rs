@@ -1,5 +1,5 @@
-//! Room for the commits of what was prepared before the store was opened: on a disk that is full by then, and with less
-//! memory than there was.
+//! Space for the commits of what was prepared before the store was opened: on a disk that is full
+//! by then, and with less memory than before.
 
 use frond::Seqno;
 use frond_testkit::disk::DiskState;
@@ -13,10 +13,10 @@ fn options(vfs: &SimVfs, cache_bytes: u64) -> Options {
     Options::new().cache_size(cache_bytes).durability(Durability::Lazy).env(vfs.env(0))
 }
 
-/// A store in which more is prepared than a short segment has room for, and than the buffers of a small one; with records of
-/// many pieces.
+/// A store in which more is prepared than a short segment has space for, and than the buffers of a
+/// small cache hold; with records of many pieces.
 fn with_many_prepared(vfs: &SimVfs) -> Db {
-    // So much memory that all of it stays there.
+    // Enough memory that all of it stays there.
     let db = Db::open("/store", options(vfs, 256 << 20)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     db.create_tree("others", Default::default()).unwrap();
@@ -56,7 +56,7 @@ fn has_all(db: &Db) {
     is_at_rest(db);
 }
 
-/// Rule: I41.
+/// Commits of what was prepared before the opening make no call to the disk. Rule: I41.
 #[test]
 fn the_commit_of_what_was_prepared_before_meets_no_disk() {
     for (is_closed, cache_bytes) in [(true, 64 << 20), (false, 64 << 20), (false, 4 << 20)] {
@@ -82,8 +82,8 @@ fn the_commit_of_what_was_prepared_before_meets_no_disk() {
     }
 }
 
-/// Rule: I41. A disk that is full when the store is opened keeps it from no opening. It is said; others commit nothing until
-/// there is room, and from then on the commits of what is prepared have theirs.
+/// A store opens on a full disk, with a warning. Other commits are refused until there is space,
+/// and from then on the commits of what is prepared have space of their own. Rule: I41.
 #[test]
 fn room_that_a_full_disk_has_not_is_had_before_others_commit() {
     let disk = left_behind(true);
@@ -102,7 +102,7 @@ fn room_that_a_full_disk_has_not_is_had_before_others_commit() {
             assert!(matches!(refused, Err(Error::Full(_))), "{room}: {refused:?}");
         }
         let mut names: Vec<_> = db.recover_prepared().into_iter().map(|info| info.xid).collect();
-        // As far as there is room: each has its place in a group of its own.
+        // Decide as many as there is space for; each is in a group of its own.
         while let Some(name) = names.last() {
             let mut one = db.attach_prepared(name).unwrap();
             match one.commit_ordered() {
@@ -116,7 +116,7 @@ fn room_that_a_full_disk_has_not_is_had_before_others_commit() {
             }
             names.pop();
         }
-        // Without any room the log of a closed store has two places.
+        // Without any free space the log of a closed store has space for two.
         let decided = (MANY + LARGE) as usize - names.len();
         assert!(decided > if room == 0 { 1 } else { 100 }, "{room}: {decided} were decided");
         let mut ordered = Vec::new();

@@ -1,5 +1,5 @@
-//! What is so of a decision whose sync fails: the store has stopped, and what was decided may be there or not, whatever the call
-//! did.
+//! Decisions whose sync fails: the store has stopped, and the decision may be there or not,
+//! whichever call made it.
 
 use frond_testkit::disk::{DiskState, Fault, FaultKind, SyncFailure, When};
 
@@ -19,7 +19,7 @@ enum Call {
     CommitBatch,
 }
 
-/// What is there of it: whether `x` is prepared, and the row that it writes.
+/// What is found of it: whether `x` is prepared, and the row that it writes.
 type Found = (bool, Option<String>);
 
 fn find(db: &Db) -> Found {
@@ -37,7 +37,8 @@ fn find_on(disk: DiskState) -> Found {
     found
 }
 
-/// Promises: P2, P12. Each is durable as far as the disk has it, which only an opening can tell; until then nobody is told anything.
+/// A decision is durable as far as the disk has it, which only an opening can tell; until then
+/// nothing is reported. Promises: P2, P12.
 #[test]
 fn of_what_is_decided_while_a_sync_fails_the_next_opening_tells() {
     for call in [
@@ -86,7 +87,7 @@ fn of_what_is_decided_while_a_sync_fails_the_next_opening_tells() {
             }
         };
         assert!(matches!(told, Error::OutcomeUnknown(_)), "{call:?}: {told}");
-        // Whoever asks behind it is told that the store has stopped.
+        // Calls after it report that the store has stopped.
         let behind = [tree.put(b"other", b"").map(drop), db.checkpoint()];
         assert!(behind.iter().all(|told| matches!(told, Err(Error::Failed(_)))), "{behind:?}");
         let disk = vfs.disk();
@@ -104,7 +105,7 @@ fn of_what_is_decided_while_a_sync_fails_the_next_opening_tells() {
     }
 }
 
-/// How it was before the call.
+/// The state before the call.
 fn find_before(call: Call) -> Found {
     (matches!(call, Call::CommitPrepared | Call::RollBackPrepared), Some("before".into()))
 }

@@ -1,10 +1,10 @@
-//! Readers by an index that is built and dropped all the time, of a table that writers change.
+//! Readers by an index that is repeatedly built and dropped, of a table that writers change.
 
 use super::*;
 use frond::{IfLocked, IndexSpec, RowLock, Table, TableSpec, Txn};
 use frond_testkit::effort;
 
-/// Rows that stay. Others come and go with keys above.
+/// Rows that stay. Other rows come and go with greater keys.
 const ROWS: u8 = 50;
 const NAME: &str = "index city of table people";
 
@@ -21,11 +21,12 @@ fn spec(kind: u64) -> IndexSpec {
     }
 }
 
-/// How many of the rows that stay the index shows; and how many the table shows, in the same transaction.
+/// How many of the rows that stay the index shows, and how many the table shows, in one
+/// transaction.
 fn seen(txn: &Txn, table: &Table, locks: bool) -> Result<(usize, usize)> {
     let index = match table.index("city") {
         Ok(index) => index,
-        // Not yet, or not any more.
+        // Not built yet, or dropped.
         Err(Error::TableMismatch { .. }) => return Ok((ROWS.into(), ROWS.into())),
         Err(error) => return Err(error),
     };
@@ -58,7 +59,7 @@ fn scans_by_an_index_that_comes_and_goes_see_all_rows_or_an_error() {
                 (LEVELS[(round / 2 % 4) as usize], round.is_multiple_of(2));
             let txn = db.begin(TxnOptions { isolation, read_only, ..Default::default() }).unwrap();
             if round.is_multiple_of(3) {
-                // Its snapshot is older than what comes next.
+                // The first read makes its snapshot older than what comes next.
                 table.get(&txn, &[1]).unwrap_or_else(|error| {
                     assert!(is_retry(&error), "{error}");
                     None

@@ -1,4 +1,5 @@
-//! Batches and transactions whose tree is taken away: each is wholly there, or was refused and has done nothing.
+//! Batches and transactions whose tree is taken away: each is there as a whole, or was refused and
+//! has done nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,10 +15,10 @@ use frond_testkit::effort;
 
 /// Rows of one commit.
 const ROWS: u64 = 3;
-/// Commits from one change to the next.
+/// Commits between two changes.
 const COMMITS: u64 = 60;
 
-/// A commit that was acknowledged.
+/// An acknowledged commit.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     first: u64,
@@ -29,7 +30,8 @@ struct Entry {
 #[derive(Default)]
 struct Ledger {
     next: AtomicU64,
-    /// Commits that may still be made before the next change: so many that some meet it, and no more than readers can follow.
+    /// Commits that may still be made before the next change: enough that some run concurrently
+    /// with it, and no more than readers can follow.
     left: AtomicU64,
     acknowledged: Mutex<Vec<Entry>>,
     refused: Mutex<Vec<u64>>,
@@ -40,12 +42,12 @@ struct Ledger {
 enum Way {
     Batch,
     Txn,
-    /// Of long values, which are in the file before the commit.
+    /// Long values, which are in the file before the commit.
     Long,
 }
 
 impl Ledger {
-    /// One commit into the tree of this name; `before`: what every value begins with.
+    /// Makes one commit into the tree of this name; every value begins with `before`.
     fn write(&self, db: &Db, name: &str, way: Way, before: &[u8]) {
         let take = |left: u64| left.checked_sub(1);
         if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
@@ -83,8 +85,8 @@ impl Ledger {
         }
     }
 
-    /// All rows of all trees are those that were acknowledged, each in the tree of its commit, or in what was made of that; but for
-    /// rows of trees in `gone`, whose last commit comes before the one that took the tree away.
+    /// Checks that the rows of all trees are those acknowledged, once each, except rows of trees in
+    /// `gone`: their last commit must come before the one that took the tree away.
     fn must_be_kept(&self, db: &Db, gone: &BTreeMap<TreeId, Seqno>) {
         let mut found = BTreeSet::new();
         let snapshot = db.snapshot();
@@ -118,7 +120,8 @@ impl Ledger {
 }
 
 impl Ledger {
-    /// All trees of a moment together have each commit that was acknowledged before, once, and of no commit a part.
+    /// Checks that all trees of a snapshot together have each earlier acknowledged commit, once,
+    /// and no commit in part.
     fn must_be_whole_at(&self, snapshot: &Snapshot, before: &[Entry]) {
         let mut found = BTreeSet::new();
         for info in snapshot.trees().unwrap().into_iter().filter(|info| info.name != "noise") {
@@ -139,7 +142,8 @@ impl Ledger {
     }
 }
 
-/// Writers of all ways, while `change` is called so often; readers compare moments with the ledger if all rows are to stay.
+/// Runs writers of all kinds while `change` is called `changes` times; readers compare snapshots
+/// with the ledger if all rows are to stay.
 fn write_beside(db: &Db, changes: u64, all_stay: bool, mut change: impl FnMut(u64)) -> Ledger {
     let ledger = Ledger::default();
     let read = |round: u64| {
@@ -175,7 +179,7 @@ fn write_beside(db: &Db, changes: u64, all_stay: bool, mut change: impl FnMut(u6
     ledger
 }
 
-/// The store as its log and slots have it.
+/// Closes the store and opens it again, from its log and slots.
 fn reopened(db: Db, dir: &tempfile::TempDir) -> Db {
     db.close().unwrap();
     drop(db);
@@ -195,7 +199,7 @@ fn commits_are_in_the_clone_or_are_refused_when_their_tree_is_taken_away() {
             match round % 4 {
                 0 => change.truncate("live"),
                 1 => change.drop_tree("live").create("live", TreeOptions::default()),
-                // As an ALTER that copies does it, and another tree takes the place.
+                // As a copying ALTER does it: another tree takes its place.
                 2 => change.drop_tree("live").rename(&archive, "live"),
                 _ => change
                     .create("next", TreeOptions::default())
@@ -210,7 +214,7 @@ fn commits_are_in_the_clone_or_are_refused_when_their_tree_is_taken_away() {
     }
 }
 
-/// Nothing has the rows of the old tree: all of them come before its end.
+/// Nothing keeps the rows of the old tree: all of them come before its end.
 #[test]
 fn no_commit_into_a_tree_comes_after_the_one_that_takes_it_away() {
     for _ in effort::seeds(1) {
@@ -236,7 +240,7 @@ fn no_commit_into_a_tree_comes_after_the_one_that_takes_it_away() {
     }
 }
 
-/// A swap takes nothing away: a commit is in the tree of its handle, whatever that is called by then.
+/// A swap takes nothing away: a commit is in the tree of its handle, whatever its name is by then.
 #[test]
 fn commits_stay_in_their_trees_when_these_are_swapped_and_renamed() {
     for _ in effort::seeds(1) {
@@ -269,7 +273,8 @@ fn commits_stay_in_their_trees_when_these_are_swapped_and_renamed() {
     }
 }
 
-/// A load into an empty tree is refused because of a row, or the commit of that row is.
+/// If a row is committed to an empty tree during a load, either the load is refused or that commit
+/// is.
 #[test]
 fn commits_keep_a_load_from_their_tree_or_are_refused() {
     for _ in effort::seeds(1) {
@@ -305,7 +310,8 @@ fn commits_keep_a_load_from_their_tree_or_are_refused() {
                         let entry = Entry { first, tree: tree.id(), seqno: tree.info().birth };
                         assert!(keys(&db.snapshot(), &tree).unwrap().len() >= ROWS as usize);
                         loaded.lock().unwrap().push(entry);
-                        // Its rows, none, are in no tree; whatever is acknowledged there was lost.
+                        // The old tree was empty, so a commit acknowledged into it is lost: an end
+                        // of 0 makes the check fail.
                         gone.insert(old.id(), Seqno(0));
                     }
                     Err(error) => {
@@ -327,7 +333,8 @@ fn commits_keep_a_load_from_their_tree_or_are_refused() {
     }
 }
 
-/// Values of all layouts are there, and the handle that comes back has them in the newest.
+/// Values of all layouts are there, and the handle that the change returns reads them in the newest
+/// layout.
 #[test]
 fn commits_stay_when_the_layout_of_their_tree_changes() {
     let (_dir, db) = store();
@@ -336,7 +343,7 @@ fn commits_stay_when_the_layout_of_their_tree_changes() {
     let options = TreeOptions { value_layout, ..Default::default() };
     let first = db.create_tree("live", options).unwrap();
     let ledger = Ledger::default();
-    // By the layout that the tree began with: older versions may be written.
+    // Writers use the layout that the tree began with: older versions may be written.
     let write = |way| {
         let (ledger, db) = (&ledger, &db);
         move |_| ledger.write(db, "live", way, &[0, 0])

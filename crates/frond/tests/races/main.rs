@@ -1,7 +1,9 @@
-//! Changes of the catalog, concurrently with everything else: writers with a ledger of what was acknowledged, readers that compare two
-//! answers from one moment, and memtables that are applied all the time.
+//! Races between changes of the catalog and everything else: writers with a ledger of what was
+//! acknowledged, readers that compare two answers from one snapshot, and memtables that are applied
+//! all the time.
 //!
-//! A test ends after a number of changes, whatever the time. What it asserts does not depend on the order of things.
+//! A test ends after a number of changes, whatever time that takes. What it asserts does not depend
+//! on the order of events.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -23,7 +25,7 @@ const LEVELS: [Isolation; 4] = [
     Isolation::Serializable,
 ];
 
-/// Values of this length are long ones, with an extent of their own.
+/// The length of long values, which have an extent of their own.
 const LONG_BYTES: usize = 700;
 
 fn options() -> frond::Options {
@@ -38,8 +40,9 @@ fn store() -> (tempfile::TempDir, Db) {
     (dir, db)
 }
 
-/// Runs `changes` concurrently with the others, which are called again and again, until all changes are made. Before each change it calls
-/// what it is given, which waits until each of the others has had a whole turn since the last one.
+/// Runs `changes` concurrently with `others`, which are called repeatedly until all changes are
+/// made. `changes` gets a function to call before each change: it waits until each of the others
+/// has had a whole turn since the last one.
 fn beside(db: &Db, changes: impl FnOnce(&dyn Fn()), others: &[&(dyn Fn(u64) + Sync)]) {
     let is_over = AtomicBool::new(false);
     let turns: Vec<AtomicU64> = others.iter().map(|_| AtomicU64::new(0)).collect();
@@ -54,7 +57,7 @@ fn beside(db: &Db, changes: impl FnOnce(&dyn Fn()), others: &[&(dyn Fn(u64) + Sy
                 }
             });
         }
-        // Memtables are applied, and checkpoints are made.
+        // Memtables are applied, and checkpoints made.
         scope.spawn(|| {
             let _over = Over(&is_over);
             let noise = db.create_tree("noise", TreeOptions::default()).unwrap();
@@ -67,7 +70,7 @@ fn beside(db: &Db, changes: impl FnOnce(&dyn Fn()), others: &[&(dyn Fn(u64) + Sy
         });
         let _over = Over(&is_over);
         changes(&|| {
-            // The first of two may have begun before.
+            // The first of two turns may have started before.
             let ends: Vec<u64> = turns.iter().map(|own| own.load(Ordering::Acquire) + 2).collect();
             let has_had =
                 || turns.iter().zip(&ends).all(|(own, end)| own.load(Ordering::Acquire) >= *end);
@@ -79,7 +82,7 @@ fn beside(db: &Db, changes: impl FnOnce(&dyn Fn()), others: &[&(dyn Fn(u64) + Sy
     });
 }
 
-/// Ends all threads when one ends, also if it has failed: else the others would never end.
+/// Ends all threads when one ends, also on a failure: the others would never end otherwise.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -88,7 +91,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Whether an error says that a tree is gone, or another, by a name that the caller knows.
+/// True if an error reports that the tree is gone or is another one, by the name that the caller
+/// uses.
 fn is_gone(error: &Error, name: &str) -> bool {
     match error {
         Error::NoSuchTree(told) | Error::DefinitionChanged(told) => told == name,
@@ -96,7 +100,7 @@ fn is_gone(error: &Error, name: &str) -> bool {
     }
 }
 
-/// Whether a transaction or batch is to be done again.
+/// True if the transaction or batch is to be retried.
 fn is_retry(error: &Error) -> bool {
     matches!(error, Error::Deadlock { .. } | Error::TxnEnded | Error::Conflict { .. })
 }

@@ -1,13 +1,14 @@
-//! Readers of a tree that comes and goes: all rows or an error, and two answers from one moment agree.
+//! Readers of a tree that comes and goes: they see all rows or get an error, and two answers from
+//! one snapshot agree.
 
 use super::*;
 use frond::{IfLocked, ReadOptions, RowLock, Sees, Txn, TxnCursor};
 use frond_testkit::effort;
 
-/// Rows of the tree, whichever it is.
+/// Rows of the tree, whichever tree has the name.
 const ROWS: u8 = 50;
 
-/// The tree with all its rows, in one commit.
+/// Makes the tree with all its rows, in one commit.
 fn load(db: &Db, name: &str) {
     let mut load = db.bulk_load(name, TreeOptions::default()).unwrap();
     (0..ROWS).for_each(|row| load.put(&[row], &[row; 20]).unwrap());
@@ -25,7 +26,8 @@ fn count(mut cursor: TxnCursor<'_>, forward: bool) -> Result<usize> {
     Ok(rows)
 }
 
-/// What one reader sees, in several ways, all at one moment or at moments of one handle: each is the number of rows.
+/// What one reader sees, in several ways, all in one snapshot or through one handle: each is the
+/// number of rows.
 fn seen(db: &Db, tree: &Tree, round: u64) -> Result<Vec<usize>> {
     let all = usize::from(ROWS);
     let one = |found: bool| if found { all } else { 0 };
@@ -112,7 +114,7 @@ fn readers_see_all_rows_of_a_tree_that_comes_and_goes_or_none() {
                         db.drop_tree("t").unwrap();
                         load(&db, "t");
                     }
-                    // Another takes its place, in one change.
+                    // Another tree takes its place, in one change.
                     1 => {
                         load(&db, "u");
                         db.change_trees().swap("t", "u").drop_tree("u").commit().unwrap();
@@ -135,7 +137,7 @@ fn readers_see_all_rows_of_a_tree_that_comes_and_goes_or_none() {
     }
 }
 
-/// What follows a truncation is another tree: the old one's handle shows all rows or an error.
+/// A truncated tree is a new tree: the old handle shows all rows or an error.
 #[test]
 fn readers_see_all_rows_of_a_tree_or_that_it_was_truncated() {
     for _ in effort::seeds(1) {
@@ -157,7 +159,7 @@ fn readers_see_all_rows_of_a_tree_or_that_it_was_truncated() {
         let changes = |turns: &dyn Fn()| {
             let mut tree = db.create_tree("t", TreeOptions::default()).unwrap();
             for _ in 0..40 {
-                // Half of the rows in leaves, half in memory.
+                // Half of the rows are in leaves, half in memory.
                 let mut load = db.bulk_load_into(&tree).unwrap();
                 (0..ROWS / 2).for_each(|row| load.put(&[row], &[row; 20]).unwrap());
                 tree = load.finish().unwrap().tree;

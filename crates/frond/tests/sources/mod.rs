@@ -1,4 +1,4 @@
-//! Reading the project's own sources, for the tests that judge them.
+//! Reads the project's own sources, for the tests that check them.
 
 #![allow(dead_code)] // each test file takes what it needs
 
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// A source or document.
 pub struct File {
-    /// From the root of the project.
+    /// The path from the root of the project.
     pub path: String,
     pub text: String,
 }
@@ -17,7 +17,7 @@ pub fn root() -> PathBuf {
     crates.and_then(Path::parent).expect("the crate lies in crates/").to_owned()
 }
 
-/// All files below a folder of the project with this ending, by path.
+/// All files below a folder of the project with this extension, ordered by path.
 pub fn files(folder: &str, ending: &str) -> Vec<File> {
     let mut found = Vec::new();
     collect(&root().join(folder), ending, &mut found);
@@ -48,7 +48,7 @@ fn collect(folder: &Path, ending: &str, found: &mut Vec<File>) {
     }
 }
 
-/// The sources of the engine, without what is compiled for tests only.
+/// The sources of the engine, without modules that are compiled for tests only.
 pub fn engine() -> Vec<File> {
     let all = files("crates/frond/src", ".rs");
     let tests: Vec<String> = all.iter().flat_map(test_modules).collect();
@@ -64,7 +64,7 @@ pub fn engine() -> Vec<File> {
         .collect()
 }
 
-/// Paths, without `.rs`, of the modules that this file declares for tests only.
+/// Paths, without `.rs`, of the modules that a file declares for tests only.
 fn test_modules(file: &File) -> Vec<String> {
     let folder = match file.path.strip_suffix("/mod.rs") {
         Some(folder) => folder.to_owned(),
@@ -91,7 +91,7 @@ fn is_test_attribute(line: &str) -> bool {
     line.starts_with("#[cfg(") && line.contains("test")
 }
 
-/// Tests stand at the end of their file.
+/// The text without the tests at the end of its file.
 fn without_inline_tests(text: &str) -> String {
     let mut kept = String::new();
     let mut lines = text.lines().peekable();
@@ -106,7 +106,8 @@ fn without_inline_tests(text: &str) -> String {
     kept
 }
 
-/// The code alone: comments gone, the content of strings blanked, lines as they were.
+/// The code alone: without comments, with the content of strings blanked, and with its lines
+/// unchanged.
 pub fn code(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let bytes: Vec<char> = text.chars().collect();
@@ -134,7 +135,7 @@ pub fn code(text: &str) -> String {
                 }
                 out.push('"');
             }
-            // A character, not a lifetime.
+            // A character literal, not a lifetime.
             ('\'', Some('\\')) => {
                 at += 3;
                 while bytes.get(at).is_some_and(|&c| c != '\'') {
@@ -149,7 +150,8 @@ pub fn code(text: &str) -> String {
     out
 }
 
-/// The rows of the table under this heading of a document, cell by cell, header and rule left out.
+/// The rows of the table under a heading of a document, cell by cell, without the header and the
+/// rule.
 pub fn table(document: &File, heading: &str) -> Vec<Vec<String>> {
     let section = document.text.split_once(&format!("\n{heading}\n"));
     let (_, section) = section.unwrap_or_else(|| panic!("{} has no {heading}", document.path));

@@ -1,4 +1,4 @@
-//! Long walks over what is not in the cache: readers bring it ahead, and the rows are the same.
+//! Long scans of what is not in the cache: it is read ahead, and the rows are unaffected.
 
 use frond::{Cursor, Db, Durability, Error, Options, RowBuf, Tree};
 use std::{
@@ -32,7 +32,7 @@ fn value(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// A store of [`ROWS`] rows in leaves, and closed.
+/// Makes a store of [`ROWS`] rows in leaves, and closes it.
 fn make(dir: &Path) {
     let db = Db::open(dir, options()).unwrap();
     let tree = db.create_tree("rows", Default::default()).unwrap();
@@ -42,7 +42,7 @@ fn make(dir: &Path) {
     db.close().unwrap();
 }
 
-/// Walks on from row `next` to the end or an error, and gives the number of the row that would be next.
+/// Scans from row `next` to the end or an error; returns the number of the row that would be next.
 fn walk(cursor: &mut Cursor, mut next: u64) -> (u64, Option<Error>) {
     loop {
         match cursor.next() {
@@ -60,7 +60,8 @@ fn brought(db: &Db) -> u64 {
     db.stats().get("pieces_read_ahead").unwrap()
 }
 
-/// What readers hold is given back once nobody walks; a flight may be landing still.
+/// Checks that memory held for reading ahead is given back once no scan is left. A read may still
+/// be in flight.
 fn assert_nothing_is_held(db: &Db) {
     let begun = Instant::now();
     while db.stats().get("read_ahead_held_bytes") != Some(0) {
@@ -83,14 +84,14 @@ fn a_cold_walk_is_read_ahead_of_and_gives_every_row_once() {
     let mut cursor = tree.scan(..).unwrap();
     let (rows, error) = walk(&mut cursor, 0);
     assert!(rows == ROWS && error.is_none(), "{rows} rows, {error:?}");
-    // How many depends on who is quicker; the walk alone has read what readers did not.
+    // How many depends on timing; the scan itself reads what was not read ahead.
     let all = brought(&db);
     assert!(all > 0 && all <= 24_000_000 / (128 << 10), "{all} pieces of 24 MB were brought");
     drop(cursor);
     assert_nothing_is_held(&db);
     db.close().unwrap();
 
-    // A walk that ends brings little that is beyond its end.
+    // A scan with an end reads little beyond that end.
     let (db, tree) = reopen(dir.path());
     let (from, to) = (key(1000), key(ROWS / 4));
     let mut cursor = tree.scan(&from[..]..&to[..]).unwrap();
@@ -108,7 +109,7 @@ fn a_walk_that_is_left_holds_nothing() {
     for number in 0..ROWS / 3 {
         assert_eq!(cursor.next().unwrap().unwrap().0, key(number));
     }
-    // Elsewhere it begins anew.
+    // After a seek, reading ahead starts anew.
     cursor.seek(&key(10));
     let (found, row) = cursor.next().unwrap().unwrap();
     assert_eq!((found, row), (&key(10)[..], &value(10)[..]));
@@ -128,7 +129,7 @@ fn a_walk_keeps_its_moment_while_versions_pass_by() {
     let (begun, walked) = (published(), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {
-            // Rows vanish, come between and change, and pages move.
+            // Rows are deleted, inserted and changed, and pages move.
             for number in 0_u64.. {
                 if walked.load(Ordering::Relaxed) {
                     break;
@@ -142,7 +143,7 @@ fn a_walk_keeps_its_moment_while_versions_pass_by() {
                 }
             }
         });
-        // Versions have passed by before the walk is over.
+        // Versions have passed before the scan is over.
         for number in 0..ROWS {
             let (found, row) = cursor.next().unwrap().expect("a row");
             assert_eq!((found, row), (&key(number)[..], &value(number)[..]), "row {number}");
@@ -163,7 +164,7 @@ fn batches_and_turns_of_a_long_walk_border_on_each_other() {
     let mut cursor = tree.scan(..).unwrap();
     let mut batch = RowBuf::new();
     let mut next = 0;
-    // A batch, some rows one by one, some back, and on again.
+    // A batch, some rows one by one, some backwards, and forward again.
     loop {
         cursor.read_batch(&mut batch, 700).unwrap();
         if batch.is_empty() {
@@ -208,7 +209,7 @@ fn a_walk_goes_on_when_its_store_is_closed() {
 fn damage_ends_a_walk_where_it_is() {
     let dir = tempfile::tempdir().unwrap();
     make(dir.path());
-    // In the middle of the rows: a block of a leaf.
+    // Damages a leaf's block in the middle of the rows.
     let file = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
     let store = file.max_by_key(|path| path.metadata().unwrap().len()).unwrap();
     let mut bytes = std::fs::read(&store).unwrap();
@@ -222,7 +223,7 @@ fn damage_ends_a_walk_where_it_is() {
     let (rows, error) = walk(&mut cursor, 0);
     assert!(rows <= ROWS / 2 && rows + 200 > ROWS / 2, "{rows} rows");
     assert!(matches!(error, Some(Error::Checksum { .. })), "{error:?}");
-    // It ends there again, and goes on behind it.
+    // The scan reports the error again if repeated, and can continue after the damage.
     assert!(matches!(walk(&mut cursor, rows), (_, Some(Error::Checksum { .. }))));
     cursor.seek(&key(rows + 400));
     assert!(matches!(walk(&mut cursor, rows + 400), (ROWS, None)));

@@ -1,5 +1,5 @@
-//! The public API from the outside: what is written is read, in order, also after reopening, with a
-//! tree so finely cut that a few thousand keys make it several levels deep.
+//! The basic public API: what is written is read, in order, also after reopening, with nodes so
+//! small that a few thousand keys make a tree several levels deep.
 
 use std::collections::BTreeMap;
 
@@ -179,7 +179,7 @@ fn a_snapshot_reads_the_same_rows_for_its_whole_life() {
     db.close().unwrap();
 }
 
-/// Numbers of trees mean something else in another store.
+/// A tree's number means something else in another store, so its handles are refused there.
 #[test]
 fn handles_of_another_store_are_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -194,7 +194,7 @@ fn handles_of_another_store_are_refused() {
     assert_eq!(other.get(b"key").unwrap(), None);
     a.commit(&mut batch).unwrap();
     assert!(batch.put(&tree, &[0; 70_000], b"value").is_err());
-    batch.put(&other, b"key", b"value").unwrap(); // an empty batch belongs to nobody
+    batch.put(&other, b"key", b"value").unwrap(); // an empty batch belongs to no store
     assert!(matches!(a.snapshot().get(&other, b"key"), Err(Error::InvalidArgument(_))));
     assert!(matches!(a.snapshot().scan(&other, ..), Err(Error::InvalidArgument(_))));
     for store in stores {

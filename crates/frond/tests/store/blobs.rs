@@ -1,5 +1,5 @@
-//! Long values: written once into extents of their own, found again by every path, kept by whatever
-//! may still show them, freed with the last that does.
+//! Long values: written once into extents of their own, found by every way of reading, kept as long
+//! as anything may still show them, and freed after that.
 
 use std::{fs, path::Path};
 
@@ -39,7 +39,7 @@ fn assert_clean(db: &Db) {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Small memtables and many checkpoints; runs and values as they are.
+/// Small memtables and many checkpoints; runs and values of the default sizes.
 fn small() -> Tuning {
     let limits = Limits {
         memtable_bytes: 64 << 10,
@@ -54,7 +54,7 @@ fn small() -> Tuning {
     Tuning { limits: Some(limits), ..Tuning::default() }
 }
 
-/// Makes checkpoints until nothing old is kept.
+/// Makes checkpoints until no old version is kept.
 fn settle(db: &Db, tree: &Tree) {
     for round in 0..4u8 {
         tree.put(b"~", &[round]).unwrap();
@@ -62,7 +62,7 @@ fn settle(db: &Db, tree: &Tree) {
     }
 }
 
-/// By every path that reads.
+/// Checks a value in every way of reading.
 fn expect(tree: &Tree, key: &[u8], expected: &[u8]) {
     assert!(tree.get(key).unwrap().as_deref() == Some(expected), "get");
     assert!(tree.contains(key).unwrap());
@@ -85,7 +85,8 @@ fn expect(tree: &Tree, key: &[u8], expected: &[u8]) {
     assert_eq!(tree.get_at(b"\xff no such key", 0, &mut part).unwrap(), None);
 }
 
-/// Promise: P1, P2. In the memtable, in the tree, after a restart, beside short values.
+/// Long values in the memtable, in the tree, after a restart, and next to short values. Promise:
+/// P1, P2.
 #[test]
 fn long_values_are_found_before_and_after_checkpoint_and_reopen() {
     let dir = tempfile::tempdir().unwrap();
@@ -123,7 +124,7 @@ fn long_values_are_found_before_and_after_checkpoint_and_reopen() {
     }
 }
 
-/// Promise: P2. What a snapshot shows it keeps, in memory and by name, through a restart.
+/// A snapshot keeps what it shows, in memory and by name, through a restart. Promise: P2.
 #[test]
 fn snapshots_keep_long_values_that_were_overwritten_and_deleted() {
     let dir = tempfile::tempdir().unwrap();
@@ -169,7 +170,8 @@ fn snapshots_keep_long_values_that_were_overwritten_and_deleted() {
     db.close().unwrap();
 }
 
-/// Rule: I28. A snapshot's memtable goes to disk; the long values it refers to stay where they are.
+/// The memtable of a snapshot is spilled; the long values that it refers to stay where they are.
+/// Rule: I28.
 #[test]
 fn a_spilled_snapshot_keeps_its_long_values() {
     let vfs = SimVfs::new();
@@ -215,7 +217,8 @@ fn a_spilled_snapshot_keeps_its_long_values() {
     db.close().unwrap();
 }
 
-/// Rules: I18, I22. Deleted, overwritten, merged away, dropped with its batch or its tree.
+/// Long values are freed when deleted, overwritten, merged away, or dropped with their batch or
+/// tree. Rules: I18, I22.
 #[test]
 fn the_space_of_long_values_comes_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -274,8 +277,8 @@ fn the_space_of_long_values_comes_back() {
     assert!(bytes < nothing + (1 << 20), "the file shrinks: {bytes}");
 }
 
-/// Promise: P26. A full backup has long values, an increment those that are new, and not the old ones
-/// that stand in a rewritten leaf beside them.
+/// A full backup contains long values, and an increment the new ones, without the old ones next to
+/// them in a rewritten leaf. Promise: P26.
 #[test]
 fn backups_have_long_values() {
     let dir = tempfile::tempdir().unwrap();
@@ -306,14 +309,14 @@ fn backups_have_long_values() {
     }
 }
 
-/// One byte more than 1 GiB: refused before anything is written.
+/// A value of one byte more than 1 GiB is refused before anything is written.
 #[test]
 fn a_value_of_more_than_a_gib_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let tree = db.create_tree("t", TreeOptions { unique: true, ..Default::default() }).unwrap();
     let before = used(&db);
-    // Zeros that nobody touches: no memory.
+    // Zeros that are never touched take no memory.
     let too_long = vec![0; VALUE_BYTES_MAX + 1];
     let mut batch = Batch::new();
     for refused in [
@@ -331,7 +334,7 @@ fn a_value_of_more_than_a_gib_is_refused() {
     db.close().unwrap();
 }
 
-/// A checked insert that fails leaves its long value in the batch, and nothing on disk once that goes.
+/// A refused checked insert leaves its long value in the batch; it is freed with the batch.
 #[test]
 fn a_refused_insert_gives_its_space_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -353,8 +356,8 @@ fn a_refused_insert_gives_its_space_back() {
     db.close().unwrap();
 }
 
-/// Promises: P1, P3, P4. At each level: whatever a power failure leaves of what was not synced, a long
-/// value is there as it was committed or not at all, and what was acknowledged under `sync` is there.
+/// After a power failure, at each level, a long value is there as it was committed or not at all,
+/// and what was acknowledged under `sync` is there. Promises: P1, P3, P4.
 #[test]
 fn long_values_survive_power_failure() {
     for level in [Durability::Sync, Durability::Os, Durability::Lazy] {
@@ -405,13 +408,13 @@ fn long_values_survive_power_failure() {
     }
 }
 
-/// Promises: P9, P10. A flipped byte is an error of that value alone, and the check says where.
+/// A flipped byte is an error of that value alone, and the check tells where. Promises: P9, P10.
 #[test]
 fn damage_in_a_long_value_is_an_error_of_that_value() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
-    // Noise is stored as it is, so that it can be found in the file.
+    // Noise is stored uncompressed, so that it can be found in the file.
     let noise: Vec<u8> = value(5, 3 << 20).into_iter().filter(|&byte| byte != b'-').collect();
     tree.put(b"damaged", &noise).unwrap();
     tree.put(b"whole", &value(6, 1 << 20)).unwrap();

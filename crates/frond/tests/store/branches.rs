@@ -1,4 +1,4 @@
-//! Clones and named snapshots: what they show, what they cost, and that their space comes back.
+//! Clones and named snapshots: what they show, what they cost, and that their space is freed.
 
 use frond::{CheckMode, Db, Error, Options, TreeOptions};
 
@@ -24,7 +24,8 @@ fn assert_clean(db: &Db) {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Rule: I19, I35. Through drop of the parent, drop of the clone, and restarts in between.
+/// A clone of a clone survives drops of the parent and of the clone, and restarts in between. Rule:
+/// I19, I35.
 #[test]
 fn a_clone_of_a_clone_outlives_its_parents() {
     let dir = tempfile::tempdir().unwrap();
@@ -56,7 +57,7 @@ fn a_clone_of_a_clone_outlives_its_parents() {
     db.close().unwrap();
 }
 
-/// Rule: I43, I18.
+/// A named snapshot shows trees that were dropped since, also after a restart. Rule: I43, I18.
 #[test]
 fn a_named_snapshot_shows_dropped_trees_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();

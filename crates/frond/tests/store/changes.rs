@@ -1,5 +1,5 @@
-//! The change feed: a follower that knows nothing but the feed has what the store has, through
-//! restarts and crashes; what the log lacks, or has damaged, is an error and never a gap.
+//! The change feed: a follower that uses only the feed ends up with what the store has, through
+//! restarts and crashes; a missing or damaged part of the log is an error and never a gap.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -17,10 +17,10 @@ use frond_testkit::{
 };
 
 const NOW: Duration = Duration::ZERO;
-/// Longer than it takes any level to make a commit durable.
+/// Longer than any level takes to make a commit durable.
 const A_WHILE: Duration = Duration::from_secs(5);
 
-/// What a follower made of the feed.
+/// The state that a follower built from the feed.
 #[derive(Default)]
 struct Follower {
     position: Seqno,
@@ -29,7 +29,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Takes all there is; false if there was nothing.
+    /// Takes all commits that are available; false if there were none.
     fn follow(&mut self, feed: &mut ChangeFeed, wait: Duration) -> Result<bool> {
         let before = self.commits;
         while let Some(mut commit) = feed.next(wait)? {
@@ -94,14 +94,15 @@ fn open_feed(db: &Db, follower: &Follower) -> ChangeFeed {
     db.changes(follower.position).unwrap()
 }
 
-/// Scripts of everything a store can do, with crashes, kills and restarts. What a follower was handed
-/// before a power failure is there after it. Rule: I30. Promise: P3.
+/// Scripts of everything that a store can do, with crashes, kills and restarts. What a follower
+/// received before a power failure is in the store after it. Rule: I30. Promise: P3.
 #[test]
 fn a_follower_has_what_the_store_has() {
     let (mut commits, mut restarts) = (0, 0);
     for seed in effort::seeds(40) {
         let mut engine = DbEngine { keep_log_bytes: 1 << 30, ..DbEngine::thrown(seed) };
-        // Kept log does not keep long values that were replaced: this follower is slow, and has none.
+        // A kept log does not keep long values that were replaced: this follower is slow, so it
+        // uses none.
         let shape = engine.tuning.shape.unwrap_or_default();
         engine.tuning.shape = Some(Shape { blob_bytes: 1 << 20, ..shape });
         let mut vfs = SimVfs::new();
@@ -145,7 +146,7 @@ fn a_follower_has_what_the_store_has() {
         }
         follower.follow(&mut feed, A_WHILE).unwrap();
         assert_eq!(follower.dump(), store.read_everything().unwrap().trees, "seed {seed}");
-        // Whoever begins late begins in the middle, and sees the same commits.
+        // A follower that starts late starts in the middle, and sees the same commits.
         let late = Seqno(follower.position.0 / 2 + 1);
         let mut second = store.db().changes(late).unwrap();
         let mut seqno = late;
@@ -182,8 +183,8 @@ fn drain(feed: &mut ChangeFeed) -> Result<Vec<u64>> {
     Ok(seqnos)
 }
 
-/// Long values are no part of the log: a follower that keeps up has them, one that comes when they
-/// were replaced and are gone is told so, and the position stays.
+/// Long values are not in the log: a follower that keeps up receives them; one that comes after
+/// they were replaced and freed gets an error, and its position stays.
 #[test]
 fn long_values_are_handed_out_while_they_are_there() {
     let vfs = SimVfs::new();
@@ -194,7 +195,7 @@ fn long_values_are_handed_out_while_they_are_there() {
     let mut feed = db.changes(from).unwrap();
     tree.put(b"k", &value(1)).unwrap();
     let mut first = feed.next(NOW).unwrap().expect("it is durable");
-    // Replaced and let go of by the log, but not by the commit that was handed out.
+    // Replaced, and no longer kept by the log; the commit handed to the follower still keeps it.
     for number in 2..6 {
         tree.put(b"k", &value(number)).unwrap();
         db.checkpoint().unwrap();
@@ -216,7 +217,7 @@ fn long_values_are_handed_out_while_they_are_there() {
     assert!(matches!(change, Some(Change::Put { value: found, .. }) if found == value(6)));
 }
 
-/// A commit of many groups comes whole, and as one.
+/// A commit of many groups is returned whole, as one.
 #[test]
 fn a_large_commit_is_one_commit() {
     let vfs = SimVfs::new();
@@ -238,7 +239,8 @@ fn a_large_commit_is_one_commit() {
     assert!(feed.next(NOW).unwrap().is_none());
 }
 
-/// The log goes with checkpoints; a follower that is behind is told, as is one that was never here.
+/// Checkpoints trim the log; a follower that is behind gets an error, as does one with a position
+/// that never existed.
 #[test]
 fn what_the_log_lacks_is_an_error() {
     let vfs = SimVfs::new();
@@ -264,7 +266,7 @@ fn what_the_log_lacks_is_an_error() {
     assert!(matches!(next.next(A_WHILE), Err(Error::Closed)));
 }
 
-/// `keep_log` holds positions through checkpoints and restarts, as long as it says.
+/// `keep_log` keeps positions through checkpoints and restarts, up to the given size.
 #[test]
 fn a_log_that_is_kept_reaches_back() {
     let vfs = SimVfs::new();
@@ -286,8 +288,8 @@ fn a_log_that_is_kept_reaches_back() {
     db.checkpoint().unwrap();
     let lost = db.changes(from).unwrap_err();
     let Error::PositionLost { oldest, .. } = lost else { panic!("{lost}") };
-    // A synced commit takes a block of 4 KiB, so 64 are 256 KiB, less the marks of two checkpoints; and the
-    // segment they begin in.
+    // A synced commit takes a block of 4 KiB, so 64 are 256 KiB, less the marks of two checkpoints,
+    // plus the segment that they begin in.
     let kept = db.snapshot().seqno().0 - oldest;
     assert!((54..75).contains(&kept), "{kept} commits are kept of 600");
     db.close().unwrap();
@@ -298,7 +300,7 @@ fn log_files(vfs: &SimVfs) -> usize {
     paths.iter().filter(|(path, _)| path.to_string_lossy().contains("/log-")).count()
 }
 
-/// What is kept for followers is given up before a commit is refused for want of room.
+/// Log kept for followers is freed before a commit is refused for lack of space.
 #[test]
 fn a_kept_log_gives_way_on_a_full_disk() {
     let vfs = SimVfs::new();
@@ -310,7 +312,7 @@ fn a_kept_log_gives_way_on_a_full_disk() {
     }
     let before = log_files(&vfs);
     assert!(before > 30, "{before} segments for 500 kB of commits");
-    // With its reserve, of which a store at rest has little.
+    // With the reserve, of which an idle store has little.
     put_some(&db, 0..1, &[6; 1000]);
     vfs.set_capacity(Some(vfs.allocated_bytes() + (512 << 10)));
     for round in 0..20 {
@@ -320,8 +322,8 @@ fn a_kept_log_gives_way_on_a_full_disk() {
     db.close().unwrap();
 }
 
-/// Damage in the middle of the log: everything before it, then an error that stays, and no gap. The
-/// store goes on.
+/// Damage in the middle of the log: the feed returns everything before it, then a permanent
+/// error, and leaves no gap. The store goes on.
 #[test]
 fn damage_in_the_middle_is_no_gap() {
     let dir = tempfile::tempdir().unwrap();
@@ -364,8 +366,8 @@ fn damage(store: &Path, offset: u64) {
     file.sync_all().unwrap();
 }
 
-/// After a failed sync nothing more is handed out, and nothing was that the medium does not have.
-/// Rule: I30. Promise: P12.
+/// After a failed sync nothing more is returned, and nothing was returned that the medium does
+/// not have. Rule: I30. Promise: P12.
 #[test]
 fn a_failed_sync_ends_the_feed() {
     for nth in 0..40 {
@@ -411,7 +413,7 @@ fn a_failed_sync_ends_the_feed() {
     }
 }
 
-/// Threads that commit, one that follows; a wait ends as soon as there is something.
+/// Threads commit while one follows; a wait ends as soon as there is a commit.
 #[test]
 fn a_follower_waits_beside_committers() {
     let dir = tempfile::tempdir().unwrap();

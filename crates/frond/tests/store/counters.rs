@@ -1,10 +1,10 @@
-//! What the engine's counters say of work that must not be done: whole rewrites, copies, leaks.
+//! The engine's counters of work that must not happen: whole rewrites, copies, leaks.
 
 use crate::common;
 
 use frond::{Batch, CheckMode, Db, Shape, Tree, TreeOptions};
 
-/// Leaves of eight blocks, a hundred of them in a few megabytes.
+/// Leaves of eight blocks, a hundred leaves in a few megabytes.
 fn open(dir: &std::path::Path) -> Db {
     let mut tuning = common::tiny();
     tuning.shape = Some(Shape {
@@ -33,7 +33,7 @@ fn value(number: u64, round: u64) -> Vec<u8> {
     random.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// Rows of `numbers`, the commits in chunks.
+/// Puts rows of `numbers`, in commits of several rows.
 fn put(db: &Db, tree: &Tree, numbers: impl Iterator<Item = u64>, round: u64) {
     let mut batch = Batch::new();
     for number in numbers {
@@ -54,8 +54,8 @@ fn assert_clean(db: &Db) {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Twenty batches of random keys into a tree of a hundred leaves: each entry is encoded a few times on
-/// its way down, and no batch rewrites the tree.
+/// Twenty batches of random keys into a tree of a hundred leaves: each entry is encoded only a few
+/// times on its way down, and no batch rewrites the tree.
 #[test]
 fn an_entry_is_encoded_a_few_times() {
     let dir = tempfile::tempdir().unwrap();
@@ -77,7 +77,7 @@ fn an_entry_is_encoded_a_few_times() {
     assert_clean(&db);
 }
 
-/// Changes in one corner of the tree rewrite neither other leaves nor, in a leaf, other blocks.
+/// Changes in one corner of the tree rewrite neither other leaves nor other blocks of a leaf.
 #[test]
 fn what_no_message_touches_stays_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
@@ -104,7 +104,7 @@ fn what_no_message_touches_stays_as_it_is() {
     assert!(written < whole / 4, "{written} of {whole}");
     let carried = stat(&db, "leaf_blocks_carried") - carried;
     assert!(carried > 0, "{:?}", db.stats());
-    // A block of 4096 bytes holds about a hundred rows, and two are met at most.
+    // A block of 4096 bytes holds about a hundred rows, and at most two blocks are affected.
     let encoded = stat(&db, "leaf_entries_encoded") - encoded;
     let flushes = stat(&db, "leaf_flushes");
     assert!(encoded < flushes * 40 * 20, "{encoded} rows in {flushes} flushes");
@@ -116,8 +116,8 @@ fn what_no_message_touches_stays_as_it_is() {
     }
 }
 
-/// Rule: I19. A clone writes its catalog entry and its root directory, whatever the tree's size; and the
-/// space of both comes back when both are dropped.
+/// A clone writes its catalog entry and its root directory, whatever the tree's size; and the space
+/// of both trees is free again once both are dropped. Rule: I19.
 #[test]
 fn a_clone_costs_nothing_and_leaves_nothing() {
     for rows in [5_000u64, 100_000] {
@@ -140,21 +140,21 @@ fn a_clone_costs_nothing_and_leaves_nothing() {
         drop(clone);
         db.drop_tree("t").unwrap();
         db.drop_tree("u").unwrap();
-        // Both slots go on to versions without the trees.
+        // Both slots move on to versions without the trees.
         let other = db.create_tree("other", TreeOptions::default()).unwrap();
         for round in 0..3 {
             put(&db, &other, 0..1, round);
             db.checkpoint().unwrap();
         }
         let held = stat(&db, "space_live_bytes") + stat(&db, "space_kept_bytes");
-        // Root directories and catalog pages, whatever the trees had.
+        // What is left is root directories and catalog pages, whatever the trees held.
         assert!(held < empty + (64 << 10), "{held} bytes held, {full} were live");
         assert_clean(&db);
     }
 }
 
-/// A unique tree whose indexes and filters are far more than may stay open: they are closed and read again, in
-/// the middle of reads, and the memory stays bounded.
+/// A unique tree whose indexes and filters are far larger than the limit for open ones: they are
+/// closed and read again, in the middle of reads, and memory stays bounded.
 #[test]
 fn tails_beyond_their_limit_are_closed_and_read_again() {
     const ROWS: u64 = 40_000;
@@ -193,7 +193,7 @@ fn tails_beyond_their_limit_are_closed_and_read_again() {
     });
     assert!(most <= 2 * limit, "{most} bytes of tails were open at once");
     assert!(stat(&db, "run_tails_closed") > 1000, "{:?}", db.stats());
-    // What nobody uses any more goes until the rest fits.
+    // Unused ones are closed until the rest fits.
     let begun = std::time::Instant::now();
     while stat(&db, "run_tails_bytes") > limit {
         assert!(begun.elapsed().as_secs() < 60, "{:?}", db.stats());

@@ -1,5 +1,5 @@
-//! Numbers of rows and estimates: what is said to be exact is what a walk counts, whatever happened to the store since
-//! (Rule: I51).
+//! Numbers of rows and estimates: a count that is reported as exact equals what a scan counts,
+//! whatever has happened to the store (Rule: I51).
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ fn open(env: &Env) -> Db {
     let options = Options::new().cache_size(8 << 20).durability(Durability::Sync);
     let mut tuning = crate::common::tiny();
     if let Some(limits) = &mut tuning.limits {
-        // Some transactions leave memory.
+        // Some transactions spill.
         limits.own_writes_bytes = 1500;
     }
     Db::open(DIR, options.env(env.clone()).tuning(tuning)).unwrap()
@@ -36,7 +36,7 @@ fn walked(tree: &Tree) -> u64 {
     rows
 }
 
-/// The count is exact, and what a walk counts.
+/// Checks that the count is exact and equals what a scan counts.
 fn is_counted(tree: &Tree) {
     assert_eq!(tree.row_count().unwrap(), RowCount { rows: walked(tree), exact: true });
 }
@@ -45,7 +45,7 @@ fn key(number: u64) -> Vec<u8> {
     format!("key {number:04}").into_bytes()
 }
 
-/// A statement that knows what it does.
+/// A statement that looks before it writes, so that its changes are counted.
 fn statement(txn: &Txn, tree: &Tree, dice: &mut Dice) {
     let (key, other) = (key(dice.below(300)), key(dice.below(300)));
     let value = vec![dice.below(256) as u8; dice.below(600) as usize];
@@ -90,7 +90,7 @@ fn work(db: &Db, tree: &Tree, dice: &mut Dice) {
         let savepoint = txn.savepoint().unwrap();
         statement(&txn, tree, dice);
         if dice.below(4) == 0 {
-            // Also what nobody could count.
+            // Also a change that cannot be counted.
             txn.delete(tree, &key(dice.below(300))).unwrap();
             txn.rollback_to(&savepoint).unwrap();
         }
@@ -138,7 +138,7 @@ fn a_count_is_what_a_walk_counts_through_work_checkpoints_and_restarts() {
     }
 }
 
-/// Rule: I51. Wherever it stops, what is recovered is counted.
+/// After a crash anywhere, the recovered rows are counted. Rule: I51.
 #[test]
 fn a_count_is_exact_after_a_crash_anywhere() {
     for seed in 0..3 {
@@ -200,7 +200,7 @@ fn what_nobody_looked_for_is_not_counted_and_that_is_said() {
     assert!((400..=600).contains(&before_restart.rows), "{before_restart:?}");
     db.checkpoint().unwrap();
     assert!(!blind.row_count().unwrap().exact);
-    // A backup has the counts of its moment.
+    // A backup contains the counts of its snapshot.
     let copy = dir.path().join("copy");
     db.backup(&copy).unwrap();
     db.close().unwrap();
@@ -240,13 +240,13 @@ fn a_loaded_tree_is_counted() {
     db.close().unwrap();
 }
 
-/// How often a store has read its file.
+/// How often the store has read its file.
 fn file_reads(db: &Db) -> u64 {
     db.stats().get("store_reads").unwrap()
 }
 
-/// Rule: I51. Of a store that was just opened nothing is in memory: an estimate reads nothing all the same, and says 0 of no
-/// range that has rows.
+/// An estimate reads nothing, even on a store that was just opened and has nothing in memory, and
+/// is never 0 for a range that has rows. Rule: I51.
 #[test]
 fn an_estimate_of_a_cold_store_reads_nothing() {
     for unique in [false, true] {
@@ -276,7 +276,7 @@ fn an_estimate_of_a_cold_store_reads_nothing() {
         let all = tree.estimate(..).unwrap();
         assert!(!unique || all.rows == 600, "counted: {all:?}");
         assert_eq!(file_reads(&db), reads);
-        // What a read brings into memory stays there, and is gone by.
+        // What a read brings into memory stays there until it is evicted.
         for row in 0..600 {
             assert!(tree.get(&key(row)).unwrap().is_some());
         }
@@ -287,7 +287,7 @@ fn an_estimate_of_a_cold_store_reads_nothing() {
     }
 }
 
-/// Estimates are of the right size wherever the rows are, once they were read, and 0 is sure.
+/// Estimates are of the right size wherever the rows are, once they were read, and 0 is certain.
 #[test]
 fn estimates_are_of_the_right_size() {
     let dir = tempfile::tempdir().unwrap();
@@ -298,7 +298,7 @@ fn estimates_are_of_the_right_size() {
     for round in 0..40 {
         let mut batch = Batch::new();
         for _ in 0..300 {
-            // A gap in the middle.
+            // Leaves a gap in the middle.
             let row = dice.below(40_000) as u32;
             let row = if row < 20_000 { row } else { row + 40_000 };
             batch.put(&tree, &row.to_be_bytes(), &[row as u8; 30]).unwrap();
@@ -319,7 +319,7 @@ fn estimates_are_of_the_right_size() {
             let range = &from.to_be_bytes()[..]..&to.to_be_bytes()[..];
             let said = tree.estimate(range).unwrap();
             assert!(there == 0 || said.rows > 0, "{from}..{to}: 0 is said of {there}");
-            // Rows that were written anew may count twice, and what is cut at the ends is guessed.
+            // Rows that were rewritten may count twice, and what is cut at the ends is estimated.
             let (low, high) = (there / 4, there * 4 + 400);
             assert!((low..=high).contains(&said.rows), "{from}..{to}: {said:?} of {there}");
         }
@@ -330,7 +330,7 @@ fn estimates_are_of_the_right_size() {
     db.close().unwrap();
 }
 
-/// Rule: I35. Whatever a durable commit can have used is not handed out again.
+/// A number that a durable commit can have used is not allocated again. Rule: I35.
 #[test]
 fn numbers_are_handed_out_once() {
     let (vfs, dice) = (SimVfs::new(), &mut Dice::new(5));
@@ -359,7 +359,7 @@ fn numbers_are_handed_out_once() {
                 drop((tree, db));
                 db = open(&vfs.env(round));
                 tree = db.open_tree("t").unwrap();
-                // It was closed well: not even what was rolled back comes again.
+                // It was closed cleanly: even numbers of rolled-back transactions are not reused.
                 assert!(tree.next_number(1).unwrap() > last || round == 0);
             }
             _ => {}
@@ -391,7 +391,7 @@ fn numbers_are_handed_out_once() {
     }
 }
 
-/// What was seen of a row under its lock is forgotten when it is taken back.
+/// What a transaction saw of its own change is forgotten when a savepoint takes that change back.
 #[test]
 fn a_count_is_exact_though_what_was_seen_is_taken_back() {
     let db = open(&SimVfs::new().env(0));
@@ -414,7 +414,7 @@ fn a_count_is_exact_though_what_was_seen_is_taken_back() {
     db.close().unwrap();
 }
 
-/// Rule: I35. Also of a tree of which nothing was applied yet.
+/// Numbers of a tree to which nothing was applied yet are not allocated again. Rule: I35.
 #[test]
 fn numbers_of_a_tree_without_rows_are_handed_out_once() {
     let vfs = SimVfs::new();
@@ -442,8 +442,8 @@ fn numbers_of_a_tree_without_rows_are_handed_out_once() {
     db.close().unwrap();
 }
 
-/// Rule: I51. What a transaction has written counts in its estimates, in memory, beyond it, and taken back; and nothing is
-/// told as empty in which one of its reads would find a row.
+/// A transaction's own writes count in its estimates, in memory, spilled, and taken back; and no
+/// range is estimated as empty in which one of its reads would find a row. Rule: I51.
 #[test]
 fn an_estimate_of_a_transaction_is_0_only_of_what_it_sees_as_empty() {
     let db = open(&SimVfs::new().env(0));
@@ -459,7 +459,7 @@ fn an_estimate_of_a_transaction_is_0_only_of_what_it_sees_as_empty() {
     assert_eq!(txn.estimate(&tree, &high[..]..).unwrap().rows, 0);
     txn.rollback_to(&savepoint).unwrap();
     assert_eq!(txn.estimate(&tree, range()).unwrap().rows, 0);
-    // Beyond memory, and some of it deleted again.
+    // Spilled, and some of it deleted again.
     for number in 0..400 {
         txn.insert(&tree, &key(number), &[7; 40]).unwrap();
     }
@@ -473,7 +473,7 @@ fn an_estimate_of_a_transaction_is_0_only_of_what_it_sees_as_empty() {
     assert_eq!(txn.estimate(&tree, &b"later"[..]..).unwrap().rows, 0);
     txn.commit().unwrap();
 
-    // One that sees what is gone since.
+    // A transaction that sees what has been deleted since.
     let older = db.begin(Default::default()).unwrap();
     assert!(older.get(&tree, &key(150)).unwrap().is_some());
     let mut batch = Batch::new();
@@ -491,11 +491,11 @@ fn an_estimate_of_a_transaction_is_0_only_of_what_it_sees_as_empty() {
     db.close().unwrap();
 }
 
-/// Rule: I7, last sentence. Entries of indexes that are not unique go with their row as if they had never been: applying has
-/// nothing to write, and their trees count on.
+/// Entries of non-unique indexes disappear with their row as if they had never existed: applying
+/// has nothing to write, and the counts of their trees stay exact. Rule: I7, last sentence.
 #[test]
 fn entries_of_a_row_that_comes_and_goes_cost_applying_nothing() {
-    // With memtables of the usual length: what comes and goes is in one.
+    // With memtables of the default size: a row comes and goes within one.
     let options = Options::new().cache_size(16 << 20).durability(Durability::Lazy);
     let db = Db::open(DIR, options.env(SimVfs::new().env(0))).unwrap();
     let rows = db.create_tree("rows", unique()).unwrap();
@@ -538,7 +538,8 @@ fn entries_of_a_row_that_comes_and_goes_cost_applying_nothing() {
     assert!(come_and_go(false) > 0, "deletes of what may be there");
     assert!(!names.row_count().unwrap().exact);
 
-    // What the transaction itself has deleted may be there: a put over that is none of an absent key.
+    // What the transaction itself has deleted may be in the tree: a put over it is not a put of an
+    // absent key.
     let (own, name) = (key(2), [&b"name "[..], &key(2)].concat());
     let txn = db.begin(Default::default()).unwrap();
     txn.delete_row(&[(&rows, &own[..]), (&names, &name[..])]).unwrap();
@@ -553,7 +554,7 @@ fn entries_of_a_row_that_comes_and_goes_cost_applying_nothing() {
         db.checkpoint().unwrap();
     }
 
-    // Known without a look.
+    // The key is known to be absent without a read.
     let serial = db.create_tree("serial", TreeOptions::default()).unwrap();
     for _ in 0..10 {
         let id = serial.reserve(0, 1, 1).unwrap().start;

@@ -1,4 +1,5 @@
-//! A store of class `small`, whose leaves have dictionaries, against one of class `default` with the same rows.
+//! A store of class `small`, whose leaves have dictionaries, compared with one of class `default`
+//! with the same rows.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -23,7 +24,7 @@ fn text(row: u64, round: u64) -> Vec<u8> {
     format!("{} {}", (0..60).map(letter).collect::<String>(), dice >> 30).into_bytes()
 }
 
-/// Of several lengths, so that rows stay rows.
+/// Keys of several lengths, so that blocks stay row blocks.
 fn key(row: u64) -> Vec<u8> {
     format!("{row:07}{}", "+".repeat(row as usize % 3)).into_bytes()
 }
@@ -41,13 +42,14 @@ fn rows(tree: &Tree) -> Rows {
     rows
 }
 
-/// What readers of both slots must know.
+/// The features that a reader must know, in each superblock slot.
 fn features(dir: &Path) -> [u64; 2] {
     let store = fs::read(dir.join("store.frond")).unwrap();
     [16, (64 << 10) + 16].map(|at| u64::from_le_bytes(store[at..at + 8].try_into().unwrap()))
 }
 
-/// Loads a tree, changes it twice, once after it was opened again; its rows, and the bytes of its leaves.
+/// Loads a tree and changes it twice, once after it was opened again; returns its rows, and the
+/// bytes of its leaves.
 fn live(dir: &Path, size_class: SizeClass, model: &mut Rows) -> (Rows, u64) {
     let db = open(dir);
     let mut load = db.bulk_load("t", TreeOptions { size_class, ..TreeOptions::default() }).unwrap();
@@ -61,7 +63,7 @@ fn live(dir: &Path, size_class: SizeClass, model: &mut Rows) -> (Rows, u64) {
         let db = open(dir);
         let tree = db.open_tree("t").unwrap();
         let mut batch = Batch::new();
-        // Neighbours, single rows, new ones at the end, and some that go.
+        // Neighbours, single rows, new rows at the end, and some deletes.
         let near = (round * 3000..round * 3000 + 2000).chain((0..ROWS).step_by(611));
         for row in near.chain(ROWS * round..ROWS * round + 9000) {
             batch.put(&tree, &key(row), &text(row, round)).unwrap();
@@ -98,7 +100,7 @@ fn live(dir: &Path, size_class: SizeClass, model: &mut Rows) -> (Rows, u64) {
     (found, columns.bytes)
 }
 
-/// Promise: P22. Whoever does not know dictionaries is told so by the superblock.
+/// The superblock tells a reader without dictionaries that it needs them. Promise: P22.
 #[test]
 fn stores_with_and_without_dictionaries_have_the_same_rows() {
     let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());

@@ -1,11 +1,13 @@
-//! How many different values the first parts of keys have: against exact counts, on even and uneven data (Rule: I51).
+//! Estimates of how many different values the first parts of keys have, against exact counts, on
+//! even and uneven data (Rule: I51).
 
 use std::collections::BTreeSet;
 
 use frond::{Batch, Db, Durability, End, Hint, Layout, Options, Part, Tree, TreeOptions};
 use frond_testkit::Dice;
 
-/// What the documentation of `Tree::distinct_prefixes` promises, of even data and of uneven.
+/// The factors that the documentation of `Tree::distinct_prefixes` promises, for even and for
+/// uneven data.
 const EVEN: f64 = 2.0;
 const UNEVEN: f64 = 3.0;
 
@@ -22,7 +24,7 @@ fn tree(db: &Db, name: &str, parts: Vec<Part>) -> Tree {
 
 const NUMBER: Part = Part::Fixed(4, Hint::None);
 
-/// Fills a tree with keys of numbers, and says how many values their prefixes have.
+/// Fills a tree with keys of numbers; returns how many values each prefix has.
 fn fill<const N: usize>(db: &Db, tree: &Tree, keys: impl Iterator<Item = [u32; N]>) -> Vec<u64> {
     let mut values: Vec<BTreeSet<Vec<u32>>> = vec![BTreeSet::new(); N];
     let mut batch = Batch::new();
@@ -46,7 +48,7 @@ fn must_be_within(factor: f64, tree: &Tree, exact: &[u64], what: &str) {
     for (found, exact) in found.iter().zip(exact) {
         let (found, exact) = (*found as f64, *exact as f64);
         let is_near = found >= exact / factor && found <= exact * factor;
-        // Few are counted.
+        // Small numbers are counted exactly.
         let is_right = if exact <= 64.0 { found == exact } else { is_near };
         assert!(is_right, "{what}: {found} of {exact}, within {factor}");
     }
@@ -61,7 +63,7 @@ fn even_data() {
         for values in [1, 7, 64, 65, 200, 1000, 6000, 40_000] {
             let name = format!("{values} values");
             let tree = tree(&db, &name, vec![NUMBER, NUMBER, NUMBER]);
-            // Far apart, near each other, and neither.
+            // Values far apart, near each other, and in between.
             let spread = u32::MAX / (values + 1);
             let keys = (0..rows).map(|row| [(row % values) * spread, row % (values * 3), row]);
             let exact = fill(&db, &tree, keys);
@@ -81,11 +83,11 @@ fn uneven_data() {
         let (db, _dir) = store();
         let mut dice = Dice::new(7);
         let mut cases: Vec<(&str, Vec<[u32; 2]>)> = vec![
-            // Half of all rows have one value, the others one each.
+            // Half of all rows have one value, the others one value each.
             ("half", (0..rows).map(|row| [if row % 2 == 0 { 5 } else { row }, row]).collect()),
-            // A tenth does.
+            // A tenth of the rows have values of their own.
             ("tenth", (0..rows).map(|row| [if row % 10 != 0 { 500 } else { row }, row]).collect()),
-            // Sizes that differ by powers of two.
+            // Groups whose sizes differ by powers of two.
             (
                 "powers",
                 (1..rows)
@@ -93,7 +95,7 @@ fn uneven_data() {
                     .collect(),
             ),
         ];
-        // The n-th value has an n-th of the rows of the first.
+        // The n-th value has an n-th as many rows as the first.
         let zipf =
             |dice: &mut Dice| (dice.below(1_000_000) as f64 / 1e6 * 10_000f64.ln()).exp() as u32;
         cases.push(("zipf", (0..rows).map(|row| [zipf(&mut dice), row]).collect()));
@@ -109,12 +111,12 @@ fn uneven_data() {
     }
 }
 
-/// Values that together have few of the rows, beside others that have nearly all.
+/// Values that together have few of the rows, next to others that have nearly all.
 #[test]
 fn values_between_large_groups() {
     let scattered = |row: u32| row.wrapping_mul(2_654_435_761);
     let few = 60_000u32;
-    // More than are counted one by one.
+    // More rows than are counted one by one.
     let many = 250_000;
     let last = |row: u32| if row.is_multiple_of(300) { scattered(row) } else { u32::MAX };
     let middle = |row: u32| if row.is_multiple_of(300) { row } else { 20_000 };
@@ -139,7 +141,8 @@ fn values_between_large_groups() {
             if is_flushed {
                 db.checkpoint().unwrap();
             }
-            // What is walked is counted; what is sampled goes by estimates of how many rows there are.
+            // What is scanned is counted; what is sampled depends on estimates of the number of
+            // rows.
             let factor = if rows == few { 1.01 } else { EVEN };
             must_be_within(factor, &tree, &exact, &format!("{name} {is_flushed}"));
         }
@@ -159,7 +162,7 @@ fn small_trees_are_counted_and_none_says_nothing() {
         named.put(&key(name.as_bytes(), &row.to_be_bytes()), b"").unwrap();
     }
     assert_eq!(named.distinct_prefixes().unwrap(), [40, 300]);
-    // What does not fit the layout has one part.
+    // A key that does not fit the layout has one part.
     named.put(b"no end", b"").unwrap();
     assert_eq!(named.distinct_prefixes().unwrap(), [41, 301]);
     for row in 0..300u32 {
@@ -180,7 +183,7 @@ fn small_trees_are_counted_and_none_says_nothing() {
     db.close().unwrap();
 }
 
-/// However many rows there are, so many are looked at.
+/// The number of rows read has a limit, however large the tree is.
 #[test]
 fn what_is_read_does_not_grow_with_the_tree() {
     let (db, dir) = store();

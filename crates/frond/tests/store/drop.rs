@@ -1,4 +1,5 @@
-//! Dropped trees: gone at once, unread, and their pages free little by little, whatever comes between (I22).
+//! Dropped trees: they disappear at once, without being read, and their pages are freed in small
+//! steps, whatever happens in between (I22).
 
 use std::{path::Path, time::Duration};
 
@@ -21,7 +22,7 @@ fn key(number: u64) -> Vec<u8> {
     format!("key{number:06}").into_bytes()
 }
 
-/// A store with a tree of some hundred extents, long values among them, and a small one.
+/// A store with a tree of some hundred extents, with long values, and a small tree.
 fn loaded(vfs: &SimVfs) -> Db {
     let db = open(vfs);
     let tree = db.create_tree("large", TreeOptions::default()).unwrap();
@@ -51,7 +52,7 @@ fn assert_clean(db: &Db) {
     assert!(report.is_clean(), "{report}");
 }
 
-/// Rule: I22. The machine dies again and again while it goes on.
+/// Crashes again and again while the pages are freed. Rule: I22.
 #[test]
 fn a_large_tree_is_released_little_by_little_through_crashes() {
     let mut vfs = SimVfs::new();
@@ -92,7 +93,7 @@ fn a_large_tree_is_released_little_by_little_through_crashes() {
     db.close().unwrap();
 }
 
-/// Rules: I22, I38. Not a page of it can be read.
+/// Drops a tree of which no page can be read. Rules: I22, I38.
 #[test]
 fn a_tree_that_cannot_be_read_can_be_dropped() {
     let vfs = SimVfs::new();

@@ -1,4 +1,4 @@
-//! What the counters of encoding and decoding say, held against what lies in the store.
+//! Counters of encoding and decoding, compared with what is in the store.
 
 use frond::{
     Batch, CheckMode, Db, EncodeStats, End, Hint, Layout, Options, Part, Tree, TreeColumns,
@@ -18,7 +18,8 @@ fn random(seed: u64) -> u64 {
     (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ mixed >> 32
 }
 
-/// A sentence of some hundred letters: a codec makes a third of it, words and symbols hardly less than half.
+/// A sentence of some hundred letters: a codec compresses it to a third, words and symbols to
+/// hardly less than half.
 fn text(row: u64) -> Vec<u8> {
     const WORDS: [&str; 16] = [
         "leaf ", "of ", "the ", "fern ", "grows ", "towards ", "light ", "where ", "water ",
@@ -28,12 +29,12 @@ fn text(row: u64) -> Vec<u8> {
     (0..20).map(word).collect::<String>().into_bytes()
 }
 
-/// Bytes that nothing makes shorter.
+/// Bytes that nothing compresses.
 fn noise(row: u64) -> Vec<u8> {
     (0..12).flat_map(|at| random(random(row) + at).to_le_bytes()).collect()
 }
 
-/// Keys of a number, values of one string.
+/// Numbers as keys, and values of one string.
 fn typed() -> TreeOptions {
     TreeOptions {
         key_layout: Some(Layout::new(vec![Part::Fixed(8, Hint::Integer)])),
@@ -69,13 +70,14 @@ fn leaves(db: &Db, tree: &str) -> EncodeStats {
     stats(db, tree).leaves
 }
 
-/// Columns of this tree's leaves that are encoded so, one a block.
+/// The number of this tree's column blocks with an encoding.
 fn columns_as(columns: &TreeColumns, encoding: impl Fn(&str) -> bool) -> u64 {
     let uses = columns.columns.values().flat_map(|column| &column.encodings);
     uses.filter(|(name, _)| encoding(name)).map(|(_, blocks)| blocks).sum()
 }
 
-/// Each row of a load is encoded once: what was counted is what lies there, tree by tree and in all.
+/// Each row of a load is encoded once: the counters equal what the leaves hold, per tree and in
+/// total.
 #[test]
 fn what_a_load_encoded_is_what_its_leaves_hold() {
     let dir = tempfile::tempdir().unwrap();
@@ -102,7 +104,8 @@ fn what_a_load_encoded_is_what_its_leaves_hold() {
     assert_eq!((opaque.chunks_coded, opaque.chunks_raw), (opaque.blocks, 0));
     assert!(typed.trainings > 0 && typed.training_nanos > 0, "{typed:?}");
     assert!(typed.training_nanos > typed.trainings * 1000, "{typed:?}");
-    // The catalog and the empty buffers add nothing to the leaves of the two but the catalog's own.
+    // Besides the leaves of these two trees only the catalog's own are counted; empty buffers add
+    // nothing.
     let own = leaves(&db, "");
     let all = db.stats();
     assert_eq!(all.get("leaf_encoded_bytes"), Some(bytes + own.bytes));
@@ -110,15 +113,15 @@ fn what_a_load_encoded_is_what_its_leaves_hold() {
     assert_eq!(all.get("leaf_encode_nanos"), Some(nanos + own.nanos));
 }
 
-/// Random changes: leaves are written anew, with the blocks that nothing met taken over, and runs wait in nodes.
-/// Work on a tree stays counted when it is gone, but for the tree.
+/// Random changes: leaves are rewritten, with unaffected blocks carried over, and runs wait in
+/// nodes. Work on a dropped tree stays counted in the totals.
 #[test]
 fn merges_are_counted_by_tree_and_class_of_run() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let tree = load(&db, "t", typed(), text);
     let loaded = leaves(&db, "t");
-    // Enough for several leaves, in one of their corners.
+    // Enough for several leaves, in one corner of the tree.
     put(&db, &tree, 0..200, |row| text(row + 7));
     db.checkpoint().unwrap();
     while db.drain_step().unwrap() {}
@@ -138,8 +141,8 @@ fn merges_are_counted_by_tree_and_class_of_run() {
     assert!(db.check(CheckMode::Full).unwrap().is_clean());
 }
 
-/// What does not shrink is stored as it is, and that is remembered: the codec is asked again now and then only, and
-/// takes what shrinks when that comes.
+/// Data that does not compress is stored raw, and that is remembered: the codec is tried again only
+/// now and then, and is used when compressible data comes.
 #[test]
 fn a_codec_that_is_in_vain_is_hardly_tried() {
     let dir = tempfile::tempdir().unwrap();
@@ -151,7 +154,7 @@ fn a_codec_that_is_in_vain_is_hardly_tried() {
         assert_eq!(encoded.chunks_coded, 0, "{encoded:?}");
         let most = 4 + encoded.blocks / 10;
         assert!((1..=most).contains(&encoded.chunks_raw), "{encoded:?}");
-        // Text in the place of all of it.
+        // Text replaces all of it.
         put(&db, &tree, 0..ROWS, text);
         db.checkpoint().unwrap();
         while db.drain_step().unwrap() {}
@@ -161,7 +164,8 @@ fn a_codec_that_is_in_vain_is_hardly_tried() {
     }
 }
 
-/// A read that needs a chunk decodes it once, and one that finds the block decoded decodes nothing.
+/// A read that needs a chunk decodes it once, and a read that finds the block decoded decodes
+/// nothing.
 #[test]
 fn chunks_that_reads_decode_are_counted_for_their_tree() {
     let dir = tempfile::tempdir().unwrap();
@@ -176,7 +180,7 @@ fn chunks_that_reads_decode_are_counted_for_their_tree() {
         let others = db.stats().get("chunks_decoded").unwrap();
         assert_eq!(stats(&db, name).decoded.chunks, 0, "{name}");
         let mut before = 0;
-        // From disk; from the cache, which has room for decoded blocks.
+        // From disk, then from the cache, which has space for decoded blocks.
         for round in 0..2 {
             assert_eq!(tree.get(&5u64.to_be_bytes()).unwrap(), Some(text(5)));
             let decoded = stats(&db, name).decoded;
@@ -196,7 +200,7 @@ fn chunks_that_reads_decode_are_counted_for_their_tree() {
         assert!(decoded.bytes >= ROWS * text(0).len() as u64 / 2, "{decoded:?}");
         assert_eq!(db.stats().get("chunks_decoded"), Some(others + decoded.chunks), "{name}");
     }
-    // Numbers stand under no codec.
+    // Numbers are stored without a codec.
     let numbers = TreeOptions { value_layout: typed().key_layout, ..typed() };
     let tree = load(&db, "numbers", numbers, |row| random(row).to_be_bytes().to_vec());
     assert_eq!(tree.get(&5u64.to_be_bytes()).unwrap(), Some(random(5).to_be_bytes().to_vec()));
@@ -204,7 +208,8 @@ fn chunks_that_reads_decode_are_counted_for_their_tree() {
     assert_eq!((all.leaves.chunks_coded, all.leaves.chunks_raw, all.decoded.chunks), (0, 0, 0));
 }
 
-/// What is written over and over, and read each time, takes the room of what is there, unpacked, not of all that ever was.
+/// Data that is overwritten again and again, and read each time, takes the cache memory of what is
+/// live, decoded, not of everything that ever existed.
 #[test]
 fn blocks_of_runs_that_died_leave_the_cache() {
     let dir = tempfile::tempdir().unwrap();

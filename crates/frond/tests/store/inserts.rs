@@ -1,5 +1,6 @@
-//! Checked inserts among other changes of the same key: every sequence of up to four changes, as a batch, in a transaction
-//! and through a table, against a model that makes them one after the other.
+//! Checked inserts among other changes of one key: every sequence of up to four changes, as a
+//! batch, in a transaction and through a table, against a model that makes them one after the
+//! other.
 
 use std::time::Duration;
 
@@ -16,9 +17,9 @@ enum Change {
     Put,
     Delete,
     Append,
-    /// Over the key.
+    /// A range delete that covers the key.
     Range,
-    /// Not over the key.
+    /// A range delete that does not cover the key.
     RangeElsewhere,
 }
 
@@ -31,7 +32,7 @@ const CHANGES: [Change; 6] = [
     Change::RangeElsewhere,
 ];
 
-/// All sequences of these changes, one to `length` of them.
+/// All sequences of these changes, of length one to `length`.
 fn sequences(changes: &[Change], length: usize) -> Vec<Vec<Change>> {
     let mut all: Vec<Vec<Change>> = vec![vec![]];
     let mut last = all.clone();
@@ -80,7 +81,7 @@ fn fill(batch: &mut Batch, tree: &Tree, changes: &[Change]) {
     }
 }
 
-/// The answer of a batch, and the row after it.
+/// The expected result of a batch, and the row after it.
 fn expected(before: Option<&[u8]>, changes: &[Change]) -> (Option<usize>, Option<Vec<u8>>) {
     let mut row = before.map(<[u8]>::to_vec);
     for (index, (change, number)) in changes.iter().zip(b'a'..).enumerate() {
@@ -96,7 +97,7 @@ fn a_batch_checks_inserts_in_its_own_order() {
     let (db, tree) = store();
     let other = db.create_tree("other", TreeOptions::default()).unwrap();
     for is_flushed in [false, true] {
-        // A transaction that has a lock makes batches lock their rows.
+        // A transaction that holds a lock makes batches lock their rows.
         for is_locked in [false, true] {
             let length = if is_flushed { 3 } else { 4 };
             for changes in sequences(&CHANGES, length) {
@@ -110,7 +111,8 @@ fn a_batch_checks_inserts_in_its_own_order() {
                     txn.iter().for_each(|txn| drop(txn.get_for_update(&other, b"row").unwrap()));
                     let mut batch = Batch::new();
                     fill(&mut batch, &tree, &changes);
-                    // In another tree, so that it is no part of the refused one's order.
+                    // This put is in another tree, so that it does not affect the order of the
+                    // refused one.
                     batch.put(&other, b"done", what.as_bytes()).unwrap();
                     let done = db.commit(&mut batch);
                     drop(txn);
@@ -119,7 +121,8 @@ fn a_batch_checks_inserts_in_its_own_order() {
                         (Ok(_), None) => {}
                         (Err(Error::KeyExists { tree, index, key }), Some(expected)) => {
                             assert_eq!((&*tree, index, &*key), ("t", expected, KEY), "{what}");
-                            // Nothing was done, and the batch is refused again as long as nothing changes.
+                            // Nothing was done, and the batch is refused again as long as nothing
+                            // changes.
                             let again = db.commit(&mut batch);
                             let same = |error: &Error| matches!(error, Error::KeyExists { .. });
                             assert!(again.as_ref().is_err_and(same), "{what}: {again:?}");
@@ -136,7 +139,7 @@ fn a_batch_checks_inserts_in_its_own_order() {
     assert!(db.check(frond::CheckMode::Full).unwrap().is_clean());
 }
 
-/// A refused batch is sealed; what is added then comes after what it has.
+/// A refused batch is sealed; what is added afterwards comes after its content.
 #[test]
 fn a_refused_batch_that_goes_on_is_checked_in_its_own_order() {
     let (db, tree) = store();
@@ -148,11 +151,11 @@ fn a_refused_batch_that_goes_on_is_checked_in_its_own_order() {
             let mut changes = first.clone();
             if db.commit(&mut batch).is_err() {
                 changes.extend(&second);
-                // The numbers of `fill` begin anew, so rows are not compared.
+                // The numbers of `fill` start again, so rows are not compared.
                 fill(&mut batch, &tree, &second);
                 let done = db.commit(&mut batch);
                 assert!(matches!(done, Err(Error::KeyExists { .. })), "{changes:?}: {done:?}");
-                // Without the row, all depends on what the batch does itself.
+                // Without the row, everything depends on what the batch does itself.
                 tree.delete(KEY).unwrap();
                 let done = db.commit(&mut batch);
                 let (refused, row) = expected(None, &changes);
@@ -163,7 +166,7 @@ fn a_refused_batch_that_goes_on_is_checked_in_its_own_order() {
     }
 }
 
-/// The first refused insert in the batch's order is named, whatever the order of keys.
+/// A refusal names the first refused insert in the batch's order, whatever the order of keys.
 #[test]
 fn a_refusal_names_the_first_insert_that_is_refused() {
     let (db, tree) = store();
@@ -175,7 +178,7 @@ fn a_refusal_names_the_first_insert_that_is_refused() {
         batch.insert(&tree, b"d", b"").unwrap();
         batch.delete_range(&tree, b"x", b"z").unwrap();
         [b"c", b"a", b"b"].iter().for_each(|key| batch.insert(&tree, *key, b"").unwrap());
-        // Folded, an insert keeps its place.
+        // An insert keeps its place when it is folded.
         batch.put(&tree, b"c", b"").unwrap();
         if with_range {
             batch.delete_range(&tree, b"a", b"z").unwrap();
@@ -198,7 +201,7 @@ fn a_tree_that_is_not_unique_takes_no_insert_that_the_batch_hides() {
     }
 }
 
-/// In a transaction a refused insert does nothing, and the transaction goes on.
+/// A refused insert in a transaction does nothing, and the transaction goes on.
 #[test]
 fn a_transaction_checks_inserts_in_its_own_order() {
     let (db, tree) = store();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Batches of many entries: they stand where their number says, between small ones; they stay within the
-//! memory that memtables have; and what no store can take is refused before anything is done.
+//! Batches of many entries: they take their place among small ones by their commit number; they
+//! stay within the memory of memtables; and what no store can take is refused before anything is
+//! done.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -9,7 +10,8 @@ use std::{
 
 use frond::{Batch, CheckMode, Db, Durability, Error, Options, Tree, operator};
 
-/// Above what the tiny store makes a mini-run of.
+/// More entries than the tiny store puts into a memtable one by one, so that they become a
+/// mini-run.
 const MANY: u32 = 300;
 
 fn key(n: u32) -> [u8; 4] {
@@ -18,7 +20,7 @@ fn key(n: u32) -> [u8; 4] {
 
 fn many(tree: &Tree, value: &[u8]) -> Batch {
     let mut batch = Batch::new();
-    // Not in order, and each key twice: sorted and folded once.
+    // Not in order, and each key twice: the batch is sorted and folded once.
     for n in (0..MANY).rev().chain(0..MANY) {
         batch.put(tree, &key(n), value).unwrap();
     }
@@ -42,12 +44,12 @@ fn values(tree: &Tree, reverse: bool) -> Vec<Vec<u8>> {
     values
 }
 
-/// Rule: I6. Whatever came in one by one and whatever came as a whole: the later commit counts, in
-/// memory, in snapshots, in the tree, and after a restart.
+/// Of entries inserted one by one and as a whole, the later commit counts, in memory, in snapshots,
+/// in the tree, and after a restart. Rule: I6.
 #[test]
 fn a_large_batch_stands_between_the_small_ones_before_and_after_it() {
     let dir = tempfile::tempdir().unwrap();
-    // Large enough that nothing is applied until it is asked for.
+    // Large enough that nothing is applied until the test asks for it.
     let mut tuning = crate::common::tiny();
     tuning.limits.as_mut().unwrap().memtable_bytes = 4 << 20;
     let options = || crate::common::options().cache_size(64 << 20).tuning(tuning.clone());
@@ -113,7 +115,8 @@ fn a_large_batch_stands_between_the_small_ones_before_and_after_it() {
     assert_all(&db.open_tree("t").unwrap());
 }
 
-/// A batch too large for the memory, or for one record of the log, is refused whole, and is still there.
+/// A batch too large for the memory, or for one record of the log, is refused whole, and is
+/// unchanged.
 #[test]
 fn a_batch_that_memory_or_log_cannot_take_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -146,7 +149,8 @@ fn a_batch_that_memory_or_log_cannot_take_is_refused() {
     }
 }
 
-/// Rule: I36. However many threads commit large batches at once: memtables stay in their quarter.
+/// However many threads commit large batches at once, memtables stay within their quarter. Rule:
+/// I36.
 #[test]
 fn large_batches_stay_within_the_memory_of_memtables() {
     const CACHE: u64 = 8 << 20;
@@ -183,7 +187,7 @@ fn large_batches_stay_within_the_memory_of_memtables() {
         done.store(true, Ordering::Relaxed);
         watch.join().unwrap()
     });
-    // An entry takes some bytes more in a memtable than in a batch, and frames have ends.
+    // An entry takes a few more bytes in a memtable than in a batch, and frames have unused ends.
     assert!(most <= CACHE / 4 + CACHE / 16, "{most} bytes of memtables");
     assert_eq!(values(&tree, false).len(), 4 * 8 * 7_000);
     db.close().unwrap();

@@ -1,4 +1,5 @@
-//! A store through its public API: small scenarios, a file each, in one program, for a program takes long to link.
+//! Tests of a store through its public API: small scenarios, a file each, in one program, because
+//! each program takes long to link.
 
 mod ahead;
 mod basics;

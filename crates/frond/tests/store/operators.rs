@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Merge operators of the program's own: a store is never without those that its rows wait for, whatever
-//! happened to it; and what operands grow to stays within bounds.
+//! Merge operators of the application: a store never opens without those that its rows wait for,
+//! whatever happened to it; and what operands grow to stays bounded.
 
 use std::{
     path::Path,
@@ -22,7 +22,7 @@ use frond_testkit::{
 
 const NUMBER: u8 = 70;
 
-/// Keeps the last bytes that it was given, at most so many.
+/// Keeps the last bytes that it was given, up to a limit.
 struct Tail(&'static str, usize);
 
 impl MergeOperator for Tail {
@@ -50,7 +50,7 @@ fn merge(db: &Db, tree: &Tree, key: &[u8], operand: &[u8]) -> Result<()> {
     db.commit(&mut batch).map(drop)
 }
 
-/// The tree and the operator that the refusal names, and what it says is registered.
+/// The tree and the operator that a refusal names, and the name that it found registered.
 fn refused(opened: Result<Db>) -> (String, u8, String, String) {
     match opened {
         Err(Error::OperatorNeeded { tree, operator, name, found }) => (tree, operator, name, found),
@@ -58,7 +58,7 @@ fn refused(opened: Result<Db>) -> (String, u8, String, String) {
     }
 }
 
-/// Rule: I17
+/// A store does not open without the operators that its trees use. Rule: I17.
 #[test]
 fn a_store_does_not_open_without_the_operators_that_its_trees_use() {
     let dir = tempfile::tempdir().unwrap();
@@ -67,7 +67,7 @@ fn a_store_does_not_open_without_the_operators_that_its_trees_use() {
     db.create_tree("plain", Default::default()).unwrap();
     db.close().unwrap();
     drop((tree, db));
-    // Registered is not used.
+    // An operator that is registered but not used is not required.
     let db = Db::open(dir.path(), crate::common::options()).unwrap();
     let tree = db.open_tree("t").unwrap();
     assert!(matches!(merge(&db, &tree, b"k", b"x"), Err(Error::MissingOperator(NUMBER))));
@@ -86,7 +86,7 @@ fn a_store_does_not_open_without_the_operators_that_its_trees_use() {
         let other = with(options(), "head");
         assert_eq!(refused(Db::open(dir.path(), other)), needed("\"head\""));
     }
-    // Refused again and again, it takes no more room.
+    // Repeated refusals take no more space.
     let files = || std::fs::read_dir(dir.path()).unwrap().count();
     let before = files();
     refused(Db::open(dir.path(), crate::common::options()));
@@ -97,7 +97,7 @@ fn a_store_does_not_open_without_the_operators_that_its_trees_use() {
     merge(&db, &tree, b"k", b"de").unwrap();
     assert_eq!(tree.get(b"k").unwrap().unwrap(), b"bcde");
     assert!(db.check(CheckMode::Full).unwrap().is_clean());
-    // The word is as long as the tree, and under its name of today.
+    // The requirement lasts as long as the tree, under its current name.
     db.rename_tree("t", "u").unwrap();
     db.clone_tree("u", "v").unwrap();
     db.drop_tree("u").unwrap();
@@ -126,7 +126,7 @@ fn an_operator_has_a_name_that_the_catalog_can_keep() {
     Options::new().operator(NUMBER, Arc::new(Tail(&long[1..], 4))).unwrap();
 }
 
-/// Rule: I17. Wherever power fails: if a row waits for the operator, the catalog says so.
+/// Wherever power fails: if a row waits for the operator, the catalog says so. Rule: I17.
 #[test]
 fn rows_never_survive_without_the_word_for_their_operator() {
     let vfs = SimVfs::new();
@@ -166,8 +166,8 @@ fn rows_never_survive_without_the_word_for_their_operator() {
     assert!(with_rows > 0 && without > 0, "{with_rows} with rows, {without} open without");
 }
 
-/// Operands over operands, of all kinds and lengths: the row is what its operands make of it, the store
-/// goes on, and what waits for a value that is not read stays short.
+/// Operands over operands, of all kinds and lengths: the row is what its operands make of it, the
+/// store goes on, and a chain of operands without a base value stays short.
 #[test]
 fn operands_beyond_all_bounds_end_in_a_value() {
     let vfs = SimVfs::new();
@@ -184,7 +184,8 @@ fn operands_beyond_all_bounds_end_in_a_value() {
         let mut batch = Batch::new();
         for (row, expected) in expected.iter_mut().enumerate() {
             let operand: Vec<u8> = (0..dice.below(90)).map(|_| dice.below(256) as u8).collect();
-            // One row takes both operators in turn, so that no two neighbours are ever combined.
+            // One row takes both operators in turn, so that no two adjacent operands can be
+            // combined.
             let own = row == 1 || row == 2 && round % 2 == 1;
             let number = if own { NUMBER } else { operator::APPEND };
             batch.merge(&tree, &[row as u8], number, &operand).unwrap();
@@ -211,7 +212,7 @@ fn operands_beyond_all_bounds_end_in_a_value() {
     }
 }
 
-/// Values of more than 100 bytes are long ones, a memtable holds some thousand bytes.
+/// Values of more than 100 bytes are long ones, and a memtable holds some thousand bytes.
 fn tiny_values() -> frond::Tuning {
     let mut tuning = crate::common::tiny();
     let shape = tuning.shape.as_mut().unwrap();
@@ -220,7 +221,7 @@ fn tiny_values() -> frond::Tuning {
     tuning
 }
 
-/// A batch may append to one key as often as it likes.
+/// A batch may append to one key any number of times.
 #[test]
 fn thousands_of_operands_in_one_batch_are_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -242,7 +243,7 @@ fn thousands_of_operands_in_one_batch_are_one() {
     db.close().unwrap();
 }
 
-/// Works like [`Tail`], until it is told to panic.
+/// An operator like [`Tail`] that panics once a flag is set.
 struct Explosive(Arc<AtomicBool>);
 
 impl MergeOperator for Explosive {
@@ -260,8 +261,9 @@ impl MergeOperator for Explosive {
     }
 }
 
-/// An operator that panics where the background merges: the store stops, says so to everybody, is not
-/// closed cleanly, and has every acknowledged commit when it is opened again. Promises: P1, P16.
+/// An operator that panics during a background merge: the store stops, reports it to all callers,
+/// is not closed cleanly, and has every acknowledged commit when it is opened again. Promises: P1,
+/// P16.
 #[test]
 fn a_panic_in_the_background_stops_the_store_and_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -276,7 +278,7 @@ fn a_panic_in_the_background_stops_the_store_and_loses_nothing() {
     panics.store(true, Ordering::Relaxed);
     let mut acknowledged = 0_u32;
     let stopped = loop {
-        // Each into a memtable of its own before long, so that one is merged with another's.
+        // Each soon goes into a memtable of its own, so that one is merged with another's.
         let done = merge(&db, &tree, b"k", &acknowledged.to_be_bytes())
             .and_then(|()| tree.put(&acknowledged.to_be_bytes(), &[7; 500]));
         match done {

@@ -1,5 +1,5 @@
-//! Reading parts of values gives what cutting whole values gives, wherever the rows are; and what is not asked
-//! for is not decompressed.
+//! Reading parts of values gives what cutting whole values gives, wherever the rows are; and parts
+//! that are not requested are not decompressed.
 
 use crate::common;
 
@@ -14,7 +14,7 @@ use frond_testkit::{Dice, disk::SimVfs};
 
 const NUMBER: u8 = 71;
 
-/// Appends: the last part of a value takes whatever there is.
+/// Appends to a value whose last part takes all remaining bytes.
 struct Append;
 
 impl MergeOperator for Append {
@@ -23,7 +23,7 @@ impl MergeOperator for Append {
     }
 
     fn merge(&self, base: Option<&[u8]>, operand: &[u8]) -> Vec<u8> {
-        // Without a base: a value that fits all the same.
+        // Without a base: start from a value that fits the layout.
         let empty = [0; 4 + 1 + 16];
         [base.unwrap_or(&empty), operand].concat()
     }
@@ -71,7 +71,7 @@ fn cut(whole: &[u8], wanted: &[usize]) -> Vec<u8> {
         .collect()
 }
 
-/// Every way of reading, against cutting what is read whole.
+/// Compares every way of reading parts with cutting whole values.
 fn assert_same(db: &Db, tree: &Tree, wanted: &[usize], keys: u32) {
     let parts = tree.parts(wanted).unwrap();
     let snapshot = db.snapshot();
@@ -137,7 +137,7 @@ fn parts_are_what_cutting_the_whole_value_gives() {
                     0 => batch.delete(&tree, &key).unwrap(),
                     1 => batch.merge(&tree, &key, NUMBER, b"more").unwrap(),
                     _ => {
-                        // One in a hundred is long enough for an extent of its own.
+                        // One value in a hundred is long enough for an extent of its own.
                         let rest = if dice.below(100) == 0 { 100_000 } else { 40 };
                         batch.put(&tree, &key, &value(&mut dice, rest)).unwrap();
                     }
@@ -206,7 +206,7 @@ fn a_value_that_does_not_fit_has_no_parts() {
     db.close().unwrap();
 }
 
-/// Keys and values of which the last part is long, and stands under a codec.
+/// Keys, and values whose last part is long and is compressed by a codec.
 fn texts(dice: &mut Dice, keys: impl Iterator<Item = u32>) -> Vec<(u32, Vec<u8>)> {
     let words = ["lorem", "ipsum", "dolor", "sit", "amet", "consectetur", "adipiscing", "elit"];
     let mut row = |key| {
@@ -228,7 +228,8 @@ fn put(db: &Db, tree: &Tree, rows: &[(u32, Vec<u8>)]) {
     }
 }
 
-/// Fills the cache with what is no more asked for, so that blocks are kept as they are stored from now on.
+/// Fills the cache with rows that are not read again, so that blocks are kept in their stored form
+/// from then on.
 fn fill_cache(db: &Db, cache_bytes: u64) {
     let tree = db.create_tree("others", TreeOptions::default()).unwrap();
     let mut dice = Dice::new(9);
@@ -244,7 +245,7 @@ fn fill_cache(db: &Db, cache_bytes: u64) {
 
 #[test]
 fn strings_that_nobody_asks_for_are_not_decompressed() {
-    // Nothing is drained in the background: that decodes, too.
+    // Nothing is drained in the background, which would decode, too.
     let options = Options::new().cache_size(32 << 20).env(SimVfs::new().env(1));
     let db = Db::open("/store", options).unwrap();
     fill_cache(&db, 48 << 20);
@@ -252,7 +253,7 @@ fn strings_that_nobody_asks_for_are_not_decompressed() {
     put(&db, &tree, &texts(&mut Dice::new(3), 0..6000));
     db.checkpoint().unwrap();
     let decoded = || db.stats().get("chunks_decoded").unwrap();
-    // What comes from the device is checked as a whole, once.
+    // A block that comes from the device is checked as a whole, once.
     let mut cursor = db.snapshot().scan(&tree, ..).unwrap();
     while cursor.next().unwrap().is_some() {}
     let read = |part: usize| {
@@ -277,11 +278,12 @@ fn strings_that_nobody_asks_for_are_not_decompressed() {
     db.close().unwrap();
 }
 
-/// Newer rows in memory and in buffers, deletes of all sorts: leaves are still asked for no other column.
+/// Newer rows in memory and in buffers, and deletes of all kinds: leaves still decode no other
+/// column.
 #[test]
 fn strings_that_nobody_asks_for_are_not_decompressed_where_sources_are_merged() {
     const KEYS: u32 = 24_000;
-    // Nothing is drained unless it is told to be.
+    // Nothing is drained unless the test asks for it.
     let options = Options::new().cache_size(64 << 20).env(SimVfs::new().env(1));
     let options = options.operator(NUMBER, Arc::new(Append)).unwrap();
     let db = Db::open("/store", options).unwrap();
@@ -301,7 +303,7 @@ fn strings_that_nobody_asks_for_are_not_decompressed_where_sources_are_merged() 
         decoded() - before
     };
     let all = {
-        // What comes from the device is checked as a whole, once.
+        // A block that comes from the device is checked as a whole, once.
         read(0);
         read(3)
     };
@@ -323,7 +325,7 @@ fn strings_that_nobody_asks_for_are_not_decompressed_where_sources_are_merged() 
         assert!(read(3) > 150);
         assert_same(&db, &tree, &[0, 2], KEYS);
     }
-    // What something is to be folded to is read whole, and what follows it in its piece.
+    // A row to which an operand is folded is read whole, and so is the rest of its piece.
     let mut batch = Batch::new();
     batch.merge(&tree, &5000u32.to_be_bytes(), NUMBER, b"more").unwrap();
     batch.merge(&tree, &5020u32.to_be_bytes(), NUMBER, b"more").unwrap();

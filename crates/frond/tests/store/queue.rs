@@ -1,4 +1,4 @@
-//! Queues: what is deleted at the left end is not walked again, and no row is ever jumped over.
+//! Queues: keys deleted at the left end are not scanned again, and no row is ever skipped.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +15,8 @@ fn first(tree: &Tree) -> Option<u64> {
     cursor.next().unwrap().map(|(key, _)| u64::from_be_bytes(key.try_into().unwrap()))
 }
 
-/// Rows come at the right, in between and at the left; they go at the left, in any order; and whoever
-/// looks finds the first, from anywhere.
+/// Rows are put at the right, in between and at the left, and deleted at the left, in any order;
+/// every reader finds the first row, from anywhere.
 #[test]
 fn the_first_row_is_found_whatever_was_deleted_before_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -58,7 +58,8 @@ fn the_first_row_is_found_whatever_was_deleted_before_it() {
     db.close().unwrap();
 }
 
-/// While one thread turns the queue and looks, another puts rows into what is empty, and finds each.
+/// While two threads turn the queue and read, another puts rows into the empty stretch and finds
+/// each.
 #[test]
 fn a_row_put_into_an_empty_stretch_is_found_at_once() {
     let dir = tempfile::tempdir().unwrap();

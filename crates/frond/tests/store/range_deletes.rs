@@ -1,4 +1,5 @@
-//! Range deletes in any number: more of them than a run may hold, wherever runs are made, and through crashes.
+//! Range deletes in any number: more than a run may hold, wherever runs are made, and through
+//! crashes.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -34,7 +35,8 @@ fn rows_at(snapshot: &Snapshot, tree: &Tree) -> Rows {
     rows
 }
 
-/// Deletes of many short ranges and a few long ones, and rows between them, in one batch and in the model.
+/// Deletes many short ranges and a few long ones, and puts rows between them, in one batch and in
+/// the model.
 fn change(dice: &mut Dice, tree: &Tree, rows: &mut Rows) -> Batch {
     let mut batch = Batch::new();
     for _ in 0..dice.below(300) {
@@ -52,14 +54,15 @@ fn change(dice: &mut Dice, tree: &Tree, rows: &mut Rows) -> Batch {
 }
 
 fn options(vfs: &SimVfs, seed: u64) -> Options {
-    // Several batches make a memtable, and one of them several runs.
+    // Several batches make a memtable, and a memtable several runs.
     let mut tuning = crate::common::tiny();
     tuning.limits.as_mut().unwrap().memtable_bytes = 100 << 10;
     tuning.shape.as_mut().unwrap().run_bytes = 1500;
     crate::common::options().durability(Durability::Os).env(vfs.env(seed)).tuning(tuning)
 }
 
-/// Rules: I1, I4, I9, I26. Applied, merged, drained, read by snapshots, and killed and replayed at any moment.
+/// Range deletes that are applied, merged, drained, read by snapshots, and killed and replayed at
+/// any moment. Rules: I1, I4, I9, I26.
 #[test]
 fn more_range_deletes_than_a_run_holds_are_the_model_through_kills() {
     for seed in 0..6 {
@@ -111,7 +114,7 @@ fn more_range_deletes_than_a_run_holds_are_the_model_through_kills() {
     }
 }
 
-/// Rules: I2, I9, I26. Wherever power fails: a prefix of the commits is there, each whole.
+/// Wherever power fails, a prefix of the commits is there, each whole. Rules: I2, I9, I26.
 #[test]
 fn range_deletes_beyond_a_run_survive_power_failures_whole() {
     let (vfs, dir, mut dice) = (SimVfs::new(), Path::new("/store"), Dice::new(11));
@@ -148,14 +151,14 @@ fn range_deletes_beyond_a_run_survive_power_failures_whole() {
 /// Rows of a tree of many leaves.
 const ROWS: u64 = 40_000;
 
-/// A value that no codec makes shorter.
+/// A value that no codec compresses.
 fn scrambled(n: u64) -> Vec<u8> {
     let mut dice = Dice::new(n);
     (0..16).flat_map(|_| dice.bits().to_be_bytes()).collect()
 }
 
-/// Sizes of production: a memtable has more range deletes than the tail of a run may be long. Nothing stops, and the log
-/// of a store that was killed then is replayed.
+/// Production sizes: a memtable has more range deletes than the footer of a run may hold. Nothing
+/// stops, and the log of a store that was killed then is replayed.
 #[test]
 fn range_deletes_longer_than_any_tail_are_applied_and_replayed() {
     let (vfs, dir) = (SimVfs::new(), Path::new("/store"));
@@ -164,7 +167,7 @@ fn range_deletes_longer_than_any_tail_are_applied_and_replayed() {
     };
     let db = Db::open(dir, options(&vfs)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
-    // Many leaves: over a single one, nothing waits in runs.
+    // Many leaves: over a single leaf, nothing waits in runs.
     let mut batch = Batch::new();
     for n in 0..ROWS {
         batch.put(&tree, &n.to_be_bytes(), &scrambled(n)).unwrap();
@@ -173,7 +176,7 @@ fn range_deletes_longer_than_any_tail_are_applied_and_replayed() {
     db.checkpoint().unwrap();
     let long = |n: u64, last: u8| [&n.to_be_bytes()[..], &[b'x'; 60_000], &[last]].concat();
     for n in [0, 400] {
-        // 48 MB of keys each, and the memtable ends at 64 MiB.
+        // Keys of 48 MB each; a memtable is frozen at 64 MiB.
         let mut batch = Batch::new();
         for n in n..n + 400 {
             batch.delete_range(&tree, &long(n, 1), &long(n, 2)).unwrap();

@@ -1,4 +1,4 @@
-//! What recovery would have to replay stays bounded while the store runs (P5, I13).
+//! The log that recovery would have to replay stays bounded while the store runs (P5, I13).
 
 use frond_testkit::{campaign::bound_the_log, effort};
 

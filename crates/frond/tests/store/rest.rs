@@ -1,4 +1,4 @@
-//! What a store that is closed or idle keeps of its log and of its reserve, and that nothing is lost over it.
+//! What a closed or idle store keeps of its log and of its reserve, and that this loses nothing.
 
 use crate::common;
 
@@ -11,16 +11,16 @@ use frond_testkit::{
 };
 
 const STORE: &str = "/store";
-/// The segment in which the log of a closed store ends.
+/// The length of the segment in which the log of a closed store ends.
 const LAST_BYTES: u64 = 16 << 10;
-/// Where the superblock slots lie.
+/// The offsets of the superblock slots.
 const SLOTS: [u64; 2] = [0, 64 << 10];
 
 fn options(vfs: &SimVfs) -> Options {
     Options::new().env(vfs.env(3)).cache_size(8 << 20)
 }
 
-/// The same, cut finely.
+/// Options of a store with tiny limits, of durability `Sync`.
 fn tiny(vfs: &SimVfs) -> Options {
     common::options().env(vfs.env(3)).durability(Durability::Sync)
 }
@@ -65,7 +65,7 @@ fn a_closed_store_keeps_no_log_and_looking_makes_none() {
         drop(db);
         assert_eq!((log(&vfs), vfs.changes()), (vec![LAST_BYTES], before));
 
-        // Open, it has longer segments again; what the closing left is gone.
+        // An open store has longer segments again; the closed store's segment is gone.
         let db = Db::open(STORE, options(&vfs).durability(level)).expect("opened");
         assert!(log(&vfs).iter().all(|&bytes| bytes >= 1 << 20), "{:?}", log(&vfs));
         put(&db.open_tree("t").expect("the tree"), 300..310);
@@ -76,7 +76,8 @@ fn a_closed_store_keeps_no_log_and_looking_makes_none() {
     }
 }
 
-/// Either slot may be lost: both say that the store was closed, and where. Promise: P10.
+/// A closed store opens with either slot lost: both say that the store was closed, and where its
+/// log ends. Promise: P10.
 #[test]
 fn either_slot_of_a_closed_store_opens_it() {
     for slot in SLOTS {
@@ -93,7 +94,7 @@ fn either_slot_of_a_closed_store_opens_it() {
     }
 }
 
-/// Whatever room there is: the store is closed, or says that it is not, and has its rows.
+/// Whatever the free space: the store is closed, or reports that it is not, and has its rows.
 /// Promise: P13.
 #[test]
 fn a_full_disk_at_close_costs_no_row() {
@@ -150,7 +151,8 @@ fn power_may_fail_while_a_store_is_closed_and_opened() {
     assert!(states > 200, "{states} states");
 }
 
-/// Whatever the log held: a checkpoint that nobody writes beside leaves one segment of the least length.
+/// Whatever the log held, a checkpoint with no concurrent writer leaves one segment of the minimum
+/// length.
 #[test]
 fn a_checkpoint_leaves_one_short_segment() {
     let vfs = SimVfs::new();
@@ -173,15 +175,15 @@ fn a_checkpoint_leaves_one_short_segment() {
     assert_rows(&Db::open(STORE, tiny(&vfs)).expect("opened"), 600);
 }
 
-/// A store at rest keeps little in reserve. Somebody else fills the disk meanwhile: deletes find room, and what they
-/// free is there for rows again. Promise: P13. Rule: I24.
+/// An idle store keeps little in reserve. Another program fills the disk meanwhile: deletes find
+/// space, and what they free can be used by rows again. Promise: P13. Rule: I24.
 #[test]
 fn a_disk_that_fills_while_a_store_rests_can_be_emptied() {
     const ROWS: u32 = 40_000;
     let vfs = SimVfs::new();
     let db = Db::open(STORE, options(&vfs).durability(Durability::Sync)).expect("made");
     let tree = db.create_tree("t", TreeOptions::default()).expect("made");
-    // What no codec makes smaller.
+    // Bytes that no codec compresses.
     let noise = |n: u32| -> Vec<u8> {
         let mut dice = Dice::new(n.into());
         (0..300).map(|_| dice.bits() as u8).collect()
@@ -193,7 +195,7 @@ fn a_disk_that_fills_while_a_store_rests_can_be_emptied() {
     db.checkpoint().expect("written");
     let rests = vfs.allocated_bytes();
     let live = db.stats().get("space_live_bytes").expect("a counter");
-    // A short segment and the log's reserve among it.
+    // This includes a short segment and the log's reserve.
     assert!(rests < live + live / 32 + (4 << 20), "{rests} bytes for {live}, {loaded} before");
 
     vfs.set_capacity(Some(rests));
@@ -219,12 +221,12 @@ fn a_disk_that_fills_while_a_store_rests_can_be_emptied() {
     db.close().expect("closed");
 }
 
-/// With threads of its own, a store that nobody asks comes to the same. One that keeps its log for followers
-/// has more of it, and is as silent.
+/// With threads of its own, an idle store comes to rest in this way too. A store that keeps its log
+/// for followers has more of it, and is as silent.
 #[test]
 fn an_idle_store_comes_to_rest() {
-    // What is written on the way to rest, marks and checkpoints' records, fits the short segment; it may be enough
-    // for the next to be made ready.
+    // What is written on the way to rest, marks and checkpoints' records, fits the short segment;
+    // it may be enough that the next segment is prepared.
     const SHORT: u64 = 64 << 10;
     const NEXT: u64 = 2 * SHORT;
     let options =
@@ -242,7 +244,7 @@ fn an_idle_store_comes_to_rest() {
         segments.map(|file| file.metadata().map_or(0, |meta| meta.len())).sum()
     };
     assert!(log_bytes() > SHORT + NEXT);
-    // Some seven seconds, on a machine that has time.
+    // Some seven seconds, on a machine that is not busy.
     for _ in 0..600 {
         if log_bytes() <= SHORT + NEXT {
             break;
@@ -250,7 +252,7 @@ fn an_idle_store_comes_to_rest() {
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     assert!(log_bytes() <= SHORT + NEXT, "{} bytes of log", log_bytes());
-    // The other began to rest before, so that it is done with it, too, or soon.
+    // The other store came to rest earlier, so it is silent too, or soon will be.
     let checkpoints = |db: &Db| db.stats().get("checkpoints").expect("counted");
     for db in [&db, &kept] {
         let mut silent = 0;
@@ -270,4 +272,37 @@ fn an_idle_store_comes_to_rest() {
     db.close().expect("closed");
     drop(db);
     assert_rows(&Db::open(&path, options()).expect("opened"), 300);
+}
+
+/// The store drains its buffers when it becomes idle, after its last checkpoint. What that frees
+/// comes back to the file system without another write.
+#[test]
+fn an_idle_store_gives_back_what_only_the_older_slot_shows() {
+    const ROWS: u32 = 12_000;
+    let dir = tempfile::tempdir().expect("a directory");
+    let options = Options::new().cache_size(8 << 20).durability(Durability::Lazy);
+    let db = Db::open(dir.path().join("store"), options).expect("made");
+    let tree = db.create_tree("t", TreeOptions::default()).expect("made");
+    for round in 0..3 {
+        let mut dice = Dice::new(round);
+        let mut row = vec![0; 1000];
+        for n in 0..ROWS {
+            row.fill_with(|| dice.bits() as u8); // no codec compresses it
+            tree.put(&(n * 7919 % ROWS).to_be_bytes(), &row).expect("written");
+        }
+        db.checkpoint().expect("written");
+    }
+    let stat = |name| db.stats().get(name).expect("a counter");
+    let kept_max = || (1 << 20) + stat("space_live_bytes") / 64;
+    let is_drained = || stat("space_live_bytes") < u64::from(ROWS) * 1200;
+    // Some two seconds, on a machine that is not busy.
+    for _ in 0..600 {
+        if is_drained() && stat("space_kept_bytes") <= kept_max() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let (live, kept) = (stat("space_live_bytes"), stat("space_kept_bytes"));
+    assert!(is_drained() && kept <= kept_max(), "{kept} bytes kept, {live} live");
+    db.close().expect("closed");
 }

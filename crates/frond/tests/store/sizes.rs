@@ -1,5 +1,5 @@
-//! What a tree says that it takes, held against what its pages hold and a scan counts: after writes, drains, splits,
-//! merges, loads, restarts and crashes.
+//! The sizes that a tree reports, compared with what its pages hold and a scan counts: after
+//! writes, drains, splits, merges, loads, restarts and crashes.
 
 use frond::{
     Batch, CheckMode, Db, End, Hint, Layout, Part, Tree, TreeOptions, TreeSizes,
@@ -28,7 +28,7 @@ fn key(number: u64) -> [u8; 4] {
     (number as u32).to_be_bytes()
 }
 
-/// As `sizes_of_pages::expect`, where every leaf is measured.
+/// Like `sizes_of_pages::expect`, for stores in which every leaf is measured.
 fn expect(db: &Db, name: &str) -> TreeSizes {
     let (sizes, row_bytes) = sizes_of_pages::expect(db, name);
     assert_eq!(sizes.raw_bytes, row_bytes, "{name}");
@@ -41,7 +41,7 @@ fn drain(db: &Db) {
     db.checkpoint().unwrap();
 }
 
-/// Rows of a tree, and the bytes of their keys and short values.
+/// The number of rows of a tree, and the bytes of their keys and short values.
 fn scanned(tree: &Tree) -> (u64, u64) {
     let (mut rows, mut bytes, mut cursor) = (0, 0, tree.scan(..).unwrap());
     while let Some((key, value)) = cursor.next().unwrap() {
@@ -118,7 +118,7 @@ fn sizes_are_what_the_pages_hold_whatever_was_done() {
     assert!(deepest >= 3 && most_blobs > 0 && waited > 0, "{deepest}, {most_blobs}, {waited}");
 }
 
-/// Wherever it stops, sums are those of the pages that recovery finds and makes.
+/// After a crash anywhere, the sums are those of the pages that recovery finds and makes.
 #[test]
 fn sizes_are_what_the_pages_hold_after_a_crash_anywhere() {
     for seed in 0..2 {
@@ -161,7 +161,7 @@ fn sizes_are_what_the_pages_hold_after_a_crash_anywhere() {
     }
 }
 
-/// What is in memory is told beside what is in pages; a tree that is gone has no size.
+/// Rows in memory are reported in addition to those in pages; a dropped tree has no size.
 #[test]
 fn rows_in_memory_count_before_they_have_pages() {
     let vfs = SimVfs::new();
@@ -172,7 +172,7 @@ fn rows_in_memory_count_before_they_have_pages() {
         tree.put(&key(row), b"value").unwrap();
     }
     let sizes = tree.sizes().unwrap();
-    // Background work may have begun.
+    // Background work may have started.
     assert_eq!(sizes.memory_bytes + sizes.raw_bytes, 90, "{sizes:?}");
     assert_eq!(sizes.memory_bytes / 9 + sizes.leaf_rows, 10, "{sizes:?}");
     assert!(sizes.memory_bytes > 0, "{sizes:?}");

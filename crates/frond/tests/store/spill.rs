@@ -1,4 +1,4 @@
-//! Long snapshots: what they show, and that they hold neither memory nor disk space for good.
+//! Long-lived snapshots: what they show, and that they hold neither memory nor disk space for good.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use frond_testkit::Dice;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Tiny, but for memtables that several snapshots fit into.
+/// Tiny limits, except memtables that several snapshots fit into.
 fn options() -> Options {
     let mut tuning = common::tiny();
     if let Some(limits) = &mut tuning.limits {
@@ -73,7 +73,7 @@ fn stat(db: &Db, name: &str) -> u64 {
     db.stats().get(name).unwrap_or_else(|| panic!("no counter {name}"))
 }
 
-/// Waits for background work that is certain to come.
+/// Waits for background work that is certain to be done.
 fn wait(db: &Db, what: &str, done: impl Fn(&Db) -> bool) {
     let begin = Instant::now();
     while !done(db) {
@@ -82,7 +82,8 @@ fn wait(db: &Db, what: &str, done: impl Fn(&Db) -> bool) {
     }
 }
 
-/// Rule: I28. Snapshots between commits of one memtable and of several, some of them released early.
+/// Snapshots between commits of one memtable and of several, some of them released early, read the
+/// same rows from disk. Rule: I28.
 #[test]
 fn snapshots_that_last_read_the_same_from_disk() {
     let dir = tempfile::tempdir().unwrap();
@@ -100,7 +101,7 @@ fn snapshots_that_last_read_the_same_from_disk() {
         }
     }
     assert!(held.len() > 40, "{}", held.len());
-    // What the newest snapshots keep is spilled once two publishes have passed them by.
+    // What the newest snapshots keep is spilled after two more publishes.
     for _ in 0..2 {
         change(&db, &tree, &mut model, &mut dice);
         db.checkpoint().unwrap();
@@ -113,7 +114,7 @@ fn snapshots_that_last_read_the_same_from_disk() {
     }
     let report = db.check(CheckMode::Full).unwrap();
     assert!(report.is_clean(), "{report}");
-    // Half of them go; the others still read what they share with those.
+    // Half of them are released; the others still read what they share with those.
     let mut index = 0;
     held.retain(|_| {
         index += 1;
@@ -123,12 +124,12 @@ fn snapshots_that_last_read_the_same_from_disk() {
         assert_shows(snapshot, &tree, model);
     }
     drop(held);
-    // The last reader frees what was spilled, and that may be the thread that has spilled it.
+    // The last reader frees what was spilled, and that may be the thread that spilled it.
     wait(&db, "frees what was spilled", |db| stat(db, "space_temporary_bytes") == 0);
     db.close().unwrap();
 }
 
-/// Rule: I28. Snapshots after each commit of one memtable: their roots do not grow upon each other.
+/// Snapshots after each commit of one memtable: their roots do not grow with each other. Rule: I28.
 #[test]
 fn hundreds_of_snapshots_of_one_memtable_are_spilled() {
     let dir = tempfile::tempdir().unwrap();

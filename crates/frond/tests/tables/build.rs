@@ -1,9 +1,9 @@
-//! Indexes built beside writers: what the writers do stands where the build tells how far it is, so that every run is
-//! the same.
+//! Indexes built concurrently with writers: the writes are made from the callback by which the
+//! build reports its progress, so that every run is identical.
 
 use super::*;
 
-/// Writes from within a build, under any isolation: what it waits for goes on.
+/// Writes a row from within a build; what the write may wait for can go on meanwhile.
 fn put(db: &Db, table: &Table, key: &str, row: &str) {
     put_all(db, table, &[(key, row)]);
 }
@@ -12,11 +12,11 @@ fn delete(db: &Db, table: &Table, key: &str) {
     db.transact(|txn| table.delete(txn, key.as_bytes()).map(drop)).unwrap();
 }
 
-/// What the table of a test has: an index of each kind is to be built of it.
+/// The rows of a test's table, of which an index of each kind is to be built.
 const ROWS: [(&str, &str); 4] =
     [("1", "a@b,Oslo,1"), ("2", "c@d,Oslo,2"), ("3", ",Rome,0"), ("4", "e@f,,4")];
 
-/// Rule: I34.
+/// Changes that are made while an index is built are in it. Rule: I34.
 #[test]
 fn what_comes_while_an_index_is_built_is_in_it() {
     for index in all() {
@@ -27,7 +27,7 @@ fn what_comes_while_an_index_is_built_is_in_it() {
             match progress {
                 BuildProgress::Loading { rows } => {
                     assert_eq!(rows, 4);
-                    // Swapped, moved on, come and gone.
+                    // Values swapped, moved on, inserted and deleted.
                     put(&db, &table, "1", ",Oslo,1");
                     put(&db, &table, "2", "a@b,Rome,7");
                     put(&db, &table, "1", "c@d,Paris,1");
@@ -60,8 +60,8 @@ fn what_comes_while_an_index_is_built_is_in_it() {
     }
 }
 
-/// A transaction that had written the table before the build was registered is waited for: of what it wrote
-/// nothing is queued.
+/// A build waits for a transaction that had written the table before the build was registered: none
+/// of its writes are queued.
 #[test]
 fn who_had_written_before_is_waited_for() {
     for is_prepared in [false, true] {
@@ -79,7 +79,7 @@ fn who_had_written_before_is_waited_for() {
             match progress {
                 BuildProgress::Waiting => {
                     waits += 1;
-                    // Others are not kept waiting meanwhile.
+                    // Other writers are not blocked meanwhile.
                     put(&db, &table, "7", &format!("c@d,Oslo,{waits}"));
                     if waits == 5 {
                         match before.take() {
@@ -105,7 +105,8 @@ fn who_had_written_before_is_waited_for() {
     }
 }
 
-/// A transaction that has changes in a queue keeps the round from ending, and goes on in the next queue.
+/// A transaction that has changes in a queue keeps the round from ending, and goes on in the next
+/// queue.
 #[test]
 fn a_transaction_may_write_to_many_queues() {
     let (_dir, db, table) = people(&ROWS);
@@ -141,7 +142,7 @@ fn a_transaction_may_write_to_many_queues() {
 
 #[test]
 fn rows_that_have_the_same_are_named() {
-    // Among the rows; and what is wrong is mended.
+    // A duplicate among the rows; the build succeeds once it is corrected.
     for index in [mail(), mail_and_row()] {
         let (_dir, db, table) = people(&ROWS);
         put(&db, &table, "5", "c@d,Bonn,1");
@@ -154,7 +155,7 @@ fn rows_that_have_the_same_are_named() {
         table.build_index(index).unwrap();
         is_in_step(&db, &table);
     }
-    // Among what came meanwhile, in this round or that.
+    // A duplicate among the concurrent changes, in the first or second round.
     for index in [mail(), mail_and_row()] {
         for late in [0, 1] {
             let (_dir, db, table) = people(&ROWS);
@@ -202,7 +203,7 @@ fn a_build_that_is_given_up_leaves_nothing() {
             if here == at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         if at == 2 {
-            // It waits for this one.
+            // The build waits for this transaction.
             let txn = begin(&db, Isolation::Snapshot);
             table.put(&txn, b"4", b"").unwrap();
             let given_up = table.build_index_with(mail(), watch);
@@ -217,7 +218,8 @@ fn a_build_that_is_given_up_leaves_nothing() {
         assert_eq!(table.indexes(), []);
         is_in_step(&db, &table);
     }
-    // Who has changes in its queue is let alone, and the next one clears away.
+    // A transaction that has changes in the queue is not disturbed; the next build clears the queue
+    // away.
     let mut open = None;
     let watch = |_| {
         let txn = begin(&db, Isolation::Snapshot);
@@ -249,6 +251,7 @@ fn open_again(dir: &Path) -> Db {
     open(dir)
 }
 
+/// A transaction that has read the table before the index existed gets an error from the index.
 /// Rule: I43.
 #[test]
 fn who_has_read_before_an_index_was_there_is_told() {
@@ -276,7 +279,7 @@ fn who_has_read_before_an_index_was_there_is_told() {
                 let refused = built.get(&txn, b"a@b");
                 assert!(matches!(refused, Err(Error::DefinitionChanged(_))), "{refused:?}");
             }
-            // What it has seen of the table it sees still, and it may write.
+            // It still sees its snapshot of the table, and it may write.
             assert!(table.get(&txn, b"1").unwrap().is_some());
             table.put(&txn, b"1", b"a@b,Bonn,1").unwrap();
             txn.commit().unwrap();
@@ -300,7 +303,7 @@ fn a_table_has_one_build_at_a_time() {
     table.build_index_with(mail(), watch).unwrap();
     let twice = table.build_index(mail());
     assert!(matches!(twice, Err(Error::InvalidArgument(_))), "{twice:?}");
-    // The other handle keeps it, too.
+    // The other handle maintains the index, too.
     put(&db, &other, "5", "x@y,,");
     let refused = db.transact(|txn| other.insert(txn, b"6", b"x@y,,"));
     assert!(matches!(refused, Err(Error::IndexConflict { row, .. }) if row == b"5"));

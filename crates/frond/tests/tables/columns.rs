@@ -1,5 +1,5 @@
-//! Columns that come, go, and change names and places while rows of all their versions lie about, against a model that
-//! rewrites every row at each change.
+//! Columns that are added, dropped, renamed and moved while rows of all versions are stored,
+//! against a model that rewrites every row at each change.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use frond_testkit::{DbEngine, Dice, disk::SimVfs, effort};
 
 use super::*;
 
-/// A row: of each column, by a number that it keeps whatever it is called, what it has.
+/// A row: the content of each column, by a number that the column keeps whatever its name.
 type Cells = BTreeMap<u32, Vec<u8>>;
 
 /// A column of the model.
@@ -47,7 +47,7 @@ fn cell(part: Part, dice: &mut Dice) -> Vec<u8> {
         }
         Part::Var(End::Escaped) => [&vec![seed; usize::from(seed) % 9][..], &[0, 1]].concat(),
         _ => {
-            // Now and then one that goes to extents of its own.
+            // Now and then one that is stored in extents of its own.
             let length = if dice.chance(1, 60) { 1500 } else { usize::from(seed) % 20 };
             let mut bytes = vec![];
             if length >= 128 {
@@ -71,7 +71,7 @@ impl Handle {
         [self.version.to_be_bytes().to_vec(), parts.collect::<Vec<_>>().concat()].concat()
     }
 
-    /// The functions of this version: they see no other.
+    /// Index functions of this version, which see no other.
     fn indexes(&self) -> Vec<IndexSpec> {
         let place = self.columns.iter().position(|known| known.number == 0).unwrap() + 1;
         let layout = self.table.rows().info().options.value_layout.unwrap();
@@ -88,12 +88,12 @@ impl Handle {
     }
 }
 
-/// The table, and what it is to be.
+/// The table, and its expected content.
 struct Model {
     now: Handle,
     rows: BTreeMap<Vec<u8>, Cells>,
     numbers: u32,
-    /// What columns had as they came, for rows that were written without them.
+    /// The defaults that columns were added with, for rows that were written without them.
     defaults: Cells,
 }
 
@@ -114,7 +114,7 @@ impl Model {
                     added.push((self.numbers, default.clone()));
                     changes.push(ColumnChange::Add { column, default, at: Some(at) });
                 }
-                // Column 0 is what indexes order by.
+                // Indexes order by column 0.
                 3 if columns[at].number != 0 => {
                     columns.remove(at);
                     changes.push(ColumnChange::Drop(name));
@@ -133,12 +133,12 @@ impl Model {
                 }
             }
         }
-        // Where only names change, rows stay what they are.
+        // Where only names change, rows stay as they are.
         let numbers =
             |columns: &[Known]| columns.iter().map(|known| known.number).collect::<Vec<_>>();
         let has_changed = numbers(&columns) != numbers(&self.now.columns);
         let version = self.now.version + u16::from(has_changed);
-        // The functions must know rows as they will be.
+        // The functions must know rows in their next form.
         let next = Layout::new(
             std::iter::once(Part::Version(version))
                 .chain(columns.iter().map(|known| known.column.part))
@@ -171,7 +171,7 @@ impl Model {
         assert!(there.iter().eq(self.now.columns.iter().map(|known| &known.column)));
     }
 
-    /// What a row that was written by a handle is now.
+    /// The current form of a row that was written by a handle.
     fn mapped(&self, cells: &Cells) -> Cells {
         let cell = |known: &Known| {
             let cell = cells.get(&known.number).unwrap_or_else(|| &self.defaults[&known.number]);
@@ -194,7 +194,7 @@ impl Model {
             rows.insert(key, self.mapped(&cells));
         }
         if dice.chance(1, 3) {
-            // Own writes, too, are read in the version that the handle knows.
+            // A transaction's own writes, too, are read in the version that the handle knows.
             look(&self.now, &rows, &txn);
         }
         if dice.chance(3, 4) {
@@ -208,7 +208,7 @@ fn same<T: PartialEq + std::fmt::Debug>(found: &T, expected: &T, what: &str) {
     assert!(found == expected, "{what}: {found:?} instead of {expected:?}");
 }
 
-/// All ways to read rows.
+/// Compares rows in all ways of reading them.
 fn look(by: &Handle, rows: &BTreeMap<Vec<u8>, Cells>, txn: &Txn) {
     let mut scan = by.table.scan(txn, ..).unwrap();
     for (key, cells) in rows {
@@ -231,7 +231,7 @@ fn look(by: &Handle, rows: &BTreeMap<Vec<u8>, Cells>, txn: &Txn) {
     }
 }
 
-/// The same without a transaction, and parts of rows.
+/// Compares rows without a transaction, and parts of rows.
 fn look_at(by: &Handle, rows: &BTreeMap<Vec<u8>, Cells>, snapshot: &Snapshot, dice: &mut Dice) {
     let tree = by.table.rows();
     let mut wanted: Vec<usize> = (0..=by.columns.len()).collect();
@@ -278,7 +278,7 @@ fn look_at(by: &Handle, rows: &BTreeMap<Vec<u8>, Cells>, snapshot: &Snapshot, di
     );
 }
 
-/// Rule: I49.
+/// Columns change, and every row is read in the newest version. Rule: I49.
 #[test]
 fn columns_change_and_every_row_is_of_the_newest() {
     for seed in effort::seeds(6) {
@@ -350,7 +350,7 @@ fn columns_change_and_every_row_is_of_the_newest() {
                     look_at(&model.now, &rows, &then, dice);
                 }
                 8 if !older.is_empty() => {
-                    // Whoever knows less reads until he meets a newer row; and asks no index.
+                    // An older handle reads until it meets a newer row, and cannot use indexes.
                     let by = &older[dice.below(older.len() as u64) as usize];
                     let txn = db.begin(Default::default()).unwrap();
                     match by.table.index("plain") {
@@ -398,7 +398,8 @@ fn tree_options() -> TreeOptions {
     TreeOptions { value_layout, ..Default::default() }
 }
 
-/// Rows of before a change that wait to be applied are not mapped into what a snapshot of before reads.
+/// Rows from before a change that wait to be applied are not mapped in what an older snapshot
+/// reads.
 #[test]
 fn a_snapshot_of_before_has_rows_of_before() {
     for seed in effort::seeds(4) {
@@ -435,7 +436,7 @@ fn a_snapshot_of_before_has_rows_of_before() {
     }
 }
 
-/// Parts of one tree say nothing of another one's, whose older rows were others.
+/// Parts of one tree's layout are refused for another tree, whose older rows differ.
 #[test]
 fn parts_are_of_one_history() {
     let dir = tempfile::tempdir().unwrap();
@@ -453,7 +454,8 @@ fn parts_are_of_one_history() {
     assert_eq!(value, [1]);
 }
 
-/// Two parts that are alike change places: the bytes of a layout are the same, and mean something else.
+/// Two parts of equal type change places: the bytes of a layout are the same, and mean something
+/// else.
 #[test]
 fn parts_that_are_alike_are_not_mixed_up() {
     let dir = tempfile::tempdir().unwrap();
@@ -463,7 +465,7 @@ fn parts_that_are_alike_are_not_mixed_up() {
     db.checkpoint().unwrap();
     let after = db.change_layout("t", &[NewPart::Keep(2), NewPart::Keep(1)], None).unwrap();
     let mut value = Vec::new();
-    // From a block that was written before the change, and from one that was written after.
+    // From a block that was written before the change, and from one that was written after it.
     for _ in 0..2 {
         for part in [1, 2] {
             let parts = after.parts(&[part]).unwrap();
@@ -473,7 +475,7 @@ fn parts_that_are_alike_are_not_mixed_up() {
             assert_eq!(scan.next().unwrap().unwrap().1, value);
         }
         assert_eq!(after.get(&[7]).unwrap().unwrap(), [0, 1, 0, 0, 1, 7, 0, 0, 0, 7]);
-        // They say of which layout they are.
+        // Parts are bound to the layout they were made for.
         assert!(after.get_parts(&[7], &second, &mut value).is_err());
         after.put(&[8], &[0, 1, 0, 0, 1, 8, 0, 0, 0, 8]).unwrap();
         db.checkpoint().unwrap();
@@ -506,7 +508,7 @@ fn clones_go_their_own_ways() {
     assert_eq!(db.open_tree("copy").unwrap().get(&[9]).unwrap().unwrap(), [0, 2, 7, 0, 0, 0, 9]);
 }
 
-/// Rule: I27. A row that a merge has mapped was written by nobody.
+/// A row that a merge has mapped counts as written by no transaction. Rule: I27.
 #[test]
 fn a_mapped_row_is_no_conflict() {
     let dir = tempfile::tempdir().unwrap();
@@ -516,7 +518,7 @@ fn a_mapped_row_is_no_conflict() {
     let txn = db.begin(Default::default()).unwrap();
     assert!(txn.get(&tree, &[7]).unwrap().is_some());
     let tree = db.change_layout("t", &[NewPart::Keep(2)], None).unwrap();
-    // The leaf is written anew, with all its rows.
+    // The leaf is rewritten, with all its rows.
     (0..100u8).filter(|key| *key != 7).for_each(|key| assert!(tree.delete(&[key]).is_ok()));
     db.checkpoint().unwrap();
     txn.put(&tree, &[7], &[0, 1, 9, 9, 9, 9]).unwrap();
@@ -542,7 +544,7 @@ fn what_cannot_be_changed_is_refused() {
     invalid(db.create_tree("began", TreeOptions { value_layout: began, ..Default::default() }));
     let named = Some(Layout::versioned([Part::Fixed(4, Hint::Integer)]));
     invalid(db.create_tree("key", TreeOptions { key_layout: named, ..Default::default() }));
-    // An operand does not say of which version it is.
+    // An operand does not carry its version.
     let mut batch = frond::Batch::new();
     assert!(batch.merge(&tree, &[7], frond::operator::ADD, &[1]).is_err());
     assert!(
@@ -551,20 +553,20 @@ fn what_cannot_be_changed_is_refused() {
             .merge(&tree, &[7], frond::operator::ADD, &[1])
             .is_err()
     );
-    // Bytes that are no row of any version stay what they are.
+    // Bytes that are no row of any version stay as they are.
     tree.put(&[200], &[0, 0, 77]).unwrap();
-    // But none may name a version that there is not yet.
+    // But a row must not name a version that does not exist yet.
     assert!(tree.put(&[201], &[0, 1, 77]).is_err());
     assert!(db.begin(Default::default()).unwrap().insert(&tree, &[201], &[77, 77]).is_err());
     let tree = db.change_layout("t", &[NewPart::Keep(1)], None).unwrap();
     assert_eq!(tree.get(&[200]).unwrap().unwrap(), [0, 0, 77]);
-    // Who knows an older one may write what he gets from others, too.
+    // An older handle may write what it gets from newer ones, too.
     let older = tree.clone();
     let tree = db.change_layout("t", &[], None).unwrap();
     older.put(&[202], &[0, 2]).unwrap();
     assert_eq!(tree.get(&[202]).unwrap().unwrap(), [0, 2]);
     assert_eq!(tree.layout_version(), Some(2));
-    // Nothing changes: neither does the version.
+    // Nothing changes, and neither does the version.
     let same = db.change_layout("t", &[], Some(b"mine".to_vec())).unwrap();
     assert_eq!(same.layout_version(), Some(2));
     assert_eq!(same.info().options.attributes, b"mine");
@@ -572,7 +574,7 @@ fn what_cannot_be_changed_is_refused() {
     assert!(load.put(&[1], &[0, 1, 0, 0, 0, 7]).is_err());
     load.put(&[1], &[0, 0, 0, 0, 0, 7]).unwrap();
     load.finish().unwrap();
-    // Tables say what columns they have.
+    // Tables record which columns they have.
     let column = || Column::new("c", Part::Fixed(4, Hint::Integer));
     let table = db.table(TableSpec::new("table").columns(vec![column()])).unwrap();
     invalid(db.change_layout("table", &[], None));

@@ -1,5 +1,5 @@
-//! An index built beside writers, and columns that change, with a crash at every call: what was begun is there as a whole or
-//! not at all, and of what was left nothing stays.
+//! An index built concurrently with writers, and changes of columns, with a crash at every call: a
+//! change is there as a whole or not at all, and nothing is left of an incomplete one.
 
 use frond::io::Env;
 use frond_testkit::{
@@ -10,7 +10,7 @@ use frond_testkit::{
 
 use super::*;
 
-/// What is done, step by step: a commit each, some from within the build.
+/// A run of the test, step by step: each step is a commit, some from within the build.
 struct Story<'a> {
     vfs: &'a SimVfs,
     db: &'a Db,
@@ -31,7 +31,8 @@ impl Story<'_> {
     }
 }
 
-/// The table with its index or without, in one of these states.
+/// Checks that the table, with its index or without, is in one of these states; returns whether the
+/// index is built.
 fn must_be_one_of(engine: &DbEngine, env: Env, index: &IndexSpec, states: &[Rows]) -> bool {
     let db = engine.store(env);
     let (table, is_built) = match db.table(TableSpec::new("people")) {
@@ -46,7 +47,7 @@ fn must_be_one_of(engine: &DbEngine, env: Env, index: &IndexSpec, states: &[Rows
         rows.insert(key.to_vec(), row.to_vec());
     }
     assert!(states.contains(&rows), "{rows:?} is none of {states:?}");
-    // It works, and an index can be built.
+    // The table works, and an index can be built.
     if !is_built {
         table.build_index(index.clone()).unwrap();
     }
@@ -119,7 +120,8 @@ fn a_build_that_crashes_leaves_an_index_or_none() {
     println!("{points} points, {tried} crashes, {built} with the index");
 }
 
-/// Rows as bytes of the version that the table has after a crash.
+/// The number of columns that the table has after a crash, and its rows as bytes of the current
+/// version.
 fn rows_now(table: &Table) -> (usize, Rows) {
     let mut rows = Rows::new();
     let mut cursor = table.rows().scan(..).unwrap();
@@ -129,7 +131,7 @@ fn rows_now(table: &Table) -> (usize, Rows) {
     (table.columns().unwrap().len(), rows)
 }
 
-/// Promises: P1, P4, P7. Rule: I49. The log has rows of both versions, and the change between them.
+/// The log has rows of both versions, and the change between them. Promises: P1, P4, P7. Rule: I49.
 #[test]
 fn columns_that_change_in_a_crash_have_changed_or_not() {
     let number = Part::Fixed(1, Hint::Integer);

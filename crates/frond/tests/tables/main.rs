@@ -1,4 +1,5 @@
-//! Tables through the public API: rows and indexes in step, indexes built beside writers, and what crashes leave.
+//! Tests of tables through the public API: rows and indexes in step, indexes built concurrently
+//! with writers, and the state after crashes.
 
 mod build;
 mod columns;
@@ -17,12 +18,12 @@ use frond::{
 
 type Rows = std::collections::BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A row is a text of parts with commas between: mail (may be empty), city, number.
+/// A row is a text of parts separated by commas: mail (may be empty), city, number.
 fn part(row: &[u8], number: usize) -> &[u8] {
     row.split(|byte| *byte == b',').nth(number).unwrap_or_default()
 }
 
-/// Unique, and rows without a mail have no entry.
+/// A unique index; rows without a mail have no entry.
 fn mail() -> IndexSpec {
     let extract = |_: &[u8], row: &[u8], out: &mut Vec<u8>| {
         out.extend_from_slice(part(row, 0));
@@ -38,7 +39,7 @@ fn city() -> IndexSpec {
     })
 }
 
-/// Carries the row; only of rows whose number is not "0".
+/// An index that carries the row, of rows whose number is not "0" only.
 fn number() -> IndexSpec {
     let extract = |_: &[u8], row: &[u8], out: &mut Vec<u8>| {
         out.extend_from_slice(part(row, 2));
@@ -47,7 +48,7 @@ fn number() -> IndexSpec {
     IndexSpec::new("number", extract).clustering()
 }
 
-/// Unique, and carries the row.
+/// A unique index that carries the row.
 fn mail_and_row() -> IndexSpec {
     let extract = |_: &[u8], row: &[u8], out: &mut Vec<u8>| {
         out.extend_from_slice(part(row, 0));
@@ -95,7 +96,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Extracted, key and row of all rows of an index, looked at both ways.
+/// The extracted part, key and row of all rows of an index, read in both directions.
 fn by(table: &Table, txn: &Txn, index: &str) -> Vec<(String, String, String)> {
     let mut scan = table.index(index).unwrap().scan(txn, ..).unwrap();
     let mut rows = Vec::new();
@@ -112,7 +113,7 @@ fn by(table: &Table, txn: &Txn, index: &str) -> Vec<(String, String, String)> {
     rows
 }
 
-/// Names of all trees, and in the place of names that of builds as often as there are some.
+/// The names of all trees; a tree that belongs to a build counts as "of a build".
 fn trees(db: &Db) -> Vec<String> {
     let mut names: Vec<String> = db.trees().into_iter().map(|tree| tree.name).collect();
     let all = db.stats().get("trees").unwrap() as usize;
@@ -149,17 +150,17 @@ fn definitions_must_fit_what_is_stored() {
     assert!(matches!(db.table(spec([mail(), mail()])), Err(Error::InvalidArgument(_))));
     db.create_tree("plain", TreeOptions::default()).unwrap();
     assert!(matches!(db.table(TableSpec::new("plain")), Err(Error::TableMismatch { .. })));
-    // A clone of the rows is no table: it would share the indexes.
+    // A clone of the rows is not a table: it would share the indexes.
     db.clone_tree("people", "copy").unwrap();
     assert!(matches!(db.table(TableSpec::new("copy")), Err(Error::TableMismatch { .. })));
     db.drop_tree("copy").unwrap();
-    // Where its trees are called otherwise, it is the same.
+    // After a rename of its tree it is still this table.
     db.rename_tree("people", "persons").unwrap();
     let persons = TableSpec::new("persons").index(mail()).index(city());
     let table = db.table(persons).unwrap();
     let names: Vec<_> = table.indexes().into_iter().map(|index| index.name).collect();
     assert_eq!((names, table.name()), (vec!["mail".into(), "city".into()], "persons".into()));
-    // Another of the old name has trees of its own.
+    // A new table of the old name has trees of its own.
     let other = db.table(spec([mail()])).unwrap();
     put_all(&db, &other, &[("1", "a@b,Oslo,1")]);
     assert_eq!(by(&table, &begin(&db, Isolation::Snapshot), "mail"), []);
@@ -175,7 +176,7 @@ fn what_is_dropped_is_gone_and_its_place_is_free() {
     let table = db.table(spec(all())).unwrap();
     put_all(&db, &table, &[("1", "a@b,Oslo,1"), ("2", ",Rome,0")]);
     let index = table.index("city").unwrap();
-    // Somebody has rows of it.
+    // Another transaction has locked rows of the table.
     let txn = begin(&db, Isolation::Snapshot);
     table.put(&txn, b"3", b",Paris,1").unwrap();
     let waits = std::thread::scope(|scope| {
@@ -222,10 +223,10 @@ fn reads_that_lock_keep_the_row_and_its_entry() {
         assert!(matches!(table.put(&other, b"1", b""), Err(Error::LockTimeout { .. })));
         let busy = mails.get_locked(&other, b"a@b", RowLock::Shared, IfLocked::Fail);
         assert!(matches!(busy, Err(Error::LockBusy { .. })), "{busy:?}");
-        // What is not there is kept from others, too.
+        // An absent key is locked, too.
         assert_eq!(mails.get_for_update(&txn, b"x@y").unwrap(), None);
         assert!(matches!(table.insert(&other, b"4", b"x@y,,"), Err(Error::LockTimeout { .. })));
-        // A queue's readers pass each other by.
+        // Readers of a queue skip each other's rows.
         let cities = table.index("city").unwrap();
         let skip = |txn| cities.scan_locked(txn, .., RowLock::Exclusive, IfLocked::Skip).unwrap();
         let (mut one, mut two) = (skip(&txn), skip(&other));
@@ -241,7 +242,8 @@ fn reads_that_lock_keep_the_row_and_its_entry() {
     is_in_step(&db, &table);
 }
 
-/// No row is told to be missing because somebody has all of them.
+/// A scan that skips locked rows waits if a transaction has locked the whole tree; it does not
+/// report all rows as missing.
 #[test]
 fn a_scan_that_skips_waits_for_who_has_the_rows_tree() {
     let (_dir, db, table) = people(&[("1", "a@b,Oslo,1"), ("2", "c@d,Oslo,2")]);
@@ -270,7 +272,7 @@ fn a_scan_that_skips_waits_for_who_has_the_rows_tree() {
     }
 }
 
-/// What was changed since an entry was read is not handed out as if it were what was looked for.
+/// A row that was changed since its entry was read is not returned as if it still matched.
 #[test]
 fn the_row_decides_what_an_index_finds() {
     for level in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Snapshot] {
@@ -292,7 +294,7 @@ fn the_row_decides_what_an_index_finds() {
         }
         drop(scan);
         if level == Isolation::RepeatableRead {
-            // It goes on from the newest, and has seen an older one.
+            // It writes over the newest row, after its snapshot showed an older one.
             assert!(table.put(&txn, b"2", b",Paris,2").unwrap());
             assert!(!table.delete(&txn, b"3").unwrap());
             let found: Vec<_> = by(&table, &txn, "city").into_iter().map(|row| row.2).collect();
@@ -305,8 +307,8 @@ fn the_row_decides_what_an_index_finds() {
     }
 }
 
-/// At repeatable read a transaction writes over what is newest, and its snapshot's entries are of older rows: each row that it
-/// has written is found once, as it is.
+/// At repeatable read a transaction writes over the newest row, while its snapshot's entries are of
+/// older rows: each row that it has written is found once, in its new form.
 #[test]
 fn indexes_find_what_a_repeatable_read_has_written_over_newer_rows() {
     let rows = [("1", "a,Oslo,1"), ("2", "b,Oslo,2"), ("3", "c,Oslo,3"), ("4", "d,Oslo,4")];
@@ -315,7 +317,8 @@ fn indexes_find_what_a_repeatable_read_has_written_over_newer_rows() {
     let txn = begin(&db, Isolation::RepeatableRead);
     assert!(table.get(&txn, b"1").unwrap().is_some());
     put_all(&db, &table, &[("1", "aa,Rome,11"), ("2", "bb,Rome,12"), ("3", "cc,Rome,13")]);
-    // To something new, to what the newest row says already, and away.
+    // One entry moves to a new value, one to the value that the newest row has already, and one
+    // goes.
     for (key, row) in [(b"1", &b"aaa,Paris,21"[..]), (b"2", b"bb,Rome,22"), (b"4", b"d,Oslo,5")] {
         assert!(table.put(&txn, key, row).unwrap());
     }
@@ -336,8 +339,9 @@ fn indexes_find_what_a_repeatable_read_has_written_over_newer_rows() {
     is_in_step(&db, &table);
 }
 
-/// At repeatable read a transaction writes a unique entry of a row that is newer than its snapshot, where the snapshot shows
-/// that of another row: both are found, or the other alone once the first has gone again.
+/// At repeatable read a transaction writes a unique entry for a row that is newer than its
+/// snapshot, where the snapshot shows another row's entry: both rows are found, or only the other
+/// one once the first is deleted again.
 #[test]
 fn a_unique_index_shows_rows_that_own_entries_stand_over() {
     let (_dir, db, table) = people(&[("1", "a,Oslo,1"), ("2", "b,Oslo,2"), ("3", "c,Oslo,3")]);
@@ -355,7 +359,7 @@ fn a_unique_index_shows_rows_that_own_entries_stand_over() {
         let found = |text: &[u8]| mail.get(&txn, text).unwrap().map(|(key, _)| key);
         let keys = [b"a", b"b", b"c"].map(|text| found(text));
         assert_eq!(keys, [None, Some(b"1".to_vec()), Some(b"3".to_vec())]);
-        // From any place, and around.
+        // From any position, and in both directions.
         let mut scan = mail.scan(&txn, &b"b"[..]..).unwrap();
         assert_eq!(scan.next().unwrap().unwrap().key, b"1");
         assert_eq!(scan.next().unwrap().unwrap().key, b"2");

@@ -1,5 +1,6 @@
-//! Tables and those who meet at them: what a transaction sees of what it writes over newer rows, how long its calls wait and
-//! what they leave locked, and who waits for whom when a table is dropped.
+//! Concurrent transactions on tables: what a transaction sees of what it writes over newer rows,
+//! how long its calls wait and what they leave locked, and who waits for whom when a table is
+//! dropped.
 
 use std::{
     sync::{
@@ -28,13 +29,14 @@ fn indexed(rows: &[(&str, &str)]) -> (tempfile::TempDir, Db, Table) {
     (dir, db, table)
 }
 
-/// The tree of an index, to lock its entries alone, or to spoil them.
+/// The tree of an index, used to lock its entries alone, or to damage them.
 fn tree_of(db: &Db, table: &Table, index: &str) -> frond::Tree {
     let found = table.indexes().into_iter().find(|info| info.name == index).unwrap();
     db.open_tree(&found.tree).unwrap()
 }
 
-/// Who writes what another has written meanwhile has written it all the same, and sees it.
+/// A transaction that writes a row's current value, which another has written since, counts as
+/// having written it, and sees it.
 #[test]
 fn a_row_that_is_there_already_is_the_transactions_own_once_written() {
     let (_dir, db, table) = indexed(&[("1", "a@b,Oslo,1"), ("2", "c@d,Oslo,2")]);
@@ -56,13 +58,13 @@ fn a_row_that_is_there_already_is_the_transactions_own_once_written() {
         assert_eq!(mails.get(&txn, b"a@b").unwrap(), None);
         assert_eq!(mails.get(&txn, b"x@y").unwrap().unwrap().0, b"1");
     }
-    // What its snapshot does not show at all can be written all the same.
+    // A row that its snapshot does not show can be written, too.
     let young = db.table(TableSpec::new("young")).unwrap();
     put_all(&db, &young, &[("1", "there")]);
     assert!(young.put(&txn, b"1", b"there").unwrap());
     assert!(matches!(young.get(&txn, b"1"), Err(Error::DefinitionChanged(_))));
     txn.commit().unwrap();
-    // In a statement at READ COMMITTED reads of rows see everything, too.
+    // In a statement at READ COMMITTED reads by row see the newest, too.
     let txn = begin(&db, Isolation::ReadCommitted);
     txn.begin_statement().unwrap();
     assert!(table.get(&txn, b"2").unwrap().is_some());
@@ -74,7 +76,7 @@ fn a_row_that_is_there_already_is_the_transactions_own_once_written() {
     is_in_step(&db, &table);
 }
 
-/// Time that goes on as it is told to.
+/// A clock that moves only as the test sets it.
 #[derive(Debug, Default)]
 struct Told(AtomicU64);
 
@@ -92,7 +94,7 @@ impl Clock for Told {
     }
 }
 
-/// What a call waits for an entry and for its row is together as long as it may wait.
+/// A call that waits for an entry and then for its row has one timeout for both waits.
 #[test]
 fn one_call_by_an_index_waits_once() {
     for by_scan in [false, true] {
@@ -137,7 +139,7 @@ fn one_call_by_an_index_waits_once() {
                 }
                 thread::sleep(Duration::from_millis(1));
             }
-            // Whoever waits on is let go, too late.
+            // A waiter that is still there is released, too late.
             clock.0.store(10_000, Ordering::SeqCst);
             let (outcome, ended) = waits.join().unwrap();
             assert!(matches!(outcome, Err(Error::LockTimeout { .. })), "{outcome:?}");
@@ -147,7 +149,7 @@ fn one_call_by_an_index_waits_once() {
     }
 }
 
-/// An entry that is no row's is told at every level, once it was looked at a second time.
+/// An entry without a row is reported at every level, after it was read a second time.
 #[test]
 fn a_unique_look_up_of_an_entry_that_is_no_rows_comes_to_an_end() {
     let (_dir, db, table) = indexed(&[("1", "a@b,Oslo,1")]);
@@ -161,7 +163,7 @@ fn a_unique_look_up_of_an_entry_that_is_no_rows_comes_to_an_end() {
         let txn = begin(&db, Isolation::ReadCommitted);
         is_told(mails.get(&txn, ghost));
         is_told(mails.get_for_update(&txn, ghost));
-        // What the transaction itself has written of the row changes nothing.
+        // The transaction's own writes to the row change nothing.
         table.put(&txn, b"1", b"c@d,Oslo,1").unwrap();
         table.put(&txn, b"2", b"e@f,Oslo,1").unwrap();
         is_told(mails.get(&txn, ghost));
@@ -171,7 +173,7 @@ fn a_unique_look_up_of_an_entry_that_is_no_rows_comes_to_an_end() {
     }
 }
 
-/// Rows that go back and forth under a look-up are found or not, and never taken for damage.
+/// A look-up finds rows that go back and forth concurrently, or not, and never reports damage.
 #[test]
 fn a_unique_look_up_beside_writers_finds_what_was_there() {
     let (_dir, db, table) = indexed(&[("1", "a@b,Oslo,1")]);
@@ -194,7 +196,7 @@ fn a_unique_look_up_beside_writers_finds_what_was_there() {
     });
 }
 
-/// The entry of a row that a scan passes by is others' to take, unless it was locked before.
+/// The entry of a row that a scan skips is left unlocked, unless it was locked before.
 #[test]
 fn a_row_that_is_passed_by_leaves_no_entry_locked() {
     for level in LEVELS {
@@ -221,7 +223,7 @@ fn a_row_that_is_passed_by_leaves_no_entry_locked() {
     }
 }
 
-/// A scan comes again to a row that it could not have.
+/// A scan returns again to a row that it could not lock.
 #[test]
 fn a_scan_loses_no_row_by_an_error() {
     let rows = [("1", "a@b,Oslo,1"), ("2", "c@d,Oslo,2"), ("3", "e@f,Oslo,3")];
@@ -245,7 +247,7 @@ fn a_scan_loses_no_row_by_an_error() {
             for _ in 0..2 {
                 let busy = step();
                 assert!(matches!(busy, Err(Error::LockBusy { .. })), "{level:?}: {busy:?}");
-                // Neither is what was not wanted in the way of coming to it again.
+                // Nor does unlocking the last row keep it from coming to this one again.
                 two.unlock_last().unwrap();
             }
             one.rollback();
@@ -257,7 +259,8 @@ fn a_scan_loses_no_row_by_an_error() {
     is_in_step(&db, &table);
 }
 
-/// Threads of one transaction that write one row leave no entry behind, and what one has written no other takes back.
+/// Threads of one transaction that write one row leave no entry behind, and none undoes what
+/// another has written.
 #[test]
 fn threads_of_one_transaction_keep_a_row_and_its_entries_in_step() {
     let (_dir, db, table) = indexed(&[("1", "a@b,Oslo,1"), ("taken", "taken,Oslo,9")]);
@@ -278,7 +281,7 @@ fn threads_of_one_transaction_keep_a_row_and_its_entries_in_step() {
                     }
                 });
             }
-            // Writes of its own that no call of a row has to do with.
+            // Concurrent writes of the transaction that do not belong to a call for a row.
             start.wait();
             for turn in 0..300u32 {
                 txn.put(&rows, &turn.to_be_bytes(), &[round]).unwrap();
@@ -294,7 +297,8 @@ fn threads_of_one_transaction_keep_a_row_and_its_entries_in_step() {
     is_in_step(&db, &table);
 }
 
-/// Who drops a table waits for those who have rows of it; others open theirs meanwhile.
+/// A drop of a table waits for transactions that have locked its rows; other tables can be opened
+/// meanwhile.
 #[test]
 fn a_drop_that_waits_keeps_no_other_table_closed() {
     let dir = tempfile::tempdir().unwrap();
@@ -327,7 +331,8 @@ fn a_drop_that_waits_keeps_no_other_table_closed() {
     }
 }
 
-/// A table that several threads open, make and drop is there or not, and one for all of them.
+/// A table that several threads open, make and drop exists or not, and is one table for all of
+/// them.
 #[test]
 fn threads_make_open_and_drop_one_table() {
     let dir = tempfile::tempdir().unwrap();
@@ -341,7 +346,7 @@ fn threads_make_open_and_drop_one_table() {
                 for _ in 0..40 {
                     let table = db.table(spec([mail(), city()])).unwrap();
                     let written = db.transact(|txn| table.put(txn, &[thread], b"m,Oslo,1"));
-                    // All want the same mail.
+                    // All threads use one mail.
                     match written {
                         Ok(_) | Err(Error::IndexConflict { .. } | Error::NoSuchTree(_)) => {}
                         Err(other) => panic!("{other}"),

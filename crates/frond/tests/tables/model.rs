@@ -1,4 +1,4 @@
-//! A table with an index of each kind, against maps.
+//! A table with an index of each kind, compared with maps.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use frond_testkit::{DbEngine, Dice, disk::SimVfs, effort};
 
 use super::*;
 
-/// What an index is to have: extracted and key, with the row.
+/// The expected content of an index: extracted part and key, with the row.
 type Expected = BTreeMap<(Vec<u8>, Vec<u8>), Vec<u8>>;
 
 fn row(dice: &mut Dice) -> Vec<u8> {
-    // Few values, so that rows meet; some that must be escaped, some that go to extents of their own.
+    // Few values, so that rows conflict; some need escapes, some go to extents of their own.
     let mail = ["", "", "a", "b\0", "b\0\0", "c", "d", "e"][dice.below(8) as usize];
     let city = ["", "Oslo", "Os", "Rome\0", "Rome"][dice.below(5) as usize];
     let bytes = if dice.chance(1, 12) { 700 } else { 0 };
@@ -29,7 +29,7 @@ fn expected(rows: &Rows, index: &str) -> Expected {
     entries.collect()
 }
 
-/// The row that has the mail, if it is another one.
+/// The other row that has the mail, if there is one.
 fn taken(rows: &Rows, key: &[u8], row: &[u8]) -> Option<Vec<u8>> {
     let mail = part(row, 0);
     let other = rows.iter().find(|(other, row)| *other != key && part(row, 0) == mail);
@@ -44,7 +44,7 @@ fn change(table: &Table, txn: &Txn, rows: &mut Rows, dice: &mut Dice) {
     let first_of_mails = indexes.find(|name| name.starts_with("mail")).unwrap();
     let must_conflict = |result: Error| match (result, conflict.clone()) {
         (Error::IndexConflict { table, index, row }, Some(other)) => {
-            // The first that was made is named first.
+            // The conflict with the index that was made first is named first.
             let first = first_of_mails.clone();
             assert_eq!((&table[..], index, row), ("people", first, other));
         }
@@ -113,7 +113,7 @@ fn look(table: &Table, txn: &Txn, rows: &Rows, dice: &mut Dice) {
         let in_range = expected.iter().filter(|((at, _), _)| is_in(at));
         let in_range: Vec<_> = in_range.map(|(at, row)| (at.clone(), row.clone())).collect();
         assert_eq!(found, in_range, "{} in {from:?}, {to:?}", index.name);
-        // From anywhere within.
+        // From any position within.
         scan.seek(to);
         let next = expected.keys().find(|(at, _)| is_in(at) && &at[..] >= to);
         let found = scan.next().unwrap().map(|row| (row.extracted.to_vec(), row.key.to_vec()));
@@ -133,7 +133,7 @@ fn a_table_is_what_its_model_is() {
         let dice = &mut Dice::new(seed);
         let mut engine = DbEngine::tiny(Durability::Lazy);
         if let (Some(limits), 1) = (&mut engine.tuning.limits, seed % 2) {
-            // Half of them have transactions that leave memory.
+            // In half of the runs transactions spill.
             limits.own_writes_bytes = 200;
         }
         let vfs = SimVfs::new();

@@ -1,4 +1,5 @@
-//! Indexes built while threads write: nobody fails but for others' locks, and at the end all is in step.
+//! Indexes built while threads write: calls fail only because of others' locks, and at the end rows
+//! and indexes are in step.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,13 +7,13 @@ use frond_testkit::{DbEngine, Dice, effort};
 
 use super::*;
 
-/// Rows of each thread, and mails that it gives to them: no two threads meet in a mail, as nothing keeps them from
-/// that before the index is there.
+/// The number of rows of each thread, and of the mails that it gives them: no two threads use one
+/// mail, because nothing prevents duplicates before the index exists.
 const ROWS: u64 = 60;
 
 fn write(db: &Db, table: &Table, thread: u64, is_over: &AtomicBool) -> u64 {
     let dice = &mut Dice::new(thread);
-    // Who has which mail.
+    // The mail of each row.
     let mut mails = vec![0; ROWS as usize];
     let mut commits = 0;
     while !is_over.load(Ordering::Relaxed) {
@@ -64,7 +65,7 @@ fn indexes_are_built_while_threads_write() {
             limits.own_writes_bytes = 1 << 10;
         }
         let options = Options::new().cache_size(32 << 20).durability(Durability::Lazy);
-        // Tiny sizes, with transactions that leave memory, or the usual ones.
+        // Tiny sizes, with transactions that spill, or the default ones.
         let options = if seed % 2 == 0 { options } else { options.tuning(tuning) };
         let db = Db::open(dir.path().join("store"), options).unwrap();
         let table = db.table(TableSpec::new("people")).unwrap();

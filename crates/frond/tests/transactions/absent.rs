@@ -1,5 +1,5 @@
-//! Checks that a key is not there, of keys that are not there: they cost no read, however much larger than memory the
-//! trees are, but where a filter says "perhaps", which it does of one key in a hundred.
+//! Checks for absent keys: they cost no read, however much larger than memory the trees are, except
+//! where a filter says "perhaps", which it does for one key in a hundred.
 
 use frond::RowEntry;
 use frond_testkit::Dice;
@@ -8,7 +8,7 @@ use super::*;
 
 const ROWS: usize = 40_000;
 const ASKED: u64 = 3000;
-/// Of the entries of a row.
+/// The number of unique entries per row.
 const UNIQUE: u64 = 2;
 
 fn key(dice: &mut Dice) -> [u8; 12] {
@@ -17,7 +17,7 @@ fn key(dice: &mut Dice) -> [u8; 12] {
     key
 }
 
-/// Ends as no key does that is there; above all of them if it is to be.
+/// A key that ends as no existing one does; with `above`, it is greater than all of them.
 fn absent_key(dice: &mut Dice, above: bool) -> [u8; 12] {
     let mut key = key(dice);
     key[11] = 1;
@@ -28,7 +28,7 @@ fn absent_key(dice: &mut Dice, above: bool) -> [u8; 12] {
     key
 }
 
-/// Rows, and two indexes of them; the last is not unique.
+/// A tree of rows, and two indexes of them; the last is not unique.
 struct Trees([Tree; 3]);
 
 impl Trees {
@@ -42,7 +42,7 @@ impl Trees {
 
     fn with_entries<T>(&self, row: [[u8; 12]; 2], work: impl FnOnce([RowEntry<'_>; 3]) -> T) -> T {
         let [id, mail] = &row;
-        // Holds the row's key, as entries that are not unique do.
+        // Contains the row's key, as non-unique entries do.
         let name = [&b"name"[..], id].concat();
         let [rows, mails, names] = &self.0;
         let entries = [(rows, &id[..], true), (mails, mail, true), (names, &name, false)];
@@ -56,7 +56,8 @@ impl Trees {
     }
 }
 
-/// Reads of blocks, and all reads of the store file: of nodes, and of what runs end with, filters among it.
+/// Reads of blocks, and all reads of the store file: also those of nodes and of run footers,
+/// including filters.
 fn reads(db: &Db) -> [u64; 2] {
     let stats = db.stats();
     ["device_reads", "store_reads"].map(|name| stats.get(name).unwrap())
@@ -98,7 +99,7 @@ fn absent_keys_are_absent_without_a_read() {
             db.commit(&mut batch).unwrap();
         }
     }
-    // What waits in buffers would be asked beside the leaves, each run by its own filter.
+    // Runs in buffers would be checked in addition to leaves, each by its own filter.
     db.checkpoint().unwrap();
     while db.drain_step().unwrap() {}
     db.close().unwrap();
@@ -106,7 +107,7 @@ fn absent_keys_are_absent_without_a_read() {
 
     let db = open();
     let trees = Trees::open(&db);
-    // Rolled back while it is small: nothing is applied, and nothing leaves memory, that would read beside.
+    // Rolled back while it is small: nothing is applied or spilled, which would cause other reads.
     let mut insert = |count: u64, above: bool| {
         let txn = db.begin(TxnOptions::default()).unwrap();
         for _ in 0..count {
@@ -115,9 +116,9 @@ fn absent_keys_are_absent_without_a_read() {
         }
         txn.rollback();
     };
-    // Ten bits a key: a hundredth says "perhaps". Twice that is seven times what chance strays by.
+    // Ten bits a key: a hundredth says "perhaps". Twice that is seven standard deviations away.
     let perhaps = |asked: u64| UNIQUE * asked / 50;
-    // From a cold start. Filters are read with the runs that have them, once.
+    // A cold start: filters are read together with their runs, once.
     let cold = reads_of(&db, || insert(ASKED, false));
     println!("{ASKED} rows cold: reads of blocks, and of all: {cold:?}");
     assert!(cold[0] <= perhaps(ASKED), "{cold:?} reads");
@@ -127,9 +128,9 @@ fn absent_keys_are_absent_without_a_read() {
         let most = if above { 0 } else { perhaps(ASKED) };
         assert!(read[0] <= most && read[1] <= most, "{read:?} reads, above: {above}");
     }
-    // Those that the caller vouches for are not asked for, however they lie.
+    // Keys that the caller guarantees to be absent are not checked, wherever they are.
     let read = reads_of(&db, || {
-        // Few enough that nothing leaves memory.
+        // Few enough that nothing is spilled.
         let txn = db.begin(TxnOptions::default()).unwrap();
         for _ in 0..ASKED / 3 {
             let row = [0, 1].map(|_| absent_key(&mut dice, false));
@@ -142,7 +143,7 @@ fn absent_keys_are_absent_without_a_read() {
         txn.rollback();
     });
     assert_eq!(read[0], 0, "{read:?}");
-    // What is there is read, so reads are counted.
+    // Existing keys cause reads, which shows that reads are counted.
     let txn = db.begin(TxnOptions::default()).unwrap();
     let read = reads_of(&db, || {
         for mail in &there {

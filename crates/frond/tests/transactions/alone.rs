@@ -1,4 +1,4 @@
-//! What one transaction sees and leaves, whatever others have committed.
+//! What a single transaction sees and leaves behind, whatever others have committed.
 
 use super::*;
 
@@ -114,7 +114,8 @@ fn a_rollback_leaves_nothing_and_a_savepoint_what_was_before_it() {
     }
 }
 
-/// P4, lost update, by a plain read: the level decides. Rule: I27, for rows in the memtable and in the tree.
+/// Lost update (P4) by a plain read: the level decides. Rule: I27, for rows in the memtable and in
+/// the tree.
 #[test]
 fn a_row_that_was_read_and_is_written_back() {
     for isolation in LEVELS {
@@ -137,7 +138,7 @@ fn a_row_that_was_read_and_is_written_back() {
                 continue;
             }
             written.unwrap();
-            // A row that nobody touched meanwhile is in nobody's way.
+            // A row that was not changed meanwhile causes no conflict.
             two.put(tree, b"2", b"22").unwrap();
             two.commit().unwrap();
             assert_eq!(store.rows(), pairs(&[("1", "12"), ("2", "22")]));
@@ -159,7 +160,7 @@ fn a_snapshot_writes_rows_that_nobody_has_changed_whatever_else_was_flushed() {
     assert!(matches!(unseen, Error::Conflict { .. }), "{unseen}");
 }
 
-/// An operator that panics, as a program's own may.
+/// An operator that panics, as an application's operator may.
 struct Panics;
 
 impl operator::MergeOperator for Panics {
@@ -203,7 +204,7 @@ fn a_panic_of_an_operator_leaves_no_lock() {
     }
 }
 
-/// Rules: I44, I45.
+/// A statement is rolled back alone, and its scans do not return what it writes. Rules: I44, I45.
 #[test]
 fn a_statement_is_taken_back_alone_and_its_scans_do_not_meet_what_it_writes() {
     for isolation in LEVELS {
@@ -215,7 +216,8 @@ fn a_statement_is_taken_back_alone_and_its_scans_do_not_meet_what_it_writes() {
         let before = txn.savepoint().unwrap();
         txn.begin_statement().unwrap();
         for round in 0..3 {
-            // As a server reads the inner table of a join, again for each row of the outer.
+            // Like a server that reads the inner table of a join again for each row of the outer
+            // one.
             let rows = scanned(&txn, tree);
             let expected = [("1", "10"), ("2", "20"), ("3", "30")];
             assert_eq!(rows, pairs(&expected[..3 - usize::from(round > 0)]), "{isolation:?}");
@@ -324,8 +326,9 @@ fn what_was_committed_is_there_after_a_restart_and_nothing_else() {
     }
 }
 
-/// Rule: I43. A tree that was made behind a moment is not there at that moment: to read it as empty would be wrong of
-/// an index that was filled since, and of a table that was emptied by taking another tree for it.
+/// A tree that was made after a snapshot does not exist in that snapshot: to read it as empty would
+/// be wrong for an index that was filled since, and for a table that was emptied by exchanging its
+/// tree. Rule: I43.
 #[test]
 fn what_is_older_than_a_tree_does_not_read_it() {
     let store = store(false);
@@ -350,7 +353,7 @@ fn what_is_older_than_a_tree_does_not_read_it() {
     }
     changed(early.scan(&later, ..).err());
     changed(snapshot.scan(&later, ..).err());
-    // Who reads what is newest reads it.
+    // Reads of the newest rows read it.
     assert_eq!(early.get_for_update(&later, b"1").unwrap().as_deref(), Some(&b"x"[..]));
     assert_eq!(get(&store.begin(Isolation::ReadCommitted), &later, "1").as_deref(), Some("x"));
     early.commit().unwrap();
@@ -377,7 +380,7 @@ fn calls_that_make_no_sense_are_refused() {
     assert!(matches!(early.get(&later, b"1"), Err(Error::DefinitionChanged(_))));
     assert!(matches!(early.scan(&later, ..), Err(Error::DefinitionChanged(_))));
     early.put(&born_later, b"1", b"").unwrap();
-    // Rule: I52. Who drops a tree waits for those who have rows of it.
+    // A drop of a tree waits for transactions that have locked its rows. Rule: I52.
     thread::scope(|scope| {
         let dropped = scope.spawn(|| store.db.drop_tree("later"));
         store.until_waiting(1);
@@ -393,7 +396,8 @@ fn calls_that_make_no_sense_are_refused() {
     assert!(matches!(closed.begin(Default::default()), Err(Error::Closed)));
 }
 
-/// Snapshots that a transaction's scans hold are the transaction's; those of handles are not, whoever holds the same moment.
+/// Snapshots held by a transaction's scans are listed under the transaction; those of handles are
+/// not, even if they are of one moment.
 #[test]
 fn who_holds_a_snapshot_is_known_by_name() {
     let store = store(false);

@@ -1,4 +1,4 @@
-//! Puts that are commits of their own, and how long a call waits as a transaction goes on.
+//! Puts that are commits of their own, and changes of the lock timeout while a transaction goes on.
 
 use super::*;
 use frond::RowCount;
@@ -14,7 +14,8 @@ fn value(store: &Store, key: &str) -> Option<String> {
     store.tree.get(key.as_bytes()).unwrap().map(|value| text(&value))
 }
 
-/// A session that has read the number of a sequence goes on from it, and so does another; no rollback gives a number again.
+/// A session that has read the number of a sequence increments it, and another session does too
+/// without waiting; no rollback gives a number again.
 #[test]
 fn who_has_read_a_row_is_not_waited_for() {
     for isolation in ALL {
@@ -62,7 +63,7 @@ fn it_lasts_and_the_rows_stay_counted() {
     db.close().unwrap();
 }
 
-/// Rule: I27, for the one that made the put, too.
+/// A later write conflicts even in the transaction that made the put. Rule: I27.
 #[test]
 fn a_snapshot_transaction_that_writes_the_row_later_is_in_conflict() {
     let store = store(true);
@@ -75,7 +76,7 @@ fn a_snapshot_transaction_that_writes_the_row_later_is_in_conflict() {
         assert!(matches!(written, Err(Error::Conflict { .. })), "{written:?}");
         assert!(txn.is_over());
     }
-    // One that has read nothing yet has nothing to be in conflict with.
+    // A transaction that has read nothing yet cannot conflict.
     let three = store.begin(Isolation::Snapshot);
     three.put(&store.tree, b"1", b"13").unwrap();
     three.commit().unwrap();
@@ -83,8 +84,9 @@ fn a_snapshot_transaction_that_writes_the_row_later_is_in_conflict() {
     store.is_at_rest();
 }
 
-/// Rules: I7, I32. Who has found a key absent, and inserts it, is waited for: else his insert would be over a row that it says
-/// there is none of, and a delete of it would bring the other back.
+/// The put waits for a transaction that has found the key absent and inserts it: otherwise that
+/// insert would be over a row that it claims is absent, and a delete of it would bring the put's
+/// row back. Rules: I7, I32.
 #[test]
 fn it_goes_past_no_insert() {
     let store = store(true);
@@ -124,7 +126,7 @@ fn a_row_that_the_transaction_has_written_is_refused_and_it_goes_on() {
     txn.put(&store.tree, b"1", b"own").unwrap();
     let put = txn.put_autonomous(&store.tree, b"1", b"11");
     assert!(matches!(put, Err(Error::InvalidArgument(_))), "{put:?}");
-    // What was locked last is given back as before.
+    // The last lock is released as before.
     assert_eq!(txn.get_for_update(&store.tree, b"2").unwrap().as_deref(), Some(&b"20"[..]));
     assert!(txn.put_autonomous(&store.tree, b"2", b"21").unwrap().is_some());
     txn.unlock_last().unwrap();
@@ -140,7 +142,8 @@ fn a_row_that_the_transaction_has_written_is_refused_and_it_goes_on() {
     store.is_at_rest();
 }
 
-/// It waits by the transaction's name: a circle through it is seen, and an interrupt ends it.
+/// The put waits in the transaction's name: a cycle through it is detected, and an interrupt ends
+/// it.
 #[test]
 fn its_waits_are_the_transactions() {
     let store = store(true);
@@ -160,7 +163,7 @@ fn its_waits_are_the_transactions() {
         let put = scope.spawn(|| two.put_autonomous(&store.tree, b"1", b"12"));
         store.until_waiting(1);
         let written = one.put(&store.tree, b"2", b"21");
-        // The one that has written less is ended.
+        // The transaction that has written less is ended.
         let put = put.join().unwrap();
         assert!(matches!(put, Err(Error::Deadlock { .. })), "{put:?}");
         written.unwrap();
@@ -171,7 +174,7 @@ fn its_waits_are_the_transactions() {
     store.is_at_rest();
 }
 
-/// Rule: I34.
+/// An index build sees an autonomous put. Rule: I34.
 #[test]
 fn a_build_of_an_index_sees_it() {
     let store = store(true);
@@ -183,7 +186,7 @@ fn a_build_of_an_index_sees_it() {
         build.add(0, value, key).unwrap();
     }
     drop((rows, snapshot));
-    // Reads only: the gate is shut by it.
+    // The transaction only reads otherwise: the put alone closes the gate.
     let reader = store.begin(Isolation::Serializable);
     assert_eq!(get(&reader, &store.tree, "1").as_deref(), Some("10"));
     assert!(reader.put_autonomous(&store.tree, b"1", b"11").unwrap().is_some());
@@ -207,7 +210,7 @@ fn a_build_of_an_index_sees_it() {
     store.is_at_rest();
 }
 
-/// What a statement waits for locks a server may say as it begins.
+/// A server may set the lock timeout at the start of each statement.
 #[test]
 fn how_long_calls_wait_can_be_said_as_the_transaction_goes_on() {
     let store = store(true);
@@ -233,7 +236,7 @@ fn how_long_calls_wait_can_be_said_as_the_transaction_goes_on() {
     });
     txn.commit().unwrap();
     assert_eq!(value(&store, "1").as_deref(), Some("12"));
-    // The next transaction waits as it was begun.
+    // The next transaction has the timeout that it was started with.
     let (holder, next) = (store.begin(Isolation::Snapshot), store.begin(Isolation::Snapshot));
     next.set_lock_timeout(Some(Duration::ZERO));
     drop(next);
@@ -249,7 +252,8 @@ fn how_long_calls_wait_can_be_said_as_the_transaction_goes_on() {
     store.is_at_rest();
 }
 
-/// Rules: I7, I51. Rows come and go while numbers are set in them: none is counted wrong, and none comes back.
+/// Rows are inserted and deleted while autonomous puts set numbers in them: the counts stay right,
+/// and no row comes back. Rules: I7, I51.
 #[test]
 fn beside_rows_that_come_and_go_all_are_counted() {
     let vfs = frond_testkit::disk::SimVfs::new();
@@ -273,7 +277,7 @@ fn beside_rows_that_come_and_go_all_are_counted() {
                     match done {
                         Ok(()) => drop(txn.commit().unwrap()),
                         Err(Error::Deadlock { .. } | Error::Conflict { .. }) => {}
-                        // The other was quicker, where gaps are nobody's.
+                        // The other thread was faster, where gaps are not locked.
                         Err(Error::RowExists { .. }) if !matches!(n % 4, 1 | 3) => {}
                         Err(error) => panic!("{:?}: {error}", ALL[n % 4]),
                     }

@@ -1,4 +1,5 @@
-//! Scans in batches and over one range after another: the same rows as one by one, in a cursor of its own.
+//! Scans in batches and over several ranges one after another: they give the rows that a new cursor
+//! gives one by one.
 
 use std::ops::Bound;
 
@@ -20,7 +21,7 @@ fn value(row: u32, text: &str) -> Vec<u8> {
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// What a cursor of its own gives of a range, row by row.
+/// The rows of a range that a new cursor gives one by one.
 fn one_by_one(txn: &Txn, tree: &Tree, range: (Bound<&[u8]>, Bound<&[u8]>), forward: bool) -> Rows {
     let mut cursor = txn.scan(tree, range).unwrap();
     if !forward {
@@ -33,8 +34,9 @@ fn one_by_one(txn: &Txn, tree: &Tree, range: (Bound<&[u8]>, Bound<&[u8]>), forwa
     rows
 }
 
-/// Typed blocks and others; rows in the tree, in memtables over it, and of the transaction, from before and behind the scan's
-/// begin; from the first row of a range, from a key within it, and on after a turn.
+/// Columnar blocks and others; rows in the tree, in memtables over it, and of the transaction,
+/// written before and after the scan started; from the first row of a range, from a key within it,
+/// and on after a turn.
 #[test]
 fn batches_and_ranges_give_what_single_rows_give() {
     for is_typed in [false, true] {
@@ -100,7 +102,7 @@ fn batches_and_ranges_give_what_single_rows_give() {
                     found.append(&mut rows);
                 }
                 assert_eq!(found, expected, "step {step}, typed {is_typed}, forward {forward}");
-                // Back from the end.
+                // Backwards from the end.
                 let count = cursor.read_batch(!forward, &mut batch, 5).unwrap();
                 let mut last: Rows = expected.iter().rev().take(count).cloned().collect();
                 if forward {
@@ -109,7 +111,7 @@ fn batches_and_ranges_give_what_single_rows_give() {
                 assert!(count > 0 || expected.is_empty());
                 assert!(batch.iter().eq(last.iter().map(|(key, value)| (&key[..], &value[..]))));
             }
-            // What is written from now on the scan does not see, but that rows are gone.
+            // The scan does not see later writes, except that deleted rows are gone.
             let range = (Bound::Included(&b"\0\0\x01"[..]), Bound::Excluded(&b"\0\0\x03"[..]));
             let before = one_by_one(&txn, &tree, range, true);
             cursor.set_range(range).unwrap();
@@ -132,7 +134,7 @@ fn batches_and_ranges_give_what_single_rows_give() {
     }
 }
 
-/// A scan that locks locks in each of its ranges, and nothing between them.
+/// A locking scan locks in each of its ranges, and nothing between them.
 #[test]
 fn ranges_that_are_moved_lock_what_is_in_them() {
     let store = store(true);

@@ -1,8 +1,9 @@
-//! Rows of a range, counted within the store.
+//! Counts of the rows of a range, made within the store.
 
 use super::*;
 
-/// With and without what the transaction has written, in memory and on disk, beside long values and deletes.
+/// A count with and without the transaction's own writes, in memory and on disk, including long
+/// values and deletes, is that of a scan.
 #[test]
 fn a_count_is_that_of_the_scan() {
     for isolation in LEVELS {

@@ -1,12 +1,12 @@
-//! What ends a transaction before its program does, and what becomes of it then: of closures that are run again, and of
-//! those whose temporary trees are lost.
+//! Transactions that are ended before the application ends them: closures that are retried, and
+//! transactions whose temporary trees are lost.
 
 use frond::{TemporaryTree, io::Env};
 use frond_testkit::{DbEngine, disk::SimVfs};
 
 use super::*;
 
-/// A store on a simulated disk, whose transactions leave memory beyond so many bytes.
+/// A store on a simulated disk, whose transactions spill above a number of bytes.
 fn store_on(vfs: &SimVfs, own_writes_bytes: u64) -> Db {
     let mut tuning = DbEngine::tiny(Durability::Lazy).tuning;
     if let Some(limits) = &mut tuning.limits {
@@ -21,8 +21,8 @@ fn is_full<T>(outcome: &Result<T, Error>) -> bool {
     matches!(outcome, Err(Error::Full(_)))
 }
 
-/// A closure whose transaction cannot leave memory is not run again, whatever it makes of the error: the disk would be as
-/// full the next time.
+/// A closure whose transaction cannot spill is not retried, whatever it makes of the error: the
+/// disk would be as full the next time.
 #[test]
 fn a_full_disk_ends_a_closure_and_is_told() {
     for swallows in [false, true] {
@@ -36,7 +36,7 @@ fn a_full_disk_ends_a_closure_and_is_told() {
             let outcome = db.transact(|txn| {
                 runs += 1;
                 assert!(runs < 3, "run again and again");
-                // It fills up while the transaction goes on.
+                // The disk fills up while the transaction goes on.
                 vfs.set_capacity(Some(vfs.allocated_bytes()));
                 txn.delete(&tree, b"row")?;
                 for row in 0..40_000u32 {
@@ -62,7 +62,7 @@ fn a_full_disk_ends_a_closure_and_is_told() {
     }
 }
 
-/// A closure that makes something of its own of a deadlock or a conflict is run again all the same.
+/// A closure that replaces a deadlock or conflict by a result of its own is retried all the same.
 #[test]
 fn a_closure_that_swallows_a_conflict_is_run_again() {
     let store = store(false);
@@ -87,7 +87,8 @@ fn a_closure_that_swallows_a_conflict_is_run_again() {
     store.is_at_rest();
 }
 
-/// A temporary tree that has no room beyond memory is lost. Deletes leave it without asking whether there is some.
+/// Makes a temporary tree lose its rows: it has no space to spill to. Deletes spill without
+/// checking for space.
 fn lose(vfs: &SimVfs, txn: &Txn, temporary: &TemporaryTree) {
     vfs.set_capacity(Some(vfs.allocated_bytes()));
     let mut rows = 0..100_000u32;
@@ -100,8 +101,8 @@ fn lose(vfs: &SimVfs, txn: &Txn, temporary: &TemporaryTree) {
     vfs.set_capacity(None);
 }
 
-/// Of a transaction that has lost a temporary tree all else is taken back as it is told, and its savepoints and statements go
-/// on.
+/// After a transaction has lost a temporary tree, everything else can be rolled back as usual, and
+/// its savepoints and statements go on.
 #[test]
 fn a_lost_temporary_tree_keeps_nothing_from_being_taken_back() {
     for by_statement in [true, false] {
@@ -129,7 +130,7 @@ fn a_lost_temporary_tree_keeps_nothing_from_being_taken_back() {
             assert!(other.get(b"before").unwrap().is_some());
         };
         is_back(&txn);
-        // Statements and savepoints behind it go on, and only who uses the tree is told.
+        // Later statements and savepoints go on, and only calls that use the tree get the error.
         txn.begin_statement().unwrap();
         txn.put(&tree, b"next", b"").unwrap();
         assert!(matches!(lost.put(&txn, b"1", b""), Err(Error::TxnEnded)));

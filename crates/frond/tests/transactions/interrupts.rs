@@ -1,4 +1,5 @@
-//! Transactions that are asked to stop, and what a server hears of waits and has a say in (Rule: I53).
+//! Interrupted transactions, and the hooks by which a server observes and influences lock waits
+//! (Rule: I53).
 
 use std::sync::{Mutex, mpsc};
 
@@ -29,7 +30,7 @@ fn a_wait_ends_at_once_and_so_does_all_that_comes_until_it_is_cleared() {
     is_interrupted(waiter.get(&store.tree, b"2"));
     is_interrupted(waiter.put(&store.tree, b"free", b""));
     is_interrupted(waiter.scan(&store.tree, ..));
-    // What takes back is not what it was asked to stop.
+    // A rollback is not interrupted.
     let savepoint = waiter.savepoint().unwrap();
     waiter.rollback_to(&savepoint).unwrap();
     waiter.release(&savepoint).unwrap();
@@ -43,7 +44,7 @@ fn a_wait_ends_at_once_and_so_does_all_that_comes_until_it_is_cleared() {
     store.is_at_rest();
 }
 
-/// A session whose transactions come one after the other, and a thread that asks it to stop.
+/// A session whose transactions follow each other, and a thread that interrupts it.
 #[test]
 fn the_interrupter_of_a_session_stops_each_of_its_transactions() {
     let store = store(true);
@@ -67,7 +68,7 @@ fn the_interrupter_of_a_session_stops_each_of_its_transactions() {
         is_interrupted(txn.get(&store.tree, b"2"));
         is_interrupted(txn.count(&store.tree, ..));
         if round == 1 {
-            // Not cleared: the next one of the session stops, too.
+            // The interrupt is not cleared: the session's next transaction stops, too.
             drop(txn);
             let next = begin();
             is_interrupted(next.get(&store.tree, b"2"));
@@ -80,7 +81,7 @@ fn the_interrupter_of_a_session_stops_each_of_its_transactions() {
         txn.put(&store.tree, b"2", b"20").unwrap();
         txn.commit().unwrap();
     }
-    // What is of another session, or of none any more, goes on.
+    // Transactions of another session, or of none, go on.
     let (ended, other) = (begin(), store.begin(Isolation::Snapshot));
     drop(ended);
     session.interrupt();
@@ -108,7 +109,7 @@ fn scans_stop_where_they_are_and_go_on_from_there() {
     store.is_at_rest();
 }
 
-/// What transactions are made of goes from one to the next.
+/// A late interrupt does not reach a later transaction that reuses internal state.
 #[test]
 fn an_interrupt_that_comes_late_is_for_nobody() {
     let store = store(false);
@@ -135,7 +136,8 @@ struct Server {
     told: Arc<Mutex<Vec<(u64, u64)>>>,
 }
 
-/// Tags are numbers of a log in whose order all must commit; from 100 on their order is settled elsewhere.
+/// Tags are positions in a log in whose order all must commit; from 100 on their order is settled
+/// elsewhere.
 impl LockHooks for Server {
     fn on_wait(&self, waiter: &LockParty, holder: &LockParty) {
         self.told.lock().unwrap().push((waiter.tag(), holder.tag()));
@@ -179,7 +181,7 @@ fn the_later_one_gives_way_where_commits_must_come_in_order() {
     late.put(&store.tree, b"1", b"late").unwrap();
     thread::scope(|scope| {
         let waits = scope.spawn(|| early.put(&store.tree, b"1", b"early"));
-        // The server of the later one sees that it was asked to stop.
+        // The later one's server sees that it was interrupted.
         while !late.is_interrupted() {
             thread::yield_now();
         }
@@ -236,7 +238,7 @@ fn gaps_do_not_stand_between_those_whose_order_is_settled() {
     store.is_at_rest();
 }
 
-/// Whoever is asked waits until others have begun a wait elsewhere and ended it.
+/// A hook that waits until another pair of waiters has started and ended its wait.
 #[derive(Debug)]
 struct Slow {
     asked: Mutex<mpsc::Sender<bool>>,
@@ -249,7 +251,7 @@ impl Slow {
     fn meanwhile(&self) {
         self.questions.fetch_add(1, Ordering::Relaxed);
         let _ = self.asked.lock().unwrap().send(true);
-        // Were others kept away they would be so for ever.
+        // If the hook blocked the others, this would wait forever.
         if self.done.lock().unwrap().recv_timeout(Duration::from_secs(60)).is_err() {
             self.missed.fetch_add(1, Ordering::Relaxed);
         }
@@ -268,7 +270,7 @@ impl LockHooks for Slow {
     }
 }
 
-/// Rule: I53: a server that is asked takes its time, and nobody else's.
+/// A slow hook delays nobody else's waits. Rule: I53.
 #[test]
 fn others_wait_and_end_their_waits_while_a_server_is_asked() {
     let dir = tempfile::tempdir().unwrap();
@@ -338,7 +340,8 @@ fn others_wait_and_end_their_waits_while_a_server_is_asked() {
 
 const INTERRUPTS: u8 = 70;
 
-/// An operand put onto a value asks a transaction to stop: whatever puts it there is amid its work.
+/// An operator whose fold onto a value interrupts a transaction: the work that folds is interrupted
+/// in the middle.
 #[derive(Default)]
 struct Interrupts(Mutex<Option<Interrupter>>);
 
@@ -357,7 +360,8 @@ impl MergeOperator for Interrupts {
     }
 }
 
-/// A store whose transactions leave memory after some hundred rows, and who interrupts one of them.
+/// A store whose transactions spill after some hundred rows, and the operator that interrupts one
+/// of them.
 fn interrupting() -> (Store, Arc<Interrupts>) {
     let (dir, interrupts) = (tempfile::tempdir().unwrap(), Arc::new(Interrupts::default()));
     let options = large::small_options(8 << 10).operator(INTERRUPTS, interrupts.clone()).unwrap();
@@ -367,7 +371,7 @@ fn interrupting() -> (Store, Arc<Interrupts>) {
 }
 
 impl Store {
-    /// Nothing is left of a transaction that was too much for memory.
+    /// Checks that nothing is left of a transaction that had spilled.
     fn has_nothing(&self) {
         assert!(self.rows().is_empty());
         self.db.checkpoint().unwrap();
@@ -382,7 +386,8 @@ fn key(row: u32) -> Vec<u8> {
     format!("{row:06}").into_bytes()
 }
 
-/// Pieces of values, and of operands onto them, more than a commit takes; kept from being merged before.
+/// Writes pieces of values, and of operands onto them, more than a commit takes. Savepoints keep
+/// them from being merged earlier.
 fn write_pieces(txn: &Txn, tree: &Tree) {
     for begin in (0..8 * MANY).step_by(MANY as usize) {
         txn.savepoint().unwrap();
@@ -396,10 +401,11 @@ fn write_pieces(txn: &Txn, tree: &Tree) {
     }
 }
 
-/// Some four pieces: so few that those of operands are merged with them.
+/// Enough rows for some four pieces: so few that pieces of operands are merged with them.
 const FEW: u32 = 800;
 
-/// Rule: I53. A merge of pieces ends where it is; the call is given back, and the transaction goes on.
+/// An interrupt ends a merge of pieces where it is; the call is undone, and the transaction goes
+/// on. Rule: I53.
 #[test]
 fn a_call_that_merges_what_has_left_memory_is_stopped_amid_that() {
     let (store, interrupts) = interrupting();
@@ -411,7 +417,7 @@ fn a_call_that_merges_what_has_left_memory_is_stopped_amid_that() {
     let merge = |row: u32| txn.merge(&store.tree, &key(row % FEW), INTERRUPTS, b".");
     let mut row = 0;
     let stopped = loop {
-        // If it is asked to stop, then by the call itself.
+        // If the transaction is interrupted, then by the call itself.
         assert!(!txn.is_interrupted(), "row {row}");
         match merge(row) {
             Ok(()) => row += 1,
@@ -433,7 +439,7 @@ fn a_call_that_merges_what_has_left_memory_is_stopped_amid_that() {
     store.is_at_rest();
 }
 
-/// Rule: I53. Of a commit and of a prepare nothing is left then.
+/// After an interrupted commit or prepare nothing is left of it. Rule: I53.
 #[test]
 fn a_commit_that_merges_what_has_left_memory_is_stopped_amid_that() {
     for prepares in [false, true] {
@@ -448,7 +454,7 @@ fn a_commit_that_merges_what_has_left_memory_is_stopped_amid_that() {
         }
         assert!(store.db.prepared().is_empty());
         store.has_nothing();
-        // Nobody keeps the name.
+        // The name is free again.
         let again = store.begin(Isolation::Snapshot);
         again.put(&store.tree, &key(1), b"again").unwrap();
         again.prepare(&xid).unwrap().commit().unwrap();
@@ -456,12 +462,13 @@ fn a_commit_that_merges_what_has_left_memory_is_stopped_amid_that() {
     }
 }
 
-/// Rule: I53. What a prepare has yet to put to disk it gives up.
+/// An interrupted prepare gives up what it still has to spill. Rule: I53.
 #[test]
 fn a_prepare_whose_writes_leave_memory_is_stopped_amid_that() {
     let (store, interrupts) = interrupting();
     let stats = |name: &str| store.db.stats().get(name).unwrap();
-    // The last call before the one that would put all to disk, by a transaction that makes so many for that.
+    // Writes until just before the call that would spill; the number of calls for that is found by
+    // a first transaction.
     let write = |txn: &Txn, calls: u32| {
         let left = (0..calls).find(|call| {
             match call % 2 {

@@ -1,4 +1,5 @@
-//! Transactions beyond memory: what leaves it is seen, found, locked and taken back as what stays in it.
+//! Transactions larger than memory: spilled rows are seen, found, locked and rolled back like those
+//! in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,7 @@ use super::*;
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Of a store whose transactions leave memory after a few rows.
+/// Options of a store whose transactions spill after a few rows.
 pub(super) fn small_options(own_writes_bytes: u64) -> Options {
     let mut tuning = DbEngine::tiny(Durability::Lazy).tuning;
     if let Some(limits) = &mut tuning.limits {
@@ -47,7 +48,7 @@ fn scanned(txn: &Txn, tree: &Tree, forward: bool) -> Rows {
     rows
 }
 
-/// Fails with the first key in which they differ.
+/// Panics with the first key in which they differ.
 fn same(found: &Rows, expected: &Rows, what: &str) {
     let keys = found.keys().chain(expected.keys());
     if let Some(key) = keys.filter(|key| found.get(*key) != expected.get(*key)).min() {
@@ -61,18 +62,18 @@ fn number(value: u64) -> [u8; 8] {
     value.to_be_bytes()
 }
 
-/// What a statement of a transaction goes by.
+/// The state that a statement of a transaction depends on.
 #[derive(Clone, Default)]
 struct Statement {
-    /// Rows when it began, and savepoints there were.
+    /// The rows when it started, and the number of savepoints.
     rows: Rows,
     savepoints: usize,
-    /// What was deleted since.
+    /// Keys deleted since.
     deleted: BTreeSet<Vec<u8>>,
 }
 
 impl Statement {
-    /// What its scans are to find: not what was deleted, though it may have been put again.
+    /// What its scans are to find: not what was deleted, although it may have been put again.
     fn scanned(&self) -> Rows {
         let mut rows = self.rows.clone();
         self.deleted.iter().for_each(|key| drop(rows.remove(key)));
@@ -80,7 +81,7 @@ impl Statement {
     }
 }
 
-/// One step of a transaction, done to the model too. Returns the key if it deletes one.
+/// Does one step in a transaction and in the model. Returns the key if it deletes one.
 fn step(dice: &mut Dice, txn: &Txn, tree: &Tree, model: &mut Rows) -> Option<Vec<u8>> {
     let key = format!("key {:04}", dice.below(400)).into_bytes();
     match dice.below(8) {
@@ -117,7 +118,7 @@ fn step(dice: &mut Dice, txn: &Txn, tree: &Tree, model: &mut Rows) -> Option<Vec
     None
 }
 
-/// Rules: I5, I7, I44, I45.
+/// Whatever is spilled, the transaction behaves like its model. Rules: I5, I7, I44, I45.
 #[test]
 fn whatever_leaves_memory_the_transaction_is_the_same() {
     for seed in effort::seeds(6) {
@@ -133,7 +134,7 @@ fn whatever_leaves_memory_the_transaction_is_the_same() {
             let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
             let mut model = committed.clone();
             let mut savepoints: Vec<(Savepoint, Rows, Vec<BTreeSet<Vec<u8>>>)> = Vec::new();
-            // The statement, and those within it.
+            // The statement, and those nested in it.
             let mut statements: Vec<Statement> = Vec::new();
             for _ in 0..dice.between(20, 300) {
                 match dice.below(40) {
@@ -147,7 +148,7 @@ fn whatever_leaves_memory_the_transaction_is_the_same() {
                         model = savepoints[at].1.clone();
                         for (number, statement) in statements.iter_mut().enumerate() {
                             if at < statement.savepoints {
-                                // It begins where there is something again.
+                                // The statement starts again from the restored rows.
                                 let (rows, savepoints) = (model.clone(), at + 1);
                                 *statement = Statement { rows, savepoints, ..Default::default() };
                             } else {
@@ -178,7 +179,7 @@ fn whatever_leaves_memory_the_transaction_is_the_same() {
                         assert_eq!(counted, within.count() as u64, "seed {seed}, round {round}");
                     }
                     9 => {
-                        // A scan beside calls that write, as far as it comes.
+                        // A scan with writes between its steps, as far as it gets.
                         let innermost = statements.last();
                         let mut rows = innermost.map_or(model.clone(), Statement::scanned);
                         let forward = dice.chance(1, 2);
@@ -285,8 +286,8 @@ fn whatever_leaves_memory_the_transaction_is_the_same() {
     }
 }
 
-/// A scan sees what there was when it began, also of what leaves memory under it, and knows of rows that were fetched ahead
-/// which are still to be handed out (Rule: I45).
+/// A scan sees the rows that existed when it started, also those spilled under it, and reports
+/// correctly which rows fetched ahead it is still to return (Rule: I45).
 #[test]
 fn a_scan_goes_on_while_what_it_sees_leaves_memory() {
     let dir = tempfile::tempdir().unwrap();
@@ -303,7 +304,8 @@ fn a_scan_goes_on_while_what_it_sees_leaves_memory() {
     let mut ahead = txn.scan(&tree, ..).unwrap();
     while ahead.next().unwrap().is_some() {}
     assert!(expected.keys().all(|key| ahead.still_gives(key).unwrap()));
-    // Every row is written anew, ahead of itself too, and every fourth is deleted before it is met.
+    // Every row is rewritten, also ahead of the scan, and every fourth is deleted before it is
+    // reached.
     let mut cursor = txn.scan(&tree, ..).unwrap();
     let mut met = Rows::new();
     while let Some((key, value)) = cursor.next().unwrap() {
@@ -333,7 +335,7 @@ fn a_scan_goes_on_while_what_it_sees_leaves_memory() {
     txn.commit().unwrap();
 }
 
-/// Rules: I32, I33, I47.
+/// Spilled rows stay locked without taking lock entries. Rules: I32, I33, I47.
 #[test]
 fn rows_that_left_memory_stay_locked_and_are_no_locks() {
     let dir = tempfile::tempdir().unwrap();
@@ -352,7 +354,7 @@ fn rows_that_left_memory_stay_locked_and_are_no_locks() {
         assert!(matches!(busy, Err(Error::LockBusy { .. })), "{busy:?}");
     }
     other.put(&tree, &9000u32.to_be_bytes(), b"free").unwrap();
-    // A scan that locks gaps waits for keys that nobody sees.
+    // A scan that locks gaps waits for keys that are not visible.
     let options = TxnOptions { isolation: Isolation::Serializable, ..Default::default() };
     let locker = db.begin(options).unwrap();
     let mut cursor = locker
@@ -366,7 +368,7 @@ fn rows_that_left_memory_stay_locked_and_are_no_locks() {
     assert!(matches!(cursor.next(), Err(Error::LockBusy { .. })));
     drop(cursor);
     drop(locker);
-    // Who waits for it comes when it is over, and sees what it has done.
+    // A waiter for the row goes on when the transaction is over, and sees what it has done.
     thread::scope(|scope| {
         let waiter = scope.spawn(|| {
             let key = 17u32.to_be_bytes();
@@ -385,7 +387,8 @@ fn rows_that_left_memory_stay_locked_and_are_no_locks() {
     assert_eq!(db.lock_stats().locks, 0);
 }
 
-/// What is taken back stays locked: who has read a row under its lock decides by it (Rule: I3).
+/// Rows that are rolled back to a savepoint stay locked: the transaction may depend on what it has
+/// read under their locks (Rule: I3).
 #[test]
 fn rows_stay_locked_when_what_left_memory_is_taken_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -411,7 +414,7 @@ fn rows_stay_locked_when_what_left_memory_is_taken_back() {
     assert_eq!(rows_of(&tree).len(), 1);
 }
 
-/// Two that have left memory and want each other's rows: one is ended, at once.
+/// Two transactions that have spilled and want each other's rows: one is ended at once.
 #[test]
 fn large_transactions_that_wait_for_each_other_are_a_deadlock() {
     let dir = tempfile::tempdir().unwrap();
@@ -444,7 +447,7 @@ fn large_transactions_that_wait_for_each_other_are_a_deadlock() {
     assert_eq!(db.lock_stats().locks, 0);
 }
 
-/// Ten times the memory, through a store of the usual shape.
+/// Ten times the memory, in a store of default shape.
 #[test]
 fn ten_times_the_memory() {
     let dir = tempfile::tempdir().unwrap();
@@ -490,7 +493,7 @@ fn ten_times_the_memory() {
     assert!(db.check(CheckMode::Full).unwrap().is_clean());
 }
 
-/// A follower is given each key once, as it was committed.
+/// A follower receives each key once, as it was committed.
 #[test]
 fn a_feed_hands_out_what_left_memory() {
     let dir = tempfile::tempdir().unwrap();
@@ -544,7 +547,7 @@ fn a_feed_hands_out_what_left_memory() {
     same(&followed["b"], &models[1], "b");
 }
 
-/// A full disk may have ended a transaction (`prepared/large.rs`), or may not: it says so itself.
+/// A full disk may end a transaction (`prepared/large.rs`), or leave it as it was: `is_over` tells.
 #[test]
 fn a_full_disk_may_leave_a_transaction_as_it_was() {
     let vfs = SimVfs::new();

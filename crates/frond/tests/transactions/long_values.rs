@@ -1,8 +1,8 @@
-//! Values that lie beside the trees, and what transactions need not read of them.
+//! Values stored outside the trees, and when transactions need not read them.
 
 use super::*;
 
-/// Whether a long value has changed since the snapshot is told by its reference (Rule: I27).
+/// The reference of a long value tells whether it has changed since the snapshot (Rule: I27).
 #[test]
 fn a_conflict_is_looked_for_without_reading_long_values() {
     let store = store(true);
@@ -22,7 +22,7 @@ fn a_conflict_is_looked_for_without_reading_long_values() {
     store.db.transact(|txn| txn.merge(&store.tree, b"folded", operator::APPEND, b"8")).unwrap();
     store.tree.put(b"2", b"another row").unwrap();
     store.db.checkpoint().unwrap();
-    // The blocks that hold the references.
+    // Reads the blocks that hold the references.
     for key in [&b"still"[..], b"changed", b"folded"] {
         assert!(store.tree.contains(key).unwrap());
     }

@@ -1,4 +1,5 @@
-//! Scans that lock what they had read before: a commit to their tree is seen, and those to others cost nothing (Rule: I46).
+//! Scans that lock rows which they had read before: they see a commit to their tree, and commits to
+//! other trees cost nothing (Rule: I46).
 
 use frond::{Tuning, Xid};
 use frond_testkit::DbEngine;
@@ -7,7 +8,7 @@ use super::*;
 
 const ROWS: u8 = 40;
 
-/// A tree of rows 0 to 39, and another one.
+/// A tree of rows 0 to 39, and another tree.
 struct Two {
     db: Db,
     tree: Tree,
@@ -15,7 +16,7 @@ struct Two {
     dir: tempfile::TempDir,
 }
 
-/// With `is_small`, what a transaction writes soon leaves memory.
+/// Makes the store; with `is_small`, a transaction's writes are soon spilled.
 fn two(is_flushed: bool, is_small: bool) -> Two {
     let dir = tempfile::tempdir().unwrap();
     let db = open(&dir, is_small);
@@ -56,7 +57,7 @@ fn scan<'t>(txn: &'t Txn, tree: &Tree) -> TxnCursor<'t> {
     txn.scan_locked(tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap()
 }
 
-/// The rest of a scan, in its direction.
+/// The remaining rows of a scan, in its direction.
 fn rest(cursor: &mut TxnCursor<'_>, forward: bool) -> Vec<(u8, String)> {
     let mut rows = Vec::new();
     while let Some((key, value)) = if forward { cursor.next() } else { cursor.prev() }.unwrap() {
@@ -87,19 +88,19 @@ fn commits_to_other_trees_do_not_make_a_scan_look_again() {
     }
 }
 
-/// How another changes the rows that a scan is about to lock.
+/// The way in which another writer changes the rows that a scan is about to lock.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum By {
     Batch,
     Transaction,
-    /// With writes that have left memory.
+    /// A transaction whose writes were spilled.
     Large,
     Prepared,
-    /// Prepared before the store was opened.
+    /// A transaction prepared before the store was opened.
     Recovered,
 }
 
-/// Once the first row is locked, one behind it is changed, one deleted and one inserted.
+/// Once the first row is locked, one of the rows after it is changed, one deleted and one inserted.
 #[test]
 fn a_commit_to_the_tree_is_seen_by_a_scan_that_had_read_its_rows() {
     let xid = Xid::new(b"x").unwrap();
@@ -180,8 +181,8 @@ fn a_commit_to_the_tree_is_seen_by_a_scan_that_had_read_its_rows() {
     }
 }
 
-/// A scan that has read rows waits for its first lock, behind others who have the tree for themselves: what those have done
-/// is seen, whether they have changed rows or dropped the tree.
+/// A scan that has read rows waits for its first lock while others have locked the whole tree: it
+/// sees what they have done, whether they have changed rows or dropped the tree.
 #[test]
 fn what_was_done_to_the_tree_before_the_first_lock_is_seen() {
     for drops in [false, true] {

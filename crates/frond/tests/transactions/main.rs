@@ -1,7 +1,7 @@
-//! Transactions through the public API: what they see of each other and of batches, how they end, and that
-//! nothing is lost when they meet.
+//! Tests of transactions through the public API: what they see of each other and of batches, how
+//! they end, and that nothing is lost between concurrent ones.
 //!
-//! Sessions that wait are threads; a test goes on once the store says that they wait.
+//! Sessions that wait are threads; a test goes on once the store reports that they wait.
 
 mod absent;
 mod alone;
@@ -49,7 +49,8 @@ struct Store {
     _dir: tempfile::TempDir,
 }
 
-/// A store with rows `1` = 10 and `2` = 20; with `is_flushed` they are in the tree, not in the memtable.
+/// A store with rows `1` = 10 and `2` = 20; with `is_flushed` they are in the tree, not in the
+/// memtable.
 fn store(is_flushed: bool) -> Store {
     let dir = tempfile::tempdir().unwrap();
     let options = Options::new().cache_size(16 << 20).durability(Durability::Lazy);
@@ -77,14 +78,15 @@ impl Store {
         rows
     }
 
-    /// Returns once so many calls wait for locks.
+    /// Returns once this many calls wait for locks.
     fn until_waiting(&self, count: usize) {
         while self.db.lock_waits().len() < count {
             thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// All is as it is without transactions: no lock is left, no batch has to ask for one, and the store is whole.
+    /// Checks that the store is as without transactions: no lock is left, no batch has to take one,
+    /// and the check is clean.
     fn is_at_rest(&self) {
         let stats = self.db.lock_stats();
         assert_eq!((stats.locks, stats.ranges), (0, 0));

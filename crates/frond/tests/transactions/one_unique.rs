@@ -1,11 +1,11 @@
-//! Rows whose own entry alone is unique: it is looked for and inserted in one step, and what others notice of that is what
-//! they notice of any row.
+//! Rows of which only their own entry is unique: it is checked and inserted in one step, and
+//! concurrent transactions notice no difference.
 
 use frond::{RowConflict, RowEntry};
 
 use super::*;
 
-/// Rows by id, and an index by group that is not unique.
+/// Rows by id, and a non-unique index by group.
 struct Table {
     store: Store,
     groups: Tree,
@@ -46,7 +46,7 @@ fn conflict() -> Option<RowConflict> {
     Some(RowConflict { index: 0, value: b"10".to_vec() })
 }
 
-/// Rule: I48.
+/// An existing row is locked as requested, and nothing is written. Rule: I48.
 #[test]
 fn a_row_that_is_there_is_locked_as_asked_and_nothing_is_written() {
     for is_flushed in [false, true] {
@@ -81,7 +81,7 @@ fn a_row_that_others_share_is_in_the_way_at_once() {
     table.store.is_at_rest();
 }
 
-/// It waits for the row, and then looks again.
+/// The insert waits for the row and then checks again.
 #[test]
 fn a_row_that_another_deletes_or_inserts_is_waited_for() {
     let table = table(true);
@@ -114,7 +114,7 @@ fn a_row_that_another_deletes_or_inserts_is_waited_for() {
         };
         assert_eq!(outcomes, expected, "the holder commits: {ends_well}");
         table.store.is_at_rest();
-        // The second round finds what the first one found.
+        // The second round starts with the rows of the first.
         let txn = table.begin();
         txn.put(&table.store.tree, b"1", b"10").unwrap();
         txn.delete(&table.store.tree, b"5").unwrap();
@@ -123,7 +123,7 @@ fn a_row_that_another_deletes_or_inserts_is_waited_for() {
     }
 }
 
-/// Rules: I7, I51. What the transaction has deleted itself the trees may have.
+/// The trees may have what the transaction itself has deleted. Rules: I7, I51.
 #[test]
 fn a_row_that_was_deleted_comes_again_and_goes_for_good() {
     for is_flushed in [false, true] {
@@ -151,7 +151,7 @@ fn a_row_that_was_deleted_comes_again_and_goes_for_good() {
     }
 }
 
-/// Rule: I33.
+/// A gap that another transaction has locked keeps an insert out. Rule: I33.
 #[test]
 fn a_gap_that_another_has_locked_keeps_it_out() {
     let table = table(false);

@@ -1,5 +1,5 @@
-//! Scans that lock gaps and what others insert ahead of them, while they go on: it is asked for once, and again only after an
-//! insert (Rule: I33).
+//! Scans that lock gaps, and inserts of others ahead of them: a scan checks for these once, and
+//! again only after an insert (Rule: I33).
 
 use frond_testkit::DbEngine;
 
@@ -24,7 +24,8 @@ fn step(cursor: &mut TxnCursor<'_>, forward: bool) -> frond::Result<Option<Vec<u
     Ok(row.map(|(key, _)| key.to_vec()))
 }
 
-/// A writer of the tree is there all along; once some rows are locked, it inserts between two that are not.
+/// A writer of the tree is open all the time; once the scan has locked some rows, it inserts
+/// between two that are not locked.
 #[test]
 fn an_insert_ahead_of_a_scan_is_waited_for() {
     for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
@@ -32,7 +33,8 @@ fn an_insert_ahead_of_a_scan_is_waited_for() {
             for is_committed in [true, false] {
                 let store = store_of_rows();
                 let writer = store.begin(Isolation::ReadCommitted);
-                // Beside the scan's range, from both sides; with more of them they leave memory.
+                // Rows outside the scan's range, on both sides; if there are many, they are
+                // spilled.
                 for row in 0..if is_large { 100 } else { 1 } {
                     writer.put(&store.tree, &[200, row], b"a row beside the scan").unwrap();
                     writer.put(&store.tree, &[1, row], b"a row beside the scan").unwrap();
@@ -54,7 +56,7 @@ fn an_insert_ahead_of_a_scan_is_waited_for() {
                 let between = vec![if forward { 10 } else { 20 }, 0];
                 writer.put(&store.tree, &between, b"between").unwrap();
                 let before = rows.iter().position(|row| *row == between[0]).unwrap();
-                // On the way down the row below it comes behind.
+                // Backwards, the row below the insert comes after it.
                 let before = before + usize::from(forward);
                 for row in &rows[3..before] {
                     assert_eq!(step(&mut cursor, forward).unwrap(), Some(vec![*row]));

@@ -66,7 +66,7 @@ fn who_inserts_into_it_waits_at_the_levels_that_lock_gaps() {
                 && matches!(isolation, Isolation::RepeatableRead | Isolation::Serializable);
             let is_late = matches!(put, Err(Error::LockTimeout { .. }));
             assert_eq!(is_late, waits, "{isolation:?} {key}: {put:?}");
-            // A row that is there is locked at all levels.
+            // An existing row is locked at all levels.
             let put = other.put(&store.tree, b"3", b"");
             assert!(matches!(put, Err(Error::LockTimeout { .. })), "{put:?}");
         }
@@ -76,7 +76,8 @@ fn who_inserts_into_it_waits_at_the_levels_that_lock_gaps() {
     }
 }
 
-/// Rule: I27: a row of the range was changed since, deleted, or put where there was none.
+/// A row of the range was changed since, deleted, or put where there was none: a conflict. Rule:
+/// I27.
 #[test]
 fn a_snapshot_transaction_is_in_conflict_with_what_was_committed_since() {
     for (key, change) in [("3", Some("new")), ("3", None), ("35", Some("new"))] {
@@ -142,7 +143,8 @@ fn a_savepoint_takes_it_back_and_a_call_that_fails_has_deleted_nothing() {
     }
 }
 
-/// Rules: I44, I47: of more rows than there is memory for deletes of; taken back, then done.
+/// A range delete of more rows than memory has space for deletes of; rolled back, then done. Rules:
+/// I44, I47.
 #[test]
 fn it_may_be_larger_than_memory() {
     for isolation in [Isolation::Snapshot, Isolation::RepeatableRead] {
@@ -162,7 +164,7 @@ fn it_may_be_larger_than_memory() {
         }
         db.commit(&mut batch).unwrap();
         let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
-        // With puts among them, what is written leaves memory early.
+        // With puts among them, the writes are spilled early.
         for n in (0..1200u32).step_by(3) {
             txn.put(&tree, &key(n), b"own").unwrap();
         }

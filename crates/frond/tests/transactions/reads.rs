@@ -1,4 +1,5 @@
-//! Reads with all that can be said of them: what they see, what they lock, how they meet others' locks, what they give back.
+//! Reads with all their options: what they see, what they lock, how they treat others' locks, and
+//! what they unlock.
 
 use frond::{End, Hint, IndexSpec, Layout, Part, ReadOptions, RowRead, Sees, TableSpec};
 
@@ -12,17 +13,17 @@ const ALL: [Isolation; 4] = [
 ];
 const ALONE: Option<RowLock> = Some(RowLock::Exclusive);
 
-/// Locks, and reads what was last committed where another has the row.
+/// Options that lock, and read the last committed row where another transaction has it locked.
 fn semi() -> ReadOptions<'static> {
     ReadOptions { lock: ALONE, if_locked: IfLocked::LastCommit, ..Default::default() }
 }
 
-/// Who waits does so for no time: what is had at once is had, all else fails.
+/// Options with a timeout of zero: a lock that is not free at once is an error.
 fn at_once() -> ReadOptions<'static> {
     ReadOptions { lock: ALONE, wait: Some(Duration::ZERO), ..Default::default() }
 }
 
-/// A session whose calls would wait for ever.
+/// A session whose calls would wait forever.
 fn patient(store: &Store, isolation: Isolation) -> Txn {
     store.db.begin(TxnOptions { isolation, lock_timeout: None, ..Default::default() }).unwrap()
 }
@@ -31,7 +32,7 @@ fn row(value: &str, locked: bool) -> RowRead {
     RowRead { exists: true, locked, value: value.into() }
 }
 
-/// Whether somebody has locked the row.
+/// Whether a transaction has locked the row.
 fn is_locked(store: &Store, key: &str) -> bool {
     let other = store.begin(Isolation::ReadCommitted);
     let met = other.get_locked(&store.tree, key.as_bytes(), RowLock::Exclusive, IfLocked::Fail);
@@ -46,7 +47,7 @@ fn locked_of<const N: usize>(store: &Store, keys: [&str; N]) -> [bool; N] {
     keys.map(|key| is_locked(store, key))
 }
 
-/// Rows as a cursor gives them, with what it says of each.
+/// The rows that a cursor returns, with the key, the value, and whether each is locked.
 fn given(cursor: &mut TxnCursor<'_>, forward: bool) -> Vec<(String, String, bool)> {
     let mut rows = Vec::new();
     loop {
@@ -57,7 +58,8 @@ fn given(cursor: &mut TxnCursor<'_>, forward: bool) -> Vec<(String, String, bool
     }
 }
 
-/// No row is told to be missing because somebody has all of them.
+/// A read that skips locked rows does not report all rows as missing when another transaction has
+/// locked the whole tree.
 #[test]
 fn who_has_the_tree_is_not_passed_by() {
     let store = store(false);
@@ -73,7 +75,7 @@ fn who_has_the_tree_is_not_passed_by() {
     two.rollback();
 }
 
-/// Rule: I46.
+/// A row that another transaction has locked is read as last committed. Rule: I46.
 #[test]
 fn what_another_has_is_read_as_it_was_last_committed() {
     for isolation in ALL {
@@ -89,13 +91,13 @@ fn what_another_has_is_read_as_it_was_last_committed() {
             };
             assert_eq!(look(b"2").unwrap(), row("20", true));
             if isolation == Isolation::Serializable {
-                // What it decides by is locked, or it does not decide.
+                // What it decides by must be locked.
                 assert!(matches!(look(b"1"), Err(Error::LockTimeout { .. })));
             } else {
                 assert_eq!(look(b"1").unwrap(), row("10", false));
                 assert_eq!(look(b"3").unwrap(), RowRead::default());
             }
-            // A call that cannot say so waits.
+            // A call without a way to report that waits.
             let short = TxnOptions { lock_timeout: Some(Duration::ZERO), ..Default::default() };
             let short = store.db.begin(TxnOptions { isolation, ..short }).unwrap();
             let met = short.get_locked(tree, b"1", RowLock::Exclusive, IfLocked::LastCommit);
@@ -131,7 +133,7 @@ fn scans_say_which_rows_they_have_and_lock_the_others_when_told() {
                     row.map(|row| row.map(|(key, _)| text(key)))
                 };
                 let first = if forward { "1" } else { "3" };
-                // On the way down, the key that is not there yet is met first.
+                // Backwards, the key that does not exist yet comes first.
                 let met = step(&mut cursor);
                 assert!(met.is_err() || met.unwrap().as_deref() == Some(first));
                 assert!(matches!(step(&mut cursor), Err(Error::LockTimeout { .. })));
@@ -147,7 +149,7 @@ fn scans_say_which_rows_they_have_and_lock_the_others_when_told() {
             let expected: Vec<_> =
                 expected.iter().map(|(k, v, is)| (k.to_string(), v.to_string(), *is)).collect();
             assert_eq!(given(&mut cursor, forward), expected, "{isolation:?}");
-            // What it wants it locks, as it is by then.
+            // It locks the rows that it wants, in their current form.
             if forward {
                 cursor.seek(b"2")
             } else {
@@ -184,7 +186,7 @@ fn a_row_that_has_gone_meanwhile_is_not_there_under_its_lock() {
     let mut cursor = two.scan_with(tree, &b"2"[..].., &semi()).unwrap();
     assert!(matches!(cursor.relock(None), Err(Error::InvalidArgument(_))), "it stands on no row");
     assert_eq!(cursor.next().unwrap(), Some((&b"2"[..], &b"20"[..])));
-    // It waits, as told, however long its transaction would.
+    // It waits as long as the call says, whatever its transaction's timeout is.
     assert!(matches!(cursor.relock(Some(Duration::ZERO)), Err(Error::LockTimeout { .. })));
     thread::scope(|scope| {
         let waits = scope.spawn(|| cursor.relock(None).unwrap().is_none());
@@ -199,7 +201,7 @@ fn a_row_that_has_gone_meanwhile_is_not_there_under_its_lock() {
     assert!(matches!(plain.relock(None), Err(Error::InvalidArgument(_))), "it locks nothing");
     drop(plain);
     two.rollback();
-    // The newest is not what a snapshot shows: who locks it is told.
+    // A snapshot does not show the newest row: locking it is a conflict.
     let one = store.begin(Isolation::Snapshot);
     one.put(tree, b"1", b"11").unwrap();
     let two = patient(&store, Isolation::Snapshot);
@@ -227,7 +229,7 @@ fn a_call_waits_as_long_as_it_says() {
         let mut cursor = two.scan_with(tree, .., &at_once()).unwrap();
         assert!(matches!(cursor.next(), Err(Error::LockTimeout { .. })));
         drop(cursor);
-        // One that would not wait does, for as long as it takes.
+        // A call of a transaction that would not wait waits for as long as the call says.
         let hasty = TxnOptions { lock_timeout: Some(Duration::ZERO), ..Default::default() };
         let hasty = store.db.begin(TxnOptions { isolation, ..hasty }).unwrap();
         let endless = ReadOptions { wait: Some(Duration::MAX), ..at_once() };
@@ -252,7 +254,7 @@ fn the_newest_is_seen_without_a_lock_beside_a_snapshot() {
         reader.begin_statement().unwrap();
         let before = get(&reader, tree, "2");
         assert_eq!(before.as_deref(), Some("20"));
-        // At `Serializable` that has locked it.
+        // At `Serializable` this has locked it.
         tree.put(b"1", b"11").unwrap();
         reader.put(tree, b"4", b"own").unwrap();
         let newest = ReadOptions { sees: Sees::Newest, ..Default::default() };
@@ -267,7 +269,7 @@ fn the_newest_is_seen_without_a_lock_beside_a_snapshot() {
         let none = RowRead { locked: locks, ..Default::default() };
         assert_eq!(many, [row("own", locks), row("11", locks), none]);
         let mut cursor = reader.scan_with(tree, .., &newest).unwrap();
-        // The statement's own writes its scans do not meet.
+        // Scans of a statement do not return the statement's own writes.
         let expected = [("1", "11"), ("2", "20")];
         let expected = expected.map(|(key, value)| (key.to_string(), value.to_string(), locks));
         assert_eq!(given(&mut cursor, true), expected);
@@ -292,7 +294,7 @@ fn many_rows_are_locked_in_one_call() {
             assert_eq!(locked_of(&store, ["1", "2", "9", "3"]), [true, true, true, false]);
             txn.unlock_last().unwrap();
             assert_eq!(locked_of(&store, ["1", "2", "9"]), [false; 3], "all of the call");
-            // What it had before, it keeps.
+            // What was locked before stays locked.
             txn.get_for_update(tree, b"2").unwrap();
             txn.read_many(tree, &keys, &at_once()).unwrap();
             txn.unlock_last().unwrap();
@@ -334,7 +336,8 @@ fn of_many_rows_others_have_some() {
     }
 }
 
-/// In key order, whatever the order of the calls: two that want the same rows are in no circle.
+/// Rows are locked in key order, whatever the order of the keys in the call: two calls for the same
+/// rows cause no deadlock.
 #[test]
 fn who_locks_the_same_rows_the_other_way_round_waits() {
     let store = store(false);
@@ -366,7 +369,7 @@ fn what_a_cursor_gave_last_is_given_back() {
             let tree = &store.tree;
             tree.put(b"4", b"40").unwrap();
             let txn = store.begin(isolation);
-            // Own rows stand between others' rows, and behind them.
+            // Own rows are between others' rows, and after them.
             txn.put(tree, b"15", b"own").unwrap();
             txn.put(tree, if forward { b"5" } else { b"0" }, b"own").unwrap();
             let mut cursor = txn.scan_locked(tree, .., RowLock::Exclusive, IfLocked::Wait).unwrap();
@@ -389,7 +392,7 @@ fn what_a_cursor_gave_last_is_given_back() {
                 let is_kept = wanted || is_own;
                 assert_eq!(is_locked(&store, &key), is_kept, "{isolation:?} {forward} {key}");
             }
-            // At the end it stands on no row.
+            // At the end the cursor is on no row.
             txn.unlock_last().unwrap();
             assert!(kept.len() > 2);
             assert!(kept.iter().all(|key| is_locked(&store, key)), "{isolation:?} {kept:?}");
@@ -400,7 +403,8 @@ fn what_a_cursor_gave_last_is_given_back() {
     }
 }
 
-/// At `ReadCommitted` what a scan has waited for in vain is free again; where gaps count it stays as it was. Rule: I46.
+/// At `ReadCommitted` a row that a scan has waited for in vain is unlocked; where gaps are locked
+/// it stays locked. Rule: I46.
 #[test]
 fn rows_that_have_gone_while_a_scan_waited_for_them() {
     for (isolation, is_kept) in
@@ -444,7 +448,7 @@ fn an_entry_and_its_row_are_given_back_together() {
         assert!(!is_free(b"10") && is_locked(&store, "1"));
         txn.unlock_last().unwrap();
         assert!(is_free(b"10") && !is_locked(&store, "1"));
-        // If others have the row, the entry is still what was locked last.
+        // If others have locked the row, the entry is still the last lock.
         let other = store.begin(Isolation::ReadCommitted);
         other.get_for_update(&store.tree, b"2").unwrap();
         let entry = cursor.next().unwrap().map(|(_, key)| key.to_vec()).unwrap();
@@ -479,7 +483,7 @@ fn a_table_gives_back_what_an_index_has_found() {
     assert_eq!(locks(), 2);
     txn.unlock_last().unwrap();
     assert_eq!(locks(), 0);
-    // Who passes a row by passes its entry by.
+    // A scan that skips a row skips its entry.
     let other = store.begin(Isolation::ReadCommitted);
     table.get_for_update(&other, b"a").unwrap();
     let mut scan = index.scan_locked(&txn, .., RowLock::Exclusive, IfLocked::Skip).unwrap();
@@ -488,7 +492,7 @@ fn a_table_gives_back_what_an_index_has_found() {
     txn.unlock_last().unwrap();
     assert_eq!(locks(), 1);
     drop(scan);
-    // What cannot be read without a lock is waited for.
+    // A row that cannot be read without a lock is waited for.
     let short = TxnOptions { lock_timeout: Some(Duration::ZERO), ..Default::default() };
     let short = store.db.begin(short).unwrap();
     let mut scan = index.scan_locked(&short, .., RowLock::Shared, IfLocked::LastCommit).unwrap();
@@ -537,7 +541,7 @@ fn parts_of_rows_under_locks_and_of_others() {
         assert_eq!(two.read(&tree, b"1", &own).unwrap(), row("yz", true));
         two.put(&tree, b"2", b"short").unwrap();
         assert_eq!(two.read(&tree, b"2", &plain).unwrap(), row("hort", false));
-        // Parts of another tree are none of this one.
+        // Parts of another tree are refused for this one.
         assert!(two.read(&store.tree, b"1", &plain).is_err());
         assert!(two.read_many(&store.tree, &[b"1"], &plain).is_err());
         assert!(two.scan_with(&store.tree, .., &plain).is_err());
@@ -545,7 +549,7 @@ fn parts_of_rows_under_locks_and_of_others() {
     }
 }
 
-/// What a call has locked that fails is others': but not what was locked before it.
+/// A failed call unlocks what it has locked, but not what was locked before.
 #[test]
 fn a_row_that_has_no_such_parts_is_not_kept_locked() {
     let store = store(false);

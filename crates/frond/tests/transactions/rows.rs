@@ -1,4 +1,5 @@
-//! Rows with all their entries in one call: what conflicts, what it leaves locked, and that nothing is half done.
+//! Rows with all their entries in one call: what conflicts, what stays locked, and that nothing is
+//! half done.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use frond_testkit::{Dice, effort};
 
 use super::*;
 
-/// A table: rows by id, a unique index by name, an index by group that is not.
+/// A table: rows by id, a unique index by name, a non-unique index by group.
 struct Table {
     db: Db,
     rows: Tree,
@@ -27,7 +28,7 @@ fn table() -> Table {
 
 type Row = (u8, u8);
 
-/// Entries of a row: (id) -> name, group; (name) -> id; (group, id) -> nothing.
+/// The entries of a row: (id) -> name, group; (name) -> id; (group, id) -> nothing.
 fn keys(id: u8, (name, group): Row) -> [(Vec<u8>, Vec<u8>); 3] {
     [(vec![id], vec![name, group]), (vec![name], vec![id]), (vec![group, id], vec![])]
 }
@@ -96,7 +97,7 @@ impl Table {
         txn.delete_row(&entries).unwrap();
     }
 
-    /// All rows, by every index.
+    /// All rows, read by every index.
     fn found(&self) -> BTreeMap<u8, Row> {
         let all = |tree: &Tree| {
             let mut found = Vec::new();
@@ -122,14 +123,14 @@ impl Table {
     }
 }
 
-/// Rule: I48.
+/// The first conflict is named and locked as requested. Rule: I48.
 #[test]
 fn the_first_conflict_is_named_and_locked_as_asked() {
     let table = table();
     let txn = table.begin();
     assert_eq!(table.insert(&txn, 1, (10, 5), RowLock::Exclusive).unwrap(), None);
     assert_eq!(table.insert(&txn, 2, (20, 5), RowLock::Exclusive).unwrap(), None);
-    // Its own rows conflict, too.
+    // The transaction's own rows conflict, too.
     let own = table.insert(&txn, 1, (20, 5), RowLock::Exclusive).unwrap();
     assert_eq!(own, Some(RowConflict { index: 0, value: vec![10, 5] }));
     txn.commit().unwrap();
@@ -142,9 +143,9 @@ fn the_first_conflict_is_named_and_locked_as_asked() {
         assert_eq!(shared.is_ok(), lock == RowLock::Shared, "{lock:?}: {shared:?}");
         let written = other.put(&table.names, &[20], b"");
         assert!(matches!(written, Err(Error::LockTimeout { .. })), "{written:?}");
-        // Id 3 was looked for before, and is this one's.
+        // Id 3 was checked before, and stays locked by this transaction.
         assert!(matches!(other.put(&table.rows, &[3], b""), Err(Error::LockTimeout { .. })));
-        // Goes on: ON DUPLICATE KEY UPDATE.
+        // Goes on like ON DUPLICATE KEY UPDATE.
         drop(other);
         assert_eq!(table.update(&txn, 2, (20, 5), (20, 7)).unwrap(), None);
         assert_eq!(table.update(&txn, 2, (20, 7), (20, 5)).unwrap(), None);
@@ -153,7 +154,7 @@ fn the_first_conflict_is_named_and_locked_as_asked() {
     assert_eq!(table.found(), BTreeMap::from([(1, (10, 5)), (2, (20, 5))]));
 }
 
-/// k = k + 1 from the top, and a swap by way of a free key.
+/// k = k + 1 from the top, and a swap through a free key.
 #[test]
 fn unique_keys_move_within_a_transaction() {
     let table = table();
@@ -178,7 +179,7 @@ fn unique_keys_move_within_a_transaction() {
     assert_eq!(table.found(), expected);
 }
 
-/// A call that fails at its last entry has done nothing, and one that is refused neither.
+/// A call that fails at its last entry has done nothing, and neither has a refused call.
 #[test]
 fn a_call_is_whole_or_nothing() {
     let table = table();
@@ -199,7 +200,7 @@ fn a_call_is_whole_or_nothing() {
     assert_eq!(table.found(), BTreeMap::from([(1, (10, 5))]));
 }
 
-/// Random calls and savepoints beside a map.
+/// Random calls and savepoints, compared with a map.
 #[test]
 fn rows_are_the_models() {
     for seed in effort::seeds(20) {
@@ -257,7 +258,7 @@ fn rows_are_the_models() {
     }
 }
 
-/// Entries of one tree: the same key twice, a chain of keys, and what a read has locked beside what was written.
+/// Entries of one tree: one key twice, a chain of keys, and locks of reads next to those of writes.
 #[test]
 fn entries_of_one_tree_are_one_row() {
     let table = table();
@@ -280,7 +281,7 @@ fn entries_of_one_tree_are_one_row() {
     assert_eq!(txn.update_row(&chain, RowLock::Exclusive).unwrap(), None);
     let found = [1, 2, 3].map(|key| txn.get(&table.names, &[key]).unwrap().is_some());
     assert_eq!(found, [false, true, true]);
-    // A write is no read: its lock stays.
+    // A write is not a read: its lock stays.
     txn.get_for_update(&table.rows, &[9]).unwrap();
     txn.insert(&table.rows, &[8], b"").unwrap();
     txn.unlock_last().unwrap();
@@ -295,7 +296,7 @@ fn entries_of_one_tree_are_one_row() {
     assert!(!busy(7));
 }
 
-/// Who meets a row that is there shares it: nobody waits. Rule: I48.
+/// Inserts of an existing row share its lock: none waits. Rule: I48.
 #[test]
 fn refused_inserts_share_what_is_in_their_way() {
     let table = table();
@@ -309,8 +310,8 @@ fn refused_inserts_share_what_is_in_their_way() {
     }
 }
 
-/// A read under a lock that finds nothing keeps its key from coming, and no other: nothing else could make it untrue
-/// (design note 032).
+/// A locking read that finds nothing keeps its key from being inserted, and no other key: nothing
+/// else could make its result untrue (design note 032).
 #[test]
 fn what_a_missed_key_keeps_out() {
     for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
@@ -337,7 +338,7 @@ fn what_a_missed_key_keeps_out() {
                     db.commit(&mut batch)
                 });
                 store.until_waiting(1);
-                // Who had the key goes on to insert it.
+                // The transaction that locked the key goes on to insert it.
                 reader.insert(tree, b"15", b"first").unwrap();
                 reader.commit().unwrap();
                 let late = batch.join().unwrap();

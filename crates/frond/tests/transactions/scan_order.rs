@@ -1,7 +1,8 @@
-//! Scans of every kind go in one direction, whatever is written ahead of them, at them and behind them.
+//! Scans of every kind go in one direction, whatever is written ahead of their position, at it and
+//! before it.
 //!
-//! Debug builds check the order of every cursor (`db/key_order.rs`); these tests check in all builds, and check which rows
-//! come.
+//! Debug builds check the order of every cursor (`db/key_order.rs`); these tests check it in all
+//! builds, and check which rows are returned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,7 @@ const ALL_LEVELS: [Isolation; 4] = [
 const GAPPED: [Isolation; 2] = [Isolation::RepeatableRead, Isolation::Serializable];
 const KEYS: u64 = 40;
 
-/// What of the store's rows nobody but the scanning transaction writes.
+/// True for rows that only the scanning transaction writes.
 fn is_quiet(key: &[u8]) -> bool {
     (key[1] - b'0').is_multiple_of(3)
 }
@@ -28,7 +29,7 @@ fn key(number: u64) -> Vec<u8> {
     format!("{number:02}").into_bytes()
 }
 
-/// A row that others commit between an own row and the one before it is behind the scan.
+/// A row that others commit just before one of the transaction's own is already passed by the scan.
 #[test]
 fn a_locking_scan_does_not_go_back_before_an_own_row() {
     for isolation in ALL_LEVELS {
@@ -40,7 +41,8 @@ fn a_locking_scan_does_not_go_back_before_an_own_row() {
                 let txn = store.begin(isolation);
                 txn.put(tree, b"5", b"own").unwrap();
                 if deletes {
-                    // A row that the transaction has written and deleted again is passed by in the same way.
+                    // A row that the transaction has written and deleted again is passed in this
+                    // way, too.
                     txn.put(tree, b"4", b"own").unwrap();
                     txn.put(tree, b"6", b"own").unwrap();
                     txn.delete(tree, b"4").unwrap();
@@ -63,7 +65,7 @@ fn a_locking_scan_does_not_go_back_before_an_own_row() {
                 batch.lock_timeout(Some(Duration::ZERO));
                 batch.put(tree, b"3", b"other").unwrap();
                 batch.put(tree, b"7", b"other").unwrap();
-                // The levels with gap locks keep it out.
+                // Levels with gap locks keep the insert out.
                 let came = store.db.commit(&mut batch).is_ok();
                 assert_eq!(came, !GAPPED.contains(&isolation));
                 while step(&mut found) {}
@@ -79,8 +81,8 @@ fn a_locking_scan_does_not_go_back_before_an_own_row() {
     }
 }
 
-/// Random rows, own writes before the scan, own writes and commits of others during it: keys come in order, each quiet row
-/// comes that was there all the time, and none that was not.
+/// Random rows, own writes before the scan, own writes and commits of others during it: keys come
+/// in order, each quiet row that existed all the time is returned, and none that never did.
 #[test]
 fn scans_at_every_level_go_in_one_direction() {
     for seed in 0..150 {
@@ -130,7 +132,8 @@ fn scan_among_writes(seed: u64, isolation: Isolation, forward: bool, locks: bool
         own_write(&mut dice, &mut quiet).unwrap();
     }
     quiet.retain(|key, _| is_quiet(key));
-    // Rows that the transaction writes during the scan may come as they were, or not at all once they are deleted.
+    // Rows that the transaction writes during the scan may come in their old form, or not at all
+    // once deleted.
     let mut touched = BTreeSet::new();
     let lock = locks.then_some(RowLock::Exclusive);
     let options = ReadOptions { lock, ..Default::default() };
@@ -177,7 +180,7 @@ fn scan_among_writes(seed: u64, isolation: Isolation, forward: bool, locks: bool
     }
 }
 
-/// One commit of some rows that are not quiet; nothing, where locks keep it out.
+/// Commits some rows that are not quiet; nothing if locks prevent it.
 fn commit_of_another(db: &Db, tree: &Tree, dice: &mut Dice) {
     for _ in 0..3 {
         let mut batch = Batch::new();

@@ -1,4 +1,4 @@
-//! Scans that lock, and the levels that stand on them.
+//! Locking scans, and the levels that depend on them.
 
 use frond_testkit::{DbEngine, disk::SimVfs};
 
@@ -16,7 +16,7 @@ fn keys(cursor: &mut TxnCursor<'_>) -> Vec<String> {
 
 const GAPPED: [Isolation; 2] = [Isolation::RepeatableRead, Isolation::Serializable];
 
-/// PMP: what was scanned under locks stays as it was, rows and gaps, within the range and not beyond it.
+/// PMP: rows and gaps scanned under locks stay unchanged, within the range and not beyond it.
 #[test]
 fn nobody_inserts_into_what_was_scanned_under_locks() {
     for isolation in GAPPED {
@@ -75,7 +75,7 @@ fn nobody_inserts_into_what_was_scanned_under_locks() {
     }
 }
 
-/// A scan meets a key that another has written and not committed: it waits, and sees what came of it.
+/// A locking scan that reaches another's uncommitted key waits, and sees the outcome.
 #[test]
 fn a_scan_under_locks_waits_for_what_is_not_committed() {
     for isolation in GAPPED {
@@ -163,7 +163,7 @@ fn serializable_transactions_do_not_decide_by_what_the_other_changes() {
                         if tries == 1 {
                             begin.wait();
                         }
-                        // As long as both have more than twenty-five together, one of them may give all it has.
+                        // While the sum is above twenty-five, one of them may give all it has.
                         if sum > 25 { txn.put(tree, own.as_bytes(), b"0") } else { Ok(()) }
                     })
                     .unwrap();
@@ -201,8 +201,8 @@ fn locks_of_a_scan_go_no_further_than_it_was_read() {
     store.is_at_rest();
 }
 
-/// Scans of a table that others insert into all the time, at every level: what is scanned twice is the same, and the
-/// counter that says how many rows there are is right.
+/// Scans at every level of a table into which others insert all the time: a repeated scan gives the
+/// same rows, and the counter of rows is right.
 #[test]
 fn what_is_counted_under_locks_is_what_is_there() {
     let store = store(true);
@@ -263,7 +263,7 @@ fn what_is_counted_under_locks_is_what_is_there() {
     store.is_at_rest();
 }
 
-/// An existing row is under its own lock: who has it goes on although a scan that waits for it has locked the gap.
+/// A row has its own lock: its holder goes on although a scan waiting for it locked the gap.
 #[test]
 fn who_has_a_row_writes_it_whatever_gap_it_is_in() {
     for isolation in GAPPED {
@@ -282,7 +282,7 @@ fn who_has_a_row_writes_it_whatever_gap_it_is_in() {
             store.until_waiting(1);
             one.put(tree, b"2", b"21").unwrap();
             one.put(tree, b"15", b"again").unwrap();
-            // Behind the pending key that is waited for, the gap is free.
+            // After the pending key that the scan waits for, the gap is free.
             one.insert(tree, b"16", b"").unwrap();
             one.commit().unwrap();
             assert_eq!(scan.join().unwrap(), ["1", "15", "16", "2"]);
@@ -292,7 +292,7 @@ fn who_has_a_row_writes_it_whatever_gap_it_is_in() {
     }
 }
 
-/// Two who take jobs that nobody has, and delete them: neither waits for the other.
+/// Two workers that take and delete unlocked jobs: neither waits for the other.
 #[test]
 fn a_queue_with_rows_that_are_skipped_has_no_circles() {
     for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
@@ -328,7 +328,7 @@ fn a_queue_with_rows_that_are_skipped_has_no_circles() {
     }
 }
 
-/// A row of its own comes before a committed one that is busy.
+/// A scan returns the transaction's own row before a committed one that another has locked.
 #[test]
 fn an_own_row_is_met_before_one_that_another_has_locked() {
     for isolation in [Isolation::Snapshot, Isolation::RepeatableRead] {
@@ -354,8 +354,8 @@ fn an_own_row_is_met_before_one_that_another_has_locked() {
     }
 }
 
-/// A row of the tree is deleted and inserted again in one memtable, and deleted in the next: an insert that stands over
-/// a delete is not one of a key that nothing is below. Both gave nothing together, and the row of the tree came to light.
+/// A tree's row is deleted and inserted again in one memtable, and deleted in the next: an insert
+/// above a delete is not one of an absent key. Both once cancelled out: the tree's row came back.
 #[test]
 fn a_row_that_had_come_back_stays_deleted() {
     let engine = DbEngine::tiny(Durability::Lazy);
@@ -382,7 +382,7 @@ fn a_row_that_had_come_back_stays_deleted() {
     assert_eq!(scanned(&txn, &tree), []);
 }
 
-/// Of typed blocks and of memtables, of what is committed and of own writes: the same parts everywhere.
+/// Of columnar blocks and memtables, committed rows and own writes: parts are equal everywhere.
 #[test]
 fn parts_of_values_are_the_same_whoever_wrote_them() {
     let dir = tempfile::tempdir().unwrap();
@@ -466,8 +466,8 @@ fn parts_of_values_are_the_same_whoever_wrote_them() {
     assert!(txn.scan(&other, ..).unwrap().only(&parts).is_err());
 }
 
-/// What a snapshot shows and another has deleted is in conflict with a scan that goes over it under locks, as a row that
-/// another has changed is; and so it is whichever way the scan comes, and whatever lies there of its own.
+/// A row that a snapshot shows and another has deleted conflicts with a locking scan, as a changed
+/// row does, in both directions and whatever rows of its own are there.
 #[test]
 fn a_snapshot_scan_under_locks_passes_by_nothing_that_has_gone() {
     for is_flushed in [false, true] {
@@ -482,7 +482,7 @@ fn a_snapshot_scan_under_locks_passes_by_nothing_that_has_gone() {
                 let Store { db, tree, .. } = &store;
                 let one = store.begin(Isolation::Snapshot);
                 assert_eq!(get(&one, tree, "1").as_deref(), Some("10"));
-                // Comes and goes: nobody has seen it.
+                // Inserted and deleted again: no snapshot shows it.
                 tree.put(b"15", b"").unwrap();
                 tree.delete(b"15").unwrap();
                 tree.delete(b"2").unwrap();
@@ -517,8 +517,8 @@ fn a_snapshot_scan_under_locks_passes_by_nothing_that_has_gone() {
     }
 }
 
-/// At READ COMMITTED all plain reads of a statement see one moment, however they read; a locking read sees the newest, and
-/// without statements each call looks anew.
+/// At READ COMMITTED all plain reads of a statement see one snapshot; a locking read sees the
+/// newest, and without statements each call takes a new snapshot.
 #[test]
 fn reads_of_a_statement_see_one_moment() {
     for is_flushed in [false, true] {
@@ -559,7 +559,7 @@ fn reads_of_a_statement_see_one_moment() {
     }
 }
 
-/// A row that was deleted and is back: it was passed by ahead of where the scan stands, and is not any more (Rule: I45).
+/// A scan returns a restored row that it had skipped ahead of its position (Rule: I45).
 #[test]
 fn what_a_savepoint_brings_back_is_met_by_a_scan_that_is_open() {
     for isolation in LEVELS {

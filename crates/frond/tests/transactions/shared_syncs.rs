@@ -1,4 +1,5 @@
-//! Group commit: who commits beside others at `Sync` shares their syncs, and has what was acknowledged on the disk all the same.
+//! Group commit: concurrent commits at `Sync` share syncs, and what was acknowledged is on the disk
+//! all the same.
 
 use std::{
     io,
@@ -14,10 +15,11 @@ use super::*;
 const COMMITTERS: u64 = 16;
 const COMMITS: u64 = 25;
 
-/// As a flash drive's without a capacitor: what others need to come to their place in the log is some hundredths of it.
+/// The sync time of a flash drive without a capacitor; taking a place in the log costs some
+/// hundredths of it.
 const SYNC: Duration = Duration::from_millis(4);
 
-/// A simulated disk that takes its time to sync the log.
+/// A simulated disk whose syncs of the log take time.
 #[derive(Clone, Debug)]
 struct SlowDisk {
     disk: SimVfs,
@@ -27,7 +29,7 @@ struct SlowDisk {
 #[derive(Debug)]
 struct SlowFile {
     file: Arc<dyn File>,
-    /// Of the log, if it is a part of that.
+    /// The counter of syncs, if this file is part of the log.
     syncs: Option<Arc<AtomicU64>>,
 }
 
@@ -117,10 +119,10 @@ fn row(committer: u64, commit: u64) -> [u8; 16] {
     key
 }
 
-/// What was acknowledged, and then what a power failure would leave.
+/// The acknowledged rows, and then what a power failure would leave.
 type Moment = (Vec<[u8; 16]>, DiskState);
 
-/// Promise: P1.
+/// Sixteen committers share syncs. Promise: P1.
 #[test]
 fn sixteen_committers_share_their_syncs() {
     let disk = SimVfs::new();
@@ -132,7 +134,7 @@ fn sixteen_committers_share_their_syncs() {
     let before = syncs.load(Ordering::Relaxed);
     let commit = |committer: u64, number: u64| {
         let key = row(committer, number);
-        // Every other by a batch.
+        // Every other committer uses batches.
         if committer.is_multiple_of(2) {
             tree.put(&key, b"row").unwrap();
         } else {

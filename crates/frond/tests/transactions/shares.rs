@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Promise: P15. Each of forty transactions stays below what one may have in memory; together they would be three times what
-/// the store may have.
+/// Each of forty transactions stays below the limit for one; together they would have three times
+/// what the store may have in memory. Promise: P15.
 #[test]
 fn many_open_transactions_share_what_one_may_have() {
     const WRITERS: u32 = 40;
@@ -22,7 +22,7 @@ fn many_open_transactions_share_what_one_may_have() {
         most = most.max(db.stats().get("uncommitted_bytes").unwrap());
     }
     assert!((4 << 20..cache / 2).contains(&most), "{most}");
-    // Whatever has left memory is locked.
+    // Spilled rows are locked.
     let other = db.begin(TxnOptions::default()).unwrap();
     for row in (0..3500).step_by(97) {
         let busy =

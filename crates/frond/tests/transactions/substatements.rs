@@ -1,8 +1,9 @@
-//! Statements within a statement: what their scans see, and what stays the outer one's.
+//! Statements nested in a statement: what their scans see, and what the outer statement still sees.
 
 use super::*;
 
-/// A trigger that writes to a table and counts its rows, for each row of a statement that scans that table. Rule: I45.
+/// A trigger that writes to a table and counts its rows, for each row of a statement that scans
+/// that table. Rule: I45.
 #[test]
 fn a_statement_within_sees_what_was_written_before_it_and_the_outer_one_does_not() {
     for isolation in LEVELS {
@@ -75,7 +76,7 @@ fn temporary_trees_know_statements_within() {
     txn.begin_statement().unwrap();
     txn.put(tree, b"3", b"30").unwrap();
     txn.begin_substatement().unwrap();
-    // The first write of the transaction to it.
+    // The transaction's first write to it.
     temporary.put(&txn, b"1", b"10").unwrap();
     assert_eq!(count(), 0);
     txn.begin_substatement().unwrap();

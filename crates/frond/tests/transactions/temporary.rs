@@ -1,4 +1,4 @@
-//! Temporary trees: written as part of transactions, seen by nobody, gone without a trace.
+//! Temporary trees: written as part of transactions, private, and gone without a trace.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ fn stat(db: &Db, name: &str) -> u64 {
     db.stats().get(name).unwrap()
 }
 
-/// A transaction on its way, and what the trees were where it can go back to.
+/// An open transaction, and the content of the trees at each point to which it can roll back.
 struct Going {
     txn: Txn,
     began: Vec<Rows>,
@@ -49,7 +49,7 @@ struct Going {
     savepoints: Vec<(Savepoint, Vec<Rows>)>,
 }
 
-/// Rules: I44, I50. Two temporary trees and one that is none, whose transactions leave memory all the time.
+/// Two temporary trees and a durable one, whose transactions spill all the time. Rules: I44, I50.
 #[test]
 fn temporary_trees_go_with_their_transactions() {
     for seed in effort::seeds(6) {
@@ -69,7 +69,7 @@ fn temporary_trees_go_with_their_transactions() {
                 continue;
             };
             let key = vec![b'a' + dice.below(26) as u8; dice.between(1, 3) as usize];
-            // Now and then one that goes to extents of its own.
+            // Now and then a value that goes to extents of its own.
             let length = if dice.chance(1, 40) { 90_000 } else { *dice.pick(&[3, 60]) };
             let value = vec![dice.below(250) as u8; length];
             let which = dice.below(3) as usize;
@@ -98,7 +98,7 @@ fn temporary_trees_go_with_their_transactions() {
                 4 if statement.is_some() => {
                     txn.rollback_statement().unwrap();
                     rows.clone_from(statement.as_ref().unwrap());
-                    // Which of them were made in the statement only the store remembers.
+                    // The model does not know which of them were made in the statement.
                     savepoints.clear();
                 }
                 5 => {
@@ -143,7 +143,7 @@ fn temporary_trees_go_with_their_transactions() {
             }
             if dice.chance(1, 20) {
                 if let Some(Going { txn, statement, .. }) = &mut going {
-                    // Scans of a statement see what was there when it began.
+                    // Scans of a statement see what existed when it started.
                     txn.begin_statement().unwrap();
                     *statement = Some(rows.clone());
                 }
@@ -161,7 +161,7 @@ fn temporary_trees_go_with_their_transactions() {
             tree.clear().unwrap();
             same(tree, &Rows::new(), true, "cleared");
         }
-        // What commits have left of theirs is applied.
+        // Applies what commits have left in the durable tree's memtables.
         db.checkpoint().unwrap();
         assert_eq!(stat(&db, "space_temporary_bytes"), 0);
         drop(trees);
@@ -169,7 +169,8 @@ fn temporary_trees_go_with_their_transactions() {
     }
 }
 
-/// Rule: I50. Not in log, catalog or checkpoint; what lay in the file is free again.
+/// A temporary tree is not in log, catalog or checkpoint; what it had in the file is free again.
+/// Rule: I50.
 #[test]
 fn a_temporary_tree_leaves_no_trace() {
     let dir = tempfile::tempdir().unwrap();
@@ -192,7 +193,7 @@ fn a_temporary_tree_leaves_no_trace() {
     assert_eq!(count(), before, "{counters:?}");
     assert_eq!(db.trees().len(), 0);
     let held = stat(&db, "space_temporary_bytes");
-    // The rows there are take 20 KiB; those that were written over are folded away now and then.
+    // The live rows take 20 KiB; overwritten ones are folded away now and then.
     assert!((1..2 << 20).contains(&held), "{held}");
     assert_eq!(tree.get(&7u64.to_be_bytes()).unwrap(), Some(vec![18; 100]));
     drop(tree);
@@ -212,13 +213,13 @@ fn one_transaction_at_a_time_writes_a_temporary_tree() {
     assert!(tree.clear().is_err());
     let reads = TxnOptions { read_only: true, ..TxnOptions::default() };
     assert!(tree.put(&db.begin(reads).unwrap(), b"b", b"2").is_err());
-    // A session sees what it has written, whoever asks.
+    // A session sees what it has written, in reads without the transaction too.
     assert_eq!(tree.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
     drop(txn);
     assert_eq!(tree.get(b"a").unwrap(), None);
     tree.put(&other, b"b", b"2").unwrap();
     other.put(&rows, b"9", b"9").unwrap();
-    // What is prepared outlives the session; the tree does not.
+    // A prepared transaction outlives the session; the temporary tree does not.
     other.prepare(&Xid::new(b"x").unwrap()).unwrap().rollback().unwrap();
     assert_eq!(tree.get(b"b").unwrap().as_deref(), Some(&b"2"[..]));
     assert_eq!(rows.get(b"9").unwrap(), None);
@@ -226,14 +227,15 @@ fn one_transaction_at_a_time_writes_a_temporary_tree() {
     assert!(tree.put(&elsewhere.db.begin(TxnOptions::default()).unwrap(), b"b", b"2").is_err());
     tree.clear().unwrap();
     assert_eq!(tree.get(b"b").unwrap(), None);
-    // It holds its store, and is of use until it goes.
+    // The tree keeps its store open, and can be used until it is dropped.
     let txn = db.begin(TxnOptions::default()).unwrap();
     assert!(matches!(tree.insert(&txn, b"c", b"1"), Ok(())));
     assert!(matches!(tree.insert(&txn, b"c", b"1"), Err(Error::RowExists { .. })));
     txn.commit().unwrap();
 }
 
-/// A session may go on in another thread, whose transactions come to the store by another door.
+/// A session may go on in another thread, whose transactions reach the store through another
+/// handle.
 #[test]
 fn transactions_of_any_thread_write_a_temporary_tree() {
     let Store { db, tree: _, _dir } = store(false);
@@ -250,7 +252,7 @@ fn transactions_of_any_thread_write_a_temporary_tree() {
     }
 }
 
-/// Who asks a transaction to stop reaches what it does in temporary trees, but not what takes that back.
+/// An interrupt of a transaction reaches its work in temporary trees, but not the rollback of it.
 #[test]
 fn a_temporary_tree_hears_who_asks_its_writer_to_stop() {
     let store = store(false);
@@ -272,7 +274,7 @@ fn a_temporary_tree_hears_who_asks_its_writer_to_stop() {
         drop(cursor);
         interrupter.interrupt();
         txn.rollback();
-        // It is nobody's now.
+        // The tree has no writer now.
         assert_eq!(tree.get(&[1]).unwrap(), None);
         let next = store.begin(Isolation::Snapshot);
         tree.put(&next, &[1], b"next").unwrap();
@@ -283,8 +285,8 @@ fn a_temporary_tree_hears_who_asks_its_writer_to_stop() {
     }
 }
 
-/// Rows with unique entries are there whole or not at all, and counted; numbers, many keys and estimates are as those of trees
-/// that last.
+/// Rows with unique entries are there whole or not at all, and are counted; numbers, reads of many
+/// keys and estimates work as in durable trees.
 #[test]
 fn a_temporary_table_has_rows_indexes_and_numbers() {
     let store = store(false);
@@ -319,24 +321,24 @@ fn a_temporary_table_has_rows_indexes_and_numbers() {
         (counts(), rows.next_number(1).unwrap(), rows.next_number(0).unwrap()),
         (100, 101, 1)
     );
-    // In the order of the entries, and nothing of it is there.
+    // Conflicts come in the order of the entries, and nothing is left of the row.
     let conflict = insert(7, b"name 8", b"city").unwrap().unwrap();
     assert_eq!((conflict.index, &conflict.value[..]), (0, &b"name 7"[..]));
     let conflict = insert(101, b"name 8", b"city").unwrap().unwrap();
     assert_eq!((conflict.index, &conflict.value[..]), (2, &8u64.to_be_bytes()[..]));
     assert_eq!(counts(), 100);
-    // A name that cannot be one is found out behind the row's own entry.
+    // An invalid name is only detected after the row's own entry.
     assert!(matches!(
         insert(101, &vec![b'n'; (1 << 16) + 1], b"city"),
         Err(Error::KeyTooLong { .. })
     ));
-    // A row that has one entry twice is in its own way.
+    // A row with one entry twice conflicts with itself.
     let twice = TemporaryEntry { tree: &names, key: b"same", value: b"one", unique: true };
     let conflict = txn.insert_temporary_row(&[twice, TemporaryEntry { value: b"two", ..twice }]);
     let conflict = conflict.unwrap().unwrap();
     assert_eq!((conflict.index, &conflict.value[..]), (1, &b"one"[..]));
     assert_eq!(counts(), 100);
-    // An estimate knows what is there and what is not.
+    // Estimates are exact about existing and absent rows here.
     let of =
         |from: u64, to: u64| rows.estimate(&from.to_be_bytes()[..]..&to.to_be_bytes()[..]).unwrap();
     assert_eq!((of(101, 200).rows, of(10, 20).rows), (0, 10));
@@ -345,7 +347,7 @@ fn a_temporary_table_has_rows_indexes_and_numbers() {
     let found = rows.get_many(&keys).unwrap();
     let expected = [Some(b"name 30".to_vec()), None, Some(b"name 2".to_vec())];
     assert_eq!(found, expected);
-    // What is taken back is counted back; numbers are not.
+    // A rollback to a savepoint restores counts, but not allocated numbers.
     let before = txn.savepoint().unwrap();
     assert_eq!(insert(101, b"late", b"town").unwrap(), None);
     names.delete(&txn, b"name 1").unwrap();

@@ -1,11 +1,11 @@
-//! Transactions that meet: who waits, who wins, and that nothing is lost.
+//! Concurrent transactions: which one waits, which one wins, and that nothing is lost.
 
 use frond_testkit::effort;
 
 use super::*;
 
-/// G0, and P4 by a locking read: the second waits, and goes on by what the first has committed; a snapshot transaction
-/// that has read before is in conflict.
+/// G0, and P4 by a locking read: the second waits, and goes on from what the first has committed; a
+/// snapshot transaction that has read before conflicts.
 #[test]
 fn writers_of_a_row_wait_for_each_other() {
     for isolation in LEVELS {
@@ -74,7 +74,7 @@ fn of_those_who_insert_one_key_one_wins() {
     }
 }
 
-/// Batches, which take no locks by themselves, beside transactions that do.
+/// Batches, which take no locks by themselves, concurrently with transactions that do.
 #[test]
 fn a_batch_waits_for_the_rows_of_a_transaction() {
     let store = store(false);
@@ -117,8 +117,8 @@ fn a_batch_waits_for_the_rows_of_a_transaction() {
     store.is_at_rest();
 }
 
-/// A batch is on a cycle of waits with a transaction that has written more, by a row and by a gap: it is the one that gives way,
-/// and its caller does not notice.
+/// A batch is in a cycle of waits with a transaction that has written more, through a row and
+/// through a gap: the batch gives way, and its caller does not notice.
 #[test]
 fn a_batch_that_ends_a_cycle_of_waits_starts_again() {
     for by_gap in [false, true] {
@@ -199,7 +199,8 @@ fn a_wait_that_is_too_long_leaves_the_transaction_as_it_was() {
     assert_eq!(db.lock_stats().timeouts, 1);
 }
 
-/// The contended counter, by plain reads of snapshots, by locking reads, and beside batches that add without reading.
+/// The contended counter, by plain reads of snapshots, by locking reads, and concurrently with
+/// batches that add without reading.
 #[test]
 fn no_count_is_lost() {
     const ROUNDS: u64 = 300;
@@ -244,7 +245,7 @@ fn no_count_is_lost() {
                                 let one = 1u64.to_be_bytes();
                                 batch.merge(tree, key, operator::ADD, &one).unwrap();
                             }
-                            // Batches lock in the order of keys, and are in nobody's circle but by chance.
+                            // Batches lock in key order, so they are in a cycle only by chance.
                             while let Err(error) = db.commit(&mut batch) {
                                 assert_eq!(error.kind(), ErrorKind::Retry, "{error}");
                             }
@@ -264,28 +265,29 @@ fn no_count_is_lost() {
     store.is_at_rest();
 }
 
-/// Sessions and rows of the counters that many want, and commits of each session at each level.
+/// Sessions, contended counters, and commits of each session at each level.
 const SESSIONS: u64 = 32;
 const COUNTERS: u64 = 16;
 const COMMITS: u64 = 200;
 
-/// Adds one to a counter: a plain look first, by which a snapshot is taken that may be old by the time the row is locked; then a
-/// locking read, or at levels at which that is as good none. Returns what it has made of it.
+/// Adds one to a counter. A plain read comes first, which takes a snapshot that may be old by the
+/// time the row is locked; then a locking read follows, or none at levels that detect the conflict
+/// anyway. Returns the new count.
 fn count_one(tree: &Tree, txn: &Txn, key: &[u8], other: &[u8], plain: bool) -> Result<u64, Error> {
     let (seen, beside) = (txn.get(tree, key)?, txn.get(tree, other)?);
     let value = if plain { seen } else { txn.get_for_update(tree, key)? };
     let count = u64::from_be_bytes(value.unwrap().try_into().unwrap()) + 1;
     txn.put(tree, key, &count.to_be_bytes())?;
     assert_eq!(txn.get(tree, key)?.as_deref(), Some(&count.to_be_bytes()[..]), "its own");
-    // What is read without a lock does not change because something else was written.
+    // A read without a lock does not change because something else was written.
     if txn.isolation() != Isolation::ReadCommitted {
         assert_eq!(txn.get(tree, other)?, beside, "{:?}", txn.isolation());
     }
     Ok(count)
 }
 
-/// RELIABILITY § 4.6: sessions at one level, and then at all, count up rows that all of them want. Nothing is lost, and no
-/// two commits have made the same of a counter.
+/// Sessions at one level, and then at all levels, increment contended counters (docs/safety.md
+/// §4.6). Nothing is lost, and no two commits have made the same number of a counter.
 #[test]
 fn counters_that_all_want_lose_nothing() {
     use Isolation::{ReadCommitted, RepeatableRead, Serializable, Snapshot};
@@ -333,7 +335,8 @@ fn counters_that_all_want_lose_nothing() {
     store.is_at_rest();
 }
 
-/// A large commit has its turn, and rows: who has the one does not wait for the other.
+/// A large commit holds its turn and locks of rows: a commit that has one of them does not wait for
+/// the other.
 #[test]
 fn large_batches_and_large_transactions_do_not_wait_in_a_circle() {
     let store = store(true);
@@ -359,8 +362,9 @@ fn large_batches_and_large_transactions_do_not_wait_in_a_circle() {
     store.is_at_rest();
 }
 
-/// Rule: I52. Who has a tree shared keeps writers out, who has it alone those who read under locks; plain reads go on. Batches
-/// are writers as all. Whatever is taken back, it is held to the end.
+/// A transaction with a shared tree lock keeps writers out, one with an exclusive lock also locking
+/// reads; plain reads go on. Batches count as writers. Whatever is rolled back, the lock is held to
+/// the end. Rule: I52.
 #[test]
 fn a_tree_is_locked_as_a_whole() {
     let store = store(false);
@@ -385,7 +389,7 @@ fn a_tree_is_locked_as_a_whole() {
             assert!(matches!(refused, Err(Error::LockBusy { .. })), "{refused:?}");
         }
         two.rollback();
-        // Its own are none against it: more of the same, and rows.
+        // Its own locks do not conflict with it: another tree lock, and rows.
         one.lock_tree(tree, TreeLock::Exclusive, IfLocked::Fail).unwrap();
         one.put(tree, b"1", b"10").unwrap();
         thread::scope(|scope| {
@@ -402,7 +406,7 @@ fn a_tree_is_locked_as_a_whole() {
         three.put(tree, b"3", b"30").unwrap();
         three.rollback();
     }
-    // By rows of others it waits, too.
+    // A tree lock also waits for rows that others have locked.
     let (one, two) = (store.begin(Isolation::RepeatableRead), quick());
     one.get_for_share(tree, b"1").unwrap();
     two.lock_tree(tree, TreeLock::Shared, IfLocked::Wait).unwrap();
@@ -417,7 +421,7 @@ fn a_tree_is_locked_as_a_whole() {
     store.is_at_rest();
 }
 
-/// Who waits for a tree may close a circle; it is told with the names of trees and the begins of keys.
+/// A wait for a tree lock may close a cycle; the error names the trees and the starts of the keys.
 #[test]
 fn a_circle_through_a_tree_lock_is_ended_and_told() {
     let store = store(false);
@@ -449,7 +453,7 @@ fn a_circle_through_a_tree_lock_is_ended_and_told() {
     store.is_at_rest();
 }
 
-/// Who asks is told which key is waited for; so is who did not get it.
+/// The list of waits, and the error of a failed one, name the key.
 #[test]
 fn waits_and_refusals_name_the_key() {
     let store = store(false);
@@ -490,8 +494,9 @@ fn waits_and_refusals_name_the_key() {
     store.is_at_rest();
 }
 
-/// At READ COMMITTED the reads of a statement go by one moment, but for a row with operands of its own: that shows what the commit will
-/// make of it. The moment ends with the statement.
+/// At READ COMMITTED the reads of a statement see one snapshot, except a row with operands of the
+/// transaction's own: that shows what the commit will make of it. The snapshot ends with the
+/// statement.
 #[test]
 fn what_a_statement_adds_to_is_the_newest() {
     let store = store(false);
@@ -520,8 +525,8 @@ fn what_a_statement_adds_to_is_the_newest() {
     store.is_at_rest();
 }
 
-/// What a transaction adds to is the newest row at `RepeatableRead`, too, for reads by key and for scans: what its commit makes is
-/// what it has seen.
+/// At `RepeatableRead`, too, a transaction adds to the newest row, in reads by key and in scans:
+/// its commit makes what it has seen.
 #[test]
 fn what_a_repeatable_read_adds_to_is_the_newest() {
     for is_flushed in [false, true] {

@@ -1,4 +1,4 @@
-"""What a Python program does with a table of Frond: the argument is the server's socket. Prints "passed"."""
+"""Uses a table of Frond from Python. The argument is the server's socket. Prints "passed"."""
 
 import datetime
 import decimal
@@ -46,7 +46,7 @@ def main():
         cursor.execute("SELECT COUNT(*) FROM t")
         expect(cursor.fetchone(), (50,))
 
-    # Rows that come as they are read.
+    # An unbuffered cursor: rows are fetched while they are read.
     stream = pymysql.connect(
         unix_socket=sys.argv[1],
         user="client",

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Third-party programs on tables of Frond: mariadb-dump, mydumper and myloader, sysbench, a Python connector and a Java one.
+# Runs third-party programs on tables of Frond: mariadb-dump, mydumper and myloader, sysbench, a
+# Python connector and a Java one.
 #
-# While the dumps are taken, a session moves money between accounts, so that a dump that is not a consistent snapshot has another
-# sum. What was dumped is loaded into another database and compared by content.
+# While the dumps are taken, a session moves money between accounts, so that a dump that is not a
+# consistent snapshot has a different sum. Each dump is loaded into another database and compared by
+# content.
 set -euo pipefail
 cd "$(dirname "$0")/../../../.."
 
@@ -12,7 +14,7 @@ accounts=1000
 sum=$((accounts * 100))
 here=plugin/mariadb/tests/clients
 socket=$PWD/target/mariadb/servers/$FROND_SERVER/s.sock
-# A Java connector takes a port only.
+# A Java connector can only use a port.
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 work=$(mktemp -d)
 mover=
@@ -39,7 +41,7 @@ move() {
             INSERT INTO entry (account, amount) VALUES (@a, -1), (@b, 1); COMMIT;"
     done | server shell bank
 }
-# In a process group of its own, to be ended as a whole.
+# It runs in a process group of its own, so that all of it can be ended.
 set -m
 move 2>/dev/null &
 mover=-$!

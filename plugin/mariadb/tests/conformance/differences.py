@@ -1,10 +1,10 @@
-"""What kind of difference there is between two results of a test."""
+"""Classifies the differences between two results of a test."""
 
 import re
 import subprocess
 import tempfile
 
-# From the least to the worst.
+# From best to worst.
 CLASSES = ["passed", "skipped", "plan", "order", "words", "error", "rows", "hang", "crash"]
 
 STATEMENT = re.compile(
@@ -20,7 +20,8 @@ WORDS = re.compile(
 ENGINES = re.compile(r"\b(innodb|frond)\b", re.IGNORECASE)
 
 
-# The engine's name, files of a table, and a test that the reference runs at another level (tree.py).
+# The engine's name, files of a table, and a test that the reference runs at another level
+# (tree.py).
 NEUTRAL = [(ENGINES, "ENGINE"), (re.compile(r"^\S+\.ibd\n", re.MULTILINE), ""), (re.compile("READ UNCOMMITTED"), "READ COMMITTED"),
            (re.compile(r"^(?:Warnings:\n)?Warning\t138\t.*WITH CONSISTENT SNAPSHOT is ignored.*\n", re.MULTILINE), "")]
 
@@ -32,7 +33,7 @@ def neutral(text):
 
 
 def statements(lines):
-    """For each line, the statement that it belongs to."""
+    """For each line, the statement to which it belongs."""
     of, current, is_open = [], "", False
     for line in lines:
         if is_open:
@@ -42,7 +43,7 @@ def statements(lines):
         if line.rstrip().endswith((";", "|", "//", "$$")):
             is_open = False
         of.append(current)
-    # A statement of several lines is known whole only at its end.
+    # A statement of several lines is complete only at its end.
     for i in range(len(of) - 2, -1, -1):
         if of[i + 1].startswith(of[i]) and of[i]:
             of[i] = of[i + 1]
@@ -87,10 +88,10 @@ def between(reference, other):
     of = statements(reference)
     blocks = {}
     for a, b, c, d in changes(reference, other):
-        # Where lines are only there in the other result, the line before tells whose they are.
+        # If lines exist only in the other result, the line before them tells the statement.
         where = a if a < b else a - 1
         statement = of[where] if 0 <= where < len(of) else ""
-        # Parts of one answer that differ are one difference.
+        # Several differing parts of one answer are one difference.
         start = where
         while start > 0 and of[start - 1] == statement:
             start -= 1

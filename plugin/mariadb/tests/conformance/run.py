@@ -2,15 +2,16 @@
 """Runs the server's own tests (package mariadb-test) on two engines of one server, and sorts the results by how they differ.
 
   run.py                      all suites
-  run.py SUITE... TEST...     some, as engines/funcs or main.alias
-  run.py --selection          those of selection.txt
-  --update                    writes known.txt anew, keeping its reasons
-  --fresh                     runs the reference again; else its results are kept
-  --show                      prints the differences of the tests that are not as known
-  --judge                     judges what the last run left, and runs nothing
+  run.py SUITE... TEST...     some, for example engines/funcs or main.alias
+  run.py --selection          those in selection.txt
+  --update                    rewrites known.txt, keeping its reasons
+  --fresh                     runs the reference again; otherwise its results are kept
+  --show                      prints the differences of tests that do not match known.txt
+  --judge                     judges the results of the last run, and runs nothing
 
-InnoDB is the reference: what it answers under the same options, not what is on record. A test of Frond has passed if it gives the same
-lines. Every other one has its class and a reason in known.txt, and the run fails where a result is worse than that, or a server crashes.
+InnoDB is the reference: what it returns with the same options, not the recorded results. A test of
+Frond passes if it prints the same lines. Every other one has its class and a reason in known.txt. The
+run fails if a result is worse than that, or if a server crashes.
 """
 
 import argparse
@@ -40,17 +41,18 @@ OPTIONS = {
               "--mysqld=--loose-frond-cache-size=64M", "--mysqld=--loose-frond-lock-wait-timeout=3", "--mysqld=--loose-frond-durability=os"],
 }
 COMMON = ["--mysqld=--innodb", "--mysqld=--partition", "--mysqld=--plugin-maturity=experimental"]
-# Tests of replication run once with each format of the binlog; all others with the first. A name of a test says another one behind a comma.
+# Tests of replication run once with each format of the binlog, all others with the first. The name
+# of a test has any other format after a comma.
 FORMATS = ["row", "mixed", "statement"]
 TEST_MINUTES = 2
 NOT_RUN = "it did not run"
 STATUS = re.compile(r"^(\S+\.\S+)(?: '([^']*)')?(?:\s+w\d+)?\s+\[ (?:retry-)?(pass|fail|skipped|disabled) \]\s*(.*)$")
-# Tests of other engines, and of programs and files that are no engine's.
+# Tests of other engines, and of programs and files that belong to no engine.
 NOT_OURS = re.compile(
     r"myisam|memory|archive|_heap|merge|federated|_maria|aria|_csv|mysqldump|mysql_upgrade|mysqlcheck|mysql_install|mysqld--help|ssl|"
     r"openssl|plugin|bootstrap|_host|connect|shutdown|client|mysqlbinlog|mysqltest|mysqlslap|perror|log_|_log|secure|password|gis-rt|"
     r"default_mysqld|crash_commit|stat_tables|max_password|win\b|ipv[46]|fulltext|^ft")
-# Tests that wait until a statement waits for a whole table, which with locks on rows none does.
+# Tests that wait until a statement waits for a whole table, which does not happen with row locks.
 LOCKS_TABLES = re.compile(r"_(low|high)_prio$")
 CREATES = re.compile(rb"create\s+(or\s+replace\s+)?table|\$ENGINE|source.*(inc|test)", re.IGNORECASE)
 
@@ -72,7 +74,7 @@ def names(tests, suite):
 
 
 def goes_by_format(tests, path, seen):
-    """Whether a test, or what it includes, says something of replication or of the binlog's format."""
+    """Whether a test, or a file that it includes, mentions replication or the binlog's format."""
     if path in seen or not path.exists():
         return False
     seen.add(path)
@@ -84,7 +86,7 @@ def goes_by_format(tests, path, seen):
 
 
 def split(name):
-    """A test's name without its format, and the format."""
+    """The name of a test without its binlog format, and the format."""
     test, _, binlog = name.partition(",")
     return test, binlog or FORMATS[0]
 
@@ -98,13 +100,13 @@ def result_file(tests, name):
 
 
 def read_log(path):
-    """What mysql-test-run says of each test: (status, what was said)."""
+    """What mysql-test-run reports for each test: (status, message)."""
     statuses, current = {}, None
     for line in path.open(encoding="utf-8", errors="replace"):
         match = STATUS.match(line)
         if match:
             current, _, status, said = match.groups()
-            # Of a test with several variants, the one that went worst counts.
+            # For a test with several variants, the worst one counts.
             if statuses.get(current, [""])[0] != "fail":
                 statuses[current] = [status, said + "\n"]
         elif current is not None and statuses[current][0] == "fail":
@@ -113,7 +115,7 @@ def read_log(path):
 
 
 def run(engine, tests, wanted):
-    """Runs tests; of each its status (what became of it, what was said) and what it printed."""
+    """Runs tests. Returns for each its status (result, message) and its output."""
     statuses, texts = {}, {}
     for binlog in FORMATS:
         part = [name for name in wanted if split(name)[1] == binlog]
@@ -145,7 +147,7 @@ def run_format(engine, tests, wanted, binlog):
 
 
 def output(engine, tests, name):
-    """What a test printed, up to where it failed."""
+    """The output of a test, up to the point where it failed."""
     result = result_file(tests, name)
     if result.exists():
         return result.read_text(encoding="utf-8", errors="surrogateescape")
@@ -157,7 +159,7 @@ def output(engine, tests, name):
 
 
 def judge(name, reference, status, was, now):
-    """(class, differences) of a test."""
+    """The (class, differences) of a test."""
     if reference[0] in ("skipped", "disabled") or status[0] == "disabled" or status[1] == NOT_RUN:
         return "skipped", []
     what = status[0]
@@ -171,7 +173,7 @@ def judge(name, reference, status, was, now):
         return "error", [("error", "", [], [said])]
     found = differences.between(was, now)
     if reference[0] == "fail":
-        # The reference does not get to the end: what it prints until then is compared.
+        # The reference does not finish: what it prints until it fails is compared.
         found = [difference for difference in found if difference[2]]
         return differences.worst(["skipped", *(difference[0] for difference in found)]), found
     if what == "fail":
@@ -256,7 +258,7 @@ def main():
     worse, shown = [], HOME / "differences"
     shutil.rmtree(shown, ignore_errors=True)
     shown.mkdir()
-    # A test that is of another format of the binlog is counted where it runs.
+    # A test for another format of the binlog is counted under the format with which it runs.
     ran = {split(name)[0] for name in tests if reference[name][0] not in ("skipped", "disabled")}
     tests = [name for name in tests if reference[name][0] not in ("skipped", "disabled") or "," not in name and name not in ran]
     for name in tests:

@@ -1,4 +1,5 @@
-"""The suite engines/rr_trx: one table, transactions of several clients at once, and in each a look whether it is consistent."""
+"""Runs the suite engines/rr_trx: concurrent transactions of several clients on one table; each checks
+that the table is consistent."""
 
 import os
 import pathlib
@@ -19,7 +20,7 @@ def server(*words):
 
 
 def run(home, tests, plugin):
-    """Names of the tests that failed, with what they said printed."""
+    """Returns the names of the tests that failed, and prints their messages."""
     server("reset")
     server("start", "--default-storage-engine=frond", "--default-tmp-storage-engine=innodb", "--frond-durability=lazy",
            "--transaction-isolation=REPEATABLE-READ", "--sql-mode=NO_UNSIGNED_SUBTRACTION", "--frond-lock-wait-timeout=5")
@@ -32,7 +33,7 @@ def run(home, tests, plugin):
             ["mariadb-test", "--no-defaults", f"--socket={socket}", "-uroot", "--database=test", "--silent",
              f"--basedir={tests.parents[3]}", f"--test-file={tests / name}.test"],
             cwd=tests.parents[3], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
-        # A test that has met a deadlock or a timeout skips its rest.
+        # A test that hits a deadlock or a timeout skips the rest.
         if done.returncode not in (0, SKIPPED):
             with lock:
                 if name not in failures:

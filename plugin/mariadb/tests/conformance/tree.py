@@ -1,4 +1,5 @@
-"""Copies of the server's own tests, one for each engine: those of the reference as they are, the other's with its name for InnoDB's."""
+"""Makes copies of the server's own tests, one for each engine: unchanged for the reference, with its
+own name instead of InnoDB's for the other."""
 
 import os
 import pathlib
@@ -32,7 +33,8 @@ def copy(source, to, engine):
         into = to / os.path.relpath(folder, source)
         into.mkdir(parents=True, exist_ok=True)
         for name in files:
-            # Whole suites run once, with the engine that is asked for, not with each that they know.
+            # Whole suites run once, with the requested engine, and not with each engine that they
+            # know.
             if name.endswith(KEPT_OUT) and "main" not in into.parts and "include" not in into.parts or name == "combinations":
                 continue
             if name.endswith(KEPT_OUT[:3]):
@@ -52,7 +54,8 @@ def modernize(path, *changes):
 
 
 def make(home, engine, plugin):
-    """A directory that looks like the installation of a server, with tests that may be changed. Returns the tests' directory."""
+    """Makes a directory that looks like the installation of a server, with tests that can be changed.
+    Returns the directory of the tests."""
     tests = home / engine / "mysql-test"
     if tests.exists():
         shutil.rmtree(tests)
@@ -64,7 +67,7 @@ def make(home, engine, plugin):
     for installed in pathlib.Path("/usr/lib/mysql/plugin").glob("*.so"):
         if "rocksdb" not in installed.name and "frond" not in installed.name:
             link(plugins / installed.name, installed)
-    # A copy, since the plugin may be built anew while tests run.
+    # A copy, since the plugin may be rebuilt while tests run.
     (plugins / plugin.name).unlink(missing_ok=True)
     shutil.copy(plugin, plugins / plugin.name)
     for name in ("include", "main", "lib", "std_data", "collections"):
@@ -77,7 +80,7 @@ def make(home, engine, plugin):
     (tests / "suite").mkdir()
     (tests / "plugin").mkdir()
     for plugin in (INSTALLED / "plugin").iterdir():
-        # Variants of the suites for other engines are not wanted.
+        # Variants of the suites for other engines are left out.
         if plugin.name not in ("innobase", "rocksdb"):
             (tests / "plugin" / plugin.name).symlink_to(plugin)
     for suite in (INSTALLED / "suite").iterdir():
@@ -85,18 +88,20 @@ def make(home, engine, plugin):
             copy(suite, tests / "suite" / suite.name, engine)
         else:
             (tests / "suite" / suite.name).symlink_to(suite)
-    # The suite is older than ROWS as a reserved word, and than variables without a value that cannot be counted up.
+    # The suite is older than ROWS as a reserved word, and than the rule that a variable without a
+    # value cannot be incremented.
     modernize(tests / "suite/engines/rr_trx/include/rr_init.test", ("rows INT", "wanted INT"), ("> rows", "> wanted"))
     modernize(tests / "suite/engines/rr_trx/include/record_query_all_columns.inc",
               ("--inc $query_count", "if (!$query_count)\n{\n  let $query_count= 0;\n}\n--inc $query_count"))
     for path in (tests / "suite/engines/rr_trx").rglob("*.*"):
         if path.suffix in (".test", ".inc"):
             modernize(path, ("suite/stress_tx_rr/", "suite/engines/rr_trx/"), (" = 1, 1, 0) WHERE", " = 1, 1, 0) FROM t1 WHERE"))
-    # What was disabled since results on record do not fit is compared with another engine's here.
+    # Tests that were disabled because the recorded results do not fit: here the results are
+    # compared with those of another engine.
     for folder in ("storage_engine", "engines"):
         for disabled in (tests / "suite" / folder).rglob("disabled.def"):
             disabled.unlink()
-    # Dirty reads are no goal: what InnoDB answers at the next level is the reference.
+    # Dirty reads are not a goal: the reference is what InnoDB returns at the next level.
     if engine == "innodb":
         modernize(tests / "suite/storage_engine/trx/level_read_uncommitted.test", ("READ UNCOMMITTED", "READ COMMITTED"))
     name = "InnoDB" if engine == "innodb" else engine.upper()

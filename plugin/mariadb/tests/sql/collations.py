@@ -1,6 +1,7 @@
-"""Prints SQL that puts random strings into indexes of every collation and asks for them in every way.
+"""Prints SQL that puts random strings into indexes of every collation and queries them in every way.
 
-PROPERTY_ROUNDS (1) tells how many tables each collation gets, PROPERTY_SEED what is in them.
+PROPERTY_ROUNDS (1) is the number of tables for each collation; PROPERTY_SEED determines their
+content.
 """
 
 import os
@@ -19,7 +20,7 @@ RANGES = [(0x20, 0x7E), (0xA0, 0x24F), (0x300, 0x36F), (0x370, 0x52F), (0x590, 0
 
 
 def piece(chance):
-    """Of the alphabet above, or any character of a block."""
+    """A character of the alphabet above, or any character of a block."""
     return chr(chance.randint(*chance.choice(RANGES))) if chance.random() < 0.2 else chance.choice(ALPHABET)
 
 
@@ -28,7 +29,7 @@ def quoted(text):
 
 
 def like(text):
-    """A pattern of what begins with the text."""
+    """A pattern for strings that start with the text."""
     escaped = "".join("\\" + char if char in "%_\\" else char for char in text)
     return quoted(escaped + "%")
 
@@ -50,8 +51,9 @@ def ask(number, collation, charset, chance):
     rows = ",".join(f"({i},{quoted(text)},{quoted(text)},{quoted(text)})" for i, text in enumerate(there))
     print(f"INSERT IGNORE INTO {table} VALUES {rows};")
     print(f"INSERT IGNORE INTO {unique} SELECT v,id FROM {table} ORDER BY id;")
-    # Of CHAR columns whose spaces count, InnoDB compares as many characters as the column has; where letters have several
-    # weights, that is an order of its own. Those of Thai end at a NUL, but not in CHAR columns.
+    # In CHAR columns whose trailing spaces count, InnoDB compares as many characters as the column
+    # has. If letters have several weights, that gives another order. Thai columns end at a NUL, but
+    # CHAR columns do not.
     c = "id" if "nopad" in collation and any(family in collation for family in ("unicode", "uca1400", "thai")) else "c"
     print(f"INSERT IGNORE INTO {char} SELECT id,c FROM {table} {'ORDER BY id' if c == 'c' else 'LIMIT 0'};")
     queries = [
@@ -78,7 +80,7 @@ def ask(number, collation, charset, chance):
             queries.append(f"SELECT COUNT(*),SUM(id) FROM {table} FORCE INDEX(c) WHERE c BETWEEN {quoted(low)} AND {quoted(high)}")
             queries.append(f"SELECT COUNT(*),SUM(id) FROM {table} FORCE INDEX(c) WHERE c={quoted(low)}")
     print(";\n".join(queries) + ";")
-    # Other spellings of what is there, and gone again.
+    # Other spellings of existing values, and a deletion.
     print(f"UPDATE IGNORE {unique} SET v=UPPER(v); UPDATE {table} SET v=LOWER(v), c=UPPER(c); SELECT id,HEX(v) FROM {unique} FORCE INDEX(PRIMARY) ORDER BY v;")
     print(f"SELECT id,HEX(v) FROM {table} FORCE INDEX(v) ORDER BY v,id; DELETE FROM {table} WHERE v>={quoted(there[0])};")
     print(f"SELECT COUNT(*),SUM(id) FROM {table} FORCE INDEX(v) WHERE v<{quoted(there[0])}; CHECK TABLE {table}, {unique};")
@@ -89,7 +91,7 @@ def main():
     listed = subprocess.run(
         ["mariadb", "--no-defaults", f"--socket={sys.argv[1]}", "-uroot", "-N", "-e",
          "SELECT FULL_COLLATION_NAME, CHARACTER_SET_NAME FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY"
-         # Of the newest family one character set and some languages stand for all.
+         # In the newest family, one character set and some languages represent all.
          " WHERE FULL_COLLATION_NAME NOT LIKE '%uca1400%' OR FULL_COLLATION_NAME RLIKE"
          " '^utf8mb4_uca1400_(nopad_)?(a|as_|ai_|de|german|spanish2|swedish|danish|czech|turkish)' ORDER BY 1, 2"],
         stdout=subprocess.PIPE, check=True).stdout.decode().split("\n")

@@ -1,6 +1,7 @@
-"""Prints SQL that puts edges and random values of every column type into columns, keys and indexes, and asks for them in every way.
+"""Prints SQL that puts edge cases and random values of every column type into columns, keys and
+indexes, and queries them in every way.
 
-PROPERTY_ROUNDS (1) tells how many tables each type gets, PROPERTY_SEED what is in them.
+PROPERTY_ROUNDS (1) is the number of tables for each type; PROPERTY_SEED determines their content.
 """
 
 import os
@@ -121,7 +122,8 @@ def addresses4(chance):
     return ["'0.0.0.0'", "'255.255.255.255'"] + ["'" + ".".join(str(chance.getrandbits(8)) for _ in range(4)) + "'" for _ in range(12)]
 
 
-# A type, its values, and the length of prefixes if it can have them; whether only a prefix can be a key.
+# A type, its values, the length of prefixes if it can have them, and whether only a prefix can be a
+# key.
 TYPES = [
     *((f"{name}{sign}", integers(bits, bool(sign)), 0, False)
       for name, bits in (("TINYINT", 8), ("SMALLINT", 16), ("MEDIUMINT", 24), ("INT", 32), ("BIGINT", 64)) for sign in ("", " UNSIGNED")),
@@ -170,7 +172,7 @@ def ask(number, kind, values, prefix, only_prefix, chance):
     print(f"SELECT id,n,{shown} FROM {t} ORDER BY id;")
     names = ["a", "d", "m", "r"] + (["p", "q"] if prefix and not only_prefix else []) if can_key else []
     for index in names:
-        # A prefix gives no order: ties of it are sorted by the server.
+        # A prefix does not determine the order: the server sorts ties.
         if index == "m":
             print(f"SELECT id,{shown} FROM {t} FORCE INDEX(m) WHERE n=1 ORDER BY v DESC,id; SELECT id FROM {t} FORCE INDEX(m) ORDER BY n,v DESC,id;")
             print(f"SELECT n,MIN(v) IS NULL,COUNT(v),COUNT(DISTINCT v) FROM {t} FORCE INDEX(m) GROUP BY n ORDER BY n;")

@@ -1,4 +1,4 @@
-"""Random statements and transactions on a temporary table, beside one in the store."""
+"""Random statements and transactions on a temporary table, and on one in the store."""
 
 import os
 import random
@@ -6,7 +6,8 @@ import random
 chance = random.Random(int(os.environ.get("PROPERTY_SEED", "1")))
 ROUNDS = 60 * int(os.environ.get("PROPERTY_ROUNDS", "1"))
 COLUMNS = "(id INT PRIMARY KEY, a INT, b INT, c VARCHAR(20), d TEXT, KEY (a), UNIQUE u(b), KEY ca(c, a DESC), KEY d(d(3)))"
-# A temporary table of InnoDB loses rows that a transaction has replaced and that a rollback is to bring back: there, it is an ordinary one.
+# InnoDB's temporary tables lose rows that a transaction has replaced and a rollback should restore.
+# So there it is an ordinary table.
 print(f"EXECUTE IMMEDIATE CONCAT('CREATE ', IF(@@default_storage_engine = 'FROND', 'TEMPORARY ', ''), 'TABLE t {COLUMNS}');")
 print(f"CREATE TABLE s {COLUMNS};")
 

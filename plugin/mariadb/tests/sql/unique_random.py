@@ -1,4 +1,5 @@
-"""Random statements on tables whose keys the server checks: UNIQUE over long columns, WITHOUT OVERLAPS; and on partitions with unique keys."""
+"""Random statements on tables whose keys the server checks (UNIQUE over long columns, WITHOUT
+OVERLAPS), and on partitions with unique keys."""
 
 import os
 import random

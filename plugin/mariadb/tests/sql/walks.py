@@ -1,4 +1,4 @@
-"""Walks of HANDLER over indexes and rows, in random directions, with writes in between."""
+"""HANDLER reads over indexes and rows, in random directions, with writes in between."""
 
 import os
 import random
@@ -25,7 +25,7 @@ for _ in range(STEPS):
         steps = ["HANDLER w READ FIRST", "HANDLER w READ NEXT", "HANDLER w READ NEXT LIMIT 3"]
     else:
         steps = []
-    # Rows of the same key come in the order of the primary key: which way a walk turns must not matter.
+    # Rows with the same key come in the order of the primary key, so turning round must not matter.
     for _ in range(chance.randrange(6) if steps and "READ" in steps[0] and "READ FIRST" not in steps[0] and "READ NEXT" not in steps[0] else 0):
         steps.append(f"HANDLER w READ {index} {chance.choice(['NEXT', 'PREV'])}" + chance.choice(["", "", " LIMIT 2"]))
     for step in steps:

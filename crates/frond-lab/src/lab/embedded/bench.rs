@@ -185,9 +185,9 @@ impl<'t> Bench<'t> {
         let tally = tally.into_inner().unwrap_or_default();
         let mut made = self.result_of(step, &mut taken, counters, tally)?;
         if let Some(arrivals) = arrivals {
-            let now = Instant::now();
-            let end = deadline.map_or(now, |deadline| deadline.min(now));
-            made.metrics.insert("unserved".to_owned(), arrivals.unserved(end) as f64);
+            // What became due while the last requests were served, after the deadline, was nobody's.
+            let unserved = arrivals.unserved(taken.seconds, deadline) as f64;
+            made.metrics.insert("unserved".to_owned(), unserved);
             made.metrics.insert("wanted_s".to_owned(), step.rate.unwrap_or(0.0));
         }
         Ok(made)

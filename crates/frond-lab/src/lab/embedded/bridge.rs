@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::ValueEnum;
 use serde_json::Value;
 
-use super::{Entry, class_of, find, target};
+use super::{Entry, class_of, find, library_of, target};
 use crate::child;
 use crate::lab::cell::Order;
 use crate::lab::params::Params;
@@ -52,6 +52,7 @@ pub fn child_order(order: &Order) -> Result<child::Order> {
     }
     Ok(child::Order {
         target: target(&order.target)?,
+        version: library_of(order),
         workload,
         spec: Spec {
             rows,

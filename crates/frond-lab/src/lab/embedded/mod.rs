@@ -21,17 +21,18 @@ pub use rows::{Batch, Rows, missing};
 pub use worker::Worker;
 
 use super::cell::Order;
-use super::machine::{Group, Throttled, class};
+use super::machine::class::Confined;
 use super::params::{Param, Params};
 use super::results::{CellResult, State};
 use super::size::Durability;
 use super::steps;
 use super::suggest::unknown;
+use super::version;
 use super::workloads::{linkbench, tpcc, ycsb};
-use crate::measure::{self, Limits};
+use crate::measure::{self, Group, Limits};
 use crate::schema::Table;
 use crate::size::Bytes;
-use crate::targets::{self, Failure, Result, Setup, TargetName};
+use crate::targets::{self, Failure, Result, Setup, TargetName, library};
 
 /// A workload of this face.
 pub trait Workload {
@@ -156,12 +157,30 @@ pub const TARGETS: [&str; 6] = ["frond", "rocksdb", "sqlite", "lmdb", "tidesdb",
 /// # Errors
 /// It is unknown, or its library was missing when the lab was built.
 pub fn target(name: &str) -> Result<TargetName> {
-    if !TARGETS.contains(&name) {
-        return Err(unknown("embedded target", name, &TARGETS));
+    let base = match version::split(name) {
+        None => name,
+        Some(("frond", _)) => "frond",
+        Some((base, _)) => {
+            return Err(Failure(format!("embedded target {base} has no versions: only frond has")));
+        }
+    };
+    if !TARGETS.contains(&base) {
+        return Err(unknown("embedded target", base, &TARGETS));
     }
-    let target = name.parse::<TargetName>().map_err(Failure)?;
+    let target = base.parse::<TargetName>().map_err(Failure)?;
     targets::available(target)?;
     Ok(target)
+}
+
+/// The library of another commit that the order's target is, if it is one.
+fn library_of(order: &Order) -> Option<library::Version> {
+    let library = order.plugin.clone()?;
+    let (_, commit) = version::split(&order.target)?;
+    Some(library::Version {
+        commit: commit.to_owned(),
+        header: version::header_of(&library),
+        library,
+    })
 }
 
 /// Variables that the process of a cell is started with.
@@ -214,16 +233,12 @@ pub fn check(order: &Order) -> Result<()> {
 /// # Errors
 /// As for [`check`].
 pub fn run(order: &Order) -> Result<CellResult> {
-    let class = class::find(&order.class)?;
+    let class = order.storage_class()?;
     std::fs::create_dir_all(&order.dir)?;
-    let limits = class.limits(&order.dir, None)?;
     // This process is the store's: it is limited as a whole.
-    let group = match limits.io.is_none() {
-        true => None,
-        false => Some(
-            Group::enter(std::process::id(), &limits)
-                .map_err(|refusal| Failure(format!("storage class {}: {refusal}", class.name)))?,
-        ),
+    let confined = match class.io().is_none() || order.disk.is_some() {
+        true => Confined::default(),
+        false => class.confine(std::process::id(), &order.dir, None)?,
     };
     let mut result = match find(&order.workload)?.make {
         Make::Own(make) => {
@@ -232,16 +247,18 @@ pub fn run(order: &Order) -> Result<CellResult> {
         }
         Make::Bench(_) => bridge::run(order)?,
     };
-    if let Some(Throttled::DirectOnly(why) | Throttled::Nothing(why)) =
-        group.as_ref().map(|group| class.throttled(group))
-    {
-        result.settings.insert("(storage)".to_owned(), format!("not all I/O is throttled: {why}"));
-    }
+    result.settings.extend(confined.settings(&class, order.disk));
     result.memory_b = order.memory()?;
-    if order.target == "frond" && !measure::is_interrupted() {
-        let report = frond::check(&order.dir, frond::CheckMode::Full, frond::io::Env::real())
-            .map_err(|error| Failure(format!("frond check: {error}")))?;
-        result.verify("frond check", report.is_clean(), report.to_string());
+    if target(&order.target)? == TargetName::Frond && !measure::is_interrupted() {
+        match frond::check(&order.dir, frond::CheckMode::Full, frond::io::Env::real()) {
+            Ok(report) => result.verify("frond check", report.is_clean(), report.to_string()),
+            // Another commit's format may be unknown to the check of this one.
+            Err(error) if order.plugin.is_some() => {
+                let why = format!("not checked: {error}");
+                result.settings.insert("(frond check)".to_owned(), why);
+            }
+            Err(error) => return Err(Failure(format!("frond check: {error}"))),
+        }
     }
     Ok(result)
 }
@@ -266,7 +283,7 @@ fn run_own(workload: &mut dyn Workload, order: &Order, is_limited: bool) -> Resu
         unique: false,
         transactions: true,
     };
-    let store = targets::open(name, &setup)?;
+    let store = targets::open(name, library_of(order).as_ref(), &setup)?;
     let seconds = Some(order.params()?.number("time_limit")?).filter(|seconds| *seconds > 0);
     let mut bench =
         Bench::new(store.as_ref(), &tables, order.dir.clone(), seconds, order.with_rest);
@@ -363,6 +380,40 @@ mod tests {
         assert!(open.contains_key("unserved"));
         // What is left to be done is charged to the step that wrote last.
         assert!(open.contains_key("rest_s") && !closed.contains_key("rest_s"));
+    }
+
+    #[test]
+    fn own_workloads_run_on_the_library_of_another_commit() {
+        // The worktree of a commit, with the library that cargo built for the tests.
+        let tree = tempfile::tempdir().expect("a directory");
+        let (libraries, include) =
+            (tree.path().join("target/lab"), tree.path().join("crates/frond-c/include"));
+        std::fs::create_dir_all(&libraries).expect("made");
+        std::fs::create_dir_all(&include).expect("made");
+        let built = std::env::current_exe().expect("a program").with_file_name("libfrond_c.so");
+        let library = libraries.join("libfrond.so");
+        std::os::unix::fs::symlink(built, &library).expect("linked");
+        let header =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../frond-c/include/frond.h");
+        std::os::unix::fs::symlink(header, include.join("frond.h")).expect("linked");
+        let ycsb = [("mixes", "A"), ("threads", "2"), ("seconds", "0.3"), ("warm_up", "0")];
+        for (name, changes) in [("ycsb", &ycsb[..]), ("tpcc", &[]), ("linkbench", &[])] {
+            let changes: Vec<_> =
+                changes.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
+            let order = Order {
+                changes,
+                plugin: Some(library.clone()),
+                ..order(name, "frond@1a2b3c4", Size::Tiny, &tree.path().join(name))
+            };
+            let result = run(&order).expect("it runs");
+            assert_eq!((result.state, &result.failure), (State::Done, &None), "{name}");
+            assert!(result.version.ends_with("of commit 1a2b3c4"), "{name}: {}", result.version);
+            assert!(result.verified.iter().any(|found| found.name == "frond check"), "{name}");
+            assert!(result.verified.len() > 2, "{name}: {:?}", result.verified);
+            let wrong: Vec<_> = result.verified.iter().filter(|found| !found.passed).collect();
+            assert!(wrong.is_empty(), "{name}: {wrong:?}");
+        }
+        assert!(target("rocksdb@1a2b3c4").is_err_and(|refused| refused.0.contains("versions")));
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub fn order(workload: &str, target: &str, size: Size, dir: &Path) -> Order {
         target: target.to_owned(),
         size,
         class: "host".to_owned(),
+        limits: None,
+        disk: None,
         durability: Durability::Relaxed,
         seed: 42,
         memory: None,

@@ -43,14 +43,58 @@ pub struct Class {
 }
 
 /// What of a class is in force for a cell.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Throttled {
     /// All I/O.
+    #[default]
     All,
     /// What the engine's own threads submit; the rest escapes, for this reason.
     DirectOnly(String),
     /// Nothing, for this reason.
     Nothing(String),
+}
+
+impl Throttled {
+    /// The word in a cell's settings, by which charts of throttled storage leave cells out.
+    pub fn mark(&self) -> &'static str {
+        match self {
+            Self::All => "full",
+            Self::DirectOnly(_) => "partial",
+            Self::Nothing(_) => "none",
+        }
+    }
+}
+
+/// What a process is limited and counted by.
+#[derive(Debug, Default)]
+pub struct Confined {
+    /// Its control group, if one could be made.
+    pub group: Option<Group>,
+    /// What is throttled.
+    pub throttled: Throttled,
+    /// What is not limited or counted, and why.
+    pub remarks: Vec<String>,
+}
+
+impl Confined {
+    /// What the settings of a cell say of its storage.
+    pub fn settings(&self, class: &Class, disk: Option<Kind>) -> Vec<(String, String)> {
+        let mut remarks = class.remarks(disk == Some(Kind::Process));
+        let mut settings = Vec::new();
+        if !class.io().is_none() {
+            settings.push(("throttle", self.throttled.mark().to_owned()));
+            settings.push(("(limits)", class.io().to_string()));
+            remarks.push(self.throttled.to_string());
+        }
+        remarks.extend(self.remarks.iter().cloned());
+        if let Some(kind) = disk {
+            settings.push(("(disk)", kind.to_string()));
+        }
+        if !remarks.is_empty() {
+            settings.push(("(storage)", remarks.join("; ")));
+        }
+        settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
 }
 
 impl fmt::Display for Throttled {
@@ -121,6 +165,32 @@ impl Class {
         let io = self.io();
         let device = if io.is_none() { volume.disk.as_ref() } else { Some(volume.disk()?) };
         Ok(Limits { memory, device: device.map(|disk| disk.number), io })
+    }
+
+    /// Puts a process with its data in `dir` under the limits of the class, or into a group that only counts. On a disk of
+    /// its own, which has the limits, that group has no I/O controller.
+    ///
+    /// # Errors
+    /// The class has limits, and there can be no group with them.
+    pub fn confine(&self, pid: u32, dir: &Path, disk: Option<Kind>) -> Result<Confined> {
+        let limits = match disk {
+            Some(_) => Limits::default(),
+            None => self.limits(dir, None)?,
+        };
+        match Group::enter(pid, &limits) {
+            Ok(group) => {
+                let remarks = group.missing().iter().map(ToString::to_string).collect();
+                let throttled = match disk {
+                    Some(_) => Throttled::All,
+                    None => self.throttled(&group),
+                };
+                Ok(Confined { group: Some(group), throttled, remarks })
+            }
+            Err(refusal) if limits.io.is_none() => {
+                Ok(Confined { remarks: vec![refusal.to_string()], ..Confined::default() })
+            }
+            Err(refusal) => Err(Failure(format!("storage class {}: {refusal}", self.name))),
+        }
     }
 
     /// What of the class is in force for the processes of `group`, which was made with `limits`.

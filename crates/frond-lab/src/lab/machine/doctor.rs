@@ -62,9 +62,13 @@ pub fn examine(dir: &Path) -> Vec<Finding> {
     let mut all = vec![machine()];
     all.extend(directory(dir));
     all.extend([memory(), load(), cgroup(Controller::Memory), cgroup(Controller::Io)]);
-    all.extend([cgroup(Controller::Cpu), throttle(dir), counters()]);
-    all.extend([tried_disk(Kind::Process, dir), tried_disk(Kind::Kernel, dir)]);
-    all.push(embedded());
+    let throttled = throttle(dir);
+    let disks = [tried_disk(Kind::Process, dir), tried_disk(Kind::Kernel, dir)];
+    let calibrated = calibration(&disks, &throttled);
+    all.extend([cgroup(Controller::Cpu), throttled, counters()]);
+    all.extend(disks);
+    all.push(calibrated);
+    all.extend([versions(), embedded()]);
     all.extend(packages());
     all
 }
@@ -260,7 +264,7 @@ pub fn virtual_disk(kind: Kind) -> Finding {
     let loops = openable("/dev/loop-control");
     match kind {
         Kind::Process => {
-            let what = "slow disk";
+            let what = "--disk virtual";
             let found = loops.and_then(|()| openable("/dev/fuse")).and_then(|()| root());
             let why = "`--disk virtual` cannot be used: latency is not emulated, and buffered writes are throttled only by \
                        version 2 of control groups.";
@@ -270,7 +274,7 @@ pub fn virtual_disk(kind: Kind) -> Finding {
             }
         }
         Kind::Kernel => {
-            let what = "limited disk";
+            let what = "--disk loop";
             let found = loops
                 .and_then(|()| root())
                 .and_then(|()| limits_in_root().map(drop).map_err(|failure| failure.0));
@@ -314,6 +318,44 @@ fn root() -> std::result::Result<(), String> {
     match rustix::process::geteuid().is_root() {
         true => Ok(()),
         false => Err("this user is not root".to_owned()),
+    }
+}
+
+/// Whether the limits of `sata-2015` can be searched, and what they then apply to.
+fn calibration(disks: &[Finding], throttle: &Finding) -> Finding {
+    const WHAT: &str = "sata-2015";
+    if let Some(disk) = disks.iter().find(|disk| disk.state == State::Good) {
+        return finding(
+            WHAT,
+            State::Good,
+            format!("its limits are searched with {}", disk.what),
+            "",
+        );
+    }
+    match throttle.state {
+        State::Good => finding(
+            WHAT,
+            State::Limited,
+            "its limits are searched with control groups",
+            "They apply to direct I/O only, and such cells are marked `throttle=partial`.",
+        ),
+        _ => {
+            finding(WHAT, State::Missing, throttle.found.clone(), "The class cannot be used here.")
+        }
+    }
+}
+
+fn versions() -> Finding {
+    const WHAT: &str = "frond@COMMIT";
+    match crate::lab::version::missing() {
+        Ok(missing) if missing.is_empty() => finding(WHAT, State::Good, "commits can be built", ""),
+        Ok(missing) => finding(
+            WHAT,
+            State::Limited,
+            format!("there is no {}", missing.join(", no ")),
+            "Commits are embedded targets only: `make mariadb-plugin` brings what their plugin needs.",
+        ),
+        Err(failure) => finding(WHAT, State::Missing, failure.0, "No commit can be a target."),
     }
 }
 

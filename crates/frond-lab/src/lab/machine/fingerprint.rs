@@ -147,6 +147,9 @@ pub fn fingerprint(dir: &Path) -> Result<Vec<Pair>> {
     put("build", build());
     put("rustc", env!("FROND_LAB_RUSTC").to_owned());
     put("frond", env!("CARGO_PKG_VERSION").to_owned());
+    if let Some(plugin) = crate::lab::sql::process::built_plugin() {
+        put("frond ha_frond.so", crate::lab::version::hash_of(&plugin)?);
+    }
     Ok(pairs)
 }
 

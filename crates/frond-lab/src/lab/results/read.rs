@@ -43,6 +43,24 @@ impl Database {
         self.select(sql, [run], |row| Ok((key_of(row)?, row.get(5)?, row.get(6)?)))
     }
 
+    /// The value `name` of the latest run on this machine, of this class and size, whose environment has this pair.
+    ///
+    /// # Errors
+    /// SQLite's.
+    pub fn environment_of(
+        &self,
+        (machine, class, size): (&str, &str, &str),
+        (key, value): (&str, &str),
+        name: &str,
+    ) -> Result<Option<String>> {
+        let sql = "SELECT found.value FROM run JOIN environment has ON has.run=id JOIN environment found ON found.run=id \
+                   WHERE machine=? AND class=? AND size=? AND has.name=? AND has.value=? AND found.name=? \
+                   ORDER BY id DESC LIMIT 1";
+        let which = params![machine, class, size, key, value, name];
+        let found = self.connection.query_row(sql, which, |row| row.get(0));
+        found.optional().map_err(|error| self.failure(&error))
+    }
+
     /// All rows of a query.
     fn select<T>(
         &self,

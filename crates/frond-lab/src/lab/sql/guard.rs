@@ -134,6 +134,7 @@ mod tests {
             memory: 64 << 20,
             durability: Durability::Relaxed,
             class: &class,
+            disk: None,
             time_limit: Some(1),
             with_rest: false,
             sample_every: std::time::Duration::from_secs(10),

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use super::guard::Guard;
 use super::process::{PLUGINS, Plugin, Server, log_tail};
 use super::session::{Session, SqlResult};
-use crate::lab::machine::{Class, Group, Reading, Throttled};
+use crate::lab::machine::class::Confined;
+use crate::lab::machine::virtual_disk::Kind;
+use crate::lab::machine::{Class, Disk, Group, Reading, Volume};
 use crate::lab::size::Durability;
 use crate::lab::target::SqlTarget;
 use crate::measure::{self, Space, Subject};
@@ -44,11 +46,11 @@ pub struct Running {
     own: Option<Server>,
     place: Place,
     log: PathBuf,
-    /// Control group of its process, if one could be made.
-    group: Option<Group>,
+    /// What its process is limited and counted by.
+    pub confined: Confined,
+    /// The disk of its own that it is on.
+    disk: Option<Disk>,
     guard: Option<Guard>,
-    /// What could not be limited or counted, and why.
-    pub remarks: Vec<String>,
     /// Name, value and reason of its settings.
     pub settings: Vec<(String, String, String)>,
 }
@@ -63,10 +65,10 @@ impl Running {
         target: &SqlTarget,
         memory: u64,
         durability: Durability,
-        class: &Class,
+        (class, disk): (&Class, Option<Kind>),
     ) -> Result<Self> {
         let (mut own, mut log, mut settings) = (None, PathBuf::new(), Vec::new());
-        let (mut group, mut remarks) = (None, Vec::new());
+        let (mut confined, mut own_disk) = (Confined::default(), None);
         if let Place::Own(dir) = place {
             settings = target.options(memory, durability)?;
             let common = COMMON
@@ -85,11 +87,14 @@ impl Running {
             let server = started.map_err(|failure| {
                 Failure(format!("{failure}\nlast lines of its log:\n{}", log_tail(&log, 15)))
             })?;
-            (group, remarks) = grouped(server.pid(), dir, class)?;
+            confined = class.confine(server.pid(), dir, disk)?;
+            if disk.is_some() {
+                own_disk = Volume::of(dir)?.disk;
+            }
             own = Some(server);
         }
-        let place = place.clone();
-        let mut running = Self { own, place, log, group, guard: None, remarks, settings };
+        let (place, disk) = (place.clone(), own_disk);
+        let mut running = Self { own, place, log, confined, disk, guard: None, settings };
         running.guard = Some(Guard::start(running.connect("")?));
         let mut session = running.connect("")?;
         session.run(&format!("DROP DATABASE IF EXISTS {DATABASE}"))?;
@@ -138,14 +143,19 @@ impl Running {
         self.pid().map_or(Subject::Server(u32::MAX), Subject::Server)
     }
 
-    /// What its control group counts.
+    /// What its control group counts; of a disk of its own, what that counts of I/O: everything.
     pub fn counts(&self) -> Option<Reading> {
-        self.group.as_ref().map(Group::read)
+        let reading = self.confined.group.as_ref().map(Group::read);
+        let of_disk = self.disk.as_ref().and_then(Disk::count).map(|count| count.io);
+        match of_disk {
+            Some(io) => Some(Reading { io: Some(io), ..reading.unwrap_or_default() }),
+            None => reading,
+        }
     }
 
     /// Starts a new peak of the memory that its control group counts.
     pub fn reset_memory_peak(&self) {
-        self.group.as_ref().map(Group::reset_memory_peak);
+        self.confined.group.as_ref().map(Group::reset_memory_peak);
     }
 
     /// Its own directory.
@@ -170,7 +180,7 @@ impl Running {
 
     /// Files in which its control group counts.
     pub fn count_files(&self) -> Vec<PathBuf> {
-        self.group.as_ref().map(Group::count_files).unwrap_or_default()
+        self.confined.group.as_ref().map(Group::count_files).unwrap_or_default()
     }
 
     /// Last lines of its log.
@@ -188,24 +198,5 @@ impl Running {
             Some(server) => server.stop(),
             None => Ok(()),
         }
-    }
-}
-
-/// Puts a server into a control group with the limits of a class, or only to be counted. A class with limits needs one.
-fn grouped(pid: u32, dir: &Path, class: &Class) -> Result<(Option<Group>, Vec<String>)> {
-    let limits = class.limits(dir, None)?;
-    match Group::enter(pid, &limits) {
-        Ok(group) => {
-            let mut remarks = class.remarks(false);
-            remarks.extend(match class.throttled(&group) {
-                Throttled::All => None,
-                Throttled::DirectOnly(why) => Some(format!("only direct I/O is throttled: {why}")),
-                Throttled::Nothing(why) => Some(format!("nothing is throttled: {why}")),
-            });
-            remarks.extend(group.missing().iter().map(ToString::to_string));
-            Ok((Some(group), remarks))
-        }
-        Err(refusal) if limits.io.is_none() => Ok((None, vec![refusal.to_string()])),
-        Err(refusal) => Err(Failure(format!("storage class {}: {refusal}", class.name))),
     }
 }

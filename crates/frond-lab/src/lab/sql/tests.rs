@@ -22,6 +22,7 @@ fn start(
 ) -> Result<(Bench, tempfile::TempDir)> {
     let (dir, class) = (tempfile::tempdir()?, class::find("host")?);
     let conditions = Conditions {
+        disk: None,
         memory: 64 << 20,
         durability: Durability::Relaxed,
         class: &class,

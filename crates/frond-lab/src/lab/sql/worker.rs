@@ -52,9 +52,11 @@ impl Arrivals {
         Self { start: Instant::now(), interval_s, next, served }
     }
 
-    /// Requests that were due before `end` and were not served: their latency is in no histogram.
-    pub fn unserved(&self, end: Instant) -> u64 {
-        let time = end.saturating_duration_since(self.start).as_secs_f64();
+    /// Requests that were due in these seconds, before the deadline, and were not served: their latency is in no
+    /// histogram.
+    pub fn unserved(&self, seconds: f64, deadline: Option<Instant>) -> u64 {
+        let most = deadline.map(|end| end.saturating_duration_since(self.start).as_secs_f64());
+        let time = most.map_or(seconds, |most| most.min(seconds));
         ((time / self.interval_s).ceil() as u64).saturating_sub(self.served.load(Ordering::Relaxed))
     }
 
@@ -283,13 +285,14 @@ mod tests {
     #[test]
     fn requests_that_were_due_and_not_served_are_counted() {
         let arrivals = Arrivals::new(100.0);
-        let at = |seconds: f64| arrivals.start + Duration::from_secs_f64(seconds);
-        assert_eq!(arrivals.unserved(arrivals.start), 0);
-        assert_eq!(arrivals.unserved(at(0.095)), 10); // at 0, 10, … 90 ms
+        assert_eq!(arrivals.unserved(0.0, None), 0);
+        assert_eq!(arrivals.unserved(0.095, None), 10); // at 0, 10, … 90 ms
+        let deadline = arrivals.start + Duration::from_millis(45);
+        assert_eq!(arrivals.unserved(0.095, Some(deadline)), 5);
         assert_eq!(arrivals.take(), arrivals.start);
         arrivals.served.fetch_add(7, Ordering::Relaxed);
-        assert_eq!(arrivals.unserved(at(0.095)), 3);
+        assert_eq!(arrivals.unserved(0.095, None), 3);
         arrivals.served.fetch_add(7, Ordering::Relaxed);
-        assert_eq!(arrivals.unserved(at(0.095)), 0);
+        assert_eq!(arrivals.unserved(0.095, None), 0);
     }
 }

@@ -26,6 +26,7 @@ pub fn start(place: &Place, target: &SqlTarget) -> Result<Bench> {
         memory: MEMORY,
         durability: Durability::Relaxed,
         class: &class,
+        disk: None,
         time_limit: None,
         with_rest: false,
         sample_every: Duration::from_secs(10),

@@ -1,5 +1,5 @@
-//! A store whose space map can list no larger file: it refuses rows as on a full disk, reads on, gives up space to deletes, and
-//! no checkpoint meets the bound (P1, P5, P13; I24).
+//! A store whose space map cannot list a larger file: it refuses rows as on a full disk, still
+//! reads, releases space by deletes, and no checkpoint meets the bound (P1, P5, P13; I24).
 
 use frond::{
     Batch,
@@ -12,13 +12,13 @@ use crate::{
     drive::{Failure, fail},
 };
 
-/// Rows that would take several times the file that the map can list.
+/// Rows that would need several times the file that the map can list.
 const ROWS: u32 = 8000;
-/// A long value: an extent of its own.
+/// A long value, which has an extent of its own.
 const VALUE_BYTES: usize = 3000;
 
-/// Puts long values until they are refused, opens the store again, deletes, and puts again. Returns how many rows there were
-/// room for; `None` in a build whose bounds are constants.
+/// Puts long values until they are refused, opens the store again, deletes, and puts again. Returns
+/// how many rows there was space for; `None` in a build whose bounds are constants.
 pub fn fill_the_map(seed: u64) -> Result<Option<u32>, Failure> {
     let values = together_with(bounds::MAP_DIRECTORY_BYTES);
     let Some(tiny) = Tiny::of(&values) else { return Ok(None) };
@@ -58,7 +58,7 @@ pub fn fill_the_map(seed: u64) -> Result<Option<u32>, Failure> {
 }
 
 impl Story {
-    /// Whether there was room for it.
+    /// Puts a row; true if there was space for it.
     fn put_one(&mut self, row: u32) -> Result<bool, Failure> {
         let value: Vec<u8> = (0..VALUE_BYTES).map(|_| self.dice.bits() as u8).collect();
         let tree = self.db().open_tree("t")?;

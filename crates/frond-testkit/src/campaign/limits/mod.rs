@@ -1,9 +1,10 @@
-//! Bounds that are tiny (P1, P5, P9): each is reached, what is refused leaves nothing behind, and all that was acknowledged is
-//! there after the store was opened again with the same bounds.
+//! Tiny bounds (P1, P5, P9): each is reached, what is refused leaves nothing behind, and everything
+//! acknowledged is there after the store was reopened with the same bounds.
 //!
-//! One workload does everything that can meet a bound ([`steps`]), with lengths around each that is tiny, and keeps a ledger
-//! of what was acknowledged. A call that is refused must be refused by a bound that is tiny, with the error that the table
-//! says. Background work may meet none: it would fail for something that was acknowledged.
+//! One workload does everything that can meet a bound ([`steps`]), with lengths around each tiny
+//! one, and keeps a ledger of what was acknowledged. A call that is refused must be refused by a
+//! tiny bound, with the error that the table of bounds names. Background work must meet none: it
+//! would fail for something that was acknowledged.
 
 mod map;
 mod steps;
@@ -28,16 +29,16 @@ use steps::Longest;
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What was met.
+/// What a run met.
 #[derive(Clone, Debug, Default)]
 pub struct LimitReport {
     /// Calls that change something.
     pub calls: u64,
-    /// Calls that were refused, by the code of their error.
+    /// Calls that were refused, by the code of the error.
     pub refused: BTreeMap<String, u64>,
     /// How often each bound was reached, by its name.
     pub reached: BTreeMap<&'static str, u64>,
-    /// Openings.
+    /// How often the store was opened.
     pub opened: u64,
 }
 
@@ -62,11 +63,11 @@ impl fmt::Display for LimitReport {
     }
 }
 
-/// Bounds that this one is tiny together with: without them nothing small would reach it.
+/// The bounds that are made tiny together with this one: without them nothing small would reach it.
 fn together_with(bound: Bound) -> Vec<(Bound, u64)> {
     let others: &[(Bound, u64)] = match bound.name {
         "MAP_DIRECTORY_BYTES" => &[(bounds::ZONE_BYTES, 8 << 10), (bounds::LINEAGE_PINS, 64)],
-        // Or records of the catalog would be longer than a value may be.
+        // Otherwise records of the catalog would be longer than a value may be.
         "VALUE_BYTES" => &[(bounds::LAYOUT_CHANGES, 2)],
         _ => &[],
     };
@@ -75,26 +76,26 @@ fn together_with(bound: Bound) -> Vec<(Bound, u64)> {
     all
 }
 
-/// Bounds that can be tiny.
+/// The bounds that can be made tiny.
 pub fn tunable() -> impl Iterator<Item = Bound> {
     BOUNDS.iter().copied().filter(|bound| !matches!(bound.at, At::Fixed(_)))
 }
 
-/// One bound tiny, for so many steps. `None` in a build whose bounds are constants.
+/// Runs `steps` steps with one tiny bound. `None` in a build whose bounds are constants.
 pub fn reach_bound(bound: Bound, seed: u64, steps: u64) -> Result<Option<LimitReport>, Failure> {
     limited(&together_with(bound), seed, steps)
 }
 
-/// All bounds tiny at once but that of the space map, which takes a file of some MiB.
+/// Runs with all bounds tiny at once, except that of the space map, which needs a file of some MiB.
 pub fn reach_all_bounds(seed: u64, steps: u64) -> Result<Option<LimitReport>, Failure> {
     let all = tunable().filter(|bound| *bound != bounds::MAP_DIRECTORY_BYTES);
     let mut all: Vec<_> = all.map(|bound| (bound, bound.tiny)).collect();
-    // Names of prepared transactions are in keys of the catalog, and its records are values.
+    // Keys of the catalog contain names of prepared transactions, and its records are values.
     for (bound, value) in &mut all {
         match bound.name {
             "KEY_BYTES" => *value = 60,
             "VALUE_BYTES" => *value = 700,
-            // Trees go on being made for a while, so that there is something to clone.
+            // Trees are created for a while, so that there is something to clone.
             "TREES" => *value = 40,
             _ => {}
         }
@@ -132,7 +133,7 @@ struct Story {
     tuned: Vec<Bound>,
     trees: BTreeMap<String, Rows>,
     snapshots: BTreeMap<String, BTreeMap<String, Rows>>,
-    /// Trees of layouts that change, without rows.
+    /// Trees without rows whose layouts change.
     layered: Vec<String>,
     made: u64,
     report: LimitReport,
@@ -146,7 +147,7 @@ impl Story {
         let is = |bound: Bound| tuned.contains(&bound);
         if is(bounds::RUN_DATA_BYTES) || is(bounds::RUN_TAIL_BYTES) || is(bounds::SEPARATORS_BYTES)
         {
-            // Runs end by their bounds, not by their shape.
+            // Runs must end because of their bounds, not because of their shape.
             let shape = engine.tuning.shape.get_or_insert_with(Shape::default);
             (shape.leaf_bytes, shape.run_bytes, shape.push_bytes) = (256 << 10, 256 << 10, 4 << 10);
             shape.block_bytes = 64;
@@ -181,7 +182,7 @@ impl Story {
         self.db.as_ref().expect("it is open")
     }
 
-    /// Whether a call was done. It may be refused by a bound that is tiny; any other error is a failure.
+    /// Whether a call was done. It may be refused by a tiny bound; any other error is a failure.
     fn allowed<T>(&mut self, what: &str, result: Result<T, Error>) -> Result<Option<T>, Failure> {
         self.report.calls += 1;
         let error = match result {
@@ -190,7 +191,7 @@ impl Story {
         };
         let text = error.to_string();
         let code = text.get(..8).unwrap_or_default();
-        // A full disk may end a transaction that leaves memory; its other calls say so.
+        // A full disk may end a transaction while it is spilled; its other calls report that.
         let after_full = code == "FRD-1109" && self.tuned.contains(&bounds::MAP_DIRECTORY_BYTES);
         let expected =
             after_full || self.tuned.iter().any(|bound| bound.at == At::Refused(code_of(code)));
@@ -201,7 +202,7 @@ impl Story {
         Ok(None)
     }
 
-    /// The running store has not failed, and has the rows of the ledger.
+    /// Checks that the running store has not failed, and has the rows of the ledger.
     fn look(&mut self) -> Result<(), Failure> {
         let db = self.db();
         if let Some(why) = db.stats().failed {
@@ -268,7 +269,7 @@ impl Story {
     }
 }
 
-/// The code as the table has it.
+/// The code as written in the table of bounds.
 fn code_of(code: &str) -> &'static str {
     let codes = BOUNDS.iter().filter_map(|bound| match bound.at {
         At::Refused(known) => Some(known),

@@ -1,4 +1,4 @@
-//! What can meet a bound, with lengths around those that are tiny.
+//! Operations that can meet a bound, with lengths around the tiny ones.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use frond::{
 use super::{Rows, Story};
 use crate::drive::{Failure, fail};
 
-/// A merge operator of the program's own: the longer one stays.
+/// A custom merge operator: the longer value stays.
 #[derive(Debug)]
 pub struct Longest(pub &'static str);
 
@@ -33,7 +33,7 @@ impl operator::MergeOperator for Longest {
     }
 }
 
-/// A change of a row, as a batch or a transaction makes it.
+/// A change of a row, made by a batch or a transaction.
 #[derive(Clone, Debug)]
 enum Change {
     Put(Vec<u8>, Vec<u8>),
@@ -75,7 +75,7 @@ impl Change {
 }
 
 impl Story {
-    /// A length: around the bound if that is tiny, else a short one.
+    /// A length: around the bound if that is tiny, otherwise short.
     fn length(&mut self, bound: Bound, least: u64, usual: u64) -> usize {
         let max = bound.max();
         if max == bound.default {
@@ -134,7 +134,7 @@ impl Story {
         self.trees.keys().nth(at).cloned()
     }
 
-    /// One tree gets all rows, so that its runs are long.
+    /// Whether one tree gets all rows, so that its runs are long.
     fn fills_one(&self) -> bool {
         self.tuned.contains(&bounds::RUN_TAIL_BYTES)
     }
@@ -150,7 +150,7 @@ impl Story {
         format!("{name:x<bytes$}")
     }
 
-    /// Something.
+    /// Does a random operation.
     pub(super) fn step(&mut self) -> Result<(), Failure> {
         match self.dice.below(100) {
             0..=44 => self.batch(),
@@ -266,13 +266,13 @@ impl Story {
         if self.trees.len() > 8 {
             return self.drop_some();
         }
-        // The newest, mostly: clones of clones.
+        // Mostly the newest tree, to get clones of clones.
         let newest = self.trees.last_key_value().map(|(name, _)| name.clone());
         let from = if self.dice.chance(2, 3) { newest } else { self.some_tree() };
         let Some(from) = from else { return Ok(()) };
         let to = self.new_name();
         if self.dice.chance(1, 3) {
-            // Two in one change, the second one of the first one: both or none.
+            // Two clones in one change, the second of the first: both or neither.
             let more = self.new_name();
             let mut change = self.db().change_trees();
             change.clone_tree(&*from, &to).clone_tree(&*to, &more);
@@ -315,7 +315,7 @@ impl Story {
         Ok(())
     }
 
-    /// Layouts of trees without rows, which change.
+    /// Changes the layout of a tree without rows.
     fn layouts(&mut self) -> Result<(), Failure> {
         let part = Part::Var(End::Prefixed);
         if self.layered.is_empty() || self.dice.chance(1, 6) {
@@ -335,7 +335,7 @@ impl Story {
         let name = self.layered[0].clone();
         let now = self.db().open_tree(&name)?.info().options.value_layout;
         let Some(now) = now else { return fail("a layout has gone") };
-        // Rotated, and one part comes or goes.
+        // Rotates the parts, and adds or removes one.
         let mut parts: Vec<NewPart> = (1..now.parts().len()).map(NewPart::Keep).collect();
         match self.dice.chance(2, 3) || parts.len() < 2 {
             true => parts.push(NewPart::Add { part, default: vec![0] }),
@@ -368,7 +368,7 @@ impl Story {
     }
 }
 
-/// The error of a step of a change, alone.
+/// The error of a failed step, without the step.
 fn within(error: Error) -> Error {
     match error {
         Error::Step { error, .. } => *error,

@@ -1,8 +1,9 @@
-//! Transactions that are prepared: committed by who has prepared them, in the order of all or not, or by another; or met
-//! by a restart, and decided then.
+//! Prepared transactions: the transaction that prepared them commits them, with an ordered commit
+//! or without; or another thread does; or a restart finds them, and they are decided then.
 //!
-//! At a level where a prepare is durable when it returns, the store cannot lose one: whoever is in its list after a restart is
-//! undecided, and whoever is not was decided as it was last asked for. So no outcome stays unknown (Promise: P4).
+//! At a level where a prepare is durable when it returns, the store cannot lose one: a transaction
+//! that it lists after a restart is in doubt, and one that it does not list was decided as last
+//! requested. So no outcome stays unknown (Promise: P4).
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +15,7 @@ use frond::{Db, Error, ErrorKind, Result, Xid};
 use super::{super::Outcome, Recorder, Txn, go_on};
 use crate::Dice;
 
-/// What was last asked for of one that is prepared.
+/// What was last requested for a prepared transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     Preparing,
@@ -23,7 +24,7 @@ enum Stage {
     RollingBack,
 }
 
-/// Those that are on their way, by name.
+/// The transactions in progress, by name.
 #[derive(Debug, Default)]
 pub(super) struct Pending(Mutex<BTreeMap<Vec<u8>, (Txn, Stage)>>);
 
@@ -56,7 +57,7 @@ impl Pending {
 }
 
 impl Recorder {
-    /// Prepares, and decides or has it decided.
+    /// Prepares a transaction, and decides it or lets another thread decide it.
     pub(super) fn prepared(
         &self,
         txn: frond::Txn,
@@ -101,12 +102,12 @@ impl Recorder {
         }
     }
 
-    /// Decides what another has let go of.
+    /// Decides a transaction that another thread has detached.
     pub(super) fn decide(&self, db: &Db, xid: &Xid, dice: &mut Dice) {
         drop(self.decide_by_name(db, xid, Outcome::Aborted, dice));
     }
 
-    /// `taken_back` is what becomes of one that is rolled back.
+    /// Decides a transaction by its name; `taken_back` is the outcome if it is rolled back.
     fn decide_by_name(
         &self,
         db: &Db,
@@ -135,7 +136,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// If the store has stopped it waits for the next one; else nothing was done.
+    /// Notes that a decision has failed. If the store has stopped, the transaction waits for the
+    /// next opening; otherwise nothing was done.
     fn undecided(&self, xid: &Xid, went: Result<()>) -> Result<()> {
         let is_refused =
             |error: &Error| matches!(error.kind(), ErrorKind::Retry | ErrorKind::FixCall);
@@ -147,7 +149,7 @@ impl Recorder {
         go_on(went)
     }
 
-    /// Decides all that is prepared and was met by a restart.
+    /// Decides all prepared transactions that a restart has found.
     pub(super) fn settle(&self, db: &Db, dice: &mut Dice) -> Result<()> {
         let listed: Vec<Vec<u8>> =
             db.prepared().iter().map(|info| info.xid.as_bytes().to_vec()).collect();
@@ -156,7 +158,8 @@ impl Recorder {
         for name in pending {
             let xid = Xid::new(&name)?;
             if listed.contains(&name) {
-                // Its commit was on its way, and lost: who has read it before, and left nothing that lasts, has seen it.
+                // Its commit was in progress, and is lost: readers that left nothing durable may
+                // have seen it.
                 let was_shown = self.pending.is_at(&xid, Stage::Committing);
                 let taken_back = if was_shown { Outcome::Unknown } else { Outcome::Aborted };
                 self.decide_by_name(db, &xid, taken_back, dice)?;

@@ -1,8 +1,9 @@
 //! Registers that are rows with indexes: what a handler of a server does with a table.
 //!
-//! A row is a number and a slot. A plain index has its key and number, a unique one its slot, of which the rows of one group
-//! of keys have few: so that they stand in each other's way. To the checker each is a register, whichever way it was found:
-//! an index that does not agree with its rows is a register of which one read sees a version and another a different one.
+//! A row is a number and a slot. A plain index has its key and number, a unique one its slot. The
+//! rows of a group of keys have few slots, so that they conflict. To the checker each is one
+//! register, whichever way it was found: if an index does not agree with its rows, one read sees
+//! one version of the register and another read a different one.
 
 use frond::{
     IfLocked, Isolation, Result, RowChange, RowConflict, RowEntry, RowLock, Snapshot, Tree,
@@ -14,12 +15,12 @@ use super::{
 };
 use crate::Dice;
 
-/// Rows are registers beyond all others.
+/// Rows are registers with numbers above all others.
 const ROWS: Key = 1 << 32;
-/// Keys of a group, and slots.
+/// Number of keys in a group, and of slots.
 const GROUP: u64 = 4;
 
-/// Rows, their plain index, their unique one.
+/// Rows, their plain index, their unique index.
 pub(super) struct Trees {
     rows: Tree,
     plain: Tree,
@@ -58,7 +59,7 @@ impl Trees {
         Ok(Self { rows: tree("rows")?, plain: tree("rows_plain")?, slots: tree("rows_slots")? })
     }
 
-    /// Reads a row by all ways there are.
+    /// Reads a row in all possible ways.
     pub fn finish(&self, snapshot: &Snapshot, key: Key, last: &mut Txn) -> Result<()> {
         let row = snapshot.get(&self.rows, &key.to_be_bytes())?.map(|value| Row::of(key, &value));
         last.calls.push((0, Call::Register(ROWS + key, row.map(|row| row.number), false)));
@@ -79,13 +80,13 @@ impl Trees {
 }
 
 impl Running<'_> {
-    /// Reads a row for itself alone, and inserts, changes or deletes it.
+    /// Reads a row under an exclusive lock, and inserts, changes or deletes it.
     pub(super) fn write_row(&mut self, key: Key, dice: &mut Dice) -> Result<()> {
         let Trees { rows, plain, slots } = &self.trees.rows;
         let lock = *dice.pick(&[RowLock::Shared, RowLock::Exclusive]);
         let new = Row { key, number: self.recorder.number(), slot: dice.below(GROUP) as u8 };
         let at = key.to_be_bytes();
-        // A checked insert looks for it by itself.
+        // A checked insert looks it up by itself.
         let is_blind = dice.chance(1, 3);
         let old = match is_blind {
             true => None,
@@ -113,7 +114,7 @@ impl Running<'_> {
                 }
                 Some(conflict) => {
                     if conflict.index != 0 {
-                        // It has looked for the row's own entry before.
+                        // It has looked up the row's own entry before.
                         self.note(Call::Register(ROWS + key, None, true));
                     }
                     self.met(key, &conflict);
@@ -145,19 +146,20 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// What stood in its way was read under a lock.
+    /// Records the conflicting entry, which was read under a lock.
     fn met(&mut self, key: Key, conflict: &RowConflict) {
         match conflict.index {
             0 => {
                 let row = Row::of(key, &conflict.value);
                 self.note(Call::Register(ROWS + key, Some(row.number), true));
             }
-            // The entry is locked, and no longer a row's: who changes that row comes by here.
+            // Only the entry is locked, not its row; but a change of that row must lock the entry,
+            // too.
             _ => self.entry(&conflict.value, true),
         }
     }
 
-    /// An index's word for a row.
+    /// Records what an index entry says about a row.
     fn entry(&mut self, entry: &[u8], locks: bool) {
         let (key, of) = entry.split_at(entry.len().min(8));
         let key = number(key.to_vec());
@@ -166,8 +168,9 @@ impl Running<'_> {
         }
     }
 
-    /// At `RepeatableRead` own writes stand over a snapshot that they may know more than: what it shows of a row under the entry
-    /// that the row had then stays, though the transaction has changed the row since.
+    /// Whether an index entry shows what others have written. At `RepeatableRead`, own writes apply
+    /// over a snapshot, and may know more than it: what the snapshot shows under the entry that the
+    /// row had then stays, although the transaction has changed the row since.
     fn shows_others(&self, key: Key, locks: bool) -> bool {
         let writes = |call: &Call| matches!(call, Call::Set(at, _) | Call::Delete(at, _) if *at == ROWS + key);
         !locks

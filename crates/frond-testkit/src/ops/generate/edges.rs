@@ -1,23 +1,24 @@
-//! Scripts that wear trees down: rows are appended, so that nodes on the right edge have a single child just after a split, and
-//! whole stretches of rows are deleted, by rows and by ranges, at the right edge, at the left one and between, and come back.
-//! Deletes get to the leaves in every way there is: applied, settled, drained by an idle store.
+//! Scripts that wear trees down. Rows are appended, so that nodes on the right edge have a single
+//! child just after a split. Whole stretches of rows are deleted, one by one and by ranges, at the
+//! right edge, at the left one and in between, and come back. Deletes get to the leaves in every
+//! possible way: applied, rebalanced, drained by an idle store.
 
 use super::super::{Key, Op, Value, Write};
 use crate::Dice;
 
 /// The tree that is worn down.
 const TREE: &str = "t0";
-/// Numbers of keys stay below this, so that the order of keys is that of their numbers.
+/// Numbers of keys stay below this, so that keys are ordered by number.
 const NUMBER_MAX: u32 = 9_000;
 
-/// What a script may hold besides commits, draining and checkpoints.
+/// What a script may contain besides commits, draining and checkpoints.
 #[derive(Clone, Copy, Debug)]
 pub struct Wear {
-    /// Operations in the script.
+    /// Number of operations in the script.
     pub length: usize,
-    /// Most rows that one commit appends.
+    /// Maximum number of rows that one commit appends.
     pub rows_max: u32,
-    /// Restarts of all kinds, clones and snapshots.
+    /// Whether it has restarts of all kinds, clones and snapshots.
     pub restarts: bool,
 }
 
@@ -39,7 +40,8 @@ struct Edges {
     wear: Wear,
     /// The first number above all rows.
     end: u32,
-    /// About how many rows the stretches at hand have: some scripts wear leaves down, others whole subtrees.
+    /// Approximate number of rows of the current stretches: some scripts wear leaves down, others
+    /// whole subtrees.
     stretch: u32,
     values: u32,
 }
@@ -95,7 +97,7 @@ impl Edges {
         self.commit(writes)
     }
 
-    /// Rows of a stretch, deleted one by one or as a range; now and then one in a dozen stays.
+    /// Deletes the rows of a stretch one by one or as a range; now and then one in a dozen stays.
     fn delete(&mut self, from: u32, to: u32) -> Op {
         if from >= to {
             return Op::Drain(1);
@@ -117,7 +119,7 @@ impl Edges {
         };
         let from = self.end - rows;
         let op = self.delete(from, self.end);
-        // Appended rows go on where the deleted ones were, or behind them.
+        // Appended rows continue where the deleted ones were, or after them.
         if self.dice.chance(1, 2) {
             self.end = from;
         }

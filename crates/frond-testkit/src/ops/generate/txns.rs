@@ -1,4 +1,4 @@
-//! Calls of transactions, and decisions of what is prepared.
+//! Calls of transactions, and decisions of prepared ones.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Generator<'_> {
-    /// A call of one of four transactions; of one that has not begun, its begin.
+    /// A call of one of four transactions; if that has not begun, its begin.
     pub(super) fn txn(&mut self) -> Op {
         let slot = self.dice.below(4) as u8;
         if let Some(call) = self.in_hand(slot) {
@@ -79,7 +79,7 @@ impl Generator<'_> {
             }
             _ => {
                 let number = self.dice.below(XIDS) as u8;
-                // Of one that is there already it is refused.
+                // If the number is taken, the prepare is refused.
                 self.prepared.entry(number).or_insert(Some(slot));
                 TxnOp::Prepare(number)
             }
@@ -90,7 +90,7 @@ impl Generator<'_> {
         Op::InTxn(slot, call)
     }
 
-    /// Entries of rows, too.
+    /// A key, sometimes of an entry of a row.
     fn key_in_txn(&mut self) -> Key {
         if self.swarm.rows == 0 || !self.dice.chance(1, 4) {
             return self.any_key();
@@ -101,7 +101,7 @@ impl Generator<'_> {
         self.dice.pick(&[row, plain, unique]).key().unwrap_or(Key::plain(0))
     }
 
-    /// Of few rows.
+    /// The key of one of a few rows.
     fn row_key(&mut self) -> Key {
         Key { number: self.dice.below(5) as u32, ..self.key_of(rows::ROW) }
     }
@@ -118,7 +118,8 @@ impl Generator<'_> {
         TxnOp::Row { tree, key, value, lock }
     }
 
-    /// What a slot does with what is prepared and in its hands, if anything is; seldom it begins another.
+    /// A call of a slot with a prepared transaction attached, if it has one; seldom it begins
+    /// another.
     fn in_hand(&mut self, slot: u8) -> Option<TxnOp> {
         let (&number, _) = self.prepared.iter().find(|(_, hand)| **hand == Some(slot))?;
         let order = if self.swarm.rows > 0 { 3 } else { 0 };
@@ -139,7 +140,7 @@ impl Generator<'_> {
         Some(call)
     }
 
-    /// Mostly of what nobody has in hand.
+    /// Decides a transaction, usually a detached one.
     pub(super) fn decide(&mut self) -> Op {
         let free: Vec<u8> =
             self.prepared.iter().filter(|(_, hand)| hand.is_none()).map(|(xid, _)| *xid).collect();

@@ -1,22 +1,23 @@
-//! Codes of one width, one after the other, low bits first: how all columns keep their numbers.
+//! Bit packing: codes of one width, one after the other, low bits first. All columns store their
+//! numbers in this way.
 //!
 //! Code *i* of width *w* is the *w* bits from bit *i·w* on, where bit *b* is bit *b mod 8* of byte
-//! *b / 8*. A code of up to 57 bits lies within the eight bytes from its first on, whatever bit it
-//! begins at: one load, a shift and a mask. Wider ones need a second load.
+//! *b / 8*. A code of up to 57 bits lies within eight bytes from its first byte on, whatever bit it
+//! starts at: one load, a shift and a mask. Wider codes need a second load.
 //!
-//! Many codes are read in groups of eight, which begin at the same bit of a byte, so that all shifts
-//! of a group are known once the width is: there is one loop for each width.
+//! Many codes are read in groups of eight. All groups start at the same bit of a byte, so that all
+//! shifts of a group are known once the width is: there is one loop for each width.
 
 use std::{hint::select_unpredictable, ops::Range};
 
-/// Bytes after a column that can be read, whatever they are.
+/// Readable bytes of any value after a column.
 pub const PAD_BYTES: usize = 8;
 
 /// Widest code that one load yields: with up to 7 bits before it, it fits into 64.
 const ONE_LOAD_WIDTH_MAX: u32 = 57;
 
-/// How many codes of each width lie within one load, whatever bit the first begins at; at least one,
-/// which may need a second load.
+/// How many codes of each width lie within one load, whatever bit the first starts at; at least
+/// one, which may need a second load.
 const LOAD_CODES: [u8; 65] = {
     let mut codes = [1; 65];
     let mut width = 1;
@@ -28,28 +29,29 @@ const LOAD_CODES: [u8; 65] = {
     codes
 };
 
-/// Bits that a number needs.
+/// Number of bits of a value.
 #[inline]
 pub fn width_of(value: u64) -> u32 {
     u64::BITS - value.leading_zeros()
 }
 
-/// The largest number of so many bits.
+/// The largest number of this width.
 #[inline]
 pub fn mask_of(width: u32) -> u64 {
     u64::MAX.checked_shr(u64::BITS.wrapping_sub(width)).unwrap_or(0)
 }
 
-/// Length of so many codes of this width.
+/// Length of `count` codes of this width.
 #[inline]
 pub fn packed_bytes(count: usize, width: u32) -> usize {
     (count * width as usize).div_ceil(8)
 }
 
-/// The eight bytes at `at`, or 0 if they are not there.
+/// The eight bytes at `at`, or 0 if they do not exist.
 #[inline]
 pub fn load(bytes: &[u8], at: usize) -> u64 {
-    // One comparison where it is known that the sum does not wrap, as it is of an eighth of a number.
+    // A single comparison where the compiler knows that the sum does not overflow, as for an eighth
+    // of a number.
     let eight = bytes.get(at..at + 8).and_then(|eight| eight.try_into().ok());
     eight.map_or(0, u64::from_le_bytes)
 }
@@ -57,14 +59,14 @@ pub fn load(bytes: &[u8], at: usize) -> u64 {
 /// Codes of one width. Reading one that does not exist yields some number.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Codes<'a> {
-    /// The codes and all that follows them.
+    /// The codes and everything after them.
     bytes: &'a [u8],
     width: u32,
 }
 
 impl<'a> Codes<'a> {
-    /// Cuts `count` codes off the front of `rest`; `None` if they are not there with the padding
-    /// after them, or wider than 64 bits.
+    /// Cuts `count` codes off the front of `rest`; `None` if they are not completely there with the
+    /// padding after them, or wider than 64 bits.
     #[inline]
     pub fn cut(rest: &mut &'a [u8], width: u32, count: usize) -> Option<Self> {
         let bytes = *rest;
@@ -76,7 +78,7 @@ impl<'a> Codes<'a> {
         Some(Self { bytes, width })
     }
 
-    /// Codes of at most 64 bits that begin anywhere in `bytes`; what lies outside reads as 0.
+    /// Codes of at most 64 bits that start anywhere in `bytes`; what lies outside reads as 0.
     #[inline]
     pub fn over(bytes: &'a [u8], width: u32) -> Self {
         Self { bytes, width }
@@ -105,17 +107,17 @@ impl<'a> Codes<'a> {
         if self.width <= ONE_LOAD_WIDTH_MAX {
             return low & !(u64::MAX << self.width);
         }
-        // A shift by 64 - (bit % 8) in two steps: by 64 at once is none.
+        // A shift by 64 - (bit % 8) in two steps: a shift by 64 is not defined.
         let high = load(self.bytes, bit / 8 + 8) << 1 << (63 - bit % 8);
         (low | high) & mask_of(self.width)
     }
 
-    /// Codes from `first` on, as many as `out` takes.
+    /// Decodes codes from `first` on into `out`.
     pub fn decode(&self, first: usize, out: &mut [u64]) {
         self.decode_at_bit(first.wrapping_mul(self.width as usize), out);
     }
 
-    /// As many codes as `out` takes, the first of them at bit `bit`.
+    /// Decodes codes into `out`, the first of them at bit `bit`.
     pub fn decode_at_bit(&self, bit: usize, out: &mut [u64]) {
         let done = if out.len() < 8 { 0 } else { unpack_groups(self, bit, out) };
         let mut bit = bit.wrapping_add(done.wrapping_mul(self.width as usize));
@@ -136,11 +138,11 @@ impl<'a> Codes<'a> {
         sum
     }
 
-    /// Hands out `count` codes, the first of them at bit `bit`, as long as `go_on` wants more.
+    /// Passes `count` codes, the first of them at bit `bit`, to `go_on` until it returns false.
     #[inline]
     pub fn walk_from_bit(&self, mut bit: usize, count: usize, mut go_on: impl FnMut(u64) -> bool) {
         let width = self.width as usize;
-        // As many codes as one load is sure to hold.
+        // As many codes as one load is certain to hold.
         let codes_a_load = LOAD_CODES[width % LOAD_CODES.len()].into();
         let mut left = count;
         while left > 0 {
@@ -163,23 +165,23 @@ impl<'a> Codes<'a> {
         }
     }
 
-    /// The first of `range` whose code is not below `code`, its end if there is none, where the codes
-    /// of the range ascend.
+    /// The first of `range` whose code is not below `code`, its end if there is none; the codes of
+    /// the range must ascend.
     pub fn lower_bound(&self, range: Range<usize>, code: u64) -> usize {
         partition(range, |index| self.get(index) < code)
     }
 }
 
-/// The first of `range` for which `below` is false, its end if there is none, where it is true up to
-/// some point and false from there on.
+/// The first of `range` for which `below` is false, its end if there is none; `below` must be true
+/// up to some point and false from there on.
 #[inline]
 pub fn partition(range: Range<usize>, mut below: impl FnMut(usize) -> bool) -> usize {
     let (mut low, mut count) = (range.start, range.len());
     if count == 0 {
         return low;
     }
-    // How often this goes round depends on the length alone, and which half it is cannot be guessed:
-    // it is chosen without a branch.
+    // The number of iterations depends on the length alone, and which half comes next is
+    // unpredictable: it is chosen without a branch.
     while count > 1 {
         let half = count / 2;
         low = select_unpredictable(below(low + half), low + half, low);
@@ -195,7 +197,7 @@ macro_rules! for_width {
     };
 }
 
-/// Reads groups of eight codes as long as there are any, and says how many codes that were.
+/// Decodes whole groups of eight codes while there are any, and returns the number of codes.
 fn unpack_groups(codes: &Codes<'_>, bit: usize, out: &mut [u64]) -> usize {
     let bytes = codes.bytes.get(bit / 8..).unwrap_or_default();
     if codes.width == 0 {
@@ -207,12 +209,12 @@ fn unpack_groups(codes: &Codes<'_>, bit: usize, out: &mut [u64]) -> usize {
         29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57)
 }
 
-/// Reads groups of eight codes of `W` bits that begin `lead` bits into `bytes`.
+/// Decodes groups of eight codes of `W` bits that start `lead` bits into `bytes`.
 fn unpack<const W: usize>(bytes: &[u8], lead: usize, out: &mut [u64]) -> usize {
     let groups = out.chunks_exact_mut(8).enumerate();
     let mut done = 0;
     for (number, group) in groups {
-        // A group takes W bytes; its last load begins in them.
+        // A group takes W bytes; its last load starts within them.
         let Some(from) = bytes.get(number * W..number * W + W + 8) else { break };
         if lead == 0 {
             unpack_group::<W>(from, 0, group);
@@ -233,16 +235,16 @@ fn unpack_group<const W: usize>(from: &[u8], lead: usize, group: &mut [u64]) {
     }
 }
 
-/// Codes that are packed at a time: they end at a whole byte, whatever their width.
+/// Number of codes packed at a time: they end at a whole byte, whatever their width.
 const BATCH_CODES: usize = 64;
 
-/// Appends codes of `width` bits; each is below 2^width.
+/// Appends codes of `width` bits; each must be below 2^width.
 pub fn pack(mut codes: impl Iterator<Item = u64>, width: u32, out: &mut Vec<u8>) {
     if width == 0 {
         return;
     }
-    // Making codes and packing them are two loops, so that the second is there once for each width
-    // and not for each sort of codes besides.
+    // Producing codes and packing them are two loops, so that the second is compiled once per width
+    // and not once more per kind of codes.
     let mut batch = [0; BATCH_CODES];
     loop {
         let mut count = 0;
@@ -270,7 +272,7 @@ fn pack_batch(codes: &[u64; BATCH_CODES], width: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(packed.get(..BATCH_CODES / 8 * width as usize).unwrap_or_default());
 }
 
-/// Writes groups of eight codes of `W` bits, which are `W` bytes; says how many codes that were.
+/// Writes groups of eight codes of `W` bits, which take `W` bytes; returns the number of codes.
 fn pack_groups<const W: usize>(
     codes: &[u64; BATCH_CODES],
     packed: &mut [u8; BATCH_CODES * 8 + 8],
@@ -287,7 +289,7 @@ fn pack_groups<const W: usize>(
                 store(to, at, word);
                 at += 8;
                 fill -= 64;
-                // What of the code did not fit.
+                // The part of the code that did not fit.
                 word = if fill == 0 { 0 } else { code >> (W - fill) };
             }
         }
@@ -307,13 +309,13 @@ fn store(to: &mut [u8], at: usize, word: u64) {
 #[derive(Debug)]
 pub struct Packer<'o> {
     out: &'o mut Vec<u8>,
-    /// Bits that wait, and how many: fewer than 64.
+    /// Pending bits, and their number: fewer than 64.
     word: u64,
     fill: u32,
 }
 
 impl<'o> Packer<'o> {
-    /// Appends to these bytes.
+    /// Creates a packer that appends to these bytes.
     pub fn new(out: &'o mut Vec<u8>) -> Self {
         Self { out, word: 0, fill: 0 }
     }
@@ -327,12 +329,13 @@ impl<'o> Packer<'o> {
         if self.fill >= u64::BITS {
             self.out.extend_from_slice(&self.word.to_le_bytes());
             self.fill -= u64::BITS;
-            // What of the code did not fit; if all of it did, a shift by its whole width.
+            // The part of the code that did not fit; if all of it did, this shifts by its whole
+            // width.
             self.word = code.checked_shr(width - self.fill).unwrap_or(0);
         }
     }
 
-    /// Appends the last bits, and zeros up to a whole byte.
+    /// Appends the last bits, padded with zeros to a whole byte.
     pub fn finish(self) {
         let last = self.word.to_le_bytes();
         self.out.extend_from_slice(last.get(..self.fill.div_ceil(8) as usize).unwrap_or_default());
@@ -343,7 +346,7 @@ impl<'o> Packer<'o> {
 mod tests {
     use super::*;
 
-    /// Codes that differ, the largest among them.
+    /// Codes that differ, the largest one among them.
     fn codes(count: usize, width: u32) -> Vec<u64> {
         let noise = (0..count as u64).map(|i| (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         noise
@@ -360,7 +363,7 @@ mod tests {
                 let mut bytes = Vec::new();
                 pack(codes.iter().copied(), width, &mut bytes);
                 assert_eq!(bytes.len(), packed_bytes(count, width));
-                // What follows is not zero: it must not leak into the last codes.
+                // The following bytes are not zero: they must not leak into the last codes.
                 bytes.extend_from_slice(&[0xff; PAD_BYTES]);
                 let mut rest = &bytes[..];
                 let read = Codes::cut(&mut rest, width, count).expect("they are there");

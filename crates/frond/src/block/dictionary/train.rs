@@ -1,26 +1,29 @@
-//! What goes into a dictionary: the segments of a sample that share most with the rest of it.
+//! Training of dictionaries: selects the segments of a sample that share most with the rest of it.
 //!
-//! Each eight bytes that follow each other are counted, once in each block that has them. A stretch of the sample is
-//! searched for the segment that has most of what is counted; what that has counts no more, and the next stretch
-//! gives the next segment. So everything that the sample repeats comes in once. The segments worth most stand last,
-//! nearest to the block, where they are referred to in the fewest bits; and any end of the dictionary is one too.
+//! Every sequence of eight bytes (a gram) is counted, once for each block that has it. A stretch of
+//! the sample is searched for the segment with the highest sum of counts; the counts of its grams
+//! are then set to zero, and the next stretch gives the next segment. So everything that the sample
+//! repeats is included once. The most valuable segments are placed last, nearest to the block,
+//! where references to them take the fewest bits; and any suffix of the dictionary is a dictionary
+//! too.
 //!
-//! The idea is COVER's (K. Liao, M. Petri, A. Moffat, A. Wirth: "Effective Construction of Relative Lempel-Ziv
-//! Dictionaries", 2016), as libzstd's trainer has it with hashed counts. One pass instead of many trials: training has
-//! to be less work than writing the leaf that it learns from.
+//! The idea is COVER (K. Liao, M. Petri, A. Moffat, A. Wirth: "Effective Construction of Relative
+//! Lempel-Ziv Dictionaries", 2016), with hashed counts as in libzstd's trainer. It makes one pass
+//! instead of many trials: training has to be less work than writing the leaf that it learns from.
 //!
-//! Cost: some 15 ns a byte of the sample, and 400 KiB of memory beside it. Deterministic.
+//! Cost: some 15 ns per byte of the sample, and 400 KiB of additional memory. Deterministic.
 
-/// What is counted together.
+/// Length of a gram.
 const GRAM_BYTES: usize = 8;
-/// Hashes of these have so many bits.
+/// Bits of a gram's hash.
 const HASH_BITS: u32 = 16;
 /// Length of a segment.
 const SEGMENT_BYTES: usize = 256;
-/// Times that each part of the sample is searched.
+/// How often each part of the sample is searched.
 const PASSES: usize = 2;
 
-/// The best dictionary of at most so many bytes for blocks like these; empty if they have nothing in common.
+/// Trains the best dictionary of at most `bytes_max` for blocks like these; empty if they have
+/// nothing in common.
 pub fn train(samples: &[&[u8]], bytes_max: usize) -> Vec<u8> {
     let mut counts = count(samples);
     let sample: Vec<u8> = samples.concat();
@@ -47,7 +50,7 @@ pub fn train(samples: &[&[u8]], bytes_max: usize) -> Vec<u8> {
 
 type Counts = Vec<u16>;
 
-/// In how many samples each gram is, beyond the first.
+/// Counts in how many samples each gram occurs, beyond the first.
 fn count(samples: &[&[u8]]) -> Counts {
     let mut counts = vec![0u16; 1 << HASH_BITS];
     let mut last = vec![u16::MAX; 1 << HASH_BITS];
@@ -70,7 +73,7 @@ fn grams(bytes: &[u8]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// A segment that moves over a stretch: how often it has each gram.
+/// A segment that slides over a stretch: how often it contains each gram.
 struct Window {
     held: Vec<u16>,
 }
@@ -80,7 +83,7 @@ impl Window {
         Self { held: vec![0; 1 << HASH_BITS] }
     }
 
-    /// What the best segment is worth, and where it begins; none if none is worth anything.
+    /// Returns the value and the start of the best segment; `None` if no segment is worth anything.
     fn best(&mut self, stretch: &[u8], counts: &Counts) -> Option<(u32, usize)> {
         const GRAMS: usize = SEGMENT_BYTES - GRAM_BYTES + 1;
         let (mut worth, mut best) = (0u32, None);

@@ -1,23 +1,23 @@
-//! Transposing bytes, eight rows of eight at a time.
+//! Transposing a byte matrix in squares of eight by eight.
 
-/// The side of the squares that are turned in registers.
+/// The side of the squares that are transposed in registers.
 const SIDE: usize = 8;
 
-/// Makes `out` the columns of `from`, which is full rows, one behind the other: `rows` of them.
+/// Writes the columns of `from`, which is `rows` rows of equal length, to `out`.
 pub fn transpose(from: &[u8], rows: usize, out: &mut Vec<u8>) {
     out.clear();
     out.resize(from.len(), 0);
     transpose_into(from, rows, out);
 }
 
-/// The same into memory of that length.
+/// Transposes as [`transpose`] does, into a slice of the same length.
 pub fn transpose_into(from: &[u8], rows: usize, out: &mut [u8]) {
     let Some(columns) = from.len().checked_div(rows) else { return };
     debug_assert_eq!((rows * columns, out.len()), (from.len(), from.len()));
     if rows < SIDE || columns < SIDE {
         return narrow(from, rows, columns, out);
     }
-    // The last squares begin where they end with the matrix: they do some places over again.
+    // The last squares end with the matrix, so they overlap their predecessors.
     let starts = |len: usize| (0..len - SIDE).step_by(SIDE).chain([len - SIDE]);
     for row in starts(rows) {
         for column in starts(columns) {
@@ -33,7 +33,7 @@ pub fn transpose_into(from: &[u8], rows: usize, out: &mut [u8]) {
     }
 }
 
-/// Too few of one side for a square.
+/// Transposes a matrix with a side that is too short for a square.
 fn narrow(from: &[u8], rows: usize, columns: usize, out: &mut [u8]) {
     if rows < columns {
         for (row, line) in from.chunks_exact(columns.max(1)).enumerate() {
@@ -50,8 +50,8 @@ fn narrow(from: &[u8], rows: usize, columns: usize, out: &mut [u8]) {
     }
 }
 
-/// Transposes eight lines of eight bytes: halves, quarters and bytes change places with those of the lines four, two
-/// and one further down.
+/// Transposes eight lines of eight bytes: halves, quarters and bytes are exchanged with those of
+/// the lines four, two and one further down.
 #[inline]
 fn turn(lines: &mut [u64; SIDE]) {
     exchange::<4>(lines, 0x0000_0000_ffff_ffff);

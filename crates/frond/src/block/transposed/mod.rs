@@ -1,24 +1,27 @@
-//! Opaque rows by place: what codecs are given of a block whose rows are alike.
+//! Transposed blocks (byte shuffle, as in Blosc): row blocks rearranged by byte position, for a
+//! codec.
 //!
-//! Bytes that stand at one place of each row are alike, or all the same; a codec that meets them row by row sees
-//! little of it. So they are laid side by side, and of keys, which ascend, the leading part becomes the
-//! difference to the key before. The form exists only under a codec: read, it becomes the block that it was made
-//! from, byte by byte, and nothing else learns of it.
+//! Where rows have similar structure, bytes at the same position of each row are similar or equal;
+//! a codec that sees them row by row exploits little of that. So bytes of one position are stored
+//! together, and the leading part of the keys, which ascend, is replaced by differences from the
+//! previous key. The form exists only under a codec: decoding restores the block byte for byte, and
+//! nothing else knows of the form.
 //!
 //! ```text
 //! form = tag u8 | rows | key length | shared | summed | value length + 1, or 0 | first key
 //!        | bytes of the other keys by place | value lengths, if 0 | values        (numbers LEB128)
 //! ```
 //!
-//! All keys have the first `shared` bytes of the first one. The bytes up to `summed` are, of each key but the first, a
-//! big-endian number that is added to the same bytes of the key before; those behind are as they are. Values of one
-//! length stand by place too, others one behind the other.
+//! All keys share the first `shared` bytes of the first one. In each key but the first, the bytes
+//! up to `summed` are a big-endian number that is added to the same bytes of the previous key;
+//! those after it are stored as they are. Values of one length are also stored by position, others
+//! one after the other.
 //!
 //! Invariants
 //! 1. All rows have the same tag, that of a Put, and keys of one length.
-//! 2. A form is at most [`FORM_RATIO_MAX`] times as long as its block, and that at most [`BLOCK_ROWS_BYTES_MAX`]: what
-//!    is read takes no more memory.
-//! 3. Any bytes whatever give the rows of a block in order, or [`BadBlock`].
+//! 2. A form is at most [`FORM_RATIO_MAX`] times as long as its block, and the block at most
+//!    [`BLOCK_ROWS_BYTES_MAX`]: this bounds the memory of decoding.
+//! 3. Any bytes give the rows of a block in order, or [`BadBlock`].
 //!
 //! Threads: none of its own; memory for decoding is kept per thread.
 //! Cost: docs/design/017-transposed-blocks.md.
@@ -44,12 +47,13 @@ use crate::{
     types::KEY_BYTES_MAX,
 };
 
-/// How many times as long as its block a form may be.
+/// Largest ratio of the length of a form to that of its block.
 const FORM_RATIO_MAX: usize = 2;
-/// Memory beyond which a thread keeps none for the next block: twice what blocks of the usual length take.
+/// A thread keeps no more memory than this for the next block: twice what blocks of the usual
+/// length take.
 const KEPT_BYTES_MAX: usize = 128 << 10;
 
-/// Memory for decoding.
+/// Buffers for decoding.
 #[derive(Default)]
 struct Scratch {
     form: Vec<u8>,
@@ -61,7 +65,8 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
 }
 
-/// Decodes what [`Taken::form`] gave to `codec`, perhaps under a dictionary: `out` becomes the block, and is as long.
+/// Decodes what `codec` made of the result of [`Taken::form`], perhaps with a dictionary: `out`
+/// becomes the block, and must have its length.
 pub fn decode(
     codec: Codec,
     dictionary: Option<&Dictionary>,
@@ -91,23 +96,23 @@ pub fn decode(
 
 const BAD: BadBlock = BadBlock("its transposed rows do not fit");
 
-/// A form's parts.
+/// The parts of a form.
 struct Form<'a> {
     tag: Tag,
     rows: usize,
-    /// Length of what keys share, and of what is summed behind it.
+    /// Length of what keys share, and of what is summed after it.
     shared: usize,
     summed: usize,
     first_key: &'a [u8],
-    /// Of all keys but the first what they do not share, by place.
+    /// The unshared bytes of all keys but the first, by position.
     keys: &'a [u8],
     values: Values<'a>,
 }
 
 enum Values<'a> {
-    /// So long each, by place.
+    /// All of this length, by position.
     Alike(usize, &'a [u8]),
-    /// Lengths, and what follows these.
+    /// Lengths, and the values one after the other.
     Each(Reader<'a>, &'a [u8]),
 }
 
@@ -141,7 +146,7 @@ impl<'a> Form<'a> {
         is_whole.then_some(Self { tag, rows, shared, summed, first_key, keys, values })
     }
 
-    /// Makes `out` the block that has the rows; `keys` and `values` are memory for them.
+    /// Writes the block with these rows to `out`; `keys` and `values` are buffers.
     fn rebuild(
         self,
         keys: &mut Vec<u8>,
@@ -187,7 +192,7 @@ impl<'a> Form<'a> {
     }
 }
 
-/// Values row by row.
+/// Iterates over the values row by row.
 enum RowValues<'a> {
     Alike(usize, &'a [u8]),
     Each(Reader<'a>, &'a [u8]),

@@ -1,9 +1,9 @@
-//! Sums and differences of big-endian numbers of any length, modulo the next power of 256.
+//! Addition and subtraction of big-endian numbers of any length, modulo the next power of 256.
 
-/// A word of a number.
+/// Length of a word of a number.
 const WORD: usize = size_of::<u64>();
 
-/// Adds `addend`, which is as long, to `number`.
+/// Adds `addend`, which has the same length, to `number`.
 pub fn add(number: &mut [u8], addend: &[u8]) {
     let mut carry = false;
     let (head, words) = number.as_rchunks_mut::<WORD>();
@@ -20,7 +20,7 @@ pub fn add(number: &mut [u8], addend: &[u8]) {
     }
 }
 
-/// Appends `number` less `before`, which is as long.
+/// Appends `number` minus `before`, which has the same length.
 pub fn put_difference(number: &[u8], before: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(number);

@@ -1,4 +1,4 @@
-//! Taking the rows of a block apart, and laying their bytes by place.
+//! Splitting the rows of a block into parts, and arranging their bytes by position.
 
 use super::{
     super::{
@@ -12,21 +12,21 @@ use crate::{
     message::{Kind, Tag},
 };
 
-/// Fewest rows of which bytes by place say more than the head of the form takes.
+/// Fewest rows for which bytes by position save more than the form's head costs.
 const ROWS_MIN: usize = 8;
-/// Leading bytes of keys, behind what they share, that may become differences.
+/// The most leading bytes of keys, after what they share, that may be stored as differences.
 const SUMMED_BYTES_MAX: usize = 64;
 
-/// The rows of a block, taken apart. Reusable: the memory is kept.
+/// The rows of a block, split into parts. Reusable: the memory is kept.
 #[derive(Debug, Default)]
 pub struct Taken {
     tag: Option<Tag>,
     rows: usize,
     key_bytes: usize,
     shared: usize,
-    /// Whole, one behind the other.
+    /// Whole keys, one after the other.
     keys: Vec<u8>,
-    /// One behind the other, and their lengths.
+    /// Values one after the other, and their lengths.
     values: Vec<u8>,
     lengths: Vec<u8>,
     value_bytes: Option<usize>,
@@ -37,8 +37,8 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Takes the rows of an opaque block apart. False if they are not alike, too few, or would take too much: then
-    /// there is no form of it.
+    /// Splits the rows of a row block. False if they have no common shape, are too few, or would
+    /// take too much: then the block has no transposed form.
     pub fn take(&mut self, block: &[u8]) -> bool {
         self.try_take(block).unwrap_or(false)
     }
@@ -79,13 +79,14 @@ impl Taken {
         let Some((tag, key_bytes, value_bytes)) = first else { return Ok(false) };
         (self.tag, self.key_bytes) = (Some(tag), key_bytes);
         self.value_bytes = same_length.then_some(value_bytes);
-        // Keys ascend, so what the outermost share all do.
+        // Keys ascend, so what the first and the last share all share.
         let last = self.keys.len() - key_bytes;
         self.shared = common_prefix(&self.keys[..key_bytes], &self.keys[last..]);
         Ok(true)
     }
 
-    /// Up to where in keys differences to the key before say the least, by the entropy of each place.
+    /// Chooses up to which position of the keys differences take the fewest bits, by the entropy of
+    /// each position.
     pub fn best_summed(&mut self) -> usize {
         let end = self.key_bytes.min(self.shared + SUMMED_BYTES_MAX);
         let (shared, others) = (self.shared, self.rows - 1);
@@ -95,7 +96,8 @@ impl Taken {
             self.by_place.chunks_exact(others).map(entropy).collect::<Vec<f32>>()
         };
         let (plain, summed) = (bits(shared), bits(end));
-        // What is gained by sums up to each place; the first is taken that gains all but as much as the best.
+        // The gain of differences up to each position; the first position with almost the best gain
+        // is chosen.
         let gained = plain.iter().zip(summed).scan(0.0, |gained, (plain, summed)| {
             *gained += plain - summed;
             Some(*gained)
@@ -108,12 +110,12 @@ impl Taken {
         }
     }
 
-    /// What of keys all share: no summing begins before.
+    /// Length of what all keys share: differences start no earlier.
     pub fn shared(&self) -> usize {
         self.shared
     }
 
-    /// The form, with differences up to this place of keys. None if it would be too long.
+    /// The form, with differences up to this position of the keys. `None` if it would be too long.
     pub fn form(&mut self, summed_to: usize) -> Option<&[u8]> {
         let summed_to = summed_to.clamp(self.shared, self.key_bytes);
         self.put_rests(summed_to, self.key_bytes);
@@ -135,7 +137,7 @@ impl Taken {
         (form.len() <= self.form_bytes_max).then_some(form)
     }
 
-    /// Gathers what keys but the first do not share, up to `end`, row by row.
+    /// Collects the unshared bytes of all keys but the first, up to `end`, row by row.
     fn put_rests(&mut self, summed_to: usize, end: usize) {
         self.rests.clear();
         let key_bytes = self.key_bytes.max(1);
@@ -155,7 +157,7 @@ fn append_by_place(rows: &[u8], count: usize, out: &mut Vec<u8>) {
     matrix::transpose_into(rows, count, &mut out[start..]);
 }
 
-/// What bytes say, in bits, if each says nothing of the others.
+/// The order-0 entropy of the bytes, in bits.
 fn entropy(bytes: &[u8]) -> f32 {
     let mut counts = [0u32; 256];
     bytes.iter().for_each(|&byte| counts[usize::from(byte)] += 1);

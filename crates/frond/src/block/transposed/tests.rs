@@ -1,4 +1,4 @@
-//! Forms against the blocks that they are made of.
+//! Transposed forms compared with the blocks that they are made from.
 
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ fn block(rows: &[(Vec<u8>, Vec<u8>)], tag: Tag) -> Vec<u8> {
     builder.finish().to_vec()
 }
 
-/// What a form gives, stored as it is: codecs are not what is tested.
+/// Rebuilds a form without a codec: codecs are not tested here.
 fn rebuilt(form: &[u8], block_bytes: usize) -> Result<Vec<u8>, BadBlock> {
     let mut out = vec![0; block_bytes];
     let (mut keys, mut values) = (Vec::new(), Vec::new());
@@ -26,7 +26,7 @@ fn rebuilt(form: &[u8], block_bytes: usize) -> Result<Vec<u8>, BadBlock> {
     Ok(out)
 }
 
-/// Rows in order with keys of one length, and values of one or of several.
+/// Rows in order with keys of one length, and values of one length or of several.
 fn rows() -> impl Strategy<Value = Vec<(Vec<u8>, Vec<u8>)>> {
     let bytes = prop_oneof![Just(0u8), Just(1), Just(0xff), any::<u8>()];
     let value = prop_oneof![3 => (0usize..40).prop_map(|n| n..n + 1), 1 => Just(0..20)];
@@ -42,7 +42,7 @@ fn rows() -> impl Strategy<Value = Vec<(Vec<u8>, Vec<u8>)>> {
 }
 
 proptest! {
-    /// Invariant 3, of forms that are right: wherever sums end, the block comes back as it was.
+    /// Invariant 3, for valid forms: wherever sums end, the block is restored.
     #[test]
     fn a_form_gives_its_block_back(rows in rows(), fresh: bool) {
         let tag = if fresh { Tag::PUT_FRESH } else { Tag::PUT };
@@ -58,7 +58,7 @@ proptest! {
         }
     }
 
-    /// Invariants 2 and 3: whatever the bytes, there are rows in order or an error.
+    /// Invariants 2 and 3: any bytes give rows in order or an error.
     #[test]
     fn struck_forms_give_rows_in_order_or_an_error(
         rows in rows(),
@@ -72,7 +72,7 @@ proptest! {
         let Some(form) = taken.form(best) else { return Ok(()) };
         let mut struck = form.to_vec();
         for (at, byte) in strikes {
-            // Mostly in the head, which says how long everything is.
+            // Mostly in the head, which has all lengths.
             let len = struck.len();
             struck[at.index(if byte & 1 == 0 { 12.min(len) } else { len })] ^= byte;
         }
@@ -117,7 +117,7 @@ fn every_codec_takes_forms_and_gives_blocks_back() {
 fn long_keys_and_values_come_back() {
     let key = |row: u32, bytes: usize| {
         let mut key: Vec<u8> = (0..bytes).map(|at| at as u8).collect();
-        // In the middle, so that keys share much and end alike.
+        // In the middle, so that keys share a long prefix and have equal ends.
         key[bytes / 3..bytes / 3 + 4].copy_from_slice(&(row * 300).to_be_bytes());
         key
     };
@@ -126,7 +126,7 @@ fn long_keys_and_values_come_back() {
     {
         for differ in [0, 1] {
             let value = |row: u32| vec![row as u8; value_bytes + differ * (row as usize % 3)];
-            // No restart may stand behind 64 KiB of rows.
+            // No restart may be beyond 64 KiB of rows.
             let count = if value_bytes > 1000 { 12 } else { 40 };
             let rows: Vec<_> = (0..count).map(|row| (key(row, key_bytes), value(row))).collect();
             let block = block(&rows, Tag::PUT);
@@ -150,7 +150,7 @@ fn long_keys_and_values_come_back() {
     }
 }
 
-/// Keys that ascend say nothing but how far.
+/// Keys that ascend carry information only in their differences.
 #[test]
 fn sums_are_where_keys_ascend_and_not_where_they_are_noise() {
     let noise = |row: u32| xxhash_rust::xxh3::xxh3_64(&row.to_le_bytes()).to_be_bytes();
@@ -163,7 +163,7 @@ fn sums_are_where_keys_ascend_and_not_where_they_are_noise() {
     let (mut summed, mut plain) = (Vec::new(), Vec::new());
     Codec::Zstd1.encode(taken.form(4).unwrap(), &mut summed);
     Codec::Zstd1.encode(taken.form(0).unwrap(), &mut plain);
-    // Only the last byte of a number says much, and less when it is summed.
+    // Only the last byte of a number carries much information, and less when it is a difference.
     assert!(summed.len() < plain.len(), "{} {}", summed.len(), plain.len());
 }
 
@@ -200,13 +200,13 @@ fn rows_that_are_not_alike_have_no_form() {
     assert!(!taken.take(mixed.finish()), "a Delete among them");
     rows[99].0.push(0);
     assert!(!taken.take(&block(&rows, Tag::PUT)), "a longer key");
-    // All but the last byte of a key is shared with the one before, and not with the first.
+    // A key shares all but its last byte with the previous one, but not with the first.
     let long = |row: u8| [vec![u8::from(row > 1); 4000], vec![row]].concat();
     let rows: Vec<_> = (0..100).map(|row| (long(row), Vec::new())).collect();
     assert!(!taken.take(&block(&rows, Tag::PUT)), "far longer than their block");
 }
 
-/// Invariant 2. Each number of a head says things that there is no room for.
+/// Invariant 2. Each number of a head claims something that exceeds the limits.
 #[test]
 fn heads_that_promise_too_much_are_refused() {
     let rows = numbered(20, |_| vec![9; 5]);
@@ -230,7 +230,7 @@ fn heads_that_promise_too_much_are_refused() {
             let mut lied = vec![form[0]];
             said.iter().for_each(|&number| put_varint(&mut lied, number));
             lied.extend_from_slice(&form[6..]);
-            // Sums may begin later: then other keys, in order or not.
+            // Sums may start later: the keys are then different, in order or not.
             let fits = rebuilt(&lied, block.len()).is_ok();
             assert!(!fits || place == 3, "number {place} is {lie}");
         }
@@ -244,7 +244,7 @@ fn heads_that_promise_too_much_are_refused() {
         assert_eq!(rebuilt(&lied, block.len()).is_ok(), fits);
     }
     assert_eq!(rebuilt(&[&form[..], &[0]].concat(), block.len()), Err(BAD));
-    // A form may not be as long as a codec can make it of a few bytes.
+    // A form must not be as long as a codec can make it from a few bytes.
     let zeros = vec![0; 3 * BLOCK_RAW_BYTES_TARGET];
     let mut encoded = Vec::new();
     Codec::Zstd1.encode(&zeros, &mut encoded);

@@ -1,4 +1,5 @@
-//! Writing the rows of an opaque block into memory of its length: byte by byte what [`BlockBuilder`] makes of them.
+//! Writes the rows of a row block into a buffer of its length: byte for byte what [`BlockBuilder`]
+//! produces.
 //!
 //! [`BlockBuilder`]: super::super::BlockBuilder
 
@@ -9,7 +10,7 @@ use super::super::{
 };
 use crate::message::Tag;
 
-/// Writes rows one behind the other.
+/// Writes rows one after the other.
 pub struct RowWriter<'a> {
     rows: &'a mut [u8],
     at: usize,
@@ -21,7 +22,7 @@ pub struct RowWriter<'a> {
 const TOO_LONG: BadBlock = BadBlock("its transposed rows are longer than its block");
 
 impl<'a> RowWriter<'a> {
-    /// Of a block with so many rows, at most 65 535.
+    /// Creates a writer for a block of `count` rows, at most 65 535.
     pub fn new(block: &'a mut [u8], count: usize) -> Result<Self, BadBlock> {
         let restarts = count.div_ceil(RESTART_ROWS);
         let rows_end = block.len().checked_sub(TRAILER_BYTES + 2 * restarts).ok_or(TOO_LONG)?;
@@ -33,13 +34,14 @@ impl<'a> RowWriter<'a> {
         Ok(Self { rows, at: 0, row: 0, restarts: restart_offsets })
     }
 
-    /// Whether the key of the next row is whole.
+    /// True if the key of the next row is whole.
     #[inline]
     pub fn is_restart(&self) -> bool {
         self.row.is_multiple_of(RESTART_ROWS)
     }
 
-    /// Writes a row. The end of its key, behind what it shares with the one before, is in two parts.
+    /// Writes a row. The suffix of its key, after what it shares with the previous one, is in two
+    /// parts.
     #[inline]
     pub fn put(
         &mut self,
@@ -49,7 +51,7 @@ impl<'a> RowWriter<'a> {
         payload: &[u8],
     ) -> Result<(), BadBlock> {
         if self.is_restart() {
-            // Only the single row of a block may reach beyond 64 KiB, and it begins at 0.
+            // Only the single row of a block may reach beyond 64 KiB, and it starts at 0.
             let offset = u16::try_from(self.at).map_err(|_| TOO_LONG)?;
             let at = 2 * (self.row / RESTART_ROWS);
             let to = self.restarts.get_mut(at..at + 2).ok_or(TOO_LONG)?;
@@ -72,7 +74,7 @@ impl<'a> RowWriter<'a> {
         Ok(())
     }
 
-    /// Whether the rows fill the block.
+    /// True if the rows fill the block.
     pub fn is_full(&self) -> bool {
         self.at == self.rows.len()
     }

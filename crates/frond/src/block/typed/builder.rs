@@ -1,8 +1,9 @@
-//! Building a typed block: rows are gathered as they come, and become columns when all are there.
+//! The builder of columnar blocks: rows are collected as they are pushed, and become columns once
+//! all are there.
 //!
-//! Only then it is known whether all keys fit their layout, and each column is read out of the rows in one
-//! loop. A row without a value in the columns has a filler there: the value before, which costs nothing
-//! in most forms of a column, or, where strings are kept as they are, an empty one.
+//! Only then is it known whether all keys fit their layout; each column is then read from the rows
+//! in one loop. A row without a value in the columns gets a placeholder there: the previous value,
+//! which costs nothing in most encodings, or an empty string where strings are stored raw.
 
 use super::{
     super::{
@@ -22,12 +23,13 @@ use super::{
 };
 use crate::{coding::Reader, message::Tag, sync::Arc};
 
-/// Narrowest words that may be differences, and so many columns of a block that others are tried beside.
+/// The narrowest words that may be stored as differences, and the number of columns of a block that
+/// others are tried against.
 const DIFFERENCE_WORD_BYTES_MIN: u8 = 4;
 const EARLIER_MAX: usize = 8;
 
-/// Builds typed blocks. Reusable: [`clear`](TypedBuilder::clear) keeps the memory, and what was learnt about
-/// how columns are best written.
+/// Builds columnar blocks. Reusable: [`clear`](TypedBuilder::clear) keeps the memory, and what was
+/// learnt about how columns are best encoded.
 #[derive(Debug)]
 pub struct TypedBuilder {
     columns: Arc<Columns>,
@@ -36,7 +38,7 @@ pub struct TypedBuilder {
     keys: Held,
     payloads: Held,
     tags: Vec<Tag>,
-    /// Where columns end in the keys, and in the payloads that are in columns.
+    /// The ends of columns in the keys, and in the payloads that are in columns.
     key_cuts: Cuts,
     value_cuts: Cuts,
     in_columns: Vec<bool>,
@@ -44,15 +46,15 @@ pub struct TypedBuilder {
     block: Vec<u8>,
 }
 
-/// Columns, and where each ends in them.
+/// Encoded columns and the end of each, and buffers.
 #[derive(Debug, Default)]
 struct Scratch {
     words: Vec<u64>,
-    /// Columns that those to come may be differences to, and the memory of such ones.
+    /// Columns that later ones may be stored as differences to, and memory of former ones.
     earlier: Vec<Earlier>,
     spare: Vec<Vec<u64>>,
     strings: Strings,
-    /// Columns that those to come may quote, and the memory of such ones.
+    /// Columns that later ones may quote, and memory of former ones.
     quotable: Vec<Quotable>,
     spare_strings: Vec<Strings>,
     body: Vec<u8>,
@@ -64,15 +66,16 @@ struct Rows<'a> {
     side: &'a Side,
     held: &'a Held,
     cuts: &'a Cuts,
-    /// Of each row whether it has this side in columns; empty if all have.
+    /// For each row, whether it has this side in columns; empty if all have.
     in_columns: &'a [bool],
-    /// Number of the first column, and by what to count the others.
+    /// The number of the first column.
     number: usize,
     is_key: bool,
 }
 
 impl TypedBuilder {
-    /// An empty block of a tree with these columns, whose string bytes may be put under this codec.
+    /// Creates an empty block of a tree with these columns, whose string bytes may be compressed
+    /// with this codec.
     pub fn new(columns: Arc<Columns>, codec: Codec, plans: Plans) -> Self {
         Self {
             columns,
@@ -89,7 +92,7 @@ impl TypedBuilder {
         }
     }
 
-    /// Rows so far.
+    /// Number of rows so far.
     #[inline]
     pub fn rows(&self) -> usize {
         self.tags.len()
@@ -101,28 +104,28 @@ impl TypedBuilder {
         self.keys.bytes_held() + self.payloads.bytes_held()
     }
 
-    /// The key pushed last; empty if there is none.
+    /// The last key pushed; empty if there is none.
     #[inline]
     pub fn last_key(&self) -> &[u8] {
         self.keys.last()
     }
 
-    /// Where strings of blocks are kept while it is there.
+    /// The samples that strings of blocks are added to, while there are any.
     pub fn samples(&mut self) -> &mut Option<Samples> {
         &mut self.writer.samples
     }
 
-    /// What codecs made of the blocks that were finished since this was last asked.
+    /// Takes the counts of what codecs made of the blocks finished since the last call.
     pub fn take_chunks(&mut self) -> ChunkCounts {
         std::mem::take(&mut self.writer.chunks)
     }
 
-    /// How many times a column was measured anew so far.
+    /// How often a column was measured again so far.
     pub fn columns_measured(&self) -> u64 {
         self.writer.measured
     }
 
-    /// How columns are best written, as far as it was learnt.
+    /// How columns are best encoded, as far as it was learnt.
     pub fn plans(&self) -> &Plans {
         &self.plans
     }
@@ -147,7 +150,7 @@ impl TypedBuilder {
         Pushed::Done
     }
 
-    /// The block's bytes, to be read with the same columns and models. Call
+    /// Finishes the block and returns its bytes, to be read with the same columns and models. Call
     /// [`clear`](TypedBuilder::clear) before the next row.
     ///
     /// # Panics
@@ -186,7 +189,7 @@ impl TypedBuilder {
             number: columns.key.columns.len(),
             is_key: false,
         };
-        // Keys that do not fit have no model: it was made for parts.
+        // Keys that do not fit have no model: models are made for fields.
         let key_models: &Models = if fits { models } else { &[] };
         scratch.put(&key, key_models, plans, writer);
         if some_values {
@@ -201,17 +204,18 @@ impl TypedBuilder {
         &self.block
     }
 
-    /// Forgets the rows.
+    /// Removes the rows.
     pub fn clear(&mut self) {
         self.keys.clear();
         self.payloads.clear();
         self.tags.clear();
     }
 
-    /// Cuts values at the ends of their columns; whether any is in columns, and any payload is not.
+    /// Cuts values at the ends of their columns. Returns whether any value is in columns, and
+    /// whether any payload is not.
     fn cut_values(&mut self, side: &Side) -> (bool, bool) {
         self.in_columns.clear();
-        // All alike, as in most blocks: there is nothing to be looked at row by row.
+        // The usual case, all values of one shape: no loop over rows is needed.
         if self.same_tag().is_some_and(|tag| tag.without_fresh() == Tag::PUT)
             && let Length::All(length) = self.payloads.length()
             && (length == 0 || side.width == Some(length))
@@ -230,14 +234,14 @@ impl TypedBuilder {
             some_others |= !fits && !payload.is_empty();
             self.in_columns.push(fits);
         }
-        // Nothing but empty values, as in an index: what is not there needs no column.
+        // All values are empty, as in an index: they need no columns.
         if value_bytes == 0 {
             self.in_columns.fill(false);
         }
         (value_bytes > 0, some_others)
     }
 
-    /// The tag of all rows, if they have one.
+    /// The tag of all rows, if they have the same.
     fn same_tag(&self) -> Option<Tag> {
         let first = *self.tags.first()?;
         // Without a branch for each row.
@@ -276,7 +280,7 @@ impl TypedBuilder {
         scratch.ends.push(body.len());
     }
 
-    /// Header, directory and columns.
+    /// Joins header, directory and columns.
     fn join(&mut self, flags: u8) {
         let Self { scratch: Scratch { body, ends, .. }, block, .. } = self;
         let raw_bytes = self.keys.bytes_held() + self.payloads.bytes_held();
@@ -284,7 +288,7 @@ impl TypedBuilder {
     }
 }
 
-/// A block of these columns, which end there.
+/// Writes a block of these columns, which end there.
 pub(super) fn join(
     flags: u8,
     rows: usize,
@@ -309,13 +313,13 @@ pub(super) fn join(
 }
 
 impl Rows<'_> {
-    /// Where column `index` of row `row` begins, which is the `nth` in columns.
+    /// Offset of column `index` of row `row`, which is the `nth` row in columns.
     #[inline]
     fn start(&self, row: usize, nth: usize, index: usize) -> usize {
         self.held.start(row) + self.cuts.start(nth, index)
     }
 
-    /// Column `index` of the same, if the rows hold strings.
+    /// Column `index` of that row, if the column holds strings.
     #[inline]
     fn string(&self, row: usize, nth: usize, index: usize, holds: Holds) -> &[u8] {
         let part = self.held.part(row, self.cuts.start(nth, index)..self.cuts.end(nth, index));
@@ -331,7 +335,7 @@ impl Rows<'_> {
 }
 
 impl Scratch {
-    /// Writes the columns of one side.
+    /// Encodes the columns of one side.
     fn put(
         &mut self,
         rows: &Rows<'_>,
@@ -421,7 +425,7 @@ impl Scratch {
     }
 }
 
-/// What stands for a row without a value after one with this string.
+/// The placeholder of a row without a value, after one with this string.
 fn filler(repeat: bool, string: &[u8]) -> &[u8] {
     if repeat && string.len() <= FILLER_BYTES_MAX { string } else { &[] }
 }

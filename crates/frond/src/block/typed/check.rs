@@ -1,7 +1,7 @@
-//! Everything that a typed block must be, looked at once: when it comes from the device.
+//! Checking a columnar block completely, once, when it comes from the device.
 //!
-//! Columns are decoded one at a time and held against each other: keys ascend if of each two neighbours some
-//! column ascends and all before it are equal.
+//! Columns are decoded one at a time and compared: keys ascend if for each two neighbours some
+//! column ascends and all previous columns are equal.
 
 use super::{
     super::{
@@ -16,27 +16,28 @@ use super::{
 
 const DESCENDS: BadBlock = BadBlock("its keys do not ascend");
 
-/// What was seen so far.
+/// The state of a check.
 struct Seen<'c> {
     chunks: &'c mut Chunks,
-    /// Of each row whether its value is in the columns.
+    /// For each row, whether its value is in the columns.
     in_columns: Vec<bool>,
-    /// Of each row whether its key is known to be above the one before.
+    /// For each row, whether its key is known to be above the previous one.
     above: Vec<bool>,
     raw_bytes: usize,
-    /// As many as it says.
+    /// The number of raw bytes that the block states.
     raw_bytes_max: usize,
     filler_bytes: usize,
     words: Vec<u64>,
     strings: Strings,
     quotes: quotes::Scratch,
-    /// Columns that quote others.
+    /// Number of columns that quote others.
     quoting: usize,
 }
 
-/// Checks order, lengths, tags, and that every column is what its place asks for. Takes 26 bytes a row, and for the
-/// longest column of strings and a codec's chunk the length of the rows and their fillers twice each; with quotes as much
-/// again, and once for each of four quoted columns. What codecs give stays in `chunks`, which has nothing yet.
+/// Checks order, lengths, tags, and that every column fits its place. Takes 26 bytes per row, and
+/// for the longest string column and for a codec's chunk twice the length of the rows and their
+/// placeholders each; with quotes as much again, plus once for each of four quoted columns. What
+/// codecs decode stays in `chunks`, which must be empty.
 pub fn check_into(typed: &Typed<'_>, chunks: &mut Chunks) -> Result<(), BadBlock> {
     if typed.raw_bytes() > BLOCK_RAW_BYTES_MAX {
         return Err(TOO_LONG);
@@ -66,7 +67,7 @@ pub fn check_into(typed: &Typed<'_>, chunks: &mut Chunks) -> Result<(), BadBlock
     }
     for (index, column) in typed.columns().value.columns.iter().enumerate() {
         if let Some(at) = typed.value_at(index) {
-            // Column 0 is the version, where rows name one.
+            // Column 0 is the version, where rows carry one.
             let version = typed.columns().value.version.filter(|_| index == 0);
             seen.check_value(typed, at, column, version)?;
         }
@@ -89,7 +90,7 @@ pub fn check_into(typed: &Typed<'_>, chunks: &mut Chunks) -> Result<(), BadBlock
     Ok(())
 }
 
-/// The same, keeping nothing.
+/// Checks as [`check_into`] does, keeping nothing.
 pub fn check(typed: &Typed<'_>) -> Result<(), BadBlock> {
     check_into(typed, &mut Chunks::default())
 }
@@ -103,8 +104,9 @@ impl Seen<'_> {
         Ok(())
     }
 
-    /// Of the value: strings that may quote others, which were looked at before. They are decoded, unless all have one
-    /// length, which is returned: then nothing more is asked of strings that may be `any`.
+    /// Checks a string column of the value; it may quote columns that were checked before. The
+    /// strings are decoded, unless all have one length, which is then returned: strings that may be
+    /// `any` need no further check.
     fn look_at_texts(
         &mut self,
         typed: &Typed<'_>,
@@ -221,7 +223,7 @@ impl Seen<'_> {
     }
 }
 
-/// Whether a column ends where the next begins.
+/// Checks that a column ends where the next one starts.
 fn fills(typed: &Typed<'_>, at: usize, bytes_used: usize) -> Result<(), BadBlock> {
     if typed.bytes(at)?.len() != bytes_used + PAD_BYTES {
         return Err(BadBlock("bytes between its columns"));
@@ -229,7 +231,7 @@ fn fills(typed: &Typed<'_>, at: usize, bytes_used: usize) -> Result<(), BadBlock
     Ok(())
 }
 
-/// Whether all words have so many bytes. Rows without a value have one too, a filler.
+/// Checks that all words have at most this many bytes; this includes placeholders.
 fn fit(words: &[u64], bytes: u8) -> Result<(), BadBlock> {
     let all = words.iter().fold(0, |all, word| all | word);
     match all.checked_shr(8 * u32::from(bytes)).unwrap_or(0) {

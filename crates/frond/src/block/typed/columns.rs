@@ -1,18 +1,21 @@
-//! Which columns a tree's layouts make.
+//! The columns that a tree's layouts result in.
 //!
-//! A fixed part of up to eight bytes is a column of integers, whose order is that of the bytes. A wider one
-//! that is said to be an integer (decimals, numbers of 128 bits) is as many such columns as it has words of
-//! eight bytes, the last shorter; any other wide part is a column of strings, for which GUIDs, dates and
-//! codes have short forms. Variable parts are strings: in a key as they stand, with what ends them, so that
-//! no part is the beginning of another and comparing part by part is comparing keys; in a value a
-//! length that stands before a part is left out.
+//! A fixed field of up to eight bytes is an integer column with the order of the bytes. A wider
+//! field that is declared an integer (decimals, numbers of 128 bits) becomes one such column per
+//! eight bytes, the last one shorter; any other wide field is a string column, for which GUIDs,
+//! dates and codes have short encodings. Variable fields are strings. In a key they are stored as
+//! they are, including their terminator, so that no field is a prefix of another and comparing
+//! field by field is the same as comparing keys; in a value the length in front of a field is left
+//! out.
 //!
-//! The version that values name is a column of one number; a row that names another does not fit, whatever else it holds,
-//! so that a number of a column means the same part in all rows of a block.
+//! The version that values carry is a column of one number; a row of another version does not fit,
+//! whatever else it holds, so that a column number means the same field in all rows of a block.
 //!
 //! Invariants
-//! 1. The bytes of the columns of a row that fits, one after the other, are the row's (with the lengths).
-//! 2. No string that a column of a key may hold is a proper prefix of another, but in the last column.
+//! 1. For a row that fits, the bytes of its columns, one after the other, are the row's (with the
+//!    lengths).
+//! 2. No string that a column of a key may hold is a proper prefix of another, except in the last
+//!    column.
 
 use crate::{
     block::column::Float,
@@ -20,21 +23,21 @@ use crate::{
     sync::Arc,
 };
 
-/// Widest integer that is cut into words.
+/// Widest integer that is split into words.
 const INTEGER_BYTES_MAX: u16 = 32;
 
 /// What a column holds of each row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Holds {
-    /// So many bytes, 1 to 8, as a big-endian number; whether it is a float.
+    /// So many bytes, 1 to 8, as a big-endian number; and whether it is a float.
     Word(u8, Option<Float>),
-    /// A part as it stands.
+    /// A field as it is.
     String(Part),
-    /// The content of a part that has its length before it.
+    /// The content of a field that has its length in front.
     Content,
 }
 
-/// One column, and the part that it belongs to.
+/// One column, and the field that it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Column {
     pub part: u16,
@@ -45,29 +48,30 @@ pub(super) struct Column {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Side {
     pub columns: Vec<Column>,
-    /// Their numbers.
+    /// The numbers of all columns.
     pub all: Vec<u16>,
-    /// Length of a row, and where each column begins in it, if all are words.
+    /// If all columns are words: the length of a row, and the offset of each column in it.
     pub width: Option<usize>,
     pub offsets: Vec<u32>,
-    /// Of values that name their version: what every row begins with that fits. Column 0 has it.
+    /// For values that carry their version: what every row that fits starts with. Column 0 holds
+    /// it.
     pub version: Option<u16>,
 }
 
 /// The columns of a tree's blocks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Columns {
-    /// Of keys and of values: what the columns follow from.
+    /// The layouts of keys and of values, from which the columns follow.
     layouts: (Layout, Layout),
-    /// A hash of these: columns of different layouts have different ones.
+    /// A hash of the layouts: columns of different layouts have different hashes.
     stamp: u64,
     pub(super) key: Side,
-    /// Of keys that do not fit.
+    /// For keys that do not fit.
     pub(super) whole_key: Side,
     pub(super) value: Side,
 }
 
-/// Which parts of values are to be read.
+/// Which fields of values are to be read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Projection {
     /// All of them.
@@ -75,21 +79,22 @@ pub enum Projection {
     All,
     /// None.
     Nothing,
-    /// Those made by [`Columns::project`].
+    /// Those selected by [`Columns::project`].
     Columns(Wanted),
 }
 
 /// Some columns of values.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wanted {
-    /// Of which columns; in blocks of others, whole values are read.
+    /// The stamp of the columns; in blocks with other columns, whole values are read.
     stamp: u64,
     /// Their numbers, ascending; each cursor keeps them.
     numbers: Arc<[u16]>,
 }
 
 impl Column {
-    /// How many bytes of a key or value the column takes, whose rest this is.
+    /// The number of bytes that the column takes of a key or value, of which `rest` is the
+    /// remainder.
     #[inline]
     pub fn bytes_in(&self, rest: &[u8]) -> Option<usize> {
         match self.holds {
@@ -102,7 +107,7 @@ impl Column {
         }
     }
 
-    /// Whether the column may hold this string.
+    /// True if the column may hold this string.
     pub fn may_hold(&self, string: &[u8]) -> bool {
         match self.holds {
             Holds::Word(..) => false,
@@ -147,7 +152,7 @@ impl Side {
         Self { columns, all, width: end, offsets, version }
     }
 
-    /// Whether a row names the version that all have which fit; true if none names one.
+    /// True if a row has the version of the rows that fit; always true if rows carry none.
     #[inline]
     pub fn is_of_version(&self, row: &[u8]) -> bool {
         self.version.is_none_or(|version| {
@@ -155,8 +160,8 @@ impl Side {
         })
     }
 
-    /// Cuts a row at the ends of its columns, and appends these, counted from `base`, to `ends`. False,
-    /// and `ends` as it was, if the row does not fit.
+    /// Cuts a row at the ends of its columns, and appends these, relative to `base`, to `ends`.
+    /// Returns false, with `ends` unchanged, if the row does not fit.
     pub fn cut(&self, row: &[u8], base: usize, ends: &mut Vec<u32>) -> bool {
         if !self.is_of_version(row) {
             return false;
@@ -207,7 +212,7 @@ impl Columns {
         (&self.layouts.0, &self.layouts.1)
     }
 
-    /// Whether some column holds strings, so that a block has bytes for a codec.
+    /// True if some column holds strings, so that a block has bytes for a codec.
     pub fn has_strings(&self) -> bool {
         self.key.width.is_none() || self.value.width.is_none()
     }
@@ -219,20 +224,21 @@ impl Columns {
         size_of::<Self>() + columns * (size_of::<Column>() + size_of::<Part>() + 8)
     }
 
-    /// How many columns have a number, and may have a model: those of the key, of the value, and that of
-    /// other payloads.
+    /// The number of columns that have a number, and may have a model: those of the key, of the
+    /// value, and that of other payloads.
     pub fn count(&self) -> usize {
         self.key.columns.len() + self.value.columns.len() + 1
     }
 
-    /// Whether a value fits.
+    /// True if a value fits.
     #[cfg(test)]
     pub fn fits(&self, value: &[u8]) -> bool {
         self.value.cut(value, 0, &mut Vec::new())
     }
 
-    /// Reads these parts of values only. A value is then these parts, in the order of the layout; one that
-    /// did not fit the layout comes whole ([`TypedRows::is_whole`](super::TypedRows::is_whole)).
+    /// The projection to these fields of values. A value is then these fields, in the order of the
+    /// layout; one that did not fit the layout is returned whole
+    /// ([`TypedRows::is_whole`](super::TypedRows::is_whole)).
     pub fn project(&self, parts: &[u16]) -> Projection {
         let columns = (0..).zip(&self.value.columns);
         let wanted = columns.filter(|(_, column)| parts.contains(&column.part));
@@ -242,8 +248,8 @@ impl Columns {
         }
     }
 
-    /// What a projection is in blocks with these columns: one made for others says nothing of them, and whole values
-    /// are read.
+    /// The effective projection in blocks with these columns: one made for other columns does not
+    /// apply, and whole values are read.
     #[inline]
     pub fn projection<'a>(&self, projection: &'a Projection) -> &'a Projection {
         match projection {
@@ -252,7 +258,7 @@ impl Columns {
         }
     }
 
-    /// The columns of the value that a projection wants, which is one of these columns.
+    /// The columns of the value that a projection, made for these columns, selects.
     #[inline]
     pub(super) fn wanted<'a>(&'a self, projection: &'a Projection) -> &'a [u16] {
         match projection {

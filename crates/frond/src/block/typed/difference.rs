@@ -1,21 +1,24 @@
-//! Columns of words that are written as the difference to another: an end beside its begin, a change beside
-//! a creation.
+//! Word columns stored as the difference to another column: an end next to its begin, a change next
+//! to a creation.
 //!
-//! Two times that each take forty bits beside a line of their own are seconds apart. The difference takes what
-//! the seconds do, and one more read.
+//! Two times that each take forty bits with a line of their own are seconds apart. The difference
+//! takes only the bits of the seconds, and one more read.
 //!
 //! ```text
 //! difference = 71 | number of the other column in the directory u16 | differences, integers
-//!            | 73 | number u16 | shift u8 | origin u64 | slope i64 | differences to the line, integers
+//!            | 73 | number u16 | shift u8 | origin u64 | slope i64 | differences to the line,
+//!              integers
 //! ```
 //!
-//! The second is the difference to a line (`line.rs`) over the other column: ids beside times.
+//! The second form is the difference to a line (`line.rs`) over the other column: ids next to
+//! times.
 //!
 //! Invariants
-//! 1. The other column stands earlier and is no difference itself: a value is read with two reads.
-//! 2. A column of a key is a difference to a column of the key only. It is searched among rows that are equal in all
-//!    columns before it: there the other column is one number, as is a line over it, and the differences ascend,
-//!    but that those of words below that number, which come first, have gone round the end of 64 bits.
+//! 1. The other column comes earlier and is no difference itself: a value takes two reads.
+//! 2. A key column is a difference only to another key column. It is searched among rows that are
+//!    equal in all previous columns: there the other column is a single number, and so is a line
+//!    over it, and the differences ascend, except that those of words below that number come first,
+//!    as they wrap around at 64 bits.
 
 use std::ops::Range;
 
@@ -36,12 +39,12 @@ const LINE_TAG: u8 = 73;
 const HEAD_BYTES: usize = 3;
 const LINE_HEAD_BYTES: usize = HEAD_BYTES + 1 + 8 + 8;
 
-/// Words that are added to others at a time.
+/// Number of words that are added to others at a time.
 const DECODED_WORDS: usize = 64;
-/// Fewest rows that are worth looking at.
+/// Fewest rows that are worth examining.
 const ROWS_MIN: usize = 16;
 
-/// What the words of a column are written as differences to.
+/// What a column is stored as a difference to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Against {
     /// Another column.
@@ -50,16 +53,16 @@ pub enum Against {
     Line,
 }
 
-/// A column of words, to read.
+/// A word column, for reading.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words<'a> {
     ints: Ints<'a>,
-    /// What is added to them, if they are differences: a line over this column.
+    /// If they are differences: the other column and the line over it that is added.
     other: Option<(Ints<'a>, Line)>,
 }
 
 impl<'a> Words<'a> {
-    /// Column `at` of the directory.
+    /// Parses column `at` of the directory.
     #[inline]
     pub fn parse(typed: &Typed<'a>, at: usize) -> Result<Self, BadBlock> {
         let bytes = typed.bytes(at)?;
@@ -70,7 +73,7 @@ impl<'a> Words<'a> {
         Ok(Self { ints, other: Some((Ints::parse(other, typed.rows())?, line)) })
     }
 
-    /// Words from row `first` on, as many as `out` takes.
+    /// Decodes words from row `first` on into `out`.
     pub fn decode(&self, first: usize, out: &mut [u64]) {
         self.ints.decode(first, out);
         let Some((other, line)) = &self.other else { return };
@@ -85,17 +88,17 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Checks all that parsing does not; of the other column, that is done where it stands.
+    /// Checks everything that parsing does not; the other column is checked separately.
     pub fn check(&self) -> Result<(), BadBlock> {
         self.ints.check()
     }
 
-    /// How the integers are encoded that stand here.
+    /// The encoding of the integers stored here.
     pub fn kind(&self) -> IntKind {
         self.ints.kind()
     }
 
-    /// What these are differences to, if they are any.
+    /// What they are differences to, if they are differences.
     pub fn against(&self) -> Option<Against> {
         let (_, line) = self.other?;
         Some(if line == Line::SAME { Against::Column } else { Against::Line })
@@ -107,16 +110,16 @@ impl<'a> Words<'a> {
     }
 }
 
-/// A column of words of a key, to be searched among rows that are equal in all columns before it.
+/// A word column of a key, to be searched among rows that are equal in all previous columns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Searched<'a> {
     ints: Ints<'a>,
-    /// What is added to them in all those rows, if they are differences.
+    /// If they are differences: what is added to them in all those rows.
     other: Option<u64>,
 }
 
 impl<'a> Searched<'a> {
-    /// Column `at` of the directory, and some of those rows.
+    /// Opens column `at` of the directory for a search among these rows.
     #[inline]
     pub fn open(typed: &Typed<'a>, at: usize, rows: &Range<usize>) -> Result<Self, BadBlock> {
         let bytes = typed.bytes(at)?;
@@ -132,7 +135,7 @@ impl<'a> Searched<'a> {
         Ok(Self { ints, other })
     }
 
-    /// The first of `rows` whose word is not below `word`, their end if there is none.
+    /// The first of `rows` whose word is not below `word`; their end if there is none.
     #[inline]
     pub fn lower_bound(&self, rows: Range<usize>, word: u64) -> usize {
         match self.other {
@@ -147,7 +150,8 @@ impl<'a> Searched<'a> {
         }
     }
 
-    /// Those of `rows` whose word is `word`; none, where they would be, if there are none.
+    /// Those of `rows` whose word is `word`; if there are none, the empty range where they would
+    /// be.
     #[inline]
     pub fn equal_range(&self, rows: Range<usize>, word: u64) -> Range<usize> {
         match self.other {
@@ -162,11 +166,12 @@ impl<'a> Searched<'a> {
         }
     }
 
-    /// Those of `rows` whose words are below `other`, if `word` is, or else those whose words are not.
+    /// If `word` is below `other`, those of `rows` whose words are; otherwise those whose words are
+    /// not.
     fn around(&self, rows: Range<usize>, other: u64, word: u64) -> Range<usize> {
         let is_below = |row: usize| self.ints.get(row).wrapping_add(other) < other;
         let wants_below = word < other;
-        // Mostly all are on one side.
+        // Usually all are on one side.
         let outermost = if wants_below { rows.end.saturating_sub(1) } else { rows.start };
         if rows.is_empty() || is_below(outermost) == wants_below {
             return rows;
@@ -176,7 +181,7 @@ impl<'a> Searched<'a> {
     }
 }
 
-/// The word of one row of column `at`, the fastest way.
+/// Reads the word of one row of column `at` in the fastest way.
 #[inline]
 pub(super) fn read(typed: &Typed<'_>, at: usize, row: usize) -> Result<u64, BadBlock> {
     let bytes = typed.bytes(at)?;
@@ -189,14 +194,15 @@ pub(super) fn read(typed: &Typed<'_>, at: usize, row: usize) -> Result<u64, BadB
     }
 }
 
-/// A difference taken apart.
+/// The parts of a difference.
 struct Cut<'a> {
     other: &'a [u8],
     line: Line,
     differences: &'a [u8],
 }
 
-/// What column `at`, with these bytes, is the difference to, and the differences; `None` if it is none.
+/// Splits column `at` into what it is the difference to, and the differences; `None` if it is no
+/// difference.
 #[inline]
 fn cut<'a>(typed: &Typed<'a>, at: usize, bytes: &'a [u8]) -> Result<Option<Cut<'a>>, BadBlock> {
     match bytes.first() {
@@ -230,12 +236,13 @@ fn cut_difference<'a>(typed: &Typed<'a>, at: usize, bytes: &'a [u8]) -> Result<C
     Ok(Cut { other, line, differences: reader.rest() })
 }
 
-/// Length of what stands before differences to this line.
+/// Length of the head of differences to this line.
 pub(super) fn head_bytes(line: Line) -> usize {
     if line == Line::SAME { HEAD_BYTES } else { LINE_HEAD_BYTES }
 }
 
-/// A column of the block being built that a later one may be the difference to.
+/// A column of the block being built to which later ones may be stored as differences.
+/// Its number among all columns of the tree, and in this block's directory.
 #[derive(Debug)]
 pub(super) struct Earlier {
     /// Its number among all columns of the tree, and in this block's directory.
@@ -245,7 +252,7 @@ pub(super) struct Earlier {
 }
 
 impl Earlier {
-    /// Appends what stands before the differences to this line over it.
+    /// Appends the head of differences to this line over the column.
     pub fn put_head(&self, line: Line, out: &mut Vec<u8>) {
         if line == Line::SAME {
             out.push(TAG);
@@ -258,21 +265,22 @@ impl Earlier {
         out.extend_from_slice(&line.slope.to_le_bytes());
     }
 
-    /// Puts the differences of `words` to that line over it into `out`.
+    /// Computes the differences of `words` to a line over the column.
     pub fn differences(&self, line: Line, words: &[u64], out: &mut Vec<u64>) {
         out.clear();
         let pairs = words.iter().zip(&self.words);
         out.extend(pairs.map(|(word, other)| word.wrapping_sub(line.at(*other))));
     }
 
-    /// The line of these words over it, by a sample of them.
+    /// The line of these words over the column, from a sample.
     pub fn line_of(&self, words: &[u64]) -> Option<Line> {
         let mut pairs = [(0, 0); PAIRS_MAX];
         Line::through(self.sample(words, &mut pairs)?)
     }
 
-    /// The lines over it the differences to which may be much shorter than a column of so many bytes, by a
-    /// sample of `words`. A few rows that are far off do not count, for they may be exceptions.
+    /// Returns the lines over the column to which differences may be much shorter than a column of
+    /// `bytes` bytes, judging by a sample of `words`. A few outliers do not count, since they may
+    /// become exceptions.
     pub fn promising(&self, words: &[u64], bytes: usize) -> impl Iterator<Item = Line> {
         let mut lines = [None; 2];
         let mut pairs = [(0, 0); PAIRS_MAX];
@@ -287,7 +295,8 @@ impl Earlier {
         lines.into_iter().flatten()
     }
 
-    /// Some pairs of its words and those, spread over the rows; `None` if they are too few to tell.
+    /// Samples pairs of the column's words and these words, spread over the rows; `None` if there
+    /// are too few.
     fn sample<'a>(
         &self,
         words: &[u64],
@@ -307,7 +316,7 @@ impl Earlier {
     }
 }
 
-/// Whether differences of so many bytes, header included, are worth the second read.
+/// True if differences of so many bytes, including the head, are worth the second read.
 pub(super) fn worth_it(difference_bytes: usize, plain_bytes: usize) -> bool {
     difference_bytes < plain_bytes - plain_bytes / 10
 }

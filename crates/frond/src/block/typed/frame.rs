@@ -1,7 +1,7 @@
-//! Where the columns of a typed block lie.
+//! The places of the columns of a columnar block.
 //!
-//! A block is parsed at every lookup, so parsing reads its eight bytes of header and where the last column
-//! ends, and no more: where another begins is read when it is wanted.
+//! A block is parsed at every lookup, so parsing reads only its eight header bytes and the end of
+//! the last column: the starts of the others are read when they are wanted.
 
 use std::ops::Range;
 
@@ -19,27 +19,28 @@ use super::{
 };
 use crate::{message::Tag, sync::Arc};
 
-/// The models of a run, by number of column: key, value, other payloads. Shorter if the last have none.
+/// The models of a run, by number of column: key, value, other payloads. Shorter if the last ones
+/// have none.
 pub type Models = [Option<Arc<StringModel>>];
 
 pub(super) const VERSION: u8 = 1;
 pub(super) const HEADER_BYTES: usize = 8;
 
-/// Keys are one string column.
+/// Flag: keys are one string column.
 pub(super) const WHOLE_KEYS: u8 = 1;
-/// The directory has four bytes a column.
+/// Flag: the directory has four bytes per column.
 pub(super) const WIDE: u8 = 2;
-/// Some value is in columns.
+/// Flag: some value is in columns.
 pub(super) const VALUES: u8 = 4;
-/// Some payload is among the others.
+/// Flag: some payload is among the others.
 pub(super) const OTHERS: u8 = 8;
 
-/// Longest filler, and most bytes of those in all string columns: rows without a value must not blow a block up
-/// when it is read.
+/// Longest placeholder, and most bytes of placeholders in all string columns: rows without a value
+/// must not blow up a block when it is read.
 pub(super) const FILLER_BYTES_MAX: usize = 64;
 pub(super) const FILLERS_BYTES_MAX: usize = 1 << 20;
 
-/// In the tag column beside the tag: the value of this row is in the columns.
+/// Flag in the tag column beside the tag: the value of this row is in the columns.
 pub(super) const IN_COLUMNS: u64 = 0x80;
 
 const SHORT: BadBlock = BadBlock("its header is cut off");
@@ -51,13 +52,13 @@ fn unknown(version: u8) -> BadBlock {
     if version > VERSION { NEWER } else { BadBlock("a typed block of an unknown kind") }
 }
 
-/// A typed block, and what it takes to read it.
+/// A columnar block, and what is needed to read it.
 #[derive(Clone, Copy, Debug)]
 pub struct Typed<'a> {
     block: &'a [u8],
     columns: &'a Columns,
     models: &'a Models,
-    /// Told of chunks that are decoded.
+    /// Notified of decoded chunks.
     meter: Option<&'a dyn DecodeMeter>,
     rows: u32,
     raw_bytes: u32,
@@ -65,8 +66,8 @@ pub struct Typed<'a> {
 }
 
 impl<'a> Typed<'a> {
-    /// The block of a run of a tree with these columns and these models. Takes some nanoseconds; what is
-    /// in the columns [`check`](super::check) looks at.
+    /// Parses a block of a run of a tree with these columns and these models. Takes some
+    /// nanoseconds; the contents of columns are checked by [`check`](super::check).
     #[inline]
     pub fn parse(
         block: &'a [u8],
@@ -91,18 +92,18 @@ impl<'a> Typed<'a> {
         Ok(typed)
     }
 
-    /// Lets `meter` be told of the chunks that reading it decodes.
+    /// Makes `meter` be notified of the chunks that reading the block decodes.
     #[inline]
     pub fn metered(self, meter: Option<&'a dyn DecodeMeter>) -> Self {
         Self { meter, ..self }
     }
 
-    /// Who is told of those.
+    /// The meter that is notified of them.
     pub(super) fn meter(&self) -> Option<&'a dyn DecodeMeter> {
         self.meter
     }
 
-    /// What the header says of it.
+    /// The flags of its header.
     pub(super) fn flags(&self) -> u8 {
         self.flags
     }
@@ -128,37 +129,37 @@ impl<'a> Typed<'a> {
         self.flags & WHOLE_KEYS != 0
     }
 
-    /// What the columns are of.
+    /// The columns of the tree.
     pub(super) fn columns(&self) -> &'a Columns {
         self.columns
     }
 
-    /// Where the directory has column `index` of the key.
+    /// Position in the directory of column `index` of the key.
     #[inline]
     pub(super) fn key_at(&self, index: usize) -> usize {
         1 + index
     }
 
-    /// Where the directory has column `index` of the value, if the block has values.
+    /// Position in the directory of column `index` of the value, if the block has values.
     #[inline]
     pub(super) fn value_at(&self, index: usize) -> Option<usize> {
         (self.flags & VALUES != 0).then(|| 1 + self.key_side().columns.len() + index)
     }
 
-    /// Where the directory has the other payloads, if the block has any.
+    /// Position in the directory of the other payloads, if the block has any.
     #[inline]
     pub(super) fn others_at(&self) -> Option<usize> {
         (self.flags & OTHERS != 0).then(|| self.column_count() - 1)
     }
 
-    /// Number of columns that the block has.
+    /// Number of columns of the block.
     #[inline]
     pub(super) fn column_count(&self) -> usize {
         let values = if self.flags & VALUES == 0 { 0 } else { self.columns.value.columns.len() };
         1 + self.key_side().columns.len() + values + usize::from(self.flags & OTHERS != 0)
     }
 
-    /// Where column `at` of the directory ends.
+    /// Offset of the end of column `at` of the directory.
     #[inline]
     fn end(&self, at: usize) -> Result<usize, BadBlock> {
         let directory = self.block.get(HEADER_BYTES..).ok_or(SHORT)?;
@@ -171,7 +172,7 @@ impl<'a> Typed<'a> {
         }
     }
 
-    /// The bytes of column `at` of the directory, with eight that may be read after them.
+    /// The bytes of column `at` of the directory, followed by eight readable bytes.
     #[inline]
     pub(super) fn bytes(&self, at: usize) -> Result<&'a [u8], BadBlock> {
         let start = match at.checked_sub(1) {
@@ -182,21 +183,22 @@ impl<'a> Typed<'a> {
         self.block.get(start..end).ok_or(OUTSIDE)
     }
 
-    /// Column `at` of the directory, of integers.
+    /// Integer column `at` of the directory.
     #[inline]
     pub(super) fn words(&self, at: usize) -> Result<Words<'a>, BadBlock> {
         Words::parse(self, at)
     }
 
-    /// What column `at` of the directory holds, if it is one of the key or of the value.
+    /// The description of column `at` of the directory, if it is one of the key or of the value.
     pub(super) fn column(&self, at: usize) -> Option<&'a Column> {
         let key = &self.key_side().columns;
         let value = self.value_at(0).map_or(&[][..], |_| &self.columns.value.columns);
         key.iter().chain(value).nth(at.checked_sub(1)?)
     }
 
-    /// A key's column of integers to be searched among these rows, which are equal in all columns before it, without
-    /// a proof that all of it is there: what is not, reads as some number.
+    /// Opens an integer column of a key for a search among these rows, which are equal in all
+    /// previous columns. Nothing proves that the column is complete: what is missing reads as some
+    /// number.
     #[inline]
     pub(super) fn searched(
         &self,
@@ -206,14 +208,14 @@ impl<'a> Typed<'a> {
         difference::Searched::open(self, at, rows)
     }
 
-    /// Row `row` of column `at` of the directory, of integers, as little proven.
+    /// Row `row` of integer column `at` of the directory, without such a proof either.
     #[inline]
     pub(super) fn int(&self, at: usize, row: usize) -> Result<u64, BadBlock> {
         difference::read(self, at, row)
     }
 
-    /// Appends string `row` of column `at`, if it is of a kind that is read in a few steps; else false, and nothing
-    /// is appended.
+    /// Appends string `row` of column `at`, if its encoding is read in a few steps; else returns
+    /// false, and appends nothing.
     #[inline]
     pub(super) fn read_string(
         &self,
@@ -224,7 +226,7 @@ impl<'a> Typed<'a> {
         Strs::read(self.bytes(at)?, self.rows(), self.model(at), row, out)
     }
 
-    /// Column `at` of the directory, of strings; `chunk` holds their bytes if they stand under a codec.
+    /// String column `at` of the directory; `chunk` receives its bytes if they are compressed.
     #[inline]
     pub(super) fn strs<'b>(&self, at: usize, chunk: &'b mut Vec<u8>) -> Result<Strs<'b>, BadBlock>
     where
@@ -233,7 +235,8 @@ impl<'a> Typed<'a> {
         self.strs_of(at, self.bytes(at)?, self.bytes_max(1), chunk)
     }
 
-    /// The same, of which `bytes` are what of it is no head, and which hold no more than so many.
+    /// Parses a string column from `bytes`, which exclude a head of quotes; its strings have at
+    /// most `bytes_max` bytes.
     #[inline]
     pub(super) fn strs_of<'b>(
         &self,
@@ -258,7 +261,7 @@ impl<'a> Typed<'a> {
         }
     }
 
-    /// Column `at` of the directory, of strings of values, which may quote others.
+    /// String column `at` of the directory, of values, which may quote others.
     #[inline]
     pub(super) fn texts<'b>(&self, at: usize, chunk: &'b mut Vec<u8>) -> Result<Texts<'b>, BadBlock>
     where
@@ -267,7 +270,8 @@ impl<'a> Typed<'a> {
         Texts::parse(self, at, chunk)
     }
 
-    /// Most bytes that so many columns of strings have together: those of the rows, and the fillers.
+    /// Most bytes that so many string columns have together: those of the rows, and the
+    /// placeholders.
     #[inline]
     pub(super) fn bytes_max(&self, columns: usize) -> usize {
         let fillers = (FILLER_BYTES_MAX * columns * self.rows()).min(FILLERS_BYTES_MAX);
@@ -277,7 +281,7 @@ impl<'a> Typed<'a> {
     fn model(&self, at: usize) -> Option<&'a StringModel> {
         let key = self.key_side().columns.len();
         let number = match at.checked_sub(1)? {
-            // Keys that do not fit have nothing to do with the column that they would have been in.
+            // Keys that do not fit have nothing in common with the column they would have been in.
             number if number < key => (!self.has_whole_keys()).then_some(number)?,
             _ if Some(at) == self.others_at() => self.columns.count() - 1,
             number => self.columns.key.columns.len() + number - key,
@@ -291,7 +295,7 @@ impl<'a> Typed<'a> {
         self.tag_of(self.int(0, row)?)
     }
 
-    /// What a number of the tag column says.
+    /// Decodes a number of the tag column.
     #[inline]
     pub(super) fn tag_of(&self, number: u64) -> Result<(Tag, bool), BadBlock> {
         const BAD: BadBlock = BadBlock("a row has an unknown tag");

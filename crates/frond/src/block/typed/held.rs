@@ -1,10 +1,11 @@
-//! Rows as they came to a builder: side by side, and where their columns end in them.
+//! Rows as they were pushed into a builder: side by side, with the ends of their columns.
 //!
-//! Most blocks have keys of one length, cut at the same places; nothing is then kept row by row, and a
-//! column of words is read at one distance.
+//! Most blocks have keys of one length that are cut at the same places; then nothing is kept per
+//! row, and a column of words is read at a fixed distance.
 //!
 //! Invariants
-//! 1. [`Cuts`] of so many rows are those that [`Side::cut`] makes of each, however they were found.
+//! 1. The [`Cuts`] of rows are those that [`Side::cut`] computes for each row, however they were
+//!    found.
 
 use std::{convert::Infallible, ops::Range, slice::ChunksExact};
 
@@ -17,16 +18,16 @@ use super::{
 };
 use crate::layout::{End, Part};
 
-/// Longest LEB128 length: of 32 bits, for a row is below 4 GiB.
+/// Longest length as LEB128: of 32 bits, since a row is below 4 GiB.
 const LENGTH_BYTES_MAX: u32 = 5;
 
-/// Byte strings end to end.
+/// Byte strings one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// Longer than they are by eight bytes at least, so that words are read whole.
+    /// Longer than the strings by at least eight bytes, so that words can be read whole.
     bytes: Vec<u8>,
     len: usize,
-    /// Where the last one begins.
+    /// Offset of the last string.
     last: usize,
     ends: Vec<u32>,
     length: Length,
@@ -35,16 +36,16 @@ pub(super) struct Held {
 /// Whether strings have one length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Length {
-    /// There are none.
+    /// There are no strings.
     #[default]
     Unknown,
-    /// This one.
+    /// All have this length.
     All(usize),
     Several,
 }
 
 impl Held {
-    /// Appends one.
+    /// Appends a string.
     #[inline(always)]
     pub fn push(&mut self, bytes: &[u8]) {
         let end = self.len + bytes.len();
@@ -68,37 +69,37 @@ impl Held {
         self.bytes.resize(bytes.next_power_of_two().max(4096), 0);
     }
 
-    /// How many there are.
+    /// Number of strings.
     #[inline]
     pub fn rows(&self) -> usize {
         self.ends.len()
     }
 
-    /// Length of all together.
+    /// Total length of the strings.
     #[inline]
     pub fn bytes_held(&self) -> usize {
         self.len
     }
 
-    /// Whether they have one length.
+    /// Whether the strings have one length.
     #[inline]
     pub fn length(&self) -> Length {
         self.length
     }
 
-    /// All of them, with eight bytes or more behind.
+    /// All strings, followed by at least eight bytes.
     #[inline]
     pub fn padded(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The one pushed last; empty if there is none.
+    /// The last string pushed; empty if there is none.
     #[inline]
     pub fn last(&self) -> &[u8] {
         &self.bytes[self.last..self.len]
     }
 
-    /// Where string `row` begins.
+    /// Offset of string `row`.
     #[inline]
     pub fn start(&self, row: usize) -> usize {
         row.checked_sub(1).map_or(0, |before| self.ends[before] as usize)
@@ -110,36 +111,36 @@ impl Held {
         &self.bytes[self.start(row)..self.ends[row] as usize]
     }
 
-    /// Whether something holds for all of them.
+    /// True if `holds` is true for all strings.
     pub fn all(&self, holds: impl Fn(&[u8]) -> bool) -> bool {
         (0..self.rows()).all(|row| holds(self.row(row)))
     }
 
-    /// These bytes of string `row`.
+    /// A range of string `row`.
     #[inline]
     pub fn part(&self, row: usize, range: Range<usize>) -> &[u8] {
         &self.bytes[self.start(row)..][range]
     }
 
-    /// Forgets them, not the memory.
+    /// Removes the strings, but keeps the memory.
     pub fn clear(&mut self) {
         (self.len, self.last, self.length) = (0, 0, Length::Unknown);
         self.ends.clear();
     }
 }
 
-/// Where columns end in rows, counted from the beginning of each.
+/// The ends of columns in rows, each relative to its row's start.
 #[derive(Debug, Default)]
 pub(super) struct Cuts {
     columns: usize,
     rows: usize,
-    /// Of each row, or of the first one if all are cut alike.
+    /// The ends in each row, or in the first one if all are cut alike.
     ends: Vec<u32>,
     alike: bool,
 }
 
 impl Cuts {
-    /// Forgets all rows; those to come are of this side.
+    /// Removes all rows; the next ones are of this side.
     pub fn clear(&mut self, side: &Side) {
         *self = Self { ends: std::mem::take(&mut self.ends), ..Self::default() };
         (self.columns, self.alike) = (side.columns.len(), true);
@@ -153,7 +154,7 @@ impl Cuts {
             return false;
         }
         if let Some(width) = side.width {
-            // Words only: what holds for one row holds for all.
+            // Words only: if one row fits, all do.
             return held.length() == Length::All(width) && self.cut(side, held, 0);
         }
         if let Length::All(length) = held.length() {
@@ -165,8 +166,8 @@ impl Cuts {
         (0..held.rows()).all(|row| self.cut(side, held, row))
     }
 
-    /// Cuts strings of one length if that is at the same places; false if it is not, and the cuts are then
-    /// to be forgotten.
+    /// Cuts strings of one length if all are cut at the same places; false if not, and the cuts are
+    /// then invalid.
     fn cut_evenly(&mut self, side: &Side, held: &Held, length: usize) -> bool {
         if length == 0 || !self.cut(side, held, 0) {
             return false;
@@ -184,7 +185,8 @@ impl Cuts {
         })
     }
 
-    /// Cuts the next row, which is string `row`; false, and nothing is done, if it does not fit.
+    /// Cuts the next row, which is string `row`; if it does not fit, returns false and changes
+    /// nothing.
     #[inline]
     pub fn cut(&mut self, side: &Side, held: &Held, row: usize) -> bool {
         let before = self.ends.len();
@@ -198,8 +200,8 @@ impl Cuts {
         true
     }
 
-    /// Rows were cut alike, and after their ends at `at` stand those of the next: they are the same, or from
-    /// now on each row has its own.
+    /// So far rows were cut alike, and the ends of the next row follow at `at`: if they are the
+    /// same they are dropped; otherwise each row gets its own from now on.
     fn keep_alike(&mut self, at: usize) {
         let (alike, own) = self.ends.split_at(at);
         if alike == own {
@@ -208,45 +210,46 @@ impl Cuts {
         self.alike = false;
         self.ends.reserve(at * self.rows);
         (1..self.rows).for_each(|_| self.ends.extend_from_within(..at));
-        // Its own go behind those of the rows before it.
+        // The new row's ends go after those of the rows before it.
         self.ends[at..].rotate_left(at);
     }
 
-    /// Where column `index` begins in the `nth` row that was cut.
+    /// Offset of column `index` in the `nth` row that was cut.
     #[inline]
     pub fn start(&self, nth: usize, index: usize) -> usize {
         index.checked_sub(1).map_or(0, |before| self.end(nth, before))
     }
 
-    /// Where it ends.
+    /// End of column `index` in the `nth` row that was cut.
     #[inline]
     pub fn end(&self, nth: usize, index: usize) -> usize {
         let row = if self.alike { 0 } else { nth };
         self.ends[row * self.columns + index] as usize
     }
 
-    /// Where column `index` is in all rows, if they are cut alike.
+    /// The range of column `index` in all rows, if they are cut alike.
     #[inline]
     pub fn same_part(&self, index: usize) -> Option<Range<usize>> {
         self.alike.then(|| self.start(0, index)..self.end(0, index))
     }
 }
 
-/// The parts of a row, whose columns end at `ends`, that say where they end. Another row of the same
-/// length, and with the same in these parts, is cut at the same places.
+/// The ranges of a row that determine where its columns end, which is at `ends`. Another row of the
+/// same length, and with the same bytes in these ranges, is cut at the same places.
 fn telling(columns: &[Column], ends: &[u32]) -> Vec<Range<usize>> {
     let starts = [0].into_iter().chain(ends.iter().copied());
     let parts = columns.iter().zip(starts.zip(ends));
     let part = |(column, (start, &end)): (&Column, (u32, &u32))| match column.holds {
         Holds::Word(..) | Holds::String(Part::Fixed(..) | Part::Var(End::Rest)) => None,
-        // What ends it is a part of it; a length before it tells where that is, and is short.
+        // A terminator is part of its field; a length prefix determines the end, and is short.
         Holds::String(_) => Some(start as usize..end as usize),
         Holds::Content => Some(start as usize..end.min(start + LENGTH_BYTES_MAX) as usize),
     };
     parts.filter_map(part).collect()
 }
 
-/// Whether a key is above the one before: eight bytes at a time, for a call costs more than most keys do.
+/// True if a key is above the previous one: compares eight bytes at a time, since a call costs more
+/// than most keys do.
 #[inline]
 pub(super) fn ascends(mut last: &[u8], mut key: &[u8]) -> bool {
     while let (Some((a, after_a)), Some((b, after_b))) =
@@ -258,11 +261,11 @@ pub(super) fn ascends(mut last: &[u8], mut key: &[u8]) -> bool {
         (last, key) = (after_a, after_b);
     }
     let (a, b) = (first_word(last), first_word(key));
-    // What is missing reads as zeros: of two that are equal so, the shorter is below.
+    // Missing bytes read as zeros: if the words are equal, the shorter key is below.
     if a == b { last.len() < key.len() } else { a < b }
 }
 
-/// The first eight bytes as a big-endian number, zeros for those that are not there.
+/// The first eight bytes as a big-endian number, with zeros for missing bytes.
 #[inline]
 fn first_word(bytes: &[u8]) -> u64 {
     let half = |four: &[u8; 4]| u64::from(u32::from_be_bytes(*four));
@@ -277,10 +280,10 @@ fn first_word(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Appends `count` words of `bytes` bytes, each `apart` from the one before, the first at the front of
-/// `from`.
+/// Appends `count` words of `bytes` bytes, each at distance `apart` from the previous one, the
+/// first at the front of `from`.
 pub(super) fn words_apart(from: &[u8], apart: usize, count: usize, bytes: u8, out: &mut Vec<u64>) {
-    // Behind the last there may be less than `apart`.
+    // Less than `apart` bytes may follow the last word.
     let whole = count.saturating_sub(1).min(from.len() / apart.max(1));
     let rows = from[..whole * apart].chunks_exact(apart.max(1));
     match bytes {
@@ -306,7 +309,7 @@ fn gather<const N: usize>(
     out.extend(rows.map(|row| row.first_chunk().map_or(0, |bytes| word(*bytes))));
 }
 
-/// Appends `count` strings of `bytes` bytes in the same way.
+/// Appends `count` strings of `bytes` bytes at such distances.
 pub(super) fn strings_apart(
     from: &[u8],
     apart: usize,

@@ -1,24 +1,24 @@
-//! Lines through pairs of two columns: where one of them grows by so much when the other grows by one.
+//! Linear relations between two columns: one grows by a fixed amount when the other grows by one.
 //!
-//! Ids are given as time passes: in an index of times that are in no order the id of a row is its time, some
-//! times over, and little more.
+//! Ids are assigned as time passes: in an index with times in no order, the id of a row is its time
+//! multiplied by a factor, plus little more.
 //!
 //! Invariants
-//! 1. A line is a function of one word, modulo 2^64, of any header whatever: what is taken off a column when it is
-//!    written is what is added when it is read.
+//! 1. A line is a function of one word, modulo 2^64, for any header: exactly what is subtracted
+//!    from a column when it is written is added when it is read.
 //!
 //! Threads: all.
 
 /// Most bits that a slope is shifted by.
 pub(super) const SHIFT_MAX: u8 = 32;
-/// Bits of a slope's fraction, where it has one and there is room.
+/// Bits of a slope's fraction, if it has one and there is room.
 const FRACTION_BITS: u8 = 20;
-/// Pairs that a line is laid through.
+/// Most pairs that a line is fitted to.
 pub(super) const PAIRS_MAX: usize = 96;
-/// Fewest.
+/// Fewest pairs that a line is fitted to.
 const PAIRS_MIN: usize = 16;
 
-/// The word of a line at another word: ((other − origin) · slope) >> shift.
+/// A line over another word: ((other − origin) · slope) >> shift.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Line {
     pub origin: u64,
@@ -30,23 +30,26 @@ impl Line {
     /// The other word itself.
     pub const SAME: Self = Self { origin: 0, slope: 1, shift: 0 };
 
-    /// The word at `other`.
+    /// The line's word at `other`.
     #[inline]
     pub fn at(self, other: u64) -> u64 {
         let far = other.wrapping_sub(self.origin) as i64;
-        // Shifts are no wider than SHIFT_MAX: what is read is checked, and what is made is made so.
+        // Shifts are at most SHIFT_MAX: lines that are read are checked, and lines that are made
+        // obey it.
         (far.wrapping_mul(self.slope) >> (self.shift & 63)) as u64
     }
 
-    /// The line near most of these pairs (other, word), as whole as it can be. The pairs are put in order. `None` if
-    /// they are few, or lie on no line that is worth one: one above another, level, or the other itself.
+    /// Fits a line to most of these pairs (other, word), with as few fraction bits as possible.
+    /// Sorts the pairs. `None` if there are too few, or if the line is not worth it: vertical,
+    /// level, or the other word itself.
     pub fn through(pairs: &mut [(u64, u64)]) -> Option<Self> {
         if pairs.len() < PAIRS_MIN {
             return None;
         }
         pairs.sort_unstable();
         let (first, last) = (pairs.first()?.0, pairs.last()?.0);
-        // The middle one of the slopes between pairs half of all apart: a few that are far off do not move it.
+        // The median of the slopes between pairs half the sample apart: a few outliers do not move
+        // it.
         let mut slopes = [0i128; PAIRS_MAX];
         let mut count = 0;
         let apart = pairs.iter().zip(pairs.iter().skip(pairs.len() / 2));
@@ -62,7 +65,8 @@ impl Line {
         let half = 1i128 << (FRACTION_BITS - 1);
         let whole = i64::try_from((fixed + half) >> FRACTION_BITS).ok()?;
         let whole = Self { origin: first, slope: whole, shift: 0 };
-        // As much of the fraction as there is room for: times the slope no other goes beyond 63 bits.
+        // As much of the fraction as fits: the product of the largest distance and the slope must
+        // not exceed 63 bits.
         let fits = |shift: &u8| {
             let slope = fixed.unsigned_abs() >> (FRACTION_BITS - shift);
             slope.checked_mul((last - first).into()).is_some_and(|most| most < 1 << 62)
@@ -81,7 +85,7 @@ impl Line {
         }
     }
 
-    /// How far the words of these pairs are from the line, without an eighth at each end.
+    /// The distance of these pairs' words from the line, without an eighth at each end.
     pub fn spread(self, pairs: &[(u64, u64)]) -> u64 {
         let mut rests = [0i64; PAIRS_MAX];
         let mut count = 0;
@@ -119,7 +123,7 @@ mod tests {
                 assert_eq!((line.slope, line.shift), (slope, 0));
             }
         }
-        // Less than one for each other, and thrice as much at the other end of words.
+        // A slope below one, and three times as steep at the other end of the word range.
         let mut thirds = pairs(|i| (u64::MAX - 6000 + 6 * i, 7 + 2 * i));
         let line = Line::through(&mut thirds).unwrap();
         assert!(line.shift > 0 && line.spread(&thirds) <= 1, "{line:?}");
@@ -132,7 +136,7 @@ mod tests {
         {
             assert_eq!(Line::through(&mut none), None);
         }
-        // Far beyond what numbers hold: some line, or none, and no panic.
+        // Far beyond the range of numbers: some line, or none, but no panic.
         let mut wild = pairs(|i| (i.wrapping_mul(u64::MAX / 900), (i % 2).wrapping_mul(u64::MAX)));
         if let Some(line) = Line::through(&mut wild) {
             line.at(u64::MAX);

@@ -1,12 +1,12 @@
-//! Rows side by side, put together of columns.
+//! Rows side by side, assembled from columns.
 //!
-//! Rows of words, and of strings of one length, have one length themselves: each column is decoded once and
-//! written through all rows. Others are put together row by row from what each column decoded to.
+//! Rows of words, and of strings of one length, have one length: each column is decoded once and
+//! written through all rows. Other rows are assembled one by one from what each column decoded to.
 //!
 //! Invariants
 //! 1. The bytes of a row are the same either way.
-//! 2. In rows of one length a column may write some bytes beyond its own place: into that of the next one,
-//!    which is written later, or behind the row.
+//! 2. In rows of one length a column may write some bytes beyond its place: into that of the next
+//!    column, which is written later, or after the row.
 
 use std::ops::Range;
 
@@ -21,49 +21,49 @@ use super::{
 };
 use crate::{block::varint_bytes, coding::put_varint, message::Tag};
 
-/// Behind each row of one length, so that words are written whole.
+/// Additional bytes after each row of one length, so that words are written whole.
 const BEHIND_BYTES: usize = 8;
-/// Fewer rows are not worth a look at whether their strings are of one length.
+/// With fewer rows it does not pay to check whether their strings have one length.
 const EVEN_ROWS_MIN: usize = 4;
 
 /// Rows side by side.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lines {
     bytes: Vec<u8>,
-    /// Length of every row, if they have one; they are eight bytes more apart, so that a word is written
-    /// whole.
+    /// The length of the rows, if they have one; they are then eight bytes further apart, so that a
+    /// word can be written whole.
     width: Option<usize>,
-    /// Else where each ends.
+    /// Otherwise, the end of each row.
     ends: Vec<u32>,
 }
 
-/// Rows of one length, in memory `apart` bytes from one to the next.
+/// Rows of one length, `apart` bytes from one to the next.
 #[derive(Clone, Copy, Debug)]
 pub struct EvenLines<'a> {
-    /// From the first row on to the end of what is behind the last.
+    /// The bytes from the first row to the end of the padding after the last.
     pub bytes: &'a [u8],
-    /// From one row to the next.
+    /// Distance between the starts of neighbouring rows.
     pub apart: usize,
-    /// Length of each.
+    /// Length of each row.
     pub width: usize,
 }
 
-/// The columns that rows are made of.
+/// The columns that rows are assembled from.
 pub(super) struct Source<'a, 'b> {
     pub typed: &'b Typed<'a>,
     pub columns: &'a [Column],
     pub wanted: &'b [u16],
-    /// Where the directory has the first of `columns`.
+    /// Position in the directory of the first of `columns`.
     pub at: usize,
 }
 
 impl Lines {
-    /// No rows, in this memory.
+    /// Creates an empty set of rows with this memory.
     pub fn with(bytes: Vec<u8>) -> Self {
         Self { bytes, width: None, ends: Vec::new() }
     }
 
-    /// Gives the memory away.
+    /// Takes the memory out.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
@@ -94,7 +94,8 @@ impl Lines {
         Some(EvenLines { bytes, apart, width })
     }
 
-    /// Makes rows of their columns; of values only those of rows that have theirs there.
+    /// Assembles rows from their columns; for values, only those of rows whose values are in
+    /// columns.
     pub fn fill(
         &mut self,
         source: &Source<'_, '_>,
@@ -222,7 +223,7 @@ impl Lines {
     }
 }
 
-/// Eight bytes, of which those beyond the column are written over.
+/// Writes eight bytes; those beyond the column are overwritten later.
 #[inline(always)]
 fn put_eight(line: &mut [u8], at: usize, eight: [u8; 8]) {
     if let Some(to) = line.get_mut(at..).and_then(|to| to.first_chunk_mut::<8>()) {
@@ -230,7 +231,7 @@ fn put_eight(line: &mut [u8], at: usize, eight: [u8; 8]) {
     }
 }
 
-/// A length as LEB128, and zeros.
+/// A length as LEB128, padded with zeros.
 fn length_bytes(bytes: usize) -> [u8; 8] {
     let mut length = Vec::with_capacity(8);
     put_varint(&mut length, bytes as u64);
@@ -239,8 +240,8 @@ fn length_bytes(bytes: usize) -> [u8; 8] {
 }
 
 impl<'a> Source<'a, '_> {
-    /// The length of all these rows, if they have one whatever they hold. Not so where values of some rows are
-    /// elsewhere, but for words, of which each row has some.
+    /// The length of all these rows, if they have the same whatever they hold. If values of some
+    /// rows are elsewhere, only columns of words have one, since every row has some word.
     fn width(
         &self,
         rows: usize,
@@ -271,7 +272,7 @@ impl<'a> Source<'a, '_> {
         Ok(Some(width))
     }
 
-    /// The columns wanted, and where the directory has them.
+    /// The wanted columns, and their positions in the directory.
     #[inline]
     fn wanted(&self) -> impl Iterator<Item = (usize, &'a Column)> {
         let columns = self.columns;

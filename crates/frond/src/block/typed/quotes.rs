@@ -1,9 +1,9 @@
-//! Columns of strings that quote others of their row: a file's name that has the package's name and version in
-//! it, an address with a user's name.
+//! String columns that quote other columns of their row: a file name that contains the package's
+//! name and version, an address with a user's name.
 //!
-//! A general codec cannot know that the two stand in one row: it codes where the other string was, which takes
-//! more than the row does. A quote is one byte, and rows that are alike but for what they quote are the same
-//! string, for whatever kind of column it is then written as.
+//! A general codec does not know that both strings are in one row: it encodes where the other
+//! string was, which takes more than the rest of the row. A quote is one byte, and rows that differ
+//! only in what they quote become equal strings, for whatever encoding the column then gets.
 //!
 //! ```text
 //! quoting = 15 | number of quoted columns u8 | each: its number in the directory u16 | strings
@@ -11,13 +11,13 @@
 //! ```
 //!
 //! Invariants
-//! 1. Quoted columns stand earlier, quote nothing themselves, and are under no codec: a string is one read for
-//!    itself, and one in place for each that it quotes.
-//! 2. Columns of keys quote nothing: they are searched as they stand.
-//! 3. Numbers of quoted columns ascend, and a block has no more than [`QUOTING_MAX`] columns that quote: decoding
-//!    all of a block decodes no column more often than that.
-//! 4. What strings become is bounded as all that is decoded is, by [`Typed::bytes_max`]; with quotes, and bytes that
-//!    stand behind a mark, they are at most twice as long.
+//! 1. Quoted columns come earlier, quote nothing themselves, and use no codec: reading a string
+//!    takes one read of its own, and one in place for each quote.
+//! 2. Key columns quote nothing: they are searched as they are.
+//! 3. Numbers of quoted columns ascend, and a block has at most [`QUOTING_MAX`] columns that quote:
+//!    decoding the whole block decodes no column more often than that.
+//! 4. The length of decoded strings is bounded as everything decoded is, by [`Typed::bytes_max`];
+//!    with quotes, and with escaped bytes, they are at most twice as long.
 
 use std::{convert::Infallible, ops::Range};
 
@@ -34,29 +34,29 @@ use crate::layout::{End, Part};
 
 /// First byte of the column. No kind of string column has it.
 const TAG: u8 = 15;
-/// Most columns that one quotes.
+/// Most columns that one column quotes.
 pub(super) const QUOTED_MAX: usize = 4;
 /// Most columns of a block that quote others.
 pub(super) const QUOTING_MAX: usize = 16;
-/// The first byte that is no byte of the string itself, and the one that says that the next is.
+/// The first quote byte, and the escape byte: the byte after it is taken literally.
 const FIRST: u8 = 248;
 const LITERAL: u8 = 255;
-/// Shorter ones are not worth a quote.
+/// Shorter strings are not worth a quote.
 pub(super) const QUOTE_BYTES_MIN: usize = 3;
-/// Rows looked at before all are.
+/// Number of rows in the sample that is examined first.
 const SAMPLES: usize = 32;
 
 const BAD: BadBlock = BadBlock("a column quotes none that it can");
 
-/// A column that others may quote: where the directory has it, and how many bytes end each of its strings,
-/// which are no part of what is quoted.
+/// A column that others may quote: its position in the directory, and the number of terminator
+/// bytes of each of its strings, which are not quoted.
 #[derive(Clone, Copy, Debug, Default)]
 struct Quoted {
     at: usize,
     ending: usize,
 }
 
-/// A column of strings, to read.
+/// A string column, for reading.
 #[derive(Debug)]
 pub(super) struct Texts<'a> {
     strs: Strs<'a>,
@@ -64,14 +64,14 @@ pub(super) struct Texts<'a> {
     count: usize,
 }
 
-/// What is decoded on the way to strings with quotes.
+/// Buffers for decoding strings with quotes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scratch {
     strings: Strings,
     quoted: [Strings; QUOTED_MAX],
 }
 
-/// How many bytes end the strings of a column and say nothing.
+/// The number of bytes that terminate the strings of a column and carry no content.
 pub(super) fn ending_bytes(column: &Column) -> usize {
     match column.holds {
         Holds::String(Part::Var(End::Escaped | End::EscapedDescending)) => 2,
@@ -80,7 +80,7 @@ pub(super) fn ending_bytes(column: &Column) -> usize {
 }
 
 impl<'a> Texts<'a> {
-    /// Column `at` of the directory; `chunk` holds its bytes if they stand under a codec.
+    /// Parses column `at` of the directory; `chunk` receives its bytes if they are compressed.
     #[inline]
     pub fn parse(typed: &Typed<'a>, at: usize, chunk: &'a mut Vec<u8>) -> Result<Self, BadBlock> {
         let bytes = typed.bytes(at)?;
@@ -93,17 +93,18 @@ impl<'a> Texts<'a> {
         Ok(Self { strs: typed.strs_of(at, bytes, bytes_max, chunk)?, quoted, count })
     }
 
-    /// How the strings are written, their quotes in them.
+    /// The strings as stored, with their quotes.
     pub fn strs(&self) -> &Strs<'a> {
         &self.strs
     }
 
-    /// Whether they quote others.
+    /// True if they quote other columns.
     pub fn quotes(&self) -> bool {
         self.count > 0
     }
 
-    /// The length of all strings, where each can be written into a line of its own: they quote nothing.
+    /// The length of all strings, if each can be written directly into its place; this requires
+    /// that they quote nothing.
     #[inline]
     pub fn even_bytes(&self) -> Option<usize> {
         if self.quotes() { None } else { self.strs.even_bytes() }
@@ -114,8 +115,8 @@ impl<'a> Texts<'a> {
         self.strs.bytes_used() + if self.quotes() { head_bytes(self.count) } else { 0 }
     }
 
-    /// Appends string `row` of the block to `out`, which has others of the row in these places; on an error `out`
-    /// may hold a part of it.
+    /// Appends string `row` of the block to `out`, in which other strings of the row are at
+    /// `places`; on an error `out` may hold a part of it.
     #[inline]
     pub fn get(
         &self,
@@ -141,7 +142,8 @@ impl<'a> Texts<'a> {
         let mut string = Vec::new();
         self.strs.get(row, &mut string)?;
         let base = out.len();
-        // Where each quoted string stands: read before as a part of the row, or here, for many are quoted twice.
+        // The places of quoted strings, either read before as a part of the row, or here, since
+        // many are quoted twice.
         let mut found: [Option<Range<usize>>; QUOTED_MAX] = [const { None }; QUOTED_MAX];
         for (found, quoted) in found.iter_mut().zip(self.quoted.iter().take(self.count)) {
             *found = places.of(quoted.at).map(|place| {
@@ -216,7 +218,7 @@ pub(super) fn head_bytes(count: usize) -> usize {
     2 + 2 * count
 }
 
-/// How many bytes of a column of values stand before the strings.
+/// Number of bytes of a value's string column before the strings.
 pub(super) fn head_of(bytes: &[u8]) -> usize {
     match *bytes {
         [TAG, count, ..] => head_bytes(count.into()),
@@ -224,7 +226,7 @@ pub(super) fn head_of(bytes: &[u8]) -> usize {
     }
 }
 
-/// What column `at`, with these bytes, quotes, and how many columns that is; and the strings.
+/// Parses what column `at` quotes, and the number of quoted columns; returns also the strings.
 #[inline(never)]
 fn cut<'a>(
     typed: &Typed<'a>,
@@ -257,7 +259,7 @@ enum Piece<'a> {
     Quote(usize),
 }
 
-/// Takes a string apart.
+/// Splits a string into its pieces.
 #[inline]
 fn spell<'a>(
     mut string: &'a [u8],
@@ -291,7 +293,7 @@ pub(super) struct Quotable {
     /// Its number among all columns of the tree, and in this block's directory.
     pub number: usize,
     pub at: u16,
-    /// Bytes that end its strings.
+    /// Bytes that terminate its strings.
     pub ending: usize,
     pub strings: Strings,
 }
@@ -303,18 +305,18 @@ impl Quotable {
     }
 }
 
-/// Whether a column written so may be quoted.
+/// True if a column with this codec may be quoted.
 pub(super) fn may_be_quoted(codec: Codec) -> bool {
     codec == Codec::Raw
 }
 
-/// Appends what stands before strings that quote these.
+/// Appends the head of a column whose strings quote these columns.
 pub(super) fn put_head(quoted: &[&Quotable], out: &mut Vec<u8>) {
     out.extend_from_slice(&[TAG, quoted.len() as u8]);
     quoted.iter().for_each(|quoted| out.extend_from_slice(&quoted.at.to_le_bytes()));
 }
 
-/// Puts `strings` into `out` with quotes of these, where any is found.
+/// Copies `strings` to `out`, with occurrences of these columns' strings replaced by quotes.
 pub(super) fn quote(strings: &Strings, quoted: &[&Quotable], out: &mut Strings) {
     out.clear();
     for (row, string) in strings.iter().enumerate() {
@@ -324,7 +326,7 @@ pub(super) fn quote(strings: &Strings, quoted: &[&Quotable], out: &mut Strings) 
 
 fn quote_row(string: &[u8], row: usize, quoted: &[&Quotable], out: &mut Strings) {
     let mut wanted: [&[u8]; QUOTED_MAX] = [&[]; QUOTED_MAX];
-    // Of what is quoted the first bytes, one bit each: most positions begin none of it.
+    // A bit set of the first bytes of what is quoted: at most positions none of it starts.
     let mut firsts = [0u64; 4];
     for (slot, quoted) in wanted.iter_mut().zip(quoted) {
         let string = quoted.get(row);
@@ -354,8 +356,8 @@ fn quote_row(string: &[u8], row: usize, quoted: &[&Quotable], out: &mut Strings)
     });
 }
 
-/// Which of those columns these strings should quote, by a sample; none, unless that saves them a quarter of
-/// their bytes. Each next one has to save a sixteenth of what is left.
+/// Chooses which of these columns the strings should quote, based on a sample; none, unless that
+/// saves a quarter of their bytes. Each further column must save a sixteenth of what is left.
 pub(super) fn choose<'a>(strings: &Strings, quotable: &'a [Quotable]) -> Vec<&'a Quotable> {
     let every = strings.len().div_ceil(SAMPLES).max(1);
     let rows = || (0..strings.len()).step_by(every);
@@ -382,7 +384,7 @@ pub(super) fn choose<'a>(strings: &Strings, quotable: &'a [Quotable]) -> Vec<&'a
     if left < all - all / 4 { chosen } else { Vec::new() }
 }
 
-/// Whether strings of so many bytes, header included, are worth the reads of what they quote.
+/// True if strings of so many bytes, including the head, are worth the reads of what they quote.
 pub(super) fn worth_it(quoting_bytes: usize, plain_bytes: usize) -> bool {
     quoting_bytes < plain_bytes - plain_bytes / 10
 }

@@ -1,4 +1,4 @@
-//! One row out of its columns, and point lookups, which read no other.
+//! One row from its columns, and point lookups, which read no other row.
 
 use std::ops::Range;
 
@@ -10,15 +10,16 @@ use super::{
 };
 use crate::{coding::put_varint, message::Tag};
 
-/// Strings of a row whose places are known: columns that quote mostly quote those before them.
+/// Number of strings of a row whose places are remembered: quoting columns mostly quote those just
+/// before them.
 const PLACES: usize = 8;
-/// What is asked for at once for a row, whatever the block says of its length.
+/// Most bytes that are reserved at once for a row, whatever the block says about its length.
 const ROW_RESERVED_MAX: usize = 4096;
 
-/// Where strings of the row being read stand in what was read so far.
+/// Places, in what was read so far, of the strings of the current row.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// By number in the directory.
+    /// By position in the directory.
     all: [(usize, Range<usize>); PLACES],
     count: usize,
 }
@@ -32,7 +33,7 @@ impl Places {
         }
     }
 
-    /// Where the string of column `at` stands, if it was read.
+    /// The place of the string of column `at`, if it was read.
     #[inline]
     pub fn of(&self, at: usize) -> Option<Range<usize>> {
         let known = self.all.get(..self.count)?;
@@ -40,9 +41,10 @@ impl Places {
     }
 }
 
-/// The tag of `key`, if the block has it, and whether its value is in the columns; the payload, or of a value
-/// there the parts that are wanted, is put into `payload`. Reads no column of the value that is not wanted,
-/// and no other row. What codecs gave of the block, or give now, is in `chunks`.
+/// Returns the tag of `key`, if the block has it, and whether its value is in the columns; the
+/// payload, or of a value in the columns the wanted fields, is put into `payload`. Reads no column
+/// of the value that is not wanted, and no other row. `chunks` holds what codecs have decoded of
+/// the block before, or decode now.
 pub fn find_parts(
     typed: &Typed<'_>,
     key: &[u8],
@@ -56,14 +58,14 @@ pub fn find_parts(
     }
     let (tag, in_columns) = typed.tag(row)?;
     payload.clear();
-    // Mostly one allocation, of about a row.
+    // Usually one allocation, of about a row.
     payload.reserve((typed.raw_bytes() / typed.rows()).min(ROW_RESERVED_MAX) + 16);
     let wanted = typed.columns().wanted(projection);
     append_payload(typed, row, in_columns, wanted, chunks, payload)?;
     Ok(Some((tag, in_columns)))
 }
 
-/// The same without a word on where the value is.
+/// Looks up `key` as [`find_parts`] does, without saying where the value is.
 #[cfg(test)]
 pub fn find(
     typed: &Typed<'_>,
@@ -74,7 +76,7 @@ pub fn find(
     Ok(find_parts(typed, key, projection, &mut Chunks::default(), payload)?.map(|(tag, _)| tag))
 }
 
-/// Appends the payload of row `row`, of which it is known where it is.
+/// Appends the payload of row `row`; `in_columns` says where it is.
 pub(super) fn append_payload(
     typed: &Typed<'_>,
     row: usize,
@@ -144,7 +146,8 @@ fn append_text(
     typed.texts(at, chunks.of(at))?.get(typed, row, places, out)
 }
 
-/// Writes the length of what follows the byte at `start` there: mostly it is that byte, else what follows makes room.
+/// Writes the length of what follows the byte at `start` there: usually it fits that byte, else
+/// what follows is moved.
 fn put_length_at(start: usize, out: &mut Vec<u8>) {
     let length = out.len() - start - 1;
     if let (0..0x80, Some(byte)) = (length, out.get_mut(start)) {
@@ -155,7 +158,7 @@ fn put_length_at(start: usize, out: &mut Vec<u8>) {
     if let Some(content) = out.get_mut(start..) {
         let length_bytes = content.len() - length - 1;
         content.rotate_right(length_bytes);
-        // The byte that was kept for it stands behind it.
+        // The byte that was reserved for the length is now after it.
         content.copy_within(length_bytes + 1.., length_bytes);
     }
     out.pop();

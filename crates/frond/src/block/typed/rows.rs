@@ -1,10 +1,10 @@
-//! A position in a typed block: seek, row i, next, previous.
+//! A position in a columnar block: seek, row i, next, previous.
 //!
-//! Like [`Rows`](super::super::Rows) it does not hold the block; unlike it, the row stood on lies in the
-//! position's own memory, key and payload. A jump decodes one row; going on from there decodes eight, then
-//! sixty-four, then a vector, so that a read of one row pays for one. A walk that enters a block at its end
-//! begins with sixty-four. If the caller says how many rows it wants, that many are decoded at once, and none
-//! beyond the limit that was set.
+//! Like [`Rows`](super::super::Rows) it does not hold the block; unlike it, it keeps key and
+//! payload of the current row in its own memory. A jump decodes one row; going on from there
+//! decodes eight, then sixty-four, then a vector, so that reading one row costs the decoding of
+//! one. A walk that enters a block at its end starts with sixty-four. If the caller says how many
+//! rows it wants, that many are decoded at once, and none beyond the limit that was set.
 
 use super::{
     super::{BadBlock, Chunks},
@@ -15,11 +15,11 @@ use super::{
 };
 use crate::message::Tag;
 
-/// How many more rows are decoded each time that a walk goes on.
+/// The factor by which the number of decoded rows grows each time that a walk goes on.
 const GROWTH: usize = 8;
-/// Rows that are decoded at an end of a block.
+/// Number of rows decoded at an end of a block.
 const END_ROWS: usize = 64;
-/// Vectors end where frames of columns do, or a frame is decoded twice.
+/// Vectors end where frames of delta columns do; otherwise a frame would be decoded twice.
 const FRAME_ROWS: usize = 32;
 
 /// A position in a block: on a row, before the first, or after the last.
@@ -27,15 +27,15 @@ const FRAME_ROWS: usize = 32;
 pub struct TypedRows {
     projection: Projection,
     vector: Vector,
-    /// Number of the row stood on; the number of rows after the last.
+    /// Number of the current row; the number of rows after the last.
     row: usize,
-    /// The row that is shown: after the last still that one.
+    /// The row that is shown: after the last row, still that one.
     shown: usize,
-    /// Rows that were decoded last.
+    /// Number of rows decoded last.
     reach: usize,
-    /// Rows that a walk up from where it begins is to take; 1 if nobody has said.
+    /// Number of rows that a forward walk is expected to take; 1 if it is not known.
     expected: usize,
-    /// The first row of the block that no walk up wants.
+    /// The first row of the block that no forward walk wants.
     limit: usize,
 }
 
@@ -46,7 +46,7 @@ impl Default for TypedRows {
 }
 
 impl TypedRows {
-    /// A position that reads these parts of values.
+    /// Creates a position that reads these fields of values.
     pub fn new(projection: Projection) -> Self {
         Self {
             projection,
@@ -59,7 +59,7 @@ impl TypedRows {
         }
     }
 
-    /// Reads these parts of values from now on; it then stands nowhere.
+    /// Reads only these fields of values from now on; the position is then undefined.
     pub fn project(&mut self, projection: Projection) {
         self.projection = projection;
         self.vector.leave(Chunks::default());
@@ -67,48 +67,50 @@ impl TypedRows {
         (self.reach, self.expected, self.limit) = (1, 1, usize::MAX);
     }
 
-    /// So many rows are about to be asked for, upwards from where it goes next.
+    /// Announces that so many rows are about to be asked for, upward from where it moves next.
     pub fn expect(&mut self, rows: usize) {
         self.expected = rows.max(1);
     }
 
-    /// No walk up in this block wants rows from `key` on, until it is left.
+    /// Announces that no forward walk in this block wants rows from `key` on, until the block is
+    /// left.
     pub fn set_limit(&mut self, typed: &Typed<'_>, key: &[u8]) -> Result<(), BadBlock> {
         (self.limit, _) = place(typed, key, self.vector.chunks())?;
         Ok(())
     }
 
-    /// Whether the next row is the first one beyond the limit.
+    /// True if the next row is the first one beyond the limit.
     #[inline]
     pub fn is_before_limit(&self) -> bool {
         self.row.wrapping_add(1) == self.limit
     }
 
-    /// The key stood on; after the last row that one's.
+    /// The current key; after the last row, still that row's.
     #[inline]
     pub fn key(&self) -> &[u8] {
         self.vector.key(self.shown)
     }
 
-    /// Its tag.
+    /// The current tag.
     #[inline]
     pub fn tag(&self) -> Tag {
         self.vector.tag(self.shown).0
     }
 
-    /// Its payload; of a value that is in the columns the parts that are wanted.
+    /// The current payload; for a value in the columns, the wanted fields.
     #[inline]
     pub fn payload(&self) -> &[u8] {
         self.vector.payload(self.shown)
     }
 
-    /// Whether the payload is all there is: true for what is not in the columns.
+    /// True if the payload is the whole value; always true for payloads outside the columns.
     pub fn is_whole(&self) -> bool {
         self.projection == Projection::All || !self.vector.tag(self.shown).1
     }
 
-    /// Shows the row stood on and those after it that are decoded and before the limit, until `take` says false: key, tag,
-    /// payload, and whether that is all there is. Stands on the last one shown; false if `take` has said so.
+    /// Passes the current row and those after it that are decoded and before the limit to `take`,
+    /// until it returns false: key, tag, payload, and whether the payload is whole. Stops at the
+    /// last row passed; returns false if `take` has.
     #[inline]
     pub fn each_decoded<E>(
         &mut self,
@@ -127,9 +129,10 @@ impl TypedRows {
         Ok(true)
     }
 
-    /// The same for as many of these rows at once as have keys of one length, and values, which are in the columns: `take`
-    /// gets them, and whether values are whole, and says how many it has taken, one at least, and whether it wants more; or
-    /// nothing, if it wants them one by one. `None`: nothing was taken.
+    /// Passes to `take`, at once, as many of these rows as have keys of one length and values of
+    /// one length in the columns, and whether values are whole. `take` returns how many it has
+    /// taken, at least one, and whether it wants more; or nothing, if it wants them one by one.
+    /// `None`: nothing was taken.
     #[inline]
     pub fn take_even(
         &mut self,
@@ -142,26 +145,26 @@ impl TypedRows {
         Some(goes_on)
     }
 
-    /// Whether the limit is known.
+    /// True if a limit is set.
     #[inline]
     pub fn has_limit(&self) -> bool {
         self.limit != usize::MAX
     }
 
-    /// Number of the row stood on.
+    /// Number of the current row.
     #[inline]
     pub fn row(&self) -> usize {
         self.row
     }
 
-    /// Goes to the first row.
+    /// Moves to the first row.
     pub fn first(&mut self, typed: &Typed<'_>) -> Result<(), BadBlock> {
         let wanted = if self.expected > 1 { self.expected } else { END_ROWS };
         self.reach = wanted.min(rows_max(typed));
         self.fill_up(typed, 0, self.reach)
     }
 
-    /// Goes to the last row.
+    /// Moves to the last row.
     pub fn last(&mut self, typed: &Typed<'_>) -> Result<(), BadBlock> {
         self.reach = END_ROWS.min(rows_max(typed));
         let count = self.reach.min(typed.rows());
@@ -170,13 +173,13 @@ impl TypedRows {
         Ok(())
     }
 
-    /// Goes to row `row`, which exists.
+    /// Moves to row `row`, which must exist.
     pub fn row_at(&mut self, typed: &Typed<'_>, row: usize) -> Result<(), BadBlock> {
         assert!(row < typed.rows(), "row {row} of {}", typed.rows());
         self.jump(typed, row)
     }
 
-    /// Goes to the first row whose key is not below `key`; false if there is none.
+    /// Moves to the first row whose key is not below `key`; false if there is none.
     pub fn seek(&mut self, typed: &Typed<'_>, key: &[u8]) -> Result<bool, BadBlock> {
         let (row, _) = place(typed, key, self.vector.chunks())?;
         if row >= typed.rows() {
@@ -188,7 +191,7 @@ impl TypedRows {
         self.fill_up(typed, row, self.reach).map(|()| true)
     }
 
-    /// Goes to the last row whose key is below `key`; false if there is none.
+    /// Moves to the last row whose key is below `key`; false if there is none.
     pub fn seek_before(&mut self, typed: &Typed<'_>, key: &[u8]) -> Result<bool, BadBlock> {
         let (row, _) = place(typed, key, self.vector.chunks())?;
         match row.checked_sub(1) {
@@ -197,20 +200,22 @@ impl TypedRows {
         }
     }
 
-    /// Forgets the block that it stood in: comes before any move in another one, of which codecs gave this.
+    /// Leaves the current block: to be called before any move in another one, of which `known` is
+    /// already decoded.
     #[inline]
     pub fn leave(&mut self, known: Chunks) {
         self.vector.leave(known);
         self.limit = usize::MAX;
     }
 
-    /// Goes to the next row, if that has been decoded; else it stays, and false says nothing.
+    /// Moves to the next row, if that is decoded; otherwise it stays, and false does not mean the
+    /// end.
     #[inline]
     pub fn next_decoded(&mut self) -> bool {
         self.go_if_decoded(self.row.wrapping_add(1))
     }
 
-    /// Goes to the row before, if that has been decoded.
+    /// Moves to the previous row, if that is decoded.
     #[inline]
     pub fn prev_decoded(&mut self) -> bool {
         self.go_if_decoded(self.row.wrapping_sub(1))
@@ -225,7 +230,7 @@ impl TypedRows {
         is_decoded
     }
 
-    /// Goes to the next row; false if this was the last.
+    /// Moves to the next row; false if this was the last.
     #[inline]
     pub fn next(&mut self, typed: &Typed<'_>) -> Result<bool, BadBlock> {
         let row = self.row.wrapping_add(1);
@@ -242,7 +247,7 @@ impl TypedRows {
         Ok(true)
     }
 
-    /// Decodes about so many rows from `row` on, which exists, and stands on it.
+    /// Decodes about `count` rows from `row` on, which must exist, and moves to it.
     fn fill_up(&mut self, typed: &Typed<'_>, row: usize, count: usize) -> Result<(), BadBlock> {
         let last = typed.rows().min(self.limit.max(row + 1));
         let end = (row + count).min(last);
@@ -253,7 +258,7 @@ impl TypedRows {
         Ok(())
     }
 
-    /// Goes to the row before; false if this was the first.
+    /// Moves to the previous row; false if this was the first.
     #[inline]
     pub fn prev(&mut self, typed: &Typed<'_>) -> Result<bool, BadBlock> {
         let Some(row) = self.row.min(typed.rows()).checked_sub(1) else { return Ok(false) };
@@ -267,7 +272,7 @@ impl TypedRows {
         Ok(true)
     }
 
-    /// Goes to a row, perhaps of another block.
+    /// Moves to a row, perhaps of another block.
     fn jump(&mut self, typed: &Typed<'_>, row: usize) -> Result<(), BadBlock> {
         self.reach = 1;
         self.fill(typed, row, 1)?;

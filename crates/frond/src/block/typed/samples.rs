@@ -1,4 +1,5 @@
-//! Strings kept of some blocks of a leaf, to learn from how those to come are best written.
+//! Training samples: strings kept from some blocks of a leaf, to learn how later ones are best
+//! encoded.
 
 use super::{
     super::{
@@ -10,14 +11,14 @@ use super::{
 
 /// Most bytes kept of a column.
 const COLUMN_BYTES_MAX: usize = 512 << 10;
-/// Least length of rows that a sample is made of.
+/// Least total length of the rows that a sample is taken from.
 const SAMPLE_BYTES_MIN: u64 = 8 << 10;
 
 /// Strings of some blocks, by number of column.
 #[derive(Debug, Default)]
 pub struct Samples {
     columns: Vec<Sampled>,
-    /// Length of the rows that they are of.
+    /// Total length of the rows that were sampled.
     row_bytes: u64,
 }
 
@@ -29,14 +30,14 @@ struct Sampled {
 }
 
 impl Samples {
-    /// None yet.
+    /// Creates empty samples.
     pub fn new(columns: &Columns) -> Self {
         Self { columns: vec![Sampled::default(); columns.count()], row_bytes: 0 }
     }
 
     /// Keeps column `number` of a block.
     pub(super) fn keep(&mut self, number: usize, is_key: bool, strings: &Strings) {
-        // Keys that do not fit have no model: their number lies beyond.
+        // Keys that do not fit have no model: their number is beyond the end.
         let Some(column) = self.columns.get_mut(number) else { return };
         if column.bytes < COLUMN_BYTES_MAX {
             column.is_key = is_key;
@@ -45,8 +46,8 @@ impl Samples {
         }
     }
 
-    /// How each column that was met is best written under this codec, where a model would serve `rows` rows.
-    /// Takes several times what writing the sample takes.
+    /// Finds the best encoding under this codec of each column with samples, where a model would
+    /// serve `rows` rows. Takes several times as long as encoding the sample.
     pub fn train(&self, codec: Codec, rows: usize) -> Vec<(usize, Trained)> {
         let mut encoder = StrEncoder::new();
         let met = self.columns.iter().enumerate().filter(|(_, column)| column.bytes > 0);
@@ -57,12 +58,13 @@ impl Samples {
         .collect()
     }
 
-    /// Counts a block of which strings were kept, with this length of rows.
+    /// Counts a sampled block with this length of rows.
     pub fn count(&mut self, row_bytes: usize) {
         self.row_bytes += row_bytes as u64;
     }
 
-    /// Whether they say anything of a leaf with this length of rows, of which much may have been carried over.
+    /// True if the samples are representative of a leaf with this length of rows, much of which may
+    /// have been carried over.
     pub fn are_enough(&self, row_bytes: u64) -> bool {
         let some = self.columns.iter().any(|column| column.bytes > 0);
         some && self.row_bytes >= SAMPLE_BYTES_MIN.max(row_bytes / 32)

@@ -1,9 +1,9 @@
-//! The row of a key, found column by column.
+//! Finding the row of a key, column by column.
 //!
-//! The key sought is cut as far as it goes. Rows whose columns equal the parts so far are a range, because
-//! keys ascend; within it the next column ascends, and is searched alone. A rest that is no whole part any
-//! more is compared as bytes: a part whose beginning it is, is above it, and no part is the beginning of it,
-//! or it would have been cut there (Invariant 2 of `columns.rs`).
+//! The key is cut into fields as far as possible. Rows whose columns equal the fields so far are a
+//! range, because keys ascend; within it the next column ascends, and is searched alone. A
+//! remainder that is no whole field is compared as bytes: a field that starts with it is above it,
+//! and no field is a prefix of it, or it would have been cut there (invariant 2 of `columns.rs`).
 
 use std::{cmp::Ordering, ops::Range};
 
@@ -13,13 +13,14 @@ use super::{
     frame::Typed,
 };
 
-/// How many rows have keys below `key`.
+/// Returns how many rows have keys below `key`.
 pub fn rows_below(typed: &Typed<'_>, key: &[u8]) -> Result<usize, BadBlock> {
     place(typed, key, &mut Chunks::default()).map(|(row, _)| row)
 }
 
-/// The first row whose key is not below `key`, the number of rows if there is none, and whether it is
-/// `key`. What codecs gave of the block, or give now, is in `chunks`.
+/// Returns the first row whose key is not below `key` (the number of rows if there is none), and
+/// whether its key is `key`. `chunks` holds what codecs have decoded of the block before, or decode
+/// now.
 #[inline]
 pub(super) fn place(
     typed: &Typed<'_>,
@@ -34,7 +35,7 @@ pub(super) fn place(
             Holds::Word(bytes, _) => {
                 let word = word_at(rest, 0, bytes);
                 if rest.len() < usize::from(bytes) {
-                    // What is missing reads as zeros, and a part is not below what it begins with.
+                    // Missing bytes read as zeros, and a field is not below its own prefix.
                     return Ok((typed.searched(at, &rows)?.lower_bound(rows, word), false));
                 }
                 rest = rest.get(usize::from(bytes)..).unwrap_or_default();
@@ -45,7 +46,7 @@ pub(super) fn place(
             }
             Holds::String(_) | Holds::Content => {
                 let strs = typed.strs(at, chunks.of(at));
-                // It is long: it stays where it was read.
+                // The struct is large: it is used by reference.
                 let strs = strs.as_ref().map_err(|bad| *bad)?;
                 let Some((part, after)) =
                     column.bytes_in(rest).and_then(|bytes| rest.split_at_checked(bytes))
@@ -60,7 +61,7 @@ pub(super) fn place(
             return Ok((rows.start, false));
         }
     }
-    // Rows that equal all parts are one row; a key with more behind is above it.
+    // Rows that equal all fields are one row; a key with further bytes is above it.
     Ok(if rest.is_empty() { (rows.start, true) } else { (rows.end, false) })
 }
 
@@ -76,7 +77,7 @@ fn equal_strings(
     }
 }
 
-/// What is left of one row that compares so.
+/// What remains of a range of one row that compares so.
 #[inline]
 fn one(row: usize, order: Ordering) -> Range<usize> {
     match order {

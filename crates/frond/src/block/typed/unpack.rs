@@ -1,12 +1,14 @@
-//! A typed block as a cache with room keeps it: the same rows, with no column under a general codec.
+//! Unpacking: a columnar block as a cache with room keeps it, with the same rows, but no column
+//! under a general codec.
 //!
-//! Encodings are read at one row, and cost nothing to keep; a codec makes each reader of a string decode those of the whole
-//! block, some microseconds each time. What is read from the device anyway is so unpacked once, as long as there is memory
-//! for it; where there is not, what is small is worth more than what is fast (docs/design/028-roomy-caches-unpack.md).
+//! Encodings can be read row by row, and cost nothing to keep; a codec makes each reader of a
+//! string decode those of the whole block, some microseconds each time. So a block that is read
+//! from the device anyway is unpacked once while there is memory for it; without memory, being
+//! small is worth more than being fast (docs/design/028-roomy-caches-unpack.md).
 //!
 //! Invariants
-//! 1. The block that comes out is read with the same columns and models, and has the same rows.
-//! 2. It is made only of a block that [`check`](super::check) has passed, and never written.
+//! 1. The unpacked block is read with the same columns and models, and has the same rows.
+//! 2. It is made only from a block that [`check`](super::check) has passed, and never written.
 
 use super::{
     super::{BadBlock, Chunks, column::PAD_BYTES, column::string::Strs},
@@ -16,14 +18,15 @@ use super::{
     quotes,
 };
 
-/// The block without codecs in `out`; false if it has none. What was decoded of it before is not decoded again.
+/// Writes the block without codecs to `out`; false if no column uses one. What was decoded of it
+/// before is not decoded again.
 pub fn unpack(typed: &Typed<'_>, chunks: &mut Chunks, out: &mut Vec<u8>) -> Result<bool, BadBlock> {
     let (mut body, mut ends) = (Vec::new(), Vec::with_capacity(typed.column_count()));
     let mut any = false;
     for at in 0..typed.column_count() {
         let padded = typed.bytes(at)?;
         let bytes = &padded[..padded.len() - PAD_BYTES];
-        // Behind what says which columns the strings quote.
+        // The strings start after the head that says which columns they quote.
         let head = match typed.column(at) {
             Some(column) if matches!(column.holds, Holds::Word(..)) => None,
             Some(_) if typed.value_at(0).is_some_and(|first| at >= first) => {

@@ -1,12 +1,12 @@
-//! Many rows out of their columns: column by column into rows that lie side by side
+//! Decoding many rows from their columns: column by column into rows that lie side by side
 //! ([`Lines`]).
 //!
 //! Invariants
-//! 1. A vector takes no more than the length that the block says its rows have, for keys and again for payloads,
-//!    and as much and [`Typed::bytes_max`] for what their columns decode to, whatever the columns say. Rows of
-//!    one length take no more than eight bytes a row beyond it, and a codec's chunk once more
-//!    [`Typed::bytes_max`]; strings with quotes twice that, and once for each of the four columns that they may
-//!    quote.
+//! 1. A vector takes at most the length of rows that the block states for keys and again for
+//!    payloads, and as much plus [`Typed::bytes_max`] for what their columns decode to, whatever
+//!    the columns say. Rows of one length take at most eight additional bytes each, and a codec's
+//!    chunk takes another [`Typed::bytes_max`]; strings with quotes take twice that, plus once for
+//!    each of the four columns that they may quote.
 
 use std::ops::Range;
 
@@ -19,21 +19,21 @@ use super::{
 };
 use crate::message::Tag;
 
-/// Most rows of a vector: four pages of numbers, which stay in the nearest cache while rows are made of
-/// them.
+/// Most rows of a vector: four pages of numbers, which stay in the L1 cache while rows are
+/// assembled from them.
 pub(super) const VECTOR_ROWS_MAX: usize = 256;
-/// About so many bytes of rows are decoded at a time: a few wide rows, not hundreds, which stay in the nearest
-/// cache while they are put together and copied.
+/// About so many bytes of rows are decoded at a time: a few wide rows instead of hundreds, which
+/// stay in the L1 cache while they are assembled and copied.
 const VECTOR_BYTES: usize = 16 << 10;
 
-/// Rows of a block, decoded.
+/// Decoded rows of a block.
 #[derive(Clone, Debug)]
 pub(super) struct Vector {
-    /// Which rows.
+    /// The numbers of the rows.
     rows: Range<usize>,
     /// Their tags, and whether their values are in columns.
     tags: Vec<(Tag, bool)>,
-    /// All values are in columns.
+    /// True if all values are in columns.
     all_in_columns: bool,
     keys: Lines,
     values: Lines,
@@ -41,28 +41,28 @@ pub(super) struct Vector {
     scratch: Scratch,
 }
 
-/// What columns decode to.
+/// Buffers for decoded columns.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scratch {
     pub words: Vec<u64>,
     pub strings: Vec<Strings>,
-    /// What codecs gave of this block: a walk decodes it once.
+    /// What codecs have decoded of this block: a walk decodes it once.
     pub chunks: Chunks,
     pub quotes: quotes::Scratch,
 }
 
-/// Rows of which all keys have one length, and all values, which are in the columns: puts.
+/// Rows whose keys all have one length, and so do their values, which are all in the columns: puts.
 #[derive(Clone, Copy, Debug)]
 pub struct Even<'a> {
-    /// How many.
+    /// Number of rows.
     pub rows: usize,
     /// The keys.
     pub keys: EvenLines<'a>,
-    /// The values, or the parts of them that are wanted.
+    /// The values, or their wanted fields.
     pub values: EvenLines<'a>,
 }
 
-/// How many rows are decoded at a time.
+/// Number of rows that are decoded at a time.
 #[inline]
 pub(super) fn rows_max(typed: &Typed<'_>) -> usize {
     let row_bytes = typed.raw_bytes() / typed.rows();
@@ -97,7 +97,7 @@ impl Drop for Vector {
 }
 
 impl Vector {
-    /// Which rows it has.
+    /// The numbers of the decoded rows.
     #[inline]
     pub fn rows(&self) -> Range<usize> {
         self.rows.clone()
@@ -109,14 +109,14 @@ impl Vector {
         self.keys.get(row.wrapping_sub(self.rows.start))
     }
 
-    /// Its tag, and whether its value is in the columns.
+    /// The tag of row `row`, and whether its value is in the columns.
     #[inline]
     pub fn tag(&self, row: usize) -> (Tag, bool) {
         let tag = self.tags.get(row.wrapping_sub(self.rows.start));
         tag.copied().unwrap_or((Tag::DELETE, false))
     }
 
-    /// Its payload.
+    /// The payload of row `row`.
     #[inline]
     pub fn payload(&self, row: usize) -> &[u8] {
         let index = row.wrapping_sub(self.rows.start);
@@ -135,8 +135,8 @@ impl Vector {
         (self.keys.get(index), tag, payload, in_columns)
     }
 
-    /// Rows from `row` to `end` as they lie here, if all keys have one length, and all values, which are in the
-    /// columns.
+    /// Rows from `row` to `end`, in place, if all keys have one length, and all values, which are
+    /// all in the columns.
     #[inline]
     pub fn even(&self, row: usize, end: usize) -> Option<Even<'_>> {
         if !self.all_in_columns || !self.rows.contains(&row) || end <= row || end > self.rows.end {
@@ -147,14 +147,14 @@ impl Vector {
         Some(Even { rows: rows.len(), keys, values })
     }
 
-    /// Decodes these rows, which exist.
+    /// Decodes these rows, which must exist.
     pub fn fill(
         &mut self,
         typed: &Typed<'_>,
         rows: Range<usize>,
         wanted: &[u16],
     ) -> Result<(), BadBlock> {
-        // Nothing is kept of a vector that came to grief.
+        // Nothing is kept if decoding fails.
         self.rows = 0..0;
         let Self { tags, all_in_columns, keys, values, others, scratch, .. } = self;
         let words = scratch.words(rows.len());
@@ -182,13 +182,14 @@ impl Vector {
         Ok(())
     }
 
-    /// Forgets the rows.
+    /// Removes the rows.
     #[inline]
     pub fn clear(&mut self) {
         self.rows = 0..0;
     }
 
-    /// Forgets the block: before rows of another are decoded, of which codecs gave this.
+    /// Leaves the block: to be called before rows of another one are decoded, of which `known` is
+    /// already decoded.
     #[inline]
     pub fn leave(&mut self, known: Chunks) {
         self.clear();
@@ -198,15 +199,15 @@ impl Vector {
         }
     }
 
-    /// What codecs gave of this block.
+    /// What codecs have decoded of this block.
     #[inline]
     pub fn chunks(&mut self) -> &mut Chunks {
         &mut self.scratch.chunks
     }
 }
 
-/// Values of column `at` from row `first` on. A single one, as a seek asks for, is read without a proof that
-/// the column is whole.
+/// Decodes values of column `at` from row `first` on. A single value, as a seek needs, is read
+/// without a proof that the column is complete.
 #[inline]
 pub(super) fn decode(
     typed: &Typed<'_>,
@@ -222,7 +223,7 @@ pub(super) fn decode(
 }
 
 impl Scratch {
-    /// Room for so many words.
+    /// A buffer for `count` words.
     pub fn words(&mut self, count: usize) -> &mut [u64] {
         if self.words.len() < count {
             self.words.resize(count, 0);

@@ -1,5 +1,5 @@
-//! What the columns of a block take, and what their parts of the rows would take as they are: for whoever
-//! wants to know what an encoding is worth.
+//! The size of each column of a block, and of the same fields in raw rows: shows what an encoding
+//! saves.
 
 use super::{
     super::{
@@ -14,38 +14,38 @@ use super::{
     quotes,
 };
 
-/// Which part of the rows a column holds.
+/// The part of the rows that a column holds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ColumnOf {
-    /// Kinds of messages.
+    /// The kinds of messages.
     Tags,
-    /// This part of the keys.
+    /// This field of the keys.
     Key(u16),
     /// Keys that do not fit their layout.
     WholeKey,
-    /// This part of the values.
+    /// This field of the values.
     Value(u16),
     /// Payloads that are not values, or do not fit their layout.
     Others,
 }
 
-/// How a column is written.
+/// The encoding of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Encoding {
-    /// As integers, or as integers that are differences.
+    /// Integers, possibly as differences.
     Ints(IntKind, Option<Against>),
-    /// As strings, or as such that quote other columns.
+    /// Strings, their codec, and whether they quote other columns.
     Strings(StrKind, Codec, bool),
 }
 
 /// One column of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ColumnWeight {
-    /// Whose it is.
+    /// The part of the rows that it holds.
     pub of: ColumnOf,
-    /// How it is written.
+    /// Its encoding.
     pub encoding: Encoding,
-    /// Bytes of the parts as they stand in rows, lengths before them included.
+    /// Bytes of the fields in raw rows, including lengths in front of them.
     pub row_bytes: usize,
     /// Bytes of the column.
     pub bytes: usize,
@@ -90,7 +90,7 @@ impl Encoding {
     }
 }
 
-/// Shows every column of a block, tags first. Decodes all strings.
+/// Passes every column of a block to `show`, tags first. Decodes all strings.
 pub fn weigh(typed: &Typed<'_>, mut show: impl FnMut(ColumnWeight)) -> Result<(), BadBlock> {
     let rows = typed.rows();
     let mut tags = vec![0; rows];

@@ -1,10 +1,11 @@
-//! How each column is best written, from block to block.
+//! Choosing the encoding of each column, from block to block.
 //!
-//! What was best for a column of one block mostly is for the next: it is written that way, and when that
-//! takes a tenth more or less a row than it ever did, all ways are measured anew; also every so many blocks, for rows
-//! may change and take as much as before. Measuring strings takes ten times as long as writing them: one
-//! that misses again and again is measured every eighth time, and the longer a form stays the best, the more
-//! blocks go by until it is looked at again.
+//! What was best for a column of one block is mostly best for the next: it is encoded that way, and
+//! when that takes a tenth more or less per row than it ever did, all encodings are measured again.
+//! This also happens after a number of blocks, since rows may change and take as much as before.
+//! Measuring strings takes ten times as long as encoding them: a string column that misses again
+//! and again is measured every eighth time, and the longer an encoding stays the best, the more
+//! blocks pass before the next measurement.
 
 use super::{
     super::{
@@ -24,59 +25,60 @@ use super::{
     samples::Samples,
 };
 
-/// Bytes a block that no column is measured for: of words, and of strings.
+/// Bytes per block that are too few to measure a column for: for words, and for strings.
 const WORD_SLACK: usize = 8;
 const STRING_SLACK: usize = 64;
-/// Blocks after which strings that miss are measured again.
+/// Number of blocks after which strings that miss are measured again.
 const STRING_BLOCKS: u16 = 8;
-/// What a form is to save of another one to take its place: the best of one block by less is the next block's second.
+/// An encoding must save 1/50 to replace another: the winner of one block by less is the second of
+/// the next.
 const OTHER: usize = 50;
-/// Blocks after which a column is measured whether it misses or not: of a form that is new, and at most; words
-/// cost little.
+/// Number of blocks after which a column is measured whether it misses or not: with a new encoding,
+/// and the maxima; words are cheap to measure.
 const BLOCKS_NEW: u16 = 32;
 const WORD_BLOCKS_MAX: u16 = 64;
 const BLOCKS_MAX: u16 = 512;
 
-/// How the columns of a tree's blocks are written, as far as it is known. One run's last are the best
-/// guess for the next run's first.
+/// How the columns of a tree's blocks are encoded, as far as it is known. The last plans of a run
+/// are the best guess for the start of the next.
 #[derive(Clone, Debug)]
 pub struct Plans {
-    /// By number of column, the key's, the value's, and other payloads; then tags; then keys that do not
-    /// fit.
+    /// By number of column: those of the key, of the value, and other payloads; then tags; then
+    /// keys that do not fit.
     words: Vec<Kept<WordForm>>,
     strings: Vec<Kept<StringPlan>>,
-    /// What each column of strings quotes.
+    /// What each string column quotes.
     quotes: Vec<Quotes>,
 }
 
-/// Which columns one quotes.
+/// The columns that a column quotes.
 #[derive(Clone, Debug, Default)]
 struct Quotes {
-    /// Their numbers; none if it is written as it is.
+    /// Their numbers; empty if it is encoded without quotes.
     columns: Vec<usize>,
-    /// Blocks until that is measured again.
+    /// Number of blocks until that is measured again.
     left: u16,
-    /// And how many those were.
+    /// The number of blocks at the start of that wait.
     wait: u16,
 }
 
-/// How words are written.
+/// How words are encoded.
 #[derive(Clone, Copy, Debug)]
 struct WordForm {
     chosen: Chosen,
     /// As the difference to the column with this number.
     beside: Option<usize>,
-    /// To a line over it, which each block has its own of.
+    /// As the difference to a line over it, which each block computes for itself.
     on_line: bool,
 }
 
-/// What was chosen, and what it took where it was measured to be the best.
+/// The chosen encoding, and what it took where it was measured to be the best.
 #[derive(Clone, Copy, Debug)]
 struct Kept<F> {
     form: Option<F>,
     /// Least and most bytes of a row.
     range: (f64, f64),
-    /// Blocks since it was measured, and until it is again.
+    /// Blocks since it was measured, and until it is measured again.
     blocks: u16,
     wait: u16,
 }
@@ -88,14 +90,14 @@ impl<F> Default for Kept<F> {
 }
 
 impl<F> Kept<F> {
-    /// Whether so many bytes are a tenth off what was to be expected.
+    /// True if so many bytes differ by more than a tenth from what was expected.
     fn misses(&self, bytes: usize, rows: usize, slack: usize) -> bool {
         let (bytes, rows, slack) = (bytes as f64, rows as f64, slack as f64);
         let (least, most) = self.range;
         bytes + slack < 0.9 * least * rows || bytes > 1.1 * most * rows + slack
     }
 
-    /// Another form is the best.
+    /// Records that another form is the best.
     fn keep(&mut self, form: F, bytes: usize, rows: usize) {
         self.promise(form, bytes as f64 / rows.max(1) as f64);
     }
@@ -105,7 +107,8 @@ impl<F> Kept<F> {
         *self = Self { form: Some(form), range, wait: BLOCKS_NEW, ..*self };
     }
 
-    /// The form is still the best. Rows that differ by little from block to block miss no more; others are new ones.
+    /// Records that the form is still the best. Rows that vary a little from block to block stop
+    /// missing; larger changes are treated as new rows.
     fn confirm(&mut self, bytes: usize, rows: usize, blocks_max: u16) {
         let row_bytes = bytes as f64 / rows.max(1) as f64;
         let (least, most) = (self.range.0.min(row_bytes), self.range.1.max(row_bytes));
@@ -118,7 +121,7 @@ impl<F> Kept<F> {
 }
 
 impl Plans {
-    /// Nothing is known yet.
+    /// Creates plans without knowledge.
     pub fn new(columns: &Columns) -> Self {
         let count = columns.count() + 2;
         Self {
@@ -128,45 +131,46 @@ impl Plans {
         }
     }
 
-    /// Writes string column `number` by what was trained for it, and its model, which is to be among the
-    /// models of the run, as long as it keeps its promise.
+    /// Makes string column `number` use what was trained for it, with its model, which is to be
+    /// among the models of the run, until it misses what was expected.
     pub fn set(&mut self, number: usize, trained: &Trained) {
         if let Some(kept) = self.strings.get_mut(number) {
             kept.promise(trained.plan, trained.row_bytes);
         }
     }
 
-    /// Whether some column was last written under a codec.
+    /// True if some column was last encoded with a codec.
     pub fn use_codec(&self) -> bool {
         self.strings.iter().any(|kept| kept.form.is_some_and(|plan| plan.codec != Codec::Raw))
     }
 
-    /// Takes over how integers are written; strings may have been written with other models.
+    /// Adopts how integers are encoded; strings may have been encoded with other models.
     pub fn learn_integers(&mut self, from: &Plans) {
         self.words.clone_from(&from.words);
     }
 
-    /// How string column `number` is written, if it is known.
+    /// How string column `number` is encoded, if it is known.
     pub fn string(&self, number: usize) -> Option<StringPlan> {
         self.strings.get(number)?.form
     }
 
-    /// How integer column `number` is written, if it is known; of differences, how they are.
+    /// How integer column `number` is encoded, if it is known; for differences, how the differences
+    /// are.
     pub fn integer(&self, number: usize) -> Option<IntKind> {
         self.words.get(number)?.form.map(|form| form.chosen.kind)
     }
 
-    /// The number of tags here.
+    /// The number of tags in these vectors.
     pub(super) fn tags(&self) -> usize {
         self.words.len() - 2
     }
 
-    /// The number of keys that do not fit here.
+    /// The number, in these vectors, of keys that do not fit.
     pub(super) fn whole_keys(&self) -> usize {
         self.words.len() - 1
     }
 
-    /// Whether a string that stands once more costs nothing much.
+    /// True if repeating a string costs almost nothing.
     pub(super) fn repeats_are_free(&self, number: usize) -> bool {
         let kind = self.string(number).map(|plan| plan.kind);
         kind.is_some_and(|kind| {
@@ -175,21 +179,21 @@ impl Plans {
     }
 }
 
-/// What became of the bytes of columns that a codec was tried on.
+/// Counts of column bytes that a codec was tried on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ChunkCounts {
-    /// Chunks that stand under a codec.
+    /// Chunks that are stored under a codec.
     pub coded: u64,
-    /// Their bytes.
+    /// Raw bytes of these chunks.
     pub coded_from_bytes: u64,
-    /// What is stored of these.
+    /// Stored bytes of these chunks.
     pub coded_bytes: u64,
-    /// Chunks that are stored as they are, since the codec saved too little.
+    /// Chunks that are stored raw, since the codec saved too little.
     pub raw: u64,
 }
 
 impl ChunkCounts {
-    /// Counts a column that was written under this codec, if that paid.
+    /// Counts a column that was encoded with this codec, if it was tried.
     fn count(&mut self, tried: Codec, written: Written) {
         let Written { kind, chunk, .. } = written;
         if chunk.codec != Codec::Raw {
@@ -202,7 +206,7 @@ impl ChunkCounts {
     }
 }
 
-/// Writes columns by plans.
+/// Encodes columns by plans.
 #[derive(Debug)]
 pub(super) struct ColumnWriter {
     codec: Codec,
@@ -210,19 +214,19 @@ pub(super) struct ColumnWriter {
     strings: StrEncoder,
     differences: Vec<u64>,
     quoting: Strings,
-    /// Columns of this block that quote others.
+    /// Number of columns of this block that quote others.
     pub quoting_columns: usize,
     other: Vec<u8>,
-    /// Where strings are kept of this block.
+    /// Where strings of this block are kept for training.
     pub samples: Option<Samples>,
-    /// What was written since they were last taken.
+    /// Counts since they were last taken.
     pub chunks: ChunkCounts,
-    /// Times that a column was measured anew.
+    /// How often a column was measured again.
     pub measured: u64,
 }
 
 impl ColumnWriter {
-    /// One that may put string bytes under this codec.
+    /// Creates a writer that may compress string bytes with this codec.
     pub fn new(codec: Codec) -> Self {
         let (ints, strings) = (IntEncoder::new(), StrEncoder::new());
         let (differences, quoting, other) = (Vec::new(), Strings::new(), Vec::new());
@@ -241,7 +245,8 @@ impl ColumnWriter {
         }
     }
 
-    /// Appends integer column `number`, and says whether as the difference to one of those earlier ones.
+    /// Appends integer column `number`, and returns whether it is stored as the difference to one
+    /// of `earlier`.
     pub fn put_words(
         &mut self,
         plans: &mut Plans,
@@ -257,7 +262,7 @@ impl ColumnWriter {
         let known = kept.form.and_then(|form| self.put_as(form, float, values, earlier, out));
         let Some(mut best) = known else {
             let best = self.put_shortest(float, values, earlier, out);
-            // A column that is not there in this block mostly is there again in the next.
+            // A column that is missing in this block is mostly there again in the next.
             let waits = kept.form.is_some() && kept.blocks < kept.wait;
             if waits {
                 kept.blocks += 1;
@@ -288,8 +293,8 @@ impl ColumnWriter {
         best.beside.is_some()
     }
 
-    /// Appends words in this form, or in none if it is the difference to a column that is not there. Says in
-    /// which it is.
+    /// Appends words in this form, unless it is the difference to a column that is missing. Returns
+    /// the form used.
     fn put_as(
         &mut self,
         form: WordForm,
@@ -314,7 +319,8 @@ impl ColumnWriter {
         Some(WordForm { chosen, ..form })
     }
 
-    /// Appends words in the shortest form. A difference is a read more, and has to be shorter by a tenth.
+    /// Appends words in the shortest form. A difference costs one more read, so it must be a tenth
+    /// shorter.
     fn put_shortest(
         &mut self,
         float: Option<Float>,
@@ -333,7 +339,7 @@ impl ColumnWriter {
             for line in other.promising(values, plain.bytes) {
                 other.differences(line, values, differences);
                 let bytes = difference::head_bytes(line) + ints.measure(differences).bytes;
-                // A line, too, has to be worth it, to one that is level.
+                // A sloped line must in turn be worth more than a plain difference.
                 let is_less = match line {
                     Line::SAME => bytes < best_bytes,
                     _ => difference::worth_it(bytes, best_bytes),
@@ -353,13 +359,13 @@ impl ColumnWriter {
         WordForm { chosen, beside: Some(other.number), on_line: line != Line::SAME }
     }
 
-    /// Appends an integer column of one value, which is as long for any number of rows.
+    /// Appends an integer column with one value, which has the same length for any number of rows.
     pub fn put_same(&mut self, value: u64, out: &mut Vec<u8>) {
         self.ints.encode_as(IntKind::Constant, None, &[value], out);
     }
 
-    /// Appends string column `number` of the value, which may quote those columns, and says whether others may
-    /// quote it.
+    /// Appends string column `number` of the value, which may quote the columns in `quotable`, and
+    /// returns whether others may quote it.
     pub fn put_texts(
         &mut self,
         plans: &mut Plans,
@@ -377,7 +383,7 @@ impl ColumnWriter {
                 let chosen = self.choose_quoted(model, strings, quotable);
                 quotes.wait = (2 * quotes.wait).clamp(BLOCKS_NEW, BLOCKS_MAX);
                 if chosen != quotes.columns {
-                    // What is known of its strings is of others than those to come.
+                    // What is known about its strings applied to the old quotes.
                     (quotes.columns, quotes.wait) = (chosen, BLOCKS_NEW);
                     plans.strings[number] = Kept::default();
                 }
@@ -387,7 +393,8 @@ impl ColumnWriter {
         let find = |number: &usize| quotable.iter().find(|quotable| quotable.number == *number);
         let quoted: Option<Vec<&Quotable>> =
             plans.quotes[number].columns.iter().map(find).collect();
-        // Where one of them is missing, all are: the column is written as it is. So it is where too many quote.
+        // If one of them is missing, the column is encoded without quotes, and also if too many
+        // columns already quote.
         let room = self.quoting_columns < quotes::QUOTING_MAX;
         let mut quoted = quoted.filter(|_| room).unwrap_or_default();
         quoted.sort_unstable_by_key(|quoted| quoted.at);
@@ -405,7 +412,7 @@ impl ColumnWriter {
         false
     }
 
-    /// The numbers of those columns that these strings should quote.
+    /// The numbers of the columns that these strings should quote.
     fn choose_quoted(
         &mut self,
         model: Option<&StringModel>,
@@ -440,7 +447,8 @@ impl ColumnWriter {
         lengths.min().unwrap_or(0)
     }
 
-    /// Appends string column `number`, and says under which codec it is; one of a key is searched.
+    /// Appends string column `number`, and returns its codec; a column of a key is searched, and so
+    /// gets none.
     pub fn put_strings(
         &mut self,
         plans: &mut Plans,
@@ -450,7 +458,8 @@ impl ColumnWriter {
         strings: &Strings,
         out: &mut Vec<u8>,
     ) -> Codec {
-        // What others quote is read with them, and under a codec they could not.
+        // Quoted columns are read in place together with the quoting ones, which a codec would
+        // prevent.
         let is_quoted = plans.quotes.iter().any(|quotes| quotes.columns.contains(&number));
         let codec = if is_key || is_quoted { Codec::Raw } else { self.codec };
         if let Some(samples) = &mut self.samples {
@@ -465,7 +474,8 @@ impl ColumnWriter {
         let may_be = |plan: &StringPlan| {
             (!is_key || plan.kind.may_be_key()) && [Codec::Raw, codec].contains(&plan.codec)
         };
-        // Of a run whose model lacks the part, as of one before its first models, nothing is known.
+        // Nothing is known for a run whose model lacks the part, such as one before its first
+        // models.
         let serves = |plan: &StringPlan| {
             let served = |model: &StringModel| model.plans(plan.codec).any(|of| of == *plan);
             !plan.kind.needs_model() || model.is_some_and(served)
@@ -506,8 +516,8 @@ impl ColumnWriter {
     }
 }
 
-/// Whether a column is better written again like this. A codec, which all reads of the column pay for and which keeps
-/// others from quoting it, has to save a tenth, as in training.
+/// True if a column should be encoded again in this way. A codec costs all readers of the column
+/// and prevents others from quoting it, so it must save a tenth, as in training.
 fn beats(again: Written, best: Written) -> bool {
     let cost = |of: Written| of.bytes * if of.chunk.codec == Codec::Raw { 9 } else { 10 };
     cost(again) < cost(best) - cost(best) / OTHER

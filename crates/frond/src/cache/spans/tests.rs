@@ -1,4 +1,4 @@
-//! Spans: apart from each other, counted, and given back where there is too much.
+//! Tests of spans: they do not overlap, are counted, and are given back beyond the limit.
 
 use proptest::prelude::*;
 
@@ -13,8 +13,8 @@ fn fill(span: &mut Span, mark: u8) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 64 }, ..ProptestConfig::default() })]
 
-    /// Whatever comes and goes: no span has bytes of another, they lie where they were asked for, and what is counted is what
-    /// there is.
+    /// For any sequence of steps, no span holds bytes of another, spans are aligned as asked for,
+    /// and the counters match reality.
     #[test]
     fn spans_are_apart_and_counted(
         steps in prop::collection::vec(
@@ -26,7 +26,7 @@ proptest! {
         let mut held: Vec<(Span, u8)> = Vec::new();
         for (step, (kind, bytes, align)) in steps.into_iter().enumerate() {
             if kind == 3 {
-                // As when something else needs the memory, for a while.
+                // As if something else needed the memory for a while.
                 let limit = if align == 1 { LARGE } else { bytes * 16 };
                 spans.set_limit(limit);
                 let slabs = spans.slabs.lock().unwrap();
@@ -116,7 +116,8 @@ fn holes_side_by_side_are_one() {
     let spans = Spans::new(slab::SMALL_BYTES);
     let mut held: Vec<_> = (0..8).map(|_| spans.take(30 * UNIT_BYTES, 1)).collect();
     let first = held[2].as_ref().map(|span| span.place);
-    // In whichever order they were given back. Nothing else is as long: 256 units hold eight of thirty.
+    // The order in which they are given back does not matter. No other hole is as long: 256 units
+    // hold eight spans of thirty.
     for order in [[2, 3, 4], [4, 3, 2], [2, 4, 3]] {
         order.into_iter().filter_map(|at| held[at].take()).for_each(|span| spans.give_back(span));
         let long = spans.take(90 * UNIT_BYTES, 1).expect("three holes are one");
@@ -140,7 +141,7 @@ fn the_limit_holds_and_a_hole_is_used_at_it() {
     let mut held = held.into_iter();
     spans.give_back(held.next().unwrap());
     let again = spans.take(20_000, 1).expect("a hole as long");
-    // What was empty first stays, what is empty beside it goes.
+    // The slab that was empty first stays; the other empty ones go.
     for span in held.chain([beyond, again]) {
         spans.give_back(span);
     }

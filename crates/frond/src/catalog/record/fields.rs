@@ -48,7 +48,7 @@ impl Fields {
     }
 }
 
-/// Number and content of a field, and what follows it.
+/// Number and content of a field, and the bytes after it.
 type Field<'a> = (u64, &'a [u8], &'a [u8]);
 
 /// Reads fields in ascending order.
@@ -169,7 +169,7 @@ impl<'a> Reader<'a> {
         Ok(operators)
     }
 
-    /// What is left must be fields that may be carried along.
+    /// Takes the remaining fields, which must be such that may be carried along.
     pub fn carried(&mut self) -> Result<Carried, Flaw> {
         let carried = self.rest;
         let mut last = CARRIED_FROM - 1;

@@ -1,4 +1,4 @@
-//! The invariants of catalog records.
+//! Tests of the invariants of catalog records.
 
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ fn layout() -> impl Strategy<Value = Option<Layout>> {
     ]
 }
 
-/// A layout after so many changes, and its history, if its rows name their version.
+/// A layout after `changes` changes, and its history, if its rows name their version.
 fn changed(layout: Option<Layout>, changes: u64) -> (Option<Layout>, History) {
     let mut history = History::default();
     if changes == 0 || layout.is_none() {
@@ -119,7 +119,7 @@ proptest! {
         prop_assert_eq!(Record::decode(&record.key(), &value), Ok(record));
     }
 
-    /// Promise: P20. Invariants 1 and 3: flips, cuts and insertions are read or refused.
+    /// Promise: P20. Invariants 1 and 3: flipped, cut and inserted bytes are decoded or refused.
     #[test]
     fn damaged_record_is_refused_or_canonical(
         record in any_record(), at: prop::sample::Index, byte: u8, how in 0..3,

@@ -1,4 +1,4 @@
-//! Blobs: what the space map, the log and the bytes say otherwise than the runs that list them.
+//! Blobs: contradictions of the space map, the log and the bytes to the runs that list them.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn a_map_that_contradicts_the_blobs_of_runs_is_named() {
             forge.blob(TREE, 1).to_disk().into()
         }),
         ("not-listed", |forge| {
-            // Alive for as long as the process that wrote it.
+            // Alive only as long as the process that wrote it.
             let written = Blob::write(&forge.store, &[9; 5000], BlobOptions::default());
             let (blob, hold) = written.unwrap();
             std::mem::forget(hold);
@@ -35,7 +35,8 @@ fn a_map_that_contradicts_the_blobs_of_runs_is_named() {
     }
 }
 
-/// Rule: I22. A run of the second version no longer lists the blob: the space map lets it go too early.
+/// Rule: I22. A run of the second version no longer lists the blob: the space map frees it too
+/// early.
 #[test]
 fn a_blob_that_dies_too_early_is_named() {
     let blob: fn(&Forge) -> Vec<u8> = |forge| forge.blob(TREE, 1).to_disk().into();
@@ -46,7 +47,7 @@ fn a_blob_that_dies_too_early_is_named() {
     names("listed-dead", Lie { blob: Some(blob), second: Some(second), ..Lie::default() });
 }
 
-/// Rule: I11. What replay would hand out is read; what the log names can be claimed.
+/// Rule: I11. What replay would use is read; what the log names can be claimed.
 #[test]
 fn blobs_of_the_log_are_looked_at() {
     fn bring(log: &Log, extent: LogExtent, reference: &[u8]) {
@@ -70,7 +71,7 @@ fn blobs_of_the_log_are_looked_at() {
         assert!(report.to_string().contains(words), "{words}: {report}");
         assert!(report.names("log") && !report.names("checksum"), "{report}");
     }
-    // A page of the tree where the commit says that its blob is.
+    // A page of the tree lies where the commit says that its blob is.
     let report = check_lie(&Lie {
         log: Some(|log| {
             let reference = [&(FIRST / 4096).to_le_bytes()[..5], &[1, 0, 0, 0], &[7; 7]].concat();

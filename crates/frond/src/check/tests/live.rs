@@ -1,4 +1,5 @@
-//! Open stores: the log of one that is written, and checkpointed, beside a check; and what its trees have in memory.
+//! Open stores: the log of a store that is written and checkpointed during a check; and what its
+//! trees have in memory.
 
 use std::{
     collections::HashMap,
@@ -17,7 +18,7 @@ use crate::{
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// Files, and what is to happen once, after the next look into the directory.
+/// A file system with a hook that runs once, after the next directory listing.
 #[derive(Default)]
 struct Meanwhile {
     files: MemoryVfs,
@@ -78,7 +79,7 @@ fn assert_clean(db: &Db) {
     assert!(report.is_clean(), "{report}");
 }
 
-/// The log goes on in segments that the look into the directory did not find. Finding: `log`.
+/// The log continues in segments that the directory listing did not show. Finding: `log`.
 #[test]
 fn a_log_that_goes_on_in_another_segment_meanwhile_is_no_damage() {
     let files = Arc::new(Meanwhile::default());
@@ -97,7 +98,8 @@ fn a_log_that_goes_on_in_another_segment_meanwhile_is_no_damage() {
     assert_eq!(db.shared.engine.store.log_needed_from(), needed, "no checkpoint has ended");
 }
 
-/// Segments that no slot needs go between the look into the directory and that into them. Finding: `log`.
+/// Segments that no slot needs are removed between the directory listing and their opening.
+/// Finding: `log`.
 #[test]
 fn segments_that_go_meanwhile_are_no_damage() {
     let files = Arc::new(Meanwhile::default());
@@ -121,7 +123,7 @@ fn segments_that_go_meanwhile_are_no_damage() {
     assert!(segments() < before, "none has gone");
 }
 
-/// All at once, by chance.
+/// All of these concurrently, at random.
 #[test]
 fn checks_beside_a_writer_and_checkpoints_find_nothing() {
     let db = open(env(), None);
@@ -170,8 +172,8 @@ fn open_with(options: Options, env: Env, shape: Option<Shape>) -> Db {
     Db::open(DIR, options.env(env)).unwrap()
 }
 
-/// Checkpoints end between the look at the slots and that at the log, and what the slots of before need of it has gone: that is
-/// no damage, for what the slots of now need is there.
+/// Checkpoints end between the reading of the slots and that of the log, and the log that the
+/// former slots need is gone: that is no damage, since what the current slots need is there.
 #[test]
 fn a_log_that_moves_on_beside_a_check_is_no_damage() {
     let db = open(env(), None);
@@ -194,7 +196,7 @@ fn a_log_that_moves_on_beside_a_check_is_no_damage() {
     let mut report = CheckReport::new(CheckMode::Full);
     live.check(engine, &good_slots(&slots), &mut report);
     assert!(report.is_clean(), "{report}");
-    // Asked for as if nothing had gone meanwhile, the same is a damaged log.
+    // Checked as if nothing had been removed meanwhile, the same is a damaged log.
     let late = LiveLog::before_slots(engine);
     let mut report = CheckReport::new(CheckMode::Full);
     late.check(engine, &good_slots(&slots), &mut report);
@@ -203,7 +205,7 @@ fn a_log_that_moves_on_beside_a_check_is_no_damage() {
     db.close().unwrap();
 }
 
-/// All descriptors of the runs below a node, and how many nodes link each.
+/// All handles of the runs below a node, and the number of nodes that link each.
 fn descriptors(cx: &TreeContext, node: &NodeRef, found: &mut HashMap<u64, (Arc<RunHandle>, u32)>) {
     let node = node.load(cx).unwrap();
     for run in node.run_refs() {
@@ -219,7 +221,7 @@ fn descriptors(cx: &TreeContext, node: &NodeRef, found: &mut HashMap<u64, (Arc<R
     }
 }
 
-/// Rule: I31. Read from the file, too, where each of the nodes that link a run says where it is.
+/// Rule: I31. Also when each of the nodes that link a run is read from the file.
 #[test]
 fn a_run_has_one_descriptor_however_many_nodes_link_it() {
     let shape = Shape {
@@ -256,7 +258,7 @@ fn a_run_has_one_descriptor_however_many_nodes_link_it() {
         descriptors(&engine.cx, root, &mut found);
         let shared = found.values().filter(|(_, count)| *count > 1).count();
         assert!(found.len() > 50 && shared > 0, "{shared} of {} are shared", found.len());
-        // So one count tells when the last reference goes.
+        // So one count shows when the last reference is dropped.
         assert!(found.values().all(|(run, count)| run.refs() == *count));
         drop(version);
         drop(tree);

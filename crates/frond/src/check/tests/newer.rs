@@ -1,5 +1,5 @@
-//! What a newer Frond wrote is called so: by the check, by who opens the store and by who reads the row, and it is
-//! no damage that something would be restored for.
+//! Data written by a newer Frond is reported as such, by the check, when opening the store and when
+//! reading the row; it is no damage for which something would be restored.
 
 use super::*;
 use crate::{
@@ -8,19 +8,19 @@ use crate::{
     coding::{put_bytes, put_varint},
 };
 
-/// A version that is not known yet, where a run's tail has its own.
+/// Sets an unknown version in a run's footer.
 fn newer(tail: &mut [u8]) {
     tail[4] = 9;
 }
 
-/// The tail of typed blocks with a string model that has a version which is not known yet. What follows its format is
-/// not come to.
+/// Sets an unknown version of a string model in the footer of a run with columnar blocks. What
+/// follows its format is not reached.
 fn newer_model(tail: &mut [u8]) {
     let mut format = vec![1];
     let mut layout = Vec::new();
     Layout::default().encode(&mut layout);
     (0..2).for_each(|_| put_bytes(&mut format, &layout));
-    // Of column 0.
+    // The model of column 0.
     let model = [3, 0];
     let models = [&[0, model.len() as u8][..], &model].concat();
     put_varint(&mut format, models.len() as u64);
@@ -46,7 +46,7 @@ fn a_newer_run_is_told_as_such_and_the_rest_is_served() {
     a_leaf_is_newer_and_the_rest_is_served(newer, "run version 9");
 }
 
-/// Promise: P22. Models say by their version that they have what older readers do not know.
+/// Promise: P22. A model's version shows that it uses something that older readers do not know.
 #[test]
 fn a_newer_model_is_told_as_such_and_the_rest_is_served() {
     a_leaf_is_newer_and_the_rest_is_served(newer_model, "string model version 3");
@@ -64,7 +64,7 @@ fn a_leaf_is_newer_and_the_rest_is_served(change: fn(&mut [u8]), what: &str) {
     assert_eq!(tree.get(b"i").unwrap().as_deref(), Some(&b"i"[..]));
     let mut cursor = tree.scan(..).unwrap();
     assert!(is_newer(&cursor.next().unwrap_err()));
-    // Commits go on, and what is for that leaf waits above it.
+    // Commits continue, and entries for that leaf wait above it.
     let mut batch = Batch::new();
     batch.put(&tree, b"aa", b"new").unwrap();
     batch.put(&tree, b"ii", b"new").unwrap();

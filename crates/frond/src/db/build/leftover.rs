@@ -1,7 +1,9 @@
-//! What builds of indexes leave behind that have not come to their end: trees with the mark of one, which no build has.
+//! Leftovers of index builds that did not finish: trees that are marked as part of a build but
+//! belong to none.
 //!
-//! They are dropped when the store is opened, when a build begins, and when one is given up. A queue that a transaction has put into
-//! stays until that has ended: one that is prepared may do so over restarts.
+//! They are dropped when the store is opened, when a build starts, and when one is abandoned. A
+//! queue into which a transaction has put keys stays until that transaction has ended; a prepared
+//! one may last over restarts.
 //!
 //! Threads: all.
 
@@ -10,7 +12,7 @@ use crate::{Error, Result, catalog::BUILD_ATTRIBUTES};
 use super::super::{Alone, Db, Tree, WaitAlone};
 
 impl Db {
-    /// Drops what builds have left behind, as far as nobody can have rows of it.
+    /// Drops leftovers of builds, except those of which a transaction may have rows.
     pub(crate) fn sweep_builds(&self) -> Result<()> {
         let ours = self.shared.catalog.building.lock().unwrap();
         let (mut gone, mut alone): (Vec<Tree>, Vec<Alone>) = (Vec::new(), Vec::new());

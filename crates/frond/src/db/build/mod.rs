@@ -1,25 +1,35 @@
-//! Indexes of a tree that is being written, built from entries that the program computes: the phases of a build (Rule: I34).
+//! Online index builds: indexes of a tree that is being written, from entries that the program
+//! computes (Rule: I34).
 //!
-//! 1. *Register* ([`Db::build_indexes`]): from then on whoever writes a row of the tree puts the row's key into a queue
-//!    (`catalog/queue.rs`). Writers know nothing of the indexes.
-//! 2. *Snapshot*: transactions that had written the tree before are waited for, also those that are prepared. Then a snapshot
-//!    is taken; all that is missing from it is in the queue.
-//! 3. *Base*: the program reads the snapshot and adds the entries of its rows, to a bulk load an index.
-//! 4. *Rounds* (`round.rs`): writers turn to another queue, another snapshot is taken, and the program is handed each row that
-//!    differs between the two, as it was and as it is, and says which entries go and come.
-//! 5. *Lock*: the tree is nobody else's; one round more, and nothing is missing.
-//! 6. *Publish*: one commit of the catalog makes all indexes what they are to be, and drops the queues.
+//! The naive way, to read a snapshot and add its rows' entries, misses what is written meanwhile.
+//! So a build has these phases:
+//!
+//! 1. *Register* ([`Db::build_indexes`]): from then on every writer of a row of the tree puts the
+//!    row's key into a queue (`catalog/queue.rs`). Writers know nothing of the indexes.
+//! 2. *Snapshot*: wait for transactions that had written the tree before, prepared ones included.
+//!    Then take a snapshot; everything that is missing from it is in the queue.
+//! 3. *Base*: the program reads the snapshot and adds the entries of its rows, to one bulk load per
+//!    index.
+//! 4. *Rounds* (`round.rs`): writers switch to another queue, and another snapshot is taken. The
+//!    program gets each row that differs between the two snapshots, as it was and as it is, and
+//!    says which entries to remove and to add.
+//! 5. *Lock*: lock the tree exclusively; after one more round nothing is missing.
+//! 6. *Publish*: one commit of the catalog gives all indexes their final attributes and drops the
+//!    queues.
 //!
 //! Invariants
-//! 1. Before that commit the trees of a build have the mark of one in the catalog, and nobody reads them: a crash, an error, or a
-//!    build that is given up leaves trees that are dropped with the next sweep, and nothing else (`leftover.rs`).
-//! 2. After a round the indexes are what the program's entries of one moment are, that of the round's snapshot: in a unique one
-//!    no two of that moment had the same.
-//! 3. A row that differs between two snapshots of rounds is in a queue that the second round reads: a queue goes only after a round whose
-//!    snapshot was taken when nobody could put into it any more.
+//! 1. Before that commit the trees of a build are marked as such in the catalog, and nothing reads
+//!    them. A crash, an error or an abandoned build leaves only trees that the next sweep drops
+//!    (`leftover.rs`).
+//! 2. After a round the indexes hold the program's entries as of one moment, that of the round's
+//!    snapshot; in a unique index no two entries of that moment had the same key.
+//! 3. A row that differs between the snapshots of two rounds is in a queue that the second round
+//!    reads: a queue is dropped only after a round whose snapshot was taken when nothing could be
+//!    put into it any more.
 //! 4. A snapshot from before the publication cannot read the indexes (Rule: I43).
 //!
-//! Threads: a build has one owner; writers go on beside it, but while the tree is locked. Memory: of bulk loads, one batch, one row.
+//! Threads: a build has one owner; writers go on concurrently, except while the tree is locked.
+//! Memory: that of bulk loads, one batch, and one row.
 
 mod leftover;
 mod round;
@@ -40,26 +50,28 @@ use super::{
 pub use round::RowChanged;
 use round::{Queue, Round};
 
-/// Between two looks whether somebody has ended.
+/// Interval of checks while waiting for others to end.
 const PAUSE: Duration = Duration::from_millis(1);
-/// How long a build that is given up waits for calls that are on their way; what it cannot drop then stays a leftover.
+/// Number of such intervals that an abandoned build waits for calls in progress; what it cannot
+/// drop then stays a leftover.
 const PAUSES_AT_END: u32 = 100;
 
-/// A build of indexes on its way: see [`Db::build_indexes`]. Dropped, it is given up: nothing is left of it.
+/// A running index build: see [`Db::build_indexes`]. Dropping it abandons the build and leaves
+/// nothing behind.
 #[derive(Debug)]
 pub struct IndexBuild {
     db: Db,
     base: Tree,
     indexes: Vec<Building>,
-    /// Until they are finished, one an index.
+    /// One load per index, until they are finished.
     loads: Vec<BulkLoad>,
-    /// Oldest first; writers put into the last.
+    /// Oldest first; writers put keys into the last.
     queues: Vec<Queue>,
-    /// Read to their end, and not dropped yet.
+    /// Queues that are completely read but not dropped yet.
     gone: Vec<Queue>,
-    /// Who had written the tree before.
+    /// Transactions that had written the tree before.
     writers: WritersThen,
-    /// What the indexes have, or will have with the base.
+    /// The state that the indexes hold, or will hold with the base.
     has: Option<Snapshot>,
     round: Option<Round>,
     rounds: u32,
@@ -79,25 +91,27 @@ struct Building {
     name: String,
     id: TreeId,
     options: TreeOptions,
-    /// From when its base is loaded.
+    /// Set once its base is loaded.
     tree: Option<Tree>,
 }
 
-/// The tree is the build's alone.
+/// The build's exclusive lock on the tree.
 #[derive(Debug)]
 struct Locked {
     _alone: Alone,
-    /// The last round was read to its end.
+    /// Whether a round since then was read to its end.
     is_whole: bool,
 }
 
 impl Db {
-    /// Begins to build indexes of a tree that has rows, while others write it: trees of these names, whose entries the program
-    /// computes. A tree has one build at a time.
+    /// Starts to build indexes of a tree that has rows, while others write it: trees with these
+    /// names, whose entries the program computes. A tree can have one build at a time.
     ///
-    /// Writers need not know of it, transactions and batches alike, nor do they wait, until [`lock`](IndexBuild::lock): the keys of the rows
-    /// that they write are kept in a queue, in their own commits, and the program computes the entries of these rows, too. An entry's key
-    /// must be no other row's, unless the index is `unique` and that is to be found out.
+    /// Writers, transactions and batches alike, need not know of the build, and do not wait for it
+    /// until [`lock`](IndexBuild::lock). The keys of the rows that they write are kept in a queue,
+    /// in their own commits, and the program computes the entries of these rows, too. An entry's
+    /// key must belong to only one row, unless the index is `unique` and the build should find
+    /// duplicates.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -106,7 +120,7 @@ impl Db {
     /// use frond::TreeOptions;
     /// use std::time::Duration;
     ///
-    /// // Of people by number, an index by name.
+    /// // An index of people by name.
     /// let people = db.create_tree("people", Default::default())?;
     /// people.put(b"1", b"ada")?;
     /// let unique = TreeOptions { unique: true, ..Default::default() };
@@ -127,7 +141,7 @@ impl Db {
     ///         break;
     ///     }
     ///     if build.is_near()? {
-    ///         build.lock(Duration::from_secs(1))?; // If that is not to be had: another round.
+    ///         build.lock(Duration::from_secs(1))?; // On a timeout: another round.
     ///     }
     /// }
     /// let trees = build.publish(|_| {})?; // From here on writers write the index, too.
@@ -137,8 +151,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `LockBusy` if the tree has a build; `TreeExists`, `InvalidArgument` for names and options, as those of
-    /// [`bulk_load`](Self::bulk_load) and of a commit.
+    /// `LockBusy` if the tree has a build; `TreeExists` and `InvalidArgument` for names and
+    /// options; errors of [`bulk_load`](Self::bulk_load) and of a commit.
     pub fn build_indexes(
         &self,
         base: &Tree,
@@ -183,7 +197,7 @@ impl Db {
         })
     }
 
-    /// Registers a build: all but the wait.
+    /// Registers a build, without waiting for earlier writers.
     fn first_queue(&self, base: &Tree, building: &[Building]) -> Result<Queue> {
         let mut ours = self.shared.catalog.building.lock().unwrap();
         if base.entry.queue.get().is_some() {
@@ -196,7 +210,7 @@ impl Db {
         }
         let queue = self.make_queue(&mut ours, &[])?;
         ours.extend(building.iter().map(|index| index.id));
-        // Before another can ask whether the tree has a build.
+        // Before another build can check whether the tree has one.
         base.entry.queue.set(Some(queue.queue.clone()));
         self.shared.catalog.queues.fetch_add(1, Ordering::SeqCst);
         drop(ours);
@@ -204,7 +218,7 @@ impl Db {
         Ok(queue)
     }
 
-    /// A new queue, in the commit that drops those that are gone.
+    /// Creates a queue, in the commit that drops the queues in `gone`.
     fn make_queue(&self, ours: &mut BTreeSet<TreeId>, gone: &[TreeId]) -> Result<Queue> {
         let mut change = self.change_catalog()?;
         gone.iter().for_each(|&id| change.drop_tree(id));
@@ -213,7 +227,7 @@ impl Db {
         let name = name.unwrap_or_default();
         let id = change.create(&name, Default::default())?;
         change.set_attributes(id, BUILD_ATTRIBUTES.to_vec())?;
-        // Before anybody can take it for a leftover.
+        // Before a sweep can take it for a leftover.
         ours.insert(id);
         let made = change.commit();
         if let Err(error) = made {
@@ -226,7 +240,7 @@ impl Db {
         Ok(Queue { tree, queue, is_closed: false })
     }
 
-    /// Waits for batches that have passed the gate: those that come later see what was set before.
+    /// Waits for batches that have passed the gate; later batches see what was set before.
     fn end_batches(&self) {
         let gate = &self.shared.gate;
         if gate.close(|| true) {
@@ -236,25 +250,27 @@ impl Db {
 }
 
 impl IndexBuild {
-    /// Ends, with `Interrupted`, the call that it is in and each later one, until that is cleared: of another thread. Before the first
-    /// call and between rounds and their rows nothing is lost by it: after [`Interrupter::clear`] the build goes on. Where it meets
-    /// [`add`](Self::add), or the base while that is finished, it ends the build.
+    /// Makes the build cancellable: an interrupt from another thread ends the call in progress and
+    /// each later one with `Interrupted`, until it is cleared. Before the first call and between
+    /// rounds and their rows nothing is lost: after [`Interrupter::clear`] the build goes on. If it
+    /// interrupts [`add`](Self::add), or the base while that is being finished, the build fails.
     pub fn heed(&mut self, interrupter: &Interrupter) {
         interrupter.set_on(&mut self.heed);
         self.loads.iter_mut().for_each(|load| load.heed(interrupter));
     }
 
-    /// How far it is, for others to look at.
+    /// How far the build is; readable from other threads.
     pub fn progress(&self) -> Progress {
         self.heed.progress.clone()
     }
 
-    /// The moment that the base is to be read at, the same with each call. The first call waits until transactions have ended that had
-    /// written the tree when the build began, those that are prepared, too; others go on. A transaction of the thread that builds
-    /// would be waited for in vain.
+    /// The snapshot at which the program must read the base; the same with each call. The first
+    /// call waits until all transactions have ended that had written the tree when the build
+    /// started, prepared ones included; others go on. A transaction of the thread that builds would
+    /// be waited for in vain.
     ///
     /// # Errors
-    /// `LockTimeout` if one lasts longer than `wait`: call again; `Interrupted`.
+    /// `LockTimeout` if a transaction lasts longer than `wait`: call again; `Interrupted`.
     pub fn snapshot(&mut self, wait: Duration) -> Result<Snapshot> {
         self.go_on()?;
         if self.has.is_none() {
@@ -279,11 +295,12 @@ impl IndexBuild {
         self.has.clone().ok_or(Error::Closed)
     }
 
-    /// Adds the entry of a row of the [`snapshot`](Self::snapshot), in any order, to one of the indexes, which are numbered from 0 in the
-    /// order in which they were given.
+    /// Adds the entry of a row of the [`snapshot`](Self::snapshot) to one of the indexes, in any
+    /// order. Indexes are numbered from 0 in the order in which they were given.
     ///
     /// # Errors
-    /// `InvalidArgument` before the snapshot was taken, or after the first round; those of [`BulkLoad::put`].
+    /// `InvalidArgument` before the snapshot was taken, or after the first round started; errors of
+    /// [`BulkLoad::put`].
     pub fn add(&mut self, index: usize, key: &[u8], value: &[u8]) -> Result<()> {
         self.go_on()?;
         if self.has.is_none() {
@@ -293,10 +310,12 @@ impl IndexBuild {
         load.ok_or_else(|| misuse("there is no such index, or the base is whole"))?.put(key, value)
     }
 
-    /// The base is whole: makes trees of what was added. [`next_change`](Self::next_change) and [`lock`](Self::lock) do it if nobody has.
+    /// Completes the base: makes trees of what was added. [`next_change`](Self::next_change) and
+    /// [`lock`](Self::lock) do it if it was not called.
     ///
     /// # Errors
-    /// `DuplicateKey`: two rows have the same in an index, `tree`, that is unique; as [`BulkLoad::finish`]. The build is over.
+    /// `DuplicateKey`: two rows have the same key in `tree`, a unique index; as
+    /// [`BulkLoad::finish`]. The build has failed.
     pub fn end_base(&mut self) -> Result<()> {
         self.go_on()?;
         if self.has.is_none() {
@@ -314,12 +333,14 @@ impl IndexBuild {
         Ok(())
     }
 
-    /// Takes the tree for the build alone, so that the next round is the last; writers wait from here on. Once a round has come to its
-    /// end and [`is_near`](Self::is_near), few changes are left.
+    /// Locks the tree exclusively, so that the next round is the last; writers wait from here on.
+    /// Once a round has ended and [`is_near`](Self::is_near) is true, few changes are left.
     ///
     /// # Errors
-    /// `LockTimeout` if transactions keep rows of it for longer than `wait`: nothing was done, go on with rounds and try again;
-    /// `NoSuchTree` if it was dropped or truncated meanwhile; `Interrupted`, also while it waits: go on likewise; as [`end_base`](Self::end_base).
+    /// `LockTimeout` if transactions keep rows of the tree for longer than `wait`: nothing was
+    /// done, go on with rounds and try again; `NoSuchTree` if the tree was dropped or truncated
+    /// meanwhile; `Interrupted`, also while it waits: go on likewise; as
+    /// [`end_base`](Self::end_base).
     pub fn lock(&mut self, wait: Duration) -> Result<()> {
         self.end_base()?;
         if self.round.is_some() {
@@ -327,14 +348,14 @@ impl IndexBuild {
         }
         if self.alone.is_none() {
             let alone = self.db.lock_tree_heeding(&self.base, wait, &self.heed)?;
-            // Nobody drops it from here on.
+            // From here on nothing can drop the tree.
             self.base.check_there()?;
             self.alone = Some(Locked { _alone: alone, is_whole: false });
         }
         Ok(())
     }
 
-    /// How many indexes it builds.
+    /// Number of indexes in the build.
     pub fn index_count(&self) -> usize {
         self.indexes.len()
     }
@@ -344,15 +365,16 @@ impl IndexBuild {
         self.indexes.iter().map(|index| index.id).collect()
     }
 
-    /// Whether the tree is the build's alone.
+    /// True if the build holds the tree exclusively.
     pub fn is_locked(&self) -> bool {
         self.alone.is_some()
     }
 
-    /// What [`publish`](Self::publish) asks for, which takes the build.
+    /// Checks what [`publish`](Self::publish) requires, without consuming the build.
     ///
     /// # Errors
-    /// What the build has failed with; `InvalidArgument` unless the tree is [locked](Self::lock) and a round has come to its end since.
+    /// The error with which the build has failed; `InvalidArgument` unless the tree is
+    /// [locked](Self::lock) and a round has ended since.
     pub fn must_be_whole(&self) -> Result<()> {
         self.go_on()?;
         match self.alone.as_ref().is_some_and(|alone| alone.is_whole) {
@@ -361,19 +383,22 @@ impl IndexBuild {
         }
     }
 
-    /// Makes the indexes what they are to be, in one commit, synced when it returns. `then` is called with their trees before any writer
-    /// comes who has waited for the tree: what writers go by must say from there on that there are indexes. A writer that has decided
-    /// what to write before it has an intent lock on the tree ([`Txn::lock_tree`](crate::Txn::lock_tree)) may have decided by what was
-    /// so before: have it take the lock first, or keep it away. `then` itself writes nothing to the tree, which is locked.
+    /// Makes the indexes live in one commit, which is synced when this returns. `then` is called
+    /// with their trees before any writer that waited for the tree goes on: from there on, whatever
+    /// tells writers which indexes exist must include these. A writer that decides what to write
+    /// before it has an intent lock on the tree ([`Txn::lock_tree`](crate::Txn::lock_tree)) may
+    /// have decided by the old state: have it take the lock first, or keep it away. `then` itself
+    /// must not write to the tree, which is locked.
     ///
     /// # Errors
-    /// `InvalidArgument` unless the tree is [locked](Self::lock) and a round has come to its end since. Those of a commit: nothing is left
-    /// of the build, or all is there.
+    /// `InvalidArgument` unless the tree is [locked](Self::lock) and a round has ended since.
+    /// Errors of a commit: then either nothing is left of the build, or everything is there.
     pub fn publish(self, then: impl FnOnce(&[Tree])) -> Result<Vec<Tree>> {
         self.publish_with(|_| Ok(()), then)
     }
 
-    /// The same, with other changes of the catalog beside.
+    /// Publishes the indexes, like [`publish`](Self::publish), together with other catalog changes
+    /// made by `beside`.
     pub(crate) fn publish_with(
         mut self,
         beside: impl FnOnce(&mut CatalogChange<'_>) -> Result<()>,
@@ -400,7 +425,8 @@ impl IndexBuild {
         Ok(trees)
     }
 
-    /// After writers have turned from its queues: from then on the tree may have another build, whose queue it has.
+    /// Unregisters the build, after writers have switched from its queues. From then on the tree
+    /// may have another build.
     fn unregister(&mut self) {
         self.db.shared.catalog.queues.fetch_sub(1, Ordering::SeqCst);
         let mut ours = self.db.shared.catalog.building.lock().unwrap();
@@ -409,7 +435,7 @@ impl IndexBuild {
         ours.retain(|id| !own.contains(id));
     }
 
-    /// An error if it cannot go on, or is not to.
+    /// Fails if the build has failed or was cancelled.
     fn go_on(&self) -> Result<()> {
         self.failed.clone().map_or(Ok(()), Err)?;
         self.heed.must_go_on()
@@ -439,7 +465,7 @@ impl Drop for IndexBuild {
         }
         self.queues = queues;
         self.unregister();
-        // What it cannot drop now, the next sweep does.
+        // What cannot be dropped now, the next sweep drops.
         let _ = self.db.sweep_builds();
     }
 }

@@ -1,13 +1,15 @@
-//! One round of a build: rows that differ between two snapshots, found by the keys in its queues.
+//! One round of an index build: the rows that differ between two snapshots, found by the keys in
+//! the build's queues.
 //!
-//! A round reads all queues there are, as of its snapshot, side by side: a transaction may have put a key into any of them. What
-//! a queue has is read by as many rounds as have to wait for its last user, and rows that are the same at both moments are passed
-//! by.
+//! A round reads all existing queues concurrently, as of its snapshot, because a transaction may
+//! have put a key into any of them. A queue is read by every round until its last user has ended;
+//! rows that are the same at both moments are skipped.
 //!
 //! Invariants
-//! 1. In a unique index, entries of a round come only once all have gone that go: what comes then to a key that is there is
-//!    another row's, at one moment. So where an index is unique, the round reads its queues twice.
-//! 2. Of one row, entries go before others come.
+//! 1. In a unique index, a round adds entries only after all removals: a new entry whose key is
+//!    still there then belongs to another row of the same moment. So if any index is unique, the
+//!    round reads its queues twice.
+//! 2. Of one row, entries are removed before others are added.
 //!
 //! Threads: the build's. Memory: a batch, and a row of each queue.
 
@@ -24,13 +26,15 @@ use super::{
     Building, IndexBuild, misuse,
 };
 
-/// A commit of the build: small beside what a memtable takes.
+/// Bytes of a commit of the build: small compared to a memtable.
 const BATCH_BYTES: usize = 256 << 10;
-/// A round of so many rows is short. Each round more are, so that a build comes to its end beside any writers.
+/// Rows up to which a round counts as short. The limit grows with each round, so that a build
+/// finishes whatever the writers do.
 const SHORT_ROWS: u64 = 1000;
-/// At most so many times as many, doubled: writers wait while they are brought in, some tenths of a second.
+/// How often that limit is doubled at most: writers wait some tenths of a second while such a round
+/// is read.
 const SHORT_DOUBLED_MAX: u32 = 6;
-/// Rows between two looks whether to go on.
+/// Rows between two checks for cancellation.
 const ROWS_A_LOOK: u64 = 64;
 
 /// A queue of a build.
@@ -38,14 +42,15 @@ const ROWS_A_LOOK: u64 = 64;
 pub(super) struct Queue {
     pub tree: Tree,
     pub queue: Arc<ChangeQueue>,
-    /// Nobody can put into it any more.
+    /// Nothing can be put into it any more.
     pub is_closed: bool,
 }
 
 impl Queue {
-    /// True once no call has it that its writers have turned from.
+    /// True once no call holds a reference to it that writers took before they switched.
     pub fn is_unused(&mut self) -> bool {
-        // Pairs with the release of the last call that had it: what its transaction has locked is to be found.
+        // Pairs with the release of the last reference: the locks of its transaction can be found
+        // then.
         Arc::get_mut(&mut self.queue).is_some()
     }
 }
@@ -55,13 +60,13 @@ impl Queue {
 pub struct RowChanged<'a> {
     /// Its key.
     pub key: &'a [u8],
-    /// What the indexes have of it: the row as it was; `None` if it was not there.
+    /// The row as it was, which is what the indexes have; `None` if it did not exist.
     pub old: Option<&'a [u8]>,
-    /// What they are to have: the row as it is; `None` if it is not there.
+    /// The row as it is, which is what the indexes should have; `None` if it does not exist.
     pub new: Option<&'a [u8]>,
 }
 
-/// What is done with the entries of changes.
+/// Which entries of changes a pass processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pass {
     Both,
@@ -69,15 +74,15 @@ enum Pass {
     Coming,
 }
 
-/// A round on its way.
+/// A running round.
 #[derive(Debug)]
 pub(super) struct Round {
-    /// What the indexes will have.
+    /// The state that the indexes will have.
     to: Snapshot,
     cursors: Vec<QueueCursor>,
     pass: Pass,
     looked: u64,
-    /// The row handed out last, and the entries of it that come.
+    /// The row returned last, and its entries to add.
     row: Row,
     comes: Vec<Entry>,
 }
@@ -95,7 +100,7 @@ struct Entry {
     index: usize,
     key: Vec<u8>,
     value: Vec<u8>,
-    /// It was there, with another value.
+    /// The entry existed, with another value.
     stays: bool,
 }
 
@@ -114,7 +119,7 @@ impl QueueCursor {
 }
 
 impl Round {
-    /// The next key that any queue has.
+    /// Moves to the least key of all queues; false if there is none.
     fn next_key(&mut self) -> Result<bool> {
         let Some(least) = self.cursors.iter().filter_map(|cursor| cursor.next.as_deref()).min()
         else {
@@ -140,14 +145,17 @@ impl Round {
 }
 
 impl IndexBuild {
-    /// The next row that is not yet in the indexes as it is: [`change`](Self::change) takes its entries. `None` at the end of a round: the
-    /// indexes are then what they would be at one moment, and the next call begins another round. A round may hand a row out twice;
-    /// say the same of it again.
+    /// The next row whose index entries may be outdated; pass its entries to
+    /// [`change`](Self::change). `None` at the end of a round: the indexes then hold the entries of
+    /// one moment, and the next call starts another round. A round may return a row twice; answer
+    /// the same again.
     ///
     /// # Errors
-    /// `DuplicateKey`: at that moment two rows had the same in an index, `tree`, that is unique. `InvalidArgument` if somebody has deleted
-    /// a range of rows from the tree meanwhile: nobody knows which. `NoSuchTree` if the tree itself is gone. I/O errors and damage, those of
-    /// commits. After these the build is over; after `Interrupted` it is not, unless that came while the base was finished.
+    /// `DuplicateKey`: at that moment two rows had the same key in `tree`, a unique index.
+    /// `InvalidArgument` if a range of rows was deleted from the tree meanwhile: it is not known
+    /// which rows those were. `NoSuchTree` if the tree itself is gone. I/O errors and damage;
+    /// errors of commits. After these the build has failed; after `Interrupted` it has not, unless
+    /// that came while the base was finished.
     pub fn next_change(&mut self) -> Result<Option<RowChanged<'_>>> {
         self.end_base()?;
         match self.step() {
@@ -169,9 +177,10 @@ impl IndexBuild {
         }
     }
 
-    /// Of the row that [`next_change`](Self::next_change) has handed out: the key of the entry that it had in an index, if it had one, and
-    /// key and value of that which it is to have, if it is to have one. Say nothing of an entry that stays as it is. A row may have several
-    /// in one index.
+    /// Changes an index entry of the row that [`next_change`](Self::next_change) has returned:
+    /// `old` is the key of the entry that it had, if any, `new` the key and value of the entry that
+    /// it should have, if any. Skip entries that do not change. A row may have several entries in
+    /// one index.
     ///
     /// # Errors
     /// `InvalidArgument` if there is no such row or index; `KeyTooLong`, `ValueTooLong`.
@@ -198,8 +207,9 @@ impl IndexBuild {
         Ok(())
     }
 
-    /// After a round: true if it was short, and the next one will be, so that it is time to [lock](Self::lock) the tree. Beside writers who leave
-    /// no time for that, longer rounds are short, too, from the second on.
+    /// True after a short round if the next one will be short, too, so that it is time to
+    /// [lock](Self::lock) the tree. If writers keep the rounds long, the limit grows from the
+    /// second round on.
     ///
     /// # Errors
     /// I/O errors and damage.
@@ -214,17 +224,17 @@ impl IndexBuild {
         Ok(!has_more_than(&self.db, &queue.tree, short)?)
     }
 
-    /// The moment that the round on its way brings the indexes to.
+    /// The snapshot to which the running round brings the indexes.
     pub(crate) fn looked_at(&self) -> Option<Snapshot> {
         self.round.as_ref().map(|round| round.to.clone())
     }
 
-    /// Rounds that have come to their end, and the rows of the last.
+    /// The number of completed rounds, and the rows of the last.
     pub(crate) fn rounds(&self) -> (u32, u64) {
         (self.rounds, self.changes)
     }
 
-    /// To the next row; false at the end of a round.
+    /// Moves to the next row; false at the end of a round.
     fn step(&mut self) -> Result<bool> {
         if self.round.is_none() {
             self.begin_round()?;
@@ -287,7 +297,7 @@ impl IndexBuild {
         Ok(())
     }
 
-    /// Writers turn to another queue.
+    /// Makes writers switch to another queue.
     fn turn(&mut self) -> Result<()> {
         let gone: Vec<_> = self.gone.iter().map(|queue| queue.tree.id()).collect();
         let mut ours = self.db.shared.catalog.building.lock().unwrap();
@@ -301,7 +311,8 @@ impl IndexBuild {
                 continue;
             }
             match self.db.lock_tree(&old.tree, WaitAlone::Not) {
-                // Whoever comes to it now, a batch that waited for a row, finds that the tree has another, and begins again.
+                // A batch that waited for a row and still refers to this queue finds that the tree
+                // has another one, and starts over.
                 Ok(_) => old.is_closed = true,
                 // A later round reads it again.
                 Err(Error::LockTimeout { .. } | Error::LockBusy { .. }) => {}
@@ -317,7 +328,7 @@ impl IndexBuild {
         Ok(())
     }
 
-    /// The entries of the last row that come.
+    /// Puts the entries that the last row adds.
     fn put_what_comes(&mut self) -> Result<()> {
         let Self { round: Some(round), indexes, batch, fresh, .. } = &mut *self else {
             return Ok(());
@@ -341,14 +352,15 @@ impl IndexBuild {
         }
     }
 
-    /// The commit that publishes the indexes is synced, and these stand before it in the log.
+    /// Commits the entries collected so far. The commit is lazy, because the one that publishes the
+    /// indexes is synced, and this one precedes it in the log.
     fn commit_entries(&mut self) -> Result<()> {
         self.fresh = BTreeSet::new();
         let Self { db, batch, .. } = self;
         commit(db, batch)
     }
 
-    /// What went is gone; then what comes. False if that was all.
+    /// Switches from removals to additions; false if the round has no more passes.
     fn next_pass(&mut self) -> Result<bool> {
         self.commit_entries()?;
         let Some(round) = self.round.as_mut().filter(|round| round.pass == Pass::Going) else {
@@ -378,7 +390,7 @@ fn commit(db: &Db, batch: &mut Batch) -> Result<()> {
     db.commit_with(batch, Durability::Lazy).map(drop)
 }
 
-/// True if more than so many keys wait.
+/// True if more than `count` keys are in the queue.
 fn has_more_than(db: &Db, queue: &Tree, count: u64) -> Result<bool> {
     let snapshot = db.snapshot();
     let mut keys = snapshot.scan(queue, ..)?;

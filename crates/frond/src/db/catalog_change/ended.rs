@@ -1,7 +1,9 @@
-//! Tests of the moment between the commit of a change that takes a tree away and the moment when the catalog shows it.
+//! Tests of the interval between the commit of a change that removes a tree and the moment when the
+//! catalog shows it.
 //!
-//! The commit is visible then, and may be applied: the current version has no root for the tree, which would look empty. Every read of it
-//! fails with `NoSuchTree` and the tree's name, from the first one on; a reader at an older snapshot still has all rows.
+//! The commit is visible then and may be applied: the current version has no root for the tree,
+//! which would look empty. From the commit on, every read of the tree must fail with `NoSuchTree`
+//! and the tree's name; a reader at an older snapshot still sees all rows.
 //!
 //! The tests stop a change there: they commit it, apply it or not, and do not show it.
 
@@ -42,14 +44,14 @@ fn tree(db: &Db) -> Tree {
     tree
 }
 
-/// How a change takes the tree away.
+/// How a change removes the tree.
 #[derive(Clone, Copy, Debug)]
 enum How {
     Dropped,
     Truncated,
     /// Its clone takes its name.
     Replaced,
-    /// A load takes its place: the tree has no rows, but that is for others to find out.
+    /// A load replaces it. The tree still has rows here, although a load requires an empty tree.
     Filled,
 }
 
@@ -61,7 +63,7 @@ fn commit_unshown(db: &Db, make: impl FnOnce(&mut CatalogChange<'_>)) -> Seqno {
     make(&mut change);
     let (records, keys, changes) = change.to_commit();
     let seqno = db.shared.change(&records, &keys, &changes).unwrap();
-    // What it has in hand stays, as it would until the change is shown.
+    // Keep what the change holds, as it would be until the change is shown.
     std::mem::forget(changes);
     seqno
 }
@@ -111,7 +113,7 @@ fn count_back(mut cursor: TxnCursor<'_>) -> Result<u64> {
     Ok(rows)
 }
 
-/// What a read says of the tree: as many rows as it looked for.
+/// The name of a way to read, and the result: the number of rows, or the error.
 type Seen = (String, Result<u64>);
 
 fn one<T>(found: Result<Option<T>>) -> Result<u64> {
@@ -126,7 +128,7 @@ fn keys() -> Vec<[u8; 1]> {
     (0..ROWS).map(|row| [row]).collect()
 }
 
-/// Every way to read by the handle alone.
+/// Every way to read with the handle alone.
 fn by_handle(tree: &Tree) -> Vec<Seen> {
     let parts = tree.parts(&[0]).unwrap();
     let some = |found: bool| Some(()).filter(|()| found);
@@ -143,7 +145,7 @@ fn by_handle(tree: &Tree) -> Vec<Seen> {
         ("row_count", tree.row_count().map(|count| count.rows)),
         ("distinct_prefixes", tree.distinct_prefixes().map(|counts| counts[0])),
     ];
-    // Estimates know about how many rows there are.
+    // Estimates are only approximate.
     let about = |rows: u64| if rows > 0 { u64::from(ROWS) } else { 0 };
     seen.push(("estimate", tree.estimate(..).map(|held| about(held.rows))));
     seen.into_iter().map(|(what, seen)| (format!("tree: {what}"), seen)).collect()
@@ -163,7 +165,7 @@ fn at_snapshot(snapshot: &Snapshot, tree: &Tree) -> Vec<Seen> {
     seen.into_iter().map(|(what, seen)| (format!("snapshot: {what}"), seen)).collect()
 }
 
-/// Every way to read in a transaction; each as the first of its own, if there is none given.
+/// Every way to read in a transaction, each in a new transaction, or in one made by `given`.
 fn in_txns(db: &Db, tree: &Tree, given: Option<&dyn Fn(Isolation, bool) -> Txn>) -> Vec<Seen> {
     let parts = tree.parts(&[0]).unwrap();
     let newest = ReadOptions { sees: Sees::Newest, ..Default::default() };
@@ -259,7 +261,7 @@ fn must_all_miss(seen: Vec<Seen>, state: &str) {
     }
 }
 
-/// All rows, or the error that says why not.
+/// Asserts that each result is all rows, or the right error.
 fn must_be_whole(seen: Vec<Seen>, state: &str) {
     for (what, seen) in seen {
         let is_whole = match &seen {
@@ -351,7 +353,7 @@ fn a_transaction_from_before_a_drop_sees_all_rows_or_none() {
     }
 }
 
-/// A handle from a snapshot reads at snapshots that show its tree, and at no other.
+/// A handle from a snapshot reads at snapshots that show its tree, and at no others.
 #[test]
 fn a_handle_of_a_dropped_tree_reads_at_snapshots_that_show_it() {
     let db = store();
@@ -375,7 +377,7 @@ fn a_handle_of_a_dropped_tree_reads_at_snapshots_that_show_it() {
     }
 }
 
-/// A dropped index is named as its owner names it.
+/// The error for a dropped index names it as its table does.
 #[test]
 fn no_read_by_an_index_finds_a_part_of_the_rows_while_it_is_dropped() {
     for (is_clustering, is_unique) in [(true, false), (false, false), (false, true)] {

@@ -1,7 +1,9 @@
-//! What a commit did that was prepared: the record of the commit has its name alone, the content was in the log before.
+//! Prepared transactions in the change feed. The record that commits one has only its name; its
+//! content was in the log before.
 //!
-//! A feed remembers what it read last, within a bound; what it does not have it reads again where the commit says
-//! that it was prepared. The log may be trimmed by then, and that is told (`PositionLost`).
+//! A feed remembers prepared content that it read recently, within a bound. What it does not have
+//! it reads again from where the commit says that it was prepared. If the log was trimmed
+//! meanwhile, that is an error (`PositionLost`).
 //!
 //! Threads: as the feed.
 
@@ -16,23 +18,23 @@ use crate::{
     wal::{Item, RecordItems},
 };
 
-/// Places of pieces that are gone, which are not worth a look at all of them.
+/// Entries of removed pieces in `order` that are tolerated before it is cleaned.
 const ORDER_SLACK: usize = 1024;
 
-/// What was prepared lately, and not decided.
+/// Recently prepared transactions that are in doubt.
 #[derive(Debug, Default)]
 pub(super) struct Prepares {
     pieces: Pieces,
-    /// Bytes of the pieces that are there, by their keys, each with its number in the order in which they came.
+    /// The remembered pieces by key, each with its arrival number and its bytes.
     there: HashMap<Vec<u8>, (u64, usize)>,
-    /// Numbers and keys in that order; also of pieces that are gone.
+    /// Arrival numbers and keys in order; also of pieces that were removed.
     order: VecDeque<(u64, Vec<u8>)>,
     came: u64,
     bytes: usize,
 }
 
 impl Prepares {
-    /// Follows a commit that is handed out.
+    /// Applies a commit that is returned.
     pub fn learn(&mut self, mut items: RecordItems<'_>) -> Result<()> {
         while let Some(item) = items.next()? {
             match item {
@@ -73,7 +75,7 @@ impl Prepares {
         }
     }
 
-    /// The body of what was prepared behind commit `since`, for commit `seqno`.
+    /// The content of the transaction that was prepared after commit `since`, for commit `seqno`.
     pub fn body(
         &self,
         engine: &Engine,
@@ -91,7 +93,7 @@ impl Prepares {
     }
 }
 
-/// Looks in the log for the commit that prepared it: the first of its name behind `since`.
+/// Reads the log for the commit that prepared it: the first with its name after `since`.
 fn read_again(engine: &Engine, (xid, since): (&Xid, Seqno), seqno: Seqno) -> Result<Pieces> {
     let lost = || Error::PositionLost { wanted: seqno.0, oldest: seqno.next().0 };
     let or_lost = |error: Error| match error {

@@ -1,7 +1,7 @@
-//! What a commit did that was written beyond memory: runs that its record names, and what the record has itself,
-//! folded to one message a key.
+//! Commits in the change feed that were written beyond memory: the runs that the record names and
+//! the entries in the record itself are folded to one message per key.
 //!
-//! Invariant: the runs are held until the commit is let go.
+//! Invariant: the runs are held until the commit is dropped.
 //!
 //! Threads: as the feed. Cost: each run is read once, in large pieces.
 
@@ -19,7 +19,7 @@ use crate::{
     wal::{Item, RecordItems},
 };
 
-/// One message on its way.
+/// A buffered message.
 #[derive(Debug, Default)]
 struct Row {
     tree: TreeId,
@@ -28,15 +28,15 @@ struct Row {
     payload: Vec<u8>,
 }
 
-/// A walk over all that such a commit did.
+/// An iterator over all changes of such a commit.
 #[derive(Debug)]
 pub(super) struct SpilledWalk<'a> {
     engine: Arc<Engine>,
     spilled: SpilledWrites,
     trees: IntoIter<TreeId>,
-    /// Pieces of the tree at hand.
+    /// Pieces of the current tree.
     merge: Option<(TreeId, MergeCursor<SortedRunsCursor>)>,
-    /// What the record has itself, newer than the pieces.
+    /// Entries of the record itself, newer than the pieces.
     items: RecordItems<'a>,
     of_pieces: Row,
     of_record: Row,
@@ -54,7 +54,8 @@ impl Row {
 }
 
 impl<'a> SpilledWalk<'a> {
-    /// A walk over the commit whose record has these items, but for some trees; and the long values that it brings, held.
+    /// An iterator over the commit whose record has these items, without some trees; and holds on
+    /// the commit's long values.
     pub fn new(
         engine: &Arc<Engine>,
         seqno: Seqno,
@@ -125,7 +126,7 @@ impl<'a> SpilledWalk<'a> {
         Ok(tag.map(|tag| (*tree, &**key, Message::new(tag, payload))))
     }
 
-    /// The record's message over that of the pieces, of one key.
+    /// Folds the record's message over that of the pieces, for one key.
     fn fold(&mut self) -> Result<()> {
         let Self { of_pieces, of_record, row, engine, .. } = self;
         std::mem::swap(row, of_record);
@@ -139,7 +140,7 @@ impl<'a> SpilledWalk<'a> {
                 row.tag = Some(tag);
                 row.payload = made;
             }
-            // A key that was not there and is not there: who follows deletes nothing.
+            // The key did not exist and still does not: the follower deletes nothing.
             Folded::Nothing => {
                 row.tag = Some(Tag::DELETE);
                 row.payload.clear();
@@ -179,7 +180,7 @@ impl<'a> SpilledWalk<'a> {
     }
 }
 
-/// The runs, if they are there still.
+/// Holds the runs, if they still exist.
 fn hold_runs(
     engine: &Engine,
     links: &[[u8; crate::page::LINK_BYTES]],
@@ -194,7 +195,7 @@ fn hold_runs(
     }
     match SortedRuns::on_disk(&engine.cx, &links, pages) {
         Ok(runs) => Ok(Some(runs)),
-        // Others lie in their places.
+        // Their space was reused.
         Err(error) if error.kind() == crate::ErrorKind::Restore => Ok(None),
         Err(error) => Err(error),
     }

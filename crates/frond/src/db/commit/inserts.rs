@@ -1,6 +1,8 @@
-//! Checked inserts at a commit: what the batch itself refuses, and what the store does.
+//! Checked inserts at a commit: those that the batch itself refuses, and those that the store
+//! refuses.
 //!
-//! `txn/write_set/inserts.rs` says what each insert asks. Here the store is asked, behind the locks of the keys.
+//! `txn/write_set/inserts.rs` determines what each insert must check. Here the store is checked,
+//! with the keys locked.
 //!
 //! Threads: the committing one.
 
@@ -12,7 +14,8 @@ use crate::{
 use super::super::{Batch, Shared, read::ReadView};
 
 impl Shared {
-    /// An error if it inserts with a check into a tree that is not unique. Whatever else the batch does with that row.
+    /// Fails if the batch has a checked insert into a tree that is not unique, whatever else it
+    /// does with that row.
     pub(super) fn must_take_inserts(&self, batch: &Batch) -> Result<()> {
         let Some(tree) = batch.takes_no_inserts else { return Ok(()) };
         let name = self.tree_name(tree);
@@ -33,8 +36,9 @@ impl Shared {
         }
     }
 
-    /// Fails with the first insert in the batch's order that is refused, of a batch that refuses one itself. Nothing is
-    /// locked: another commit may change which insert is the first, and not that the batch is refused.
+    /// Fails with the first refused insert in the batch's order, for a batch that refuses one
+    /// itself. Takes no locks: another commit may change which insert is the first, but not that
+    /// the batch is refused.
     fn must_be_first_refused(&self, writes: &WriteSet) -> Result<()> {
         let version = self.engine.versions.hold();
         let view = ReadView { engine: &self.engine, version: &version, at: Seqno(u64::MAX) };
@@ -52,13 +56,13 @@ impl Shared {
         Ok(())
     }
 
-    /// An error unless the store has none of the keys that are inserted with a check. It names the first insert in the
-    /// batch's order that is refused.
+    /// Fails if the store has any key that is inserted with a check. The error names the first
+    /// refused insert in the batch's order.
     pub(super) fn must_be_absent(&self, writes: &WriteSet, trees: &[TreeId]) -> Result<()> {
         if !writes.has_inserts() {
             return Ok(());
         }
-        // The newest inserted version, not the visible one: the locks keep others away until
+        // Reads the newest inserted version, not the visible one: the locks keep others away until
         // their commits are visible.
         let version = self.engine.versions.hold();
         let view = ReadView { engine: &self.engine, version: &version, at: Seqno(u64::MAX) };

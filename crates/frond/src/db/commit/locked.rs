@@ -1,19 +1,24 @@
-//! Batches beside transactions: their rows are locked, and others find their keys.
+//! Row locks of batches, which they need while transactions hold locks.
 //!
-//! As long as no transaction holds a lock, a batch takes none ([`LockGate`](crate::txn::LockGate)). Else it is as a
-//! transaction of one call: rows locked in the order of their keys, so that two batches seldom wait for each other in
-//! a cycle; then its keys are where others look for them; then the gaps that they go into must be free (Rule: I33).
+//! While no transaction holds a lock, a batch takes none ([`LockGate`](crate::txn::LockGate)).
+//! Otherwise it behaves like a transaction of one call:
 //!
-//! A batch can be on a cycle of waits with transactions, and with a batch that gave a row up while it waited for a gap. If it
-//! is chosen to end the cycle, it starts again: it releases all its locks, which ends the cycle, and acquires them anew, in
-//! what is left of its time. It has done nothing yet, so its caller need not know.
-//! A range delete wants its tree alone, and so does a batch with many rows of a tree.
+//! 1. It locks its rows in the order of their keys, so that two batches seldom wait for each other
+//!    in a cycle.
+//! 2. It publishes its keys where range locks look for them.
+//! 3. It waits until the gaps that it inserts into are free (Rule: I33).
+//!
+//! A batch can be part of a deadlock cycle with transactions, and with a batch that released a row
+//! while it waited for a gap. If it is chosen as the victim, it starts again: it releases all its
+//! locks, which ends the cycle, and acquires them anew in the time that is left. It has done
+//! nothing yet, so its caller need not know.
+//! A range delete locks its tree exclusively, and so does a batch with many rows of a tree.
 //!
 //! Invariants
-//! 1. Rows and gaps come before the turn of large batches, and that before the key locks, as of transactions: who has
-//!    one of the later ones waits for none of the earlier.
-//! 2. Against batches without locks there are the key locks, which both take; against transactions there are none
-//!    such batches.
+//! 1. As for transactions, rows and gaps come before the turn of large batches, and that before the
+//!    key locks: a holder of a later one waits for none of the earlier.
+//! 2. Batches without locks are excluded by the key locks, which both kinds take. While
+//!    transactions hold locks, there are no batches without locks.
 //!
 //! Threads: the committing one.
 
@@ -36,27 +41,27 @@ use super::{
     give_back_writes,
 };
 
-/// How long a lock is waited for where nobody says: longer than any transaction of a program that is well, and no
-/// longer than a user waits. Databases have 50 s (InnoDB) and less.
+/// Default timeout for locks: longer than any transaction of a healthy program, and no longer than
+/// a user waits. Other databases have 50 s (InnoDB) and less.
 pub(in crate::db) const LOCK_WAIT: Duration = Duration::from_secs(10);
-/// Rows of a tree from which on a batch wants the tree: half a megabyte of locks.
+/// Rows of a tree from which a batch locks the whole tree: half a megabyte of locks.
 const TREE_ROWS_MAX: usize = 10_000;
 
-/// What a batch holds.
+/// The locks of a batch.
 pub(super) struct BatchLocks<'a> {
     shared: &'a Shared,
     locks: LockSet,
-    /// When it held nothing.
+    /// The mark at which it held nothing.
     start: LockMark,
-    /// How long it waits, by the store's clock; else until it has all.
+    /// When it stops waiting, by the store's clock; `None` for no limit.
     until: Option<Duration>,
-    /// Where its keys are found, and the trees that list it.
+    /// Where others find its keys, and the trees that list it.
     live: Option<Arc<LiveWrites>>,
     entered: Vec<Arc<TreeEntry>>,
 }
 
 impl Shared {
-    /// When a batch that begins to lock now gives up waiting, by the store's clock.
+    /// When a batch that starts to lock now stops waiting, by the store's clock.
     pub(super) fn lock_deadline(&self, waits: &BatchWaits) -> Option<Duration> {
         let now = self.engine.env.clock.now();
         waits.lock_timeout.map(|time| now.saturating_add(time))
@@ -77,7 +82,7 @@ impl Shared {
         }
     }
 
-    /// Lets others find the keys of a batch, and waits for the gaps.
+    /// Publishes the keys of a batch, and waits for its gaps.
     pub(super) fn publish_batch<'a>(
         &'a self,
         mut rows: BatchLocks<'a>,
@@ -94,7 +99,7 @@ impl Shared {
         }
     }
 
-    /// `Deadlock` if the batch is chosen to end a cycle.
+    /// Locks the rows once; `Deadlock` if the batch is chosen as the victim.
     fn lock_batch_once(
         &self,
         writes: &WriteSet,
@@ -125,7 +130,7 @@ impl Shared {
         Ok(held)
     }
 
-    /// Under a number of its own, nothing yet.
+    /// An empty lock set, under a transaction number of its own.
     fn no_rows(&self, waits: &BatchWaits, until: Option<Duration>) -> BatchLocks<'_> {
         let locks = self.lock_table.begin(self.next_txn());
         self.lock_table.begins(&locks);
@@ -134,7 +139,8 @@ impl Shared {
         BatchLocks { shared: self, locks, start, until, live: None, entered: Vec::new() }
     }
 
-    /// Commits what these rows were locked for, and others find; `None`: see `queued.rs`.
+    /// Commits a batch whose rows are locked and published. `None` if it must start over: see
+    /// `queued.rs`.
     pub(super) fn commit_locked(
         &self,
         rows: BatchLocks<'_>,
@@ -149,12 +155,13 @@ impl Shared {
         let _turn = self.engine.make_room(bytes, &|| waits.must_go_on())?;
         let keys = self.lock_checked(&insertion.writes, &insertion.trees)?;
         self.must_be_absent(&insertion.writes, &insertion.trees)?;
-        // They could be said to be fresh (Rule: I7), were the set not where others look already.
+        // They could be fresh (Rule: I7), but the set is already published and must not change.
         self.commit_insertion(insertion, blobs, level, &[], (keys, rows)).map(Some)
     }
 
-    /// Commits a batch of one row that is there, and stays until this returns, for the caller has it locked at least shared
-    /// (`txn/autonomous.rs`). It goes past who reads it so, and is found by builds of indexes as any writer is.
+    /// Commits a batch of one existing row, which stays until this returns because the caller holds
+    /// at least a shared lock on it (`txn/autonomous.rs`). It does not wait for readers that hold
+    /// such a lock, and index builds see it like any writer.
     pub(in crate::db) fn commit_of_kept_row(
         &self,
         batch: &mut Batch,
@@ -172,7 +179,7 @@ impl Shared {
         }
     }
 
-    /// `None`: see `queued.rs`.
+    /// Tries the commit once. `None` if it must start over: see `queued.rs`.
     fn commit_kept_once(
         &self,
         batch: &mut Batch,
@@ -183,12 +190,12 @@ impl Shared {
         let own = trees.iter().copied().find(|tree| !queues.contains(tree));
         let mut insertion = self.take_writes(batch, trees);
         if let Some(insertion) = Arc::get_mut(&mut insertion) {
-            // It was there, and is.
+            // The row existed and still exists.
             insertion.rows = own.map(|tree| (tree, 0)).into_iter().collect();
         }
         let Batch { blobs, waits, .. } = &*batch;
         let level = (level.0, level.1, waits);
-        // The key is there, so there is no gap to wait for.
+        // The key exists, so there is no gap to wait for.
         let mut none = self.no_rows(waits, self.lock_deadline(waits));
         let published = none.publish(&insertion);
         let done =
@@ -197,26 +204,26 @@ impl Shared {
         done
     }
 
-    /// What is left until then.
+    /// The time that is left until `until`.
     fn patience(&self, until: Option<Duration>) -> Patience {
         let now = self.engine.env.clock.now();
         until.map_or(Patience::Forever, |until| Patience::For(until.saturating_sub(now)))
     }
 
-    /// What a caller is told who did not get a lock.
+    /// The error for a lock that was not granted.
     pub(in crate::db) fn lock_error(&self, denied: Denied) -> Error {
         let tree = self.tree_name(denied.tree);
         denied.into_error(&tree)
     }
 }
 
-/// Whether a batch that is to end a cycle of waits starts again.
+/// True if a batch that is chosen as a victim starts again.
 fn starts_again() -> bool {
     !plant!("db: a batch that ends a cycle of waits fails")
 }
 
 impl BatchLocks<'_> {
-    /// Lets others find the keys, and waits for the gaps.
+    /// Publishes the keys, and waits for the gaps.
     pub fn publish(&mut self, insertion: &Arc<Insertion>) -> Result<()> {
         let Self { shared, locks, start, until, live, entered } = self;
         let own = live.insert(Arc::new(LiveWrites::new(locks.owner().id())));
@@ -245,7 +252,7 @@ impl BatchLocks<'_> {
         Ok(())
     }
 
-    /// What is left of the time that all its locks may take together.
+    /// What is left of the time for all its locks together.
     fn patience(&self) -> Patience {
         self.shared.patience(self.until)
     }
@@ -255,7 +262,8 @@ impl Drop for BatchLocks<'_> {
     fn drop(&mut self) {
         if let Some(live) = &self.live {
             self.entered.iter().for_each(|tree| tree.writers.leave(live));
-            // The set goes back to the batch, and to nobody else who may still ask for its keys.
+            // The set goes back to the batch; a thread that still holds a reference must not find
+            // keys in it.
             live.clear();
         }
         self.shared.lock_table.release_all(&mut self.locks);

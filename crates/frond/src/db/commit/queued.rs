@@ -1,10 +1,11 @@
-//! Word of rows that a batch changes, for builds of indexes of their trees (`db/build/`).
+//! Queue entries for index builds: the keys of rows that a batch changes (`db/build/`).
 //!
-//! The keys go into the batch itself, before it is sealed. Where a build begins, or turns to another queue, between that and
-//! the moment from which on it would wait for the batch (behind the gate, or in the list of writers), the batch begins again.
+//! The keys are put into the batch itself before it is sealed. A build may start, or switch to
+//! another queue, after that and before the batch is in a state where the build would wait for it
+//! (past the gate, or in the list of writers). Then the batch starts over.
 //!
-//! Threads: as commits. Cost without a build: two loads; while any tree has one, two looks at each tree of a batch, and a batch of
-//! that tree is sorted twice.
+//! Threads: as commits. Cost without a build: two loads. While any tree has a build, two looks at
+//! each tree of a batch; a batch of that tree is sorted twice.
 
 use crate::{
     Result, Tag, TreeId,
@@ -16,7 +17,7 @@ use crate::{
 use super::super::Shared;
 
 impl Shared {
-    /// Puts the keys of trees that have a queue there; returns the queues.
+    /// Adds the changed keys of trees that have a queue; returns the queues.
     pub(super) fn queue_changes(&self, writes: &mut WriteSet) -> Result<Vec<TreeId>> {
         let mut queues = Vec::new();
         if !self.has_queues() {
@@ -38,7 +39,7 @@ impl Shared {
             let mut keys: Vec<_> = writes.entries(tree).map(|entry| entry.key.to_vec()).collect();
             if let Some((from, _)) = writes.ranges(tree).next() {
                 queue.has_missed.store(true, Ordering::Release);
-                // So that the batch has word for this queue.
+                // So that the batch has an entry for this queue.
                 if writes.entries(tree).all(|entry| entry.key != from) {
                     keys.push(from.to_vec());
                 }
@@ -52,8 +53,8 @@ impl Shared {
         Ok(())
     }
 
-    /// True if a tree has a queue by now that a sealed batch of these trees has no word for, or if one of the `queues` that it has word
-    /// for is its tree's no more.
+    /// True if a tree now has a queue for which a sealed batch of these trees has no entry, or if
+    /// one of the `queues` that it has entries for is not its tree's any more.
     pub(super) fn lacks_queue(&self, trees: &[TreeId], queues: &[TreeId]) -> bool {
         if queues.is_empty() && !self.has_queues() {
             return false;
@@ -70,7 +71,7 @@ impl Shared {
     }
 
     fn queue_of(&self, tree: TreeId) -> Option<Arc<ChangeQueue>> {
-        // Tree 0 is in no catalog.
+        // Tree 0 is not in the catalog.
         self.catalog.by_id(tree)?.queue.get()
     }
 }

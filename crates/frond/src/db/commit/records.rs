@@ -1,42 +1,46 @@
-//! Memory in which records of commits are built, from one commit to the next.
+//! Reuse of the memory in which commit records are built.
 //!
-//! A record per thread costs no lock, but a server has hundreds of threads, and each would keep its longest record for
-//! good. So a thread keeps only a short one; the store keeps a few long ones, which all threads share.
+//! A record buffer per thread needs no lock, but a server has hundreds of threads, and each would
+//! keep its longest record for ever. So a thread keeps only a short buffer; the store keeps a few
+//! long ones, which all threads share.
 //!
-//! Threads: all. Rank: the lock of the spare ones is held for a push or a pop, below every other.
+//! Threads: all. Rank: the lock of the spare buffers is held only for a push or a pop, and no lock
+//! is taken under it.
 
 use crate::{sync::Mutex, wal::RecordBuilder};
 
-/// What a thread keeps: the records of most transactions.
+/// Largest buffer that a thread keeps: enough for the records of most transactions.
 const KEPT_BYTES: usize = 16 << 10;
-/// Long records that are kept: as many commits build one at a time on a busy machine.
+/// Number of long buffers that the store keeps: as many as commits build concurrently on a busy
+/// machine.
 const SPARE_MAX: usize = 4;
 
 thread_local! {
     static KEPT: std::cell::RefCell<RecordBuilder> = std::cell::RefCell::default();
 }
 
-/// Long records that are not in use.
+/// Long record buffers that are not in use.
 #[derive(Debug)]
 pub(crate) struct Records {
     spare: Mutex<Vec<RecordBuilder>>,
-    /// Longer ones are freed, bytes.
+    /// Largest buffer that is kept, bytes.
     spare_bytes: usize,
 }
 
 impl Records {
-    /// Those of a store with so much memory: a sixty-fourth of it at most is kept.
+    /// Buffers for a store with this memory; they keep at most a sixty-fourth of it.
     pub fn new(cache_bytes: u64) -> Self {
         Self { spare: Mutex::default(), spare_bytes: cache_bytes as usize / 64 / SPARE_MAX }
     }
 
-    /// Memory for a record of about so many bytes. It may hold an older record: building one clears it.
+    /// A buffer for a record of about `bytes` bytes. It may contain an older record, which building
+    /// a new one clears.
     pub fn take(&self, bytes: usize) -> RecordBuilder {
         let spare = (bytes > KEPT_BYTES).then(|| self.spare.lock().unwrap().pop()).flatten();
         spare.unwrap_or_else(|| KEPT.take())
     }
 
-    /// Gives it back.
+    /// Returns a buffer for reuse.
     pub fn give(&self, record: RecordBuilder) {
         if record.capacity() <= KEPT_BYTES {
             KEPT.set(record);

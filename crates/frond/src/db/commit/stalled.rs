@@ -1,7 +1,7 @@
-//! Commits that lie still between their seqno and their end, and the store that goes on without them.
+//! Tests of commits that stall between their seqno and their end while the store goes on.
 //!
-//! One thread plays all: it leaves a commit lying after step 3 of `commit.rs`, does what others would do,
-//! all of which would wait for ever if nobody helped, and comes back to it.
+//! One thread plays all roles: it leaves a commit after step 3 of `commit.rs`, does what other
+//! threads would do, all of which would wait for ever without helping, and then resumes the commit.
 
 use super::*;
 use crate::{
@@ -16,7 +16,7 @@ fn options(vfs: &Arc<MemoryVfs>) -> Options {
     Options::new().cache_size(8 << 20).durability(Durability::Sync).env(env).tuning(tuning)
 }
 
-/// Steps 1 to 3.
+/// Does steps 1 to 3 and leaves the commit there.
 fn leave_lying(db: &Db, batch: &mut Batch) -> (Arc<Insertion>, Sequenced) {
     let shared = &*db.shared;
     let engine = &*shared.engine;
@@ -41,8 +41,8 @@ fn rows(tree: &Tree) -> Vec<(Vec<u8>, usize)> {
     rows
 }
 
-/// Rule: I3, at every size: a few entries and a range delete, a record too long to be copied inside the
-/// section, a mini-run, a long value.
+/// Rule: I3, at every size: a few entries and a range delete, a record too long to be copied inside
+/// the section, a mini-run, a long value.
 #[test]
 fn a_commit_left_lying_holds_up_neither_commits_nor_applies_nor_checkpoints() {
     for (count, bytes) in [(3u32, 10), (60, 1000), (500, 10), (2, 100_000)] {
@@ -83,7 +83,7 @@ fn a_commit_left_lying_holds_up_neither_commits_nor_applies_nor_checkpoints() {
     }
 }
 
-/// Two that lie still, and a freeze between them: each is in its own memtable (Rule: I2).
+/// Two stalled commits with a freeze between them are each in their own memtable (Rule: I2).
 #[test]
 fn commits_left_lying_on_both_sides_of_a_freeze_stay_apart() {
     let vfs = Arc::new(MemoryVfs::new());
@@ -96,7 +96,7 @@ fn commits_left_lying_on_both_sides_of_a_freeze_stay_apart() {
         lying.push(leave_lying(&db, batch));
         db.shared.engine.freeze();
     }
-    // The younger one comes back first, and its owner helps the older.
+    // The younger one is resumed first, and its owner helps the older.
     let (insertion, sequenced) = lying.pop().unwrap();
     db.shared.land(&insertion, &sequenced);
     assert_eq!(rows(&tree).len(), 2);
@@ -109,7 +109,7 @@ fn commits_left_lying_on_both_sides_of_a_freeze_stay_apart() {
     assert!(db.check(CheckMode::Full).unwrap().is_clean());
 }
 
-/// Who comes after the last freeze of a close would be in no checkpoint: he is told (P1).
+/// A commit after the last freeze of a close would be in no checkpoint, so it must be refused (P1).
 #[test]
 fn a_commit_that_meets_a_close_is_refused_or_there() {
     let vfs = Arc::new(MemoryVfs::new());
@@ -118,7 +118,7 @@ fn a_commit_that_meets_a_close_is_refused_or_there() {
     let mut batch = Batch::new();
     batch.put(&tree, b"early", b"").unwrap();
     let (insertion, early) = leave_lying(&db, &mut batch);
-    // As a close begins: everything a commit looks at before has been looked at.
+    // As when a close starts after all checks that a commit makes earlier.
     db.shared.closed.store(true, Ordering::SeqCst);
     let mut record = RecordBuilder::new();
     record.tree(tree.id());
@@ -133,7 +133,8 @@ fn a_commit_that_meets_a_close_is_refused_or_there() {
     assert_eq!(rows(&db.open_tree("t").unwrap()), [(b"early".to_vec(), 0)]);
 }
 
-/// Rule: I29. A snapshot of what has its place in the order waits, where it is read first, for what is not visible yet.
+/// Rule: I29. An ordered snapshot waits at its first read for commits that have their place in the
+/// order but are not visible yet.
 #[test]
 fn an_ordered_snapshot_shows_commits_that_were_on_their_way() {
     let db = Db::open("/store", options(&Arc::new(MemoryVfs::new()))).unwrap();

@@ -1,7 +1,8 @@
-//! Where a piece of a backward walk begins.
+//! Start of a piece of a backward scan.
 //!
-//! Pieces are merged forward, so that one which is handed out from its end needs a begin: near enough that few rows are
-//! merged in vain, and no nearer than a block of the leaf, which is decoded as a whole.
+//! Pieces are merged forward, so a piece that is returned from its end needs a start. It should be
+//! near enough that few rows are merged in vain, and no nearer than a block of the leaf, which is
+//! decoded as a whole.
 //!
 //! Threads: one.
 
@@ -14,12 +15,12 @@ use crate::{
 
 use super::Cursor;
 
-/// How far back a memtable is looked through for the begin of a backward piece.
+/// How many entries of a memtable are searched for the start of a backward piece.
 const BACK_STEPS: usize = 256;
 
 impl Cursor {
-    /// Where a backward piece that ends at `below` begins: the nearest begin of a block of the
-    /// stretch's largest run, or so many rows back in a memtable, whatever is nearer.
+    /// The start of a backward piece that ends at `below`: the nearest start of a block of the
+    /// stretch's largest run, or [`BACK_STEPS`] entries back in a memtable, whichever is nearer.
     pub(super) fn piece_start(
         &self,
         version: &Version,
@@ -33,7 +34,7 @@ impl Cursor {
             let blocks = run.blocks();
             let block = below.map_or(blocks.len().saturating_sub(1), |key| {
                 let block = run.block_for(key);
-                // A block that begins at the key itself has nothing below it.
+                // A block that starts at the key itself has nothing below it.
                 if blocks.separator(block) >= key { block.saturating_sub(1) } else { block }
             });
             if block > 0 {

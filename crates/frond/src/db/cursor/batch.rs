@@ -1,6 +1,7 @@
-//! Steps over many rows at once.
+//! Steps of a cursor over many rows at once.
 //!
-//! A batch is nearly always a piece as it was fetched, which changes hands with its memory: no row is copied.
+//! A batch is nearly always a piece as it was fetched; its buffer is swapped with the caller's, and
+//! no row is copied.
 //!
 //! Threads: one.
 
@@ -11,12 +12,13 @@ use super::{
     Cursor, Gap, ROWS_MAX,
 };
 
-/// Bytes after which a batch ends.
+/// Bytes at which a batch ends.
 const BATCH_BYTES_MAX: usize = 16 << 20;
 
 impl Cursor {
-    /// Up to `rows_max` rows up, into a buffer that is emptied first; fewer if they are longer than
-    /// 16 MiB together, or more would have to be fetched for them; no row means the end.
+    /// Reads up to `rows_max` rows, going up, into a buffer that is cleared first. Returns fewer
+    /// rows if they exceed 16 MiB together, or if more would have to be fetched; no row means the
+    /// end.
     ///
     /// # Errors
     /// As [`next`](Self::next).
@@ -24,7 +26,8 @@ impl Cursor {
         self.read_batch_to(true, out, rows_max)
     }
 
-    /// The same in a direction. Rows are in ascending order whichever it is: of a batch down the nearest row is the last.
+    /// Reads rows in a direction, like [`read_batch`](Self::read_batch). Rows are in ascending
+    /// order in either case: when going down, the nearest row is the last.
     pub(in crate::db) fn read_batch_to(
         &mut self,
         forward: bool,
@@ -33,7 +36,7 @@ impl Cursor {
     ) -> Result<usize> {
         out.clear();
         self.turn(forward);
-        // What it fetches is then what the caller gets, in the caller's memory.
+        // The rows are then fetched into the caller's memory.
         if self.rows.is_empty() {
             std::mem::swap(out, &mut self.rows);
         }
@@ -58,7 +61,7 @@ impl Cursor {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) if out.is_empty() => return Err(error),
-                // The next batch meets it.
+                // The next batch meets the error again.
                 Err(_) => break,
             }
             let at = if forward { self.index } else { self.index - 1 };
@@ -76,13 +79,13 @@ impl Cursor {
         Ok(out.len())
     }
 
-    /// Whether nothing of the buffer was handed out yet, and it can be as it is.
+    /// True if nothing of the buffer was returned yet, and it can be returned as it is.
     fn is_whole_piece(&self, forward: bool, rows_max: usize) -> bool {
         let is_fresh = self.index == if forward { 0 } else { self.rows.len() };
         is_fresh && self.rows.len() <= rows_max && !self.rows.has_blobs()
     }
 
-    /// Hands the buffer out, for another one.
+    /// Swaps the buffer with the caller's.
     fn give_piece(&mut self, forward: bool, out: &mut RowBuf) {
         std::mem::swap(out, &mut self.rows);
         self.rows.clear();
@@ -100,7 +103,7 @@ impl Cursor {
         }
     }
 
-    /// Walks over another range from here on, from its first row.
+    /// Restricts the cursor to another range, starting at its first row.
     pub(in crate::db) fn set_range(&mut self, (from, to): (Option<Vec<u8>>, Option<Vec<u8>>)) {
         (self.from, self.to) = (from, to);
         self.seek_first();

@@ -1,9 +1,10 @@
-//! Values between large groups. Where a few values have nearly all rows, windows that are even over the rows see the others
-//! hardly or not at all; but the large groups are known then, and so are the stretches between them.
+//! Values between large groups. If a few values have nearly all rows, windows that are spread
+//! evenly over the rows hardly see the others. But the large groups are known then, and so are the
+//! stretches between them.
 //!
 //! Invariants
-//! 1. So many rows are looked at for a part, and no more: twice [`WALKED_ROWS`], and of windows one more than groups and
-//!    [`WINDOWS`] together.
+//! 1. The number of rows read for a part is bounded: twice [`WALKED_ROWS`], and windows of which
+//!    there are at most one more than groups and [`WINDOWS`] together.
 //!
 //! Threads: all.
 
@@ -16,14 +17,16 @@ use super::{
     Ends, Keys, Sizes, WINDOW_ROWS, WINDOWS,
 };
 
-/// A group is large that has as many rows as lie between two windows: hardly any that is larger is missed.
+/// A group is large if it has as many rows as lie between two windows, so that hardly any larger
+/// group is missed.
 const LARGE: u64 = WINDOWS;
-/// Large groups have nearly all rows if others have less than this part: eight windows of the first round.
+/// Large groups have nearly all rows if the others have less than one in this many: eight windows
+/// of the first round.
 const REST: u64 = 8;
-/// So many rows between large groups are counted rather than sampled.
+/// Rows between large groups up to which they are counted rather than sampled.
 const WALKED_ROWS: u64 = WINDOWS * WINDOW_ROWS as u64;
 
-/// Rows between two large groups.
+/// The key range between two large groups.
 struct Stretch {
     from: Option<Vec<u8>>,
     to: Option<Vec<u8>>,
@@ -37,7 +40,8 @@ impl Stretch {
 }
 
 impl Tree {
-    /// How many values the prefix has that ends with this part, if large groups have nearly all rows.
+    /// The number of values of the prefix that ends with this part, if large groups have nearly all
+    /// rows.
     pub(super) fn beside_large(
         &self,
         cursor: &mut Cursor,
@@ -63,7 +67,7 @@ impl Tree {
         if from.is_some() {
             stretches.push(self.stretch(from, None)?);
         }
-        // Nodes go by blocks: many short stretches look longer than they are.
+        // Estimates from nodes work in blocks: many short stretches look longer than they are.
         let in_stretches: u64 = stretches.iter().map(|stretch| stretch.rows).sum();
         let mut rest = in_stretches.min(rows.saturating_sub(in_large));
         if rest <= WALKED_ROWS {
@@ -86,7 +90,8 @@ impl Tree {
         Ok(Stretch { from, to, rows })
     }
 
-    /// About how many values a stretch has, by windows: as many as its part of all rows that are left.
+    /// Approximate number of values in a stretch, by windows in proportion to its share of the
+    /// remaining rows.
     fn sampled(
         &self,
         cursor: &mut Cursor,
@@ -102,7 +107,7 @@ impl Tree {
         }
         let last = cursor.prev()?.map(|(key, _)| key.to_vec());
         let (Some(first), Some(last)) = (first, last) else { return Ok(0.0) };
-        // Nodes go by blocks: what they take for a few rows may be none.
+        // Estimates from nodes work in blocks: there may be none of the few rows that they report.
         if first > last {
             return Ok(0.0);
         }
@@ -122,7 +127,7 @@ impl Tree {
     }
 }
 
-/// Counts the values of stretches; `None` if they have many more rows than was said.
+/// Counts the values of stretches; `None` if they have many more rows than estimated.
 fn walked(
     cursor: &mut Cursor,
     keys: &Keys,

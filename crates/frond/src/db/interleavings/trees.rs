@@ -1,12 +1,13 @@
-//! Changes that take trees away, concurrently with batches, readers and applies.
+//! Changes that remove trees, concurrently with batches, readers and applies.
 //!
-//! Each scenario runs one change; a writer keeps a ledger of what was acknowledged, a reader compares answers from one snapshot, and
-//! a third thread applies memtables, so that the tree's root can go at any moment.
+//! Each scenario runs one change; a writer keeps a ledger of what was acknowledged, a reader
+//! compares answers from one snapshot, and a third thread applies memtables, so that the tree's
+//! root can vanish at any moment.
 
 use super::*;
 use crate::{Hint, IndexSpec, Layout, NewPart, Part, TableSpec};
 
-/// Rows that are there from the beginning.
+/// Rows that exist from the start.
 const ROWS: u8 = 3;
 
 fn open(env: &Env) -> Db {
@@ -24,7 +25,8 @@ fn filled(db: &Db, name: &str, options: TreeOptions) -> Tree {
     tree
 }
 
-/// Puts pairs of rows into the tree of this name, as it is at each time. Returns which of them were acknowledged, and the tree each went into.
+/// Puts pairs of rows into the tree that has this name at the time. Returns which pairs were
+/// acknowledged, and the tree that each went into.
 fn write_pairs(db: &Db, name: &str, writer: u8) -> Vec<(u8, TreeId)> {
     let mut acknowledged = Vec::new();
     for round in 0..2u8 {
@@ -55,7 +57,7 @@ fn keys(snapshot: &Snapshot, tree: &Tree) -> Result<Vec<u8>> {
     Ok(keys)
 }
 
-/// The first rows are there, all of them, by each way to read; or the tree is not.
+/// Asserts that all of the first rows are found by each way to read, or that the tree is not.
 fn must_see_all_or_none(db: &Db, tree: &Tree) {
     let is_missed = |error: &Error| match error {
         Error::NoSuchTree(name) => name == "t",
@@ -73,7 +75,7 @@ fn must_see_all_or_none(db: &Db, tree: &Tree) {
         // A snapshot never changes its answer.
         (Ok(first), Ok(again)) => assert_eq!(*first, again),
         (Err(first), Err(again)) => assert!(is_missed(first) && is_missed(&again), "{again}"),
-        // The tree began anew, under the same handle, with a change that came later (I43).
+        // The tree was born again, under the same handle, by a later change (I43).
         (Ok(_), Err(Error::DefinitionChanged(_))) => {}
         (first, again) => panic!("{first:?}, then {again:?}"),
     }
@@ -95,7 +97,7 @@ fn must_see_all_or_none(db: &Db, tree: &Tree) {
     }
 }
 
-/// A locking scan of rows, which locks nothing where it finds none.
+/// Like [`must_see_all_or_none`], for a locking scan, which locks nothing where it finds no rows.
 fn must_lock_all_or_none(db: &Db, tree: &Tree) {
     let isolation = Isolation::ReadCommitted;
     let txn = db.begin(TxnOptions { isolation, lock_timeout: None, ..Default::default() }).unwrap();
@@ -114,10 +116,11 @@ fn must_lock_all_or_none(db: &Db, tree: &Tree) {
     }
 }
 
-/// Makes a change. Says in which trees rows of the old tree and of its successor are afterwards, and whether those of the old one are.
+/// Makes a change. Returns the trees that may then have rows of the old tree and its successor, and
+/// whether the old tree's rows still exist.
 type Changed = fn(&Db) -> (&'static [&'static str], bool);
 
-/// A writer, a reader, a thread that applies, and one change.
+/// Runs a writer, a reader, a thread that applies, and one change concurrently.
 fn change_beside_all(changed: Changed) {
     let env = env();
     let db = open(&env);
@@ -151,7 +154,8 @@ fn change_beside_all(changed: Changed) {
     assert_eq!(db.lock_stats().locks, 0);
 }
 
-/// Each pair that was acknowledged is in one of the trees, and no other is; but for those that were put into the one that is gone.
+/// Asserts that each acknowledged pair is in one of the trees and no other pair is, except those
+/// put into the tree that is gone.
 fn must_have(db: &Db, places: &[&str], acknowledged: &[(u8, TreeId)], gone: Option<TreeId>) {
     let mut found = Vec::new();
     for name in places {
@@ -194,7 +198,7 @@ fn a_batch_is_in_the_clone_or_is_refused_when_its_tree_is_dropped() {
     explore(300, a_clone_and_a_drop);
 }
 
-/// As an ALTER that copies does it.
+/// A clone takes the tree's name, as in an ALTER that copies the table.
 fn a_clone_that_takes_the_name() {
     change_beside_all(|db| {
         let mut change = db.change_trees();
@@ -232,7 +236,7 @@ fn readers_see_all_rows_of_a_tree_or_that_it_is_truncated() {
     explore(300, a_truncation);
 }
 
-/// The other tree has as many rows.
+/// Two trees exchange their names; the other one has as many rows.
 fn a_swap() {
     let env = env();
     let db = open(&env);
@@ -281,7 +285,7 @@ fn swapped_trees_keep_all_rows() {
     explore(300, a_swap);
 }
 
-/// Readers of the old layout see all rows, or that it has changed.
+/// The layout changes: readers of the old layout see all rows, or get an error that it has changed.
 fn a_change_of_layout() {
     let env = env();
     let db = open(&env);
@@ -323,7 +327,8 @@ fn readers_of_an_older_layout_see_all_rows_or_that_it_has_changed() {
     explore(300, a_change_of_layout);
 }
 
-/// The tree is empty when the load begins; a batch comes before the load ends, which then is refused, or its tree is gone.
+/// A load fills a tree that is empty when the load starts. A batch commits before the load ends:
+/// then either the load is refused, or the batch, because its tree is gone.
 fn a_load_into_an_empty_tree() {
     let env = env();
     let db = open(&env);
@@ -378,7 +383,7 @@ fn a_batch_keeps_a_load_from_its_tree_or_is_refused() {
     explore(300, a_load_into_an_empty_tree);
 }
 
-/// An index is built, or is dropped, while others read by it and write the table.
+/// An index is built and dropped while others read by it and write the table.
 fn an_index_that_comes_and_goes() {
     let env = env();
     let db = open(&env);

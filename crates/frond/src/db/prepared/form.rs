@@ -1,12 +1,12 @@
-//! The content of what is prepared: what it will do, and what it keeps locked.
+//! Encoding of a prepared transaction: what it will do, and what it keeps locked.
 //!
-//! Most keep nothing locked but the rows they write, which the entries tell; only who must stay serializable, or has locked
-//! trees as a whole, has a list of locks (Rules: I12, I54).
+//! Most transactions keep only the rows locked that they write, which the entries tell. Only one
+//! that must stay serializable, or has locked whole trees, has a list of locks (Rules: I12, I54).
 //!
 //! Invariants
-//! 1. Reading gives back what was written.
-//! 2. Any bytes are read as a form or refused; no more memory is taken than they have bytes, some times over
-//!    (Promise: P20).
+//! 1. Reading returns what was written.
+//! 2. Any bytes are decoded or refused; decoding takes no more memory than a small multiple of
+//!    their length (Promise: P20).
 //!
 //! Threads: plain values. Bytes: docs/format.md, "Prepared transactions".
 
@@ -19,27 +19,27 @@ use crate::{
 };
 
 const VERSION: u8 = 1;
-/// Of one whose body names runs.
+/// Version of content whose body names runs.
 const VERSION_OF_RUNS: u8 = 2;
 
 const ROW_MODES: [RowMode; 3] = [RowMode::Shared, RowMode::Exclusive, RowMode::Write];
 const TABLE_MODES: [TableMode; 4] =
     [TableMode::IntentShared, TableMode::IntentExclusive, TableMode::Shared, TableMode::Exclusive];
 
-/// What the pieces say.
+/// The decoded content of the pieces.
 #[derive(PartialEq, Eq, Debug)]
 pub(in crate::db) struct Content {
-    /// The last commit that was visible before the prepare: it and the pieces' own lie behind that.
+    /// The last commit that was visible before the prepare; the pieces' own commit comes after it.
     pub since: Seqno,
-    /// All its locks, if they are more than those of the rows it writes.
+    /// All its locks, if there are more than those of the rows that it writes.
     pub locks: Option<LockList>,
-    /// Its body names runs.
+    /// Whether its body names runs.
     pub has_runs: bool,
-    /// A commit's body: what it will do.
+    /// The body of a commit record: what the transaction will do.
     pub body: Vec<u8>,
 }
 
-/// Writes the content: a commit's body, which may name runs, and locks if they must be listed.
+/// Encodes the content: a commit's body, which may name runs, and locks if they must be listed.
 pub(super) fn write(
     since: Seqno,
     locks: Option<&LockList>,
@@ -56,7 +56,7 @@ pub(super) fn write(
     out
 }
 
-/// Reads the content.
+/// Decodes the content.
 pub(super) fn read(content: &[u8]) -> Result<Content, Flaw> {
     let bad = |why: &str| Flaw::Malformed { what: "prepared transaction", why: why.to_owned() };
     let (head, rest) = content.split_first_chunk::<2>().ok_or_else(|| bad("it is cut short"))?;

@@ -1,24 +1,29 @@
-//! Transactions that are prepared: they can neither fail any more nor be lost, and wait to be decided.
+//! Prepared transactions: they can neither fail any more nor be lost, and wait for a decision.
 //!
-//! What one will do lies in the catalog, in pieces (`catalog/prepared.rs`), put there by its prepare as by any commit.
-//! Its commit is a short record: the name, and that the pieces go. So the log keeps nothing for it, checkpoints and
-//! backups have it like every row, and recovery finds it there (Rule: I12). What it has written beyond memory stays in
-//! sorted runs, which the content names; the prepare and checkpoints name them in the log (`pipeline/undecided.rs`).
+//! The naive way to make one durable is to keep its log record until it is decided. But the log
+//! kept for recovery is bounded, so a transaction that its coordinator forgets would stop the
+//! store. So the content of a prepared transaction is stored in the catalog instead, in pieces
+//! (`catalog/prepared.rs`), which its prepare writes like any commit. Its commit is a short record:
+//! the name, and the removal of the pieces. So the log keeps nothing for it, checkpoints and
+//! backups contain it like every row, and recovery finds it there (Rule: I12; design note 023).
+//! What it has written beyond memory stays in sorted runs, which the content names; the prepare and
+//! checkpoints name them in the log (`pipeline/undecided.rs`).
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `form.rs` | the content of the pieces |
-//! | `recover.rs` | from pieces to transactions, when a store is opened |
-//! | `table.rs` | who is prepared, and in whose hands |
+//! | `form.rs` | encodes the content of the pieces |
+//! | `recover.rs` | makes transactions of pieces when a store is opened |
+//! | `table.rs` | lists prepared transactions, and which of them are attached |
 //!
 //! Invariants
-//! 1. A name is in the table from before the pieces are in the log until they are gone and that is visible. So
-//!    their keys are absent when they are put (Rule: I7).
-//! 2. From its prepare to its decision a transaction keeps the rows it writes, and its place among the writers of
-//!    their trees (Rules: I33, I54).
-//! 3. A commit that was ordered is inserted, by whomever; if its owner lets it go, when he does (Rule: I41).
+//! 1. A name is in the table from before the pieces are in the log until they are removed and that
+//!    is visible. So their keys are absent when they are put (Rule: I7).
+//! 2. From its prepare to its decision a transaction keeps the rows that it writes locked, and its
+//!    place among the writers of their trees (Rules: I33, I54).
+//! 3. An ordered commit is inserted, by some thread; if its owner drops the handle, then at the
+//!    latest (Rule: I41).
 //!
-//! Threads: all; each transaction has one owner, or lies in the table.
+//! Threads: all; each transaction has one owner, or is detached in the table.
 
 mod form;
 mod recover;
@@ -50,11 +55,11 @@ pub(super) use recover::{
 pub use table::PreparedInfo;
 pub(super) use table::PreparedTable;
 
-/// A transaction that is prepared; see [`Txn::prepare`](super::Txn::prepare).
+/// A prepared transaction; see [`Txn::prepare`](super::Txn::prepare).
 ///
-/// It is decided by [`commit`](Self::commit) or [`rollback`](Self::rollback), here or, once it is detached, by its
-/// name. Dropped, it is detached. It survives the end of the process, and of the machine; one that has written
-/// nothing has nothing to survive, and is gone with the process.
+/// It is decided by [`commit`](Self::commit) or [`rollback`](Self::rollback), here or, once it is
+/// detached, by its name. Dropping it detaches it. It survives a restart or crash of the process
+/// and of the machine, unless it has written nothing; then it ends with the process.
 #[derive(Debug)]
 pub struct PreparedTxn {
     shared: Arc<Shared>,
@@ -63,42 +68,42 @@ pub struct PreparedTxn {
     ordered: Option<Sequenced>,
 }
 
-/// What is kept of it in memory.
+/// The in-memory state of a prepared transaction.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub xid: Xid,
     /// The last commit that was visible before it was prepared.
     pub since: Seqno,
-    /// Its writes, and the pieces that go with its commit.
+    /// Its writes, and the pieces that its commit removes.
     pub insertion: Arc<Insertion>,
-    /// What it has written beyond memory, if it has.
+    /// What it has written beyond memory, if anything.
     pub spilled: Option<Change>,
     pub blobs: Vec<Arc<BlobHold>>,
-    /// Disk space that is promised to it.
+    /// Disk space reserved for it, bytes.
     pub admitted: u64,
-    /// Length of the record for which the log has promised room, if it has.
+    /// Length of its commit record for which log space is reserved, if it is.
     pub promised: Option<usize>,
     pub locks: Option<LockSet>,
     pub live: Arc<LiveWrites>,
-    /// What its writes take.
+    /// Memory reservation for its writes.
     pub memory: Charge,
     /// Trees that list it as a writer.
     pub entered: Vec<Arc<TreeEntry>>,
 }
 
-/// The content of the pieces of a transaction that writes this, and whether that names runs.
+/// Encodes the content for the pieces of a transaction with this commit body, which may name runs.
 pub(super) fn content(since: Seqno, locks: Option<&LockList>, body: (&[u8], bool)) -> Vec<u8> {
     form::write(since, locks, body)
 }
 
 impl Prepared {
-    /// Rows that it writes; one that is in several runs more than once.
+    /// Number of rows that it writes; a row in several runs counts several times.
     pub fn entries(&self) -> usize {
         let spilled = self.spilled.as_ref().and_then(Change::spilled);
         self.insertion.writes.len() + spilled.map_or(0, |spilled| spilled.entries() as usize)
     }
 
-    /// The body of its commit's record.
+    /// Builds the body of its commit record.
     fn build_commit(&self, record: &mut RecordBuilder) {
         record.clear();
         record.prepared(self.xid.as_bytes(), self.since);
@@ -110,27 +115,28 @@ impl Prepared {
 }
 
 impl Db {
-    /// All transactions that are prepared and not decided, by name: those in the hands of a session, too.
+    /// All in-doubt transactions, ordered by name, including those attached to a session.
     pub fn prepared(&self) -> Vec<PreparedInfo> {
         self.shared.prepared.list()
     }
 
-    /// Those of them that were there when the store was opened and that this call has not named before: each is
-    /// listed once, so that a coordinator that asks again meets an end.
+    /// The in-doubt transactions that existed when the store was opened and that this call has not
+    /// returned before. Each is listed once, so that a coordinator that asks repeatedly comes to an
+    /// end.
     pub fn recover_prepared(&self) -> Vec<PreparedInfo> {
         self.shared.prepared.unlisted()
     }
 
-    /// Takes a prepared transaction that nobody has in hand, to decide it.
+    /// Attaches a detached prepared transaction, to decide it.
     ///
     /// # Errors
-    /// `NoSuchXid`; `XidBusy` if it is in another's hands.
+    /// `NoSuchXid`; `XidBusy` if it is attached elsewhere.
     pub fn attach_prepared(&self, xid: &Xid) -> Result<PreparedTxn> {
         let prepared = self.shared.prepared.take(xid)?;
         Ok(PreparedTxn { shared: self.shared.clone(), prepared: Some(prepared), ordered: None })
     }
 
-    /// Commits a prepared transaction that nobody has in hand.
+    /// Commits a detached prepared transaction.
     ///
     /// # Errors
     /// As [`attach_prepared`](Self::attach_prepared) and [`PreparedTxn::commit`].
@@ -138,7 +144,7 @@ impl Db {
         self.attach_prepared(xid)?.commit()
     }
 
-    /// Rolls a prepared transaction back that nobody has in hand.
+    /// Rolls back a detached prepared transaction.
     ///
     /// # Errors
     /// As [`attach_prepared`](Self::attach_prepared) and [`PreparedTxn::rollback`].
@@ -152,22 +158,23 @@ impl PreparedTxn {
         Self { shared, prepared: Some(Box::new(prepared)), ordered: None }
     }
 
-    /// Its name.
+    /// The name of the transaction.
     pub fn xid(&self) -> &Xid {
         &self.own().xid
     }
 
-    /// Gives the commit its place in the order of all: from here on it is decided, and later commits come later,
-    /// in the log, too. Takes the room that the log has kept for it since its prepare, or since the store was opened, and waits
-    /// for no row and for no disk. Others see it once it is visible, at the latest when [`commit`](Self::commit) returns. Returns
-    /// its number.
+    /// Gives the commit its place in the commit order: from here on it is decided, and later
+    /// commits come after it, in the log, too. It uses the log space reserved for it since its
+    /// prepare, or since the store was opened, and waits for no row lock and no disk. It becomes
+    /// visible at the latest when [`commit`](Self::commit) returns. Returns its seqno.
     ///
-    /// Opening promises that room again to all that is prepared, whatever memory the store is given now. Where the disk has none
-    /// for it then, [`Db::warnings`] says so (FRD-1303): until it has, commits of others are refused with `Full`, and this one may be,
-    /// too, if those of other prepared transactions have taken what there is.
+    /// Opening a store reserves that space again for all prepared transactions, whatever memory the
+    /// store now has. If the disk has no space for it then, [`Db::warnings`] reports that
+    /// (FRD-1303): until it has, other commits are refused with `Full`, and this one may be, too,
+    /// if those of other prepared transactions have used what there is.
     ///
     /// # Errors
-    /// `Failed`, `Closed`, `ReadOnly`; `Full` as said: it is prepared still.
+    /// `Failed`, `Closed`, `ReadOnly`; `Full` as described: it is still prepared.
     pub fn commit_ordered(&mut self) -> Result<Seqno> {
         if let Some(Sequenced { seqno, .. }) = &self.ordered {
             return Ok(*seqno);
@@ -179,17 +186,18 @@ impl PreparedTxn {
         Ok(self.ordered.insert(ordered).seqno)
     }
 
-    /// Commits at the store's durability; in order before, if that was not done yet. Returns the commit's number.
+    /// Commits at the store's durability, and orders the commit first if that was not done yet.
+    /// Returns its seqno.
     ///
     /// # Errors
-    /// As [`commit_ordered`](Self::commit_ordered), and then it is detached, and prepared still. `OutcomeUnknown`:
-    /// the store has stopped; it may be committed, or prepared.
+    /// As [`commit_ordered`](Self::commit_ordered); then it is detached and still prepared.
+    /// `OutcomeUnknown`: the store has stopped; it may be committed, or prepared.
     pub fn commit(self) -> Result<Seqno> {
         let level = self.shared.durability;
         self.commit_with(level)
     }
 
-    /// The same at a durability of its own.
+    /// Commits, like [`commit`](Self::commit), at the given durability.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -205,16 +213,17 @@ impl PreparedTxn {
         Ok(seqno)
     }
 
-    /// True once its commit has its place: it is decided.
+    /// True once its commit has its place in the order: it is decided.
     pub fn is_ordered(&self) -> bool {
         self.ordered.is_some()
     }
 
-    /// Takes everything back, at the store's durability. Takes the room that the log has kept for its commit.
+    /// Rolls the transaction back, at the store's durability. Uses the log space reserved for its
+    /// commit.
     ///
     /// # Errors
-    /// `InvalidArgument` if it is ordered: then it is committed. `Failed`, `Closed`: it is detached, and prepared
-    /// still. `OutcomeUnknown`: the store has stopped; it may be prepared.
+    /// `InvalidArgument` if it is ordered: then it is committed. `Failed`, `Closed`: it is detached
+    /// and still prepared. `OutcomeUnknown`: the store has stopped; it may be prepared.
     pub fn rollback(mut self) -> Result<()> {
         if self.ordered.is_some() {
             let why = "the prepared transaction is committed: its place in the order is taken";
@@ -232,10 +241,10 @@ impl PreparedTxn {
         place.map_or(Ok(()), |reservation| self.shared.wait_durable(&reservation, level))
     }
 
-    /// Lets go of it: it waits for a decision by its name.
+    /// Detaches it: it waits for a decision by its name.
     pub fn detach(self) {}
 
-    /// Inserts what was ordered, and ends it. Returns its place in the log.
+    /// Inserts an ordered commit and ends the transaction. Returns its place in the log.
     fn finish(&mut self) -> Option<Reservation> {
         let prepared = self.prepared.take()?;
         let ordered = self.ordered.take();
@@ -262,21 +271,21 @@ impl Drop for PreparedTxn {
 }
 
 impl Shared {
-    /// Sequences the commit of what is prepared.
+    /// Sequences the commit of a prepared transaction.
     fn order_prepared(&self, prepared: &Prepared) -> Result<Sequenced> {
         self.check_writable()?;
         let Prepared { insertion, spilled, blobs, admitted, promised, .. } = prepared;
         let mut record = self.records.take(0);
         prepared.build_commit(&mut record);
         let body = record.finish();
-        // What it needs is named already, and stays so until it is in trees.
+        // Its extents are already named, and stay so until they are in trees.
         let brings = Brings { insertion, blobs, changes: spilled.as_slice(), is_named: false };
         let sequenced = self.sequence(brings, body, *promised, *admitted);
         self.records.give(record);
         sequenced
     }
 
-    /// Length of the record of the commit.
+    /// Length of its commit record.
     pub(super) fn commit_bytes(&self, prepared: &Prepared) -> usize {
         let mut record = self.records.take(0);
         prepared.build_commit(&mut record);
@@ -285,8 +294,8 @@ impl Shared {
         bytes
     }
 
-    /// Has the log keep room for the commit. Where it keeps none, for too much is prepared already, it says why, and nothing is
-    /// [`promised`](Prepared::promised).
+    /// Reserves log space for its commit. If too much is prepared already, returns the reason, and
+    /// nothing is [`promised`](Prepared::promised).
     pub(super) fn promise_room(
         &self,
         prepared: &mut Prepared,
@@ -297,7 +306,7 @@ impl Shared {
         Ok(promised)
     }
 
-    /// It was not prepared after all, or is rolled back: what was promised to it is others'.
+    /// Releases what was reserved for a transaction that was rolled back or not prepared after all.
     pub(super) fn end_promises(&self, prepared: &Prepared) {
         self.engine.store.settle_admitted(prepared.admitted);
         if let Some(promised) = prepared.promised {
@@ -305,7 +314,7 @@ impl Shared {
         }
     }
 
-    /// The rollback: a commit of its own, in which the pieces go.
+    /// Writes the rollback: a commit of its own that removes the pieces.
     fn take_pieces_away(&self, prepared: &Prepared) -> Result<Option<Reservation>> {
         self.check_writable()?;
         let pieces = &prepared.insertion.decided;
@@ -325,7 +334,7 @@ impl Shared {
         Ok(Some(sequenced.reservation))
     }
 
-    /// It is decided, by a commit or else a rollback, and that is visible: gives back what it kept.
+    /// Releases what a decided transaction kept, after its commit or rollback is visible.
     fn let_go(&self, mut prepared: Prepared, commit: Option<Seqno>) {
         self.give_locks_back(&mut prepared);
         let undecided = &self.engine.undecided;
@@ -336,7 +345,7 @@ impl Shared {
         self.prepared.forget(&prepared.xid);
     }
 
-    /// Others may have its rows.
+    /// Releases its locks.
     fn give_locks_back(&self, prepared: &mut Prepared) {
         let Prepared { entered, live, locks, .. } = prepared;
         entered.drain(..).for_each(|tree| tree.writers.leave(live));
@@ -347,7 +356,8 @@ impl Shared {
         live.clear();
     }
 
-    /// The store goes: what is prepared stays so, on the disk.
+    /// Releases the locks of prepared transactions when the store is closed; they stay prepared on
+    /// disk.
     pub(super) fn leave_prepared(&self) {
         for mut prepared in self.prepared.drain() {
             self.give_locks_back(&mut prepared);

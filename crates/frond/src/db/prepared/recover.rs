@@ -1,8 +1,11 @@
-//! What is prepared, when a store is opened: from the catalog's pieces to transactions that hold their locks.
+//! Recovery of prepared transactions when a store is opened: from the catalog's pieces to
+//! transactions that hold their locks.
 //!
-//! Pieces are learnt from the catalog at the boundary, then from the log as it is replayed; long values are held from
-//! there on. What is left at the end is made ready ([`recover`]), and takes its rows again once there is a lock table
-//! ([`Shared::adopt_prepared`]), before anybody else is there.
+//! 1. Pieces are collected from the catalog at the boundary, then from the log as it is replayed;
+//!    long values are held from there on.
+//! 2. What is left at the end of the log is decoded ([`recover`]).
+//! 3. Once there is a lock table, the transactions take their rows again
+//!    ([`Shared::adopt_prepared`]), before any other transaction exists.
 //!
 //! Threads: the one that opens the store.
 
@@ -33,19 +36,19 @@ use crate::{
 
 use super::super::{Shared, replay::extent_of, txn::rows_beyond_memory};
 
-/// One that was found.
+/// A prepared transaction that was found.
 pub(in crate::db) struct Found {
     prepared: Prepared,
-    /// All its locks, if they are more than those of the rows it writes.
+    /// All its locks, if there are more than those of the rows that it writes.
     locks: Option<LockList>,
 }
 
-/// Reads all that is prepared, and holds the long values.
+/// Decodes all prepared transactions, and holds their long values.
 pub(in crate::db) fn recover(engine: &Engine, pieces: &Pieces) -> Result<Vec<Found>> {
     pieces.xids().map(|xid| read(engine, pieces, xid)).collect()
 }
 
-/// The content of what is prepared under a name.
+/// The decoded content of the transaction prepared under a name.
 pub(in crate::db) fn content_of(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Content> {
     let content = pieces.content(xid);
     let content =
@@ -54,15 +57,16 @@ pub(in crate::db) fn content_of(engine: &Engine, pieces: &Pieces, xid: &Xid) -> 
         .map_err(|flaw| malformed(engine, format!("{xid}: {}", flaw.at(file(engine)))))
 }
 
-/// One thing that what is prepared does.
+/// One change that a prepared transaction makes.
 pub(in crate::db) enum TreeChange<'a> {
-    /// By how much the number of rows changes, before what is done to the tree.
+    /// Change of a tree's row count; comes before the tree's other changes.
     Rows(TreeId, i64),
     Entry(TreeId, &'a [u8], Tag, &'a [u8]),
     DeleteRange(TreeId, &'a [u8], &'a [u8]),
 }
 
-/// Goes through what a content does beside what its runs do; no prepared transaction changes the catalog, or brings pages.
+/// Visits the changes of a content, except those in its runs. A prepared transaction changes no
+/// catalog record and brings no pages.
 pub(in crate::db) fn each_change(
     engine: &Engine,
     xid: &Xid,
@@ -70,7 +74,7 @@ pub(in crate::db) fn each_change(
     mut each: impl FnMut(TreeChange<'_>),
 ) -> Result<()> {
     let mut items = wal::items(Lsn(0), body).with_counts();
-    // Only there are they looked for.
+    // Runs are accepted only at the start.
     let mut is_head = *has_runs;
     let in_piece = |error: Error| malformed(engine, format!("{xid}: {error}"));
     while let Some(item) = items.next().map_err(in_piece)? {
@@ -93,8 +97,8 @@ pub(in crate::db) fn each_change(
     Ok(())
 }
 
-/// Holds the long values of what is prepared under a name. Those that are gone are left out: of a transaction that was
-/// decided behind the boundary, nobody needs them. Says, too, how many there should be.
+/// Holds the long values of a content. Also returns how many it names; missing ones are left out,
+/// because a transaction that was decided after the boundary does not need them.
 fn hold_blobs(
     engine: &Engine,
     Content { body, has_runs, .. }: &Content,
@@ -103,7 +107,7 @@ fn hold_blobs(
     let mut items = wal::items(Lsn(0), body);
     while let Some(item) = items.next()? {
         let extent = match item {
-            // Those of entries in runs, too.
+            // These include the values of entries in runs.
             Item::Extent(extent) => extent_of(store, extent)?,
             Item::Entry { tag, payload, .. } if tag.kind() == Kind::PutBlob && !has_runs => {
                 BlobRef::read(store.file(), payload)?.extent()
@@ -116,7 +120,7 @@ fn hold_blobs(
     Ok((holds, named))
 }
 
-/// The same of what is to be committed, or may be: all of them must be there.
+/// Holds the long values of a content that is, or may be, committed: all of them must exist.
 pub(in crate::db) fn blobs_of(
     engine: &Engine,
     xid: &Xid,
@@ -129,7 +133,7 @@ pub(in crate::db) fn blobs_of(
     Ok(blobs)
 }
 
-/// Goes through the runs that a body names, of a tree the newest first.
+/// Visits the runs that a body names, newest first for each tree.
 fn each_runs(
     engine: &Engine,
     xid: &Xid,
@@ -144,7 +148,7 @@ fn each_runs(
     Ok(())
 }
 
-/// Holds the runs likewise, as far as something that may be they is there still.
+/// Holds the runs of a content, as far as there are extents that may be theirs.
 fn hold_runs(engine: &Engine, xid: &Xid, content: &Content) -> Result<Option<Arc<HeldPages>>> {
     if !content.has_runs || plant!("db: runs of what is prepared are not held again") {
         return Ok(None);
@@ -159,7 +163,7 @@ fn hold_runs(engine: &Engine, xid: &Xid, content: &Content) -> Result<Option<Arc
     Ok(Some(Arc::new(held)))
 }
 
-/// What was prepared under a name and lies in runs: all of them must be there.
+/// The runs of a content that is, or may be, committed: all of them must exist.
 pub(in crate::db) fn runs_of(
     engine: &Engine,
     xid: &Xid,
@@ -198,9 +202,9 @@ fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
         }
         TreeChange::DeleteRange(tree, from, to) => writes.push_range(tree, from, to),
     })?;
-    // Trees of which all lies in runs come last.
+    // Trees whose rows are all in runs come last.
     rows.sort_unstable_by_key(|(tree, _)| *tree);
-    // It was sealed when it was written: in order, one message a key.
+    // It was sealed when it was written: in order, one message per key.
     insertion.writes.seal(&engine.cx.folder())?;
     insertion.trees = insertion.writes.trees();
     engine.make_runs(&mut insertion);
@@ -229,17 +233,17 @@ fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
     Ok(Found { prepared, locks })
 }
 
-/// What will be prepared once the log is replayed: by name, how many pieces there are.
+/// The transactions that will be prepared once the log is replayed: number of pieces by name.
 #[derive(Default)]
 pub(in crate::db) struct Expected(BTreeMap<Xid, usize>);
 
 impl Expected {
-    /// What the catalog has at the boundary.
+    /// The prepared transactions of the catalog at the boundary.
     pub fn at_boundary(pieces: &Pieces) -> Self {
         Self(pieces.xids().map(|xid| (xid.clone(), pieces.count(xid) as usize)).collect())
     }
 
-    /// A record of the catalog behind it comes or goes.
+    /// Notes a put or delete of a catalog record after the boundary.
     pub fn learn(&mut self, key: &[u8], is_put: bool) {
         let Some((xid, _)) = Record::prepared_of_key(key) else { return };
         match (self.0.get_mut(&xid), is_put) {
@@ -251,7 +255,7 @@ impl Expected {
         }
     }
 
-    /// How long the records of their commits are at most.
+    /// Upper bounds for the lengths of their commit records.
     pub fn commits(&self) -> impl Iterator<Item = usize> {
         let mut record = RecordBuilder::new();
         self.0.iter().map(move |(xid, &pieces)| {
@@ -267,7 +271,8 @@ impl Expected {
 }
 
 impl Shared {
-    /// They take their locks again, and wait for their decisions. Returns of how many the commit finds no room in the log.
+    /// Makes them take their locks again and wait for their decisions. Returns for how many there
+    /// is no log space for the commit.
     pub(in crate::db) fn adopt_prepared(&self, found: Vec<Found>) -> Result<usize> {
         let (mut others, mut without_room) = (Vec::new(), 0);
         for Found { mut prepared, locks } in found {
@@ -283,8 +288,9 @@ impl Shared {
         Ok(without_room)
     }
 
-    /// Room for its commit. Where the disk has none for what it writes, the reserve does; where the log has none for its
-    /// record, others find none until there is some (Rule: I41). False, if so.
+    /// Reserves space for its commit again. If the disk has no space for what it writes, the
+    /// store's reserve covers that. If there is no log space for its record, other commits are
+    /// refused until there is some (Rule: I41); then returns false.
     fn promise_again(&self, prepared: &mut Prepared) -> Result<bool> {
         let (engine, writes) = (&*self.engine, &prepared.insertion.writes);
         let bytes = if writes.only_deletes() { 0 } else { writes.bytes() as u64 };
@@ -297,12 +303,14 @@ impl Shared {
         }
         let bytes = self.commit_bytes(prepared);
         let promised = engine.health.watch(engine.log().promise_ahead(bytes))?;
-        // Refused, as in no store whose log has segments of the usual length, it asks for a place as others do.
+        // Refused, which happens only if the log has unusually short segments, it reserves its
+        // place at the commit like any other.
         prepared.promised = promised.is_ok().then_some(bytes);
         Ok(promised.unwrap_or(false))
     }
 
-    /// `others`: what lies beyond memory of those that have their locks already.
+    /// Takes its locks again. `others`: writes beyond memory of those that have their locks
+    /// already.
     fn lock_again(
         &self,
         prepared: &mut Prepared,
@@ -335,7 +343,8 @@ impl Shared {
                 }
                 taken = table.lock_row(&mut locks, tree, entry.key, RowMode::Write, now).map(drop);
                 if taken.is_err() {
-                    // What cannot be read counts as held: that is the error then, and not this transaction's.
+                    // A run that cannot be read counts as holding the row; then that read error is
+                    // returned instead.
                     let mut others = others.iter();
                     unread = others.try_for_each(|other| self.can_tell(other, tree, entry.key));
                 }
@@ -379,7 +388,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// An error if it cannot be told whether these have a key.
+    /// Fails if these writes cannot be searched for a key.
     fn can_tell(&self, writes: &SpilledWrites, tree: TreeId, key: &[u8]) -> Result<()> {
         let mut runs = writes.of(tree).iter();
         runs.try_for_each(|runs| runs.get(&self.engine.cx, key, &Projection::Nothing).map(drop))
@@ -396,8 +405,8 @@ fn malformed(engine: &Engine, why: String) -> Error {
 }
 
 impl Pieces {
-    /// Adds what the catalog says at the boundary, or the log behind it, of what is prepared; true if `key` is such a
-    /// record's.
+    /// Adds or removes a piece of a prepared transaction, from a record of the catalog at the
+    /// boundary or of the log after it. True if `key` belongs to such a record.
     pub(in crate::db) fn learn(
         &mut self,
         engine: &Engine,
@@ -413,7 +422,7 @@ impl Pieces {
             }
             Some(Ok(Record::Prepared(piece))) if (&piece.xid, piece.number) == (&xid, number) => {
                 self.put(piece);
-                // At the boundary, nothing was claimed yet that the log names.
+                // At the boundary, the extents that the log names are not claimed yet.
                 if is_replayed && self.is_whole(&xid) {
                     self.hold(engine, &xid)?;
                 }
@@ -424,8 +433,8 @@ impl Pieces {
         Ok(true)
     }
 
-    /// Holds the long values and runs of all that is prepared at the boundary, once the log was looked through. A store that
-    /// is read alone gives nothing up that would have to be held.
+    /// Holds the long values and runs of all transactions prepared at the boundary, after the log
+    /// was surveyed. A store that is open read-only frees nothing, so nothing need be held.
     pub(in crate::db) fn hold_all(&self, engine: &Engine) -> Result<()> {
         if engine.log.is_none() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Who is prepared, by name, and in whose hands.
+//! The table of prepared transactions, by name.
 //!
 //! Threads: all. One lock, held for a look-up; prepares and decisions take it twice each.
 
@@ -10,7 +10,7 @@ use crate::{
     sync::{Mutex, MutexGuard},
 };
 
-/// A transaction that is prepared.
+/// Description of a prepared transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct PreparedInfo {
@@ -18,11 +18,11 @@ pub struct PreparedInfo {
     pub xid: Xid,
     /// The last commit that was visible before it was prepared; 0 while it is being prepared.
     pub since: Seqno,
-    /// Rows that it writes.
+    /// Number of rows that it writes.
     pub entries: usize,
-    /// True if it was there when the store was opened.
+    /// True if it existed when the store was opened.
     pub is_recovered: bool,
-    /// True if no session has it in hand: it can be decided by its name.
+    /// True if no session has it attached: it can be decided by its name.
     pub is_detached: bool,
 }
 
@@ -30,15 +30,15 @@ pub struct PreparedInfo {
 struct Known {
     since: Seqno,
     entries: usize,
-    /// What its writes take.
+    /// Bytes of its writes in memory.
     bytes: u64,
     is_recovered: bool,
     was_listed: bool,
-    /// Here while nobody has it in hand.
+    /// Set while it is detached.
     waits: Option<Box<Prepared>>,
 }
 
-/// All of them.
+/// All prepared transactions.
 #[derive(Debug, Default)]
 pub(in crate::db) struct PreparedTable {
     all: Mutex<All>,
@@ -47,12 +47,12 @@ pub(in crate::db) struct PreparedTable {
 #[derive(Debug, Default)]
 struct All {
     known: BTreeMap<Xid, Known>,
-    /// What their writes take together.
+    /// Bytes of all their writes in memory.
     bytes: u64,
 }
 
 impl PreparedTable {
-    /// Takes a name for a transaction that is about to be prepared.
+    /// Reserves a name for a transaction that is about to be prepared.
     pub fn reserve(&self, xid: &Xid) -> Result<()> {
         match self.lock().known.entry(xid.clone()) {
             Entry::Occupied(_) if !plant!("db: a name is prepared twice") => {
@@ -73,8 +73,8 @@ impl PreparedTable {
         }
     }
 
-    /// Takes memory for what one writes that has its name: all that is prepared may take `bytes_max` together. False, if there
-    /// is not so much left: then it is to leave memory.
+    /// Reserves memory for the writes of a transaction that has a name. All prepared transactions
+    /// together may take `bytes_max`. False if too little is left; then the writes must be spilled.
     pub fn take_room(&self, xid: &Xid, bytes: u64, bytes_max: u64) -> bool {
         let mut locked = self.lock();
         let All { known, bytes: all } = &mut *locked;
@@ -87,14 +87,14 @@ impl PreparedTable {
         fits
     }
 
-    /// It is prepared, and in its session's hands.
+    /// Notes that it is prepared and attached to its session.
     pub fn note(&self, xid: &Xid, since: Seqno, entries: usize) {
         if let Some(known) = self.lock().known.get_mut(xid) {
             (known.since, known.entries) = (since, entries);
         }
     }
 
-    /// Adds one that was there when the store was opened.
+    /// Adds one that existed when the store was opened.
     pub fn add_recovered(&self, prepared: Box<Prepared>) {
         let known = Known {
             since: prepared.since,
@@ -110,7 +110,7 @@ impl PreparedTable {
         table.known.insert(xid, Known { waits: Some(prepared), ..known });
     }
 
-    /// It is decided, or was not prepared after all.
+    /// Removes one that was decided, or was not prepared after all.
     pub fn forget(&self, xid: &Xid) {
         let mut table = self.lock();
         if let Some(known) = table.known.remove(xid) {
@@ -118,7 +118,7 @@ impl PreparedTable {
         }
     }
 
-    /// Nobody has it in hand any more.
+    /// Detaches one.
     pub fn put_back(&self, prepared: Box<Prepared>) {
         let mut table = self.lock();
         if let Some(known) = table.known.get_mut(&prepared.xid) {
@@ -126,7 +126,7 @@ impl PreparedTable {
         }
     }
 
-    /// Takes one in hand.
+    /// Attaches one.
     pub fn take(&self, xid: &Xid) -> Result<Box<Prepared>> {
         match self.lock().known.get_mut(xid) {
             None => Err(Error::NoSuchXid(xid.clone())),
@@ -138,7 +138,7 @@ impl PreparedTable {
         self.lock().known.iter().map(|(xid, known)| known.info(xid)).collect()
     }
 
-    /// Those of an earlier opening that were not listed here yet.
+    /// Recovered transactions that were not returned here before.
     pub fn unlisted(&self) -> Vec<PreparedInfo> {
         let mut table = self.lock();
         let new = table.known.iter_mut().filter(|(_, known)| !known.was_listed);
@@ -149,7 +149,7 @@ impl PreparedTable {
         .collect()
     }
 
-    /// Takes all away that are in nobody's hands.
+    /// Removes and returns all detached ones.
     pub fn drain(&self) -> Vec<Prepared> {
         let table = std::mem::take(&mut *self.lock());
         table

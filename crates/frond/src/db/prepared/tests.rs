@@ -1,4 +1,5 @@
-//! What scenarios through the public API cannot time: decisions beside checkpoints, and hostile pieces.
+//! Tests of prepared transactions that need internals: decisions at exact points between
+//! checkpoints, and hostile pieces.
 
 use super::*;
 use crate::{
@@ -23,7 +24,8 @@ fn xid() -> Xid {
     Xid::new(b"x").unwrap()
 }
 
-/// A store with a long value that is prepared, in the trees through its boundary; beyond memory, if it is `large`.
+/// A store with a prepared long value, which is in the trees through its boundary; written beyond
+/// memory if `is_large`.
 fn prepared_and_applied(vfs: &Arc<MemoryVfs>, is_large: bool) -> Db {
     let db = open(vfs).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -41,13 +43,14 @@ fn prepared_and_applied(vfs: &Arc<MemoryVfs>, is_large: bool) -> Db {
     db
 }
 
-/// The process is gone, and nothing was closed.
+/// Ends the process without closing anything.
 fn kill(db: Db) {
     db.shared.engine.health.fail("it was killed");
     drop(db);
 }
 
-/// The decision is behind the boundary of both slots, which need not name what is decided. Rules: I10, I11.
+/// The decision is after the boundary of both slots, which need not name what is decided. Rules:
+/// I10, I11.
 #[test]
 fn a_decision_behind_the_boundary_of_both_slots() {
     for (is_committed, is_large) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -75,7 +78,7 @@ fn a_decision_behind_the_boundary_of_both_slots() {
         drop(alone);
         let db = open(&vfs).unwrap();
         has_all(&db);
-        // What was replayed is named again by the slots of this opening.
+        // What was replayed is named again by this opening's slots.
         for _ in 0..3 {
             db.shared.engine.publish_unchanged();
             db.shared.engine.run_checkpoint().unwrap();
@@ -85,7 +88,8 @@ fn a_decision_behind_the_boundary_of_both_slots() {
     }
 }
 
-/// Nobody decides: each slot's own checkpoint has named it, or a record that it needs did. Rule: I12.
+/// Without a decision, each slot's own checkpoint has named it, or a record that the slot needs
+/// did. Rule: I12.
 #[test]
 fn no_decision_through_many_slots() {
     let vfs = Arc::new(MemoryVfs::new());
@@ -107,7 +111,7 @@ fn no_decision_through_many_slots() {
     assert!(db.check(CheckMode::Full).unwrap().is_clean());
 }
 
-/// Promise: P20. Pieces that no prepare writes, under right checksums.
+/// Promise: P20. Pieces that no prepare writes, with right checksums.
 #[test]
 fn hostile_pieces_are_refused() {
     let with = |body: &[u8], has_runs| content(Seqno(1), None, (body, has_runs));
@@ -163,7 +167,8 @@ fn hostile_pieces_are_refused() {
     }
 }
 
-/// Promise: P20. Runs of one that cannot be read refuse the opening with their place, whosever rows are asked for meanwhile.
+/// Promise: P20. A prepared transaction's run that cannot be read makes the opening fail with its
+/// location, whichever rows are requested meanwhile.
 #[test]
 fn damage_in_runs_is_told_with_its_place() {
     let vfs = Arc::new(MemoryVfs::new());
@@ -171,7 +176,7 @@ fn damage_in_runs_is_told_with_its_place() {
     let tree = db.open_tree("t").unwrap();
     let other = db.begin(Default::default()).unwrap();
     other.put(&tree, b"row", b"another's").unwrap();
-    // Behind the other in the order in which they have their locks again.
+    // It takes its locks after the other transaction.
     other.prepare(&Xid::new(b"y").unwrap()).unwrap().detach();
     let large = db.attach_prepared(&xid()).unwrap();
     let spilled = large.own().spilled.as_ref().and_then(Change::spilled).unwrap();
@@ -196,7 +201,8 @@ fn damage_in_runs_is_told_with_its_place() {
     );
 }
 
-/// Rows that were locked to be written, and were not, are as free as those that were only read (Rule: I54).
+/// Rows that were locked for writing but not written are released like rows that were only read
+/// (Rule: I54).
 #[test]
 fn what_was_locked_to_be_written_and_was_not_is_free() {
     let db = open(&Arc::new(MemoryVfs::new())).unwrap();
@@ -208,7 +214,7 @@ fn what_was_locked_to_be_written_and_was_not_is_free() {
     let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
     txn.put(&tree, b"a", b"1").unwrap();
     assert!(matches!(txn.insert(&tree, b"there", b"1"), Err(Error::RowExists { .. })));
-    // A row that is taken back with its call: its other entry is not new.
+    // A row that is undone with its call: its other entry is not new.
     let entry = |tree, key, unique| RowEntry { tree, key, value: b"new", unique, absent: false };
     let entries = [entry(&tree, b"new", true), entry(&index, b"taken", true)];
     assert!(txn.insert_row(&entries, RowLock::Exclusive).unwrap().is_some());
@@ -228,8 +234,9 @@ fn what_was_locked_to_be_written_and_was_not_is_free() {
     db.close().unwrap();
 }
 
-/// A row whose write left memory, was taken back by a savepoint and written again stays locked until the decision (Rules:
-/// I41, I47): others had read it as it was before and written over it, and the update was lost. Found by random histories.
+/// A row stays locked until the decision even if its write was spilled, rolled back to a savepoint
+/// and written again (Rules: I41, I47). Otherwise another transaction could read its old value and
+/// overwrite it, and the update would be lost. Found by random histories.
 #[test]
 fn rows_written_again_after_their_piece_was_dropped_stay_locked() {
     let limits = Limits { own_writes_bytes: 300, ..Limits::for_cache(8 << 20) };

@@ -1,17 +1,20 @@
-//! A put that is a commit of its own, from within a transaction: what a sequence has given out, which no rollback takes back.
+//! Autonomous puts: commits of their own from within a transaction, for the next value of a
+//! sequence, which no rollback undoes.
 //!
-//! The row must be there, and is locked shared by the transaction until the put is visible. So it waits for nobody who reads
-//! the row, its own transaction before all; and whoever it waits for, it waits for by the transaction's name: the search for
-//! circles sees it, and an interrupt ends it.
+//! The row must exist, and the transaction holds a shared lock on it until the put is visible. So
+//! it does not block on readers of the row, including its own transaction. Where it does block, it
+//! waits in the transaction's name, so that deadlock detection and interrupts apply.
 //!
 //! Invariants
-//! 1. The row is there from the look until the put is visible: to go it would have to be locked for writing, or its tree as a
-//!    whole. So who has looked for an absent key has not looked at this one, and may say that what he inserts is fresh
-//!    (Rules: I7, I32); and between two rows there is no third that was not there (Rule: I33).
-//! 2. No write of the row is pending, neither another's nor the transaction's own.
+//! 1. The row exists from the check until the put is visible: to delete it, another transaction
+//!    would have to lock it for writing, or lock its whole tree. So a transaction that has found a
+//!    key absent has not looked at this one, and may mark what it inserts as fresh (Rules: I7,
+//!    I32); and no new row appears in a gap (Rule: I33).
+//! 2. No write of the row is pending, neither another transaction's nor its own.
 //!
-//! What is not guarded: a row that another has read under a shared lock changes all the same, as long as he has not written
-//! it. A snapshot transaction that has read before, and writes the row now, is in conflict, this one included (Rule: I27).
+//! Not guarded: a row that another transaction has read under a shared lock may change, unless that
+//! transaction has written it. A snapshot transaction that has read the row before and writes it
+//! now is in conflict, this one included (Rule: I27).
 //!
 //! Threads: as the transaction. Cost: a commit.
 
@@ -30,14 +33,17 @@ use super::{
 };
 
 impl Txn {
-    /// Sets the value of a row that is there, in a commit of its own: others see it when the call returns, it is as durable as
-    /// the transaction's commits are, and no rollback takes it back. Returns the number of the commit; `None`, with nothing done, if there is no
-    /// such row: make it by [`Tree::put`](crate::Tree::put) first. For the number that a sequence goes on from.
+    /// Sets the value of an existing row in a commit of its own: it is visible to others when the
+    /// call returns, as durable as the transaction's commits, and no rollback undoes it. Returns
+    /// the seqno of the commit; `None`, with nothing done, if there is no such row: create it with
+    /// [`Tree::put`](crate::Tree::put) first. Meant for the next number of a sequence.
     ///
-    /// Who has only read the row, under a shared lock, is not waited for, and is not told: this is for rows by which nobody
-    /// decides anything. Who has it for himself, or writes it, is waited for as by any call of the transaction. The row is not
-    /// locked afterwards, and what the transaction's plain reads see of it goes by its level: a snapshot shows it as it was.
-    /// Once it has a snapshot, a write of the row by the transaction itself is a [`Conflict`](Error::Conflict) at `Snapshot`.
+    /// The call does not block on transactions that have only read the row under a shared lock, and
+    /// they do not notice it: use it only for rows on which no transaction bases a decision. It
+    /// does block on exclusive holders and writers, as any call of the transaction. The row is not
+    /// locked afterwards. What the transaction's plain reads see of it depends on its level: a
+    /// snapshot shows the old value. Once the transaction has a snapshot, its own write of the row
+    /// is a [`Conflict`](Error::Conflict) at `Snapshot`.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -58,8 +64,8 @@ impl Txn {
     /// ```
     ///
     /// # Errors
-    /// As [`put`](Self::put), but `Conflict`; `InvalidArgument` if the transaction has written the row itself, or is read-only; as
-    /// [`commit`](Self::commit), but the transaction goes on.
+    /// As [`put`](Self::put), except `Conflict`; `InvalidArgument` if the transaction has written
+    /// the row itself, or is read-only; as [`commit`](Self::commit), but the transaction goes on.
     pub fn put_autonomous(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<Option<Seqno>> {
         drop(self.enter_writing(tree, key)?);
         // A long value is written here, before anything is locked.
@@ -88,17 +94,17 @@ impl Txn {
         batch: &mut Batch,
     ) -> Result<Option<Seqno>> {
         let (id, waits) = (tree.entry.id, IfLocked::Wait.into());
-        // To the tree it is a writer; of the row it wants no more than that it stays.
+        // It is a writer of the tree; of the row it only needs that it stays.
         self.take_tree(state, id, (TableMode::IntentExclusive, RowMode::Shared), waits)?;
         let patience = state.patience(waits);
         let locks = state.locks.as_mut().expect("there since the intent");
-        // What was read last may be given back as before.
+        // What was locked last can still be released as before.
         locks.join_last();
         if !plant!("txn: an autonomous put passes pending writes") {
             let taken = self.shared.lock_table.lock_row(locks, id, key, RowMode::Shared, patience);
             taken.map_err(|denied| self.denied(state, denied))?;
         }
-        // It may have waited for who dropped the tree.
+        // The tree may have been dropped during the wait.
         tree.entry.check()?;
         if !self.shared.exists_at_latest(id, key)? {
             return Ok(None);
@@ -110,12 +116,12 @@ impl Txn {
         Ok(Some(seqno))
     }
 
-    /// Gives back what the call has locked.
+    /// Releases what the call has locked.
     fn give_back(&self, state: &mut State, had_none: bool, kept: usize) {
         let table = &self.shared.lock_table;
         match had_none {
             true => {
-                // With the gate, so that batches of others need not ask for locks.
+                // Opens the gate as well, so that batches of others need no locks.
                 if let Some(mut locks) = state.locks.take() {
                     table.release_all(&mut locks);
                     self.shared.gate.open();

@@ -1,4 +1,4 @@
-//! First committer wins, also over one who waits for him (Rule: I27).
+//! Tests of first-committer-wins, also for a transaction that waits for the first (Rule: I27).
 
 use super::*;
 use crate::{
@@ -7,8 +7,9 @@ use crate::{
     sync::thread,
 };
 
-/// The second writer has seen the row as it was, waits for the first, and must not go on by what it has seen; which it can
-/// only know once it has the lock. It is this thread that waits, so that what is planted is planted for it.
+/// The second writer has seen the old row and waits for the first writer. It must not go on with
+/// what it has seen, and can know that only once it has the lock. This thread is the one that
+/// waits, so that the planted bug is armed for it.
 #[test]
 fn who_has_waited_for_a_row_looks_at_it_then() {
     for gives_up in [false, true] {

@@ -1,7 +1,7 @@
 //! Counting the rows of a range without returning them.
 //!
-//! If the transaction has not written to the tree and takes no locks, whole pieces of the scan are counted by their
-//! lengths. Otherwise it is a scan like any other.
+//! If the transaction has not written to the tree and takes no locks, whole pieces of the scan are
+//! counted by their lengths. Otherwise it is a scan like any other.
 //!
 //! Threads: as the transaction.
 
@@ -15,9 +15,9 @@ use super::{
 };
 
 impl Txn {
-    /// Counts the rows of a range that a plain scan would find now. It walks over the range, at a tenth of the cost of a
-    /// scan that returns its rows; values are not read if the tree has a layout for them. At `Serializable` it locks
-    /// what it counts, as a scan does.
+    /// Counts the rows of a range that a plain scan would find now. It scans the range, at a
+    /// tenth of the cost of a scan that returns its rows; values are not read if the tree has a
+    /// layout for them. At `Serializable` it locks what it counts, as a scan does.
     ///
     /// # Errors
     /// As [`scan`](Self::scan) and [`TxnCursor::next`](super::TxnCursor::next).
@@ -36,7 +36,8 @@ impl Txn {
         }
     }
 
-    /// A cursor over a range, if a plain scan of it would take no locks and see no writes of this transaction.
+    /// A cursor over a range, if a plain scan of it would take no locks and see no writes of this
+    /// transaction; `None` otherwise.
     fn unwritten(
         &self,
         tree: &Tree,

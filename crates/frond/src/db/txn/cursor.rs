@@ -1,14 +1,16 @@
-//! Scans of a transaction: what is committed, and its own writes over it.
+//! Scans of a transaction: committed rows, overlaid with its own writes.
 //!
-//! Two walks side by side: over the snapshot, and over own writes as they were when the scan began, or its statement if
-//! one was, so that a scan never meets again what is written ahead of it. What was deleted since is not handed out any more (Rule: I45).
+//! Two cursors are merged: one over the snapshot, and one over the transaction's own writes as they
+//! were when the scan, or its statement if there was one, started. So a scan never meets rows that
+//! are written ahead of it. Rows that were deleted since are not returned (Rule: I45).
 //!
 //! Invariants
-//! 1. The position is the key handed out last, also after an error; `next` returns the first row above it, `prev` the last below it.
-//! 2. In a direction, both walks stand on their first row beyond the position.
+//! 1. The position is the key returned last, also after an error; `next` returns the first row
+//!    above it, `prev` the last row below it.
+//! 2. Both cursors stand on their first row beyond the position in the current direction.
 //!
-//! Threads: one. Cost: as long as the transaction has written nothing to the tree, that of a cursor's row and one
-//! look; else a copy of each row more.
+//! Threads: one. Cost: while the transaction has written nothing to the tree, that of a cursor's
+//! row plus a check; otherwise also a copy of each row.
 
 use std::{cmp::Ordering, ops::RangeBounds, time::Duration};
 
@@ -32,45 +34,46 @@ use super::{
 };
 use base::Base;
 
-/// A walk over the rows of one tree in a range, as a transaction sees them.
+/// A scan over the rows of one tree in a range, as a transaction sees them.
 #[derive(Debug)]
 pub struct TxnCursor<'t> {
     txn: &'t Txn,
     tree: TreeId,
     base: Base<'t>,
     own: OwnWalk<'t>,
-    /// Where own writes are looked for.
+    /// The tree whose own writes are read.
     entry: Tree,
     range: (Option<Vec<u8>>, Option<Vec<u8>>),
-    /// What of own writes is seen: those of before the statement, or the scan. How often the transaction had gone back
-    /// when the scan began.
+    /// The own writes that are seen: those from before the statement, or the scan. And the number
+    /// of rollbacks when the scan started.
     mark: Mark,
     rollbacks: u64,
-    /// How often own writes had left memory when it was looked last where they are.
+    /// Number of spills of own writes when `own` was positioned.
     spills: u64,
-    /// The same at its mark.
+    /// Number of spills at its mark.
     began: u64,
-    /// Changes of the tree and rollbacks there had been by its last step.
+    /// Numbers of changes of the tree and of rollbacks at its last step.
     stepped: (u64, u64),
     /// The row that `base` stands on; `None` at its end.
     peeked: Option<Row>,
-    /// It is to be fetched before it is looked at: a walk that locks goes no further than it is asked.
+    /// Whether `base` must be moved before `peeked` is used: a locking cursor moves no further than
+    /// needed.
     is_behind: bool,
-    /// The row handed out, or being made.
+    /// The row returned last, or being built.
     row: Row,
-    /// Values come whole, whatever else the transaction does.
+    /// Whether values are read whole, whatever else the transaction does.
     is_whole: bool,
-    /// To be cut out of values; `None`: they are handed out whole.
+    /// The parts to cut out of values; `None`: values are returned whole.
     parts: Option<Parts>,
-    /// The key that the position names.
+    /// The key that the position refers to.
     at: Vec<u8>,
     position: Position,
     forward: bool,
-    /// Both walks stand where they should.
+    /// Whether both cursors stand where they should.
     is_placed: bool,
-    /// The row handed out is locked by this scan.
+    /// Whether the row returned last is locked by this scan.
     is_locked: bool,
-    /// A row was handed out since it was placed; `at` is its key.
+    /// Whether a row was returned since the cursor was positioned; `at` is its key.
     has_given: bool,
     order: KeyOrder,
 }
@@ -81,21 +84,23 @@ struct Row {
     value: Vec<u8>,
 }
 
-/// Where a cursor stands.
+/// Position of a cursor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Position {
     Low,
     High,
     /// On the key `at`.
     Row,
-    /// Below the key `at`, which was sought.
+    /// Just below the key `at`, to which it was positioned by a seek.
     Below,
 }
 
 impl Txn {
-    /// A cursor over a range of keys, before its first row. It sees what the transaction's level shows, and what the
-    /// transaction has written until now, or until its [statement](Self::begin_statement) began; rows that it deletes
-    /// meanwhile are not met. Locks nothing, but at level `Serializable`, where it is a shared [`scan_locked`](Self::scan_locked).
+    /// A cursor over a range of keys, before its first row. It sees what the transaction's level
+    /// shows, and the transaction's own writes from before the scan, or from before its
+    /// [statement](Self::begin_statement); rows that the transaction deletes meanwhile are skipped.
+    /// It locks nothing, except at level `Serializable`, where it is a shared
+    /// [`scan_locked`](Self::scan_locked).
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -127,8 +132,9 @@ impl Txn {
         self.scan_as(tree, bounds(&range)?, &ReadOptions::default())
     }
 
-    /// A cursor that reads rows as asked: locking none, or each as it comes to it, as [`scan_locked`](Self::scan_locked) does.
-    /// [`ReadOptions::with_last`] says nothing here: to a row that the cursor locks others may be joined.
+    /// A cursor that reads rows as requested: without locks, or locking each row as it comes to it,
+    /// as [`scan_locked`](Self::scan_locked) does. [`ReadOptions::with_last`] has no effect here:
+    /// other rows may be joined to a row that the cursor locks.
     ///
     /// # Errors
     /// As [`scan_locked`](Self::scan_locked) and [`TxnCursor::only`].
@@ -162,9 +168,10 @@ impl Txn {
         Ok(self.cursor(&mut state, tree, Base::Seen(Box::new(base)), (from, to)))
     }
 
-    /// A cursor that locks each row as it comes to it, and hands out the newest there is. At the levels
-    /// `RepeatableRead` and `Serializable` it locks the gaps it goes over, too: nobody inserts there until the
-    /// transaction ends. What it reads ahead it does not lock.
+    /// A cursor that locks each row as it comes to it and returns the newest version. At the levels
+    /// `RepeatableRead` and `Serializable` it also locks the gaps that it passes: other
+    /// transactions cannot insert there until the transaction ends. Rows that it reads ahead are
+    /// not locked.
     ///
     /// # Errors
     /// As [`get_for_update`](Self::get_for_update); those of locks come from the cursor's steps.
@@ -179,7 +186,7 @@ impl Txn {
         self.scan_as(tree, bounds(&range)?, &options)
     }
 
-    /// What the snapshot of plain reads shows, without the transaction's own writes.
+    /// A cursor over the snapshot of plain reads, without the transaction's own writes.
     pub(crate) fn scan_snapshot<'k>(
         &self,
         tree: &Tree,
@@ -250,32 +257,33 @@ impl Drop for TxnCursor<'_> {
 }
 
 impl TxnCursor<'_> {
-    /// Gives only these parts of values from here on, as [`Cursor::only`] does. What is read under locks, or where the
-    /// transaction has written to the tree, is read whole and cut.
+    /// Restricts the cursor to these parts of values, as [`Cursor::only`] does. Rows that are read
+    /// under locks, or in a tree to which the transaction has written, are read whole and cut.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Cursor::only`].
     pub fn only(mut self, parts: &Parts) -> Result<Self> {
         self.set_parts(parts)?;
         Ok(self)
     }
 
-    /// The same of a cursor that stays where it lies.
+    /// Restricts the cursor to these parts of values, like [`only`](Self::only), without moving it.
     ///
     /// # Errors
     /// As [`only`](Self::only).
     pub fn set_parts(&mut self, parts: &Parts) -> Result<()> {
         parts.check(self.entry.typing.as_ref())?;
-        // What it does not see of own writes now it never sees.
+        // Own writes that it does not see now, it never sees.
         let is_untouched = self.txn.live.lock().changes(self.tree) == 0;
         self.is_placed = false;
         match &mut self.base {
-            // Once it cuts it goes on so: what was written since, the scan does not see.
+            // If it projects already it goes on doing so: later own writes are not seen by the
+            // scan.
             Base::Seen(base) if (is_untouched || base.has_parts()) && !self.is_whole => {
                 base.set_parts(parts)?;
                 self.parts = None;
             }
-            // Operands of the transaction's own go over whole values.
+            // Own operands must be folded into whole values.
             _ => (self.parts, self.is_whole) = (Some(parts.clone()), true),
         }
         Ok(())
@@ -307,13 +315,14 @@ impl TxnCursor<'_> {
     /// The next row up, or `None` at the end of the range.
     ///
     /// # Errors
-    /// `TxnEnded`; `InvalidArgument` once the transaction was rolled back to before the scan began; I/O errors and damage.
+    /// `TxnEnded`; `InvalidArgument` once the transaction was rolled back to before the scan began;
+    /// I/O errors and damage.
     #[expect(clippy::should_implement_trait, reason = "a cursor lends, an iterator cannot")]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.go(true)
     }
 
-    /// The next row down, or `None` at the begin of the range. On a fresh cursor, call
+    /// The next row down, or `None` at the start of the range. On a new cursor, call
     /// [`seek_last`](Self::seek_last) first.
     ///
     /// # Errors
@@ -322,18 +331,19 @@ impl TxnCursor<'_> {
         self.go(false)
     }
 
-    /// Whether the row that the cursor has come to is locked: not so if the scan locks nothing, or met another's lock and
-    /// read what was last committed ([`IfLocked::LastCommit`]).
+    /// True if the current row is locked. False if the scan locks nothing, or if it met another
+    /// transaction's lock and read the last committed version ([`IfLocked::LastCommit`]).
     pub fn is_locked(&self) -> bool {
         self.is_locked
     }
 
-    /// Locks the row that the cursor gave last, as the scan locks rows, and reads it again as it is by now; `None` if it has
-    /// gone. Waits for who has it, as long as `wait` says, or else the scan's or the transaction's options. The cursor stays
-    /// where it is.
+    /// Locks the row that the cursor returned last, as the scan locks rows, and reads it again at
+    /// the latest version; `None` if it has been deleted. Waits for its holder as long as `wait`
+    /// says, or else as the scan's or the transaction's options say. The cursor stays where it is.
     ///
     /// # Errors
-    /// As [`Txn::read`]; `InvalidArgument` of a scan that locks nothing, or has given no row since it was placed.
+    /// As [`Txn::read`]; `InvalidArgument` if the scan locks nothing, or has returned no row since
+    /// it was positioned.
     pub fn relock(&mut self, wait: Option<Duration>) -> Result<Option<(&[u8], &[u8])>> {
         let Base::Locked(walk) = &self.base else {
             let why = "a scan that locks nothing locks nothing again";
@@ -355,14 +365,16 @@ impl TxnCursor<'_> {
         Ok(found.then_some((&self.row.key, &self.row.value)))
     }
 
-    /// Whether it would still give a row of this key, which it gave in one of its last steps: for a program that fetches rows
-    /// ahead and comes to them later. Not so once the transaction has deleted the row, has ended, or has gone back to a savepoint
-    /// since the last step: rows that were passed by may be there again, and the scan is to be placed anew. A row that the
-    /// transaction has changed since the scan began, it gives as it was. Costs a look as long as nothing was written to the
-    /// tree since the last step, else one for the key in what was.
+    /// True if the cursor would still return a row with this key, which it returned in one of its
+    /// last steps: for a program that fetches rows ahead and uses them later. False once the
+    /// transaction has deleted the row, has ended, or has rolled back to a savepoint since the last
+    /// step: skipped rows may exist again then, and the scan must be repositioned. A row that the
+    /// transaction has changed since the scan started is returned as it was. Costs one check while
+    /// nothing was written to the tree since the last step, otherwise a look-up of the key in the
+    /// own writes.
     ///
     /// # Errors
-    /// I/O errors and damage of what has left memory.
+    /// I/O errors and damage of spilled writes.
     pub fn still_gives(&self, key: &[u8]) -> Result<bool> {
         let Ok(state) = self.txn.stay() else { return Ok(false) };
         let (rollbacks, spills) = (state.rollbacks_made, state.spills);
@@ -378,22 +390,22 @@ impl TxnCursor<'_> {
     fn go(&mut self, forward: bool) -> Result<Option<(&[u8], &[u8])>> {
         let locks = matches!(self.base, Base::Locked(_));
         let (spills, rollbacks) = self.txn.must_have(self.mark, self.rollbacks, locks)?;
-        // Behind a rollback, what was fetched ahead as deleted may be there again.
+        // After a rollback, rows that were skipped as deleted may exist again.
         self.is_placed &= std::mem::replace(&mut self.stepped.1, rollbacks) == rollbacks;
         self.is_locked = false;
         if self.spills != spills {
-            // What it sees of own writes lies elsewhere now.
+            // The own writes that it sees have been spilled.
             self.own = self.txn.own_walk(&self.entry, self.mark, &self.range);
             (self.spills, self.is_placed) = (spills, false);
         }
         if self.forward != forward || !self.is_placed {
             self.forward = forward;
-            // What fails halfway is placed anew.
+            // If this fails halfway, the cursors are positioned anew.
             self.is_placed = false;
             self.place()?;
             self.is_placed = true;
         }
-        // What fails before it has a row leaves the position where it was.
+        // A failure before there is a row leaves the position unchanged.
         let found = self.step().and_then(|found| self.cut(found));
         let found = found.inspect_err(|_| self.is_placed = false)?;
         if found {
@@ -412,7 +424,7 @@ impl TxnCursor<'_> {
         Ok(found.then_some((&self.row.key, &self.row.value)))
     }
 
-    /// Cuts the row that was found down to the parts asked for.
+    /// Cuts the row that was found down to the requested parts.
     fn cut(&mut self, found: bool) -> Result<bool> {
         if found && let Some(parts) = &self.parts {
             parts.keep(Some(&self.entry.entry), &mut self.row.value)?;
@@ -420,7 +432,7 @@ impl TxnCursor<'_> {
         Ok(found)
     }
 
-    /// Puts both walks on their first row beyond the position.
+    /// Moves both cursors to their first row beyond the position.
     fn place(&mut self) -> Result<()> {
         let Self { base, own, at, position, forward, .. } = self;
         let mut above = at.clone();
@@ -463,8 +475,8 @@ impl TxnCursor<'_> {
         Ok(())
     }
 
-    /// Moves the walk over what is committed one row on; a walk that locks no further than to the own entry stood on,
-    /// and then it is still behind.
+    /// Moves the cursor over committed rows by one row. A locking cursor moves no further than the
+    /// current own entry; then it must be moved again.
     fn peek(&mut self) -> Result<()> {
         let own = self.own.entry();
         match self.base.step(self.forward, own.as_ref().map(|own| own.key))? {
@@ -485,7 +497,7 @@ impl TxnCursor<'_> {
         Ok(())
     }
 
-    /// Puts the next row that there is into `row`; false at the end.
+    /// Puts the next existing row into `row`; false at the end.
     fn step(&mut self) -> Result<bool> {
         loop {
             if self.is_behind {
@@ -510,7 +522,7 @@ impl TxnCursor<'_> {
                 self.is_locked = matches!(&self.base, Base::Locked(walk) if walk.is_locked());
             }
             if order != Ordering::Less {
-                // What it has written it has locked.
+                // The transaction has locked what it has written.
                 self.is_locked = matches!(self.base, Base::Locked(_));
                 exists = self.take_own(exists)?;
                 self.own.step()?;
@@ -522,7 +534,8 @@ impl TxnCursor<'_> {
         }
     }
 
-    /// Puts the own entry stood on over `row`, which is that of its key if it `exists`; whether there is a row then.
+    /// Applies the current own entry to `row`, which holds the committed row of that key if it
+    /// `exists`. Returns whether there is a row then.
     fn take_own(&mut self, mut exists: bool) -> Result<bool> {
         let Some(own) = self.own.entry() else { return Ok(exists) };
         let Row { key, value } = &mut self.row;
@@ -550,11 +563,11 @@ impl TxnCursor<'_> {
         Ok(true)
     }
 
-    /// True if the row was deleted since the scan began.
+    /// True if the row was deleted since the scan started.
     fn is_gone(&mut self) -> Result<bool> {
         let changes = self.txn.live.lock().changes(self.tree);
         self.stepped.0 = changes;
-        // What has left memory since then the walk over own writes does not show.
+        // The cursor over own writes does not show what was spilled since then.
         Ok((changes != self.own.changes() || self.spills != self.began)
             && self.txn.is_deleted_since(self.tree, &self.row.key, self.mark)?)
     }

@@ -1,12 +1,13 @@
-//! Deletes of all rows in a range: a scan that locks each row, and deletes it.
+//! Deletes of all rows in a range: a scan that locks each row and deletes it.
 //!
 //! Invariants
-//! 1. What holds for a locking scan and for deletes holds here: a row that others have is waited for; a snapshot transaction is
-//!    in conflict with whoever has changed or deleted a row of the range since (Rule: I27); gaps are locked at the levels
-//!    that lock them, so that no row is in the range until the transaction ends but its own.
+//! 1. The rules of locking scans and of deletes apply: it waits for rows that others have locked; a
+//!    snapshot transaction is in conflict if another one has changed or deleted a row of the range
+//!    since its snapshot (Rule: I27); gaps are locked at the levels that lock them, so that only
+//!    the transaction itself can insert into the range until it ends.
 //! 2. A call that fails has deleted nothing.
-//! 3. Memory is bounded: rows that were deleted leave it as all writes do, and the scan begins anew behind the last of them, so
-//!    that it need not ask of each row whether what has left memory deletes it.
+//! 3. Memory is bounded: the deletes are spilled as all writes are. After a spill the scan restarts
+//!    after the last deleted row, so that it need not check each row against the spilled deletes.
 //!
 //! Threads: as the transaction.
 
@@ -20,14 +21,16 @@ use super::{
 };
 
 impl Txn {
-    /// Deletes all rows in a range, the transaction's own included, and says how many there were. Each is locked as
-    /// [`delete`](Self::delete) locks it, and at the levels `RepeatableRead` and `Serializable` the gaps between them are, too:
-    /// nobody inserts into the range until the transaction ends.
+    /// Deletes all rows in a range, including the transaction's own, and returns how many there
+    /// were. Each row is locked as [`delete`](Self::delete) locks it; at the levels
+    /// `RepeatableRead` and `Serializable` the gaps between them are, too: other transactions
+    /// cannot insert into the range until the transaction ends.
     ///
-    /// It costs what its rows cost, one after the other: a read, a lock, and a delete, in the log and in the tree. Without locks, and for the price of one row, a
-    /// batch does it ([`Batch::delete_range`](crate::Batch::delete_range)), and of all rows of a tree a
-    /// [truncation](crate::TreesChange::truncate). As a scan of a statement it goes over what the transaction had written when the
-    /// statement began.
+    /// The cost is that of its rows one by one: a read, a lock, and a delete, in the log and in the
+    /// tree. Without locks, a batch does it for the price of one row
+    /// ([`Batch::delete_range`](crate::Batch::delete_range)); to delete all rows of a tree, use a
+    /// [truncation](crate::TreesChange::truncate). Within a statement it covers what the
+    /// transaction had written when the statement started.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -46,8 +49,9 @@ impl Txn {
     /// ```
     ///
     /// # Errors
-    /// As [`delete`](Self::delete) and [`scan_locked`](Self::scan_locked): `LockTimeout` and `Interrupted` leave the rows as they
-    /// were, and locked as far as it came; `Deadlock`, `Conflict`, `Full`: the transaction is rolled back.
+    /// As [`delete`](Self::delete) and [`scan_locked`](Self::scan_locked): after `LockTimeout` and
+    /// `Interrupted` the rows are unchanged, and those that were reached are locked; after
+    /// `Deadlock`, `Conflict`, `Full` the transaction is rolled back.
     pub fn delete_range<'k>(&self, tree: &Tree, range: impl RangeBounds<&'k [u8]>) -> Result<u64> {
         let (from, to) = bounds(&range)?;
         drop(self.enter_writing(tree, &[])?);
@@ -88,7 +92,7 @@ impl Txn {
         }
     }
 
-    /// How often what it writes has left memory.
+    /// Number of spills of the transaction's writes so far.
     fn spills(&self) -> u64 {
         self.state.lock().unwrap().spills
     }

@@ -1,4 +1,4 @@
-//! How transactions end.
+//! The end of transactions: commit and rollback.
 
 use crate::{
     Error, Result, Seqno,
@@ -11,12 +11,15 @@ use crate::{
 use super::{super::Shared, State, Txn, kit::Kit, spill::WAITING_MAX};
 
 impl Txn {
-    /// Makes everything written visible to others at once, and durable as the transaction's or the store's level
-    /// says. Returns the number of the commit; of a transaction that has written nothing, the last one visible.
+    /// Makes everything that was written visible to others atomically, and durable as the
+    /// transaction's or the store's level says. Returns the seqno of the commit; for a transaction
+    /// that has written nothing, that of the last visible commit.
     ///
     /// # Errors
-    /// All is rolled back with `TxnEnded`, `Interrupted` (if it would have had to wait for background work, or amid merges of what has left memory), `NoSuchTree` if a tree was dropped, `Full`, `BatchTooLarge`, `ReadOnly`,
-    /// `Closed`. `Failed`, `OutcomeUnknown`: the store has stopped.
+    /// The transaction is rolled back with `TxnEnded`, `Interrupted` (if it would have had to wait
+    /// for background work, or while it merged spilled writes), `NoSuchTree` if a tree was dropped,
+    /// `Full`, `BatchTooLarge`, `ReadOnly`, `Closed`. `Failed`, `OutcomeUnknown`: the store has
+    /// stopped.
     pub fn commit(self) -> Result<Seqno> {
         let mut state = self.state.lock().unwrap();
         if state.is_over {
@@ -44,7 +47,8 @@ impl Txn {
             let own = self.live.lock();
             (own.commit_bytes() as u64, own.only_deletes())
         };
-        // From here to its place in the log is the last where it can be asked to stop.
+        // From here until it has its place in the log is the last stretch in which it can be
+        // cancelled.
         shared.engine.pace(self.paced(state, only_deletes), &|| state.must_go_on())?;
         let is_spilled = self.live.lock().is_spilled();
         let spilled = match is_spilled {
@@ -73,7 +77,8 @@ impl Txn {
             shared.engine.make_runs(fresh);
             own.gone_to(insertion.clone());
         }
-        // Rule I41: the locks go when it is visible, and its durability is waited for without them.
+        // Rule I41: locks are released once the commit is visible, before it waits for its
+        // durability.
         let locks = Ending { shared, live: &self.live, state: &mut *state };
         let committed = match spilled {
             None => shared.commit_insertion(&insertion, &blobs, level, &[], locks),
@@ -88,7 +93,7 @@ impl Txn {
         committed
     }
 
-    /// Takes the memory of what was committed, unless a helper still reads it.
+    /// Takes back the memory of committed writes, unless a helper still reads them.
     fn take_back(&self, state: &mut State, mut insertion: Arc<Insertion>) {
         let mut own = self.live.lock();
         own.forget_holder();
@@ -99,12 +104,13 @@ impl Txn {
         }
     }
 
-    /// Takes everything back.
+    /// Rolls the transaction back.
     pub fn rollback(self) {
         self.end(&mut self.state.lock().unwrap());
     }
 
-    /// The state, if the transaction is not over, to do what an interrupt does not keep it from.
+    /// Locks the state if the transaction has not ended, for calls that an interrupt does not
+    /// prevent.
     pub(super) fn stay(&self) -> Result<MutexGuard<'_, State>> {
         let mut state = self.state.lock().unwrap();
         if state.is_in_row_call_of_another() {
@@ -113,24 +119,26 @@ impl Txn {
         if state.is_over { Err(Error::TxnEnded) } else { Ok(state) }
     }
 
-    /// The state, for more of what it was doing.
+    /// Locks the state if the transaction has not ended and is not interrupted, to continue its
+    /// work.
     pub(super) fn go_on(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.stay()?;
         state.must_go_on()?;
         Ok(state)
     }
 
-    /// True once it has ended: by a deadlock or a conflict, or because it was large and could not leave memory.
+    /// True once it has ended: by a deadlock or a conflict, or because it was large and could not
+    /// be spilled.
     pub fn is_over(&self) -> bool {
         self.state.lock().unwrap().is_over
     }
 
-    /// What ended it before its program did, unless others were in its way.
+    /// The error that ended it before its program did, except for deadlocks and conflicts.
     pub(super) fn ended_by(&self) -> Option<Error> {
         self.state.lock().unwrap().ended_by.as_deref().cloned()
     }
 
-    /// Ends it: what is not committed is forgotten, and others may go on.
+    /// Ends it: uncommitted writes are dropped and locks released.
     pub(super) fn end(&self, state: &mut State) {
         state.is_over = true;
         state.take_temporary_back();
@@ -140,7 +148,7 @@ impl Txn {
             self.live.clear();
         }
         let freed_bytes = state.memory.clear();
-        // No row is locked any more; and what a temporary tree frees may be of a transaction that goes on.
+        // No row is locked any more. Not for a temporary tree, whose transaction may go on.
         if state.spills > 0 && self.private.is_none() {
             let engine = &self.shared.engine;
             if engine.writes_memory.is_trim_due(engine.env.clock.now()) {
@@ -152,7 +160,7 @@ impl Txn {
 
 impl Drop for Txn {
     fn drop(&mut self) {
-        // Also if a merge operator of the program's own has panicked: others wait for the locks.
+        // Also if a custom merge operator has panicked: others wait for the locks.
         let (mut state, is_whole) = match self.state.lock() {
             Ok(state) => (state, !panicking()),
             Err(poisoned) => (poisoned.into_inner(), false),
@@ -160,7 +168,7 @@ impl Drop for Txn {
         if !state.is_over {
             self.end(&mut state);
         }
-        // What a panic has left is nobody's to use, nor what is prepared.
+        // State left by a panic is not reused, nor that of a prepared transaction.
         if is_whole && Arc::strong_count(&self.live) == 1 {
             let (live, state) = (self.live.clone(), std::mem::take(&mut *state));
             self.shared.kits.keep(Kit { live, state });
@@ -168,7 +176,7 @@ impl Drop for Txn {
     }
 }
 
-/// Gives back what others wait for.
+/// Releases what others wait for, when dropped.
 struct Ending<'a> {
     shared: &'a Shared,
     live: &'a Arc<LiveWrites>,

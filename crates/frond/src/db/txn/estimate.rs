@@ -1,11 +1,12 @@
-//! About how much of a tree lies in a range, as a transaction sees it (Rule: I51).
+//! Estimates of how much of a tree is in a range, as a transaction sees it (Rule: I51).
 //!
-//! What is committed by now, which locking reads see; what the transaction's snapshot shows, if it has one; and its own
-//! writes, in memory and beyond.
+//! They cover what is committed now, which locking reads see; what the transaction's snapshot
+//! shows, if it has one; and its own writes, in memory and spilled.
 //!
-//! Invariant: 0 only if none of its reads finds a row there.
+//! Invariant: an estimate is 0 only if no read of the transaction finds a row there.
 //!
-//! Threads: as the transaction. Cost: as [`Tree::estimate`], twice where the snapshot is not the newest version.
+//! Threads: as the transaction. Cost: as [`Tree::estimate`], twice if the snapshot's version is not
+//! the newest.
 
 use std::ops::RangeBounds;
 
@@ -17,9 +18,10 @@ use super::{
 };
 
 impl Txn {
-    /// About how many rows lie in a range, and how many bytes they take: of what is committed, of what the transaction's
-    /// reads see, whichever is more, and what it has written itself. Reads nothing from the file. 0 rows only if neither a plain nor a
-    /// locking read of the transaction would find one.
+    /// Estimates how many rows are in a range, and how many bytes they take: of what is committed
+    /// or of what the transaction's reads see, whichever is more, plus the transaction's own
+    /// writes. Reads nothing from the file. 0 rows only if neither a plain nor a locking read of
+    /// the transaction would find one.
     ///
     /// # Errors
     /// `NoSuchTree` if the tree was dropped; `TxnEnded`, `Interrupted`.
@@ -53,12 +55,13 @@ impl Txn {
                 bytes = bytes.max(held.bytes.round() as u64);
             }
         }
-        // Behind the versions that were looked at: in those that hold the drop of a tree it has no rows.
+        // Checked after the versions were taken: a version that includes the drop of the tree has
+        // no rows of it.
         tree.entry.check()?;
         Ok(RangeEstimate { rows, bytes: bytes + own.bytes })
     }
 
-    /// How many rows of a tree of its own it has written, if that is known.
+    /// Number of rows that it has added to one of its own trees, if that is known.
     pub(super) fn rows_written(&self, tree: &Tree) -> Result<Option<u64>> {
         let state = self.stay()?;
         let delta = match state.has_written {
@@ -68,7 +71,8 @@ impl Txn {
         Ok(delta.and_then(|delta| u64::try_from(delta).ok()))
     }
 
-    /// What it has written there, and by how much it changes the number of all rows, if that is known.
+    /// Its own writes in the range, and their change of the tree's total row count, if that is
+    /// known.
     fn own_estimate(
         &self,
         state: &State,
@@ -93,7 +97,7 @@ impl Txn {
     }
 }
 
-/// By how much writes change the number of a tree's rows, if that is known.
+/// Change of a tree's row count by own writes, if that is known.
 fn delta(own: &TxnWrites, tree: TreeId) -> Option<i64> {
     match own.changes(tree) {
         0 => Some(0),

@@ -1,9 +1,10 @@
-//! What is locked, by whom, with names of trees and begins of keys.
+//! Reports of held locks, with their owners, tree names and starts of keys.
 //!
-//! The table of locks knows rows by hashes (`txn/lock_table/held.rs`). Keys of rows that a live transaction has written are found
-//! among its writes, the newest of them.
+//! The lock table knows rows by hashes (`txn/lock_table/held.rs`). The keys of rows that a live
+//! transaction has written are found among its newest writes.
 //!
-//! Threads: all. Who writes waits for whoever looks here for some tens of keys at most.
+//! Threads: all. A writer waits for a thread that reports locks only while that looks at some tens
+//! of keys.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,15 +20,17 @@ use crate::{
 use super::super::{Db, Shared, Tree};
 use super::Txn;
 
-/// Of a transaction so many entries are looked at, from the newest on.
+/// Number of entries of a transaction that are searched, newest first.
 const LOOKED_AT: usize = 4096;
 
 impl Db {
-    /// Up to `max` locks that are held now, and about how many more there are; in the order of their owners. It is no single
-    /// moment: others lock and give back meanwhile, and wait for whoever looks no longer than for each other.
+    /// Returns up to `max` locks that are currently held, ordered by owner, and about how many more
+    /// there are. It is not a consistent snapshot: locks are acquired and released meanwhile. Lock
+    /// calls wait for this one no longer than for each other.
     ///
-    /// A row's key is told if its transaction has written it lately, or if another waits for it; else its hash stands for it. Not
-    /// in the list are rows whose writes have left memory.
+    /// A row's key is included if its transaction has written it recently, or if another
+    /// transaction waits for it; otherwise only its hash. Rows whose writes were spilled are not
+    /// listed.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -62,8 +65,8 @@ impl Db {
 }
 
 impl Txn {
-    /// Up to `max` locks that the transaction holds, and how many more: trees, gaps, rows in the order in which they were locked.
-    /// Else as [`Db::locks`].
+    /// Returns up to `max` locks that the transaction holds, and how many more there are: trees,
+    /// gaps, then rows in the order in which they were locked. Otherwise as [`Db::locks`].
     ///
     /// # Errors
     /// `TxnEnded`.
@@ -80,14 +83,15 @@ impl Txn {
 }
 
 impl Tree {
-    /// What stands for a key of this tree in reports of locks: equal only for equal keys, as far as 128 bits can tell.
+    /// The hash that stands for a key of this tree in lock reports; equal only for equal keys, as
+    /// far as 128 bits can tell.
     pub fn key_hash(&self, key: &[u8]) -> u128 {
         LockTable::row_hash(self.id(), key)
     }
 }
 
 impl Shared {
-    /// Puts names of trees in; the trees with rows whose keys may be found.
+    /// Fills in tree names; returns the trees with rows whose keys may be found.
     fn name_trees(&self, locks: &mut [HeldLock]) -> Vec<TreeId> {
         let mut names: HashMap<TreeId, String> = HashMap::new();
         let mut trees = Vec::new();
@@ -105,7 +109,7 @@ impl Shared {
     }
 }
 
-/// Puts in the keys of rows of a tree that these have written.
+/// Fills in the keys of a tree's rows that these writers have written.
 fn tell_keys(locks: &mut [HeldLock], tree: TreeId, writers: &[Arc<LiveWrites>]) {
     let mut unknown: HashMap<(u64, u128), usize> = HashMap::new();
     for (at, lock) in locks.iter().enumerate() {

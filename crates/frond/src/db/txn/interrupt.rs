@@ -1,15 +1,21 @@
-//! Cancelling the current work of a transaction, or other long work, from another thread (Rule: I53).
+//! Cancelling the current work of a transaction, or other long work, from another thread (Rule:
+//! I53).
 //!
 //! Invariants
-//! 1. An interrupt belongs to one transaction: a late one does not hit another (`lock_table/owner.rs`).
-//! 2. It stays until it is cleared. It ends waits and merges of what has left memory (`spill.rs`), and calls that read,
-//!    write or continue a scan fail; calls that end a transaction or take some of it back do not.
-//! 3. It ends waits for locks at once: it wakes the transaction itself and everything registered with its interrupter.
+//! 1. An interrupt belongs to one transaction: a late one does not hit another
+//!    (`lock_table/owner.rs`).
+//! 2. It stays until it is cleared. It ends waits and merges of spilled writes (`spill.rs`), and
+//!    makes calls that read, write or continue a scan fail; calls that end a transaction or roll
+//!    some of it back do not fail.
+//! 3. It ends waits for locks immediately: it wakes the transaction itself and everything
+//!    registered with its interrupter.
 //! 4. Once the commit has its place in the log, interrupts are ignored.
-//! 5. A transaction stops while the interrupter that was set on it is interrupted, unless [`Txn::clear_interrupt`] was called
-//!    since. It does not matter whether the interrupt or the call of [`Txn::set_interrupter`] came first.
+//! 5. A transaction stops while the interrupter that was set on it is interrupted, unless
+//!    [`Txn::clear_interrupt`] was called since. It does not matter whether the interrupt or the
+//!    call of [`Txn::set_interrupter`] came first.
 //!
-//! Threads: an [`Interrupter`] is anybody's; all else is the transaction's own.
+//! Threads: an [`Interrupter`] may be used from any thread; everything else only by the
+//! transaction.
 
 use crate::{
     Error, Result,
@@ -20,8 +26,9 @@ use crate::{
 
 use super::{State, Txn};
 
-/// Cancels the calls of one transaction ([`Txn::interrupter`]), or all work that this interrupter was set on:
-/// one transaction after another, cursors, bulk loads, index builds, checks. May outlive them.
+/// Cancels the calls of one transaction ([`Txn::interrupter`]), or all work that this interrupter
+/// was set on: one transaction after another, cursors, bulk loads, index builds, checks. May
+/// outlive them.
 #[derive(Clone, Debug)]
 pub struct Interrupter {
     whom: Whom,
@@ -39,8 +46,8 @@ struct Heeding {
     /// Written under the lock of `txn` (invariant 5).
     interrupted: AtomicBool,
     sleepers: Sleepers,
-    /// The last transaction that it was set on. While this lock is held, the only other one acquired is that of
-    /// an owner's wait.
+    /// The last transaction that it was set on. While this lock is held, the only other one
+    /// acquired is that of an owner's wait.
     txn: Mutex<Option<(Arc<Owner>, u64)>>,
 }
 
@@ -65,22 +72,24 @@ impl Default for Interrupter {
 
 impl Interrupter {
     /// An interrupter that belongs to no transaction, to be set on the work that it is to stop:
-    /// [`Txn::set_interrupter`], [`Cursor::heed`](crate::Cursor::heed), [`BulkLoad::heed`](crate::BulkLoad::heed),
-    /// [`IndexBuild::heed`](crate::IndexBuild::heed), [`Db::check_heeding`](crate::Db::check_heeding). All but
-    /// [`Txn::set_interrupter`] also take the interrupter of a transaction.
+    /// [`Txn::set_interrupter`], [`Cursor::heed`](crate::Cursor::heed),
+    /// [`BulkLoad::heed`](crate::BulkLoad::heed), [`IndexBuild::heed`](crate::IndexBuild::heed),
+    /// [`Db::check_heeding`](crate::Db::check_heeding). All but [`Txn::set_interrupter`] also take
+    /// the interrupter of a transaction.
     pub fn new() -> Self {
         Self { whom: Whom::Heeding(Arc::default()) }
     }
 
-    /// Ends the transaction's current call with [`Error::Interrupted`] if it waits for a lock or for room, walks over rows
-    /// or merges what has left memory, and likewise every later call until [`Txn::clear_interrupt`]; other work that this
-    /// interrupter was set on ends in the same way, until [`clear`](Self::clear). Never waits; does nothing if the transaction is over.
+    /// Ends the transaction's current call with [`Error::Interrupted`] if it waits for a lock or
+    /// for space, scans rows or merges spilled writes, and likewise every later call until
+    /// [`Txn::clear_interrupt`]. Other work that this interrupter was set on ends in the same way,
+    /// until [`clear`](Self::clear). Never waits; does nothing if the transaction is over.
     pub fn interrupt(&self) {
         match &self.whom {
             Whom::Txn { owner, id } => owner.interrupt(*id),
             Whom::Heeding(heeding) => {
                 let txn = heeding.txn.lock().unwrap();
-                // SeqCst, as `Sleepers` ask for: a sleeper sees it, or is seen.
+                // SeqCst, as `Sleepers` requires: a sleeper sees the flag, or the sleeper is seen.
                 heeding.interrupted.store(true, Ordering::SeqCst);
                 if let Some((owner, id)) = &*txn {
                     owner.interrupt(*id);
@@ -91,8 +100,8 @@ impl Interrupter {
         }
     }
 
-    /// Clears an interrupter that belongs to no transaction; the transaction that it was set on goes on, too. The interrupter
-    /// of a transaction is cleared only by [`Txn::clear_interrupt`].
+    /// Clears an interrupter that belongs to no transaction; the transaction that it was set on
+    /// goes on, too. The interrupter of a transaction is cleared only by [`Txn::clear_interrupt`].
     pub fn clear(&self) {
         if let Whom::Heeding(heeding) = &self.whom {
             let txn = heeding.txn.lock().unwrap();
@@ -103,7 +112,7 @@ impl Interrupter {
         }
     }
 
-    /// Whether it was asked to stop, and that was not cleared since.
+    /// True if it was interrupted and not cleared since.
     pub fn is_interrupted(&self) -> bool {
         match &self.whom {
             Whom::Txn { owner, id } => owner.was_interrupted(*id),
@@ -116,19 +125,20 @@ impl Interrupter {
         Self { whom: Whom::Txn { owner, id } }
     }
 
-    /// What heeds `heed` heeds this from here on.
+    /// Makes this interrupter cancel the work that carries `heed`.
     pub(crate) fn set_on(&self, heed: &mut Heed) {
         heed.set(self.clone());
     }
 
-    /// An error if it was asked to stop.
+    /// Returns `Interrupted` if it was interrupted.
     pub(crate) fn must_go_on(&self) -> Result<()> {
         if self.is_interrupted() { Err(Error::Interrupted) } else { Ok(()) }
     }
 }
 
 impl Txn {
-    /// What another thread can have this transaction stopped by. To be asked for before it is given calls that wait.
+    /// Returns the transaction's interrupter, with which another thread can cancel its calls. Call
+    /// this before calls that may wait.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -170,10 +180,11 @@ impl Txn {
         owner
     }
 
-    /// Makes an interrupter that belongs to no transaction stop this one, from now on until the transaction ends. It is
-    /// meant for a session, which calls this for each of its transactions in turn; the interrupter stops only the last
-    /// of them. If the interrupter was interrupted before and not cleared since, the transaction is interrupted at once.
-    /// This takes some ten nanoseconds, whereas an interrupter for each transaction has to be created and made known to
+    /// Makes an interrupter that belongs to no transaction stop this one, from now on until the
+    /// transaction ends. It is meant for a session, which calls this for each of its transactions
+    /// in turn; the interrupter stops only the last of them. If the interrupter was interrupted
+    /// before and not cleared since, the transaction is interrupted at once. This takes some ten
+    /// nanoseconds, whereas an interrupter for each transaction has to be created and made known to
     /// other threads.
     ///
     /// # Errors
@@ -198,7 +209,7 @@ impl Txn {
         state.known().inspect(|owner| owner.clear_interrupt());
     }
 
-    /// Whether it was asked to stop. For loops of the program's own.
+    /// True if the transaction was interrupted. For loops of the program's own.
     pub fn is_interrupted(&self) -> bool {
         self.state.lock().unwrap().is_interrupted()
     }
@@ -215,7 +226,7 @@ impl State {
         self.known().is_some_and(|owner| owner.is_interrupted())
     }
 
-    /// An error if it was asked to stop.
+    /// Returns `Interrupted` if the transaction was interrupted.
     pub(super) fn must_go_on(&self) -> Result<()> {
         if self.is_interrupted() { Err(Error::Interrupted) } else { Ok(()) }
     }

@@ -1,16 +1,18 @@
-//! What transactions are made of, kept from one to the next.
+//! A pool of transaction state, reused from one transaction to the next.
 //!
-//! A transaction of one row needs a write set and its index, an owner of locks, lists, and what carries the set into
-//! the memtable: some twenty pieces of memory, which cost about what the rest of its commit does. Threads take them
-//! where they or others have left them.
+//! A one-row transaction needs a write set and its index, a lock owner, lists, and the payload that
+//! carries the set into the memtable: some twenty allocations, which cost about as much as the rest
+//! of its commit. So a thread takes them from a pool, where it or another thread has left them.
 //!
 //! Invariants
-//! 1. What lies here is of no transaction: it holds no locks and no snapshot, is on no list, and nobody else knows it.
-//! 2. Nobody waits: a place that another thread is at is passed by, and then things are made anew.
-//! 3. At most [`PLACES`] transactions' memory is kept, of each at most about [`KEPT_BYTES_MAX`] for writes, and as much
-//!    for locks.
+//! 1. Pooled state belongs to no transaction: it holds no locks and no snapshot, is on no list, and
+//!    nothing else refers to it.
+//! 2. No thread waits: a slot that another thread is using is skipped, and then the state is
+//!    allocated.
+//! 3. At most [`PLACES`] transactions' state is kept, each with at most about [`KEPT_BYTES_MAX`]
+//!    for writes, and as much for locks.
 //!
-//! Threads: all. Ranks: a place's mutex is taken by trying, below nothing and with nothing taken under it.
+//! Threads: all. Ranks: a slot's mutex is only tried, and no lock is taken under it.
 
 use std::{fmt, ops::Range};
 
@@ -22,14 +24,16 @@ use crate::{
 
 use super::State;
 
-/// As many threads as find a place of their own most of the time, where there are many more than processors.
+/// Number of slots: enough that most threads find one of their own, even if there are many more
+/// threads than processors.
 const PLACES: usize = if cfg!(shuttle) { 2 } else { 64 };
-/// Of one transaction: some hundred rows. All places together then keep at most 8 MiB.
+/// Bytes kept for one transaction: some hundred rows. All slots together then keep at most 8 MiB.
 const KEPT_BYTES_MAX: usize = 64 << 10;
-/// Numbers that a kit takes at once: threads then seldom meet where numbers come from.
+/// Transaction numbers that pooled state reserves at once, so that threads seldom contend for the
+/// number counter.
 pub(super) const NUMBERS: u64 = 64;
 
-/// What a transaction leaves behind.
+/// Reusable state of an ended transaction.
 #[derive(Debug, Default)]
 pub(super) struct Kit {
     pub live: Arc<LiveWrites>,
@@ -40,7 +44,7 @@ pub(super) struct Kit {
 #[repr(align(64))]
 struct Place(Mutex<Option<Kit>>);
 
-/// Kits that nobody uses.
+/// The pool.
 pub(in crate::db) struct Kits {
     places: Box<[Place]>,
 }
@@ -58,13 +62,14 @@ impl Default for Kits {
 }
 
 impl Kits {
-    /// The places where this thread looks: its own, and the one beside.
+    /// The slots that this thread uses: its own, and the next one.
     fn places(&self) -> [&Place; 2] {
         let own = thread_number();
         [&self.places[own % PLACES], &self.places[(own + 1) % PLACES]]
     }
 
-    /// A kit for a transaction. `numbers` gives out [`NUMBERS`] of them.
+    /// Takes state for a transaction from the pool, or allocates it. `numbers` reserves [`NUMBERS`]
+    /// transaction numbers.
     pub(super) fn take(&self, numbers: impl FnOnce() -> Range<u64>) -> Kit {
         let found =
             self.places().into_iter().find_map(|Place(place)| place.try_lock().ok()?.take());
@@ -76,13 +81,14 @@ impl Kits {
         });
         match Arc::get_mut(&mut kit.live) {
             Some(live) => live.renew(number),
-            // Somebody who asked for pending keys has not let go yet (Invariant 1).
+            // A thread that searched for pending keys still has a reference (invariant 1).
             None => kit.live = Arc::new(LiveWrites::new(number)),
         }
         kit
     }
 
-    /// Keeps what a transaction has left, if it is small and there is room (Invariant 3).
+    /// Returns the state of an ended transaction to the pool, if it is small and there is a free
+    /// slot (invariant 3).
     pub(super) fn keep(&self, mut kit: Kit) {
         kit.state.spare.locks.take_if(|locks| locks.bytes() > KEPT_BYTES_MAX);
         let has_grown = std::mem::take(&mut kit.state.has_written);
@@ -100,19 +106,19 @@ impl Kits {
     }
 }
 
-/// What a transaction may use instead of making it.
+/// Spare objects that a transaction may use instead of allocating them.
 #[derive(Debug, Default)]
 pub(super) struct Spare {
-    /// Locks that are none, with their owner.
+    /// An empty lock set, with its owner.
     pub locks: Option<crate::txn::lock_table::LockSet>,
-    /// Nobody else has it.
+    /// A payload with no other references.
     pub insertion: Option<Arc<Insertion>>,
-    /// Numbers for transactions.
+    /// Reserved transaction numbers.
     numbers: Range<u64>,
 }
 
 impl Spare {
-    /// Something to carry writes, empty.
+    /// An empty payload.
     pub fn insertion(&mut self) -> Arc<Insertion> {
         let mut spare = self.insertion.take().unwrap_or_default();
         if Arc::get_mut(&mut spare).is_none() { Arc::default() } else { spare }
@@ -120,7 +126,7 @@ impl Spare {
 }
 
 impl State {
-    /// Makes it the next transaction's; false if it is not worth keeping.
+    /// Resets the state for the next transaction; false if it is not worth keeping.
     fn rest(&mut self) -> bool {
         let lists =
             self.savepoints.capacity() + self.rollbacks.capacity() + self.entered.capacity();

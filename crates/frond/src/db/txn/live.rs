@@ -1,9 +1,10 @@
-//! Who is there: what transactions and others hold that somebody may ask for.
+//! Lists live transactions: holders of locks and of snapshots.
 //!
-//! Transactions with locks are known to the table of locks, those with a snapshot to the registry of snapshots; here both are
-//! put together. What holds neither is in nobody's way, and is known to nobody: beginning a transaction tells no one.
+//! The lock table knows transactions with locks, and the snapshot registry those with a snapshot;
+//! here both are combined. A transaction that holds neither blocks nothing and is registered
+//! nowhere, so beginning one costs nothing for others.
 //!
-//! Threads: all. Looking takes each list of either for a moment.
+//! Threads: all. Listing locks each list of both for a moment.
 
 use std::{cmp::Reverse, collections::HashMap};
 
@@ -15,11 +16,12 @@ use crate::{
 use super::super::Db;
 
 impl Db {
-    /// Transactions that hold locks or a snapshot, batches that hold locks, and snapshots that are no transaction's, as
-    /// [`snapshot`](Self::snapshot)s and cursors over trees hold them; longest first. A transaction that has neither
-    /// locked nor read anything, or at `ReadCommitted` is between two of its calls or statements, holds nothing and is not among
-    /// them. How long a snapshot is held is known to some hundredths of a second; in a store that was opened for reading, only
-    /// that it was not held yet when somebody last asked.
+    /// Transactions that hold locks or a snapshot, batches that hold locks, and snapshots that
+    /// belong to no transaction ([`snapshot`](Self::snapshot)s and cursors over trees); longest
+    /// first. A transaction that has neither locked nor read anything, or at `ReadCommitted` is
+    /// between two of its calls or statements, holds nothing and is not listed. How long a snapshot
+    /// has been held is known to some hundredths of a second; in a store that is open read-only it
+    /// counts from the last call of this function before it was taken.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -56,7 +58,7 @@ impl Db {
                     live.len() - 1
                 }
             };
-            // Of those that a transaction's cursors hold beside its own, the oldest counts.
+            // If a transaction's cursors hold snapshots, too, the oldest counts.
             let snapshot = &mut live[place].snapshot;
             let oldest =
                 snapshot.map_or((at, lasts), |(other, lasted)| (at.min(other), lasts.max(lasted)));

@@ -1,25 +1,37 @@
-//! Walks that lock what they meet: the rows, and at levels that keep others from inserting between them, the gaps.
+//! Scans that lock the rows that they reach and, at levels that prevent inserts between rows, the
+//! gaps.
 //!
-//! One row after the other (Rule: I46). The interval of the walk grows to the next row there is; keys that others
-//! have written there and not committed are waited for; the row is locked; and if anything was committed to the tree since
-//! the snapshot in which the row was found, it is looked for again. What is read ahead is not locked.
+//! The naive way, to read a row and then lock it, is not enough: the row may change in between, and
+//! others may insert before it. So rows are handled one by one (Rule: I46):
+//!
+//! 1. With gap locks, the scan's interval grows to the next existing row, and the scan waits for
+//!    keys in it that others have written and not committed.
+//! 2. The row is locked.
+//! 3. If anything was committed to the tree since the snapshot in which the row was found, the row
+//!    is looked up again.
+//!
+//! Rows that are read ahead are not locked.
 //!
 //! Invariants
-//! 1. A row handed out is the newest there is, and stays so until the transaction ends; but one that another has, where it is
-//!    to be read as it was last committed, is that and not locked.
-//! 2. With gaps: between two rows handed out one after the other there is no third, and none comes, but those that were
-//!    passed by for being locked.
-//! 3. A snapshot transaction goes over no row that its snapshot shows and that is not there any more: it would go on as if there
-//!    had never been one (Rule: I27). Rows that are there are looked at one by one.
-//! 4. Publish, then look (Rule: I33): the interval is there before pending keys are asked for (`locked_walk/gap.rs`), and they
-//!    are before it is looked whether anything was committed.
-//! 5. What was read before it was locked is handed out only if the tree has had no commit since by the time that it is locked:
-//!    `txn/last_commits.rs` says why that may be believed. Commits to other trees cost nothing.
-//! 6. Every step moves the gap past what the caller hands out next: the row of the step, or the caller's own row at the
-//!    limit. Without gap locks, others may commit rows below it at any time; the walk must not go back to them.
+//! 1. A returned row is the newest version, and stays so until the transaction ends. Exception: if
+//!    another transaction holds it and the last committed version is requested, that is returned,
+//!    not locked.
+//! 2. With gap locks: between two consecutive returned rows there is no other row, and none is
+//!    inserted, except rows that were skipped because they were locked.
+//! 3. A snapshot transaction does not pass a row that its snapshot shows and that was deleted
+//!    since: it would go on as if the row had never existed (Rule: I27). Existing rows are checked
+//!    one by one.
+//! 4. Publish, then look (Rule: I33): the interval exists before pending keys are searched
+//!    (`locked_walk/gap.rs`), and both come before the check for commits.
+//! 5. A row that was read before it was locked is returned only if the tree has had no commit by
+//!    the time it is locked: `txn/last_commits.rs` says why this check is sufficient. Commits to
+//!    other trees cost nothing.
+//! 6. Every step moves the gap past what the caller returns next: the row of the step, or the
+//!    caller's own row at the limit. Without gap locks, others may commit rows below it at any
+//!    time; the scan must not go back to them.
 //!
-//! Threads: one. Cost: a lock for each row, and with gaps an interval that grows; a descent for each row if others commit to
-//! the tree all the time.
+//! Threads: one. Cost: a lock for each row, and with gaps an interval that grows; a descent for
+//! each row if others keep committing to the tree.
 
 mod gap;
 
@@ -35,7 +47,7 @@ use super::{
 use crate::Error;
 use gap::{Asked, Reached};
 
-/// A walk over committed rows that locks them.
+/// A locking scan over committed rows.
 #[derive(Debug)]
 pub(super) struct LockedWalk<'t> {
     txn: &'t Txn,
@@ -44,29 +56,30 @@ pub(super) struct LockedWalk<'t> {
     to: Option<Vec<u8>>,
     mode: RowMode,
     meeting: Meeting,
-    /// Whether the row handed out last is locked.
+    /// True if the row returned last is locked.
     is_locked: bool,
     with_gaps: bool,
     gap: Gap,
-    /// Rows in the direction of the last step, from the gap on; `None`: to be looked for anew.
+    /// Rows in the direction of the last step, from the gap on; `None` if they must be read anew.
     ahead: Option<(bool, Cursor)>,
-    /// What the transaction's snapshot shows, once it is not the newest.
+    /// A scan over the transaction's snapshot, once that is not the newest.
     before: Option<Before>,
-    /// The interval that grows with the walk, in this direction.
+    /// The interval that grows with the scan, and its direction.
     interval: Option<(bool, RangeLock)>,
-    /// What is known of keys that are pending ahead.
+    /// What is known about pending keys ahead.
     asked: Option<Asked>,
-    /// The last pending key that was waited for, on the way up.
+    /// The last pending key that a forward scan waited for.
     waited: Option<Vec<u8>>,
     row: (Vec<u8>, Vec<u8>),
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Debug)]
 pub(super) enum Step<'a> {
     /// A row, locked.
     Row(&'a [u8], &'a [u8]),
-    /// The next row, if there is one, is beyond the limit and is not locked. The walk now stands at the limit.
+    /// The next row, if any, is beyond the limit and is not locked. The scan now stands at the
+    /// limit.
     Beyond,
     End,
 }
@@ -97,7 +110,7 @@ impl<'t> LockedWalk<'t> {
         }
     }
 
-    /// Outside of the range it stands at its end.
+    /// A key outside the range moves to that end of the range.
     pub fn seek(&mut self, key: &[u8]) {
         let is_below = self.from.as_deref().is_some_and(|from| key <= from);
         let is_above = self.to.as_deref().is_some_and(|to| key >= to);
@@ -116,7 +129,8 @@ impl<'t> LockedWalk<'t> {
         self.stand(Gap::High);
     }
 
-    /// Walks over another range from here on, from its first row. What it has locked stays locked.
+    /// Restricts the scan to another range, starting at its first row. What it has locked stays
+    /// locked.
     pub fn set_range(&mut self, (from, to): (Option<Vec<u8>>, Option<Vec<u8>>)) {
         (self.from, self.to) = (from, to);
         self.seek_first();
@@ -128,7 +142,8 @@ impl<'t> LockedWalk<'t> {
         self.leave_interval();
     }
 
-    /// The next row in a direction, locked; no further than `limit`, a key where the caller has a row of its own.
+    /// Locks and returns the next row in a direction, but goes no further than `limit`, the key of
+    /// the caller's next own row.
     pub fn step(&mut self, forward: bool, limit: Option<&[u8]>) -> Result<Step<'_>> {
         if self.gap == if forward { Gap::High } else { Gap::Low } {
             return Ok(Step::End);
@@ -153,7 +168,7 @@ impl<'t> LockedWalk<'t> {
             let has = takes && self.lock_row()?;
             let is_busy = takes && !has;
             if self.is_newest() {
-                // Who had the tree for himself may have dropped it, which is no commit to it.
+                // A holder of the whole tree may have dropped it, which is not a commit to it.
                 self.tree.entry.check().inspect_err(|_| self.ahead = None)?;
             } else {
                 self.txn.shared.last_commits.looks_again();
@@ -166,7 +181,7 @@ impl<'t> LockedWalk<'t> {
                     (None, None) => !again,
                 };
                 if !is_same {
-                    // Another row comes first, or it has gone.
+                    // Another row comes first, or the row was deleted.
                     if has {
                         self.leave_row();
                     }
@@ -184,7 +199,8 @@ impl<'t> LockedWalk<'t> {
                 continue;
             }
             if let Some(limit) = limit {
-                // The caller hands its own row out: what others commit below it from now on is behind the walk.
+                // The caller returns its own row next: rows that others commit below it from now on
+                // are behind the scan.
                 if !plant!("txn: a locking scan stays below the own row that it hands out") {
                     pass(&mut self.gap, forward, limit);
                 }
@@ -210,8 +226,9 @@ impl<'t> LockedWalk<'t> {
         }
     }
 
-    /// Fails if the snapshot shows a row from the gap to `end`, or to the range's, where there is none (invariant 3): then
-    /// the transaction is over. To be called as long as `ahead` is the newest there is.
+    /// Fails, and ends the transaction, if its snapshot shows a row between the gap and `end`, or
+    /// the range's end, that does not exist any more (invariant 3). Must be called while `ahead` is
+    /// up to date.
     fn nothing_has_gone(&mut self, forward: bool, end: Option<&[u8]>) -> Result<()> {
         let state = self.txn.go_on()?;
         let Some(snapshot) = &state.snapshot else { return Ok(()) };
@@ -241,21 +258,21 @@ impl<'t> LockedWalk<'t> {
         Err(Error::Conflict { tree: self.tree.name(), key: gone })
     }
 
-    /// Whether what was read ahead is what there is: nothing was committed to the tree since. Asked behind the locks
-    /// (invariant 5).
+    /// True if the rows read ahead are up to date: nothing was committed to the tree since. Called
+    /// after locking (invariant 5).
     fn is_newest(&self) -> bool {
         let (last, tree) = (&self.txn.shared.last_commits, self.tree.entry.id);
         self.ahead.as_ref().is_some_and(|(_, cursor)| last.none_since(tree, cursor.seqno()))
     }
 
-    /// Whether the row that was seen is beyond a key.
+    /// True if the row in `row` is beyond a key.
     fn is_beyond(&self, forward: bool, limit: &[u8]) -> bool {
         if forward { self.row.0.as_slice() > limit } else { self.row.0.as_slice() < limit }
     }
 
-    /// Puts the next row into `row`; false if there is none.
+    /// Reads the next row into `row`; false if there is none.
     fn look(&mut self, forward: bool) -> Result<bool> {
-        // Also behind a lock that was waited for: who had it may have dropped the tree.
+        // Checked again after each wait for a lock: its holder may have dropped the tree.
         self.tree.entry.check()?;
         if self.ahead.as_ref().is_none_or(|(direction, _)| *direction != forward) {
             let tree = &self.tree;
@@ -288,17 +305,18 @@ impl<'t> LockedWalk<'t> {
         (self.mode, self.meeting)
     }
 
-    /// Whether the row handed out last is locked.
+    /// True if the row returned last is locked.
     pub fn is_locked(&self) -> bool {
         self.is_locked
     }
 
-    /// Whether a row that another has is passed by, or handed out as it was last committed.
+    /// True if a row that another transaction holds is skipped, or returned as last committed.
     fn passes_busy(&self) -> bool {
         matches!(self.meeting.if_locked, IfLocked::Skip | IfLocked::LastCommit)
     }
 
-    /// Gives the row back that was locked and is not the next any more: but where what was looked at must stay as it was.
+    /// Releases a row that was locked and turned out not to be the next one, unless the level
+    /// requires that rows it has read stay unchanged.
     fn leave_row(&self) {
         if self.txn.options.isolation == Isolation::ReadCommitted
             && let Ok(mut state) = self.txn.stay()
@@ -308,11 +326,11 @@ impl<'t> LockedWalk<'t> {
         }
     }
 
-    /// Locks the row that was seen; false if another has it, and it is not to be waited for.
+    /// Locks the row in `row`; false if another transaction holds it and it must not be waited for.
     fn lock_row(&mut self) -> Result<bool> {
         let id = self.tree.entry.id;
         let mut state = self.txn.go_on()?;
-        // With gaps it was said already, of the first of them.
+        // With gap locks the intent was already taken for the first of them.
         let intended = match self.with_gaps {
             true => Ok(()),
             false => self.txn.intend(&mut state, id, self.mode, self.meeting.that_waits()),
@@ -324,7 +342,7 @@ impl<'t> LockedWalk<'t> {
         match locked {
             Ok(_) => Ok(true),
             Err(Error::LockBusy { .. }) if self.passes_busy() => Ok(false),
-            // The row is to be seen again.
+            // The row must be read again.
             Err(error) => {
                 self.ahead = None;
                 Err(error)
@@ -333,7 +351,7 @@ impl<'t> LockedWalk<'t> {
     }
 }
 
-/// Moves a gap past a key, in the direction of the walk.
+/// Moves a gap past a key, in the direction of the scan.
 fn pass(gap: &mut Gap, forward: bool, past: &[u8]) {
     let mut key = match std::mem::replace(gap, Gap::Low) {
         Gap::Above(key) | Gap::Below(key) => key,
@@ -344,17 +362,18 @@ fn pass(gap: &mut Gap, forward: bool, past: &[u8]) {
     *gap = if forward { Gap::Above(key) } else { Gap::Below(key) };
 }
 
-/// A walk over what a snapshot shows, beside the one over what is newest.
+/// A scan over a snapshot, in step with the one over the newest rows.
 #[derive(Debug)]
 struct Before {
     cursor: Cursor,
     forward: bool,
-    /// The row that comes next; the inner `None`: there is none.
+    /// The next row; the inner `None` means there is none.
     next: Option<Option<Vec<u8>>>,
 }
 
 impl Before {
-    /// Whether there is a row between the gap and `end`; none of those, and that at `end`, comes again.
+    /// True if there is a row between the gap and `end`. Rows before the gap are skipped; the row
+    /// at `end` is kept for the next call.
     fn is_gone(&mut self, gap: &Gap, end: Option<&[u8]>) -> Result<bool> {
         loop {
             if self.next.is_none() {
@@ -362,7 +381,7 @@ impl Before {
                 self.next = Some(found?.map(|(key, _)| key.to_vec()));
             }
             let Some(Some(key)) = &self.next else { return Ok(false) };
-            // Passed by as a row that is there.
+            // It was passed as an existing row.
             let is_behind = match gap {
                 Gap::Above(at) if self.forward => key <= at,
                 Gap::Below(at) if !self.forward => key >= at,

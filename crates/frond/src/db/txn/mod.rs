@@ -1,45 +1,50 @@
-//! Transactions: many calls that are one change, beside others.
+//! Transactions: several calls that take effect as one change, isolated from others.
 //!
-//! Writes are private until the commit ([`TxnWrites`](crate::txn::TxnWrites)) and lock their rows from the call on
-//! ([`LockTable`](crate::txn::lock_table::LockTable)); reads see a snapshot, and the transaction's own writes over it.
-//! The commit is that of a batch with its locks held already.
+//! Writes are private until the commit ([`TxnWrites`](crate::txn::TxnWrites)) and lock their rows
+//! when they are made ([`LockTable`](crate::txn::lock_table::LockTable)). Reads see a snapshot,
+//! overlaid with the transaction's own writes. The commit is that of a batch whose locks are
+//! already held.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `options.rs` | levels and waits |
+//! | `options.rs` | isolation levels and lock waits |
 //! | `read.rs` | plain and locking reads of one row |
-//! | `read_as.rs` | reads of rows with all that can be said of them |
-//! | `estimate.rs` | about how much lies in a range |
-//! | `count.rs` | how many rows a range has |
+//! | `read_as.rs` | reads with all options |
+//! | `read_many.rs` | reads of many rows in one call |
+//! | `estimate.rs` | estimates of a range's size |
+//! | `count.rs` | counts of a range's rows |
 //! | `write.rs` | put, insert, delete, merge |
-//! | `autonomous.rs` | a put that is a commit of its own |
-//! | `delete_range.rs` | all rows of a range |
-//! | `queued.rs` | word for builds of indexes |
-//! | `row.rs` | a row with all its entries |
-//! | `new_row.rs` | the same in one step, where nothing is in its way |
-//! | `whole_tree.rs` | locks on trees as a whole |
-//! | `locked_walk.rs` | rows and gaps locked as a scan meets them |
-//! | `cursor.rs` | scans: what is committed, and own writes over it |
-//! | `own_walk.rs` | own writes in order, in memory and beyond |
-//! | `temporary.rs` | trees of a session's own, for as long as it lasts |
-//! | `spill.rs` | what is too much for memory leaves it |
+//! | `autonomous.rs` | puts that are commits of their own |
+//! | `delete_range.rs` | deletes of all rows in a range |
+//! | `queued.rs` | queue entries for index builds |
+//! | `row.rs` | rows with all their index entries |
+//! | `new_row.rs` | new rows inserted in one step, if nothing is in the way |
+//! | `whole_tree.rs` | locks on whole trees |
+//! | `locked_walk.rs` | scans that lock rows and gaps |
+//! | `cursor.rs` | scans over committed rows and own writes |
+//! | `own_walk.rs` | a cursor over own writes, in memory and spilled |
+//! | `temporary.rs` | temporary trees of a session |
+//! | `spill.rs` | spills writes that take too much memory |
 //! | `end.rs` | commit, rollback |
-//! | `savepoint.rs` | savepoints and statements: how far it can be taken back |
-//! | `interrupt.rs` | another thread asks a transaction to stop |
-//! | `live.rs` | who is there: holders of locks and of snapshots |
-//! | `kit.rs` | memory, from one transaction to the next |
-//! | `prepare.rs` | the first of two phases |
-//! | `transact.rs` | a closure, again if others were in its way |
+//! | `savepoint.rs` | savepoints and statements: partial rollback |
+//! | `interrupt.rs` | cancellation from another thread |
+//! | `live.rs` | lists holders of locks and of snapshots |
+//! | `held.rs` | lists held locks |
+//! | `kit.rs` | pool of transaction state |
+//! | `prepare.rs` | prepare, the first of two phases |
+//! | `transact.rs` | a closure in a transaction, retried on conflict |
 //!
 //! Invariants
-//! 1. A row is written only under its lock, and, of a snapshot transaction that has read, only if nobody has
-//!    committed it since (Rule: I27): looked at under the lock, after every wait.
-//! 2. What a transaction reads to decide by, a locking read or an insert's check, it reads at latest under the row's
-//!    lock (Rule: I3).
-//! 3. Locks go when the commit is visible, or its rollback done, and with them the gate opens.
+//! 1. A row is written only under its lock. A snapshot transaction that has read writes it only if
+//!    no other transaction has committed it since (Rule: I27), which is checked under the lock,
+//!    after every wait.
+//! 2. Reads on which a transaction bases a decision, that is, locking reads and an insert's check,
+//!    see the latest version under the row's lock (Rule: I3).
+//! 3. Locks are released once the commit is visible, or the rollback done; with them the gate
+//!    opens.
 //!
-//! Threads: one transaction is one thread's at a time; calls from others wait for each other, and for the end of a call of a
-//! row.
+//! Threads: a transaction is used by one thread at a time; concurrent calls wait for each other,
+//! and for the end of a row call.
 
 mod autonomous;
 #[cfg(all(test, not(shuttle)))]
@@ -115,10 +120,11 @@ pub use whole_tree::TreeLock;
 
 /// A transaction.
 ///
-/// Ends with [`commit`](Self::commit) or [`rollback`](Self::rollback); dropped, it is rolled back. An error of a call
-/// leaves it as it was before that call, with the locks it had; [`Error::Deadlock`] and [`Error::Conflict`] end it at
-/// once, as does what keeps a large one from leaving memory ([`Error::Full`], an I/O error): all is rolled back, and its
-/// other calls fail with [`Error::TxnEnded`].
+/// Ends with [`commit`](Self::commit) or [`rollback`](Self::rollback); dropping it rolls it back. A
+/// call that fails leaves it as it was before that call, with the locks that it had.
+/// [`Error::Deadlock`] and [`Error::Conflict`] end it at once, as does an error that prevents a
+/// large one from being spilled ([`Error::Full`], an I/O error): it is rolled back, and its other
+/// calls fail with [`Error::TxnEnded`].
 ///
 /// ```
 /// # fn main() -> frond::Result<()> {
@@ -145,74 +151,80 @@ pub struct Txn {
     options: TxnOptions,
     live: Arc<LiveWrites>,
     state: Mutex<State>,
-    /// Calls of rows have come to their end, and another thread waits for that.
+    /// Signalled when row calls have ended and another thread waits for that.
     row_calls_over: Condvar,
-    /// It is what a temporary tree holds: of no other tree, without locks, over nothing (`temporary.rs`).
+    /// Set if this holds the rows of a temporary tree: of no other tree, without locks, over no
+    /// committed rows (`temporary.rs`).
     private: Option<Box<TreeTraits>>,
 }
 
-/// What only one call at a time touches.
+/// The state, which one call at a time uses.
 #[derive(Debug, Default)]
 struct State {
-    /// From the first lock on; the gate is shut while it is there.
+    /// Set from the first lock on; the gate is closed while it is set.
     locks: Option<LockSet>,
-    /// From the first plain read on, at the levels that keep one; at `ReadCommitted` to the statement's end.
+    /// Set from the first plain read on, at the levels that keep a snapshot; at `ReadCommitted`
+    /// until the end of the statement.
     snapshot: Option<Arc<SnapshotState>>,
     /// Trees that list the transaction as a writer.
     entered: Vec<Arc<TreeEntry>>,
-    /// In the order of their numbers.
+    /// Savepoints by ascending number.
     savepoints: Vec<(u64, Mark)>,
     savepoints_made: u64,
-    /// Where the statement began that goes on, and how often writes had left memory then.
+    /// The start of the current statement, and the number of spills at that time.
     statement: Option<(Mark, u64)>,
-    /// Where the statements began that go on within it, outermost first, each with how often writes had left memory then.
+    /// The starts of the substatements within it, outermost first, each with the number of spills
+    /// at that time.
     substatements: Vec<(Mark, u64)>,
-    /// Savepoints that had been made when the statement began.
+    /// Savepoints that had been made when the statement started.
     made_before: u64,
-    /// Number and mark of rollbacks, both ascending: of those to one mark or a lower one, the last.
+    /// Number and mark of rollbacks, both ascending: of several rollbacks to one mark or lower
+    /// ones, only the last.
     rollbacks: Vec<(u64, Mark)>,
     rollbacks_made: u64,
     is_over: bool,
-    /// What ended it before its program did, if that was not others that were in its way.
+    /// The error that ended it before its program did, except for deadlocks and conflicts.
     ended_by: Option<Box<Error>>,
-    /// For how long a call waits for locks, all of them together; `None`: until it gets them.
+    /// How long a call waits for locks, all of them together; `None` means no limit.
     lock_timeout: Option<Duration>,
-    /// It was slowed before its first lock.
+    /// Whether it was paced before its first lock.
     is_paced: bool,
-    /// Whom interrupts reach while it has no locks, from [`Txn::interrupter`] on.
+    /// The owner that interrupts reach while it has no locks, set by [`Txn::interrupter`].
     owner: Option<Arc<Owner>>,
-    /// What the last locking read found.
+    /// The result of the last locking read.
     seen: Seen,
-    /// Something was written, if only to be taken back: else the writes need not be looked at.
+    /// Whether anything was written, even if it was rolled back; if not, own writes need not be
+    /// searched.
     has_written: bool,
-    /// A write may have locked a row and left it as it was: it found that it exists, failed, or was taken back with its call.
+    /// Whether a write may have locked a row without writing it: it found that the row exists,
+    /// failed, or was undone with its call.
     locks_unwritten: bool,
-    /// The writes take more memory than they should.
+    /// Whether the writes take more memory than they should.
     is_large: bool,
-    /// What they take of it.
+    /// The memory reservation of the writes.
     memory: Charge,
-    /// How often they have left memory.
+    /// Number of spills.
     spills: u64,
-    /// Calls of rows that are on their way, each within the one before.
+    /// Number of running row calls, each nested in the one before.
     row_calls: u32,
-    /// Whose they are.
+    /// The thread that makes them.
     row_caller: usize,
-    /// Calls of other threads that wait for them.
+    /// Number of threads whose calls wait for them.
     behind_row_calls: u32,
-    /// What was locked when the outermost of them began.
+    /// What was locked when the outermost of them started.
     row_mark: Option<LockMark>,
-    /// Where the scans began that are not over.
+    /// Marks of the open scans.
     cursor_marks: Vec<Mark>,
     /// Temporary trees that it has written.
     temporary: Vec<TemporaryUse>,
-    /// Of transactions before.
+    /// Spare objects of earlier transactions.
     spare: Spare,
 }
 
-/// Whether a row is there that is locked.
+/// Whether a certain locked row exists.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Tree 0 is nobody's.
+    /// Tree 0 means no row.
     tree: TreeId,
     key: Vec<u8>,
     is_there: bool,
@@ -231,10 +243,11 @@ impl Seen {
 }
 
 impl Db {
-    /// Begins a transaction. Costs nothing to others until it locks something.
+    /// Begins a transaction. Costs others nothing until it locks something.
     ///
     /// # Errors
-    /// `Closed`, `Failed`; `ReadOnly` for one that is to write in a store opened for reading.
+    /// `Closed`, `Failed`; `ReadOnly` for a transaction that may write, in a store opened
+    /// read-only.
     pub fn begin(&self, options: TxnOptions) -> Result<Txn> {
         self.shared.engine.health.check()?;
         if !options.read_only {
@@ -247,19 +260,21 @@ impl Db {
         Ok(Txn { shared, options, live, state, row_calls_over, private: None })
     }
 
-    /// Calls that wait for a lock now, longest first: who, for whom, and for what, with the begin of the key.
+    /// Calls that currently wait for a lock, longest first: the waiter, the holder, and the lock,
+    /// with the start of the key.
     pub fn lock_waits(&self) -> Vec<LockWait> {
         let mut waits = self.shared.lock_table.waits();
         waits.iter_mut().for_each(|wait| wait.tree_name = self.shared.tree_name(wait.tree));
         waits
     }
 
-    /// Locks there are, and how waits ended.
+    /// Number of locks, and counts of how waits ended.
     pub fn lock_stats(&self) -> LockStats {
         self.shared.lock_table.stats()
     }
 
-    /// The last circle of waits that was ended; its `Display` tells it in words, the begins of keys among them.
+    /// The last deadlock cycle that was resolved; its `Display` describes it in words, with the
+    /// starts of keys.
     pub fn last_deadlock(&self) -> Option<Arc<Deadlock>> {
         let mut last = Deadlock::clone(&*self.shared.lock_table.last_deadlock()?);
         for party in &mut last.parties {
@@ -270,13 +285,13 @@ impl Db {
 }
 
 impl Txn {
-    /// The state, for a call on a tree.
+    /// Locks the state for a call on a key of a tree.
     fn enter(&self, tree: &Tree, key: &[u8]) -> Result<MutexGuard<'_, State>> {
         check_key(key)?;
         self.enter_tree(tree)
     }
 
-    /// Fails unless the tree is there, and of the transaction's store.
+    /// Fails unless the tree exists and belongs to the transaction's store.
     fn check_tree(&self, tree: &Tree) -> Result<()> {
         tree.entry.check()?;
         if !Arc::ptr_eq(&tree.shared, &self.shared) {
@@ -294,7 +309,7 @@ impl Txn {
         Ok(state)
     }
 
-    /// Locks a row, and first says so of the tree.
+    /// Locks a row, after taking the intent on its tree.
     fn lock_row(
         &self,
         state: &mut State,
@@ -309,7 +324,7 @@ impl Txn {
         taken.map_err(|denied| self.denied(state, denied))
     }
 
-    /// Says of a tree that rows of it will be locked. The first time the gate is shut.
+    /// Takes the intent on a tree to lock rows of it. The first intent closes the gate.
     fn intend(
         &self,
         state: &mut State,
@@ -327,7 +342,7 @@ impl Txn {
         self.take_tree(state, tree, (intent, mode), meeting)
     }
 
-    /// Locks a tree, or says what is meant to be done to rows of it: for reading or for writing.
+    /// Locks a tree, or takes an intent on it, for reading or for writing.
     fn take_tree(
         &self,
         state: &mut State,
@@ -338,7 +353,7 @@ impl Txn {
         let (table, patience) = (&self.shared.lock_table, state.patience(meeting));
         if state.locks.is_none() {
             self.slow_down(state, mode, meeting.if_locked)?;
-            // Batches that are on their way are nobody's locks.
+            // Batches that have passed the gate hold no locks, so they must be waited for.
             let waits_until = self.shut_gate(state, tree, state.wait(meeting))?;
             let mut locks = self.lock_set(state);
             table.begins(&locks);
@@ -350,8 +365,8 @@ impl Txn {
         taken.map(drop).map_err(|denied| self.denied(state, denied))
     }
 
-    /// Waits if writers are ahead of what applies their commits: before it has rows that others wait for. A commit that finds
-    /// no room says so itself. A call that asks for a lock and is not to wait is not slowed either.
+    /// Paces the transaction before it holds rows that others wait for. A full disk is not an error
+    /// here, because the commit reports that itself. Calls that lock without waiting are not paced.
     fn slow_down(&self, state: &mut State, mode: RowMode, wait: IfLocked) -> Result<()> {
         if mode == RowMode::Shared || wait != IfLocked::Wait {
             return Ok(());
@@ -365,7 +380,7 @@ impl Txn {
         Ok(())
     }
 
-    /// The same of a call that writes, and asks for its first lock without waiting for a holder.
+    /// Paces a call that writes and takes its first lock without waiting for a holder.
     fn slow_down_to_write(&self, state: &mut State) -> Result<()> {
         match state.locks {
             None if self.private.is_none() => self.slow_down(state, RowMode::Write, IfLocked::Wait),
@@ -373,7 +388,7 @@ impl Txn {
         }
     }
 
-    /// How it is slowed as it commits.
+    /// How the transaction is paced when it commits.
     fn paced(&self, state: &State, deletes: bool) -> Paced {
         match (state.is_paced, deletes) {
             (true, deletes) => Paced::HoldsRows { deletes },
@@ -382,7 +397,7 @@ impl Txn {
         }
     }
 
-    /// Locks that are none yet, under the transaction's name.
+    /// An empty lock set owned by this transaction.
     fn lock_set(&self, state: &mut State) -> LockSet {
         let spare = state.spare.locks.take();
         let mut locks = spare.unwrap_or_else(|| self.shared.lock_table.begin(self.id()));
@@ -390,7 +405,8 @@ impl Txn {
         locks
     }
 
-    /// Before its first lock: batches that need none must be done. Until when the call waits, if it had to.
+    /// Closes the gate before the first lock, which waits for batches that took no locks. Returns
+    /// the end of the call's wait time if it had to wait.
     fn shut_gate(
         &self,
         state: &State,
@@ -398,7 +414,7 @@ impl Txn {
         wait: Option<Duration>,
     ) -> Result<Option<Duration>> {
         let clock = &self.shared.engine.env.clock;
-        // The clock is read once somebody has to be waited for.
+        // The clock is read only if there is something to wait for.
         let until = OnceCell::new();
         let end = |time| *until.get_or_init(|| clock.now().saturating_add(time));
         let is_early = || wait.is_none_or(|time| clock.now() < end(time));
@@ -414,7 +430,7 @@ impl Txn {
         })
     }
 
-    /// What a lock that was not granted comes to. On a circle of waits the transaction is over.
+    /// The error for a lock that was not granted. After a deadlock the transaction is over.
     fn denied(&self, state: &mut State, denied: Denied) -> Error {
         if denied.reason == Reason::Deadlock {
             self.end(state);
@@ -422,8 +438,8 @@ impl Txn {
         self.shared.lock_error(denied)
     }
 
-    /// Fails if another has committed the row since this transaction's snapshot; then this one is over. To be
-    /// called under the row's lock (Rule: I27).
+    /// Fails, and ends the transaction, if another one has committed the row since its snapshot.
+    /// Must be called under the row's lock (Rule: I27).
     fn must_not_conflict(&self, state: &mut State, tree: &Tree, key: &[u8]) -> Result<()> {
         if self.options.isolation != Isolation::Snapshot {
             return Ok(());
@@ -438,23 +454,23 @@ impl Txn {
         Err(Error::Conflict { tree: tree.name(), key: key.to_vec() })
     }
 
-    /// The transaction's name in reports of locks.
+    /// The transaction's id in lock reports.
     pub fn id(&self) -> u64 {
         self.live.number()
     }
 
-    /// What it sees of others.
+    /// The isolation level.
     pub fn isolation(&self) -> Isolation {
         self.options.isolation
     }
 
-    /// The last commit that its plain reads see, once there was one, at the levels that keep a snapshot; at `ReadCommitted`
-    /// that of the statement.
+    /// The last commit that its plain reads see, once it has a snapshot: at the levels that keep
+    /// one, and at `ReadCommitted` for the current statement.
     pub fn snapshot_seqno(&self) -> Option<Seqno> {
         self.state.lock().unwrap().snapshot.as_ref().map(|snapshot| snapshot.at)
     }
 
-    /// Entries that it would commit.
+    /// Number of entries that it would commit.
     pub fn len(&self) -> usize {
         self.live.lock().len()
     }

@@ -1,16 +1,18 @@
-//! A row that is new in all its trees, inserted in one step.
+//! Insertion of a new row into all its trees in one step.
 //!
-//! The naive way locks, looks for, and appends one entry after the other, each under the transaction's state and its
-//! writes, and looks for each key several times. Nearly every row that is inserted needs none of that: nobody else has locked
-//! one of its keys or a gap that one of them goes into, the transaction has not written them before, and those that must be
-//! absent are. So this takes the state once, hashes each key once, locks all of them without waiting for their holders, and
-//! appends all entries at once. A row that turns out to need more is left to the general way (`row.rs`).
+//! The naive way locks, checks, and appends one entry after the other, each under the transaction's
+//! state and its writes, and hashes and searches each key several times. Nearly every inserted row
+//! needs none of that: no other transaction has locked one of its keys or a gap that one of them
+//! goes into, the transaction has not written them before, and those that must be absent are. So
+//! this step takes the state once, hashes each key once, locks all of them without waiting for
+//! their holders, and appends all entries at once. A row that turns out to need more is left to the
+//! general way (`row.rs`).
 //!
 //! Invariants
-//! 1. A row that is left to the general way is as before: none of its entries is among the writes, and no row is locked that was
-//!    not before.
-//! 2. The order is that of `write.rs`: keys are locked, then looked for, then appended and listed, and only then gaps are asked
-//!    for (Rules: I3, I33).
+//! 1. If a row is left to the general way, nothing has changed: none of its entries is among the
+//!    writes, and no row is locked that was not before.
+//! 2. The order is that of `write.rs`: keys are locked, then checked, then appended and listed, and
+//!    only then are gaps checked (Rules: I3, I33).
 //!
 //! Threads: as the transaction.
 
@@ -27,7 +29,7 @@ use super::{super::batch::check_key, IfLocked, RowEntry, State, Txn};
 /// Most entries of a row that is inserted in one step: their hashes are on the stack.
 const ENTRIES_MAX: usize = 16;
 
-/// The entries, with what their keys hash to.
+/// The entries, with the hashes of their keys.
 #[derive(Clone, Copy)]
 struct NewRow<'r> {
     entries: &'r [RowEntry<'r>],
@@ -40,15 +42,16 @@ impl<'r> NewRow<'r> {
         pairs.map(|(entry, &hash)| HashedKey { tree: entry.tree.entry.id, key: entry.key, hash })
     }
 
-    /// Whether two entries are of one key of one tree: the second one is not new then.
+    /// True if two entries have the same key in the same tree: the second one is not new then.
     fn repeats_a_key(self) -> bool {
         self.hashes.iter().enumerate().any(|(at, hash)| self.hashes[..at].contains(hash))
     }
 }
 
 impl Txn {
-    /// Inserts a row in one step, if nothing is in its way and no row or gap that others have locked must be waited for;
-    /// false if it was left as it was. A transaction without locks is slowed first, as by every write.
+    /// Inserts a row in one step, if nothing is in its way and no wait for a row or gap lock is
+    /// needed; false, with nothing done, otherwise. A transaction without locks is paced first, as
+    /// for every write.
     ///
     /// # Errors
     /// As [`insert_row`](Self::insert_row); nothing was done.
@@ -80,7 +83,7 @@ impl Txn {
         is_done
     }
 
-    /// What can be told from the entries themselves. What is wrong with one of them the general way says.
+    /// Checks that need only the entries themselves. Errors in them are left to the general way.
     fn may_be_in_one_step(&self, entries: &[RowEntry<'_>]) -> bool {
         let is_plain = |entry: &RowEntry<'_>| {
             self.is_short(entry.value)
@@ -112,7 +115,8 @@ impl Txn {
         Ok(false)
     }
 
-    /// Locks all keys without waiting for their holders: they are what was locked last. False if somebody is in the way: then none is.
+    /// Locks all keys without waiting for their holders, as one "last locked" group. False, with
+    /// none of them locked, if another transaction is in the way.
     fn lock_all(&self, state: &mut State, row: NewRow<'_>) -> Result<bool> {
         for (at, key) in row.keys().enumerate() {
             let locked = self.lock_new(state, key, at > 0);
@@ -143,7 +147,7 @@ impl Txn {
         taken.map(drop).map_err(|denied| self.denied(state, denied))
     }
 
-    /// What is left to do once the keys are locked; false if the row is left to the general way.
+    /// The steps after the keys are locked; false if the row is left to the general way.
     fn insert_locked(&self, state: &mut State, row: NewRow<'_>) -> Result<bool> {
         let entries = row.entries;
         for entry in entries {

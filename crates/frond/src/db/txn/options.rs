@@ -1,4 +1,4 @@
-//! What a transaction is to be like.
+//! Transaction options.
 
 use std::time::Duration;
 
@@ -8,43 +8,45 @@ use crate::{
     txn::lock_table::{Patience, RowMode},
 };
 
-/// What a transaction sees of others, and when two stand against each other.
+/// Isolation level: what a transaction sees of others, and when two conflict.
 ///
-/// At every level writes are locked until the transaction ends, nobody sees what is not committed, and a locking
-/// read ([`Txn::get_for_update`](super::Txn::get_for_update)) sees the newest commit.
+/// At every level writes are locked until the transaction ends, uncommitted writes are invisible to
+/// others, and a locking read ([`Txn::get_for_update`](super::Txn::get_for_update)) sees the newest
+/// commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Isolation {
-    /// Each call sees what was committed when it began. Where the program says when its statements begin
-    /// ([`Txn::begin_statement`](super::Txn::begin_statement)), all plain reads of one see what was committed when the first
-    /// of them began.
+    /// Each call sees what was committed when it started. If the program marks the start of its
+    /// statements ([`Txn::begin_statement`](super::Txn::begin_statement)), all plain reads of a
+    /// statement see what was committed when the first of them started.
     ReadCommitted,
-    /// Plain reads see what was committed when the first of them began; writes and locking reads go by the newest
-    /// commit, as InnoDB has it. A value that was read and is written back may undo what another has committed
-    /// meanwhile.
+    /// Plain reads see what was committed when the first of them started; writes and locking reads
+    /// use the newest commit, as in InnoDB. Writing back a value that was read may overwrite what
+    /// another transaction has committed meanwhile (lost update).
     RepeatableRead,
-    /// All reads see what was committed when the first of them began, and of two transactions that write one row
-    /// the second fails with [`Error::Conflict`](crate::Error::Conflict). A transaction that has read nothing yet
-    /// has nothing to be in conflict with.
+    /// All reads see what was committed when the first of them started, and of two transactions
+    /// that write one row the second fails with [`Error::Conflict`](crate::Error::Conflict). A
+    /// transaction that has not read yet cannot be in conflict.
     #[default]
     Snapshot,
-    /// As `RepeatableRead`, and every plain read is a locking one: rows are locked shared, and what was scanned stays
-    /// as it was. What transactions do is what they would have done one after the other.
+    /// As `RepeatableRead`, but every plain read is a locking read: rows are locked shared, and
+    /// scanned ranges cannot change. The effect of concurrent transactions is that of some serial
+    /// order.
     Serializable,
 }
 
 impl Isolation {
-    /// Whether locking scans keep others from inserting into what they have gone over.
+    /// True if locking scans prevent others from inserting into the ranges that they have passed.
     pub(super) fn locks_gaps(self) -> bool {
         matches!(self, Self::RepeatableRead | Self::Serializable)
     }
 }
 
-/// How a locking read locks a row.
+/// The lock mode of a locking read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RowLock {
-    /// Against writers; others may lock it so, too.
+    /// Excludes writers; several transactions may hold it.
     Shared,
-    /// Against all but plain reads.
+    /// Excludes everything but plain reads.
     Exclusive,
 }
 
@@ -57,36 +59,38 @@ impl From<RowLock> for RowMode {
     }
 }
 
-/// What a locking read does if another has the row.
+/// What a locking read does if another transaction holds the row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IfLocked {
-    /// It waits, as long as the transaction's `lock_timeout` says.
+    /// Waits, as long as the transaction's `lock_timeout` allows.
     #[default]
     Wait,
-    /// It fails with [`Error::LockBusy`](crate::Error::LockBusy) at once.
+    /// NOWAIT: fails with [`Error::LockBusy`](crate::Error::LockBusy) at once.
     Fail,
-    /// A scan goes on behind the row; a read of one row fails as above. For queues, at `ReadCommitted`: at `Snapshot` a scan
-    /// that comes to a row which others have taken away since is a conflict all the same.
+    /// SKIP LOCKED: a scan skips the row; a read of one row fails as with `Fail`. Meant for queues,
+    /// at `ReadCommitted`: at `Snapshot` a scan that reaches a row which others have deleted since
+    /// is still in conflict.
     Skip,
-    /// It reads the row as it was last committed, says so, and does not lock it: for a statement that wants few of the rows
-    /// it comes to, and locks those then ([`TxnCursor::relock`](super::TxnCursor::relock)). Calls that cannot say so wait, and
-    /// all do at [`Isolation::Serializable`].
+    /// Semi-consistent read: reads the row as last committed, reports that, and does not lock it.
+    /// Meant for statements that want few of the rows that they reach and lock those afterwards
+    /// ([`TxnCursor::relock`](super::TxnCursor::relock)). Calls that cannot report it wait, and at
+    /// [`Isolation::Serializable`] all calls do.
     LastCommit,
 }
 
 /// Options of one transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TxnOptions {
-    /// What it sees of others.
+    /// The isolation level.
     pub isolation: Isolation,
-    /// Writing is an error; nothing is ever locked.
+    /// Makes writing an error; the transaction never locks anything.
     pub read_only: bool,
     /// How long a call waits for locks, all of them together, before it fails with
-    /// [`Error::LockTimeout`](crate::Error::LockTimeout); `None`: until it gets them.
+    /// [`Error::LockTimeout`](crate::Error::LockTimeout); `None` means no limit.
     pub lock_timeout: Option<Duration>,
-    /// What the program's [`LockHooks`](crate::LockHooks) are to know it by; 0 says nothing.
+    /// Identifies the transaction to the program's [`LockHooks`](crate::LockHooks); 0 for none.
     pub tag: u64,
-    /// When its commit is acknowledged; `None`: as the store's are.
+    /// When its commit is acknowledged; `None`: at the store's level.
     pub durability: Option<Durability>,
 }
 
@@ -102,11 +106,11 @@ impl Default for TxnOptions {
     }
 }
 
-/// How a call meets the locks of others.
+/// How a call treats locks held by others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Meeting {
     pub if_locked: IfLocked,
-    /// For how long it waits, if not as long as the transaction's options say.
+    /// How long it waits, if not as long as the transaction's options say.
     pub wait: Option<Duration>,
 }
 
@@ -117,21 +121,22 @@ impl From<IfLocked> for Meeting {
 }
 
 impl Meeting {
-    /// The same of locks for which there is nothing but to wait.
+    /// The policy for locks that can only be waited for.
     pub fn that_waits(self) -> Self {
         Self { if_locked: IfLocked::Wait, ..self }
     }
 
-    /// The same of a call that locks whatever it reads.
+    /// The policy for a call that must lock whatever it reads.
     pub fn that_locks(self) -> Self {
         if self.if_locked == IfLocked::LastCommit { self.that_waits() } else { self }
     }
 }
 
 impl Txn {
-    /// For how long calls that come wait for locks, all those of a call together; `None`: until they get them. As
-    /// [`TxnOptions::lock_timeout`], which it was begun with; for a server whose statements say so themselves. Zero: a call that
-    /// would have to wait fails at once. It stays until it is set again, and takes nothing from a transaction that is over.
+    /// Sets how long later calls wait for locks, all those of a call together; `None` means no
+    /// limit. Overrides [`TxnOptions::lock_timeout`], for a server whose statements set their own
+    /// timeouts. Zero: a call that would have to wait fails at once. It stays until it is set
+    /// again, and has no effect on a transaction that is over.
     pub fn set_lock_timeout(&self, timeout: Option<Duration>) {
         self.state.lock().unwrap().lock_timeout = timeout;
     }
@@ -146,7 +151,7 @@ impl State {
         }
     }
 
-    /// For how long a call waits, if it waits; `None`: until it gets what it waits for.
+    /// How long a call waits, if it waits; `None` means no limit.
     pub(super) fn wait(&self, meeting: Meeting) -> Option<Duration> {
         meeting.wait.or(self.lock_timeout).filter(|wait| *wait != Duration::MAX)
     }

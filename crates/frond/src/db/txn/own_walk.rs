@@ -1,9 +1,9 @@
-//! A walk over a transaction's own writes of one tree: what is in memory, over what has left it.
+//! A cursor over a transaction's own writes of one tree: in memory, and in spilled pieces.
 //!
-//! Invariant: of one key the newest message stands over those of older pieces, folded.
+//! Invariant: the newest message of a key is folded over those of older pieces.
 //!
-//! Threads: one. Cost: while nothing has left memory, that of the walk over memory; else a comparison with each piece,
-//! and a copy, a row.
+//! Threads: one. Cost: while nothing was spilled, that of the cursor over memory; otherwise a
+//! comparison with each piece, and a copy, per row.
 
 use std::cmp::Ordering;
 
@@ -18,11 +18,11 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct OwnWalk<'t> {
     memory: OwnCursor<'t>,
-    /// Newest first.
+    /// Cursors over pieces, newest first.
     pieces: Vec<SortedRunsCursor>,
     folder: Folder<'t>,
     forward: bool,
-    /// The entry stood on, if there are pieces.
+    /// The current entry, if there are pieces.
     key: Vec<u8>,
     tag: Option<Tag>,
     payload: Vec<u8>,
@@ -40,7 +40,7 @@ impl<'t> OwnWalk<'t> {
         self.memory.changes()
     }
 
-    /// The entry stood on.
+    /// The current entry.
     pub fn entry(&self) -> Option<Entry<'_>> {
         if self.pieces.is_empty() {
             return self.memory.entry();
@@ -76,7 +76,7 @@ impl<'t> OwnWalk<'t> {
         self.settle(false)
     }
 
-    /// To the next entry in the direction of the last step.
+    /// Moves to the next entry in the direction of the last step.
     pub fn step(&mut self) -> Result<()> {
         match (self.pieces.is_empty(), self.forward) {
             (true, true) => self.memory.advance(),
@@ -88,13 +88,13 @@ impl<'t> OwnWalk<'t> {
         }
     }
 
-    /// Behind the last entry that it stands on, or before the first one.
+    /// Moves past the last entry, or before the first one, from there.
     pub fn end(&mut self, forward: bool) -> Result<()> {
         (self.forward, self.tag) = (forward, None);
         if forward { self.memory.advance() } else { self.memory.retreat() }
     }
 
-    /// Moves on all that stand on the key.
+    /// Moves all sources past the current key.
     fn leave(&mut self) -> Result<()> {
         let Self { memory, pieces, key, forward, .. } = self;
         if memory.entry().is_some_and(|entry| entry.key == &key[..]) {
@@ -108,7 +108,8 @@ impl<'t> OwnWalk<'t> {
         Ok(())
     }
 
-    /// Folds what there is of the next key; of the one after that, if it comes to nothing.
+    /// Folds the messages of the next key; if they fold to nothing, continues with the key after
+    /// that.
     fn settle(&mut self, forward: bool) -> Result<()> {
         self.forward = forward;
         self.tag = None;

@@ -1,4 +1,5 @@
-//! What has left memory lies in some tens of pieces, whatever is open beside it, and scans see what they saw (Rules: I44, I45).
+//! Tests that spilled writes stay in some tens of pieces, whatever scans are open, and that scans
+//! see what they saw (Rules: I44, I45).
 
 use std::collections::BTreeMap;
 
@@ -9,12 +10,12 @@ use crate::{
 };
 use spill::PIECES_MAX;
 
-/// A store of so many rows, each its own value.
+/// A store of `rows` rows, each with its own number as value.
 fn store(rows: u32) -> (Db, Tree) {
     small_store(rows, |row| row.to_be_bytes().to_vec())
 }
 
-/// A store of so many rows, whose transactions leave memory after some ten others.
+/// A store of `rows` rows, whose transactions spill after some ten writes.
 pub(super) fn small_store(rows: u32, value: impl Fn(u32) -> Vec<u8>) -> (Db, Tree) {
     let env = Env { vfs: Arc::new(MemoryVfs::new()), ..Env::real() };
     let limits = Limits { own_writes_bytes: 300, ..Limits::for_cache(8 << 20) };
@@ -40,7 +41,8 @@ fn spills(txn: &Txn) -> u64 {
     txn.state.lock().unwrap().spills
 }
 
-/// Every row through one scan, its next ones ahead of itself, and as many that it must not meet.
+/// Updates every row through one scan, the next rows ahead of it, and as many others that it must
+/// not meet.
 #[test]
 fn an_update_of_every_row_through_one_scan_leaves_few() {
     const ROWS: u32 = 3000;
@@ -57,7 +59,7 @@ fn an_update_of_every_row_through_one_scan_leaves_few() {
         most = most.max(pieces(&txn));
     }
     assert_eq!(met, ROWS);
-    // Of each size less than eight, and those that are about to be merged.
+    // Less than eight of each size, and those that are about to be merged.
     assert!(spills(&txn) > 500 && most <= 4 * 8, "{} spills, {most} pieces", spills(&txn));
     drop(scan);
     txn.commit().unwrap();
@@ -71,7 +73,8 @@ fn an_update_of_every_row_through_one_scan_leaves_few() {
     assert_eq!(db.lock_stats().locks, 0);
 }
 
-/// Cuts keep pieces of one size apart, which nothing but their number has merged once the marks are gone.
+/// Cuts at marks keep pieces of one size apart; once the marks are gone, only the bound on their
+/// number makes them merge.
 #[test]
 fn statements_one_after_the_other_leave_few() {
     let (db, tree) = store(0);
@@ -88,7 +91,7 @@ fn statements_one_after_the_other_leave_few() {
             most = most.max(pieces(&txn));
         }
     }
-    // Before the mark, and behind it; and what one call may bring.
+    // Before the mark, and after it; and what one call may add.
     let bound = 2 * PIECES_MAX + 2;
     assert!(spills(&txn) > 300 && most <= bound, "{} spills, {most} pieces", spills(&txn));
     txn.commit().unwrap();
@@ -96,17 +99,17 @@ fn statements_one_after_the_other_leave_few() {
 
 type Rows = BTreeMap<u32, u32>;
 
-/// A scan that is open.
+/// An open scan.
 struct Open<'t> {
     scan: TxnCursor<'t>,
     forward: bool,
-    /// Rows that it has still to give, as they were when it began.
+    /// Rows that it has still to return, as they were when it started.
     rows: Rows,
-    /// Calls before it began.
+    /// Number of calls before it started.
     mark: usize,
 }
 
-/// What a transaction has done since it began, as far as it was not taken back.
+/// What a transaction has done since it began and not rolled back.
 #[derive(Default)]
 struct Calls(Vec<(u32, Option<u32>)>);
 
@@ -122,7 +125,7 @@ impl Calls {
         rows
     }
 
-    /// Whether a key was deleted since a mark, and whether that was the last word on it.
+    /// Whether a key was deleted since a mark, and whether that was the last change to it.
     fn is_deleted(&self, key: u32, mark: usize) -> (bool, bool) {
         let mut since = self.0[mark..].iter().filter(|(own, _)| *own == key);
         let is_last = since.clone().next_back().is_some_and(|(_, value)| value.is_none());
@@ -131,7 +134,7 @@ impl Calls {
 }
 
 impl Open<'_> {
-    /// One row further; false at the end.
+    /// Moves to the next row; false at the end.
     fn step(&mut self, calls: &Calls, what: &str) -> bool {
         let found = if self.forward { self.scan.next() } else { self.scan.prev() }.unwrap();
         let found = found.map(|(key, value)| (number(key), number(value)));
@@ -157,7 +160,8 @@ impl Toss {
     }
 }
 
-/// Scans from several moments, both ways, beside calls, spills, merges and what is taken back.
+/// Scans that start at several moments, in both directions, concurrently with calls, spills, merges
+/// and rollbacks.
 #[test]
 fn scans_see_what_they_saw_though_pieces_are_merged_beside_them() {
     const KEYS: u32 = 300;
@@ -197,13 +201,14 @@ fn scans_see_what_they_saw_though_pieces_are_merged_beside_them() {
                     open.retain_mut(|open: &mut Open<'_>| {
                         let is_behind = open.mark > *mark;
                         assert!(!is_behind || open.scan.next().is_err(), "{what}");
-                        // Of two marks with nothing between them one may be of memory that has begun anew since.
+                        // Of two marks with nothing between them, one may refer to memory that was
+                        // reset since.
                         open.mark < *mark
                     });
                 }
                 3 if !saved.is_empty() => {
                     let (savepoint, _) = saved.remove(toss.below(saved.len() as u32) as usize);
-                    // Those made behind it are forgotten with it.
+                    // Savepoints made after it are released with it.
                     saved.retain(|(other, _)| other.number() < savepoint.number());
                     txn.release(&savepoint).unwrap();
                 }

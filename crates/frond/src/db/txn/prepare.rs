@@ -1,10 +1,12 @@
-//! Preparing a transaction: the first of the two phases of a commit that several stores, or a server's log, have in
-//! common.
+//! Preparing a transaction: the first phase of a two-phase commit, across several stores or with a
+//! server's log.
 //!
-//! Whatever can fail does so here (Rule: I41): the writes are sealed, their disk space is promised, long values are
-//! synced, and what the commit will do is put into the catalog by a commit of its own (Rule: I12).
+//! Everything that can fail, fails here (Rule: I41): the writes are sealed, their disk space is
+//! reserved, long values are synced, and what the commit will do is put into the catalog by a
+//! commit of its own (Rule: I12).
 //!
-//! Invariant: what was prepared can be committed without asking anybody for anything but a place in the log.
+//! Invariant: a prepared transaction can be committed with nothing but a place in the log, which is
+//! reserved.
 
 use std::collections::HashSet;
 
@@ -27,19 +29,20 @@ use super::{
     spill::Heeds,
 };
 
-/// What a record of the log needs beside the content of what is prepared: keys and heads of its pieces.
+/// Bytes that a log record needs besides the prepared content: keys and heads of its pieces.
 fn record_room() -> u64 {
     bounds::RECORD_BYTES.max() / 32
 }
 
 impl Txn {
-    /// Makes everything written durable under a name, undecided: it survives a crash with the rows it writes
-    /// locked, until it is committed or rolled back, here or by that name. Synced when it returns.
+    /// Makes everything that was written durable under a name, without deciding it: it survives a
+    /// crash, with the rows that it writes locked, until it is committed or rolled back, here or by
+    /// that name. Synced when this returns.
     ///
-    /// It may be of any size: what is too much for memory is on disk before.
+    /// It may be of any size: what is too much for memory is spilled before.
     ///
-    /// Locks of rows that it has only read, and of gaps, go; but at `Serializable` they stay. What it has written to temporary
-    /// trees stays there, whatever is decided.
+    /// Locks of rows that it has only read, and of gaps, are released, except at `Serializable`.
+    /// What it has written to temporary trees stays there, whatever is decided.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -60,14 +63,16 @@ impl Txn {
     /// ```
     ///
     /// # Errors
-    /// All is rolled back with `XidExists`, `NoSuchTree` if a tree was dropped, `Full`, `BatchTooLarge`, `TooMuchPrepared`,
-    /// `ReadOnly`, `Closed`, and with `Interrupted` if it was asked to stop before it has its place in the log. `TxnEnded`. `Failed`, `OutcomeUnknown`: the store has stopped; it may be prepared.
+    /// The transaction is rolled back with `XidExists`, `NoSuchTree` if a tree was dropped, `Full`,
+    /// `BatchTooLarge`, `TooMuchPrepared`, `ReadOnly`, `Closed`, and with `Interrupted` if it was
+    /// cancelled before it has its place in the log. `TxnEnded`. `Failed`, `OutcomeUnknown`: the
+    /// store has stopped; it may be prepared.
     pub fn prepare(self, xid: &Xid) -> Result<PreparedTxn> {
         self.prepare_with(xid, Durability::Sync)
     }
 
-    /// The same at a durability of its own: for a coordinator that syncs by itself, or loses nothing by a
-    /// transaction that is gone.
+    /// Prepares, like [`prepare`](Self::prepare), at the given durability: for a coordinator that
+    /// syncs by itself, or that can afford to lose the transaction.
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare).
@@ -82,7 +87,7 @@ impl Txn {
                 .take_room(&mut state, xid)
                 .and_then(|()| self.prepare_writes(&mut state, xid, level));
             prepared.inspect_err(|error| {
-                // Of one whose outcome nobody knows, the name stays taken.
+                // If the outcome is unknown, the name stays reserved.
                 if !matches!(error, Error::OutcomeUnknown(_)) {
                     self.shared.engine.undecided.release(xid);
                     table.forget(xid);
@@ -94,15 +99,16 @@ impl Txn {
         }
         let prepared = prepared?;
         table.note(xid, prepared.since, prepared.entries());
-        // They are the session's, which a prepared transaction outlives.
+        // They belong to the session, which a prepared transaction may outlive.
         state.keep_temporary();
         state.is_over = true;
         self.release_snapshot(state.snapshot.take());
         Ok(PreparedTxn::new(self.shared.store(), prepared))
     }
 
-    /// Takes memory for what is not beyond it yet. A good part leaves it, and so does what finds no room beside all that is
-    /// prepared already: nobody knows when that is decided.
+    /// Reserves memory for writes that are not spilled yet. If they are large, or find no memory
+    /// next to everything that is prepared already, they are spilled, because it is unknown when
+    /// those will be decided.
     fn take_room(&self, state: &mut State, xid: &Xid) -> Result<()> {
         let shared = &*self.shared;
         let max = shared.engine.memtables_bytes_max();
@@ -110,7 +116,7 @@ impl Txn {
             let own = self.live.lock();
             (own.commit_bytes() as u64, own.only_deletes())
         };
-        // Deletes need no disk as long as they need not leave (Rule: I24).
+        // Deletes need no disk space while they can stay in memory (Rule: I24).
         let is_large =
             self.is_large(bytes) && !only_deletes || bytes > bounds::RECORD_BYTES.max() / 2;
         if bytes == 0 || !is_large && shared.prepared.take_room(xid, bytes, max) {
@@ -144,7 +150,8 @@ impl Txn {
         }
         let keeps_all = self.options.isolation == Isolation::Serializable;
         if let Some(locks) = state.locks.as_mut().filter(|_| !keeps_all) {
-            // What savepoints took back is not its any more, neither the rows nor the space; nor is what was never written.
+            // What savepoints rolled back no longer belongs to it, neither rows nor space; nor do
+            // rows that were never written.
             let may_differ = state.rollbacks_made > 0
                 || state.locks_unwritten
                     && !plant!("txn: a prepare keeps rows that it does not write");
@@ -164,7 +171,7 @@ impl Txn {
         Ok(prepared)
     }
 
-    /// What the transaction writes goes to where its commit takes it from, and into the catalog.
+    /// Moves the transaction's writes to where its commit takes them from, and into the catalog.
     fn put_pieces(&self, state: &State, prepared: &mut Prepared, level: Durability) -> Result<()> {
         let shared = &*self.shared;
         let engine = &*shared.engine;
@@ -187,7 +194,7 @@ impl Txn {
             if keeps_all {
                 return Some(table.list(locks));
             }
-            // The rows that it writes it has again by themselves.
+            // The locks of rows that it writes are restored from its writes.
             let tables = table.whole_trees(locks);
             (!tables.is_empty()).then(|| LockList { tables, ..LockList::default() })
         });
@@ -204,7 +211,8 @@ impl Txn {
             std::mem::swap(&mut decided.writes, own.sealed());
             decided.trees = decided.writes.trees();
             decided.rows.extend(own.row_deltas());
-            // With the pieces: what it has used is nobody else's from here on.
+            // Logged with the pieces: from here on no other transaction gets the numbers that it
+            // has used.
             let written = state.entered.iter().map(|tree| tree.id);
             shared.list_counters(written, &mut rows.counters);
             prepared.spilled = spilled;
@@ -221,7 +229,7 @@ impl Txn {
             prepared.insertion = Arc::new(decided);
             own.gone_to(prepared.insertion.clone());
         }
-        // Its commit is to meet no disk that is at rest.
+        // So that its commit never meets a shrunk, idle store.
         let bytes = prepared.insertion.writes.bytes() as u64 + spilled_bytes;
         let bytes = if only_deletes { 0 } else { bytes };
         match bytes {
@@ -230,7 +238,7 @@ impl Txn {
         }
         prepared.admitted = bytes;
         let put = shared.promise_room(prepared).and_then(|promised| {
-            // Its commit could fail, or wait for a disk (Rule: I41).
+            // Without the reservation its commit could fail, or wait for the disk (Rule: I41).
             promised.map_err(beyond)?;
             let spilled = prepared.spilled.as_ref().and_then(Change::spilled);
             let runs = spilled.map(|spilled| Arc::new(spilled.hold_pages(&engine.store)));
@@ -244,14 +252,14 @@ impl Txn {
     }
 }
 
-/// The rows that these writes change, as the table of locks knows them.
+/// The rows that these writes change, as the lock table identifies them.
 fn rows_of(Insertion { writes, trees, .. }: &Insertion) -> HashSet<(TreeId, u128)> {
     let of =
         |tree| writes.entries(tree).map(move |entry| (tree, LockTable::row_hash(tree, entry.key)));
     trees.iter().flat_map(|&tree| of(tree)).collect()
 }
 
-/// What a promise comes to that the log has refused.
+/// The error for a log reservation that was refused.
 fn beyond(PromiseRefused { bytes, max, is_alone }: PromiseRefused) -> Error {
     match is_alone {
         true => {
@@ -265,7 +273,7 @@ fn beyond(PromiseRefused { bytes, max, is_alone }: PromiseRefused) -> Error {
     }
 }
 
-/// Makes the rows of the catalog in which a transaction is prepared that does this.
+/// Makes the catalog rows that hold the prepared transaction.
 fn cut(
     insertion: &Insertion,
     Prepared { xid, since, spilled, blobs, .. }: &Prepared,
@@ -273,7 +281,7 @@ fn cut(
     rows: &mut Insertion,
 ) -> Result<()> {
     let mut record = RecordBuilder::new();
-    // Whoever finds it knows the long values of runs by this alone.
+    // Recovery knows the long values in runs only from this list.
     let blobs = if spilled.is_some() { &blobs[..] } else { &[] };
     build_record(&mut record, insertion, blobs, spilled.as_slice());
     let content = content(*since, locks, (record.finish(), spilled.is_some()));

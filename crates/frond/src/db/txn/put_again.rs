@@ -1,15 +1,16 @@
-//! Scans pass by what was deleted since their mark, also where it was put again and has left memory (Rule: I45).
+//! Tests that scans skip rows that were deleted since their mark, even if they were put again and
+//! spilled (Rule: I45).
 
 use super::*;
 
 const ROWS: u32 = 120;
 
-/// A store whose transactions leave memory after a few rows.
+/// A store whose transactions spill after a few rows.
 fn small_store() -> (Db, Tree) {
     pieces::small_store(ROWS, |_| b"old".to_vec())
 }
 
-/// Deletes every third row, and puts it again once so many others have come.
+/// Deletes every third row, and puts it again `apart` other rows later.
 fn change(txn: &Txn, tree: &Tree, (from, to): (u32, u32), apart: u32) {
     let is_third = |row: &u32| row.is_multiple_of(3) && (from..to).contains(row);
     for i in from..to + apart {
@@ -23,7 +24,7 @@ fn change(txn: &Txn, tree: &Tree, (from, to): (u32, u32), apart: u32) {
     }
 }
 
-/// The rows that were there before, less those that were deleted, of keys below `to`.
+/// The rows that existed before, without the deleted ones with keys below `to`.
 fn left(to: u32) -> Vec<(u32, Vec<u8>)> {
     let left = (0..ROWS).filter(|row| !row.is_multiple_of(3) || *row >= to);
     left.map(|row| (row, b"old".to_vec())).collect()
@@ -50,7 +51,7 @@ fn must_scan(txn: &Txn, tree: &Tree, expected: &[(u32, Vec<u8>)]) {
     }
 }
 
-/// Pieces of the transaction, and keys that they remember as deleted.
+/// Number of pieces of the transaction, and of keys that they remember as deleted.
 fn pieces(txn: &Txn) -> (usize, u64) {
     let own = txn.live.lock();
     (own.pieces().len(), own.pieces().iter().map(|piece| piece.hidden_deletes.entries()).sum())
@@ -64,10 +65,11 @@ fn a_statement_passes_by(apart: u32) {
     let savepoint = txn.savepoint().unwrap();
     change(&txn, &tree, (60, ROWS), apart);
     must_scan(&txn, &tree, &left(ROWS));
-    // What is taken back was not deleted.
+    // A rolled back delete does not count.
     txn.rollback_to(&savepoint).unwrap();
     must_scan(&txn, &tree, &left(60));
-    // The next statement sees what is there, and what is remembered for the last one goes.
+    // The next statement sees the current rows, and what was remembered for the last one is
+    // dropped.
     txn.begin_statement().unwrap();
     let now = rest(&mut txn.scan(&tree, ..).unwrap(), true);
     assert_eq!(now.len() as u32, ROWS + 60 + apart);
@@ -82,19 +84,20 @@ fn a_statement_passes_by(apart: u32) {
     assert_eq!(db.stats().get("space_temporary_bytes"), Some(0));
 }
 
-/// Both in one piece of what has left memory.
+/// Both in one spilled piece.
 #[test]
 fn what_one_piece_deleted_and_put_again_is_gone() {
     a_statement_passes_by(0);
 }
 
-/// In two, which are merged later on, or are not.
+/// In two pieces, which are merged later on, or are not.
 #[test]
 fn what_pieces_deleted_and_put_again_is_gone() {
     [7, 40].into_iter().for_each(a_statement_passes_by);
 }
 
-/// Pieces are merged beside what is open, and it knows still what was deleted since its mark.
+/// Pieces are merged while a scan is open, and the result still knows what was deleted since its
+/// mark.
 #[test]
 fn a_scan_that_is_open_passes_by_what_was_put_again() {
     for apart in [0, 7, 40] {
@@ -115,7 +118,7 @@ fn a_scan_that_is_open_passes_by_what_was_put_again() {
     }
 }
 
-/// A transaction that nobody scans, or that goes without statements, writes no more than it did.
+/// A transaction without scans or statements writes no more than before.
 #[test]
 fn nothing_is_remembered_that_no_scan_can_ask_for() {
     for has_statement in [false, true] {

@@ -1,8 +1,11 @@
-//! Word of rows that change, for a build of indexes of their tree (`db/build/`).
+//! Queue entries for index builds of a tree: the keys of rows that a transaction changes
+//! (`db/build/`).
 //!
-//! The row is written, and its key put into the queue: the transaction commits both, or takes both back.
+//! The key is put into the queue after the row is written; the transaction commits both or rolls
+//! both back.
 //!
-//! Threads: as the transaction. Cost without a build: one load a write; with one, an entry more for each row.
+//! Threads: as the transaction. Cost without a build: one load per write; with one, an additional
+//! entry for each row.
 
 use crate::{
     Result,
@@ -13,7 +16,8 @@ use crate::{
 use super::{super::Tree, IfLocked, State, Txn};
 
 impl Txn {
-    /// After the row is among the transaction's writes, which is among the tree's writers.
+    /// Queues a changed row. Called after the row is among the transaction's writes, and the
+    /// transaction among the tree's writers.
     pub(super) fn queue_change(&self, state: &mut State, tree: &Tree, key: &[u8]) -> Result<()> {
         match tree.entry.queue.get() {
             Some(queue) if self.private.is_none() => self.put_into(state, &queue, key),
@@ -27,7 +31,8 @@ impl Txn {
         if matches!(self.own_state(state, hashed)?, OwnState::Put { .. }) {
             return Ok(());
         }
-        // The row is locked, and with it its place in the queue. The intent says that the queue is in use.
+        // The row is locked, and with it its place in the queue. The intent marks the queue as in
+        // use.
         self.intend(state, queue.tree, RowMode::Write, IfLocked::Wait.into())?;
         self.live.lock().put(hashed, &[], ROWS_UNKNOWN)
     }

@@ -1,4 +1,4 @@
-//! Reads of one row: the transaction's own writes over what is committed.
+//! Reads of one row: committed data, overlaid with the transaction's own writes.
 
 use crate::{
     Error, Result, Seqno, TreeId,
@@ -17,32 +17,35 @@ use super::{
     read_as::Sees,
 };
 
-/// What a read goes by.
+/// Which committed version a read sees.
 #[derive(Clone, Copy)]
 pub(super) enum At<'a> {
-    /// What the transaction's level says.
+    /// The version that the transaction's level shows.
     Level,
-    /// The newest commit, visible or about to be: under the row's lock.
+    /// The newest commit, visible or about to be; requires the row's lock.
     Latest,
-    /// The last commit that is visible.
+    /// The last visible commit.
     Visible,
-    /// What was committed through this one, in a version that has it.
+    /// Commits through this one, in a version that includes it.
     Moment(&'a Version, Seqno),
 }
 
 impl Txn {
-    /// The value of a key: the transaction's own, or what its level shows. Never waits and locks nothing, but at level
-    /// `Serializable`, where it is a [`get_for_share`](Self::get_for_share).
+    /// The value of a key: the transaction's own, or what its level shows. Never waits and locks
+    /// nothing, except at level `Serializable`, where it is a
+    /// [`get_for_share`](Self::get_for_share).
     ///
     /// # Errors
-    /// `NoSuchTree` if the tree was dropped, truncated or filled by a load, also since the snapshot was taken;
-    /// `DefinitionChanged` if it was created behind the snapshot; `TxnEnded`; I/O errors and damage of what had to be read.
+    /// `NoSuchTree` if the tree was dropped, truncated or filled by a load, also since the snapshot
+    /// was taken; `DefinitionChanged` if it was created after the snapshot; `TxnEnded`; I/O errors
+    /// and damage of what had to be read.
     pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut value = Vec::new();
         Ok(self.get_into(tree, key, &mut value)?.then_some(value))
     }
 
-    /// The same into a buffer that is reused; false, and an empty buffer, if there is no such key.
+    /// Reads the value of a key into a reusable buffer, like [`get`](Self::get); false, with an
+    /// empty buffer, if there is no such key.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -51,18 +54,19 @@ impl Txn {
         if self.options.isolation != Isolation::Serializable || self.options.read_only {
             return self.read_shown(&mut state, tree, key, At::Level, value);
         }
-        // The lock is on the key: it keeps a row that is not there from being made, too.
+        // The lock is on the key, so it also keeps others from inserting a row that does not exist.
         self.lock_row(&mut state, (tree.entry.id, key), RowMode::Shared, IfLocked::Wait.into())?;
         tree.entry.check()?;
         self.read_shown(&mut state, tree, key, At::Latest, value)
     }
 
-    /// Parts of a value, as [`Tree::get_parts`](crate::Tree::get_parts) gives them: false, and an empty buffer, if there is no
-    /// such key. What is read under locks, or of a transaction that has written, is read whole and cut.
+    /// Reads parts of a value, as [`Tree::get_parts`](crate::Tree::get_parts) does: false, with an
+    /// empty buffer, if there is no such key. Rows that are read under locks, or in a tree to which
+    /// the transaction has written, are read whole and cut.
     ///
     /// # Errors
-    /// As [`get`](Self::get); `InvalidArgument` if the value does not fit the layout of its tree, or the parts are of a
-    /// tree with other layouts.
+    /// As [`get`](Self::get); `InvalidArgument` if the value does not fit the layout of its tree,
+    /// or if the projection is for a tree with other layouts.
     pub fn get_parts(
         &self,
         tree: &Tree,
@@ -86,12 +90,12 @@ impl Txn {
         ReadView { engine, version: &version, at }.get_parts(&tree.entry, key, parts, value)
     }
 
-    /// Whether some of the tree's rows may be the transaction's own.
+    /// True if some of the tree's rows may be the transaction's own.
     pub(super) fn has_written_to(&self, state: &State, tree: &Tree) -> bool {
         state.has_written && self.live.lock().changes(tree.entry.id) != 0
     }
 
-    /// The snapshot that plain reads without locks walk over.
+    /// The snapshot for plain scans without locks.
     pub(super) fn snapshot_seen(&self, state: &mut State, sees: Sees) -> Snapshot {
         match sees == Sees::Newest || !self.keeps_snapshot(state) {
             true => self.newest_snapshot(),
@@ -99,8 +103,8 @@ impl Txn {
         }
     }
 
-    /// What plain reads of the tree go by now, where they lock nothing: the last commit that they see, in a version that has
-    /// it.
+    /// What plain reads of the tree without locks currently see: the last visible commit, and a
+    /// version that includes it.
     pub(super) fn moment(
         &self,
         state: &mut State,
@@ -119,17 +123,18 @@ impl Txn {
         Ok((snapshot.version(&engine.versions), snapshot.at))
     }
 
-    /// Locks the row for this transaction alone, and reads its newest value. The row need not exist: then nobody
-    /// else makes it until this transaction ends.
+    /// Locks the row exclusively and reads its newest value. The row need not exist: then no other
+    /// transaction can insert it until this one ends.
     ///
     /// # Errors
-    /// `LockTimeout`: nothing was done. `Deadlock`, and of a snapshot transaction `Conflict` if the row was committed
-    /// since its snapshot: it is rolled back. As [`get`](Self::get).
+    /// `LockTimeout`: nothing was done. `Deadlock`, and for a snapshot transaction `Conflict` if
+    /// the row was committed since its snapshot: the transaction is rolled back. As
+    /// [`get`](Self::get).
     pub fn get_for_update(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.get_locked(tree, key, RowLock::Exclusive, IfLocked::Wait)
     }
 
-    /// Locks the row against writers, and reads its newest value.
+    /// Locks the row shared, which excludes writers, and reads its newest value.
     ///
     /// # Errors
     /// As [`get_for_update`](Self::get_for_update).
@@ -137,11 +142,13 @@ impl Txn {
         self.get_locked(tree, key, RowLock::Shared, IfLocked::Wait)
     }
 
-    /// One of these two, which may be told not to wait. To skip rows that are busy, go on behind `LockBusy`; to see them as
-    /// they were last committed, and for all else that can be asked of a read, see [`read`](Self::read).
+    /// Locks the row in a given mode and reads its newest value; it can be told not to wait. To
+    /// skip rows that are locked, continue after `LockBusy`. To read them as last committed, and
+    /// for all other read options, see [`read`](Self::read).
     ///
     /// # Errors
-    /// As [`get_for_update`](Self::get_for_update); `LockBusy` if it was not to wait: nothing was done.
+    /// As [`get_for_update`](Self::get_for_update); `LockBusy` if it must not wait: nothing was
+    /// done.
     pub fn get_locked(
         &self,
         tree: &Tree,
@@ -157,8 +164,8 @@ impl Txn {
         Ok(found)
     }
 
-    /// The newest value under an exclusive lock, in the version of the layout that it names, if it names one: for who maps it
-    /// to the version that he knows once he has the lock.
+    /// Reads the newest value under an exclusive lock, in the version of the layout that it names,
+    /// if any. Meant for a caller that maps it, once it has the lock, to the version that it knows.
     pub(crate) fn get_for_update_as_it_is(
         &self,
         tree: &Tree,
@@ -167,7 +174,7 @@ impl Txn {
         self.get_locking(tree, key, RowMode::Exclusive, IfLocked::Wait)
     }
 
-    /// The newest value, in the version of the layout that it names.
+    /// Locks the row and reads the newest value, in the version of the layout that it names.
     fn get_locking(
         &self,
         tree: &Tree,
@@ -178,7 +185,7 @@ impl Txn {
         let mut state = self.enter(tree, key)?;
         let meeting = Meeting::from(if_locked).that_locks();
         self.lock_row(&mut state, (tree.entry.id, key), mode, meeting)?;
-        // It may have waited for who dropped the tree.
+        // It may have waited for a transaction that dropped the tree.
         tree.entry.check()?;
         self.must_not_conflict(&mut state, tree, key)?;
         let mut value = Vec::new();
@@ -187,7 +194,7 @@ impl Txn {
         Ok(is_there.then_some(value))
     }
 
-    /// The value in the version of the layout that the handle knows.
+    /// Reads the value in the version of the layout that the handle knows.
     pub(super) fn read_shown(
         &self,
         state: &mut State,
@@ -201,7 +208,7 @@ impl Txn {
         Ok(is_there)
     }
 
-    /// The value in the version that it names, if it names one.
+    /// Reads the value in the version that it names, if any.
     pub(super) fn read_as_it_is(
         &self,
         state: &mut State,
@@ -234,10 +241,12 @@ impl Txn {
             true => Ok(()),
             false => view.add_messages(id, key, &Projection::All, messages, value),
         };
-        // Operands are over what the row is by now, which is locked: a moment of before is not what they will be over.
+        // Operands apply to the current, locked row, so an older snapshot would not show their
+        // result.
         let is_over_newest = messages.is_open() && !done && self.goes_on_from_newer();
         let keeps = matches!(at, At::Level) && self.keeps_snapshot(state);
-        // Whatever the transaction has written there itself: a scan would not see the rest.
+        // Checked whatever the transaction has written there itself, because a scan would not see
+        // the rest.
         if keeps {
             tree.check_at(self.snapshot(state).at)?;
         }
@@ -271,7 +280,8 @@ impl Txn {
         }
     }
 
-    /// What own operands are over, in a scan whose snapshot shows this of the row: at `RepeatableRead` a newer one.
+    /// The row under own operands, in a scan whose snapshot shows `value`: at `RepeatableRead` the
+    /// newer row.
     pub(super) fn under_operands(
         &self,
         exists: bool,
@@ -279,7 +289,7 @@ impl Txn {
         key: &[u8],
         value: &mut Vec<u8>,
     ) -> Result<bool> {
-        // Elsewhere a scan sees none that are older than its snapshot.
+        // At other levels a scan sees no rows that are older than its operands' base.
         if self.options.isolation != Isolation::RepeatableRead {
             return Ok(exists);
         }
@@ -291,13 +301,14 @@ impl Txn {
         view.get(tree.entry.id, key, value)
     }
 
-    /// Whether own writes may go on from newer rows than plain reads see, and operands are over those.
+    /// True if own writes may be based on newer rows than plain reads see, so that operands apply
+    /// to those.
     pub(super) fn goes_on_from_newer(&self) -> bool {
         matches!(self.options.isolation, Isolation::ReadCommitted | Isolation::RepeatableRead)
     }
 
-    /// Whether plain reads see a snapshot, and not what is committed when they are called: at `ReadCommitted` only those of
-    /// a statement, all of them the same one.
+    /// True if plain reads see a snapshot rather than what is committed when they are called. At
+    /// `ReadCommitted` this applies within a statement, whose reads share one snapshot.
     pub(super) fn keeps_snapshot(&self, state: &State) -> bool {
         match self.options.isolation {
             Isolation::ReadCommitted => state.statement.is_some() && self.private.is_none(),
@@ -305,7 +316,7 @@ impl Txn {
         }
     }
 
-    /// Whether plain reads may see an older row than a write goes on from, and own writes stand over it.
+    /// True if plain reads may see an older row than a write is based on, overlaid with own writes.
     pub(crate) fn stands_over_older(&self) -> bool {
         match self.options.isolation {
             Isolation::ReadCommitted => self.keeps_snapshot(&self.state.lock().unwrap()),
@@ -313,26 +324,28 @@ impl Txn {
         }
     }
 
-    /// The snapshot that plain reads see; made by the first of them.
+    /// The snapshot for plain reads, taken by the first of them.
     pub(super) fn snapshot<'s>(&self, state: &'s mut State) -> &'s Arc<SnapshotState> {
         let engine = &self.shared.engine;
         let visible = || engine.sequencer.visible();
         let register = || engine.snapshots.register_for(self.reader(), visible);
         let snapshot = state.snapshot.get_or_insert_with(register);
         if snapshot.at > visible() {
-            // It was taken before those commits could be seen; here nobody waits for this call.
+            // It was taken before those commits were visible. Waiting here blocks nothing else.
             engine.wait_visible(snapshot.at);
         }
         snapshot
     }
 
-    /// Takes the snapshot of the plain reads now instead of with the first of them: of all commits that have their place in
-    /// the order, those that cannot be seen yet included. Waits for nothing, so that a server can call this where it keeps
-    /// commits away; the first read waits until all of them are visible. Returns the last commit that it shows. One that has a
+    /// Takes the snapshot for plain reads now instead of with the first of them. It includes all
+    /// commits that have their place in the order, even those that are not visible yet. It does not
+    /// wait, so that a server can call it where it blocks commits; the first read waits until all
+    /// of them are visible. Returns the last commit that it shows. A transaction that has a
     /// snapshot keeps it.
     ///
     /// # Errors
-    /// `InvalidArgument` at `ReadCommitted` and `Serializable`, which have none; `TxnEnded`, `Interrupted`.
+    /// `InvalidArgument` at `ReadCommitted` and `Serializable`, which have no snapshot; `TxnEnded`,
+    /// `Interrupted`.
     pub fn take_snapshot(&self) -> Result<Seqno> {
         let mut state = self.go_on()?;
         if !matches!(self.options.isolation, Isolation::RepeatableRead | Isolation::Snapshot) {
@@ -349,8 +362,9 @@ impl Txn {
         Ok(state.snapshot.as_ref().map_or(Seqno(0), |snapshot| snapshot.at))
     }
 
-    /// The values of many keys, in their order, all from the same moment; looked for in key order, so that neighbours
-    /// find their blocks in the cache. At `Serializable` each is locked shared, and is the newest.
+    /// The values of many keys, in the order of the keys, all at one snapshot; they are looked up
+    /// in key order, so that neighbours find their blocks in the cache. At `Serializable` each is
+    /// locked shared, and is the newest.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -370,27 +384,27 @@ impl Txn {
 }
 
 impl Txn {
-    /// Under what name its snapshot is held.
+    /// How the snapshot registry identifies the transaction.
     fn reader(&self) -> Reader {
         Reader { id: self.id(), tag: self.options.tag }
     }
 
-    /// The newest snapshot there is, under its name.
+    /// A snapshot of the newest state, registered for this transaction.
     pub(crate) fn newest_snapshot(&self) -> Snapshot {
         Snapshot::newest_for(self.shared.store(), self.reader())
     }
 
-    /// The snapshot that plain reads see, once more.
+    /// Another handle of the snapshot for plain reads.
     pub(super) fn snapshot_again(&self, state: &mut State) -> Snapshot {
         self.held_again(self.snapshot(state))
     }
 
-    /// A snapshot that it holds, once more.
+    /// Another handle of a snapshot that it holds.
     pub(super) fn held_again(&self, snapshot: &Arc<SnapshotState>) -> Snapshot {
         Snapshot::again(self.shared.store(), snapshot.clone(), self.reader())
     }
 
-    /// Lets its snapshot go.
+    /// Releases its snapshot.
     pub(super) fn release_snapshot(&self, snapshot: Option<Arc<SnapshotState>>) {
         if let Some(snapshot) = snapshot {
             self.shared.engine.snapshots.release(&snapshot, Some(self.id()));
@@ -399,14 +413,14 @@ impl Txn {
 }
 
 impl Shared {
-    /// Whether a row exists, at the newest inserted version. Under its lock (Rule: I3).
+    /// True if a row exists, at the newest inserted version. Called under its lock (Rule: I3).
     pub(in crate::db) fn exists_at_latest(&self, tree: TreeId, key: &[u8]) -> Result<bool> {
         let engine = &self.engine;
         let version = engine.versions.current();
         ReadView { engine, version: &version, at: Seqno(u64::MAX) }.exists(tree, key)
     }
 
-    /// Whether a row was committed since a snapshot. Under the row's lock (Rules: I3, I27).
+    /// True if a row was committed since a snapshot. Called under the row's lock (Rules: I3, I27).
     pub(super) fn has_changed(
         &self,
         snapshot: &SnapshotState,
@@ -420,7 +434,7 @@ impl Shared {
         if let Some(seqno) = latest.newest_in_memtables(id, key)? {
             return Ok(seqno > snapshot.at);
         }
-        // Trees know no seqnos: what is in them is at least as old as what was applied last.
+        // Trees store no seqnos: what is in them is at most as new as the last applied commit.
         if version.applied <= snapshot.at || plant!("txn: rows of trees have never changed") {
             return Ok(false);
         }
@@ -431,14 +445,15 @@ impl Shared {
         let before = ReadView { engine, version: &of_snapshot, at: snapshot.at };
         let of_then = before.messages(id, key, &all, &mut then)?;
         let has_layouts = tree.entry.row_version().is_some();
-        // Long values are written once: they are as they were if their references are, and need not be read (Rule: I27). Only a
-        // merge that maps rows to a layout writes one anew.
+        // Long values are written once: they are unchanged if their references are, and need not be
+        // read (Rule: I27). Only a merge that maps rows to a layout rewrites one.
         if of_now.is_reference() && of_then.is_reference() && (now == then || !has_layouts) {
             return Ok(now != then);
         }
         let is_now = of_now.finish(&latest, &mut now)?;
         let was_then = of_then.finish(&before, &mut then)?;
-        // A merge may have mapped the row to the newest version of its layout meanwhile, which nobody has committed.
+        // A merge may have mapped the row to the newest version of its layout, which is not a
+        // commit.
         if now != then && has_layouts {
             let newest = Tree::new(tree.shared.clone(), tree.entry.clone());
             newest.bring_up(&mut now)?;

@@ -1,12 +1,15 @@
-//! Reads with all that can be said of them: what they see, what they lock, how they meet the locks of others, for how long.
+//! Reads with all options: what they see, what they lock, what they do if a row is locked, and how
+//! long they wait.
 //!
-//! [`Txn::get`](super::Txn::get) and its like are the usual ones; a server says more (Rule: I46).
+//! [`Txn::get`](super::Txn::get) and similar calls are the usual ones; servers need these (Rule:
+//! I46).
 //!
 //! Invariants
-//! 1. A row is handed out as locked only if this transaction has it locked, and then it is the newest there is.
-//! 2. What another has locked, and is handed out all the same, was committed.
-//! 3. Of many rows in one call the locks are taken in key order, all before any of the rows is read. A call that fails keeps
-//!    none that it has newly taken.
+//! 1. A row is reported as locked only if this transaction holds its lock, and then it is the
+//!    newest version.
+//! 2. A row that another transaction has locked, and that is returned anyway, was committed.
+//! 3. For many rows in one call, locks are taken in key order, all before any of the rows is read.
+//!    A call that fails releases the locks that it has newly taken.
 //!
 //! Threads: as the transaction.
 
@@ -20,44 +23,45 @@ use super::{
     read::At,
 };
 
-/// Which commits a read shows that locks nothing.
+/// Which commits a read without locks sees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Sees {
     /// Those that the transaction's level shows.
     #[default]
     AsLevel,
-    /// All that are visible by now, whatever snapshot the transaction has.
+    /// All commits that are visible now, whatever snapshot the transaction has.
     Newest,
 }
 
-/// How a read goes. By default as [`Txn::get`].
+/// Options of a read. The default behaves like [`Txn::get`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadOptions<'p> {
-    /// What it sees, if it locks nothing: with a lock it is always the newest.
+    /// What it sees if it locks nothing; with a lock it always sees the newest version.
     pub sees: Sees,
-    /// How it locks each row; `None`: not at all, but shared at [`Isolation::Serializable`].
+    /// How it locks each row; `None`: not at all, except shared at [`Isolation::Serializable`].
     pub lock: Option<RowLock>,
-    /// What it does if another has the row.
+    /// What it does if another transaction holds the row.
     pub if_locked: IfLocked,
-    /// How long it waits for locks, all of the call together, whatever the transaction's options say; `Some(Duration::MAX)`:
-    /// until it gets them. `None`: as the options say.
+    /// How long it waits for locks, all of the call together; overrides the transaction's options.
+    /// `Some(Duration::MAX)` means no limit, `None`: as the options say.
     pub wait: Option<Duration>,
-    /// What it locks belongs to what the last locking read has locked: [`Txn::unlock_last`] gives both back. For the row that an
-    /// index's entry names.
+    /// Groups what it locks with what the last locking read has locked, so that
+    /// [`Txn::unlock_last`] releases both. Meant for the row that an index entry names.
     pub with_last: bool,
     /// Only these parts of values.
     pub parts: Option<&'p Parts>,
 }
 
-/// What a read of one row came to.
+/// The result of a read of one row.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RowRead {
-    /// There is such a row.
+    /// Whether the row exists.
     pub exists: bool,
-    /// It is locked for this transaction, whether it exists or not. Not so where the read locks nothing, or met another's
-    /// lock and was to skip the row, or to read what was last committed.
+    /// Whether it is locked by this transaction; it need not exist for that. False if the read
+    /// locks nothing, or if it met another transaction's lock and was to skip the row or to read
+    /// its last committed version.
     pub locked: bool,
-    /// Its value, or the parts of it that were asked for.
+    /// The value, or the requested parts of it.
     pub value: Vec<u8>,
 }
 
@@ -68,7 +72,7 @@ impl ReadOptions<'_> {
 }
 
 impl Txn {
-    /// Reads one row as asked.
+    /// Reads one row with the given options.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -93,15 +97,15 @@ impl Txn {
     /// ```
     ///
     /// # Errors
-    /// As [`get_locked`](Self::get_locked); `InvalidArgument` if the value does not fit the layout of its tree, or the parts
-    /// are of a tree with other layouts.
+    /// As [`get_locked`](Self::get_locked); `InvalidArgument` if the value does not fit the layout
+    /// of its tree, or if the projection is for a tree with other layouts.
     pub fn read(&self, tree: &Tree, key: &[u8], options: &ReadOptions<'_>) -> Result<RowRead> {
         let mut row = RowRead::default();
         self.read_into(tree, key, options, &mut row)?;
         Ok(row)
     }
 
-    /// The same into a row whose memory is reused.
+    /// Reads one row, like [`read`](Self::read), into a row whose memory is reused.
     ///
     /// # Errors
     /// As [`read`](Self::read); then the row is empty.
@@ -141,8 +145,8 @@ impl Txn {
         })
     }
 
-    /// Locks rows and reads them. If that fails, it gives back what it has newly locked: others may have what nobody has seen
-    /// (Invariant 3).
+    /// Locks rows and reads them. If that fails, it releases what it has newly locked, because
+    /// nothing of it was returned (invariant 3).
     pub(super) fn or_unlocked(
         &self,
         state: &mut State,
@@ -161,12 +165,13 @@ impl Txn {
         read
     }
 
-    /// The values of many keys, in the order of the keys; looked for in key order. Plain reads are all of one moment. With a
-    /// lock, all rows are locked first, in key order, and then read; those that others have are left out if so asked
-    /// ([`IfLocked::Skip`]): they are neither locked nor do they exist.
+    /// The values of many keys, in the order of the keys; they are looked up in key order. Plain
+    /// reads all see one snapshot. With a lock, all rows are locked first, in key order, and then
+    /// read. With [`IfLocked::Skip`], rows that others have locked are left out: they are reported
+    /// as neither locked nor existing.
     ///
     /// # Errors
-    /// As [`read`](Self::read); what the call had locked and others may have is given back.
+    /// As [`read`](Self::read); locks that the call had newly taken are released.
     pub fn read_many<K: AsRef<[u8]>>(
         &self,
         tree: &Tree,
@@ -193,7 +198,7 @@ impl Txn {
     ) -> Result<()> {
         let mut skipped = vec![false; rows.len()];
         if meeting.if_locked == IfLocked::Skip && !order.is_empty() {
-            // Who has the whole tree is waited for: its rows are not passed by.
+            // A holder of the whole tree is waited for: its rows are not skipped.
             self.intend(state, tree.entry.id, mode, meeting.that_waits())?;
         }
         for &index in order {
@@ -214,7 +219,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Whether plain reads lock what they read, too.
+    /// True if plain reads lock what they read, too.
     pub(super) fn locks_all(&self) -> bool {
         self.options.isolation == Isolation::Serializable && !self.options.read_only
     }
@@ -223,7 +228,8 @@ impl Txn {
     pub(super) fn locking(&self, options: &ReadOptions<'_>) -> Option<(RowMode, Meeting)> {
         let locks_all = self.locks_all();
         let lock = options.lock.or(locks_all.then_some(RowLock::Shared))?;
-        // What was decided by a row that may change is not as if one had run after the other.
+        // At `Serializable`, a decision based on a row that may still change would not be
+        // serializable.
         let meeting = match locks_all {
             true => options.meeting().that_locks(),
             false => options.meeting(),
@@ -231,7 +237,8 @@ impl Txn {
         Some((RowMode::from(lock), meeting))
     }
 
-    /// Locks a row; false if another has it, and it is to be read as it was last committed.
+    /// Locks a row; false if another transaction holds it and its last committed version should be
+    /// read.
     pub(super) fn lock_or_pass(
         &self,
         state: &mut State,
@@ -241,7 +248,7 @@ impl Txn {
         with_last: bool,
     ) -> Result<bool> {
         let passes = meeting.if_locked == IfLocked::LastCommit;
-        // Who has the whole tree is waited for.
+        // A holder of the whole tree is waited for.
         let of_tree = if passes { meeting.that_waits() } else { meeting };
         self.intend(state, tree.entry.id, mode, of_tree)?;
         if let Some(locks) = state.locks.as_mut().filter(|_| with_last) {
@@ -254,7 +261,7 @@ impl Txn {
         }
     }
 
-    /// A row that was read before, under its lock.
+    /// Locks and reads a row that was read before.
     pub(super) fn read_again(
         &self,
         tree: &Tree,
@@ -267,7 +274,8 @@ impl Txn {
         self.read_met(&mut state, tree, key, row)
     }
 
-    /// A row whose lock was asked for: the newest there is if it is locked, else what was last committed.
+    /// Reads a row after the attempt to lock it: the newest version if it is locked, otherwise the
+    /// last committed one.
     fn read_met(
         &self,
         state: &mut State,
@@ -275,7 +283,7 @@ impl Txn {
         key: &[u8],
         row: &mut RowRead,
     ) -> Result<()> {
-        // It may have waited for who dropped the tree.
+        // It may have waited for a transaction that dropped the tree.
         tree.entry.check()?;
         if !row.locked {
             row.exists = self.read_shown(state, tree, key, At::Visible, &mut row.value)?;
@@ -287,7 +295,7 @@ impl Txn {
         Ok(())
     }
 
-    /// A read that locks nothing.
+    /// Reads a row without locking.
     fn read_plain(
         &self,
         state: &mut State,
@@ -314,12 +322,12 @@ impl Txn {
 }
 
 impl ReadOptions<'_> {
-    /// What of values is asked for.
+    /// The requested parts of values.
     pub(super) fn projection(&self) -> &Projection {
         self.parts.map_or(&Projection::All, |parts| parts.projection())
     }
 
-    /// Cuts a value down to the parts that are asked for.
+    /// Cuts a value down to the requested parts.
     pub(super) fn cut(&self, tree: &Tree, row: &mut RowRead) -> Result<()> {
         match self.parts.filter(|_| row.exists) {
             Some(parts) => parts.keep(Some(&tree.entry), &mut row.value),

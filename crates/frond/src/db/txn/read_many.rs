@@ -1,11 +1,12 @@
-//! Reads of many rows in one call: one moment, one descent, one buffer.
+//! Reads of many rows in one call: one snapshot, one descent, one buffer.
 //!
-//! Rows that lock nothing are looked for together: their keys go down the tree side by side, blocks that have
-//! to be read are asked for together (`db/together.rs`), and of values only the parts that are wanted are
-//! decoded. What the transaction itself has written to the tree, and rows under locks, are read one by one.
+//! Rows that are read without locks are looked up together: their keys go down the tree side by
+//! side, blocks that must be read are requested together (`db/together.rs`), and only the wanted
+//! parts of values are decoded. Trees that the transaction itself has written, and rows under
+//! locks, are read row by row.
 //!
 //! Invariants
-//! 1. A row is what a read of it alone gives at that moment.
+//! 1. A row is what a single read of it returns at that snapshot.
 //!
 //! Threads: as the transaction.
 
@@ -22,7 +23,8 @@ use super::{
     read::At,
 };
 
-/// Rows that were read together, in the order of their keys, with their values in one buffer that may be used again.
+/// Rows that were read together, in the order of their keys, with their values in one reusable
+/// buffer.
 #[derive(Clone, Debug, Default)]
 pub struct ManyRows {
     bytes: Vec<u8>,
@@ -38,29 +40,29 @@ struct Place {
 }
 
 impl ManyRows {
-    /// No rows, with memory to put values into.
+    /// No rows, with memory for values.
     pub fn with(mut bytes: Vec<u8>) -> Self {
         bytes.clear();
         Self { bytes, rows: Vec::new() }
     }
 
-    /// How many were asked for.
+    /// Number of requested rows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// The value of a row, or the parts of it that were asked for; `None` if there is no such row.
+    /// The value of a row, or the requested parts of it; `None` if there is no such row.
     pub fn get(&self, row: usize) -> Option<&[u8]> {
         let Place { exists, at, bytes, .. } = *self.rows.get(row)?;
         self.bytes.get(at..at + bytes).filter(|_| exists)
     }
 
-    /// Whether it is locked for the transaction, as of [`RowRead::locked`].
+    /// True if the row is locked by the transaction; see [`RowRead::locked`].
     pub fn is_locked(&self, row: usize) -> bool {
         self.rows.get(row).is_some_and(|row| row.locked)
     }
 
-    /// Gives the memory back.
+    /// Returns the buffer for reuse.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -80,16 +82,16 @@ impl ManyRows {
     }
 }
 
-/// A row that memtables have not told all of.
+/// A row of which the tree must be searched as well.
 struct Open<'k> {
     key: &'k [u8],
-    /// Its place in the caller's order.
+    /// Its index in the caller's order.
     row: usize,
     messages: Messages,
 }
 
 impl Txn {
-    /// The same into rows whose memory is used again.
+    /// Reads many rows, like [`read_many`](Self::read_many), into rows whose memory is reused.
     ///
     /// # Errors
     /// As [`read_many`](Self::read_many); then there are no rows.
@@ -176,7 +178,7 @@ impl Txn {
                 Ok(())
             })?;
         }
-        // Operands over nothing.
+        // Operands without a base.
         for Open { key, row, messages } in open.into_iter().filter(|open| open.messages.is_open()) {
             value.clear();
             view.put_row(tree, key, options.parts, messages, &mut value, (row, rows))?;
@@ -184,7 +186,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Locks all rows, then reads them (`read_as.rs`, 3).
+    /// Locks all rows, then reads them (`read_as.rs`, invariant 3).
     pub(super) fn lock_and_read<K: AsRef<[u8]>>(
         &self,
         state: &mut State,
@@ -202,7 +204,7 @@ impl Txn {
 }
 
 impl ReadView<'_> {
-    /// Puts a row whose messages are all there, if it exists.
+    /// Adds a row whose messages are complete, if it exists.
     fn put_row(
         &self,
         tree: &Tree,

@@ -1,16 +1,19 @@
-//! A row with all its entries in one call: its own, and one in each index.
+//! Writes of a row with all its entries in one call: its own entry, and one in each index.
 //!
-//! All that must be absent is looked for first, in the caller's order, and only then is anything written (Rule: I48).
+//! Everything that must be absent is checked first, in the caller's order, and only then is
+//! anything written (Rule: I48).
 //!
 //! Invariants
-//! 1. A call that is refused, or fails, writes nothing; the row that refused it is locked as requested.
-//! 2. What must be absent is locked before it is looked for, at latest, over the transaction's own writes (Rules: I3, I32).
-//! 3. Entries that are not unique hold the row's key: those of a row that was not there were not there either, and are fresh as
-//!    it is (Rule: I7).
-//! 4. While a call waits for a gap, it releases what it has itself locked there; otherwise a holder of the gap that reads
-//!    there again would deadlock with it (Rule: I46). Then the key is looked for again.
-//!
-//! 5. Between the steps of a call nothing comes of other threads of its transaction.
+//! 1. A call that is refused, or fails, writes nothing; the row that refused it is locked as
+//!    requested.
+//! 2. What must be absent is locked before it is checked, at the latest version, overlaid with the
+//!    transaction's own writes (Rules: I3, I32).
+//! 3. Entries that are not unique contain the row's key: if the row did not exist, neither did its
+//!    entries, and they are fresh like the row (Rule: I7).
+//! 4. While a call waits for a gap, it releases what it has itself locked there; otherwise a holder
+//!    of the gap that reads there again would deadlock with it (Rule: I46). Then the key is checked
+//!    again.
+//! 5. No other thread's call on the same transaction runs between the steps of a call.
 //!
 //! Threads: as the transaction.
 
@@ -29,69 +32,70 @@ use super::{
 /// One entry of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct RowEntry<'a> {
-    /// Where: the table's tree, or an index's.
+    /// The table's tree, or an index's.
     pub tree: &'a Tree,
     /// Its key.
     pub key: &'a [u8],
     /// Its value.
     pub value: &'a [u8],
-    /// Nobody else may have the key.
+    /// Whether no other row may have the key.
     pub unique: bool,
-    /// The program knows that the key is absent, and it is not looked for. It holds a number that only
-    /// [`reserve`](Tree::reserve) gives out, say; a number that others may also insert of their own choice will not do, even
-    /// if it was just reserved. If this is the row's own entry, its entries that are not unique count as absent, too. If
-    /// the key does exist, the consequences are those of [`put_absent`](Txn::put_absent).
+    /// Whether the program knows that the key is absent, so that it is not checked: for example, if
+    /// it contains a number that only [`reserve`](Tree::reserve) gives out. A number that others
+    /// may also choose themselves does not qualify, even if it was just reserved. If this is the
+    /// row's own entry, its entries that are not unique count as absent, too. If the key does
+    /// exist, the consequences are those of [`put_absent`](Txn::put_absent).
     pub absent: bool,
 }
 
-/// How one entry of a row changes.
+/// The change of one entry of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct RowChange<'a> {
-    /// Where.
+    /// The tree.
     pub tree: &'a Tree,
-    /// The key that it had, if it had one.
+    /// The key that the entry had, if it existed.
     pub old: Option<&'a [u8]>,
-    /// The key and value that it has from now on, if it has any.
+    /// The key and value that it should have, if it should exist.
     pub new: Option<(&'a [u8], &'a [u8])>,
-    /// Nobody else may have the new key.
+    /// Whether no other row may have the new key.
     pub unique: bool,
 }
 
 impl Absent {
-    /// What is to be known of the entries of a row that is not there, by what its own key was for the transaction before:
-    /// of a row that it has deleted itself nobody knows what the trees have.
+    /// What is known about the other entries of an absent row, given the state of its own key
+    /// before: if the transaction itself has deleted the row, the content of the trees is unknown.
     fn follows_from(own: OwnState) -> Self {
         if own == OwnState::Untouched { Self::Follows } else { Self::Whatever }
     }
 }
 
 impl<'a> RowChange<'a> {
-    /// The key that it had not before.
+    /// The key that the entry newly gets.
     fn comes_to(&self) -> Option<&'a [u8]> {
         self.new.map(|(key, _)| key).filter(|key| self.old != Some(*key))
     }
 
-    /// The key that it has no more.
+    /// The key that the entry no longer has.
     fn leaves(&self) -> Option<&'a [u8]> {
         self.old.filter(|old| self.new.is_none_or(|(key, _)| key != *old))
     }
 }
 
-/// An entry that another row has already.
+/// A unique entry that another row already has.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RowConflict {
-    /// Which of the entries, from 0.
+    /// Index of the entry in the call, from 0.
     pub index: usize,
-    /// The value that is there: of an index, it says whose it is.
+    /// The value that is there; in an index, it tells the row.
     pub value: Vec<u8>,
 }
 
 impl Txn {
-    /// Inserts a row. If one of its unique entries is there already, says which is the first and what it holds,
-    /// leaves that entry locked by `lock`, and writes nothing.
+    /// Inserts a row. If one of its unique entries exists already, returns the first such entry and
+    /// its value, leaves that entry locked by `lock`, and writes nothing.
     ///
-    /// Begin with the row's own entry: if that is unique, those that are not are taken for its entries in indexes, whose keys
-    /// hold its key, and which are not there if it is not.
+    /// The row's own entry must come first. If it is unique, entries that are not unique are taken
+    /// to be the row's index entries, which contain its key and do not exist if the row does not.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -146,7 +150,7 @@ impl Txn {
         })
     }
 
-    /// The first of the entries that must not be there and is.
+    /// The first of the entries that must be absent and is not.
     fn look_for_all(&self, entries: &[RowEntry<'_>], lock: RowLock) -> Result<Option<RowConflict>> {
         let looked_for = entries.iter().enumerate();
         for (index, entry) in looked_for.filter(|(_, entry)| entry.unique && !entry.absent) {
@@ -157,7 +161,7 @@ impl Txn {
         Ok(None)
     }
 
-    /// What is to be known of entries that are not unique, once the others are known to be absent.
+    /// What is known about entries that are not unique, once the others are known to be absent.
     fn absent_with(&self, entries: &[RowEntry<'_>]) -> Result<Absent> {
         let own = entries.first().filter(|_| entries.iter().any(|e| !e.unique && !e.absent));
         match own {
@@ -167,9 +171,10 @@ impl Txn {
         }
     }
 
-    /// Changes a row: entries whose key stays get their new value, others go from one key to another, come or go. If
-    /// a unique one comes to a key that is there already, nothing is written, as with [`insert_row`](Self::insert_row).
-    /// Give only what changes. What goes is not looked for: it must be what is there.
+    /// Changes a row: entries whose key stays get their new value, others move to another key, are
+    /// added or removed. If a unique one moves to a key that exists already, nothing is written, as
+    /// with [`insert_row`](Self::insert_row). Pass only what changes. Removed entries are not
+    /// checked: `old` must be what exists.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -181,9 +186,10 @@ impl Txn {
         self.change_row(changes, lock, (0, 0))
     }
 
-    /// The same; of the first so many unique ones the caller has looked within the same call of a row
-    /// ([`in_row_call`](Self::in_row_call)): they are absent, and locked. So many of the first come with a row that is new, the
-    /// first of them.
+    /// Changes a row, like [`update_row`](Self::update_row). The caller has checked the first
+    /// `looked` unique entries within the same row call ([`in_row_call`](Self::in_row_call)): they
+    /// are absent, and locked. The first `new` changes belong to a new row, starting with its own
+    /// entry.
     pub(crate) fn change_row(
         &self,
         changes: &[RowChange<'_>],
@@ -206,7 +212,7 @@ impl Txn {
                     return Ok(Some(RowConflict { index, value }));
                 }
             }
-            // What goes first: one entry may come to where another was.
+            // Removals first: an entry may move to where another was.
             for change in changes {
                 change
                     .leaves()
@@ -238,7 +244,8 @@ impl Txn {
         })
     }
 
-    /// Deletes all entries of a row, by tree and key. What goes is not looked for: it must be what is there.
+    /// Deletes all entries of a row, given by tree and key. They are not checked: they must be what
+    /// exists.
     ///
     /// # Errors
     /// As [`put`](Self::put); nothing was done.
@@ -251,10 +258,11 @@ impl Txn {
         .map(drop)
     }
 
-    /// Gives back what the last locking read took, if it was new, or what it was more than before: the row, or the row that a
-    /// cursor gave last, with the index's entry that named it ([`ReadOptions::with_last`](super::ReadOptions::with_last)), or
-    /// all rows of a call that read many. For what a statement has looked at and does not want; not for what it has decided by.
-    /// Gaps that a scan has locked stay.
+    /// Releases what the last locking read newly locked, or by which it strengthened a lock: the
+    /// row, or the row that a cursor returned last together with the index entry that named it
+    /// ([`ReadOptions::with_last`](super::ReadOptions::with_last)), or all rows of a call that read
+    /// many. Meant for rows that a statement has read and does not want, not for rows on which it
+    /// based a decision. Gaps that a scan has locked stay.
     ///
     /// # Errors
     /// `TxnEnded`.
@@ -267,7 +275,8 @@ impl Txn {
         Ok(())
     }
 
-    /// The value of a key that should not be there, locked as asked; locked for itself if it is not.
+    /// The value of a key that should be absent, locked as requested; if it is absent, it is locked
+    /// exclusively.
     fn look_for(&self, tree: &Tree, key: &[u8], lock: RowLock) -> Result<Option<Vec<u8>>> {
         if lock == RowLock::Exclusive {
             return self.get_locked(tree, key, RowLock::Exclusive, IfLocked::Wait);
@@ -275,14 +284,15 @@ impl Txn {
         self.slow_down_to_write(&mut *self.enter_writing(tree, key)?)?;
         let mut meet = IfLocked::Fail;
         loop {
-            // As it would be written: who took it shared first would meet others who do so, too.
+            // Locked as for a write: two transactions that both took a shared lock first would
+            // block each other.
             match self.get_locked(tree, key, RowLock::Exclusive, meet) {
                 Ok(None) => return Ok(None),
                 Ok(Some(_)) => self.unlock_last()?,
                 Err(Error::LockBusy { .. }) => {}
                 Err(error) => return Err(error),
             }
-            // Others may share it, too: those need not be waited for.
+            // Other transactions may share it, too; those need not be waited for.
             let found = self.get_locked(tree, key, RowLock::Shared, IfLocked::Wait)?;
             if found.is_some() {
                 return Ok(found);
@@ -292,8 +302,9 @@ impl Txn {
         }
     }
 
-    /// What is to be known of the entries of a row that was looked for and is not there: that they are not either, but where
-    /// the transaction has deleted it itself, for of such rows nobody knows what the trees have.
+    /// What is known about the entries of a row that was checked and is absent: they are absent,
+    /// too, unless the transaction itself has deleted the row; then the content of the trees is
+    /// unknown.
     fn of_new(&self, tree: &Tree, key: &[u8]) -> Result<Absent> {
         let own = self.own_state(&*self.go_on()?, HashedKey::new(tree.entry.id, key))?;
         Ok(Absent::follows_from(own))
@@ -308,7 +319,7 @@ impl Txn {
     ) -> Result<Option<RowConflict>> {
         match self.put_checked(tree, key, value, absent)? {
             Written::Done(_) => Ok(None),
-            // Somebody came while this one waited for a gap.
+            // Another transaction inserted it while this one waited for a gap.
             Written::Exists => {
                 let found = self.look_for(tree, key, lock)?;
                 let gone = || Error::RowExists { tree: tree.name(), key: key.to_vec() };
@@ -317,8 +328,8 @@ impl Txn {
         }
     }
 
-    /// From here on calls are one, until the guard goes: what they wait for locks counts together, and what they lock, and
-    /// did not have before, they may give back while they wait.
+    /// Groups calls into one until the guard is dropped: their lock waits share one time limit, and
+    /// locks that they newly take may be released while they wait.
     pub(crate) fn begin_calls(&self) -> Result<RowCall<'_>> {
         let mut state = self.go_on()?;
         state.begin_call();
@@ -330,14 +341,14 @@ impl Txn {
         Ok(RowCall(self))
     }
 
-    /// Several calls that are one call of a row.
+    /// Runs several calls as one row call.
     pub(crate) fn in_row_call<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.spill_if_large(&mut *self.go_on()?)?;
         let _call = self.begin_calls()?;
         work()
     }
 
-    /// Takes back what a call has written unless it comes to its end.
+    /// Rolls back what a call has written unless it succeeds.
     fn or_nothing(
         &self,
         work: impl FnOnce() -> Result<Option<RowConflict>>,
@@ -352,7 +363,7 @@ impl Txn {
                 drop(writes);
                 let mut state = self.stay()?;
                 state.locks_unwritten = true;
-                // It may have been seen as the call had made it.
+                // The last locking read may have seen the call's writes.
                 state.seen.forget();
                 if let Some(locks) = &state.locks {
                     locks.owner().set_writes(left);
@@ -362,7 +373,7 @@ impl Txn {
         })
     }
 
-    /// The state once no call of a row is on its way (Invariant 5).
+    /// Waits until no row call is running (invariant 5) and returns the state.
     #[cold]
     pub(super) fn behind_row_calls<'s>(
         &'s self,
@@ -377,16 +388,16 @@ impl Txn {
     }
 }
 
-/// A call that is on its way.
+/// A running row call.
 pub(crate) struct RowCall<'a>(&'a Txn);
 
 impl State {
-    /// Whether the calling thread must wait for what another does.
+    /// True if the calling thread must wait for another thread's row call.
     pub(super) fn is_in_row_call_of_another(&self) -> bool {
         self.row_calls > 0 && self.row_caller != thread_mark()
     }
 
-    /// A call begins, unless it is a part of one.
+    /// Starts a call, unless it is part of a row call.
     pub(super) fn begin_call(&mut self) {
         if self.row_calls == 0
             && let Some(locks) = &mut self.locks
@@ -398,7 +409,7 @@ impl State {
 
 impl Drop for RowCall<'_> {
     fn drop(&mut self) {
-        // Also if a merge operator of the program's own has panicked.
+        // Also if a custom merge operator has panicked.
         let mut state = self.0.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         state.row_calls -= 1;
         if state.row_calls == 0 && state.behind_row_calls > 0 {

@@ -1,13 +1,14 @@
-//! How far a transaction can be taken back: to a savepoint, or to where its statement began.
+//! Partial rollback of a transaction: to a savepoint, or to the start of its statement.
 //!
-//! Savepoints have names and nest. A statement has none: the next one takes its place, so a program that runs thousands in
-//! a transaction keeps nothing of them. Scans of a statement see what the transaction had written when it began, and
-//! reads of rows everything (Rule: I45).
+//! Savepoints have numbers and nest. A statement has none: the next one replaces it, so a program
+//! that runs thousands in a transaction accumulates nothing. Scans of a statement see what the
+//! transaction had written when it started, and reads of single rows see everything (Rule: I45).
 //!
 //! Invariants
-//! 1. Marks that can be gone back to are live: what leaves memory is cut at them (Rule: I44).
-//! 2. The mark of a statement is never beyond what has been written: a rollback past the statement's start moves its
-//!    start there.
+//! 1. Marks to which the transaction can roll back are live: spilled pieces are cut at them (Rule:
+//!    I44).
+//! 2. The mark of a statement is never beyond what has been written: a rollback past the
+//!    statement's start moves its start there.
 //!
 //! Threads: as the transaction.
 
@@ -17,26 +18,27 @@ use super::{Isolation, State, Txn};
 
 const NO_STATEMENT: &str = "no statement of the transaction was begun";
 
-/// A moment of a transaction to go back to: see [`Txn::savepoint`].
+/// A point in a transaction to roll back to: see [`Txn::savepoint`].
 ///
 /// Savepoints nest: going back to one, or releasing it, forgets those made after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Savepoint {
-    /// Number and address: of two stores, numbers may be the same.
+    /// Id and address of the transaction: ids of different stores may be equal.
     txn: (u64, usize),
     number: u64,
 }
 
 impl Savepoint {
-    /// Its number within the transaction, from 1; no other of the transaction has it, or will. For programs that keep numbers, and
-    /// ask for it again by [`Txn::savepoint_of`].
+    /// Its number within the transaction, from 1, never reused within it. For programs that store
+    /// numbers; [`Txn::savepoint_of`] returns the savepoint again.
     pub fn number(&self) -> u64 {
         self.number
     }
 }
 
 impl Txn {
-    /// Marks this moment, to go back to. Takes sixteen bytes until it is released or gone back beyond.
+    /// Sets a savepoint to roll back to. Takes sixteen bytes until it is released or rolled back
+    /// past.
     ///
     /// # Errors
     /// `TxnEnded`.
@@ -50,11 +52,12 @@ impl Txn {
         Ok(Savepoint { txn: self.place(), number })
     }
 
-    /// Takes back what was written since a savepoint, which stays. Costs what it takes back. Rows stay locked:
-    /// others may be waiting for them.
+    /// Rolls back what was written since a savepoint, which stays. Costs time proportional to what
+    /// is rolled back. Rows stay locked, because others may already wait for them.
     ///
     /// # Errors
-    /// `InvalidArgument` for a savepoint that is not one of this transaction, or not any more; `TxnEnded`.
+    /// `InvalidArgument` for a savepoint that does not belong to this transaction or no longer
+    /// exists; `TxnEnded`.
     pub fn rollback_to(&self, savepoint: &Savepoint) -> Result<()> {
         let mut state = self.stay()?;
         let at = self.find(&state, savepoint)?;
@@ -74,13 +77,14 @@ impl Txn {
         state.go_back_in_temporary(savepoint.number)
     }
 
-    /// Begins a statement, which ends where the next one begins. It can be taken back as a whole, and scans that begin
-    /// in it see what the transaction had written before it, so that it never meets what it writes itself; what it has
-    /// deleted they pass by. Reads of rows see everything. For a server, whose statements scan again and again what they
-    /// write to.
+    /// Starts a statement, which ends where the next one starts. It can be rolled back as a whole.
+    /// Scans that start in it see what the transaction had written before it, so that it never
+    /// meets its own writes; rows that it has deleted are skipped. Reads of single rows see
+    /// everything. Meant for a server, whose statements scan what they write.
     ///
-    /// Of others, all plain reads of a statement see the same at `ReadCommitted`, too: what was committed when the first of
-    /// them began. Locking reads go by the newest commit, as everywhere.
+    /// All plain reads of a statement see the same commits of others at `ReadCommitted`, too: what
+    /// was committed when the first of them started. Locking reads use the newest commit, as
+    /// everywhere.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -113,11 +117,12 @@ impl Txn {
         state.begin_statement_in_temporary()
     }
 
-    /// Begins a statement inside the current one, such as a statement of a function or a trigger that it calls. Scans
-    /// that begin in it see what the transaction wrote before it, which is more than scans of the outer statement see.
-    /// Nothing else changes: [`rollback_statement`](Self::rollback_statement) takes back the outer statement with
-    /// everything inside it, and at `ReadCommitted` plain reads keep the outer statement's snapshot. Substatements nest;
-    /// end each with [`end_substatement`](Self::end_substatement).
+    /// Starts a statement inside the current one, such as a statement of a function or a trigger
+    /// that it calls. Scans that start in it see what the transaction wrote before it, which is
+    /// more than scans of the outer statement see. Nothing else changes:
+    /// [`rollback_statement`](Self::rollback_statement) rolls back the outer statement with
+    /// everything inside it, and at `ReadCommitted` plain reads keep the outer statement's
+    /// snapshot. Substatements nest; end each with [`end_substatement`](Self::end_substatement).
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -150,11 +155,12 @@ impl Txn {
         state.begin_substatement_in_temporary()
     }
 
-    /// Ends the innermost substatement: scans that begin from now on see what those of the enclosing statement see. Open
-    /// scans are not affected.
+    /// Ends the innermost substatement: scans that start from now on see what those of the
+    /// enclosing statement see. Open scans are not affected.
     ///
     /// # Errors
-    /// `InvalidArgument` if there is none, also after the outer statement was taken back or has ended; `TxnEnded`.
+    /// `InvalidArgument` if there is none, also after the outer statement was rolled back or has
+    /// ended; `TxnEnded`.
     pub fn end_substatement(&self) -> Result<()> {
         let mut state = self.stay()?;
         if state.substatements.pop().is_none() {
@@ -164,8 +170,9 @@ impl Txn {
         state.end_substatement_in_temporary()
     }
 
-    /// Takes back what was written since the statement began, and forgets the savepoints and substatements made in it;
-    /// the statement begins anew. The cost is proportional to what is taken back. Rows stay locked.
+    /// Rolls back what was written since the statement started, and forgets the savepoints and
+    /// substatements made in it; the statement starts anew. Costs time proportional to what is
+    /// rolled back. Rows stay locked.
     ///
     /// # Errors
     /// `InvalidArgument` if no statement was begun; `TxnEnded`.
@@ -185,9 +192,10 @@ impl Txn {
         state.take_statement_back_in_temporary(last)
     }
 
-    /// Lets go of what the plain reads of a statement looked at, if the transaction is at `ReadCommitted`, where no other
-    /// statement looks there. For a server whose sessions stay idle within transactions: until the next statement begins the
-    /// store would keep for it what others change. Scans go on; the statement can still be taken back.
+    /// Releases the snapshot of the statement's plain reads, if the transaction is at
+    /// `ReadCommitted`, where later statements do not use it. For a server whose sessions stay idle
+    /// within transactions: otherwise the store would keep what others change until the next
+    /// statement starts. Open scans continue; the statement can still be rolled back.
     ///
     /// # Errors
     /// `TxnEnded`.
@@ -197,7 +205,7 @@ impl Txn {
         Ok(())
     }
 
-    /// A statement begins: at `ReadCommitted` its first plain read looks at what is committed by then.
+    /// Makes the next plain read at `ReadCommitted` take a new snapshot.
     fn forget_view(&self, state: &mut State) {
         if self.options.isolation == Isolation::ReadCommitted {
             self.release_snapshot(state.snapshot.take());
@@ -211,12 +219,12 @@ impl Txn {
             state.rollbacks.pop();
         }
         state.rollbacks.push((number, mark));
-        // It may have been seen as it was after what is taken back.
+        // The last locking read may have seen what is rolled back.
         state.seen.forget();
         let mut own = self.live.lock();
         own.rollback_to(mark);
         if self.private.is_some() {
-            // Nobody's locks are what it has taken back.
+            // A temporary tree has no locks for rows that it rolled back.
             own.forget_dropped();
         }
         if let Some(locks) = &state.locks {
@@ -224,7 +232,7 @@ impl Txn {
         }
     }
 
-    /// Forgets a savepoint, and those made after it; what was written stays.
+    /// Releases a savepoint, and those made after it; what was written stays.
     ///
     /// # Errors
     /// As [`rollback_to`](Self::rollback_to).
@@ -235,7 +243,7 @@ impl Txn {
         state.release_in_temporary(savepoint.number)
     }
 
-    /// The savepoint of a number: whether it is still there, those say who go back to it or release it.
+    /// The savepoint with a number. Whether it still exists is checked only when it is used.
     pub fn savepoint_of(&self, number: u64) -> Savepoint {
         Savepoint { txn: self.place(), number }
     }
@@ -252,13 +260,14 @@ impl Txn {
         (self.id(), Arc::as_ptr(&self.live).addr())
     }
 
-    /// A scan goes on: an error if the transaction is over, or has gone back beyond `mark` since so many rollbacks. How
-    /// often writes have left memory, and how many rollbacks there were.
+    /// Checks that a scan may continue: fails if the transaction is over, or has rolled back past
+    /// `mark` since its `rollbacks`-th rollback. Returns the numbers of spills and of rollbacks so
+    /// far.
     pub(super) fn must_have(&self, mark: Mark, rollbacks: u64, locks: bool) -> Result<(u64, u64)> {
         let mut state = self.go_on()?;
         state.begin_call();
         if let Some(locks) = state.locks.as_mut().filter(|_| locks) {
-            // What it gives next need not be what was locked last.
+            // What it returns next need not be what was locked last.
             locks.keep_last();
         }
         let since = state.rollbacks.partition_point(|(number, _)| *number <= rollbacks);
@@ -273,7 +282,8 @@ impl Txn {
 }
 
 impl State {
-    /// Where the innermost statement began, to which new scans belong, and how often writes had left memory by then.
+    /// The start of the innermost statement, to which new scans belong, and the number of spills at
+    /// that time.
     pub(super) fn innermost_statement(&self) -> Option<(Mark, u64)> {
         self.substatements.last().copied().or(self.statement)
     }

@@ -1,20 +1,24 @@
-//! Transactions beyond memory: what one has written leaves it, as sorted runs in the store's file.
+//! Transactions beyond memory: their writes are spilled, as sorted runs, to the store's file.
 //!
-//! Once a transaction's writes take more than its share, its next call that writes puts all of them to disk: sealed,
-//! cut at live marks, a sorted run a tree (Rule: I44, `txn/writes/spilled.rs`), and the locks of their rows leave the
-//! table (Rule: I47, `txn/lock_table/spilled.rs`). Nothing links the runs until the commit names them in the log;
-//! rolled back, dropped or cut off by a crash, they are free space.
+//! Once a transaction's writes take more memory than its share, its next call that writes spills
+//! all of them: they are sealed, cut at live marks, and written as one sorted run per tree (Rule:
+//! I44, `txn/writes/spilled.rs`). The locks of their rows leave the lock table (Rule: I47,
+//! `txn/lock_table/spilled.rs`). Nothing links the runs until the commit names them in the log;
+//! after a rollback, a drop or a crash they are free space.
 //!
 //! Invariants
-//! 1. Nobody sees anything of what has left memory but the transaction, and those who look for pending keys.
-//! 2. A call of a row is not cut: what leaves memory leaves it before such a call or behind it.
+//! 1. Only the transaction sees its spilled writes, and searches for pending keys.
+//! 2. A row call is not split: writes are spilled before such a call or after it.
 //! 3. The runs are on disk before a record that names them can be (Rule: I11).
-//! 4. As long as a scan may ask whether a row was deleted since its mark, the pieces behind that know (Rule: I45).
-//! 5. Merges stop soon after the transaction was asked to, and leave what there was (Rule: I53). What has begun to leave memory
-//!    is written to its end, a sixteenth of the cache: it cannot go back, and would be lost with all the transaction. But a
-//!    prepare that is to stop loses that anyhow.
+//! 4. While a scan may ask whether a row was deleted since its mark, the pieces after that mark can
+//!    answer (Rule: I45).
+//! 5. Merges stop soon after the transaction was cancelled, and leave the pieces unchanged (Rule:
+//!    I53). A spill that has started is completed, up to a sixteenth of the cache: it cannot be
+//!    undone, and otherwise the whole transaction would be lost. A cancelled prepare is the
+//!    exception, because it loses the transaction anyway.
 //!
-//! Threads: as the transaction. Cost: an entry is sorted, encoded and written once, here; once more as it is applied.
+//! Threads: as the transaction. Cost: an entry is sorted, encoded and written once, here, and once
+//! more when it is applied.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -39,19 +43,20 @@ use crate::{
 
 use super::{super::Tree, State, Txn};
 
-/// Commits from beyond memory that may wait to be applied: each is more for readers to look into.
+/// Spilled commits that may wait to be applied: readers must search each of them.
 pub(super) const WAITING_MAX: usize = 2;
 
-/// Pieces of about one size that are merged into one: each is one more for a read to look into.
+/// Pieces of about one size that are merged into one: a read must search each piece.
 const MERGED: usize = 8;
 
-/// Pieces that may stand between two live marks. Statements cut, so that pieces of one size need not be neighbours.
+/// Pieces that may exist between two live marks. Statements cut, so pieces of one size need not be
+/// neighbours.
 pub(super) const PIECES_MAX: usize = 4 * MERGED;
 
-/// Entries, or groups of them, between two looks at whether the transaction was asked to stop.
+/// Entries, or groups of them, between two checks for cancellation.
 const LOOKS_EVERY: usize = 256;
 
-/// Trees that pieces are of, ascending.
+/// Trees that pieces have rows of, ascending.
 fn trees_of(pieces: &[Piece]) -> BTreeSet<TreeId> {
     pieces.iter().flat_map(|piece| piece.writes.trees()).collect()
 }
@@ -62,11 +67,13 @@ fn bulk_cursor(engine: &Engine, runs: &Arc<SortedRuns>) -> Result<SortedRunsCurs
     cursor.seek_first().map(|()| cursor)
 }
 
-/// Which neighbours are to be merged, with no live mark between them: the newest ones of one level, if there are enough; or,
-/// where more than `count_max` stand between two marks, those of them with the fewest bytes.
+/// Chooses neighbouring pieces to merge, with no live mark between them: the newest ones of one
+/// level, if there are enough; or, if there are more than `count_max` between two marks, those with
+/// the fewest bytes.
 fn to_merge(pieces: &[Piece], marks: &[Mark], count_max: usize) -> Option<Range<usize>> {
     let are_cut = |older: &Piece, newer: &Piece| {
-        // Entries behind a mark may be taken back alone; it may stand at the end of what was in memory then.
+        // Entries after a mark may be rolled back alone; it may lie at the end of what was in
+        // memory then.
         let between = |mark: &Mark| older.start < *mark && *mark <= newer.start;
         marks.iter().any(between) && !plant!("txn: pieces are merged over marks")
     };
@@ -90,15 +97,15 @@ fn to_merge(pieces: &[Piece], marks: &[Mark], count_max: usize) -> Option<Range<
     None
 }
 
-/// What stops writes on their way to disk, which are lost then.
+/// What cancels writing a piece, which is lost then.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Heeds {
     Nothing,
     Interrupts,
 }
 
-/// Answers for a transaction's rows: those in its pieces, in pieces that a savepoint took back, and, once these are
-/// forgotten, those in its sealed set.
+/// Answers whether a transaction holds a row: one in its pieces, in pieces that a savepoint rolled
+/// back, or, once these are dropped, in its sealed set.
 #[derive(Debug)]
 struct SpilledRows {
     engine: Arc<Engine>,
@@ -114,12 +121,12 @@ impl HoldsRows for SpilledRows {
             match tag_in(&self.engine, writes, tree, key) {
                 Ok(Some(_)) => return Some(true),
                 Ok(None) => {}
-                // It may be in what cannot be read.
+                // The row may be in the run that cannot be read.
                 Err(_) => holds = None,
             }
         }
-        // A row that was written again after a savepoint took its piece back took no new lock: the dropped piece stood for
-        // it, and a prepare forgets dropped pieces.
+        // A row that was written again after a savepoint rolled its piece back took no new lock:
+        // the rolled back piece stood for it, and a prepare drops those pieces.
         let in_memory = || {
             self.live.is_in_sealed(tree, key)
                 && !plant!("txn: a prepare forgets rows written again")
@@ -128,7 +135,7 @@ impl HoldsRows for SpilledRows {
     }
 }
 
-/// Answers for the rows that a transaction has written beyond memory.
+/// Answers for the rows that a transaction has spilled.
 pub(in crate::db) fn rows_beyond_memory(
     engine: &Arc<Engine>,
     live: &Arc<LiveWrites>,
@@ -136,7 +143,7 @@ pub(in crate::db) fn rows_beyond_memory(
     Arc::new(SpilledRows { engine: engine.clone(), live: live.clone() })
 }
 
-/// What a piece makes of a key.
+/// The kind of message that a piece has for a key.
 fn tag_in(
     engine: &Engine,
     writes: &SpilledWrites,
@@ -152,16 +159,16 @@ fn tag_in(
     Ok(None)
 }
 
-/// Writes what a piece has of one tree.
+/// Writes one tree's part of a piece.
 struct PieceWriter<'a> {
     tree: TreeId,
     writes: SortedRunsWriter<'a>,
-    /// Deletes that its entries hide; `None`: nobody asks for them.
+    /// Deletes that its entries hide; `None` if no scan can ask for them.
     hidden: Option<SortedRunsWriter<'a>>,
 }
 
 impl PieceWriter<'_> {
-    /// Adds an entry above all before it, and whether it hides a delete of its key, or is one.
+    /// Adds an entry above all before it. `hides_delete`: it hides a delete of its key, or is one.
     fn push(&mut self, entry: Entry<'_>, hides_delete: bool) -> Result<()> {
         self.writes.push(entry)?;
         match &mut self.hidden {
@@ -183,14 +190,15 @@ impl PieceWriter<'_> {
 }
 
 impl State {
-    /// Live marks: what leaves memory is cut at them.
+    /// Live marks, at which spilled pieces are cut.
     fn cuts(&self) -> Vec<Mark> {
         let marks = self.savepoints.iter().map(|(_, mark)| *mark);
         marks.chain(self.scan_marks()).collect()
     }
 
-    /// The first mark that a scan has, or one that begins now would have; none if it would see all there is. No scan comes
-    /// to have one below it: who goes back below the begin of a statement drops the pieces behind.
+    /// The lowest mark that an open scan has, or that a scan started now would have; `None` if that
+    /// would see everything. No scan can get a lower mark later: a rollback past the start of a
+    /// statement drops the pieces after it.
     fn scans_from(&self) -> Option<Mark> {
         self.scan_marks().min()
     }
@@ -200,7 +208,7 @@ impl State {
         statements.chain(self.cursor_marks.iter().copied())
     }
 
-    /// An error if it was asked to stop; looked at before some of many steps.
+    /// Returns `Interrupted` if it was cancelled; checked only at some of many steps.
     fn must_go_on_at(&self, step: usize) -> Result<()> {
         if step.is_multiple_of(LOOKS_EVERY) { self.must_go_on() } else { Ok(()) }
     }
@@ -225,7 +233,7 @@ impl Txn {
             match tag.map(|tag| tag.kind()) {
                 None => {}
                 Some(Kind::Merge | Kind::Versions) => is_merged = true,
-                // Operands over a Delete are a value, too.
+                // Operands over a Delete form a value, too.
                 Some(Kind::Delete) if !is_merged => {
                     return Ok(OwnState::Deleted { is_fresh: false });
                 }
@@ -240,18 +248,18 @@ impl Txn {
         self.live.lock().changes(tree.entry.id) != 0
     }
 
-    /// An error if it was asked to stop, or has ended: for those who go on for long.
+    /// Fails if the transaction was cancelled or has ended; for long loops.
     pub(crate) fn must_not_stop(&self) -> Result<()> {
         self.go_on().map(drop)
     }
 
-    /// True if the transaction has written anything of a key, and not taken it back.
+    /// True if the transaction has written a key, and not rolled that back.
     pub(crate) fn has_said(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
         let state = self.stay()?;
         Ok(self.own_state(&state, HashedKey::new(tree.entry.id, key))? != OwnState::Untouched)
     }
 
-    /// Whether the transaction has deleted a row since a mark.
+    /// True if the transaction has deleted a row since a mark.
     pub(super) fn is_deleted_since(&self, tree: TreeId, key: &[u8], mark: Mark) -> Result<bool> {
         let pieces = {
             let own = self.live.lock();
@@ -271,10 +279,11 @@ impl Txn {
         Ok(false)
     }
 
-    /// Before a call that writes: what is in memory leaves it, if it has become too much. A call of a row writes several
-    /// times, and is not cut.
+    /// Spills what is in memory if it has become too much. Called before a call that writes; a row
+    /// call writes several times and is not split.
     ///
-    /// An error ends the transaction: what was on its way is nowhere as a whole. Not so an interrupt.
+    /// An error ends the transaction, because what was being spilled is incomplete. An interrupt
+    /// does not.
     pub(super) fn spill_if_large(&self, state: &mut State) -> Result<()> {
         if !state.is_large || state.row_calls > 0 {
             return Ok(());
@@ -283,7 +292,8 @@ impl Txn {
             let own = self.live.lock();
             (own.commit_bytes() as u64, own.adds())
         };
-        // It may have been taken back; and deletes stay in memory as long as they may, where they need no disk.
+        // It may have been rolled back. And deletes stay in memory as long as possible, where they
+        // need no disk space.
         let most = self.shared.engine.memtables_bytes_max();
         let is_large = self.is_large(bytes) || self.takes_too_much(state);
         state.is_large = is_large && (adds || bytes > most / 2);
@@ -292,15 +302,16 @@ impl Txn {
         }
         self.shared.check_writable()?;
         if adds {
-            // Known before anything leaves memory: then nothing is lost.
+            // Checked before anything is spilled, so that nothing is lost.
             self.shared.engine.admit(bytes)?;
             self.shared.engine.store.settle_admitted(bytes);
         }
         self.leave_memory(state, Heeds::Nothing).inspect_err(|error| self.end_by(state, error))?;
-        // Also under open scans: their marks are among the cuts, and they look anew for what they see once it has moved.
+        // Allowed with open scans: their marks are among the cuts, and they reposition once pieces
+        // have changed.
         let merged = self.merge_pieces(state, &state.cuts(), state.scans_from(), PIECES_MAX);
         merged.inspect_err(|error| {
-            // Then all is as it was, in more pieces.
+            // In that case everything is as before, in more pieces.
             if !matches!(error, Error::Interrupted) {
                 self.shared.stop_if_unwritable(error);
                 self.end_by(state, error);
@@ -308,26 +319,26 @@ impl Txn {
         })
     }
 
-    /// Whoever tried again would come to the same.
+    /// Ends the transaction with an error that a retry would meet again.
     fn end_by(&self, state: &mut State, error: &Error) {
         state.ended_by = Some(Box::new(error.clone()));
         self.end(state);
     }
 
-    /// All that is in memory leaves it. After an error the transaction is to be ended.
+    /// Spills everything that is in memory. After an error the transaction must be ended.
     pub(super) fn leave_memory(&self, state: &mut State, heeds: Heeds) -> Result<()> {
         state.is_large = false;
         self.spill(state, heeds).inspect_err(|error| self.shared.stop_if_unwritable(error))
     }
 
-    /// Whether writes that take so much memory should leave it.
+    /// True if writes that take so much memory should be spilled.
     pub(super) fn is_large(&self, bytes: u64) -> bool {
         // A session may have many temporary trees.
         let share = if self.private.is_some() { 4 } else { 1 };
         bytes > self.shared.engine.limits.own_writes_bytes / share
     }
 
-    /// Whether it takes more memory than it may where all transactions together have too much.
+    /// True if it takes more memory than it may while all transactions together take too much.
     #[inline]
     pub(super) fn takes_too_much(&self, state: &State) -> bool {
         let own = state.memory.bytes();
@@ -352,8 +363,9 @@ impl Txn {
             let written = self.write_piece(state, heeds, (&piece, is_asked), &mut hashes)?;
             pieces.push(piece.written(written));
         }
-        // What is prepared writes no more; a session may have many temporary trees; and where all transactions together take too
-        // much, this one gives back what it has taken while there was room.
+        // The memory is released instead of reused in three cases: a prepared transaction writes no
+        // more; a session may have many temporary trees; and while all transactions together take
+        // too much, this one returns what it has taken when there was enough.
         let is_scarce = shared.engine.share_of_writes() < u64::MAX;
         let goes_on = heeds == Heeds::Nothing && self.private.is_none() && !is_scarce;
         self.live.lock().end_spill(pieces, goes_on);
@@ -372,7 +384,8 @@ impl Txn {
         Ok(())
     }
 
-    /// Writes one piece, and lists the locks of its rows. `is_asked`: a scan may ask what was deleted in it.
+    /// Writes one piece, and collects the hashes of its rows. `is_asked`: a scan may ask what was
+    /// deleted in it.
     fn write_piece(
         &self,
         state: &State,
@@ -404,12 +417,12 @@ impl Txn {
         Ok(PieceWriter { tree, writes: SortedRunsWriter::new(cx, traits, self.birth()), hidden })
     }
 
-    /// What its commit brings besides what is in memory: the change to be noted, and the bytes to be admitted for it.
+    /// The spilled part of its commit: the change to be noted, and the bytes to reserve for it.
     pub(super) fn spilled_change(&self, state: &State) -> Result<(Change, u64)> {
         let shared = &*self.shared;
-        // No scan of it is left.
+        // It has no scans any more.
         self.live.lock().forget_hidden_deletes(None);
-        // Readers look into each piece, and an apply reads all of them at once.
+        // Readers search each piece, and an apply reads all of them concurrently.
         self.merge_pieces(state, &[], None, 2 * MERGED)?;
         let pieces = self.live.all_pieces().0;
         let mut all = SpilledWrites::default();
@@ -419,14 +432,15 @@ impl Txn {
         if !plant!("txn: record before the spilled runs are synced") {
             shared.engine.health.watch(shared.engine.store.sync())?;
         }
-        // Deletes may always go on: they are how space comes back (Rule: I24).
+        // Deletes are always allowed: they are how space comes back (Rule: I24).
         let adds = pieces.iter().any(|piece| !piece.only_deletes);
         let bytes = if adds { all.bytes() } else { 0 };
         Ok((Change::Spill(Arc::new(all)), bytes))
     }
 
-    /// Merges pieces, neighbours that no live mark stands between, as long as there are [`MERGED`] of one size, or of
-    /// any size more than `count_max`. Each entry is so written once more for each eightfold of its piece.
+    /// Merges neighbouring pieces with no live mark between them, while there are [`MERGED`] of one
+    /// size, or more than `count_max` of any size. So each entry is written once more for each
+    /// eightfold growth of its piece.
     fn merge_pieces(
         &self,
         state: &State,
@@ -443,8 +457,8 @@ impl Txn {
         }
     }
 
-    /// Several pieces as one. What they say of a key is kept, also where it comes to nothing: its row is locked. `is_asked`: a
-    /// scan may ask what was deleted in them.
+    /// Merges several pieces into one. A key's message is kept even if it folds to nothing, because
+    /// it stands for the row's lock. `is_asked`: a scan may ask what was deleted in them.
     fn merge_run(&self, state: &State, pieces: &[Piece], is_asked: bool) -> Result<Piece> {
         let engine = &*self.shared.engine;
         let mut written = PieceWrites::default();
@@ -454,7 +468,8 @@ impl Txn {
             let writes = pieces.iter().rev().flat_map(|piece| piece.writes.of(tree));
             let mut cursors: Vec<_> =
                 writes.map(|runs| bulk_cursor(engine, runs)).collect::<Result<_>>()?;
-            // Behind them, and no messages of their own: their keys are among those of the others.
+            // After the messages, and not counted as such: their keys are among those of the
+            // messages.
             let messages = cursors.len();
             let asked = pieces.iter().filter(|_| is_asked);
             for runs in asked.flat_map(|piece| piece.hidden_deletes.of(tree)) {
@@ -496,8 +511,8 @@ impl Txn {
         traits.ok_or_else(|| Error::NoSuchTree(self.shared.tree_name(tree)))
     }
 
-    /// What the transaction has said of a tree and has left memory, for a scan that began at a mark: newest first, each
-    /// wholly before the mark.
+    /// Cursors over a tree's spilled pieces, for a scan that started at a mark: newest first, each
+    /// piece completely before the mark.
     pub(super) fn pieces_before(
         &self,
         tree: &Tree,

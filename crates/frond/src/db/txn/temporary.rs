@@ -1,16 +1,21 @@
-//! Temporary trees: of one session, for as long as it lasts (Rule: I50).
+//! Temporary trees: trees that belong to one session and end with it (Rule: I50).
 //!
-//! What a temporary tree holds is what a transaction of its own has written, one that is never committed: in memory up
-//! to its share, beyond it in sorted runs that nothing links and no crash outlives (`spill.rs`), over nothing. So it is in
-//! no log, catalog or checkpoint, takes no seqno and no lock, and is there at once. The session's transactions write it
-//! as part of themselves: their savepoints, statements and ends mark and take back its writes with their own.
+//! The rows of a temporary tree are the writes of an internal transaction that is never committed:
+//! in memory up to its share, beyond that in sorted runs that nothing links and that do not survive
+//! a crash (`spill.rs`); there are no committed rows below. So the tree is in no log, catalog or
+//! checkpoint, takes no seqno and no lock, and is created at once. The session's transactions write
+//! it as part of themselves: their savepoints, statements and ends mark and roll back its writes
+//! with their own.
 //!
 //! Invariants
-//! 1. One transaction at a time has written it and not ended; it begins again where that began, unless that commits.
-//! 2. Of a tree that nobody is writing no mark is live: its pieces merge freely.
-//! 3. One that is lost, for it could not leave memory, keeps nobody from taking back what else the transaction has written.
+//! 1. At most one transaction that has not ended has written it. If that rolls back, the tree
+//!    returns to where the transaction started.
+//! 2. While no transaction is writing the tree, no mark is live: its pieces merge freely.
+//! 3. A tree that is lost because it could not be spilled does not prevent the rollback of other
+//!    writes of the transaction.
 //!
-//! Threads: as the transaction. The state of a user's transaction is locked before that of a tree's.
+//! Threads: as the transaction. The state of a user's transaction is locked before that of a
+//! tree's.
 
 use std::ops::RangeBounds;
 
@@ -27,11 +32,11 @@ use super::{
     Isolation, Savepoint, State, Txn, TxnCursor, TxnOptions,
 };
 
-/// The number of all of them: nobody looks for one by number.
+/// The number of all temporary trees: they are never looked up by number.
 const TEMPORARY: TreeId = TreeId(u32::MAX - 1);
 
-/// A tree of a session's own: ordered rows that transactions of the session write with everything else, and that are gone with
-/// the last handle. See [`Db::create_temporary`].
+/// A tree that belongs to a session: ordered rows that the session's transactions write like any
+/// others, and that are gone with the last handle. See [`Db::create_temporary`].
 #[derive(Clone, Debug)]
 pub struct TemporaryTree {
     pub(super) held: Arc<Held>,
@@ -50,14 +55,15 @@ pub(super) struct Held {
 pub(super) struct TemporaryUse {
     held: Arc<Held>,
     start: Savepoint,
-    /// By the number of the transaction's savepoint; ascending.
+    /// Savepoints of the tree by the numbers of the transaction's savepoints; ascending.
     marks: Vec<(u64, Savepoint)>,
 }
 
 impl Db {
-    /// Makes a temporary tree: without a name, seen by nobody else, gone when its last handle is dropped, and with the
-    /// process. Takes no time: nothing is written for it before its rows take more than a sixty-fourth of `cache_size`; those
-    /// beyond lie in the store's file, in space that is free again with the tree, or when the store is opened after a crash.
+    /// Creates a temporary tree: without a name, invisible to others, gone when its last handle is
+    /// dropped or the process ends. Takes no time. Nothing is written until its rows take more than
+    /// a sixty-fourth of `cache_size`; rows beyond that are in the store's file, in space that is
+    /// freed with the tree, or when the store is opened after a crash.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -79,12 +85,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for layouts that cannot be; `ReadOnly`, `Closed`, `Failed`.
+    /// `InvalidArgument` for invalid layouts; `ReadOnly`, `Closed`, `Failed`.
     pub fn create_temporary(&self, options: TreeOptions) -> Result<TemporaryTree> {
         for layout in [&options.key_layout, &options.value_layout].into_iter().flatten() {
             layout.validate()?;
         }
-        // Each read sees all there is.
+        // Each read sees all rows.
         let own = TxnOptions { isolation: Isolation::ReadCommitted, ..TxnOptions::default() };
         let mut rows = self.begin(own)?;
         let record = TreeRecord {
@@ -112,9 +118,10 @@ impl TemporaryTree {
     /// Sets a value, as part of a transaction.
     ///
     /// # Errors
-    /// `InvalidArgument` if another transaction has written the tree and not ended, or this one is to read only, or of another
-    /// store; `KeyTooLong`, `ValueTooLong`, `TxnEnded`. `Full` and I/O errors where it was to leave memory: the tree is lost,
-    /// and all its calls fail with `TxnEnded` from then on.
+    /// `InvalidArgument` if another transaction has written the tree and not ended, or if this one
+    /// is read-only or belongs to another store; `KeyTooLong`, `ValueTooLong`, `TxnEnded`. `Full`
+    /// and I/O errors if it could not be spilled: the tree is lost, and all its calls fail with
+    /// `TxnEnded` from then on.
     pub fn put(&self, txn: &Txn, key: &[u8], value: &[u8]) -> Result<()> {
         self.enroll(txn)?;
         self.held.rows.put(&self.held.tree, key, value)
@@ -141,13 +148,14 @@ impl TemporaryTree {
     /// The value of a key, as last written.
     ///
     /// # Errors
-    /// I/O errors and damage of what has left memory.
+    /// I/O errors and damage of spilled rows.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.held.rows.get(&self.held.tree, key)
     }
 
-    /// A cursor over a range of keys, before its first row. It sees what was written until now, or until the statement of
-    /// the transaction that writes it began ([`Txn::begin_statement`]); what is deleted meanwhile is not met.
+    /// A cursor over a range of keys, before its first row. It sees what was written before it, or
+    /// before the current statement of the writing transaction ([`Txn::begin_statement`]); rows
+    /// that are deleted meanwhile are skipped.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -155,7 +163,7 @@ impl TemporaryTree {
         self.held.rows.scan(&self.held.tree, range)
     }
 
-    /// Takes all rows out; no transaction takes that back.
+    /// Removes all rows; no rollback restores them.
     ///
     /// # Errors
     /// `InvalidArgument` if a transaction has written the tree and not ended.
@@ -169,14 +177,14 @@ impl TemporaryTree {
         Ok(())
     }
 
-    /// The transaction writes it from here on.
+    /// Makes the tree part of a transaction that writes it.
     pub(super) fn enroll(&self, txn: &Txn) -> Result<()> {
         let held = &self.held;
         let mut state = txn.go_on()?;
         if state.temporary.iter().any(|using| Arc::ptr_eq(&using.held, held)) {
             return Ok(());
         }
-        // By whatever door the two came in: threads have their own.
+        // Compared by store, because threads use different doors.
         if !Arc::ptr_eq(&**held.rows.shared, &**txn.shared) || txn.options.read_only {
             let why = "a temporary tree is written by transactions of its store that may write";
             return Err(Error::InvalidArgument(why.into()));
@@ -203,7 +211,8 @@ fn used() -> Error {
     Error::InvalidArgument(why.into())
 }
 
-/// Of a tree that is lost there is nothing to mark or to take back: it says so to who reads or writes it (Invariant 3).
+/// Ignores `TxnEnded`: a lost tree has nothing to mark or roll back, and reports its loss when it
+/// is read or written (invariant 3).
 fn unless_lost<T>(outcome: Result<T>) -> Result<Option<T>> {
     match outcome {
         Err(Error::TxnEnded) => Ok(None),
@@ -211,7 +220,8 @@ fn unless_lost<T>(outcome: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// What becomes of a transaction becomes of the temporary trees that it writes.
+/// A transaction's savepoints, statements and end are passed on to the temporary trees that it
+/// writes.
 impl State {
     pub(super) fn mark_temporary(&mut self, number: u64) -> Result<()> {
         for using in &mut self.temporary {
@@ -222,7 +232,7 @@ impl State {
         Ok(())
     }
 
-    /// Back to a savepoint; what was enrolled behind it goes back to where it began.
+    /// Rolls back to a savepoint; a tree that joined after it goes back to its start.
     pub(super) fn go_back_in_temporary(&mut self, number: u64) -> Result<()> {
         for TemporaryUse { held, start, marks } in &mut self.temporary {
             marks.truncate(marks.partition_point(|(other, _)| *other <= number));
@@ -243,7 +253,7 @@ impl State {
         Ok(())
     }
 
-    /// Whoever may ask the transaction to stop reaches what it does in them.
+    /// Makes the transaction's interrupters reach its calls in temporary trees.
     pub(super) fn heed_in_temporary(&self) {
         self.temporary.iter().for_each(|using| using.held.heed(self.known()));
     }
@@ -263,7 +273,7 @@ impl State {
         self.temporary.iter().try_for_each(|using| end(using).map(drop))
     }
 
-    /// Back to where the statement began; savepoints up to this number stay.
+    /// Rolls back to the start of the statement; savepoints up to this number stay.
     pub(super) fn take_statement_back_in_temporary(&mut self, left: u64) -> Result<()> {
         for TemporaryUse { held, marks, .. } in &mut self.temporary {
             marks.truncate(marks.partition_point(|(other, _)| *other <= left));
@@ -272,21 +282,22 @@ impl State {
         Ok(())
     }
 
-    /// What was written stays.
+    /// Keeps what was written.
     pub(super) fn keep_temporary(&mut self) {
         self.temporary.drain(..).for_each(|using| using.end(false));
     }
 
-    /// What was written is taken back.
+    /// Rolls back what was written.
     pub(super) fn take_temporary_back(&mut self) {
         self.temporary.drain(..).for_each(|using| using.end(true));
     }
 }
 
 impl Held {
-    /// Calls and cursors go on until the transaction is asked to stop that writes it, if it can be asked.
+    /// Makes the tree's calls and cursors cancellable by the interrupts of the writing transaction,
+    /// if it has an owner.
     fn heed(&self, writer: Option<&Arc<Owner>>) {
-        // One that is lost has no calls.
+        // A lost tree has no calls.
         if let Ok(mut state) = self.rows.stay() {
             state.owner = writer.cloned();
         }
@@ -296,9 +307,9 @@ impl Held {
 impl TemporaryUse {
     fn end(self, takes_back: bool) {
         let Self { held, start, .. } = self;
-        // What ends a transaction is not to be stopped.
+        // The end of a transaction must not be cancelled.
         held.heed(None);
-        // One that is lost says so to whoever comes next.
+        // A lost tree reports that to its next caller.
         let ended = takes_back.then(|| held.rows.rollback_to(&start)).transpose();
         let released = ended.and_then(|_| held.rows.release(&start));
         if released.is_ok()

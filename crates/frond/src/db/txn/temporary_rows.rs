@@ -1,6 +1,8 @@
-//! What servers ask of temporary trees beside single keys: rows with unique entries, many keys, numbers, counts.
+//! Temporary trees as servers use them: rows with unique entries, reads of many keys, counters, row
+//! counts.
 //!
-//! A server's temporary table is a tree for its rows and one for each index. Nobody else sees them, so nothing is locked.
+//! A server's temporary table is one tree for its rows and one for each index. They are invisible
+//! to others, so nothing is locked.
 //!
 //! Threads: as `temporary.rs`.
 
@@ -14,23 +16,24 @@ use super::{
     write::{Absent, Written},
 };
 
-/// One entry of a row of temporary trees: its own, or one in an index.
+/// One entry of a row in temporary trees: its own, or one in an index.
 #[derive(Clone, Copy, Debug)]
 pub struct TemporaryEntry<'r> {
-    /// Where it is put.
+    /// The tree that it is put into.
     pub tree: &'r TemporaryTree,
     /// Its key.
     pub key: &'r [u8],
     /// Its value.
     pub value: &'r [u8],
-    /// The key must not be there.
+    /// Whether the key must be absent.
     pub unique: bool,
 }
 
 impl Txn {
-    /// Inserts a row into temporary trees: all its entries, or none. If one of those that are unique is there already, says which is
-    /// the first and what it holds. The row's own entry comes first: if it is unique, entries that are not are taken to be
-    /// absent with it, as by [`insert_row`](Txn::insert_row).
+    /// Inserts a row into temporary trees: all its entries, or none. If one of the unique entries
+    /// exists already, returns the first such entry and its value. The row's own entry must come
+    /// first: if it is unique, entries that are not unique are taken to be absent with it, as by
+    /// [`insert_row`](Txn::insert_row).
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -83,7 +86,7 @@ impl Txn {
         let is_done = matches!(put, Ok(None));
         for (tree, savepoint) in before {
             let rows = &tree.held.rows;
-            // One that is lost says so itself.
+            // A lost tree reports that itself.
             let back = if is_done { Ok(()) } else { rows.rollback_to(&savepoint) };
             let _ = back.and_then(|()| rows.release(&savepoint));
         }
@@ -91,7 +94,7 @@ impl Txn {
     }
 }
 
-/// Puts the entries of a row; says which is there already, if the row itself has it twice.
+/// Puts the entries of a row; returns a conflict if the row itself has an entry twice.
 fn put_all(entries: &[TemporaryEntry<'_>], follows: Absent) -> Result<Option<RowConflict>> {
     for (index, entry) in entries.iter().enumerate() {
         let TemporaryEntry { tree, key, value, unique } = *entry;
@@ -114,16 +117,17 @@ impl TemporaryTree {
         self.held.rows.get_many(&self.held.tree, keys)
     }
 
-    /// Takes `count` numbers from one of the tree's counters, as [`Tree::reserve`](crate::Tree::reserve). They go with the tree:
-    /// neither a rollback nor [`clear`](Self::clear) gives any back.
+    /// Takes `count` numbers from one of the tree's counters, as
+    /// [`Tree::reserve`](crate::Tree::reserve) does. The counters end with the tree: neither a
+    /// rollback nor [`clear`](Self::clear) resets them.
     ///
     /// # Errors
-    /// `InvalidArgument` if there is no such counter, or fewer numbers are left.
+    /// `InvalidArgument` if there is no such counter, or too few numbers are left.
     pub fn reserve(&self, counter: usize, least: u64, count: u64) -> Result<Range<u64>> {
         self.held.tree.reserve_unlogged(counter, least, count)
     }
 
-    /// The number that a counter would give next.
+    /// The next number of a counter, without taking it.
     ///
     /// # Errors
     /// `InvalidArgument` if there is no such counter.
@@ -131,7 +135,8 @@ impl TemporaryTree {
         self.held.tree.next_number(counter)
     }
 
-    /// About how many rows lie in a range, and how many bytes they take; 0 rows only if there are none. Reads none.
+    /// Estimates how many rows are in a range, and how many bytes they take; 0 rows only if there
+    /// are none. Reads nothing.
     ///
     /// # Errors
     /// `TxnEnded` if the tree is lost; `Interrupted`.
@@ -139,8 +144,8 @@ impl TemporaryTree {
         self.held.rows.estimate(&self.held.tree, range)
     }
 
-    /// How many rows there are: exact as long as whatever was written knew what was there (inserts, rows with a unique entry of
-    /// their own), else an estimate.
+    /// Number of rows: exact while every write knew whether its key existed (inserts, rows with a
+    /// unique own entry), otherwise an estimate.
     ///
     /// # Errors
     /// As [`estimate`](Self::estimate).

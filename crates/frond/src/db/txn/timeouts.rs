@@ -1,5 +1,5 @@
-//! Waits of transactions end by the store's clock, to the tick: those for a row, and those for batches that passed the gate
-//! before it was shut.
+//! Tests that lock waits end exactly by the store's clock: waits for a row, and waits for batches
+//! that passed the gate before it was closed.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     sync::{AtomicU64, Ordering, thread},
 };
 
-/// Time passes when it is told to. How often it was read is counted.
+/// A clock that advances only when told to, and counts how often it is read.
 #[derive(Debug, Default)]
 struct Hands(Mutex<Duration>, AtomicU64);
 
@@ -40,7 +40,7 @@ fn open() -> (Db, Tree, Arc<Hands>) {
     (db, tree, clock)
 }
 
-/// What a call of a transaction came to, and when.
+/// The result of a call of a transaction, and when it ended.
 fn waits(db: &Db, tree: &Tree) -> (Result<()>, Duration) {
     let options = TxnOptions { lock_timeout: Some(TIMEOUT), ..Default::default() };
     let txn = db.begin(options).unwrap();
@@ -48,7 +48,7 @@ fn waits(db: &Db, tree: &Tree) -> (Result<()>, Duration) {
     (put, db.shared.engine.env.clock.now())
 }
 
-/// Lets the others run: who leaves too early does so here, for all that is known of a machine.
+/// Lets other threads run: a wait that ends too early does so here.
 fn rest() {
     for _ in 0..20 {
         std::thread::sleep(Duration::from_micros(100));
@@ -78,7 +78,7 @@ fn a_wait_for_a_row_ends_by_the_clock() {
     });
 }
 
-/// And the time that went by there is no more there for the row.
+/// The time spent waiting at the gate is not available again for the row.
 #[test]
 fn a_wait_at_the_gate_ends_by_the_clock() {
     let (db, tree, clock) = open();
@@ -89,7 +89,7 @@ fn a_wait_at_the_gate_ends_by_the_clock() {
         while db.shared.gate.pass(0).is_some() {
             thread::yield_now();
         }
-        // Shut: from here on only its wait reads the clock.
+        // The gate is closed: from here on only that wait reads the clock.
         let reads = clock.1.load(Ordering::SeqCst);
         while clock.1.load(Ordering::SeqCst) < reads + 3 {
             thread::yield_now();

@@ -1,4 +1,4 @@
-//! A transaction as a closure, done again when others were in its way.
+//! Transactions as closures, retried after a deadlock or conflict.
 
 use std::time::Duration;
 
@@ -6,15 +6,17 @@ use crate::Result;
 
 use super::{super::Db, Txn, TxnOptions};
 
-/// Before the second try, and most before any: those who met should not meet again at once.
+/// Pauses before the second attempt, and the longest before any: transactions that conflicted
+/// should not meet again at once.
 const PAUSE_FIRST: Duration = Duration::from_micros(100);
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 
 impl Db {
-    /// Runs `work` in a transaction and commits. If a `Deadlock` or `Conflict` ends that, whatever the closure makes of the
-    /// error, it is run again in a new one, until it comes through: it should do nothing outside that may not be done
-    /// twice. Any other error rolls it back and is returned; so is what else has ended the transaction, such as a disk
-    /// that is full.
+    /// Runs `work` in a transaction and commits. If a `Deadlock` or `Conflict` ends the
+    /// transaction, whatever the closure does with the error, the closure is run again in a new
+    /// one, until it succeeds; so it should have no other side effects that must not be repeated.
+    /// Any other error rolls back and is returned; so is any other cause that ended the
+    /// transaction, such as a full disk.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -32,12 +34,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// What `work` returns, and those of [`Txn::commit`].
+    /// Errors returned by `work`, and those of [`Txn::commit`].
     pub fn transact<T>(&self, work: impl FnMut(&Txn) -> Result<T>) -> Result<T> {
         self.transact_with(TxnOptions::default(), work)
     }
 
-    /// The same with options.
+    /// Runs a closure in a transaction, like [`transact`](Self::transact), with options.
     ///
     /// # Errors
     /// As [`transact`](Self::transact).
@@ -55,12 +57,12 @@ impl Db {
                     return Ok(done);
                 }
                 Err(error) if !txn.is_over() => return Err(error),
-                // Whatever the closure made of what ended it.
+                // The transaction has ended, whatever the closure did with the error.
                 _ => {
                     if let Some(reason) = txn.ended_by() {
                         return Err(reason);
                     }
-                    // Others were in its way.
+                    // A deadlock or conflict: retry.
                 }
             }
             drop(txn);

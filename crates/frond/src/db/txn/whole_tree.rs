@@ -1,7 +1,9 @@
-//! Locks on trees as a whole (Rule: I52): a server's LOCK TABLES, and changes that want a tree to themselves.
+//! Locks on whole trees (Rule: I52): for a server's LOCK TABLES, and for changes that need a tree
+//! exclusively.
 //!
-//! Calls on rows say by themselves what they mean to do in a tree; here a program says more. A lock stays until the
-//! transaction ends, whatever of it is taken back, and one that is prepared keeps it, over a restart, too (Rule: I12).
+//! Calls on rows take intents on their tree by themselves; here a program can take more. A lock is
+//! held until the transaction ends, whatever is rolled back before; a prepared transaction keeps
+//! it, over a restart, too (Rule: I12).
 //!
 //! Threads: as the transaction.
 
@@ -12,30 +14,30 @@ use crate::{
 
 use super::{super::Tree, IfLocked, Meeting, Txn};
 
-/// How a transaction locks a tree as a whole.
+/// How a transaction locks a whole tree. Which locks of two transactions are compatible:
 ///
-/// | | another's `IntentShared` | `IntentExclusive` | `Shared` | `Exclusive` |
+/// | | other `IntentShared` | `IntentExclusive` | `Shared` | `Exclusive` |
 /// |---|---|---|---|---|
-/// | `IntentShared` | may be | may be | may be | waits |
-/// | `IntentExclusive` | may be | may be | waits | waits |
-/// | `Shared` | may be | waits | may be | waits |
+/// | `IntentShared` | compatible | compatible | compatible | waits |
+/// | `IntentExclusive` | compatible | compatible | waits | waits |
+/// | `Shared` | compatible | waits | compatible | waits |
 /// | `Exclusive` | waits | waits | waits | waits |
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TreeLock {
-    /// Rows of it will be locked shared: every locking read does this by itself.
+    /// Announces shared row locks; every locking read takes it by itself.
     IntentShared,
-    /// Rows of it will be locked exclusively, or written: every write does this by itself.
+    /// Announces exclusive row locks or writes; every write takes it by itself.
     IntentExclusive,
-    /// Nobody else writes it.
+    /// Excludes other writers.
     Shared,
-    /// Nobody else writes it, nor reads it under locks.
+    /// Excludes other writers and locking reads.
     Exclusive,
 }
 
 impl Txn {
-    /// Locks a tree as a whole until the transaction ends. Who holds a lesser lock on it gets the greater one, ahead of all
-    /// who wait; plain reads of others lock nothing, and go on. Waits for those who have locked rows of it, batches
-    /// included.
+    /// Locks a whole tree until the transaction ends. A transaction that holds a weaker lock on it
+    /// gets the stronger one ahead of all waiters. Plain reads of others lock nothing and continue.
+    /// Waits for transactions and batches that have locked rows of the tree.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {
@@ -56,8 +58,9 @@ impl Txn {
     /// ```
     ///
     /// # Errors
-    /// `LockTimeout`, or `LockBusy` if it was not to wait: nothing was done. `Deadlock`: it is rolled back.
-    /// `InvalidArgument` of a read-only transaction; `NoSuchTree`, `TxnEnded`, `Interrupted`.
+    /// `LockTimeout`, or `LockBusy` if it must not wait: nothing was done. `Deadlock`: the
+    /// transaction is rolled back. `InvalidArgument` in a read-only transaction; `NoSuchTree`,
+    /// `TxnEnded`, `Interrupted`.
     pub fn lock_tree(&self, tree: &Tree, lock: TreeLock, if_locked: IfLocked) -> Result<()> {
         if self.options.read_only {
             return Err(Error::InvalidArgument("a read-only transaction locks nothing".into()));
@@ -71,7 +74,7 @@ impl Txn {
         let mut state = self.enter_tree(tree)?;
         let meeting = Meeting::from(if_locked).that_locks();
         self.take_tree(&mut state, tree.entry.id, (lock, mode), meeting)?;
-        // It may have waited for who dropped the tree.
+        // It may have waited for a transaction that dropped the tree.
         tree.entry.check()
     }
 }

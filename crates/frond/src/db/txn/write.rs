@@ -1,4 +1,5 @@
-//! Writes of one row: locked, looked at, appended, and held against the gaps of others.
+//! Writes of one row: the row is locked, checked, appended, and then checked against others' gap
+//! locks.
 
 use crate::{
     Error, Result, bounds,
@@ -13,34 +14,36 @@ use crate::{
 
 use super::{super::Tree, IfLocked, Seen, State, Txn};
 
-/// What is to be known of a key that is written.
+/// What is known, or must be checked, about a key that is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Absent {
-    /// Nothing.
+    /// Nothing is known.
     Whatever,
-    /// That it is not there.
+    /// The key must be absent: this is checked.
     Must,
-    /// The same, which was looked at under the row's lock, and is looked at again only after a wait.
+    /// The key is absent: this was checked under the row's lock, and is checked again only after a
+    /// wait.
     Proven,
-    /// The same, which follows from something else: it is the entry of a row that is not there, or the caller says so.
+    /// The key is absent: this follows from something else, because it belongs to a row that does
+    /// not exist, or because the caller says so.
     Follows,
-    /// That it is there, says the caller.
+    /// The key exists, says the caller.
     Not,
 }
 
-/// What a write leaves of its key.
+/// What a write leaves under its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Leaves {
     ARow,
     None,
 }
 
-/// What a write has come to.
+/// The result of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Written {
-    /// It is among the transaction's; what the key was for the transaction before.
+    /// The write is done; contains the state of the key for the transaction before.
     Done(OwnState),
-    /// The key is there, and nothing was written.
+    /// The key exists, and nothing was written.
     Exists,
 }
 
@@ -48,18 +51,18 @@ impl Txn {
     /// Sets a value, whether the key exists or not. The row is locked until the transaction ends.
     ///
     /// # Errors
-    /// `LockTimeout`, `KeyTooLong`, `ValueTooLong`, `NoSuchTree`, `TxnEnded`, `BatchTooLarge`, and for a value that is
-    /// written at once those of a commit: nothing was done. `Deadlock`, and of a snapshot transaction `Conflict`: it
-    /// is rolled back.
+    /// `LockTimeout`, `KeyTooLong`, `ValueTooLong`, `NoSuchTree`, `TxnEnded`, `BatchTooLarge`, and
+    /// for a value that is written at once the errors of a commit: nothing was done. `Deadlock`,
+    /// and for a snapshot transaction `Conflict`: the transaction is rolled back.
     pub fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
         self.put_checked(tree, key, value, Absent::Whatever).map(drop)
     }
 
-    /// Sets the value of a key that must not exist. A tree that is `unique` finds out about most absent keys
+    /// Sets the value of a key that must not exist. A `unique` tree detects most absent keys
     /// without a read.
     ///
     /// # Errors
-    /// `RowExists`: nothing was done but that the row is locked. As [`put`](Self::put).
+    /// `RowExists`: nothing was done except that the row is locked. As [`put`](Self::put).
     pub fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
         match self.put_checked(tree, key, value, Absent::Must)? {
             Written::Done(_) => Ok(()),
@@ -67,10 +70,11 @@ impl Txn {
         }
     }
 
-    /// Sets the value of a key that the program knows to be absent, without a look: of a row under a number that it has just
-    /// [reserved](crate::Tree::reserve), say, or of an entry in an index of such a row. A delete of it costs the store nothing
-    /// then, and the tree goes on counting its rows. Where the key was there after all, a later delete may bring the older
-    /// value back: if in doubt, [`insert`](Self::insert).
+    /// Sets the value of a key that the program knows to be absent, without a check: for example, a
+    /// row with a number that was just [reserved](crate::Tree::reserve), or an index entry of such
+    /// a row. A later delete of it then costs the store nothing, and the tree's row count stays
+    /// exact. If the key did exist, a later delete may bring the older value back: if in doubt, use
+    /// [`insert`](Self::insert).
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -96,7 +100,7 @@ impl Txn {
                 }
             });
         }
-        // Before so much is written.
+        // Checked before a long value is written.
         drop(self.enter_writing(tree, key)?);
         self.shared.check_writable()?;
         let class = tree.entry.class;
@@ -109,7 +113,7 @@ impl Txn {
         })
     }
 
-    /// Whether a value goes into the tree, and not into a blob of its own.
+    /// True if a value is stored in the tree, and not as a blob.
     pub(super) fn is_short(&self, value: &[u8]) -> bool {
         value.len() <= self.shared.engine.cx.shape.blob_bytes
     }
@@ -128,7 +132,8 @@ impl Txn {
         self.write(tree, key, (absent, Leaves::None), delete).map(drop)
     }
 
-    /// Folds an operand into a value without reading it: [`operator`](crate::operator) has the built-in ones.
+    /// Folds an operand into a value without reading it; [`operator`](crate::operator) lists the
+    /// built-in operators.
     ///
     /// # Errors
     /// As [`put`](Self::put), and `MissingOperator`.
@@ -146,7 +151,8 @@ impl Txn {
         if operator >= OPERATOR_USER_MIN {
             drop(self.enter_writing(tree, key)?);
             self.shared.check_writable()?;
-            // Before a row is locked: it may be a synced commit of its own, behind other changes of the catalog.
+            // Before a row is locked: it may be a synced commit of its own, after other changes of
+            // the catalog.
             self.shared.record_operators(&[(tree.entry.id, operator)])?;
         }
         let merge = |writes: &mut TxnWrites, hashed: HashedKey<'_>, _, rows| {
@@ -155,7 +161,7 @@ impl Txn {
         self.write(tree, key, (Absent::Whatever, Leaves::ARow), merge).map(drop)
     }
 
-    /// The state, for a call that writes.
+    /// Locks the state for a call that writes.
     pub(super) fn enter_writing(&self, tree: &Tree, key: &[u8]) -> Result<MutexGuard<'_, State>> {
         let state = self.enter(tree, key)?;
         if self.options.read_only {
@@ -196,7 +202,7 @@ impl Txn {
         };
         let hashed = HashedKey::new(id, key);
         let own = self.own_state(state, hashed)?;
-        // What it has written it has locked.
+        // The transaction holds the locks of what it has written.
         if own == OwnState::Untouched && self.private.is_none() {
             if plant!("txn: a conflict is looked for before the lock") {
                 self.must_not_conflict(state, tree, key)?;
@@ -205,12 +211,12 @@ impl Txn {
             let patience = state.patience(IfLocked::Wait.into());
             let taken = self.lock_to_write(state, hashed, patience);
             if let Some(locks) = &mut state.locks {
-                // No reading call took it: it is not given back before the end.
+                // It was not taken by a reading call, so `unlock_last` must not release it.
                 locks.keep_last();
             }
             taken.map_err(|denied| self.denied(state, denied))?;
         }
-        // What was proven before may have been written since, in the same call.
+        // A key that was proven absent before may have been written since, in the same call.
         let is_own = matches!(own, OwnState::Put { .. } | OwnState::Merged);
         let is_insert = matches!(absent, Absent::Must | Absent::Proven);
         let looks = absent == Absent::Must || absent == Absent::Proven && is_own;
@@ -225,7 +231,7 @@ impl Txn {
         };
         let mut writes = self.live.lock();
         let mark = writes.mark();
-        // What has left memory the set does not know, when it says whether a key is fresh (Rule: I7).
+        // The set does not know spilled writes when it decides whether a key is fresh (Rule: I7).
         let is_unsaid = !writes.is_spilled() || own == OwnState::Untouched;
         append(&mut writes, hashed, is_unsaid, rows)?;
         let entries = writes.len() as u64;
@@ -237,7 +243,8 @@ impl Txn {
         if self.private.is_none() {
             self.list_as_writer(state, &tree.entry);
         }
-        // Behind the list of writers, where a build of indexes looks for those who do not know of it.
+        // After listing as a writer, where an index build looks for transactions that do not know
+        // of it.
         let queued = self.queue_change(state, tree, key);
         let waited = queued.and_then(|()| match own {
             OwnState::Untouched => self.pass_gaps(state, tree, key, held),
@@ -245,7 +252,7 @@ impl Txn {
             _ => Ok(false),
         });
         if let (Ok(true), Some(locks)) = (&waited, &mut state.locks) {
-            // The wait has taken the row again, which is written by now.
+            // The wait has locked the row again, which is written now.
             locks.keep_last();
         }
         let exists = waited.and_then(|waited| match waited {
@@ -264,7 +271,8 @@ impl Txn {
         Ok(Written::Done(own))
     }
 
-    /// Locks a row that is to be written and of which the transaction has no writes that count. After the intent.
+    /// Locks a row that is about to be written and of which the transaction has no effective
+    /// writes. Called after the intent.
     pub(super) fn lock_to_write(
         &self,
         state: &mut State,
@@ -274,16 +282,16 @@ impl Txn {
         let locks = state.locks.as_mut().expect("there since the intent");
         let table = &self.shared.lock_table;
         match state.spills > 0 && state.rollbacks_made > 0 {
-            // What it has taken back it has locked, too.
+            // It also holds the locks of writes that it has rolled back.
             true => table.lock_row(locks, key.tree, key.key, RowMode::Write, patience),
             false => table.lock_unwritten(locks, key, RowMode::Write, patience),
         }
     }
 
-    /// Counts what the writes take by now.
+    /// Updates the memory reservation of the writes.
     ///
     /// # Errors
-    /// `BatchTooLarge`: the last of them are to be taken back.
+    /// `BatchTooLarge`: the last of them must be rolled back.
     pub(super) fn charge_writes(&self, state: &mut State, writes: &TxnWrites) -> Result<()> {
         let bytes = writes.commit_bytes() as u64;
         let all = &self.shared.engine.writes_memory;
@@ -297,7 +305,8 @@ impl Txn {
         Ok(())
     }
 
-    /// Lists the transaction as a writer of a tree, of which its first entry is among the writes.
+    /// Lists the transaction as a writer of a tree. Called once its first entry for the tree is
+    /// among the writes.
     pub(super) fn list_as_writer(&self, state: &mut State, entry: &Arc<TreeEntry>) {
         if !state.entered.iter().any(|entered| entered.id == entry.id) {
             entry.writers.enter(&self.live);
@@ -305,7 +314,8 @@ impl Txn {
         }
     }
 
-    /// Whether a key is there that must not be; under its lock, where it must not be a conflict, too.
+    /// True if a key exists that must be absent; also checks for a conflict. Called under the key's
+    /// lock.
     fn exists(
         &self,
         state: &mut State,
@@ -314,7 +324,7 @@ impl Txn {
         own: OwnState,
         must_be_absent: bool,
     ) -> Result<bool> {
-        // What the transaction has written it has looked at then.
+        // For its own writes the transaction checked that when it made them.
         if own == OwnState::Untouched && !plant!("txn: a conflict is looked for before the lock") {
             self.must_not_conflict(state, tree, key)?;
         }
@@ -324,13 +334,14 @@ impl Txn {
         match own {
             OwnState::Deleted { .. } => Ok(false),
             OwnState::Put { .. } | OwnState::Merged => Ok(true),
-            // Below what a temporary tree holds there is nothing.
+            // A temporary tree has no committed rows.
             OwnState::Untouched if self.private.is_some() => Ok(false),
             OwnState::Untouched => self.shared.exists_at_latest(tree.entry.id, key),
         }
     }
 
-    /// Waits until no other has locked the gap that the key goes into; true if it waited.
+    /// Waits until no other transaction has locked the gap that the key goes into; true if it
+    /// waited.
     fn pass_gaps(
         &self,
         state: &mut State,
@@ -340,7 +351,7 @@ impl Txn {
     ) -> Result<bool> {
         let patience = state.patience(IfLocked::Wait.into());
         let Some(locks) = &mut state.locks else { return Ok(false) };
-        // A row that is there is under its own lock, and in no gap.
+        // An existing row is protected by its own lock, and is in no gap.
         if !self.shared.lock_table.is_gap_locked(locks, tree.entry.id, key)
             || self.shared.exists_at_latest(tree.entry.id, key)?
         {
@@ -355,14 +366,14 @@ impl Txn {
 }
 
 impl State {
-    /// What is locked by now.
+    /// A mark of what is locked now.
     pub(super) fn lock_mark(&self) -> Option<LockMark> {
         self.locks.as_ref().map(|locks| locks.mark())
     }
 
-    /// Whether there is a row of a key that is about to be written, under its lock, as far as that is known without a
-    /// look at the store: by what the transaction has written, by what the write asks for, or by what the last locking
-    /// read found. For counting rows (Rule: I51).
+    /// Whether a row exists for a key that is about to be written under its lock, as far as that is
+    /// known without reading the store: from what the transaction has written, from what the write
+    /// requires, or from what the last locking read found. For counting rows (Rule: I51).
     fn was_there(&self, own: OwnState, absent: Absent, key: HashedKey<'_>) -> Option<bool> {
         match (own, absent) {
             (OwnState::Put { .. } | OwnState::Merged, _) => Some(true),

@@ -1,4 +1,4 @@
-//! The watch, with a clock that the test sets and a disk that waits until it is let go.
+//! The watch, with a clock that the test sets and a disk that waits until it is released.
 
 use super::{super::MemoryVfs, *};
 use crate::sync::{Condvar, thread};
@@ -135,10 +135,10 @@ fn operations_that_last_are_told_and_counted_once() {
     gate.changed.notify_all();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert_eq!((watch.look(), watch.slow()), (vec![], 3));
-    // One that nobody saw is counted at its end.
+    // An operation that was not seen is counted at its end.
     watch.over(number, Operation::Sync, 0, || hands.turn(60));
     assert_eq!((watch.look(), watch.slow()), (vec![], 4));
-    // More than there are slots for: the rest goes on unwatched, and nothing is lost after.
+    // More operations than slots: the others run unwatched, and later ones are watched again.
     fn deep(watch: &Watch, left: usize) -> usize {
         match left {
             0 => watch.look().len(),

@@ -1,4 +1,4 @@
-//! Rows of random tables that change at random, against tables that rewrite every row.
+//! Rows of random tables that change at random, compared with tables that rewrite every row.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::bounds;
 use crate::{End, Hint, block::typed::Columns as Typed, coding::put_varint};
 
-/// A column of a table that changes: what it is called, what it is, and what rows of before have in it.
+/// A column of a changing table: its name, its part, and its default for earlier rows.
 #[derive(Clone, PartialEq, Debug)]
 struct Named {
     name: u32,
@@ -14,7 +14,7 @@ struct Named {
     default: Vec<u8>,
 }
 
-/// The table: its columns now, and how often any was added.
+/// The table: its current columns, and how many were ever added.
 #[derive(Clone, Debug)]
 struct Columns {
     now: Vec<Named>,
@@ -31,7 +31,7 @@ fn part_of(kind: u8) -> Part {
     }
 }
 
-/// Bytes of a part that say `seed`.
+/// The bytes of a part that encode `seed`.
 fn bytes_of(part: Part, seed: u8) -> Vec<u8> {
     match part {
         Part::Fixed(width, _) => vec![seed; width.into()],
@@ -55,7 +55,7 @@ impl Columns {
         Named { name: self.names, part, default: bytes_of(part, seed) }
     }
 
-    /// Changes columns as `choices` say, and tells the layout.
+    /// Changes columns according to `choices`, and returns the parts for the layout.
     fn change(&mut self, choices: &[(u8, u8)]) -> Vec<NewPart> {
         let before = self.now.clone();
         for &(what, seed) in choices {
@@ -78,13 +78,13 @@ impl Columns {
         self.now.iter().map(new).collect()
     }
 
-    /// A row: of each column what `seed` says of its name.
+    /// A row: each column has bytes derived from `seed` and its name.
     fn row(&self, version: u16, seed: u8) -> Vec<u8> {
         let parts = self.now.iter().map(|named| bytes_of(named.part, seed ^ named.name as u8));
         [version.to_be_bytes().to_vec(), parts.collect::<Vec<_>>().concat()].concat()
     }
 
-    /// What a row that was written when there were these columns is now.
+    /// The current form of a row that was written when the table had these columns.
     fn mapped(&self, then: &Columns, version: u16, seed: u8) -> Vec<u8> {
         let part = |named: &Named| match then.now.iter().any(|other| other.name == named.name) {
             true => bytes_of(named.part, seed ^ named.name as u8),
@@ -101,7 +101,7 @@ fn changes() -> impl Strategy<Value = Changes> {
     prop::collection::vec(prop::collection::vec(any::<(u8, u8)>(), 1..4), 0..12)
 }
 
-/// All states of a table that changes so, its layout at the end, and the history of it.
+/// All states of a table with these changes, its final layout, and its history.
 fn lived(changes: &Changes) -> (Vec<Columns>, Layout, History) {
     let mut columns = Columns { now: Vec::new(), names: 0 };
     for kind in 0..3 {
@@ -120,7 +120,8 @@ fn lived(changes: &Changes) -> (Vec<Columns>, Layout, History) {
 }
 
 proptest! {
-    /// Rule: I49. However many changes lie between, a row is what it would be if each had rewritten it.
+    /// Rule: I49. However many changes lie between, a row is what it would be if each change had
+    /// rewritten it.
     #[test]
     fn rows_of_every_version_become_ones_of_the_newest(changes in changes(), seed: u8) {
         let (states, layout, history) = lived(&changes);
@@ -138,7 +139,8 @@ proptest! {
             }
             let mut ends = Vec::new();
             prop_assert!(layout.split(&expected, &mut ends), "Invariant 2");
-            // Whoever knows no more than this version has the row as it is, and sees that later ones are newer.
+            // A reader that knows only versions up to this one returns the row unchanged, and sees
+            // that later ones are newer.
             let known = History { changes: history.changes[..version.into()].to_vec() };
             let known = match history.changes.get(usize::from(version)) {
                 Some(change) => known.versions(&change.before),
@@ -227,7 +229,7 @@ fn changes_that_cannot_be_are_refused() {
     }
     let unnamed = Layout::new(vec![number]);
     assert!(History::default().change(&unnamed, &[NewPart::Keep(1)]).is_err());
-    // Nothing but the version may be left.
+    // Even a layout with nothing but the version is allowed.
     assert!(History::default().change(&layout, &[]).is_ok());
 }
 
@@ -246,7 +248,7 @@ fn a_layout_changes_so_many_times_and_no_more() {
     assert_eq!(mapped, [0, 255, 1, 2, 3, 4]);
 }
 
-/// A number of a column means one part in all rows of a block, also where two versions have parts alike.
+/// A column number means one part in all rows of a block, even if two versions have similar parts.
 #[test]
 fn a_row_of_another_version_fits_no_columns() {
     let number = Part::Fixed(1, Hint::Integer);

@@ -1,4 +1,4 @@
-//! Levels against a list.
+//! Levels of range deletes against a list.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ const TREE: TreeId = TreeId(3);
 
 type Range = (Vec<u8>, Vec<u8>);
 
-/// All range deletes, as they came.
+/// A model: all range deletes, in order of arrival.
 #[derive(Default)]
 struct List(Vec<(Seqno, Range)>);
 
@@ -45,7 +45,7 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Commits that come nearly in the order of their seqnos, as those of several threads do.
+/// Commits that arrive nearly in the order of their seqnos, as those of several threads do.
 fn commits() -> impl Strategy<Value = Vec<(u64, Vec<Range>)>> {
     let ranges = prop::collection::vec((key(), key()), 1..8);
     prop::collection::vec((ranges, 0u64..4), 1..60).prop_map(|commits| {
@@ -66,7 +66,7 @@ fn agrees(memtable: &Memtable, list: &List, keys: &[Vec<u8>], last: u64) {
     }
 }
 
-/// Keys of all ranges, and what lies just behind each.
+/// The end keys of all ranges, and the key right after each.
 fn probes(list: &List) -> Vec<Vec<u8>> {
     let ends = list.0.iter().flat_map(|(_, (from, to))| [from.clone(), to.clone()]);
     let mut keys: Vec<_> = ends.flat_map(|key| [[&key[..], &[0]].concat(), key]).collect();
@@ -82,7 +82,7 @@ fn check_against_list(commits: &[(u64, Vec<Range>)]) {
     }
     let (keys, last) = (probes(&list), commits.len() as u64);
     agrees(&memtable, &list, &keys, last);
-    // What a batch takes of it: the commits of an interval, each stretch of theirs and no other.
+    // What a batch takes: the range deletes of an interval of commits, all of theirs and no others.
     for (above, through) in [(0, u64::MAX), (0, last / 2), (last / 3, last / 2), (last / 2, last)] {
         let commits = (Seqno(above), Seqno(through));
         let found = memtable.range_deletes(TREE, commits);
@@ -107,7 +107,7 @@ fn check_against_list(commits: &[(u64, Vec<Range>)]) {
     }
 }
 
-/// Rules: I2, I26. Ranges that nest in each other, that chain, and that stand apart, read at each seqno.
+/// Rules: I2, I26. Ranges that nest, that chain, and that are disjoint, read at each seqno.
 #[test]
 pub(in crate::memtable) fn levels_say_what_a_list_says_at_every_seqno() {
     let key = |n: u64| n.to_be_bytes().to_vec();
@@ -142,7 +142,7 @@ pub(in crate::memtable) fn helpers_add_the_range_deletes_of_a_commit_once() {
     assert_eq!(memtable.cover(TREE, b"d", LATEST), Some(Seqno(8)));
 }
 
-/// Many range deletes that stand apart take few levels, and no more memory than they need.
+/// Many disjoint range deletes take few levels, and no more memory than they need.
 #[test]
 fn disjoint_range_deletes_keep_no_history() {
     let memtable = memtable();
@@ -164,14 +164,15 @@ fn disjoint_range_deletes_keep_no_history() {
     assert_eq!(memtable.range_deletes(TREE, (Seqno(0), LATEST)).len(), count as usize);
 }
 
-/// "All before t", again and again: each range delete covers those before. Old seqnos are found in few steps.
+/// "Everything before t", again and again: each range delete covers the previous ones. Old seqnos
+/// are found in few steps.
 #[test]
 pub(in crate::memtable) fn ranges_that_cover_each_other_make_no_chain() {
     fn depth(level: &Level) -> usize {
         1 + level.merged.iter().flatten().map(|level| depth(level)).max().unwrap_or(0)
     }
     let memtable = memtable();
-    // A chain of so many would still fit on the stack.
+    // A chain of this length would still fit on the stack.
     let count = 1000u64;
     for n in 1..=count {
         memtable.delete_range(TREE, Seqno(n), &[], &n.to_be_bytes());

@@ -1,4 +1,4 @@
-//! A memtable's part of a tree as a batch.
+//! Tests of a memtable's part of one tree as a batch.
 
 use super::*;
 use crate::{
@@ -42,7 +42,7 @@ fn rows(
     rows
 }
 
-/// Invariant 1, for the whole and for intervals, as a spill takes them.
+/// Invariant 1, for the whole memtable and for intervals, as a spill takes them.
 #[test]
 fn versions_of_an_interval_fold_newest_over_older() {
     let cx = context(tiny());
@@ -65,7 +65,7 @@ fn versions_of_an_interval_fold_newest_over_older() {
     assert!(batch_of(&table, TreeId(9), (Seqno(0), Seqno(5)), &cx, &below).unwrap().is_none());
 }
 
-/// Rule: I26
+/// Rule: I26.
 #[test]
 fn what_a_newer_range_delete_covers_is_left_out() {
     let cx = context(tiny());
@@ -82,7 +82,8 @@ fn what_a_newer_range_delete_covers_is_left_out() {
     assert!(later.source.range_deletes().is_none_or(RangeDeletes::is_empty), "it came before");
 }
 
-/// Invariant 3. Few operands travel as they are; many become the value, with what is below them.
+/// Invariant 3. Few operands travel as they are; many are folded into a value with what is below
+/// them.
 #[test]
 fn many_operands_are_put_onto_what_is_below() {
     let mut shape = tiny();

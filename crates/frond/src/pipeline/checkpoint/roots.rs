@@ -1,4 +1,5 @@
-//! What a checkpoint writes of the roots of trees: those that differ from the newest slot's, by groups.
+//! The root directory entries that a checkpoint writes: the groups of trees that differ from those
+//! in the newest slot.
 //!
 //! Threads: the one checkpoint.
 
@@ -14,8 +15,8 @@ use crate::{
 };
 
 impl Engine {
-    /// Step 3: what the root directory of the version has that the newest slot's has not. `counted` are trees whose
-    /// counters or standing changed without a change of roots.
+    /// Step 3: collects the groups of the version's root directory that differ from the newest
+    /// slot's. `counted` lists trees whose counters or existence changed without a change of roots.
     pub(super) fn write_roots(
         &self,
         version: &Arc<Version>,
@@ -42,7 +43,8 @@ impl Engine {
                 durable.loaded = branches.loaded.get(tree).copied().unwrap_or_default();
                 group.insert(*tree, durable);
             }
-            // A tree of which nothing was applied has no root, and may have given out numbers (Rule: I35).
+            // A tree to which nothing was applied has no root, but may have given out numbers
+            // (Rule: I35).
             for tree in self.trees.counting(trees_of(number), version.applied) {
                 if let Entry::Vacant(place) = group.entry(tree) {
                     place.insert(self.write_tree(tree, &TreeRoot::default(), version.applied)?);
@@ -61,7 +63,7 @@ impl Engine {
             applied,
             lineage: tree.lineage(),
             max_key: root.max_key.clone(),
-            // Of the catalog nobody asks, and of an empty tree it is clear.
+            // Rows of the catalog are not needed, and those of an empty tree are known.
             counts: self.trees.counts(tree),
             rows: root.counted.filter(|_| tree != TreeId(0) && !matches!(root.root, Root::Empty)),
             ..DurableRoot::default()

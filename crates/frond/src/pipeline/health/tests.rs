@@ -1,4 +1,4 @@
-//! What stops a store, and what it says then.
+//! Tests of what stops a store, and of the errors after that.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Jobs side by side.
+//! Tests of the task pool.
 
 use super::*;
 use crate::sync::{AtomicUsize, Ordering};
@@ -31,7 +31,7 @@ fn results_come_in_the_order_of_the_jobs_with_threads_and_without() {
     }
 }
 
-/// Promise: P16. A job that panics is a panic of who asked for it, and of nobody else.
+/// Promise: P16. A panic in a job reaches its submitter, and nothing else.
 #[test]
 fn a_panic_in_a_job_reaches_who_asked_and_the_pool_goes_on() {
     let pool = TaskPool::new(2);

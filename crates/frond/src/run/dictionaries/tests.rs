@@ -1,4 +1,5 @@
-//! Leaves of one tree, one after the other: which of them have a dictionary, and that they read as leaves without.
+//! Successive leaves of one tree: which of them have a dictionary, and that they read like leaves
+//! without one.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ fn random(number: u64, seed: u64) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(&number.to_le_bytes(), seed)
 }
 
-/// One of four hundred calls of some eighty letters, with two numbers.
+/// One of four hundred names of some eighty letters, with two numbers.
 fn text(row: u32, era: u64) -> Vec<u8> {
     let dice = random(row.into(), era);
     let call = dice % 400;
@@ -32,7 +33,7 @@ fn text(row: u32, era: u64) -> Vec<u8> {
     format!("{name} @id={} @at={}", dice >> 40, dice >> 20 & 0xffff).into_bytes()
 }
 
-/// Keys of several lengths, so that rows stay rows.
+/// Keys of several lengths, so that rows are not transposed.
 fn rows(numbers: std::ops::Range<u32>, era: u64) -> Rows {
     numbers
         .map(|row| (format!("{row:08}{}", "+".repeat(row as usize % 3)).into(), text(row, era)))
@@ -69,7 +70,7 @@ fn leaf(work: Option<&Arc<Work>>, rows: &Rows) -> Arc<Run> {
     builder.finish().unwrap().unwrap()
 }
 
-/// The leaf as it is read from a file, and what the file requires.
+/// The leaf as it is read from a file, and the version that the file requires.
 fn opened(run: &Run, work: Option<&Arc<Work>>) -> (Arc<Run>, u64) {
     let mode = OpenMode { write: true, create_new: true, direct: true };
     let file = MemoryVfs::new().open("s".as_ref(), mode).unwrap();
@@ -114,7 +115,7 @@ fn identity(run: &Run) -> Identity {
     }
 }
 
-/// The first leaf teaches, those after it take less, and all read alike.
+/// The first leaf trains, those after it take less, and all read alike.
 #[test]
 fn leaves_after_the_first_are_under_its_dictionary() {
     let work = work();
@@ -133,7 +134,8 @@ fn leaves_after_the_first_are_under_its_dictionary() {
         let (bytes, plainly) = (with.extent_bytes(), without.extent_bytes());
         println!("{bytes} bytes for {plainly}");
         assert!(u64::from(bytes) * 100 < u64::from(plainly) * 85, "{bytes} of {plainly}");
-        // Open runs of a tree hold its dictionary together; one that nobody else has counts as its own.
+        // Open runs of a tree share its dictionary; a dictionary that nothing else holds counts as
+        // the run's own.
         let (shared, _) = opened(&with, Some(&work));
         assert!(Arc::ptr_eq(shared.dictionary().unwrap(), with.dictionary().unwrap()));
         assert_answers(&shared, &rows);
@@ -143,7 +145,8 @@ fn leaves_after_the_first_are_under_its_dictionary() {
     assert_eq!(work.leaves().trainings, 1);
 }
 
-/// What texts take, whose names are twice as long together as the dictionary: 64 bytes a row without. zstd may get better.
+/// Sizes of texts whose names are together twice as long as the dictionary: 64 bytes a row without
+/// it. zstd may improve.
 #[test]
 fn sizes_of_texts() {
     let work = work();
@@ -156,7 +159,7 @@ fn sizes_of_texts() {
     assert!(bytes < 46.0, "{bytes:.2} bytes a row");
 }
 
-/// A tree that was just opened goes on with the dictionary of the leaves it has.
+/// A tree that was just opened continues with the dictionary of its leaves.
 #[test]
 fn a_dictionary_outlives_what_taught_it() {
     let work = work();
@@ -171,7 +174,8 @@ fn a_dictionary_outlives_what_taught_it() {
     assert_eq!(later.leaves().trainings, 0);
 }
 
-/// A merge carries blocks under a dictionary only into runs that have the same, and any others anywhere.
+/// A merge carries blocks with a dictionary only into runs with the same one, and any others
+/// anywhere.
 #[test]
 fn blocks_are_carried_into_runs_of_the_same_dictionary() {
     let (one, other) = (work(), work());
@@ -180,7 +184,7 @@ fn blocks_are_carried_into_runs_of_the_same_dictionary() {
     let rows = rows(ROWS..2 * ROWS, 1);
     let (from, _) = opened(&leaf(Some(&one), &rows), None);
     assert!(under(&from) > 0);
-    // Equal, and not the same: it was read from a file.
+    // Equal but not the same object: it was read from a file.
     assert!(builder(Some(&one), None).carries(&from));
     assert!(!builder(Some(&other), None).carries(&from) && !builder(None, None).carries(&from));
     assert!(builder(Some(&other), None).carries(&plain) && builder(None, None).carries(&plain));
@@ -210,7 +214,7 @@ fn blocks_are_carried_into_runs_of_the_same_dictionary() {
     }
 }
 
-/// A leaf that ends short does without the dictionary, which is longer than it saves there.
+/// A short leaf drops the dictionary, which is longer than what it saves there.
 #[test]
 fn a_dictionary_that_is_not_worth_its_bytes_is_taken_back() {
     let work = work();
@@ -230,8 +234,8 @@ fn a_dictionary_that_is_not_worth_its_bytes_is_taken_back() {
     }
 }
 
-/// A tree that was opened again does not know what its dictionary saves: short leaves have it where it pays, all the
-/// same.
+/// A tree that was opened again does not know what its dictionary saves: short leaves still have it
+/// where it pays.
 #[test]
 fn a_dictionary_that_pays_is_kept_where_nothing_is_known_of_it() {
     let work = work();
@@ -252,7 +256,8 @@ fn a_dictionary_that_pays_is_kept_where_nothing_is_known_of_it() {
     assert!(kept > 2, "{kept} of seven");
 }
 
-/// That none is worth it is remembered as well: of bytes without sense nothing is learnt, again and again.
+/// The result that no dictionary pays is remembered too: random bytes do not cause training again
+/// and again.
 #[test]
 fn trees_without_use_for_one_do_not_try_for_ever() {
     let (work, count) = (work(), 3000);
@@ -261,7 +266,7 @@ fn trees_without_use_for_one_do_not_try_for_ever() {
         assert_eq!(under(&leaf), 0);
     }
     assert_eq!(work.leaves().trainings, 0);
-    // Numbers shrink, and have nothing in common.
+    // These numbers compress, but have nothing in common.
     let work = self::work();
     for number in 0..20u32 {
         let value = |row: u32| [[0; 8], random(row.into(), 9).to_be_bytes()].concat();
@@ -274,7 +279,7 @@ fn trees_without_use_for_one_do_not_try_for_ever() {
     assert_eq!(work.leaves().trainings, 1);
 }
 
-/// Other texts get another dictionary, when some leaves have missed what the old one promised.
+/// Other texts get another dictionary, after some leaves have missed the ratio of the old one.
 #[test]
 fn what_changes_is_learnt_anew() {
     let work = work();
@@ -294,7 +299,8 @@ fn what_changes_is_learnt_anew() {
     assert_eq!(next(2).dictionary(), second.as_ref());
 }
 
-/// Promise: P22, P20. The version of a tail says that there is a dictionary; without one no block can be under it.
+/// Promise: P22, P20. The version of a footer says that there is a dictionary; without one no block
+/// can use it.
 #[test]
 fn only_runs_that_say_so_have_a_dictionary() {
     let work = work();
@@ -309,16 +315,16 @@ fn only_runs_that_say_so_have_a_dictionary() {
         tail[4] = version;
         match Tail::from_disk(&identity, &tail).unwrap_err() {
             Flaw::TooNew { what } if version == 5 => assert!(what.contains("version 5")),
-            // As one of typed blocks it would have a format where the dictionary is.
+            // Read as a run of columnar blocks, it would have a format where the dictionary is.
             flaw => assert!(version < 4, "{version}: {flaw:?}"),
         }
     }
-    // The dictionary cut away, and all else as it was.
+    // The dictionary removed, everything else unchanged.
     let mut without = Tail { dictionary: None, ..run.tail.clone() };
     let tail = without.to_disk(&identity);
     let flaw = format!("{:?}", Tail::from_disk(&identity, &tail).unwrap_err());
     assert!(flaw.contains("under a dictionary in a run that has none"), "{flaw}");
-    // Another in its place: an error, or other bytes, that are no block of these rows.
+    // Another dictionary in its place: an error, or bytes that are no block of these rows.
     without.dictionary = Dictionary::new(vec![b'x'; 4000]).map(Arc::new);
     let mut buf = ReadBuf::new(pool());
     let encoded = run.encoded_block(0, &mut buf).unwrap();
@@ -333,7 +339,7 @@ fn only_runs_that_say_so_have_a_dictionary() {
     assert!(error.contains("needs a dictionary"), "{error}");
 }
 
-/// Promise: P15. What a dictionary may be, whoever says so.
+/// Promise: P15. Dictionaries on disk have bounds, whatever the bytes claim.
 #[test]
 fn dictionaries_on_disk_have_bounds() {
     let stored = |bytes: &[u8]| Dictionary::new(bytes.to_vec()).map(|its| its.to_disk().to_vec());
@@ -353,7 +359,7 @@ fn dictionaries_on_disk_have_bounds() {
     ] {
         assert_eq!(stored(&bytes).is_some(), fits);
     }
-    // Gigabytes that a few bytes claim to be.
+    // A few bytes that claim to be gigabytes.
     let claims = [0xff, 0xff, 0xff, 0xff, 0x0f, 3, 2, 1, 1];
     assert!(Dictionary::from_disk(&claims).is_err());
 }

@@ -31,7 +31,8 @@ pub(in crate::run) fn a_fresh_put_annihilates_with_its_delete_and_only_then() {
     let delete = (Tag::DELETE, vec![]);
     assert_eq!(fold(&folder, &delete, &fresh), None);
     assert_eq!(fold(&folder, &delete, &put), Some(delete.clone()));
-    // A fresh Put that absorbed a Delete hides what that Delete was hiding: not fresh any more.
+    // A fresh Put that absorbed a Delete hides what that Delete was hiding: it is not fresh any
+    // more.
     assert_eq!(fold(&folder, &fresh, &delete), Some(put.clone()));
     assert_eq!(fold(&folder, &put, &fresh), Some(fresh.clone()));
     assert_eq!(fold(&folder, &fresh, &put), Some(put.clone()));
@@ -64,7 +65,7 @@ fn operators_do_what_they_say() {
     assert!(bad.is_err());
 }
 
-/// Concatenates; its combined operands may become as long as it likes.
+/// Concatenates; its combined operands may become as long as they like.
 struct Grow;
 
 impl MergeOperator for Grow {
@@ -85,7 +86,7 @@ fn growing() -> Operators {
     operators
 }
 
-/// Operands are combined up to a bound and stand side by side beyond it; the value is the same.
+/// Operands are combined up to a bound and kept side by side beyond it; the value is the same.
 #[test]
 fn operands_that_would_grow_too_long_together_stand_side_by_side() {
     let operators = growing();
@@ -109,7 +110,7 @@ fn operands_that_would_grow_too_long_together_stand_side_by_side() {
     }
 }
 
-/// Versions folded all at once and two by two mean the same.
+/// Folding versions all at once gives the same as folding them pairwise.
 #[test]
 fn many_versions_fold_as_pairs_do() {
     let operators = growing();
@@ -141,7 +142,7 @@ fn many_versions_fold_as_pairs_do() {
     }
 }
 
-/// Makes a value that no value may have.
+/// Returns a value longer than any value may be.
 struct Long;
 
 impl MergeOperator for Long {
@@ -156,7 +157,7 @@ impl MergeOperator for Long {
     }
 }
 
-/// A value keeps what a value may have, and no more, whoever made it.
+/// A value is cut at the maximum length, whichever operator made it.
 #[test]
 fn a_value_made_too_long_is_cut() {
     let mut operators = Operators::new();
@@ -168,8 +169,8 @@ fn a_value_made_too_long_is_cut() {
     }
 }
 
-/// A group folded from either end must settle to the same, or what a reader sees would depend on
-/// which runs were merged first.
+/// A group folded from either end must settle to the same message, or what a reader sees would
+/// depend on which runs were merged first.
 #[test]
 fn folding_is_associative() {
     let operators = Operators::new();

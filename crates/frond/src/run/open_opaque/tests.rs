@@ -1,4 +1,4 @@
-//! Runs of transposed blocks against runs of the same rows as they are.
+//! Runs of transposed blocks compared with runs of the same rows as they are.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,8 @@ fn noise(row: u32) -> [u8; 8] {
     xxhash_rust::xxh3::xxh3_64(&row.to_le_bytes()).to_be_bytes()
 }
 
-/// An index entry: a number that ascends unevenly, eight bytes of which a few differ; a short value.
+/// An index entry: a number that ascends unevenly, eight bytes of which a few differ, and a short
+/// value.
 fn row(row: u32) -> (Vec<u8>, (Tag, Vec<u8>)) {
     let number = row * 8 + u32::from(noise(row)[0] % 8);
     let key = [&number.to_be_bytes()[..], &u64::from(noise(row)[1]).to_be_bytes()].concat();
@@ -47,7 +48,7 @@ fn build(rows: &Rows, codec: Codec) -> Arc<Run> {
     builder.finish().unwrap().unwrap()
 }
 
-/// The run as it is read from a file, and what the file requires.
+/// The run as it is read from a file, and the version that the file requires.
 fn written(run: &Arc<Run>) -> (Arc<Run>, u64) {
     let mode = OpenMode { write: true, create_new: true, direct: true };
     let file = MemoryVfs::new().open("s".as_ref(), mode).unwrap();
@@ -69,7 +70,7 @@ fn forward(mut cursor: RunCursor) -> Rows {
     rows
 }
 
-/// Asks a run everything, and holds it against its rows.
+/// Queries a run in every way and compares the answers with its rows.
 fn assert_answers(run: &Arc<Run>, rows: &Rows) {
     let source: Arc<dyn BlockSource> = Arc::new(NoCache(pool()));
     for (key, (tag, payload)) in rows.iter().step_by(7) {
@@ -114,12 +115,12 @@ fn a_run_of_transposed_blocks_answers_as_any_other() {
         assert_eq!(features, FEATURE_TRANSPOSED_BLOCKS);
         assert_answers(&read, &rows);
     }
-    // Without a codec there is nobody to do it for.
+    // Without a codec nothing is transposed.
     let raw = build(&rows, Codec::Raw);
     assert_eq!((transposed(&raw), written(&raw).1), (0, 0));
 }
 
-/// What these take: of narrow ones less than a sixth of their 18 bytes. zstd may get better.
+/// Sizes of these rows: narrow ones take less than a sixth of their 18 bytes. zstd may improve.
 #[test]
 fn sizes_of_rows_that_are_alike() {
     let take = |rows: &Rows, codec| build(rows, codec).data_bytes() as f64 / rows.len() as f64;
@@ -133,7 +134,8 @@ fn sizes_of_rows_that_are_alike() {
         })
         .collect();
     let sizes = [
-        // 8 bits of noise, 3.7 of a difference, 2 of a value: 1.7 bytes, if zstd had a code for each place.
+        // 8 bits of noise, 3.7 of a difference, 2 of a value: 1.7 bytes, if zstd had a code for
+        // each position.
         ("narrow, lz4", take(&narrow, Codec::Lz4), 3.1),
         ("narrow, zstd-1", take(&narrow, Codec::Zstd1), 2.5),
         ("narrow, zstd-3", take(&narrow, Codec::Zstd3), 2.5),
@@ -150,7 +152,8 @@ fn xxh3(row: u32, seed: u64) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(&row.to_le_bytes(), seed)
 }
 
-/// Blocks with a Delete, a Merge or a longer key among their rows stay as they are, beside others that do not.
+/// Blocks with a Delete, a Merge or a longer key among their rows are not transposed; other blocks
+/// of the run are.
 #[test]
 fn rows_that_are_not_alike_stay_rows() {
     let mut rows = rows(0..9000);
@@ -165,7 +168,8 @@ fn rows_that_are_not_alike_stay_rows() {
     assert_eq!(transposed(&build(&deleted, Codec::Zstd1)), 0);
 }
 
-/// A merge carries transposed blocks as bytes, into runs that then say so, and asks the ones at the ends for keys.
+/// A merge carries transposed blocks as bytes, into runs that then say so, and decodes those at the
+/// ends for their keys.
 #[test]
 fn transposed_blocks_are_carried() {
     let old = rows(0..9000);
@@ -200,7 +204,8 @@ fn transposed_blocks_are_carried() {
     }
 }
 
-/// Promise: P22, P20. The version of a tail says that blocks may be transposed; else the bit is unknown.
+/// Promise: P22, P20. The version of a footer says that blocks may be transposed; otherwise the bit
+/// is unknown.
 #[test]
 fn only_runs_that_say_so_have_transposed_blocks() {
     let run = build(&rows(0..3000), Codec::Zstd1);
@@ -215,7 +220,7 @@ fn only_runs_that_say_so_have_transposed_blocks() {
     let mut tail = run.tail.to_disk(&identity);
     assert_eq!(tail[4], 3);
     assert!(Tail::from_disk(&identity, &tail).is_ok());
-    // As one of typed blocks it has no format that can be read.
+    // Read as a run of columnar blocks, it has no format that can be read.
     for (version, why) in [(1, "transposed"), (2, "run format"), (5, "version")] {
         tail[4] = version;
         let flaw = format!("{:?}", Tail::from_disk(&identity, &tail).unwrap_err());
@@ -224,7 +229,7 @@ fn only_runs_that_say_so_have_transposed_blocks() {
     assert_eq!(build(&rows(0..3000), Codec::Raw).tail.to_disk(&identity)[4], 1);
 }
 
-/// All forms are tried on one block in [`CHOSEN_ONE_IN`], by whichever run comes to it.
+/// All forms are tried on one block in [`CHOSEN_ONE_IN`], in whichever run that block is.
 #[test]
 fn what_was_chosen_is_kept_from_run_to_run() {
     let work = WorkByTree::new(Arc::new(RealClock::new())).of(Lineage(1));
@@ -240,7 +245,7 @@ fn what_was_chosen_is_kept_from_run_to_run() {
         assert!(matches!(habit.form, Form::Transposed(3..=4)), "{habit:?}");
     }
     assert!(blocks > CHOSEN_ONE_IN);
-    // Each tree has a habit of its own, and rows of texts another one.
+    // Each tree has its own habit, and rows of texts have another one.
     let other = WorkByTree::new(Arc::new(RealClock::new())).of(Lineage(2));
     let mut builder = RunBuilder::new(pool(), options(Codec::Zstd1)).counted(other.clone());
     for row in 0..3000usize {
@@ -253,7 +258,8 @@ fn what_was_chosen_is_kept_from_run_to_run() {
     assert_eq!(other.habit().form, Form::Unknown, "there was nothing to choose");
 }
 
-/// What was not alike for some blocks is hardly looked at, and what is alike again is seen to be.
+/// Rows that had no common shape for some blocks are rarely examined, and regular rows are noticed
+/// again.
 #[test]
 fn rows_that_are_never_alike_are_hardly_taken_apart() {
     let work = WorkByTree::new(Arc::new(RealClock::new())).of(Lineage(1));
@@ -265,7 +271,7 @@ fn rows_that_are_never_alike_are_hardly_taken_apart() {
         builder.finish().unwrap().unwrap()
     };
     let mut mixed = rows(0..9000);
-    // A longer key in every block, far behind its first row.
+    // A longer key in every block, far from its first row.
     let longer: Vec<Vec<u8>> = mixed.keys().skip(300).step_by(300).cloned().collect();
     mixed.extend(longer.into_iter().map(|key| ([&key[..], &[1]].concat(), (Tag::PUT, vec![5]))));
     let run = leaf(&mixed);

@@ -1,4 +1,5 @@
-//! Leaves of one tree, one after the other: what they learn, and which of their blocks go into which.
+//! Successive leaves of one tree: what they learn, and which of their blocks can be carried into
+//! which.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -29,7 +30,7 @@ fn builder(typing: &Arc<Typing>, base: Option<&Run>) -> RunBuilder {
     RunBuilder::typed(FramePool::new(32 << 20), options, typing, base.map(Run::format))
 }
 
-/// Where trains stop: which three hundred places there are.
+/// The set of three hundred places that rows use.
 type Places = u64;
 const NORTH: Places = 1;
 const SOUTH: Places = 2;
@@ -91,7 +92,7 @@ fn models(run: &Run) -> &[Option<Arc<StringModel>>] {
 #[test]
 fn the_leaf_after_the_first_has_models_and_takes_less() {
     let typing = typing();
-    // As a load does it: the next one is there before the last one ends.
+    // As in a load: the next builder exists before the last one ends.
     let mut next = builder(&typing, None);
     let first = leaf(&typing, None, 0, NORTH);
     assert!(models(&first).is_empty(), "nothing was known");
@@ -115,7 +116,7 @@ fn the_leaf_after_the_first_has_models_and_takes_less() {
     }
 }
 
-/// Strings are not copied for a lesson that is not due.
+/// Strings are not copied when no training is due.
 #[test]
 fn samples_are_kept_where_models_may_be_due() {
     let typing = typing();
@@ -155,7 +156,8 @@ fn blocks_go_into_runs_that_have_their_models() {
             to.carry_block(from, index, &encoded).unwrap();
         }
     };
-    // What has no models goes anywhere; the first run gives its models to the whole.
+    // Blocks without models can be carried anywhere; the first run with models gives them to the
+    // whole.
     let mut both = builder(&typing, Some(&plain));
     assert!(both.carries(&plain) && both.carries(&modelled));
     carry(&plain, &mut both);
@@ -163,7 +165,7 @@ fn blocks_go_into_runs_that_have_their_models() {
     let both = both.finish().unwrap().unwrap();
     assert!(models(&both) == models(&modelled));
     assert_rows(&opened(&both), 0, NORTH);
-    // A tree that was just opened takes up the models that it meets, and not others.
+    // A tree that was just opened adopts the models that it meets first, and no others.
     let other = self::typing();
     let mut beginning = builder(&other, Some(&opened(&modelled)));
     assert!(beginning.carries(&modelled));

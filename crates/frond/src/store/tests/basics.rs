@@ -22,7 +22,7 @@ pub(super) fn dir() -> &'static Path {
     Path::new("/store")
 }
 
-/// A file system whose files are what a function makes of them as they are opened.
+/// A file system that passes each file through a function as it is opened.
 pub(super) struct Opening<F>(pub Arc<dyn Vfs>, pub F);
 
 impl<F> fmt::Debug for Opening<F> {
@@ -76,7 +76,7 @@ pub(super) fn publish(store: &Store, at: Publish, roots: &RootDirectory) -> Supe
 }
 
 pub(super) fn one_tree(link: Link) -> RootDirectory {
-    // Applied through the commit of `publish`.
+    // Applied through the commit whose number is `publish`.
     let applied = Seqno(link.birth.0);
     let root = TreeRoot { link: Some(link), lineage: L, applied, ..TreeRoot::default() };
     RootDirectory { trees: [(TreeId(1), root)].into(), snapshots: vec![] }
@@ -109,7 +109,8 @@ pub(super) fn what_was_published_is_there_after_reopening() {
     assert_eq!(stats.space.live, opened.superblock.totals.live);
 }
 
-/// What is sealed is what would be read: the store stops before a slot names it, and opens with the version before.
+/// What is sealed is what would be read: the store stops before a slot names an unreadable page,
+/// and opens with the version before.
 #[test]
 pub(super) fn a_root_directory_that_could_not_be_read_is_not_published() {
     let env = env();
@@ -136,7 +137,8 @@ pub(super) fn a_root_directory_that_could_not_be_read_is_not_published() {
     assert!(opened.warnings.is_empty());
 }
 
-/// What a publish seals is what its readers take, of each kind of page. Nothing is read here: only seals look.
+/// What a publish seals is accepted by its readers, for each kind of page. Nothing is read back
+/// here: only the seals verify.
 #[test]
 pub(super) fn what_a_publish_writes_could_be_read() {
     let store = create(&env(), dir(), StoreOptions::default()).unwrap().store;
@@ -165,12 +167,12 @@ pub(super) fn a_second_owner_is_told_who_the_first_is() {
     open(&env, dir(), StoreOptions::default()).unwrap();
 }
 
-/// A lock ends with the store, not with the last descriptor of its file. A store was refused as locked while it was made, as
-/// another thread of the program started a process.
+/// A lock ends with the store, not with the last descriptor of its file. A store was once refused
+/// as locked while it was made, because another thread of the program started a process.
 #[test]
 pub(super) fn a_lock_ends_with_its_store_and_not_with_its_file() {
     let env = env();
-    // As a process has them open that is about to run another program.
+    // These stand for the descriptors of a process that is about to run another program.
     let kept_open = Mutex::new(Vec::new());
     let keep = move |file: Arc<dyn File>| {
         kept_open.lock().unwrap().push(file.clone());

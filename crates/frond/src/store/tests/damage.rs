@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Flipped bits, stale and swapped pages, foreign and cut files: seen, contained, never believed.
+//! Flipped bits, stale and swapped pages, foreign and cut files: detected, contained, never
+//! trusted.
 
 use super::basics::{L, dir, env, one_tree, publish};
 use crate::{
@@ -54,8 +55,8 @@ fn slot_at(superblock: &Superblock) -> u64 {
     (superblock.sequence % 2) * (64 << 10)
 }
 
-/// Promises: P9, P10, P21. Every bit of both slots: the other slot opens, with a warning, and nothing
-/// is written.
+/// Promises: P9, P10, P21. With any bit of either slot flipped, the other slot opens, with a
+/// warning, and nothing is written.
 #[test]
 pub(super) fn every_bit_of_a_superblock_may_flip() {
     let store = closed();
@@ -76,14 +77,15 @@ pub(super) fn every_bit_of_a_superblock_may_flip() {
     assert!(look(&store.env).unwrap().warnings.is_empty());
 }
 
-/// Promises: P9, P10. Every bit of the newest root directory, map directory and zone page.
+/// Promises: P9, P10. Every bit of the newest root directory, map directory and zone page is
+/// flipped.
 #[test]
 pub(super) fn every_bit_of_the_newest_roots_may_flip() {
     let store = closed();
     let before = image(&store.env);
     let (roots, map) = (store.newest.roots.unwrap(), store.newest.map.unwrap());
     let mut pages: Vec<u64> = (DATA_START..before.len() as u64).step_by(ALIGN).collect();
-    // Zone pages are the map pages born with the newest version, beside the directory.
+    // Zone pages are the map pages born with the newest version, except for the directory.
     pages.retain(|&at| {
         let page = &before[at as usize..at as usize + ALIGN];
         page[8..12] == *b"FrPg"
@@ -160,7 +162,7 @@ pub(super) fn foreign_swapped_and_cut_files_are_refused_unchanged() {
     }
 }
 
-/// Promise: P9. A stale page in the right place is a wrong page, anything else fails its checksum.
+/// Promise: P9. A stale page in the right place is a wrong page; anything else fails its checksum.
 #[test]
 pub(super) fn stale_misplaced_and_rotten_pages_are_told() {
     let env = env();

@@ -9,7 +9,7 @@ use crate::{
     types::{Lineage, Lsn, Publish, Seqno, TreeId},
 };
 
-/// Ids in several groups and index pages, the last one there is among them.
+/// Ids in several groups and index pages, including the last possible one.
 const TREES: [u32; 9] = [0, 1, 63, 64, 16_384, 16_385, 1 << 20, u32::MAX - 64, u32::MAX - 1];
 
 fn root(tree: u32, at: Publish) -> TreeRoot {
@@ -40,7 +40,8 @@ fn reopened(env: &Env, store: Store) -> Opened {
     open(env, dir(), StoreOptions::default()).unwrap()
 }
 
-/// One group changed: its page, an index page, the root page and the head are written, whatever else is there.
+/// When one group changes, its page, an index page, the root page and the head are written, however
+/// many others exist.
 #[test]
 fn a_checkpoint_writes_the_groups_that_changed_and_no_others() {
     let env = env();
@@ -62,7 +63,7 @@ fn a_checkpoint_writes_the_groups_that_changed_and_no_others() {
         assert!(written <= 8 * 4096, "{written} bytes for one tree");
     }
     let opened = reopened(&env, store);
-    // Entries do not say through which commit they are applied: the slot does.
+    // Entries do not contain the commit through which they are applied: the slot does.
     expected.trees.values_mut().for_each(|root| root.applied = Seqno(at.0));
     assert_eq!(opened.roots, expected);
 }
@@ -78,7 +79,7 @@ fn groups_without_trees_leave_no_pages() {
     let groups = gone.into_iter().collect();
     publish(&store, second, &DirectoryChange { groups, ..DirectoryChange::default() });
     assert_eq!(store.trees_root(), None);
-    // Both slots show nothing now: all pages but two heads and the map are free.
+    // Both slots are empty now: all pages but two heads and the map are free.
     publish(&store, second.next(), &DirectoryChange::default());
     publish(&store, second.next().next(), &DirectoryChange::default());
     let opened = reopened(&env, store);
@@ -87,7 +88,8 @@ fn groups_without_trees_leave_no_pages() {
     assert!(live <= 3 * 4096, "{live} bytes");
 }
 
-/// Promise: P20. Rule: I19. The trees of a snapshot stay readable however the newest ones change, for one entry each.
+/// Promise: P20. Rule: I19. The trees of a snapshot stay readable however the newest ones change,
+/// and a snapshot costs one entry.
 #[test]
 pub(super) fn named_snapshots_show_their_trees_until_they_are_dropped() {
     let env = env();
@@ -121,7 +123,7 @@ pub(super) fn named_snapshots_show_their_trees_until_they_are_dropped() {
         let found = store.snapshot_trees(snapshot).unwrap();
         assert_eq!(*found, directory(trees, snapshot.publish).trees);
     }
-    // Dropped, they leave nothing.
+    // Dropped snapshots leave nothing.
     at = store.counts_from().next();
     for (snapshot, _) in &named {
         assert!(store.space().unpin_named(snapshot.publish, at));
@@ -135,7 +137,8 @@ pub(super) fn named_snapshots_show_their_trees_until_they_are_dropped() {
     assert!(space.live < 60 * 4096, "{space:?}: pages live that no slot has");
 }
 
-/// A store from before page tables lists the roots of all snapshots in one page; they stay until they are dropped.
+/// A store from before page tables lists the roots of all snapshots in one page; they stay until
+/// they are dropped.
 #[test]
 fn snapshots_of_a_single_page_directory_move_into_a_page_of_their_own() {
     let env = env();
@@ -159,7 +162,7 @@ fn snapshots_of_a_single_page_directory_move_into_a_page_of_their_own() {
     assert_eq!(opened.roots.snapshots, [listed(9)]);
 }
 
-/// A bound stands in the place of a very long largest key, and no key of the tree is above it.
+/// A bound replaces a very long largest key, and no key of the tree is above it.
 #[test]
 fn a_very_long_largest_key_is_bounded() {
     let env = env();
@@ -183,7 +186,7 @@ fn a_very_long_largest_key_is_bounded() {
     assert!(keys.iter().zip(&found).all(is_bound));
 }
 
-/// The bound of the root page: all index pages that there can be.
+/// The bound of the root page: as many index pages as there can be.
 #[test]
 fn a_page_table_has_a_number_for_every_tree() {
     assert!(group_of(TreeId(u32::MAX)) < NUMBERS);

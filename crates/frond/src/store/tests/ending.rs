@@ -10,7 +10,8 @@ use crate::{
 const DROPPED: Lineage = Lineage(2);
 const PAGES: u64 = 10;
 
-/// A store with two trees, of which the second is dropped in the version returned and has begun to end.
+/// A store with two trees, of which the second is dropped in the returned version and its lineage
+/// ended.
 fn with_a_dropped_tree(env: &crate::io::Env, inherited: bool) -> (Store, Publish, RootDirectory) {
     let store = create(env, dir(), StoreOptions::default()).unwrap().store;
     let v1 = store.counts_from().next();
@@ -62,7 +63,7 @@ pub(super) fn a_dropped_tree_ends_in_pieces_and_goes_on_after_reopening() {
     assert!(!store.is_ending());
 }
 
-/// What a clone inherited dies, and stays for it. Rules: I19, I22.
+/// What a clone inherited dies, but is kept for the clone. Rules: I19, I22.
 #[test]
 fn a_clone_keeps_what_its_dropped_parent_wrote() {
     let env = env();
@@ -81,8 +82,8 @@ fn a_clone_keeps_what_its_dropped_parent_wrote() {
     assert!(kept_bytes(&store) < PAGES * 4096, "{:?}", store.stats().space);
 }
 
-/// A pass goes on while versions without the tree become durable: what dies late is listed as alive in both
-/// slots, and is handed out only after two more. Rules: I16, I18, I22.
+/// A pass continues while versions without the tree become durable: what dies late is listed as
+/// alive in both slots, and is handed out only after two more. Rules: I16, I18, I22.
 #[test]
 fn what_both_slots_list_is_not_handed_out_however_late_it_dies() {
     let env = env();

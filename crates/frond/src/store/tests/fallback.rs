@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A slot that could not be read at one open, and can be read at the next.
+//! A slot that cannot be read at one open, but can be read at the next.
 
 use std::{io, ops::Range};
 
@@ -12,7 +12,7 @@ use crate::{
     types::Publish,
 };
 
-/// Calls that touch these bytes of any file fail with EIO.
+/// Byte ranges of which any access, in any file, fails with EIO.
 #[derive(Clone, Debug, Default)]
 struct Bad {
     reads: Arc<Mutex<Option<Range<u64>>>>,
@@ -78,7 +78,8 @@ impl File for BadFile {
     }
 }
 
-/// A store with three checkpoints whose process is gone; the disk below, and one whose sectors may be bad.
+/// A store with three checkpoints whose process was killed: the disk below, and one whose sectors
+/// may be bad.
 struct Killed {
     below: Env,
     env: Env,
@@ -139,7 +140,8 @@ impl Killed {
     }
 }
 
-/// Promise: P10. The open that falls back may be killed at any moment after it has begun to write pages.
+/// Promise: P10. The open that falls back may be killed at any moment after it has started to write
+/// pages.
 #[test]
 pub(super) fn a_slot_that_was_passed_over_never_wins_again() {
     for index in 0..3 {
@@ -150,7 +152,8 @@ pub(super) fn a_slot_that_was_passed_over_never_wins_again() {
         assert_eq!(opened.roots, store.roots[1], "{what}");
         assert_eq!(opened.warnings.len(), 1, "{what}: {:?}", opened.warnings);
         assert_eq!(opened.superblock, opened.store.newest());
-        // It fills what the passed-over version alone had, and is killed before its first checkpoint.
+        // It fills what only the passed-over version used, and is killed before its first
+        // checkpoint.
         let v = opened.store.counts_from().next();
         for _ in 0..20 {
             opened.store.put_page(PageKind::Node, v, L, &[b"written after the fallback"]).unwrap();
@@ -166,7 +169,7 @@ pub(super) fn a_slot_that_was_passed_over_never_wins_again() {
         for link in opened.roots.links() {
             opened.store.read_page(link, PageKind::Node, "a page").unwrap();
         }
-        // And it goes on from there.
+        // The store continues from there.
         let v = opened.store.counts_from().next();
         let link = opened.store.put_page(PageKind::Node, v, L, &[b"next"]).unwrap();
         publish(&opened.store, v, &one_tree(link));
@@ -175,8 +178,8 @@ pub(super) fn a_slot_that_was_passed_over_never_wins_again() {
     }
 }
 
-/// The sequence and the limit of the slot are unknown to the open that cannot read it; numbers given out
-/// afterwards are above them all the same. Rule: I20.
+/// The sequence and the limit of the slot are unknown to the open that cannot read it; numbers
+/// issued afterwards are still above both. Rule: I20.
 #[test]
 pub(super) fn numbers_of_a_slot_that_cannot_be_read_are_not_issued_again() {
     for index in 0..3 {
@@ -184,8 +187,8 @@ pub(super) fn numbers_of_a_slot_that_cannot_be_read_are_not_issued_again() {
         let (what, at) = store.places()[index];
         let mut issued = store.newest.sequence;
         let mut limit = store.newest.publish_limit;
-        // From the second round on it is the heir that cannot be read. What the passed-over slot linked
-        // has no second round: nothing links it any more.
+        // From the second round on the heir cannot be read. What the passed-over slot linked has no
+        // second round: nothing links it any more.
         for round in 0..if index == 0 { 5 } else { 1 } {
             store.break_reads(at);
             let opened = store.open().unwrap();
@@ -197,7 +200,7 @@ pub(super) fn numbers_of_a_slot_that_cannot_be_read_are_not_issued_again() {
             drop(opened);
             store.heal();
         }
-        // As long as the slot that was taken stays the only one that can be read.
+        // The slot that was taken stays the only one that can be read.
         let opened = store.open().unwrap();
         let v = opened.store.counts_from().next();
         let next = publish(&opened.store, v, &store.roots[1]);
@@ -205,7 +208,8 @@ pub(super) fn numbers_of_a_slot_that_cannot_be_read_are_not_issued_again() {
     }
 }
 
-/// A slot that can be neither read nor replaced may be read again later: the open fails, and says where.
+/// A slot that can be neither read nor replaced may become readable later: the open fails, and the
+/// error says where.
 #[test]
 pub(super) fn a_slot_that_cannot_be_replaced_fails_the_open() {
     for index in 0..3 {

@@ -17,7 +17,7 @@ use crate::{
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fault {
-    /// Writes and syncs fail with an I/O error, from the n-th on or only then.
+    /// Writes and syncs fail with an I/O error, from the n-th one on or only that one.
     Io { sticky: bool },
     /// Allocations find the disk full.
     Full,
@@ -152,7 +152,7 @@ fn faulty(below: &Env, fault: Fault, left: u64) -> (Env, Arc<Plan>) {
     (Env { vfs: Arc::new(vfs), ..below.clone() }, plan)
 }
 
-/// Opens and publishes five versions, each replacing the one page; the roots published.
+/// Opens and publishes five versions, each replacing the one page; returns the published roots.
 fn work(
     env: &Env,
     published: &mut Vec<RootDirectory>,
@@ -236,8 +236,8 @@ pub(super) fn after_the_nth_failed_write_nothing_more_is_written_and_the_last_ve
     }
 }
 
-/// Promise: P13. A full disk refuses allocations and checkpoints; the store goes on when space is
-/// back, without reopening.
+/// Promise: P13. A full disk refuses allocations and checkpoints; the store continues once there is
+/// space again, without reopening.
 #[test]
 pub(super) fn a_full_disk_stops_nothing_for_good() {
     for n in 1..20 {
@@ -285,7 +285,7 @@ pub(super) fn a_full_disk_stops_nothing_for_good() {
     }
 }
 
-/// Rule: I24. With the disk full, the reserve carries background work.
+/// Rule: I24. With the disk full, background work uses the reserve.
 #[test]
 pub(super) fn the_reserve_carries_checkpoints_on_a_full_disk() {
     let below = env();
@@ -309,8 +309,9 @@ pub(super) fn the_reserve_carries_checkpoints_on_a_full_disk() {
     }
 }
 
-/// Rule: I24. Small commits are admitted many at once, ahead of their coming: that is promised to none of them, keeps no store from
-/// its rest, and is no reason to refuse one that needs it.
+/// Rule: I24. Small commits are admitted in advance, many at once: this credit is reserved for none
+/// of them, does not keep a store from becoming idle, and is no reason to refuse a commit that
+/// needs it.
 #[test]
 fn what_is_admitted_ahead_is_called_in() {
     let below = env();
@@ -319,7 +320,7 @@ fn what_is_admitted_ahead_is_called_in() {
     let store = open(&env, dir(), StoreOptions::default()).unwrap().store;
     store.set_reserve(1 << 20).unwrap();
     let admitted = || store.reserve_stats().admitted;
-    // From threads of their own, so that several have something ahead.
+    // From several threads, so that several stripes have credit.
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| (0..100).for_each(|_| store.admit(10).unwrap()));
@@ -331,7 +332,8 @@ fn what_is_admitted_ahead_is_called_in() {
     store.rest().unwrap();
     assert!(store.reserve_stats().backed_free < 2 << 20, "nothing is under way");
 
-    // What is free beyond the reserve goes to whoever asks first, to the last byte, whatever lies ahead for others.
+    // What is free beyond the reserve goes to the first request, to the last byte, however much
+    // credit others have.
     let was_ahead = store.admit(10).is_ok();
     plan.left.store(0, Ordering::Relaxed);
     store.set_reserve(1 << 20).unwrap();
@@ -344,7 +346,8 @@ fn what_is_admitted_ahead_is_called_in() {
     assert!(matches!(store.admit(1), Err(Error::Full(_))), "{:?}", store.reserve_stats());
 }
 
-/// Rule: I24. At rest little of it stays backed; it is all there again before the next commit is admitted.
+/// Rule: I24. An idle store keeps little of the reserve backed; all of it is backed again before
+/// the next commit is admitted.
 #[test]
 pub(super) fn the_reserve_of_a_store_at_rest_is_small() {
     let below = env();
@@ -372,8 +375,8 @@ pub(super) fn the_reserve_of_a_store_at_rest_is_small() {
     publish(&store, v, &one_tree(link));
 }
 
-/// Free regions of which parts are not backed: what is allocated while the others are punched finds whole regions,
-/// and so does what comes after.
+/// Free regions are only partly backed: allocations during and after the punching of the other
+/// parts find whole regions.
 #[test]
 pub(super) fn allocations_go_on_while_free_space_is_punched() {
     let env = env();
@@ -415,8 +418,8 @@ pub(super) fn allocations_go_on_while_free_space_is_punched() {
     }
 }
 
-/// The reserve is a part of the live bytes, and may end within a page. What is taken out of the allocator to be
-/// punched does not: extents that are allocated meanwhile begin where it ends.
+/// The reserve is a fraction of the live bytes and may end within a page. What is taken out of the
+/// allocator for punching does not: extents that are allocated meanwhile start where it ends.
 #[test]
 pub(super) fn free_space_is_held_by_whole_pages() {
     let env = env();
@@ -463,8 +466,8 @@ pub(super) fn given_back_space_shrinks_the_file() {
     for link in &links[1..] {
         store.die(link, L, v.next()).unwrap();
     }
-    // Two until the slots have let go, during which their own pages lie at the end; then three until
-    // neither slot shows those any more, alive or pending.
+    // Two until the slots have released the pages, during which their own pages lie at the end;
+    // then three until neither slot lists those any more, alive or pending.
     for _ in 0..5 {
         v = v.next();
         publish(&store, v, &one_tree(links[0]));

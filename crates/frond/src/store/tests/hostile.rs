@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hostile content whose every checksum is right: a typed error or a store that works, never a panic.
+//! Hostile content whose every checksum is right: a typed error or a store that works, never a
+//! panic.
 
 use proptest::{prelude::*, sample::Index};
 
@@ -88,7 +89,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// `None` if an earlier change made the link point elsewhere.
+    /// The payload of a page; `None` if an earlier change made the link point elsewhere.
     fn payload(&self, link: &Link) -> Option<Vec<u8>> {
         let data = crate::page::StoreFile::new(self.file.clone(), "x", self.store);
         let kinds = [PageKind::Map, PageKind::Directory];
@@ -96,8 +97,8 @@ impl Writer {
         pages.find_map(|page| page.ok()).map(|page| page.to_vec())
     }
 
-    /// Writes a page in the place of `link`; the link with its new hash. Payloads that have grown too
-    /// long are cut.
+    /// Writes a page in place of `link` and returns the link with its new hash. Payloads that have
+    /// grown too long are cut.
     fn rewrite(&self, link: &Link, kind: PageKind, mut payload: Vec<u8>) -> Link {
         payload.truncate(link.bytes as usize - page::HEADER_BYTES);
         let identity = link.identity(self.store, kind);
@@ -118,7 +119,7 @@ enum Target {
     Roots,
     Directory,
     Zone(Index),
-    /// A record of a zone changed after decoding: right form, wrong content.
+    /// A record of a zone changed after decoding: valid form, wrong content.
     Record(Index, Index, u8),
     /// A field of the superblock.
     Slot(u8, u64),
@@ -145,7 +146,7 @@ fn mutate(payload: &mut Vec<u8>, changes: &[(Index, u8)], cut: Option<Index>) {
     }
 }
 
-/// What a caller may do with a store that opened, however odd it is. Errors are answers.
+/// Does what a caller may do with an opened store, however odd it is. Errors are allowed.
 fn use_it(env: &Env) {
     for read_only in [true, false] {
         let options = StoreOptions { read_only, allocate_from: 0 };
@@ -268,7 +269,7 @@ proptest! {
         use_it(&env);
     }
 
-    /// Promise: P20. The decoders alone, on bytes of no store.
+    /// Promise: P20. The decoders alone, on arbitrary bytes.
     #[test]
     fn decoders_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), at: u64) {
         for first in [1, 2] {
@@ -281,7 +282,7 @@ proptest! {
         drop(RootDirectory::decode(&bytes));
     }
 
-    /// What decodes encodes to the same bytes: one form for each content.
+    /// What decodes encodes to the same bytes: there is one encoding for each content.
     #[test]
     fn zone_pages_have_one_form(changes in proptest::collection::vec(any::<(Index, u8)>(), 0..2)) {
         let (env, superblock) = rich();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The space against a naive model: whatever anybody may still read is whole on disk, always.
+//! The space checked against a naive model: whatever may still be read is always whole on disk.
 //!
-//! The model keeps sets of pages by value: the newest version's, each pinned version's, each clone's,
-//! each slot's. Every page written fills its extent with bytes of its own, so that a place handed out
-//! too early is seen as a page that no longer verifies.
+//! The model keeps sets of pages by value: the newest version's, each pinned version's, each
+//! clone's, each slot's. Every page written fills its extent with bytes of its own, so that a place
+//! handed out too early shows as a page that no longer verifies.
 
 use std::collections::BTreeMap;
 
@@ -81,7 +81,7 @@ struct Model {
     pinned: Vec<Version>,
     newest: Version,
     older: Option<Version>,
-    /// Extents that the log names, with their record.
+    /// Extents that the log names, with the position of the record.
     log: Vec<(Link, Lsn)>,
     lsn: u64,
     slot_log_from: [u64; 2],
@@ -97,7 +97,8 @@ fn content(link_like: (u64, u64)) -> [u8; 16] {
 const KINDS: [(PageKind, Class); 3] =
     [(PageKind::Node, Class::Node), (PageKind::Run, Class::Run), (PageKind::Blob, Class::Blob)];
 
-/// The kind of a page is told by its lineage's low byte in this model: lineage = tree × 16 + class.
+/// The kind of a page is encoded in its lineage's low byte in this model: lineage = tree × 16 +
+/// class.
 fn kind_of(link: &Link) -> (PageKind, Class) {
     KINDS[(link.lineage.0 % 16) as usize]
 }
@@ -186,7 +187,8 @@ impl Model {
         }
     }
 
-    /// Clones the runs of a tree: lineages are per tree and class here, and one is enough.
+    /// Clones the runs of a tree. In this model lineages are per tree and class, and cloning one is
+    /// enough.
     fn clone_tree(&mut self, tree: u32) {
         let at = self.now.publish;
         let lineage = Lineage(tree * 16 + 1);
@@ -288,11 +290,11 @@ impl Model {
         self.pinned.clear();
         self.now = self.newest.clone();
         self.now.publish = self.store().counts_from();
-        // What no slot needs of the log is as good as trimmed.
+        // What no slot needs of the log counts as trimmed.
         let needed = self.store().log_needed_from();
         self.log.retain(|(_, lsn)| *lsn >= needed);
-        // Recovery marks what the log names, then replays: here nothing is adopted again, so that
-        // what only the log names is let go by its owner and stays for the log.
+        // Recovery marks what the log names, then replays. Here nothing is adopted again, so what
+        // only the log names is abandoned by its owner and kept for the log.
         for (link, lsn) in self.log.clone() {
             let extent = Extent { offset: link.offset, bytes: link.bytes };
             self.store().claim(extent, Class::Run, PageKind::Run, lsn).unwrap();
@@ -310,7 +312,7 @@ impl Model {
         file.write_at(&[byte[0] ^ 4], offset).unwrap();
     }
 
-    /// Everything that anybody may read is whole, and the sums add up.
+    /// Checks that everything that may still be read is whole, and that the sums add up.
     fn check(&self) {
         let versions = [&self.now, &self.newest].into_iter().chain(&self.pinned).chain(&self.older);
         let mut used = BTreeMap::new();
@@ -332,7 +334,7 @@ impl Model {
         assert_eq!(stats.live + stats.kept + stats.temporary + stats.free + DATA_START, stats.end);
     }
 
-    /// Lets everything go and checkpoints until nothing but the store's own pages is left.
+    /// Releases everything and checkpoints until only the store's own pages are left.
     fn finish(mut self) {
         for version in std::mem::take(&mut self.pinned) {
             self.store().space().unpin_version(version.publish);
@@ -349,7 +351,8 @@ impl Model {
         }
         let stats = self.store().stats().space;
         assert!(stats.live + stats.kept <= 64 << 10 && stats.temporary == 0, "a leak: {stats:?}");
-        // Two slots' root directories, map directories and at most two generations of one zone page.
+        // Two slots' root directories, map directories and at most two generations of one zone
+        // page.
         assert!(stats.extents <= 16, "a leak: {stats:?}");
         self.crash(false, false);
         let after = self.store().stats().space;

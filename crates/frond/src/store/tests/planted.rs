@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The planted bugs of this room that its own tests claim, each caught by its test. Those that need
-//! crashes of the whole engine are `crates/frond/tests/planted.rs`'s.
+//! The planted bugs of this module that its own tests claim, each caught by its test. Those that
+//! need crashes of the whole engine are in `crates/frond/tests/planted.rs`.
 
 use super::{basics, damage, directory, ending, fallback, faults};
 use crate::plant;

@@ -1,4 +1,4 @@
-//! What the parts of a tier hold, against what was put in.
+//! What the parts of a tier hold, compared with what was put in.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::{
     sync::AtomicU64,
 };
 
-/// Bytes that a part ends at.
+/// Bytes at which a part ends.
 const RUN_BYTES: u64 = 300;
 
 fn toss(random: &mut u64, end: u64) -> u64 {
@@ -38,7 +38,7 @@ fn node(children: u64) -> Node {
 type Rows = BTreeMap<Vec<u8>, (Tag, Vec<u8>)>;
 type Ranges = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// The parts of a tier of a node, and whatever is wrong with them is a failure.
+/// Writes the parts of a tier of a node, and fails if anything about them is wrong.
 fn check_parts(cx: &TreeContext, children: u64, rows: &Rows, given: &Ranges) -> Vec<Part> {
     let progress = AtomicU64::new(0);
     let traits = TreeTraits {
@@ -90,7 +90,8 @@ fn check_parts(cx: &TreeContext, children: u64, rows: &Rows, given: &Ranges) -> 
     parts
 }
 
-/// Rule: I26. Rows and range deletes at random: few and many, short ones and some over many parts.
+/// Rule: I26. Rows and range deletes at random: few and many, short ones and some that span many
+/// parts.
 #[test]
 pub(crate) fn parts_hold_what_lies_in_them_and_no_more_than_a_run() {
     let cx = context(Shape { run_bytes: RUN_BYTES, push_bytes: 200, ..tiny() });
@@ -110,7 +111,7 @@ pub(crate) fn parts_hold_what_lies_in_them_and_no_more_than_a_run() {
     }
 }
 
-/// Range deletes alone, as many as make twenty runs.
+/// Range deletes alone, enough for twenty runs.
 #[test]
 fn range_deletes_without_rows_are_cut() {
     let cx = context(Shape { run_bytes: RUN_BYTES, push_bytes: 1 << 20, ..tiny() });
@@ -119,7 +120,7 @@ fn range_deletes_without_rows_are_cut() {
     assert!((15..=25).contains(&parts.len()), "{} parts", parts.len());
 }
 
-/// One range delete below many rows: each part has its share of it.
+/// One range delete over many rows: each part has its share of it.
 #[test]
 pub(crate) fn a_range_delete_goes_on_in_each_part_that_it_covers() {
     let cx = context(Shape { run_bytes: RUN_BYTES, push_bytes: 1 << 20, ..tiny() });

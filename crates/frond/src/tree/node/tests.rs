@@ -1,4 +1,4 @@
-//! Where a node looks for a key, and what its changes leave of its invariants.
+//! Tests of where a node searches a key, and of its invariants after changes.
 
 use super::*;
 
@@ -30,8 +30,7 @@ fn node() -> Node {
     }
 }
 
-/// Invariant 1: a pivot belongs to the child on its right, for those who look and those who ask for the
-/// range.
+/// Invariant 1: a pivot belongs to the child on its right, for lookups and for ranges alike.
 #[test]
 fn a_key_is_looked_for_in_the_child_whose_range_holds_it() {
     let node = node();
@@ -75,7 +74,7 @@ fn what_waits_is_summed_by_child() {
     assert_eq!(node.run_refs().count(), 3 + 3);
 }
 
-/// Invariants 1 and 4, after children came, went and merged.
+/// Invariants 1 and 4, after children were added, removed and merged.
 #[test]
 fn children_are_replaced_and_absorbed_with_what_waits_for_the_others() {
     let mut node = node();
@@ -118,7 +117,7 @@ fn each_broken_invariant_is_named() {
     }
 }
 
-/// Rule: I21. References are counted on the handle, apart for the version that is durable.
+/// Rule: I21. References are counted on the handle, separately for the durable version.
 #[test]
 fn references_are_counted_apart_for_the_durable_version() {
     let run = RunHandle::hollow(LINE, Publish(1));

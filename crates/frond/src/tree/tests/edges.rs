@@ -1,5 +1,5 @@
-//! Nodes that lose their last child: at the right edge, where a node has a single child just after a split, and where deletes
-//! wear a whole subtree down.
+//! Nodes that lose their last child: at the right edge, where a node has a single child just after
+//! a split, and where deletes empty a whole subtree.
 
 use super::*;
 
@@ -30,7 +30,8 @@ impl House {
         self.apply(rows.map(put).collect(), Vec::new());
     }
 
-    /// Appends until an upper node at the right edge, not the root, has a single child; how many rows there are then.
+    /// Appends until an upper node at the right edge, not the root, has a single child; returns the
+    /// number of rows.
     fn grow_a_single_child(&mut self, rows_at_once: u64) -> u64 {
         for batch in 0..10_000 {
             self.append(batch * rows_at_once..(batch + 1) * rows_at_once);
@@ -44,8 +45,8 @@ impl House {
     }
 }
 
-/// Below a node with a single child all is deleted, and the deletes get there by a drain: the node goes with its last row, and
-/// rows that are appended then are there.
+/// Everything below a node with a single child is deleted, and a drain takes the deletes there: the
+/// node goes with its last row, and rows that are appended then are present.
 #[test]
 fn a_node_goes_when_a_drain_takes_its_last_child() {
     for deleted in [15, 30, 40, 60, 90] {
@@ -60,7 +61,8 @@ fn a_node_goes_when_a_drain_takes_its_last_child() {
     }
 }
 
-/// The same of one that is settled, because more and more waits for it, and of ranges.
+/// The node goes in the same way when it is rebalanced because enough waits for it, and with range
+/// deletes.
 #[test]
 fn a_node_goes_when_settling_takes_its_last_child() {
     let shape = Shape { push_bytes: 0, ..tiny() };
@@ -81,7 +83,8 @@ fn a_node_goes_when_settling_takes_its_last_child() {
     }
 }
 
-/// Deleted to the last row at every fanout and drained after every batch: the root is empty again, not a leaf or a node without rows.
+/// Deletes every row at several fanouts and drains after every batch: the root is empty again, not
+/// a leaf or a node without rows.
 #[test]
 fn a_tree_that_is_worn_down_to_nothing_is_empty() {
     for fanout_max in [2, 3, 4, 7] {

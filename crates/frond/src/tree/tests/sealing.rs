@@ -1,4 +1,4 @@
-//! What is sealed is what would be read: a node that its reader would refuse is not written.
+//! Sealing: a node that its reader would refuse is not written.
 
 use super::*;
 use crate::{
@@ -50,7 +50,7 @@ fn written(cx: &TreeContext, node: &Node) -> Link {
     cx.store.put_page(PageKind::Node, Publish(3), LINE, &[&bytes]).unwrap()
 }
 
-/// A link leads to a whole node, which is of another level than the parent's children are. Promise: P9.
+/// A link leads to an intact node of another level than the parent's children. Promise: P9.
 #[test]
 fn a_node_of_another_level_is_not_followed() {
     let cx = context(tiny());

@@ -1,21 +1,24 @@
-//! Cycles of waits: found as the last wait of a cycle begins, ended at once, told in words.
+//! Deadlocks: a cycle of waits is found when its last wait begins, resolved at once, and described
+//! in words.
 //!
-//! The search walks from the owner that begins to wait along all whom it waits for, directly or through
-//! others, until it meets the owner again or has met all. A queue is walked once, whoever of it was
-//! reached first ([`Queue::closure`](super::queue::Queue::closure)). On a cycle the one that has written least is
-//! ended, of equals the one that closed it, unless the server prefers another; its wait is over before
-//! the search goes on, for there may be a second cycle.
+//! The search starts at the owner that begins to wait and follows all that it waits for, directly
+//! or through others, until it meets the owner again or has visited all. A queue is expanded once,
+//! whichever of its waiters was reached first ([`Queue::closure`](super::queue::Queue::closure)).
+//! The victim of a cycle is the transaction that has written least, among equals the one that
+//! closed the cycle, unless the server prefers another. Its wait is over before the search
+//! continues, since there may be a second cycle.
 //!
 //! Invariants
-//! 1. An owner begins to wait only with its search done, so a cycle always goes through the searcher.
-//! 2. Every owner on a cycle waits: each can be ended by taking it out of its queue. But an insert may have
-//!    been woken meanwhile by one of several gaps that has gone; when it looks again it begins a wait, and
-//!    searches for itself.
+//! 1. An owner does not sleep before its search is done, so a cycle always goes through the
+//!    searcher.
+//! 2. Every owner on a cycle waits, so each can be aborted by removing it from its queue.
+//!    Exception: an insert may have been woken meanwhile because one of several gaps was released;
+//!    when it checks again it begins a new wait, and searches by itself.
+//! 3. The server is asked under no mutex. Its answer about two transactions is valid for the whole
+//!    search. Between a question and the answer other transactions may come and go, so the search
+//!    then starts again.
 //!
-//! 3. The server is asked under no mutex. What it has said of two transactions is good for the whole search; between
-//!    a question and the answer others may come and go, so then the search begins again.
-//!
-//! Threads: under the mutex of the waits; shards are looked at one at a time.
+//! Threads: under the mutex of the waits; shards are examined one at a time.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -43,32 +46,32 @@ pub struct Party {
     pub id: u64,
     /// The program's own name for it; 0 for a batch.
     pub tag: u64,
-    /// What it had written.
+    /// How much it had written.
     pub writes: u64,
     /// What it waited for.
     pub on: LockOn,
-    /// In which tree.
+    /// The tree.
     pub tree: TreeId,
-    /// Its name, if there is still such a tree.
+    /// The name of the tree, if the tree still exists.
     pub tree_name: String,
-    /// 128 bits that stand for the key.
+    /// 128-bit hash of the key.
     pub key_hash: u128,
-    /// The begin of the key; `None` if it was the whole tree that it waited for.
+    /// The start of the key; `None` if it waited for the whole tree.
     pub key: Option<KeyStart>,
-    /// In which mode it wanted it.
+    /// The mode that it requested.
     pub mode: LockMode,
-    /// For how long it had waited.
+    /// How long it had waited.
     pub waited: Duration,
 }
 
-/// A cycle of waits that was ended.
+/// A cycle of waits that was resolved.
 #[derive(Clone, Debug)]
 pub struct Deadlock {
-    /// Each waits for the next one, and the last for the first.
+    /// Each transaction waits for the next one, and the last for the first.
     pub parties: Vec<Party>,
-    /// The id of the one that was ended.
+    /// The id of the victim.
     pub victim: u64,
-    /// When, by the store's clock.
+    /// When it was resolved, by the store's clock.
     pub at: Duration,
 }
 
@@ -93,7 +96,8 @@ impl fmt::Display for Deadlock {
 }
 
 impl LockTable {
-    /// Ends every cycle through this owner, which begins to wait. The mutex of the waits is let go while the server is asked.
+    /// Resolves every cycle through this owner, which begins to wait. The mutex of the waits is
+    /// released while the server is asked.
     pub(super) fn end_cycles<'a>(
         &'a self,
         mut waits: MutexGuard<'a, Waits>,
@@ -130,7 +134,8 @@ impl LockTable {
         }
     }
 
-    /// A cycle through this owner: numbers, each of whom waits for the next, from `start` on.
+    /// A cycle through this owner: numbers, each of an owner that waits for the next, from `start`
+    /// on.
     fn cycle(&self, waits: &Waits, start: u32, said: &mut Said<'_>) -> Option<Vec<u32>> {
         let mut came_from: BTreeMap<u32, u32> = BTreeMap::new();
         let mut work = vec![start];
@@ -158,7 +163,7 @@ impl LockTable {
         None
     }
 
-    /// Edges from this owner, and from those it waits behind.
+    /// The edges from this owner, and from those after which it queues.
     fn edges(&self, waits: &Waits, number: u32, said: &mut Said<'_>, edges: &mut Vec<Edge>) {
         let Some(Waiting { owner, request, .. }) = waits.waiting.get(&number) else { return };
         if request.on == LockOn::Insert {
@@ -172,7 +177,7 @@ impl LockTable {
         }
     }
 
-    /// Who of a cycle is ended; the searcher comes first, so equals are decided against it.
+    /// The victim of a cycle. The searcher comes first, so it is the victim among equals.
     fn victim(&self, waits: &Waits, cycle: &[u32], said: &mut Said<'_>) -> u32 {
         let owner = |number: &u32| -> &Arc<Owner> { &waits.waiting[number].owner };
         let mut chosen = cycle[0];

@@ -1,4 +1,4 @@
-//! How long a request may wait, and what is said of one that was not granted.
+//! How long a request may wait, and the description of one that was not granted.
 //!
 //! Threads: none of its own.
 
@@ -10,22 +10,23 @@ use crate::{Error, KeyStart, TreeId};
 /// How long a request may wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Patience {
-    /// Not at all. Whether a row that is busy is an error or passed by is the caller's to say.
+    /// Do not wait. The caller decides whether a busy row is an error or is skipped.
     NoWait,
-    /// So long, with the other waits of the same call: see [`LockSet::begin_call`](super::LockSet::begin_call).
+    /// Wait for this long, together with the other waits of the same call: see
+    /// [`LockSet::begin_call`](super::LockSet::begin_call).
     For(Duration),
-    /// Until it is granted, or ended by a deadlock or an interrupt.
+    /// Wait until it is granted, or ended by a deadlock or an interrupt.
     Forever,
 }
 
 /// Why a request was not granted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// Somebody stands against it, and it was not to wait.
+    /// There is a conflict, and the request must not wait.
     Busy,
-    /// It waited as long as it was to.
+    /// It waited until its time was over.
     Timeout,
-    /// It was on a cycle of waits, and chosen to be ended: the transaction must be rolled back.
+    /// It was chosen as the victim of a deadlock: the transaction must be rolled back.
     Deadlock,
     /// Its owner was interrupted.
     Interrupted,
@@ -33,36 +34,37 @@ pub enum Reason {
     Full,
 }
 
-/// What a request was for.
+/// The object of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockOn {
     /// A row.
     Row,
-    /// To insert a row where others have locked the gap.
+    /// An insert of a row whose gap others have locked.
     Insert,
     /// A tree as a whole.
     Table,
 }
 
-/// A request that was not granted. The transaction holds what it held before; of an insert see
+/// A request that was not granted. The transaction holds what it held before; for an insert see
 /// [`LockTable::before_insert`](super::LockTable::before_insert).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Denied {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// What it was for.
+    /// What was requested.
     pub on: LockOn,
     /// The tree.
     pub tree: TreeId,
-    /// 128 bits that stand for the key; of a tree as a whole, its own.
+    /// 128-bit hash of the key; for a tree as a whole, that of the tree.
     pub key_hash: u128,
-    /// The begin of the key, of a row; what is locked again after a restart is known by its hash alone.
+    /// The start of a row's key; locks that are restored after a restart are known only by their
+    /// hash.
     pub key: Option<KeyStart>,
-    /// The id of a transaction that stood against it, if it was still there when it was asked for.
+    /// The id of a conflicting transaction, if it still existed when it was looked up.
     pub holder: Option<u64>,
 }
 
-/// What a request asks for.
+/// The parameters of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub on: LockOn,
@@ -71,8 +73,9 @@ pub(super) struct Request {
     pub mode: Mode,
     /// The row will be changed.
     pub writes: bool,
-    /// The row that is wanted, and in which mode, where that is not what is asked for: who has written it beyond memory
-    /// is waited for as such (`spilled.rs`).
+    /// The wanted row and mode, if they differ from what is requested: a row that another
+    /// transaction has written beyond memory is waited for by that transaction's own lock
+    /// (`spilled.rs`).
     pub row: Option<(LockHash, Mode)>,
 }
 
@@ -82,14 +85,14 @@ impl Request {
         Denied { reason, on, tree, key_hash: self.told().0.0, key, holder }
     }
 
-    /// What people are told of it: what stands for the row, and the mode.
+    /// What reports show: the hash of the row, and the mode.
     pub fn told(&self) -> (LockHash, Mode) {
         self.row.unwrap_or((self.hash, self.mode))
     }
 }
 
 impl Denied {
-    /// As an error of a call on the tree of this name.
+    /// Converts it to the error of a call on the tree with this name.
     pub fn into_error(self, tree: &str) -> Error {
         let tree = tree.to_owned();
         let (what, holder, key) = (self.what(), self.held_by(), self.key);
@@ -103,7 +106,7 @@ impl Denied {
     }
 
     fn what(&self) -> String {
-        // Messages of errors hold no keys: the field does.
+        // Error messages contain no keys; the field does.
         Locked { on: self.on, key_hash: self.key_hash, key: None }.to_string()
     }
 
@@ -112,7 +115,7 @@ impl Denied {
     }
 }
 
-/// What is locked, in words; with the key's begin, if that may be told.
+/// Describes a locked object in words, with the start of its key if that may be shown.
 pub(super) struct Locked<'k> {
     pub on: LockOn,
     pub key_hash: u128,
@@ -133,7 +136,7 @@ impl fmt::Display for Locked<'_> {
     }
 }
 
-/// A tree by its name, if that is known; else by its number.
+/// A tree by its name, if known; otherwise by its number.
 pub(super) struct NamedTree<'n>(pub &'n str, pub TreeId);
 
 impl fmt::Display for NamedTree<'_> {

@@ -1,13 +1,16 @@
-//! What is locked, as a list for people who look: by one transaction, or by all.
+//! The list of held locks, for diagnostics: those of one transaction, or of all.
 //!
-//! Rows are known here by hashes of their keys; begins of keys come from those who wait for them, and from writes of transactions
-//! (`db/txn/held.rs`).
+//! Rows are known here by hashes of their keys. The starts of keys come from waiting requests, and
+//! from the writes of transactions (`db/txn/held.rs`).
 //!
 //! Invariants
-//! 1. One shard is looked at at a time, for as many locks as there is room left in the list: of the others it says how many there are.
-//! 2. Who holds a lock is asked for his name while the lock cannot go, so that it is not that of a later transaction.
+//! 1. Shards are examined one at a time, for as many locks as the list has room for; further locks
+//!    are only counted.
+//! 2. The name of a lock's holder is read while the lock cannot be released, so that it is not that
+//!    of a later transaction.
 //!
-//! Threads: all. Under a shard's mutex nothing is allocated but begins of keys of gaps, and a list that was too short.
+//! Threads: all. Under a shard's mutex nothing is allocated except starts of keys of gaps, and a
+//! list that was too short.
 
 use std::{collections::HashMap, fmt, ops::Bound};
 
@@ -22,41 +25,42 @@ use super::{
 };
 use crate::{KeyStart, TreeId};
 
-/// What is locked.
+/// The object of a lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HeldOn {
     /// A row, which need not exist.
     Row {
-        /// 128 bits that stand for the key: [`Tree::key_hash`](crate::Tree::key_hash).
+        /// 128-bit hash of the key: [`Tree::key_hash`](crate::Tree::key_hash).
         key_hash: u128,
-        /// The begin of the key, if it is known: of rows that are only locked it is not, unless somebody waits for them.
+        /// The start of the key, if it is known. For rows that are only locked it is known only
+        /// while another transaction waits for them.
         key: Option<KeyStart>,
     },
-    /// A gap: no other inserts a key that is not below `from` and not above `to`.
+    /// A gap: others cannot insert a key between `from` and `to`.
     Gap {
-        /// Where it begins.
+        /// Where the gap starts.
         from: Bound<KeyStart>,
-        /// Where it ends.
+        /// Where the gap ends.
         to: Bound<KeyStart>,
     },
-    /// A tree as a whole; most of them are intents.
+    /// A tree as a whole; most of these locks are intents.
     Tree,
 }
 
-/// A lock that is held.
+/// A held lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HeldLock {
     /// The id of the transaction that holds it.
     pub owner: u64,
     /// The program's own name for it, as in [`LiveTxn`](crate::LiveTxn).
     pub tag: u64,
-    /// What is locked.
+    /// The locked object.
     pub on: HeldOn,
-    /// In which tree.
+    /// The tree.
     pub tree: TreeId,
-    /// Its name, if there is still such a tree.
+    /// The name of the tree, if the tree still exists.
     pub tree_name: String,
-    /// In which mode; gaps are always shared.
+    /// The mode; gaps are always shared.
     pub mode: LockMode,
 }
 
@@ -89,12 +93,12 @@ impl fmt::Display for HeldLock {
     }
 }
 
-/// Locks that are held, as many as were asked for.
+/// Held locks, up to the requested number.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct HeldLocks {
     /// Whole trees first, then gaps, then rows.
     pub locks: Vec<HeldLock>,
-    /// About how many more there are.
+    /// Approximate number of further locks.
     pub more: usize,
 }
 
@@ -109,7 +113,7 @@ impl HeldLocks {
         }
     }
 
-    /// Makes room before a mutex is taken.
+    /// Allocates space before a mutex is taken.
     fn reserve(&mut self, max: usize) {
         self.locks.reserve((max - self.locks.len()).min(1024));
     }
@@ -128,7 +132,8 @@ fn row(key_hash: u128) -> HeldOn {
 }
 
 impl LockTable {
-    /// Up to `max` locks of all; names of trees are not known here, nor are rows whose writes have left memory.
+    /// Up to `max` of all held locks. Names of trees are not filled in here; rows whose writes have
+    /// left memory are not included.
     pub fn held(&self, max: usize) -> HeldLocks {
         let mut held = HeldLocks::default();
         self.owners.each(|owner| {
@@ -137,7 +142,7 @@ impl LockTable {
             for (place, intent) in owner.intents.iter().zip(&mut intents) {
                 *intent = super::tables::written_down(place);
             }
-            // Else they may be of two transactions.
+            // Otherwise the intents may belong to two transactions.
             if owner.party().id() == before.id() {
                 for (tree, mode) in intents.into_iter().flatten() {
                     held.add(max, (before.id(), before.tag()), HeldOn::Tree, tree, mode);
@@ -164,7 +169,7 @@ impl LockTable {
             let mut listed = 0;
             if !held.is_full(max) {
                 listed = shard.each(|name, number, mode| {
-                    // Of the one before, mostly.
+                    // Usually the same owner as before.
                     let of = match last {
                         Some((at, of)) if at == number => of,
                         _ => self.name_of(number),
@@ -180,13 +185,13 @@ impl LockTable {
             held.more += shard.live().saturating_sub(listed);
         }
         self.tell_keys(&mut held);
-        // Whoever looks at intents and then into the table may meet one twice that was moved meanwhile.
+        // An intent that was moved into the table meanwhile may be listed twice.
         held.locks.sort_by_key(|one| (one.owner, one.tree, kind(&one.on)));
         held.locks.dedup_by(|a, b| a == b && a.on == HeldOn::Tree);
         held
     }
 
-    /// The same of one set.
+    /// Up to `max` of the locks of one set, as in [`held`](Self::held).
     pub fn held_by(&self, locks: &LockSet, max: usize) -> HeldLocks {
         let mut held = HeldLocks::default();
         let party = locks.owner.party();
@@ -219,13 +224,14 @@ impl LockTable {
         held
     }
 
-    /// Id and tag of who has this number, and holds something that cannot go meanwhile.
+    /// Id and tag of the owner with this number, which holds a lock that cannot be released
+    /// meanwhile.
     fn name_of(&self, number: u32) -> (u64, u64) {
         let party = self.owners.find(number).map(|owner| owner.party());
         party.map_or((0, 0), |party| (party.id(), party.tag()))
     }
 
-    /// Puts in the keys of rows that somebody waits for.
+    /// Fills in the keys of rows for which a transaction waits.
     fn tell_keys(&self, held: &mut HeldLocks) {
         let waits = self.waits.lock().unwrap();
         let rows = waits.waiting.values().filter(|wait| wait.request.on == LockOn::Row);

@@ -1,32 +1,33 @@
-//! Intervals of keys of many trees, and which of them hold a key: a search tree by where they begin, in
-//! which each node knows who of its subtree ends last.
+//! Intervals of keys of many trees, and which of them contain a key: a search tree ordered by their
+//! starts, in which each node knows which interval of its subtree ends last.
 //!
-//! The shape is a treap: a node lies above its children by a number that is thrown by its place, so no
-//! order of arrivals makes the tree deep. An interval that grows at its end stays where it is; only the
-//! knowledge of ends above it changes.
+//! The tree is a treap: a node lies above its children by a pseudo-random priority derived from its
+//! place, so no order of insertions makes the tree deep. An interval that grows at its end stays
+//! where it is; only the `last` fields above it change.
 //!
 //! Invariants
-//! 1. In order, nodes ascend by (tree, begin, place); a parent's throw is not below its children's.
+//! 1. In order, nodes ascend by (tree, begin, place); a parent's priority is not below its
+//!    children's.
 //! 2. `last` of a node is the place, in its subtree, of the greatest (tree, end).
-//! 3. An interval's place does not change while it is there.
+//! 3. An interval's place does not change while it exists.
 //!
-//! Threads: under the mutex of the shard of ranges. Memory: buffers of intervals that have gone are kept
-//! for the next ones, up to a number.
+//! Threads: under the mutex of the shard of ranges. Memory: buffers of removed intervals are kept
+//! for new ones, up to a limit.
 
 use std::cmp::Ordering;
 
 use crate::TreeId;
 
-/// Where an interval begins, or where it ends.
+/// On which side of its key a limit lies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Edge {
-    /// Of a begin: at the key. Of an end: before the key.
+    /// For a start: the key is included. For an end: it is not.
     Before,
-    /// Of a begin: after the key. Of an end: at the key.
+    /// For a start: the key is not included. For an end: it is.
     After,
 }
 
-/// A place among keys, between them: before or after one, or beyond them all.
+/// A limit between keys: before or after one, or beyond all.
 #[derive(Clone, Debug)]
 struct Limit {
     key: Vec<u8>,
@@ -34,14 +35,14 @@ struct Limit {
     is_open: bool,
 }
 
-/// A limit that a caller gives.
+/// A limit passed by a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum At<'a> {
-    /// Before this key.
+    /// Just before this key.
     Before(&'a [u8]),
-    /// Behind this key.
+    /// Just after this key.
     After(&'a [u8]),
-    /// Beyond all keys of its side.
+    /// Beyond all keys on its side.
     Open,
 }
 
@@ -75,12 +76,12 @@ impl<'a> At<'a> {
         }
     }
 
-    /// As begins: open is before all.
+    /// Compares two starts: an open one is before all.
     pub fn cmp_begin(self, other: At<'_>) -> Ordering {
         self.place().cmp(&other.place())
     }
 
-    /// As ends: open is behind all.
+    /// Compares two ends: an open one is after all.
     pub fn cmp_end(self, other: At<'_>) -> Ordering {
         match (self.place(), other.place()) {
             (None, None) => Ordering::Equal,
@@ -90,12 +91,12 @@ impl<'a> At<'a> {
         }
     }
 
-    /// As a begin: it is not behind the key.
+    /// Whether an interval with this start may contain the key.
     fn begins_by(self, key: &[u8]) -> bool {
         self.place().is_none_or(|place| place <= (key, Edge::Before))
     }
 
-    /// As an end: it is not before the key.
+    /// Whether an interval with this end may contain the key.
     fn ends_behind(self, key: &[u8]) -> bool {
         self.place().is_none_or(|place| place >= (key, Edge::After))
     }
@@ -103,7 +104,7 @@ impl<'a> At<'a> {
 
 const NONE: u32 = u32::MAX;
 
-/// Buffers kept of intervals that have gone: as many as a busy store has at once.
+/// Number of buffers of removed intervals that are kept: as many as a busy store has at once.
 const FREE_MAX: usize = 256;
 
 #[derive(Clone, Debug)]
@@ -131,7 +132,7 @@ impl Default for Intervals {
     }
 }
 
-/// Thrown by the place: places are reused, but no order of calls chooses them by key.
+/// The priority of a place: places are reused, but no order of calls selects them by key.
 fn throw(place: u32) -> u32 {
     let mixed =
         u64::from(place).wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -143,7 +144,7 @@ impl Intervals {
         self.count
     }
 
-    /// Adds an interval; its place.
+    /// Adds an interval and returns its place.
     pub fn insert(&mut self, tree: TreeId, owner: u32, begin: At<'_>, end: At<'_>) -> u32 {
         let at = self.free.pop().unwrap_or_else(|| {
             let limit = || Limit { key: Vec::new(), edge: Edge::Before, is_open: true };
@@ -161,7 +162,7 @@ impl Intervals {
         at
     }
 
-    /// Takes an interval away.
+    /// Removes an interval.
     pub fn remove(&mut self, at: u32) {
         self.unlink(at);
         self.count -= 1;
@@ -176,7 +177,7 @@ impl Intervals {
         self.free.push(at);
     }
 
-    /// Moves an interval's end up to `end`; an end that is not before that stays.
+    /// Moves an interval's end up to `end`, unless it is there already or after it.
     pub fn grow_end(&mut self, at: u32, end: At<'_>) {
         let node = &mut self.nodes[at as usize];
         if node.end.get().cmp_end(end).is_ge() {
@@ -190,7 +191,7 @@ impl Intervals {
         }
     }
 
-    /// Moves an interval's begin down to `begin`; a begin that is not behind that stays.
+    /// Moves an interval's start down to `begin`, unless it is there already or before it.
     pub fn grow_begin(&mut self, at: u32, begin: At<'_>) {
         if self.begin(at).cmp_begin(begin).is_le() {
             return;
@@ -220,12 +221,13 @@ impl Intervals {
         self.tree(at) == tree && self.begin(at).begins_by(key) && self.end(at).ends_behind(key)
     }
 
-    /// Hands the owner of each interval that holds this key to `each`, until that says no.
+    /// Calls `each` with the owner of each interval that contains this key, until it returns false.
     pub fn over(&self, tree: TreeId, key: &[u8], mut each: impl FnMut(u32) -> bool) {
         self.walk(self.root, tree, key, &mut each);
     }
 
-    /// Hands the place and the owner of each interval to `each`, in order, until that says no.
+    /// Calls `each` with the place and the owner of each interval, in order, until it returns
+    /// false.
     pub fn each(&self, mut each: impl FnMut(u32, u32) -> bool) {
         let (mut at, mut above) = (self.root, Vec::new());
         while at != NONE || !above.is_empty() {
@@ -247,14 +249,14 @@ impl Intervals {
         }
         let node = &self.nodes[at as usize];
         let last = &self.nodes[node.last as usize];
-        // All of this subtree end before the key.
+        // Every interval of this subtree ends before the key.
         if last.tree < tree || last.tree == tree && !last.end.get().ends_behind(key) {
             return true;
         }
         if !self.walk(node.left, tree, key, each) {
             return false;
         }
-        // This one and all right of it begin behind the key.
+        // This interval and all to its right start after the key.
         if node.tree > tree || node.tree == tree && !node.begin.get().begins_by(key) {
             return true;
         }
@@ -272,14 +274,14 @@ impl Intervals {
             .then(a.cmp(&b))
     }
 
-    /// Whichever of two ends later.
+    /// The one of two intervals that ends later.
     fn later(&self, a: u32, b: u32) -> u32 {
         let (left, right) = (&self.nodes[a as usize], &self.nodes[b as usize]);
         let order = left.tree.cmp(&right.tree);
         if order.then_with(|| left.end.get().cmp_end(right.end.get())).is_ge() { a } else { b }
     }
 
-    /// Learns anew who of a subtree ends last.
+    /// Recomputes which interval of a subtree ends last.
     fn pull(&mut self, at: u32) {
         let Node { left, right, .. } = self.nodes[at as usize];
         let mut last = at;
@@ -330,7 +332,7 @@ impl Intervals {
         top
     }
 
-    /// A subtree cut in two: what comes before `at`, and what behind.
+    /// Splits a subtree into what comes before `at` and what comes after it.
     fn split(&mut self, top: u32, at: u32) -> (u32, u32) {
         if top == NONE {
             return (NONE, NONE);

@@ -1,9 +1,10 @@
-//! What one transaction holds.
+//! The locks of one transaction.
 //!
-//! A place of four bytes for each lock of the table, its ranges, and how many intents it has written
-//! down. It is the transaction's own, so nothing here is guarded; others see its [`Owner`].
+//! A lock set has a four-byte place for each lock of the table, the transaction's ranges, and the
+//! number of intents it has recorded. It is private to the transaction, so nothing here is guarded;
+//! others see its [`Owner`].
 //!
-//! Threads: one at a time. A transaction that was prepared may go on in another.
+//! Threads: one at a time. A prepared transaction may continue on another thread.
 
 use std::time::Duration;
 
@@ -13,31 +14,33 @@ use crate::{
     sync::{Arc, panicking},
 };
 
-/// The locks of a transaction. To be given back by [`LockTable::release_all`](super::LockTable::release_all)
-/// before it is dropped, or others would wait for it for ever: that it is empty then is asserted.
+/// The locks of a transaction. They must be released with
+/// [`LockTable::release_all`](super::LockTable::release_all) before the set is dropped, since
+/// others would wait for them for ever; an assertion checks this.
 #[derive(Debug)]
 pub struct LockSet {
     pub(super) owner: Arc<Owner>,
     /// Shard and place of each lock of the table.
     pub(super) held: Vec<u32>,
-    /// Where the rows lie that were asked for last, together, and what that came to.
+    /// The places of the rows that were requested last, as a unit, and the result for each.
     pub(super) last: Vec<(u32, Taken)>,
-    /// The next row belongs to those.
+    /// The next row belongs to the same unit.
     pub(super) joins: bool,
     pub(super) ranges: Vec<RangeLock>,
-    /// How many of the owner's places for intents are in use.
+    /// Number of the owner's intent slots in use.
     pub(super) intents: usize,
-    /// Trees that it has, or has asked for, for itself: once for each time.
+    /// Trees that it has locked, or asked to lock, as a whole: one entry per request.
     pub(super) strong: Vec<TreeId>,
-    /// With so many locks it is looked whether there is memory for more.
+    /// Number of locks at which to check whether there is memory for more.
     pub(super) looks_at: usize,
-    /// When the waits of the call that goes on end, from its first wait on.
+    /// When the waits of the current call end; set at its first wait.
     pub(super) until: Option<Duration>,
-    /// Who answers for the rows whose writes have left memory.
+    /// Answers for the rows whose writes have left memory.
     pub(super) spilled: Option<Arc<dyn HoldsRows>>,
 }
 
-/// A moment in the life of a lock set: what was taken behind it is known. By default, its begin.
+/// A moment in the life of a lock set, from which on newly taken locks are known. By default its
+/// start.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct LockMark(pub(super) usize);
 
@@ -62,65 +65,66 @@ impl LockSet {
         &self.owner
     }
 
-    /// Locks held: rows, ranges and trees.
+    /// Number of locks held: rows, ranges and trees.
     pub fn len(&self) -> usize {
         self.held.len() + self.ranges.len() + self.intents
     }
 
-    /// Marks this moment. Good until a lock from before it is given back.
+    /// Marks this moment. Valid until a lock from before it is released.
     pub fn mark(&self) -> LockMark {
         LockMark(self.held.len())
     }
 
-    /// A call begins: its waits together may take as long as it says, from the first of them on.
+    /// Starts a call: the time limit of its waits counts from its first wait.
     #[inline]
     pub fn begin_call(&mut self) {
         self.until = None;
     }
 
-    /// The call that goes on has waited already, and ends its waits by this time.
+    /// Sets when the waits of the current call end, for a call that has already waited.
     pub fn wait_until(&mut self, until: Duration) {
         self.until = Some(until);
     }
 
-    /// What was taken last is to stay: [`unlock_last`](super::LockTable::unlock_last) finds nothing.
+    /// Keeps the rows taken last: [`unlock_last`](super::LockTable::unlock_last) finds nothing to
+    /// release.
     pub fn keep_last(&mut self) {
         self.last.clear();
         self.joins = false;
     }
 
-    /// The next row that is asked for may be given back together with those before it: with an index's entry, say, the row
-    /// that it names.
+    /// Joins the next requested row to the ones before it, so that they can be released together:
+    /// for instance an index entry and the row that it names.
     pub fn join_last(&mut self) {
         self.joins = true;
     }
 
-    /// How many rows belong together that were asked for last.
+    /// Number of rows in the unit that was requested last.
     pub fn last_rows(&self) -> usize {
         self.last.len()
     }
 
-    /// A row is asked for: those before it stay, unless it belongs to them.
+    /// Starts a new unit for a requested row, unless it was joined to the one before.
     pub(super) fn asks(&mut self) {
         if !std::mem::take(&mut self.joins) {
             self.last.clear();
         }
     }
 
-    /// True if it holds nothing.
+    /// True if it holds no locks.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Memory of the list itself.
+    /// Memory of the set itself, bytes.
     pub fn bytes(&self) -> usize {
         self.held.capacity() * size_of::<u32>()
             + self.ranges.capacity() * size_of::<RangeLock>()
             + self.last.capacity() * size_of::<(u32, Taken)>()
     }
 
-    /// Makes an empty set the next transaction's, whose id is greater, or names its own once more: its memory and its
-    /// place stay.
+    /// Reuses an empty set for the next transaction, whose id is greater, or renames its own: its
+    /// memory and its owner's number are kept.
     pub fn renew(&mut self, id: u64, tag: u64) {
         assert!(self.is_empty(), "a transaction that holds locks is not over");
         self.owner.set_name(id, tag);

@@ -1,43 +1,48 @@
-//! The lock table: who may touch which row, gap and tree while its transaction lasts.
+//! The lock table: which transaction may use which row, gap and tree while it lasts.
 //!
-//! Rows and trees are locked in one sharded table, by 128 bits of hash. A lock that
-//! has one holder and no waiter is a word; every other has a queue, first come, first served. Gaps are
-//! intervals of keys, one for each cursor, that grow as it goes on; they stand against nothing but the
-//! inserts of others. Trees are locked by intents that each transaction writes down by itself, until
-//! somebody wants a tree for himself.
+//! Rows and trees are locked in one sharded table, indexed by 128 bits of hash. A lock with one
+//! holder and no waiter is a single word; any other lock has a queue, first come, first served. Gap
+//! locks are intervals of keys, one per cursor, that grow as the cursor advances; they conflict
+//! only with the inserts of others. Trees are locked by intents that each transaction records by
+//! itself, until another transaction wants to lock a tree as a whole.
 //!
-//! Who waits looks for a cycle as the wait begins, and on the cycle the transaction that has written
-//! least is ended at once. Waits end by a grant, by the cycle's end, by the clock or by an interrupt.
+//! A transaction searches for a cycle when its wait begins, and the transaction on the cycle that
+//! has written least is aborted at once. A wait ends by a grant, by the abort of a victim, by
+//! timeout or by an interrupt.
 //!
-//! Order, for those who insert and those who lock gaps (Rules: I3, I32, I33)
-//! - An insert: [`LockSet::mark`]; take the row [`RowMode::Write`]; look that the key is absent, at latest;
-//!   append to the write set, where others find it; then [`LockTable::before_insert`]. If that waited, look
-//!   again; if it failed, take the key out of the write set.
-//! - A gap: [`LockTable::lock_range`] or growing it; then look for pending keys of the stretch in the
-//!   write sets of the tree; wait for each by [`LockTable::lock_row`]; then read.
+//! Order of steps for inserts and for gap locks (Rules: I3, I32, I33)
+//! - An insert: [`LockSet::mark`]; take the row with [`RowMode::Write`]; check, at the latest
+//!   version, that the key is absent; append to the write set, where others find it; then
+//!   [`LockTable::before_insert`]. If that waited, check again; if it failed, remove the key from
+//!   the write set.
+//! - A gap lock: [`LockTable::lock_range`], or growing the interval; then look for pending keys of
+//!   the stretch in the write sets of the tree; wait for each with [`LockTable::lock_row`]; then
+//!   read.
 //!
-//!   Each publishes first and looks then, with a fence between: of two that meet, at least one sees the
-//!   other. If both do, the insert steps back: while it waits for the gap it does not hold its row.
-//! - After any wait everything that was read before is to be read again.
+//!   Each publishes first and looks then, with a fence between: of two that meet, at least one sees
+//!   the other. If both do, the insert steps back: while it waits for the gap it does not hold its
+//!   row.
+//! - After any wait, everything that was read before must be read again.
 //!
-//! A transaction whose writes have left memory answers for its rows by a probe of its sorted runs, and its rows leave
-//! the table (Rule: I47, `spilled.rs`). What is locked and not written has a part of memory (`room.rs`).
+//! A transaction whose writes have left memory answers for its rows by a probe of its sorted runs,
+//! and its row locks leave the table (Rule: I47, `spilled.rs`). Locks on rows that are not written
+//! are limited to a share of memory (`room.rs`).
 //!
 //! Invariants
-//! 1. A lock set gives back all it took: at its end the table knows nothing of it.
-//! 2. Nothing is granted past a request that stands against it and came first; but who holds a lock and
-//!    asks for more of it comes before those who hold nothing.
-//! 3. Every wait is for somebody, and every cycle of waits has an end: it is found when its last wait
-//!    begins, and found only if it is there.
+//! 1. A lock set releases everything it took: at its end the table has nothing of it.
+//! 2. No request is granted ahead of a conflicting request that came first; but a holder that asks
+//!    for more of its lock comes before waiters that hold nothing.
+//! 3. Every wait is for some transaction, and every cycle of waits is resolved: it is found when
+//!    its last wait begins, and only a real cycle is found.
 //! 4. No call of [`Hooks`] is made under a mutex that a release or an interrupt takes.
 //!
-//! Threads: all; a lock set is one thread's at a time. Ranks of mutexes, in the order they may be taken:
-//! waits, one shard (of rows or of ranges), one registry of owners, one owner's wait; docs/architecture.md.
-//! Uncontended, one shard's mutex is all that a row costs. Memory: 28 bytes and its share of buckets
-//! and of the list of its owner, about 45 bytes a lock.
+//! Threads: all; a lock set belongs to one thread at a time. Lock order of the mutexes: waits, one
+//! shard (of rows or of ranges), one registry of owners, one owner's wait; docs/architecture.md.
+//! Without contention a row costs only its shard's mutex. Memory: 28 bytes and a share of the
+//! buckets and of the owner's list, about 45 bytes per lock.
 //!
-//! Ideas: waits-for graph searched as a wait begins, as in InnoDB's and System R's lock managers;
-//! intents out of the table until they matter, as PostgreSQL's fast path.
+//! Ideas: a waits-for graph searched as a wait begins, as in InnoDB's and System R's lock managers;
+//! intents kept out of the table until they matter, as in PostgreSQL's fast path.
 
 mod deadlock;
 mod denied;
@@ -88,26 +93,27 @@ use spilled::Spilled;
 use waits::Waits;
 use watch::Counters;
 
-/// Shards of rows: with 64 threads in the table at once, one in five meets another. (The model checker
-/// gets few, so that its threads meet.)
+/// Shards of rows. With 64 threads in the table at once, one in five meets another. (The model
+/// checker gets few, so that its threads meet.)
 const SHARDS: usize = if cfg!(shuttle) { 2 } else { 256 };
-/// Shards of ranges, by tree.
+/// Shards of ranges, selected by tree.
 const RANGE_SHARDS: usize = if cfg!(shuttle) { 2 } else { 64 };
-/// Counts of trees that somebody has for himself, by tree.
+/// Counters of trees that are locked as a whole, selected by tree.
 const STRONG: usize = if cfg!(shuttle) { 2 } else { 64 };
 
-/// What a server wants to know, and to have a say in (Rule: I53).
+/// Callbacks for lock waits and for choosing deadlock victims (Rule: I53).
 ///
-/// Each call is made by the thread that waits, or is about to. None may call the store but to interrupt who is told of;
-/// those may have ended since. No lock is held that another thread could need: whoever waits, commits, ends or is interrupted
-/// meanwhile does so.
+/// Each call is made by the thread that waits, or is about to. A callback must not call the store,
+/// except to interrupt the transactions that it is passed; those may have ended since. No lock is
+/// held that another thread could need: other threads wait, commit, end and are interrupted
+/// meanwhile.
 ///
 /// ```
 /// # fn main() -> frond::Result<()> {
 /// # let dir = tempfile::tempdir().unwrap();
 /// use frond::{LockHooks, LockParty, Options};
 ///
-/// /// Of two, the one that the program numbered later is to go.
+/// /// Interrupts the transaction that the program numbered later.
 /// #[derive(Debug)]
 /// struct InOrder;
 ///
@@ -124,17 +130,17 @@ const STRONG: usize = if cfg!(shuttle) { 2 } else { 64 };
 /// # }
 /// ```
 pub trait Hooks: Send + Sync + fmt::Debug {
-    /// `waiter` is about to sleep until `holder` has gone; called for each, under no mutex.
+    /// Called before `waiter` sleeps until `holder` has ended; once per holder, under no mutex.
     fn on_wait(&self, _waiter: &LockParty, _holder: &LockParty) {}
 
-    /// Which of two in a circle should be ended rather than the other, if it matters: it is said by its id. Else the one
-    /// that has written less is.
+    /// Chooses the victim among two transactions of a cycle: returns the id of the one to abort, or
+    /// `None` to abort the one that has written less.
     fn prefer(&self, _a: &LockParty, _b: &LockParty) -> Option<u64> {
         None
     }
 
-    /// False if the order of the two is settled elsewhere: then an insert of one passes gaps of the other. To be the
-    /// same for the same two as long as they last.
+    /// Returns false if the order of the two is settled elsewhere: then an insert of one may pass
+    /// gap locks of the other. Must return the same for the same two as long as both last.
     fn needs_order(&self, _inserter: &LockParty, _holder: &LockParty) -> bool {
         true
     }
@@ -145,11 +151,11 @@ pub trait Hooks: Send + Sync + fmt::Debug {
 #[repr(align(64))]
 struct Aligned<T>(T);
 
-/// The locks of a store.
+/// The lock table of a store.
 pub struct LockTable {
     shards: Box<[Aligned<Mutex<Shard>>]>,
     ranges: Box<[Aligned<RangeShard>]>,
-    /// See `tables.rs`.
+    /// Counters of trees locked as a whole; see `tables.rs`.
     strong: Box<[AtomicU32]>,
     spilled: Spilled,
     owners: Arc<Owners>,
@@ -157,7 +163,7 @@ pub struct LockTable {
     counters: Counters,
     clock: Arc<dyn Clock>,
     hooks: Option<Arc<dyn Hooks>>,
-    /// What all locks together may take (`room.rs`).
+    /// Memory that all locks together may use (`room.rs`).
     bytes_max: u64,
 }
 
@@ -168,17 +174,17 @@ impl fmt::Debug for LockTable {
 }
 
 impl LockTable {
-    /// An empty table; waits are timed by `clock`.
+    /// An empty table; `clock` times the waits.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self::with(clock, None)
     }
 
-    /// An empty table whose waits a server hears of.
+    /// An empty table that reports its waits to `hooks`.
     pub fn with_hooks(clock: Arc<dyn Clock>, hooks: Arc<dyn Hooks>) -> Self {
         Self::with(clock, Some(hooks))
     }
 
-    /// An empty table.
+    /// An empty table with optional hooks.
     pub fn with(clock: Arc<dyn Clock>, hooks: Option<Arc<dyn Hooks>>) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Aligned::default()).collect(),
@@ -194,17 +200,19 @@ impl LockTable {
         }
     }
 
-    /// A transaction that holds nothing. `id` is its name in reports, and should differ from others'.
+    /// The empty lock set of a new transaction. `id` names it in reports, and should be unique.
     pub fn begin(&self, id: u64) -> LockSet {
         LockSet::new(self.owners.register(id))
     }
 
-    /// Says that a set is about to take its first lock: from here on it is among [`live`](Self::live).
+    /// Records that a set is about to take its first lock: from now on it appears in
+    /// [`live`](Self::live).
     pub fn begins(&self, locks: &LockSet) {
         locks.owner.set_since(Some(self.clock.now()));
     }
 
-    /// When a wait that begins now ends, if ever: of the waits of one call, all at the same time.
+    /// The end of a wait that starts now, if it has one. All waits of one call end at the same
+    /// time.
     fn deadline(&self, locks: &mut LockSet, patience: Patience) -> Option<Duration> {
         match patience {
             Patience::For(time) => {
@@ -216,8 +224,8 @@ impl LockTable {
         }
     }
 
-    /// Refuses a wait whose time is over before it has begun: it stands in no queue, closes no cycle, and the server does not
-    /// hear of it.
+    /// Refuses a wait whose time is over before it begins: it enters no queue, closes no cycle, and
+    /// is not reported to the server.
     fn must_have_time(
         &self,
         request: &Request,

@@ -1,39 +1,39 @@
-//! Modes of locks, and which go together.
+//! Lock modes, and which of them are compatible.
 //!
-//! Rows know two, trees four and one that only arises: who holds a tree shared and asks for an exclusive
-//! intent has both. One table serves rows and trees.
+//! Rows have two modes. Trees have four, and one that only arises by combination: a holder of a
+//! tree in shared mode that asks for an exclusive intent has both. One table serves rows and trees.
 //!
 //! Invariants
 //! 1. `admits` is symmetric.
-//! 2. `join` is the least mode that covers both, so what a holder asks for in turn is one mode.
+//! 2. `join` is the least mode that covers both, so everything a holder has asked for is one mode.
 
 use std::fmt;
 
-/// What a transaction wants a row for.
+/// The mode of a row lock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RowMode {
-    /// To read it, others may read it too.
+    /// For reading; others may read the row, too.
     Shared,
-    /// To have it alone.
+    /// Excludes all others.
     Exclusive,
-    /// To have it alone, and to change it: after `prepare` this lock stays (Rule: I54).
+    /// Excludes all others, for changing the row: this lock is kept after `prepare` (Rule: I54).
     Write,
 }
 
-/// What a transaction wants a tree for (Rule: I52).
+/// The mode of a tree lock (Rule: I52).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TableMode {
-    /// To lock rows of it shared.
+    /// For locking rows of the tree shared.
     IntentShared,
-    /// To lock and change rows of it.
+    /// For locking and changing rows of the tree.
     IntentExclusive,
-    /// To have nobody change it.
+    /// Prevents others from changing the tree.
     Shared,
-    /// To have it alone.
+    /// Excludes all others.
     Exclusive,
 }
 
-/// A mode as the table keeps it: of a row or a gap one of two, of a tree any.
+/// A lock mode as stored in the table: rows and gaps use two of them, trees all.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Mode {
@@ -41,15 +41,15 @@ pub enum Mode {
     IntentShared = 0,
     /// Of a tree: rows of it are locked exclusively, or changed.
     IntentExclusive = 1,
-    /// Nobody else changes it.
+    /// Others may not change it.
     Shared = 2,
-    /// Of a tree: both of the two before.
+    /// Of a tree: shared and intent-exclusive together.
     SharedIntentExclusive = 3,
-    /// Nobody else has it.
+    /// Others may not lock it.
     Exclusive = 4,
 }
 
-/// How many modes there are.
+/// Number of modes.
 pub(super) const MODES: usize = 5;
 
 use Mode::{Exclusive, IntentExclusive, IntentShared, Shared, SharedIntentExclusive};
@@ -58,7 +58,7 @@ impl Mode {
     pub(super) const ALL: [Mode; MODES] =
         [IntentShared, IntentExclusive, Shared, SharedIntentExclusive, Exclusive];
 
-    /// The modes, one bit each, that another owner may not hold beside this one.
+    /// The modes, one bit each, that conflict with this one.
     pub(super) fn conflicts(self) -> u8 {
         let bits = |modes: &[Mode]| modes.iter().fold(0, |bits, mode| bits | mode.bit());
         match self {
@@ -76,7 +76,7 @@ impl Mode {
         1 << self as u8
     }
 
-    /// Two owners may hold these at once.
+    /// Whether two owners may hold these modes at once.
     pub(super) fn admits(self, other: Mode) -> bool {
         self.conflicts() & other.bit() == 0
     }
@@ -87,17 +87,18 @@ impl Mode {
             (a, b) if a == b => a,
             (IntentShared, other) | (other, IntentShared) => other,
             (Exclusive, _) | (_, Exclusive) => Exclusive,
-            // Shared, the exclusive intent, and both: two different ones of these make both.
+            // Of shared, intent-exclusive, and their combination, any two different ones make the
+            // combination.
             _ => SharedIntentExclusive,
         }
     }
 
-    /// Who holds this needs not ask for that.
+    /// Whether a holder of this mode need not ask for the other.
     pub(super) fn covers(self, other: Mode) -> bool {
         self.join(other) == self
     }
 
-    /// From the number it has in a word.
+    /// Decodes the mode from its number in a word.
     pub(super) fn from_bits(bits: u32) -> Mode {
         Self::ALL[bits as usize % MODES]
     }
@@ -144,7 +145,7 @@ mod tests {
                 let join = a.join(b);
                 assert_eq!(join, b.join(a));
                 assert!(join.covers(a) && join.covers(b), "{a:?} {b:?}");
-                // What a join refuses, one of the two refuses: it is not more than both.
+                // A join conflicts with nothing that neither of the two conflicts with.
                 assert_eq!(join.conflicts(), a.conflicts() | b.conflicts(), "{a:?} {b:?}");
             }
         }

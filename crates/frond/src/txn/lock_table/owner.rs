@@ -1,18 +1,18 @@
-//! An owner of locks: one a transaction, known to all who may have to wait for it.
+//! An owner of locks: one per transaction, known to all that may have to wait for it.
 //!
-//! What an owner holds is its own business ([`LockSet`](super::LockSet)); here is what others need:
-//! who it is, how much it has written, whether somebody wants it to stop, where to wake it, and its
-//! intents on trees, which it writes down here instead of in the table (`tables.rs`).
+//! What an owner holds is private to it ([`LockSet`](super::LockSet)). Here is what others need:
+//! its id, how much it has written, whether it is interrupted, how to wake it, and its intents on
+//! trees, which it records here instead of in the table (`tables.rs`).
 //!
 //! Invariants
-//! 1. An owner has its number from its creation until it is dropped; while it holds or waits for a lock
-//!    that is not before it holds nothing, so a number found in a lock is somebody's.
-//! 2. An interrupt is never lost: it is written down first, and whoever goes to sleep looks for it after it
-//!    said that it sleeps.
-//! 3. An owner goes from one transaction to the next, whose id is greater. An interrupt names the transaction that it is
-//!    for: one that comes late does nothing.
+//! 1. An owner keeps its number from its creation until it is dropped, and it is not dropped while
+//!    it holds or waits for a lock. So a number found in a lock always belongs to an owner.
+//! 2. An interrupt is never lost: it is stored first, and a thread that goes to sleep looks for it
+//!    after it has announced that it sleeps.
+//! 3. An owner is reused from one transaction to the next, whose id is greater. An interrupt names
+//!    the transaction that it is for: a late one has no effect.
 //!
-//! Threads: all. Ranks: an owner's `wait` is taken below every mutex of the table.
+//! Threads: all. Lock order: an owner's `wait` is taken below every mutex of the table.
 
 use std::time::Duration;
 
@@ -21,77 +21,79 @@ use crate::{
     sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, OnceLock, Ordering, Weak},
 };
 
-/// Trees whose intents an owner writes down here; those of more trees stand in the table.
+/// Number of trees whose intents an owner records here; those of more trees are in the table.
 pub(super) const INTENTS: usize = 8;
 
-/// Numbers are given out by so many shards of the registry, chosen by the transaction's id.
+/// Number of shards of the registry, which assign owners' numbers; selected by the transaction's
+/// id.
 const REGISTRIES: usize = if cfg!(shuttle) { 1 } else { 16 };
 
 /// Numbers have 28 bits in a lock's word.
 pub(super) const NUMBERS: u32 = 1 << 28;
 
-/// In place of an id while an owner goes over to another transaction.
+/// Stored in place of an id while an owner changes to another transaction.
 const RENAMING: u64 = u64::MAX;
 
-/// How a wait stands.
+/// The state of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wait {
-    /// It goes on, or there is none.
+    /// It continues, or there is none.
     On,
-    /// The lock is granted; it lies in this place.
+    /// The lock is granted and lies in this place.
     Granted(u32),
-    /// Somebody has gone: look again.
+    /// A gap lock was released: check again.
     Look,
-    /// It was ended, because of a deadlock.
+    /// It was ended as the victim of a deadlock.
     Victim,
 }
 
-/// A transaction, as others see it.
+/// A transaction as seen by others.
 #[derive(Debug)]
 pub struct Owner {
     id: AtomicU64,
-    /// What the program calls it.
+    /// The program's name for the transaction.
     tag: AtomicU64,
     number: u32,
     writes: AtomicU64,
-    /// One more than the id of the last transaction that was asked to stop.
+    /// The id of the last transaction that was interrupted, plus one.
     interrupted: AtomicU64,
-    /// What it looks at beside, of one that is no transaction's.
+    /// For an owner that is no transaction's: another source of cancellation.
     heed: OnceLock<Heed>,
-    /// Others who sleep, and heed its interrupts.
+    /// Other sleepers that observe this owner's interrupts.
     heeding: Sleepers,
-    /// One more than the nanoseconds of the clock when it began to hold locks; 0: it holds none.
+    /// The clock time in nanoseconds since which it has held locks, plus one; 0 if it holds none.
     since: AtomicU64,
     sleeps: AtomicBool,
     pub(super) wait: Mutex<Wait>,
     pub(super) woken: Condvar,
-    /// See `tables.rs`.
+    /// The recorded intents; see `tables.rs`.
     pub(super) intents: [AtomicU64; INTENTS],
     registry: Arc<Owners>,
 }
 
 impl Owner {
-    /// The transaction's id, as its maker gave it.
+    /// The transaction's id, as passed by its creator.
     pub fn id(&self) -> u64 {
         self.id.load(Ordering::Relaxed)
     }
 
-    /// Makes it that of the next transaction, whose id is greater.
+    /// Reuses the owner for the next transaction, whose id is greater.
     pub(super) fn set_name(&self, id: u64, tag: u64) {
         if self.tag.load(Ordering::Relaxed) != tag {
-            // Between the two names it has none: no reader takes the tag of one for that of the other.
+            // Between the two names it has none, so that no reader combines the tag of one with the
+            // id of the other.
             self.id.store(RENAMING, Ordering::SeqCst);
             self.tag.store(tag, Ordering::SeqCst);
         }
         self.id.store(id, Ordering::SeqCst);
     }
 
-    /// The transaction that it is now, in the program's words, too.
+    /// The transaction that it is now, with the program's name.
     pub(super) fn party(self: &Arc<Self>) -> LockParty {
         loop {
             let id = self.id.load(Ordering::SeqCst);
             let tag = self.tag.load(Ordering::SeqCst);
-            // Written in between, it may be of two.
+            // If the id changed in between, the tag may belong to another transaction.
             if id != RENAMING && self.id.load(Ordering::SeqCst) == id {
                 return LockParty { owner: self.clone(), id, tag };
             }
@@ -103,17 +105,19 @@ impl Owner {
         self.number
     }
 
-    /// What the transaction has written so far: of a cycle, who has written least is ended (Rule: I53).
+    /// How much the transaction has written so far: the victim of a cycle is the one that has
+    /// written least (Rule: I53).
     pub fn writes(&self) -> u64 {
         self.writes.load(Ordering::Relaxed)
     }
 
-    /// Says how much it has written.
+    /// Sets how much it has written.
     pub fn set_writes(&self, writes: u64) {
         self.writes.store(writes, Ordering::Relaxed);
     }
 
-    /// Says since when it holds locks, or that it holds none any more. For people to read: nothing goes by it.
+    /// Sets since when it holds locks, or that it holds none any more. For display only: nothing
+    /// depends on it.
     pub(super) fn set_since(&self, now: Option<Duration>) {
         let since = now.map_or(0, |now| now.as_nanos() as u64 + 1);
         self.since.store(since, Ordering::Relaxed);
@@ -124,12 +128,12 @@ impl Owner {
         self.since.load(Ordering::Relaxed).checked_sub(1).map(Duration::from_nanos)
     }
 
-    /// Asks the transaction of this id to stop what it does: a wait ends at once, and so does each later one until
-    /// [`clear_interrupt`](Self::clear_interrupt). Nothing happens if it is over. From any thread; takes nothing that a
-    /// thread holds while it waits.
+    /// Interrupts the transaction with this id: a wait ends at once, and so does each later one
+    /// until [`clear_interrupt`](Self::clear_interrupt). No effect if the transaction is over. May
+    /// be called from any thread; takes no lock that a thread holds while it waits.
     pub fn interrupt(&self, id: u64) {
-        // Ids grow, so what is for an earlier one changes nothing (Invariant 3). SeqCst, as in `sleep`: either the
-        // sleeper sees it, or it is seen sleeping here.
+        // Ids grow, so an interrupt for an earlier id changes nothing (Invariant 3). SeqCst, as in
+        // `sleep`: either the sleeper sees the interrupt, or this thread sees that it sleeps.
         self.interrupted.fetch_max(id + 1, Ordering::SeqCst);
         if self.sleeps.load(Ordering::SeqCst) {
             self.wake();
@@ -137,54 +141,54 @@ impl Owner {
         self.heeding.wake();
     }
 
-    /// Who is to be woken when it is interrupted, beside itself.
+    /// The sleepers to wake when it is interrupted, besides itself.
     pub(crate) fn heeding(&self) -> &Sleepers {
         &self.heeding
     }
 
-    /// Whether the transaction was asked to stop since that was last cleared.
+    /// Whether the transaction was interrupted since that was last cleared.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::SeqCst) == self.id.load(Ordering::Relaxed) + 1
     }
 
-    /// The same of the transaction of this id, which it may not be any more.
+    /// Whether the transaction with this id was interrupted; the owner may have another one by now.
     pub fn was_interrupted(&self, id: u64) -> bool {
         self.interrupted.load(Ordering::SeqCst) == id + 1
     }
 
-    /// What was asked is done: the statement has ended. Only the transaction's own thread says so.
+    /// Clears the interrupt: the statement has ended. Only the transaction's own thread calls this.
     pub fn clear_interrupt(&self) {
         self.interrupted.store(0, Ordering::SeqCst);
     }
 
-    /// The same, if it is that of this transaction still, and it was asked.
+    /// Clears the interrupt if it is for the transaction with this id.
     pub fn clear_interrupt_of(&self, id: u64) {
-        // One that came for the next transaction stays.
+        // An interrupt for the next transaction stays.
         let _ = self.interrupted.compare_exchange(id + 1, 0, Ordering::SeqCst, Ordering::SeqCst);
     }
 
-    /// Its waits end, too, when this says so. Of an owner that never goes from one to the next.
+    /// Makes its waits end also when `heed` says so. For an owner that is never reused.
     pub(crate) fn heed(&self, heed: Heed) {
         let first = self.heed.set(heed);
         debug_assert!(first.is_ok(), "an owner heeds one");
     }
 
-    /// Whether its waits end by what it heeds.
+    /// Whether its waits end because of what it heeds.
     pub(super) fn is_stopped(&self) -> bool {
         self.heed.get().is_some_and(|heed| heed.must_go_on().is_err())
     }
 
-    /// Has it woken by what it heeds, as long as it sleeps.
+    /// Registers it to be woken by what it heeds, while it sleeps.
     pub(super) fn heeds(self: &Arc<Self>) -> Option<Woken> {
         self.heed.get()?.wakes(self)
     }
 
-    /// Says that this owner's thread is about to sleep, or is not any more.
+    /// Records that this owner's thread is about to sleep, or has woken up.
     pub(super) fn set_sleeps(&self, sleeps: bool) {
         self.sleeps.store(sleeps, Ordering::SeqCst);
     }
 
-    /// Ends its wait.
+    /// Ends its wait with this state.
     pub(super) fn tell(&self, wait: Wait) {
         *self.wait.lock().unwrap() = wait;
         self.woken.notify_all();
@@ -198,7 +202,7 @@ impl Sleeper for Owner {
     }
 }
 
-/// A transaction as the program's [`Hooks`](super::Hooks) are told of it. It may have ended since.
+/// A transaction as passed to the program's [`Hooks`](super::Hooks). It may have ended since.
 #[derive(Clone, Debug)]
 pub struct LockParty {
     owner: Arc<Owner>,
@@ -207,22 +211,22 @@ pub struct LockParty {
 }
 
 impl LockParty {
-    /// Its number in reports of locks; no two of one opening of the store have the same.
+    /// Its id in reports of locks; unique while the store is open.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// The program's own name for it, as it was begun with; 0 for a batch.
+    /// The program's own name for it, given when it was begun; 0 for a batch.
     pub fn tag(&self) -> u64 {
         self.tag
     }
 
-    /// About how many entries it has written.
+    /// Approximate number of entries that it has written.
     pub fn writes(&self) -> u64 {
         self.owner.writes()
     }
 
-    /// Asks it to stop what it does, as [`Interrupter`](crate::Interrupter) does.
+    /// Interrupts it, as [`Interrupter`](crate::Interrupter) does.
     pub fn interrupt(&self) {
         self.owner.interrupt(self.id);
     }
@@ -234,7 +238,7 @@ impl Drop for Owner {
     }
 }
 
-/// Who has which number.
+/// The registry of owners by number.
 #[derive(Debug)]
 pub(super) struct Owners {
     registries: Box<[Mutex<Registry>]>,
@@ -291,10 +295,10 @@ impl Owners {
         self.registries[place].lock().unwrap().owners.get(index)?.upgrade()
     }
 
-    /// Hands every owner there is to `each`.
+    /// Calls `each` with every existing owner.
     pub fn each(&self, mut each: impl FnMut(&Arc<Owner>)) {
         for registry in &self.registries {
-            // Collected first: the last reference may be ours, and dropping it asks for the registry.
+            // Collected first: this may be the last reference, and dropping it locks the registry.
             let owners: Vec<_> =
                 registry.lock().unwrap().owners.iter().filter_map(Weak::upgrade).collect();
             owners.iter().for_each(&mut each);

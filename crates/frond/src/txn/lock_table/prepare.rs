@@ -1,9 +1,9 @@
-//! What a transaction keeps when it is prepared, as a list that a log can hold, and taking it again
-//! (Rules: I12, I54).
+//! The locks that a prepared transaction keeps, as a list that a log record can hold, and acquiring
+//! them again (Rules: I12, I54).
 //!
-//! How the list is written is specified with the record that holds it. Rows stand in it by tree and hash, so
-//! the hash is a part of that format: XXH3 of the key, 128 bits, and the tree's number mixed in behind it
-//! (`LockHash::of_row`).
+//! The encoding of the list is specified with the record that contains it. Rows are listed by tree
+//! and hash, so the hash is part of that format: XXH3 of the key, 128 bits, with the tree's number
+//! mixed in afterwards (`LockHash::of_row`).
 //!
 //! Threads: all.
 
@@ -30,32 +30,32 @@ pub struct RowEntry {
     pub mode: RowMode,
 }
 
-/// A lock on a stretch of keys.
+/// A lock on a range of keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RangeEntry {
     /// The tree.
     pub tree: TreeId,
-    /// Where it begins.
+    /// Where the range starts.
     pub from: Bound<Vec<u8>>,
-    /// Where it ends.
+    /// Where the range ends.
     pub to: Bound<Vec<u8>>,
 }
 
-/// What a prepared transaction holds.
+/// The locks of a prepared transaction.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LockList {
     /// Rows.
     pub rows: Vec<RowEntry>,
-    /// Gaps: only where everything is kept.
+    /// Gaps: only if everything is kept.
     pub ranges: Vec<RangeEntry>,
     /// Trees.
     pub tables: Vec<(TreeId, TableMode)>,
 }
 
 impl LockTable {
-    /// Gives back what a prepared transaction does not need: all but rows locked for writing, exclusive
-    /// intents on trees, and trees that were locked as a whole. Of the rows those go, too, that it does not write
-    /// after all, as `writes_row` says by tree and hash of the key.
+    /// Releases what a prepared transaction does not need: everything except rows locked for
+    /// writing, exclusive intents on trees, and trees locked as a whole. Rows that it does not
+    /// write after all, according to `writes_row` (by tree and hash of the key), are released, too.
     pub fn release_at_prepare(
         &self,
         locks: &mut LockSet,
@@ -64,15 +64,15 @@ impl LockTable {
         self.release_others(locks, |name, mode, writes| match name.is_table {
             true => mode != Mode::IntentShared,
             false if plant!("txn: a prepare lets go of what it writes") => false,
-            // Its own, by which others wait for its end.
+            // Its own lock, with which others wait for its end.
             false => name.tree == OWNERS || writes && writes_row(name.tree, name.hash.0),
         });
         self.release_ranges(locks);
         self.release_shared_intents(locks);
     }
 
-    /// Trees that a set has locked as a whole, and its exclusive intents, for the record of a prepare that keeps no more;
-    /// nothing if there are only intents.
+    /// The trees that a set has locked as a whole, and its exclusive intents, for the record of a
+    /// prepare that keeps nothing else; empty if there are only intents.
     pub fn whole_trees(&self, locks: &LockSet) -> Vec<(TreeId, TableMode)> {
         let mut list = LockList::default();
         if !locks.strong.is_empty() {
@@ -87,7 +87,7 @@ impl LockTable {
         list.tables
     }
 
-    /// What a set holds, for the record of its prepare.
+    /// Everything that a set holds, for the record of its prepare.
     pub fn list(&self, locks: &LockSet) -> LockList {
         let mut list = LockList::default();
         self.each_held(locks, |name, mode, writes| {
@@ -110,8 +110,8 @@ impl LockTable {
         list
     }
 
-    /// Takes everything of a list again, as a transaction of this id; before there are others. Two lists that
-    /// cannot both have been held are refused.
+    /// Acquires all locks of a list again, for a transaction with this id, before there are other
+    /// transactions. Two lists that cannot both have been held are refused.
     pub fn restore(&self, id: u64, list: &LockList) -> Result<LockSet, Denied> {
         let mut locks = self.begin(id);
         self.begins(&locks);
@@ -146,7 +146,8 @@ impl LockTable {
     }
 }
 
-/// Adds a tree to a list; a mode that only arises is two that are asked for.
+/// Adds a tree to a list. A mode that only arises by combination is listed as the two modes that
+/// were requested.
 fn list_table(list: &mut LockList, tree: TreeId, mode: Mode) {
     let modes: &[TableMode] = match mode {
         Mode::IntentShared => &[TableMode::IntentShared],

@@ -1,12 +1,12 @@
-//! One lock that more than one party has to do with: who holds it, and who waits.
+//! The queue of a lock with more than one party: its holders and waiters.
 //!
 //! Invariants
-//! 1. Holders stand by number, each once; any two admit each other.
-//! 2. A waiter waits for somebody: for a holder that does not admit it, or for a waiter before it that
-//!    does not. Who waits for nobody is granted at once, so the edges of [`closure`](Queue::closure) are
-//!    all reasons of all waits, and no cycle is hidden.
-//! 3. Who holds the lock in a lesser mode waits before those who hold nothing, and behind others like
-//!    it: it could not be passed by them anyway.
+//! 1. Holders are ordered by number, each once; any two are compatible.
+//! 2. A waiter waits for some other: for a conflicting holder, or for a conflicting waiter before
+//!    it. A request that waits for none is granted at once, so the edges of
+//!    [`closure`](Queue::closure) are all reasons of all waits, and no cycle is hidden.
+//! 3. A holder that waits for an upgrade comes before waiters that hold nothing, and after other
+//!    upgraders: the others could not pass it anyway.
 //!
 //! Threads: under the mutex of its shard.
 
@@ -18,29 +18,29 @@ use super::{
 };
 use crate::sync::Arc;
 
-/// Who waits.
+/// A waiter.
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub owner: Arc<Owner>,
-    /// The mode it will hold then.
+    /// The mode that it will hold.
     pub mode: Mode,
     /// It holds the lock in a lesser mode.
     pub upgrades: bool,
 }
 
-/// One waits for another.
+/// An edge of the waits-for graph: one owner waits for another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edge {
     pub from: u32,
     pub to: u32,
-    /// The other waits in the same queue, and all that it waits for is among the edges, too.
+    /// The other waits in the same queue, and everything that it waits for is among the edges, too.
     pub is_walked: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     holders: Vec<(u32, Mode)>,
-    /// Holders by mode.
+    /// Number of holders by mode.
     counts: [u32; MODES],
     pub waiting: VecDeque<Waiter>,
 }
@@ -50,13 +50,13 @@ impl Queue {
         &self.holders
     }
 
-    /// The mode in which this owner holds it.
+    /// The mode in which this owner holds the lock.
     pub fn held(&self, owner: u32) -> Option<Mode> {
         let at = self.holders.binary_search_by_key(&owner, |holder| holder.0).ok()?;
         Some(self.holders[at].1)
     }
 
-    /// Makes an owner hold it in this mode, instead of another one if it holds it already.
+    /// Makes an owner hold the lock in this mode, which replaces its previous one.
     pub fn hold(&mut self, owner: u32, mode: Mode) {
         match self.holders.binary_search_by_key(&owner, |holder| holder.0) {
             Ok(at) => {
@@ -68,7 +68,7 @@ impl Queue {
         self.counts[mode as usize] += 1;
     }
 
-    /// Takes a holder out; false if it is none.
+    /// Removes a holder; false if it was none.
     pub fn drop_holder(&mut self, owner: u32) -> bool {
         let Ok(at) = self.holders.binary_search_by_key(&owner, |holder| holder.0) else {
             return false;
@@ -78,7 +78,7 @@ impl Queue {
         true
     }
 
-    /// All other holders admit this owner in this mode.
+    /// Whether all other holders are compatible with this mode.
     pub fn holders_admit(&self, owner: u32, mode: Mode) -> bool {
         let own = self.held(owner);
         Mode::ALL.into_iter().all(|other| {
@@ -87,18 +87,18 @@ impl Queue {
         })
     }
 
-    /// Nobody who waits stands against an owner that asks for this mode and holds nothing.
+    /// Whether no waiter conflicts with a request in this mode by an owner that holds nothing.
     pub fn waiters_admit(&self, mode: Mode) -> bool {
         self.waiting.iter().all(|waiter| waiter.mode.admits(mode))
     }
 
-    /// Nobody who waits for more of this lock stands against one more who does.
+    /// Whether no waiting upgrader conflicts with a further upgrade to this mode.
     pub fn upgraders_admit(&self, mode: Mode) -> bool {
         let mut upgraders = self.waiting.iter().take_while(|waiter| waiter.upgrades);
         upgraders.all(|waiter| waiter.mode.admits(mode))
     }
 
-    /// Puts a waiter in its place.
+    /// Adds a waiter in its place.
     pub fn enqueue(&mut self, waiter: Waiter) {
         if waiter.upgrades && !plant!("locks: an upgrade waits behind others") {
             let at = self.waiting.iter().position(|other| !other.upgrades);
@@ -108,13 +108,14 @@ impl Queue {
         }
     }
 
-    /// Takes a waiter out.
+    /// Removes a waiter.
     pub fn withdraw(&mut self, owner: u32) -> bool {
         let at = self.waiting.iter().position(|waiter| waiter.owner.number() == owner);
         at.is_some_and(|at| self.waiting.remove(at).is_some())
     }
 
-    /// Grants the lock to all who wait for nobody any more, and hands each to `granted`.
+    /// Grants the lock to all waiters that no longer wait for anything, and passes each to
+    /// `granted`.
     pub fn promote(&mut self, mut granted: impl FnMut(&Owner)) {
         let mut before = 0;
         let mut at = 0;
@@ -129,17 +130,17 @@ impl Queue {
             }
             before |= mode.bit();
             if before & Mode::Exclusive.bit() != 0 {
-                break; // it admits nobody behind it
+                break; // no waiter after it is compatible
             }
             at += 1;
         }
     }
 
-    /// Whom an owner that waits here waits for, and whom those wait for who wait here before it: enough
-    /// edges to reach all.
+    /// The edges from an owner that waits here, and from the waiters before it on which it depends:
+    /// enough edges to reach every owner it waits for, directly or indirectly.
     ///
-    /// An exclusive waiter before it waits for all that stands before that one, so few waiters are looked
-    /// from, however long the queue is.
+    /// An exclusive waiter waits for everything before it, so few waiters have to be expanded,
+    /// however long the queue is.
     pub fn closure(&self, owner: u32, edges: &mut Vec<Edge>) {
         let number = |at: usize| self.waiting[at].owner.number();
         let Some(start) = (0..self.waiting.len()).find(|&at| number(at) == owner) else { return };
@@ -169,8 +170,8 @@ impl Queue {
         }
     }
 
-    /// Whom a waiter waits for, each once: the edges from it alone, by definition. Who holds the lock and waits for more
-    /// of it stands in its way as both; a server was told of that one twice.
+    /// The owners that a waiter waits for, each once: only its own edges, by definition. A holder
+    /// that waits for an upgrade conflicts in both roles, but must be reported only once.
     pub fn blockers(&self, owner: u32) -> Vec<u32> {
         let Some(start) = self.waiting.iter().position(|waiter| waiter.owner.number() == owner)
         else {

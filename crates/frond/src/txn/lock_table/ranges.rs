@@ -1,17 +1,19 @@
-//! Gap locks: intervals of keys that stand against the inserts of others.
+//! Gap locks: intervals of keys that conflict with the inserts of others.
 //!
-//! A cursor that locks as it goes has one interval, which grows to each row it hands out (Rules: I46,
-//! I47); it never waits for that. Who inserts into an interval of another waits until it has gone.
+//! A cursor that locks as it advances has one interval, which grows to each row it returns (Rules:
+//! I46, I47); growing never waits. An insert into an interval of another transaction waits until
+//! that is released.
 //!
 //! Invariants
-//! 1. An interval is there, and a fence behind it, before its owner looks for pending keys; an insert's
-//!    key is published, and a fence behind it, before intervals are looked at (Rule: I33).
-//! 2. While an insert waits here, its row is not held, unless it was held before the insert: a holder of
-//!    the gap who wants that row does not wait for who waits for him.
+//! 1. An interval is registered, followed by a fence, before its owner looks for pending keys. An
+//!    insert's key is published, followed by a fence, before it looks at intervals (Rule: I33).
+//! 2. While an insert waits here, its row is not held, unless it was held before the insert: so a
+//!    holder of the gap that wants that row does not wait for a transaction that waits for it.
 //! 3. While no interval is in a shard, an insert costs one load.
-//! 4. Inserts that look at intervals are counted, in one section with the look. Who holds an interval of the tree all
-//!    along, and finds the count as it was, has grown it before whatever was published since has looked: what he knows
-//!    of pending keys is good still, for the stretch, too, that he has grown it by.
+//! 4. Inserts that look at intervals are counted, in one critical section with the look. A
+//!    transaction that holds an interval of the tree all along, and finds the count unchanged, has
+//!    grown the interval before any later published key was checked. So what it knows of pending
+//!    keys is still valid, also for the stretch by which it has grown the interval.
 //!
 //! Threads: all. A shard's mutex is held for some comparisons and one copy of a key.
 
@@ -31,26 +33,26 @@ use crate::{
     sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, fence},
 };
 
-/// Of one owner, so many of its intervals are looked at before a new one is made: a statement that is
-/// repeated locks the same gap again.
+/// Number of an owner's intervals that are searched before a new one is made: a repeated statement
+/// locks the same gap again.
 const LOOKED_AT: usize = 8;
 
-/// A stretch of keys; its bounds are as those of a scan.
+/// A stretch of keys, with bounds like those of a scan.
 pub type Span<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
-/// An interval of a lock set, to grow it by. It ends with the set's locks.
+/// An interval of a lock set, for growing it. It is released with the set's locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RangeLock {
     shard: u32,
     place: u32,
 }
 
-/// Ranges of some trees.
+/// The intervals of some trees.
 #[derive(Debug, Default)]
 pub(super) struct RangeShard {
-    /// Intervals there are; read without the mutex.
+    /// Number of intervals; read without the mutex.
     count: AtomicU32,
-    /// How often an insert has looked at them; counted under the mutex (Invariant 4).
+    /// Number of times an insert has looked at them; counted under the mutex (Invariant 4).
     looks: AtomicU64,
     inner: Mutex<Inner>,
 }
@@ -70,7 +72,7 @@ struct InsertWaiter {
 }
 
 impl Inner {
-    /// Others' numbers whose intervals hold the key.
+    /// The numbers of other owners whose intervals contain the key.
     fn over(&self, tree: TreeId, key: &[u8], own: u32) -> Vec<u32> {
         let mut found = Vec::new();
         self.intervals.over(tree, key, |owner| {
@@ -125,8 +127,8 @@ impl LockTable {
         (shard, &self.ranges[shard].0)
     }
 
-    /// Locks a stretch against the inserts of others; never waits. Afterwards, and only then, the caller
-    /// looks for keys that others have inserted there and not committed.
+    /// Locks a stretch against the inserts of others; never waits. After that, and only then, the
+    /// caller looks for keys that others have inserted there and not committed.
     pub fn lock_range(&self, locks: &mut LockSet, tree: TreeId, span: Span<'_>) -> RangeLock {
         let (begin, end) = (begin_of(span.0), end_of(span.1));
         let (number, shard) = self.range_shard(tree);
@@ -142,7 +144,8 @@ impl LockTable {
             return *range;
         }
         let place = inner.intervals.insert(tree, locks.owner.number(), begin, end);
-        // Pairs with the load of `before_insert`: SeqCst and the fence make one of the two see the other.
+        // Pairs with the load in `before_insert`: SeqCst and the fence make one of the two see the
+        // other.
         shard.count.store(inner.intervals.len() as u32, Ordering::SeqCst);
         drop(inner);
         fence(Ordering::SeqCst);
@@ -151,7 +154,7 @@ impl LockTable {
         range
     }
 
-    /// Grows an interval so that it ends here or behind.
+    /// Grows an interval so that it ends at `end` or after it.
     pub fn grow_up(&self, locks: &mut LockSet, range: RangeLock, end: Bound<&[u8]>) {
         debug_assert!(locks.ranges.contains(&range), "a set grows its own");
         let shard = &self.ranges[range.shard as usize].0;
@@ -159,7 +162,7 @@ impl LockTable {
         fence(Ordering::SeqCst);
     }
 
-    /// Grows an interval so that it begins here or before.
+    /// Grows an interval so that it starts at `begin` or before it.
     pub fn grow_down(&self, locks: &mut LockSet, range: RangeLock, begin: Bound<&[u8]>) {
         debug_assert!(locks.ranges.contains(&range), "a set grows its own");
         let shard = &self.ranges[range.shard as usize].0;
@@ -169,20 +172,21 @@ impl LockTable {
         fence(Ordering::SeqCst);
     }
 
-    /// How often inserts have looked for intervals among which those of a tree are. Read behind the lock of an interval of the
-    /// tree, or its growth, and before pending keys are looked for; as long as it is the same behind the next growth, nothing is
-    /// pending there that was not then and does not meet the interval (Invariant 4).
+    /// Number of times inserts have looked at the shard of a tree's intervals. Read it after
+    /// locking or growing an interval of the tree, and before looking for pending keys. While it is
+    /// unchanged after the next growth, every key pending there was pending before or will be
+    /// checked against the interval (Invariant 4).
     pub fn inserts_looked(&self, tree: TreeId) -> u64 {
         self.range_shard(tree).1.looks.load(Ordering::Acquire)
     }
 
-    /// Waits until no other transaction has locked the gap this key goes into. To be called when the row
-    /// is locked for writing and the key is where others find it; true if it waited, and then the caller
-    /// looks again whether the key is absent.
+    /// Waits until no other transaction has locked the gap into which this key goes. Called when
+    /// the row is locked for writing and others can find the key. Returns true if it waited; the
+    /// caller must then check again that the key is absent.
     ///
-    /// A row lock that was newly taken since `mark` is given back while this waits, and is held again when
-    /// it returns well. If it returns an error after a wait, or because its time is over, it is not; and the key is
-    /// to be taken out of the write set.
+    /// A row lock newly taken since `mark` is released while this waits, and is held again when it
+    /// returns successfully. After an error from a wait, or because the time is over, it is not
+    /// held, and the caller must remove the key from the write set.
     pub fn before_insert(
         &self,
         locks: &mut LockSet,
@@ -191,7 +195,7 @@ impl LockTable {
         mark: LockMark,
         patience: Patience,
     ) -> Result<bool, Denied> {
-        // Behind what the caller has published.
+        // After the caller's publication of the key.
         fence(Ordering::SeqCst);
         if plant!("locks: an insert passes by gaps")
             || !self.are_gaps_against(&locks.owner, tree, key)
@@ -223,13 +227,13 @@ impl LockTable {
         }
     }
 
-    /// Whether another has locked the gap that the key goes into. Behind what the caller has published: a row that
-    /// exists, and is locked, needs no gap.
+    /// Whether another transaction has locked the gap into which the key goes. Called after
+    /// publishing the key: a row that exists and is locked needs no gap.
     pub fn is_gap_locked(&self, locks: &LockSet, tree: TreeId, key: &[u8]) -> bool {
         self.is_any_gap_locked(locks, &mut std::iter::once((tree, key)))
     }
 
-    /// The same of several keys.
+    /// Whether another transaction has locked the gap of any of these keys.
     pub fn is_any_gap_locked<'k>(
         &self,
         locks: &LockSet,
@@ -239,7 +243,7 @@ impl LockTable {
         keys.any(|(tree, key)| self.are_gaps_against(&locks.owner, tree, key))
     }
 
-    /// True if another's interval holds the key.
+    /// True if an interval of another owner contains the key and conflicts.
     fn are_gaps_against(&self, owner: &Arc<Owner>, tree: TreeId, key: &[u8]) -> bool {
         let shard = self.range_shard(tree).1;
         if shard.count.load(Ordering::SeqCst) == 0 {
@@ -249,7 +253,7 @@ impl LockTable {
         let inner = shard.inner.lock().unwrap();
         if !plant!("locks: an insert that looks is not counted") {
             let looks = shard.looks.load(Ordering::Relaxed);
-            // Pairs with the load of `inserts_looked`.
+            // Pairs with the load in `inserts_looked`.
             shard.looks.store(looks + 1, Ordering::Release);
         }
         inner.intervals.over(tree, key, |holder| {
@@ -260,21 +264,22 @@ impl LockTable {
         found && !self.gaps_against(owner, tree, key).is_empty()
     }
 
-    /// Who has locked the gap against this owner.
+    /// The transactions whose gap locks conflict with this owner's insert.
     fn gaps_against(&self, owner: &Arc<Owner>, tree: TreeId, key: &[u8]) -> Vec<LockParty> {
         let over = self.range_shard(tree).1.inner.lock().unwrap().over(tree, key, owner.number());
         self.that_need_order(&owner.party(), self.parties(over))
     }
 
-    /// Whose intervals hold the key of an insert that waits, whether they stand against it or not: numbers; nothing if it does
-    /// not wait any more.
+    /// The numbers of the owners whose intervals contain the key of a waiting insert, whether they
+    /// conflict or not; empty if it does not wait any more.
     pub(super) fn gaps_of_waiter(&self, number: u32, tree: TreeId) -> Vec<u32> {
         let inner = self.range_shard(tree).1.inner.lock().unwrap();
         let waiter = inner.waiting.iter().find(|waiter| waiter.owner.number() == number);
         waiter.map_or_else(Vec::new, |waiter| inner.over(tree, &waiter.key, number))
     }
 
-    /// Those of the holders of a gap that stand against an insert. Under no mutex (Invariant 4 of `mod.rs`): the server is asked.
+    /// Filters the holders of a gap to those that conflict with an insert. Called under no mutex
+    /// (Invariant 4 of `mod.rs`), since it asks the server.
     pub(super) fn that_need_order(
         &self,
         inserter: &LockParty,
@@ -286,7 +291,7 @@ impl LockTable {
         holders
     }
 
-    /// Returns when some gap that held the key has gone, or at once if none does.
+    /// Returns when a gap that contained the key was released, or at once if none contains it.
     fn wait_for_gaps(
         &self,
         owner: &Arc<Owner>,
@@ -301,7 +306,8 @@ impl LockTable {
         *owner.wait.lock().unwrap() = Wait::On;
         let mut inner = self.range_shard(tree).1.inner.lock().unwrap();
         let over = inner.over(tree, key, number);
-        // It waits from now on: a gap that goes while the server is asked is not missed.
+        // It counts as waiting from now on, so that a gap released while the server is asked is not
+        // missed.
         inner.waiting.push(waiter);
         drop(inner);
         waits.waiting.insert(number, waiting);
@@ -309,7 +315,7 @@ impl LockTable {
             drop(waits);
             let stands = !self.that_need_order(&owner.party(), self.parties(over)).is_empty();
             waits = self.waits.lock().unwrap();
-            // Who was told something meanwhile hears of it below.
+            // If it was notified meanwhile, it sees that below.
             if !stands && self.withdraw_insert(number, tree) {
                 waits.waiting.remove(&number);
                 return Ok(());
@@ -318,14 +324,14 @@ impl LockTable {
         self.sleep(waits, owner, request, deadline).map(drop)
     }
 
-    /// Takes an insert out of those that wait; false if it is not among them.
+    /// Removes a waiting insert; false if it does not wait.
     pub(super) fn withdraw_insert(&self, number: u32, tree: TreeId) -> bool {
         let mut inner = self.range_shard(tree).1.inner.lock().unwrap();
         let at = inner.waiting.iter().position(|waiter| waiter.owner.number() == number);
         at.inspect(|&at| drop(inner.waiting.swap_remove(at))).is_some()
     }
 
-    /// Gives all ranges of a set back, and lets those look again who waited for them.
+    /// Releases all ranges of a set, and makes the inserts that waited for them check again.
     pub(super) fn release_ranges(&self, locks: &mut LockSet) {
         for range in locks.ranges.drain(..) {
             let shard = &self.ranges[range.shard as usize].0;
@@ -343,18 +349,19 @@ impl LockTable {
         }
     }
 
-    /// Hands the stretches of a set to `each`.
+    /// Calls `each` for every range of a set.
     pub(super) fn each_range(&self, locks: &LockSet, mut each: impl FnMut(TreeId, Span<'_>)) {
         locks.ranges.iter().for_each(|range| self.look_at_range(*range, &mut each));
     }
 
-    /// Hands a stretch to `look`.
+    /// Calls `look` with a range.
     pub(super) fn look_at_range(&self, range: RangeLock, look: impl FnOnce(TreeId, Span<'_>)) {
         let inner = self.ranges[range.shard as usize].0.inner.lock().unwrap();
         look(inner.intervals.tree(range.place), inner.span(range.place));
     }
 
-    /// Hands the stretches of a shard, with the numbers of their owners, to `each`, until that says no: how many there are.
+    /// Calls `each` for every interval of a shard, with its owner's number, until it returns false;
+    /// returns the number of intervals.
     pub(super) fn each_interval(
         &self,
         shard: usize,
@@ -369,7 +376,7 @@ impl LockTable {
         inner.intervals.len()
     }
 
-    /// Ranges there are.
+    /// Number of ranges.
     pub(super) fn ranges_live(&self) -> usize {
         let count = |shard: &super::Aligned<RangeShard>| shard.0.count.load(Ordering::SeqCst);
         self.ranges.iter().map(|shard| count(shard) as usize).sum()

@@ -1,13 +1,17 @@
-//! How many locks there may be: their memory is bounded (Rules: I47, P15).
+//! Limiting the number of locks: their memory is bounded (Rules: I47, P15).
 //!
-//! What a transaction writes leaves memory with its locks (`spilled.rs`); what it has locked and not written stays until it
-//! ends. So a transaction of many locks is asked every some thousand of them, before it locks more without writing, whether all
-//! that there are take more than their part of memory, and refused if they do: nothing was done, and it goes on.
+//! Locks on written rows leave memory together with the writes (`spilled.rs`); locks on rows that
+//! are not written stay until the transaction ends. So a transaction with many locks is checked
+//! every few thousand of them, before it locks more without writing: if all existing locks exceed
+//! their share of memory, the request is refused. Nothing was done then, and the transaction can
+//! continue.
 //!
 //! Invariants
-//! 1. A transaction of few locks is never refused, nor is a write, nor what is locked again after a restart.
+//! 1. A transaction with few locks is never refused, nor is a write, nor a lock that is restored
+//!    after a restart.
 //!
-//! Threads: as the lock sets'. Cost: a comparison a lock; every [`LOOK_EVERY`], one passage through the shards.
+//! Threads: as for lock sets. Cost: one comparison per lock; every [`LOOK_EVERY`] locks, one pass
+//! over the shards.
 
 use super::{
     LockTable,
@@ -16,26 +20,27 @@ use super::{
 };
 use crate::TreeId;
 
-/// What each transaction may have, whatever others have: some 3 MB.
+/// Number of locks that each transaction may always have: some 3 MB.
 pub(super) const LOCKS_FREE: usize = 1 << 16;
 const LOOK_EVERY: usize = 1 << 12;
-/// About what a lock of the table takes (`mod.rs`), and an interval beside its keys.
+/// Approximate size of a lock of the table (`mod.rs`), and of an interval without its keys.
 const LOCK_BYTES: u64 = 45;
 const RANGE_BYTES: u64 = 200;
 
 impl LockTable {
-    /// The same table, for locks that take so much memory.
+    /// Limits the memory of the locks.
     pub fn within(self, bytes_max: u64) -> Self {
         Self { bytes_max, ..self }
     }
 
-    /// Memory of locks, in bytes, but for queues.
+    /// Memory of the locks, bytes, except for queues.
     pub fn memory_bytes(&self) -> usize {
         let shards: usize = self.shards.iter().map(|shard| shard.0.lock().unwrap().bytes()).sum();
         shards + self.ranges_live() * RANGE_BYTES as usize + self.spilled.bytes()
     }
 
-    /// To be asked before something of a tree is locked that is not to be written: whether there is memory for it.
+    /// Checks whether there is memory for a lock that is not for writing. Called before it is
+    /// taken.
     pub fn must_have_room(&self, locks: &mut LockSet, tree: TreeId) -> Result<(), Denied> {
         let own = locks.held.len() + locks.ranges.len();
         if own < locks.looks_at {

@@ -1,4 +1,4 @@
-//! Locking rows, and giving locks back.
+//! Locking rows, and releasing locks.
 //!
 //! Threads: all.
 
@@ -18,10 +18,10 @@ use crate::{
 
 pub(super) const NOTED: &str = "lock table, invariant 1: what is noted is held";
 
-/// A place, with its shard in the upper eight bits.
+/// Number of bits of a place, below the eight bits of its shard.
 const PLACE_BITS: u32 = 24;
 
-/// Tells an owner that it has what it waited for, in this shard.
+/// Notifies an owner that it was granted the lock it waited for, in this shard.
 pub(super) fn granting(shard: usize) -> impl FnMut(u32, &Owner) {
     move |at, owner| owner.tell(Wait::Granted(located(shard, at)))
 }
@@ -41,10 +41,10 @@ impl Request {
 }
 
 impl LockTable {
-    /// Locks a row; it need not exist. A lock that is held in this mode or a greater one is not taken
-    /// again; a lesser one becomes a greater one, ahead of all who wait for the row.
+    /// Locks a row, which need not exist. A lock that is held in this mode or a greater one is not
+    /// taken again; a lesser one is upgraded, ahead of all that wait for the row.
     ///
-    /// If it waited, whatever was read before is old.
+    /// If it waited, everything read before is outdated.
     pub fn lock_row(
         &self,
         locks: &mut LockSet,
@@ -60,7 +60,8 @@ impl LockTable {
         self.lock_unwritten(locks, HashedKey::new(tree, key), mode, patience)
     }
 
-    /// The same for a row of which the transaction has no writes that have left memory.
+    /// Like [`lock_row`](Self::lock_row), for a row without writes of the transaction that have
+    /// left memory.
     pub fn lock_unwritten(
         &self,
         locks: &mut LockSet,
@@ -93,19 +94,21 @@ impl LockTable {
         Ok(taken)
     }
 
-    /// What stands for a row in the table.
+    /// The hash that identifies a row in the table.
     pub fn row_hash(tree: TreeId, key: &[u8]) -> u128 {
         LockHash::of_row(tree, key).0
     }
 
-    /// Gives back what the last [`lock_row`](Self::lock_row) of this set newly took, and those that it was
-    /// [joined](LockSet::join_last) to: the locks, or what they were more than before (Rule: I46). Once.
+    /// Releases what the last [`lock_row`](Self::lock_row) of this set newly took, together with
+    /// the rows it was [joined](LockSet::join_last) to: the locks, or their upgrades (Rule: I46).
+    /// Has an effect once.
     pub fn unlock_last(&self, locks: &mut LockSet) {
         self.unlock_behind(locks, 0);
         locks.joins = false;
     }
 
-    /// The same of those that belong together, but for the first `kept`.
+    /// Releases the rows of the last unit except the first `kept`, like
+    /// [`unlock_last`](Self::unlock_last).
     pub fn unlock_behind(&self, locks: &mut LockSet, kept: usize) {
         while locks.last.len() > kept
             && let Some((place, taken)) = locks.last.pop()
@@ -114,7 +117,7 @@ impl LockTable {
             match taken {
                 Taken::New if plant!("locks: what was newly taken stays") => {}
                 Taken::New => self.give_back(locks, place),
-                // Of a row, what is less than exclusive.
+                // The only lesser mode of a row is shared.
                 Taken::Upgraded => self.shards[shard].0.lock().unwrap().downgrade(
                     at,
                     locks.owner.number(),
@@ -126,7 +129,7 @@ impl LockTable {
         }
     }
 
-    /// Gives a row back if it was newly taken since the mark.
+    /// Releases a row if it was newly taken since the mark.
     pub(super) fn unlock_since(&self, locks: &mut LockSet, hash: LockHash, mark: LockMark) -> bool {
         let number = locks.owner.number();
         let (shard, mut guard) = self.lock_shard(hash);
@@ -140,7 +143,7 @@ impl LockTable {
         true
     }
 
-    /// Gives everything back. Afterwards the set is as new. To be called only when the transaction's
+    /// Releases everything; the set is as new afterwards. To be called only when the transaction's
     /// commit is visible, or its rollback done (Rule: I3).
     pub fn release_all(&self, locks: &mut LockSet) {
         self.forget_spilled(locks);
@@ -151,7 +154,7 @@ impl LockTable {
             let (shard, at) = parts(place);
             self.shards[shard].0.lock().unwrap().release(at, number, granting(shard));
         }
-        // What one transaction took many of, the next one will not keep.
+        // Do not keep the memory of a transaction with very many locks.
         if locks.held.capacity().max(locks.last.capacity()) > 1 << 16 {
             locks.held = Vec::new();
             locks.last = Vec::new();
@@ -162,7 +165,7 @@ impl LockTable {
         self.release_strong(locks);
     }
 
-    /// The shard of a hash. Its buckets are chosen by other bits.
+    /// The shard of a hash. Its buckets are selected by other bits.
     pub(super) fn shard(&self, hash: LockHash) -> (usize, &Mutex<Shard>) {
         let shard = (hash.0 >> 120) as usize % SHARDS;
         (shard, &self.shards[shard].0)
@@ -173,7 +176,7 @@ impl LockTable {
         (number, shard.lock().unwrap())
     }
 
-    /// Takes a lock of the table, and notes it. `key` is told to whoever asks what is waited for.
+    /// Takes a lock of the table and records it. `key` is shown in reports of waits.
     pub(super) fn take(
         &self,
         locks: &mut LockSet,
@@ -213,8 +216,8 @@ impl LockTable {
         Ok((place, taken))
     }
 
-    /// Gives back the locks of the table that `is_kept` does not want; those are in the order in which
-    /// they were taken.
+    /// Releases the locks of the table for which `is_kept` returns false; the kept ones stay in the
+    /// order in which they were taken.
     pub(super) fn release_others(
         &self,
         locks: &mut LockSet,
@@ -234,7 +237,7 @@ impl LockTable {
         });
     }
 
-    /// Hands every lock of the table that a set holds to `each`.
+    /// Calls `each` for every lock of the table that a set holds.
     pub(super) fn each_held(&self, locks: &LockSet, mut each: impl FnMut(Name, Mode, bool)) {
         for &place in &locks.held {
             let (shard, at) = parts(place);
@@ -245,7 +248,7 @@ impl LockTable {
         }
     }
 
-    /// The id of a transaction by its number, while there is one.
+    /// The id of a transaction by its owner's number, while the owner exists.
     pub(super) fn id_of(&self, number: Option<u32>) -> Option<u64> {
         Some(self.owners.find(number?)?.id())
     }

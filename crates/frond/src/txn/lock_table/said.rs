@@ -1,11 +1,12 @@
-//! What a server has said of transactions in one search for cycles, and what it is still to be asked.
+//! Answers of the server's hooks during one search for cycles, and the open questions.
 //!
-//! The search runs under the mutex of the waits, and no call of [`Hooks`] is made there: what it needs to know and does not
-//! is noted, asked when the mutex is free, and the search begins again.
+//! The search runs under the mutex of the waits, where [`Hooks`] must not be called. So a missing
+//! answer is noted as a question, asked after the mutex is released, and the search starts again.
 //!
 //! Invariants
-//! 1. Of two transactions, by their ids, one thing is asked once a search.
-//! 2. A search ends however others come and go: after [`ROUNDS`] of questions what is not known is as if there were no server.
+//! 1. Each question about two transactions (by their ids) is asked once per search.
+//! 2. A search ends however other transactions come and go: after [`ROUNDS`] rounds of questions,
+//!    missing answers are treated as if there were no server.
 //!
 //! Threads: the searcher's.
 
@@ -17,20 +18,20 @@ use super::{
 };
 use crate::sync::Arc;
 
-/// Each round needs somebody new who holds what is waited for.
+/// Maximum number of rounds. Each round needs a new transaction that holds what is waited for.
 const ROUNDS: usize = 64;
 
-/// Two transactions.
+/// The ids of two transactions.
 type Pair = (u64, u64);
 
-/// Answers, by the ids of the two, and questions.
+/// Answers, by the ids of the two, and open questions.
 pub(super) struct Said<'h> {
     hooks: Option<&'h Arc<dyn Hooks>>,
     orders: BTreeMap<Pair, bool>,
     preferred: BTreeMap<Pair, Option<u64>>,
-    /// Inserter and holder of a gap.
+    /// Questions about order: inserter and holder of a gap.
     of_order: Vec<(LockParty, LockParty)>,
-    /// Two of a cycle.
+    /// Questions about preference: two transactions of a cycle.
     of_preference: Vec<(LockParty, LockParty)>,
     rounds: usize,
 }
@@ -47,7 +48,8 @@ impl<'h> Said<'h> {
         }
     }
 
-    /// Whether the gap of `holder` stands against an insert: as long as that is not known it does not.
+    /// Whether the gap lock of `holder` conflicts with an insert; false while the answer is
+    /// missing.
     pub fn needs_order(
         &mut self,
         inserter: &Arc<Owner>,
@@ -68,7 +70,7 @@ impl<'h> Said<'h> {
         }
     }
 
-    /// Which of the two should rather be ended, if that is known and matters.
+    /// Which of the two should rather be the victim, if the server has said so.
     pub fn prefer(&mut self, a: &Arc<Owner>, b: &Arc<Owner>) -> Option<u64> {
         self.hooks?;
         let (a, b) = (a.party(), b.party());
@@ -82,12 +84,12 @@ impl<'h> Said<'h> {
         }
     }
 
-    /// Whether something is to be asked before the search means anything.
+    /// Whether there are open questions, so that the result of the search does not count yet.
     pub fn has_questions(&self) -> bool {
         !self.of_order.is_empty() || !self.of_preference.is_empty()
     }
 
-    /// Asks what is to be asked. Under no mutex.
+    /// Asks the open questions. Called under no mutex.
     pub fn ask(&mut self) {
         let Some(hooks) = self.hooks else { return };
         for (inserter, holder) in self.of_order.drain(..) {

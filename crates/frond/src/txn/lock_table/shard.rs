@@ -1,16 +1,19 @@
-//! A shard of the table: locks by hash, 28 bytes each, in places that do not move while they are held.
+//! A shard of the table: locks by hash, 28 bytes each, in places that do not move while they are
+//! held.
 //!
-//! A lock that one owner holds and nobody waits for is one word; as soon as a second party has to do
-//! with it, the word names a [`Queue`]. Owners keep places, so giving a lock back needs no search but
-//! for the unlinking.
+//! A lock with one holder and no waiter is one word; as soon as a second party is involved, the
+//! word refers to a [`Queue`]. Owners remember places, so a release only searches the bucket in
+//! order to unlink the lock.
 //!
 //! Invariants
-//! 1. A place is in use exactly while its lock has a holder or a waiter, and its number is then its own.
-//! 2. A word names a queue only while there are waiters or more than one holder.
-//! 3. Two locks are one only if all 128 bits of their hashes are equal: no false deadlocks (Rule: I32).
+//! 1. A place is in use exactly while its lock has a holder or a waiter, and its number is unique
+//!    then.
+//! 2. A word refers to a queue only while there are waiters or more than one holder.
+//! 3. Two locks are the same only if all 128 bits of their hashes are equal: no false deadlocks
+//!    (Rule: I32).
 //!
-//! Threads: under the shard's mutex. Memory: places grow by a quarter, not twofold; a shard that was
-//! large and is empty gives its memory back.
+//! Threads: under the shard's mutex. Memory: places grow by a quarter, not twofold; a shard that
+//! was large and is empty frees its memory.
 
 use super::{
     mode::Mode,
@@ -19,27 +22,29 @@ use super::{
 };
 use crate::{TreeId, sync::Arc};
 
-/// 128 bits that stand for a row, or for a tree as a whole.
+/// A 128-bit hash that identifies a row, or a tree as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(super) struct LockHash(pub u128);
 
-/// Spreads numbers of trees over 128 bits: odd, and otherwise any. Bytes: docs/format.md § Prepared transactions.
+/// Spreads tree numbers over 128 bits; any odd number would do. Bytes: docs/format.md § Prepared
+/// transactions.
 const SPREAD: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 
 impl LockHash {
-    /// The tree is mixed in behind the hash, not as its seed: to keys of up to eight bytes the seed is added before they
-    /// are mixed, and `p8` of one tree would be `n6` of another.
+    /// The hash of a row. The tree is mixed in after hashing, not as the seed: for keys of up to
+    /// eight bytes the seed is added before mixing, so `p8` of one tree would be `n6` of another.
     pub fn of_row(tree: TreeId, key: &[u8]) -> Self {
         let spread = SPREAD.wrapping_mul(u128::from(tree.0) + 1);
         Self(xxhash_rust::xxh3::xxh3_128(key) ^ spread)
     }
 
-    /// A tree's own; no key gives it but by chance, as with any two keys.
+    /// The hash of a tree as a whole; a key has the same one only by chance, as with any two keys.
     pub fn of_tree(tree: TreeId) -> Self {
         Self(xxhash_rust::xxh3::xxh3_128_with_seed(&tree.0.to_le_bytes(), u64::MAX))
     }
 
-    /// A transaction's own, as such, by its id; the first one, or that by which it was replaced.
+    /// The hash of the lock on a transaction itself, by its id: the first such lock, or its
+    /// replacement.
     pub fn of_owner(id: u64, is_first: bool) -> Self {
         let seed = u64::MAX - if is_first { 1 } else { 2 };
         Self(xxhash_rust::xxh3::xxh3_128_with_seed(&id.to_le_bytes(), seed))
@@ -58,39 +63,39 @@ pub(super) struct Name {
     pub is_table: bool,
 }
 
-/// What a request has come to without waiting.
+/// Result of a request without waiting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
-    /// The lock is new to its owner.
+    /// The owner did not hold the lock before.
     New,
-    /// It was held, in a lesser mode.
+    /// It was held in a lesser mode.
     Upgraded,
-    /// It was held already, as asked or more.
+    /// It was held already in this mode or a greater one.
     AlreadyHeld,
 }
 
-/// Places have 24 bits beside the shard's eight; the last is none.
+/// A place number has 24 bits, besides eight for the shard; the last number means none.
 const PLACES: u32 = (1 << 24) - 1;
 const NONE: u32 = PLACES;
-/// In a link: the holder means to change the row, or has (Rule: I54).
+/// Flag in a link: the holder has changed the row, or will (Rule: I54).
 const WRITTEN: u32 = 1 << 24;
-/// In a link: a lock on a tree.
+/// Flag in a link: a lock on a tree.
 const TABLE: u32 = 1 << 25;
-/// In a word: a queue's number follows, not a mode and an owner.
+/// Flag in a word: the rest is a queue's number, not a mode and an owner.
 const QUEUED: u32 = 1 << 31;
 const MODE_SHIFT: u32 = 28;
 const OWNER: u32 = (1 << MODE_SHIFT) - 1;
 
-/// Beyond so many places an empty shard gives its memory back; 28 KiB are worth keeping warm.
+/// An empty shard with more places than this frees its memory; 28 KiB are worth keeping warm.
 const PLACES_KEPT: usize = 1024;
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// In fours, or the slot would be padded to 32 bytes.
+    /// In four parts; otherwise the slot would be padded to 32 bytes.
     hash: [u32; 4],
     tree: u32,
     word: u32,
-    /// The next place of the bucket, or of the free places; and flags.
+    /// The next place of the bucket, or of the free list; and flags.
     link: u32,
 }
 
@@ -142,12 +147,12 @@ impl Default for Shard {
 }
 
 impl Shard {
-    /// Locks there are.
+    /// Number of locks.
     pub fn live(&self) -> usize {
         self.live
     }
 
-    /// Memory it takes, but for queues.
+    /// Memory used, except for queues.
     pub fn bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot>() + self.buckets.capacity() * size_of::<u32>()
     }
@@ -165,8 +170,8 @@ impl Shard {
         None
     }
 
-    /// Asks for a lock, or for more of it, without waiting: the place and what it has come to, or
-    /// nothing if somebody stands against it.
+    /// Requests a lock, or more of it, without waiting. Returns its place and the result, or `None`
+    /// if there is a conflict.
     pub fn ask(
         &mut self,
         name: Name,
@@ -194,7 +199,7 @@ impl Shard {
             let queue = &mut self.queues[(slot.word & !QUEUED) as usize];
             match queue.held(owner) {
                 Some(held) if held.covers(mode) => Taken::AlreadyHeld,
-                // Ahead of those who wait: they wait for this holder, too, or do not mind it.
+                // Ahead of the waiters: they wait for this holder, too, or do not conflict with it.
                 Some(held) => {
                     let joint = held.join(mode);
                     if !queue.holders_admit(owner, joint) || !queue.upgraders_admit(joint) {
@@ -216,7 +221,7 @@ impl Shard {
         Some((at, taken))
     }
 
-    /// Puts an owner in the queue of a lock that was just refused to it.
+    /// Adds an owner to the queue of a lock that was just refused to it.
     pub fn enqueue(&mut self, hash: LockHash, owner: Arc<Owner>, mode: Mode) {
         let at = self.find(hash).expect("invariant 1: who refuses it holds it or waits");
         let queue = self.queue_of(at);
@@ -225,7 +230,7 @@ impl Shard {
         queue.enqueue(Waiter { owner, mode: joint, upgrades: held.is_some() });
     }
 
-    /// Takes a waiter out of the queue; false if it does not wait there any more.
+    /// Removes a waiter from the queue; false if it does not wait there any more.
     pub fn withdraw(
         &mut self,
         hash: LockHash,
@@ -241,7 +246,7 @@ impl Shard {
         true
     }
 
-    /// Gives a lock back.
+    /// Releases a lock.
     pub fn release(&mut self, at: u32, owner: u32, granted: impl FnMut(u32, &Owner)) {
         let slot = &mut self.slots[at as usize];
         if slot.word & QUEUED == 0 {
@@ -255,7 +260,7 @@ impl Shard {
         self.settle(at, granted);
     }
 
-    /// Gives a part of a lock back.
+    /// Downgrades a lock.
     pub fn downgrade(&mut self, at: u32, owner: u32, mode: Mode, granted: impl FnMut(u32, &Owner)) {
         let slot = &mut self.slots[at as usize];
         slot.link &= !WRITTEN;
@@ -267,7 +272,7 @@ impl Shard {
         self.settle(at, granted);
     }
 
-    /// Makes an owner hold a lock that it has elsewhere already (`tables.rs`).
+    /// Makes an owner hold a lock that it already holds elsewhere (`tables.rs`).
     pub fn hold(&mut self, name: Name, owner: u32, mode: Mode) {
         match self.find(name.hash) {
             None => drop(self.insert(name, word(owner, mode), false)),
@@ -283,7 +288,7 @@ impl Shard {
         }
     }
 
-    /// Notes that the holder of a row will change it.
+    /// Marks a row lock: its holder will change the row.
     pub fn mark_written(&mut self, hash: LockHash) {
         if let Some(at) = self.find(hash) {
             self.slots[at as usize].link |= WRITTEN;
@@ -304,14 +309,15 @@ impl Shard {
         (word & OWNER == owner).then(|| Mode::from_bits(word >> MODE_SHIFT))
     }
 
-    /// What lies in a place that this owner holds: the lock, its mode, whether it is for writing.
+    /// The lock in a place that this owner holds: its name, mode, and whether it is for writing.
     pub fn look(&self, at: u32, owner: u32) -> Option<(Name, Mode, bool)> {
         let slot = self.slots.get(at as usize)?;
         let mode = self.mode_at(at, owner)?;
         Some((slot.name(), mode, slot.link & WRITTEN != 0))
     }
 
-    /// Hands its locks to `each`, once for each holder, until that says no: how many were handed out.
+    /// Calls `each` for every lock and holder until it returns false; returns the number of locks
+    /// visited.
     pub fn each(&self, mut each: impl FnMut(Name, u32, Mode) -> bool) -> usize {
         let mut handed = 0;
         for &first in &self.buckets {
@@ -340,7 +346,7 @@ impl Shard {
         (word & QUEUED != 0).then(|| &self.queues[(word & !QUEUED) as usize])
     }
 
-    /// Who stands against an owner that asks for this mode and does not wait yet: one of them.
+    /// An owner that conflicts with a request in this mode by an owner that does not wait yet.
     pub fn refuses(&self, hash: LockHash, owner: u32, mode: Mode) -> Option<u32> {
         let word = self.slots[self.find(hash)? as usize].word;
         if word & QUEUED == 0 {
@@ -354,7 +360,7 @@ impl Shard {
         holder.map(|held| held.0).or_else(|| waiter().map(|waiter| waiter.owner.number()))
     }
 
-    /// The queue of a place; made of its one holder if there is none yet.
+    /// The queue of a place; created from its one holder if necessary.
     fn queue_of(&mut self, at: u32) -> &mut Queue {
         let slot = &mut self.slots[at as usize];
         if slot.word & QUEUED == 0 {
@@ -369,7 +375,7 @@ impl Shard {
         &mut self.queues[(slot.word & !QUEUED) as usize]
     }
 
-    /// Grants what can be granted, and takes the queue away if it is none any more.
+    /// Grants what can be granted, and removes the queue if it is no longer needed.
     fn settle(&mut self, at: u32, mut granted: impl FnMut(u32, &Owner)) {
         let word = &mut self.slots[at as usize].word;
         let number = *word & !QUEUED;

@@ -1,18 +1,22 @@
-//! Rows of transactions whose writes have left memory: those writes are their locks (Rule: I47).
+//! Row locks of transactions whose writes have left memory: those writes are the locks (Rule: I47).
 //!
-//! A transaction of millions of rows would need as many places of the table. Instead it answers for the rows whose
-//! entries lie in its sorted runs, and their locks leave the table. Who locks a row asks such transactions, once the
-//! row is had from the table; who finds the row with one of them waits for its end: each of them holds one lock more,
-//! which stands for itself.
+//! A transaction that writes millions of rows would need as many places in the table. Instead it
+//! answers for the rows whose entries lie in its sorted runs, and their locks leave the table. A
+//! transaction that locks a row first acquires it from the table and then asks the listed
+//! transactions; if one of them has the row, it waits for that one's end. For this, each listed
+//! transaction holds one more lock, which stands for itself.
 //!
 //! Invariants
-//! 1. A transaction is listed before a lock of it leaves the table, and until its commit is visible or its rollback
-//!    done, and a row is in its filter before its lock leaves the table; a row is asked for here behind the table. So of a row
-//!    that it holds, one of the two is found.
-//! 2. It asks for none of its own rows again: who has taken one from the table and waits for it, it does not wait for.
+//! 1. A transaction is listed before one of its locks leaves the table, and until its commit is
+//!    visible or its rollback done; a row is in its filter before the row's lock leaves the table;
+//!    and the list is consulted after the table. So for a row that the transaction holds, one of
+//!    the two is found.
+//! 2. It never requests one of its own rows again: so it does not wait for a transaction that has
+//!    acquired such a row from the table and waits for it.
 //!
-//! Threads: all. While nobody is listed, a row costs one load more; while some are, a read lock, and some cache lines for each.
-//! Rank: the list is locked below nothing.
+//! Threads: all. While no transaction is listed, a row costs one more load; otherwise a read lock,
+//! and some cache lines for each.
+//! Lock order: no other lock is taken under that of the list.
 
 use std::{collections::HashSet, fmt};
 
@@ -29,30 +33,31 @@ use crate::{
     sync::{Arc, AtomicU64, AtomicUsize, Ordering, RwLock},
 };
 
-/// The tree in whose name locks stand that are transactions' own: none.
+/// The tree number for locks that stand for transactions themselves; no such tree exists.
 pub(super) const OWNERS: TreeId = TreeId(u32::MAX);
 
-/// Says which rows a transaction has written that are not in memory.
+/// Tells which rows a transaction has written that are not in memory.
 pub trait HoldsRows: Send + Sync + fmt::Debug {
-    /// Whether it has; nothing if that cannot be found out. Others wait for who may have a row, and who may have it himself
-    /// asks the table.
+    /// Whether the transaction has written the row; `None` if that cannot be determined. Others
+    /// then wait for the transaction as if it had, and the transaction itself requests the row from
+    /// the table.
     fn holds(&self, tree: TreeId, key: &[u8]) -> Option<bool>;
 }
 
-/// A transaction that answers for rows.
+/// A listed transaction that answers for rows.
 #[derive(Clone, Debug)]
 struct Holder {
-    /// Its id, which no other transaction has, or had.
+    /// Its id, which is never reused.
     id: u64,
-    /// The lock by which others wait for its end.
+    /// The lock with which others wait for its end.
     end: LockHash,
     rows: Arc<dyn HoldsRows>,
-    /// What these rows hash to; none if nobody knows.
+    /// The hashes of these rows; `None` if they are unknown.
     filter: Option<Filter>,
 }
 
-/// Rows of a transaction as a Bloom filter: to ask each of some hundred transactions about each row that is locked would cost
-/// more than all the rest. Its parts double in length.
+/// A Bloom filter over the rows of a transaction: asking each of some hundred transactions about
+/// each row that is locked would cost more than everything else. Its parts double in length.
 #[derive(Clone, Default, Debug)]
 struct Filter(Vec<Arc<Part>>);
 
@@ -65,11 +70,12 @@ struct Part {
 
 /// Words in a cache line.
 const LINE_WORDS: usize = 8;
-/// Bits of a part for each row that it has room for: one row in a hundred is asked for in vain.
+/// Bits of a part per row that it has room for: about 1 % false positives.
 const ROW_BITS: usize = 16;
-/// Rows that the first part has room for. In tests so few that there are several parts.
+/// Rows that the first part has room for. Few in tests, so that there are several parts.
 const ROWS_MIN: usize = if cfg!(any(test, shuttle)) { 32 } else { 1 << 10 };
-/// Rows of the longest part, 2 MiB. A transaction with more than all of its parts have room for is asked about any row.
+/// Rows of the longest part, 2 MiB. A transaction whose rows exceed all of its parts is asked about
+/// any row.
 const ROWS_MAX: usize = 1 << 20;
 
 impl Part {
@@ -82,7 +88,7 @@ impl Part {
         (self.rows.load(Ordering::Relaxed) + rows) * ROW_BITS <= self.words.len() * 64
     }
 
-    /// Word and mask of each of the two bits. The hash is as good in any of its parts.
+    /// Word and mask of each of the two bits. Every part uses the same hash.
     fn bits(&self, hash: u128) -> [(usize, u64); 2] {
         let line = (hash >> 64) as usize % (self.words.len() / LINE_WORDS) * LINE_WORDS;
         let bit = |part: u128| {
@@ -95,7 +101,8 @@ impl Part {
     fn add(&self, hashes: &HashSet<u128>) {
         self.rows.fetch_add(hashes.len(), Ordering::Relaxed);
         for (word, mask) in hashes.iter().flat_map(|hash| self.bits(*hash)) {
-            // Relaxed: the row's lock leaves the table behind this, under the mutex of a shard that who asks has had.
+            // Relaxed: the row's lock leaves the table after this, under the mutex of a shard that
+            // the asking thread has held.
             self.words[word].fetch_or(mask, Ordering::Relaxed);
         }
     }
@@ -113,7 +120,7 @@ impl Holder {
         filter.is_none_or(|Filter(parts)| parts.iter().any(|part| part.may_have(hash)))
     }
 
-    /// A part with room for so many rows more; none where it is to be asked about any row.
+    /// A part with room for `rows` more; `None` if the transaction is to be asked about any row.
     fn part_for(&mut self, rows: usize) -> Option<Arc<Part>> {
         let Filter(parts) = self.filter.as_mut()?;
         let last = parts.last().cloned().filter(|last| last.has_room_for(rows));
@@ -131,16 +138,16 @@ impl Holder {
     }
 }
 
-/// Whose locks leave the table for one that answers for them.
+/// The locks that leave the table for a transaction that answers for them.
 #[derive(Clone, Copy, Debug)]
 pub enum Leaving<'h> {
-    /// Rows of these hashes.
+    /// Rows with these hashes.
     Rows(&'h HashSet<u128>),
-    /// None: it has none there. Nobody knows which rows it answers for without asking it.
+    /// None: it has none in the table. Without asking it, it is unknown for which rows it answers.
     Unknown,
 }
 
-/// All of them; there are seldom any.
+/// All listed transactions; usually there are none.
 #[derive(Debug, Default)]
 pub(super) struct Spilled {
     count: AtomicUsize,
@@ -150,7 +157,8 @@ pub(super) struct Spilled {
 impl Spilled {
     #[inline]
     pub fn any(&self) -> bool {
-        // Pairs with the store in `list`: the shard's mutex, which the row was taken under, is between.
+        // Pairs with the store in `list`: the shard's mutex, under which the row was acquired, lies
+        // between.
         self.count.load(Ordering::Acquire) > 0
     }
 
@@ -160,7 +168,7 @@ impl Spilled {
         self.count.store(holders.len(), Ordering::Release);
     }
 
-    /// Others wait for the end of this one by another lock from here on.
+    /// Makes others wait for the end of this transaction with another lock from now on.
     fn replace_end(&self, id: u64, end: LockHash) {
         let mut holders = self.holders.write().unwrap();
         holders.iter_mut().filter(|holder| holder.id == id).for_each(|holder| holder.end = end);
@@ -172,7 +180,7 @@ impl Spilled {
         self.count.store(holders.len(), Ordering::Release);
     }
 
-    /// Rows that this transaction, which is listed, answers for from here on.
+    /// Adds rows for which this listed transaction answers from now on.
     fn add_rows(&self, id: u64, hashes: &HashSet<u128>) {
         let mut holders = self.holders.write().unwrap();
         let own = holders.iter_mut().find(|holder| holder.id == id);
@@ -183,7 +191,7 @@ impl Spilled {
         }
     }
 
-    /// Others that may answer for this row.
+    /// Other transactions that may answer for this row.
     fn others(&self, id: u64, hash: u128) -> Vec<Holder> {
         let holders = self.holders.read().unwrap();
         let others = holders.iter().filter(|holder| holder.id != id && holder.may_have(hash));
@@ -199,7 +207,8 @@ impl Spilled {
 }
 
 impl LockTable {
-    /// From here on `rows` answers for the locks of this set whose writes have left memory; they leave the table.
+    /// Makes `rows` answer for the locks of this set whose writes have left memory; these locks
+    /// leave the table.
     pub fn spill(&self, locks: &mut LockSet, rows: Arc<dyn HoldsRows>, leaving: Leaving<'_>) {
         let id = locks.owner.id();
         if locks.spilled.is_none() {
@@ -232,7 +241,8 @@ impl LockTable {
             .expect("nobody asks for it before it is listed");
     }
 
-    /// The set answers for fewer rows than before, once: who waits for its end looks again whether he has to.
+    /// Reports that the set answers for fewer rows than before; may be called once. Those that wait
+    /// for its end check again whether they still have to.
     pub fn answers_for_fewer(&self, locks: &mut LockSet) {
         if locks.spilled.is_none() {
             return;
@@ -243,8 +253,9 @@ impl LockTable {
         self.release_others(locks, |name, _, _| name.tree != OWNERS || name.hash == new);
     }
 
-    /// True if the set answers for the row itself: it has it. What it cannot find out is not enough: where a read had failed,
-    /// it took a row to be its own that another held in the table, and both went on.
+    /// True if the set itself answers for the row, and so holds it. An unknown answer does not
+    /// suffice: after a failed read, the transaction once took a row for its own that another held
+    /// in the table, and both continued.
     #[inline]
     pub(super) fn is_spilled_own(&self, locks: &LockSet, tree: TreeId, key: &[u8]) -> bool {
         let Some(rows) = &locks.spilled else { return false };
@@ -252,7 +263,7 @@ impl LockTable {
         holds.unwrap_or(plant!("locks: what cannot be read is one's own"))
     }
 
-    /// Waits for those who answer for the row that was wanted. It was had from the table before.
+    /// Waits for those that answer for the wanted row, which was acquired from the table before.
     #[cold]
     pub(super) fn pass_spilled(
         &self,
@@ -275,8 +286,8 @@ impl LockTable {
                 hash: holder.end,
                 mode: Mode::Shared,
                 writes: false,
-                // A wait, a refusal and a deadlock are of the row, which was known by its key alone: they named the hash of
-                // the holder's own lock, and a writer's wait was called a shared one.
+                // Waits, refusals and deadlocks must be reported for the row, not for the hash of
+                // the holder's own lock, and with the mode that the waiter wants.
                 row: Some((wanted.hash, wanted.mode)),
             };
             let waited = self.take(locks, &end, Some(key), patience);
@@ -287,7 +298,7 @@ impl LockTable {
         }
     }
 
-    /// Gives the lock of one place back.
+    /// Releases the lock in one place.
     pub(super) fn give_back(&self, locks: &mut LockSet, place: u32) {
         let (shard, at) = parts(place);
         let index = locks.held.iter().rposition(|&held| held == place).expect(NOTED);
@@ -296,7 +307,7 @@ impl LockTable {
         self.shards[shard].0.lock().unwrap().release(at, number, granting(shard));
     }
 
-    /// The end of a set that answered for rows.
+    /// Removes a set that answered for rows from the list.
     pub(super) fn forget_spilled(&self, locks: &mut LockSet) {
         if locks.spilled.take().is_some() {
             self.spilled.forget(locks.owner.id());

@@ -1,18 +1,21 @@
 //! Locks on trees as a whole (Rule: I52).
 //!
-//! Nearly all of them are intents, and intents admit each other. So a transaction writes its intents down
-//! in its own [`Owner`](super::owner::Owner) and the table knows nothing of them, until somebody wants a tree shared or
-//! for himself. That one first says so in a count, then goes over all owners and brings their intents on
-//! this tree into the table; from then on intents are asked for there, too.
+//! Nearly all of them are intents, and intents are compatible with each other. So a transaction
+//! records its intents in its own [`Owner`](super::owner::Owner) and the table knows nothing of
+//! them, until a transaction wants to lock a tree shared or exclusively. That one first raises a
+//! counter, then visits all owners and moves their intents on this tree into the table; from then
+//! on intents are requested there, too.
 //!
 //! Invariants
-//! 1. While the count of a tree's class is not zero, nobody writes down an intent on a tree of the class
-//!    and keeps it: an intent is written first and the count looked at then, the count is raised first
-//!    and the owners gone over then, all in one order (SeqCst). One of the two sees the other.
-//! 2. An intent that was brought into the table is marked where it stands; its owner gives it back there.
-//! 3. A place for an intent is emptied and filled by its owner alone; others only mark it.
+//! 1. While the counter of a tree's class is not zero, no owner records an intent on a tree of the
+//!    class and keeps it. An intent is recorded first and then the counter is read; the counter is
+//!    raised first and then the owners are visited; all in one total order (SeqCst). So one of the
+//!    two sees the other.
+//! 2. An intent that was moved into the table is marked where it was recorded; its owner releases
+//!    it in the table.
+//! 3. A slot for an intent is emptied and filled only by its owner; others only mark it.
 //!
-//! Threads: all. Cost of an intent: a look at the owner's own places, one exchange, one load.
+//! Threads: all. Cost of an intent: a look at the owner's own slots, one exchange, one load.
 
 use super::{
     LockTable, STRONG,
@@ -28,11 +31,11 @@ use crate::{
     sync::{AtomicU32, AtomicU64, Ordering},
 };
 
-/// In an intent: it stands in the table, too.
+/// Flag of an intent: it is in the table, too.
 const MOVED: u64 = 1 << 2;
-/// In an intent: it is exclusive.
+/// Flag of an intent: it is exclusive.
 const EXCLUSIVE: u64 = 1 << 1;
-/// In an intent: there is one.
+/// Flag of an intent: the slot is in use.
 const USED: u64 = 1;
 const TREE_SHIFT: u32 = 8;
 
@@ -49,7 +52,7 @@ fn mode_of(intent: u64) -> Mode {
     if intent & EXCLUSIVE != 0 { Mode::IntentExclusive } else { Mode::IntentShared }
 }
 
-/// The intent of a place, if there is one and it does not stand in the table.
+/// The intent in a slot, if there is one and it is not in the table.
 pub(super) fn written_down(place: &AtomicU64) -> Option<(TreeId, Mode)> {
     let own = place.load(Ordering::SeqCst);
     (own & (USED | MOVED) == USED).then(|| (tree_of(own), mode_of(own)))
@@ -60,8 +63,8 @@ fn name_of(tree: TreeId) -> Name {
 }
 
 impl LockTable {
-    /// Locks a tree as a whole, or says what is meant to be done to rows of it. Before the first lock on a
-    /// row of a tree comes an intent on the tree.
+    /// Locks a tree as a whole, or records what will be done to its rows. An intent on the tree
+    /// must come before the first lock on one of its rows.
     pub fn lock_table(
         &self,
         locks: &mut LockSet,
@@ -95,10 +98,10 @@ impl LockTable {
         &self.strong[tree.0 as usize % STRONG]
     }
 
-    /// Writes an intent down at its owner; nothing if it must be asked for in the table.
+    /// Records an intent at its owner; `None` if it must be requested in the table.
     fn write_down(&self, locks: &mut LockSet, tree: TreeId, mode: Mode) -> Option<Taken> {
         let places = &locks.owner.intents[..locks.intents];
-        // Relaxed: only its owner fills a place, and a mark that is missed here is met below.
+        // Relaxed: only the owner fills a slot, and a mark that is missed here is detected below.
         let found = places.iter().rev().find_map(|place| {
             let own = place.load(Ordering::Relaxed);
             (tree_of(own) == tree).then_some((place, own))
@@ -114,7 +117,7 @@ impl LockTable {
                 return Some(Taken::New);
             }
             if place.swap(0, Ordering::SeqCst) & MOVED != 0 {
-                // Brought into the table just now: so it was there first, and is held.
+                // Moved into the table just now: so it came first, and is held.
                 place.store(intent(tree, mode) | MOVED, Ordering::SeqCst);
                 return Some(Taken::New);
             }
@@ -132,19 +135,19 @@ impl LockTable {
         if self.strong_of(tree).load(Ordering::SeqCst) == 0 {
             return Some(Taken::Upgraded);
         }
-        // Less again; or, if it was brought into the table meanwhile, it was there first.
+        // Undo the upgrade. If the intent was moved into the table meanwhile, it came first.
         let is_less = place.compare_exchange(more, own, set, fail).is_ok();
         (!is_less).then_some(Taken::Upgraded)
     }
 
-    /// Brings all intents on this tree into the table.
+    /// Moves all intents on this tree into the table.
     fn gather(&self, tree: TreeId) {
         let name = name_of(tree);
         let mut shard = self.lock_shard(name.hash).1;
         self.owners.each(|owner| move_intent(&mut shard, owner, name));
     }
 
-    /// Gives all intents back.
+    /// Releases all intents.
     pub(super) fn release_intents(&self, locks: &mut LockSet) {
         for place in &locks.owner.intents[..locks.intents] {
             let own = place.swap(0, Ordering::SeqCst);
@@ -155,7 +158,7 @@ impl LockTable {
         locks.intents = 0;
     }
 
-    /// Gives shared intents back, and keeps the others.
+    /// Releases shared intents, and keeps the others.
     pub(super) fn release_shared_intents(&self, locks: &mut LockSet) {
         let mut kept = 0;
         for at in 0..locks.intents {
@@ -175,7 +178,8 @@ impl LockTable {
         locks.intents = kept;
     }
 
-    /// What an intent is: if it was brought into the table, it may have become more there.
+    /// The current mode of an intent: if it was moved into the table, it may have been upgraded
+    /// there.
     fn mode_now(&self, owner: &Owner, intent: u64) -> Mode {
         let hash = LockHash::of_tree(tree_of(intent));
         let held = || self.lock_shard(hash).1.held(hash, owner.number());
@@ -183,7 +187,8 @@ impl LockTable {
         held.map_or(mode_of(intent), |held| held.1)
     }
 
-    /// Moves an intent to an empty place. Under the shard of its tree: who gathers meanwhile sees it in one.
+    /// Moves an intent to an empty slot. Under the shard of its tree, so that a concurrent `gather`
+    /// sees it in exactly one slot.
     fn move_place(&self, owner: &Owner, from: usize, to: usize) {
         let tree = tree_of(owner.intents[from].load(Ordering::SeqCst));
         let _no_gathering = self.lock_shard(LockHash::of_tree(tree)).1;
@@ -198,14 +203,14 @@ impl LockTable {
         }
     }
 
-    /// Says that trees are not wanted for themselves any more.
+    /// Lowers the counters of the trees that were locked as a whole.
     pub(super) fn release_strong(&self, locks: &mut LockSet) {
         for tree in locks.strong.drain(..) {
             self.strong_of(tree).fetch_sub(1, Ordering::SeqCst);
         }
     }
 
-    /// Hands the intents of a set to `each`.
+    /// Calls `each` for every intent of a set.
     pub(super) fn each_intent(&self, locks: &LockSet, mut each: impl FnMut(TreeId, Mode)) {
         for place in &locks.owner.intents[..locks.intents] {
             let own = place.load(Ordering::SeqCst);
@@ -214,7 +219,7 @@ impl LockTable {
     }
 }
 
-/// Brings an owner's intent on this tree into the table, if it has one there.
+/// Moves an owner's intent on this tree into the table, if it has recorded one.
 fn move_intent(shard: &mut Shard, owner: &Owner, name: Name) {
     for place in &owner.intents {
         let mut own = place.load(Ordering::SeqCst);

@@ -1,21 +1,23 @@
 //! Waiting: how a wait begins, lasts and ends.
 //!
-//! 1. Under the mutex of the waits the request is made once more; if it is refused again, its owner is
-//!    put in the queue, and the wait is written down.
-//! 2. Under the same mutex cycles are looked for, and ended (`deadlock.rs`). What the server has to say of them it is asked
-//!    without the mutex, and then they are looked for again.
-//! 3. Without any mutex the server hears whom it waits for; then the owner sleeps.
-//! 4. A grant, or the end of a cycle, is told to the owner and takes it out of the queue. The clock and an
-//!    interrupt only wake it: it takes itself out of the queue, unless it was granted meanwhile.
+//! 1. Under the mutex of the waits the request is made once more; if it is refused again, its owner
+//!    is added to the queue and the wait is recorded.
+//! 2. Under the same mutex, cycles are searched for and resolved (`deadlock.rs`). The server's
+//!    hooks are called without the mutex, and then the search is repeated.
+//! 3. Without any mutex the server is notified of the transactions waited for; then the owner
+//!    sleeps.
+//! 4. A grant, or the choice as a victim, is reported to the owner and removes it from the queue. A
+//!    timeout and an interrupt only wake it: it removes itself from the queue, unless it was
+//!    granted meanwhile.
 //!
 //! Invariants
-//! 1. No wait begins, and none ends but by a grant, while somebody holds the mutex of the waits. An owner
-//!    that waits gives nothing back, so who is found waiting after his lock was seen in the way has held it
-//!    all the while: a cycle that is read edge by edge is one.
-//! 2. Who gives locks back, and who interrupts, does not take that mutex.
-//! 3. What a wait has come to is said once: who takes an owner out of the queue says it.
+//! 1. While the mutex of the waits is held, no wait begins, and none ends except by a grant. A
+//!    waiting owner releases nothing. So an owner that is found waiting, after its lock was seen to
+//!    conflict, has held that lock all the while: a cycle that is read edge by edge is real.
+//! 2. Releasing locks and interrupting do not take that mutex.
+//! 3. The end of a wait is reported once, by the thread that removes the owner from the queue.
 //!
-//! Threads: those who wait. Cost: two passages through one mutex of the store for each wait, and the search.
+//! Threads: those that wait. Cost: each wait takes one mutex of the store twice, and the search.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -33,12 +35,12 @@ use crate::{
     sync::{Arc, MutexGuard},
 };
 
-/// A wait that goes on.
+/// A wait in progress.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub owner: Arc<Owner>,
     pub request: Request,
-    /// The begin of a row's key, for people who ask which it is.
+    /// The start of a row's key, for reports.
     pub key: Option<KeyStart>,
     pub since: Duration,
     pub deadline: Option<Duration>,
@@ -61,11 +63,11 @@ impl LockTable {
         deadline: Option<Duration>,
     ) -> Result<(u32, Taken), Denied> {
         let number = owner.number();
-        // Before the mutex of all waits: it takes memory.
+        // Before the mutex of all waits is taken, since it allocates.
         let waiting = self.waiting(owner, request, key, deadline);
         let mut waits = self.waits.lock().unwrap();
         let (shard, mut guard) = self.lock_shard(request.hash);
-        // It may have become free before it could be waited for.
+        // The lock may have become free meanwhile.
         let asked = if plant!("locks: a refusal is not looked at again") {
             None
         } else {
@@ -89,7 +91,7 @@ impl LockTable {
         Ok((place, taken))
     }
 
-    /// What is written down of a wait that begins now.
+    /// The record of a wait that begins now.
     pub(super) fn waiting(
         &self,
         owner: &Arc<Owner>,
@@ -102,8 +104,8 @@ impl LockTable {
         Waiting { owner, request, key, since, deadline }
     }
 
-    /// Ends cycles, tells the server, and sleeps until the wait has come to something: the place that was
-    /// granted, or 0 if it is to look again.
+    /// Resolves cycles, notifies the server, and sleeps until the wait ends: returns the place that
+    /// was granted, or 0 if the caller must check again.
     pub(super) fn sleep<'a>(
         &'a self,
         mut waits: MutexGuard<'a, Waits>,
@@ -115,12 +117,12 @@ impl LockTable {
         self.counters.began();
         let mut blockers = self.blockers(&waits, number);
         if self.hooks.is_none() || request.on != LockOn::Insert {
-            // Of all others a wait names the first.
+            // Except for inserts, a wait reports only the first.
             blockers.truncate(1);
         }
         let against = self.parties(blockers);
         waits = self.end_cycles(waits, number);
-        // Told behind the search: whose wait it has ended, waits for nobody.
+        // After the search: a wait that the search has ended waits for nobody.
         let holders = self.hooks.as_ref().map(|_| self.holders(&waits, number));
         drop(waits);
         let needs = |holders| match request.on {
@@ -160,7 +162,7 @@ impl LockTable {
         request: &Request,
         deadline: Option<Duration>,
     ) -> Result<Wait, Reason> {
-        // Before it is looked whether that asks to stop.
+        // Registered before the check for cancellation.
         let _woken = owner.heeds();
         let mut wait = owner.wait.lock().unwrap();
         loop {
@@ -192,13 +194,14 @@ impl LockTable {
         }
     }
 
-    /// Takes an owner out of the queue on its own account; false if it has been taken out.
+    /// Removes an owner from the queue on its own initiative; false if it was removed already.
     fn leave(&self, owner: &Owner, request: &Request) -> bool {
         let _no_search = self.waits.lock().unwrap();
         self.withdraw(owner.number(), request)
     }
 
-    /// Takes a waiter out of its queue; false if it is not there any more. Under the mutex of the waits.
+    /// Removes a waiter from its queue; false if it is not there any more. Under the mutex of the
+    /// waits.
     pub(super) fn withdraw(&self, number: u32, request: &Request) -> bool {
         if request.on == LockOn::Insert {
             return self.withdraw_insert(number, request.tree);
@@ -207,7 +210,8 @@ impl LockTable {
         guard.withdraw(request.hash, number, granting(shard))
     }
 
-    /// Whom an owner waits for; of an insert all who hold the gap, for the server is not asked here.
+    /// The owners that an owner waits for; for an insert all holders of the gap, since the server
+    /// is not asked here.
     pub(super) fn blockers(&self, waits: &Waits, number: u32) -> Vec<u32> {
         let Some(Waiting { request, .. }) = waits.waiting.get(&number) else {
             return Vec::new();
@@ -219,13 +223,13 @@ impl LockTable {
         guard.queue(request.hash).map_or_else(Vec::new, |queue| queue.blockers(number))
     }
 
-    /// Owners that there still are, as others know them.
+    /// The owners that still exist, as parties.
     pub(super) fn parties(&self, numbers: Vec<u32>) -> Vec<LockParty> {
         numbers.into_iter().filter_map(|at| Some(self.owners.find(at)?.party())).collect()
     }
 
-    /// Whom an owner waits for, as a server is told of them. Who ended while he was named, and whose owner is another's now, is told of
-    /// only if that other stands in the way, too.
+    /// The owners that an owner waits for, as reported to a server. An owner may have ended and
+    /// been reused while it was named; it is reported only if its new transaction conflicts, too.
     fn holders(&self, waits: &Waits, number: u32) -> Vec<LockParty> {
         let owners: Vec<_> = self
             .blockers(waits, number)
@@ -239,8 +243,8 @@ impl LockTable {
         named.into_iter().map(|(_, party)| party).collect()
     }
 
-    /// Wakes all whose time is over by the table's clock. Who sleeps wakes by himself in real time; where
-    /// a clock is simulated, this is called when it has moved on.
+    /// Wakes all waiters whose time is over by the table's clock. In real time, sleepers wake by
+    /// themselves; with a simulated clock, this is called after it has advanced.
     pub fn expire(&self) {
         let now = self.clock.now();
         let waits = self.waits.lock().unwrap();

@@ -1,7 +1,7 @@
-//! What can be seen of the table from outside: live waits, what is held, how long waits last.
+//! Introspection of the table: live waits, live transactions, and how long waits last.
 //!
-//! Threads: all. Counters are touched by those who wait; who looks at waits holds up those who begin or
-//! leave one meanwhile, and nobody else.
+//! Threads: all. Counters are touched by waiting threads; listing the waits delays only threads
+//! that begin or end a wait meanwhile.
 
 use std::{fmt, time::Duration};
 
@@ -18,32 +18,32 @@ use crate::{
     sync::{Arc, AtomicU64, Ordering},
 };
 
-/// A wait that goes on.
+/// A wait in progress.
 #[derive(Clone, Debug)]
 pub struct LockWait {
-    /// The id of the transaction that waits.
+    /// The id of the waiting transaction.
     pub waiter: u64,
     /// The program's own name for it, as in [`LiveTxn`].
     pub tag: u64,
-    /// The ids of those it waits for: holders, and who came first.
+    /// The ids of the transactions it waits for: holders, and requests that came first.
     pub holders: Vec<u64>,
     /// The program's own names for them, in the same order.
     pub holder_tags: Vec<u64>,
-    /// For what.
+    /// What it waits for.
     pub on: LockOn,
-    /// In which tree.
+    /// The tree.
     pub tree: TreeId,
-    /// Its name, if there is such a tree.
+    /// The name of the tree, if the tree exists.
     pub tree_name: String,
-    /// 128 bits that stand for the key.
+    /// 128-bit hash of the key.
     pub key_hash: u128,
-    /// The begin of the key; `None` if it is the whole tree that is waited for.
+    /// The start of the key; `None` if it waits for the whole tree.
     pub key: Option<KeyStart>,
-    /// In which mode.
+    /// The requested mode.
     pub mode: LockMode,
-    /// Since when, by the store's clock.
+    /// When the wait began, by the store's clock.
     pub since: Duration,
-    /// For how long.
+    /// How long it has lasted.
     pub lasts: Duration,
 }
 
@@ -58,26 +58,28 @@ impl fmt::Display for LockWait {
     }
 }
 
-/// A transaction that holds locks or a snapshot, a batch that holds locks, or a snapshot that is no transaction's.
+/// A transaction that holds locks or a snapshot, a batch that holds locks, or a snapshot outside of
+/// any transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct LiveTxn {
-    /// Its id, as in reports of waits; 0 for a snapshot that is no transaction's.
+    /// Its id, as in reports of waits; 0 for a snapshot outside of any transaction.
     pub id: u64,
-    /// The program's own name for it; 0 for a batch, a snapshot, and for what was prepared before the store was opened.
+    /// The program's own name for it; 0 for a batch, a snapshot, and a transaction that was
+    /// prepared before the store was opened.
     pub tag: u64,
-    /// About how many entries it has written.
+    /// Approximate number of entries that it has written.
     pub writes: u64,
-    /// For how long it has held locks, if it holds any.
+    /// How long it has held locks, if it holds any.
     pub locks: Option<Duration>,
-    /// The last commit that its reads see, and for how long it has held that snapshot, if it holds one.
+    /// The last commit that its reads see, and how long it has held that snapshot, if it holds one.
     pub snapshot: Option<(Seqno, Duration)>,
-    /// It waits for a lock.
+    /// Whether it waits for a lock.
     pub waits: bool,
 }
 
 impl LiveTxn {
-    /// For how long it has held what it has held longest.
+    /// How long it has held its oldest lock or snapshot.
     pub fn lasts(&self) -> Duration {
         self.locks.max(self.snapshot.map(|(_, lasts)| lasts)).unwrap_or_default()
     }
@@ -104,28 +106,28 @@ impl fmt::Display for LiveTxn {
     }
 }
 
-/// Counts since the store was opened.
+/// Counters since the store was opened.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LockStats {
-    /// Rows and trees that are locked now; intents that only their owners know are not counted.
+    /// Rows and trees that are locked now; intents recorded only at their owners are not counted.
     pub locks: usize,
     /// Ranges that are locked now.
     pub ranges: usize,
     /// Waits that began.
     pub waits: u64,
-    /// Waits that ended by the clock.
+    /// Waits that ended by timeout.
     pub timeouts: u64,
     /// Waits that ended because of a deadlock.
     pub deadlocks: u64,
     /// Waits that ended by an interrupt.
     pub interrupts: u64,
-    /// How long those lasted that have ended, however they did.
+    /// Durations of the waits that have ended, in whatever way.
     pub lasted: Times,
-    /// Memory of locks, in bytes, but for queues and ranges.
+    /// Memory of the locks, bytes, except for queues and ranges.
     pub bytes: usize,
 }
 
-/// Who waits sleeps: one place for all is no place where they meet.
+/// Counters of waits. They are not striped: a waiting thread sleeps anyway.
 #[derive(Debug)]
 pub(super) struct Counters {
     waits: AtomicU64,
@@ -166,7 +168,7 @@ impl Counters {
 }
 
 impl LockTable {
-    /// All waits that go on, longest first; names of trees are not known here.
+    /// All waits in progress, longest first. Names of trees are not filled in here.
     pub fn waits(&self) -> Vec<LockWait> {
         let now = self.clock.now();
         let waits = self.waits.lock().unwrap();
@@ -174,7 +176,7 @@ impl LockTable {
         let mut waiters = Vec::with_capacity(waits.waiting.len());
         for (number, Waiting { owner, request, key, since, .. }) in &waits.waiting {
             let parties = self.parties(self.blockers(&waits, *number));
-            // Else granted, and not awake yet.
+            // Otherwise it was granted, and is not awake yet.
             if !parties.is_empty() {
                 let party = owner.party();
                 let (hash, mode) = request.told();
@@ -212,7 +214,7 @@ impl LockTable {
         live
     }
 
-    /// Everybody who holds locks.
+    /// All transactions that hold locks.
     pub fn live(&self) -> Vec<LiveTxn> {
         let now = self.clock.now();
         let waiting: Vec<u32> = self.waits.lock().unwrap().waiting.keys().copied().collect();
@@ -233,12 +235,12 @@ impl LockTable {
         live
     }
 
-    /// The last cycle of waits that was ended.
+    /// The last cycle of waits that was resolved.
     pub fn last_deadlock(&self) -> Option<Arc<Deadlock>> {
         self.waits.lock().unwrap().last_deadlock.clone()
     }
 
-    /// Counts and sums.
+    /// Current counters and sums.
     pub fn stats(&self) -> LockStats {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut stats = LockStats {

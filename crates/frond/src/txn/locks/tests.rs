@@ -1,4 +1,4 @@
-//! Key locks exclude who shares a key, and nobody else.
+//! Key locks exclude commits that share a key, and no others.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn a_key_is_locked_until_its_commit_lets_go_and_others_are_not() {
 #[test]
 fn keys_that_share_a_lock_take_it_once() {
     let table = KeyLockTable::default();
-    // Taken twice it would wait for itself.
+    // Taken twice, it would wait for itself.
     drop(table.lock(vec![5, 5, 5 + LOCKS as u64]));
     assert!(is_free(&table, 5));
 }

@@ -1,18 +1,20 @@
 //! Checked inserts of a batch, in the caller's order.
 //!
-//! A checked insert asks about the moment at which it stands in the batch: about the store as the batch's earlier
-//! operations leave it. Later operations change nothing of the answer. The naive form keeps the check with the message,
-//! and loses it with the message: a later range delete over the key hides both, and an earlier one is taken for nothing.
-//! So each check is settled before anything is hidden or folded:
+//! A checked insert refers to its own moment in the batch: to the store as the batch's earlier
+//! operations leave it. Later operations do not change the answer. The naive form keeps the check
+//! with the message and loses it with the message: a later range delete over the key hides both,
+//! and an earlier one is ignored. So each check is resolved before anything is hidden or folded:
 //!
-//! 1. The key's state was set by the batch before, by a row: the insert is refused.
-//! 2. By a delete or a range delete: the key is absent, whatever the store has.
-//! 3. By nothing: the store must not have the key. The entry stays marked, and where a later range delete hides it,
-//!    its check is kept apart.
+//! 1. If the batch has set the key's state before, by a row, the insert is refused.
+//! 2. If by a delete or a range delete, the key is absent, whatever the store has.
+//! 3. Otherwise the store must not have the key. The entry stays marked, and if a later range
+//!    delete hides it, its check is kept separately.
 //!
-//! Without range deletes the fold does this (`WriteSet::fold`), since all that sets a key's state is in the key's entries.
+//! Without range deletes the fold does this (`WriteSet::fold`), since everything that sets a key's
+//! state is in the key's entries.
 //!
-//! Threads: one. Cost: a look at two flags, unless a batch has both inserts and range deletes: then O(n log n).
+//! Threads: one. Cost: a look at two flags, unless a batch has both inserts and range deletes: then
+//! O(n log n).
 
 use std::collections::BTreeMap;
 
@@ -23,17 +25,17 @@ use super::{Entry, Slot, WriteSet};
 /// What the answer of a checked insert depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asks {
-    /// Nothing: the batch has made a row of the key before, so the insert is refused.
+    /// Refused: the batch has made a row of the key before.
     IsRefused,
-    /// Nothing: the batch has deleted the key before.
+    /// Allowed: the batch has deleted the key before.
     IsAbsent,
-    /// Whether the store has the key.
+    /// Depends on whether the store has the key.
     Store,
 }
 
 impl WriteSet {
-    /// Settles the checked inserts of a batch. To be called before each [`seal`](Self::seal) of a batch; what is settled
-    /// already stays so.
+    /// Resolves the checked inserts of a batch. Must be called before each [`seal`](Self::seal) of
+    /// a batch; what is resolved already stays so.
     ///
     /// # Errors
     /// `KeyExists` if the batch itself has made a row of the key before.
@@ -65,7 +67,7 @@ impl WriteSet {
         Ok(())
     }
 
-    /// What each insert that is an entry asks, by number of its slot, in the batch's order.
+    /// The outcome of each insert that is an entry, by number of its slot, in the batch's order.
     fn judge_inserts(&self) -> Vec<(usize, Asks)> {
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
         order.sort_by_key(|&at| self.slots[at].position);
@@ -101,8 +103,8 @@ impl WriteSet {
         asked
     }
 
-    /// All inserts of a batch, and what they ask, in the batch's order. Costs O(n log n): it serves to name the first insert
-    /// that is refused, of a batch that is refused already.
+    /// All inserts of a batch and their outcomes, in the batch's order. Costs O(n log n): it is
+    /// used to name the first refused insert of a batch that is already refused.
     pub fn asked_inserts(&self) -> Vec<(TreeId, Entry<'_>, Asks)> {
         let hidden = self.hidden_inserts.iter().map(|slot| (slot, Asks::Store));
         let judged = self.judge_inserts().into_iter().map(|(at, asks)| (&self.slots[at], asks));
@@ -111,26 +113,27 @@ impl WriteSet {
         asked.into_iter().map(|(slot, asks)| (slot.tree, self.entry(slot), asks)).collect()
     }
 
-    /// The refusal of an insert whose key the batch has set before. It names no tree: names are the caller's to know.
+    /// The error for an insert whose key the batch has set before. It contains no tree name, which
+    /// only the caller knows.
     pub(super) fn inserted_twice(&self, slot: &Slot) -> Error {
         let (tree, index) = (String::new(), self.index_of(slot.position as usize));
         Error::KeyExists { tree, index, key: self.key(slot).to_vec() }
     }
 
-    /// The index in the batch, range deletes counted, of an entry at a position.
+    /// The index in the batch, range deletes counted, of the entry at a position.
     pub fn index_of(&self, position: usize) -> usize {
         // A seal has sorted them by tree.
         let before = self.ranges.iter().filter(|range| range.position as usize <= position);
         position + before.count()
     }
 
-    /// What must not be in the store, of a tree: keys of inserts, also of those that a later range delete hides. After
-    /// `seal`.
+    /// The entries of a tree whose keys must not be in the store: inserts, including those that a
+    /// later range delete hides. After `seal`.
     pub fn inserts(&self, tree: TreeId) -> impl Iterator<Item = Entry<'_>> {
         self.entries(tree).filter(|entry| entry.insert).chain(self.hidden_inserts(tree))
     }
 
-    /// Inserts of a tree that are no entries any more, since a later range delete hides them.
+    /// Inserts of a tree that are no longer entries, since a later range delete hides them.
     pub fn hidden_inserts(&self, tree: TreeId) -> impl Iterator<Item = Entry<'_>> {
         let hidden = self.hidden_inserts.iter().filter(move |slot| slot.tree == tree);
         hidden.map(|slot| self.entry(slot))

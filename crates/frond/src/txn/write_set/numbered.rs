@@ -1,5 +1,5 @@
-//! The entries of a write set by number, as long as it is not sealed: for who keeps an index of them, and
-//! takes the last ones back. And a sealed one's keys in order.
+//! Access to the entries of an unsealed write set by number, for code that indexes them and removes
+//! the last ones; and to the ordered keys of a sealed one.
 //!
 //! Threads: one.
 
@@ -28,7 +28,7 @@ impl WriteSet {
         slot.tree == tree && self.key(slot) == key
     }
 
-    /// True if it is marked as proven absent before.
+    /// True if the entry is marked as a checked insert, proven absent.
     pub(in crate::txn) fn is_insert_at(&self, number: u32) -> bool {
         self.slots[number as usize].insert
     }
@@ -39,7 +39,7 @@ impl WriteSet {
         Message::new(entry.tag, entry.payload)
     }
 
-    /// How many entries came before a range delete.
+    /// Number of entries before a range delete.
     #[inline]
     pub(in crate::txn) fn range_position(&self, number: u32) -> u32 {
         self.ranges[number as usize].position
@@ -51,8 +51,9 @@ impl WriteSet {
         Some(range)
     }
 
-    /// Takes back all entries but the first `count`. Range deletes that came after them are gone before. An
-    /// insert that is taken back is not forgotten: whether there are others would cost a look at all.
+    /// Removes all entries but the first `count`. Range deletes that came after them must already
+    /// be removed. `has_inserts` stays set even if the last insert is removed: finding out would
+    /// cost a look at all entries.
     pub(in crate::txn) fn truncate(&mut self, count: usize) {
         if let Some(slot) = self.slots.get(count) {
             self.arena.truncate(slot.start as usize);
@@ -61,7 +62,7 @@ impl WriteSet {
         }
     }
 
-    /// Moves the entries from `count` on into a set of their own. There are no range deletes.
+    /// Moves the entries from `count` on into a set of their own. There must be no range deletes.
     pub(in crate::txn) fn split_off(&mut self, count: usize) -> WriteSet {
         let has_inserts = self.has_inserts;
         if count == 0 {
@@ -75,7 +76,7 @@ impl WriteSet {
         WriteSet { arena, slots, has_inserts, ..WriteSet::default() }
     }
 
-    /// Forgets all, and keeps at most about this much memory of each kind.
+    /// Clears the set and keeps at most about `bytes_max` of memory of each kind.
     pub(in crate::txn) fn clear_keeping(&mut self, bytes_max: usize) {
         self.clear();
         self.arena.shrink_to(bytes_max);
@@ -88,14 +89,14 @@ impl WriteSet {
         self.ranges.shrink_to(slots_max);
     }
 
-    /// What it takes in memory, range deletes apart.
+    /// Memory used, except for range deletes.
     pub fn memory_bytes(&self) -> usize {
         let slots = self.slots.capacity() + self.sorted.capacity();
         let order = self.order.capacity() * size_of::<(u64, u32)>();
         self.arena.capacity() + slots * size_of::<Slot>() + order
     }
 
-    /// What it would take beyond that to be sorted.
+    /// Additional memory needed to sort the set.
     pub(in crate::txn) fn bytes_to_sort(&self) -> usize {
         let len = self.slots.len();
         len.saturating_sub(self.sorted.capacity()) * size_of::<Slot>()
@@ -108,7 +109,7 @@ impl WriteSet {
         self.slots.get(at).filter(|slot| slot.tree == tree).map(|slot| self.key(slot))
     }
 
-    /// The last key of a tree below `to`, or of all of it.
+    /// The last key of a tree below `to`, or of the whole tree. After `seal`.
     pub(in crate::txn) fn last_key(&self, tree: TreeId, to: Option<&[u8]>) -> Option<&[u8]> {
         let at = match to {
             Some(to) => self.slots.partition_point(|slot| (slot.tree, self.key(slot)) < (tree, to)),

@@ -1,14 +1,19 @@
 //! Sorting the entries of a batch by tree, key and position.
 //!
-//! The naive sort compares keys, each of which is a cache miss in the arena. Numbers of trees and a few bytes of the key in front
-//! of each entry do not help much: rows of a table with indexes come as one entry a tree, row after row, and keys of one
-//! tree begin alike. So the entries are
+//! The naive sort compares keys, each of which is a cache miss in the arena. Storing the tree's
+//! number and a few bytes of the key next to each entry does not help much: rows of a table with
+//! indexes come as one entry per tree, row after row, and keys of one tree have a common prefix. So
+//! the entries are
 //!
-//! 1. put into groups, one a tree, which keep their order: one pass, since rows name the same trees in the same order;
-//! 2. within a tree left alone if they ascend, as those of rows in the order of their primary key do;
-//! 3. else sorted by the eight bytes behind what all keys of the tree have in common, which almost always decide.
+//! 1. put into groups, one per tree, in their order: one pass, since rows name the same trees in
+//!    the same order;
+//! 2. within a tree, left alone if they ascend, as those of rows in the order of their primary key
+//!    do;
+//! 3. otherwise sorted by the eight bytes after the common prefix of all keys of the tree, which
+//!    almost always decide.
 //!
-//! Threads: one. Cost: n for the groups, n log n without cache misses for each tree whose entries do not ascend.
+//! Threads: one. Cost: n for the groups, n log n without cache misses for each tree whose entries
+//! do not ascend.
 
 use std::cmp::Ordering;
 
@@ -16,16 +21,17 @@ use crate::TreeId;
 
 use super::{Slot, WriteSet};
 
-/// Batches of more trees than this are put into groups by a sort.
+/// Batches of more trees than this are grouped by a sort.
 const TREES_MAX: usize = 64;
-/// So are batches with fewer entries, such as a row with its entries in indexes: groups would cost them more.
+/// Batches with fewer entries are also grouped by a sort, such as a row with its index entries:
+/// groups would cost them more.
 const GROUPED_MIN: usize = 32;
 
 impl WriteSet {
-    /// Invariant 3, but for keys that come more than once.
+    /// Establishes invariant 3, except for keys that occur more than once.
     pub(super) fn sort(&mut self) {
         if self.slots.len() < GROUPED_MIN || !self.group_by_tree() {
-            // A stable sort: entries of one tree keep their order.
+            // A stable sort keeps the order of entries within a tree.
             self.slots.sort_by_key(|slot| slot.tree);
         }
         let mut from = 0;
@@ -37,7 +43,8 @@ impl WriteSet {
         }
     }
 
-    /// Puts the entries of each tree together, trees ascending; false, and nothing done, if there are too many trees.
+    /// Puts the entries of each tree together, trees ascending. Returns false, without any change,
+    /// if there are too many trees.
     fn group_by_tree(&mut self) -> bool {
         let mut trees: Vec<TreeId> = Vec::new();
         self.groups.clear();
@@ -53,7 +60,7 @@ impl WriteSet {
                 }
             }
             self.groups.push(near as u8);
-            // The next entry of a row is mostly of the tree that came next before.
+            // The next entry of a row is mostly of the same tree as in the row before.
             near = if near + 1 < trees.len() { near + 1 } else { 0 };
         }
         let mut counts = vec![0; trees.len()];
@@ -77,7 +84,7 @@ impl WriteSet {
         true
     }
 
-    /// Sorts entries of one tree.
+    /// Sorts the entries of one tree.
     fn sort_keys(&mut self, from: usize, count: usize) {
         let slots = &self.slots[from..from + count];
         if slots.windows(2).all(|pair| self.key(&pair[0]) < self.key(&pair[1])) {
@@ -109,7 +116,7 @@ impl WriteSet {
     }
 }
 
-/// The first eight bytes of a key as a number that orders like them.
+/// The first eight bytes of a key as a number with the same order.
 #[inline]
 fn head8(key: &[u8]) -> u64 {
     let mut head = [0; 8];

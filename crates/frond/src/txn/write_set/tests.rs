@@ -1,4 +1,4 @@
-//! What a batch says, sealed: against a map that does the same one after the other.
+//! A sealed batch compared with a map that applies the same operations one by one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ fn put(writes: &mut WriteSet, key: &[u8], value: &[u8]) {
     writes.push(TREES[0], key, Tag::PUT, &[value], false);
 }
 
-/// What a key is after the batch, or what the batch adds to it.
+/// The state of a key after the batch, or what the batch adds to it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Word {
     Value(Vec<u8>),
@@ -33,7 +33,7 @@ enum Word {
     Added(Vec<u8>),
 }
 
-/// Rule: I5. For what a fixed sequence of draws puts, deletes, appends and clears.
+/// Rule: I5. A fixed sequence of random puts, deletes, appends and range deletes.
 #[test]
 fn a_sealed_set_is_the_last_word_on_each_key() {
     for seed in 1..200u64 {
@@ -43,7 +43,7 @@ fn a_sealed_set_is_the_last_word_on_each_key() {
             (random >> 33) % end
         };
         let mut model: BTreeMap<(TreeId, Vec<u8>), Word> = BTreeMap::new();
-        // Keys with a delete that no range hides.
+        // Keys with a delete that no range delete hides.
         let mut deleted: BTreeSet<(TreeId, Vec<u8>)> = BTreeSet::new();
         let writes = sealed(|writes| {
             for _ in 0..toss(40) {
@@ -121,7 +121,8 @@ fn an_insert_over_a_row_of_the_batch_is_refused_and_over_a_delete_is_not() {
         insert(writes);
     })
     .unwrap();
-    // Deleted by the batch itself, nobody has to look; and nobody knows that it is fresh (Rule: I7).
+    // If the batch deleted it itself, nothing has to be looked up, and it is not known to be fresh
+    // (Rule: I7).
     writes.freshen_inserts();
     let entry = writes.entries(TREES[0]).next().unwrap();
     assert!(!entry.insert && entry.tag == Tag::PUT);
@@ -131,7 +132,8 @@ fn an_insert_over_a_row_of_the_batch_is_refused_and_over_a_delete_is_not() {
     assert!(entry.insert && entry.tag == Tag::PUT_FRESH);
 }
 
-/// Rule: I5. A commit that failed leaves its batch sealed: it may be filled further and committed again.
+/// Rule: I5. A commit that failed leaves its batch sealed: it may be filled further and committed
+/// again.
 #[test]
 fn a_set_that_was_sealed_before_keeps_the_order_in_which_it_was_filled() {
     let folder_operators = Operators::new();

@@ -1,51 +1,54 @@
-//! Which entries of a write set are of one key: an index by hash, and links from each entry to the one
-//! before it.
+//! Index of a write set's entries by key: a hash index, and links from each entry to the one before
+//! it.
 //!
-//! The index knows the *first* entry of a key, and the first one the newest. So an entry more of a known
-//! key changes neither the index nor a view, which knows first entries, too: it is one link, and taking it
-//! back is one.
+//! The index finds the *first* entry of a key, and the first entry links the newest. So a further
+//! entry of a known key changes neither the index nor a view, which holds first entries, too: it
+//! adds one link, and undoing it removes one.
 //!
 //! ```text
 //! index ─► first ──────────────► newest ─► … ─► second ─► first
 //! ```
 //!
-//! The index of a large transaction is in no cache, so a look at it is one line of memory as a rule: places of eight
-//! bytes, searched from where the hash says to the first that is free. Only what came last is taken back, so places
-//! that were used need no mark.
+//! The index of a large transaction is in no CPU cache, so a lookup should touch one cache line:
+//! slots of eight bytes, searched by linear probing from the hashed position to the first free one.
+//! Only what came last is ever removed, so freed slots need no tombstone.
 //!
 //! Invariants
-//! 1. Entries are numbered as they come. Only the last one is taken back, and then everything is as it
-//!    was before it (Rule: I44).
-//! 2. A key has one place in the index, from its first entry on.
-//! 3. From where its hash says up to a key's place, all places are of keys that came before it: so the key that came
-//!    last is in nobody's way, and its place may become free.
+//! 1. Entries are numbered in order. Only the last one is removed, and then everything is as it was
+//!    before it (Rule: I44).
+//! 2. A key has one slot in the index, from its first entry on.
+//! 3. From a key's hashed position up to its slot, all slots belong to keys that came before it: so
+//!    the key that came last is in no other key's probe path, and its slot may become free.
 //!
-//! Threads: one. Cost: 12 bytes an entry, and 11 to 21 a key.
+//! Threads: one. Cost: 12 bytes per entry, and 11 to 21 per key.
 
 /// One entry.
 #[derive(Clone, Copy, Debug)]
 struct Link {
-    /// Of a first entry the newest of its key, itself if there is no other; of others the one before.
+    /// For a first entry, the newest of its key (itself if it is the only one); for others, the
+    /// entry before.
     to: u32,
     hash: u32,
-    /// By how much it changes the number of rows.
+    /// Change of the row count.
     rows: i8,
     is_first: bool,
 }
 
-/// Places of the smallest index: two lines of memory.
+/// Slots of the smallest index: two cache lines.
 const PLACES_MIN: usize = 16;
 
-/// First entries by hash.
+/// Index of first entries by hash.
 #[derive(Debug, Default)]
 struct Index {
-    /// A power of two of them, or none: 0 is free, else the hash, and one more than the entry's number.
+    /// A power of two of slots, or none. 0 is a free slot; otherwise the hash, and the entry's
+    /// number plus one.
     places: Vec<u64>,
     keys: usize,
 }
 
 impl Index {
-    /// The place of a key, or the free one where the search for it ends, by its short hash. There are free ones.
+    /// The slot of a key by its short hash, or the free slot where the search ends. There must be
+    /// free slots.
     #[inline]
     fn find(&self, hash: u32, is_same: impl Fn(u32) -> bool) -> Result<usize, usize> {
         let last = self.places.len() - 1;
@@ -64,7 +67,8 @@ impl Index {
         }
     }
 
-    /// Makes room for a key more. Those there are enter the larger index in the order in which they came (Invariant 3).
+    /// Makes room for one more key. On growth, keys enter the larger index in their original order
+    /// (Invariant 3).
     #[inline]
     fn reserve(&mut self, links: &[Link]) {
         if self.keys * 4 >= self.places.len() * 3 {
@@ -84,7 +88,7 @@ impl Index {
         }
     }
 
-    /// Forgets the key that came last, whose first entry this is.
+    /// Removes the key that came last, given by its first entry.
     fn remove(&mut self, hash: u32, first: u32) {
         if let Ok(at) = self.find(hash, |other| other == first) {
             self.places[at] = 0;
@@ -101,23 +105,23 @@ fn first_of(place: u64) -> u32 {
     (place as u32).wrapping_sub(1)
 }
 
-/// Entries by key.
+/// The entries of a write set by key.
 #[derive(Debug, Default)]
 pub(super) struct Chains {
     index: Index,
     links: Vec<Link>,
 }
 
-/// An entry that was taken back.
+/// An entry that was undone.
 pub(super) struct Undone {
-    /// It was the only one of its key.
+    /// It was the only entry of its key.
     pub was_first: bool,
     pub rows: i8,
 }
 
 impl Chains {
-    /// Appends an entry; true if it is the first of its key. `is_same` compares its key with that of a
-    /// first entry.
+    /// Appends an entry; true if it is the first of its key. `is_same` compares its key with that
+    /// of a first entry.
     #[inline]
     pub fn push(&mut self, hash: u128, rows: i8, is_same: impl Fn(u32) -> bool) -> bool {
         let (hash, slot) = (short(hash), self.links.len() as u32);
@@ -147,13 +151,13 @@ impl Chains {
         self.index.find(short(hash), is_same).ok().map(|at| first_of(self.index.places[at]))
     }
 
-    /// The newest entry of the key with this first one.
+    /// The newest entry of the key that has this first entry.
     #[inline]
     pub fn newest(&self, first: u32) -> u32 {
         self.links[first as usize].to
     }
 
-    /// The entry of the same key before this one.
+    /// The previous entry of the same key.
     #[inline]
     pub fn previous(&self, slot: u32) -> Option<u32> {
         let link = self.links[slot as usize];
@@ -164,12 +168,12 @@ impl Chains {
         self.links[slot as usize].is_first
     }
 
-    /// By how much an entry changes the number of rows.
+    /// An entry's change of the row count.
     pub fn rows(&self, slot: u32) -> i8 {
         self.links[slot as usize].rows
     }
 
-    /// Takes the last entry back.
+    /// Removes the last entry.
     pub fn pop(&mut self, is_same: impl Fn(u32) -> bool) -> Option<Undone> {
         let Link { to, hash, rows, is_first } = self.links.pop()?;
         let slot = self.links.len() as u32;
@@ -185,8 +189,8 @@ impl Chains {
         Some(undone)
     }
 
-    /// Forgets all entries and keeps at most `bytes_max` of memory. What a table of many places costs
-    /// to empty, a set of few entries does not pay.
+    /// Clears all entries and keeps at most `bytes_max` of memory. A set of few entries does not
+    /// pay for clearing a large table: its slots are emptied one by one.
     pub fn clear(&mut self, bytes_max: usize) {
         if self.index.places.len() / 16 <= self.links.len() {
             self.index.places.fill(0);
@@ -205,13 +209,13 @@ impl Chains {
         }
     }
 
-    /// What it takes in memory.
+    /// Memory used, bytes.
     pub fn bytes(&self) -> usize {
         self.index.places.capacity() * size_of::<u64>() + self.links.capacity() * size_of::<Link>()
     }
 }
 
-/// 32 bits of a hash tell keys apart well enough before they are compared.
+/// 32 bits of a hash: enough to distinguish keys before they are compared.
 #[inline]
 fn short(hash: u128) -> u32 {
     (hash >> 32) as u32 ^ hash as u32

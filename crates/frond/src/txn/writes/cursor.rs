@@ -1,16 +1,17 @@
-//! A walk over a transaction's own writes of one tree, as a scan merges them with what the store has.
+//! A cursor over a transaction's own writes of one tree, which a scan merges with the store's rows.
 //!
-//! Entries are copied out a page at a time under the lock, and folded outside of it: folding may read a
-//! blob. The next page begins by key, so what is appended, or rolled back, meanwhile moves nothing.
+//! Entries are copied out a page at a time under the lock, and folded outside of it, since folding
+//! may read a blob. The next page starts by key, so what is appended or rolled back meanwhile does
+//! not move it.
 //!
 //! Invariants
-//! 1. It shows what there was at the mark of the scan's statement, and as deleted what was deleted since
-//!    (Rule: I45). A page shows the moment it was fetched at; what came after is told by
-//!    [`TxnWrites::changes`](super::TxnWrites::changes).
-//! 2. Its range deletes are older than its entries (Rule: I26): what they hide of the transaction's own, it
-//!    does not show.
+//! 1. It shows the state at the mark of the scan's statement, with what was deleted since as
+//!    deleted (Rule: I45). A page shows the moment at which it was fetched; later changes are
+//!    detected with [`TxnWrites::changes`](super::TxnWrites::changes).
+//! 2. Its range deletes are older than its entries (Rule: I26): it does not show own writes that
+//!    they hide.
 //!
-//! Threads: one, beside others that hold the lock.
+//! Threads: one, concurrently with others that take the lock.
 
 use std::ops::Range;
 
@@ -21,26 +22,27 @@ use crate::{
 
 use super::{LiveWrites, Mark, TxnWrites};
 
-/// Rows of a first page; later ones have `ROWS_GROWTH` times as many, up to `ROWS_MAX`. Most scans are short.
+/// Rows of the first page; each later page has `ROWS_GROWTH` times as many, up to `ROWS_MAX`. Most
+/// scans are short.
 const ROWS_FIRST: usize = 8;
 const ROWS_GROWTH: usize = 4;
 const ROWS_MAX: usize = 256;
-/// Bytes after which a page ends.
+/// Length at which a page ends.
 const PAGE_BYTES_MAX: usize = 64 << 10;
-/// Keys looked at before the lock is given up, if the scan sees none of them.
+/// Number of keys examined under the lock if the scan sees none of them.
 const KEYS_PASSED_MAX: usize = 1024;
 
-/// Rows copied out, in the order of the walk, each with its messages, newest first.
+/// Copied rows, in scan order, each with its messages, newest first.
 #[derive(Debug, Default)]
 struct Page {
     bytes: Vec<u8>,
     rows: Vec<(Range<usize>, Range<usize>)>,
     messages: Vec<(Tag, Range<usize>)>,
-    /// More may follow.
+    /// More rows may follow.
     goes_on: bool,
 }
 
-/// A position in a transaction's own writes of one tree, in a range of keys.
+/// A cursor over a transaction's own writes of one tree, in a range of keys.
 #[derive(Debug)]
 pub struct OwnCursor<'w> {
     writes: &'w LiveWrites,
@@ -52,22 +54,22 @@ pub struct OwnCursor<'w> {
     ranges: RangeDeletes,
     changes: u64,
     page: Page,
-    /// The row stood on.
+    /// Index of the current row.
     index: usize,
     direction: Direction,
     rows_max: usize,
-    /// Where the next page begins: forward its first key is not below this, backward it is below. `None`: the
-    /// begin or end of the range.
+    /// Where the next page starts: forward, its first key is not below this; backward, it is below
+    /// this. `None`: the start or end of the range.
     edge: Option<Vec<u8>>,
-    /// Of the row stood on; the payload is in `folded` if it took more than one message.
+    /// Tag of the current row; its payload is in `folded` if it has more than one message.
     tag: Option<Tag>,
     folded: Vec<u8>,
     spare: Vec<u8>,
 }
 
 impl<'w> OwnCursor<'w> {
-    /// The writes of a tree with keys in `[lo, hi)`, as a scan sees them whose statement began at `mark`.
-    /// It stands nowhere yet.
+    /// The writes of a tree with keys in `[lo, hi)`, as seen by a scan whose statement started at
+    /// `mark`. The cursor is not positioned yet.
     pub fn new(
         writes: &'w LiveWrites,
         tree: TreeId,
@@ -99,18 +101,18 @@ impl<'w> OwnCursor<'w> {
         }
     }
 
-    /// What [`TxnWrites::changes`] was for the tree when the cursor was made: as long as it is, what was
-    /// read stands.
+    /// The value of [`TxnWrites::changes`] for the tree when the cursor was made: while it is
+    /// unchanged, what was read is current.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Goes to the first entry of the range.
+    /// Moves to the first entry of the range.
     pub fn seek_first(&mut self) -> Result<()> {
         self.go(Direction::Forward, None)
     }
 
-    /// Goes to the last entry of the range.
+    /// Moves to the last entry of the range.
     pub fn seek_last(&mut self) -> Result<()> {
         self.go(Direction::Backward, None)
     }
@@ -129,7 +131,7 @@ impl<'w> OwnCursor<'w> {
         self.settle()
     }
 
-    /// Goes one entry on in a direction.
+    /// Moves one entry in a direction.
     fn step(&mut self, direction: Direction) -> Result<()> {
         let Some((key, _)) = self.page.rows.get(self.index) else { return Ok(()) };
         if self.direction != direction {
@@ -143,7 +145,7 @@ impl<'w> OwnCursor<'w> {
         self.settle()
     }
 
-    /// Folds the row stood on, or the next one of which something is left.
+    /// Folds the current row, or the next one that is not empty.
     fn settle(&mut self) -> Result<()> {
         loop {
             let Some((_, messages)) = self.page.rows.get(self.index) else {
@@ -244,7 +246,7 @@ impl Page {
         start..self.bytes.len()
     }
 
-    /// Adds a row; none if it has no messages.
+    /// Adds a row, unless it has no messages.
     fn push<'m>(&mut self, key: &[u8], messages: impl Iterator<Item = Message<'m>>) {
         let first = self.messages.len();
         for message in messages {
@@ -259,7 +261,7 @@ impl Page {
 }
 
 impl TxnWrites {
-    /// Fills a page with what a scan sees from `edge` on, and moves `edge` behind it.
+    /// Fills a page with what a scan sees from `edge` on, and moves `edge` past it.
     fn fill(
         &mut self,
         page: &mut Page,

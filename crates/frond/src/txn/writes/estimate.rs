@@ -1,25 +1,26 @@
-//! About how many rows of a range a transaction has written that are in memory (Rule: I51).
+//! Estimating how many rows of a range a transaction has in its writes in memory (Rule: I51).
 //!
 //! Invariant: 0 only if it gives none of the range's keys a value.
 //!
-//! Threads: one. Cost: two descents into the ordered view, and one number for each of its pieces between; a look at each key
-//! where there are few.
+//! Threads: one. Cost: two searches in the ordered view, and one addition per piece between; a look
+//! at each key if there are few.
 
 use crate::{Kind, TreeId};
 
 use super::TxnWrites;
 
-/// So few keys are looked at one by one: a range that a statement has emptied is told as empty then.
+/// Up to this many keys are checked one by one, so that a range that a statement has emptied is
+/// reported as empty.
 const LOOKED_AT_MAX: usize = 64;
 
 impl TxnWrites {
-    /// Rows, and their bytes.
+    /// The estimated rows, and their bytes.
     pub(crate) fn estimate(
         &mut self,
         tree: TreeId,
         (from, to): (Option<&[u8]>, Option<&[u8]>),
     ) -> (u64, u64) {
-        // In order from here on.
+        // Builds the ordered view, if there is none yet.
         self.view(tree);
         let set = &self.set;
         let Some(view) = self.trees.get(tree).and_then(|state| state.view.as_ref()) else {

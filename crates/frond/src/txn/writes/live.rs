@@ -1,23 +1,25 @@
-//! The writes of a live transaction where other threads can reach them.
+//! The writes of a live transaction, reachable by other threads.
 //!
-//! Write sets are private, so a range that somebody locks may hold keys that nobody sees yet. Both sides
-//! publish first and look then, so that one of them meets the other (Rule: I33):
+//! Write sets are private, so a range that another transaction locks may contain keys that nobody
+//! sees yet. Both sides publish first and look then, so that one of them finds the other (Rule:
+//! I33):
 //!
-//! - Who inserts appends the entry, is listed in the tree's [`TreeWriters`](crate::txn::TreeWriters) from
-//!   his first entry there on, and then looks for range locks on the key.
-//! - Who locks a range registers the lock, then asks each listed writer for pending keys in it, waits for
-//!   their locks, and only then reads.
+//! - An inserter appends the entry, is listed in the tree's
+//!   [`TreeWriters`](crate::txn::TreeWriters) from its first entry there on, and then looks for
+//!   range locks on the key.
+//! - A locker registers its range lock, then asks each listed writer for pending keys in the range,
+//!   waits for their locks, and only then reads.
 //!
-//! Every key with an entry counts as pending, also one that was deleted again: a rollback to a savepoint may
-//! bring it back. Range deletes count for nothing: what they delete is in the store, and whoever scans meets
-//! it there.
+//! Every key with an entry counts as pending, even if it was deleted again: a rollback to a
+//! savepoint may bring it back. Range deletes do not count: what they delete is in the store, and a
+//! scan finds it there.
 //!
-//! Invariant: a key is found here from its append until its commit is visible or it is rolled back: in
-//! the set as it grows, in the sealed set, or where that was taken to.
+//! Invariant: a key is found here from its append until its commit is visible or it is rolled back:
+//! in the growing set, in the sealed set, or in the sealed set's new holder.
 //!
-//! Threads: all. The lock is held for a few entries at a time, for nothing that is not of this room, and
-//! under no other lock of it. Two things take longer in a large set: to put its keys in order for the first
-//! scan or the first question, and to seal it.
+//! Threads: all. The lock is held for a few entries at a time, for nothing outside this module, and
+//! under no other lock of it. Two operations take longer in a large set: ordering its keys for the
+//! first scan or the first question, and sealing it.
 
 use crate::{
     TreeId,
@@ -29,44 +31,45 @@ use crate::{
 
 use super::{Pieces, TxnWrites, trees::TreeWrites, view::View};
 
-/// Who has a sealed write set while its commit is on its way.
+/// The holder of a sealed write set while its commit is in progress.
 pub(crate) trait HoldsWrites: Send + Sync + std::fmt::Debug {
-    /// The set, sealed.
+    /// The sealed set.
     fn writes(&self) -> &WriteSet;
 }
 
-/// The writes of one transaction, shared with those who must know of them.
+/// The writes of one transaction, shared with threads that must know of them.
 #[derive(Debug, Default)]
 pub struct LiveWrites {
     number: u64,
-    /// Which list of a tree's writers it stands in: that of the thread that began it, so that threads seldom meet there.
+    /// Selects the list in a tree's writers: by the thread that started the transaction, so that
+    /// threads seldom share a list.
     place: usize,
     writes: Mutex<TxnWrites>,
 }
 
 impl LiveWrites {
-    /// Empty, of the transaction of this number.
+    /// Empty writes of the transaction with this number.
     pub fn new(number: u64) -> Self {
         Self { number, place: thread_number(), writes: Mutex::default() }
     }
 
-    /// Makes it the next transaction's, which nobody else knows yet.
+    /// Reuses this for the next transaction, which no other thread knows yet.
     pub(crate) fn renew(&mut self, number: u64) {
         (self.number, self.place) = (number, thread_number());
     }
 
-    /// The writes. Held for a call or two: others wait for it.
+    /// Locks the writes. Hold the lock for a call or two only: others wait for it.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, TxnWrites> {
         self.writes.lock().unwrap()
     }
 
-    /// True if it takes at most so much memory, and no panic has left anything in it.
+    /// True if the memory used is at most `bytes_max`, and no panic has left the lock poisoned.
     pub(crate) fn is_within(&self, bytes_max: usize) -> bool {
         self.writes.lock().is_ok_and(|writes| writes.bytes() <= bytes_max)
     }
 
-    /// Forgets everything, whatever a panic has left of it.
+    /// Clears everything, even after a panic.
     pub(crate) fn clear(&self) {
         self.writes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clear();
     }
@@ -79,27 +82,29 @@ impl LiveWrites {
         self.number
     }
 
-    /// What has left memory, if anything has. For who has looked at what is in memory before: what left it meanwhile
-    /// is here.
+    /// The pieces that have left memory, if any. Call it after looking at what is in memory: what
+    /// left memory since then is here.
     pub(crate) fn pieces(&self) -> Option<Pieces> {
         pieces_of(&self.lock())
     }
 
-    /// Whatever the transaction has written beyond memory, also what counts no more: its rows are locked.
+    /// Everything that the transaction has written beyond memory, including rolled-back pieces:
+    /// their rows are locked.
     pub(crate) fn all_pieces(&self) -> (Pieces, Arc<Vec<Arc<SpilledWrites>>>) {
         let writes = self.lock();
         (writes.pieces().clone(), writes.dropped().clone())
     }
 
-    /// True if the sealed set, or where it went, has an entry of a key.
+    /// True if the sealed set, or its holder, has an entry of a key.
     pub(crate) fn is_in_sealed(&self, tree: TreeId, key: &[u8]) -> bool {
         let mut writes = self.lock();
         writes.is_sealed && writes.first_key(tree, key) == Some(key)
     }
 
-    /// Hands keys of a tree to `each` that have entries in memory, from the newest of all entries back, so many of which are looked
-    /// at; one may come more than once, and none if a commit is on its way. For people who look, who hold nobody up: the lock
-    /// is let go every now and then.
+    /// Passes keys of a tree with entries in memory to `each`, looking at the newest `max` entries
+    /// of all trees, newest first. A key may come more than once, and none comes if a commit is in
+    /// progress. For diagnostics that must not delay other threads: the lock is released every now
+    /// and then.
     pub(crate) fn newest_keys(&self, tree: TreeId, max: usize, mut each: impl FnMut(&[u8])) {
         const AT_ONCE: usize = 64;
         let mut end = usize::MAX;
@@ -122,8 +127,9 @@ impl LiveWrites {
         }
     }
 
-    /// The first unpublished key in `[from, to)` that is in memory, put into `found`; false if there is none. Who needs
-    /// all asks again behind it, and looks into the [`pieces`](Self::pieces).
+    /// Stores the first unpublished key in `[from, to)` that is in memory in `found`; false if
+    /// there is none. To get all of them, ask again after each, and look into the
+    /// [`pieces`](Self::pieces).
     pub fn pending_key(
         &self,
         tree: TreeId,
@@ -134,7 +140,8 @@ impl LiveWrites {
         self.pending(tree, (from, to), Direction::Forward, found).0
     }
 
-    /// The same from either end, and the pieces of that moment.
+    /// Like [`pending_key`](Self::pending_key), from either end; also returns the pieces as of that
+    /// moment.
     pub(crate) fn pending(
         &self,
         tree: TreeId,
@@ -196,9 +203,11 @@ impl TxnWrites {
         }
     }
 
-    /// The keys of a tree in order, put in order if nobody has asked before; `None` if there are none.
+    /// The ordered keys of a tree, ordered now if this is the first request; `None` if there are
+    /// none.
     ///
-    /// Also for a few: to keep their view up to date costs less than to sort them for the second scan.
+    /// This pays off for a few keys, too: keeping a view up to date costs less than sorting again
+    /// for the second scan.
     pub(super) fn view(&mut self, tree: TreeId) -> Option<(&WriteSet, &View)> {
         let Self { set, chains, trees, .. } = self;
         let TreeWrites { keys, view, .. } = trees.get_mut(tree).filter(|state| state.keys > 0)?;

@@ -1,34 +1,35 @@
-//! What a transaction has written, private until it commits: a [`WriteSet`], and what a transaction needs
-//! of it beyond what a batch does.
+//! The writes of a transaction, private until it commits: a [`WriteSet`], and what a transaction
+//! needs beyond a batch.
 //!
 //! # Tour
 //! ```text
-//! put, insert, delete, merge, delete_range        one entry each; also by how much it changes the rows
-//! messages(key), state_of(key)                    the transaction's own newest word on a key
+//! put, insert, delete, merge, delete_range        one entry each, with its change of the row count
+//! messages(key), state_of(key)                    the transaction's own newest messages for a key
 //! mark(), rollback_to(mark)                       statements and savepoints
-//! OwnCursor                                       own writes in order, up to a mark, as a scan merges them
-//! changes(tree), is_deleted_since(key, mark)      whether rows read before must be looked at again
-//! row_deltas(), maximum(tree)                     what the whole of it does to a tree
-//! LiveWrites::pending_key                         another thread asks: anything unpublished in this range?
+//! OwnCursor                                       own writes in order, up to a mark, for a scan
+//! changes(tree), is_deleted_since(key, mark)      whether rows read before must be checked again
+//! row_deltas(), maximum(tree)                     the effect of all writes on a tree
+//! LiveWrites::pending_key                         for others: any unpublished key in this range?
 //! begin_spill(cuts), end_spill(pieces), pieces()  what is in memory leaves it, as sorted runs
 //! seal(), sealed(), take_back()                   the write set as a commit or a prepare takes it
 //! ```
 //!
 //! Invariants
-//! 1. Entries are numbered as they come, range deletes have a place between them, and a [`Mark`] is how
-//!    much there was of both. Taking back begins at the end and costs what is taken back: index, views,
-//!    row counts and maxima end as they were at the mark (Rule: I44).
-//! 2. Per key the messages count in the order they came; a range delete hides what came before it
-//!    (Rule: I5).
-//! 3. Only an entry of a key that the caller proved absent, and of which the transaction itself had said
-//!    nothing, is marked as inserted, and so fresh once sealed (Rule: I7).
-//! 4. Every entry that can become visible can be found by [`LiveWrites::pending_key`] from its append on
-//!    until the write set is taken back (Rule: I33).
+//! 1. Entries are numbered in the order in which they are added, range deletes have a place between
+//!    them, and a [`Mark`] is the number of both. Rolling back starts at the end and costs what is
+//!    rolled back: index, views, row counts and maxima end as they were at the mark (Rule: I44).
+//! 2. For each key the messages count in the order in which they were added; a range delete hides
+//!    what came before it (Rule: I5).
+//! 3. Only an entry of a key that the caller proved absent, and for which the transaction itself
+//!    had no entry, is marked as inserted, and so becomes fresh once sealed (Rule: I7).
+//! 4. Every entry that can become visible can be found by [`LiveWrites::pending_key`] from its
+//!    append until the write set is taken back (Rule: I33).
 //!
-//! What is beyond a budget leaves memory (`spilled.rs`); all here but marks, taking back and row counts is of what is
-//! in memory, and who reads looks into the pieces behind it. [`TxnWrites::bytes`] says what memory it takes.
+//! What exceeds a budget leaves memory (`spilled.rs`). Everything here except marks, rollback and
+//! row counts refers to what is in memory; a reader must look into the pieces after that.
+//! [`TxnWrites::bytes`] is the memory used.
 //!
-//! Threads: one, behind the lock of [`LiveWrites`], where others look at keys.
+//! Threads: one, under the lock of [`LiveWrites`], where other threads look at keys.
 //! Cost of an entry: `cargo bench -p frond --bench writes`.
 
 mod chains;
@@ -63,84 +64,87 @@ pub(crate) use spilled::{Leaving, Piece, PieceWrites, Pieces, may_be_asked};
 pub use trees::ROWS_UNKNOWN;
 use trees::Trees;
 
-/// Memory that is kept from one transaction to the next, each of index, entries and trees. What the largest
-/// transaction of a session took, its later ones shall not hold.
+/// Memory kept from one transaction to the next, for each of index, entries and trees: later
+/// transactions of a session should not hold what its largest one needed.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// What an entry needs to leave memory, beside places by which it is sorted: a hash of its row in a set.
+/// Bytes that an entry needs while it leaves memory, besides the places used for sorting: the hash
+/// of its row in a set.
 const HASH_BYTES: usize = 24;
 
-/// About what a range delete takes beside copies of its two keys: itself, and its fragments in a map.
+/// Approximate size of a range delete, besides copies of its two keys: itself, and its fragments in
+/// a map.
 const RANGE_BYTES: usize = 256;
 
-/// A key of a tree, hashed once for its row's lock and for all that is asked of the writes.
+/// A key of a tree, hashed once for its row's lock and for all lookups in the writes.
 #[derive(Clone, Copy, Debug)]
 pub struct HashedKey<'k> {
     /// The tree.
     pub tree: TreeId,
     /// The key.
     pub key: &'k [u8],
-    /// Of both: that of the row's lock.
+    /// Hash of both: that of the row's lock.
     pub hash: u128,
 }
 
 impl<'k> HashedKey<'k> {
-    /// A key whose hash nobody has yet.
+    /// Hashes a key.
     pub fn new(tree: TreeId, key: &'k [u8]) -> Self {
         Self { tree, key, hash: LockTable::row_hash(tree, key) }
     }
 }
 
-/// The writes of one transaction. Reused from transaction to transaction; some memory stays.
+/// The writes of one transaction. Reused from transaction to transaction, with some of its memory.
 #[derive(Debug, Default)]
 pub struct TxnWrites {
     set: WriteSet,
     chains: Chains,
     trees: Trees,
-    /// By how much each range delete changes the number of rows.
+    /// The change of the row count by each range delete.
     range_rows: Vec<i64>,
-    /// About what range deletes take.
+    /// Approximate memory of range deletes.
     range_bytes: usize,
-    /// Blobs whose references stand in the set, each with the entry it came with.
+    /// Blobs that the set refers to, each with the entry it came with.
     blobs: Vec<(u32, Arc<BlobHold>)>,
-    /// Changes so far, also those of transactions before.
+    /// Number of changes so far, including earlier transactions.
     changes: u64,
-    /// An operand's, under construction; kept for its memory.
+    /// Buffer for the header of a merge's payload; kept for its memory.
     head: Vec<u8>,
     is_sealed: bool,
-    /// Something in memory adds data, or did.
+    /// Some entry in memory adds data, or did.
     adds: bool,
-    /// How often memory has begun anew.
+    /// How many times memory has been emptied by a spill.
     generation: u32,
-    /// Entries that have left memory.
+    /// Number of entries that have left memory.
     spilled_entries: u64,
-    /// What has left memory.
+    /// The pieces that have left memory.
     pieces: Pieces,
-    /// What was there and counts no more.
+    /// Pieces that were rolled back.
     dropped: Arc<Vec<Arc<SpilledWrites>>>,
-    /// What is on its way there.
+    /// Pieces that are being written.
     leaving: Vec<Arc<WriteSet>>,
-    /// Where the sealed set is, while its commit is on its way.
+    /// The holder of the sealed set while its commit is in progress.
     gone_to: Option<Arc<dyn HoldsWrites>>,
 }
 
 impl TxnWrites {
-    /// Sets a value. `rows` is by how much it changes the tree's number of rows: 1 if the key is known to
-    /// be absent, 0 if it is known to be there, else [`ROWS_UNKNOWN`].
+    /// Sets a value. `rows` is the change of the tree's row count: 1 if the key is known to be
+    /// absent, 0 if it is known to exist, else [`ROWS_UNKNOWN`].
     ///
     /// # Errors
-    /// `BatchTooLarge`, here and in all that appends.
+    /// `BatchTooLarge`, here and in all methods that append.
     pub fn put(&mut self, key: HashedKey<'_>, value: &[u8], rows: i8) -> Result<()> {
         self.append(key, Tag::PUT, &[value], false, rows)
     }
 
-    /// Sets the value of a key that was proven absent, at latest and under its lock, or deleted by this
-    /// transaction.
+    /// Sets the value of a key that was proven absent (at the latest version and under its lock),
+    /// or that this transaction deleted.
     pub fn insert(&mut self, key: HashedKey<'_>, value: &[u8], rows: i8) -> Result<()> {
         self.append(key, Tag::PUT, &[value], true, rows)
     }
 
-    /// The same two for a value that was written as a blob.
+    /// Like [`put`](Self::put), or [`insert`](Self::insert) if `is_absent`, for a value that was
+    /// written as a blob.
     pub fn put_blob(
         &mut self,
         key: HashedKey<'_>,
@@ -209,7 +213,7 @@ impl TxnWrites {
         let slot = set.entry_count() as u32;
         let is_first = chains.push(hash, rows, |first| set.is_key_at(first, tree, key));
         let state = trees.enter(tree);
-        // Of what the transaction deleted itself nobody knows whether the trees have it.
+        // If the transaction deleted the key itself, it is not known whether the trees have it.
         let is_unsaid = is_first && state.covers.newest(key).is_none();
         let is_inserted = is_absent && (is_unsaid || plant!("txn: every insert is fresh"));
         set.push(tree, key, tag, payload, is_inserted);
@@ -226,53 +230,55 @@ impl TxnWrites {
         self.set.len() + self.spilled_entries as usize
     }
 
-    /// True if nothing in it adds data.
+    /// True if no entry adds data.
     pub fn only_deletes(&self) -> bool {
         self.pieces.iter().all(|piece| piece.only_deletes) && self.set.only_deletes()
     }
 
-    /// True if anything that is in memory may add data; also what was taken back.
+    /// True if anything in memory may add data; what was rolled back counts, too.
     pub(crate) fn adds(&self) -> bool {
         self.adds
     }
 
-    /// What is in memory of it comes to as a batch.
+    /// Length of the writes in memory when measured as a batch.
     pub fn commit_bytes(&self) -> usize {
         self.set.bytes()
     }
 
-    /// What it takes in memory.
+    /// Memory used, bytes.
     pub fn bytes(&self) -> usize {
         let blobs = self.blobs.capacity() * size_of::<(u32, Arc<BlobHold>)>();
         let entries = self.set.memory_bytes() + self.chains.bytes();
         entries + self.trees.bytes() + self.range_bytes + blobs
     }
 
-    /// About what it takes until it has left memory, or is committed: also what is needed for that.
+    /// Approximate memory used until it has left memory or is committed, including what that
+    /// requires.
     pub fn bytes_leaving(&self) -> usize {
         self.bytes() + self.set.bytes_to_sort() + self.set.len() * HASH_BYTES
     }
 
-    /// By how much the number of rows of each tree changes of which that is known, ascending.
+    /// The change of each tree's row count, for trees where it is known, ascending.
     pub fn row_deltas(&self) -> impl Iterator<Item = (TreeId, i64)> {
         let known = self.trees.iter().filter(|(_, state)| state.unknown == 0);
         known.map(|(tree, state)| (tree, state.rows))
     }
 
-    /// The greatest key of a tree that the transaction gave a value, whether it has one still or not, of what is in
-    /// memory. Before it is sealed.
+    /// The greatest key of a tree to which a write in memory gave a value, even if it was deleted
+    /// later. Only before sealing.
     pub fn maximum(&self, tree: TreeId) -> Option<&[u8]> {
         self.trees.get(tree)?.maxima.last().map(|&slot| self.set.key_at(slot))
     }
 
-    /// A number that grows with each change to the tree, a rollback too: as long as it stays, rows that a
-    /// scan read ahead need not be looked at again (Rule: I45). 0 if it is untouched.
+    /// A number that grows with each change to the tree, rollbacks included: while it stays the
+    /// same, rows that a scan read ahead need not be checked again (Rule: I45). 0 if the tree is
+    /// untouched.
     pub fn changes(&self, tree: TreeId) -> u64 {
         self.trees.get(tree).map_or(0, |state| state.changed)
     }
 
-    /// Sorts and folds to one message a key, as a batch is (Rules: I5, I7). Nothing can be added any more;
-    /// what failed can only be cleared.
+    /// Sorts and folds to one message per key, as a batch does (Rules: I5, I7). Nothing can be
+    /// added afterwards; after an error the set can only be cleared.
     pub fn seal(&mut self, folder: &Folder<'_>) -> Result<()> {
         self.is_sealed = true;
         self.set.seal(folder)?;
@@ -280,35 +286,37 @@ impl TxnWrites {
         Ok(())
     }
 
-    /// The sealed set. Who takes it out to pass it on says where it goes under the same lock, by
-    /// [`gone_to`](Self::gone_to).
+    /// The sealed set. A caller that moves it elsewhere must record the new holder under the same
+    /// lock, with [`gone_to`](Self::gone_to).
     pub(crate) fn sealed(&mut self) -> &mut WriteSet {
         assert!(self.is_sealed, "Rule I5: sealed before it is passed on");
         &mut self.set
     }
 
-    /// Blobs that the set's references name.
+    /// The blobs to which the set refers.
     pub fn blobs(&self) -> impl ExactSizeIterator<Item = &Arc<BlobHold>> {
         self.blobs.iter().map(|(_, hold)| hold)
     }
 
-    /// The sealed set is there from here on: there its keys are looked for (Invariant 4).
+    /// Records the holder of the sealed set: from now on its keys are looked up there (Invariant
+    /// 4).
     pub(crate) fn gone_to(&mut self, holder: Arc<dyn HoldsWrites>) {
         self.gone_to = Some(holder);
     }
 
-    /// Takes the set's memory back, once the commit is visible and nobody else reads it, and forgets all.
+    /// Takes the set's memory back and clears it, once the commit is visible and no other thread
+    /// reads the set.
     pub(crate) fn take_back(&mut self, set: WriteSet) {
         self.set = set;
         self.clear();
     }
 
-    /// The sealed set is nowhere any more: its commit is visible, or there will be none.
+    /// Forgets the holder of the sealed set: its commit is visible, or there will be none.
     pub(crate) fn forget_holder(&mut self) {
         self.gone_to = None;
     }
 
-    /// Forgets everything, as a rollback of all of it does.
+    /// Clears everything, as a full rollback does.
     pub fn clear(&mut self) {
         self.set.clear_keeping(KEPT_BYTES_MAX);
         self.chains.clear(KEPT_BYTES_MAX);
@@ -327,7 +335,8 @@ impl TxnWrites {
     }
 }
 
-/// About what a range delete takes: its keys stand in the set, in a map, and in what the map remembers.
+/// Approximate memory of a range delete: its keys are in the set, in a map, and in what the map
+/// remembers.
 fn range_bytes(from: &[u8], to: &[u8]) -> usize {
     RANGE_BYTES + 3 * (from.len() + to.len())
 }

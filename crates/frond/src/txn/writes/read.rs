@@ -1,9 +1,10 @@
 //! What a transaction itself has done to a key.
 //!
-//! Point reads, unique checks and reads by position see the newest of it; a scan sees what there was at the
-//! mark of its statement, and less what was deleted since (Rule: I45). So a statement never meets again what
-//! it moves ahead of itself, and never hands out what it has deleted. A key that was deleted since the mark
-//! stays gone for the scan also if it was put again: what is there now is not what was there then.
+//! Point reads, unique checks and reads by position see the newest state. A scan sees the state at
+//! the mark of its statement, minus what was deleted since (Rule: I45). So a statement never meets
+//! again what it moves ahead of itself, and never returns what it has deleted. A key that was
+//! deleted since the mark stays gone for the scan even if it was put again: the row that is there
+//! now is not the one that was there then.
 //!
 //! Threads: one.
 
@@ -11,33 +12,34 @@ use crate::{Kind, Message, Tag, TreeId, txn::WriteSet};
 
 use super::{HashedKey, Mark, TxnWrites, chains::Chains};
 
-/// What a transaction's own messages make of a key.
+/// The state of a key according to a transaction's own messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OwnState {
-    /// It said nothing of it: what the store has counts.
+    /// No message: the store's state counts.
     Untouched,
-    /// It has a value, known without a look at the store. `is_fresh` if the key was absent before the
-    /// transaction, proven when it was first written.
+    /// The key has a value, known without a look at the store. `is_fresh` if it was proven absent
+    /// before the transaction, when it was first written.
     Put {
         /// The key was absent before.
         is_fresh: bool,
     },
-    /// It does not exist; by a delete of its own, or a range delete.
+    /// The key does not exist, because of a delete or a range delete of the transaction.
     Deleted {
         /// The key was absent before.
         is_fresh: bool,
     },
-    /// Operands to be put onto what the store has.
+    /// Operands to be applied to what the store has.
     Merged,
 }
 
-/// Messages of one key, newest first, until nothing older matters. A range delete is a Delete at its place.
+/// The messages of one key, newest first, until nothing older matters. A range delete appears as a
+/// Delete at its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnMessages<'a> {
     set: &'a WriteSet,
     chains: &'a Chains,
     next: Option<u32>,
-    /// A range delete hides entries below this one.
+    /// A range delete hides entries below this number.
     hidden: Option<u32>,
 }
 
@@ -61,8 +63,9 @@ impl<'a> Iterator for OwnMessages<'a> {
 }
 
 impl TxnWrites {
-    /// The transaction's own messages of a key, newest first, up to the first Put or Delete: none older
-    /// matters, and none of the store's. No message, or only merges: the store's come next.
+    /// The transaction's own messages of a key, newest first, up to the first Put or Delete: none
+    /// older matters, nor any of the store's. If there is none, or only merges, the store's come
+    /// next.
     #[inline]
     pub fn messages(&self, key: HashedKey<'_>) -> impl Iterator<Item = Message<'_>> {
         self.newest_messages(key)
@@ -76,7 +79,7 @@ impl TxnWrites {
         OwnMessages { set: &self.set, chains: &self.chains, next, hidden }
     }
 
-    /// What the transaction did to a key.
+    /// The state of a key according to the transaction's own writes.
     pub fn state_of(&self, key: HashedKey<'_>) -> OwnState {
         let HashedKey { tree, key: bytes, hash } = key;
         let is_fresh = || {
@@ -88,15 +91,15 @@ impl TxnWrites {
             state = match (message.tag.kind(), state) {
                 (Kind::Merge | Kind::Versions, _) => OwnState::Merged,
                 (Kind::Delete, OwnState::Untouched) => OwnState::Deleted { is_fresh: is_fresh() },
-                // Operands over a Delete are a value, too.
+                // Operands over a Delete make a value, too.
                 _ => OwnState::Put { is_fresh: is_fresh() },
             };
         }
         state
     }
 
-    /// True if the transaction deleted the key since a mark: a row that was read before is not to be
-    /// handed out any more.
+    /// True if the transaction deleted the key since a mark: a row that was read before must not be
+    /// returned any more.
     pub fn is_deleted_since(
         &self,
         HashedKey { tree, key, hash }: HashedKey<'_>,
@@ -106,8 +109,8 @@ impl TxnWrites {
         self.messages_at(tree, key, first, mark).is_none()
     }
 
-    /// The messages of a key as a scan sees them whose statement began at a mark; `None` if it was deleted
-    /// since. `first` is the key's first entry, if it has one.
+    /// The messages of a key as seen by a scan whose statement started at a mark; `None` if the key
+    /// was deleted since. `first` is the key's first entry, if it has one.
     pub(super) fn messages_at(
         &self,
         tree: TreeId,
@@ -136,7 +139,7 @@ impl TxnWrites {
         Some(OwnMessages { set: &self.set, chains: &self.chains, next, hidden })
     }
 
-    /// The newest range delete that covers a key: its number, and how many entries came before it.
+    /// The newest range delete that covers a key: its number, and the number of entries before it.
     #[inline]
     fn newest_range(&self, tree: TreeId, key: &[u8]) -> Option<(u32, u32)> {
         let number = self.trees.get(tree)?.covers.newest(key)?;

@@ -1,28 +1,30 @@
-//! Marks, and going back to one: statements and savepoints (Rule: I44).
+//! Marks, and rolling back to one: statements and savepoints (Rule: I44).
 //!
 //! Threads: one.
 
 use super::TxnWrites;
 
-/// How much a transaction had written at some moment: the begin of a statement, or a savepoint.
+/// How much a transaction had written at some moment: the start of a statement, or a savepoint.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct Mark {
-    /// How often memory had begun anew; the rest is of what was in memory then.
+    /// How many times memory had been emptied by a spill; the other fields refer to what was in
+    /// memory then.
     pub(super) generation: u32,
-    /// Entries, and range deletes.
+    /// Number of entries, and of range deletes.
     pub(super) entries: u32,
     pub(super) ranges: u32,
 }
 
 impl TxnWrites {
-    /// Where the transaction stands.
+    /// The current mark.
     pub fn mark(&self) -> Mark {
         let entries = self.set.entry_count() as u32;
         let ranges = self.range_rows.len() as u32;
         Mark { generation: self.generation, entries, ranges }
     }
 
-    /// The mark as far as it says something of what is in memory: of one from before, that all came later.
+    /// The part of a mark that concerns memory: everything in memory came after a mark of an
+    /// earlier generation.
     pub(super) fn in_memory(&self, mark: Mark) -> Mark {
         match mark.generation == self.generation {
             true => mark,
@@ -30,8 +32,8 @@ impl TxnWrites {
         }
     }
 
-    /// Takes back what came after a mark, which is one of what is there still. Costs what it takes back in memory, and
-    /// next to nothing for what has left it.
+    /// Rolls back everything after a mark, which must still be valid. Costs what it rolls back in
+    /// memory, and next to nothing for what has left it.
     pub fn rollback_to(&mut self, mark: Mark) {
         assert!(!self.is_sealed, "Rule I5: what is sealed does not change");
         self.changes += 1;
@@ -44,7 +46,7 @@ impl TxnWrites {
         for slot in (mark.entries..self.set.entry_count() as u32).rev() {
             self.undo_entry(slot);
         }
-        // Keys of entries are looked at until here.
+        // Keys of entries are needed until here.
         self.set.truncate(mark.entries as usize);
         while self.blobs.last().is_some_and(|(slot, _)| *slot >= mark.entries) {
             self.blobs.pop();

@@ -1,22 +1,26 @@
-//! Writes that have left memory: pieces, each all that was in memory at once, as sorted runs (Rule: I44).
+//! Writes that have left memory: pieces, each consisting of all that was in memory at once, as
+//! sorted runs (Rule: I44).
 //!
-//! What is in memory goes to disk as a whole, and memory begins anew, one *generation* later. It is cut at live
-//! marks: savepoints, and the begins of scans that are not over. So each piece lies wholly before or behind every mark
-//! that can be gone back to, and going back drops whole pieces.
+//! Everything in memory goes to disk at once, and memory starts empty, one *generation* later. The
+//! writes are cut at live marks: savepoints, and the starts of scans that are still open. So each
+//! piece lies wholly before or after every mark to which a rollback can go, and a rollback drops
+//! whole pieces.
 //!
 //! ```text
-//! begin_spill(cuts)    what is in memory, sealed, in pieces; found by others as before
-//! (written by the db room, in extents that nothing links)
+//! begin_spill(cuts)    what is in memory, sealed, in pieces; other threads find it as before
+//! (written by module db, in extents that nothing links)
 //! end_spill(pieces)    from now on they are found on disk
 //! ```
 //!
 //! Invariants
-//! 1. Pieces stand oldest first, and what is in memory is newer than all of them.
-//! 2. A piece says of each key what its entries come to, folded: what a scan must not see of it, it sees nothing of. Of
-//!    keys that it deleted and gave something again that is remembered apart, as long as a scan may ask (Rule: I45).
-//! 3. A key is found from its append on: in memory, in what is being written, or in a piece, looked for in this order.
+//! 1. Pieces are ordered oldest first, and what is in memory is newer than all of them.
+//! 2. A piece has the folded result of each key's entries: what a scan must not see is not in it.
+//!    Keys that the piece deleted and set again are remembered separately, as long as a scan may
+//!    ask (Rule: I45).
+//! 3. A key is found from its append on: in memory, in what is being written, or in a piece; they
+//!    are searched in this order.
 //!
-//! Threads: one, behind the lock of [`LiveWrites`](super::LiveWrites).
+//! Threads: one, under the lock of [`LiveWrites`](super::LiveWrites).
 
 use std::ops::Range;
 
@@ -26,45 +30,47 @@ use crate::{
 
 use super::{Mark, ROWS_UNKNOWN, TxnWrites};
 
-/// A piece that is on its way to disk.
+/// A piece that is being written to disk.
 #[derive(Debug)]
 pub(crate) struct Leaving {
-    /// What was before it.
+    /// The mark at which it starts.
     pub start: Mark,
-    /// Sealed.
+    /// Its entries, sealed.
     pub writes: Arc<WriteSet>,
-    /// By how much it changes the rows of trees.
+    /// Its changes of trees' row counts.
     rows: Vec<RowsOf>,
-    /// Long values that it names.
+    /// Long values to which it refers.
     pub blobs: Vec<Arc<BlobHold>>,
 }
 
-/// A piece.
+/// A piece on disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
-    /// What was before it.
+    /// The mark at which it starts.
     pub start: Mark,
-    /// Its entries, one piece of runs a tree.
+    /// Its entries, one set of runs per tree.
     pub writes: Arc<SpilledWrites>,
-    /// Keys that it deleted and of which its entries say something else, as deletes; none that no scan can ask for. They are
-    /// runs, too: a statement may do so to any number of keys. No commit has anything of them.
+    /// Keys that it deleted although its folded entries say otherwise, as deletes; empty if no scan
+    /// can ask for them. They are stored as runs, too, since a statement may do this to any number
+    /// of keys. A commit ignores them.
     pub hidden_deletes: Arc<SpilledWrites>,
-    /// Merges that its entries have been through.
+    /// Number of merges that its entries have been through.
     pub level: u32,
-    /// Nothing in it adds data.
+    /// No entry in it adds data.
     pub only_deletes: bool,
-    /// What it was in memory, as a batch.
+    /// Its length in memory, measured as a batch.
     bytes: u64,
     rows: Vec<RowsOf>,
     pub blobs: Vec<Arc<BlobHold>>,
 }
 
-/// Whether a scan may ask what was deleted in what begins at `start`: not if all that there are, or that begin now, began later.
+/// Whether a scan may ask what was deleted in a piece that starts at `start`: not if all scans that
+/// are open, or start now, started later.
 pub(crate) fn may_be_asked(scans_from: Option<Mark>, start: Mark) -> bool {
     scans_from.is_some_and(|mark| mark <= start)
 }
 
-/// Where a piece lies.
+/// The runs of a piece.
 #[derive(Default, Debug)]
 pub(crate) struct PieceWrites {
     /// See [`Piece::writes`].
@@ -73,7 +79,8 @@ pub(crate) struct PieceWrites {
     pub hidden_deletes: SpilledWrites,
 }
 
-/// By how much entries change the rows of a tree, and of how many of them that is not known.
+/// The change of a tree's row count by some entries, and the number of entries whose change is
+/// unknown.
 #[derive(Clone, Copy, Debug)]
 struct RowsOf {
     tree: TreeId,
@@ -81,11 +88,11 @@ struct RowsOf {
     unknown: u32,
 }
 
-/// Pieces, oldest first.
+/// The pieces on disk, oldest first.
 pub(crate) type Pieces = Arc<Vec<Piece>>;
 
 impl Leaving {
-    /// Says where it lies now.
+    /// Turns this into a piece on disk, which lies where the argument says.
     pub fn written(self, PieceWrites { writes, hidden_deletes }: PieceWrites) -> Piece {
         let Self { start, rows, blobs, writes: leaving } = self;
         let (bytes, only_deletes) = (leaving.bytes() as u64, leaving.only_deletes());
@@ -95,7 +102,7 @@ impl Leaving {
 }
 
 impl Piece {
-    /// Neighbours as one, which lies where `writes` says.
+    /// Merges adjacent pieces into one, which lies where the argument says.
     pub fn merged(pieces: &[Piece], PieceWrites { writes, hidden_deletes }: PieceWrites) -> Self {
         let start = pieces.first().map(|piece| piece.start).unwrap_or_default();
         let level = pieces.iter().map(|piece| piece.level + 1).max().unwrap_or_default();
@@ -120,30 +127,31 @@ impl Piece {
 }
 
 impl TxnWrites {
-    /// True if something of it has left memory.
+    /// True if some writes have left memory.
     pub fn is_spilled(&self) -> bool {
         !self.pieces.is_empty()
     }
 
-    /// Pieces that count no more, and whose rows stay locked to the end.
+    /// Pieces that were rolled back, whose rows stay locked to the end.
     pub(crate) fn dropped(&self) -> &Arc<Vec<Arc<SpilledWrites>>> {
         &self.dropped
     }
 
-    /// Forgets these, of writes that lock nothing.
+    /// Forgets the dropped pieces, for writes that lock nothing.
     pub(crate) fn forget_dropped(&mut self) {
         self.dropped = Arc::default();
     }
 
-    /// What has left memory.
+    /// The pieces that have left memory.
     pub(crate) fn pieces(&self) -> &Pieces {
         &self.pieces
     }
 
-    /// Takes all that is in memory out, sealed, in pieces that end at marks; memory is empty then. `cuts` are the live
-    /// marks, in any order; `separate` moves values out that folding made long. There must be no range deletes.
+    /// Takes everything out of memory, sealed, in pieces that end at marks; memory is empty
+    /// afterwards. `cuts` are the live marks, in any order; `separate` moves values out that
+    /// folding made long. There must be no range deletes.
     ///
-    /// After an error nothing is whole: the transaction is to be ended.
+    /// After an error the writes are incomplete: the transaction must be ended.
     pub(crate) fn begin_spill(
         &mut self,
         cuts: &[Mark],
@@ -190,7 +198,7 @@ impl TxnWrites {
         Ok(pieces)
     }
 
-    /// By how much the entries from this one on change the rows of trees.
+    /// The changes of trees' row counts by the entries from this one on.
     fn rows_since(&mut self, from: u32) -> Vec<RowsOf> {
         let mut all: Vec<RowsOf> = Vec::new();
         for slot in from..self.set.entry_count() as u32 {
@@ -207,13 +215,15 @@ impl TxnWrites {
         all
     }
 
-    /// The length is asked for at each write: not piece by piece.
+    /// Updates the number of spilled entries, which is needed at each write and must not cost a
+    /// loop over the pieces.
     fn count_spilled(&mut self) {
         self.spilled_entries = self.pieces.iter().map(|piece| piece.writes.entries()).sum();
     }
 
-    /// What was taken out lies on disk. If it `goes_on`, its memory is that of the next piece: what is given back at every piece the
-    /// allocator would keep in part, and each new page of it costs a fault. Else nothing of it is kept.
+    /// Records that what was taken out lies on disk. If it `goes_on`, the memory is reused for the
+    /// next piece: memory freed at every piece would partly stay in the allocator, and each new
+    /// page costs a fault. Otherwise nothing is kept.
     pub(crate) fn end_spill(&mut self, pieces: Vec<Piece>, goes_on: bool) {
         Arc::make_mut(&mut self.pieces).extend(pieces);
         self.count_spilled();
@@ -233,7 +243,7 @@ impl TxnWrites {
         }
     }
 
-    /// Puts one piece in the place of those that it was merged of.
+    /// Replaces the pieces of a range by the one that was merged from them.
     pub(crate) fn replace_pieces(&mut self, range: Range<usize>, merged: Piece) {
         Arc::make_mut(&mut self.pieces).splice(range, [merged]);
         self.count_spilled();
@@ -258,7 +268,8 @@ impl TxnWrites {
         self.count_spilled();
     }
 
-    /// Forgets the hidden deletes of pieces from before the first mark that a scan has, or begins at; of all if there is none.
+    /// Forgets the hidden deletes of pieces before the earliest mark of an open or starting scan;
+    /// of all pieces if there is none.
     pub(crate) fn forget_hidden_deletes(&mut self, scans_from: Option<Mark>) {
         let is_due = |piece: &Piece| {
             !may_be_asked(scans_from, piece.start) && piece.hidden_deletes.entries() > 0
@@ -271,18 +282,18 @@ impl TxnWrites {
         }
     }
 
-    /// What a transaction that was prepared had written beyond memory, which it has again.
+    /// Takes over what a prepared transaction had written beyond memory, after a restart.
     pub(crate) fn has_left_memory(&mut self, writes: Arc<SpilledWrites>) {
         let merged = Piece::merged(&[], PieceWrites::default());
         self.end_spill(vec![Piece { writes, only_deletes: false, ..merged }], false);
     }
 
-    /// The first key of a tree that is not below `from`, in what is on its way to disk.
+    /// The first key of a tree that is not below `from`, among pieces that are being written.
     pub(super) fn first_leaving(&self, tree: TreeId, from: &[u8]) -> Option<&[u8]> {
         self.leaving.iter().filter_map(|writes| writes.first_key(tree, from)).min()
     }
 
-    /// And the last one below `to`.
+    /// The last key of a tree below `to`, among pieces that are being written.
     pub(super) fn last_leaving(&self, tree: TreeId, to: Option<&[u8]>) -> Option<&[u8]> {
         self.leaving.iter().filter_map(|writes| writes.last_key(tree, to)).max()
     }

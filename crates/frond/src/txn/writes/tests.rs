@@ -1,4 +1,4 @@
-//! Each rule of a transaction's own writes by name; random histories in `model`.
+//! One test per rule of a transaction's own writes; random histories are in `model`.
 
 mod cursor;
 mod live;
@@ -141,7 +141,7 @@ fn blobs_of_what_stays_are_kept_and_given_up_at_the_end() {
     assert_eq!(Arc::strong_count(&kept), 1);
 }
 
-/// What a large transaction took, the small ones after it neither hold nor pay for.
+/// Small transactions neither keep nor pay for the memory of a large one before them.
 #[test]
 fn memory_is_kept_for_the_next_transaction_but_not_all_of_a_large_one() {
     let mut own = TxnWrites::default();
@@ -165,7 +165,7 @@ fn memory_is_kept_for_the_next_transaction_but_not_all_of_a_large_one() {
     assert!(own.bytes() > 20 << 20);
     own.clear();
     assert!(own.bytes() < 4 * KEPT_BYTES_MAX, "{}", own.bytes());
-    // Emptied one by one where the table is much larger.
+    // Emptied slot by slot if the table is much larger.
     fill(&mut own, 10_000);
     own.clear();
     fill(&mut own, 3);
@@ -184,7 +184,7 @@ fn a_sealed_set_takes_nothing_more() {
     own.put(key(b"b"), b"", 1).unwrap();
 }
 
-/// A blob's extent in a store in memory.
+/// A hold on a blob's extent in a store in memory.
 fn a_hold() -> Arc<BlobHold> {
     use crate::{
         blob::{Blob, BlobOptions},

@@ -1,10 +1,10 @@
-//! What a write set knows of each tree it touches: how its rows changed, its greatest key, its range
-//! deletes, and its keys in order once they were asked for.
+//! Per-tree state of a write set: the change of the row count, the greatest key, range deletes, and
+//! the ordered keys once they were requested.
 //!
 //! Invariants
-//! 1. `maxima` names the entries that each put a greater key than all before, so the last one has the
-//!    greatest, and taking the last entry back is dropping it from the end (Rule: I44).
-//! 2. A view has all keys of its tree, if there is one (Rule: I45).
+//! 1. `maxima` lists the entries that each put a key greater than all before. So the last one has
+//!    the greatest key, and undoing the last entry means dropping it from the end (Rule: I44).
+//! 2. A view, if it exists, has all keys of its tree (Rule: I45).
 //!
 //! Threads: one.
 
@@ -13,32 +13,33 @@ use crate::{Kind, Tag, TreeId, txn::WriteSet};
 use super::view::View;
 use crate::txn::covers::Covers;
 
-/// Trees that are remembered for the next transaction, which is often about the same. Of a row and its
-/// indexes all are.
+/// Number of trees remembered for the next transaction, which often uses the same ones. A row and
+/// its indexes fit.
 const REMEMBERED_MAX: usize = 16;
 
-/// Of a write of which nobody knows whether its key is there: by how much it changes the number of rows.
+/// Change of the row count for a write of a key that may or may not exist.
 pub const ROWS_UNKNOWN: i8 = i8::MIN;
 
-/// One tree.
+/// The state of one tree.
 #[derive(Debug, Default)]
 pub(super) struct TreeWrites {
-    /// Keys that have entries.
+    /// Number of keys that have entries.
     pub keys: usize,
-    /// By how much the number of rows changes.
+    /// Known change of the row count.
     pub rows: i64,
-    /// Entries of which that is not known.
+    /// Number of entries whose change of the row count is unknown.
     pub unknown: u32,
     /// Entries that put a key greater than all before.
     pub maxima: Vec<u32>,
     pub covers: Covers,
     pub view: Option<View>,
-    /// The number of the last change to it, a rollback too; 0 if this transaction has not touched it.
+    /// Number of the last change to the tree, rollbacks included; 0 if this transaction has not
+    /// touched it.
     pub changed: u64,
 }
 
 impl TreeWrites {
-    /// Counts by how much an entry changes the number of rows.
+    /// Adds an entry's change of the row count.
     #[inline]
     pub fn count(&mut self, rows: i8) {
         match rows {
@@ -47,7 +48,7 @@ impl TreeWrites {
         }
     }
 
-    /// Takes that back.
+    /// Subtracts an entry's change of the row count.
     pub fn take_count_back(&mut self, rows: i8) {
         match rows {
             ROWS_UNKNOWN => self.unknown -= 1,
@@ -55,7 +56,7 @@ impl TreeWrites {
         }
     }
 
-    /// Notes an entry that was just appended.
+    /// Records an entry that was just appended.
     #[inline]
     pub fn note(&mut self, set: &WriteSet, slot: u32, tag: Tag, is_first: bool) {
         if tag.kind() != Kind::Delete
@@ -73,7 +74,7 @@ impl TreeWrites {
         }
     }
 
-    /// Forgets an entry that is about to be taken back, the last one.
+    /// Undoes [`note`](Self::note) for the last entry, which is about to be removed.
     pub fn forget(&mut self, set: &WriteSet, slot: u32, was_first: bool) {
         if self.maxima.last() == Some(&slot) {
             self.maxima.pop();
@@ -88,7 +89,7 @@ impl TreeWrites {
         }
     }
 
-    /// What it takes in memory, range deletes apart.
+    /// Memory used, except for range deletes.
     pub fn bytes(&self) -> usize {
         self.view.as_ref().map_or(0, View::bytes) + self.maxima.capacity() * 4
     }
@@ -103,7 +104,7 @@ impl TreeWrites {
     }
 }
 
-/// The trees of one write set, by number; also some that it touches no more.
+/// The trees of one write set, by number; may include trees that are no longer touched.
 #[derive(Debug, Default)]
 pub(super) struct Trees {
     ids: Vec<TreeId>,
@@ -121,7 +122,7 @@ impl Trees {
         self.ids.binary_search(&tree).ok().map(|at| &mut self.states[at])
     }
 
-    /// The tree's state; a new one at its first write.
+    /// The tree's state, created at its first write.
     #[inline]
     pub fn enter(&mut self, tree: TreeId) -> &mut TreeWrites {
         let at = self.ids.binary_search(&tree).unwrap_or_else(|at| {
@@ -136,7 +137,8 @@ impl Trees {
         self.ids.iter().copied().zip(&self.states).filter(|(_, state)| state.changed > 0)
     }
 
-    /// All entries leave memory, what they come to stays; `changes` is the number of this change.
+    /// Records that all entries have left memory; row counts stay. `changes` is the number of this
+    /// change.
     pub fn leave_memory(&mut self, changes: u64) {
         for state in self.states.iter_mut().filter(|state| state.changed > 0) {
             state.keys = 0;
@@ -146,7 +148,7 @@ impl Trees {
         }
     }
 
-    /// Forgets all trees and keeps at most `bytes_max` of memory.
+    /// Clears all trees and keeps at most `bytes_max` of memory.
     pub fn clear(&mut self, bytes_max: usize) {
         self.states.iter_mut().for_each(TreeWrites::clear);
         if self.states.len() > REMEMBERED_MAX || self.bytes() > bytes_max {
@@ -155,7 +157,7 @@ impl Trees {
         }
     }
 
-    /// What they take in memory, range deletes apart.
+    /// Memory used, except for range deletes.
     pub fn bytes(&self) -> usize {
         let own = self.states.capacity() * size_of::<TreeWrites>() + self.ids.capacity() * 4;
         own + self.states.iter().map(TreeWrites::bytes).sum::<usize>()

@@ -1,30 +1,31 @@
-//! The keys of one tree in a write set, in order (Rule: I45).
+//! An ordered view of one tree's keys in a write set (Rule: I45).
 //!
-//! Made when the tree is first scanned inside its transaction, and fed from then on: each key enters once,
-//! with its first entry. Pieces of at most [`PIECE_MAX`] keys in a list: a key is found by two binary
-//! searches, and enters by moving half a piece.
+//! It is made when the tree is first scanned inside its transaction, and kept up to date from then
+//! on: each key enters once, with its first entry. The keys are in a list of pieces of at most
+//! [`PIECE_MAX`] keys: a key is found by two binary searches, and inserted by moving half a piece.
 //!
 //! Invariants
-//! 1. Keys ascend strictly, over all pieces; no piece is empty.
-//! 2. A place names the first entry of its key, which lies still in the write set's arena.
+//! 1. Keys ascend strictly over all pieces; no piece is empty.
+//! 2. A place names the first entry of its key, which is still in the write set's arena.
 //!
-//! Threads: one. Cost: 16 bytes a key.
+//! Threads: one. Cost: 16 bytes per key.
 
 use std::cmp::Ordering;
 
 use crate::{run::head, txn::WriteSet};
 
-/// 4 KiB. Where keys enter at random, half of it is moved for each; where they ascend, nothing.
+/// Keys per piece, 4 KiB. If keys are inserted at random, half a piece is moved for each; if they
+/// ascend, nothing.
 const PIECE_MAX: usize = 256;
 
-/// Where a key lies; what the head does not decide, the key itself does.
+/// The place of a key. Keys are compared by their heads first, then in full.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     head: u64,
     first: u32,
 }
 
-/// A place in a view, or behind its end. Good until the view changes.
+/// A position in a view, possibly after its end. Valid until the view changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct At {
     piece: usize,
@@ -37,7 +38,7 @@ pub(super) struct View {
     steps: Steps,
 }
 
-/// What was compared, moved and copied, for a test of what it costs.
+/// Number of comparisons, moves and copies, for a test of the cost.
 #[derive(Debug, Default)]
 struct Steps {
     #[cfg(test)]
@@ -58,12 +59,12 @@ impl View {
         view
     }
 
-    /// Adds a key, which was not there.
+    /// Adds a key that is not in the view.
     pub fn insert(&mut self, set: &WriteSet, first: u32) {
         let key = set.key_at(first);
         let place = Place { head: head(key, 0), first };
         let At { mut piece, mut index } = self.seek(set, key);
-        // Behind the end of a piece rather than before the begin of the next one.
+        // Append to the end of a piece rather than insert at the start of the next one.
         if index == 0 && piece > 0 {
             piece -= 1;
             index = self.pieces[piece].len();
@@ -89,7 +90,7 @@ impl View {
         self.count(PIECE_MAX);
     }
 
-    /// Takes a key out again.
+    /// Removes a key.
     pub fn remove(&mut self, set: &WriteSet, first: u32) {
         let At { piece, index } = self.seek(set, set.key_at(first));
         let Some(from) = self.pieces.get_mut(piece) else { return };
@@ -103,14 +104,14 @@ impl View {
         }
     }
 
-    /// The first key not below `key`.
+    /// The position of the first key that is not below `key`.
     pub fn seek(&self, set: &WriteSet, key: &[u8]) -> At {
         let wanted = (head(key, 0), key);
         let is_below = |place: &Place| {
             self.count(1);
             compare(set, place, wanted) == Ordering::Less
         };
-        // The last piece that begins below it, if one does.
+        // The last piece that starts below the key, if any.
         let after = self.pieces.partition_point(|piece| piece.first().is_some_and(is_below));
         let piece = after.saturating_sub(1);
         let index = self.pieces.get(piece).map_or(0, |piece| piece.partition_point(is_below));
@@ -125,7 +126,7 @@ impl View {
         At { piece: self.pieces.len(), index: 0 }
     }
 
-    /// The first entry of the key at a place; `None` behind the end.
+    /// The first entry of the key at a position; `None` after the end.
     pub fn first(&self, At { piece, index }: At) -> Option<u32> {
         self.count(1);
         self.pieces.get(piece)?.get(index).map(|place| place.first)
@@ -143,7 +144,7 @@ impl View {
         Some(At { piece, index: self.pieces.get(piece)?.len() - 1 })
     }
 
-    /// How many keys lie from one place up to, not including, another.
+    /// Number of keys from one position up to another, exclusive.
     pub fn keys_between(&self, from: At, to: At) -> usize {
         if to.piece < from.piece {
             return 0;
@@ -152,13 +153,13 @@ impl View {
         whole.iter().map(Vec::len).sum::<usize>() + to.index.saturating_sub(from.index)
     }
 
-    /// What it takes in memory.
+    /// Memory used, bytes.
     pub fn bytes(&self) -> usize {
         let places: usize = self.pieces.iter().map(Vec::capacity).sum();
         places * size_of::<Place>() + self.pieces.capacity() * size_of::<Vec<Place>>()
     }
 
-    /// The begin of the next piece rather than the end of one.
+    /// Normalizes a position: the start of the next piece rather than the end of one.
     fn settled(&self, at: At) -> At {
         match self.pieces.get(at.piece) {
             Some(piece) if at.index >= piece.len() => At { piece: at.piece + 1, index: 0 },

@@ -1,4 +1,4 @@
-//! Branches and the lineage pins that stand for them in the space map.
+//! Tests of branches and of their pins in the space map.
 
 use std::path::Path;
 
@@ -18,12 +18,12 @@ fn store() -> Arc<Store> {
     Arc::new(opened.unwrap().store)
 }
 
-/// Closes a pin in the map; false if it is not there.
+/// Closes a pin in the space map; false if it is not there.
 fn unpin(store: &Store, tree: TreeId, at: u64) -> bool {
     store.space().unpin_lineage(tree.lineage(), Publish(at), Publish(90))
 }
 
-/// Rule: I19. Invariant 2: a clone's clone pins both lines, each where it left it.
+/// Rule: I19. Invariant 2: a clone of a clone pins both lineages, each where it branched off.
 #[test]
 fn a_clone_of_a_clone_pins_the_lines_of_both() {
     let store = store();
@@ -72,7 +72,7 @@ fn a_named_snapshot_pins_its_version_once() {
     assert!(branches.drop_snapshot(store.space(), 1, Publish(20)));
     assert!(!unpin(&store, PARENT, 15) && !unpin(&store, CLONE, 15));
     assert!(unpin(&store, PARENT, 10), "the clone's own");
-    // A map that has no such pins contradicts the directory.
+    // A map without such pins contradicts the directory.
     assert!(!other.drop_snapshot(store.space(), 1, Publish(21)));
 }
 

@@ -1,4 +1,4 @@
-//! What snapshots read when publishes pass them by.
+//! Tests of what snapshots read when publishes overtake them.
 
 use std::{path::Path, time::Duration};
 
@@ -71,7 +71,8 @@ fn snapshots_of_one_moment_are_one_until_the_last_lets_go() {
     assert!(snapshots.unspilled().is_empty());
 }
 
-/// Of snapshots inside one memtable a spill serves each by itself, and only while it reads the same.
+/// Of several snapshots inside one memtable, a spill serves each by itself, and only while it reads
+/// the same version.
 #[test]
 fn a_spilled_snapshot_moves_over_if_it_still_reads_what_was_spilled() {
     let (versions, snapshots) = (versions(), Snapshots::default());
@@ -107,7 +108,8 @@ fn live(snapshots: &Snapshots) -> Vec<(Option<u64>, u64, u64)> {
     live
 }
 
-/// Whoever came first: one of the same number that a transaction holds is another holder.
+/// A snapshot held by no transaction is listed separately from one of the same seqno that a
+/// transaction holds.
 #[test]
 fn a_snapshot_of_no_transaction_is_seen_beside_those_of_transactions() {
     let snapshots = Snapshots::default();
@@ -117,14 +119,14 @@ fn a_snapshot_of_no_transaction_is_seen_beside_those_of_transactions() {
     snapshots.tick(Duration::from_millis(20));
     let first = snapshots.register_for(reader(7), || Seqno(3));
     snapshots.tick(Duration::from_millis(30));
-    // Its cursor.
+    // A cursor of the transaction.
     snapshots.share(&first, Some(reader(7)));
     assert_eq!(live(&snapshots), [(None, 3, 90), (Some(7), 3, 70), (Some(7), 3, 80)]);
     snapshots.release(&nobodys, None);
     assert_eq!(live(&snapshots), [(Some(7), 3, 70), (Some(7), 3, 80)], "a cursor is its own");
     snapshots.release(&first, Some(7));
     assert_eq!(live(&snapshots).len(), 1);
-    // Since when nobody's is held, the transaction does not say.
+    // The time of the non-transactional hold does not come from the transaction's.
     let nobodys = snapshots.register(|| Seqno(3));
     assert_eq!(live(&snapshots)[0], (None, 3, 70));
     snapshots.release(&first, Some(7));
@@ -133,7 +135,7 @@ fn a_snapshot_of_no_transaction_is_seen_beside_those_of_transactions() {
     assert!(live(&snapshots).is_empty() && snapshots.holders() == 0);
 }
 
-/// A transaction that holds two lets go of the one that it says.
+/// A transaction that holds two snapshots releases the one that it names.
 #[test]
 fn of_two_snapshots_of_a_transaction_the_right_one_goes() {
     let snapshots = Snapshots::default();

@@ -33,12 +33,12 @@ impl RecordBuilder {
         Self::default()
     }
 
-    /// Bytes that its memory has room for.
+    /// Capacity of its memory, bytes.
     pub fn capacity(&self) -> usize {
         self.bytes.capacity() + self.base.capacity() + self.last.capacity()
     }
 
-    /// Forgets everything but its memory.
+    /// Clears the builder but keeps its memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.has_base = false;
@@ -46,20 +46,20 @@ impl RecordBuilder {
         self.last.clear();
     }
 
-    /// What follows belongs to this tree.
+    /// Starts the items of this tree.
     pub fn tree(&mut self, tree: TreeId) {
         self.bytes.push(TREE);
         put_varint(&mut self.bytes, tree.0.into());
         self.last.clear();
     }
 
-    /// Says by how much this commit changes the tree's number of rows. Before what it does there.
+    /// Records the change of the tree's number of rows. Must precede the tree's other items.
     pub fn rows(&mut self, more: i64) {
         self.bytes.push(ROWS);
         put_varint(&mut self.bytes, (more << 1 ^ more >> 63) as u64);
     }
 
-    /// Says how far a counter of a tree is.
+    /// Records the next value of a counter of a tree.
     pub fn counter(&mut self, tree: TreeId, counter: u8, next: u64) {
         self.bytes.push(COUNTER);
         put_varint(&mut self.bytes, tree.0.into());
@@ -67,7 +67,7 @@ impl RecordBuilder {
         put_varint(&mut self.bytes, next);
     }
 
-    /// Adds an entry: ascending by key within its tree.
+    /// Adds an entry. Keys must ascend within a tree.
     pub fn entry(&mut self, key: &[u8], tag: Tag, payload: &[u8]) {
         let prefix = common(&self.last, key);
         let rest = &key[prefix..];
@@ -80,7 +80,8 @@ impl RecordBuilder {
         let shares = [(prefix, SHARES_PREFIX), (shared, SHARES_BASE)];
         let empty = payload.is_empty();
         control |= if empty { EMPTY_PAYLOAD } else { 0 };
-        // Numbers are gathered on the stack: one look at the vector's room, not one a byte.
+        // Numbers are gathered on the stack: one capacity check of the vector instead of one per
+        // byte.
         let mut head = Head::default();
         for (bytes, flag) in shares {
             if bytes > 0 {
@@ -120,29 +121,29 @@ impl RecordBuilder {
         }
     }
 
-    /// Names an extent that this commit brings into the store (Rule: I11).
+    /// Names an extent that this commit adds to the store (Rule: I11).
     pub fn extent(&mut self, extent: LogExtent) {
         self.bytes.push(EXTENT);
         put_varint(&mut self.bytes, extent.offset);
         put_varint(&mut self.bytes, extent.bytes);
     }
 
-    /// Names a page that this commit brings into the store: a run or a node (Rule: I11).
+    /// Names a page that this commit adds to the store: a run or a node (Rule: I11).
     pub fn page(&mut self, kind: PageKind, extent: LogExtent) {
         self.bytes.extend_from_slice(&[PAGE, kind as u8]);
         put_varint(&mut self.bytes, extent.offset);
         put_varint(&mut self.bytes, extent.bytes);
     }
 
-    /// Says that a tree begins with this root, whose pages this commit brings.
+    /// Records that a tree starts with this root, whose pages this commit adds.
     pub fn root(&mut self, tree: TreeId, root: &[u8]) {
         self.bytes.push(ROOT);
         put_varint(&mut self.bytes, tree.0.into());
         put_bytes(&mut self.bytes, root);
     }
 
-    /// Names runs whose entries this commit puts into a tree (Rule: I11). Before everything else; of one tree the
-    /// newest first.
+    /// Names runs whose entries this commit adds to a tree (Rule: I11). They precede everything
+    /// else; within a tree, the newest comes first.
     pub fn runs(&mut self, tree: TreeId, links: impl ExactSizeIterator<Item = Link>) {
         self.bytes.push(RUNS);
         put_varint(&mut self.bytes, tree.0.into());
@@ -150,7 +151,7 @@ impl RecordBuilder {
         links.for_each(|link| self.bytes.extend_from_slice(&link.to_disk()));
     }
 
-    /// Says that the commit does what was prepared under this name, by the commit `at`.
+    /// Records that the commit applies what the commit `at` prepared under this name.
     pub fn prepared(&mut self, xid: &[u8], at: Seqno) {
         self.bytes.push(PREPARED);
         put_bytes(&mut self.bytes, xid);
@@ -162,7 +163,7 @@ impl RecordBuilder {
         self.bytes.len()
     }
 
-    /// The body. [`trailer`](super::trailer) must follow it in the log.
+    /// The finished body. In the log, [`trailer`](super::trailer) must follow it.
     pub fn finish(&mut self) -> &[u8] {
         &self.bytes
     }
@@ -188,7 +189,7 @@ impl Head {
     }
 }
 
-/// Length of the common beginning.
+/// Length of the common prefix.
 #[inline]
 fn common(a: &[u8], b: &[u8]) -> usize {
     let words = a.chunks_exact(8).zip(b.chunks_exact(8));

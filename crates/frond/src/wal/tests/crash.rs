@@ -1,16 +1,16 @@
-//! Power failures at every write, sync and directory operation, with every kind of torn and reordered
-//! rest; recovered, written to again, and crashed again.
+//! Power failures at every write, sync and directory operation, with every kind of torn and
+//! reordered remainder; the log is recovered, written to again, and crashed again.
 
 use super::{disk::*, *};
 
-/// What a run of the log has promised: how many records were reserved, and, after each operation of
-/// the disk, how many of them were acknowledged as synced.
+/// The guarantees that a run of the log gave: how many records were reserved, and, after each disk
+/// operation, how many of them were acknowledged as synced.
 struct Run {
     disk: Disk,
     records: Vec<Vec<u8>>,
     /// (operations done, records synced, position synced), ascending.
     promises: Vec<(usize, usize, Lsn)>,
-    /// What superblock slots would say: (operations done, position to start from, records before).
+    /// What superblock slots would contain: (operations done, start position, records before it).
     slots: Vec<(usize, Lsn, usize)>,
 }
 
@@ -150,10 +150,11 @@ pub(super) fn a_recovered_log_is_written_to_and_crashed_again() {
             lost_something += usize::from(records.len() < run.records.len());
             let env = env_on(&disk, seed + 1000 * round);
             let log = Log::resume(env.clone(), DIR, STORE, Durability::Os, SMALL, tail).unwrap();
-            // Whatever recovery handed out stays: a crash in `resume` is covered by the next check,
-            // which may fall into it.
+            // Whatever recovery handed out must stay: the next check covers a crash in `resume`,
+            // since its crash point may fall into it.
             run = work(disk, &env, &log, records, slot, seed + 77 * round);
-            // Before this run's first promise, the disk held what recovery found or more of it.
+            // Before this run's first acknowledgement, the disk held what recovery found or more of
+            // it.
             run.promises[0].0 = 0;
         }
         check(&run, run.disk.ops(), Survive::Nothing);
@@ -211,8 +212,8 @@ pub(super) fn after_a_failed_operation_nothing_is_acknowledged_and_nothing_ackno
     assert!(failures > 100, "{failures} failures");
 }
 
-/// The log is needed from where a segment begins whose header is written, but not synced. After a power failure recovery
-/// finds only the segment before it.
+/// The log is needed from the start of a segment whose header is written but not synced. After a
+/// power failure recovery finds only the segment before it.
 #[test]
 pub(super) fn the_segment_before_one_that_is_not_synced_stays() {
     let disk = Disk::default();

@@ -13,7 +13,7 @@ fn env_on(disk: &Disk) -> Env {
     }
 }
 
-/// A log of several segments whose whole content is synced, and says so.
+/// A log of several segments whose whole content is synced, and whose idle mark says so.
 fn settled(records: usize) -> (Disk, Vec<Vec<u8>>, Lsn) {
     let disk = Disk::default();
     let env = env_on(&disk);
@@ -28,7 +28,7 @@ fn settled(records: usize) -> (Disk, Vec<Vec<u8>>, Lsn) {
     }
     log.sync_through_now().unwrap();
     let end = log.durable();
-    // The first may have to make the segment that the mark goes to.
+    // The first call may have to make the segment that the mark goes to.
     for _ in 0..2 {
         env.clock.sleep(Duration::from_secs(1));
         log.tick(env.clock.now()).unwrap();
@@ -43,7 +43,8 @@ fn segments(disk: &Disk) -> Vec<std::path::PathBuf> {
     disk.paths().into_iter().filter(is_segment).collect()
 }
 
-/// All of the records or an error; never fewer without one.
+/// Asserts that recovery returns all records or an error, never silently fewer. Returns whether it
+/// was all.
 fn all_or_error(disk: &Disk, records: &[Vec<u8>], what: &str) -> bool {
     match read(&env_on(disk), Lsn(0), CRASHED) {
         Ok((found, _)) => {
@@ -169,8 +170,8 @@ pub(super) fn a_log_shorter_than_the_slot_says_is_damaged_and_a_foreign_one_refu
     assert!(matches!(created, Err(Error::NotAStore { .. })));
 }
 
-/// A group that the device put on the medium before its predecessor is cut off, unless something says
-/// that the predecessor was synced.
+/// A group that reached the medium before its predecessor is cut off, unless a witness says that
+/// the predecessor was synced.
 #[test]
 pub(super) fn a_reordered_tail_is_cut_and_a_synced_gap_is_not() {
     for synced_between in [false, true] {
@@ -214,7 +215,7 @@ pub(super) fn an_unreadable_block_is_an_error_and_never_the_end() {
     }
 }
 
-/// Rule: I14. A row that holds the bytes of a log does not speak for the log.
+/// Rule: I14. A row that contains the bytes of a log is not a witness.
 #[test]
 pub(super) fn row_content_cannot_imitate_a_group() {
     let disk = Disk::default();
@@ -244,7 +245,7 @@ pub(super) fn row_content_cannot_imitate_a_group() {
     assert!(records == [b"first"] && tail.end == Lsn(4096) && !tail.torn);
 }
 
-/// Rule: I14. A group that verifies alone but follows another predecessor is not replayed.
+/// Rule: I14. A group that verifies alone but has another predecessor is not replayed.
 #[test]
 pub(super) fn a_group_that_does_not_fit_its_predecessor_is_not_replayed() {
     let disk = Disk::default();
@@ -265,7 +266,7 @@ pub(super) fn a_group_that_does_not_fit_its_predecessor_is_not_replayed() {
     assert!(records == [b"first"] && tail.torn);
 }
 
-/// Mutates a log and mends its checksums, so that what comes behind them is reached.
+/// Mutates a log and repairs its checksums, so that the checks after them are reached.
 ///
 /// Promise: P20
 #[test]

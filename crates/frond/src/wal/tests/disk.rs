@@ -1,11 +1,12 @@
-//! A disk that forgets: files in memory whose every write is remembered, so that the state after a
-//! power failure at any point can be made, with any subset of unsynced sectors on the medium.
+//! A simulated disk that forgets: files in memory whose every write is recorded, so that the state
+//! after a power failure at any point can be constructed, with any subset of unsynced sectors on
+//! the medium.
 //!
 //! Invariants
-//! 1. What a `sync_data` covers is durable; every other written 512-byte sector is there or not,
-//!    by choice. Names change with `sync_dir`, or earlier, in order.
-//! 2. The n-th write, sync or directory operation can be made to fail, once. What a failed sync should
-//!    have covered never reaches the medium, though a later sync succeeds.
+//! 1. What a `sync_data` covers is durable; every other written 512-byte sector is there or not, by
+//!    choice. Names change with `sync_dir`, or earlier, in order.
+//! 2. The n-th write, sync or directory operation can be made to fail, once. What a failed sync
+//!    should have covered never reaches the medium, even if a later sync succeeds.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +24,7 @@ pub(super) enum Op {
     Create(PathBuf, usize),
     Write(usize, u64, Vec<u8>),
     Sync(usize),
-    /// A sync failed: what it should have covered is neither dirty nor on the medium.
+    /// A failed sync: what it should have covered is neither dirty nor on the medium.
     Forget(usize),
     Rename(PathBuf, PathBuf),
     Remove(PathBuf),
@@ -36,11 +37,11 @@ struct Inner {
     files: Vec<Vec<u8>>,
     ops: Vec<Op>,
     fail_at: Option<usize>,
-    /// Offset in any file whose block cannot be read.
+    /// Offset, in any file, of a block that cannot be read.
     unreadable: Option<u64>,
-    /// Nothing can be allocated.
+    /// Allocations fail.
     full: bool,
-    /// What a crash has left: the state that `ops` start from.
+    /// The state that a crash has left, to which `ops` are applied.
     base_names: BTreeMap<PathBuf, usize>,
     base_files: Vec<Vec<u8>>,
 }
@@ -53,7 +54,7 @@ pub(super) struct Disk(Arc<Mutex<Inner>>);
 pub(super) enum Survive {
     Nothing,
     Everything,
-    /// Every sector, and every directory operation, by the toss of a coin.
+    /// Every sector and directory operation, by a coin toss.
     Coin(u64),
     /// All but the n-th pending write.
     AllBut(usize),
@@ -66,7 +67,7 @@ impl Disk {
         self.0.lock().unwrap().ops.len()
     }
 
-    /// Fails the operation with this index, once.
+    /// Makes the operation with this index fail, once.
     pub(super) fn fail_at(&self, index: usize) {
         self.0.lock().unwrap().fail_at = Some(index);
     }
@@ -76,7 +77,7 @@ impl Disk {
         self.0.lock().unwrap().unreadable = Some(offset);
     }
 
-    /// Lets no file have more space, or any again.
+    /// Makes allocations fail, or succeed again.
     pub(super) fn be_full(&self, full: bool) {
         self.0.lock().unwrap().full = full;
     }
@@ -137,8 +138,8 @@ impl Disk {
         Disk::of(names, files)
     }
 
-    /// The files when the process is killed after `at` operations, and so many pages into the next one: all that was
-    /// written is there.
+    /// The disk after the process was killed `at` operations in, and `pages` pages into the next
+    /// one: everything written is there.
     pub(super) fn killed(&self, at: usize, pages: usize) -> Disk {
         let disk = self.crash(at, Survive::Everything);
         if let Some(Op::Write(file, offset, bytes)) = self.0.lock().unwrap().ops.get(at) {
@@ -161,7 +162,7 @@ impl Disk {
         })))
     }
 
-    /// A disk on which all is durable as it is now, to be damaged.
+    /// A copy of the disk on which everything is durable as it is now, to be damaged.
     pub(super) fn settled(&self) -> Disk {
         self.crash(self.ops(), Survive::Everything)
     }
@@ -170,7 +171,7 @@ impl Disk {
         self.0.lock().unwrap().names.keys().cloned().collect()
     }
 
-    /// Lets a test change a file's bytes.
+    /// Lets a test change the bytes of a file.
     pub(super) fn edit<T>(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         let mut inner = self.0.lock().unwrap();
         let file = inner.names[path];
@@ -319,7 +320,7 @@ impl File for DiskFile {
         Ok(self.disk.0.lock().unwrap().files[self.file].len() as u64)
     }
 
-    /// Only grows: as durable as a write of the last block would be.
+    /// Only grows; as durable as a write of the last block would be.
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         let len = self.len()?;
         assert!(bytes >= len, "the log never cuts a file");
@@ -333,7 +334,7 @@ impl File for DiskFile {
         }
     }
 
-    /// As a write of zeros, which is what reads find there.
+    /// Recorded as a write of zeros, which is what reads then return.
     fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let end = (offset + bytes).min(self.len()?);
         self.write_at(&vec![0; end.saturating_sub(offset) as usize], offset)

@@ -1,4 +1,4 @@
-//! The change feed beside a log that goes on, is trimmed and reopened.
+//! The change feed of a log that is written to, trimmed and reopened meanwhile.
 
 use super::*;
 use crate::types::TreeId;
@@ -11,7 +11,7 @@ fn commit(log: &Log, seqno: u64) {
     append(log, &[body, &trailer(Seqno(seqno))].concat()).unwrap();
 }
 
-/// All commits that are durable by now and were not read before.
+/// All commits that are durable so far and were not read before.
 fn poll(feed: &mut LogFeed, log: &Log) -> Result<Vec<u64>> {
     let mut seqnos = Vec::new();
     while feed
@@ -90,7 +90,7 @@ fn a_feed_that_is_too_slow_or_too_late_loses_its_position() {
     assert_eq!(poll(&mut caught_up, &log).unwrap(), [301]);
 }
 
-/// A log without a commit either waits for the one wanted, or had it and gave it up.
+/// A log without a commit either waits for the wanted one, or had it and gave it up.
 #[test]
 fn an_empty_log_knows_what_it_lacks() {
     let (_, log) = lazy_log();
@@ -103,7 +103,7 @@ fn an_empty_log_knows_what_it_lacks() {
     assert_eq!(poll(&mut feed, &log).unwrap(), [8]);
 }
 
-/// Without threads the wait keeps the log's timers: what was written becomes durable, on the clock
+/// Without threads the wait runs the log's timers: what was written becomes durable, on the clock
 /// of the environment.
 #[test]
 fn waiting_makes_a_lazy_commit_durable() {
@@ -117,7 +117,7 @@ fn waiting_makes_a_lazy_commit_durable() {
         env.clock.now() - before < Duration::from_secs(2),
         "P1: within the level's second or two"
     );
-    // The idle log's marker may follow; behind that nothing comes by itself.
+    // The idle log's mark may follow; after it nothing comes by itself.
     while log.wait_durable(log.durable(), Duration::from_secs(5)).unwrap() {}
     let idle = env.clock.now();
     assert!(!log.wait_durable(log.durable(), Duration::from_secs(5)).unwrap());

@@ -1,4 +1,4 @@
-//! A disk without room: recovery goes on in what is there, and deletes have room of their own.
+//! A full disk: recovery continues in existing files, and deletes have space of their own.
 
 use super::{crash::env_on, disk::*, *};
 
@@ -14,8 +14,8 @@ fn append_relief(log: &Log, payload: &[u8]) -> Result<Reservation> {
     Ok(reservation)
 }
 
-/// Crashes, recoveries on a full disk, crashes in and after those, on a full disk again. Promise: P5.
-/// Rule: I24.
+/// Crashes, recoveries on a full disk, crashes in and after those, again on a full disk. Promise:
+/// P5. Rule: I24.
 #[test]
 pub(super) fn a_recovery_needs_no_room_on_the_disk() {
     let (mut in_place, mut went_on) = (0, 0);
@@ -27,7 +27,7 @@ pub(super) fn a_recovery_needs_no_room_on_the_disk() {
         let log = Log::create(env, DIR, STORE, Durability::Os, SMALL).unwrap();
         let created = disk.ops();
         let mut written = Vec::new();
-        // By when so many records had to survive.
+        // (Operations done, records that must survive from then on.)
         let mut floors = vec![(0, 0)];
         for i in 0..toss(9) % 120 {
             let payload = record(i);
@@ -56,7 +56,7 @@ pub(super) fn a_recovery_needs_no_room_on_the_disk() {
             (disk, written, first) = (crashed, found, 0);
             floors = vec![(0, written.len())];
             for i in 0..toss(200 + round) % 25 {
-                // The same as before, as a caller does again what was lost.
+                // Write the same record again, as a caller repeats what was lost.
                 let payload = record(written.len());
                 let Ok(reservation) = append_relief(&log, &payload) else { break };
                 written.push(payload);
@@ -72,8 +72,8 @@ pub(super) fn a_recovery_needs_no_room_on_the_disk() {
     assert!(in_place > 100 && went_on > 500, "{in_place} recoveries, {went_on} records");
 }
 
-/// A group is torn, and the one after it is whole. The first is written again, as it was, in its place: then
-/// the second must not follow it.
+/// A group is torn, and the one after it is whole. The first is written again, unchanged, in its
+/// place: the second must not follow it then.
 #[test]
 pub(super) fn what_lay_behind_the_cut_does_not_come_back() {
     let disk = Disk::default();
@@ -106,7 +106,7 @@ pub(super) fn deletes_have_room_in_a_log_whose_disk_is_full() {
         let reservation = if relief { append_relief(&log, payload) } else { append(&log, payload) };
         let reservation = reservation?;
         log.wait(&reservation, Durability::Os).unwrap();
-        // Each in a group of its own.
+        // Each record in a group of its own.
         log.end().map(drop)
     };
     let mut all: Vec<Vec<u8>> = Vec::new();
@@ -126,7 +126,7 @@ pub(super) fn deletes_have_room_in_a_log_whose_disk_is_full() {
         for attempt in 0.. {
             match write(&payload, true) {
                 Ok(()) => break,
-                // Two checkpoints: the log is needed from the place of the first on.
+                // Two checkpoints: the log is needed from the position of the first one on.
                 Err(Error::Full(_)) => {
                     assert!(attempt < 2, "round {round}: a shorter log is no help");
                     waits += 1;
@@ -147,7 +147,7 @@ pub(super) fn deletes_have_room_in_a_log_whose_disk_is_full() {
     log.sync_through_now().unwrap();
     let env = env_on(&disk.settled(), 2);
     assert!(read(&env, needed, CRASHED).unwrap().0 == all);
-    // With room they come back, and a closed log has no reserve.
+    // Once there is room it is made again, and a closed log has no reserve.
     disk.be_full(false);
     write(b"row", false).unwrap();
     assert!(disk.paths().iter().any(|path| path.ends_with("log-reserve.new")));

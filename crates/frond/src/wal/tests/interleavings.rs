@@ -1,5 +1,5 @@
-//! Schedules of the real log under a model checker: leaders and followers, a failing sync, few
-//! buffers, a log thread that trims.
+//! Schedules of the real log under a model checker: writers and waiting threads, a failing sync,
+//! few buffers, a log thread that trims.
 //!
 //! Run: `make schedules`.
 
@@ -147,7 +147,8 @@ fn append_checkpoint_and_recycle_share_one_log() {
     explore(500, model);
 }
 
-/// Promises are made while the log comes to rest: they have their room in whichever segment it goes on. Rule: I41
+/// Space is guaranteed while the log becomes idle: it is there in whichever segment the log
+/// continues. Rule: I41
 #[test]
 fn what_is_promised_to_a_log_that_comes_to_rest_has_its_room() {
     const GROWING: LogOptions = LogOptions {
@@ -160,7 +161,7 @@ fn what_is_promised_to_a_log_that_comes_to_rest_has_its_room() {
         let disk = Disk::default();
         let env = env_on(&disk);
         let log = Arc::new(Log::create(env, DIR, STORE, Durability::Sync, GROWING).unwrap());
-        // It is in a longer segment than the one that it rests in.
+        // Move to a longer segment than the one that the log idles in.
         while log.stats().segments == 0 {
             let reservation = append(&log, &[1; 5000]).unwrap();
             log.wait(&reservation, Durability::Sync).unwrap();
@@ -176,7 +177,7 @@ fn what_is_promised_to_a_log_that_comes_to_rest_has_its_room() {
         resting.join().unwrap();
         assert_eq!(promised, 4);
         disk.be_full(true);
-        // Each in a group of its own, as if there was a sync for each.
+        // Each in a group of its own, as if each were synced.
         for _ in 0..promised {
             let reservation = log.try_reserve_promised(300, 300).expect("it was promised");
             log.fill(&reservation, &[&[2; 300]]);
@@ -186,8 +187,8 @@ fn what_is_promised_to_a_log_that_comes_to_rest_has_its_room() {
     explore(500, model);
 }
 
-/// While others fill all that they get and have it written, and the clock ticks, whoever takes what was promised finds it there,
-/// in a segment that ends and in the next. Rule: I41
+/// While others fill and write all they get, and the clock ticks, a thread that uses guaranteed
+/// space finds it, in a segment that ends and in the next. Rule: I41
 #[test]
 fn what_is_promised_waits_for_no_write() {
     const RECORD: usize = 2500;

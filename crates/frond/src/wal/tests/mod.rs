@@ -1,4 +1,4 @@
-//! The log as a whole, on files in memory.
+//! Tests of the log as a whole, on files in memory.
 
 mod crash;
 mod damage;
@@ -163,7 +163,7 @@ fn the_clock_writes_syncs_and_marks() {
     env.clock.sleep(Duration::from_millis(50));
     log.tick(env.clock.now()).unwrap();
     assert_eq!((log.stats().groups, log.durable()), (groups + 1, log.written()));
-    // Said once; then the log is silent.
+    // The mark is written once; then the log is silent.
     let stats = log.stats();
     env.clock.sleep(Duration::from_secs(10));
     log.tick(env.clock.now()).unwrap();
@@ -204,7 +204,7 @@ fn large_records_exist_with_their_last_part() {
     assert!(records == [&b"before"[..], b"between", &whole, b"after"]);
     let (records, _) = read(&env, from, CRASHED).unwrap();
     assert!(records == [&whole[..], b"after"]);
-    // From a later position on its parts are no record.
+    // Read from a later position, its remaining fragments are no record.
     let (records, _) = read(&env, Lsn(last.lsn().0 / 4096 * 4096 - 8192), CRASHED)
         .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(records, [b"after"]);
@@ -215,7 +215,7 @@ fn trimming_recycles_and_recovery_starts_behind_it() {
     let env = env();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Os, SMALL).unwrap();
     let mut all = Vec::new();
-    // What the older and the newer superblock slot would say.
+    // The contents of the older and the newer superblock slot.
     let mut slots = [(Lsn(0), 0); 2];
     for i in 0..600 {
         let payload = record(i);

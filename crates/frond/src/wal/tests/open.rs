@@ -1,4 +1,4 @@
-//! Groups that stay open while small commits at level `os` come.
+//! Groups that stay open for small commits at level `os`.
 
 use super::{crash::env_on, disk::*, *};
 
@@ -14,7 +14,7 @@ fn small_commits_share_pages_and_each_is_in_the_file() {
     let options = LogOptions::default();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Os, options).unwrap();
     let mut expected = Vec::new();
-    // The first group begins a segment after a rest, and is written as a whole.
+    // The first group starts a segment after an idle period, and is written whole.
     for i in 0..200usize {
         expected.push(format!("commit {i} {}", "x".repeat(150)).into_bytes());
         commit(&log, &expected[i], Durability::Os);
@@ -23,7 +23,7 @@ fn small_commits_share_pages_and_each_is_in_the_file() {
     let bytes: usize = expected.iter().map(|payload| payload.len() + 16).sum();
     assert!(log.written().0 < 2 * bytes as u64, "{:?} of {bytes}", log.written());
     assert_eq!(log.stats().syncs, 0);
-    // One that syncs closes the group; what comes next does not touch its page.
+    // A commit that syncs closes the group; the next one does not touch its page.
     commit(&log, b"synced", Durability::Sync);
     let durable = log.durable();
     assert!(durable.0.is_multiple_of(4096) && log.written() == durable);
@@ -35,8 +35,8 @@ fn small_commits_share_pages_and_each_is_in_the_file() {
     assert_eq!((records, tail.torn), (expected, false));
 }
 
-/// A process is killed between any two operations, and between any two pages of a write: what was acknowledged is there.
-/// Promise: P3
+/// A process is killed between any two operations, and between any two pages of a write: what was
+/// acknowledged is there. Promise: P3
 #[test]
 pub(super) fn what_is_acknowledged_survives_a_kill_at_any_page() {
     for seed in 0..6u64 {
@@ -76,8 +76,9 @@ pub(super) fn what_is_acknowledged_survives_a_kill_at_any_page() {
     }
 }
 
-/// The clock syncs while a group is open, which it closes before: what is acknowledged does not wait for the next sync, and no
-/// later write touches its page, which power failures may tear. Promise: P1. Rule: I14.
+/// The clock syncs while a group is open and closes it first: what is acknowledged does not wait
+/// for the next sync, and no later write touches its page, which a power failure may tear. Promise:
+/// P1. Rule: I14.
 #[test]
 pub(super) fn what_a_sync_covers_is_never_written_again() {
     let disk = Disk::default();

@@ -1,4 +1,4 @@
-//! Room that is promised: others leave it alone, whatever the disk does.
+//! Guaranteed log space: others leave it free, whatever the disk does.
 
 use super::{disk::*, *};
 
@@ -16,7 +16,8 @@ fn take(log: &Log, payload: &[u8], promised: usize) {
     log.fill(&reservation.expect("it was promised"), &[payload]);
 }
 
-/// Nothing is written, so all buffers are full of others: there is room for what was promised. Rule: I41.
+/// Nothing is written, so all buffers are full of other records: there is still space for what was
+/// guaranteed. Rule: I41.
 pub(super) fn others_leave_a_buffer() {
     for count in [1, 2] {
         let env = env();
@@ -36,7 +37,7 @@ pub(super) fn others_leave_a_buffer() {
     }
 }
 
-/// A promised record begins the last buffer: the rest of it is for those that are promised, too.
+/// A guaranteed record opens the last buffer: the rest of it is also for guaranteed records.
 fn others_leave_the_rest_of_a_buffer() {
     let env = env();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
@@ -50,7 +51,8 @@ fn others_leave_the_rest_of_a_buffer() {
     assert_eq!(read(&env, Lsn(0), CRASHED).unwrap().0.len(), filled + more + 2);
 }
 
-/// No further segment can be made: the current one has room for what was promised, each record by itself.
+/// No further segment can be made: the current one has space for what was guaranteed, each record
+/// in its own group.
 pub(super) fn others_leave_room_in_the_segment() {
     let env = env();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
@@ -72,8 +74,9 @@ pub(super) fn others_leave_room_in_the_segment() {
     log.close(false).unwrap();
 }
 
-/// More is promised than the current segment has room for, and no further one can be made once it is: others stop, and each
-/// record that was promised finds its place, by itself. Rule: I41.
+/// More is guaranteed than the current segment can hold, and no further one can be made after the
+/// next: other records stop, and each guaranteed record finds its place, in its own group. Rule:
+/// I41.
 fn others_leave_room_in_the_segments() {
     let env = env();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
@@ -125,7 +128,8 @@ fn promises_end_and_are_bounded() {
     assert!(log.promise(100).is_err());
 }
 
-/// What found no room on a full disk is refused, and that is all: who needs no segment is not asked to make one.
+/// A request that finds no space on a full disk is refused, with no other effect: a record that
+/// needs no segment does not try to make one.
 #[test]
 fn a_refusal_for_want_of_a_segment_is_nobody_elses() {
     let disk = Disk::default();
@@ -142,7 +146,8 @@ fn a_refusal_for_want_of_a_segment_is_nobody_elses() {
         }
     };
     assert!(matches!(refused, Error::Full(_)) && promised > 2, "{refused}");
-    // There is room in the segment for one that promised nothing, and buffers are free: nobody has to wait.
+    // The segment has space for an unguaranteed record, and buffers are free: no record has to
+    // wait.
     log.end_promise(300);
     log.wait_for_room(LogUse::Rows).unwrap();
     append(&log, b"small").unwrap();
@@ -150,7 +155,8 @@ fn a_refusal_for_want_of_a_segment_is_nobody_elses() {
     log.close(false).unwrap();
 }
 
-/// Why one is refused is said of the moment in which it is: others that end, or are refused, meanwhile change nothing of it.
+/// The reason for a refusal describes the moment of the refusal: guarantees that end, or are
+/// refused, meanwhile do not change it.
 #[test]
 fn a_refusal_says_what_was_too_much_when_it_was() {
     let log = Log::create(env(), DIR, STORE, Durability::Lazy, SMALL).unwrap();

@@ -36,7 +36,8 @@ fn a_closed_log_is_one_short_segment_and_goes_on_in_a_long_one() {
         let mut log = Log::create(env.clone(), DIR, STORE, level, SMALL).unwrap();
         let mut start = Lsn(0);
         for round in 0..5 {
-            // The opening left what the last closing had made; it goes with what came before it.
+            // The opening kept the segment that the last closing had made; it goes together with
+            // what came before it.
             let full = |&(_, bytes): &(u64, u64)| bytes >= SMALL.first_segment_bytes;
             assert!(segments(&disk).last().is_some_and(full), "round {round}");
             log.trim(start).unwrap();
@@ -45,14 +46,14 @@ fn a_closed_log_is_one_short_segment_and_goes_on_in_a_long_one() {
             let written = write(&log, round * 100..round * 100 + 100);
             log.tick(env.clock.now()).unwrap();
             let end = log.close(false).unwrap();
-            // One slot begins before the end, still.
+            // One slot still starts before the end.
             log.trim(start).unwrap();
             let (records, tail) = read(&env, start, Expect::CleanEnd(end)).unwrap();
             assert!(records == written && tail.end == end && !tail.torn, "round {round}");
             log.trim(end).unwrap();
             let left = segments(&disk);
             assert!(left.len() == 1 && left[0].1 == SEGMENT_BYTES_MIN, "round {round}: {left:?}");
-            // The medium has the names, too.
+            // The names are on the medium, too.
             assert_eq!(segments(&disk.crash(disk.ops(), Survive::Nothing)), left);
 
             let (records, tail) = read(&env, end, Expect::CleanEnd(end)).unwrap();
@@ -64,7 +65,7 @@ fn a_closed_log_is_one_short_segment_and_goes_on_in_a_long_one() {
     }
 }
 
-/// Also a log that was closed before there was such a last segment.
+/// Also covers a log that was closed before closing made such a last segment.
 #[test]
 fn a_full_disk_does_not_keep_a_log_from_being_closed() {
     let disk = Disk::default();
@@ -116,7 +117,7 @@ fn a_crash_anywhere_in_closing_and_opening_loses_nothing() {
             ] {
                 let crashed = disk.crash(at, survive);
                 let env = env_on(&crashed, 4);
-                // What the slots may say by then, and how much comes after it.
+                // What the slots may contain by then, and how many records follow.
                 let mut slots = Vec::new();
                 if at <= closed {
                     slots.push((Lsn(0), Expect::Crashed { synced }, &written[..]));
@@ -130,7 +131,7 @@ fn a_crash_anywhere_in_closing_and_opening_loses_nothing() {
                         panic!("{records} records, {at} of {trimmed}, {survive:?}: {error}")
                     });
                     assert!(found == expected && tail.end == end, "{at} of {trimmed}");
-                    // On a copy: every slot is tried.
+                    // Work on a copy, since every slot is tried.
                     let copy = crashed.settled();
                     let env = env_on(&copy, 5);
                     let log =
@@ -147,7 +148,7 @@ fn a_crash_anywhere_in_closing_and_opening_loses_nothing() {
     assert!(states > 200, "{states} states");
 }
 
-/// A load that goes on, however slowly, with checkpoints that free segments two by two.
+/// A workload that continues, however slowly, with checkpoints that free segments in pairs.
 struct Load {
     log: Log,
     env: Env,
@@ -177,7 +178,8 @@ impl Load {
         self.log.wait(&reservation, Durability::Sync).unwrap();
     }
 
-    /// Two records every four seconds, each a group, so many times; then a checkpoint.
+    /// Writes two records every four seconds, each in its own group, `times` times; then a
+    /// checkpoint.
     fn go_on(&mut self, times: usize) {
         for _ in 0..times {
             for _ in 0..2 {
@@ -211,7 +213,7 @@ impl Load {
 pub(super) fn an_idle_log_rests_in_a_short_segment_and_a_busy_one_keeps_all() {
     let mut load = Load::new();
     (0..3).for_each(|_| load.go_on(15));
-    // Two are ready, and the last mark is made.
+    // Two segments are ready, and the last mark is made.
     load.rest(Duration::from_millis(500));
     for _ in 0..20 {
         if load.log.state.lock().unwrap().spares.len() == 2 {
@@ -232,14 +234,14 @@ pub(super) fn an_idle_log_rests_in_a_short_segment_and_a_busy_one_keeps_all() {
     assert_eq!(load.disk.ops(), operations, "and no more: an idle log is silent");
     load.assert_whole();
 
-    // Once the slots have followed it, that one is all there is.
+    // Once the slots have followed it, that segment is all there is.
     load.slots = [(load.log.position(), load.written.len()); 2];
     load.log.trim(load.slots[0].0).unwrap();
     assert_eq!(segments(&load.disk).len(), 1);
     assert!(!load.log.has_passed(load.slots[0].0));
     load.assert_whole();
 
-    // It goes on there, and then in longer ones with the next numbers.
+    // The log continues there, and then in longer segments with the next numbers.
     for _ in 0..30 {
         load.go_on(1);
         let numbers: Vec<u64> =
@@ -304,7 +306,7 @@ fn a_full_disk_does_not_keep_a_log_from_resting() {
     let before = segments(&disk).len();
     log.rest().unwrap();
     assert!(segments(&disk).len() <= before && !log.has_passed(log.durable()));
-    // It is not tried again and again: not fifty times a second.
+    // It is not retried at every tick, fifty times a second.
     let operations = disk.ops();
     for _ in 0..40 {
         env.clock.sleep(Duration::from_millis(50));
@@ -317,8 +319,8 @@ fn a_full_disk_does_not_keep_a_log_from_resting() {
     assert!(found == written);
 }
 
-/// One small commit after the other, each longer after the one before than a log waits to rest: a segment that
-/// was made is kept until it is used.
+/// Small commits, each a longer time after the one before than it takes a log to become idle: a
+/// segment that was made is kept until it is used.
 #[test]
 fn seldom_commits_do_not_make_segments_in_vain() {
     let mut load = Load::new();
@@ -328,13 +330,13 @@ fn seldom_commits_do_not_make_segments_in_vain() {
         load.rest(Duration::from_secs(6));
     }
     let made = segments(&load.disk).last().unwrap().0;
-    // Each commit takes two pages, with its mark: a segment of 24 KiB has room for two.
+    // Each commit takes two pages, with its mark: a segment of 24 KiB has space for two.
     let used = load.log.stats().segments - begun;
     assert!(made <= 2 * used + 4, "number {made} was made, {used} were begun");
     load.assert_whole();
 }
 
-/// A header alone: nothing stands in the last segment.
+/// Only a header: the last segment contains no group.
 #[test]
 fn the_last_segment_of_a_closed_log_costs_a_few_pages() {
     let disk = Disk::default();
@@ -348,8 +350,8 @@ fn the_last_segment_of_a_closed_log_costs_a_few_pages() {
     assert!(matches!(append(&log, b"more"), Err(Error::Closed)));
 }
 
-/// The current segment is used up, and the disk is full: what is promised has its place in the one that is ready, and in no
-/// other. Rule: I41.
+/// The current segment is used up and the disk is full: the guaranteed record fits in the segment
+/// that is ready, and in no other. Rule: I41.
 #[test]
 fn a_log_that_rests_keeps_the_segment_that_is_promised() {
     let disk = Disk::default();
@@ -388,7 +390,7 @@ fn a_log_that_rests_keeps_the_segment_that_is_promised() {
     disk.be_full(false);
     let (found, _) = read(&env, Lsn(0), CRASHED).unwrap();
     assert_eq!(found.len(), written + 2);
-    // With nothing promised it comes to rest.
+    // With nothing guaranteed it becomes idle.
     log.rest().unwrap();
     assert_eq!(log.state.lock().unwrap().segment_bytes, SMALL.first_segment_bytes);
 }

@@ -1,4 +1,4 @@
-//! Many committers, a log thread and a checkpoint that trims, at once.
+//! Concurrent committers, a log thread and a checkpoint that trims.
 
 use super::*;
 use crate::sync::{AtomicBool, thread};
@@ -11,7 +11,7 @@ const OPTIONS: LogOptions = LogOptions {
 };
 
 /// Promise: P1, P3. Each thread's records come back in its order, all of them, and positions ascend
-/// as the sequencer gave them.
+/// in the order given by the sequencer.
 #[test]
 fn committers_on_all_levels_share_groups_and_lose_nothing() {
     let env = env();

@@ -42,12 +42,25 @@ const PREFIX: &str = "frond-lab-disk-";
 pub const PROCESS_IOS_MAX: u64 = 20_000;
 
 /// Who throttles.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
 pub enum Kind {
-    /// A process (FUSE): rates, latency and flush.
+    /// Served by the lab (FUSE): rates, latency and flush; at most 20,000 I/Os per second
+    #[value(name = "virtual")]
     Process,
-    /// The kernel: rates only, at any speed and for little CPU. Needs the root group of cgroup version 1.
+    /// Limited by the kernel: rates only, at any speed and for little CPU; needs the root group of cgroup version 1
+    #[value(name = "loop")]
     Kernel,
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Process => "virtual",
+            Self::Kernel => "loop",
+        })
+    }
 }
 
 /// What a disk is like.

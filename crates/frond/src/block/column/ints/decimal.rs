@@ -1,21 +1,21 @@
 //! The decimal column: floats that are whole numbers divided by a power of ten.
 //!
-//! Prices, rates and measures are floats by type, but were written with a few digits: 12.34 is
-//! 1234 / 100. IEEE division is exact to the last bit and the same on every machine, so whole numbers
-//! and one exponent give back the floats, and whole numbers pack well. Each value is tried before it is
-//! believed; what does not come back bit by bit (NaN, −0, infinities, the filler of a null, more digits
-//! than the others have) is an *exception* and stands in a list.
+//! Prices, rates and measures are floats by type, but were written with a few digits: 12.34 is 1234
+//! / 100. IEEE division is exact to the last bit and the same on every machine, so whole numbers
+//! and one exponent restore the floats, and whole numbers pack well. Each value is verified; what
+//! is not restored bit for bit (NaN, −0, infinities, the placeholder of a null, more digits than
+//! the others) is an *exception*, stored in a list.
 //!
-//! Values are the floats in the form whose order as integers is that of the numbers (docs/format.md,
-//! "Tuple keys").
+//! Values are the floats in the form whose order as integers is that of the numbers
+//! (docs/format.md, "Tuple keys").
 //!
 //! ```text
 //! decimal = 69 | exponent, +128 for 32-bit floats, u8 | length of least u8 | exceptions u16
 //!         | least, signed | if there are exceptions: their rows, their values as a packed column
 //!         | whole numbers - least, a column of any other kind but stepped
 //! ```
-//! Where the row of an exception stands in the numbers is a neighbour's, so that it costs nothing there.
-//! Idea: Afroozeh, Kuffo, Boncz, "ALP: Adaptive Lossless floating-Point Compression", 2023.
+//! The row of an exception has a neighbour's whole number, so that it costs nothing there. Idea:
+//! Afroozeh, Kuffo, Boncz, "ALP: Adaptive Lossless floating-Point Compression", 2023.
 
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ use super::{
 /// First byte of the column.
 pub const TAG: u8 = 69;
 const HEAD_BYTES: usize = 5;
-/// Marks 32-bit floats beside the exponent.
+/// Flag beside the exponent: 32-bit floats.
 const SINGLE: u8 = 0x80;
 
 /// All powers that a whole number below [`WHOLE_MAX`] may be divided by.
@@ -41,23 +41,23 @@ const POWERS: [f64; 16] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
 /// Whole numbers stay below this, so that adding [`ROUND`] rounds them.
 const WHOLE_MAX: f64 = (1u64 << 51) as f64;
-/// A number so large that the next one is 1 more.
+/// A number so large that the next float is larger by 1.
 const ROUND: f64 = (3u64 << 51) as f64;
 
-/// Values that choose the exponent.
+/// Number of values that determine the exponent.
 const SAMPLES: usize = 32;
 
-/// The floats of a column.
+/// The type of a column's floats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Float {
-    /// Of 32 bits.
+    /// 32-bit floats.
     Single,
-    /// Of 64 bits.
+    /// 64-bit floats.
     Double,
 }
 
 impl Float {
-    /// The number with these ordered bits.
+    /// The number with these order-preserving bits.
     #[inline]
     fn number(self, bits: u64) -> f64 {
         match self {
@@ -73,7 +73,7 @@ impl Float {
         }
     }
 
-    /// The ordered bits of a number.
+    /// The order-preserving bits of a number.
     #[inline]
     fn bits(self, number: f64) -> u64 {
         match self {
@@ -89,19 +89,19 @@ impl Float {
         }
     }
 
-    /// The whole number which, divided by `power`, has these ordered bits.
+    /// The whole number that, divided by `power`, has these order-preserving bits, if there is one.
     #[inline]
     fn whole(self, bits: u64, power: f64) -> Option<i64> {
         let rounded = self.number(bits) * power + ROUND;
         let whole = rounded - ROUND;
-        // A NaN is not below anything.
+        // A NaN compares false.
         let fits = whole.abs() < WHOLE_MAX && self.bits(whole / power) == bits;
-        // Within that range the bits of floats count up as they do.
+        // Within that range the bits of floats count up like the numbers.
         fits.then_some(rounded.to_bits().wrapping_sub(ROUND.to_bits()) as i64)
     }
 }
 
-/// A decimal column to read.
+/// A decimal column, for reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Decimal<'a> {
     float: Float,
@@ -114,7 +114,7 @@ pub struct Decimal<'a> {
 }
 
 impl<'a> Decimal<'a> {
-    /// Cuts a decimal column of so many rows off the front of `rest`.
+    /// Cuts a decimal column of `rows` rows off the front of `rest`.
     pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let decimal = Self::open(rest, rows)?;
         let numbers = Ints::parse(rest, rows).ok()?;
@@ -122,7 +122,7 @@ impl<'a> Decimal<'a> {
         Some(decimal)
     }
 
-    /// Reads the header, up to the numbers, which may not all be there.
+    /// Reads the header, up to the whole numbers, which may be incomplete.
     pub fn open(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [_, form, least_bytes, low, high, ..] = **rest else { return None };
         let float = if form & SINGLE == 0 { Float::Double } else { Float::Single };
@@ -136,14 +136,14 @@ impl<'a> Decimal<'a> {
             bits = Packed::cut(rest, exceptions)?;
         }
         if matches!(rest.first(), Some(&(TAG | stepped::TAG))) {
-            // Not one within the other, as deep as somebody pleases.
+            // This also forbids nesting of arbitrary depth.
             return None;
         }
         let numbers = Ints::open(rest, rows)?;
         Some(Self { float, power, least, numbers, exceptions, rows: exception_rows, bits })
     }
 
-    /// The ordered bits of a whole number divided.
+    /// The order-preserving bits of a whole number divided by the power.
     #[inline]
     fn divided(&self, whole: i64) -> u64 {
         self.float.bits(whole as f64 / self.power)
@@ -161,7 +161,7 @@ impl<'a> Decimal<'a> {
         self.divided(self.least.wrapping_add(self.numbers.get(row) as i64))
     }
 
-    /// Values from row `first` on, as many as `out` takes.
+    /// Decodes values from row `first` on into `out`.
     pub fn decode(&self, first: usize, out: &mut [u64]) {
         self.numbers.decode(first, out);
         for value in out.iter_mut() {
@@ -175,7 +175,7 @@ impl<'a> Decimal<'a> {
         }
     }
 
-    /// The first row of `rows` whose value is not below `value`, where the column ascends.
+    /// The first row of `rows` whose value is not below `value`; the column must ascend there.
     pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
         match self.least_not_below(value).filter(|_| !self.has_exceptions(&rows)) {
             Some(whole) => match self.number(whole) {
@@ -186,12 +186,12 @@ impl<'a> Decimal<'a> {
         }
     }
 
-    /// The rows of `rows` whose value is `value`, where the column ascends.
+    /// The rows of `rows` whose value is `value`; the column must ascend there.
     pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
         if !self.has_exceptions(&rows)
             && let Some(whole) = self.near(value)
         {
-            // Its neighbours are others, so that no number but it has the value.
+            // Its neighbours divide to other values, so no other number has this value.
             let [below, at, above] = [whole - 1, whole, whole + 1].map(|whole| self.divided(whole));
             if below < value && at == value && value < above {
                 return match self.number(whole) {
@@ -209,27 +209,28 @@ impl<'a> Decimal<'a> {
         self.exceptions > 0 && exception(rows.start) < exception(rows.end)
     }
 
-    /// The number in the column of a whole number; `None` if this is below all that there are.
+    /// The stored number of a whole number; `None` if it is below all stored ones.
     fn number(&self, whole: i64) -> Option<u64> {
         u64::try_from(i128::from(whole) - i128::from(self.least)).ok()
     }
 
-    /// The whole number nearest to `value` undivided, unless it is too large to be one.
+    /// The whole number nearest to `value` times the power, unless it is too large.
     #[inline]
     fn near(&self, value: u64) -> Option<i64> {
         let near = self.float.number(value) * self.power + ROUND - ROUND;
-        // A NaN is not below anything.
+        // A NaN compares false.
         (near.abs() < WHOLE_MAX).then_some(near as i64)
     }
 
-    /// The least whole number that is, divided, not below `value`, if it is near where it should be.
+    /// The least whole number whose quotient is not below `value`, if it is near its expected
+    /// place.
     fn least_not_below(&self, value: u64) -> Option<i64> {
         let near = self.near(value)?;
         (near - 1..=near + 1)
             .find(|&whole| self.divided(whole) >= value && self.divided(whole - 1) < value)
     }
 
-    /// The exceptions' rows ascend and exist; the numbers are sound.
+    /// Checks that the exceptions' rows ascend and exist, and the whole numbers.
     pub fn check(&self, rows: usize) -> Result<(), BadBlock> {
         let mut next = 0;
         for exception in 0..self.exceptions {
@@ -256,7 +257,7 @@ fn row_width(rows: usize) -> u32 {
     width_of(rows.saturating_sub(1) as u64)
 }
 
-/// How to write floats as a decimal column.
+/// A plan to encode floats as a decimal column.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     float: Float,
@@ -265,17 +266,17 @@ pub struct Plan {
     bits: packed::Plan,
 }
 
-/// What the floats are made of.
+/// Floats split into whole numbers and exceptions.
 #[derive(Debug, Default)]
 pub struct Parts {
-    /// Whole numbers, less the least of them.
+    /// Whole numbers, minus the least of them.
     pub numbers: Vec<u64>,
     exception_rows: Vec<u64>,
     exception_bits: Vec<u64>,
 }
 
 impl Plan {
-    /// Takes the floats apart, if at least half of them are decimals of one exponent.
+    /// Splits the floats, if at least half of them are decimals of one exponent.
     pub fn of(float: Float, values: &[u64], parts: &mut Parts) -> Option<Self> {
         let exponent = exponent_of(float, values)?;
         let power = *POWERS.get(usize::from(exponent))?;
@@ -283,7 +284,8 @@ impl Plan {
         numbers.clear();
         exception_rows.clear();
         exception_bits.clear();
-        // Stands for exceptions: the number before, or for the first rows the first that there is.
+        // The substitute for exceptions: the previous number; for the first rows, the first one
+        // that exists.
         let mut last = values.iter().find_map(|&value| float.whole(value, power))?;
         let mut least = last;
         numbers.extend(values.iter().enumerate().map(|(row, &value)| {
@@ -304,7 +306,7 @@ impl Plan {
         Some(Self { float, exponent, least, bits })
     }
 
-    /// Length of all but the whole numbers.
+    /// Length of everything but the whole numbers.
     pub fn bytes(&self, parts: &Parts) -> usize {
         let (rows, exceptions) = (parts.numbers.len(), parts.exception_rows.len());
         let list = match exceptions {
@@ -314,7 +316,7 @@ impl Plan {
         HEAD_BYTES + signed_bytes(self.least) as usize + list
     }
 
-    /// Appends all but the whole numbers.
+    /// Appends everything but the whole numbers.
     pub fn write(&self, parts: &Parts, out: &mut Vec<u8>) {
         let form = if self.float == Float::Single { SINGLE } else { 0 } | self.exponent;
         let least_bytes = signed_bytes(self.least);
@@ -329,8 +331,8 @@ impl Plan {
     }
 }
 
-/// The smallest exponent at which most of a sample are whole numbers; fillers of nulls, NaNs and
-/// infinities do not count.
+/// The smallest exponent at which most of a sample are whole numbers; placeholders of nulls, NaNs
+/// and infinities do not count.
 fn exponent_of(float: Float, values: &[u64]) -> Option<u8> {
     let every = values.len().div_ceil(SAMPLES).max(1);
     let finite = |value: &&u64| float.number(**value).is_finite();

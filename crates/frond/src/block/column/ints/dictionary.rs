@@ -1,13 +1,14 @@
-//! The dictionary integer column: up to 256 different values, sorted, and each row's place among them.
+//! The dictionary integer column: up to 256 distinct values, sorted, and for each row an index into
+//! them.
 //!
-//! States, kinds and codes of the outside world are few and far apart. As the values are sorted, their
-//! places compare as they do.
+//! States, kinds and external codes are few and far apart. As the values are sorted, their indexes
+//! compare as they do.
 //!
 //! ```text
 //! dictionary = 67 | values - 1, u8 | width of a value u8 | length of base u8
 //!            | base | values above the base, ascending | places
 //! ```
-//! A place takes as many bits as the last one needs.
+//! An index (place) takes as many bits as the last one needs.
 
 use std::ops::Range;
 
@@ -25,10 +26,10 @@ pub const TAG: u8 = 67;
 const HEAD_BYTES: usize = 4;
 /// Most values of a dictionary.
 const VALUES_MAX: usize = 256;
-/// From so many rows on it pays to unpack the values first.
+/// With this many rows or more it pays to unpack the values first.
 const TABLE_ROWS_MIN: usize = 64;
 
-/// A dictionary column to read.
+/// A dictionary column, for reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Dictionary<'a> {
     base: u64,
@@ -38,7 +39,7 @@ pub struct Dictionary<'a> {
 }
 
 impl<'a> Dictionary<'a> {
-    /// Cuts a dictionary column of so many rows off the front of `rest`.
+    /// Cuts a dictionary column of `rows` rows off the front of `rest`.
     #[inline]
     pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [_, last, width, base_bytes, ..] = **rest else { return None };
@@ -59,7 +60,7 @@ impl<'a> Dictionary<'a> {
         self.base.wrapping_add(self.values.get(self.places.get(row) as usize))
     }
 
-    /// Values from row `first` on, as many as `out` takes.
+    /// Decodes values from row `first` on into `out`.
     pub fn decode(&self, first: usize, out: &mut [u64]) {
         self.places.decode(first, out);
         if out.len() < TABLE_ROWS_MIN {
@@ -72,18 +73,18 @@ impl<'a> Dictionary<'a> {
         self.values.decode(0, table.get_mut(..self.count).unwrap_or_default());
         table.iter_mut().for_each(|value| *value = value.wrapping_add(self.base));
         for value in out {
-            // A place has at most eight bits.
+            // An index has at most eight bits.
             *value = table[*value as usize % VALUES_MAX];
         }
     }
 
-    /// The first row of `rows` whose value is not below `value`, where the column ascends.
+    /// The first row of `rows` whose value is not below `value`; the column must ascend there.
     pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
         let place = self.values.lower_bound(0..self.count, value.saturating_sub(self.base));
         self.places.lower_bound(rows, place as u64)
     }
 
-    /// The rows of `rows` whose value is `value`, where the column ascends.
+    /// The rows of `rows` whose value is `value`; the column must ascend there.
     pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
         let Some(above) = value.checked_sub(self.base) else { return rows.start..rows.start };
         let place = self.values.lower_bound(0..self.count, above);
@@ -94,7 +95,7 @@ impl<'a> Dictionary<'a> {
         equal_rows(first, rows.end, |row| self.places.get(row) == place as u64)
     }
 
-    /// The values ascend, and every place is one.
+    /// Checks that the values ascend, and that every index has a value.
     pub fn check(&self, rows: usize) -> Result<(), BadBlock> {
         if (1..self.count).any(|place| self.values.get(place - 1) >= self.values.get(place)) {
             return Err(BadBlock("the dictionary of a column does not ascend"));
@@ -109,7 +110,7 @@ impl<'a> Dictionary<'a> {
     }
 }
 
-/// How to write values as a dictionary column.
+/// A plan to encode values as a dictionary column.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     base: u64,
@@ -118,7 +119,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// If there are so few values from `min` to `max` that the column takes less than `bytes_max`.
+    /// A plan for values from `min` to `max`, if so few are distinct that the column takes less
+    /// than `bytes_max`.
     pub fn below(
         values: &[u64],
         min: u64,
@@ -141,7 +143,7 @@ impl Plan {
             + packed_bytes(rows, width_of(self.count as u64 - 1))
     }
 
-    /// Appends the column; `distinct` is as it was when this was planned.
+    /// Appends the column; `distinct` must be unchanged since this was planned.
     pub fn write(&self, values: &[u64], distinct: &mut Distinct, out: &mut Vec<u8>) {
         let Self { base, width, count } = *self;
         let base_bytes = unsigned_bytes(base);
@@ -154,19 +156,19 @@ impl Plan {
     }
 }
 
-/// Slots of the hash table: at most half of them are taken.
+/// Slots of the hash table: at most half of them are used.
 const SLOTS: usize = 2 * VALUES_MAX;
 
-/// The different values of a column, as long as they are few.
+/// The distinct values of a column, if they are few.
 #[derive(Debug)]
 pub struct Distinct {
-    /// As they came.
+    /// In order of first occurrence.
     values: Vec<u64>,
-    /// In order, with the number that each had in `values`.
+    /// Sorted, with each value's index in `values`.
     sorted: Vec<(u64, u16)>,
-    /// Place in the order by number in `values`.
+    /// Rank in the sorted order, by index in `values`.
     places: Vec<u16>,
-    /// 1 + number in `values`; 0 in a free slot.
+    /// 1 + index in `values`; 0 in a free slot.
     slots: [u16; SLOTS],
 }
 
@@ -181,7 +183,7 @@ impl Distinct {
     fn collect(&mut self, values: &[u64], count_max: usize) -> bool {
         self.values.clear();
         self.slots.fill(0);
-        // Equal values often come one after the other.
+        // Equal values often follow each other.
         let mut last = None;
         for &value in values {
             if last == Some(value) {
@@ -202,7 +204,7 @@ impl Distinct {
         !self.values.is_empty()
     }
 
-    /// The slot of a value, and its number if it has one.
+    /// The slot of a value, and its index if it has one.
     #[inline]
     fn find(&self, value: u64) -> (usize, Option<usize>) {
         let mut slot = (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - 9)) as usize;
@@ -230,7 +232,7 @@ impl Distinct {
         }
     }
 
-    /// A value's place in the order, after [`sort`](Distinct::sort).
+    /// A value's rank, after [`sort`](Distinct::sort).
     #[inline]
     fn place(&self, value: u64) -> u64 {
         let (_, number) = self.find(value);

@@ -1,22 +1,22 @@
-//! Writing integer columns: what each kind would take, exactly, and then the shortest.
+//! Encoding integer columns: computes the exact size of each kind, then writes the shortest.
 //!
-//! The values are looked at once for what is cheap to know of all of them; what costs more is asked
-//! only of values for which it can pay. Nothing is written to see how long it gets. Who has chosen
-//! once can [keep](IntEncoder::encode_as) the kind for the next block, and is told how long it got.
+//! Cheap properties are computed for all values; expensive ones only where they can pay. Nothing is
+//! written just to see its length. A caller that has chosen once can [keep](IntEncoder::encode_as)
+//! the kind for the next block, and gets the resulting length.
 
 use super::{
     super::ROWS_MAX, Float, IntKind, decimal, dictionary, frames, lone, packed, patched, runs,
     stepped,
 };
 
-/// What became of a column.
+/// The result of encoding a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chosen {
-    /// How it is written.
+    /// Its kind.
     pub kind: IntKind,
-    /// How the numbers of decimals and of steps are.
+    /// The kind of the whole numbers of decimals and of steps.
     pub numbers: Option<IntKind>,
-    /// How many bytes that takes.
+    /// Its length.
     pub bytes: usize,
 }
 
@@ -27,7 +27,7 @@ pub struct IntEncoder {
     frames: frames::Scratch,
     floats: decimal::Parts,
     steps: Vec<u64>,
-    /// Writes these, while it is open how the values themselves are written.
+    /// Encodes the values of `floats` and `steps` while the plan for the original values is kept.
     numbers: Option<Box<IntEncoder>>,
 }
 
@@ -35,11 +35,11 @@ pub struct IntEncoder {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reads {
     Any,
-    /// With a load or two.
+    /// With one or two loads.
     Direct,
 }
 
-/// How a column will be written.
+/// How a column will be encoded.
 #[derive(Clone, Copy, Debug)]
 enum Plan {
     Packed(packed::Plan),
@@ -65,29 +65,29 @@ fn ends_of(values: &[u64]) -> (u64, u64) {
     (all(least).min().unwrap_or(first), all(most).max().unwrap_or(first))
 }
 
-/// How many runs of equal values there are.
+/// Number of runs of equal values.
 fn runs_of(values: &[u64]) -> usize {
     let changes = values.iter().zip(values.iter().skip(1)).filter(|(a, b)| a != b).count();
     changes + usize::from(!values.is_empty())
 }
 
-/// How often a value is below the one before.
+/// Number of values that are below their predecessor.
 fn falls_of(values: &[u64]) -> usize {
     values.iter().zip(values.iter().skip(1)).filter(|(a, b)| b < a).count()
 }
 
 impl IntEncoder {
-    /// An encoder.
+    /// Creates an encoder.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Appends the values, at most [`ROWS_MAX`], in the kind that takes fewest bytes; of equals in
-    /// the one that reads fastest. The padding ([`PAD_BYTES`](super::super::PAD_BYTES)) is the
-    /// caller's to add after the last column.
+    /// Appends the values, at most [`ROWS_MAX`], in the kind that takes fewest bytes; among equals
+    /// in the one that reads fastest. The caller must add the padding
+    /// ([`PAD_BYTES`](super::super::PAD_BYTES)) after the last column.
     pub fn encode(&mut self, values: &[u64], out: &mut Vec<u8>) -> Chosen {
         let plan = self.plan(values, Reads::Any);
-        // Every read divides or multiplies once more.
+        // Stepped columns must save a tenth: every read divides or multiplies once more.
         let bytes = plan.bytes(values.len());
         match self.plan_stepped(values, None, bytes - bytes / 10) {
             Some(stepped) => self.write_stepped(stepped, out),
@@ -95,23 +95,24 @@ impl IntEncoder {
         }
     }
 
-    /// The same, but only in kinds that read any row with a load or two, for what is read on the way to
-    /// something else: runs and frames take ten times as long.
+    /// Encodes as [`encode`](Self::encode) does, but only in kinds that read any row with one or
+    /// two loads, for values that are read on the way to something else: runs and frames take ten
+    /// times as long.
     pub fn encode_direct(&mut self, values: &[u64], out: &mut Vec<u8>) -> Chosen {
         let plan = self.plan(values, Reads::Direct);
         self.write(plan, values, out)
     }
 
-    /// Appends floats, given in the form whose order as integers is theirs, as decimals if they are
-    /// that and it is shorter, else like other integers.
+    /// Appends floats, given in the form whose order as integers is theirs: as decimals if they are
+    /// decimals and this is shorter, else like other integers.
     pub fn encode_floats(&mut self, float: Float, values: &[u64], out: &mut Vec<u8>) -> Chosen {
         let bytes_max = self.measure(values).bytes;
         let decimal = self.write_decimal(float, None, values, bytes_max, out);
         decimal.unwrap_or_else(|| self.encode(values, out))
     }
 
-    /// Appends floats in this kind; in the shortest if this one cannot hold them. Of decimals it may be
-    /// known how the numbers are written, too.
+    /// Appends floats in this kind; in the shortest if this one cannot hold them. For decimals, the
+    /// kind of the whole numbers may be given too.
     pub fn encode_floats_as(
         &mut self,
         kind: IntKind,
@@ -127,7 +128,7 @@ impl IntEncoder {
         decimal.unwrap_or_else(|| self.encode(values, out))
     }
 
-    /// Appends floats as decimals, if they are that and take less than `bytes_max`.
+    /// Appends floats as decimals, if they are decimals and take less than `bytes_max`.
     fn write_decimal(
         &mut self,
         float: Float,
@@ -151,7 +152,7 @@ impl IntEncoder {
         decimal
     }
 
-    /// What [`encode`](IntEncoder::encode) would choose.
+    /// Returns what [`encode`](IntEncoder::encode) would choose.
     pub fn measure(&mut self, values: &[u64]) -> Chosen {
         let plan = self.plan(values, Reads::Any);
         let bytes = plan.bytes(values.len());
@@ -162,8 +163,8 @@ impl IntEncoder {
     }
 
     /// Appends the values in this kind; in the shortest if this one cannot hold them, and for
-    /// [`IntKind::Decimal`], which is asked for with [`encode_floats_as`](IntEncoder::encode_floats_as). Of
-    /// steps it may be known how the numbers are written, too.
+    /// [`IntKind::Decimal`], which requires [`encode_floats_as`](IntEncoder::encode_floats_as). For
+    /// steps, the kind of the multiples may be given too.
     pub fn encode_as(
         &mut self,
         kind: IntKind,
@@ -182,8 +183,8 @@ impl IntEncoder {
         }
     }
 
-    /// How to write values as steps of which the numbers are of the kind that is known or the best, if they
-    /// are that and take less than `bytes_max`.
+    /// Plans values as steps, with multiples of the given or the best kind, if they have a step and
+    /// take less than `bytes_max`.
     fn plan_stepped(
         &mut self,
         values: &[u64],
@@ -215,13 +216,13 @@ impl IntEncoder {
         if min == max {
             return best;
         }
-        // Cheap to know, and often so short that nothing else need be tried.
+        // Cheap to compute, and often so short that nothing else needs to be tried.
         let level_bytes = best.bytes(rows);
         let any = reads == Reads::Any;
         let runs = any.then(|| runs::Plan::below(rows, runs_of(values), min, max, level_bytes));
         let runs = runs.flatten();
-        // In the order of how fast they read; each is told what it has to beat. Runs are the slowest
-        // but one: who takes no more is taken.
+        // In order of reading speed; each gets the length that it has to beat. Runs are the slowest
+        // but one: a faster kind of the same length is preferred.
         let runs_bytes = runs.as_ref().map_or(usize::MAX, |runs| runs.bytes(rows));
         let bytes = |best: &Plan| best.bytes(rows).min(runs_bytes.saturating_add(1));
         if let Some(plan) = packed::Plan::sloped_below(values, bytes(&best)) {
@@ -243,7 +244,7 @@ impl IntEncoder {
         if let Some(plan) = runs.filter(|_| runs_bytes < best.bytes(rows)) {
             best = Plan::Runs(plan);
         }
-        // Values that fall all the time are not tried: their differences are wider than they are.
+        // Values that fall often are not tried: their differences are wider than they are.
         let bytes = best.bytes(rows);
         if frames::Plan::may_be_below(bytes)
             && let falls = falls_of(values)
@@ -255,13 +256,13 @@ impl IntEncoder {
         best
     }
 
-    /// As few bytes as a column of this kind takes, if it can hold the values.
+    /// The shortest plan of this kind, if it can hold the values.
     fn plan_as(&mut self, kind: IntKind, values: &[u64]) -> Option<Plan> {
         let rows = values.len();
         assert!(rows <= ROWS_MAX, "{rows} rows in a column");
         let any = usize::MAX;
         let (min, max) = match kind {
-            // These ask for other things.
+            // These kinds need other properties.
             IntKind::Sloped | IntKind::Frames | IntKind::Decimal | IntKind::Stepped => (0, 0),
             _ => ends_of(values),
         };
@@ -301,7 +302,7 @@ impl IntEncoder {
     }
 }
 
-/// How values will be written as steps, and their numbers.
+/// A plan for values as steps, and for their multiples.
 #[derive(Clone, Copy, Debug)]
 struct Stepped {
     head: stepped::Plan,

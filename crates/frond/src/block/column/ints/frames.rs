@@ -1,14 +1,14 @@
 //! The delta column: frames of 32 rows, each a first value and 31 differences.
 //!
-//! Where values ascend by small random steps, what is left beside a line is their random walk, and
-//! that is many bits more than a step. The first values of all frames are a packed column of their
-//! own; the least difference of all (*step*) is taken off each. All differences have one width, or,
-//! where that is shorter, each frame has its own: the column then says for each frame how many bits
-//! wide a difference of it and those of all frames before it are together. These sums lie near a
+//! Where values ascend by small random steps, their distance from a line is a random walk, which
+//! takes many bits more than a step. The first values of all frames are a packed column of their
+//! own; the least of all differences (*step*) is subtracted from each. All differences have one
+//! width, or, where that is shorter, each frame has its own: the column then stores for each frame
+//! the sum of the widths of a difference of this frame and all previous ones. These sums lie near a
 //! line, and the width and the place of a frame follow from two of them.
 //!
-//! A later column of an index ascends as long as those before it stay the same, and then falls. Where a
-//! value falls is a *restart*: it stands in a list, and its difference is not used.
+//! A later column of an index ascends while the columns before it stay the same, and then falls. A
+//! row where the value falls is a *restart*: it is in a list, and its difference is not used.
 //!
 //! ```text
 //! frames = 68 | width of a difference, or 255: by frame, u8
@@ -17,7 +17,7 @@
 //!        | if there are restarts: their number u16, their rows, their values, packed
 //!        | differences - step
 //! ```
-//! Arithmetic is modulo 2^64, so that any values come back.
+//! Arithmetic is modulo 2^64, so that any values can be encoded.
 
 use std::ops::Range;
 
@@ -33,19 +33,20 @@ use super::{
 /// First byte of the column.
 pub const TAG: u8 = 68;
 const HEAD_BYTES: usize = 3;
-/// Instead of a width: each frame has its own.
+/// In place of a width: each frame has its own.
 const BY_FRAME: u8 = 255;
-/// Beside the length of the step: there are restarts.
+/// Flag beside the length of the step: there are restarts.
 const RESTARTS: u8 = 0x80;
-/// Up to one restart in so many rows, falls are restarts; else differences are signed.
+/// If there is at most one fall in this many rows, falls are restarts; otherwise differences are
+/// signed.
 const ROWS_A_FALL_MIN: usize = 12;
 
-/// Rows of a frame.
+/// Rows per frame.
 pub const FRAME_ROWS: usize = 32;
-/// Differences of a frame: between its rows only.
+/// Differences per frame: only between its rows.
 const FRAME_DELTAS: usize = FRAME_ROWS - 1;
 
-/// A delta column to read.
+/// A delta column, for reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Frames<'a> {
     step: u64,
@@ -55,7 +56,7 @@ pub struct Frames<'a> {
     deltas: &'a [u8],
 }
 
-/// Rows whose value does not come from the row before, and their values.
+/// Rows whose value does not follow from the previous row, and their values.
 #[derive(Clone, Copy, Debug, Default)]
 struct Restarts<'a> {
     count: usize,
@@ -72,7 +73,7 @@ impl<'a> Restarts<'a> {
         Some(Self { count, rows, values: Packed::cut(rest, count)? })
     }
 
-    /// Those in these rows.
+    /// The restarts in these rows.
     #[inline]
     fn within(&self, rows: Range<usize>) -> Range<usize> {
         if self.count == 0 {
@@ -90,7 +91,7 @@ enum Widths<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// Cuts a delta column of so many rows off the front of `rest`.
+    /// Cuts a delta column of `rows` rows off the front of `rest`.
     pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let frames = Self::open(rest, rows)?;
         let bits = frames.end_bit(rows).filter(|bits| *bits <= rows * 64)?;
@@ -98,7 +99,7 @@ impl<'a> Frames<'a> {
         Some(frames)
     }
 
-    /// Reads the header, up to the differences, which may not all be there.
+    /// Reads the header, up to the differences, which may be incomplete.
     #[inline]
     pub fn open(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [_, width, step_bytes, ..] = **rest else { return None };
@@ -118,14 +119,14 @@ impl<'a> Frames<'a> {
         Some(Self { step, firsts, widths, restarts, deltas: rest })
     }
 
-    /// Where the last difference ends.
+    /// The bit where the last difference ends.
     fn end_bit(&self, rows: usize) -> Option<usize> {
         let Some(last) = rows.checked_sub(1) else { return Some(0) };
         let (width, bit) = self.place(last / FRAME_ROWS);
         bit.checked_add(last % FRAME_ROWS * width as usize)
     }
 
-    /// The width of a frame's differences, and where they begin.
+    /// The width of a frame's differences, and the bit where they start.
     #[inline]
     fn place(&self, frame: usize) -> (u32, usize) {
         let (width, sum) = match &self.widths {
@@ -150,7 +151,7 @@ impl<'a> Frames<'a> {
         value.wrapping_add(self.step.wrapping_mul((row - from) as u64)).wrapping_add(deltas)
     }
 
-    /// Values from row `first` on, as many as `out` takes.
+    /// Decodes values from row `first` on into `out`.
     pub fn decode(&self, first: usize, out: &mut [u64]) {
         let mut row = first;
         let mut rest = out;
@@ -172,18 +173,19 @@ impl<'a> Frames<'a> {
 
     fn decode_frame(&self, frame: usize, out: &mut [u64; FRAME_ROWS]) {
         let (width, bit) = self.place(frame);
-        // One more than there are, so that they are whole groups: it is added to no value.
+        // One more difference than there are, so that they are whole groups: it is added to no
+        // value.
         Codes::over(self.deltas, width).decode_at_bit(bit, out);
         let mut value = self.firsts.get(frame);
         for slot in out.iter_mut() {
-            // The sum of the two does not wait for the value before.
+            // This sum does not wait for the previous value.
             let next = value.wrapping_add(self.step.wrapping_add(*slot));
             *slot = value;
             value = next;
         }
         let first = frame.wrapping_mul(FRAME_ROWS);
         for restart in self.restarts.within(first..first.saturating_add(FRAME_ROWS)) {
-            // All that follows it is as far off as it is itself.
+            // Everything after a restart is off by the same amount as the restart itself.
             let within = (self.restarts.rows.get(restart) as usize).wrapping_sub(first);
             let rows = out.get_mut(within..).unwrap_or_default();
             let off = self.restarts.values.get(restart);
@@ -192,15 +194,15 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// The first row of `rows` whose value is not below `value`, where the column ascends.
+    /// The first row of `rows` whose value is not below `value`; the column must ascend there.
     pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
         let Some(begin) = frames_in(&rows) else { return rows.start };
-        // The bound lies in the frame before the first that begins with no less.
+        // The bound lies in the frame before the first one that starts with no less.
         let frame = self.firsts.lower_bound(begin, value) - 1;
         self.equal_in(frame, &rows, value).start
     }
 
-    /// The rows of `rows` whose value is `value`, where the column ascends.
+    /// The rows of `rows` whose value is `value`; the column must ascend there.
     pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
         let Some(begin) = frames_in(&rows) else { return rows.start..rows.start };
         let alike = self.firsts.equal_range(begin, value);
@@ -211,15 +213,15 @@ impl<'a> Frames<'a> {
         found.start..self.equal_in(alike.end - 1, &rows, value).end
     }
 
-    /// The same, in the rows of one frame, which has some.
+    /// The rows whose value is `value` within one frame that contains some of `rows`.
     #[inline]
     fn equal_in(&self, frame: usize, rows: &Range<usize>, value: u64) -> Range<usize> {
         let first = frame * FRAME_ROWS;
         let (start, end) = (rows.start.max(first), rows.end.min(first + FRAME_ROWS));
         let (from, known) = self.last_known(frame, first..end);
         if from > start {
-            // What is written here restarts where values fall, which a range that ascends does at its
-            // first row only; others may restart anywhere.
+            // Our encoder restarts where values fall, which in a range that ascends happens only at
+            // its first row; other encoders may restart anywhere.
             let low = partition(start..end, |row| self.get(row) < value);
             return low..partition(low..end, |row| self.get(row) == value);
         }
@@ -228,7 +230,7 @@ impl<'a> Frames<'a> {
         let bit_after = |row: usize| bit.wrapping_add((row - first) * width as usize);
         let skipped = deltas.sum_at_bit(bit_after(from), start - from);
         let steps = self.step.wrapping_mul((start - from) as u64);
-        // Mostly the bound is met half-way: the rows are walked, not decoded.
+        // The bound is usually reached half-way: the rows are walked, not decoded.
         let (mut row, mut at) = (start, known.wrapping_add(steps).wrapping_add(skipped));
         if at < value {
             deltas.walk_from_bit(bit_after(row), end - row - 1, |delta| {
@@ -252,8 +254,8 @@ impl<'a> Frames<'a> {
         low..row
     }
 
-    /// The last of these rows of a frame, from its first on, that has a value of its own, and the value:
-    /// a restart, or the frame's first.
+    /// The last of these rows of a frame, counted from its first, that has a value of its own, and
+    /// the value: a restart, or the frame's first.
     #[inline]
     fn last_known(&self, frame: usize, rows: Range<usize>) -> (usize, u64) {
         match self.restarts.within(rows.clone()).last() {
@@ -265,7 +267,8 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// Restarts ascend, each behind the first row of a frame, and no width is wider than a value.
+    /// Checks that restarts ascend, none at the first row of a frame, and that no width is wider
+    /// than a value.
     pub fn check(&self, rows: usize) -> Result<(), BadBlock> {
         self.firsts.check(rows.div_ceil(FRAME_ROWS))?;
         let mut next = 0;
@@ -274,7 +277,7 @@ impl<'a> Frames<'a> {
             if row < next || row >= rows {
                 return Err(BadBlock("the restarts of a column do not ascend"));
             }
-            // A search believes the list of first values.
+            // A search relies on the list of first values.
             if row.is_multiple_of(FRAME_ROWS) {
                 return Err(BadBlock("a frame of a column has two first values"));
             }
@@ -293,7 +296,7 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// The frames that begin within these rows, behind the first of them; `None` if there are no rows.
+/// The frames that start within these rows, after their first row; `None` if there are no rows.
 #[inline]
 fn frames_in(rows: &Range<usize>) -> Option<Range<usize>> {
     let last = rows.clone().last()?;
@@ -304,23 +307,23 @@ fn row_width(rows: usize) -> u32 {
     width_of(rows.saturating_sub(1) as u64)
 }
 
-/// How to write values as a delta column.
+/// A plan to encode values as a delta column.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     step: i64,
     firsts: packed::Plan,
     width: u32,
-    /// If each frame has its own width.
+    /// Set if each frame has its own width.
     sums: Option<packed::Plan>,
     restarts: packed::Plan,
     bytes: usize,
 }
 
-/// What planning finds out, and writing needs.
+/// Intermediate results of planning that encoding needs.
 #[derive(Debug, Default)]
 pub struct Scratch {
     firsts: Vec<u64>,
-    /// The largest difference of each frame.
+    /// The largest difference in each frame.
     largest: Vec<i64>,
     sums: Vec<u64>,
     restart_rows: Vec<u64>,
@@ -328,14 +331,15 @@ pub struct Scratch {
 }
 
 impl Plan {
-    /// If the column takes less than `bytes_max`; `falls` is how often a value is below the one before.
+    /// The plan, if the column takes less than `bytes_max`; `falls` is the number of values below
+    /// their predecessor.
     pub fn below(
         values: &[u64],
         falls: usize,
         bytes_max: usize,
         scratch: &mut Scratch,
     ) -> Option<Self> {
-        // Without differences it is a packed column with more around it.
+        // Without differences it would be a packed column with more overhead.
         if values.len() < 2 || !Self::may_be_below(bytes_max) {
             return None;
         }
@@ -358,7 +362,7 @@ impl Plan {
         (bytes < bytes_max).then_some(Self { step, firsts, width, sums, restarts, bytes })
     }
 
-    /// Whether any column takes less than `bytes_max`.
+    /// True if any column could take less than `bytes_max`.
     pub fn may_be_below(bytes_max: usize) -> bool {
         HEAD_BYTES + 4 < bytes_max
     }
@@ -368,7 +372,7 @@ impl Plan {
         self.bytes
     }
 
-    /// Appends the column; `scratch` is as it was when this was planned.
+    /// Appends the column; `scratch` must be unchanged since this was planned.
     pub fn write(&self, values: &[u64], scratch: &Scratch, out: &mut Vec<u8>) {
         let step_bytes = signed_bytes(self.step);
         let width = self.sums.map_or(self.width as u8, |_| BY_FRAME);
@@ -402,7 +406,7 @@ impl Plan {
 }
 
 impl Scratch {
-    /// Fills all but the sums, and says what the least difference is.
+    /// Fills everything but the sums, and returns the least difference.
     fn look(&mut self, values: &[u64], falls_are_restarts: bool) -> i64 {
         let Self { firsts, largest, restart_rows, restarts, .. } = self;
         firsts.clear();
@@ -425,16 +429,17 @@ impl Scratch {
             largest.push(most);
             step = step.min(least);
         }
-        // No difference at all is left if every one is a restart.
+        // If every row is a restart, no differences are left.
         if step == i64::MAX && largest.iter().all(|most| *most == i64::MIN) { 0 } else { step }
     }
 
-    /// Fills the sums; the width of all frames together, and the bits if each has its own.
+    /// Fills the sums; returns the width if all frames have the same, and the number of bits if
+    /// each has its own.
     fn sum_widths(&mut self, values: &[u64], step: i64) -> (u32, usize) {
         self.sums.clear();
         let (mut width, mut sum, mut bits) = (0, 0, 0);
         for (frame, most) in values.chunks(FRAME_ROWS).zip(&self.largest) {
-            // A frame of restarts alone has no difference.
+            // A frame that consists of restarts has no differences.
             let own = if *most < step { 0 } else { width_of(most.wrapping_sub(step) as u64) };
             width = width.max(own);
             sum += u64::from(own);

@@ -1,13 +1,13 @@
-//! Numbers in the headers of columns: as few bytes as they need, whose count stands before them.
+//! Numbers in the headers of columns: as few bytes as they need, preceded by their count.
 
 use super::super::bits::{load, mask_of, width_of};
 
-/// Bytes that a number needs; none for 0.
+/// Number of bytes of a value; none for 0.
 pub fn unsigned_bytes(value: u64) -> u32 {
     width_of(value).div_ceil(8)
 }
 
-/// Bytes that a number and its sign need; none for 0.
+/// Number of bytes of a value and its sign; none for 0.
 pub fn signed_bytes(value: i64) -> u32 {
     let magnitude = if value < 0 { !value } else { value } as u64;
     if value == 0 { 0 } else { (width_of(magnitude) + 1).div_ceil(8) }
@@ -18,8 +18,8 @@ pub fn put_low(value: u64, bytes: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(value.to_le_bytes().get(..bytes as usize).unwrap_or_default());
 }
 
-/// Cuts a number of so many bytes off the front of `rest`; `None` if they are more than eight, or
-/// not there. The padding of the column lies behind it, so that it is read with one load.
+/// Cuts a number of `bytes` bytes off the front of `rest`; `None` if they are more than eight, or
+/// missing. The padding of the column follows, so one load suffices.
 #[inline]
 pub fn cut_unsigned(rest: &mut &[u8], bytes: u32) -> Option<u64> {
     let value = load(rest, 0) & mask_of(8 * bytes);
@@ -27,7 +27,7 @@ pub fn cut_unsigned(rest: &mut &[u8], bytes: u32) -> Option<u64> {
     Some(value)
 }
 
-/// Cuts a number with its sign, in the same way.
+/// Cuts a signed number off in the same way.
 #[inline]
 pub fn cut_signed(rest: &mut &[u8], bytes: u32) -> Option<i64> {
     let value = cut_unsigned(rest, bytes)?;

@@ -1,13 +1,14 @@
-//! The lone-value column: one value far from all others, and the others packed against their own base.
+//! The lone-value column: FOR with a single outlier, one value far from all others, which are
+//! packed against their own base.
 //!
-//! The filler of a null is 0, and "never" is the last day there is: beside a time or an id both stand so
-//! far off that they would make all codes wide. They are too many for a list of exceptions.
+//! The placeholder of a null is 0, and "never" is the last possible day: next to times or ids both
+//! are so far away that they would make all codes wide, and too frequent for a list of exceptions.
 //!
 //! ```text
 //! lone = 70 | width of a code u8 | length of lone (low half), length of base (high half), u8
 //!      | lone | base | codes
 //! ```
-//! Code 0 is the lone value, any other the base + code.
+//! Code 0 is the lone value, any other is the base + code.
 
 use std::ops::Range;
 
@@ -24,10 +25,11 @@ use super::{
 pub const TAG: u8 = 70;
 const HEAD_BYTES: usize = 3;
 
-/// Values looked at before all are. A lone value that is in none of them is so rare that a list holds it.
+/// Number of values examined first. A lone value that is in none of them is rare enough for a list
+/// of exceptions.
 const SAMPLES: usize = 32;
 
-/// A column with a lone value to read.
+/// A column with a lone value, for reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Lone<'a> {
     lone: u64,
@@ -36,7 +38,7 @@ pub struct Lone<'a> {
 }
 
 impl<'a> Lone<'a> {
-    /// Cuts a column of so many rows off the front of `rest`.
+    /// Cuts a column of `rows` rows off the front of `rest`.
     #[inline]
     pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [_, width, lengths, ..] = **rest else { return None };
@@ -57,30 +59,30 @@ impl<'a> Lone<'a> {
         self.value(self.codes.get(row))
     }
 
-    /// Values from row `first` on, as many as `out` takes.
+    /// Decodes values from row `first` on into `out`.
     pub fn decode(&self, first: usize, out: &mut [u64]) {
         self.codes.decode(first, out);
         out.iter_mut().for_each(|value| *value = self.value(*value));
     }
 
-    /// The first row of `rows` whose value is not below `value`, where the column ascends.
+    /// The first row of `rows` whose value is not below `value`; the column must ascend there.
     pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
         partition(rows, |row| self.get(row) < value)
     }
 
-    /// The rows of `rows` whose value is `value`, where the column ascends.
+    /// The rows of `rows` whose value is `value`; the column must ascend there.
     pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
         let (first, end) = (self.lower_bound(rows.clone(), value), rows.end);
         equal_rows(first, end, |row| self.get(row) == value)
     }
 
-    /// Any codes are values.
+    /// Always succeeds: any codes are valid.
     pub fn check(&self, _rows: usize) -> Result<(), BadBlock> {
         Ok(())
     }
 }
 
-/// How to write values as a column with a lone value.
+/// A plan to encode values as a column with a lone value.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     lone: u64,
@@ -89,17 +91,17 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// For values from `min` to `max`, one of which is set apart, if the column takes less than
-    /// `bytes_max`.
+    /// A plan for values from `min` to `max`, one of which is the lone value, if the column takes
+    /// less than `bytes_max`.
     pub fn below(values: &[u64], min: u64, max: u64, bytes_max: usize) -> Option<Self> {
         let every = values.len().div_ceil(SAMPLES).max(1);
-        // Not the first row: where values ascend, the least stands there and means nothing.
+        // Not the first row: where values ascend it has the least value, which means nothing.
         let mut sample = values.iter().skip(every / 2).step_by(every);
         let too_long = HEAD_BYTES + packed_bytes(values.len(), 1) >= bytes_max;
         if min == max || too_long || !sample.any(|value| *value == min || *value == max) {
             return None;
         }
-        // The next to the least, and the next to the largest.
+        // The second least value, and the second largest.
         let (mut above_min, mut below_max) = (max, min);
         for &value in values {
             above_min = above_min.min(if value == min { max } else { value });
@@ -111,7 +113,7 @@ impl Plan {
         };
         let (low, high) = (plan(min, above_min, max), plan(max, min, below_max));
         let plan = if high.width < low.width { high } else { low };
-        // From 1 to 2^64 - 1 and one more is too many.
+        // The codes from 1 to 2^64 - 1 plus code 0 would be too many.
         let fits = plan.width > 0 && plan.bytes(values.len()) < bytes_max;
         fits.then_some(plan)
     }

@@ -1,15 +1,26 @@
-//! Integer columns: reading one value, many, or the row of a value.
+//! Integer columns: reading one value, many values, or the row of a value.
 //!
-//! The first byte of a column says its kind: up to 64, or 128 to 192, a packed column whose codes have
-//! that many bits, modulo 128; from 65 on the other kinds. A kind that keeps more than one list of
-//! numbers has them behind its header, each at a whole byte. All but run ends and delta frames read a
-//! value with one or two loads.
+//! The first byte of a column is its kind: up to 64, or 128 to 192, is a packed column whose codes
+//! have that many bits, modulo 128; other values from 65 on are the other kinds. A kind with more
+//! than one list of numbers has them after its header, each at a whole byte. All kinds except runs
+//! and delta frames read a value with one or two loads.
+//!
+//! | file | published name |
+//! |---|---|
+//! | `packed.rs` | frame of reference (FOR) bit packing, with an optional line |
+//! | `patched.rs` | patched frame of reference (PFOR) |
+//! | `lone.rs` | FOR with a single outlier value |
+//! | `dictionary.rs` | dictionary |
+//! | `runs.rs` | run-length encoding (RLE) |
+//! | `frames.rs` | delta encoding, in frames |
+//! | `stepped.rs` | scaling by the greatest common divisor |
+//! | `decimal.rs` | decimal floats (ALP) |
 //!
 //! Invariants
-//! 1. [`Ints::parse`] looks at the header only, and proves that everything which the header announces
-//!    lies in the bytes, with the padding.
-//! 2. After [`Ints::check`] every row has the value that was encoded, or the bytes were made by
-//!    somebody who knew the checksums.
+//! 1. [`Ints::parse`] looks at the header only, and proves that everything which the header
+//!    announces lies in the bytes, with the padding.
+//! 2. After [`Ints::check`] every row has the value that was encoded, unless the bytes were forged
+//!    with right checksums.
 
 mod decimal;
 mod dictionary;
@@ -33,35 +44,35 @@ use super::{super::BadBlock, ROWS_MAX, bits::partition};
 pub use decimal::Float;
 pub use encoder::{Chosen, IntEncoder};
 
-/// The ways to write integers.
+/// The encodings of integers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum IntKind {
     /// One value.
     Constant,
-    /// A base, and a code a row.
+    /// FOR bit packing: a base, and a code per row.
     Level,
-    /// A base, a line, and a code a row.
+    /// FOR with a slope: a base, a line, and a code per row.
     Sloped,
-    /// One value apart; a base, and a code a row for the others.
+    /// One outlier value; a base, and a code per row for the others.
     Lone,
-    /// A base, a code a row, and a list of rows that it does not hold.
+    /// PFOR: a base, a code per row, and a list of the rows that do not fit.
     Patched,
-    /// Few values, and a place among them a row.
+    /// Dictionary: few values, and an index into them per row.
     Dictionary,
-    /// A value for all rows in a row that have it.
+    /// RLE: one value for each run of equal rows.
     Runs,
-    /// Differences from row to row, in frames of 32.
+    /// Delta: differences from row to row, in frames of 32.
     Frames,
-    /// Whole numbers divided by a power of ten: floats.
+    /// Floats as whole numbers divided by a power of ten.
     Decimal,
-    /// A base, and numbers of equal steps.
+    /// A base, and multiples of a common step.
     Stepped,
 }
 
-/// An integer column to read. Rows that it does not have read as some number.
+/// An integer column, for reading. Rows that it does not have read as some number.
 ///
-/// Only the header of a packed column is kept; those of the others are long, and read anew at each
-/// call: some nanoseconds, where the call itself takes as many or decodes many values.
+/// Only the header of a packed column is kept. Those of other kinds are long, and parsed again at
+/// each call, which takes some nanoseconds: the call itself takes as many or decodes many values.
 #[derive(Clone, Copy, Debug)]
 pub struct Ints<'a> {
     bytes: &'a [u8],
@@ -70,8 +81,8 @@ pub struct Ints<'a> {
     packed: Option<Packed<'a>>,
 }
 
-/// What follows for the column of another kind that `rest` begins with; `None` if it does not fit. Headers are
-/// long: they stay where they were read.
+/// Evaluates the expression for the non-packed column at the start of `rest`; `None` if it does not
+/// fit. Headers are long: they are used by reference.
 macro_rules! rare {
     ($rest:expr, $rows:expr, $column:ident => $call:expr) => {
         match $rest.first() {
@@ -87,13 +98,13 @@ macro_rules! rare {
     };
 }
 
-/// Codes that a check looks at at a time.
+/// Number of codes that a check decodes at a time.
 const CHECKED: usize = 64;
 
 const DOES_NOT_FIT: BadBlock = BadBlock("an integer column does not fit");
 
 impl<'a> Ints<'a> {
-    /// The column of so many rows that `bytes` begin with; anything may follow it.
+    /// Parses the column of `rows` rows at the start of `bytes`; anything may follow it.
     #[inline]
     pub fn parse(bytes: &'a [u8], rows: usize) -> Result<Self, BadBlock> {
         if rows > ROWS_MAX {
@@ -107,12 +118,12 @@ impl<'a> Ints<'a> {
                 None
             }
         };
-        // At most nine bytes a row and a few lists: far below 4 GiB.
+        // At most nine bytes per row and a few lists: far below 4 GiB.
         let bytes_used = (bytes.len() - rest.len()) as u32;
         Ok(Self { bytes, rows: rows as u32, bytes_used, packed })
     }
 
-    /// What follows the column of another kind than packed.
+    /// Returns what follows a column of a kind other than packed.
     #[inline(never)]
     fn skip_rare(bytes: &'a [u8], rows: usize) -> Result<&'a [u8], BadBlock> {
         if let Some(71 | 73..=127 | 193..) = bytes.first() {
@@ -130,8 +141,8 @@ impl<'a> Ints<'a> {
         Ok(rest)
     }
 
-    /// A column that [`parse`](Ints::parse) accepts, or has accepted, without proving it again; it does not
-    /// know its length.
+    /// Opens a column that [`parse`](Ints::parse) accepts, or has accepted, without proving it
+    /// again; the result does not know its length.
     #[inline]
     pub fn open(bytes: &'a [u8], rows: usize) -> Option<Self> {
         let packed = match bytes.first() {
@@ -141,8 +152,8 @@ impl<'a> Ints<'a> {
         Some(Self { bytes, rows: rows as u32, bytes_used: 0, packed })
     }
 
-    /// The value of one row of a column that [`parse`](Ints::parse) accepts, for who wants no other: the
-    /// fastest way to it.
+    /// Reads the value of one row of a column that [`parse`](Ints::parse) accepts: the fastest way
+    /// if no other row is wanted.
     #[inline]
     pub fn read(bytes: &[u8], rows: usize, row: usize) -> Result<u64, BadBlock> {
         if rows > ROWS_MAX {
@@ -162,7 +173,7 @@ impl<'a> Ints<'a> {
         rare!(&mut { bytes }, rows, column => column.get(row))
     }
 
-    /// Checks all that [`parse`](Ints::parse) does not.
+    /// Checks everything that [`parse`](Ints::parse) does not.
     pub fn check(&self) -> Result<(), BadBlock> {
         let rows = self.rows();
         match self.packed {
@@ -172,7 +183,7 @@ impl<'a> Ints<'a> {
         }
     }
 
-    /// Length of the column: where the next one begins.
+    /// Length of the column, that is, the offset of the next one.
     pub fn bytes_used(&self) -> usize {
         self.bytes_used as usize
     }
@@ -205,7 +216,7 @@ impl<'a> Ints<'a> {
         }
     }
 
-    /// Values from row `first` on, as many as `out` takes.
+    /// Decodes values from row `first` on into `out`.
     pub fn decode(&self, first: usize, out: &mut [u64]) {
         match &self.packed {
             Some(packed) => packed.decode(first, out),
@@ -216,8 +227,8 @@ impl<'a> Ints<'a> {
         }
     }
 
-    /// The first row of `rows` whose value is not below `value`, the end of `rows` if there is none.
-    /// The column ascends there (else: some row of it).
+    /// The first row of `rows` whose value is not below `value`, the end of `rows` if there is
+    /// none. The column must ascend there (otherwise: some row).
     pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
         let end = rows.end.min(self.rows());
         let rows = rows.start.min(end)..end;
@@ -230,9 +241,9 @@ impl<'a> Ints<'a> {
         }
     }
 
-    /// The rows of `rows` whose value is `value`, where the column ascends; an empty range where they
-    /// would be if there are none. The header is read once, and kinds that say so know the end of the
-    /// range from its beginning.
+    /// The rows of `rows` whose value is `value`; an empty range where they would be if there are
+    /// none. The column must ascend there. The header is read once, and some kinds know the end of
+    /// the range from its start.
     #[inline]
     pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
         let end = rows.end.min(self.rows());
@@ -251,13 +262,13 @@ impl<'a> Ints<'a> {
     }
 }
 
-/// The rows from `first` on for which `is` holds, as long as it does and they are below `end`.
+/// The rows from `first` on for which `is` holds without interruption, below `end`.
 #[inline]
 fn equal_rows(first: usize, end: usize, is: impl Fn(usize) -> bool) -> Range<usize> {
     if first >= end || !is(first) {
         return first..first;
     }
-    // Mostly a row or a few: the range doubles until it holds the end.
+    // Usually one row or a few: the range is doubled until it contains the end.
     let mut reach = 1;
     while first + reach < end && is(first + reach) {
         reach *= 2;

@@ -1,8 +1,8 @@
-//! The plain integer column: a base, a line, and what is left of each value in a few bits.
+//! The packed integer column: frame of reference (FOR) bit packing, with an optional line.
 //!
-//! Value *i* = base + ((slope · *i*) >> shift) + code *i*, in arithmetic modulo 2^64, so that no values
-//! are too far apart for it. Without slope this is a frame of reference, with codes of 0 bits a
-//! constant. A slope makes ids, times and offsets small: what counts then is how far the values
+//! Value *i* = base + ((slope · *i*) >> shift) + code *i*, in arithmetic modulo 2^64, so that no
+//! values are too far apart. Without a slope this is a frame of reference, and with codes of 0 bits
+//! a constant. A slope makes ids, times and offsets small: what counts then is how far the values
 //! stray from a line, not how far they go. The slope is whole (shift 0) or in 65 536ths (shift 16):
 //! with fewer than 65 536 rows no finer one is needed.
 //!
@@ -22,18 +22,18 @@ use super::{
     head::{cut_signed, cut_unsigned, put_low, signed_bytes, unsigned_bytes},
 };
 
-/// Marks a slope in 65 536ths beside the width.
+/// Flag beside the width: the slope is in 65 536ths.
 pub const FRACTION: u8 = 0x80;
 const FRACTION_BITS: u32 = 16;
-/// Slopes in 65 536ths stay below this, so that times a row they stay below 2^63.
+/// Slopes in 65 536ths stay below this, so that multiplied by a row they stay below 2^63.
 const FRACTION_SLOPE_MAX: u64 = 1 << 47;
 
-/// Fewest rows that a line is tried on: two points always lie on one.
+/// Fewest rows for which a line is tried: two points always lie on one.
 const LINE_ROWS_MIN: usize = 4;
-/// Values looked at before all are: they often show already that a line gives nothing.
+/// Number of values examined first: they often show already that a line gains nothing.
 const LINE_SAMPLES: usize = 16;
 
-/// A line through the origin, sampled at whole rows.
+/// A line through the origin, evaluated at whole rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Line {
     slope: i64,
@@ -55,7 +55,7 @@ impl Line {
         let steps = (values.len() as i128 - 1).max(1);
         let fixed = (rise << FRACTION_BITS) / steps;
         if rise % steps == 0 || fixed.unsigned_abs() >= FRACTION_SLOPE_MAX.into() {
-            // Modulo 2^64, like all that is done with it.
+            // Modulo 2^64, like everything computed with it.
             Self { slope: (rise / steps) as i64, shift: 0 }
         } else {
             Self { slope: fixed as i64, shift: FRACTION_BITS }
@@ -63,7 +63,7 @@ impl Line {
     }
 }
 
-/// A packed column to read.
+/// A packed column, for reading.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Packed<'a> {
     base: u64,
@@ -72,7 +72,7 @@ pub struct Packed<'a> {
 }
 
 impl<'a> Packed<'a> {
-    /// Cuts a packed column of so many rows off the front of `rest`.
+    /// Cuts a packed column of `rows` rows off the front of `rest`.
     #[inline]
     pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [form, lengths, ..] = **rest else { return None };
@@ -84,7 +84,7 @@ impl<'a> Packed<'a> {
         Some(Self { base, line: Line { slope, shift }, codes })
     }
 
-    /// What it is called.
+    /// The kind of the column.
     pub fn kind(&self) -> IntKind {
         kind_of(self.line, self.codes.width())
     }
@@ -95,14 +95,14 @@ impl<'a> Packed<'a> {
         self.base.wrapping_add(self.line.at(row)).wrapping_add(self.codes.get(row))
     }
 
-    /// Values from row `first` on, as many as `out` takes.
+    /// Decodes values from row `first` on into `out`.
     pub fn decode(&self, first: usize, out: &mut [u64]) {
         self.codes.decode(first, out);
         if self.line.slope == 0 {
             out.iter_mut().for_each(|value| *value = value.wrapping_add(self.base));
             return;
         }
-        // The line's next point comes by addition, not multiplication.
+        // The line's next point is computed by addition, not multiplication.
         let Line { slope, shift } = self.line;
         let mut point = slope.wrapping_mul(first as i64);
         for value in out {
@@ -111,7 +111,7 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// The first row of `rows` whose value is not below `value`, where the column ascends.
+    /// The first row of `rows` whose value is not below `value`; the column must ascend there.
     pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
         if self.line.slope == 0 {
             let above_base = value.saturating_sub(self.base);
@@ -120,12 +120,13 @@ impl<'a> Packed<'a> {
         let near = self.rows_near(&rows, value);
         let all_below = near.start == rows.start || self.get(near.start - 1) < value;
         let none_above = near.end == rows.end || self.get(near.end) >= value;
-        // The estimate is right unless sums wrapped round.
+        // The estimate is right unless sums wrapped around.
         let rows = if all_below && none_above { near } else { rows };
         partition(rows, |row| self.get(row) < value)
     }
 
-    /// Without a line no value is beyond 2^64: a search looks for what a value is above the base.
+    /// Without a line no value may exceed 2^64: a search looks for a value's distance from the
+    /// base.
     pub fn check(&self, rows: usize) -> Result<(), BadBlock> {
         let most = u64::MAX - self.base;
         if self.line.slope != 0 || self.codes.mask() <= most {
@@ -142,7 +143,7 @@ impl<'a> Packed<'a> {
         Ok(())
     }
 
-    /// The rows of `rows` whose value is `value`, where the column ascends.
+    /// The rows of `rows` whose value is `value`; the column must ascend there.
     #[inline]
     pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
         if self.line.slope != 0 {
@@ -158,7 +159,7 @@ impl<'a> Packed<'a> {
     }
 
     /// The rows between which the bound must lie if no sum wraps: the line itself passes `value` at
-    /// the end of them, and the line with the largest code at their start.
+    /// their end, and the line plus the largest code at their start.
     fn rows_near(&self, rows: &Range<usize>, value: u64) -> Range<usize> {
         let Line { slope, shift } = self.line;
         let rise = i128::from(value) - i128::from(self.base);
@@ -179,7 +180,7 @@ fn kind_of(line: Line, width: u32) -> IntKind {
     }
 }
 
-/// How to write values as a packed column.
+/// A plan to encode values as a packed column.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     base: u64,
@@ -188,12 +189,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Without a line, for values from `min` to `max`.
+    /// A plan without a line, for values from `min` to `max`.
     pub fn level(min: u64, max: u64) -> Self {
         Self { base: min, line: Line::default(), width: width_of(max - min) }
     }
 
-    /// With a line from the first value to the last, if it may take less than `bytes_max`.
+    /// A plan with a line from the first value to the last, if it takes less than `bytes_max`.
     pub fn sloped_below(values: &[u64], bytes_max: usize) -> Option<Self> {
         if values.len() < LINE_ROWS_MIN {
             return None;
@@ -201,7 +202,7 @@ impl Plan {
         let line = Line::through_ends(values);
         let every = values.len().div_ceil(LINE_SAMPLES);
         let sample = Self::fit(line, values.iter().enumerate().step_by(every));
-        // All values need no fewer bits than the sample does.
+        // All values need at least as many bits as the sample.
         if line.slope == 0 || packed_bytes(values.len(), sample.width) >= bytes_max {
             return None;
         }
@@ -209,7 +210,7 @@ impl Plan {
         (plan.bytes(values.len()) < bytes_max).then_some(plan)
     }
 
-    /// The shorter of the two.
+    /// The shorter of the two plans.
     pub fn shortest(values: &[u64]) -> Self {
         let min = values.iter().copied().min().unwrap_or(0);
         let max = values.iter().copied().max().unwrap_or(0);
@@ -236,7 +237,7 @@ impl Plan {
         head as usize + packed_bytes(rows, self.width)
     }
 
-    /// What it is called.
+    /// The kind of the column.
     pub fn kind(&self) -> IntKind {
         kind_of(self.line, self.width)
     }

@@ -1,8 +1,9 @@
-//! The patched integer column: codes as narrow as most values need, and a list of the others.
+//! The patched integer column (PFOR): codes only as wide as most values need, and a list of the
+//! others.
 //!
-//! Durations, sizes and counts have a long tail: without the few largest values all the rest fit into
-//! a fraction of the bits. The code of all ones says that the row is an *exception*; the exceptions'
-//! rows stand in a sorted list, and beside it how far each value lies above the base.
+//! Durations, sizes and counts have a long tail: without the few largest values all others fit into
+//! a fraction of the bits. The code of all ones marks the row as an *exception*; the rows of the
+//! exceptions are in a sorted list, followed by the distance of each value from the base.
 //!
 //! ```text
 //! patched = 65 | width of a code u8 | width of an excess u8 | length of base u8 | exceptions u16
@@ -25,7 +26,7 @@ use super::{
 pub const TAG: u8 = 65;
 const HEAD_BYTES: usize = 6;
 
-/// A patched column to read.
+/// A patched column, for reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Patched<'a> {
     base: u64,
@@ -33,7 +34,7 @@ pub struct Patched<'a> {
     exceptions: usize,
     excess_width: u32,
     row_width: u32,
-    /// The two lists of the exceptions: most reads need neither.
+    /// The two lists of exceptions: most reads need neither.
     lists: &'a [u8],
 }
 
@@ -46,14 +47,14 @@ struct Exceptions<'a> {
 }
 
 impl<'a> Patched<'a> {
-    /// Cuts a patched column of so many rows off the front of `rest`.
+    /// Cuts a patched column of `rows` rows off the front of `rest`.
     pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let patched = Self::open(rest, rows)?;
         patched.cut_lists(rest)?;
         Some(patched)
     }
 
-    /// Reads the header, up to the exceptions, which may not all be there.
+    /// Reads the header, up to the exceptions, which may be incomplete.
     #[inline]
     pub fn open(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [_, width, excess_width, base_bytes, low, high, ..] = **rest else { return None };
@@ -71,7 +72,7 @@ impl<'a> Patched<'a> {
         Some(Exceptions { count: self.exceptions, rows, excesses })
     }
 
-    /// The exceptions; none if they are not there.
+    /// The exceptions; none if they are incomplete.
     #[inline]
     fn exceptions(&self) -> Exceptions<'a> {
         let none = Exceptions { count: 0, rows: Codes::default(), excesses: Codes::default() };
@@ -92,7 +93,7 @@ impl<'a> Patched<'a> {
         excesses.get(rows.lower_bound(0..count, row as u64))
     }
 
-    /// Values from row `first` on, as many as `out` takes.
+    /// Decodes values from row `first` on into `out`.
     pub fn decode(&self, first: usize, out: &mut [u64]) {
         self.codes.decode(first, out);
         let Exceptions { count, rows, excesses } = self.exceptions();
@@ -104,18 +105,18 @@ impl<'a> Patched<'a> {
         out.iter_mut().for_each(|value| *value = value.wrapping_add(self.base));
     }
 
-    /// The first row of `rows` whose value is not below `value`, where the column ascends.
+    /// The first row of `rows` whose value is not below `value`; the column must ascend there.
     pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
         partition(rows, |row| self.get(row) < value)
     }
 
-    /// The rows of `rows` whose value is `value`, where the column ascends.
+    /// The rows of `rows` whose value is `value`; the column must ascend there.
     pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
         let (first, end) = (self.lower_bound(rows.clone(), value), rows.end);
         equal_rows(first, end, |row| self.get(row) == value)
     }
 
-    /// The exceptions' rows ascend, and are the rows whose code is all ones.
+    /// Checks that the exceptions' rows ascend, and are the rows whose code is all ones.
     pub fn check(&self, rows: usize) -> Result<(), BadBlock> {
         if self.codes.width() == 0 {
             return Err(BadBlock("a patched column has no codes"));
@@ -142,7 +143,7 @@ fn row_width(rows: usize) -> u32 {
     width_of(rows.saturating_sub(1) as u64)
 }
 
-/// How to write values as a patched column.
+/// A plan to encode values as a patched column.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     base: u64,
@@ -152,16 +153,16 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The best width of a code for values from `min` to `max`, if the column takes less than
-    /// `bytes_max`.
+    /// The plan with the best code width for values from `min` to `max`, if the column takes less
+    /// than `bytes_max`.
     pub fn below(values: &[u64], min: u64, max: u64, bytes_max: usize) -> Option<Self> {
         let rows = values.len();
         if HEAD_BYTES + packed_bytes(rows, 1) >= bytes_max {
             return None;
         }
-        // A value is an exception at every width that its distance from the base + 1 does not fit
-        // into: all ones stand for another. Neighbours count in different places, so that no count
-        // waits for the one before it.
+        // A value is an exception at every width into which its distance from the base + 1 does not
+        // fit: all ones have another meaning. Neighbours are counted in different arrays, so that
+        // no increment waits for the one before it.
         let mut counts = [[0u32; 66]; 2];
         let width_at = |value: u64| match value.wrapping_sub(min).wrapping_add(1) {
             0 => 65,

@@ -1,7 +1,7 @@
-//! The run-length integer column: each value once for all the rows in a row that have it.
+//! The run-length integer column (RLE): each value once for all consecutive rows that have it.
 //!
-//! The leading columns of an index, and whatever is set for a while, have few runs. A row's run is
-//! found by a search in the sorted list of where runs end.
+//! The leading columns of an index, and values that stay the same for a while, have few runs. A
+//! row's run is found by a search in the sorted list of run ends.
 //!
 //! ```text
 //! runs = 66 | width of a value u8 | length of base u8 | runs u16
@@ -22,7 +22,7 @@ use super::head::{cut_unsigned, put_low, unsigned_bytes};
 pub const TAG: u8 = 66;
 const HEAD_BYTES: usize = 5;
 
-/// A run-length column to read.
+/// A run-length column, for reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Runs<'a> {
     rows: usize,
@@ -34,7 +34,7 @@ pub struct Runs<'a> {
 }
 
 impl<'a> Runs<'a> {
-    /// Cuts a run-length column of so many rows off the front of `rest`.
+    /// Cuts a run-length column of `rows` rows off the front of `rest`.
     #[inline]
     pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [_, width, base_bytes, low, high, ..] = **rest else { return None };
@@ -75,7 +75,7 @@ impl<'a> Runs<'a> {
         self.value_of(self.run_of(row))
     }
 
-    /// Values from row `first` on, as many as `out` takes.
+    /// Decodes values from row `first` on into `out`.
     pub fn decode(&self, first: usize, out: &mut [u64]) {
         let mut done = 0;
         for run in self.run_of(first)..self.runs {
@@ -90,18 +90,18 @@ impl<'a> Runs<'a> {
         }
     }
 
-    /// The first row of `rows` whose value is not below `value`, where the column ascends.
+    /// The first row of `rows` whose value is not below `value`; the column must ascend there.
     pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
         let runs = self.runs_of(&rows);
         let run = partition(runs.clone(), |run| self.value_of(run) < value);
         self.start_of(run, &runs, &rows)
     }
 
-    /// The rows of `rows` whose value is `value`, where the column ascends.
+    /// The rows of `rows` whose value is `value`; the column must ascend there.
     pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
         let runs = self.runs_of(&rows);
         let first = partition(runs.clone(), |run| self.value_of(run) < value);
-        // Neighbours that are written here differ.
+        // In columns of our encoder neighbouring runs differ.
         let mut end = first;
         while end < runs.end && self.value_of(end) == value {
             end += 1;
@@ -109,19 +109,19 @@ impl<'a> Runs<'a> {
         self.start_of(first, &runs, &rows)..self.start_of(end, &runs, &rows)
     }
 
-    /// The runs that have rows of `rows`.
+    /// The runs that contain some of `rows`.
     #[inline]
     fn runs_of(&self, rows: &Range<usize>) -> Range<usize> {
         if rows.is_empty() {
             return 0..0;
         }
-        // Mostly all rows are asked for, and then no run need be looked for.
+        // Usually all rows are asked for, and then no run needs to be searched.
         let first = if rows.start == 0 { 0 } else { self.run_of(rows.start) };
         let end = if rows.end >= self.rows { self.runs } else { self.run_of(rows.end - 1) + 1 };
         first..end
     }
 
-    /// Where run `run` of `runs`, or what follows them, begins in `rows`.
+    /// The first row in `rows` of run `run` of `runs`, or of what follows them.
     #[inline]
     fn start_of(&self, run: usize, runs: &Range<usize>, rows: &Range<usize>) -> usize {
         if run <= runs.start {
@@ -130,7 +130,7 @@ impl<'a> Runs<'a> {
         self.end_of(run - 1).clamp(rows.start, rows.end)
     }
 
-    /// Runs end one after the other, each with a row at least.
+    /// Checks that run ends ascend, so that each run has at least one row.
     pub fn check(&self, rows: usize) -> Result<(), BadBlock> {
         let mut start = 0;
         for run in 0..self.runs {
@@ -148,7 +148,7 @@ fn end_width(rows: usize) -> u32 {
     width_of(rows.saturating_sub(1) as u64)
 }
 
-/// How to write values as a run-length column.
+/// A plan to encode values as a run-length column.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     base: u64,
@@ -157,7 +157,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// For values from `min` to `max` in so many runs, if the column takes less than `bytes_max`.
+    /// A plan for values from `min` to `max` in `runs` runs, if the column takes less than
+    /// `bytes_max`.
     pub fn below(rows: usize, runs: usize, min: u64, max: u64, bytes_max: usize) -> Option<Self> {
         let plan = Self { base: min, width: width_of(max - min), runs };
         (rows > 0 && plan.bytes(rows) < bytes_max).then_some(plan)

@@ -1,11 +1,11 @@
-//! What fixed columns take: a change that makes one longer is seen in review.
+//! Sizes of fixed columns: a change that makes one longer shows in review.
 //!
-//! They are shaped like columns of the data sets that the encodings were chosen by: blocks of some
+//! They resemble columns of the data sets for which the encodings were chosen: blocks of some
 //! hundred to two thousand rows of index entries and narrow rows.
 
 use super::{Float, IntEncoder, tests::ordered};
 
-/// Numbers without pattern.
+/// Numbers without a pattern.
 struct Noise(u64);
 
 impl Noise {
@@ -14,7 +14,7 @@ impl Noise {
         (self.0 >> 24) % end
     }
 
-    /// Small mostly, with a long tail.
+    /// Mostly small, with a long tail.
     fn tail(&mut self) -> u64 {
         let small = self.below(200);
         (0..10).take_while(|_| self.below(3) == 0).fold(small, |n, _| n * 4 + 100)
@@ -23,7 +23,7 @@ impl Noise {
 
 type Column = (&'static str, usize, fn(u64, &mut Noise, u64) -> u64);
 
-/// A name, rows, and a value from row, noise and the value before.
+/// A name, a number of rows, and a value computed from the row, noise and the previous value.
 const COLUMNS: [Column; 18] = [
     ("same day", 1000, |_, _, _| 20_231_011),
     ("id", 1000, |row, _, _| 73_000_000 + row),

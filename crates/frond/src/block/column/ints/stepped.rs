@@ -1,8 +1,9 @@
-//! The stepped column: values that are all the least and so many equal steps above it.
+//! The stepped column: values that are the least value plus multiples of a common step (scaling by
+//! the greatest common divisor).
 //!
-//! Times in microseconds that were written by the second, amounts in whole hundreds, ids given ten at a time:
-//! packed, each takes the bits of the step as well. The numbers of steps are a column of their own, of
-//! whichever kind is best for them.
+//! Times in microseconds that were recorded by the second, amounts in whole hundreds, ids assigned
+//! ten at a time: packed as they are, each takes the bits of the step as well. The multiples are a
+//! column of their own, of whichever kind is best for them.
 //!
 //! ```text
 //! stepped = 72 | length of least (low half), length of step (high half), u8 | least | step
@@ -10,8 +11,8 @@
 //! ```
 //!
 //! Invariants
-//! 1. A step is 2 or more, and no value is beyond 2^64: so values ascend where their numbers do, and one
-//!    division finds what to seek among these.
+//! 1. A step is 2 or more, and no value exceeds 2^64: so values ascend where their multiples do,
+//!    and one division converts a searched value.
 
 use std::ops::Range;
 
@@ -25,10 +26,10 @@ use super::{
 pub const TAG: u8 = 72;
 const HEAD_BYTES: usize = 2;
 
-/// Values looked at before all are: mostly two or three have no step in common.
+/// Number of values examined first: usually two or three of them have no step in common.
 const SAMPLES: usize = 16;
 
-/// A stepped column to read.
+/// A stepped column, for reading.
 #[derive(Clone, Copy, Debug)]
 pub struct Stepped<'a> {
     least: u64,
@@ -37,7 +38,7 @@ pub struct Stepped<'a> {
 }
 
 impl<'a> Stepped<'a> {
-    /// Cuts a stepped column of so many rows off the front of `rest`.
+    /// Cuts a stepped column of `rows` rows off the front of `rest`.
     pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let stepped = Self::open(rest, rows)?;
         let numbers = Ints::parse(rest, rows).ok()?;
@@ -45,14 +46,14 @@ impl<'a> Stepped<'a> {
         Some(stepped)
     }
 
-    /// Reads the header, up to the numbers, which may not all be there.
+    /// Reads the header, up to the multiples, which may be incomplete.
     pub fn open(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let [_, lengths, ..] = **rest else { return None };
         *rest = rest.get(HEAD_BYTES..)?;
         let least = cut_unsigned(rest, (lengths & 15).into())?;
         let step = cut_unsigned(rest, (lengths >> 4).into())?;
         if step < 2 || matches!(rest.first(), Some(&(TAG | decimal::TAG))) {
-            // Nor one within the other, as deep as somebody pleases.
+            // This also forbids nesting of arbitrary depth.
             return None;
         }
         Some(Self { least, step, numbers: Ints::open(rest, rows)? })
@@ -69,19 +70,19 @@ impl<'a> Stepped<'a> {
         self.value(self.numbers.get(row))
     }
 
-    /// Values from row `first` on, as many as `out` takes.
+    /// Decodes values from row `first` on into `out`.
     pub fn decode(&self, first: usize, out: &mut [u64]) {
         self.numbers.decode(first, out);
         out.iter_mut().for_each(|value| *value = self.value(*value));
     }
 
-    /// The first row of `rows` whose value is not below `value`, where the column ascends.
+    /// The first row of `rows` whose value is not below `value`; the column must ascend there.
     pub fn lower_bound(&self, rows: Range<usize>, value: u64) -> usize {
         let above = value.saturating_sub(self.least);
         self.numbers.lower_bound(rows, above.div_ceil(self.step))
     }
 
-    /// The rows of `rows` whose value is `value`, where the column ascends.
+    /// The rows of `rows` whose value is `value`; the column must ascend there.
     pub fn equal_range(&self, rows: Range<usize>, value: u64) -> Range<usize> {
         match value.checked_sub(self.least) {
             Some(above) if above.is_multiple_of(self.step) => {
@@ -94,7 +95,7 @@ impl<'a> Stepped<'a> {
         }
     }
 
-    /// The numbers are sound, and none leads too far.
+    /// Checks the multiples, and that none leads beyond 2^64.
     pub fn check(&self, rows: usize) -> Result<(), BadBlock> {
         self.numbers.check()?;
         let most = (u64::MAX - self.least) / self.step;
@@ -110,22 +111,22 @@ impl<'a> Stepped<'a> {
     }
 }
 
-/// Divides what can be divided, by a multiplication.
+/// Exact division by multiplication.
 struct Divisor {
-    /// Of the odd part, modulo 2^64.
+    /// The inverse of the divisor's odd part, modulo 2^64.
     inverse: u64,
-    /// Of the even part.
+    /// The exponent of the divisor's power of two.
     shift: u32,
     /// The largest quotient.
     most: u64,
 }
 
 impl Divisor {
-    /// For a divisor other than 0.
+    /// Creates the divisor for a number other than 0.
     fn of(divisor: u64) -> Self {
         let shift = divisor.trailing_zeros();
         let odd = divisor >> shift;
-        // Newton: three bits are right at first, and twice as many each time.
+        // Newton iteration: three bits are right at first, and twice as many each time.
         let mut inverse = odd;
         for _ in 0..5 {
             let error = 2u64.wrapping_sub(odd.wrapping_mul(inverse));
@@ -134,7 +135,8 @@ impl Divisor {
         Self { inverse, shift, most: u64::MAX / divisor }
     }
 
-    /// What is no multiple goes to numbers that no quotient is, as multiples take all those up to the largest.
+    /// Numbers that are no multiples map to results above the largest quotient, since the multiples
+    /// map to all results up to it.
     #[inline]
     fn quotient(&self, of: u64) -> Option<u64> {
         let quotient = of.wrapping_mul(self.inverse).rotate_right(self.shift);
@@ -149,7 +151,7 @@ fn common(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// How to write values as a stepped column.
+/// A plan to encode values as a stepped column.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     least: u64,
@@ -157,8 +159,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The longest step from the least value to all others, if there is one that a column may be shorter by than
-    /// `bytes_max`; the numbers of steps go to `numbers`.
+    /// The plan with the longest step from the least value to all others, if there is one and the
+    /// column may take less than `bytes_max`; the multiples are put into `numbers`.
     pub fn below(values: &[u64], bytes_max: usize, numbers: &mut Vec<u64>) -> Option<Self> {
         let every = values.len().div_ceil(SAMPLES).max(1);
         let first = *values.first()?;
@@ -188,12 +190,12 @@ impl Plan {
         None
     }
 
-    /// Length of all but the numbers.
+    /// Length of everything but the multiples.
     pub fn bytes(&self) -> usize {
         HEAD_BYTES + (unsigned_bytes(self.least) + unsigned_bytes(self.step)) as usize
     }
 
-    /// Appends all but the numbers.
+    /// Appends everything but the multiples.
     pub fn write(&self, out: &mut Vec<u8>) {
         let [least_bytes, step_bytes] = [self.least, self.step].map(unsigned_bytes);
         out.extend_from_slice(&[TAG, (least_bytes | step_bytes << 4) as u8]);
@@ -236,7 +238,7 @@ mod tests {
         assert_eq!(step(&[u64::MAX, 1, u64::MAX >> 1]), Some(2));
         assert_eq!(step(&[u64::MAX, 0, 1]), None);
         assert_eq!(step(&[1 << 63, 0, 1 << 62]), Some(1 << 62));
-        // What the sample has in common, others may not have.
+        // A step that the sample has in common, but other values do not.
         let mut values: Vec<u64> = (0..160).map(|row| row * 360_360 + 5).collect();
         for (row, step_then) in [(33, 180_180), (51, 60_060), (77, 4)] {
             values[row] += step_then;

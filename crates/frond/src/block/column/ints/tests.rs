@@ -1,5 +1,5 @@
-//! What every kind must do, on data of every sort: values come back, bounds are those of a plain
-//! search, lengths are as announced, and no bytes whatever do harm.
+//! What every kind must do, on data of all sorts: values are restored, bounds equal those of a
+//! plain search, lengths are as announced, and arbitrary bytes do no harm.
 
 use proptest::prelude::*;
 
@@ -18,12 +18,12 @@ const KINDS: [IntKind; 9] = [
     IntKind::Stepped,
 ];
 
-/// A column with bytes after it that are not its own.
+/// A column followed by bytes that do not belong to it.
 fn padded(column: &[u8]) -> Vec<u8> {
     [column, &[0xa5; PAD_BYTES]].concat()
 }
 
-/// Invariant 1 of the room: reads everything in every way, and compares.
+/// Invariant 1 of the module: reads everything in every way, and compares.
 fn comes_back(values: &[u64], column: &[u8], chosen: Chosen) {
     assert_eq!(column.len(), chosen.bytes, "{chosen:?}");
     let bytes = padded(column);
@@ -42,10 +42,10 @@ fn comes_back(values: &[u64], column: &[u8], chosen: Chosen) {
             assert_eq!(out, values[first..first + out.len()], "from {first} of {chosen:?}");
         }
     }
-    // Bounds are promised where the column ascends.
+    // Bounds are guaranteed where the column ascends.
     let mut from = 0;
     for part in values.chunk_by(|a, b| a <= b).take(20) {
-        // All of it, and as a search leaves some rows over.
+        // All of it, and a range as a search leaves it.
         let some = part.len() / 3..part.len() - part.len() / 4;
         bounds_are_found(&ints, from, part);
         bounds_are_found(&ints, from + some.start, &part[some]);
@@ -53,7 +53,7 @@ fn comes_back(values: &[u64], column: &[u8], chosen: Chosen) {
     }
 }
 
-/// Asks for values of `part`, which ascends and begins at row `from`, and for their neighbours.
+/// Searches values of `part`, which ascends and starts at row `from`, and their neighbours.
 fn bounds_are_found(ints: &Ints<'_>, from: usize, part: &[u64]) {
     let (Some(&first), Some(&last)) = (part.first(), part.last()) else { return };
     let (rows, kind) = (from..from + part.len(), ints.kind());
@@ -67,7 +67,7 @@ fn bounds_are_found(ints: &Ints<'_>, from: usize, part: &[u64]) {
     }
 }
 
-/// Encodes in every kind that can hold the values; the choice is the shortest of them.
+/// Encodes in every kind that can hold the values; the chosen kind is the shortest of them.
 fn check_all(values: &[u64]) -> Chosen {
     let mut encoder = IntEncoder::new();
     let mut column = vec![0xee];
@@ -82,12 +82,12 @@ fn check_all(values: &[u64]) -> Chosen {
         column.clear();
         let chosen = encoder.encode_as(kind, None, values, &mut column);
         comes_back(values, &column, chosen);
-        // Steps have to save a tenth; differences are tried only where values ascend.
+        // Steps must save a tenth; differences are tried only where values ascend.
         let saves = if kind == IntKind::Stepped { best.bytes / 10 } else { 0 };
         if kind != IntKind::Frames || values.is_sorted() {
             assert!(chosen.bytes + saves >= best.bytes, "{chosen:?} is shorter than {best:?}");
         }
-        // As the next block of the column is written.
+        // Encodes as for the next block of the column.
         column.clear();
         let again = encoder.encode_as(kind, chosen.numbers, values, &mut column);
         assert!(chosen.kind != kind || again == chosen, "{again:?} {chosen:?}");
@@ -99,20 +99,20 @@ fn any_width() -> impl Strategy<Value = u64> {
     (any::<u64>(), 0u32..64).prop_map(|(value, shift)| value >> shift)
 }
 
-/// Values as columns have them, of all sorts.
+/// Values of all sorts, as columns have them.
 fn any_values() -> impl Strategy<Value = Vec<u64>> {
     let many = 0..300usize;
     let steps = || (any_width(), prop::collection::vec(any_width(), 0..300usize), 1u32..64);
     prop_oneof![
         prop::collection::vec(any::<u64>(), many.clone()),
         prop::collection::vec(any_width(), many.clone()),
-        // Within some bits above a base.
+        // Within a few bits above a base.
         (any::<u64>(), 0u32..64, prop::collection::vec(any::<u64>(), many.clone())).prop_map(
             |(base, shift, values)| {
                 values.into_iter().map(|v| base.wrapping_add(v >> shift)).collect()
             }
         ),
-        // Ascending by steps of many sizes, round the end of the numbers and back.
+        // Ascending by steps of many sizes, wrapping around the end of the numbers.
         steps().prop_map(|(start, steps, shift)| {
             let mut at = start;
             steps
@@ -123,7 +123,7 @@ fn any_values() -> impl Strategy<Value = Vec<u64>> {
                 })
                 .collect()
         }),
-        // Ascending, never round the end.
+        // Ascending, without wrapping around.
         steps().prop_map(|(start, steps, shift)| {
             let mut at = start;
             steps
@@ -134,7 +134,7 @@ fn any_values() -> impl Strategy<Value = Vec<u64>> {
                 })
                 .collect()
         }),
-        // Ascending, and now and then from the start again.
+        // Ascending, and sometimes starting again.
         (any_width(), prop::collection::vec((0u64..500, prop::bool::weighted(0.03)), 0..300usize))
             .prop_map(|(start, steps)| {
                 let mut at = start;
@@ -144,7 +144,7 @@ fn any_values() -> impl Strategy<Value = Vec<u64>> {
                 };
                 steps.into_iter().map(from).collect()
             }),
-        // Beside a line, upward or downward.
+        // Near a line, ascending or descending.
         (
             any::<u64>(),
             any::<i64>(),
@@ -176,7 +176,7 @@ fn any_values() -> impl Strategy<Value = Vec<u64>> {
                 let value = |(v, is_lone)| if is_lone { lone } else { base.wrapping_add(v) };
                 rows.into_iter().map(value).collect()
             }),
-        // Few to many equal steps above the least, with and without some more in between.
+        // A few to many equal steps above the least, with and without other values in between.
         (any_width(), any_width(), 0u32..64, prop::collection::vec(any::<u64>(), many.clone()))
             .prop_map(|(least, step, shift, numbers)| {
                 let value =
@@ -210,7 +210,7 @@ proptest! {
     }
 }
 
-/// The form of docs/format.md, "Tuple keys", of any number.
+/// The form of any number in docs/format.md, "Tuple keys".
 pub(super) fn ordered(number: f64) -> u64 {
     let bits = number.to_bits();
     if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
@@ -221,7 +221,7 @@ fn ordered_single(number: f32) -> u64 {
     (if bits >> 31 == 0 { bits | 1 << 31 } else { !bits }).into()
 }
 
-/// Floats as columns have them: decimals, whole numbers, and what no decimal is.
+/// Floats as columns have them: decimals, whole numbers, and floats that are no decimals.
 fn any_floats() -> impl Strategy<Value = Vec<f64>> {
     let special = prop::sample::select(vec![
         0.0,
@@ -264,7 +264,7 @@ fn floats_come_back(float: Float, values: &[u64]) -> Chosen {
     let kept = encoder.encode_floats_as(IntKind::Decimal, None, float, values, &mut column);
     comes_back(values, &column, kept);
     assert!(kept.bytes >= chosen.bytes, "{kept:?} {chosen:?}");
-    // With numbers in any kind, and in the one that was chosen.
+    // With whole numbers in any kind, and in the one that was chosen.
     for numbers in KINDS.into_iter().map(Some).chain([kept.numbers]) {
         column.clear();
         let again = encoder.encode_floats_as(IntKind::Decimal, numbers, float, values, &mut column);
@@ -279,7 +279,7 @@ proptest! {
     fn any_floats_come_back_and_are_found(floats in any_floats(), sorted: bool) {
         let mut doubles: Vec<u64> = floats.iter().map(|n| ordered(*n)).collect();
         let mut singles: Vec<u64> = floats.iter().map(|n| ordered_single(*n as f32)).collect();
-        // What no part of four bytes holds.
+        // Numbers that no field of four bytes holds.
         let mut neither = doubles.clone();
         if sorted {
             doubles.sort_unstable();
@@ -303,7 +303,7 @@ fn decimals_are_seen_among_nulls_and_others() {
     );
     let singles: Vec<u64> = (0..1000).map(|row| ordered_single(price(row) as f32)).collect();
     assert_eq!(floats_come_back(Float::Single, &singles), chosen);
-    // The filler of a null is zero bytes.
+    // The placeholder of a null is zero bytes.
     let nulls: Vec<u64> = prices
         .iter()
         .enumerate()
@@ -338,7 +338,7 @@ fn the_largest_column_comes_back() {
     assert_eq!(check_all(&far).bytes, 9);
 }
 
-/// Invariant 2 of the room.
+/// Invariant 2 of the module.
 #[test]
 fn any_flipped_or_cut_byte_gives_values_or_an_error() {
     let mut encoder = IntEncoder::new();
@@ -373,7 +373,7 @@ fn any_flipped_or_cut_byte_gives_values_or_an_error() {
             for _ in 0..100 {
                 let mut bad = whole.clone();
                 for _ in 0..1 + dice() % 4 {
-                    // Headers stand in front, and lists have theirs behind the codes.
+                    // Headers are in front, and lists have theirs after the codes.
                     let at = (dice() as usize % whole.len()).min(dice() as usize % whole.len());
                     bad[at] =
                         if dice() % 3 == 0 { bad[at] ^ 1 << (dice() % 8) } else { dice() as u8 };
@@ -396,7 +396,7 @@ fn any_flipped_or_cut_byte_gives_values_or_an_error() {
     }
 }
 
-/// Columns that fit into their bytes and say what cannot be, next to one that can.
+/// Columns that fit into their bytes but contradict themselves, each next to a valid one.
 #[test]
 fn contradictions_are_found() {
     let checked = |column: &str, rows| {
@@ -406,25 +406,25 @@ fn contradictions_are_found() {
     };
     let sums = "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00";
     for (rows, sound, wrong) in [
-        // Another row is the exception's; no code for it; no codes.
+        // The exception is at another row; it has no code; there are no codes.
         (8, "41 03 0A 00 01 00 8D 85 9D 06 E8 03", "41 03 0A 00 01 00 8D 85 9D 05 E8 03"),
         (8, "41 03 0A 00 01 00 8D 85 9D 06 E8 03", "41 03 0A 00 01 00 8D 85 81 06 E8 03"),
         (1, "41 01 00 00 00 00 00", "41 00 00 00 01 00"),
-        // A run of no rows.
+        // A run without rows.
         (8, "42 02 01 02 00 09 05 0C", "42 02 01 02 00 09 00 0C"),
-        // Equal words; a place beyond them.
+        // Equal words; an index beyond them.
         (2, "43 01 08 00 01 02 01", "43 01 08 00 01 01 01"),
         (2, "43 02 08 00 01 02 03 01", "43 02 08 00 01 02 03 03"),
-        // Sums of widths that fall; restarts in one row.
+        // Sums of widths that fall; two restarts in one row.
         (
             34,
             &format!("44 FF 00 00 00 03 00 11 {sums}"),
             &format!("44 FF 00 00 00 03 00 0A {sums}"),
         ),
         (34, "44 00 80 00 00 02 00 85 01 00 00", "44 00 80 00 00 02 00 45 01 00 00"),
-        // A restart in a frame's first row, which has its value already.
+        // A restart in a frame's first row, which already has a value.
         (34, "44 00 80 00 00 02 00 85 01 00 00", "44 00 80 00 00 02 00 05 08 00 00"),
-        // Sums beyond 2^64, which a search would miss: of a base, of a word, of a least.
+        // Sums beyond 2^64, which a search would miss: of a base, of a word, of a least value.
         (1, "08 08 FF FF FF FF FF FF FF FF 00", "08 08 FF FF FF FF FF FF FF FF 01"),
         (
             2,
@@ -436,7 +436,7 @@ fn contradictions_are_found() {
             "45 00 08 00 00 FF FF FF FF FF FF FF 7F 08 00 00",
             "45 00 08 00 00 FF FF FF FF FF FF FF 7F 08 00 01",
         ),
-        // An exception that is no row; two in one.
+        // An exception at no row; two exceptions in one row.
         (3, "45 00 00 01 00 02 00 00 00 00", "45 00 00 01 00 03 00 00 00 00"),
         (3, "45 00 00 02 00 09 00 00 00 00", "45 00 00 02 00 0A 00 00 00 00"),
         // A step beyond 2^64.
@@ -456,7 +456,7 @@ fn contradictions_are_found() {
         "C1 00 00",
         "45 10 00 00 00 00 00",
         "45 00 00 00 00 45 00 00 00 00 00 00",
-        // Steps of steps, of decimals, decimals of steps; a step of 0 and of 1.
+        // Steps of steps, steps of decimals, decimals of steps; a step of 0 and of 1.
         "48 10 02 48 10 02 00 00",
         "48 10 02 45 00 00 00 00 00 00",
         "45 00 00 00 00 48 10 02 00 00",
@@ -467,8 +467,8 @@ fn contradictions_are_found() {
     }
 }
 
-/// What repeats beyond frames, beside what does not, in every kind: where equal rows end is another
-/// question than where they begin.
+/// Values that repeat across frames, next to ones that do not, in every kind: finding the end of
+/// equal rows is a different problem from finding their start.
 #[test]
 fn long_repetitions_are_found_whole() {
     for lengths in [[31, 1, 32, 33], [64, 2, 95, 1], [5, 200, 1, 1], [32, 32, 32, 32]] {
@@ -477,7 +477,7 @@ fn long_repetitions_are_found_whole() {
     }
 }
 
-/// Runs that another writer did not join are one range.
+/// Runs that another encoder did not join are found as one range.
 #[test]
 fn equal_neighbours_of_runs_are_one_range() {
     let bytes = padded(&[0x42, 2, 0, 3, 0, 0x2a, 0x16]);
@@ -504,7 +504,7 @@ fn restarts_that_rise_are_searched_too() {
     }
 }
 
-/// Calls everything on bytes that may be anything.
+/// Calls everything on arbitrary bytes.
 fn use_all(bytes: &[u8], rows: usize) {
     let Ok(ints) = Ints::parse(bytes, rows) else { return };
     let _ = ints.check();

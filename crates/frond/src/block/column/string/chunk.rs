@@ -1,42 +1,43 @@
 //! The bytes of a column under a general codec.
 //!
-//! Typed encodings leave a codec nothing but text: it takes the string bytes of a column as one
-//! chunk, and only where that saves a tenth, for every read of the column then decodes all of it.
+//! After the columnar encodings only text is left for a codec: it gets the string bytes of a column
+//! as one chunk, and is used only where it saves a tenth, since every read of the column then
+//! decodes all of it.
 //!
 //! ```text
 //! plain    length | bytes
 //! encoded  length | encoded length | bytes of the codec
 //! ```
 //!
-//! Which of the two it is stands in the column's first byte, with the codec.
+//! The column's first byte, which also holds the codec, says which of the two it is.
 
 use crate::{
     block::{BadBlock, Codec},
     coding::{Reader, put_varint},
 };
 
-/// Less is not worth trying: a codec's own header is a dozen bytes.
+/// Fewer bytes are not worth trying: a codec's own header is a dozen bytes.
 const CHUNK_BYTES_MIN: usize = 64;
 
 /// What a codec made of the bytes of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Chunked {
-    /// The codec that they stand under.
+    /// The codec used.
     pub codec: Codec,
-    /// Their length.
+    /// Their raw length.
     pub bytes: usize,
-    /// What of it is stored.
+    /// Their stored length.
     pub stored: usize,
 }
 
 impl Chunked {
-    /// Whether they are long enough for a codec to be tried on them.
+    /// True if they are long enough for a codec to be tried.
     pub fn is_tried(&self) -> bool {
         self.bytes >= CHUNK_BYTES_MIN
     }
 }
 
-/// The lengths that stand in front.
+/// The lengths at the start of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChunkHead {
     codec: Codec,
@@ -44,7 +45,7 @@ pub(super) struct ChunkHead {
     stored: usize,
 }
 
-/// What is to be stored of `bytes`: under which codec, and as what.
+/// Returns the codec to use for `bytes`, and what is to be stored.
 pub(super) fn encode<'a>(
     codec: Codec,
     bytes: &'a [u8],
@@ -60,7 +61,7 @@ pub(super) fn encode<'a>(
     }
 }
 
-/// Whether a reader's decoding of everything buys enough.
+/// True if the saving is worth that every reader decodes the whole chunk.
 pub(super) fn worth_it(direct_bytes: usize, coded_bytes: usize) -> bool {
     coded_bytes < direct_bytes - direct_bytes / 10
 }
@@ -93,14 +94,14 @@ impl ChunkHead {
         Ok(Self { codec, bytes, stored })
     }
 
-    /// The bytes that are stored.
+    /// Reads the stored bytes.
     #[inline]
     pub fn stored<'a>(&self, reader: &mut Reader<'a>) -> Result<&'a [u8], BadBlock> {
         reader.take(self.stored).ok_or(BadBlock("a string column ends early"))
     }
 
-    /// The bytes that these stand for: they themselves, or what is decoded into `buffer`, if it does not hold
-    /// that yet.
+    /// The raw bytes of the stored ones: the stored bytes themselves, or what is decoded into
+    /// `buffer`, unless it holds that already.
     #[inline]
     pub fn decode<'a>(
         &self,

@@ -1,8 +1,8 @@
-//! Columns of few distinct strings: a sorted dictionary and one number a row.
+//! Dictionary columns, for few distinct strings: a sorted dictionary and one number per row.
 //!
 //! The dictionary is sorted, so numbers compare as their strings do: a search looks its key up once
-//! and then compares numbers. It is the block's own, or that of the leaf's model; strings that came
-//! after the model was made are exceptions, under the number after the last.
+//! and then compares numbers. The dictionary is the block's own, or that of the leaf's model;
+//! strings that are not in the model's are exceptions, with the number after the last.
 //!
 //! ```text
 //! block's own  count | strings, laid | numbers: integers, one a row
@@ -23,7 +23,7 @@ use crate::{block::BadBlock, coding::Reader};
 
 const UNKNOWN: BadBlock = BadBlock("a row's string is not in the dictionary");
 
-/// A column of numbers and what they stand for.
+/// A column of numbers, and the words that they refer to.
 #[derive(Clone, Debug)]
 pub(super) struct Coded<'a> {
     rows: usize,
@@ -47,7 +47,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Word `code`, which exists.
+    /// Word `code`, which must exist.
     #[inline]
     fn get(&self, code: usize) -> Result<&'a [u8], BadBlock> {
         match self {
@@ -63,7 +63,7 @@ impl<'a> Words<'a> {
 }
 
 impl<'a> Coded<'a> {
-    /// Reads a column with its dictionary.
+    /// Parses a column with its own dictionary.
     #[inline]
     pub fn parse_own(reader: &mut Reader<'a>, rows: usize) -> Result<Self, BadBlock> {
         let count = reader.varint().and_then(|count| usize::try_from(count).ok());
@@ -75,7 +75,7 @@ impl<'a> Coded<'a> {
         Ok(Self { rows, words, codes, exceptions: Exceptions::default() })
     }
 
-    /// Reads a column in the words of a model.
+    /// Parses a column with the words of a model.
     #[inline]
     pub fn parse_model(
         reader: &mut Reader<'a>,
@@ -159,7 +159,7 @@ impl<'a> Coded<'a> {
         Ok(start..start)
     }
 
-    /// Whether every row has its string, and the dictionary ascends.
+    /// Checks that every row has its string, and that the dictionary ascends.
     pub fn check(&self) -> Result<(), BadBlock> {
         if let Words::Own(words) = &self.words {
             words.check()?;
@@ -180,12 +180,12 @@ impl<'a> Coded<'a> {
         if !strangers {
             return Err(BadBlock("an exception belongs to a row that has a word"));
         }
-        // Whoever has no word is an exception.
+        // A row without a word must be an exception.
         self.for_each(0..self.rows, |_| Ok(()))
     }
 }
 
-/// Finds words by hash while a column is written. Positions, not strings, are kept: the words lie in
+/// Finds words by hash while a column is encoded. It stores numbers, not strings: the words are in
 /// a [`Strings`] that the caller passes each time.
 #[derive(Debug, Default)]
 pub(super) struct Lookup {
@@ -195,24 +195,24 @@ pub(super) struct Lookup {
 }
 
 impl Lookup {
-    /// Forgets the words, and makes room for `words` of them.
+    /// Removes the words, and makes room for `words` of them.
     pub fn reset(&mut self, words: usize) {
         self.slots.clear();
         self.slots.resize(Self::slots_for(words), 0);
         self.words = 0;
     }
 
-    /// Slots that so many words take.
+    /// Number of slots for so many words.
     pub fn slots_for(words: usize) -> usize {
         (words * 2).next_power_of_two().max(64)
     }
 
-    /// Slots that it keeps, four bytes each.
+    /// Number of slots it holds, four bytes each.
     pub fn slots(&self) -> usize {
         self.slots.capacity()
     }
 
-    /// The number of `string` among `words`; if it is not there, where it would go.
+    /// The number of `string` among `words`; if it is not there, the slot for it.
     #[inline]
     pub fn find(&self, words: &Strings, string: &[u8]) -> Result<u32, usize> {
         let mask = self.slots.len() - 1;
@@ -231,7 +231,7 @@ impl Lookup {
         }
     }
 
-    /// Says that the next word has the place that `find` gave.
+    /// Records that the next word has the slot that `find` returned.
     pub fn insert(&mut self, at: usize) {
         self.words += 1;
         self.slots[at] = self.words as u32;

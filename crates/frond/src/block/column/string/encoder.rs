@@ -1,8 +1,7 @@
-//! Writing string columns by a plan.
+//! Encoding string columns by a plan.
 //!
-//! A plan says what to write; what it cannot be written as (the model lacks the part, the strings do
-//! not fit) is written as raw. A column is never longer than the raw one would be by more than its
-//! first byte.
+//! What a plan cannot encode (the model lacks the part, or the strings do not fit) is encoded as
+//! raw. A column is longer than the raw form by at most its first byte.
 
 use super::{
     super::{IntEncoder, IntKind},
@@ -25,28 +24,29 @@ use crate::{
     coding::{Reader, put_bytes, put_varint},
 };
 
-/// How a column was written.
+/// How a column was encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Written {
-    /// As what.
+    /// Its kind.
     pub kind: StrKind,
-    /// Under which codec, and what that made of it.
+    /// The codec, and what it made of the bytes.
     pub chunk: Chunked,
     /// Its length.
     pub bytes: usize,
 }
 
-/// Most slots of all lookups that are kept: 1 MiB, four models of 30 000 words or thousands of small ones.
+/// Most slots of all cached lookups: 1 MiB, enough for four models of 30 000 words or thousands of
+/// small ones.
 const LOOKUP_SLOTS_MAX: usize = 1 << 18;
-/// Most matchers that are kept, of some 180 KiB each.
+/// Most cached matchers, of some 180 KiB each.
 const MATCHERS_MAX: usize = 6;
-/// Most memory of all indexes of templates that are kept: two of the largest, which have 512 KiB for templates and
-/// as many for words.
+/// Most memory of cached template indexes: two of the largest, which have 512 KiB for templates and
+/// as much for words.
 const INDEXES_BYTES_MAX: usize = 2 << 20;
 
-/// Writes string columns. Keeps its memory, and what it derived from models: the columns of a block have
-/// one each, and come again with the next block. Where there is no room for all, the newest gives way: others would
-/// all be gone when their turn comes.
+/// Encodes string columns. Keeps its memory, and what it derived from models: each column of a
+/// block has its model, and comes again with the next block. When there is no room for all, the
+/// newest is replaced: replacing the oldest would evict each just before it is needed.
 #[derive(Debug, Default)]
 pub struct StrEncoder {
     ints: IntEncoder,
@@ -55,22 +55,22 @@ pub struct StrEncoder {
     chunk: Vec<u8>,
     exceptions: ExceptionList,
     bits: BitWriter,
-    /// Of the words of the block.
+    /// For the words of the block.
     lookup: Lookup,
     words: Strings,
-    /// Of models, by their ids. (Words are compared, so that another model's lookup could only make
+    /// For models, by their ids. (Words are compared, so a wrong model's lookup could only produce
     /// exceptions.)
     lookups: Vec<(u64, Lookup)>,
-    /// Each knows the symbols it was made of.
+    /// Each knows the symbols it was made for.
     matchers: Vec<Matcher>,
-    /// Of the templates of models, by their ids; likewise.
+    /// For the templates of models, by their ids.
     indexes: Vec<(u64, TemplateIndex)>,
-    /// Where the bits of rows begin.
+    /// Bit offsets of rows.
     restarts: Vec<u64>,
 }
 
 impl StrEncoder {
-    /// An encoder.
+    /// Creates an encoder.
     pub fn new() -> Self {
         Self::default()
     }
@@ -127,7 +127,7 @@ impl StrEncoder {
                 None,
             ) => None,
         };
-        // Raw may still be less: its bytes and at most three for each end.
+        // Raw may still be shorter: its bytes and at most three for each end.
         if done.is_none() || out.len() - start > strings.bytes().len() {
             let other = out.split_off(start + 1);
             let raw_chunk = self.put_raw(strings, plan.codec, out);
@@ -148,7 +148,7 @@ impl StrEncoder {
         raw::put(codec, strings.bytes(), &self.values, &mut self.ints, &mut self.chunk, out)
     }
 
-    /// With the words of these strings.
+    /// Encodes with the words of these strings.
     fn put_dictionary(&mut self, strings: &Strings, out: &mut Vec<u8>) {
         let Self { lookup, words, values, ints, .. } = self;
         lookup.reset(strings.len());
@@ -156,7 +156,7 @@ impl StrEncoder {
         values.clear();
         let mut last: Option<(&[u8], u64)> = None;
         for string in strings.iter() {
-            // In an index the same comes again and again.
+            // In an index the same string is often repeated.
             let word = match last {
                 Some((same, word)) if equal_short(same, string) => word,
                 _ => {
@@ -182,7 +182,7 @@ impl StrEncoder {
         ints.encode(&codes, out);
     }
 
-    /// With the words of the model `id`.
+    /// Encodes with the words of the model `id`.
     fn put_codes(&mut self, strings: &Strings, words: &Strings, id: u64, out: &mut Vec<u8>) {
         let lookup = lookup_of(&mut self.lookups, words, id);
         self.exceptions.clear();
@@ -198,7 +198,7 @@ impl StrEncoder {
         self.exceptions.put(&mut self.ints, &mut self.values, out);
     }
 
-    /// In a shape.
+    /// Encodes with a shape.
     fn put_shaped(&mut self, strings: &Strings, shape: Shape<'_>, out: &mut Vec<u8>) {
         self.exceptions.clear();
         for (row, string) in strings.iter().enumerate() {
@@ -211,7 +211,7 @@ impl StrEncoder {
         self.bits.finish(out);
     }
 
-    /// In the templates of the model `id`.
+    /// Encodes with the templates of the model `id`.
     fn put_templated(
         &mut self,
         strings: &Strings,
@@ -236,7 +236,7 @@ impl StrEncoder {
                 exceptions.push(row, bytes);
             }
         }
-        // The fastest kinds to read: every row is found by some of both.
+        // The kinds that are read fastest: finding any row reads some of both.
         ints.encode_as(IntKind::Level, None, values, out);
         ints.encode_as(IntKind::Sloped, None, restarts, out);
         put_varint(out, bits.bits().div_ceil(8) as u64);
@@ -246,7 +246,7 @@ impl StrEncoder {
         put_bytes(out, bytes);
     }
 
-    /// In symbols; `None` if that is not less.
+    /// Encodes as symbols; `None` if that is not shorter.
     fn put_symbols(
         &mut self,
         strings: &Strings,
@@ -273,7 +273,7 @@ impl StrEncoder {
     }
 }
 
-/// The lookup of these words, those of the model `id`.
+/// The lookup of the words of the model `id`.
 fn lookup_of<'a>(lookups: &'a mut Vec<(u64, Lookup)>, words: &Strings, id: u64) -> &'a Lookup {
     let at = lookups.iter().position(|(of, _)| *of == id).unwrap_or_else(|| {
         let slots = |lookups: &[(u64, Lookup)]| -> usize {
@@ -298,7 +298,7 @@ fn lookup_of<'a>(lookups: &'a mut Vec<(u64, Lookup)>, words: &Strings, id: u64) 
     &lookups[at].1
 }
 
-/// The index of these templates, those of the model `id`.
+/// The index of the templates of the model `id`.
 fn index_of<'a>(
     indexes: &'a mut Vec<(u64, TemplateIndex)>,
     templates: &Templates,
@@ -337,7 +337,7 @@ mod tests {
         *,
     };
 
-    /// Words of a model, its symbols, and a block of the column.
+    /// A model with words and symbols, and a block of the column.
     fn column(number: u64, words: u64) -> (StringModel, Strings) {
         let word = |at: u64| format!("{:07}-of-{number:x}", at).into_bytes();
         let rows: Vec<Vec<u8>> = (0..300).map(|row| word(row % 100 * 7919 % words)).collect();
@@ -359,8 +359,8 @@ mod tests {
         out
     }
 
-    /// Columns of a block come in turn, more than there is room for, and among them some with words of
-    /// their own. Those that have their place keep it.
+    /// The columns of a block come in turn, more than there is room for, and some with words of
+    /// their own. Those with a cached lookup keep it.
     #[test]
     fn columns_with_models_do_not_disturb_each_other() {
         let columns: Vec<_> = (0..12).map(|number| column(number, 25_000)).collect();

@@ -1,5 +1,5 @@
-//! The few strings of a column that its dictionary or shape does not know: their rows, ascending, and
-//! they themselves.
+//! The few strings of a column that its dictionary or shape cannot represent: their rows,
+//! ascending, and the strings.
 //!
 //! ```text
 //! exceptions  count | rows: integers | strings, laid          (nothing after a count of 0)
@@ -15,7 +15,7 @@ use crate::{
     coding::{Reader, put_varint},
 };
 
-/// Collects them while a column is written.
+/// Collects exceptions while a column is encoded.
 #[derive(Debug, Default)]
 pub(super) struct ExceptionList {
     rows: Vec<u64>,
@@ -28,7 +28,7 @@ impl ExceptionList {
         self.strings.clear();
     }
 
-    /// Adds the string of a row above all rows so far.
+    /// Adds the string of a row, which must be above all rows so far.
     pub fn push(&mut self, row: usize, string: &[u8]) {
         self.rows.push(row as u64);
         self.strings.push(string);
@@ -43,7 +43,7 @@ impl ExceptionList {
     }
 }
 
-/// Finds them again.
+/// Finds exceptions by row.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Exceptions<'a>(Option<(Ints<'a>, Laid<'a>)>);
 
@@ -67,7 +67,7 @@ impl<'a> Exceptions<'a> {
         self.0.is_none()
     }
 
-    /// Row `row`'s string, if it is one of them.
+    /// The string of `row`, if it is an exception.
     #[inline]
     pub fn find(&self, row: usize) -> Result<Option<&'a [u8]>, BadBlock> {
         let Some((rows, strings)) = &self.0 else { return Ok(None) };
@@ -78,7 +78,7 @@ impl<'a> Exceptions<'a> {
         strings.get(index).map(Some)
     }
 
-    /// Whether the rows ascend below `rows`; calls `each` with them.
+    /// Checks that the rows ascend below `rows`, and calls `each` with them.
     pub fn check(&self, rows: usize, mut each: impl FnMut(usize)) -> Result<(), BadBlock> {
         let Some((at, strings)) = &self.0 else { return Ok(()) };
         at.check()?;

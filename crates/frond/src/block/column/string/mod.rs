@@ -1,25 +1,26 @@
-//! String columns: the variable parts of keys and values, and fixed parts wider than eight bytes.
+//! String columns: the variable fields of keys and values, and fixed fields wider than eight bytes.
 //!
-//! A column says by itself how it is encoded; what its encoding needs to know beyond the block (a
-//! dictionary, a symbol table, a shape, templates) is the [`StringModel`] of its leaf. [`Strs`] reads one row
-//! without decoding the others, [`StrEncoder`] writes by a [`StringPlan`], which [`train`] finds.
+//! A column states its own encoding; what its encoding needs to know beyond the block (a
+//! dictionary, a symbol table, a shape, templates) is in the [`StringModel`] of its leaf. [`Strs`]
+//! reads one row without decoding the others; [`StrEncoder`] encodes by a [`StringPlan`], which
+//! [`train`] finds.
 //!
-//! | kind | file | what it is for |
+//! | kind | file | purpose |
 //! |---|---|---|
-//! | raw | `raw.rs` | bytes and where each string ends; what nothing else shrinks |
-//! | prefix | `prefix.rs` | sorted strings, keys above all: cut by what they share with the one before |
-//! | dictionary | `dictionary.rs` | few distinct strings; the block's own, or the leaf's |
-//! | shape | `shape.rs`, `shape_even.rs` | one length, each position a constant, a digit, or a hex digit; GUIDs, phone numbers |
-//! | symbols | `symbols.rs` | text: frequent pieces of up to eight bytes as one byte |
-//! | templates | `templates.rs`, `templated.rs` | sorts of strings: parameters, queries, lines of logs; what changes is packed |
+//! | raw | `raw.rs` | bytes and the end of each string; for what nothing else shrinks |
+//! | prefix | `prefix.rs` | prefix compression, for sorted strings, above all keys |
+//! | dictionary | `dictionary.rs` | few distinct strings; the block's dictionary or the leaf's |
+//! | shape | `shape.rs`, `shape_even.rs` | patterns: each position a constant, digit or hex digit |
+//! | symbols | `symbols.rs` | text (FSST): frequent pieces of up to eight bytes as one byte |
+//! | templates | `templates.rs`, `templated.rs` | few formats, as in logs; what varies is packed |
 //!
-//! The bytes of raw and symbol columns may stand under a general codec (`chunk.rs`), as one chunk
-//! that is decoded when the column is parsed; all else is read in place.
+//! The bytes of raw and symbol columns may be compressed by a general codec (`chunk.rs`), as one
+//! chunk that is decoded when the column is parsed; everything else is read in place.
 //!
 //! Invariants
-//! 1. Any bytes whatever give strings or [`BadBlock`](crate::block::BadBlock): no panic, no loop
-//!    beyond the column, no memory beyond what its block's rows may take.
-//!    What passed [`Strs::check`] gives strings.
+//! 1. Any bytes give strings or [`BadBlock`](crate::block::BadBlock): no panic, no loop beyond the
+//!    column, no more memory than its block's rows may take. What passed [`Strs::check`] gives
+//!    strings.
 //! 2. A column's length follows from its bytes and the number of its rows.
 //! 3. Equal strings, model and plan give equal bytes.
 //! 4. Strings compare as memcmp, in every kind.

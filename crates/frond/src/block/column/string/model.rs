@@ -1,18 +1,20 @@
-//! What the string columns of a leaf share: a dictionary, a symbol table, a shape, templates.
+//! String models: what the string columns of a leaf share, that is, a dictionary, a symbol table, a
+//! shape, templates.
 //!
-//! A model is made once, from a sample (`plan.rs`), and stands in its leaf; every block of the leaf
-//! needs it to be read. Its bytes are kept as they were written, so that a leaf can pass them on.
+//! A model is made once, from a sample (`plan.rs`), and stored in its leaf; reading any block of
+//! the leaf requires it. Its bytes are kept as they were written, so that a leaf can pass them on.
 //!
 //! ```text
-//! model       version u8 | parts u8: 1 dictionary, 2 symbols, 4 shape, 8 templates | each part: length, bytes
+//! model       version u8 | parts u8: 1 dictionary, 2 symbols, 4 shape, 8 templates |
+//!             each part: length, bytes
 //! dictionary  count | each word: shared with the one before | suffix's length | suffix's bytes
 //! ```
 //!
 //! Invariants
-//! 1. Words ascend strictly; a model has at most [`WORDS_MAX`] of them, of at most
+//! 1. Words ascend strictly; a model has at most [`WORDS_MAX`] of them, with at most
 //!    [`WORDS_BYTES_MAX`] bytes together.
-//! 2. Version 2 has templates, version 1 has none: a Frond that knows no templates refuses it by its version, and
-//!    what it can read is written as it writes it.
+//! 2. Version 2 has templates, version 1 has none: a Frond without support for templates refuses
+//!    version 2, and what such a Frond can read is written as version 1.
 //! 3. A model never changes. Its id is a hash of its bytes, so equal models have equal ids.
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -29,9 +31,9 @@ use crate::{
     coding::{Reader, put_bytes, put_varint},
 };
 
-/// The newest version; what begins with a higher byte is of a newer Frond.
+/// The newest version; a higher version byte means a newer Frond.
 pub(in crate::block) const VERSION: u8 = 2;
-/// That of models without templates.
+/// The version of models without templates.
 const VERSION_PLAIN: u8 = 1;
 const DICTIONARY: u8 = 1;
 const SYMBOLS: u8 = 2;
@@ -45,7 +47,7 @@ pub(super) const WORDS_BYTES_MAX: usize = 1 << 20;
 
 const BAD: BadBlock = BadBlock("a string model does not fit");
 
-/// What the columns of a leaf need to be read. Immutable: share it.
+/// What the string columns of a leaf need to be read. Immutable and meant to be shared.
 #[derive(Clone, Debug)]
 pub struct StringModel {
     bytes: Vec<u8>,
@@ -56,7 +58,7 @@ pub struct StringModel {
     templates: Option<Box<Templates>>,
 }
 
-/// What a model is made of: words that ascend strictly, symbols, a shape, templates as they are written.
+/// The parts of a model: strictly ascending words, symbols, a shape, encoded templates.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     pub dictionary: Option<Strings>,
@@ -74,7 +76,7 @@ impl PartialEq for StringModel {
 impl Eq for StringModel {}
 
 impl StringModel {
-    /// A model of these parts.
+    /// Creates a model of these parts.
     pub(super) fn new(parts: Parts) -> Self {
         let Parts { dictionary, symbols, shape, templates } = parts;
         let words = dictionary.iter().flat_map(|words| (1..words.len()).map(move |at| (words, at)));
@@ -108,7 +110,7 @@ impl StringModel {
         Self { id, bytes, dictionary, symbols: symbols.map(Box::new), shape, templates }
     }
 
-    /// Reads a model and checks all of it.
+    /// Decodes a model and checks all of it.
     pub fn parse(bytes: &[u8]) -> Result<Self, BadBlock> {
         let mut reader = Reader::new(bytes);
         let known = match reader.u8() {
@@ -145,7 +147,7 @@ impl StringModel {
         })
     }
 
-    /// Whether it has templates, which is what version 2 is for.
+    /// True if it has templates; this is what version 2 is for.
     pub fn has_templates(&self) -> bool {
         self.templates.is_some()
     }
@@ -165,7 +167,7 @@ impl StringModel {
         size_of::<Self>() + self.bytes.len() + words + symbols + shape + templates
     }
 
-    /// The plans that it serves, for a class with this codec.
+    /// The plans that it serves, for a size class with this codec.
     pub fn plans(&self, codec: Codec) -> impl Iterator<Item = StringPlan> + use<> {
         let plan = |is: bool, kind, codec| is.then_some(StringPlan { kind, codec });
         let symbols = self.symbols.is_some();

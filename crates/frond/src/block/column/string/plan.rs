@@ -1,8 +1,9 @@
-//! What a column is to be written as, and how that is found.
+//! Plans: how a string column is encoded, and how the best plan is found.
 //!
-//! Finding it costs as much as writing the column some times over, so it is done on a sample, for a
-//! leaf at a time, and kept from leaf to leaf until it misses what it promised. Every candidate writes
-//! the sample for good: what is compared are final sizes, after the codec that the tree's class has.
+//! Finding it costs several times as much as encoding the column, so it is done on a sample, for
+//! one leaf at a time, and kept from leaf to leaf until it misses its expected size. Every
+//! candidate really encodes the sample: final sizes are compared, after the codec of the tree's
+//! size class.
 
 use std::borrow::Cow;
 
@@ -16,30 +17,30 @@ use super::{
 };
 use crate::block::Codec;
 
-/// How a column is encoded. The numbers are on disk.
+/// The encoding of a string column. The numbers are on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum StrKind {
-    /// The bytes and their ends.
+    /// Raw: the bytes and their ends.
     Raw = 0,
-    /// Cut by shared prefixes.
+    /// Prefix compression.
     Prefix = 1,
-    /// Numbers of words that stand in the column.
+    /// Dictionary: numbers of words that are in the column.
     Dictionary = 2,
-    /// Numbers of words of the model.
+    /// Dictionary: numbers of words of the model.
     ModelDictionary = 3,
-    /// Digits packed, by a shape that stands in the column.
+    /// Packed digits, by a shape that is in the column.
     Shape = 4,
-    /// Digits packed, by the model's shape.
+    /// Packed digits, by the model's shape.
     ModelShape = 5,
-    /// Symbols of the model.
+    /// Symbols of the model (FSST).
     Symbols = 6,
-    /// Slots packed, of the model's templates.
+    /// Packed slots, of the model's templates.
     Templates = 7,
 }
 
 impl StrKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [StrKind; 8] = [
         Self::Raw,
         Self::Prefix,
@@ -57,57 +58,57 @@ impl StrKind {
         Self::ALL.get(usize::from(byte)).copied()
     }
 
-    /// Whether its bytes may stand under a codec.
+    /// True if its bytes may be compressed by a codec.
     #[inline]
     pub fn takes_codec(self) -> bool {
         matches!(self, Self::Raw | Self::Symbols)
     }
 
-    /// Whether it is read with the model of its leaf.
+    /// True if reading it requires the model of its leaf.
     pub fn needs_model(self) -> bool {
         matches!(self, Self::ModelDictionary | Self::ModelShape | Self::Symbols | Self::Templates)
     }
 
-    /// Whether it may stand in a key: it is compared without being decoded.
+    /// True if it may be used for a key: it is compared without being decoded.
     pub fn may_be_key(self) -> bool {
         !matches!(self, Self::Symbols | Self::Templates)
     }
 }
 
-/// What a column is to be written as.
+/// How a column is to be encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StringPlan {
-    /// As what.
+    /// The encoding.
     pub kind: StrKind,
-    /// Under which codec, where that saves a tenth. `Raw` also says that it was tried in vain.
+    /// The codec, where it saves a tenth. `Raw` may also mean that it was tried without success.
     pub codec: Codec,
 }
 
 impl StringPlan {
-    /// As it is.
+    /// Raw strings.
     pub const RAW: Self = Self { kind: StrKind::Raw, codec: Codec::Raw };
 }
 
-/// The plainer form is tried first, and gives way to one that takes a fiftieth less.
+/// The simpler form is tried first, and is replaced by one that takes a fiftieth less.
 const PLAINER: f64 = 0.98;
-/// One that is put together of pieces when it is read has to take so much less than those that are not.
+/// A form that is assembled from pieces when it is read must be this much smaller than others.
 const TEMPLATED: f64 = 0.95;
 /// A form of which every read decodes all must take a tenth less than any other.
 const CODED: f64 = 0.9;
 
-/// A sample of so many blocks is large: less of it does to judge by.
+/// A sample of this many blocks is large: a part of it suffices for evaluation.
 const LARGE_SAMPLE: usize = 8;
-/// Fewer bytes beside templates are not worth symbols.
+/// If templates leave fewer bytes of text, symbols for it do not pay.
 const SYMBOLS_TEXT_MIN: usize = 2 << 10;
 
-/// What a plan is for.
+/// The purpose of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Purpose {
-    /// The column is searched.
+    /// True if the column is searched.
     pub key: bool,
-    /// The codec of the tree's class for string bytes.
+    /// The codec of the tree's size class for string bytes.
     pub codec: Codec,
-    /// Rows that a model would serve; 0 if there is to be none.
+    /// Number of rows that a model would serve; 0 if there is to be none.
     pub model_rows: usize,
 }
 
@@ -118,13 +119,13 @@ pub struct Trained {
     pub plan: StringPlan,
     /// Its model, if it needs one.
     pub model: Option<StringModel>,
-    /// What a row is expected to take, without the model: a leaf that takes a tenth more is worth
-    /// another training.
+    /// Expected bytes per row, without the model: a leaf that takes a tenth more is worth another
+    /// training.
     pub row_bytes: f64,
 }
 
-/// Finds the smallest form of a column of which `sample` is a part: the column of a block or of some,
-/// each by itself, for that is how they will be written.
+/// Finds the smallest form of a column from which `sample` was taken: the column of one block or of
+/// several, each encoded by itself, as they will be written.
 pub fn train(encoder: &mut StrEncoder, sample: &[Strings], purpose: Purpose) -> Trained {
     let all = match sample {
         [block] => Cow::Borrowed(block),
@@ -140,7 +141,7 @@ pub fn train(encoder: &mut StrEncoder, sample: &[Strings], purpose: Purpose) -> 
     contest.offer(&some, StrKind::Prefix, direct, None, 0.0);
     if let Some((words, unseen)) = words(sample) {
         if with_model {
-            // Rows of the leaf beyond the sample bring words that the dictionary lacks.
+            // Rows of the leaf outside the sample bring words that the dictionary lacks.
             let strangers = (rows - all.len()) as f64 * unseen.share * unseen.bytes;
             let model = StringModel::new(Parts { dictionary: Some(words), ..Parts::default() });
             contest.offer(&some, StrKind::ModelDictionary, direct, Some(&model), strangers);
@@ -155,8 +156,8 @@ pub fn train(encoder: &mut StrEncoder, sample: &[Strings], purpose: Purpose) -> 
         contest.offer(&some, StrKind::Shape, direct, None, 0.0);
     }
     if !purpose.key && with_model {
-        // Symbols and templates are judged by strings that they were not found in: they know a small sample by
-        // heart.
+        // Symbols and templates are evaluated on strings that they were not trained on: they
+        // memorize a small sample.
         let Split { learned, judged } = Split::of(sample);
         let [learned, judged] = [&learned, &judged]
             .map(|blocks| blocks.iter().map(AsRef::as_ref).collect::<Vec<&Strings>>());
@@ -179,7 +180,7 @@ pub fn train(encoder: &mut StrEncoder, sample: &[Strings], purpose: Purpose) -> 
     }
     let Candidate { plan, mut model, cost, row_bytes } = contest.best;
     debug_assert!(cost.is_finite());
-    // What was found in a part of the sample is found anew in all of it.
+    // What was trained on a part of the sample is trained again on all of it.
     let sample: Vec<&Strings> = sample.iter().collect();
     let again = match plan.kind {
         StrKind::Symbols => symbols_of(&sample),
@@ -198,7 +199,7 @@ fn symbols_of(blocks: &[&Strings]) -> Option<StringModel> {
     Some(StringModel::new(Parts { symbols, ..Parts::default() }))
 }
 
-/// Templates, and symbols for what these leave over, if that is more than symbols take.
+/// Trains templates, and symbols for the text that these leave, if there is enough of it.
 fn templates_of(blocks: &[&Strings], rows: usize) -> Option<StringModel> {
     let Found { bytes, templates, texts } = template_training::train(blocks, rows)?;
     let enough = texts.bytes().len() >= SYMBOLS_TEXT_MIN;
@@ -210,14 +211,15 @@ fn templates_of(blocks: &[&Strings], rows: usize) -> Option<StringModel> {
     }))
 }
 
-/// What of a sample is learnt from, and what that is judged by.
+/// The parts of a sample for training and for evaluation.
 struct Split<'a> {
     learned: Vec<Cow<'a, Strings>>,
     judged: Vec<Cow<'a, Strings>>,
 }
 
 impl<'a> Split<'a> {
-    /// Of a large sample a quarter is judged by, of a small one half, of a single block every other string.
+    /// A large sample is evaluated on a quarter of it, a small one on half, a single block on every
+    /// other string.
     fn of(sample: &'a [Strings]) -> Self {
         if let [block] = sample {
             let half = |first| block.iter().skip(first).step_by(2).collect::<Strings>();
@@ -236,7 +238,7 @@ fn is_judge(at: usize, blocks: usize) -> bool {
     at % if blocks < LARGE_SAMPLE { 2 } else { 4 } == 1
 }
 
-/// The blocks that judge forms which learn nothing: all of a small sample.
+/// The blocks for evaluating forms that are not trained: all of a small sample.
 fn judges_of_what_learns_nothing(sample: &[Strings]) -> Vec<&Strings> {
     let blocks = sample.iter().enumerate();
     let some = blocks.filter(|(at, _)| sample.len() < LARGE_SAMPLE || is_judge(*at, sample.len()));
@@ -258,7 +260,7 @@ struct Contest<'a> {
 }
 
 impl Contest<'_> {
-    /// Tries a form, which takes the place of the best one if it is worth it.
+    /// Tries a form, which replaces the best one if it is worth it.
     fn offer(
         &mut self,
         blocks: &[&Strings],
@@ -278,8 +280,9 @@ impl Contest<'_> {
         }
     }
 
-    /// Whether a form is not worth learning from all of the sample: the best one is a shape, as digits and codes have, and
-    /// takes no more than this one does once it has learnt from `few`. What comes again and again shows there, too.
+    /// True if it does not pay to train a form on the whole sample: the best form is a shape, as
+    /// for digits and codes, and takes no more than this form does after training on `few`.
+    /// Repetitions would show there, too.
     fn is_hopeless(
         &mut self,
         judged: &[&Strings],
@@ -298,13 +301,13 @@ impl Contest<'_> {
 
 struct Trial<'a> {
     encoder: &'a mut StrEncoder,
-    /// Rows that are to be written.
+    /// Number of rows to be written.
     rows: usize,
     buffer: Vec<u8>,
 }
 
 impl Trial<'_> {
-    /// What a plan takes for all rows, by what it takes for some blocks, `more` included.
+    /// The size of a plan for all rows, extrapolated from some blocks, plus `more`.
     fn of(
         &mut self,
         blocks: &[&Strings],
@@ -323,13 +326,14 @@ impl Trial<'_> {
         let all_bytes = bytes as f64 * self.rows as f64 / rows.max(1) as f64 + more;
         let row_bytes = all_bytes / self.rows.max(1) as f64;
         let cost = all_bytes + model.map_or(0, stored_bytes) as f64;
-        // A block may come out otherwise; a plan that none keeps is none.
+        // A block may be encoded differently from the plan; a plan that no block follows does not
+        // count.
         let cost = if as_planned || plan == StringPlan::RAW { cost } else { f64::INFINITY };
         Candidate { plan, model: model.cloned(), cost, row_bytes }
     }
 }
 
-/// What a model takes in its leaf, under the codec that models are under there.
+/// Stored size of a model in its leaf, under the codec that is used for models there.
 fn stored_bytes(model: &StringModel) -> usize {
     let mut encoded = Vec::new();
     match Codec::Zstd3.encode(model.as_bytes(), &mut encoded) {
@@ -338,24 +342,25 @@ fn stored_bytes(model: &StringModel) -> usize {
     }
 }
 
-/// What is to be expected of rows outside the sample.
+/// Expectations for rows outside the sample.
 struct Unseen {
-    /// How many of them have a word that the sample lacks.
+    /// The share of them that has a word which the sample lacks.
     share: f64,
     /// Bytes that such a row takes.
     bytes: f64,
 }
 
-/// The words of a sample, ascending, and how many more are to be expected; `None` if they are too
-/// many to be worth a dictionary.
+/// The words of a sample, ascending, and how many more are to be expected; `None` if there are too
+/// many for a dictionary to pay.
 fn words(sample: &[Strings]) -> Option<(Strings, Unseen)> {
     let mut order: Vec<(&[u8], usize)> = Vec::new();
     for (block, strings) in sample.iter().enumerate() {
         order.extend(strings.iter().map(|string| (string, block)));
     }
     order.sort_unstable();
-    // Rows like those to come with a word that the dictionary lacks: of several blocks, those whose word
-    // the other blocks lack; of one, those that are alone with theirs (Good and Turing).
+    // Estimates the share of future rows with an unknown word: with several blocks, the share of
+    // rows whose word is in no other block; with one, of those whose word occurs once (Good and
+    // Turing).
     let (mut words, mut strange, mut strange_bytes) = (Strings::new(), 0usize, 0usize);
     for alike in order.chunk_by(|a, b| a.0 == b.0) {
         let (Some((word, first)), Some((_, last))) = (alike.first(), alike.last()) else {
@@ -372,7 +377,7 @@ fn words(sample: &[Strings]) -> Option<(Strings, Unseen)> {
     if !few || words.len() > WORDS_MAX || words.bytes().len() > WORDS_BYTES_MAX {
         return None;
     }
-    // A row of exceptions costs its string, its number and its end.
+    // An exception costs its string, its row number and its end.
     let share = strange as f64 / order.len().max(1) as f64;
     let bytes = strange_bytes as f64 / strange.max(1) as f64 + 4.0;
     Some((words, Unseen { share, bytes }))

@@ -1,9 +1,10 @@
-//! Sorted strings, each cut by what it shares with the one before: the form of a lone variable key.
+//! Prefix columns: sorted strings, each without what it shares with the previous one. The form of a
+//! lone variable key.
 //!
-//! What all of them share stands once. Every [`RESTART_ROWS`] rows a string stands whole (behind what
-//! all share), and an integer column says where, so that a search compares whole strings until 16 rows
-//! are left and walks those. Strings in any order can be stored and read; to be searched, they must
-//! ascend.
+//! The prefix shared by all is stored once. Every [`RESTART_ROWS`] rows a string is stored whole
+//! (after the common prefix), and an integer column has the offsets of these, so that a search
+//! compares whole strings until 16 rows are left and walks those. Strings in any order can be
+//! stored and read; to be searched, they must ascend.
 //!
 //! ```text
 //! column   shared by all: length, bytes | 2 * length of the entries + wide | restarts: integers |
@@ -12,8 +13,8 @@
 //!   wide   shared u8 | suffix u8 | shared - 255 | suffix - 255 | suffix's bytes
 //! ```
 //!
-//! The second number for a length stands only where all bits of the first are ones. `shared` counts
-//! from behind what all share. Whether entries are wide is decided by which takes less.
+//! The second number for a length exists only if all bits of the first are ones. `shared` counts
+//! from the end of the common prefix. Entries are wide if that takes less.
 
 use std::{cmp::Ordering, ops::Range};
 
@@ -28,11 +29,11 @@ use crate::{
 };
 
 const BAD: BadBlock = BadBlock("a string lies outside its column");
-/// What the bits for a length hold; this much or more stands behind.
+/// What the first bits of a length can hold; for this value or more, the rest follows.
 const NARROW: usize = 15;
 const WIDE: usize = 255;
 
-/// A column of strings cut by their prefixes.
+/// A prefix-compressed string column.
 #[derive(Clone, Debug)]
 pub(super) struct Prefixed<'a> {
     rows: usize,
@@ -42,14 +43,14 @@ pub(super) struct Prefixed<'a> {
     entries: &'a [u8],
 }
 
-/// Takes one entry after the other.
+/// Reads one entry after the other.
 #[derive(Clone, Copy, Debug)]
 struct Entries<'a> {
     wide: bool,
     reader: Reader<'a>,
 }
 
-/// One string, as it stands.
+/// One string, as stored.
 struct Entry<'a> {
     shared: usize,
     suffix: &'a [u8],
@@ -65,7 +66,7 @@ pub(super) fn put(
 ) {
     let first = strings.get(0);
     let common = if strings.ascends() {
-        // Whatever lies between two sorted strings shares what they share.
+        // Everything between two sorted strings shares what they share.
         common_prefix(first, strings.get(strings.len().saturating_sub(1)))
     } else {
         strings.iter().fold(first.len(), |common, string| common.min(common_prefix(first, string)))
@@ -112,7 +113,7 @@ pub(super) fn put(
     out.extend_from_slice(entries);
 }
 
-/// Bytes of what of a length does not fit into its first bits.
+/// Bytes of the part of a length that does not fit into its first bits.
 fn more_bytes(length: usize, short: usize) -> usize {
     length.checked_sub(short).map_or(0, |more| varint_bytes(more as u64))
 }
@@ -149,7 +150,7 @@ impl<'a> Prefixed<'a> {
         Ok(())
     }
 
-    /// Appends all strings to `out`, as long as there are fewer than `bytes_max` bytes.
+    /// Appends strings `rows` to `out`, while it has fewer than `bytes_max` bytes.
     pub fn decode(
         &self,
         rows: Range<usize>,
@@ -157,7 +158,7 @@ impl<'a> Prefixed<'a> {
         out: &mut Strings,
     ) -> Result<(), BadBlock> {
         let Some(first) = rows.clone().next() else { return Ok(()) };
-        // The string before, behind what all share.
+        // The previous string, without the common prefix.
         let mut last = Vec::new();
         let mut entries = self.restart(first / RESTART_ROWS)?;
         for row in first / RESTART_ROWS * RESTART_ROWS..rows.end {
@@ -200,7 +201,7 @@ impl<'a> Prefixed<'a> {
             None => return Ok(rows.start),
         };
         let below = |order: Ordering| order.is_lt() || after && order.is_eq();
-        // The last restart in the range that is below, or else the one that the range begins in.
+        // The last restart in the range that is below, or else the one in which the range starts.
         let first = rows.start / RESTART_ROWS;
         let above = partition(first + 1..(rows.end - 1) / RESTART_ROWS + 1, |restart| {
             let string = self.restart(restart)?.next()?.suffix;
@@ -218,7 +219,7 @@ impl<'a> Prefixed<'a> {
         Ok((start + RESTART_ROWS).min(rows.end))
     }
 
-    /// Whether entries fill their bytes, and every restart points at its entry.
+    /// Checks that entries fill their bytes, and that every restart points at its entry.
     pub fn check(&self) -> Result<(), BadBlock> {
         self.restarts.check()?;
         let mut entries = Entries { wide: self.wide, reader: Reader::new(self.entries) };
@@ -265,7 +266,7 @@ impl<'a> Entries<'a> {
 }
 
 impl Entry<'_> {
-    /// Makes the string that ends `out`, from `base` on, the next one.
+    /// Replaces the string that ends `out`, from `base` on, with the next one.
     #[inline]
     fn apply(&self, base: usize, out: &mut Vec<u8>) -> Result<(), BadBlock> {
         if self.shared > out.len() - base {
@@ -277,12 +278,12 @@ impl Entry<'_> {
     }
 }
 
-/// Compares strings with a key one after the other, without putting them together: what a string
-/// shares with the one before often decides.
+/// Compares consecutive strings with a key without assembling them: what a string shares with its
+/// predecessor often decides.
 struct Walk<'a, 'k> {
     entries: Entries<'a>,
     key: &'k [u8],
-    /// How the string before compares, and how much of the key it shares.
+    /// How the previous string compares, and how much of the key it shares.
     order: Ordering,
     matched: usize,
     length: usize,
@@ -290,7 +291,7 @@ struct Walk<'a, 'k> {
 
 impl<'a, 'k> Walk<'a, 'k> {
     fn new(column: &Prefixed<'a>, restart: usize, key: &'k [u8]) -> Result<Self, BadBlock> {
-        // An order that the common prefix decides is that of every string.
+        // If the common prefix decides the order, it does so for every string.
         let matched = common_prefix(column.common, key);
         let (order, key) = if matched == column.common.len() {
             (Ordering::Equal, &key[matched..])
@@ -307,7 +308,7 @@ impl<'a, 'k> Walk<'a, 'k> {
         })
     }
 
-    /// How the next string compares.
+    /// Compares the next string.
     #[inline]
     fn next(&mut self) -> Result<Ordering, BadBlock> {
         let entry = self.entries.next()?;
@@ -318,7 +319,8 @@ impl<'a, 'k> Walk<'a, 'k> {
         if self.matched == usize::MAX {
             return Ok(self.order);
         }
-        // Sharing more than what matches of the one before, it differs from the key where that did.
+        // A string that shares more than what matches of its predecessor differs from the key at
+        // the same place.
         if entry.shared > self.matched {
             return Ok(self.order);
         }

@@ -1,8 +1,8 @@
-//! Strings end to end, and where each of them ends.
+//! Raw strings: strings one after the other, and the end of each.
 //!
-//! The ends are an integer column: strings of one length take no bits for it (linear frames), others
-//! four to eight. With the bytes under a codec or in symbols it is the same (`chunk.rs`,
-//! `symbols.rs`); dictionaries and exceptions keep their strings in this form too.
+//! The ends are an integer column: for strings of one length it takes no bits (a line), otherwise
+//! four to eight. With the bytes compressed or as symbols the form is the same (`chunk.rs`,
+//! `symbols.rs`); dictionaries and exceptions store their strings in this form too.
 //!
 //! ```text
 //! laid  lengths of the chunk | ends: integers, one a row | bytes
@@ -20,7 +20,7 @@ use crate::{
     coding::Reader,
 };
 
-/// Strings that lie end to end in a block.
+/// Raw strings in a block.
 #[derive(Clone, Debug)]
 pub(super) struct Laid<'a> {
     rows: usize,
@@ -28,7 +28,7 @@ pub(super) struct Laid<'a> {
     bytes: &'a [u8],
 }
 
-/// Writes `bytes` with the ends in them.
+/// Encodes `bytes`, with the ends of the strings in them.
 pub(super) fn put(
     codec: Codec,
     bytes: &[u8],
@@ -44,7 +44,7 @@ pub(super) fn put(
     Chunked { codec, bytes: bytes.len(), stored: stored.len() }
 }
 
-/// Writes strings as they are.
+/// Encodes strings without a codec.
 pub(super) fn put_strings(
     strings: &Strings,
     ints: &mut IntEncoder,
@@ -56,7 +56,8 @@ pub(super) fn put_strings(
     put(Codec::Raw, strings.bytes(), values, ints, &mut Vec::new(), out);
 }
 
-/// Appends what stands there under a codec in the form without, and says how long its bytes are.
+/// Appends a compressed form in its form without a codec, and returns the length of its decoded
+/// bytes.
 pub(super) fn unpack(
     reader: &mut Reader<'_>,
     rows: usize,
@@ -78,16 +79,16 @@ pub(super) fn unpack(
 }
 
 impl<'a> Laid<'a> {
-    /// Reads the form without codec.
+    /// Parses the form without codec.
     #[inline]
     pub fn parse(reader: &mut Reader<'a>, rows: usize) -> Result<Self, BadBlock> {
-        // They stand there: whoever copies them looks at how long that gets.
+        // The bytes are in place: callers that copy them check how much they copy.
         let head = ChunkHead::parse(Codec::Raw, reader, BLOCK_RAW_BYTES_MAX)?;
         let ends = take_ints(reader, rows)?;
         Ok(Self { rows, ends, bytes: head.stored(reader)? })
     }
 
-    /// Reads the form with a codec, decoding the bytes into `buffer`.
+    /// Parses the form with a codec, decoding the bytes into `buffer`.
     #[inline]
     pub fn parse_chunk(
         reader: &mut Reader<'a>,
@@ -108,7 +109,7 @@ impl<'a> Laid<'a> {
         self.rows
     }
 
-    /// All of them.
+    /// The bytes of all strings.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -164,7 +165,7 @@ impl<'a> Laid<'a> {
         Ok(self.get(row)?.cmp(key))
     }
 
-    /// Whether ends ascend to the last byte; strings are then where they belong.
+    /// Checks that ends ascend to the last byte, so that all strings are in place.
     pub fn check(&self) -> Result<(), BadBlock> {
         self.ends.check()?;
         let mut used = 0;
@@ -179,7 +180,7 @@ impl<'a> Laid<'a> {
     }
 }
 
-/// The integer column that stands next.
+/// Cuts the integer column at the reader's position off.
 #[inline]
 pub(super) fn take_ints<'a>(reader: &mut Reader<'a>, rows: usize) -> Result<Ints<'a>, BadBlock> {
     let ints = Ints::parse(reader.rest(), rows)?;
@@ -187,8 +188,8 @@ pub(super) fn take_ints<'a>(reader: &mut Reader<'a>, rows: usize) -> Result<Ints
     Ok(ints)
 }
 
-/// The first of `rows` for which `below` is false, if it is true for all rows before and for none
-/// after.
+/// The first of `rows` for which `below` is false; `below` must be true for all rows before it and
+/// for none after it.
 #[inline]
 pub(super) fn partition(
     rows: Range<usize>,

@@ -1,9 +1,10 @@
-//! Strings of one length in which each position is a constant, a decimal digit, a hexadecimal digit,
-//! or any byte: numbers in text, GUIDs, hashes, dates, phone numbers, zero-padded codes.
+//! Shape columns: strings of one length that follow a pattern, in which each position is a
+//! constant, a decimal digit, a hexadecimal digit, or any byte: numbers as text, GUIDs, hashes,
+//! dates, phone numbers, zero-padded codes.
 //!
-//! Three digits take ten bits, a hexadecimal digit four; constants take none. Every row has the same
-//! number of bits, so row *i* begins at bit *i* times that. Strings of another form are exceptions,
-//! and their bits are 0.
+//! Three digits take ten bits, a hexadecimal digit four; constants take none. Every row has the
+//! same number of bits, so row *i* starts at bit *i* times that. Strings of another form are
+//! exceptions, and their bits are 0.
 //!
 //! ```text
 //! shape   string's bytes | row's bits | length of the runs | runs
@@ -12,11 +13,11 @@
 //! ```
 //!
 //! Invariants
-//! 1. A run's groups lie in the order of its positions, the first in the lowest bits; digits in
-//!    groups of three, the last of one (4 bits) or two (7 bits).
+//! 1. A run's groups are in the order of its positions, the first in the lowest bits; digits are in
+//!    groups of three, with a last group of one (4 bits) or two (7 bits).
 //! 2. Within a class the order of the codes is that of the bytes.
 //!
-//! A shape is read where it stands, by walking its runs: there is nothing to build before a lookup.
+//! A shape is interpreted in place, by walking its runs: nothing has to be built before a lookup.
 
 use std::{cmp::Ordering, ops::Range};
 
@@ -36,7 +37,7 @@ mod check;
 
 pub(super) const BAD: BadBlock = BadBlock("a shape does not fit its strings");
 
-/// Longer strings are text.
+/// Longer strings are treated as text.
 pub(super) const SHAPE_BYTES_MAX: usize = 4096;
 
 /// Most bytes that a run takes for each of its positions.
@@ -46,7 +47,7 @@ const RUN_BYTES_MAX: usize = 3;
 pub(super) const RUN_MAX: usize = 255;
 
 /// Three digits by their number, the first in the lowest byte. Codes beyond 999 are damage, which
-/// `check` finds; reading them gives digits all the same.
+/// `check` finds; reading them still gives digits.
 pub(super) static DIGITS: [u32; 1024] = {
     let mut all = [0x0030_3030; 1024];
     let mut code = 0;
@@ -57,10 +58,10 @@ pub(super) static DIGITS: [u32; 1024] = {
     all
 };
 
-/// Runs are written as whole words, each over the slack of the one before.
+/// Runs are written as whole words, each over the unused bytes of the previous one.
 pub(super) const SLACK_BYTES: usize = 8;
 
-/// A shape, where it stands.
+/// A shape, in place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape<'a> {
     pub(super) string_bytes: usize,
@@ -68,7 +69,7 @@ pub(super) struct Shape<'a> {
     pub(super) runs: &'a [u8],
 }
 
-/// One run of positions of a class.
+/// A run of consecutive positions of one class.
 pub(super) struct Run<'a> {
     pub class: u8,
     pub count: usize,
@@ -76,7 +77,7 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// How many bits it takes.
+    /// Number of bits of the run in each row.
     pub fn bits(&self) -> usize {
         match self.class {
             DIGIT => self.count / 3 * 10 + [0, 4, 7][self.count % 3],
@@ -88,7 +89,7 @@ impl Run<'_> {
 }
 
 impl<'a> Shape<'a> {
-    /// Reads one. Only what later calls need for their bounds is looked at.
+    /// Parses a shape. Checks only what later calls need for their bounds.
     #[inline]
     pub fn parse(reader: &mut Reader<'a>) -> Result<Self, BadBlock> {
         let mut number = || reader.varint().and_then(|n| usize::try_from(n).ok());
@@ -97,14 +98,15 @@ impl<'a> Shape<'a> {
         if string_bytes > SHAPE_BYTES_MAX || row_bits > 8 * SHAPE_BYTES_MAX {
             return Err(BAD);
         }
-        // A run has a position at least: as many empty ones as a block is long would be walked for each row.
+        // A run has at least one position: otherwise as many empty runs as fit into a block would
+        // be walked for each row.
         if runs > RUN_BYTES_MAX * string_bytes {
             return Err(BAD);
         }
         Ok(Self { string_bytes, row_bits, runs: reader.take(runs).ok_or(BAD)? })
     }
 
-    /// Whether lengths are those of the runs.
+    /// Checks that the lengths match the runs.
     pub fn check(&self) -> Result<(), BadBlock> {
         let (mut runs, mut bytes, mut bits) = (self.runs, 0, 0);
         while let Some(run) = next_run(&mut runs)? {
@@ -120,7 +122,8 @@ impl<'a> Shape<'a> {
         Ok(())
     }
 
-    /// Packs `string` behind the bits so far; false if it has another form, then nothing is written.
+    /// Packs `string` after the bits so far; returns false, and writes nothing, if it has another
+    /// form.
     #[inline]
     pub fn pack(&self, string: &[u8], bits: &mut BitWriter) -> bool {
         if string.len() != self.string_bytes {
@@ -152,7 +155,7 @@ impl<'a> Shape<'a> {
         true
     }
 
-    /// Bits of a row whose string is elsewhere.
+    /// Packs the bits of a row whose string is an exception.
     pub fn pack_nothing(&self, bits: &mut BitWriter) {
         for at in (0..self.row_bits).step_by(PUT_BITS_MAX) {
             bits.put(0, (self.row_bits - at).min(PUT_BITS_MAX));
@@ -160,7 +163,7 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// Takes the first run off.
+/// Cuts the first run off.
 #[inline]
 pub(super) fn next_run<'a>(runs: &mut &'a [u8]) -> Result<Option<Run<'a>>, BadBlock> {
     let [class, count, rest @ ..] = *runs else {
@@ -173,14 +176,14 @@ pub(super) fn next_run<'a>(runs: &mut &'a [u8]) -> Result<Option<Run<'a>>, BadBl
     Ok(Some(Run { class, count, constant }))
 }
 
-/// False if one is none; what was packed then is worth nothing.
+/// Returns false if a byte is no such digit; what was packed is then meaningless.
 #[inline]
 pub(super) fn pack_hex(digits: &[u8], letter: u8, bits: &mut BitWriter) -> bool {
     let mut bad = false;
     let (eights, rest) = digits.as_chunks::<8>();
     for eight in eights {
         let packed = hex_value(u64::from_le_bytes(*eight));
-        // What was none of these digits comes back as another.
+        // A byte that is none of these digits is decoded as another one.
         bad |= hex_digits(packed, letter) != *eight;
         bits.put(packed.into(), 32);
     }
@@ -195,7 +198,7 @@ pub(super) fn pack_hex(digits: &[u8], letter: u8, bits: &mut BitWriter) -> bool 
     !bad
 }
 
-/// False if one is none; what was packed then is worth nothing.
+/// Returns false if a byte is no digit; what was packed is then meaningless.
 #[inline]
 pub(super) fn pack_digits(digits: &[u8], bits: &mut BitWriter) -> bool {
     let mut bad = false;
@@ -231,7 +234,7 @@ pub(super) fn pack_digits(digits: &[u8], bits: &mut BitWriter) -> bool {
     !bad
 }
 
-/// Where a run lies: from which row on, and in each row.
+/// The place of a run: the first row, and the bit and bytes within each row.
 #[derive(Clone, Copy)]
 struct Place {
     first: usize,
@@ -250,7 +253,7 @@ pub(super) struct Shaped<'a> {
 }
 
 impl<'a> Shaped<'a> {
-    /// Reads what stands behind the shape.
+    /// Parses what follows the shape.
     #[inline]
     pub fn parse(reader: &mut Reader<'a>, rows: usize, shape: Shape<'a>) -> Result<Self, BadBlock> {
         let exceptions = Exceptions::parse(reader, rows)?;
@@ -278,7 +281,7 @@ impl<'a> Shaped<'a> {
         Ok(())
     }
 
-    /// Appends strings `rows`, as long as `out` has no more than `bytes_max` bytes.
+    /// Appends strings `rows`, while `out` has at most `bytes_max` bytes.
     pub fn decode(
         &self,
         rows: Range<usize>,
@@ -303,7 +306,8 @@ impl<'a> Shaped<'a> {
         out.push_alike(rows.len(), bytes, |to| self.decode_alike(rows, to))
     }
 
-    /// Writes strings of which none is an exception: each run in all of them, and then the next run.
+    /// Writes strings none of which is an exception: each run for all strings, and then the next
+    /// run.
     fn decode_alike(&self, rows: Range<usize>, to: &mut [u8]) -> Result<(), BadBlock> {
         let mut runs = self.shape.runs;
         let (mut at, mut bit) = (0, 0);
@@ -324,7 +328,7 @@ impl<'a> Shaped<'a> {
         Ok(())
     }
 
-    /// Writes one run of all rows that `to` has room for.
+    /// Writes one run for all rows that `to` has room for.
     fn unpack_rows<const CLASS: u8>(
         &self,
         run: &Run<'_>,
@@ -338,7 +342,8 @@ impl<'a> Shaped<'a> {
             if place.end + SLACK_BYTES <= string_bytes {
                 self.unpack_as::<CLASS>(run, bit, string, place.at)?;
             } else {
-                // The slack would be the next row's first runs, which are there.
+                // The unused bytes would overwrite the next row's first runs, which are already
+                // written.
                 self.unpack_as::<CLASS>(run, bit, &mut piece, 0)?;
                 let to = string.get_mut(place.at..place.end).ok_or(BAD)?;
                 copy_short(to, piece.get(..run.count).ok_or(BAD)?);
@@ -348,7 +353,7 @@ impl<'a> Shaped<'a> {
         Ok(())
     }
 
-    /// Compares string `row` with `key`, run by run: most comparisons end in the first.
+    /// Compares string `row` with `key`, run by run: most comparisons end in the first run.
     pub fn cmp(&self, row: usize, key: &[u8]) -> Result<Ordering, BadBlock> {
         if row >= self.rows {
             return Err(BAD);
@@ -372,7 +377,7 @@ impl<'a> Shaped<'a> {
         Ok(if key.is_empty() { Ordering::Equal } else { Ordering::Less })
     }
 
-    /// Writes a run, which begins at bit `bit`, from `at` on, and perhaps over what follows it.
+    /// Writes a run, which starts at bit `bit`, at `at`, perhaps overwriting what follows it.
     #[inline]
     fn unpack(&self, run: &Run<'_>, bit: usize, to: &mut [u8], at: usize) -> Result<(), BadBlock> {
         match run.class {
@@ -407,7 +412,7 @@ impl<'a> Shaped<'a> {
                         at += 3;
                         left -= 3;
                     }
-                    // One or two digits are the last of three.
+                    // One or two digits are the last of a group of three.
                     match left {
                         0 => {}
                         1 => put_word(to, at, (DIGITS[(word & 15) as usize] >> 16).to_le_bytes())?,
@@ -427,7 +432,7 @@ impl<'a> Shaped<'a> {
             }
             ANY => {
                 while at < end {
-                    // Seven of them are sure to be there.
+                    // A load is certain to contain seven bytes.
                     put_word(to, at, self.bits(bit).to_le_bytes())?;
                     at += 7;
                     bit += 56;
@@ -438,7 +443,7 @@ impl<'a> Shaped<'a> {
         Ok(())
     }
 
-    /// At least 57 bits from bit `at` on; zeros behind the last.
+    /// At least 57 bits from bit `at` on; zeros after the last.
     #[inline]
     pub(super) fn bits(&self, at: usize) -> u64 {
         let byte = at / 8;
@@ -456,11 +461,12 @@ fn put_word<const N: usize>(to: &mut [u8], at: usize, word: [u8; N]) -> Result<(
     Ok(())
 }
 
-/// What eight hexadecimal digits say, the first in the lowest bits; of other bytes, something.
+/// The value of eight hexadecimal digits, the first in the lowest bits; for other bytes, some
+/// number.
 #[inline]
 fn hex_value(eight: u64) -> u32 {
     const ONES: u64 = u64::MAX / 255;
-    // Letters have this bit, and say nine more than their low bits.
+    // Letters have this bit, and their value is nine more than their low bits.
     let letters = eight >> 6 & ONES;
     let word = ((eight & (ONES * 15)) + 9 * letters) & (ONES * 15);
     let word = (word | word >> 4) & 0x00ff_00ff_00ff_00ff;
@@ -468,10 +474,10 @@ fn hex_value(eight: u64) -> u32 {
     (word | word >> 16) as u32
 }
 
-/// Eight digits of four bits each, the first in the lowest.
+/// Eight digits of four bits each, the first in the lowest bits.
 #[inline]
 pub(super) fn hex_digits(digits: u32, letter: u8) -> [u8; 8] {
-    // Each into the low half of its byte.
+    // Moves each digit into the low half of its byte.
     let word = u64::from(digits);
     let word = (word | word << 16) & 0x0000_ffff_0000_ffff;
     let word = (word | word << 8) & 0x00ff_00ff_00ff_00ff;
@@ -488,10 +494,10 @@ fn last_word(packed: &[u8], byte: usize) -> u64 {
     rest.iter().take(8).rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
-/// Most bits that are put at once.
+/// Most bits that one call may put.
 const PUT_BITS_MAX: usize = 56;
 
-/// Bits one after the other, low bits first.
+/// Writes bits one after the other, low bits first.
 #[derive(Debug, Default)]
 pub(super) struct BitWriter {
     /// Longer than what was written, so that words are written whole.
@@ -503,7 +509,8 @@ pub(super) struct BitWriter {
 }
 
 impl BitWriter {
-    /// Appends the low `count` bits of `value`, which has no others; at most [`PUT_BITS_MAX`].
+    /// Appends the low `count` bits of `value`, which must have no others; at most
+    /// [`PUT_BITS_MAX`].
     #[inline]
     pub fn put(&mut self, value: u64, count: usize) {
         debug_assert!(count <= PUT_BITS_MAX && value >> count == 0);
@@ -519,24 +526,24 @@ impl BitWriter {
         self.used %= 8;
     }
 
-    /// Where it stands, to go back to.
+    /// The current position, to return to.
     #[inline]
     pub fn mark(&self) -> (usize, u64, usize) {
         (self.end, self.word, self.used)
     }
 
-    /// Forgets what was put since.
+    /// Removes what was put since the mark.
     #[inline]
     pub fn reset(&mut self, mark: (usize, u64, usize)) {
         (self.end, self.word, self.used) = mark;
     }
 
-    /// How many bits there are.
+    /// Number of bits.
     pub fn bits(&self) -> usize {
         8 * self.end + self.used
     }
 
-    /// Appends everything to `out` and begins anew.
+    /// Appends everything to `out` and starts again.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         if self.used > 0 {
             self.put(0, 8 - self.used);

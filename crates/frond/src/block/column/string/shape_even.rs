@@ -1,12 +1,13 @@
-//! Strings of one shape, decoded into rows that lie at one distance.
+//! Decoding strings of one shape into rows at a fixed distance.
 //!
-//! A walk that reads a column of which no string is an exception needs no list of strings: each is written where its
-//! row has it. Digits go six at a time, as one word of eight bytes, whose last bytes are the constant behind
-//! the run if they have room for it: between groups of digits stands a dash, a colon or a dot.
+//! A walk over a column without exceptions needs no list of strings: each string is written
+//! directly into its row. Digits are written six at a time, as a word of eight bytes, whose last
+//! bytes are the constant after the run if they have room for it: groups of digits are usually
+//! separated by a dash, a colon or a dot.
 //!
 //! Invariants
-//! 1. What is written is what [`Shaped::decode`] gives, and at most eight bytes behind each string: bytes that the
-//!    caller writes afterwards, or does not read.
+//! 1. What is written equals the result of [`Shaped::decode`], plus at most eight bytes after each
+//!    string: bytes that the caller overwrites later, or does not read.
 
 use std::ops::Range;
 
@@ -15,27 +16,29 @@ use super::shape::{
 };
 use crate::block::{BadBlock, bytes::short_word};
 
-/// Digits of a word of eight bytes: two groups of three.
+/// Digits per word of eight bytes: two groups of three.
 const PAIR_DIGITS: usize = 6;
 const PAIR_BITS: usize = 20;
 
-/// Lines that are being written, `apart` bytes from one to the next, and where a string begins in each.
+/// Rows that are being written, `apart` bytes from one to the next, and the offset of the string in
+/// each.
 pub struct Apart<'t> {
-    /// All lines.
+    /// All rows.
     pub lines: &'t mut [u8],
-    /// From the start of one to that of the next.
+    /// Distance between the starts of neighbouring rows.
     pub apart: usize,
-    /// Where the string begins in each.
+    /// Offset of the string in each row.
     pub at: usize,
 }
 
 impl Shaped<'_> {
-    /// The length of each string, if all have the same because none is an exception.
+    /// The length of the strings, if all have the same because there is no exception.
     pub fn even_bytes(&self) -> Option<usize> {
         self.exceptions.is_empty().then_some(self.shape.string_bytes)
     }
 
-    /// Writes strings `rows`, of which none is an exception, each into its line, which has eight bytes behind it.
+    /// Writes strings `rows`, none of which is an exception, each into its row, which has eight
+    /// more bytes after it.
     pub fn decode_apart(&self, rows: Range<usize>, to: &mut Apart<'_>) -> Result<(), BadBlock> {
         if !self.exceptions.is_empty() {
             return Err(BAD);
@@ -43,7 +46,7 @@ impl Shaped<'_> {
         self.write(rows, to)
     }
 
-    /// The same of rows that are none: what is written for an exception is worth nothing.
+    /// Writes strings `rows`; what is written for an exception is meaningless.
     pub(super) fn write(&self, rows: Range<usize>, to: &mut Apart<'_>) -> Result<(), BadBlock> {
         if rows.end > self.rows {
             return Err(BAD);
@@ -79,7 +82,7 @@ impl Shaped<'_> {
         Ok(())
     }
 
-    /// Writes the same bytes into all lines.
+    /// Writes the same bytes into all rows.
     fn put_constant(&self, constant: &[u8], to: &mut Apart<'_>) -> Result<(), BadBlock> {
         let word = short_word(constant).to_le_bytes();
         let is_short = constant.len() <= word.len();
@@ -94,8 +97,8 @@ impl Shaped<'_> {
         Ok(())
     }
 
-    /// Writes a run of digits into all lines: pairs of groups of three, then `REST` digits, and `tail` over what is
-    /// behind them in that word.
+    /// Writes a run of digits into all rows: pairs of groups of three, then `REST` digits, and
+    /// `tail` into the remaining bytes of that word.
     fn put_digits<const REST: usize>(
         &self,
         bit: usize,
@@ -111,7 +114,7 @@ impl Shaped<'_> {
             let mut string = line.get_mut(to.at..).ok_or(BAD)?;
             let mut word = self.bits(bit);
             for pair in 0..pairs {
-                // Two pairs are 40 bits, of the 57 that are sure to be there.
+                // Two pairs are 40 bits, of the 57 that a load is certain to contain.
                 if pair > 0 && pair.is_multiple_of(2) {
                     word = self.bits(bit + PAIR_BITS * pair);
                 }
@@ -129,7 +132,8 @@ impl Shaped<'_> {
         Ok(())
     }
 
-    /// The same of one pair, as most runs of digits have it: seven to twelve.
+    /// Writes a run with one pair, the usual case for seven to twelve digits, as
+    /// [`put_digits`](Self::put_digits) does.
     fn put_pair<const REST: usize>(
         &self,
         bit: usize,
@@ -138,7 +142,7 @@ impl Shaped<'_> {
     ) -> Result<(), BadBlock> {
         const BYTES: usize = PAIR_DIGITS + 8;
         let mut bit = bit;
-        // The last line has as much behind the digits as the others.
+        // The last row has as many bytes after the digits as the others.
         for line in to.lines.get_mut(to.at..).ok_or(BAD)?.chunks_mut(to.apart) {
             let string = line.first_chunk_mut::<BYTES>().ok_or(BAD)?;
             let word = self.bits(bit);
@@ -165,13 +169,14 @@ impl Shaped<'_> {
     }
 }
 
-/// How many pairs of groups of three stand before the last one to six digits, of which there is one at least.
+/// The number of pairs of groups of three before the last one to six digits, and the number of
+/// these.
 fn groups(digits: usize) -> Result<(usize, usize), BadBlock> {
     let pairs = digits.checked_sub(1).ok_or(BAD)? / PAIR_DIGITS;
     Ok((pairs, digits - pairs * PAIR_DIGITS))
 }
 
-/// Takes the next run off if it is a constant of no more than so many bytes.
+/// Cuts the next run off if it is a constant of at most `bytes_max` bytes.
 fn tail_of<'a>(runs: &mut &'a [u8], bytes_max: usize) -> &'a [u8] {
     let mut rest = *runs;
     match next_run(&mut rest) {
@@ -183,19 +188,20 @@ fn tail_of<'a>(runs: &mut &'a [u8], bytes_max: usize) -> &'a [u8] {
     }
 }
 
-/// Three digits by the low ten bits.
+/// Three digits from the low ten bits.
 #[inline(always)]
 fn three(word: u64) -> u64 {
     DIGITS[(word & 1023) as usize].into()
 }
 
-/// Six digits by the low twenty bits.
+/// Six digits from the low twenty bits.
 #[inline(always)]
 fn six_digits(word: u64) -> u64 {
     three(word) | three(word >> 10) << 24
 }
 
-/// The last digits of a run, whose last group may be short: one digit takes four bits, two take seven.
+/// The last digits of a run, whose last group may be short: one digit takes four bits, two take
+/// seven.
 #[inline(always)]
 fn last_digits<const REST: usize>(word: u64) -> u64 {
     let one = |word: u64| three(word & 15) >> 16;

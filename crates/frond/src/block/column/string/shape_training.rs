@@ -1,4 +1,4 @@
-//! Finding the shape of strings: at each position the narrowest class that nearly all of them have.
+//! Training of shapes: finds, at each position, the narrowest class that nearly all strings have.
 
 use super::{
     shape::{ANY, CONSTANT, DIGIT, HEX_LOWER, HEX_UPPER, RUN_MAX, Run, SHAPE_BYTES_MAX},
@@ -6,16 +6,17 @@ use super::{
 };
 use crate::coding::put_varint;
 
-/// Strings that are looked at.
+/// Number of strings examined.
 const STRINGS_MAX: usize = 1024;
 
-/// What strings of one length have at each position. Side by side, so that a string is looked at many positions at a time.
+/// Statistics of strings of one length at each position. Stored as arrays, so that many positions
+/// of a string are processed at a time.
 struct Positions {
-    /// What more than half of them have, if there is such a byte (Boyer and Moore: a vote for it
-    /// cannot be outvoted).
+    /// The byte that more than half of the strings have, if there is one (Boyer and Moore: a vote
+    /// for it cannot be outvoted).
     bytes: Vec<u8>,
     votes: Vec<u16>,
-    /// How many have it.
+    /// How many strings have that byte.
     same: Vec<u16>,
     /// How many have a byte of the classes `DIGIT` to `HEX_UPPER`.
     digits: Vec<u16>,
@@ -75,15 +76,15 @@ impl Positions {
     }
 }
 
-/// The shape that most of `strings` have: the narrowest class at each position that leaves out at most
-/// one string in 64. `None` if most have not even one length.
+/// The shape that most of `strings` have: the narrowest class at each position that excludes at
+/// most one string in 64. `None` if most do not even have one length.
 pub(super) fn shape_of(strings: &Strings) -> Option<Vec<u8>> {
     let mut lengths: Vec<usize> = strings.iter().map(<[u8]>::len).collect();
     let middle = lengths.len() / 2;
     if lengths.is_empty() {
         return None;
     }
-    // More than half of them have the middle one's length, or no length has so many.
+    // If more than half have one length, it is the median.
     let length = *lengths.select_nth_unstable(middle).1;
     if length == 0 || length > SHAPE_BYTES_MAX {
         return None;
@@ -93,7 +94,7 @@ pub(super) fn shape_of(strings: &Strings) -> Option<Vec<u8>> {
     if count * 2 <= strings.len() {
         return None;
     }
-    // A thousand tell what all are like, and fit the counts.
+    // A thousand are representative, and fit the counters.
     let alike = alike.step_by(count.div_ceil(STRINGS_MAX));
     let count = alike.clone().count();
     let mut positions = Positions::new(length);
@@ -130,7 +131,7 @@ fn put_shape(bytes: &[u8], classes: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// The class of each position as its words say it, from counts of all bytes.
+    /// The class of each position by its definition, from counts of all bytes.
     fn counted(strings: &[Vec<u8>]) -> Vec<u8> {
         let enough = strings.len() - strings.len() / 64;
         let at_least = |at: usize, has: &dyn Fn(u8) -> bool| {
@@ -168,7 +169,7 @@ mod tests {
             let strings: Vec<Vec<u8>> = (0..count)
                 .map(|_| {
                     let byte = |kind: &usize| {
-                        // Some do not belong.
+                        // Some strings deviate.
                         let from = alphabets[if next(70) == 0 { next(5) } else { *kind }];
                         from[next(from.len())]
                     };

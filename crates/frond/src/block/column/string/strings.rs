@@ -1,40 +1,40 @@
-//! Strings side by side in memory: what columns are encoded from and decoded into.
+//! Strings side by side in memory: the input of encoders and the output of decoders.
 
 /// A list of byte strings in one buffer. Reusable: [`clear`](Strings::clear) keeps the memory.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Strings {
     bytes: Vec<u8>,
-    /// Where each string ends.
+    /// End of each string.
     ends: Vec<u32>,
 }
 
 impl Strings {
-    /// No strings.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many there are.
+    /// Number of strings.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// All of them, end to end.
+    /// The bytes of all strings, one after the other.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Where each ends in [`bytes`](Strings::bytes).
+    /// End of each string in [`bytes`](Strings::bytes).
     pub fn ends(&self) -> &[u32] {
         &self.ends
     }
 
-    /// Appends one.
+    /// Appends a string.
     ///
     /// # Panics
     /// If there are then more than 4 GiB: blocks end long before.
@@ -44,7 +44,7 @@ impl Strings {
         self.end();
     }
 
-    /// Appends what `write` appends to the bytes.
+    /// Appends the string that `write` appends to the bytes.
     #[inline]
     pub fn push_with<E>(
         &mut self,
@@ -94,23 +94,23 @@ impl Strings {
         self.ends.get(index).map_or(&[], |&end| &self.bytes[start as usize..end as usize])
     }
 
-    /// All, in order.
+    /// All strings, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
         (0..self.len()).map(|index| self.get(index))
     }
 
-    /// Whether none is below the one before.
+    /// True if no string is below its predecessor.
     pub fn ascends(&self) -> bool {
         (1..self.len()).all(|index| self.get(index - 1) <= self.get(index))
     }
 
-    /// Forgets the strings, not the memory.
+    /// Removes the strings, but keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
 
-    /// Appends all of `other`.
+    /// Appends all strings of `other`.
     pub fn extend(&mut self, other: &Strings) {
         other.iter().for_each(|string| self.push(string));
     }
@@ -124,12 +124,12 @@ impl<'a> FromIterator<&'a [u8]> for Strings {
     }
 }
 
-/// Whether two short strings are the same: a call to compare them costs more.
+/// Compares two short strings for equality: a call to a comparison function costs more.
 #[inline]
 pub fn equal_short(a: &[u8], b: &[u8]) -> bool {
     let ((eights, rest), (others, _)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
     let ends = match (a.last_chunk::<8>(), b.last_chunk::<8>()) {
-        // The last eight, of which some were compared already.
+        // The last eight bytes, some of which were compared already.
         (Some(a), Some(b)) => a == b,
         _ => rest == b,
     };

@@ -1,7 +1,7 @@
 //! Reading a string column: one row, all rows, and searching.
 //!
 //! ```text
-//! column  kind, low 4 bits; codec, high 4 bits | what the kind says
+//! column  kind, low 4 bits; codec, high 4 bits | depends on the kind
 //! ```
 
 use std::{cmp::Ordering, ops::Range};
@@ -19,7 +19,7 @@ use crate::{
 const TOO_LONG: BadBlock = BadBlock("the strings of a column are longer than its block's rows");
 const NO_MODEL: BadBlock = BadBlock("a string column's model does not have what it needs");
 
-/// A string column, where it stands.
+/// A string column, in place.
 #[derive(Clone, Debug)]
 pub struct Strs<'a> {
     rows: usize,
@@ -41,10 +41,11 @@ enum Body<'a> {
 }
 
 impl<'a> Strs<'a> {
-    /// The column of `rows` rows at the front of `bytes`, of a leaf with this model. Takes a few
-    /// nanoseconds, unless the column is under a codec: then it is decoded into `chunk`, which is empty or
-    /// holds what was decoded of this column before. All strings together have at most `bytes_max` bytes:
-    /// neither chunk nor list of strings becomes longer, whatever the column says.
+    /// Parses the column of `rows` rows at the start of `bytes`, of a leaf with this model. Takes a
+    /// few nanoseconds, unless the column is compressed: then it is decoded into `chunk`, which is
+    /// empty or holds what was decoded of this column before. All strings together have at most
+    /// `bytes_max` bytes: neither the chunk nor a list of strings becomes longer, whatever the
+    /// column says.
     #[inline]
     pub fn parse(
         bytes: &'a [u8],
@@ -86,9 +87,9 @@ impl<'a> Strs<'a> {
         Ok(Self { rows, kind, codec, bytes_used, bytes_max, body })
     }
 
-    /// Appends string `row` of the column at the front of `bytes`, if it is of a kind of which one row takes less than
-    /// reading the header of all; else false, and nothing is appended. (A column that is parsed is hundreds of bytes, which
-    /// are moved some times before the first string is read.)
+    /// Appends string `row` of the column at the start of `bytes`, if its kind reads one row in
+    /// less time than the complete header; else returns false, and appends nothing. (A parsed
+    /// column is hundreds of bytes, which are moved several times before the first string is read.)
     #[inline]
     pub fn read(
         bytes: &[u8],
@@ -122,14 +123,16 @@ impl<'a> Strs<'a> {
         }
     }
 
-    /// Whether the column at the front of `bytes` stands under a codec, so that reading it decodes a chunk.
+    /// True if the column at the start of `bytes` is compressed, so that reading it decodes a
+    /// chunk.
     #[inline]
     pub fn is_coded(bytes: &[u8]) -> bool {
         bytes.first().is_some_and(|head| head >> 4 != Codec::Raw as u8)
     }
 
-    /// Appends the column at the front of `bytes`, which is under a codec, as it is without: decoded, for who has room for
-    /// it. `chunk` is as for [`parse`](Self::parse). Returns how long what the codec gave is.
+    /// Appends the compressed column at the start of `bytes` in its form without a codec, for a
+    /// cache that has room for it. `chunk` is as for [`parse`](Self::parse). Returns the length of
+    /// the decoded chunk.
     pub fn unpack(
         bytes: &[u8],
         rows: usize,
@@ -143,7 +146,7 @@ impl<'a> Strs<'a> {
         raw::unpack(&mut reader, rows, codec, bytes_max, chunk, out)
     }
 
-    /// Length of what a codec gives of the column; 0 if it stands under none.
+    /// Length of the column's decoded chunk; 0 if it is not compressed.
     pub fn chunk_bytes(&self) -> usize {
         match &self.body {
             Body::Raw(laid) | Body::Symbols(laid, _) if self.codec != Codec::Raw => {
@@ -158,12 +161,12 @@ impl<'a> Strs<'a> {
         self.rows
     }
 
-    /// How it is encoded.
+    /// Its kind.
     pub fn kind(&self) -> StrKind {
         self.kind
     }
 
-    /// The codec that its bytes are under.
+    /// The codec of its bytes.
     pub fn codec(&self) -> Codec {
         self.codec
     }
@@ -215,8 +218,8 @@ impl<'a> Strs<'a> {
         }
     }
 
-    /// The length of each string, where all have the same by how they are encoded: then each can be written into a line of
-    /// its own ([`decode_apart`](Self::decode_apart)).
+    /// The length of each string, if the encoding guarantees that all have the same: then each can
+    /// be written directly into its row ([`decode_apart`](Self::decode_apart)).
     #[inline]
     pub fn even_bytes(&self) -> Option<usize> {
         match &self.body {
@@ -225,7 +228,7 @@ impl<'a> Strs<'a> {
         }
     }
 
-    /// Writes strings `rows`, which are [even](Self::even_bytes), each into its line.
+    /// Writes strings `rows`, which must be [even](Self::even_bytes), each into its row.
     pub fn decode_apart(&self, rows: Range<usize>, to: &mut Apart<'_>) -> Result<(), BadBlock> {
         match &self.body {
             Body::Shape(shaped) => shaped.decode_apart(rows, to),
@@ -238,7 +241,8 @@ impl<'a> Strs<'a> {
         self.decode(0..self.rows, out)
     }
 
-    /// Compares string `row` with `key`. Symbols and templates are decoded for it; all other kinds compare in place.
+    /// Compares string `row` with `key`. Symbols and templates are decoded for this; all other
+    /// kinds compare in place.
     pub fn cmp(&self, row: usize, key: &[u8]) -> Result<Ordering, BadBlock> {
         match &self.body {
             Body::Raw(laid) => laid.cmp(row, key),
@@ -258,12 +262,13 @@ impl<'a> Strs<'a> {
         }
     }
 
-    /// The first of `rows`, in which strings ascend, that is not below `key`; `rows.end` if all are.
+    /// The first of `rows` that is not below `key`; `rows.end` if all are. Strings must ascend in
+    /// `rows`.
     pub fn lower_bound(&self, rows: Range<usize>, key: &[u8]) -> Result<usize, BadBlock> {
         self.bound(rows, key, false)
     }
 
-    /// Those of `rows`, in which strings ascend, that equal `key`.
+    /// Those of `rows` that equal `key`. Strings must ascend in `rows`.
     pub fn equal_range(&self, rows: Range<usize>, key: &[u8]) -> Result<Range<usize>, BadBlock> {
         if let Body::Dictionary(coded) = &self.body {
             self.has(&rows)?;
@@ -292,7 +297,7 @@ impl<'a> Strs<'a> {
         Ok(())
     }
 
-    /// Checks everything that later calls would find row by row.
+    /// Checks everything that later calls would otherwise find row by row.
     pub fn check(&self) -> Result<(), BadBlock> {
         match &self.body {
             Body::Raw(laid) => laid.check(),

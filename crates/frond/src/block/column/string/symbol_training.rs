@@ -1,36 +1,37 @@
-//! Finding the symbols of a table: a few rounds over a sample, each coding it with the symbols of the
-//! round before.
+//! Training of symbol tables: a few rounds over a sample, each of which encodes it with the symbols
+//! of the previous round.
 //!
-//! A round counts how often each symbol (or byte that is none) stood in the sample and how often each
-//! pair of them did. Candidates for the next round are the symbols and the pairs joined; a
-//! candidate's gain is the bytes that it would stand for, and the 255 best are kept. So symbols grow,
-//! at most doubling in a round, and pieces that looked good but lose their text to others go again.
-//! Early rounds look at a part of the sample only. (FSST's algorithm; see `symbols.rs`.)
+//! A round counts how often each symbol (or byte that is none) occurs in the sample and how often
+//! each pair of them does. Candidates for the next round are the symbols and the joined pairs; a
+//! candidate's gain is the number of bytes that it would represent, and the 255 best are kept. So
+//! symbols grow, at most doubling in a round, and pieces that looked good but lose their text to
+//! others are dropped again. Early rounds use only a part of the sample. (FSST's algorithm; see
+//! `symbols.rs`.)
 
 use super::{
     strings::Strings,
     symbols::{Matcher, SYMBOL_BYTES_MAX, SYMBOLS_MAX, Symbol, Symbols},
 };
 
-/// At most so many strings of a sample, spread evenly, and so many bytes in all and of each.
+/// Limits of the sample: number of strings, evenly spread, total bytes, and bytes of each string.
 const SAMPLE_STRINGS_MAX: usize = 400;
 const SAMPLE_BYTES_MAX: usize = 32 << 10;
 const SAMPLE_STRING_BYTES_MAX: usize = 1 << 10;
 
-/// How much of the sample the rounds see, in eighths.
+/// The part of the sample that each round uses, in eighths.
 const ROUNDS: [usize; 5] = [1, 3, 5, 7, 8];
 
-/// Bytes that are no symbol, then symbols.
+/// Single bytes that are no symbol, then symbols.
 const CODES: usize = 512;
 
-/// Counts of one round, half a MiB.
+/// The counts of one round, half a MiB.
 struct Counts {
     single: [u32; CODES],
-    /// By first and second code. The sample is short: no count overflows.
+    /// Indexed by first and second code. The sample is short: no count overflows.
     pairs: Vec<u16>,
 }
 
-/// A candidate and the bytes that it stands for.
+/// A candidate, and the bytes that it represents in the sample.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     symbol: Symbol,
@@ -62,11 +63,12 @@ pub(super) fn train(strings: &Strings) -> Option<Symbols> {
     Some(Symbols::new(matcher.symbols().to_vec()))
 }
 
-/// Pieces of strings from all over `strings`.
+/// Selects strings from everywhere in `strings`, each cut to the limit.
 fn sample(strings: &Strings) -> Vec<&[u8]> {
     let step = strings.len().div_ceil(SAMPLE_STRINGS_MAX).max(1);
     let mut room = SAMPLE_BYTES_MAX;
-    // Neighbours are alike where keys are sorted: the rounds that see a part should see all sorts.
+    // Neighbours are similar where keys are sorted, but rounds with a part of the sample should see
+    // all kinds.
     let picked = strings.len().div_ceil(step);
     let stride = coprime_stride(picked);
     let mut sample = Vec::with_capacity(picked);
@@ -81,7 +83,7 @@ fn sample(strings: &Strings) -> Vec<&[u8]> {
     sample
 }
 
-/// About 0.6 of `count`, and without a common factor, so that its multiples meet every number once.
+/// About 0.6 of `count`, without a common factor, so that its multiples reach every number once.
 fn coprime_stride(count: usize) -> usize {
     let divides = |mut a: usize, mut b: usize| {
         while b > 0 {
@@ -102,7 +104,8 @@ fn count(matcher: &Matcher, text: &[u8], counts: &mut Counts) {
             bump(&mut counts.pairs, before, now);
         }
         if len > 1 {
-            // The first byte alone stays a candidate: longer symbols can grow from it anew.
+            // The first byte alone stays a candidate, so that longer symbols can grow from it
+            // again.
             counts.single[byte] += 1;
             if let Some(before) = before {
                 bump(&mut counts.pairs, before, byte);
@@ -119,7 +122,7 @@ fn bump(pairs: &mut [u16], first: usize, second: usize) {
     }
 }
 
-/// Symbols that stood in the sample, and pairs of them joined.
+/// Proposes the symbols that occurred in the sample, and joined pairs of them.
 fn propose(
     symbols: &[Symbol],
     counts: &Counts,
@@ -146,7 +149,7 @@ fn propose(
         }
         let row = &counts.pairs[first * CODES..][..CODES];
         for (eight, chunk) in row.chunks_exact(8).enumerate() {
-            // Most are 0, and eight are seen at once.
+            // Most are 0; eight are tested at once.
             if chunk.iter().fold(0, |any, count| any | count) == 0 {
                 continue;
             }
@@ -163,7 +166,7 @@ fn propose(
 
 /// Makes the best candidates the symbols of `matcher`.
 fn keep_best(candidates: &mut Vec<Candidate>, matcher: &mut Matcher) {
-    // One symbol can come from several pairs: its gains add up.
+    // One symbol can result from several pairs: its gains add up.
     candidates.sort_unstable_by_key(|candidate| candidate.symbol);
     candidates.dedup_by(|next, kept| {
         let same = next.symbol == kept.symbol;

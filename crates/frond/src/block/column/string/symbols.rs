@@ -1,27 +1,28 @@
-//! Text as symbols: frequent pieces of one to eight bytes, each of which is one byte.
+//! Text as symbols (FSST): frequent pieces of one to eight bytes, each stored as one byte.
 //!
 //! A static symbol table (FSST: Boncz, Neumann, Leis, "Fast Random Access String Compression", VLDB
 //! 2020): up to 255 symbols, found by `symbol_training.rs` on a sample, belong to the leaf's model.
-//! Code 255 stands before a byte that is no symbol. Every string is coded by itself, so one is read
-//! without the others.
+//! Code 255 precedes a byte that is no symbol. Every string is coded by itself, so any one can be
+//! read without the others.
 //!
 //! ```text
 //! table   count of symbols of 1, 2, … 8 bytes, a u8 each | their bytes
 //! ```
 //!
-//! Codes count symbols in that order, from 0.
+//! Codes number the symbols in that order, from 0.
 //!
 //! Invariants
-//! 1. A [`Symbols`] has a word and a length for every code; a code without symbol has length 0 and
-//!    decodes to nothing, which `check` refuses.
-//! 2. A [`Matcher`] finds at each place the longest symbol that its tables hold.
+//! 1. A [`Symbols`] has a word and a length for every code; a code without a symbol has length 0
+//!    and decodes to nothing, which `check` refuses.
+//! 2. A [`Matcher`] finds at each position the longest symbol that its tables hold.
 //!
-//! Written here rather than taken from the crate `fsst-rs` (0.7, alive): its way to encode without
-//! an allocation for each string is an `unsafe fn`, and its decoder believed its input until lately.
+//! Implemented here rather than taken from the crate `fsst-rs` (0.7, maintained): its way to encode
+//! without an allocation for each string is an `unsafe fn`, and until recently its decoder trusted
+//! its input.
 
 use crate::{block::BadBlock, coding::Reader};
 
-/// Stands before a byte that is no symbol.
+/// Code that precedes a byte which is no symbol.
 pub(super) const ESCAPE: u8 = 255;
 /// Most symbols of a table.
 pub(super) const SYMBOLS_MAX: usize = 255;
@@ -30,7 +31,7 @@ pub(super) const SYMBOL_BYTES_MAX: usize = 8;
 
 const BAD: BadBlock = BadBlock("a symbol table does not fit");
 
-/// One to eight bytes, the first in the lowest bits, the rest 0.
+/// One to eight bytes, the first in the lowest bits, the unused ones 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct Symbol {
     pub len: u8,
@@ -44,7 +45,7 @@ impl Symbol {
         Self { len: 1, word: byte.into() }
     }
 
-    /// This and then `next`, as far as eight bytes hold them.
+    /// This symbol followed by `next`, cut at eight bytes.
     #[inline]
     pub fn then(self, next: Symbol) -> Self {
         let room = SYMBOL_BYTES_MAX as u8 - self.len;
@@ -61,7 +62,7 @@ impl Symbol {
     }
 }
 
-/// A symbol table, as readers need it.
+/// A symbol table, for decoding.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Symbols {
     words: [u64; 256],
@@ -76,7 +77,7 @@ impl std::fmt::Debug for Symbols {
 }
 
 impl Symbols {
-    /// A table of these symbols, at most [`SYMBOLS_MAX`], in this order of their lengths.
+    /// Creates a table of these symbols, at most [`SYMBOLS_MAX`], ordered by length.
     pub fn new(mut symbols: Vec<Symbol>) -> Self {
         symbols.sort_unstable();
         symbols.truncate(SYMBOLS_MAX);
@@ -123,8 +124,8 @@ impl Symbols {
     /// Appends what `codes` stand for: at most eight bytes each.
     #[inline]
     pub fn decode(&self, codes: &[u8], out: &mut Vec<u8>) -> Result<(), BadBlock> {
-        // Symbols are written as whole words, each over the slack of the one before; here, as `out`
-        // would have to be filled first.
+        // Symbols are written as whole words, each over the unused bytes of the previous one. This
+        // happens in a local buffer, since `out` would have to be filled first.
         const CODES: usize = 32;
         let mut piece = [0; CODES * SYMBOL_BYTES_MAX];
         let mut codes = codes.iter();
@@ -146,7 +147,7 @@ impl Symbols {
         Ok(())
     }
 
-    /// Whether every code has its symbol, and every escape its byte.
+    /// Checks that every code has its symbol, and every escape its byte.
     pub fn check(&self, codes: &[u8]) -> Result<(), BadBlock> {
         let mut codes = codes.iter();
         while let Some(&code) = codes.next() {
@@ -163,14 +164,16 @@ impl Symbols {
 }
 
 const NONE: u16 = u16::MAX;
-/// A power of two, eight for each symbol that there can be: few are lost to another in their slot.
+/// A power of two, eight slots for each possible symbol: few symbols are lost to another one in
+/// their slot.
 const SLOTS: usize = 2048;
 
-/// Finds symbols in text. One to two hundred KiB, made anew for another table in microseconds.
+/// Finds symbols in text. One to two hundred KiB; rebuilding it for another table takes
+/// microseconds.
 pub(super) struct Matcher {
-    /// Symbols of three bytes and more by a hash of these; one a slot.
+    /// Symbols of three bytes or more, by a hash of their first three; one per slot.
     long: Vec<Slot>,
-    /// Symbols of two bytes, by them.
+    /// Symbols of two bytes, indexed by them.
     two: Vec<u16>,
     one: [u16; 256],
     symbols: Vec<Symbol>,
@@ -184,7 +187,7 @@ struct Slot {
     code: u32,
 }
 
-/// No text is nine bytes at once.
+/// Never matches: no text is nine bytes long here.
 const EMPTY: Slot = Slot { word: 0, mask: 0, len: 9, code: 0 };
 
 impl std::fmt::Debug for Matcher {
@@ -205,7 +208,7 @@ impl Default for Matcher {
 }
 
 impl Matcher {
-    /// Forgets all symbols.
+    /// Removes all symbols.
     pub fn clear(&mut self) {
         for symbol in self.symbols.drain(..) {
             match symbol.len {
@@ -216,7 +219,7 @@ impl Matcher {
         }
     }
 
-    /// Becomes the matcher of a table.
+    /// Rebuilds the matcher for a table.
     pub fn set(&mut self, symbols: &Symbols) {
         self.clear();
         for symbol in symbols.iter() {
@@ -224,7 +227,8 @@ impl Matcher {
         }
     }
 
-    /// Adds a symbol under the next code. One whose slot is taken gets a code, and is never found.
+    /// Adds a symbol under the next code. A symbol whose slot is taken gets a code, but is never
+    /// found.
     fn add(&mut self, symbol: Symbol) {
         let code = self.symbols.len() as u16;
         match symbol.len {
@@ -241,7 +245,7 @@ impl Matcher {
         self.symbols.push(symbol);
     }
 
-    /// Whether a symbol would be found: its slot is free.
+    /// True if a symbol would be found, that is, its slot is free.
     pub fn has_room(&self, symbol: Symbol) -> bool {
         symbol.len < 3 || self.long[slot(symbol.word)].len == EMPTY.len
     }
@@ -257,8 +261,8 @@ impl Matcher {
         &self.symbols
     }
 
-    /// The longest symbol at the front of `word`, of which `left` bytes are text, at least one: its code
-    /// and length, or `None` and 1.
+    /// The longest symbol at the start of `word`, of which `left` bytes are text, at least one: its
+    /// code and length, or `None` and 1.
     #[inline]
     pub fn find(&self, word: u64, left: usize) -> (Option<u8>, usize) {
         let long = &self.long[slot(word)];
@@ -273,8 +277,8 @@ impl Matcher {
         ((one != NONE).then_some(one as u8), 1)
     }
 
-    /// Calls `each` with what stands at each place of `text`: a code or `None`, the length, and the
-    /// word that begins there.
+    /// Calls `each` for each position of `text` with the code or `None`, the length, and the word
+    /// that starts there.
     #[inline]
     pub fn walk(&self, text: &[u8], mut each: impl FnMut(Option<u8>, usize, u64)) {
         let mut at = 0;
@@ -296,13 +300,14 @@ impl Matcher {
         }
     }
 
-    /// Codes `text` into the front of `to`, which is at least twice as long; says how many bytes.
+    /// Encodes `text` into the front of `to`, which is at least twice as long; returns the number
+    /// of bytes.
     #[inline]
     pub fn encode(&self, text: &[u8], to: &mut [u8]) -> usize {
         let to = &mut to[..2 * text.len()];
         let mut len = 0;
         self.walk(text, |code, _, word| {
-            // Both bytes at once; the second counts only behind an escape.
+            // Both bytes at once; the second counts only after an escape.
             let pair = [code.unwrap_or(ESCAPE), word as u8];
             if let Some(to) = to.get_mut(len..len + 2) {
                 to.copy_from_slice(&pair);
@@ -315,6 +320,6 @@ impl Matcher {
 
 #[inline]
 fn slot(word: u64) -> usize {
-    // The upper bits of a product are where all three bytes meet.
+    // The upper bits of a product depend on all three bytes.
     ((word & 0xff_ffff).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 53) as usize % SLOTS
 }

@@ -1,8 +1,8 @@
-//! Packing strings into their templates.
+//! Packing strings by their templates.
 //!
-//! A string that is a template as a whole, as those are that come again and again, is looked up by its hash. Others are
-//! found by their literals (`template_walk.rs`), or else by the hash of their skeleton. What is found is compared before
-//! it is believed.
+//! A string that is a template as a whole, as frequent strings are, is looked up by its hash.
+//! Others are found by their literals (`template_walk.rs`), or else by the hash of their skeleton.
+//! What is found is compared before it is used.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -21,28 +21,29 @@ use crate::{
     coding::put_varint,
 };
 
-/// Packs strings into one set of templates, which every call passes again.
+/// Packs strings with one set of templates, which must be passed to every call.
 #[derive(Debug, Default)]
 pub(super) struct TemplateIndex {
     walk: TemplateWalk,
     table: Table,
     tokens: Tokens,
-    /// A text in symbols.
+    /// Buffer for a text as symbols.
     codes: Vec<u8>,
 }
 
 /// Finds templates and words.
 #[derive(Debug, Default)]
 struct Table {
-    /// Hash, and number of the template + 1, or 0; open addressing, a power of two, at most half full.
+    /// Hash, and number of the template + 1, or 0; open addressing, a power of two, at most half
+    /// full.
     templates: Vec<(u64, u32)>,
-    /// Number of the word + 1, or 0; likewise.
+    /// Number of the word + 1, or 0; open addressing in the same way.
     words: Vec<u32>,
     has_whole: bool,
 }
 
 impl TemplateIndex {
-    /// Of these templates.
+    /// Builds the index of these templates.
     pub fn of(templates: &Templates) -> Self {
         let slots = |count: usize| (2 * count).next_power_of_two().max(16);
         let mut table = Table {
@@ -60,7 +61,7 @@ impl TemplateIndex {
             };
             let mask = table.templates.len() - 1;
             let mut at = place(hash, mask);
-            // A model may say one thing many times; once is enough to find it.
+            // A model may contain duplicates; the first is enough.
             while table.templates[at].1 != 0 && table.templates[at].0 != hash {
                 at = (at + 1) & mask;
             }
@@ -97,8 +98,8 @@ impl TemplateIndex {
         size_of::<Self>() + walk + templates.len() * size_of::<(u64, u32)>() + 4 * words.len()
     }
 
-    /// Packs a string: the number of its template. What has no code is appended to `texts`, in symbols where that is
-    /// less.
+    /// Packs a string and returns the number of its template. Values without a code are appended to
+    /// `texts`, as symbols where that is shorter.
     pub fn pack(
         &mut self,
         templates: &Templates,
@@ -173,7 +174,7 @@ impl Table {
     }
 }
 
-/// What one string is packed with, and into.
+/// The inputs and outputs of packing one string.
 struct Packing<'a> {
     templates: &'a Templates,
     table: &'a Table,
@@ -184,14 +185,14 @@ struct Packing<'a> {
 }
 
 impl Packing<'_> {
-    /// Forgets what was packed since.
+    /// Removes what was packed since the mark.
     fn undo(&mut self, (mark, texts): ((usize, u64, usize), usize)) {
         self.bits.reset(mark);
         self.texts.truncate(texts);
     }
 
-    /// Packs the slots of `string`; `None` if it is no string of this template, what was packed then is worth nothing.
-    /// Its literals are compared unless they were `FOUND` by.
+    /// Packs the slots of `string`; `None` if it is no string of this template, and what was packed
+    /// is then meaningless. Its literals are compared unless they were `FOUND` already.
     #[inline]
     fn string<const FOUND: bool>(
         &mut self,
@@ -246,7 +247,7 @@ impl Packing<'_> {
         (FOUND || equal_short(string.get(at..)?, templates.text(last.literal))).then_some(())
     }
 
-    /// Packs a code below `end`; else `end`, and the text beside.
+    /// Packs a code below `end`; otherwise packs `end`, and adds the text.
     #[inline]
     fn code(&mut self, code: Option<u64>, end: u64, bits: u8, text: &[u8]) {
         match code.filter(|&code| code < end) {
@@ -283,7 +284,7 @@ impl Packing<'_> {
 
 #[inline]
 fn place(hash: u64, mask: usize) -> usize {
-    // The upper bits are the ones that all bytes had a part in.
+    // The upper bits depend on all bytes.
     (hash >> 32) as usize & mask
 }
 
@@ -294,7 +295,7 @@ fn word_hash(field: u32, word: &[u8]) -> u64 {
     hash.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// A number of at most nineteen digits, without leading zeros.
+/// Parses a number of at most nineteen digits, without leading zeros.
 #[inline]
 fn number_of(text: &[u8]) -> Option<u64> {
     match text {
@@ -303,7 +304,7 @@ fn number_of(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// A number of one to nineteen digits.
+/// Parses a number of one to nineteen digits.
 #[inline]
 fn digits_of(text: &[u8]) -> Option<u64> {
     match text.len() {
@@ -325,7 +326,8 @@ fn digits_of(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// A number of one to eight digits, all at once: each byte of a word is one, and neighbours are joined three times.
+/// Parses a number of one to eight digits, all at once: each byte of a word is one digit, and
+/// neighbours are joined three times.
 #[inline]
 fn eight_digits(text: &[u8]) -> Option<u64> {
     const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
@@ -333,14 +335,14 @@ fn eight_digits(text: &[u8]) -> Option<u64> {
         return None;
     }
     let before = 8 * (8 - text.len() as u32);
-    // Zeros before the first.
+    // Zeros before the first digit.
     let digits = (short_word(text) ^ ZEROS >> before) << before;
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
     let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
     Some(fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff)
 }
 
-/// The digits of what may be a GUID, without what stands between them.
+/// The digits of a possible GUID, without its dashes.
 #[inline]
 fn guid_digits(text: &[u8]) -> Option<[u8; 32]> {
     let text = text.first_chunk::<GUID_BYTES>().filter(|_| text.len() == GUID_BYTES)?;
@@ -353,13 +355,13 @@ fn guid_digits(text: &[u8]) -> Option<[u8; 32]> {
     [8, 13, 18, 23].iter().all(|&at| text[at] == b'-').then_some(digits)
 }
 
-/// A hexadecimal digit.
+/// The value of a hexadecimal digit.
 fn hex_digit(byte: u8, letter: u8) -> Option<u8> {
     let (decimal, above) = (byte.wrapping_sub(b'0'), byte.wrapping_sub(letter));
     if decimal < 10 { Some(decimal) } else { (above < 6).then_some(above + 10) }
 }
 
-/// The digits of a GUID in half as many bytes, and the form that says which letters they have.
+/// The digits of a GUID in half as many bytes, and the form that says the case of its letters.
 fn guid_bytes(digits: &[u8; 32]) -> Option<(u64, [u8; 16])> {
     let (pairs, _) = digits.as_chunks::<2>();
     [(FORM_GUID, b'a'), (FORM_GUID_UPPER, b'A')].into_iter().find_map(|(form, letter)| {

@@ -1,12 +1,14 @@
-//! Finding the templates of a sample of strings, and how their slots are best packed.
+//! Training of templates: finds the templates of a sample of strings, and the best encoding of
+//! their slots.
 //!
-//! Strings are grouped by skeleton; a skeleton is a template if the rows to come that have it are expected to save
-//! more than it takes in the model. Strings that come again and again in all parts of the sample become templates
-//! as they are. What stands in slots is looked at field by field: slots of one kind behind the same few bytes are
-//! one field, in whichever template. Each field gets the coder that takes the fewest bits.
+//! Strings are grouped by skeleton; a skeleton becomes a template if the future rows with this
+//! skeleton are expected to save more than it takes in the model. Strings that occur again and
+//! again in all parts of the sample become templates as a whole. The contents of slots are examined
+//! field by field: slots of one kind after the same few bytes are one field, in all templates. Each
+//! field gets the coder that takes the fewest bits.
 //!
-//! All sums here are guesses of which candidate is worth a try; what decides is what blocks take that nothing
-//! was learnt from (`plan.rs`).
+//! All sums here are estimates of which candidate is worth trying; the decision is based on the
+//! size of blocks that were not used for training (`plan.rs`).
 
 use std::{collections::HashMap, hash::Hash};
 
@@ -24,27 +26,27 @@ use super::{
 };
 use crate::coding::put_varint;
 
-/// Of all rows, those whose skeleton is met again must be so many, or the strings are text.
+/// One row in this many must have a skeleton that occurs again, or the strings are treated as text.
 const ALIKE_SHARE: usize = 4;
-/// Values of a field that is always the same, before it is believed.
+/// Number of equal values after which a field is considered constant.
 const CONSTANT_VALUES: usize = 64;
-/// Behind fewer bytes than these it is not clear what a slot is: the slot before is looked at, too.
+/// Fewer bytes than these before a slot do not identify it: the previous slot is considered, too.
 const CONTEXT_BYTES_MIN: usize = 3;
-/// Of the bytes before a slot so many are looked at.
+/// Number of bytes before a slot that are considered.
 const CONTEXT_BYTES: usize = 8;
-/// Values of a field that are looked at.
+/// Number of values of a field that are examined.
 const VALUES_MAX: usize = 4096;
 
-/// What was found.
+/// The result of training.
 pub(super) struct Found {
-    /// The templates as they stand in a model.
+    /// The templates, encoded as in a model.
     pub bytes: Vec<u8>,
     pub templates: Templates,
-    /// Texts that stand beside the bits.
+    /// Texts that are stored outside the bits.
     pub texts: Strings,
 }
 
-/// How often something was met, in which blocks.
+/// How often something occurred, and in which blocks.
 #[derive(Clone, Copy, Debug)]
 struct Met {
     count: usize,
@@ -62,8 +64,8 @@ impl Met {
         self.last = block;
     }
 
-    /// Whether it is to be met in all blocks, as far as `blocks` of them tell: what only neighbours share, the next
-    /// leaf has not.
+    /// True if it is likely to occur in all blocks, as far as `blocks` of them show: what only
+    /// neighbours share will not be in the next leaf.
     fn is_everywhere(&self, blocks: usize) -> bool {
         self.count > 1 && (blocks == 1 || self.last - self.first > blocks / 4)
     }
@@ -77,11 +79,11 @@ fn meet<K: Eq + Hash>(all: &mut HashMap<K, Met>, key: K, block: usize) {
 struct Row<'a> {
     text: &'a [u8],
     block: usize,
-    /// Of its skeleton.
+    /// The hash of its skeleton.
     hash: Option<u64>,
 }
 
-/// Bytes that a slot takes, roughly.
+/// Estimated bytes of a slot.
 fn slot_bytes(slot: &Slot) -> f64 {
     let len = f64::from(slot.end - slot.start);
     match slot.kind {
@@ -91,8 +93,8 @@ fn slot_bytes(slot: &Slot) -> f64 {
     }
 }
 
-/// The templates of these blocks, for a model that serves so many rows; `None` if these are no strings that have
-/// any.
+/// Trains templates on these blocks, for a model that serves so many rows; `None` if the strings do
+/// not have templates.
 pub(super) fn train(blocks: &[&Strings], model_rows: usize) -> Option<Found> {
     let mut tokens = Tokens::default();
     let mut rows: Vec<Row<'_>> = Vec::new();
@@ -135,7 +137,7 @@ pub(super) fn train(blocks: &[&Strings], model_rows: usize) -> Option<Found> {
             chosen.push((met.count, at));
         }
     }
-    // Frequent ones first, for their numbers are then small; among equals in the order of the sample.
+    // Frequent ones first, so that their numbers are small; equals in the order of the sample.
     chosen.sort_unstable_by_key(|&(count, at)| (std::cmp::Reverse(count), at));
     let mut all: Vec<(usize, Candidate<'_>)> =
         chosen.into_iter().map(|(count, at)| (count, Candidate::Skeleton(at))).collect();
@@ -171,13 +173,14 @@ pub(super) fn train(blocks: &[&Strings], model_rows: usize) -> Option<Found> {
 }
 
 enum Candidate<'a> {
-    /// A string as it is.
+    /// A whole string.
     Whole(&'a [u8]),
     /// The skeleton of this row.
     Skeleton(usize),
 }
 
-/// Strings that are worth a template of their own, and how often they are met; their rows lose their skeletons.
+/// Strings that are worth a template of their own, and how often they occur; their rows lose their
+/// skeletons.
 fn whole_strings<'a>(rows: &mut [Row<'a>], blocks: usize, scale: f64) -> Vec<(&'a [u8], usize)> {
     let mut met: HashMap<&[u8], Met> = HashMap::new();
     rows.iter().for_each(|row| meet(&mut met, row.text, row.block));
@@ -196,7 +199,7 @@ fn whole_strings<'a>(rows: &mut [Row<'a>], blocks: usize, scale: f64) -> Vec<(&'
     whole
 }
 
-/// What of the sample stands beside the bits.
+/// The texts of the sample that are stored outside the bits.
 fn texts_of(templates: &Templates, rows: &[Row<'_>]) -> Strings {
     let mut index = TemplateIndex::of(templates);
     let (mut bits, mut packed, mut texts) = (BitWriter::default(), Vec::new(), Strings::new());
@@ -210,27 +213,27 @@ fn texts_of(templates: &Templates, rows: &[Row<'_>]) -> Strings {
     texts
 }
 
-/// Templates that are gathered, and what their fields hold.
+/// Templates that are collected, and the values of their fields.
 #[derive(Default)]
 struct Writer<'a> {
     templates: Vec<Shape<'a>>,
     pieces: usize,
     literal_bytes: usize,
     fields: Vec<Values<'a>>,
-    /// Fields by kind and what stands before them.
+    /// Fields by kind and by what precedes them.
     by_context: HashMap<u64, usize>,
 }
 
-/// A template: its literals with the field behind each, and the last.
+/// A template: its literals with the field after each, and the last literal.
 struct Shape<'a> {
     slots: Vec<(&'a [u8], usize)>,
     last: &'a [u8],
 }
 
-/// What a field holds.
+/// The values of a field.
 struct Values<'a> {
     kind: SlotKind,
-    /// One in `stride` of those that it was shown, so that they are of all blocks.
+    /// One in `stride` of the values seen, so that they come from all blocks.
     values: Vec<(&'a [u8], usize)>,
     shown: usize,
     stride: usize,
@@ -276,7 +279,7 @@ impl<'a> Writer<'a> {
                 self.fields.push(Values::of(slot.kind));
             }
             if self.fields[field].kind != slot.kind {
-                // Two contexts of one hash.
+                // Two contexts with the same hash.
                 return false;
             }
             self.literal_bytes += literal.len();
@@ -288,7 +291,7 @@ impl<'a> Writer<'a> {
         true
     }
 
-    /// Shows the fields of template `number` what a row has there.
+    /// Adds a row's values to the fields of template `number`.
     fn learn(&mut self, number: usize, row: &Row<'a>, tokens: &Tokens) {
         let Some(shape) = self.templates.get(number) else { return };
         for (slot, (_, field)) in tokens.slots().iter().zip(&shape.slots) {
@@ -316,13 +319,13 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// What is left for words.
+/// The room left for words.
 struct Room {
     words: usize,
     bytes: usize,
 }
 
-/// Bits of a text beside the bits, in its list.
+/// Estimated bits of a text outside the bits, in its list.
 fn text_bits(len: usize) -> f64 {
     28.0 + 8.0 * len as f64 * 0.6
 }
@@ -347,7 +350,7 @@ impl<'a> Values<'a> {
         self.shown += 1;
     }
 
-    /// The coder that takes the fewest bits.
+    /// Chooses the coder that takes the fewest bits.
     fn choose(&self, blocks: usize, scale: f64, room: &mut Room) -> FieldSpec<'a> {
         let scale = scale * self.stride as f64;
         let values = &self.values;
@@ -417,8 +420,8 @@ impl<'a> Values<'a> {
         most.map_or(0, |(length, _)| length)
     }
 
-    /// Bits of all values as numbers, those of `digits` digits only or those without leading zeros, in the best width,
-    /// and this.
+    /// The bits of all values as numbers, either of `digits` digits or without leading zeros, with
+    /// the best width, and this width.
     fn as_numbers(&self, digits: Option<usize>) -> Option<(f64, u8)> {
         if digits.is_some_and(|digits| digits > PADDED_DIGITS_MAX) {
             return None;
@@ -439,7 +442,7 @@ impl<'a> Values<'a> {
         }
         let widest = with_width.iter().rposition(|&count| count > 0)?;
         let limit = digits.map_or(NUMBER_BITS_MAX, |d| width_of(10u64.pow(d as u32) - 1)) as usize;
-        // One that is longer than all of them is to be expected, too.
+        // A number longer than all of them must be expected, too.
         let longer = (widest + 1).min(limit);
         with_width[longer] += 1;
         let text = text_bits(chars / self.values.len());
@@ -453,7 +456,8 @@ impl<'a> Values<'a> {
         costs.min_by(|a, b| a.0.total_cmp(&b.0))
     }
 
-    /// Words that are worth it where a value takes `value_bits` otherwise, and bits of all values with these.
+    /// The words that pay if a value otherwise takes `value_bits`, and the bits of all values with
+    /// these words.
     fn as_words(&self, blocks: usize, scale: f64, value_bits: f64) -> Option<(f64, Vec<&'a [u8]>)> {
         let mut met: HashMap<&'a [u8], Met> = HashMap::new();
         self.values.iter().for_each(|&(value, block)| meet(&mut met, value, block));
@@ -472,7 +476,7 @@ impl<'a> Values<'a> {
         let total = self.values.len();
         let chars: usize = self.values.iter().map(|(value, _)| value.len()).sum();
         let text = text_bits(chars / total);
-        // As many of them as are best: a word more may make all codes longer.
+        // The best number of words: one more word may make all codes longer.
         let mut best: Option<(f64, usize)> = None;
         let (mut known, mut model) = (0, 0.0);
         for (at, (word, met)) in words.iter().enumerate() {
@@ -482,7 +486,7 @@ impl<'a> Values<'a> {
             let last_of_width = (count + 1).is_power_of_two() || count == words.len();
             if last_of_width {
                 let bits = f64::from(width_of(count as u64));
-                // What was met only a few times stands for what was not met at all.
+                // Words that occurred only a few times stand for those that did not occur at all.
                 let strangers = (total - known) as f64 + 1.0;
                 let cost = total as f64 * bits + strangers * text + model / scale;
                 if best.is_none_or(|(least, _)| cost < least) {

@@ -1,13 +1,15 @@
-//! The template of a string, found by walking from literal to literal: a tree whose edges are the literals that may
-//! come next and the slots behind them.
+//! Finding the template of a string by walking from literal to literal: a tree whose edges are the
+//! literals that may come next and the slots after them.
 //!
-//! Most strings are of templates that are known. Their literals say where slots begin, so that nothing between them
-//! is looked at but to be compared. What has no way through the tree is cut into tokens (`tokens.rs`), which also know
-//! slots by their contents; so the tree need not know all, and gives up early.
+//! Most strings have known templates. Their literals say where slots start, so the bytes between
+//! them need no examination. A string without a path through the tree is cut into tokens
+//! (`tokens.rs`), which also recognize slots by their contents; so the tree need not be complete,
+//! and gives up early.
 //!
 //! Invariants
-//! 1. What is found is a template whose literals are those of the string, and the slots are what lies between them.
-//! 2. The way depends on the templates and the string alone.
+//! 1. A template that is found has the literals of the string, and the slots are what lies between
+//!    them.
+//! 2. The path depends only on the templates and the string.
 
 use super::{
     strings::equal_short,
@@ -18,21 +20,21 @@ use super::{
 };
 use crate::block::bytes::{leading_digits, short_word};
 
-/// Of nodes with more ways on no way is known: each is compared.
+/// A node with more edges than this gets none: each edge is compared on every visit.
 const EDGES_MAX: usize = 64;
 
-/// The ways through one set of templates, which every call passes again.
+/// The tree of one set of templates, which must be passed to every call.
 #[derive(Debug, Default)]
 pub(super) struct TemplateWalk {
     nodes: Vec<Node>,
-    /// First bytes of the literals of edges, and which of them there are.
+    /// First bytes of the edges' literals, and masks of the bytes that exist.
     heads: Vec<(u64, u64)>,
     edges: Vec<Edge>,
-    /// Every template has its way.
+    /// True if every template has a path.
     is_complete: bool,
 }
 
-/// Edges from here, longest literals first.
+/// The edges from a node, longest literals first.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     first: u32,
@@ -42,19 +44,19 @@ struct Node {
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     literal: Span,
-    /// What stands behind the literal; `None`: the string ends.
+    /// The slot after the literal; `None`: the string ends.
     slot: Option<SlotKind>,
-    /// A node, or a template.
+    /// The number of a node, or of a template.
     to: u32,
 }
 
 impl TemplateWalk {
-    /// Through these templates.
+    /// Builds the tree of these templates.
     pub fn of(templates: &Templates) -> Self {
         let mut nodes: Vec<Vec<Edge>> = vec![Vec::new()];
         for number in 0..templates.len() {
             let pieces = templates.pieces(number);
-            // Strings that come again as they are have a table of their own.
+            // Strings that are templates as a whole have a table of their own.
             let pieces = if pieces.len() > 1 { pieces } else { &[] };
             let mut at = 0;
             for piece in pieces {
@@ -83,7 +85,7 @@ impl TemplateWalk {
             edges.sort_by_key(|edge| {
                 (std::cmp::Reverse(edge.literal.len), edge.slot.map(|kind| kind as u8))
             });
-            // Of one with too many, some may never have come in.
+            // A node with too many edges may lack some.
             walk.is_complete &= edges.len() <= EDGES_MAX;
             edges.truncate(if edges.len() > EDGES_MAX { 0 } else { EDGES_MAX });
             walk.nodes.push(Node { first: walk.edges.len() as u32, count: edges.len() as u8 });
@@ -96,8 +98,8 @@ impl TemplateWalk {
         walk
     }
 
-    /// Whether there is a way for each of the templates: what has none is of no template, but for slots that are told by
-    /// their contents.
+    /// True if each template has a path: then a string without one has no template, except through
+    /// slots that are recognized by their contents.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -108,7 +110,7 @@ impl TemplateWalk {
             + self.heads.len() * (size_of::<(u64, u64)>() + size_of::<Edge>())
     }
 
-    /// The template of `text`, and its slots in `tokens`.
+    /// The template of `text`, with its slots in `tokens`.
     pub fn find(&self, templates: &Templates, text: &[u8], tokens: &mut Tokens) -> Option<u32> {
         if text.len() > TEXT_BYTES_MAX {
             return None;
@@ -151,7 +153,7 @@ impl TemplateWalk {
     }
 }
 
-/// Where a slot of this kind ends that begins at `start`.
+/// The end of a slot of this kind that starts at `start`.
 #[inline]
 fn slot_end(kind: SlotKind, text: &[u8], start: usize) -> Option<usize> {
     let end = match kind {
@@ -166,7 +168,7 @@ fn slot_end(kind: SlotKind, text: &[u8], start: usize) -> Option<usize> {
     (end > start).then_some(end)
 }
 
-/// Where the digits from `start` on end.
+/// The end of the digits from `start` on.
 #[inline]
 fn digits_end(text: &[u8], mut start: usize) -> usize {
     loop {

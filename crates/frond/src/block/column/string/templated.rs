@@ -1,21 +1,23 @@
-//! Columns of strings of a model's templates: the number of a template a row, and bits for its slots.
+//! Template columns: for each row, the number of a template of the model, and the bits of its
+//! slots.
 //!
-//! The bits of a row follow those of the row before. How many it has is known from its template, so that a row
-//! is found from the last of every eight whose place is written down. Texts that a field has no code for, and
-//! strings of no template, stand in a list of their own, by row.
+//! The bits of a row follow those of the previous row. Their number is known from the template, so
+//! a row is found from the last row whose offset is stored, which is every eighth. Texts for which
+//! a field has no code, and strings without a template, are in a separate list, by row.
 //!
 //! ```text
-//! column  templates: integers, one a row | where the bits of rows 0, 8, 16, … begin: integers | length of the bits |
-//!         bits, low bits first | length of the texts | texts, as exceptions: of each row that has some, one after the
-//!         other
-//! text    twice-doubled length, plus form: 0 bytes, 1 symbols; or 2 GUID, 3 GUID in upper case: 16 bytes
+//! column  templates: integers, one a row | where the bits of rows 0, 8, 16, … begin: integers |
+//!         length of the bits | bits, low bits first | length of the texts |
+//!         texts, as exceptions: of each row that has some, one after the other
+//! text    twice-doubled length, plus form: 0 bytes, 1 symbols; or 2 GUID, 3 GUID in upper case:
+//!         16 bytes
 //! ```
 //!
-//! The number after the last template is a string that is its row's only text.
+//! The number after the last template means a string that is its row's only text.
 //!
 //! Invariants
 //! 1. A row has a text for each of its slots whose code says so, and no others.
-//! 2. What `check` passed has no code beyond what its field may have.
+//! 2. A column that passed `check` has no code beyond what its field allows.
 
 use std::ops::Range;
 
@@ -34,7 +36,7 @@ use super::{
 };
 use crate::{block::BadBlock, coding::Reader};
 
-/// Of so many rows the place of one is written down.
+/// The bit offset of one row in this many is stored.
 pub(super) const RESTART_ROWS: usize = 8;
 /// Forms of a text, in the low bits of its head.
 pub(super) const FORM_BITS: u32 = 2;
@@ -47,7 +49,7 @@ const BAD: BadBlock = BadBlock("a string does not fit its template");
 const NO_TEXT: BadBlock = BadBlock("a row lacks a text that its template says it has");
 const TOO_LONG: BadBlock = BadBlock("the strings of a column are longer than its block's rows");
 
-/// A column, where it stands.
+/// A template column, in place.
 #[derive(Clone, Debug)]
 pub(super) struct Templated<'a> {
     rows: usize,
@@ -55,10 +57,10 @@ pub(super) struct Templated<'a> {
     symbols: Option<&'a Symbols>,
     numbers: Ints<'a>,
     restarts: Ints<'a>,
-    /// The bits, and all that follows them.
+    /// The bits, and everything after them.
     bits: &'a [u8],
     bits_bytes: usize,
-    /// As they stand; most reads want none.
+    /// As stored; most reads want none.
     texts: &'a [u8],
 }
 
@@ -80,21 +82,21 @@ impl<'a> Templated<'a> {
         let bits = reader.rest();
         reader.take(bits_bytes).ok_or(SHORT)?;
         let texts_bytes = length(reader)?;
-        // With what may be read behind a column: an integer column wants it.
+        // Includes the readable padding after a column: an integer column needs it.
         let texts = reader.rest();
         reader.take(texts_bytes).ok_or(SHORT)?;
         let texts = texts.get(..texts_bytes + PAD_BYTES).unwrap_or(texts);
         Ok(Self { rows, templates, symbols, numbers, restarts, bits, bits_bytes, texts })
     }
 
-    /// The texts, and how long they are with all that is needed to read them.
+    /// Parses the texts; returns also their length with everything needed to read them.
     fn texts(&self) -> Result<(Exceptions<'a>, usize), BadBlock> {
         let mut reader = Reader::new(self.texts);
         let texts = Exceptions::parse(&mut reader, self.rows)?;
         Ok((texts, self.texts.len() - reader.rest().len()))
     }
 
-    /// Where the bits of `row` begin.
+    /// The bit offset of `row`.
     #[inline]
     fn place(&self, row: usize) -> usize {
         let restart = row / RESTART_ROWS;
@@ -118,7 +120,7 @@ impl<'a> Templated<'a> {
         Ok(())
     }
 
-    /// Appends strings `rows`, as long as `out` has no more than `bytes_max` bytes.
+    /// Appends strings `rows`, while `out` has at most `bytes_max` bytes.
     pub fn decode(
         &self,
         rows: Range<usize>,
@@ -146,7 +148,8 @@ impl<'a> Templated<'a> {
         Ok(())
     }
 
-    /// Writes a row of this template, whose bits begin at `bit`. `list` is the list of texts, once a row wanted one.
+    /// Writes a row of this template, whose bits start at `bit`. `list` is the list of texts, once
+    /// a row has needed one.
     #[inline]
     fn write(
         &self,
@@ -208,7 +211,7 @@ impl<'a> Templated<'a> {
         Ok(())
     }
 
-    /// Writes what is digits and nothing else; says where the next bits begin.
+    /// Writes a field that consists of digits; returns the offset of the next bits.
     #[inline]
     fn write_digits(&self, field: Field, mut bit: usize, line: &mut Line<'_>) -> usize {
         match field {
@@ -248,7 +251,7 @@ impl<'a> Templated<'a> {
         load_bits(self.bits, bit) & mask_of(bits.into())
     }
 
-    /// Whether every row has its string, and all together have no more than so many bytes.
+    /// Checks that every row has its string, and that all together have at most `bytes_max` bytes.
     pub fn check(&self, bytes_max: usize) -> Result<(), BadBlock> {
         self.numbers.check()?;
         self.restarts.check()?;
@@ -283,7 +286,7 @@ impl<'a> Templated<'a> {
         Ok(())
     }
 
-    /// Whether codes are within their fields, and texts as many as there must be.
+    /// Checks that codes are valid for their fields, and that there are as many texts as required.
     fn check_row(&self, number: u64, mut bit: usize, texts: Option<&[u8]>) -> Result<(), BadBlock> {
         const BEYOND: BadBlock = BadBlock("a slot of a string has a code that there is not");
         let pieces = self.templates.pieces(usize::try_from(number).unwrap_or(usize::MAX));
@@ -327,7 +330,8 @@ impl<'a> Templated<'a> {
         Ok(())
     }
 
-    /// Codes of digits beyond the highest number of their group would be two forms of one string.
+    /// Codes of digits above the highest number of their group would be second representations of
+    /// strings.
     fn check_digits(&self, mut bit: usize, mut digits: usize) -> Result<(), BadBlock> {
         while digits > 0 {
             let (mask, most, bits) = match digits {
@@ -351,7 +355,7 @@ fn load_bits(bits: &[u8], at: usize) -> u64 {
     load(bits, at / 8) >> (at % 8)
 }
 
-/// A text beside the bits.
+/// A text outside the bits.
 enum Text<'a> {
     Bytes(&'a [u8]),
     Symbols(&'a [u8]),
@@ -385,10 +389,10 @@ pub(super) fn plain_texts(texts: &[u8], mut each: impl FnMut(&[u8])) {
     }
 }
 
-/// The texts of a row, looked for when the first is wanted.
+/// The texts of a row, searched when the first is needed.
 struct Texts<'a, 'l> {
     row: usize,
-    /// The list that they stand in, parsed for the first row of a range that wants one.
+    /// The list of texts, parsed for the first row of a range that needs one.
     list: &'l mut Option<Exceptions<'a>>,
     rest: Option<Reader<'a>>,
 }
@@ -425,12 +429,13 @@ impl<'a> Texts<'a, '_> {
     }
 }
 
-/// Bytes that a line may have before they are handed on.
+/// Bytes that a line may have before they are moved to the output.
 const LINE_BYTES: usize = 256;
-/// Longest piece that is written at once, with what of it does not matter.
+/// Longest piece that is written at once, including unused bytes.
 const LINE_SLACK: usize = 48;
 
-/// A string that is put together of short pieces, each written over what does not matter of the one before.
+/// A string that is assembled from short pieces, each written over the unused bytes of the previous
+/// one.
 struct Line<'o> {
     out: &'o mut Vec<u8>,
     bytes: [u8; LINE_BYTES + LINE_SLACK],
@@ -444,7 +449,7 @@ impl<'o> Line<'o> {
         Self { out, bytes: [0; LINE_BYTES + LINE_SLACK], len: 0 }
     }
 
-    /// Hands on what is there.
+    /// Moves the bytes to the output.
     #[inline]
     fn flush(&mut self) {
         self.out.extend_from_slice(self.bytes.get(..self.len).unwrap_or_default());
@@ -478,7 +483,7 @@ impl<'o> Line<'o> {
         self.out.extend_from_slice(text);
     }
 
-    /// Writes what lies there in `all`.
+    /// Writes the bytes of a span of `all`.
     #[inline]
     fn put_span(&mut self, all: &[u8], span: Span) {
         let (start, len) = (span.start as usize, usize::from(span.len));
@@ -497,7 +502,7 @@ impl<'o> Line<'o> {
         self.put_array(last, rest.len());
     }
 
-    /// Writes a number of at least so many digits, at most 24.
+    /// Writes a number with at least so many digits, at most 24.
     #[inline]
     fn put_number(&mut self, number: u64, digits_min: usize) {
         if number < 1000 && digits_min <= 3 {
@@ -510,7 +515,7 @@ impl<'o> Line<'o> {
     }
 
     fn put_long_number(&mut self, number: u64, digits_min: usize) {
-        // Three at a time, the last ones at the end.
+        // Three digits at a time, from the end.
         let mut all = [b'0'; 24];
         let (mut number, mut at) = (number, all.len());
         while number > 0 && at >= 3 {
@@ -528,7 +533,7 @@ impl<'o> Line<'o> {
         self.put_array(text, digits);
     }
 
-    /// Writes 32 hexadecimal digits with what stands between them.
+    /// Writes 32 hexadecimal digits with the dashes between them.
     #[inline]
     fn put_guid(&mut self, digits: [[u8; 8]; 4]) {
         let mut text = [b'-'; GUID_BYTES];

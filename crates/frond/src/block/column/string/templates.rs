@@ -1,21 +1,25 @@
-//! Templates: what strings of one sort have in common, and how each of their slots is packed.
+//! Templates: what strings of one format have in common, and how each of their slots is packed.
 //!
-//! The parameters of a call, a line of a log, the query of an address: the same literals with other numbers,
-//! names and GUIDs between them. A template is the literals and, for each slot between them (`tokens.rs`), a
-//! field: how what stands there is packed. Fields belong to all templates together, so what is learnt of
-//! `@user=` in one is known in all. The templates of a leaf are part of its model.
+//! The parameters of a call, a log line, the query of a URL: the same literals with different
+//! numbers, names and GUIDs between them. A template consists of the literals and, for each slot
+//! between them (`tokens.rs`), a field: the encoding of what is there. Fields are shared by all
+//! templates, so what is learnt about `@user=` in one is known in all. The templates of a leaf are
+//! part of its model.
 //!
 //! ```text
 //! templates  count | fields | count | templates
 //! field      coder, low 4 bits; kind of slot, high 4 bits | what the coder says
-//! template   slots u8 | each: literal's length, literal, number of its field | last literal's length, literal
+//! template   slots u8 | each: literal's length, literal, number of its field |
+//!            last literal's length, literal
 //! ```
 //!
 //! Invariants
-//! 1. All strings of one template take the same number of bits: a row is found by adding numbers of bits.
-//! 2. What a field has no code for is written as text beside the bits (`templated.rs`), where its coder has a code
-//!    that says so; else the string is of no template.
-//! 3. What was parsed is within its bounds: literals, words and templates, each and all together.
+//! 1. All strings of one template take the same number of bits: a row is found by adding numbers of
+//!    bits.
+//! 2. A value for which a field has no code is stored as text outside the bits (`templated.rs`), if
+//!    its coder has a code for that; otherwise the string has no template.
+//! 3. Parsed templates are within their bounds: literals, words and templates, individually and in
+//!    total.
 
 use super::{
     super::bits::width_of,
@@ -34,34 +38,34 @@ pub(super) const FIELDS_MAX: usize = 1 << 12;
 pub(super) const WORDS_MAX: usize = 1 << 16;
 /// Most bytes of literals and words.
 pub(super) const LITERAL_BYTES_MAX: usize = 1 << 20;
-/// Widest code of a number, and most digits of one of a fixed length.
+/// Widest code of a number, and most digits of a number of fixed length.
 pub(super) const NUMBER_BITS_MAX: u32 = 56;
 pub(super) const PADDED_DIGITS_MAX: usize = 16;
-/// Literals and words are read in pieces of so many bytes, and bytes that do not matter follow the last.
+/// Literals and words are read in pieces of this many bytes; the last one is followed by padding.
 pub(super) const PIECE_BYTES: usize = 16;
 
 const BAD: BadBlock = BadBlock("templates do not fit");
 
-/// How a slot is packed.
+/// The encoding of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Field {
-    /// A number without leading zeros; all ones say that the text stands elsewhere.
+    /// A number without leading zeros; all ones mean that the text is stored elsewhere.
     Number { bits: u8 },
-    /// A number of so many digits; likewise.
+    /// A number of this many digits; all ones mean that the text is stored elsewhere.
     Padded { digits: u8, bits: u8 },
-    /// So many digits, three in ten bits.
+    /// This many digits, three in ten bits.
     Digits { count: u8 },
-    /// So many hexadecimal digits.
+    /// This many hexadecimal digits.
     Hex { count: u8, letter: u8 },
     /// 32 hexadecimal digits.
     Guid { letter: u8 },
-    /// One of these words; the number after the last says that the text stands elsewhere.
+    /// One of these words; the number after the last means that the text is stored elsewhere.
     Words { first: u32, count: u32, bits: u8 },
     /// Always this word.
     One { word: u32 },
-    /// The text stands elsewhere.
+    /// The text is stored elsewhere.
     Text,
-    /// There is no slot: the template ends.
+    /// No slot: the template ends.
     End,
 }
 
@@ -76,7 +80,7 @@ const WORDS: u8 = 7;
 const ONE: u8 = 8;
 const TEXT: u8 = 9;
 
-/// A field as training finds it.
+/// A field as found by training.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum FieldSpec<'a> {
     Number { bits: u8 },
@@ -90,7 +94,7 @@ pub(super) enum FieldSpec<'a> {
 }
 
 impl Field {
-    /// How many bits it takes.
+    /// Number of bits of the field.
     #[inline]
     pub fn bits(&self) -> usize {
         match *self {
@@ -108,14 +112,14 @@ impl Field {
     }
 }
 
-/// Bytes among those of all literals and words.
+/// A range of the bytes of all literals and words.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub start: u32,
     pub len: u16,
 }
 
-/// A literal and the slot behind it.
+/// A literal and the slot after it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub literal: Span,
@@ -126,7 +130,7 @@ pub(super) struct Piece {
 #[derive(Clone, Copy, Debug)]
 struct Template {
     first: u32,
-    /// Its pieces, one more than its slots.
+    /// Number of its pieces, one more than its slots.
     pieces: u16,
     bits: u32,
 }
@@ -137,7 +141,7 @@ pub(super) struct Templates {
     templates: Vec<Template>,
     pieces: Vec<Piece>,
     words: Vec<Span>,
-    /// Literals and words, and [`PIECE_BYTES`] more.
+    /// Literals and words, and [`PIECE_BYTES`] of padding.
     bytes: Vec<u8>,
 }
 
@@ -166,7 +170,7 @@ pub(super) fn put_field(kind: SlotKind, field: &FieldSpec<'_>, out: &mut Vec<u8>
     out.extend(parameters);
 }
 
-/// Appends a template: literals with the number of the field behind each, and the last literal.
+/// Appends a template: literals with the number of the field after each, and the last literal.
 pub(super) fn put_template<'a>(
     slots: impl ExactSizeIterator<Item = (&'a [u8], usize)>,
     last: &[u8],
@@ -181,7 +185,7 @@ pub(super) fn put_template<'a>(
 }
 
 impl Templates {
-    /// Reads them, and checks everything.
+    /// Decodes templates, and checks everything.
     pub fn parse(bytes: &[u8]) -> Result<Self, BadBlock> {
         let mut reader = Reader::new(bytes);
         let mut templates = Self {
@@ -294,7 +298,7 @@ impl Templates {
         Ok(())
     }
 
-    /// How many there are.
+    /// Number of templates.
     #[inline]
     pub fn len(&self) -> usize {
         self.templates.len()
@@ -315,26 +319,26 @@ impl Templates {
         template.map_or(0, |template| template.bits as usize)
     }
 
-    /// All literals and words, and some bytes more: what spans lie in.
+    /// The bytes of all literals and words, and padding: spans refer to these.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What lies there.
+    /// The text of a span.
     #[inline]
     pub fn text(&self, span: Span) -> &[u8] {
         let start = span.start as usize;
         self.bytes.get(start..start + usize::from(span.len)).unwrap_or_default()
     }
 
-    /// Where word `number` lies.
+    /// The span of word `number`.
     #[inline]
     pub fn word(&self, number: usize) -> Option<Span> {
         self.words.get(number).copied()
     }
 
-    /// How many words there are.
+    /// Number of words.
     pub fn words(&self) -> usize {
         self.words.len()
     }
@@ -348,7 +352,7 @@ impl Templates {
         fields.into_iter()
     }
 
-    /// What the tokens of strings of template `number` hash to.
+    /// The hash of the tokens of strings of template `number`.
     pub fn hash(&self, number: usize) -> u64 {
         let mut hash = Skeleton::default();
         for piece in self.pieces(number) {

@@ -1,28 +1,30 @@
-//! What of a string changes from one of its sort to the next: its slots, found in one pass.
+//! Tokens: the slots of a string, that is, the parts that vary among strings of one format, found
+//! in one pass.
 //!
-//! | slot | what it is |
+//! | slot | contents |
 //! |---|---|
-//! | digits | decimal digits, wherever they stand |
+//! | digits | decimal digits, anywhere |
 //! | GUID | 36 bytes, all letters of one case |
-//! | hex | 8 to 64 hexadecimal digits, letters and digits among them, all letters of one case |
-//! | word | what begins with a letter behind a quote, up to the next one; or behind `=`, as far as names go |
+//! | hex | 8 to 64 hexadecimal digits, both letters and digits, all letters of one case |
+//! | word | starts with a letter after a quote, up to the next quote; or a name after `=` |
 //!
-//! All else is the string's skeleton. Strings of one skeleton have one [`Tokens::hash`]; what a hash stands
-//! for is compared before it is believed, so no choice made here can cost a byte, only its encoding.
+//! Everything else is the string's skeleton. Strings of one skeleton have the same
+//! [`Tokens::hash`]; what a hash finds is compared before it is used, so choices made here affect
+//! only the encoding, never correctness.
 
-/// Most slots of a string that is one of a template.
+/// Most slots of a string that a template can represent.
 pub(super) const SLOTS_MAX: usize = 48;
-/// Longer strings are of no template.
+/// Longer strings have no template.
 pub(super) const TEXT_BYTES_MAX: usize = 4096;
 /// Length of a GUID as text.
 pub(super) const GUID_BYTES: usize = 36;
-/// Fewer hexadecimal digits are a word or a number, and more are no number of anything.
+/// Fewer hexadecimal digits are treated as a word or a number, more as text.
 const HEX_MIN: usize = 8;
 pub(super) const HEX_MAX: usize = 64;
-/// How far behind a quote its end may be.
+/// Longest distance from a quote to its end.
 const QUOTED_MAX: usize = 256;
 
-/// What a slot holds. The numbers are on disk.
+/// The contents of a slot. The numbers are on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub(super) enum SlotKind {
@@ -38,7 +40,7 @@ impl SlotKind {
     }
 }
 
-/// Where a slot lies in its string.
+/// The range of a slot in its string.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub start: u16,
@@ -66,7 +68,7 @@ const HEX_LOWER: u8 = 2;
 const HEX_UPPER: u8 = 4;
 const LETTER: u8 = 8;
 
-/// Letters and digits; 0 for what is neither.
+/// Classes of letters and digits; 0 for other bytes.
 static CLASSES: [u8; 256] = {
     let mut all = [0; 256];
     let mut byte = 0;
@@ -88,7 +90,7 @@ fn class(text: &[u8], at: usize) -> u8 {
     text.get(at).map_or(0, |&byte| CLASSES[usize::from(byte)])
 }
 
-/// Whether these classes are hexadecimal digits of one case.
+/// True if bytes of these classes are hexadecimal digits of one case.
 #[inline]
 fn is_hex(classes: u8) -> bool {
     classes & LETTER == 0 && classes & (HEX_LOWER | HEX_UPPER) != HEX_LOWER | HEX_UPPER
@@ -105,7 +107,7 @@ impl Tokens {
         let mut hash = Skeleton::default();
         let (mut at, mut literal) = (0, 0);
         while at < text.len() {
-            // To the next letter or digit.
+            // Skips to the next letter or digit.
             let mut classes = class(text, at);
             if classes == 0 {
                 at += 1;
@@ -154,7 +156,7 @@ impl Tokens {
         true
     }
 
-    /// The runs of digits among letters.
+    /// Adds the runs of digits among letters.
     fn find_numbers(
         &mut self,
         text: &[u8],
@@ -191,13 +193,13 @@ impl Tokens {
         true
     }
 
-    /// Forgets all slots, for others to be added.
+    /// Removes all slots, so that others can be added.
     #[inline]
     pub fn clear(&mut self) {
         self.count = 0;
     }
 
-    /// Adds a slot behind the others; false if there are too many.
+    /// Adds a slot after the others; false if there are too many.
     #[inline]
     pub fn add(&mut self, slot: Slot) -> bool {
         let Some(to) = self.slots.get_mut(self.count) else { return false };
@@ -212,14 +214,14 @@ impl Tokens {
         &self.slots[..self.count]
     }
 
-    /// What strings of one skeleton have in common.
+    /// The hash of the skeleton.
     #[inline]
     pub fn hash(&self) -> u64 {
         self.hash
     }
 }
 
-/// Whether a GUID begins at `start`, where a run of letters and digits ends at `end`.
+/// True if a GUID starts at `start`, where a run of letters and digits ends at `end`.
 #[inline]
 fn is_guid(text: &[u8], start: usize, end: usize) -> bool {
     if end - start != 8 || text.get(end) != Some(&b'-') {
@@ -237,7 +239,8 @@ fn is_guid(text: &[u8], start: usize, end: usize) -> bool {
     is_hex(classes) && class(text, start + GUID_BYTES) == 0
 }
 
-/// What begins with the run of letters and digits from `start` to `end`, if it is one slot, and where that ends.
+/// The kind and end of the slot that starts with the run of letters and digits from `start` to
+/// `end`, if it is one slot.
 #[inline]
 fn long_token(text: &[u8], start: usize, end: usize, classes: u8) -> Option<(SlotKind, usize)> {
     if is_hex(classes) && end - start >= HEX_MIN {
@@ -251,7 +254,7 @@ fn long_token(text: &[u8], start: usize, end: usize, classes: u8) -> Option<(Slo
     match start.checked_sub(1).and_then(|before| text.get(before)) {
         Some(&quote @ (b'\'' | b'"')) => {
             let closing = word_end(text, end, quote)?;
-            // A name in JSON.
+            // A name in JSON is not a slot.
             (text.get(closing + 1) != Some(&b':')).then_some((SlotKind::Word, closing))
         }
         Some(b'=') if !matches!(text.get(end), Some(b'\'' | b'"')) => {
@@ -261,7 +264,8 @@ fn long_token(text: &[u8], start: usize, end: usize, classes: u8) -> Option<(Slo
     }
 }
 
-/// Where what is quoted ends, of which `start` is a part; `None` if the quote stays open, or for too long.
+/// The end of the quoted text that contains `start`; `None` if the quote is not closed, or too far
+/// away.
 #[inline]
 pub(super) fn word_end(text: &[u8], start: usize, quote: u8) -> Option<usize> {
     let rest = text.get(start..)?;
@@ -269,7 +273,7 @@ pub(super) fn word_end(text: &[u8], start: usize, quote: u8) -> Option<usize> {
     Some(start + room.iter().position(|&byte| byte == quote)?)
 }
 
-/// Where a name behind `=` ends, of which `start` is a part.
+/// The end of the name after `=` that contains `start`.
 #[inline]
 pub(super) fn name_end(text: &[u8], start: usize) -> usize {
     let rest = text.get(start..).unwrap_or_default();
@@ -277,7 +281,7 @@ pub(super) fn name_end(text: &[u8], start: usize) -> usize {
     start + rest.iter().position(ends).unwrap_or(rest.len())
 }
 
-/// Where the letters and digits from `start` on end.
+/// The end of the letters and digits from `start` on.
 #[inline]
 pub(super) fn run_end(text: &[u8], start: usize) -> usize {
     let rest = text.get(start..).unwrap_or_default();
@@ -301,7 +305,7 @@ impl Skeleton {
         self.0 = product ^ product >> 32;
     }
 
-    /// The bytes before a slot, or behind the last.
+    /// Adds the bytes before a slot, or after the last.
     #[inline]
     pub fn literal(&mut self, literal: &[u8]) {
         let (eights, rest) = literal.as_chunks::<8>();

@@ -1,4 +1,4 @@
-//! Bytes that are not what was written: found, or read as some rows, and never a panic.
+//! Damaged bytes are detected, or read as some rows, and never cause a panic.
 
 use super::{
     super::{Columns, Models, Plans, Projection, Typed, TypedBuilder, TypedRows, check, find},
@@ -17,7 +17,7 @@ use crate::{
     sync::Arc,
 };
 
-/// Asks everything; what passed the check must answer.
+/// Queries everything; a block that passed the check must answer.
 fn use_all(block: &[u8], columns: &Columns, models: &Models) {
     let Ok(typed) = Typed::parse(block, columns, models) else { return };
     let is_whole = check(&typed).is_ok();
@@ -80,7 +80,7 @@ fn any_flipped_or_cut_byte_gives_rows_or_an_error() {
         let block = builder.finish(&models).to_vec();
         seen[usize::from(block[1] & 1)] = true;
         use_all(&block, &columns, &models);
-        // Its models are needed, its columns are its own.
+        // Reading it requires its models, and its own columns.
         use_all(&block, &columns, &[]);
         use_all(&block, &Columns::new(&value, &key), &models);
         for at in 0..block.len() {
@@ -97,7 +97,7 @@ fn any_flipped_or_cut_byte_gives_rows_or_an_error() {
     assert_eq!(seen, [true, true], "blocks of both sorts");
 }
 
-/// Rows in the wrong order, twice, or of another length than the header says are found.
+/// Rows in the wrong order, repeated, or of another length than the header says are detected.
 #[test]
 fn contradictions_are_found() {
     let layout = Layout::new(vec![Part::Fixed(2, Hint::Integer), Part::Fixed(2, Hint::Integer)]);
@@ -118,7 +118,7 @@ fn contradictions_are_found() {
     let mut longer = block.clone();
     longer[4] += 1;
     assert_eq!(fails(&longer), Some("its rows are not as long as it says"));
-    // Some flip of the key columns puts the rows out of order, and it is told so.
+    // Some flip in the key columns puts the rows out of order, which is reported.
     let told =
         (0..block.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))).filter(|&(at, bit)| {
             let mut bad = block.clone();
@@ -128,8 +128,8 @@ fn contradictions_are_found() {
     assert!(told.count() > 2);
 }
 
-/// A block of so many deletes behind one Put whose value has so many parts, all empty, and then in each part's
-/// column this string in every row.
+/// A block of `deletes` deletes after one Put whose value has `parts` fields, all empty; then each
+/// field's column has this string in every row.
 fn with_fillers(parts: usize, deletes: u32, string: &[u8]) -> Result<(), &'static str> {
     let key = Layout::new(vec![Part::Fixed(4, Hint::Integer)]);
     let value = Layout::new(vec![Part::Var(End::Prefixed); parts]);
@@ -161,7 +161,7 @@ fn with_fillers(parts: usize, deletes: u32, string: &[u8]) -> Result<(), &'stati
     check(&typed).map_err(|bad| bad.0)
 }
 
-/// Rows without a value have something in its columns, which must not be copied without end at each check.
+/// Rows without a value have placeholders in its columns, whose total length must be bounded.
 #[test]
 fn what_stands_for_missing_values_has_an_end() {
     let told = Err("what stands for missing values is too long");

@@ -1,5 +1,5 @@
-//! Columns that are the difference to another: they come back, follow the rows, and refer to no column that they
-//! must not.
+//! Columns that are differences to others: they are restored, follow changes of the rows, and refer
+//! only to allowed columns.
 
 use super::{
     super::{Columns, Plans, Projection, Typed, TypedBuilder, check, find},
@@ -24,12 +24,13 @@ fn tasks() -> Arc<Columns> {
     Arc::new(Columns::new(&key, &value))
 }
 
-/// Where the directory has the columns of a value of these.
+/// Positions in the directory of these columns of a value.
 const BEGIN: usize = 3;
 const END: usize = 4;
 const CHANGED: usize = 6;
 
-/// Tasks of a day in no order; some end years later, some rows are no Puts, and some values do not fit.
+/// Tasks of a day in no order; some end years later, some rows are no Puts, and some values do not
+/// fit.
 fn rows(noise: &mut Noise, count: u32, mixed: bool) -> Rows {
     let mut rows = Rows::new();
     for id in 0..count {
@@ -47,8 +48,8 @@ fn rows(noise: &mut Noise, count: u32, mixed: bool) -> Rows {
     rows
 }
 
-/// Invariants of the file. Begin is near a part of the key, end near begin, and the change near the end,
-/// but that is a difference itself.
+/// Invariants of the file. Begin is near a field of the key, end near begin, and the change near
+/// the end, which is itself a difference.
 #[test]
 fn differences_come_back() {
     let columns = tasks();
@@ -74,8 +75,8 @@ fn differences_come_back() {
     }
 }
 
-/// Keys that do not fit take a column with them that others were differences to; another way is found, for that
-/// block.
+/// Keys that do not fit remove a column to which others were differences; another encoding is found
+/// for that block.
 #[test]
 fn differences_follow_the_columns_that_there_are() {
     let columns = tasks();
@@ -89,14 +90,15 @@ fn differences_follow_the_columns_that_there_are() {
         }
         let both = Both::new(&mut builder, &columns, &[], &rows);
         both.assert_reads();
-        // With one column of keys, those of the value stand one earlier.
+        // With a single key column, those of the value come one earlier.
         let at = BEGIN - usize::from(misfits);
         let firsts = [at, at + 1].map(|at| first_byte(&both.typed, &columns, at));
         assert_eq!((firsts[0] == 71, firsts[1]), (!misfits, 71));
     }
 }
 
-/// Tasks by duration, end, begin: of the last nothing is left. Some rows end when numbers do.
+/// Tasks by duration, end, begin: the last follows from the others. Some rows end at the largest
+/// number.
 fn by_duration(noise: &mut Noise, count: u64) -> Rows {
     let mut rows = Rows::new();
     for id in 0..count {
@@ -112,7 +114,8 @@ fn by_duration(noise: &mut Noise, count: u64) -> Rows {
     rows
 }
 
-/// Invariant 2: columns of keys are found where they are differences, those that have gone round among them.
+/// Invariant 2: key columns that are differences are searched, including differences that have
+/// wrapped around.
 #[test]
 fn differences_in_keys_are_searched() {
     let key = Layout::new(vec![Part::Fixed(8, Hint::Integer), MICROS, MICROS, INT, INT]);
@@ -129,8 +132,8 @@ fn differences_in_keys_are_searched() {
     }
 }
 
-/// Where a part is now below the other and now above it, differences fall once among rows of one value: from those
-/// that have gone round to those that have not.
+/// Where a field is sometimes below the other and sometimes above it, differences fall once among
+/// rows of one value: from those that have wrapped around to those that have not.
 #[test]
 fn differences_on_both_sides_of_zero_are_searched() {
     let key = Layout::new(vec![MICROS, MICROS]);
@@ -164,7 +167,8 @@ fn differences_on_both_sides_of_zero_are_searched() {
     }
 }
 
-/// What is no shorter as a difference is none; what two columns have in common must be worth the read.
+/// A column that is no shorter as a difference stays as it is; what two columns have in common must
+/// be worth the second read.
 #[test]
 fn columns_that_have_nothing_in_common_stay_apart() {
     let columns =
@@ -180,7 +184,7 @@ fn columns_that_have_nothing_in_common_stay_apart() {
     assert!((0..5).all(|at| first_byte(block, &columns, at) != 71));
 }
 
-/// The other column is an integer column of a part, stands earlier, and is no difference.
+/// The other column must be an integer column of a field, come earlier, and be no difference.
 #[test]
 fn differences_to_what_they_must_not_be_are_found() {
     let columns = tasks();
@@ -202,17 +206,18 @@ fn differences_to_what_they_must_not_be_are_found() {
     };
     assert_eq!(fails(&block), None);
     let told = "a column is the difference to none that it can be";
-    // Tags, itself, a later one, one of strings, none; BEGIN is a difference itself.
+    // Tags, itself, a later column, a string column, no column; BEGIN is a difference itself.
     for other in [0, CHANGED, CHANGED + 1, 200, u16::MAX as usize, BEGIN, END] {
         let mut bad = block.clone();
         bad[start(CHANGED) + 1..][..2].copy_from_slice(&(other as u16).to_le_bytes());
         assert_eq!(fails(&bad), Some(told), "{other}");
     }
-    // Another number than the one that was meant gives other rows, which is what checksums are for.
+    // A wrong but allowed column number gives other rows; detecting that is the purpose of
+    // checksums.
     let mut bad = block.clone();
     bad[start(CHANGED) + 1] = 1;
     assert_eq!(fails(&bad), None);
-    // A column of a key to one of the value, to itself, to tags.
+    // A key column as the difference to one of the value, to itself, to tags.
     for other in [BEGIN, 2, 0] {
         let mut bad = block.clone();
         bad[start(2)] = 71;
@@ -243,7 +248,7 @@ fn the_documented_difference_is_read() {
         assert_eq!(found, Ok(Some(Tag::PUT)));
         assert_eq!(payload, [begin.to_be_bytes(), end.to_be_bytes()].concat());
     }
-    // So few rows are not written so: a difference has to pay for itself.
+    // So few rows are not encoded this way: a difference must save enough.
     let rows: Vec<(Vec<u8>, Vec<u8>)> = (1u8..)
         .zip(rows)
         .map(|(key, (begin, end))| (vec![key], [begin.to_be_bytes(), end.to_be_bytes()].concat()))
@@ -253,8 +258,8 @@ fn the_documented_difference_is_read() {
     assert_ne!(first_byte(&build(&columns, &rows), &columns, 3), 71);
 }
 
-/// Prices, times, customers and ids: ids are given as time passes, some to each time. In the order of prices nothing of
-/// that is to be seen in either column.
+/// Prices, times, customers and ids: ids are assigned as time passes, a number of them per time
+/// unit. In the order of prices neither column shows any of that.
 fn by_price(noise: &mut Noise, count: u64, ids_a_milli: f64) -> Rows {
     let mut rows = Rows::new();
     for _ in 0..count {
@@ -277,7 +282,7 @@ fn differences_to_lines_come_back_and_are_searched() {
     let key = Layout::new(vec![INT, Part::Fixed(8, Hint::Integer), INT, INT]);
     let columns = Arc::new(Columns::new(&key, &Layout::default()));
     let mut noise = Noise(14);
-    // One for each is a difference without a line.
+    // One id per time unit is a difference without a line.
     for (ids_a_milli, kind) in [(20.0, 73), (1.0, 71), (0.37, 73), (3.75, 73)] {
         let mut builder = TypedBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
         for _ in 0..2 {
@@ -289,7 +294,7 @@ fn differences_to_lines_come_back_and_are_searched() {
                 around(key).iter().for_each(|sought| both.assert_same(sought));
             }
         }
-        // Of one time and customer many ids, some below what the line says of it.
+        // Many ids for one time and customer, some below the line's value.
         let mut rows = by_price(&mut noise, 500, ids_a_milli);
         for id in (0..u32::MAX).step_by(1 << 27) {
             let key = [&[0, 0, 0, 5][..], &1_790_002_000_000u64.to_be_bytes(), &[0; 4]].concat();
@@ -304,7 +309,7 @@ fn differences_to_lines_come_back_and_are_searched() {
     }
 }
 
-/// The bytes that docs/format.md shows; and a line that is none.
+/// The bytes that docs/format.md shows; and an invalid line.
 #[test]
 fn the_documented_line_is_read() {
     let shown = documented("The typed block with a line");

@@ -1,4 +1,4 @@
-//! Rows of one length: they are taken many at a time, and are what they are one by one.
+//! Rows of one length: taken many at a time, they equal those taken one by one.
 
 use super::{
     super::{Columns, Plans, TypedBuilder, TypedRows},
@@ -15,7 +15,8 @@ use crate::{
     sync::Arc,
 };
 
-/// A string of a form: `9` is a digit, `f` and `F` are digits of sixteen, `*` is any byte, and others are themselves.
+/// A random string of a form: `9` is a digit, `f` and `F` are hexadecimal digits, `*` is any byte,
+/// and others stand for themselves.
 fn of_form(noise: &mut Noise, form: &str) -> Vec<u8> {
     let byte = |form: u8| match form {
         b'9' => b'0' + noise.below(10) as u8,
@@ -39,7 +40,8 @@ pub(super) fn columns() -> Arc<Columns> {
     Arc::new(Columns::new(&key, &Layout::new(value)))
 }
 
-/// So many rows of two strings of these forms, and now and then a string of another length, or no row at all.
+/// `count` rows of two strings of these forms, sometimes with a string of another length, or
+/// without a value.
 pub(super) fn rows(noise: &mut Noise, count: u32, forms: (&str, &str), odd: u64) -> Rows {
     let mut rows = Rows::new();
     for number in 0..count {
@@ -63,8 +65,8 @@ pub(super) fn rows(noise: &mut Noise, count: u32, forms: (&str, &str), odd: u64)
 }
 
 impl Both {
-    /// Walks from several rows on, up to a limit, that take as many rows at once as they can, and now and then fewer. Returns
-    /// how many were taken so.
+    /// Walks from several rows on, up to a limit, that take as many rows at once as possible, and
+    /// sometimes fewer. Returns how many were taken in this way.
     pub(super) fn assert_walks(&self, noise: &mut Noise, projection: &Projection) -> usize {
         let typed = self.parse_again();
         let (mut at, mut one) =
@@ -123,7 +125,8 @@ impl Both {
 fn rows_of_one_length_are_taken_many_at_a_time() {
     let columns = columns();
     let mut noise = Noise(7);
-    // Runs of one digit to fifteen, constants that fit behind the last of them and others, and those at both ends.
+    // Runs of one to fifteen digits, constants that fit after the last of them and others, and
+    // constants at both ends.
     let digits: String = (1..16).map(|count| "9".repeat(count) + &"-".repeat(count % 5)).collect();
     let sixteens = "ffffffff-ffff-ffff-ffff-ffffffffffff";
     for forms in [
@@ -150,7 +153,8 @@ fn rows_of_one_length_are_taken_many_at_a_time() {
                     columns.project(&[2, 3, 4]),
                 ] {
                     let at_once = both.assert_walks(&mut noise, &projection);
-                    // Other columns may be of other kinds: few strings are a dictionary.
+                    // Other columns may be of other kinds: few distinct strings become a
+                    // dictionary.
                     let is_shape = projection == columns.project(&[2]);
                     assert!(!is_shape || odd > 0 || with.is_empty() || at_once > 0, "{forms:?}");
                 }

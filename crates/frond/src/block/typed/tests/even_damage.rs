@@ -1,5 +1,6 @@
-//! Damaged blocks whose rows are taken many at a time. The check of a column of one shape decodes no string: a block
-//! that passes it must be read all the same, and its rows must be the same many at a time and one by one.
+//! Damaged blocks whose rows are taken many at a time. The check of a shape column decodes no
+//! string: a block that passes it must still be readable, and its rows must be the same many at a
+//! time and one by one.
 
 use super::{
     super::{Columns, Models, Plans, Projection, Typed, TypedBuilder, TypedRows, check, find},
@@ -12,18 +13,18 @@ use crate::{
     message::Tag,
 };
 
-/// What was reached.
+/// Counts of what was reached.
 #[derive(Default, Debug)]
 struct Reached {
     /// Blocks that did not pass the check.
     refused: usize,
-    /// Blocks that are not what was written, and passed.
+    /// Damaged blocks that passed.
     passed: usize,
     /// Rows of these that were taken many at a time.
     even: usize,
 }
 
-/// All rows, as many at a time as can be taken, and how many were taken so.
+/// Returns all rows, taken as many at a time as possible, and how many were taken in this way.
 fn walk(
     typed: &Typed<'_>,
     projection: &Projection,
@@ -55,7 +56,7 @@ fn walk(
     }
 }
 
-/// Reads a block all ways, whether it passes the check or not; if it passes, all ways agree.
+/// Reads a block in all ways, whether it passes the check or not; if it passes, all ways agree.
 fn read_all(block: &[u8], columns: &Columns, models: &Models, reached: &mut Reached) {
     let Ok(typed) = Typed::parse(block, columns, models) else {
         reached.refused += 1;
@@ -97,7 +98,7 @@ fn damaged_rows_of_one_length_are_the_same_many_at_a_time_and_one_by_one() {
         ("ffffffff-ffff-ffff", "*9*99"),
     ] {
         let mut reached = Reached::default();
-        // Rows of one length only, and with some that are not: these are exceptions.
+        // Rows of one length only, and with some that are not and become exceptions.
         for (odd, codec) in [(0, Codec::Raw), (0, Codec::Zstd1), (20, Codec::Raw)] {
             let rows = rows(&mut noise, 60, forms, odd);
             let mut plans = Plans::new(&columns);

@@ -1,5 +1,5 @@
-//! Rows as a builder holds them: found cuts are those of each row by itself; columns read at one distance are
-//! those read row by row; keys compare as memcmp.
+//! Rows as a builder holds them: the cuts equal those of each row by itself; columns read at a
+//! fixed distance equal those read row by row; keys compare as memcmp.
 
 use proptest::prelude::*;
 
@@ -22,12 +22,13 @@ fn hold(rows: &[Vec<u8>]) -> Held {
     held
 }
 
-/// Cuts these rows, compares with cutting each by itself, and reads columns. Whether they were cut alike.
+/// Cuts these rows, compares with cutting each by itself, and reads columns. Returns whether they
+/// were cut alike.
 fn assert_cut(side: &Side, rows: &[Vec<u8>]) -> bool {
     let held = hold(rows);
     let mut cuts = Cuts::default();
     let fit = rows.iter().all(|row| side.cut(row, 0, &mut Vec::new()));
-    // Rows before are forgotten.
+    // Previous rows are removed.
     for _ in 0..2 {
         assert_eq!(cuts.cut_all(side, &held), fit);
     }
@@ -91,7 +92,7 @@ proptest! {
         if let Some(row) = rows.get_mut(misfit) {
             *row = noise.bytes(12);
         }
-        // Those of one length: neighbours are cut alike, or not.
+        // Rows of one length: neighbours are cut alike, or not.
         let even: Vec<Vec<u8>> =
             rows.iter().filter(|row| row.len() == rows[0].len()).cloned().collect();
         for side in [&columns.key, &columns.value, &columns.whole_key] {
@@ -112,7 +113,7 @@ proptest! {
     }
 }
 
-/// Two strings in a row of one length: where the first ends moves, and the row is as long as before.
+/// Two strings in a row of fixed length: the end of the first moves, and the row's length does not.
 #[test]
 fn cuts_that_move_within_one_length_are_seen() {
     let layout = Layout::new(vec![

@@ -1,5 +1,6 @@
-//! Typed blocks against opaque blocks of the same rows, for any layouts; what does not fit; projections.
-//! Damaged bytes: `damage.rs`, `even_damage.rs`; how long fixed blocks are: `sizes.rs`; rows before they are a block: `held.rs`.
+//! Columnar blocks compared with row blocks of the same rows, for any layouts; values that do not
+//! fit; projections. Damaged bytes: `damage.rs`, `even_damage.rs`; the size of fixed blocks:
+//! `sizes.rs`; rows before they are a block: `held.rs`.
 
 mod damage;
 mod difference;
@@ -30,7 +31,7 @@ use crate::{
 
 type Rows = BTreeMap<Vec<u8>, (Tag, Vec<u8>)>;
 
-/// A block both ways.
+/// The same rows as a columnar and as a row block.
 struct Both {
     columns: Arc<Columns>,
     models: Vec<Option<Arc<StringModel>>>,
@@ -73,7 +74,7 @@ fn message(noise: &mut Noise, mixed: bool, value: Vec<u8>) -> (Tag, Vec<u8>) {
     }
 }
 
-/// Tells how a column of a block is encoded.
+/// The first byte of a column, which shows how it is encoded.
 fn first_byte(block: &[u8], columns: &Columns, at: usize) -> u8 {
     Typed::parse(block, columns, &[]).unwrap().bytes(at).unwrap()[0]
 }
@@ -88,7 +89,7 @@ fn documented(words: &str) -> Vec<u8> {
     hex.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
 }
 
-/// Rows of these layouts: keys that mostly share their first parts, and payloads of all tags.
+/// Rows of these layouts: keys that mostly share their first fields, and payloads of all tags.
 fn some_rows(noise: &mut Noise, key: &Layout, value: &Layout, count: usize) -> Rows {
     let (misfits, mixed) = (noise.below(4) == 0, noise.below(2) == 0);
     let mut rows = Rows::new();
@@ -142,8 +143,8 @@ fn trained(columns: &Columns, rows: &Rows, plans: &mut Plans) -> Vec<Option<Arc<
 }
 
 impl Both {
-    /// As many of the rows as fit into an opaque block. The builder wrote other blocks before, and is used
-    /// again.
+    /// As many of the rows as fit into a row block. The builder has written other blocks before,
+    /// and is reused.
     fn new(
         builder: &mut TypedBuilder,
         columns: &Arc<Columns>,
@@ -175,7 +176,7 @@ impl Both {
         typed
     }
 
-    /// Walks and jumps read the rows.
+    /// Checks that walks and jumps return the rows.
     fn assert_reads(&self) {
         let typed = self.parse();
         assert_eq!(typed.rows(), self.rows.len());
@@ -204,7 +205,7 @@ impl Both {
         assert_eq!(&here(&at), self.rows.last().unwrap());
     }
 
-    /// Both blocks answer the same when they are asked for these bytes.
+    /// Checks that both blocks answer a search for these bytes in the same way.
     fn assert_same(&self, sought: &[u8]) {
         let typed = self.parse_again();
         let shape = Shape::parse(&self.opaque).unwrap();
@@ -230,7 +231,7 @@ impl Both {
                 assert_eq!((at.tag(), at.payload()), (other.tag(), other.payload(&self.opaque)));
             }
         }
-        // On from where a search ended.
+        // Continues from where a search ended.
         let was = other.seek(&self.opaque, &shape, sought).unwrap();
         assert_eq!(at.seek(&typed, sought).unwrap(), was);
         for forward in [true, false, false, true, true] {
@@ -247,12 +248,12 @@ impl Both {
         }
     }
 
-    /// The block, which was checked.
+    /// The block, which was already checked.
     fn parse_again(&self) -> Typed<'_> {
         Typed::parse(&self.typed, &self.columns, &self.models).expect("a typed block")
     }
 
-    /// Values that are in columns come in the parts asked for, others whole.
+    /// Checks that values in columns are returned with the fields asked for, and others whole.
     fn assert_projects(&self, value: &Layout, parts: &[u16]) {
         let typed = self.parse_again();
         let projection = self.columns.project(parts);
@@ -288,7 +289,7 @@ impl Both {
     }
 }
 
-/// What is worth seeking around a key: itself, its beginnings, and its neighbours.
+/// Keys worth seeking around a key: itself, its prefixes, and its neighbours.
 fn around(key: &[u8]) -> Vec<Vec<u8>> {
     let some = || (0..key.len()).step_by(1 + key.len() / 16);
     let mut sought: Vec<Vec<u8>> = some().map(|cut| key[..cut].to_vec()).collect();
@@ -326,7 +327,7 @@ proptest! {
         let models = if with_models { trained(&columns, &first, &mut plans) } else { vec![] };
         let codec = if with_models { Codec::Zstd1 } else { Codec::Raw };
         let mut builder = TypedBuilder::new(columns.clone(), codec, plans);
-        // The second block is written by the plans of the first.
+        // The second block is encoded by the plans of the first.
         let second = some_rows(&mut noise, &key, &value, count);
         for rows in [&first, &second] {
             let both = Both::new(&mut builder, &columns, &models, rows);
@@ -377,7 +378,7 @@ fn a_block_refuses_a_row_beyond_its_limit_but_not_its_first() {
     assert_eq!(builder.push(&[9; 4], Tag::PUT, b"", usize::MAX), Pushed::Full);
 }
 
-/// Deletes beside a value of 60 KB, in columns that repeat words, do not repeat it.
+/// Deletes next to a value of 60 KB, in columns that repeat words, do not repeat the value.
 #[test]
 fn fillers_are_short() {
     let columns = Arc::new(Columns::new(&Layout::default(), &Layout::default()));
@@ -396,7 +397,7 @@ fn fillers_are_short() {
     }
 }
 
-/// Nor are many short ones more than a MiB: what is built can be checked.
+/// Many short placeholders do not exceed a MiB either: what is built passes the check.
 #[test]
 fn fillers_of_many_columns_end() {
     let value = Layout::new(vec![Part::Var(End::Prefixed); 40]);
@@ -417,7 +418,8 @@ fn fillers_of_many_columns_end() {
     }
 }
 
-/// A run whose models lack what the tree's last run had: its blocks are as short as those of a new tree.
+/// A run whose models lack what the tree's last run had: its blocks are as short as those of a new
+/// tree.
 #[test]
 fn a_plan_without_its_model_is_measured_at_once() {
     let layout = Layout::new(vec![Part::Var(End::Prefixed)]);
@@ -470,7 +472,8 @@ fn the_documented_block_is_what_is_written() {
     assert_eq!(payload, b"\x01\x05\x03oak");
 }
 
-/// Keys whose parts are nearly their neighbours' are told apart by every kind of part alone.
+/// Keys with a field that differs from its neighbours by as little as possible are ordered by every
+/// kind of field alone.
 #[test]
 fn every_part_alone_orders_its_keys() {
     for part in [

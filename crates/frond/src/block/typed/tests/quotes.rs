@@ -1,4 +1,5 @@
-//! Columns of strings that quote others: they come back, follow the rows, and quote no column that they must not.
+//! String columns that quote others: they are restored, follow changes of the rows, and quote only
+//! allowed columns.
 
 use super::{
     super::{Columns, Plans, Projection, Typed, TypedBuilder, check, find},
@@ -22,7 +23,7 @@ fn packages() -> Arc<Columns> {
     Arc::new(Columns::new(&Layout::new(vec![KEY, KEY]), &Layout::new(value)))
 }
 
-/// Where the directory has names, numbers, codes, files and texts.
+/// Positions in the directory of names, numbers, codes, files and texts.
 const NAME: usize = 1;
 const NUMBER: usize = 3;
 const CODE: usize = 4;
@@ -37,8 +38,8 @@ fn escaped(content: &[u8]) -> Vec<u8> {
     [&key[..], &[0, 1]].concat()
 }
 
-/// Packages whose files are named for them. Names are any bytes, zeros and those of quotes among them; some rows are
-/// no Puts, and some values do not fit.
+/// Packages whose files are named after them. Names are any bytes, including zeros and quote bytes;
+/// some rows are no Puts, and some values do not fit.
 fn rows(noise: &mut Noise, count: u32, mixed: bool) -> Rows {
     let mut rows = Rows::new();
     for number in 0..count {
@@ -51,7 +52,7 @@ fn rows(noise: &mut Noise, count: u32, mixed: bool) -> Rows {
         let key = [escaped(&name), escaped(version.as_bytes())].concat();
         let code: Vec<u8> = format!("{:012}", noise.below(1 << 36)).into_bytes();
         let mut file = b"pool/main/".to_vec();
-        // The name of one in ten is another's.
+        // One name in ten is that of another package.
         file.extend_from_slice(if noise.below(10) == 0 { b"another" } else { &name });
         file.extend_from_slice(&[b"/", &name[..], b"_", version.as_bytes(), b"_"].concat());
         file.extend_from_slice(&[&code[..], b".deb"].concat());
@@ -64,8 +65,8 @@ fn rows(noise: &mut Noise, count: u32, mixed: bool) -> Rows {
     rows
 }
 
-/// Names of files quote names and versions, of two columns of the key and one of the value, and come back whatever
-/// is asked for.
+/// File names quote names and versions, that is, two columns of the key and one of the value, and
+/// are restored in every way of reading.
 #[test]
 fn quotes_come_back() {
     let columns = packages();
@@ -90,7 +91,7 @@ fn quotes_come_back() {
     }
 }
 
-/// Names of files quoted for what they are take less than half.
+/// File names with quotes take less than half.
 #[test]
 fn quotes_are_worth_it() {
     let columns = packages();
@@ -108,8 +109,8 @@ fn quotes_are_worth_it() {
     assert!(2 * quoting_bytes < coded.len(), "{quoting_bytes} and {}", coded.len());
 }
 
-/// Keys that do not fit take the columns with them that were quoted: that block's strings are written as they are,
-/// and those of the next quote again.
+/// Keys that do not fit remove the quoted columns: that block's strings are encoded as they are,
+/// and those of the next block quote again.
 #[test]
 fn quotes_follow_the_columns_that_there_are() {
     let columns = packages();
@@ -127,7 +128,8 @@ fn quotes_follow_the_columns_that_there_are() {
     }
 }
 
-/// Strings that have nothing in common stay as they are, and are looked at again when the rows have changed.
+/// Strings that have nothing in common stay as they are, and are measured again when the rows have
+/// changed.
 #[test]
 fn strings_quote_what_is_worth_it_only() {
     let columns = Arc::new(Columns::new(&Layout::new(vec![KEY]), &Layout::new(vec![TEXT])));
@@ -153,8 +155,8 @@ fn strings_quote_what_is_worth_it_only() {
     }
 }
 
-/// Quoted columns are of strings, stand earlier, quote nothing, and are under no codec; and what stands in strings
-/// must be one of them.
+/// Quoted columns hold strings, come earlier, quote nothing, and use no codec; and a quote byte
+/// must refer to one of them.
 #[test]
 fn quotes_of_what_they_must_not_be_are_found() {
     let columns = packages();
@@ -180,19 +182,19 @@ fn quotes_of_what_they_must_not_be_are_found() {
     let file = start(FILE);
     assert_eq!((block[file], block[file + 1] > 1), (15, true));
     let told = Some(BadBlock("a column quotes none that it can"));
-    // Tags, numbers, itself, a later one, none.
+    // Tags, numbers, itself, a later column, no column.
     for other in [0, NUMBER, FILE, TEXTS, 200, u16::MAX as usize] {
         let mut bad = block.clone();
         bad[file + 2..][..2].copy_from_slice(&(other as u16).to_le_bytes());
         assert_eq!(fails(&bad), told, "{other}");
     }
-    // None, and more than any.
+    // No columns, and more than allowed.
     for count in [0, 5, 255] {
         let mut bad = block.clone();
         bad[file + 1] = count;
         assert_eq!(fails(&bad), told, "{count}");
     }
-    // One that quotes itself, or is under a codec.
+    // A column that itself quotes, or uses a codec.
     for first in [15, 0x20] {
         let mut bad = block.clone();
         bad[start(CODE)] = first;
@@ -202,7 +204,7 @@ fn quotes_of_what_they_must_not_be_are_found() {
         let typed = Typed::parse(&bad, &columns, &[]).unwrap();
         assert_eq!(typed.texts(FILE, &mut Vec::new()).err(), told);
     }
-    // A key quotes nothing.
+    // A key column quotes nothing.
     let mut bad = block.clone();
     bad[start(2)] = 15;
     assert_eq!(fails(&bad), Some(BadBlock("a string column of unknown kind")));
@@ -232,7 +234,7 @@ fn the_documented_quotes_are_read() {
         let found = find(&typed, key, &Projection::All, &mut payload);
         assert_eq!((found, &payload[..]), (Ok(Some(Tag::PUT)), value));
     }
-    // A string that ends within a literal, and a quote of a column that is not there.
+    // A string that ends within an escape, and a quote of a column that does not exist.
     let last = shown.len() - 8 - 1;
     for (at, byte) in [(last, 0xff), (last - 5, 0xf9)] {
         let mut bad = shown.clone();

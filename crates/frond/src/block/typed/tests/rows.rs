@@ -1,4 +1,4 @@
-//! Layouts and rows for tests: parts of all sorts, few or many values each.
+//! Layouts and rows for tests: fields of all kinds, with few or many values each.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::{
     layout::{End, Hint, Layout, Part},
 };
 
-/// Numbers without pattern.
+/// Numbers without a pattern.
 pub(super) struct Noise(pub u64);
 
 impl Noise {
@@ -16,7 +16,7 @@ impl Noise {
         (self.0 >> 24) % end
     }
 
-    /// Up to so many bytes, those that mean something often.
+    /// Up to `most` bytes, often ones with a special meaning.
     pub fn bytes(&mut self, most: u64) -> Vec<u8> {
         let count = self.below(most + 1);
         let byte = |noise: &mut Self| match noise.below(6) {
@@ -64,7 +64,7 @@ pub(super) fn row_of(noise: &mut Noise, layout: &Layout) -> Vec<u8> {
     parts.flat_map(|(number, &part)| part_of(noise, part, number)).collect()
 }
 
-/// A part; how many values it has depends on its number, so that first parts repeat.
+/// A field; how many distinct values it has depends on its number, so that first fields repeat.
 pub(super) fn part_of(noise: &mut Noise, part: Part, number: usize) -> Vec<u8> {
     match part {
         Part::Fixed(width, Hint::Float)

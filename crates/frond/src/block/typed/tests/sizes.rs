@@ -1,7 +1,7 @@
-//! What fixed blocks take: a change that makes one longer is seen in review.
+//! Sizes of fixed blocks: a change that makes one longer shows in review.
 //!
-//! Rows are shaped like those of the tables that the design measured: a narrow table, two of its kind of
-//! index, a row of a log with strings, and what a buffer holds of it.
+//! Rows resemble those of the tables that the design was measured on: a narrow table, two of its
+//! kinds of index, a log row with strings, and what a buffer holds of it.
 
 use super::{
     super::{Columns, Plans, Typed, TypedBuilder, check},
@@ -15,7 +15,7 @@ use crate::{
     sync::Arc,
 };
 
-/// A name, the parts of key and value, and rows.
+/// A name, the fields of key and value, and rows.
 struct Table {
     name: &'static str,
     key: Vec<Part>,
@@ -173,8 +173,8 @@ log, 120: 5994 in 2866
 log, buffered, 120: 4115 in 2326
 ";
 
-/// A builder that has seen other rows writes a block hardly longer than one that has not: plans are given
-/// up when they miss.
+/// A builder that has seen other rows writes a block hardly longer than one that has not: plans are
+/// dropped when they miss.
 #[test]
 fn plans_follow_the_rows() {
     type Value = fn(&mut Noise, u64) -> (u64, String);
@@ -204,7 +204,8 @@ fn plans_follow_the_rows() {
                 assert_eq!(builder.push(&key, Tag::PUT, &payload, 1 << 20), Pushed::Done);
             }
         }
-        // Columns are measured every so many blocks: the same sort comes until they were.
+        // Columns are measured again after a number of blocks: the same kind is repeated until that
+        // has happened.
         for _ in 0..512 {
             kept.finish(&[]);
         }

@@ -1,4 +1,4 @@
-//! What is committed, as a scan of a transaction walks over it.
+//! The committed rows that a transaction's scan reads.
 //!
 //! Threads: one.
 
@@ -9,12 +9,12 @@ use super::{
     Cursor,
 };
 
-/// What is committed.
+/// The source of committed rows.
 #[derive(Debug)]
 pub(super) enum Base<'t> {
     Seen(Box<Cursor>),
     Locked(Box<LockedWalk<'t>>),
-    /// Below what a temporary tree holds there is nothing.
+    /// A temporary tree has no committed rows.
     Nothing,
 }
 

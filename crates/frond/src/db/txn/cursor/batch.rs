@@ -1,7 +1,7 @@
-//! Scans of a transaction, many rows at a time, and over one range after another.
+//! Scans of a transaction many rows at a time, and over several ranges in turn.
 //!
-//! As long as the transaction has written nothing to the tree and locks nothing, a batch is a piece of the walk over what is
-//! committed, as it was fetched. Else it is made row by row.
+//! While the transaction has written nothing to the tree and the scan locks nothing, a batch is a
+//! fetched piece of committed rows. Otherwise it is built row by row.
 //!
 //! Threads: one.
 
@@ -14,14 +14,15 @@ use super::{
     Base, Position, TxnCursor,
 };
 
-/// Bytes after which a batch ends that is made row by row.
+/// Bytes at which a batch ends that is built row by row.
 const BATCH_BYTES_MAX: usize = 256 << 10;
 
 impl TxnCursor<'_> {
-    /// Up to `rows_max` rows up, or down, into a buffer that is emptied first; fewer where more would have to be fetched
-    /// for them; no row means the end. They are in ascending order either way: of a batch down the nearest row is the last. Of a
-    /// scan that locks, all of them are locked when it returns, and behind an error those that it has met are lost: ask for
-    /// one at a time.
+    /// Reads up to `rows_max` rows, going up or down, into a buffer that is cleared first. Returns
+    /// fewer rows if more would have to be fetched for them; no row means the end. Rows are in
+    /// ascending order in either case: when going down, the nearest row is the last. If the scan
+    /// locks, all returned rows are locked; after an error the rows read so far are lost, so
+    /// request one row at a time where that matters.
     ///
     /// # Errors
     /// As [`next`](Self::next).
@@ -44,7 +45,7 @@ impl TxnCursor<'_> {
                     out.clear();
                     return Err(error);
                 }
-                // The next batch meets it.
+                // The next batch meets the error again.
                 Err(_) => break,
             }
         }
@@ -54,10 +55,10 @@ impl TxnCursor<'_> {
         Ok(out.len())
     }
 
-    /// Goes over another range from here on, from its first row.
+    /// Restricts the cursor to another range, starting at its first row.
     ///
     /// # Errors
-    /// `InvalidArgument` if it ends before it begins.
+    /// `InvalidArgument` if the range ends before it begins.
     pub fn set_range<'k>(&mut self, range: impl RangeBounds<&'k [u8]>) -> Result<()> {
         let range = bounds(&range)?;
         match &mut self.base {
@@ -66,7 +67,7 @@ impl TxnCursor<'_> {
             Base::Nothing => {}
         }
         self.range = range;
-        // What it does not see of own writes it sees in no range.
+        // Own writes that it does not see now, it sees in no range.
         if self.txn.live.lock().changes(self.tree) != 0 || self.txn.private.is_some() {
             self.own = self.txn.own_walk(&self.entry, self.mark, &self.range);
         }
@@ -74,7 +75,7 @@ impl TxnCursor<'_> {
         Ok(())
     }
 
-    /// Whether what is committed is all there is to the scan, and in the form that is wanted.
+    /// True if the scan consists of committed rows only, in the requested form.
     fn reads_pieces(&self) -> bool {
         let is_base = matches!(self.base, Base::Seen(_)) && self.parts.is_none();
         is_base && self.txn.live.lock().changes(self.tree) == 0

@@ -1,14 +1,15 @@
-//! The gap before the next row: the interval that grows over it, and the keys that others have written there and not
-//! committed (Rule: I33).
+//! Gap locks of a locking scan: the interval that grows up to the next row, and the keys in it that
+//! others have written and not committed (Rule: I33).
 //!
 //! Invariants
-//! 1. The interval is there, or has grown, before it is looked for what is pending in it.
-//! 2. What was found once is believed only as long as no insert has looked for intervals since
-//!    (`LockTable::inserts_looked`), and only where it says that nothing is pending: what was pending may have been taken
-//!    back. So who goes over many rows beside writers that change rows which are there, or none, asks them once.
+//! 1. The interval exists, or has grown, before pending keys in it are searched.
+//! 2. The result of a search is reused only while no insert has looked for intervals since
+//!    (`LockTable::inserts_looked`), and only if it says that nothing is pending: a pending key may
+//!    have been rolled back. So a scan over many rows searches the writers only once if they change
+//!    only existing rows, or none.
 //!
-//! Threads: one. Cost of a row: the growth, and two loads; after an insert by others, a look into what each writer of the
-//! tree has written, and, of what has left memory, into its runs.
+//! Threads: one. Cost of a row: the growth, and two loads; after an insert by another transaction,
+//! a search of the writes of each writer of the tree, including its spilled runs.
 
 use std::ops::Bound;
 
@@ -21,35 +22,37 @@ use crate::{
     txn::{LiveWrites, lock_table::Span},
 };
 
-/// What the writers of a walk's tree have said.
+/// The result of searching the writers of a scan's tree for pending keys.
 #[derive(Debug)]
 pub(super) struct Asked {
-    /// How often inserts had looked for intervals before.
+    /// Number of times that inserts had looked for intervals before the search.
     looked: u64,
-    /// The pending key that is nearest behind what was asked for, in the walk's direction; `None`: up to the range's end there
-    /// is none.
+    /// The nearest pending key beyond what was searched, in the scan's direction; `None`: there is
+    /// none up to the range's end.
     nearest: Option<Vec<u8>>,
 }
 
 /// How far an interval has grown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reached {
-    /// As far as it was to.
+    /// As far as requested.
     End,
     /// To a pending key, which was waited for.
     Pending,
 }
 
 impl LockedWalk<'_> {
-    /// Begins another interval, with the next step.
+    /// Makes the next step start another interval.
     pub(super) fn leave_interval(&mut self) {
         (self.interval, self.asked, self.waited) = (None, None, None);
     }
 
-    /// Grows the interval to the row that was seen, to the limit, or to the range's end, and waits for keys in it that
-    /// others have written and not committed. On the way up it goes no further than the first of them: who has
-    /// inserted one key and inserts the next is not to wait for this walk, which waits for him. A writer that waits for
-    /// this interval does not hold its row: then that is had at once, and the key comes behind this transaction.
+    /// Grows the interval to the row in `row`, to the limit, or to the range's end, and waits for
+    /// keys in it that others have written and not committed. A forward scan goes no further than
+    /// the first of them. Otherwise a transaction that has inserted that key and inserts the next
+    /// one would wait for this scan, which waits for the transaction. A writer that waits for this
+    /// interval does not hold its row: then the row is locked at once, and the writer's key comes
+    /// after this transaction.
     pub(super) fn lock_gap(
         &mut self,
         forward: bool,
@@ -66,7 +69,8 @@ impl LockedWalk<'_> {
             false => (row.map_or(begin(&Gap::Low, from), Bound::Included), end(gap, to)),
         };
         let mut nearest = None;
-        // Only to know how far to go: it is looked again behind the lock, unless nobody has come meanwhile.
+        // Only to decide how far to go: the search is repeated after locking, unless no insert has
+        // come meanwhile.
         if forward && !self.knows_of_none(forward, (low, high)) {
             let looked = table.inserts_looked(id);
             nearest = self.nearest_pending(low)?;
@@ -79,7 +83,7 @@ impl LockedWalk<'_> {
             high = Bound::Included(nearest);
         }
         let mut state = self.txn.go_on()?;
-        // The first lock shuts the gate and says so of the tree.
+        // The first lock closes the gate and takes the intent on the tree.
         self.txn.intend(&mut state, id, self.mode, self.meeting.that_waits())?;
         let Some(locks) = &mut state.locks else { return Ok(Reached::End) };
         let interval = match self.interval {
@@ -98,7 +102,8 @@ impl LockedWalk<'_> {
             }
         };
         self.interval = Some((forward, interval));
-        // What was waited for in a gap is no row that was handed out, and the last one that was is behind.
+        // A row that was waited for in a gap was not returned, and the last returned row is behind:
+        // neither can be released by `unlock_last`.
         locks.keep_last();
         if self.knows_of_none(forward, (low, high)) {
             return Ok(Reached::End);
@@ -107,7 +112,7 @@ impl LockedWalk<'_> {
         let mut writers = Vec::new();
         self.tree.entry.writers.others(Some(&self.txn.live), &mut writers);
         let (mut pending, mut beyond) = (Vec::new(), None);
-        // Most trees have no other writer: then nobody needs to know where to ask.
+        // Most trees have no other writer; then the bounds of the search are not needed.
         let asked = (!writers.is_empty()).then(|| match forward {
             true => (self.first_asked(low), to.map(<[u8]>::to_vec)),
             false => (from.unwrap_or_default().to_vec(), behind(high)),
@@ -126,7 +131,7 @@ impl LockedWalk<'_> {
                     break;
                 }
                 match self.txn.lock_row(&mut state, (id, &pending), self.mode, self.meeting) {
-                    // It is not there for anybody yet.
+                    // It is not visible to others yet.
                     Err(Error::LockBusy { .. }) if self.passes_busy() => {}
                     locked => drop(locked?),
                 }
@@ -145,7 +150,8 @@ impl LockedWalk<'_> {
         Ok(reached)
     }
 
-    /// Whether it is known that nothing is pending in a gap (invariant 2). To be asked behind the lock of what must stay so.
+    /// True if it is known that nothing is pending in a gap (invariant 2). Must be called after
+    /// locking what must stay so.
     fn knows_of_none(&self, forward: bool, gap: Span<'_>) -> bool {
         let (table, id) = (&self.txn.shared.lock_table, self.tree.entry.id);
         self.asked.as_ref().is_some_and(|Asked { looked, nearest }| {
@@ -154,7 +160,7 @@ impl LockedWalk<'_> {
         })
     }
 
-    /// The first pending key from here on that was not waited for, up to the range's end.
+    /// The first pending key from `low` on that was not waited for, up to the range's end.
     fn nearest_pending(&self, low: Bound<&[u8]>) -> Result<Option<Vec<u8>>> {
         let (shared, id) = (&self.txn.shared, self.tree.entry.id);
         let (mut writers, mut pending, mut nearest) = (Vec::new(), Vec::new(), None);
@@ -172,7 +178,7 @@ impl LockedWalk<'_> {
         Ok(nearest)
     }
 
-    /// The first key that a gap on the way up is asked for: behind the one that was waited for.
+    /// The first key to search in a gap of a forward scan: after the key that was waited for.
     fn first_asked(&self, low: Bound<&[u8]>) -> Vec<u8> {
         let first = match low {
             Bound::Included(key) => key.to_vec(),
@@ -185,8 +191,8 @@ impl LockedWalk<'_> {
 }
 
 impl Shared {
-    /// The unpublished key of a writer in `[from, to)` that comes first in a direction, put into `found`; false if there is
-    /// none.
+    /// Finds the unpublished key of a writer in `[from, to)` that comes first in a direction, and
+    /// puts it into `found`; false if there is none.
     fn pending_key(
         &self,
         writer: &LiveWrites,
@@ -221,7 +227,7 @@ fn direction(forward: bool) -> Direction {
     if forward { Direction::Forward } else { Direction::Backward }
 }
 
-/// Keeps the key that a walk comes to first.
+/// Keeps the key that a scan reaches first.
 fn keep_nearer(forward: bool, nearest: &mut Option<Vec<u8>>, key: &[u8]) {
     let is_nearer =
         |than: &Vec<u8>| if forward { key < than.as_slice() } else { key > than.as_slice() };
@@ -230,7 +236,7 @@ fn keep_nearer(forward: bool, nearest: &mut Option<Vec<u8>>, key: &[u8]) {
     }
 }
 
-/// Whether a walk comes to a key behind the gap.
+/// True if a key is beyond the gap for a scan in this direction.
 fn is_beyond(forward: bool, key: &[u8], (low, high): Span<'_>) -> bool {
     match (forward, low, high) {
         (true, _, Bound::Included(high)) => key > high,
@@ -241,7 +247,7 @@ fn is_beyond(forward: bool, key: &[u8], (low, high): Span<'_>) -> bool {
     }
 }
 
-/// The first key behind an end.
+/// The first key after an upper bound.
 fn behind(high: Bound<&[u8]>) -> Option<Vec<u8>> {
     match high {
         Bound::Included(key) => Some(after(key)),
@@ -250,7 +256,7 @@ fn behind(high: Bound<&[u8]>) -> Option<Vec<u8>> {
     }
 }
 
-/// Where what is above a gap begins, in a range from this key on.
+/// The lower bound of what is above a gap, in a range from this key on.
 fn begin<'a>(gap: &'a Gap, from: Option<&'a [u8]>) -> Bound<&'a [u8]> {
     match gap {
         Gap::Above(key) => Bound::Excluded(key),
@@ -259,7 +265,7 @@ fn begin<'a>(gap: &'a Gap, from: Option<&'a [u8]>) -> Bound<&'a [u8]> {
     }
 }
 
-/// Where what is below a gap ends, in a range up to this key.
+/// The upper bound of what is below a gap, in a range up to this key.
 fn end<'a>(gap: &'a Gap, to: Option<&'a [u8]>) -> Bound<&'a [u8]> {
     match gap {
         Gap::Above(key) => Bound::Included(key),

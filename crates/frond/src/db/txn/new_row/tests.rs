@@ -1,5 +1,5 @@
-//! Rows inserted in one step: gaps that others have locked in an index that is not unique, pending entries that locking scans
-//! come to there, and that a transaction is slowed before its first lock.
+//! Tests of rows inserted in one step: gaps that others have locked in a non-unique index, pending
+//! entries that locking scans reach there, and pacing before the first lock.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     sync::Arc,
 };
 
-/// Rows by number, and an index of them that is not unique.
+/// A tree of rows by number, and a non-unique index.
 struct Table {
     db: Db,
     rows: Tree,
@@ -31,7 +31,7 @@ fn table(limits: Limits) -> Table {
 }
 
 impl Table {
-    /// A transaction that locks gaps, and waits for nobody.
+    /// A transaction that locks gaps and never waits.
     fn begin(&self) -> Txn {
         let (isolation, lock_timeout) = (Isolation::RepeatableRead, Some(Duration::ZERO));
         self.db.begin(TxnOptions { isolation, lock_timeout, ..Default::default() }).unwrap()
@@ -49,7 +49,8 @@ impl Table {
         Ok(())
     }
 
-    /// How many entries of the index a locking scan finds, before it comes to one that another has locked.
+    /// Number of index entries that a locking scan finds before it reaches one that another
+    /// transaction has locked.
     fn scan_groups(&self, txn: &Txn) -> Result<usize> {
         let mut scan = txn.scan_locked(&self.groups, .., RowLock::Shared, IfLocked::Wait)?;
         let mut found = 0;
@@ -60,7 +61,7 @@ impl Table {
     }
 }
 
-/// Rule: I33, of the later entries of a row.
+/// Rule: I33, for the later entries of a row.
 #[test]
 fn a_row_waits_for_the_gap_of_an_index_that_is_not_unique() {
     for absent in [false, true] {
@@ -78,7 +79,7 @@ fn a_row_waits_for_the_gap_of_an_index_that_is_not_unique() {
     }
 }
 
-/// The same the other way round: who locks a range finds what is pending in it.
+/// Rule: I33, the other side: a range lock finds the pending entries in it.
 #[test]
 fn a_scan_waits_for_the_pending_entry_of_an_index_that_is_not_unique() {
     for absent in [false, true] {
@@ -92,13 +93,14 @@ fn a_scan_waits_for_the_pending_entry_of_an_index_that_is_not_unique() {
     }
 }
 
-/// While a transaction holds rows it is slowed only where all must stop, so it is slowed before: also where its first lock
-/// is asked for without waiting for a holder: of a row in one step, and of a look that would share what is in the way.
+/// A transaction that holds rows is paced only where all must stop, so it must be paced before.
+/// This includes a first lock that is taken without waiting for a holder: that of a row in one
+/// step, and of a check that would share the lock.
 #[test]
 fn a_transaction_that_begins_with_a_row_is_slowed_before_its_first_lock() {
     let limits = || Limits { memtable_bytes: 64 << 10, ..Limits::for_cache(8 << 20) };
     let slowed = |table: &Table| table.db.stats().get("writers_slowed").unwrap();
-    // Puts that are ahead of what applies them, until one is slowed: how many were not.
+    // Puts that outrun the applies, until one is slowed; returns how many were not.
     let fill = |table: &Table, most: usize| {
         let put = |n: usize| {
             table.groups.put(&n.to_be_bytes(), &[7; 500]).unwrap();

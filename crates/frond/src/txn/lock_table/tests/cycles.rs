@@ -1,4 +1,4 @@
-//! Deadlocks: found as the last wait begins, and only where there is one.
+//! Deadlocks: found when the last wait begins, and only if there is one.
 
 use std::ops::Bound::{Included, Unbounded};
 
@@ -8,8 +8,8 @@ use RowMode::{Exclusive, Shared, Write};
 
 type Step = Box<dyn Fn(&LockTable, &mut LockSet) -> Result<(), Denied> + Send>;
 
-/// Each party takes what is its own, then, one after the other, asks for what ends in a wait; the last one
-/// closes the cycle. Who was ended, and what was said of it.
+/// Each party takes its own lock, then, one after the other, requests one that makes it wait; the
+/// last one closes the cycle. Returns the victims and the report.
 fn cycle(parties: Vec<(u64, Step, Step)>) -> (Vec<u64>, Arc<Deadlock>) {
     let table = table();
     let count = parties.len();
@@ -23,7 +23,7 @@ fn cycle(parties: Vec<(u64, Step, Step)>) -> (Vec<u64>, Arc<Deadlock>) {
         let party = table.clone();
         threads.push(thread::spawn(move || {
             let asked = other(&party, &mut locks);
-            // Rolled back or committed: either way it lets the others go on.
+            // Rolled back or committed: either way the others can continue.
             party.release_all(&mut locks);
             asked
         }));
@@ -111,7 +111,7 @@ pub(super) fn the_searcher_is_ended_if_it_has_written_least() {
         })
     };
     until_waiting(&table, 1);
-    // A cycle that is missed ends by the clock.
+    // A cycle that is missed ends by timeout.
     let watch = {
         let table = table.clone();
         thread::spawn(move || {
@@ -131,7 +131,7 @@ pub(super) fn the_searcher_is_ended_if_it_has_written_least() {
     assert_empty(&table);
 }
 
-/// Row, gap and table in one circle.
+/// Row, gap and table in one cycle.
 #[test]
 fn cycles_go_through_rows_gaps_and_tables() {
     let parties = vec![
@@ -158,7 +158,8 @@ fn two_gaps_and_an_insert_into_each_are_a_cycle() {
     assert_eq!(cycle(parties).0, [1]);
 }
 
-/// One waits for two, and is on a cycle with each: both are ended if they have written less.
+/// One transaction waits for two, and is on a cycle with each: both are aborted if they have
+/// written less.
 #[test]
 fn a_wait_that_closes_two_cycles_ends_both() {
     let parties = vec![
@@ -169,7 +170,8 @@ fn a_wait_that_closes_two_cycles_ends_both() {
     assert_eq!(cycle(parties).0, [0, 1]);
 }
 
-/// A cycle through one that only came first: it waits in the queue and holds nothing there.
+/// A cycle through a transaction that only came first: it waits in the queue and holds nothing
+/// there.
 #[test]
 fn a_cycle_goes_through_a_waiter_that_came_first() {
     let table = table();
@@ -189,18 +191,18 @@ fn a_cycle_goes_through_a_waiter_that_came_first() {
     let (third, second, first) = (sets.pop().unwrap(), sets.pop().unwrap(), sets.pop().unwrap());
     let second = spawn(second, b"k", Exclusive);
     until_waiting(&table, 1);
-    // It would go with the holder, and waits behind the exclusive one.
+    // It is compatible with the holder, and waits after the exclusive one.
     let third = spawn(third, b"k", Shared);
     until_waiting(&table, 2);
     let first = spawn(first, b"own", Shared);
-    // The one in the middle has written nothing: with it the cycle is gone.
+    // The one in the middle has written nothing: without it there is no cycle.
     assert_eq!(reason(second.join().unwrap()), Reason::Deadlock);
     assert_eq!(third.join().unwrap(), Ok(Taken::New));
     assert_eq!(first.join().unwrap(), Ok(Taken::New));
     assert_empty(&table);
 }
 
-/// Many waits and no cycle: nobody is ended.
+/// Many waits and no cycle: no transaction is aborted.
 #[test]
 fn waits_without_a_cycle_end_nobody() {
     let table = table();
@@ -229,7 +231,7 @@ fn waits_without_a_cycle_end_nobody() {
     assert_empty(&table);
 }
 
-/// Tells of waits.
+/// Records the reported waits.
 #[derive(Debug, Default)]
 struct Told(Mutex<Vec<(u64, u64)>>);
 
@@ -239,7 +241,8 @@ impl Hooks for Told {
     }
 }
 
-/// A call that is not to wait waits for nobody: it closes no cycle, whoever of it has written least, and no server hears of it.
+/// A call that must not wait waits for nothing: it closes no cycle, however little it has written,
+/// and is not reported to the server.
 #[test]
 pub(super) fn who_has_no_time_to_wait_is_in_no_cycle() {
     let now = Patience::For(Duration::ZERO);

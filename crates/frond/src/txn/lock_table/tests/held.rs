@@ -1,4 +1,4 @@
-//! The list of what is locked.
+//! The list of held locks.
 
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
@@ -31,7 +31,7 @@ fn every_lock_is_listed_with_who_holds_it() {
     table.lock_range(&mut a, OTHER, (Unbounded, Excluded(b"x")));
     table.lock_table(&mut b, TREE, TableMode::IntentShared, NoWait).unwrap();
     table.lock_row(&mut b, TREE, b"both", RowMode::Shared, NoWait).unwrap();
-    // Those of the first stand in the table from here on.
+    // From now on the first one's intents are in the table.
     table.lock_table(&mut b, OTHER, TableMode::Exclusive, NoWait).unwrap();
 
     let gap = |from, to| HeldOn::Gap { from, to };
@@ -52,7 +52,7 @@ fn every_lock_is_listed_with_who_holds_it() {
     let all = table.held(100);
     assert_eq!(all.more, 0);
     let mut found = told(&all);
-    // Rows of one tree come as they lie in the table.
+    // Rows of one tree are listed in table order.
     if found[2].4 == LockMode::Shared {
         found.swap(2, 3);
     }
@@ -64,7 +64,7 @@ fn every_lock_is_listed_with_who_holds_it() {
     let words: Vec<_> = all.locks.iter().map(ToString::to_string).collect();
     assert!(words.contains(&"transaction 1 has shared access to the gap behind key \"a\" up to key \"both\" of tree 7".into()), "{words:?}");
 
-    // An intent that was brought into the table is listed once, as it is there.
+    // An intent that was moved into the table is listed once, with its mode there.
     table.release_all(&mut b);
     b.renew(3, 33);
     table.lock_table(&mut b, TREE, TableMode::IntentShared, NoWait).unwrap();
@@ -96,7 +96,7 @@ fn a_list_is_as_long_as_was_asked_and_says_what_is_left() {
         let own = table.held_by(&sets[1], max);
         assert_eq!((own.locks.len(), own.more), (max.min(102), 102 - max.min(102)));
     }
-    // One row of many holders.
+    // One row with many holders.
     for set in &mut sets {
         table.release_all(set);
         table.lock_row(set, TREE, b"all", RowMode::Shared, NoWait).unwrap();
@@ -129,7 +129,8 @@ fn the_key_of_a_row_that_is_waited_for_is_known() {
     assert_empty(&table);
 }
 
-/// Invariant 2 of `held.rs`: each transaction locks what is named after it alone, and goes on as another.
+/// Invariant 2 of `held.rs`: each transaction locks only what is named after it, and its owner is
+/// then reused for another.
 #[test]
 fn nobody_is_listed_with_what_another_holds() {
     let table = table();

@@ -1,5 +1,5 @@
-//! The lock table under a model checker: how waits end when several ends meet, inserts and gaps that are
-//! published and looked for, and whole trees against intents.
+//! The lock table under a model checker: how waits end when several ends coincide, inserts and gaps
+//! that are published and looked for, and whole trees against intents.
 //!
 //! Run: `make schedules`.
 
@@ -10,8 +10,8 @@ use crate::sync::{AtomicU32, explore, thread};
 use Patience::{For, Forever, NoWait};
 use RowMode::{Exclusive, Shared, Write};
 
-/// A grant, the clock and an interrupt reach one waiter at once: one of them ends the wait, and nothing is
-/// left of it, nor is anybody forgotten who waits behind.
+/// A grant, a timeout and an interrupt reach one waiter at once: exactly one ends the wait, nothing
+/// is left of it, and no waiter after it is forgotten.
 #[test]
 fn a_wait_ends_once_whatever_ends_it() {
     explore(1500, || {
@@ -50,7 +50,7 @@ fn a_wait_ends_once_whatever_ends_it() {
     });
 }
 
-/// An interrupt is the only end there is: it must not be missed.
+/// The interrupt is the only end of the wait: it must not be missed.
 #[test]
 fn an_interrupt_is_never_missed() {
     explore(1000, || {
@@ -68,7 +68,7 @@ fn an_interrupt_is_never_missed() {
     });
 }
 
-/// The same of what is asked of another, and heeded.
+/// The interrupt of another transaction, which this owner observes, is the only end of the wait.
 #[test]
 fn who_heeds_misses_no_interrupt() {
     explore(1000, || {
@@ -89,7 +89,7 @@ fn who_heeds_misses_no_interrupt() {
     });
 }
 
-/// Whoever asks while another gives back is granted: at once, or because it waits.
+/// A request concurrent with a release is granted: at once, or because it waits.
 #[test]
 fn a_release_never_passes_a_wait() {
     explore(1500, || {
@@ -116,7 +116,8 @@ fn a_release_never_passes_a_wait() {
     });
 }
 
-/// Rows taken in all orders, read and then written: every cycle ends, so everybody does.
+/// Rows taken in all orders, read and then written: every cycle is resolved, so every transaction
+/// ends.
 #[test]
 fn every_cycle_ends() {
     explore(1500, || {
@@ -143,7 +144,7 @@ fn every_cycle_ends() {
     });
 }
 
-/// What a tree holds, and what is pending in it.
+/// The rows of a tree, and the pending ones.
 #[derive(Default)]
 struct Rows {
     pending: Mutex<Vec<u8>>,
@@ -163,7 +164,7 @@ fn insert(table: &LockTable, rows: &Rows, id: u64, key: u8) {
     rows.pending.lock().unwrap().push(key);
     let mut inserted = table.before_insert(&mut locks, TREE, &[key], mark, Forever).map(drop);
     if rows.there.lock().unwrap().contains(&key) {
-        inserted = Ok(()); // another has come first: the answer is no
+        inserted = Ok(()); // another came first: the insert is refused
     } else if inserted.is_ok() {
         rows.there.lock().unwrap().push(key);
     }
@@ -172,7 +173,7 @@ fn insert(table: &LockTable, rows: &Rows, id: u64, key: u8) {
     table.release_all(&mut locks);
 }
 
-/// Asks what is pending up to `end`, and waits for that: the first key behind it.
+/// Looks for what is pending up to `end`, and waits for it; returns the first key after it.
 fn wait_for(table: &LockTable, locks: &mut LockSet, rows: &Rows, end: u8) -> Option<u8> {
     let pending = rows.pending.lock().unwrap().clone();
     let (inside, behind): (Vec<u8>, Vec<u8>) = pending.into_iter().partition(|key| *key < end);
@@ -182,8 +183,8 @@ fn wait_for(table: &LockTable, locks: &mut LockSet, rows: &Rows, end: u8) -> Opt
     behind.into_iter().min()
 }
 
-/// Goes over all keys in two steps. What it has asked for the first one it believes for the second, as long as no insert
-/// has looked for intervals.
+/// Scans all keys in two steps. What it has learned for the first step it believes for the second,
+/// as long as no insert has looked for intervals.
 fn scan(table: &LockTable, rows: &Rows, id: u64) {
     let mut locks = table.begin(id);
     let range = table.lock_range(&mut locks, TREE, (Bound::Unbounded, Bound::Excluded(&[8])));
@@ -223,7 +224,7 @@ fn what_is_published_is_seen_from_one_side() {
     });
 }
 
-/// Rule: I52. Nobody means to change a tree that somebody has for himself.
+/// Rule: I52. No transaction holds an intent to change a tree that another has locked exclusively.
 #[test]
 fn who_has_a_tree_has_it_alone() {
     explore(1500, || {

@@ -1,4 +1,5 @@
-//! The lock table as a whole. `oracle` holds it against the definition; the others name what it must do.
+//! Tests of the lock table as a whole. `oracle` compares it with the definition; the others test
+//! named properties.
 
 #[cfg(not(shuttle))]
 mod cycles;
@@ -35,7 +36,7 @@ const TREE: TreeId = TreeId(7);
 #[cfg(not(shuttle))]
 const OTHER: TreeId = TreeId(8);
 
-/// Time that only passes when it is told to.
+/// A clock that advances only when told to.
 #[derive(Debug, Default)]
 struct ManualClock(Mutex<Duration>);
 
@@ -51,7 +52,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// What can be asked for by hand.
+/// A cancellation source that a test triggers.
 #[derive(Debug, Default)]
 struct Stop(AtomicBool, Sleepers);
 
@@ -80,7 +81,7 @@ fn timed() -> (Arc<LockTable>, Arc<ManualClock>) {
     (Arc::new(LockTable::new(clock.clone())), clock)
 }
 
-/// Returns when so many wait.
+/// Returns when `count` owners wait.
 #[cfg(not(shuttle))]
 fn until_waiting(table: &LockTable, count: usize) {
     while table.waits().len() != count {
@@ -88,7 +89,7 @@ fn until_waiting(table: &LockTable, count: usize) {
     }
 }
 
-/// At its end nothing is left of anybody.
+/// Asserts that nothing is left in the table.
 fn assert_empty(table: &LockTable) {
     let stats = table.stats();
     assert_eq!((stats.locks, stats.ranges), (0, 0), "lock table, invariant 1");

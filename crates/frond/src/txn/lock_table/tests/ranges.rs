@@ -1,4 +1,4 @@
-//! Gaps: what stands against an insert, and what does not.
+//! Gap locks: what conflicts with an insert, and what does not.
 
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
@@ -6,7 +6,7 @@ use super::*;
 use Patience::NoWait;
 use RowMode::{Shared, Write};
 
-/// What an insert does: the row, then the gap.
+/// Performs the steps of an insert: the row, then the gap.
 fn insert(
     table: &LockTable,
     locks: &mut LockSet,
@@ -33,7 +33,7 @@ pub(super) fn inserts_of_others_wait_for_a_gap() {
             assert_eq!((denied.on, denied.holder), (LockOn::Insert, Some(1)));
         }
     }
-    // Not the owner's own, not another tree's, and no lock of a row.
+    // No conflict with the owner's own interval, with another tree's, or with a row lock.
     assert_eq!(insert(&table, &mut a, b"bb", NoWait), Ok(false));
     let mark = b.mark();
     assert_eq!(table.before_insert(&mut b, OTHER, b"c", mark, NoWait), Ok(false));
@@ -67,7 +67,7 @@ pub(super) fn a_cursor_has_one_interval_that_grows() {
     table.grow_down(&mut a, down, Unbounded);
     assert!(!probe(b"zzz") && !probe(b"") && probe(b"g"));
     assert_eq!(a.len(), 2);
-    // The same gap again is the same lock.
+    // The same gap again gives the same lock.
     assert_eq!(table.lock_range(&mut a, TREE, (Excluded(b"x"), Included(b"y"))), up);
     assert_eq!(a.len(), 2);
     table.release_all(&mut a);
@@ -89,8 +89,8 @@ fn gaps_do_not_stand_against_gaps() {
     assert_empty(&table);
 }
 
-/// Two gaps over one key go one after the other; the insert goes when both have gone, and is told that it
-/// waited.
+/// Two gaps over one key are released one after the other; the insert succeeds once both are, and
+/// learns that it waited.
 #[test]
 fn an_insert_waits_until_every_gap_has_gone() {
     let table = table();
@@ -144,7 +144,7 @@ fn the_holder_of_a_gap_passes_the_insert_that_waits_for_it() {
     assert_empty(&table);
 }
 
-/// A row that was held before the insert is not given back for it.
+/// A row that was held before the insert is not released for it.
 #[test]
 fn an_insert_that_waits_keeps_the_row_it_had() {
     let (table, clock) = timed();

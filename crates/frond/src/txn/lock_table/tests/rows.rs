@@ -1,4 +1,4 @@
-//! Rows: modes, queues, upgrades, giving back.
+//! Rows: modes, queues, upgrades, releases.
 
 use std::ops::Bound;
 
@@ -29,8 +29,8 @@ fn shared_locks_go_together_and_exclusive_ones_with_none() {
     assert_empty(&table);
 }
 
-/// Rule: I32. Short keys of trees with numbers side by side: a hash that has the tree as its seed takes them for one
-/// another.
+/// Rule: I32. Short keys of trees with adjacent numbers: a hash seeded with the tree would confuse
+/// them.
 #[test]
 fn short_keys_of_many_trees_are_locks_of_their_own() {
     let table = table();
@@ -83,26 +83,26 @@ pub(super) fn unlock_last_gives_back_what_the_last_call_newly_took() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     let take = |locks: &mut LockSet, mode| table.lock_row(locks, TREE, b"k", mode, NoWait);
-    // New: it is gone, once.
+    // New: it is released, once.
     assert_eq!(take(&mut a, Exclusive), Ok(Taken::New));
     table.unlock_last(&mut a);
     table.unlock_last(&mut a);
     assert_eq!(take(&mut b, Exclusive), Ok(Taken::New));
     table.release_all(&mut b);
-    // Upgraded: what it was before stays.
+    // Upgraded: the former mode stays.
     assert_eq!(take(&mut a, Shared), Ok(Taken::New));
     assert_eq!(take(&mut a, Exclusive), Ok(Taken::Upgraded));
     table.unlock_last(&mut a);
     assert_eq!(reason(take(&mut b, Exclusive)), Reason::Busy);
     assert_eq!(take(&mut b, Shared), Ok(Taken::New));
     table.release_all(&mut b);
-    // Already held: all stays. Refused: nothing is given back, either.
+    // Already held: everything stays. Refused: nothing is released, either.
     assert_eq!(take(&mut a, Exclusive), Ok(Taken::Upgraded));
     assert_eq!(take(&mut a, Shared), Ok(Taken::AlreadyHeld));
     table.unlock_last(&mut a);
     assert_eq!(reason(take(&mut b, Shared)), Reason::Busy);
     table.unlock_last(&mut b);
-    // Behind a lock on a tree, too.
+    // After a lock on a tree, too.
     assert_eq!(table.lock_row(&mut b, TREE, b"l", Shared, NoWait), Ok(Taken::New));
     table.lock_table(&mut b, OTHER, TableMode::Exclusive, NoWait).unwrap();
     table.unlock_last(&mut b);
@@ -112,7 +112,7 @@ pub(super) fn unlock_last_gives_back_what_the_last_call_newly_took() {
     assert_empty(&table);
 }
 
-/// Rule: I3: what was waited for is granted in the order of arrival, and nobody overtakes.
+/// Rule: I3: waiting requests are granted in the order of arrival, and none overtakes.
 #[test]
 pub(super) fn a_release_grants_who_came_first() {
     let table = table();
@@ -127,7 +127,7 @@ pub(super) fn a_release_grants_who_came_first() {
             let mut locks = table.begin(id);
             table.lock_row(&mut locks, TREE, b"k", mode, Patience::Forever).unwrap();
             order.lock().unwrap().push(id);
-            // Let those who are granted together come together.
+            // Requests that are granted together may arrive in either order.
             let granted_too = |id: u64| id == 1 || id == 2;
             while granted_too(id) && order.lock().unwrap().len() < 2 {
                 thread::yield_now();
@@ -167,7 +167,7 @@ fn nobody_who_holds_nothing_passes_a_waiter() {
     until_waiting(&table, 1);
     let denied = table.lock_row(&mut c, TREE, b"k", Shared, NoWait).unwrap_err();
     assert_eq!((denied.reason, denied.holder), (Reason::Busy, Some(2)));
-    // Who holds it passes.
+    // The holder passes.
     assert_eq!(table.lock_row(&mut a, TREE, b"k", Shared, NoWait), Ok(Taken::AlreadyHeld));
     assert_eq!(table.lock_row(&mut a, TREE, b"k", Write, NoWait), Ok(Taken::Upgraded));
     table.release_all(&mut a);
@@ -196,16 +196,16 @@ pub(super) fn an_upgrade_comes_before_those_who_wait() {
     let release = {
         let table = table.clone();
         thread::spawn(move || {
-            // Not until two wait: one of them may have been ended by mistake.
+            // Not until two wait: one of them may have been aborted by mistake.
             while table.stats().waits < 2 {
                 thread::yield_now();
             }
             table.release_all(&mut b);
         })
     };
-    // The stranger waits for this holder, and this one does not wait for the stranger: no cycle.
+    // The stranger waits for this holder, which does not wait for the stranger: no cycle.
     let taken = upgrader.lock_row(&mut a, TREE, b"k", Write, Patience::Forever);
-    // Not asserted before others are let go, or they would be waited for in vain.
+    // Asserted only after the others are released, or they would wait for ever.
     table.release_all(&mut a);
     release.join().unwrap();
     assert_eq!(stranger.join().unwrap(), Ok(Taken::New));
@@ -234,7 +234,7 @@ fn many_locks_are_held_and_given_back() {
         table.release_all(&mut a);
         assert_empty(&table);
     }
-    // What one transaction took is not kept for ever.
+    // The memory of one large transaction is not kept for ever.
     for key in 0..2_000_000_u32 {
         table.lock_row(&mut a, TREE, &key.to_be_bytes(), Write, NoWait).unwrap();
     }
@@ -265,7 +265,7 @@ fn prepared_transactions_keep_what_they_wrote_and_take_it_again() {
         (from.map(<[u8]>::to_vec), &Bound::Unbounded)
     );
 
-    // To stay serializable it keeps all, and has all again behind a restart.
+    // To stay serializable it keeps everything, and has everything again after a restart.
     let after = self::table();
     let mut again = after.restore(9, &all).unwrap();
     assert_eq!(after.list(&again), all);
@@ -274,7 +274,7 @@ fn prepared_transactions_keep_what_they_wrote_and_take_it_again() {
     after.release_all(&mut again);
     assert_empty(&after);
 
-    // One row was written, and taken back.
+    // One row was written, and rolled back.
     table.lock_row(&mut a, TREE, b"taken back", Write, NoWait).unwrap();
     let taken_back = LockTable::row_hash(TREE, b"taken back");
     table.release_at_prepare(&mut a, |tree, hash| (tree, hash) != (TREE, taken_back));
@@ -318,7 +318,7 @@ fn refusals_are_errors_that_say_who_and_where() {
     assert_empty(&table);
 }
 
-/// Rules: I47, P15. A transaction of few locks, and who writes, is not refused.
+/// Rules: I47, P15. A transaction with few locks, and one that writes, is not refused.
 #[test]
 pub(super) fn locks_of_what_is_not_written_have_a_part_of_memory() {
     const MAX: usize = 100_000;

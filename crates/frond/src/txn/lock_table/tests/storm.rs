@@ -1,5 +1,5 @@
-//! Many threads, few rows, all at random: at its end the table is empty, and no counter was lost. Of what is prepared the locks
-//! are given back by another, who asks for none.
+//! Many threads, few rows, all at random: at the end the table is empty, and no count was lost. The
+//! locks of prepared transactions are released by another thread, which requests none.
 
 use std::{ops::Bound, sync::mpsc};
 
@@ -16,7 +16,8 @@ fn next(toss: &mut u64, below: u64) -> u64 {
     (*toss >> 11) % below
 }
 
-/// One transaction; what it wrote is counted in `rows` while it holds the rows, unless it was refused.
+/// Runs one transaction; what it wrote is counted in `rows` while it holds the rows, unless it was
+/// refused.
 fn transact(
     table: &LockTable,
     locks: &mut LockSet,
@@ -52,7 +53,7 @@ fn transact(
             }
             _ => {
                 table.lock_row(locks, TREE, &key, RowMode::Write, patience(toss))?;
-                // A read and a write that only the lock keeps together.
+                // A read and a write that are atomic only because of the lock.
                 let before = rows[row as usize].load(Ordering::Relaxed);
                 if next(toss, 4) == 0 {
                     thread::yield_now();
@@ -102,7 +103,7 @@ fn a_storm_of_locks_ends_with_an_empty_table() {
                     let went = transact(&table, &mut locks, &mut toss, &rows);
                     match &went {
                         Ok(writes) => written += writes,
-                        // What it wrote stands; only the counts are to be right.
+                        // What it wrote stays; only the counts must be right.
                         Err(_) => written += locks.owner().writes(),
                     }
                     let next_id = id + (round + 1) * THREADS;

@@ -1,4 +1,4 @@
-//! Trees as a whole: intents at their owners, and who wants a tree for himself.
+//! Trees as a whole: intents recorded at their owners, and transactions that want a whole tree.
 
 use super::*;
 use Patience::NoWait;
@@ -32,7 +32,7 @@ fn one_transaction_asks_for_more_and_more_of_a_tree() {
     assert_eq!(table.lock_table(&mut a, TREE, IntentExclusive, NoWait), Ok(Taken::Upgraded));
     assert_eq!(table.lock_table(&mut a, TREE, IntentShared, NoWait), Ok(Taken::AlreadyHeld));
     assert_eq!(table.lock_table(&mut a, TREE, Shared, NoWait), Ok(Taken::Upgraded));
-    // It has it shared, and means to change rows: nobody else may.
+    // It holds the tree shared with an intent to change rows: no other may change any.
     assert!(table.lock_table(&mut b, TREE, IntentShared, NoWait).is_ok());
     assert_eq!(reason(table.lock_table(&mut b, TREE, IntentExclusive, NoWait)), Reason::Busy);
     assert_eq!(reason(table.lock_table(&mut a, TREE, Exclusive, NoWait)), Reason::Busy);
@@ -45,14 +45,15 @@ fn one_transaction_asks_for_more_and_more_of_a_tree() {
     assert_empty(&table);
 }
 
-/// Intents that stand at their owners are seen by who wants the tree, and given back where they were put.
+/// Intents recorded at their owners are seen by a transaction that wants the tree, and released
+/// where they were put.
 #[test]
 fn who_wants_a_tree_waits_for_intents_of_before() {
     let table = table();
     let mut others: Vec<LockSet> = (1..=20).map(|id| table.begin(id)).collect();
     for (at, locks) in others.iter_mut().enumerate() {
         let mode = if at % 2 == 0 { IntentShared } else { IntentExclusive };
-        // More trees than have places at the owner.
+        // More trees than an owner has slots.
         for tree in 0..12 {
             table.lock_table(locks, TreeId(tree), mode, NoWait).unwrap();
         }
@@ -69,7 +70,7 @@ fn who_wants_a_tree_waits_for_intents_of_before() {
         };
         until_waiting(&table, 1);
         assert_eq!(table.waits()[0].holders.len(), 20);
-        // While it waits, nobody new comes in.
+        // While it waits, no new owner gets an intent.
         let mut late = table.begin(77);
         assert_eq!(reason(table.lock_table(&mut late, tree, IntentShared, NoWait)), Reason::Busy);
         others.iter_mut().for_each(|locks| table.release_all(locks));

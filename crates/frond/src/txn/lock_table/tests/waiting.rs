@@ -1,4 +1,4 @@
-//! How waits end: by the clock, by an interrupt; and what a server hears of them.
+//! How waits end: by timeout or interrupt; and what a server is notified of.
 
 use super::*;
 use Patience::{For, Forever, NoWait};
@@ -49,7 +49,7 @@ fn a_wait_ends_when_its_time_is_over_and_not_before() {
     assert_empty(&table);
 }
 
-/// Without anybody who looks at the clock for it.
+/// Even if no other thread looks at the clock.
 #[test]
 fn a_wait_in_real_time_ends_by_itself() {
     let table = LockTable::new(Arc::new(crate::io::RealClock::new()));
@@ -64,8 +64,8 @@ fn a_wait_in_real_time_ends_by_itself() {
     assert_empty(&table);
 }
 
-/// The one promise about time: a wait is over within 10 ms of its end. Of five the best is looked at, so that a machine which
-/// does other things, too, does not fail it.
+/// The one guarantee about time: a wait ends within 10 ms of its deadline. The best of five is
+/// checked, so that a busy machine does not fail it.
 #[test]
 pub(super) fn a_wait_in_real_time_lasts_no_longer_than_it_is_to() {
     let table = LockTable::new(Arc::new(crate::io::RealClock::new()));
@@ -85,7 +85,8 @@ pub(super) fn a_wait_in_real_time_lasts_no_longer_than_it_is_to() {
     assert_empty(&table);
 }
 
-/// Of a call that needs several locks, the waits end together; the next call has its time anew.
+/// The waits of a call that needs several locks end together; the next call has its full time
+/// again.
 #[test]
 fn a_call_waits_for_all_its_locks_as_long_as_for_one() {
     let (table, clock) = timed();
@@ -129,7 +130,8 @@ fn a_call_waits_for_all_its_locks_as_long_as_for_one() {
     waits_for(2);
     let first = table.stats().timeouts;
     pass(1);
-    // Of 100 ms, 60 went by before the second wait began: it has timed out, and the next call waits.
+    // 60 of 100 ms had passed before the second wait began: it has timed out, and the next call
+    // waits.
     while table.stats().timeouts == first || table.waits().is_empty() {
         thread::yield_now();
     }
@@ -142,7 +144,7 @@ fn a_call_waits_for_all_its_locks_as_long_as_for_one() {
     assert_empty(&table);
 }
 
-/// Who leaves in the middle of a queue lets those behind it come forward.
+/// A waiter that leaves the middle of a queue lets those after it advance.
 #[test]
 fn who_leaves_lets_those_behind_come_forward() {
     let (table, clock) = timed();
@@ -185,7 +187,7 @@ pub(super) fn a_killed_waiter_leaves_at_once_and_leaves_nothing() {
     assert_eq!(reason(denied), Reason::Interrupted);
     killer.join().unwrap();
     assert_eq!(b.len(), 0);
-    // It stays interrupted until it is cleared; what is free is granted all the same.
+    // It stays interrupted until that is cleared; a free lock is still granted.
     assert!(b.owner().is_interrupted());
     b.owner().interrupt(b.owner().id());
     assert_eq!(reason(table.lock_row(&mut b, TREE, b"k", Shared, Forever)), Reason::Interrupted);
@@ -193,14 +195,15 @@ pub(super) fn a_killed_waiter_leaves_at_once_and_leaves_nothing() {
     b.owner().clear_interrupt();
     table.release_all(&mut b);
     table.release_all(&mut a);
-    // Nobody holds it, so anybody gets it.
+    // No transaction holds it, so it is granted to any.
     let mut c = table.begin(3);
     assert_eq!(table.lock_row(&mut c, TREE, b"k", Exclusive, NoWait), Ok(Taken::New));
     table.release_all(&mut c);
     assert_empty(&table);
 }
 
-/// Who is no transaction's, and heeds what is: time stands still, so nothing but the interrupt ends the wait.
+/// An owner that is no transaction's, and observes a transaction's interrupts: time stands still,
+/// so only the interrupt ends the wait.
 #[test]
 fn who_heeds_an_interrupt_leaves_at_once() {
     let table = table();
@@ -251,7 +254,7 @@ fn a_killed_insert_leaves_at_once() {
     assert_empty(&table);
 }
 
-/// An owner goes from one transaction to the next.
+/// An owner is reused from one transaction to the next.
 #[test]
 fn an_interrupt_that_comes_late_is_not_for_the_next_transaction() {
     let table = table();
@@ -267,14 +270,15 @@ fn an_interrupt_that_comes_late_is_not_for_the_next_transaction() {
     assert_eq!((party.id(), party.tag()), (7, 70));
     party.interrupt();
     assert_eq!(reason(table.lock_row(&mut b, TREE, b"k", Shared, Forever)), Reason::Interrupted);
-    // Nor does a late one take a timely one back.
+    // A late interrupt does not undo a timely one.
     b.owner().interrupt(2);
     assert!(b.owner().is_interrupted());
     table.release_all(&mut a);
     assert_empty(&table);
 }
 
-/// What a server wants: every holder told, gaps passed whose order is settled, and its choice of victims.
+/// Hooks that record every reported holder, let inserts pass gaps whose order is settled, and
+/// choose victims.
 #[derive(Debug, Default)]
 struct Server {
     told: Arc<Mutex<Vec<(u64, u64)>>>,
@@ -283,7 +287,7 @@ struct Server {
 impl Hooks for Server {
     fn on_wait(&self, waiter: &LockParty, holder: &LockParty) {
         self.told.lock().unwrap().push((waiter.id(), holder.id()));
-        // The later one goes, as on a replica.
+        // The later one is aborted, as on a replica.
         if holder.id() > waiter.id() {
             holder.interrupt();
         }
@@ -347,7 +351,7 @@ fn gaps_are_passed_by_who_needs_no_order() {
     assert_empty(&table);
 }
 
-/// Rule: I53. The one that wrote more is ended, because the server says so.
+/// Rule: I53. The one that wrote more is aborted, because the server says so.
 #[test]
 fn a_server_has_a_say_in_who_is_ended() {
     let (table, _) = served();
@@ -366,7 +370,7 @@ fn a_server_has_a_say_in_who_is_ended() {
     until_waiting(&table, 1);
     assert_eq!(table.lock_row(&mut a, TREE, b"b", Exclusive, Forever), Ok(Taken::New));
     let ended = other.join().unwrap();
-    // By the cycle, or by the interrupt of the server that hears of the wait first.
+    // By the cycle, or by the server's interrupt if it is notified of the wait first.
     assert!(matches!(reason(ended), Reason::Deadlock | Reason::Interrupted));
     table.release_all(&mut a);
     assert_empty(&table);

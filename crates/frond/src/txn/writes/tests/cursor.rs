@@ -8,12 +8,12 @@ fn put(live: &LiveWrites, of: &[u8], value: &[u8]) {
     live.lock().put(key(of), value, 0).unwrap();
 }
 
-/// The lock is given back before anybody scans.
+/// The current mark. The lock is released before the scan.
 fn now(live: &LiveWrites) -> Mark {
     live.lock().mark()
 }
 
-/// Every entry the cursor still has before it, with its kind.
+/// The remaining entries of the cursor, with their kinds.
 fn rest(cursor: &mut OwnCursor<'_>) -> Vec<(Vec<u8>, Kind)> {
     let mut rows = Vec::new();
     while let Some(entry) = cursor.entry() {
@@ -30,7 +30,7 @@ fn scan(live: &LiveWrites, mark: Mark) -> Vec<(Vec<u8>, Kind)> {
     rest(&mut cursor)
 }
 
-/// Rule: I45. Else `UPDATE t SET k = k + 1` over an index on k never ends.
+/// Rule: I45. Otherwise `UPDATE t SET k = k + 1` over an index on k would never end.
 #[test]
 pub(super) fn a_scan_sees_what_there_was_at_its_statements_mark_and_what_was_deleted_since() {
     let live = LiveWrites::new(0);
@@ -54,7 +54,7 @@ pub(super) fn a_scan_sees_what_there_was_at_its_statements_mark_and_what_was_del
     assert_eq!(cursor.entry().map(|entry| entry.payload), Some(&b"before"[..]));
     let all = [(b'a', Kind::Put), (b'b', gone), (b'c', Kind::Put), (b'd', gone), (b'e', Kind::Put)];
     assert_eq!(names(scan(&live, now(&live))), all);
-    // Rows read before are told by the counter, and looked at again.
+    // The counter shows that rows read before must be checked again.
     assert_ne!(live.lock().changes(TREE), 0);
     let own = live.lock();
     let deleted = [b"a", b"b", b"c", b"d", b"e"].map(|of| own.is_deleted_since(key(of), mark));
@@ -100,7 +100,7 @@ fn a_walk_goes_on_by_key_however_much_is_written_meanwhile() {
             cursor.entry().map(|entry| entry.key.to_vec()),
             Some((n * 2).to_be_bytes().into())
         );
-        // A key ahead and a key behind that it must not see, and one that stays.
+        // A key before and a key after the current one that it must not see, and one that stays.
         put(&live, &(n * 2 + 1).to_be_bytes(), b"");
         put(&live, &(n / 2 * 2 + 1).to_be_bytes(), b"");
         put(&live, &(n * 2).to_be_bytes(), b"new");
@@ -140,12 +140,13 @@ fn a_cursor_turns_within_its_range() {
     assert_eq!(at(&cursor), Some(50));
 }
 
-/// What a pair of update and range select compares, moves and copies, of so many in one transaction.
+/// The comparisons, moves and copies per pair of an update and a range select, with `pairs` of them
+/// in one transaction.
 fn steps_a_pair(pairs: u32) -> u64 {
     let live = LiveWrites::new(0);
     let operators = Operators::new();
     for n in 0..pairs {
-        // Rows all over the tree.
+        // Rows spread over the tree.
         let at = n.wrapping_mul(0x9e37_79b9).to_be_bytes();
         put(&live, &at, b"");
         let (mark, to) = (live.lock().mark(), at.map(|byte| byte | 0x0f));
@@ -159,7 +160,7 @@ fn steps_a_pair(pairs: u32) -> u64 {
     view.steps() / u64::from(pairs)
 }
 
-/// Rule: I45. Counted, not timed.
+/// Rule: I45. Steps are counted, not timed.
 #[test]
 fn pairs_of_update_and_range_select_stay_linear() {
     let (few, many) = (steps_a_pair(1000), steps_a_pair(10_000));

@@ -1,9 +1,9 @@
-//! What others see of a live transaction.
+//! What other threads see of a live transaction.
 
 use super::*;
 use crate::{run::Direction, txn::TreeWriters};
 
-/// A set as a commit has it on its way.
+/// Holds a sealed set, as a commit in progress does.
 #[derive(Debug)]
 struct OnItsWay(WriteSet);
 
@@ -25,7 +25,7 @@ fn pending(live: &LiveWrites, from: &[u8], to: Option<&[u8]>) -> Vec<Vec<u8>> {
     keys
 }
 
-/// The same from the other end.
+/// All unpublished keys of a tree in a range, found from the other end.
 fn pending_backward(live: &LiveWrites, from: &[u8], to: Option<&[u8]>) -> Vec<Vec<u8>> {
     let (mut to, mut found, mut keys) = (to.map(<[u8]>::to_vec), Vec::new(), Vec::new());
     while live.pending(TREE, (from, to.as_deref()), Direction::Backward, &mut found).0 {
@@ -69,7 +69,8 @@ pub(super) fn keys_are_pending_from_their_append_until_the_commit_is_over() {
     assert!(pending(&live, b"", None).is_empty());
 }
 
-/// A rollback to the savepoint would bring it back into a range that somebody has looked at.
+/// A rollback to the savepoint would bring the key back into a range that another transaction has
+/// examined.
 #[test]
 fn a_key_that_was_deleted_again_is_pending_still() {
     let live = LiveWrites::new(0);

@@ -1,11 +1,12 @@
-//! Random histories against a map that does the same one after the other, with a copy for each mark.
+//! Random histories compared with a map that applies the same operations one by one, with a copy
+//! per mark.
 
 use std::{collections::BTreeSet, rc::Rc};
 
 use super::*;
 use crate::run::{Direction, MergeCursor, operands};
 
-/// Rows of both trees.
+/// The rows of both trees.
 type Rows = [BTreeMap<Vec<u8>, Vec<u8>>; 2];
 
 struct Toss(u64);
@@ -24,17 +25,17 @@ struct ModelMark {
     deleted_since: BTreeSet<(usize, Vec<u8>)>,
 }
 
-/// All there is at one moment. A mark's copy is the whole of it.
+/// The state at one moment. A mark's copy is all of it.
 #[derive(Clone, Default)]
 struct Model {
     now: Rows,
     deltas: [i64; 2],
     maxima: [Option<Vec<u8>>; 2],
-    /// Of each key with an entry, whether the first one proved it absent.
+    /// For each key with an entry, whether the first one proved it absent.
     entries: [BTreeMap<Vec<u8>, bool>; 2],
-    /// Of those, which were deleted, but by range deletes, whatever came after.
+    /// The keys with entries that were deleted, except by range deletes, whatever came after.
     deleted: [BTreeSet<Vec<u8>>; 2],
-    /// Put, deleted or merged; by range deletes, too.
+    /// The state of each key: put, deleted or merged; range deletes count, too.
     states: [BTreeMap<Vec<u8>, Word>; 2],
     marks: Vec<ModelMark>,
 }
@@ -53,14 +54,14 @@ struct Run {
     model: Model,
     saved: Vec<Model>,
     toss: Toss,
-    /// Hashes that often collide.
+    /// Use hashes that often collide.
     weak: bool,
 }
 
 impl Run {
     fn new(live: LiveWrites, seed: u64) -> Self {
         let mut toss = Toss(seed);
-        // Keys that are alike in their first bytes, and keys that differ by zeros alone.
+        // Keys with a common prefix, and keys that differ only by zeros.
         let alike = (0..24).map(|n: u8| [b"all alike until ".as_slice(), &[n]].concat());
         let zeros = (0..24).map(|n: u8| [vec![n / 3], vec![0; usize::from(n % 3)]].concat());
         let keys: [Vec<Vec<u8>>; 2] = [alike.collect(), zeros.collect()];
@@ -220,7 +221,7 @@ impl Run {
         assert_eq!(last.0.then_some(&found), keys.last());
     }
 
-    /// What a scan of a statement that began at some mark sees, both ways.
+    /// Checks what a scan of a statement that started at some mark sees, in both directions.
     fn check_scan(&mut self) {
         let (tree, from) = self.pick();
         let (_, to) = self.pick();
@@ -267,7 +268,8 @@ impl Run {
         }
     }
 
-    /// The sealed set does to the store what the history did, and marks as fresh what it proved absent.
+    /// Checks that the sealed set does to the store what the history did, and marks as fresh what
+    /// was proven absent.
     fn check_sealed(&mut self) {
         let mut own = self.live.lock();
         own.seal(&Folder::new(&Operators::new())).unwrap();
@@ -295,7 +297,7 @@ impl Run {
         self.check_pending_sealed();
     }
 
-    /// Keys hidden or folded by the seal say no more than what is left does.
+    /// Checks that a pending key of the sealed set has an entry in the model.
     fn check_pending_sealed(&self) {
         for (at, tree) in TREES.into_iter().enumerate() {
             let mut found = Vec::new();
@@ -313,7 +315,7 @@ impl Model {
     }
 }
 
-/// What messages, newest first, make of what is below them.
+/// The value that messages, newest first, make of the value below them.
 fn value<'m>(messages: impl Iterator<Item = Message<'m>>, below: Option<&[u8]>) -> Option<Vec<u8>> {
     let mut merged: Vec<Vec<u8>> = Vec::new();
     let mut base = below;
@@ -332,7 +334,7 @@ fn value<'m>(messages: impl Iterator<Item = Message<'m>>, below: Option<&[u8]>) 
     exists.then(|| parts.flatten().collect())
 }
 
-/// Rows of the store.
+/// The rows of the store as an entry source.
 struct BaseSource<'a> {
     rows: &'a [(Vec<u8>, Vec<u8>)],
     at: usize,
@@ -359,8 +361,8 @@ impl EntrySource for BaseSource<'_> {
     }
 }
 
-/// Rules: I5, I7, I26, I33, I44, I45. One write set for all histories, as a session has one for all its
-/// transactions.
+/// Rules: I5, I7, I26, I33, I44, I45. One write set serves all histories, as a session reuses one
+/// for all its transactions.
 #[test]
 pub(super) fn random_histories_read_scan_roll_back_and_seal_as_the_map_does() {
     let mut live = LiveWrites::new(0);
@@ -387,7 +389,7 @@ pub(super) fn random_histories_read_scan_roll_back_and_seal_as_the_map_does() {
     }
 }
 
-/// `FROND_EFFORT` multiplies them.
+/// Number of histories; `FROND_EFFORT` multiplies it.
 fn histories() -> u64 {
     let effort = std::env::var("FROND_EFFORT").ok().and_then(|effort| effort.parse().ok());
     1000 * effort.unwrap_or(1)

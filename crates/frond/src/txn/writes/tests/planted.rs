@@ -1,4 +1,4 @@
-//! Each planted bug of the room, and the test that claims to catch it.
+//! Each planted bug of the module, with the test that claims to catch it.
 
 use super::{cursor, live, *};
 
@@ -19,12 +19,12 @@ fn planted_bugs_are_caught() {
     crate::plant::assert_claims_hold("txn writes", claims);
 }
 
-/// The same bugs by histories that nobody chose.
+/// The same bugs, caught by random histories.
 #[test]
 fn planted_bugs_are_caught_by_random_histories_too() {
     std::panic::set_hook(Box::new(|_| {}));
     let bugs = crate::plant::BUGS.iter().filter(|bug| bug.caught_by == "txn writes");
-    // Of other threads, of which there are none.
+    // These need other threads, of which there are none here.
     let alone =
         bugs.filter(|bug| !bug.name.contains("on its way") && !bug.name.contains("writers"));
     for bug in alone {

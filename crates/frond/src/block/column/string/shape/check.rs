@@ -1,20 +1,20 @@
-//! Checking a column of one shape, once, when its block comes from the device.
+//! Checking a shape column, once, when its block comes from the device.
 //!
-//! The naive way, group after group in one row after another, took as long as reading the block did. So each run is
-//! checked in all rows before the next one, and five groups of digits at a time.
+//! The naive way, group by group in one row after another, took as long as reading the block did.
+//! So each run is checked in all rows before the next run, and five groups of digits at a time.
 
 use super::{DIGIT, Shaped, next_run};
 use crate::block::BadBlock;
 
-/// Even and odd groups of ten bits, of five.
+/// Masks of the even and odd groups of five groups of ten bits.
 const EVEN: u64 = 0x3ff | 0x3ff << 20 | 0x3ff << 40;
 const ODD: u64 = 0x3ff | 0x3ff << 20;
-/// What lifts a group above 999 into the bit after it, and those bits.
+/// What carries a group above 999 into the bit after it, and those bits.
 const LIFT: u64 = 24 | 24 << 20 | 24 << 40;
 const LIFTED: u64 = 1 << 10 | 1 << 30 | 1 << 50;
 
 impl Shaped<'_> {
-    /// Checks that every row has a string, and only one form of it.
+    /// Checks that every row has a string, and only one representation of it.
     pub fn check(&self) -> Result<(), BadBlock> {
         self.shape.check()?;
         self.exceptions.check(self.rows, |_| ())?;
@@ -29,8 +29,8 @@ impl Shaped<'_> {
         Ok(())
     }
 
-    /// Whether some row has a code that stands for no digits in the run that begins at this bit of each row. Such a code
-    /// would be a second form of a string.
+    /// True if some row has an invalid code of digits in the run that starts at this bit of each
+    /// row. Such a code would be a second representation of a string.
     fn has_codes_without_digits(&self, bit: usize, digits: usize) -> bool {
         let mut bad = false;
         for row in 0..self.rows {
@@ -53,7 +53,7 @@ impl Shaped<'_> {
     }
 }
 
-/// Whether one of the five lowest groups of ten bits is above 999.
+/// True if one of the five lowest groups of ten bits is above 999.
 #[inline]
 fn is_any_above_999(groups: u64) -> bool {
     let (even, odd) = (groups & EVEN, (groups >> 10) & ODD);
@@ -71,7 +71,7 @@ mod tests {
                 for others in [0, 999] {
                     let groups = (0..5).map(|at| if at == place { code } else { others });
                     let word = groups.rev().fold(0, |word, group| word << 10 | group);
-                    // Bits after the fifth group are those of the next run.
+                    // Bits after the fifth group belong to the next run.
                     for word in [word, word | 0x3ff << 50] {
                         assert_eq!(is_any_above_999(word), is_bad, "{code} in {place}");
                     }

@@ -1,5 +1,5 @@
-//! Columns and models of damaged bytes: every byte of real ones, bytes without sense, and each rule of
-//! the format broken by itself.
+//! Damaged columns and models: flips of every byte of real ones, meaningless bytes, and each rule
+//! of the format broken by itself.
 
 use super::{
     super::super::IntEncoder, FIXTURES, Noise, assert_same, encode, fixture, model_of, padded,
@@ -12,7 +12,7 @@ use crate::block::{
     },
 };
 
-/// Calls everything on a column that may be anything. What passes its check has all rows.
+/// Calls everything on a column that may be anything. A column that passes its check has all rows.
 pub(super) fn read_everything(column: &[u8], rows: usize, model: &StringModel) {
     let mut chunk = Vec::new();
     let Ok(strs) = Strs::parse(column, rows, Some(model), BLOCK_RAW_BYTES_MAX, &mut chunk) else {
@@ -124,7 +124,7 @@ fn damaged_models_are_models_or_errors() {
     assert!(!model(&[1, 8]) && !model(&[2, 16]) && !model(&[1]));
 }
 
-/// What a column is made of, written by hand.
+/// An integer column, as a part of columns assembled by hand.
 pub(super) fn ints(values: &[u64]) -> Vec<u8> {
     let mut column = Vec::new();
     IntEncoder::new().encode(values, &mut column);
@@ -140,7 +140,7 @@ fn laid(strings: &[&str]) -> Vec<u8> {
     [&[*ends.last().unwrap() as u8], &ints(&ends)[..], strings.concat().as_bytes()].concat()
 }
 
-/// Each rule of the format: a column that keeps it, and one that breaks it and no other.
+/// Each rule of the format: a column that keeps it, and one that breaks only this rule.
 #[test]
 fn a_check_sees_every_broken_rule() {
     let words: Strings = ["no", "yes"].map(str::as_bytes).into_iter().collect();
@@ -257,7 +257,7 @@ fn a_check_sees_every_broken_rule() {
     for (rule, rows, good, bad) in pairs {
         assert_rule_is_seen(rule, rows, &model, [&good, &bad]);
     }
-    // Reading believes it no more than the check.
+    // Reading does not trust it any more than the check does.
     let mut chunk = Vec::new();
     let column = padded(&[&[1, 0, 8][..], &ints(&[0]), b"\x10a\x12b"].concat());
     let strs = Strs::parse(&column, 2, None, BLOCK_RAW_BYTES_MAX, &mut chunk).unwrap();
@@ -265,7 +265,7 @@ fn a_check_sees_every_broken_rule() {
     assert!(strs.decode_all(&mut Strings::new()).is_err() && strs.lower_bound(0..2, b"b").is_err());
 }
 
-/// Neither a codec nor words that come again make more of a column than its block has room for.
+/// Neither a codec nor repeated words make a column longer than its block allows.
 #[test]
 fn a_column_is_no_longer_than_its_rows() {
     let strings: Strings = (0..300).map(|_| &b"the same words again and again"[..]).collect();
@@ -289,7 +289,7 @@ fn a_column_is_no_longer_than_its_rows() {
     }
 }
 
-/// A column whose strings are longer together than any block is refused, not built.
+/// A column whose strings are together longer than any block is refused, not built.
 #[test]
 fn columns_do_not_grow_beyond_a_block() {
     let long = vec![b'x'; 60_000];

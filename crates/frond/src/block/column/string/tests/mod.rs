@@ -1,5 +1,5 @@
-//! String columns: every kind with all sorts of strings, against the plain list; what training finds,
-//! and how long columns of fixed strings are. Damaged bytes: `damage.rs`.
+//! String columns: every kind with all sorts of strings, compared with the plain list; the results
+//! of training, and the size of columns of fixed strings. Damaged bytes: `damage.rs`.
 
 mod damage;
 mod templates;
@@ -51,7 +51,7 @@ fn padded(column: &[u8]) -> Vec<u8> {
     [column, &[0xa5; PAD_BYTES]].concat()
 }
 
-/// A column gives back what it was made of, in every way that it can be asked.
+/// Checks that a column returns what was encoded, through every way of reading it.
 fn assert_same(strings: &Strings, model: Option<&StringModel>, plan: StringPlan) {
     let column = padded(&encode(strings, model, plan));
     let mut chunk = Vec::new();
@@ -83,7 +83,7 @@ fn assert_same(strings: &Strings, model: Option<&StringModel>, plan: StringPlan)
     }
 }
 
-/// Searches agree with a walk.
+/// Checks that searches agree with a linear scan.
 fn assert_found(strs: &Strs<'_>, strings: &Strings, rows: Range<usize>) {
     for key in strings.iter().step_by(1 + strings.len() / 40).flat_map(around) {
         let part = || rows.clone().map(|row| strings.get(row));
@@ -106,7 +106,7 @@ fn around(string: &[u8]) -> Vec<Vec<u8>> {
     keys
 }
 
-/// Strings of one sort each, as tables have them, and sometimes of a few sorts.
+/// Strings of one kind, as tables have them, and sometimes of a few kinds.
 fn some_strings() -> impl Strategy<Value = Strings> {
     let word = prop_oneof![Just("alpha"), Just("beta"), Just("gamma delta"), Just("")];
     let sort = prop_oneof![
@@ -122,7 +122,7 @@ fn some_strings() -> impl Strategy<Value = Strings> {
     .boxed();
     let list = (prop::collection::vec(sort.clone(), 1..3), 0..130usize, any::<bool>());
     let list = list.prop_flat_map(|(seeds, count, mixed)| {
-        // All rows from the sort of the first seed, or some from anywhere.
+        // All rows of the kind of the first seed, or some from anywhere.
         let one = seeds[0].clone();
         let row = move |noise: u8| {
             let mut string = one.clone();
@@ -178,7 +178,7 @@ proptest! {
         // For the sample, and for strings that the model never saw.
         for strings in [&strings, &other] {
             assert_same(strings, trained.model.as_ref(), trained.plan);
-            // The same encoder gives what a new one does.
+            // The encoder gives the same result as a new one.
             let mut column = Vec::new();
             encoder.encode(strings, trained.model.as_ref(), trained.plan, &mut column);
             prop_assert_eq!(column, encode(strings, trained.model.as_ref(), trained.plan));
@@ -205,7 +205,7 @@ proptest! {
     }
 }
 
-/// Numbers without pattern, the same in every run.
+/// Numbers without a pattern, the same in every run.
 struct Noise(u64);
 
 impl Noise {
@@ -219,7 +219,7 @@ impl Noise {
     }
 }
 
-/// Data sets that tables have, by name.
+/// Typical data sets of tables, by name.
 fn fixture(name: &str) -> Strings {
     let mut noise = Noise(7);
     let mut strings = Strings::new();
@@ -282,7 +282,8 @@ fn fixture(name: &str) -> Strings {
 const FIXTURES: [&str; 9] =
     ["digits", "guids", "hosts", "text", "keys", "constant", "empty", "noise", "calls"];
 
-/// Strings, their bytes; then of each kind, raw and symbols also under zstd, templates last; and a model of all parts.
+/// Strings and their bytes; then the size of each kind, raw and symbols also with zstd, templates
+/// last; and that of a model with all parts.
 const SIZES: &str = "\
 digits 23600: 23608 10448 23608 23608 12215 9278 9252 11483 11483 9261, model 12583
 guids 14400: 14407 7381 14407 14407 7615 5631 5602 7829 7829 6411, model 7962
@@ -295,7 +296,7 @@ noise 8000: 8007 8007 8007 8007 4415 8007 8002 8007 8007 8007, model 4616
 calls 13673: 14032 5301 13454 14032 7494 14032 14032 5459 5459 3023, model 6239
 ";
 
-/// Encoded sizes of fixed strings: whoever makes one longer sees it here.
+/// Encoded sizes of fixed strings: a change that makes one longer shows here.
 #[test]
 fn sizes_of_fixed_strings_stay() {
     let mut sizes = String::new();
@@ -311,7 +312,7 @@ fn sizes_of_fixed_strings_stay() {
     assert_eq!(sizes, SIZES, "these are now:\n{sizes}");
 }
 
-/// Where neighbours are alike, a word that a block repeats says nothing of other blocks.
+/// Where neighbours are similar, a word that one block repeats says nothing about other blocks.
 #[test]
 fn words_of_one_block_are_strangers_to_the_next() {
     let block = |of: u64| {
@@ -323,13 +324,13 @@ fn words_of_one_block_are_strangers_to_the_next() {
     let purpose = Purpose { key: false, codec: Codec::Raw, model_rows: 4000 };
     let trained = train(&mut StrEncoder::new(), &sample, purpose);
     assert_eq!(trained.plan.kind, StrKind::Dictionary);
-    // Where blocks have the same words, one dictionary does for all.
+    // Where blocks have the same words, one dictionary serves all.
     let sample = vec![block(1); 4];
     let trained = train(&mut StrEncoder::new(), &sample, purpose);
     assert_eq!(trained.plan.kind, StrKind::ModelDictionary);
 }
 
-/// Blocks that have no model carry what they need.
+/// Blocks without a model contain what they need.
 #[test]
 fn without_a_model_blocks_have_their_own() {
     let states = ["pending", "done", "failed: no answer", ""].map(str::as_bytes);
@@ -346,7 +347,7 @@ fn without_a_model_blocks_have_their_own() {
 fn training_finds_what_a_column_is_made_of() {
     use StrKind::{ModelDictionary, ModelShape, Prefix, Raw, Symbols, Templates};
     let expected = [
-        // As a value, as a value of class `default`, as a key.
+        // As a value, as a value of size class `default`, as a key.
         ("digits", [(ModelShape, Codec::Raw), (ModelShape, Codec::Raw), (ModelShape, Codec::Raw)]),
         ("guids", [(ModelShape, Codec::Raw), (ModelShape, Codec::Raw), (ModelShape, Codec::Raw)]),
         ("hosts", [(ModelDictionary, Codec::Raw); 3]),
@@ -376,7 +377,7 @@ fn training_finds_what_a_column_is_made_of() {
     }
 }
 
-/// Random bytes cost their ends, and those of one length nothing.
+/// Random bytes cost only their ends, and those of one length nothing.
 #[test]
 fn noise_costs_less_than_a_hundredth_more() {
     let strings = fixture("noise");
@@ -397,7 +398,7 @@ fn a_lone_key_is_shorter_than_in_an_opaque_block() {
         for key in &keys {
             assert_eq!(builder.push(key, Tag::PUT, &[], 1 << 16), Pushed::Done);
         }
-        // Without the byte of the tag and that of the payload's length.
+        // Without the bytes of the tag and of the payload's length.
         let opaque = builder.finish().len() - 2 * keys.len();
         let keys: Strings = keys.iter().map(Vec::as_slice).collect();
         let plan = StringPlan { kind: StrKind::Prefix, codec: Codec::Raw };
@@ -425,7 +426,7 @@ fn the_documented_columns_are_what_is_written() {
     let text = include_str!("../../../../../../../docs/format.md");
     let shown = text.split("The columns of `ash`").nth(1).expect("documented");
     let shown = shown.split("\n\n").nth(1).expect("columns");
-    // A column takes one line to three; words follow the bytes of a line.
+    // A column takes one to three lines; words follow the bytes of a line.
     let byte = |hex: &str| u8::from_str_radix(hex, 16).expect("hexadecimal");
     let bytes = |line: &str| line[..52.min(line.len())].split_whitespace().map(byte).collect();
     let lines: Vec<Vec<u8>> = shown.lines().map(bytes).collect();

@@ -1,5 +1,6 @@
-//! Templates: strings of every sort that they know and of those that look like it, through models that know
-//! them and models that do not; what they are worth; and each rule of their format broken by itself.
+//! Templates: strings of every kind that they represent and strings that look similar, with models
+//! that know them and models that do not; how much they save; and each rule of their format broken
+//! by itself.
 
 use proptest::prelude::*;
 
@@ -21,7 +22,7 @@ fn list<'a>(strings: impl IntoIterator<Item = &'a str>) -> Strings {
     strings.into_iter().map(str::as_bytes).collect()
 }
 
-/// The model of these strings, with symbols or without.
+/// A model trained on these strings, with symbols or without.
 fn model_of(strings: &Strings, with_symbols: bool) -> StringModel {
     let found = template_training::train(&[strings], 100 * strings.len()).expect("they have some");
     let symbols = with_symbols.then(|| super::symbol_training::train(strings)).flatten();
@@ -29,7 +30,7 @@ fn model_of(strings: &Strings, with_symbols: bool) -> StringModel {
     StringModel::new(Parts { symbols, templates, ..Parts::default() })
 }
 
-/// What a template has a place for, and what only looks like it.
+/// Values that a slot can hold, and values that only look like it.
 const STRANGE: [&str; 40] = [
     "",
     "@Id=7",
@@ -77,7 +78,7 @@ const STRANGE: [&str; 40] = [
 fn strings_that_look_like_others_come_back() {
     let strange: Strings = list(STRANGE).iter().chain([&b"@Id=\xff7"[..], &[0; 3]]).collect();
     let known = fixture("calls");
-    // Often enough to be templates themselves.
+    // Often enough to become templates themselves.
     let often: Strings = (0..3).flat_map(|_| strange.iter()).collect();
     for model in [model_of(&known, false), model_of(&known, true), model_of(&often, true)] {
         for strings in [&strange, &often, &known] {
@@ -140,7 +141,8 @@ proptest! {
     }
 }
 
-/// The way from literal to literal is the fast one: if it were lost, nothing but speed would be.
+/// Walking from literal to literal is the fast path: losing it would cost only speed, so other
+/// tests would not notice.
 #[test]
 fn strings_of_templates_are_found_by_their_literals() {
     let known: Strings = calls(12).iter().flat_map(Strings::iter).collect();
@@ -189,7 +191,7 @@ fn calls(blocks: u64) -> Vec<Strings> {
         .collect()
 }
 
-/// What comes again and again takes its number and nothing else, as a string and as a word.
+/// Frequent strings and words take only their number.
 #[test]
 fn what_is_met_everywhere_is_in_the_model() {
     let blocks = calls(16);
@@ -199,7 +201,7 @@ fn what_is_met_everywhere_is_in_the_model() {
     let model = trained.model.as_ref().unwrap();
     let bytes = |strings: &Strings| encode(strings, Some(model), PLAN).len();
     let same = |string: &str| list((0..80).map(|_| string));
-    // Constant numbers, and places that lie on a line.
+    // Constant numbers, and offsets that lie on a line.
     for string in
         ["@Monitor='disk 3',@Host='db-02',@Limit=95", "@Key='80808080-0000-4000-8000-00000000CAFE'"]
     {
@@ -221,7 +223,8 @@ fn text_has_no_templates() {
     }
 }
 
-/// A string of many templates is as long as one may be, and the templates of a model have an end.
+/// A string of many templates may be as long as the limit, and the templates of a model are
+/// bounded.
 #[test]
 fn templates_are_within_their_bounds() {
     let field = [0x09 | 3 << 4];
@@ -254,7 +257,7 @@ fn templates_are_within_their_bounds() {
         templates
     };
     assert!(of(&all(256)) && !of(&all(257)), "a MiB of literals");
-    // Coders, and what they may say of themselves.
+    // Coders and their parameters.
     let coder = |bytes: &[u8]| Templates::parse(&[&[1], bytes, &[0]].concat()).is_ok();
     for (good, bad) in [
         (&[0x00, 56][..], &[0x00, 57][..]),
@@ -284,7 +287,8 @@ fn by_hand() -> StringModel {
     StringModel::parse(&[&[2, 8, templates.len() as u8], &templates[..]].concat()).unwrap()
 }
 
-/// A model may say one thing a thousand times; it is found once, and finding others does not go by all of them.
+/// A model may contain a thousand duplicates; one is found, and finding others does not visit all
+/// of them.
 #[test]
 fn a_model_that_repeats_itself_packs_what_it_says() {
     const WORDS: u64 = 60_000;
@@ -399,7 +403,8 @@ fn a_check_sees_every_broken_rule_of_templates() {
     }
 }
 
-/// Few bits may be many long strings: neither the check nor a reader makes more of them than there may be.
+/// A few bits may stand for many long strings: neither the check nor a reader produces more than is
+/// allowed.
 #[test]
 fn a_column_of_templates_is_no_longer_than_its_rows() {
     let string = "x".repeat(4000);
@@ -431,7 +436,8 @@ fn the_documented_templates_are_what_is_written() {
     assert_same(&strings, Some(&model), PLAN);
 }
 
-/// Models without templates are those that were written before there were any; what knows none refuses the others.
+/// Models without templates have the old version; a Frond without support for templates refuses the
+/// others.
 #[test]
 fn only_models_with_templates_are_of_the_newer_version() {
     let known = fixture("calls");

@@ -1,14 +1,15 @@
-//! Owners whose writes have left memory: they answer for rows whose locks the table does not know any more.
+//! Owners whose writes have left memory: they answer for rows whose locks the table no longer has.
 //!
-//! By definition nothing has changed: who answers for a row holds it, and who asks for it waits for him. What the table
-//! may do otherwise is to name fewer: who had to wait first holds the row in the table while he waits for the one who
-//! answers for it, and those behind him wait for him. Whoever stands in the way is still reached, by one or by more waits.
+//! By definition nothing has changed: an owner that answers for a row holds it, and a request for
+//! it waits for that owner. The table may differ by reporting fewer owners: the first waiter holds
+//! the row in the table while it waits for the owner that answers for it, and later waiters wait
+//! for the first one. Every conflicting owner is still reached, by one or more waits.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::{game::Game, model::Id, *};
 
-/// Rows that an owner answers for.
+/// The rows for which an owner answers.
 #[derive(Debug, Default)]
 pub struct Beyond(Mutex<BTreeSet<(TreeId, Vec<u8>)>>);
 
@@ -18,10 +19,10 @@ impl HoldsRows for Beyond {
     }
 }
 
-/// Who waits for whom.
+/// The waits-for graph.
 pub type Edges = BTreeMap<usize, BTreeSet<usize>>;
 
-/// Whom an owner waits for, directly or through others.
+/// The owners for which an owner waits, directly or through others.
 pub fn reached(edges: &Edges, from: usize) -> BTreeSet<usize> {
     let mut reached = BTreeSet::new();
     let mut work = vec![from];
@@ -36,7 +37,7 @@ pub fn reached(edges: &Edges, from: usize) -> BTreeSet<usize> {
 }
 
 impl Game {
-    /// The waits that the table tells of are those of the definition.
+    /// Whether the waits that the table reports are those of the definition.
     pub fn agree(&self, found: &Edges, defined: &Edges) -> bool {
         found.keys().eq(defined.keys())
             && defined.iter().all(|(owner, blockers)| match self.model.waits_beyond(*owner) {
@@ -48,8 +49,8 @@ impl Game {
             })
     }
 
-    /// Some rows that an owner has written leave memory. It may say that it has one more, which nobody has: of what it
-    /// has written and taken back it does not give the rows away.
+    /// Some rows that an owner has written leave memory. The owner may answer for one more, which
+    /// no other holds: a row that it has written and rolled back stays locked.
     pub fn spill(&mut self, owner: usize) {
         let mut rows = self.model.written_rows(owner);
         rows.retain(|_| self.next(4) > 0);
@@ -71,7 +72,7 @@ impl Game {
     }
 }
 
-/// Of no row.
+/// Answers for no row.
 #[derive(Debug)]
 struct Unread;
 
@@ -81,7 +82,7 @@ impl HoldsRows for Unread {
     }
 }
 
-/// Others wait for who cannot tell, and he for the one who has the row.
+/// Others wait for an owner that cannot tell, and that owner waits for the one that has the row.
 #[test]
 pub fn what_cannot_be_found_out_is_held_against_others_and_not_for_oneself() {
     let table = table();

@@ -1,4 +1,4 @@
-//! A history as it is played: calls of owners, what they answer, and what the definition says of it.
+//! Playing a history: calls of owners, their answers, and what the definition says about them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,11 +13,11 @@ use super::{
 };
 use crate::KeyStart;
 
-/// So long somebody may take to answer: far more than he needs, so that a failure ends.
+/// Maximum time for an answer: far more than is needed, so that a failure ends.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// So often the table is asked whether it has come to what the definition says: for as long as that.
+/// Number of times the table is polled until it agrees with the definition: for about as long.
 const LOOKS: u32 = 1_000_000;
-/// By so much less of both where a failure is wanted.
+/// Divisor of both where a failure is expected.
 const LESS: u32 = 150;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,12 +25,12 @@ pub(super) enum Answer {
     Taken(Taken),
     Inserted(bool),
     Denied(Reason),
-    /// Which keys an owner finds in gaps of others.
+    /// The keys that an owner finds in gaps of others.
     InGaps(Vec<(TreeId, u8)>),
     Done,
 }
 
-/// What an owner's thread keeps.
+/// The state of an owner's thread.
 pub(super) struct Seat {
     pub locks: LockSet,
     pub cursors: Vec<RangeLock>,
@@ -49,16 +49,16 @@ pub(super) struct Game {
     pub table: Arc<LockTable>,
     pub clock: Arc<ManualClock>,
     pub players: Vec<Player>,
-    /// What they answer for beyond memory.
+    /// What the owners answer for beyond memory.
     pub beyond: Vec<Arc<Beyond>>,
     pub model: Model,
-    /// Who is prepared: it waits to be decided, and calls nothing more.
+    /// The prepared owners: they wait to be decided, and make no more calls.
     pub prepared: BTreeSet<usize>,
-    /// Of those who wait: until when.
+    /// The deadlines of the waiting owners.
     pub deadlines: BTreeMap<usize, Option<Duration>>,
-    /// Who was on a cycle when the last wait began.
+    /// The owners on cycles when the last wait began.
     pub on_cycles: BTreeSet<usize>,
-    /// What was answered before it was asked for.
+    /// Answers that arrived before they were expected.
     early: BTreeMap<usize, Answer>,
     toss: u64,
     pub story: Vec<String>,
@@ -154,10 +154,10 @@ impl Game {
         }
     }
 
-    /// What a wait that the definition knows of comes to.
+    /// Handles a wait that the definition knows of.
     pub fn began(&mut self, owner: usize, patience: Patience) {
         let deadline = match patience {
-            // All differ, so that they end one after the other.
+            // All deadlines differ, so that the waits end one after the other.
             Patience::For(time) => Some(self.clock.now() + time),
             _ => None,
         };
@@ -170,7 +170,7 @@ impl Game {
         self.grants();
     }
 
-    /// Somebody on a cycle is ended.
+    /// An owner on a cycle is aborted.
     fn end_one(&mut self) {
         let cycles = self.model.on_cycles(self.rules.owners);
         let mut waited = Duration::ZERO;
@@ -179,11 +179,12 @@ impl Game {
                 if let Ok(answer) = self.players[owner].answers.try_recv() {
                     self.story.push(format!("  {owner} has {answer:?}, of a cycle"));
                     if answer != Answer::Denied(Reason::Deadlock) {
-                        // Another has been ended, and has not said so yet.
+                        // Another was aborted, and has not answered yet.
                         self.early.insert(owner, answer);
                         continue;
                     }
-                    // Of two it is clear who; where several cycles meet, see `hooks.rs`.
+                    // Of two owners the victim is determined; for several cycles that meet, see
+                    // `hooks.rs`.
                     let mut others = cycles.iter().filter(|other| **other != owner);
                     if cycles.len() == 2 && others.any(|other| self.is_rather_ended(*other, owner))
                     {
@@ -204,7 +205,7 @@ impl Game {
         }
     }
 
-    /// All who are granted by definition are granted.
+    /// Checks that every request granted by definition is granted.
     pub fn grants(&mut self) {
         for (owner, granted) in self.model.settle(self.rules.owners) {
             self.deadlines.remove(&owner);
@@ -216,10 +217,10 @@ impl Game {
         }
     }
 
-    /// The table and the definition say the same of all waits.
+    /// Checks that the table and the definition agree on all waits.
     pub fn compare(&mut self) {
         let mut differs = None;
-        // Who has just been told to wait may still be on its way there.
+        // An owner that must wait may still be on its way there.
         for _ in 0..LOOKS / if self.rules.fails { LESS } else { 1 } {
             let waits = self.table.waits();
             let ids = |ids: &[u64]| ids.iter().map(|id| *id as usize).collect();
@@ -243,7 +244,7 @@ impl Game {
         self.waiting().map(|owner| (owner, self.model.blockers(owner))).collect()
     }
 
-    /// What a wait for a row says of it is so, whoever stands in its way.
+    /// Checks what a wait for a row reports about it, whatever it waits for.
     fn names_its_row(&self, wait: &LockWait) {
         let Some((tree, key, mode)) = self.model.waits_for_row(wait.waiter as usize) else {
             return;
@@ -256,8 +257,8 @@ impl Game {
         }
     }
 
-    /// Where several cycles met in one owner, more may have been ended than had to be: one of each cycle,
-    /// found one after the other, and then the owner.
+    /// Where several cycles met in one owner, more owners may be aborted than necessary: one of
+    /// each cycle, found one after the other, and then that owner.
     fn end_others(&mut self) {
         for owner in self.on_cycles.clone() {
             let waits = self.model.is_waiting(owner) && !self.early.contains_key(&owner);
@@ -282,7 +283,7 @@ impl Game {
         self.grants();
     }
 
-    /// From the begin to the end: what the waits have come to.
+    /// Plays the whole history; returns the results of its waits.
     pub fn play(mut self) -> Played {
         for _ in 0..self.rules.steps {
             self.step();

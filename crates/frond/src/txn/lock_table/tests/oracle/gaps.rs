@@ -1,4 +1,4 @@
-//! Gaps by definition: each cursor's stretch of keys as it was asked for, in a plain list.
+//! Gap locks by definition: the stretch of each cursor as it was requested, in a plain list.
 
 use std::{
     collections::BTreeSet,
@@ -7,7 +7,7 @@ use std::{
 
 use crate::TreeId;
 
-/// What one cursor has locked.
+/// The stretch that one cursor has locked.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch {
     pub owner: usize,
@@ -16,13 +16,13 @@ pub struct Stretch {
     pub to: Bound<u8>,
 }
 
-/// How many keys a stretch holds.
+/// Number of keys in a stretch.
 fn count(from: Bound<u8>, to: Bound<u8>) -> usize {
     (0..=u8::MAX).filter(|key| (from, to).contains(key)).count()
 }
 
 impl Stretch {
-    /// Its end is not before its begin; it may hold nothing.
+    /// Whether its end is not before its start; it may be empty.
     pub fn is_one(&self) -> bool {
         count(self.from, Bound::Unbounded) + count(Bound::Unbounded, self.to) > u8::MAX.into()
     }
@@ -32,11 +32,11 @@ impl Stretch {
     }
 }
 
-/// All of them.
+/// All stretches.
 #[derive(Debug, Default)]
 pub struct Gaps {
     all: Vec<Stretch>,
-    /// Who inserts, and who holds the gap: whether it passes nevertheless.
+    /// Whether an inserter (first) may pass a gap of a holder (second).
     pub is_passed: Option<fn(usize, usize) -> bool>,
 }
 
@@ -45,12 +45,12 @@ impl Gaps {
         self.all.push(stretch);
     }
 
-    /// All that there are.
+    /// All stretches.
     pub fn all(&self) -> &[Stretch] {
         &self.all
     }
 
-    /// Stretches of an owner, in the order in which they were locked.
+    /// The stretches of an owner, in the order in which they were locked.
     fn of(&mut self, owner: usize) -> impl Iterator<Item = &mut Stretch> {
         self.all.iter_mut().filter(move |stretch| stretch.owner == owner)
     }
@@ -59,7 +59,7 @@ impl Gaps {
         self.of(owner).count()
     }
 
-    /// A cursor goes on, forwards. What it has locked stays locked.
+    /// A cursor advances. What it has locked stays locked.
     pub fn grow_up(&mut self, owner: usize, cursor: usize, to: Bound<u8>) {
         let stretch = self.of(owner).nth(cursor).unwrap();
         if count(Bound::Unbounded, to) > count(Bound::Unbounded, stretch.to) {
@@ -67,7 +67,7 @@ impl Gaps {
         }
     }
 
-    /// A cursor goes on, backwards.
+    /// A cursor moves backwards.
     pub fn grow_down(&mut self, owner: usize, cursor: usize, from: Bound<u8>) {
         let stretch = self.of(owner).nth(cursor).unwrap();
         if count(from, Bound::Unbounded) > count(stretch.from, Bound::Unbounded) {
@@ -75,12 +75,12 @@ impl Gaps {
         }
     }
 
-    /// An owner has a stretch that holds a key.
+    /// Whether a stretch of an owner contains a key.
     pub fn has(&self, owner: usize, tree: TreeId, key: u8) -> bool {
         self.all.iter().any(|stretch| stretch.owner == owner && stretch.holds(tree, key))
     }
 
-    /// Others whose stretches hold a key and stand against an insert.
+    /// Other owners whose stretches contain a key and conflict with an insert.
     pub fn over(&self, owner: usize, tree: TreeId, key: u8) -> BTreeSet<usize> {
         let over = self.all.iter().filter(|stretch| stretch.holds(tree, key));
         let holders = over.map(|stretch| stretch.owner).filter(|holder| *holder != owner);

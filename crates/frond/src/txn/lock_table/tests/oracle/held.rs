@@ -1,21 +1,23 @@
-//! What is held: the table's list of it against the definition's, at every step.
+//! Held locks: the table's list compared with the definition's, at every step.
 //!
-//! A lock that is kept too long and one that is lost show here, though nobody waits for it: what savepoints, prepares and
-//! waits that have failed give back or leave, what has left memory, and what a prepared owner keeps.
+//! This detects a lock that is kept too long or lost, even if no transaction waits for it: what
+//! savepoints, prepares and failed waits release or leave, what has left memory, and what a
+//! prepared owner keeps.
 //!
-//! By definition who waits for one who answers for rows beyond memory holds nothing of the row; the table has it hold it
-//! already. Of his row neither list says anything.
+//! By definition, a transaction that waits for one that answers for rows beyond memory does not
+//! hold the row yet; in the table it already does. Both lists leave such a row out.
 
 use std::collections::BTreeMap;
 
 use super::{game::Game, model::Id, *};
 use crate::txn::lock_table::mode::Mode;
 
-/// Which keys lie in gaps, a bit each.
+/// Which keys lie in gaps, one bit each.
 type Keys = u32;
 
-/// Locks by their owners. Of a tree it matters what its modes come to together, wherever they stand; of gaps, which keys lie in
-/// any of an owner's, for a cursor that begins in a gap of another's of its own has no more.
+/// Locks by their owners. For a tree, the join of its modes counts, wherever they are recorded. For
+/// gaps, the keys covered by any of an owner's intervals count, since a cursor that starts inside
+/// another of its owner's gaps adds nothing.
 #[derive(PartialEq, Eq, Default, Debug)]
 pub struct Held {
     rows: BTreeMap<(usize, TreeId, u128), u8>,
@@ -39,7 +41,8 @@ impl Held {
         *self.gaps.entry((owner, tree)).or_default() |= keys.fold(0, |bits, key| bits | 1 << key);
     }
 
-    /// What a table says of all its owners. In between others may go on: then it may be of no one moment.
+    /// What a table lists for all its owners. Other threads may run meanwhile, so it may show no
+    /// single moment.
     fn of_table(table: &LockTable) -> Self {
         let mut held = Self::default();
         for HeldLock { owner, on, tree, mode, .. } in table.held(usize::MAX >> 1).locks {
@@ -48,7 +51,7 @@ impl Held {
                     held.rows.insert((owner as usize, tree, key_hash), mode as u8);
                 }
                 HeldOn::Tree => held.add_tree(owner as usize, tree, mode),
-                // Only their begins are told there.
+                // Only the starts of their keys are listed there.
                 HeldOn::Gap { .. } => {}
             }
         }
@@ -82,7 +85,7 @@ impl Game {
         held
     }
 
-    /// How the two lists differ, if they do.
+    /// The difference between the two lists, if any.
     pub fn differs_in_held(&self) -> Option<String> {
         let mut lists = [Held::of_table(&self.table), self.held_by_definition()];
         for owner in self.waiting().filter(|owner| self.model.waits_beyond(*owner)) {
@@ -98,7 +101,8 @@ impl Game {
     }
 }
 
-/// What a prepared owner keeps is all of it in the list that the log has, and is taken again from there by another table.
+/// Checks that everything a prepared owner keeps is in its list for the log, and that another table
+/// can acquire it again from there.
 pub fn is_had_again_from_its_list(table: &LockTable, locks: &LockSet) {
     let (id, list) = (locks.owner().id(), table.list(locks));
     let other = LockTable::new(Arc::new(ManualClock::default()));

@@ -1,20 +1,23 @@
-//! A server that hears of waits and has a say in them, and whether it hears what the definition knows.
+//! Server hooks that record waits and influence them, and a check that they are notified of exactly
+//! what the definition says.
 //!
-//! Who begins to wait is told of, with each of whom it waits for, once; who looks again because a gap has gone, or moves
-//! on to one who answers for a row beyond memory, is told of again. Nobody is told of who waits for nobody: one whose wait
-//! was ended by the search for cycles, or came to its end by that. Of a deadlock one is ended, and told so, once: the one
-//! whom the server prefers, or who has written least.
+//! When an owner begins to wait, each transaction that it waits for is reported once. An insert
+//! that checks again because a gap was released, or an owner that proceeds to one that answers for
+//! a row beyond memory, is reported again. An owner that waits for nothing is not reported: its
+//! wait was ended by the search for cycles, or became free because of it. In a deadlock one
+//! transaction is aborted and told so, once: the one that the server prefers, or the one that has
+//! written least.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{beyond::Edges, game::Game, *};
 
-/// The order of these two is settled elsewhere: gaps do not stand between them.
+/// Whether the order of these two is settled elsewhere: then gaps do not conflict between them.
 pub fn is_settled(a: usize, b: usize) -> bool {
     (a + b) % 4 == 1
 }
 
-/// Who of the two is rather to be ended.
+/// The preferred victim of the two.
 fn preferred(a: usize, b: usize) -> Option<usize> {
     match (a + b) % 3 {
         0 => Some(a.max(b)),
@@ -23,19 +26,19 @@ fn preferred(a: usize, b: usize) -> Option<usize> {
     }
 }
 
-/// What an owner is called by the server.
+/// The tag of an owner.
 pub fn tag(owner: usize) -> u64 {
     owner as u64 + 100
 }
 
-/// Answers, and writes down what it hears.
+/// Hooks that answer, and record what they are told.
 #[derive(Debug, Default)]
 pub struct Server {
     told: Mutex<Vec<(usize, usize)>>,
     asked: Mutex<Vec<(usize, usize)>>,
 }
 
-/// Who it is; nobody if the tag is another's.
+/// The index of a party; `usize::MAX` if its tag belongs to another.
 fn owner(party: &LockParty) -> usize {
     let owner = party.id() as usize;
     if party.tag() == tag(owner) { owner } else { usize::MAX }
@@ -57,13 +60,13 @@ impl Hooks for Server {
     }
 }
 
-/// What is heard of one wait.
+/// What is reported of one wait.
 #[derive(Debug, Default)]
 struct Wait {
     told: Vec<usize>,
-    /// All whom it was for at any time.
+    /// All owners for which it was reported.
     ever: BTreeSet<usize>,
-    /// Whom it was for when it began, if it is still that one wait.
+    /// The owners for which it waited when it began, if it is still the same wait.
     first: Option<BTreeSet<usize>>,
 }
 
@@ -75,22 +78,22 @@ impl Wait {
     }
 }
 
-/// What is heard, and what there is to hear of in this step.
+/// What was reported, and what should be reported in this step.
 #[derive(Debug, Default)]
 pub struct Heard {
     server: Option<Arc<Server>>,
     waits: BTreeMap<usize, Wait>,
-    /// Whose wait began.
+    /// The owner whose wait began.
     began: Option<usize>,
-    /// Whose inserts look again, because a gap has gone that they waited for.
+    /// Owners whose inserts check again, because a gap for which they waited was released.
     woken: BTreeSet<usize>,
-    /// Who was ended.
+    /// The victims.
     victims: Vec<usize>,
-    /// Who waited for whom when the wait had begun.
+    /// The waits-for graph when the wait had begun.
     edges: Edges,
     victims_ever: u64,
     last_deadlock: Option<Arc<Deadlock>>,
-    /// So many were on the longest cycle.
+    /// Number of owners on the longest cycle.
     pub longest: usize,
 }
 
@@ -101,14 +104,14 @@ impl Heard {
 }
 
 impl Game {
-    /// By definition a wait has begun; cycles that it closes have not been ended yet.
+    /// Records that a wait has begun by definition; cycles that it closes are not resolved yet.
     pub fn heard_begin(&mut self, owner: usize) {
         self.heard.began = Some(owner);
         self.heard.edges = self.defined();
         self.note_edges();
     }
 
-    /// Gaps of an owner are about to go.
+    /// Records that gaps of an owner are about to be released.
     pub fn heard_gaps_go(&mut self, owner: usize) {
         self.heard.woken.extend(self.model.inserts_into_gaps_of(owner));
     }
@@ -124,12 +127,12 @@ impl Game {
         }
     }
 
-    /// Behind a step: what the server has heard is what there was to hear.
+    /// After a step, checks that the server was notified of exactly what it should be.
     pub fn hear(&mut self) {
         self.deadlocks_are_told_once();
         if let Some(server) = self.heard.server.clone() {
             self.note_edges();
-            // Who is about to sleep may be on its way there.
+            // An owner that is about to sleep may not have reported yet.
             let is_told = (0..1_000_000).any(|round| {
                 if round > 0 {
                     thread::yield_now();
@@ -149,7 +152,7 @@ impl Game {
         self.heard.victims.clear();
     }
 
-    /// Of a wait that goes on all is told.
+    /// Whether everything was reported of a wait in progress.
     fn is_told(&self, owner: usize) -> bool {
         let wait = &self.heard.waits[&owner];
         let blockers = self.model.blockers(owner);
@@ -195,14 +198,16 @@ impl Game {
         self.heard.waits.retain(|owner, _| self.model.is_waiting(*owner));
     }
 
-    /// Of two in a circle the first is to be ended rather than the second, who is the one so far.
+    /// Whether the first of two on a cycle is the preferred victim over the second, the candidate
+    /// so far.
     pub fn is_rather_ended(&self, one: usize, so_far: usize) -> bool {
         let writes = |owner: usize| self.players[owner].owner.writes();
         let preferred = self.heard.server.as_ref().and_then(|_| preferred(one, so_far));
         preferred.map_or(writes(one) < writes(so_far), |preferred| preferred == one)
     }
 
-    /// As many waits have ended by a cycle as owners were told so, and what is said of the last cycle is so.
+    /// Checks that as many waits ended by a deadlock as owners were told so, and that the report of
+    /// the last cycle is right.
     fn deadlocks_are_told_once(&mut self) {
         let last = self.table.last_deadlock();
         let ended = self.table.stats().deadlocks;

@@ -1,10 +1,12 @@
-//! Random histories on few keys, each owner in a thread, held against the definition (`model.rs`, `gaps.rs`).
+//! Random histories on few keys, each owner in a thread, compared with the definition (`model.rs`,
+//! `gaps.rs`).
 //!
-//! One call is made at a time. Behind each, the definition says who is granted and who waits, and whom for, and who
-//! holds what; who is ended is the table's choice, and must lie on a cycle that is there. Nothing is asserted about time,
-//! but that a wait ends by the simulated clock when the definition says so.
+//! One call is made at a time. After each, the definition says which requests are granted, which
+//! wait and for which owners, and who holds what. The choice of a victim is the table's, but it
+//! must lie on a real cycle. Nothing is asserted about time, except that a wait ends by the
+//! simulated clock when the definition says so.
 //!
-//! `game.rs` makes calls and compares what they come to; `steps.rs` throws what is called.
+//! `game.rs` makes calls and compares their results; `steps.rs` chooses calls at random.
 
 pub(super) mod beyond;
 mod game;
@@ -19,23 +21,23 @@ use std::ops::Bound;
 use super::*;
 use game::Game;
 
-/// What a history is about.
+/// The parameters of a history.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
     owners: usize,
     keys: u64,
-    /// Of four calls three are for rows, so that waits last, and long cycles come about.
+    /// Three of four calls are for rows, so that waits last, and long cycles arise.
     is_for_rows: bool,
     /// Writes of owners leave memory.
     spills: bool,
-    /// A server hears of waits.
+    /// A server is notified of waits.
     hooks: bool,
     steps: usize,
     /// A bug is planted.
     fails: bool,
 }
 
-/// Few enough that they meet all the time.
+/// Few keys and owners, so that they meet all the time.
 const FEW: Rules = Rules {
     owners: 5,
     keys: 3,
@@ -46,7 +48,7 @@ const FEW: Rules = Rules {
     fails: false,
 };
 
-/// A key's bytes. Numbers ascend as the bytes do; the first is the least key there is.
+/// The bytes of a key. Numbers ascend as the bytes do; the first is the least possible key.
 fn bytes(key: u8) -> Vec<u8> {
     match key.checked_sub(1) {
         None => Vec::new(),
@@ -55,19 +57,19 @@ fn bytes(key: u8) -> Vec<u8> {
     }
 }
 
-/// A bound in a table's terms.
+/// Converts a bound to the table's type.
 fn bound(bound: Bound<u8>) -> Bound<Vec<u8>> {
     bound.map(bytes)
 }
 
-/// What the waits of histories came to, and how many were on the longest cycle.
+/// The results of the waits of histories, and the length of the longest cycle.
 #[derive(Default, Debug)]
 struct Played {
     stats: LockStats,
     longest: usize,
 }
 
-/// Plays so many histories, times `FROND_EFFORT`; what their waits came to.
+/// Plays this many histories, times `FROND_EFFORT`; returns the results of their waits.
 fn play(rules: Rules, histories: u64) -> Played {
     let effort: u64 =
         std::env::var("FROND_EFFORT").ok().and_then(|effort| effort.parse().ok()).unwrap_or(1);
@@ -104,17 +106,17 @@ fn a_server_hears_of_each_wait_what_the_definition_knows() {
     play(Rules { spills: true, hooks: true, ..FEW }, 60);
 }
 
-/// Long queues, and cycles of many.
+/// Long queues, and cycles of many owners.
 #[test]
 fn a_dozen_owners_are_as_the_definition_says() {
-    // Of more keys, so that not all wait for the same few.
+    // More keys, so that not all wait for the same few.
     let many = Rules { owners: 12, keys: 9, is_for_rows: true, steps: 400, ..FEW };
     let plain = play(many, 30).longest;
     let all = play(Rules { spills: true, hooks: true, ..many }, 30).longest;
     assert!(plain > FEW.owners && all > FEW.owners);
 }
 
-/// For who plants something that shows nowhere else.
+/// For planted bugs that are visible nowhere else.
 #[cfg(feature = "planted-bugs")]
 pub fn histories_beyond_memory() {
     for seed in 1..=20 {
@@ -122,7 +124,8 @@ pub fn histories_beyond_memory() {
     }
 }
 
-/// The definition sees what the rooms' own tests are claimed to see, and what nothing waits for.
+/// The definition detects what the modules' own tests claim to detect, and bugs on which nothing
+/// waits.
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_bugs_are_seen_by_the_definition() {

@@ -1,4 +1,4 @@
-//! The lock table by definition: all owners, all locks, and who waits for whom, as plain lists.
+//! The lock table by definition: all owners, all locks, and all waits, as plain lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ struct Lock {
     waiting: Vec<Request>,
 }
 
-/// How a wait has ended well.
+/// How a wait ended successfully.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Granted {
     Lock(Taken),
@@ -48,7 +48,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Asks for a lock: what it comes to at once; nothing if somebody stands against it.
+    /// Requests a lock: the immediate result, or `None` if there is a conflict.
     pub fn ask(&mut self, owner: usize, id: Id, mode: Mode, writes: bool) -> Option<Taken> {
         self.last.remove(&owner);
         let lock = self.locks.entry(id).or_default();
@@ -60,7 +60,7 @@ impl Model {
             }
             return Some(self.took(owner, id, Taken::AlreadyHeld));
         }
-        // It is as if it came and was looked at: by its place in the queue and all before it.
+        // As if it entered the queue and was examined: by its place and everything before it.
         self.wait(owner, id, mode, writes);
         if self.blockers(owner).is_empty() {
             let Some(Granted::Lock(taken)) = self.settle_one(owner) else {
@@ -100,7 +100,7 @@ impl Model {
         self.inserts.insert(owner, (tree, key));
     }
 
-    /// Whose inserts wait where this owner has a gap, whether that stands against them or not.
+    /// The owners whose inserts wait in a gap of this owner, whether it conflicts with them or not.
     pub fn inserts_into_gaps_of(&self, owner: usize) -> Vec<usize> {
         let into = self.inserts.iter().filter(|(_, at)| self.gaps.has(owner, at.0, at.1));
         into.map(|(inserter, _)| *inserter).collect()
@@ -110,7 +110,7 @@ impl Model {
         self.inserts.contains_key(&owner) || self.waits_at(owner).is_some()
     }
 
-    /// The row that an owner waits for, and in which mode; or into which it inserts.
+    /// The row for which an owner waits, and the mode; or the row that it wants to insert.
     pub fn waits_for_row(&self, owner: usize) -> Option<(TreeId, u8, Mode)> {
         if let Some((tree, key)) = self.inserts.get(&owner) {
             return Some((*tree, *key, Mode::Exclusive));
@@ -129,7 +129,7 @@ impl Model {
         })
     }
 
-    /// Whom an owner waits for.
+    /// The owners that an owner waits for.
     pub fn blockers(&self, owner: usize) -> BTreeSet<usize> {
         if let Some((tree, key)) = self.inserts.get(&owner) {
             return self.gaps.over(owner, *tree, *key);
@@ -142,7 +142,7 @@ impl Model {
         holders.map(|held| *held.0).chain(before.map(|other| other.owner)).collect()
     }
 
-    /// Owners on cycles.
+    /// The owners on cycles.
     pub fn on_cycles(&self, owners: usize) -> BTreeSet<usize> {
         (0..owners)
             .filter(|&start| {
@@ -172,13 +172,14 @@ impl Model {
         if writes {
             self.written.insert((owner, id));
         }
-        // Of a tree it depends on where its intents stand whether this is new or more.
+        // For a tree it depends on where its intents are recorded whether this is new or an
+        // upgrade.
         let is_row = matches!(id, Id::Row(..));
         let taken = if upgrades && is_row { Taken::Upgraded } else { Taken::New };
         Some(Granted::Lock(self.took(owner, id, taken)))
     }
 
-    /// Grants all that can be granted.
+    /// Grants everything that can be granted.
     pub fn settle(&mut self, owners: usize) -> Vec<(usize, Granted)> {
         let mut granted = Vec::new();
         while let Some(one) = (0..owners).find_map(|owner| Some((owner, self.settle_one(owner)?))) {
@@ -187,7 +188,7 @@ impl Model {
         granted
     }
 
-    /// An owner waits no longer.
+    /// Ends the wait of an owner.
     pub fn withdraw(&mut self, owner: usize) {
         self.inserts.remove(&owner);
         if let Some((id, at)) = self.waits_at(owner)
@@ -213,7 +214,7 @@ impl Model {
         self.last.remove(&owner);
     }
 
-    /// Rows that an owner means to write and has in memory.
+    /// Rows that an owner has locked for writing and has in memory.
     pub fn written_rows(&self, owner: usize) -> Vec<(TreeId, u8)> {
         let written =
             self.written.iter().filter(|row| row.0 == owner && !self.beyond.contains(row));
@@ -224,24 +225,24 @@ impl Model {
         rows.collect()
     }
 
-    /// Nobody holds it or waits for it.
+    /// Whether no owner holds it or waits for it.
     pub fn is_nobodys(&self, id: Id) -> bool {
         self.locks.get(&id).is_none_or(|lock| lock.holders.is_empty() && lock.waiting.is_empty())
     }
 
-    /// An owner says that it holds a row.
+    /// Records that an owner claims to hold a row.
     pub fn claim(&mut self, owner: usize, id: Id) {
         self.locks.entry(id).or_default().holders.insert(owner, Mode::Exclusive);
         self.written.insert((owner, id));
     }
 
-    /// Rows of an owner leave memory, and are held as before; none of them was the last one.
+    /// Rows of an owner leave memory and stay held; none of them was the last one.
     pub fn spill(&mut self, owner: usize, rows: impl Iterator<Item = Id>) {
         self.last.remove(&owner);
         self.beyond.extend(rows.map(|row| (owner, row)));
     }
 
-    /// An owner waits for a row that another has written beyond memory.
+    /// Whether an owner waits for a row that another has written beyond memory.
     pub fn waits_beyond(&self, owner: usize) -> bool {
         let waits_for = self.waits_at(owner).map(|(id, _)| id);
         self.beyond.iter().any(|row| Some(row.1) == waits_for)
@@ -272,7 +273,7 @@ impl Model {
         self.gaps.release(owner);
     }
 
-    /// Rows that somebody holds.
+    /// Number of held rows.
     pub fn rows_held(&self) -> usize {
         let is_held =
             |entry: &(&Id, &Lock)| matches!(entry.0, Id::Row(..)) && !entry.1.holders.is_empty();

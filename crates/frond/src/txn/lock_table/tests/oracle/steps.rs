@@ -1,4 +1,4 @@
-//! What is called: thrown, told to the table and to the definition, and compared.
+//! The calls: chosen at random, made on the table and the definition, and compared.
 
 use super::{
     game::{Answer, Call, Game, Seat},
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::txn::lock_table::mode::Mode;
 
-/// In a throw: a row is locked. It is that as often as not.
+/// In a random choice: a row is locked. That is so in about half of all cases.
 const ROW: u64 = 17;
 
 impl Game {
@@ -24,7 +24,7 @@ impl Game {
             0 if !waiting.is_empty() => self.interrupt(waiting),
             1 | 2 => self.let_time_pass(),
             _ if waiting.contains(&owner) => {}
-            // It is decided in the end, and others wait until then.
+            // It is decided at the end, and others wait until then.
             _ if self.prepared.contains(&owner) && kind > 5 => {}
             4 if self.prepared.contains(&owner) => {}
             5 if self.prepared.contains(&owner) => self.release(owner),
@@ -50,8 +50,8 @@ impl Game {
         self.compare();
     }
 
-    /// Some go on behind it, as none in a store does: what it leaves is to be right whatever comes then. Who must stay
-    /// serializable keeps all.
+    /// Some owners continue after a prepare, as none does in a store: what the prepare leaves must
+    /// be right whatever comes next. A serializable owner keeps everything.
     fn prepare(&mut self, owner: usize) {
         if self.next(2) == 0 {
             self.prepared.insert(owner);
@@ -83,14 +83,14 @@ impl Game {
         self.players[victim].owner.clear_interrupt();
     }
 
-    /// Until the next wait ends by the clock.
+    /// Lets time pass until the next wait ends by timeout.
     fn let_time_pass(&mut self) {
         let timed = self.deadlines.iter().filter_map(|(owner, at)| Some((*at.as_ref()?, *owner)));
         let Some(first) = timed.clone().map(|(at, _)| at).min() else { return };
         let late: Vec<usize> =
             timed.filter(|(at, _)| *at == first).map(|(_, owner)| owner).collect();
         if late.len() > 1 {
-            return; // who of them leaves first would be left to chance
+            return; // which one ends first would be up to chance
         }
         let time = first - self.clock.now();
         self.story.push(format!("{time:?} pass"));
@@ -113,7 +113,7 @@ impl Game {
         match self.model.ask(owner, id, mode, writes) {
             Some(taken) => match id {
                 Id::Row(..) => self.expect(owner, Answer::Taken(taken)),
-                // An intent that two places know of is held as often as it was taken.
+                // An intent that two slots record is held as often as it was taken.
                 Id::Table(_) => {
                     if !matches!(self.answer(owner), Answer::Taken(_)) {
                         self.fail("a tree is free by definition");
@@ -178,9 +178,9 @@ impl Game {
         self.ask_lock(owner, Id::Table(tree), call, Mode::from(mode), false, patience);
     }
 
-    /// At a key, before or behind it, or beyond all.
+    /// At a key, before or after it, or beyond all.
     fn bound(&mut self) -> Bound<u8> {
-        // One more than there are rows of: a gap may lie behind them all.
+        // One more than there are rows: a gap may lie after them all.
         let key = self.next(self.rules.keys + 1) as u8;
         match self.next(5) {
             0 => Bound::Unbounded,
@@ -189,7 +189,7 @@ impl Game {
         }
     }
 
-    /// A cursor begins. Between the bounds there may be nothing yet.
+    /// A cursor starts. There may be nothing between the bounds yet.
     fn lock_range(&mut self, owner: usize) {
         let stretch = Stretch { owner, tree: self.tree(), from: self.bound(), to: self.bound() };
         if !stretch.is_one() {
@@ -205,7 +205,7 @@ impl Game {
         self.model.gaps.lock(stretch);
     }
 
-    /// A cursor goes on, forwards or backwards.
+    /// A cursor advances, forwards or backwards.
     fn grow_range(&mut self, owner: usize) {
         let count = self.model.gaps.count(owner);
         if count == 0 {
@@ -229,7 +229,7 @@ impl Game {
         }
     }
 
-    /// Which keys lie in gaps of others.
+    /// Looks which keys lie in gaps of others.
     fn look_for_gaps(&mut self, owner: usize) {
         let keys = self.rules.keys as u8 + 1;
         let all =
@@ -243,8 +243,8 @@ impl Game {
         self.expect(owner, Answer::InGaps(all().filter(over).collect()));
     }
 
-    /// Into a row that is held already, so that it is not given back: who comes first would be left to
-    /// chance.
+    /// Inserts into a row that is held already, so that it is not released: otherwise the order
+    /// would be up to chance.
     fn insert(&mut self, owner: usize) {
         let (tree, key) = (self.tree(), self.key());
         if !self.model.holds(owner, Id::Row(tree, key)) {
@@ -270,7 +270,7 @@ impl Game {
         }
     }
 
-    /// A call that never waits.
+    /// Makes a call that never waits.
     pub fn simple(
         &mut self,
         owner: usize,

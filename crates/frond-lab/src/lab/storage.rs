@@ -1,0 +1,366 @@
+//! What the cells of a run are stored on: the host's disk, limited by control groups, or a disk of their own (`--disk`).
+//!
+//! The disk is made by the run's process, new for each cell, and removed after it: the CPU that serving takes is then
+//! neither the engine's nor the client's.
+//!
+//! The limits of a class with `calibrate_ratio` are searched before its first run, by short runs of LinkBench on plain
+//! InnoDB. They stay in the environment of that run, where later runs under the same conditions find them.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::cell::Order;
+use super::machine::class::{self, Class};
+use super::machine::doctor::{self, State as Found};
+use super::machine::virtual_disk::{Kind, Options, PROCESS_IOS_MAX};
+use super::machine::{self, IoLimits, Limits, VirtualDisk};
+use super::results::{CellResult, Database};
+use super::run::Request;
+use super::size::{Face, Size};
+use crate::measure;
+use crate::size::Bytes;
+use crate::targets::{Failure, Result};
+
+/// Time of each job of fio before a run.
+const FIO_JOB: Duration = Duration::from_secs(1);
+/// Disk on which fio measures a class.
+const FIO_DISK: Bytes = Bytes::mebi(512);
+/// A disk has this many times the data in plain InnoDB…
+const DISK_FACTOR: u64 = 4;
+/// …and this: logs, the server's own tables, sorts.
+const DISK_EXTRA_B: u64 = 3 << 30;
+/// Names in the environment of a run.
+const CALIBRATED: &str = "calibrated";
+const CALIBRATED_FOR: &str = "calibrated for";
+
+/// Name and value.
+type Pair = (String, String);
+
+/// Refuses what this machine does not have, before anything is made.
+///
+/// # Errors
+/// An unknown class, one that is too fast for the disk, or a disk that cannot be made here.
+pub fn check(request: &Request) -> Result<()> {
+    let class = class::find(&request.class)?;
+    let Some(kind) = request.disk else { return Ok(()) };
+    let said = doctor::virtual_disk(kind);
+    if said.state != Found::Good {
+        return Err(Failure(format!("--disk {kind}: {}. {}", said.found, said.consequence)));
+    }
+    let io = match class.calibrate_ratio {
+        Some(_) => base_of(&class, Some(kind)),
+        None => class.io(),
+    };
+    Options::of(&class.with(io), FIO_DISK, kind).map(drop)
+}
+
+/// The limits of a class that are searched from: those of the class, or the largest that the disk reaches.
+fn base_of(class: &Class, disk: Option<Kind>) -> IoLimits {
+    let io = class.io();
+    let most = io.read_ios_s.max(io.write_ios_s).unwrap_or(1);
+    match disk {
+        Some(Kind::Process) if most > PROCESS_IOS_MAX => {
+            io.scaled(PROCESS_IOS_MAX as f64 / most as f64)
+        }
+        _ => io,
+    }
+}
+
+/// Measures the class of a run as its cells will have it; what was found is for the run's environment.
+///
+/// # Errors
+/// The device is slower than the class; the disk cannot be made.
+pub fn admit(request: &Request, limits: Option<&Calibration>) -> Result<Vec<Pair>> {
+    let mut class = class::find(&request.class)?;
+    if let Some(found) = limits {
+        class = class.with(found.limits);
+    }
+    let admitted = match request.disk {
+        None => class::admit(&class, &request.dir, FIO_JOB),
+        Some(kind) => {
+            let admitted = class::admit_disk(&class, &request.dir, FIO_DISK, kind, FIO_JOB);
+            admitted.and_then(|(disk, admission)| disk.close().map(|()| admission))
+        }
+    };
+    let admission = match admitted {
+        Err(failure) if class.io().is_none() && request.disk.is_none() => {
+            return Ok(vec![("fio".to_owned(), format!("not measured: {failure}"))]);
+        }
+        admitted => admitted?,
+    };
+    let host =
+        admission.host.pairs().into_iter().map(|(name, value)| (format!("host {name}"), value));
+    let mut pairs: Vec<Pair> = host.chain(admission.measured.pairs()).collect();
+    pairs.push(("throttled".to_owned(), admission.throttled.to_string()));
+    if let Some(kind) = request.disk {
+        pairs.push(("disk".to_owned(), kind.to_string()));
+    }
+    pairs.extend(limits.map(|found| found.pairs(request)).transpose()?.into_iter().flatten());
+    Ok(pairs)
+}
+
+/// Runs a cell where its order says: `run` has the order with the directory of the disk, if there is one.
+///
+/// # Errors
+/// The disk cannot be made or removed; those of `run`.
+pub fn run(order: &Order, run: impl FnOnce(&Order) -> Result<CellResult>) -> Result<CellResult> {
+    let Some(kind) = order.disk else { return run(order) };
+    let size = Bytes(order.data_bytes()? * DISK_FACTOR + DISK_EXTRA_B);
+    let options = Options::of(&order.storage_class()?, size, kind)?;
+    let disk = VirtualDisk::create(order.dir.parent().unwrap_or(Path::new(".")), &options)?;
+    let dir = disk.path().join("cell");
+    fs::create_dir(&dir)?;
+    let mut result = run(&Order { dir, ..order.clone() })?;
+    if kind == Kind::Process {
+        result.metrics.insert("disk_cpu_s".to_owned(), disk.cpu_s());
+    }
+    disk.close()?;
+    Ok(result)
+}
+
+/// Limits that a calibration found.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Calibration {
+    /// The limits.
+    pub limits: IoLimits,
+    /// The part of its unthrottled rate that plain InnoDB had with them.
+    pub ratio: f64,
+    /// How many runs it took.
+    pub probes: usize,
+}
+
+impl Calibration {
+    /// As later runs find it.
+    fn pairs(&self, request: &Request) -> Result<[Pair; 2]> {
+        let found = (CALIBRATED.to_owned(), serde_json::to_string(self)?);
+        Ok([found, (CALIBRATED_FOR.to_owned(), conditions(request))])
+    }
+}
+
+/// What limits depend on beside machine, class and size.
+fn conditions(request: &Request) -> String {
+    let disk = request.disk.map_or("control groups".to_owned(), |kind| format!("disk {kind}"));
+    let memory = request.memory.map_or(String::new(), |memory| format!(", memory {memory}"));
+    format!("{disk}, durability {}{memory}", request.durability)
+}
+
+/// The limits of a class that has none of its own: of an earlier run, or searched now. `run` runs one cell.
+///
+/// # Errors
+/// No limits give the wanted ratio; those of the runs.
+pub fn calibrated(
+    request: &Request,
+    database: &Database,
+    mut run: impl FnMut(&Order) -> Result<CellResult>,
+) -> Result<Option<Calibration>> {
+    let class = class::find(&request.class)?;
+    let Some(ratio) = class.calibrate_ratio else { return Ok(None) };
+    let size = request.size.min(Size::Standard);
+    let machine = machine::machine(&request.dir)?;
+    let known = database.environment_of(
+        (&machine, &request.class, &request.size.to_string()),
+        (CALIBRATED_FOR, &conditions(request)),
+        CALIBRATED,
+    )?;
+    if let Some(known) = known {
+        let found: Calibration = serde_json::from_str(&known)?;
+        eprintln!("limits of {}: {} (of an earlier run)", class.name, found.limits);
+        return Ok(Some(found));
+    }
+    if request.disk.is_none() {
+        eprintln!("{}: without --disk, direct I/O only is throttled", class.name);
+    }
+    let base = Limits { io: base_of(&class, request.disk), ..Limits::default() };
+    let mut probe = |limits: Limits| {
+        let order = probe_of(request, size, limits.io);
+        let rate = add_links(&run(&order)?)?;
+        let what =
+            if limits.io.is_none() { "without limits".to_owned() } else { limits.io.to_string() };
+        eprintln!("calibration of {}: {rate:.1} ADD_LINK per second, {what}", class.name);
+        match measure::is_interrupted() {
+            true => Err(Failure("interrupted while limits were searched".to_owned())),
+            false => Ok(rate),
+        }
+    };
+    let found = class::calibrate(&base, ratio, &mut probe)?;
+    let found = Calibration { limits: found.limits.io, ratio: found.ratio, probes: found.probes };
+    eprintln!(
+        "limits of {}: {}; plain InnoDB has {:.3} of its rate with them, {ratio} is wanted",
+        class.name, found.limits, found.ratio
+    );
+    Ok(Some(found))
+}
+
+/// A short run of LinkBench on plain InnoDB; on the host's disk as it is, if there are no limits.
+fn probe_of(request: &Request, size: Size, limits: IoLimits) -> Order {
+    let seconds = match size {
+        Size::Tiny => "2",
+        Size::Quick => "5",
+        Size::Standard | Size::Published => "60",
+    };
+    let changes = [("seconds", seconds), ("warm_up", "0")];
+    let is_free = limits.is_none();
+    Order {
+        workload: "linkbench".to_owned(),
+        changes: changes.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
+        face: Face::Sql,
+        target: "innodb".to_owned(),
+        size,
+        class: if is_free { "host".to_owned() } else { request.class.clone() },
+        limits: Some(limits).filter(|_| !is_free),
+        disk: request.disk.filter(|_| !is_free),
+        durability: request.durability,
+        seed: request.seed,
+        memory: request.memory,
+        dir: request.dir.join("cell"),
+        with_rest: false,
+        plugin: None,
+    }
+}
+
+/// ADD_LINK per second of a run; none if the load did not end in time.
+fn add_links(result: &CellResult) -> Result<f64> {
+    if let (super::results::State::Failed, Some(failure)) = (result.state, &result.failure) {
+        return Err(Failure(format!("calibration: {failure}")));
+    }
+    let step = result.steps.iter().find(|step| step.name == "requests");
+    let last = step.and_then(|step| step.series.get("add_link")?.last());
+    Ok(last.map_or(0.0, |(seconds, done)| done / seconds.max(1e-9)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::lab::machine::Volume;
+    use crate::lab::results::testing::a_run;
+    use crate::lab::results::{RunHead, State, StepResult};
+    use crate::lab::size::Durability;
+
+    fn request(dir: &Path, class: &str, disk: Option<Kind>) -> Request {
+        Request {
+            suite: "linkbench-2015".to_owned(),
+            items: Vec::new(),
+            size: Size::Tiny,
+            class: class.to_owned(),
+            disk,
+            durability: Durability::Safe,
+            repeat: 1,
+            seed: 42,
+            memory: None,
+            yes_write: false,
+            resume: false,
+            with_rest: true,
+            dir: dir.to_owned(),
+            command: String::new(),
+        }
+    }
+
+    #[test]
+    fn classes_that_a_disk_does_not_reach_are_refused_and_calibrated_ones_are_not() {
+        for (class, kind, word) in [
+            ("hdd", Kind::Process, ""),
+            ("sata-2015", Kind::Process, ""),
+            ("sata", Kind::Process, "reaches 20000"),
+            ("host", Kind::Process, "reaches 20000"),
+            ("sata", Kind::Kernel, ""),
+        ] {
+            let checked = check(&request(Path::new("."), class, Some(kind)));
+            let said = doctor::virtual_disk(kind);
+            match checked {
+                Ok(()) => assert!(word.is_empty() && said.state == Found::Good, "{class} {kind}"),
+                Err(failure) if said.state != Found::Good => {
+                    assert!(failure.0.contains(&said.found), "{failure}");
+                }
+                Err(failure) => {
+                    assert!(!word.is_empty() && failure.0.contains(word), "{class}: {failure}");
+                }
+            }
+        }
+        let base = base_of(&class::find("sata-2015").expect("a class"), Some(Kind::Process));
+        assert_eq!((base.read_ios_s, base.write_bytes_s), (Some(20_000), Some(100_000_000)));
+    }
+
+    #[test]
+    fn a_cell_is_on_its_disk_and_nothing_of_that_is_left() {
+        for kind in [Kind::Process, Kind::Kernel] {
+            let scratch = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
+            let request = request(scratch.path(), "cloud", Some(kind));
+            let limits = class::find("cloud").expect("a class").io();
+            let order = probe_of(&request, Size::Tiny, limits);
+            if let Err(failure) = check(&request) {
+                eprintln!("not tested: {failure}");
+                continue;
+            }
+            let result = run(&order, |order| {
+                fs::write(order.dir.join("file"), [1; 100_000])?;
+                let volume = Volume::of(&order.dir)?;
+                assert_eq!(volume.file_system, "ext4");
+                assert!(volume.disk()?.name.starts_with("loop"));
+                Ok(CellResult::default())
+            });
+            let metrics = result.unwrap_or_else(|failure| panic!("{kind}: {failure}")).metrics;
+            assert_eq!(metrics.contains_key("disk_cpu_s"), kind == Kind::Process, "{metrics:?}");
+            assert_eq!(fs::read_dir(scratch.path()).expect("it is there").count(), 0);
+        }
+    }
+
+    /// What InnoDB reaches with these limits: every request takes a read and a write.
+    fn a_result(limits: Option<IoLimits>) -> CellResult {
+        let rate =
+            limits.map_or(5000.0, |io| 5000.0_f64.min(io.read_ios_s.unwrap_or(1) as f64 / 4.0));
+        let mut step = StepResult { name: "requests".to_owned(), ..StepResult::default() };
+        step.series.insert("add_link".to_owned(), vec![(1.0, 7.0), (10.0, 10.0 * rate)]);
+        CellResult { steps: vec![step], ..CellResult::default() }
+    }
+
+    #[test]
+    fn limits_are_searched_once_for_each_machine_size_and_durability() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut database = Database::open(&dir.path().join("r.sqlite")).expect("a new file");
+        let mut safe = request(dir.path(), "sata-2015", Some(Kind::Process));
+        let runs = Cell::new(0);
+        let search = |request: &Request, database: &Database| {
+            runs.set(0);
+            let found = calibrated(request, database, |order| {
+                runs.set(runs.get() + 1);
+                assert_eq!(order.limits.is_none(), order.disk.is_none(), "free on the host");
+                Ok(a_result(order.limits))
+            });
+            found.expect("limits").expect("the class has them")
+        };
+        let found = search(&safe, &database);
+        assert!(
+            (found.ratio / 0.217 - 1.0).abs() < 0.05 && runs.get() == found.probes,
+            "{found:?}"
+        );
+        assert!(found.limits.read_ios_s < Some(20_000));
+        let head = RunHead {
+            class: safe.class.clone(),
+            size: safe.size.to_string(),
+            machine: machine::machine(dir.path()).expect("a machine"),
+            environment: found.pairs(&safe).expect("JSON").to_vec(),
+            ..a_run("aa")
+        };
+        database.begin_run(&head).expect("begun");
+        assert_eq!((search(&safe, &database), runs.get()), (found, 0), "of the earlier run");
+        safe.durability = Durability::Relaxed;
+        search(&safe, &database);
+        assert!(runs.get() > 1, "another durability");
+
+        let host = request(dir.path(), "hdd", None);
+        let none = calibrated(&host, &database, |_| unreachable!("it has limits of its own"));
+        assert_eq!(none.expect("no search"), None);
+        let failed = CellResult {
+            state: State::Failed,
+            failure: Some("no server".to_owned()),
+            ..CellResult::default()
+        };
+        let refused = calibrated(&safe, &database, |_| Ok(failed.clone()));
+        assert!(refused.is_err_and(|failure| failure.0.contains("no server")));
+    }
+}
