@@ -412,7 +412,6 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
         make_room(&request.dir)?;
         storage::run(order, |order| run_cell(order, &progress))
     };
-    make_room(&request.dir)?;
     let calibrated = storage::calibrated(request, &database, on_disk)?;
     for cell in &mut cells {
         cell.order.limits = calibrated.as_ref().map(|found| found.limits);

@@ -140,7 +140,7 @@ impl Calibration {
     }
 }
 
-/// What limits depend on beside machine, class and size.
+/// What limits depend on in addition to machine, class and size.
 fn conditions(request: &Request) -> String {
     let disk = request.disk.map_or("control groups".to_owned(), |kind| format!("disk {kind}"));
     let memory = request.memory.map_or(String::new(), |memory| format!(", memory {memory}"));

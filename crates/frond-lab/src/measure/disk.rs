@@ -6,13 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// `st_blocks × 512` over everything below `dir`. Files that vanish meanwhile count nothing.
 pub fn allocated_bytes(dir: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
-    let of = |entry: std::fs::DirEntry| match entry.metadata() {
-        Ok(data) if data.is_dir() => data.blocks() * 512 + allocated_bytes(&entry.path()),
-        Ok(data) => data.blocks() * 512,
-        Err(_) => 0,
-    };
-    entries.flatten().map(of).sum()
+    Space::whole(dir).bytes()
 }
 
 /// What of a directory counts as the size of a store.

@@ -1,5 +1,5 @@
 //! Concurrent transactions on tables: what a transaction sees of what it writes over newer rows,
-//! how long its calls wait and what they leave locked, and who waits for whom when a table is
+//! how long its calls wait and what they leave locked, and which waits for which when a table is
 //! dropped.
 
 use std::{

@@ -28,7 +28,7 @@ pub struct Figure<'f> {
     pub metric: &'f str,
     /// Whether it is one value against another of the same run.
     pub is_relative: bool,
-    /// What stands against it at any size: of the source, or of what stock servers can do.
+    /// Why it is not comparable at any size: because of the source, or of what stock servers can do.
     pub fixed: Option<&'f str>,
 }
 

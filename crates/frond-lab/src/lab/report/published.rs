@@ -82,7 +82,7 @@ pub struct Published {
     #[serde(default = "one")]
     scale: f64,
     pub picture: Option<String>,
-    /// What stands against a comparison at any size.
+    /// Why the values are not comparable at any size.
     comparable: Option<String>,
     /// Data to cache, where it is not the study's.
     ratio: Option<f64>,

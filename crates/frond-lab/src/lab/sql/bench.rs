@@ -394,7 +394,7 @@ impl Bench {
         let deadlocks = tally.deadlock as f64 / taken.seconds.max(1e-9);
         made.metrics.insert("deadlocks_s".to_owned(), deadlocks);
         if let Some(arrivals) = arrivals.get() {
-            // What became due while the last requests were served, after the deadline, was nobody's.
+            // Requests that became due after the deadline, while the last ones were served, do not count.
             let unserved = arrivals.unserved(taken.seconds, deadline) as f64;
             made.metrics.insert("unserved".to_owned(), unserved);
             made.metrics.insert("wanted_s".to_owned(), step.rate.unwrap_or(0.0));
@@ -431,11 +431,16 @@ impl Bench {
         if !self.with_rest || measure::is_interrupted() {
             return Ok(());
         }
-        let name = if self.same_rows { "disk_b" } else { "disk_end_b" };
+        let name = self.size_name();
         if let (Some(space), Some(step)) = (&self.space, self.result.steps.last_mut()) {
             steps::size(&mut step.metrics, name, space, live);
         }
         Ok(())
+    }
+
+    /// The metric of the size: another where targets have different rows, so that such sizes are not compared.
+    fn size_name(&self) -> &'static str {
+        if self.same_rows { "disk_b" } else { "disk_end_b" }
     }
 
     /// The time limit is one of what is measured.
@@ -482,6 +487,7 @@ impl Bench {
             self.result.state = State::Stopped;
         }
         self.verify_memory();
+        let size_name = self.size_name();
         let Some(running) = self.running.take() else { return Ok(self.result) };
         self.result.log_tail = Some(running.log_tail());
         let files = running.files(&self.target);
@@ -489,8 +495,7 @@ impl Bench {
         running.stop()?;
         let Some(files) = files.filter(|_| self.target.keeps_rows) else { return Ok(self.result) };
         if let Some(space) = &self.space {
-            let name = if self.same_rows { "disk_b" } else { "disk_end_b" };
-            steps::size(&mut self.result.metrics, name, space, live);
+            steps::size(&mut self.result.metrics, size_name, space, live);
         }
         if self.target.is_frond() && !measure::is_interrupted() {
             match frond::check(&files, frond::CheckMode::Full, frond::io::Env::real()) {

@@ -3,7 +3,7 @@
 //! A client looks at the clock between its statements only, and an ALTER TABLE may run for hours.
 //!
 //! Invariants
-//! 1. Only statements of the cell's own connections are ended: the server may be somebody else's.
+//! 1. Only statements of the cell's own connections are ended: the server may have other users.
 //! 2. A statement that has just begun is not ended, so that what puts the server back into its state comes through.
 //!
 //! Threads: one of its own, with a connection of its own.

@@ -1,4 +1,4 @@
-//! What a server takes beside its engine, measured on the empty one before its cell, by statements on a BLACKHOLE table:
+//! Memory of a server without that of its engine, measured on the empty one before its cell, by statements on a BLACKHOLE table:
 //! long ones of a few clients that load, then those of many that ask.
 
 use super::insert::InsertText;

@@ -37,7 +37,8 @@ pub fn rest(
     }
     let now = || (subject.usage().write_bytes, space.map_or(0, Space::bytes));
     let (mut last, mut waited) = (now(), 0);
-    // Background work frees space that an engine may give back only when it is asked to write out what waits once more.
+    // Background work after the first request takes disk space in reserve again (Frond). The second request, when nothing
+    // is left to do, gives it back.
     for seconds_wanted in [STILL_SECONDS, 1] {
         for statement in &target.settle {
             admin.run(statement)?;

@@ -188,7 +188,7 @@ impl Running {
         if self.log == Path::new("") { String::new() } else { log_tail(&self.log, 40) }
     }
 
-    /// Ends it cleanly; a server that is not ours goes on. After Ctrl-C nobody waits until it has written its memory.
+    /// Ends it cleanly; a server that is not ours goes on. After Ctrl-C it is not waited for until it has written its memory.
     ///
     /// # Errors
     /// It does not end, or with an error.

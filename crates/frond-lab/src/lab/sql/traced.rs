@@ -44,7 +44,7 @@ impl Traced {
         kill_process(Pid::from_child(&self.strace), Signal::INT).ok()?;
         self.strace.wait().ok()?;
         let text = fs::read_to_string(&self.output).ok()?;
-        // A call that another thread's interrupts is told in two lines, of which the first has its name so.
+        // A call that another thread's call interrupts is printed in two lines; only the first matches.
         let is_call = |line: &&str| {
             let call = line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
             CALLS.split(',').any(|name| call.strip_prefix(name).is_some_and(|c| c.starts_with('(')))

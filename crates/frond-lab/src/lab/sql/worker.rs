@@ -174,7 +174,7 @@ impl<'m> Worker<'m> {
         self.insert_with(kind, statement, "")
     }
 
-    /// The same with a clause after the rows.
+    /// Sends a statement with its rows and a clause after them as one request; gives the rows inserted.
     ///
     /// # Errors
     /// The server's.
@@ -221,7 +221,7 @@ impl<'m> Worker<'m> {
         self.request_of(kind, |session| body(session).map(|()| ops))
     }
 
-    /// The same for a request that says how many operations it was.
+    /// Runs one request that says how many operations it did; otherwise like [`request`](Self::request).
     ///
     /// # Errors
     /// Any other error of the server.

@@ -81,7 +81,7 @@ impl Paced for embedded::Bench<'_> {
     }
 }
 
-/// Runs a step at a rate: `once` runs it as it is told. The second step of a rate that is a part has `open` in its name.
+/// Runs a step at a rate: `once` runs one step. The second step of a rate that is a part has `open` in its name.
 ///
 /// # Errors
 /// Those of `once`.

@@ -167,18 +167,18 @@ impl Owner {
         let _ = self.interrupted.compare_exchange(id + 1, 0, Ordering::SeqCst, Ordering::SeqCst);
     }
 
-    /// Makes its waits end also when `heed` says so. For an owner that is never reused.
+    /// Makes its waits end also when `heed` is cancelled. Only for an owner that is never reused.
     pub(crate) fn heed(&self, heed: Heed) {
         let first = self.heed.set(heed);
         debug_assert!(first.is_ok(), "an owner heeds one");
     }
 
-    /// Whether its waits end because of what it heeds.
+    /// Whether an interrupter has cancelled its waits.
     pub(super) fn is_stopped(&self) -> bool {
         self.heed.get().is_some_and(|heed| heed.must_go_on().is_err())
     }
 
-    /// Registers it to be woken by what it heeds, while it sleeps.
+    /// Registers it to be woken by its interrupter while it sleeps.
     pub(super) fn heeds(self: &Arc<Self>) -> Option<Woken> {
         self.heed.get()?.wakes(self)
     }
