@@ -891,7 +891,7 @@ int32_t frond_batch_delete_range(frond_batch *batch,
 // Makes commits of a batch cancellable: after this call, an interrupt ends them with FRD-1106
 // until it is cleared. A commit that is waiting for row locks of transactions, or for space, ends
 // at once. A commit that ends so has done nothing, and the batch is unchanged.
-int32_t frond_batch_heed(frond_batch *batch,
+int32_t frond_batch_set_interrupter(frond_batch *batch,
                          const frond_interrupter *interrupter,
                          frond_error *error);
 
@@ -1067,7 +1067,7 @@ void frond_index_build_free(frond_index_build *build);
 // Makes a build cancellable: after this call, an interrupt ends its calls with FRD-1106. If it
 // ends a call that adds entries to the base or completes the base, the build has failed; other
 // calls fail only until the interrupt is cleared.
-int32_t frond_index_build_heed(frond_index_build *build,
+int32_t frond_index_build_set_interrupter(frond_index_build *build,
                                const frond_interrupter *interrupter,
                                frond_error *error);
 
@@ -1098,7 +1098,7 @@ int32_t frond_change_begin(const frond_db *db,
 // Makes frond_change_commit cancellable: after this call, an interrupt ends a commit that waits
 // for transactions, at once, with FRD-1106. A commit that starts before the interrupt is cleared
 // also fails with it. In both cases nothing was done.
-int32_t frond_change_heed(frond_tree_change *change,
+int32_t frond_change_set_interrupter(frond_tree_change *change,
                           const frond_interrupter *interrupter,
                           frond_error *error);
 
@@ -1412,13 +1412,13 @@ void frond_interrupter_clear(const frond_interrupter *interrupter);
 // interrupt ends its calls with FRD-1106, at the latest when it returns rows that were fetched
 // before. Once the interrupt is cleared, the cursor goes on where it was. A cursor of a
 // transaction observes the transaction's interrupts by itself.
-int32_t frond_cursor_heed(frond_cursor *cursor,
+int32_t frond_cursor_set_interrupter(frond_cursor *cursor,
                           const frond_interrupter *interrupter,
                           frond_error *error);
 
 // Makes a load cancellable: after this call, an interrupt ends the load's current call, also
 // frond_loads_finish, with FRD-1106, and the load with it.
-int32_t frond_load_heed(frond_load *load, const frond_interrupter *interrupter, frond_error *error);
+int32_t frond_load_set_interrupter(frond_load *load, const frond_interrupter *interrupter, frond_error *error);
 
 // Checks the store while it is open: with `full` all of it, which reads everything once, otherwise
 // the log and a few pages. Others go on meanwhile. `clean` becomes true if no damage was found.
@@ -2182,7 +2182,7 @@ int32_t frond_txn_interrupter(const frond_txn *txn,
 
 // Interrupts a transaction: its current call ends with FRD-1106 if it waits or scans rows, and so
 // do all later calls until frond_txn_clear_interrupt. Other operations that the interrupter was
-// set on (frond_cursor_heed and others) end likewise. Never waits; does nothing if the transaction
+// set on (frond_cursor_set_interrupter and others) end likewise. Never waits; does nothing if the transaction
 // is over. Null is allowed.
 void frond_interrupt(const frond_interrupter *interrupter);
 

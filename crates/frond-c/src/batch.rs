@@ -102,7 +102,7 @@ pub unsafe extern "C" fn frond_batch_delete_range(
 /// until it is cleared. A commit that is waiting for row locks of transactions, or for space, ends
 /// at once. A commit that ends so has done nothing, and the batch is unchanged.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_batch_heed(
+pub unsafe extern "C" fn frond_batch_set_interrupter(
     batch: *mut frond_batch,
     interrupter: *const frond_interrupter,
     error: *mut frond_error,
@@ -110,8 +110,8 @@ pub unsafe extern "C" fn frond_batch_heed(
     // SAFETY: see `bytes.rs`.
     unsafe {
         call(error, || {
-            let heeded = &given(interrupter, "what it is stopped by")?.interrupter;
-            given_mut(batch, "the batch")?.batch.heed(heeded);
+            let interrupter = &given(interrupter, "what it is stopped by")?.interrupter;
+            given_mut(batch, "the batch")?.batch.set_interrupter(interrupter);
             Ok(())
         })
     }

@@ -13,8 +13,8 @@ use frond::{IndexBuild, Tree, TreeOptions};
 
 use crate::{
     bytes::{bytes, bytes_or_none, give, given, given_mut, list, take_back, text},
+    cancel::{frond_progress, give_progress},
     error::{Fail, call, frond_error},
-    heed::{frond_progress, give_progress},
     snapshot::frond_snapshot,
     store::{frond_db, frond_tree, frond_tree_options, tree_options},
     waits::frond_interrupter,
@@ -289,7 +289,7 @@ pub unsafe extern "C" fn frond_index_build_free(build: *mut frond_index_build) {
 /// ends a call that adds entries to the base or completes the base, the build has failed; other
 /// calls fail only until the interrupt is cleared.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_index_build_heed(
+pub unsafe extern "C" fn frond_index_build_set_interrupter(
     build: *mut frond_index_build,
     interrupter: *const frond_interrupter,
     error: *mut frond_error,
@@ -297,8 +297,8 @@ pub unsafe extern "C" fn frond_index_build_heed(
     // SAFETY: see `bytes.rs`.
     unsafe {
         call(error, || {
-            let heeded = &given(interrupter, "what it is stopped by")?.interrupter;
-            given_mut(build, "the build")?.build.heed(heeded);
+            let interrupter = &given(interrupter, "what it is stopped by")?.interrupter;
+            given_mut(build, "the build")?.build.set_interrupter(interrupter);
             Ok(())
         })
     }

@@ -79,7 +79,7 @@ pub unsafe extern "C" fn frond_change_begin(
 /// for transactions, at once, with FRD-1106. A commit that starts before the interrupt is cleared
 /// also fails with it. In both cases nothing was done.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_change_heed(
+pub unsafe extern "C" fn frond_change_set_interrupter(
     change: *mut frond_tree_change,
     interrupter: *const frond_interrupter,
     error: *mut frond_error,
@@ -87,8 +87,8 @@ pub unsafe extern "C" fn frond_change_heed(
     // SAFETY: see `bytes.rs`.
     unsafe {
         call(error, || {
-            let heeded = &given(interrupter, "what it is stopped by")?.interrupter;
-            given_mut(change, "the change")?.change.heed(heeded);
+            let interrupter = &given(interrupter, "what it is stopped by")?.interrupter;
+            given_mut(change, "the change")?.change.set_interrupter(interrupter);
             Ok(())
         })
     }

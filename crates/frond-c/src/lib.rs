@@ -9,7 +9,7 @@
 //! | `bytes.rs` | buffers, handles, lists and strings that cross the C boundary |
 //! | `store.rs` | open, close, trees, checkpoints |
 //! | `build.rs` | builds of indexes of a tree that is being written |
-//! | `heed.rs` | long operations: cancelling, progress |
+//! | `cancel.rs` | long operations: cancelling, progress |
 //! | `change.rs` | changes of several trees in one commit |
 //! | `layouts.rs` | changes of a layout of values |
 //! | `watch.rs` | statistics as text: numbers, times, holders of locks and waiters |
@@ -50,11 +50,11 @@
 mod batch;
 mod build;
 mod bytes;
+mod cancel;
 mod change;
 mod counts;
 mod cursor;
 mod error;
-mod heed;
 mod layouts;
 mod locks;
 mod operators;
@@ -75,11 +75,11 @@ mod whole_tree;
 pub use batch::*;
 pub use build::*;
 pub use bytes::*;
+pub use cancel::*;
 pub use change::*;
 pub use counts::*;
 pub use cursor::*;
 pub use error::*;
-pub use heed::*;
 pub use layouts::*;
 pub use locks::*;
 pub use operators::*;

@@ -16,13 +16,13 @@ pub mod block;
 #[doc(hidden)]
 pub mod bounds;
 pub mod cache;
+mod cancel;
 pub mod catalog;
 mod check;
 #[allow(dead_code)] // each module uses a part of it
 mod coding;
 mod db;
 mod error;
-mod heed;
 pub mod io;
 mod latency;
 mod layout;
@@ -32,6 +32,7 @@ mod message;
 pub mod page;
 mod pipeline;
 mod prefetch;
+mod progress;
 pub mod run;
 pub mod store;
 #[allow(unused_imports)] // a facade: each module uses a part of it
@@ -62,7 +63,6 @@ pub use db::{
     TreeSizes, TreeStats, TreesChange, TreesChanged, Txn, TxnCursor, TxnOptions, WhichTree,
 };
 pub use error::{Error, ErrorKind, Place, Result};
-pub use heed::{Progress, ProgressNow};
 pub use latency::Times;
 pub use layout::{End, Flaw, Hint, LAYOUT_BYTES_MAX, LAYOUT_PARTS_MAX, Layout, NewPart, Part};
 pub use message::{Kind, Message, Tag};
@@ -76,6 +76,7 @@ pub mod operator {
         OPERATOR_MIN as MIN, OPERATOR_USER_MIN as USER_MIN,
     };
 }
+pub use progress::{Progress, ProgressSnapshot};
 pub use table::{
     BuildProgress, Column, ColumnChange, IndexInfo, IndexRow, IndexScan, IndexSpec, Table,
     TableFinding, TableIndex, TableReport, TableSpec,

@@ -212,7 +212,7 @@ fn a_batch_that_waits_for_a_row_can_be_stopped() {
     holder.put(&tree, b"k", b"held").unwrap();
     let interrupter = frond::Interrupter::new();
     let mut batch = frond::Batch::new();
-    batch.heed(&interrupter);
+    batch.set_interrupter(&interrupter);
     batch.lock_timeout(None);
     batch.put(&tree, b"a", b"batch").unwrap();
     batch.put(&tree, b"k", b"batch").unwrap();

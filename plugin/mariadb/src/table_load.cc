@@ -32,7 +32,7 @@ template <typename Begin> int Table_load::add(uint index, Begin begin)
     one->twice.index = index;
     if (int code = begin(&one->load))
         return code;
-    if (int code = frond_load_heed(one->load, session_->interrupter(), error()))
+    if (int code = frond_load_set_interrupter(one->load, session_->interrupter(), error()))
         return code;
     return frond_load_on_duplicate(one->load, keep, &one->twice, error());
 }

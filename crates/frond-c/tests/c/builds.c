@@ -331,7 +331,7 @@ static void stop_it(void)
     int lines = 0, outcome = FROND_OK;
     MUST(frond_interrupter_new(&stop, &error));
     MUST(frond_scan(rows, NULL, 0, NULL, 0, &cursor, &error));
-    MUST(frond_cursor_heed(cursor, stop, &error));
+    MUST(frond_cursor_set_interrupter(cursor, stop, &error));
     MUST(frond_cursor_next(cursor, 1, &batch, &error));
     frond_interrupt(stop);
     for (int i = 0; i < 10000 && outcome == FROND_OK; i++)
@@ -342,7 +342,7 @@ static void stop_it(void)
     frond_cursor_free(cursor);
 
     MUST(frond_load_begin(db, name, NULL, &load, &error));
-    MUST(frond_load_heed(load, stop, &error));
+    MUST(frond_load_set_interrupter(load, stop, &error));
     MUST(frond_load_progress(load, &progress, &error));
     for (unsigned i = 0; i < 1000; i++) {
         word key = key_of(i * 7919);
@@ -368,7 +368,7 @@ static void stop_it(void)
     MUST(frond_txn_begin(db, NULL, &txn, &error));
     MUST(frond_txn_put(txn, rows, bytes("0003"), 4, bytes("0155555555"), 10, &error));
     MUST(frond_index_build_begin(db, rows, &name, NULL, 1, &build, &error));
-    MUST(frond_index_build_heed(build, stop, &error));
+    MUST(frond_index_build_set_interrupter(build, stop, &error));
     GIVES(LOCK_TIMEOUT, frond_index_build_snapshot(build, 5, &snapshot, &error));
     frond_interrupt(stop);
     GIVES(INTERRUPTED, frond_index_build_snapshot(build, -1, &snapshot, &error));
@@ -380,10 +380,10 @@ static void stop_it(void)
     frond_tree_change *change;
     MUST(frond_batch_new(&writes, &error));
     MUST(frond_batch_put(writes, rows, bytes("0003"), 4, bytes("0144444444"), 10, &error));
-    MUST(frond_batch_heed(writes, stop, &error));
+    MUST(frond_batch_set_interrupter(writes, stop, &error));
     MUST(frond_change_begin(db, NULL, &change, &error));
     MUST(frond_change_drop(change, 0, "rows", &error));
-    MUST(frond_change_heed(change, stop, &error));
+    MUST(frond_change_set_interrupter(change, stop, &error));
     GIVES(INTERRUPTED, frond_batch_commit(db, writes, FROND_AS_STORE, NULL, &error));
     GIVES(INTERRUPTED, frond_change_commit(change, NULL, &error));
     frond_interrupter_clear(stop);

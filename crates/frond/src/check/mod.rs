@@ -101,14 +101,14 @@ impl Db {
     /// # Errors
     /// `Closed`. Damage is not an error.
     pub fn check(&self, mode: CheckMode) -> Result<CheckReport> {
-        self.check_heeding(mode, &Interrupter::new(), &Progress::default())
+        self.check_cancellable(mode, &Interrupter::new(), &Progress::default())
     }
 
     /// Like [`check`](Self::check); reports to `progress`, and ends when it is interrupted.
     ///
     /// # Errors
     /// `Interrupted`, `Closed`.
-    pub fn check_heeding(
+    pub fn check_cancellable(
         &self,
         mode: CheckMode,
         interrupter: &Interrupter,
@@ -121,8 +121,8 @@ impl Db {
         let engine = &shared.engine;
         let mut report = CheckReport::new(mode);
         let mut scanned = ScannedRuns::default();
-        scanned.heed.progress = progress.clone();
-        interrupter.set_on(&mut scanned.heed);
+        scanned.progress = progress.clone();
+        interrupter.set_on(&mut scanned.cancel);
         progress.note_to_check(match mode {
             CheckMode::Full => engine.store.space().stats().live,
             CheckMode::Quick => 0,

@@ -17,10 +17,10 @@ use std::{
 };
 
 use crate::{
-    Lineage, Publish,
+    Lineage, Progress, Publish,
     blob::BlobRef,
+    cancel::CancelToken,
     error::Error,
-    heed::Heed,
     page::{Link, PageKind},
     run::Run,
     sync::Arc,
@@ -60,15 +60,16 @@ pub(super) type Pages = BTreeMap<u64, Reached>;
 pub(super) struct ScannedRuns {
     runs: HashMap<(u64, u64), Scanned>,
     pub blobs: ReadBlobs,
-    pub heed: Heed,
+    pub cancel: CancelToken,
+    pub progress: Progress,
     /// The check was cancelled: what it has found so far is of no use.
     pub has_stopped: bool,
 }
 
 impl ScannedRuns {
     /// True once the check was cancelled.
-    fn stops(&mut self) -> bool {
-        self.has_stopped = self.has_stopped || self.heed.must_go_on().is_err();
+    fn is_cancelled(&mut self) -> bool {
+        self.has_stopped = self.has_stopped || self.cancel.check_cancelled().is_err();
         self.has_stopped
     }
 }
@@ -208,7 +209,7 @@ impl<'a> Walk<'a> {
         range: Range<'_>,
         max: Option<&[u8]>,
     ) {
-        if self.scanned.stops() {
+        if self.scanned.is_cancelled() {
             return;
         }
         let link = node.link().copied();
@@ -387,7 +388,7 @@ impl<'a> Walk<'a> {
         if let Some(scanned) = self.scanned.runs.get(&key) {
             return Some((run, *scanned));
         }
-        if self.scanned.stops() {
+        if self.scanned.is_cancelled() {
             return None;
         }
         let mut found = Vec::new();
@@ -400,9 +401,9 @@ impl<'a> Walk<'a> {
             if before < self.report.checked.blobs
                 && let Some(blob) = BlobRef::from_disk(&listed.reference)
             {
-                self.scanned.heed.progress.note_checked(blob.extent().bytes.into());
+                self.scanned.progress.note_checked(blob.extent().bytes.into());
             }
-            if self.scanned.stops() {
+            if self.scanned.is_cancelled() {
                 return None;
             }
         }
@@ -416,7 +417,7 @@ impl<'a> Walk<'a> {
 
     /// Counts a page as read; one that was never written is not in the file.
     fn note_read(&self, link: Option<&Link>) {
-        self.scanned.heed.progress.note_checked(link.map_or(0, |link| link.bytes.into()));
+        self.scanned.progress.note_checked(link.map_or(0, |link| link.bytes.into()));
     }
 
     /// Records that a run is reached. Returns true if its blobs are to be recorded: the first time,

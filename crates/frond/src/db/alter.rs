@@ -33,8 +33,8 @@ use std::time::Duration;
 
 use crate::{
     Error, Result, TreeId,
+    cancel::CancelToken,
     catalog::KeptPlace,
-    heed::Heed,
     sync::Arc,
     txn::{
         LiveWrites,
@@ -119,14 +119,14 @@ impl Db {
         self.lock_trees(std::slice::from_ref(tree), wait)
     }
 
-    /// Locks a tree exclusively, like [`lock_tree`](Self::lock_tree); `heed` can cancel the wait.
-    pub(crate) fn lock_tree_heeding(
+    /// Locks a tree exclusively, like [`lock_tree`](Self::lock_tree); `cancel` can cancel the wait.
+    pub(crate) fn lock_tree_cancellable(
         &self,
         tree: &Tree,
         wait: Duration,
-        heed: &Heed,
+        cancel: &CancelToken,
     ) -> Result<Alone> {
-        let locked = self.shared.lock_alone(&[tree.id()], Patience::For(wait), Some(heed));
+        let locked = self.shared.lock_alone(&[tree.id()], Patience::For(wait), Some(cancel));
         locked.map_err(|(_, error)| error)
     }
 
@@ -149,7 +149,7 @@ impl Shared {
         self: &Arc<Self>,
         trees: &[TreeId],
         patience: Patience,
-        heed: Option<&Heed>,
+        cancel: Option<&CancelToken>,
     ) -> Result<Alone, (TreeId, Error)> {
         let clock = &self.engine.env.clock;
         let until = match patience {
@@ -160,7 +160,7 @@ impl Shared {
             let locks = self.lock_table.begin(self.next_txn());
             let mut alone = Alone { shared: self.clone(), locks, has_gate: false };
             until.inspect(|&until| alone.locks.wait_until(until));
-            heed.inspect(|&heed| alone.locks.owner().heed(heed.clone()));
+            cancel.inspect(|&cancel| alone.locks.owner().cancel_on(cancel.clone()));
             let locked = trees.iter().try_for_each(|&tree| {
                 let locks = &mut alone.locks;
                 let mode = TableMode::Exclusive;
@@ -168,7 +168,7 @@ impl Shared {
             });
             let Err(mut denied) = locked else {
                 if let Some(&first) = trees.first() {
-                    let closed = self.close_gate(&mut alone, first, until, heed);
+                    let closed = self.close_gate(&mut alone, first, until, cancel);
                     closed.map_err(|error| (first, error))?;
                 }
                 return Ok(alone);
@@ -192,18 +192,18 @@ impl Shared {
         alone: &mut Alone,
         tree: TreeId,
         until: Option<Duration>,
-        heed: Option<&Heed>,
+        cancel: Option<&CancelToken>,
     ) -> Result<()> {
         if plant!("db: batches go on beside changes of trees") {
             return Ok(());
         }
-        let must_go_on = || heed.map_or(Ok(()), Heed::must_go_on);
+        let check_interrupted = || cancel.map_or(Ok(()), CancelToken::check_cancelled);
         let is_early = || until.is_none_or(|until| self.engine.env.clock.now() < until);
-        alone.has_gate = self.gate.close(|| is_early() && must_go_on().is_ok());
+        alone.has_gate = self.gate.close(|| is_early() && check_interrupted().is_ok());
         if alone.has_gate {
             return Ok(());
         }
-        must_go_on()?;
+        check_interrupted()?;
         Err(Error::LockTimeout {
             tree: self.tree_name(tree),
             what: "the tree".into(),

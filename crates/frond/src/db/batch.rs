@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Error, Interrupter, Result, Tag, TreeId, blob::BlobHold, bounds, coding::put_varint,
-    heed::Heed, pipeline::Insertion, run::OPERATOR_USER_MIN, sync::Arc, txn::WriteSet,
+    Error, Interrupter, Result, Tag, TreeId, blob::BlobHold, bounds, cancel::CancelToken,
+    coding::put_varint, pipeline::Insertion, run::OPERATOR_USER_MIN, sync::Arc, txn::WriteSet,
 };
 
 use super::{Shared, Tree, commit::LOCK_WAIT};
@@ -53,26 +53,26 @@ pub struct Batch {
 /// How the commit of a batch waits for locks.
 #[derive(Clone, Debug)]
 pub(super) struct BatchWaits {
-    heed: Option<Heed>,
+    cancel: Option<CancelToken>,
     /// Time limit for all its locks together; `None` for no limit.
     pub lock_timeout: Option<Duration>,
 }
 
 impl Default for BatchWaits {
     fn default() -> Self {
-        Self { heed: None, lock_timeout: Some(LOCK_WAIT) }
+        Self { cancel: None, lock_timeout: Some(LOCK_WAIT) }
     }
 }
 
 impl BatchWaits {
     /// Returns `Interrupted` if the commit was cancelled.
-    pub fn must_go_on(&self) -> Result<()> {
-        self.heed.as_ref().map_or(Ok(()), Heed::must_go_on)
+    pub fn check_interrupted(&self) -> Result<()> {
+        self.cancel.as_ref().map_or(Ok(()), CancelToken::check_cancelled)
     }
 
     /// The cancellation token for the owner of its locks.
-    pub fn heed(&self) -> Option<&Heed> {
-        self.heed.as_ref()
+    pub fn cancel(&self) -> Option<&CancelToken> {
+        self.cancel.as_ref()
     }
 }
 
@@ -191,8 +191,8 @@ impl Batch {
     /// with [`Error::Interrupted`], until the interrupt is cleared. A commit that is waiting for
     /// row locks or for space in memory or on disk fails immediately. A commit that fails so has
     /// done nothing, and the batch is unchanged.
-    pub fn heed(&mut self, interrupter: &Interrupter) {
-        interrupter.set_on(self.waits.heed.get_or_insert_default());
+    pub fn set_interrupter(&mut self, interrupter: &Interrupter) {
+        interrupter.set_on(self.waits.cancel.get_or_insert_default());
     }
 
     /// Limits how long a commit waits for row locks of transactions, all together, before it fails

@@ -48,7 +48,7 @@ pub struct BulkLoad {
     pub(super) fills: Option<Tree>,
     /// How long `finish` waits for transactions with rows of that tree.
     pub(super) lock_timeout: Option<Duration>,
-    pub(super) stops: Option<Interrupter>,
+    pub(super) interrupter: Option<Interrupter>,
     pub(crate) loader: Loader,
     /// The error after which it cannot go on.
     failed: Option<Error>,
@@ -124,18 +124,18 @@ impl Db {
         let birth = engine.versions.current().publish;
         let kind = (&*record.name, record.unique);
         let loader = Loader::new(&engine.cx, &engine.loads, traits, birth, kind);
-        let (failed, rows, lock_timeout, stops) = (None, 0, Some(LOCK_WAIT), None);
+        let (failed, rows, lock_timeout, interrupter) = (None, 0, Some(LOCK_WAIT), None);
         let db = self.clone();
-        BulkLoad { db, record, fills, lock_timeout, stops, loader, failed, rows, work }
+        BulkLoad { db, record, fills, lock_timeout, interrupter, loader, failed, rows, work }
     }
 }
 
 impl BulkLoad {
     /// Makes the load cancellable: after this call, an interrupt ends the call in progress,
     /// `finish` included, with `Interrupted`, and the load with it.
-    pub fn heed(&mut self, interrupter: &Interrupter) {
-        interrupter.set_on(&mut self.loader.heed);
-        self.stops = Some(interrupter.clone());
+    pub fn set_interrupter(&mut self, interrupter: &Interrupter) {
+        interrupter.set_on(&mut self.loader.cancel);
+        self.interrupter = Some(interrupter.clone());
     }
 
     /// Limits how long `finish` of a load into an existing tree waits for transactions with rows of
@@ -154,12 +154,12 @@ impl BulkLoad {
 
     /// How far the load is; readable from other threads, also while it is [finished](Self::finish).
     pub fn progress(&self) -> Progress {
-        self.loader.heed.progress.clone()
+        self.loader.progress.clone()
     }
 
     /// Reports progress to `progress`, which may be shared with other loads.
     pub(super) fn tell(&mut self, progress: &Progress) {
-        self.loader.heed.progress = progress.clone();
+        self.loader.progress = progress.clone();
     }
 
     /// Adds a row. If a key comes more than once, the row put last stays, unless the tree is
@@ -182,8 +182,11 @@ impl BulkLoad {
             must_be_there(u16::from_be_bytes(*named), Some(newest), &self.record.name)?;
         }
         if self.rows % ROWS_A_LOOK == ROWS_A_LOOK - 1 {
-            self.loader.heed.must_go_on().inspect_err(|error| self.failed = Some(error.clone()))?;
-            self.loader.heed.progress.note_rows(ROWS_A_LOOK);
+            self.loader
+                .cancel
+                .check_cancelled()
+                .inspect_err(|error| self.failed = Some(error.clone()))?;
+            self.loader.progress.note_rows(ROWS_A_LOOK);
         }
         self.rows += 1;
         let cx = &self.db.shared.engine.cx;
@@ -227,7 +230,7 @@ impl BulkLoad {
         loads.iter().try_for_each(BulkLoad::check)?;
         Self::must_go_together(&loads.iter().collect::<Vec<_>>())?;
         for load in &loads {
-            load.loader.heed.progress.note_rows(load.rows % ROWS_A_LOOK);
+            load.loader.progress.note_rows(load.rows % ROWS_A_LOOK);
         }
         let _counted: Vec<_> = loads.iter().map(|load| load.work.clone()).collect();
         let waits = fill::Waits::of(&loads);

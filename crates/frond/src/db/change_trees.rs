@@ -20,8 +20,8 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use crate::{
     Error, Interrupter, Layout, NewPart, Result, Seqno, StoreId, TreeId,
+    cancel::CancelToken,
     catalog::{TABLE_ATTRIBUTES, TreeRecord},
-    heed::Heed,
     txn::lock_table::Patience,
 };
 
@@ -111,7 +111,7 @@ pub struct TreesChange {
     steps: Vec<Step>,
     is_repeatable: bool,
     lock_timeout: Option<Duration>,
-    heed: Option<Heed>,
+    cancel: Option<CancelToken>,
 }
 
 /// The result of a change of trees.
@@ -184,7 +184,7 @@ impl Db {
     /// ```
     pub fn change_trees(&self) -> TreesChange {
         let (steps, is_repeatable, lock_timeout) = (Vec::new(), false, Some(LOCK_WAIT));
-        TreesChange { db: self.clone(), steps, is_repeatable, lock_timeout, heed: None }
+        TreesChange { db: self.clone(), steps, is_repeatable, lock_timeout, cancel: None }
     }
 }
 
@@ -221,8 +221,8 @@ impl TreesChange {
     /// waits for transactions, with [`Error::Step`] of [`Error::Interrupted`]. A commit that starts
     /// before the interrupt is cleared fails with `Interrupted` alone. In both cases nothing was
     /// done.
-    pub fn heed(&mut self, interrupter: &Interrupter) -> &mut Self {
-        interrupter.set_on(self.heed.get_or_insert_default());
+    pub fn set_interrupter(&mut self, interrupter: &Interrupter) -> &mut Self {
+        interrupter.set_on(self.cancel.get_or_insert_default());
         self
     }
 
@@ -314,7 +314,7 @@ impl TreesChange {
     /// # Errors
     /// [`Error::Step`] if a step cannot be made: `NoSuchTree`, `TreeExists`, `InvalidArgument`;
     /// `LockTimeout` if a transaction or batch with rows lasts too long; `Interrupted` if it was
-    /// [cancelled](Self::heed). Nothing was done then. `BatchTooLarge`, `Full`: likewise, unless
+    /// [cancelled](Self::set_interrupter). Nothing was done then. `BatchTooLarge`, `Full`: likewise, unless
     /// the message of `Full` says that the change will be there when the store is opened again.
     /// `OutcomeUnknown`: after the next opening the change is there completely or not at all.
     ///
@@ -327,7 +327,7 @@ impl TreesChange {
         let deadline = self.lock_timeout.map(|time| now().saturating_add(time));
         let (mut had, mut alone) = (Vec::new(), None);
         loop {
-            self.heed.as_ref().map_or(Ok(()), Heed::must_go_on)?;
+            self.cancel.as_ref().map_or(Ok(()), CancelToken::check_cancelled)?;
             let plan = self.plan()?;
             if plan.alone.keys().all(|tree| had.contains(tree)) {
                 if plant!("db: trees are given back before their change is made") {
@@ -344,7 +344,7 @@ impl TreesChange {
                 Some(until) => Patience::For(until.saturating_sub(now())),
                 None => Patience::Forever,
             };
-            let locked = shared.lock_alone(&had, patience, self.heed.as_ref());
+            let locked = shared.lock_alone(&had, patience, self.cancel.as_ref());
             alone = Some(locked.map_err(|(tree, error)| {
                 let step = wanted.get(&tree).copied().unwrap_or_default();
                 Error::Step { step, error: Box::new(error) }

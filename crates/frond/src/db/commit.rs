@@ -95,10 +95,11 @@ impl Shared {
         self.must_take_inserts(batch)?;
         let deletes = batch.writes.only_deletes() || make_room(changes);
         let paced = if deletes { Paced::Deletes } else { Paced::Free };
-        batch.waits.must_go_on()?;
-        self.engine.pace(paced, &|| batch.waits.must_go_on())?;
+        batch.waits.check_interrupted()?;
+        self.engine.pace(paced, &|| batch.waits.check_interrupted())?;
         self.record_operators(&batch.operators)?;
-        let turn = self.engine.make_room(batch.bytes() as u64, &|| batch.waits.must_go_on())?;
+        let turn =
+            self.engine.make_room(batch.bytes() as u64, &|| batch.waits.check_interrupted())?;
         let seqno = self.commit_writes(batch, level.unwrap_or(self.durability), changes, turn)?;
         batch.clear();
         Ok(seqno)
@@ -129,7 +130,7 @@ impl Shared {
                 Ok(None) => {
                     batch.writes.forget(&queues);
                     if turn.is_none() {
-                        let goes_on = || batch.waits.must_go_on();
+                        let goes_on = || batch.waits.check_interrupted();
                         turn = self.engine.make_room(batch.bytes() as u64, &goes_on)?;
                     }
                 }

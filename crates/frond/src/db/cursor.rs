@@ -85,7 +85,7 @@ pub struct Cursor {
     /// Bytes to read at once.
     ahead: usize,
     lone: Option<Lone>,
-    heeds: Option<Interrupter>,
+    interrupter: Option<Interrupter>,
     order: KeyOrder,
 }
 
@@ -130,7 +130,7 @@ impl Cursor {
             ahead: 0,
             lone: None,
             flights: None,
-            heeds: None,
+            interrupter: None,
             order: KeyOrder::default(),
         })
     }
@@ -138,13 +138,13 @@ impl Cursor {
     /// Makes the cursor cancellable: after this call, an interrupt makes steps fail with
     /// `Interrupted`, at the latest once the rows are returned that were already fetched, some
     /// thousands. The cursor stays where it is, and goes on once the interrupt is cleared.
-    pub fn heed(&mut self, interrupter: &Interrupter) {
-        self.heeds = Some(interrupter.clone());
+    pub fn set_interrupter(&mut self, interrupter: &Interrupter) {
+        self.interrupter = Some(interrupter.clone());
     }
 
     /// Fails if the cursor was cancelled.
-    fn must_go_on(&self) -> Result<()> {
-        self.heeds.as_ref().map_or(Ok(()), Interrupter::must_go_on)
+    fn check_interrupted(&self) -> Result<()> {
+        self.interrupter.as_ref().map_or(Ok(()), Interrupter::check_interrupted)
     }
 
     /// Restricts the cursor to these parts of values, concatenated: see
@@ -213,7 +213,7 @@ impl Cursor {
     ///
     /// # Errors
     /// I/O errors and damage of what had to be read; `Interrupted` if it was
-    /// [cancelled](Self::heed).
+    /// [cancelled](Self::set_interrupter).
     #[expect(clippy::should_implement_trait, reason = "a cursor lends, an iterator cannot")]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.turn(true);
@@ -304,7 +304,7 @@ impl Cursor {
     /// Fetches the piece above the gap; false if there is none. Rows fetched before an error are
     /// returned first; the next fetch meets the error again.
     fn fetch_up(&mut self) -> Result<bool> {
-        self.must_go_on()?;
+        self.check_interrupted()?;
         self.gap = self.edge();
         self.rows.clear();
         self.index = 0;
@@ -355,7 +355,7 @@ impl Cursor {
                 self.remember_empty(walked, tombstones);
                 return Ok(false);
             }
-            self.must_go_on()?;
+            self.check_interrupted()?;
             let position = at.as_deref().map_or(Position::First, Position::At);
             let version = self.snapshot.version();
             let stretch = self.stretch(&version, position)?;
@@ -445,7 +445,7 @@ impl Cursor {
 
     /// Fetches the piece below the gap; false if there is none.
     fn fetch_down(&mut self) -> Result<bool> {
-        self.must_go_on()?;
+        self.check_interrupted()?;
         self.gap = self.edge();
         self.rows.clear();
         self.index = 0;

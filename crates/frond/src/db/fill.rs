@@ -25,7 +25,7 @@
 use std::time::Duration;
 
 use crate::{
-    Error, Result, TreeId, catalog::TreeRecord, heed::Heed, load::Made, sync::Arc,
+    Error, Result, TreeId, cancel::CancelToken, catalog::TreeRecord, load::Made, sync::Arc,
     txn::lock_table::Patience,
 };
 
@@ -38,8 +38,8 @@ use super::{
 #[derive(Default)]
 pub(super) struct Waits {
     lock_timeout: Option<Duration>,
-    heed: Heed,
-    stops: Option<Interrupter>,
+    cancel: CancelToken,
+    interrupter: Option<Interrupter>,
 }
 
 impl Waits {
@@ -49,8 +49,9 @@ impl Waits {
         match filling.next() {
             None => Self::default(),
             Some(first) => {
-                let (heed, stops) = (first.loader.heed.clone(), first.stops.clone());
-                Self { lock_timeout, heed, stops }
+                let (cancel, interrupter) =
+                    (first.loader.cancel.clone(), first.interrupter.clone());
+                Self { lock_timeout, cancel, interrupter }
             }
         }
     }
@@ -112,9 +113,9 @@ impl Db {
         Ok(self.begin_load(instead_of(old, id, birth), Some(tree.clone())))
     }
 
-    fn must_be_empty(&self, tree: &Tree, stops: Option<&Interrupter>) -> Result<()> {
+    fn must_be_empty(&self, tree: &Tree, interrupter: Option<&Interrupter>) -> Result<()> {
         let mut rows = self.snapshot().scan(tree, ..)?;
-        stops.inspect(|stops| rows.heed(stops));
+        interrupter.inspect(|interrupter| rows.set_interrupter(interrupter));
         match rows.next()? {
             None => Ok(()),
             Some(_) => Err(Error::TreeNotEmpty(tree.name())),
@@ -129,13 +130,13 @@ impl Db {
         let mut ids: Vec<TreeId> = trees.iter().map(|tree| tree.id()).collect();
         ids.sort_unstable();
         let patience = waits.lock_timeout.map_or(Patience::Forever, Patience::For);
-        let alone = self.shared.lock_alone(&ids, patience, Some(&waits.heed));
+        let alone = self.shared.lock_alone(&ids, patience, Some(&waits.cancel));
         let alone = alone.map_err(|(_, error)| error)?;
         for tree in trees {
             // From here on nothing can drop it.
             tree.entry.check()?;
             if !plant!("load: an empty tree is not looked at again behind its lock") {
-                self.must_be_empty(tree, waits.stops.as_ref())?;
+                self.must_be_empty(tree, waits.interrupter.as_ref())?;
             }
         }
         Ok(Some(alone))

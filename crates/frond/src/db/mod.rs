@@ -162,7 +162,7 @@ impl Db {
     /// - `NoSuchTree` if a tree of its rows was dropped, truncated or filled by a load since they
     ///   were put;
     /// - `LockTimeout` if it waited too long for locks, `TooManyLocks` if there is no memory for
-    ///   more of them, `Interrupted` if the batch was [cancelled](Batch::heed);
+    ///   more of them, `Interrupted` if the batch was [cancelled](Batch::set_interrupter);
     /// - `BatchTooLarge` if it does not fit into a log record or into memory;
     /// - `Full` if the disk is full: only deletes are admitted;
     /// - `ReadOnly`, `Closed`, and `Failed` if the store had stopped before;

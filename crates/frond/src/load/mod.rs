@@ -22,10 +22,10 @@ mod tests;
 use std::{cmp::Ordering as Order, collections::BTreeMap, fmt, ops::Range};
 
 use crate::{
-    Error, Kind, Publish, Tag,
+    Error, Kind, Progress, Publish, Tag,
     blob::{BlobHold, BlobRef},
+    cancel::CancelToken,
     error::Result,
-    heed::Heed,
     run::{BULK_BYTES, BlobReader, Entry},
     store::HeldPages,
     sync::{Arc, AtomicU64, Ordering},
@@ -150,7 +150,8 @@ pub(crate) struct Loader {
     /// Pieces on disk, oldest first.
     pieces: Vec<Piece>,
     losers: Losers,
-    pub heed: Heed,
+    pub cancel: CancelToken,
+    pub progress: Progress,
 }
 
 /// Callback that receives the key and the value of a row.
@@ -208,7 +209,8 @@ fn to_merge(bytes: &[u64], count: usize) -> Option<Range<usize>> {
 
 /// Counts the rows that are written to leaves.
 struct Written {
-    heed: Heed,
+    cancel: CancelToken,
+    progress: Progress,
     rows: u64,
 }
 
@@ -216,14 +218,14 @@ impl Written {
     fn look(&mut self) -> Result<()> {
         self.rows += 1;
         if self.rows.is_multiple_of(ROWS_A_LOOK) {
-            self.heed.must_go_on()?;
-            self.heed.progress.note_written(ROWS_A_LOOK);
+            self.cancel.check_cancelled()?;
+            self.progress.note_written(ROWS_A_LOOK);
         }
         Ok(())
     }
 
     fn end(self) -> u64 {
-        self.heed.progress.note_written(self.rows % ROWS_A_LOOK);
+        self.progress.note_written(self.rows % ROWS_A_LOOK);
         self.rows
     }
 }
@@ -256,7 +258,8 @@ impl Loader {
             ascending: None,
             pieces: Vec::new(),
             losers: Losers { refuses, ..Losers::default() },
-            heed: Heed::default(),
+            cancel: CancelToken::default(),
+            progress: Progress::default(),
         }
     }
 
@@ -352,9 +355,9 @@ impl Loader {
         self.share.charge(self.buffer.memory_bytes() + BUILDER_BYTES);
         self.buffer.settle(|row| self.losers.lose(&self.cx, row))?;
         let mut writer = PieceWriter::new(&self.cx, (self.birth, self.traits.lineage), 0);
-        self.heed.progress.note_to_sort(self.buffer.rows());
+        self.progress.note_to_sort(self.buffer.rows());
         self.buffer.iter().try_for_each(|row| writer.push(row))?;
-        self.heed.progress.note_sorted(self.buffer.rows());
+        self.progress.note_sorted(self.buffer.rows());
         self.keep(writer.finish()?);
         self.buffer.clear();
         let merged = self.pieces_merged();
@@ -365,7 +368,7 @@ impl Loader {
             // A merge needs the memory of the buffer.
             self.buffer = RowBuffer::default();
             let rows = self.pieces[first..].iter().map(|piece| piece.rows).sum();
-            self.heed.progress.note_to_sort(rows);
+            self.progress.note_to_sort(rows);
             self.merge_pieces(first, merged)?;
         }
         Ok(())
@@ -390,7 +393,8 @@ impl Loader {
         let birth = (self.birth, self.traits.lineage);
         let mut writer = PieceWriter::new(&self.cx, birth, level.unwrap_or_default());
         let rows: u64 = pieces.iter().map(|piece| piece.rows).sum();
-        let (losers, heed, cx, mut count) = (&mut self.losers, &self.heed, &self.cx, 0u64);
+        let (losers, cx, mut count) = (&mut self.losers, &self.cx, 0u64);
+        let (cancel, progress) = (&self.cancel, &self.progress);
         merge(
             &self.cx,
             pieces,
@@ -398,14 +402,14 @@ impl Loader {
             |row| {
                 count += 1;
                 if count % ROWS_A_LOOK == 0 {
-                    heed.must_go_on()?;
-                    heed.progress.note_sorted(ROWS_A_LOOK);
+                    cancel.check_cancelled()?;
+                    progress.note_sorted(ROWS_A_LOOK);
                 }
                 writer.push(row)
             },
         )?;
         // Includes the rows that were replaced.
-        heed.progress.note_sorted(rows.saturating_sub(count - count % ROWS_A_LOOK));
+        progress.note_sorted(rows.saturating_sub(count - count % ROWS_A_LOOK));
         let merged = writer.finish()?;
         self.share.loads.spilled_bytes.fetch_add(merged.bytes, Ordering::Relaxed);
         self.pieces.insert(first, merged);
@@ -414,15 +418,16 @@ impl Loader {
 
     /// Ends the load, after the last row: builds what is not built yet.
     pub fn finish(mut self) -> Result<Made> {
-        self.heed.must_go_on()?;
+        self.cancel.check_cancelled()?;
         if let Some(mut ascending) = self.ascending.take() {
             ascending.write()?;
             let Ascending { builder, rows, .. } = *ascending;
-            self.heed.progress.note_written(rows);
+            self.progress.note_written(rows);
             return self.made(builder, rows);
         }
         let mut builder = self.builder();
-        let mut written = Written { heed: self.heed.clone(), rows: 0 };
+        let mut written =
+            Written { cancel: self.cancel.clone(), progress: self.progress.clone(), rows: 0 };
         if self.pieces.is_empty() {
             self.share.charge(self.buffer.memory_bytes() + BUILDER_BYTES);
             self.buffer.settle(|row| self.losers.lose(&self.cx, row))?;
@@ -436,7 +441,7 @@ impl Loader {
         self.spill()?;
         self.free_buffer();
         let merged = self.pieces_merged();
-        self.heed.progress.note_to_sort(self.to_merge_down_to(merged));
+        self.progress.note_to_sort(self.to_merge_down_to(merged));
         self.merge_down_to(merged)?;
         self.share.charge(self.pieces.len() as u64 * CURSOR_BYTES + BUILDER_BYTES);
         let pieces = std::mem::take(&mut self.pieces);

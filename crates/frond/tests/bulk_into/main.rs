@@ -324,7 +324,7 @@ fn the_end_waits_for_who_has_rows() {
         load.lock_timeout(None);
         put(&mut load, 10, b"v");
         let (interrupter, mut lasts) = (Interrupter::new(), None);
-        load.heed(&interrupter);
+        load.set_interrupter(&interrupter);
         let ended = thread::scope(|scope| {
             let waits = scope.spawn(|| load.finish());
             until_waiting(&db, 1, &waits);

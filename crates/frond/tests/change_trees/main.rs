@@ -316,7 +316,7 @@ fn a_change_that_waits_can_be_stopped() {
     let before = (db.trees(), db.snapshot().seqno());
     let interrupter = frond::Interrupter::new();
     let mut change = db.change_trees();
-    change.rename("b", "c").drop_tree("a").lock_timeout(None).heed(&interrupter);
+    change.rename("b", "c").drop_tree("a").lock_timeout(None).set_interrupter(&interrupter);
     thread::scope(|scope| {
         let waits = scope.spawn(|| change.commit());
         until_waiting(&db, &waits);

@@ -14,7 +14,7 @@ fn is_interrupted<T>(outcome: frond::Result<T>) {
 }
 
 #[test]
-fn a_cursor_heeds_who_asks_it_to_stop() {
+fn a_cursor_ends_when_interrupted() {
     let (_dir, db, base) = people(&[]);
     let mut batch = Batch::new();
     (0..10_000u32).for_each(|n| batch.put(&base, &n.to_be_bytes(), b"row").unwrap());
@@ -23,7 +23,7 @@ fn a_cursor_heeds_who_asks_it_to_stop() {
     for interrupter in [Interrupter::new(), txn.interrupter().unwrap()] {
         for forward in [true, false] {
             let mut cursor = db.snapshot().scan(&base, ..).unwrap();
-            cursor.heed(&interrupter);
+            cursor.set_interrupter(&interrupter);
             let mut found = 0;
             if !forward {
                 cursor.seek_last();
@@ -60,7 +60,7 @@ fn a_load_says_how_far_it_is_and_can_be_stopped() {
     for at in 0..3 {
         let interrupter = Interrupter::new();
         let mut load = db.bulk_load("t", TreeOptions::default()).unwrap();
-        load.heed(&interrupter);
+        load.set_interrupter(&interrupter);
         let progress = load.progress();
         let mut outcome = Ok(());
         for n in 0..200_000u64 {
@@ -100,7 +100,7 @@ fn a_build_that_is_asked_to_stop_can_go_on() {
     let (_dir, db, base) = people(&ROWS);
     let interrupter = Interrupter::new();
     let mut build = db.build_indexes(&base, &indexes()).unwrap();
-    build.heed(&interrupter);
+    build.set_interrupter(&interrupter);
     interrupter.interrupt();
     is_interrupted(build.snapshot(SECOND));
     interrupter.clear();
@@ -116,7 +116,7 @@ fn a_build_that_is_asked_to_stop_can_go_on() {
     let mut build = db.build_indexes(&base, &indexes()).unwrap();
     feed_base(&mut build, &base).unwrap();
     put(&base, "1", "ann,Bonn");
-    build.heed(&interrupter);
+    build.set_interrupter(&interrupter);
     interrupter.interrupt();
     is_interrupted(build.next_change());
     is_interrupted(build.lock(SECOND));
@@ -137,7 +137,7 @@ fn a_build_that_waits_for_its_tree_can_be_stopped() {
     let (_dir, db, base) = people(&ROWS);
     let interrupter = Interrupter::new();
     let mut build = db.build_indexes(&base, &indexes()).unwrap();
-    build.heed(&interrupter);
+    build.set_interrupter(&interrupter);
     feed_base(&mut build, &base).unwrap();
     while feed_round(&mut build).unwrap() > 0 {}
     let writer = begin(&db);
@@ -177,11 +177,11 @@ fn a_check_says_how_far_it_is_and_can_be_stopped() {
     db.checkpoint().unwrap();
     let (interrupter, progress) = (Interrupter::new(), Progress::default());
     interrupter.interrupt();
-    is_interrupted(db.check_heeding(CheckMode::Full, &interrupter, &progress));
+    is_interrupted(db.check_cancellable(CheckMode::Full, &interrupter, &progress));
     assert_eq!(progress.now().checked_bytes, 0);
     interrupter.clear();
     let progress = Progress::default();
-    let report = db.check_heeding(CheckMode::Full, &interrupter, &progress).unwrap();
+    let report = db.check_cancellable(CheckMode::Full, &interrupter, &progress).unwrap();
     assert!(report.is_clean(), "{report:?}");
     let end = progress.now();
     assert!(0 < end.checked_bytes && end.checked_bytes <= end.to_check_bytes, "{end:?}");

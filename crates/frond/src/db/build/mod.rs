@@ -38,8 +38,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use crate::{
     Error, Progress, Result, TreeId,
+    cancel::CancelToken,
     catalog::{BUILD_ATTRIBUTES, ChangeQueue},
-    heed::Heed,
     sync::{Arc, AtomicBool, Ordering},
 };
 
@@ -81,7 +81,8 @@ pub struct IndexBuild {
     /// New entries of unique indexes that are in the batch.
     fresh: BTreeSet<(usize, Vec<u8>)>,
     alone: Option<Locked>,
-    heed: Heed,
+    cancel: CancelToken,
+    progress: Progress,
     failed: Option<Error>,
     is_published: bool,
 }
@@ -172,8 +173,8 @@ impl Db {
             building.push(Building { name: (*name).into(), id, options, tree: None });
             loads.push(load);
         }
-        let heed = Heed::default();
-        loads.iter_mut().for_each(|load| load.tell(&heed.progress));
+        let (cancel, progress) = (CancelToken::default(), Progress::default());
+        loads.iter_mut().for_each(|load| load.tell(&progress));
         let queue = self.first_queue(base, &building)?;
         let (writers, queues) = (base.writers_now(), vec![queue]);
         Ok(IndexBuild {
@@ -191,7 +192,8 @@ impl Db {
             batch: Batch::new(),
             fresh: BTreeSet::new(),
             alone: None,
-            heed,
+            cancel,
+            progress,
             failed: None,
             is_published: false,
         })
@@ -254,14 +256,14 @@ impl IndexBuild {
     /// each later one with `Interrupted`, until it is cleared. Before the first call and between
     /// rounds and their rows nothing is lost: after [`Interrupter::clear`] the build goes on. If it
     /// interrupts [`add`](Self::add), or the base while that is being finished, the build fails.
-    pub fn heed(&mut self, interrupter: &Interrupter) {
-        interrupter.set_on(&mut self.heed);
-        self.loads.iter_mut().for_each(|load| load.heed(interrupter));
+    pub fn set_interrupter(&mut self, interrupter: &Interrupter) {
+        interrupter.set_on(&mut self.cancel);
+        self.loads.iter_mut().for_each(|load| load.set_interrupter(interrupter));
     }
 
     /// How far the build is; readable from other threads.
     pub fn progress(&self) -> Progress {
-        self.heed.progress.clone()
+        self.progress.clone()
     }
 
     /// The snapshot at which the program must read the base; the same with each call. The first
@@ -287,7 +289,7 @@ impl IndexBuild {
                         key: None,
                     });
                 }
-                self.heed.must_go_on()?;
+                self.cancel.check_cancelled()?;
                 self.db.pause(PAUSE);
             }
             self.has = Some(self.db.snapshot());
@@ -347,7 +349,7 @@ impl IndexBuild {
             return Err(misuse("a round is on its way: go on until it has no more changes"));
         }
         if self.alone.is_none() {
-            let alone = self.db.lock_tree_heeding(&self.base, wait, &self.heed)?;
+            let alone = self.db.lock_tree_cancellable(&self.base, wait, &self.cancel)?;
             // From here on nothing can drop the tree.
             self.base.check_there()?;
             self.alone = Some(Locked { _alone: alone, is_whole: false });
@@ -438,7 +440,7 @@ impl IndexBuild {
     /// Fails if the build has failed or was cancelled.
     fn go_on(&self) -> Result<()> {
         self.failed.clone().map_or(Ok(()), Err)?;
-        self.heed.must_go_on()
+        self.cancel.check_cancelled()
     }
 }
 

@@ -241,11 +241,11 @@ impl IndexBuild {
         }
         loop {
             self.put_what_comes()?;
-            let Self { round: Some(round), has: Some(has), base, heed, .. } = &mut *self else {
+            let Self { round: Some(round), has: Some(has), base, cancel, .. } = &mut *self else {
                 return Err(Error::Closed);
             };
             if round.looked % ROWS_A_LOOK == 0 {
-                heed.must_go_on()?;
+                cancel.check_cancelled()?;
             }
             round.looked += 1;
             if !round.next_key()? {
@@ -262,7 +262,7 @@ impl IndexBuild {
                 *is_out = true;
                 if round.pass != Pass::Coming {
                     self.changes += 1;
-                    self.heed.progress.note_change();
+                    self.progress.note_change();
                 }
                 return Ok(true);
             }
@@ -375,7 +375,7 @@ impl IndexBuild {
         let Some(round) = self.round.take() else { return };
         self.has = Some(round.to);
         self.rounds += 1;
-        self.heed.progress.note_round();
+        self.progress.note_round();
         let (gone, kept) =
             std::mem::take(&mut self.queues).into_iter().partition(|queue: &Queue| queue.is_closed);
         self.queues = kept;

@@ -76,7 +76,7 @@ impl Shared {
     ) -> Result<BatchLocks<'_>> {
         loop {
             match self.lock_batch_once(writes, trees, (waits, until)) {
-                Err(Error::Deadlock { .. }) if starts_again() => waits.must_go_on()?,
+                Err(Error::Deadlock { .. }) if starts_again() => waits.check_interrupted()?,
                 done => return done,
             }
         }
@@ -91,7 +91,7 @@ impl Shared {
     ) -> Result<BatchLocks<'a>> {
         loop {
             match rows.publish(insertion) {
-                Err(Error::Deadlock { .. }) if starts_again() => waits.must_go_on()?,
+                Err(Error::Deadlock { .. }) if starts_again() => waits.check_interrupted()?,
                 done => return done.map(|()| rows),
             }
             drop(rows);
@@ -135,7 +135,7 @@ impl Shared {
         let locks = self.lock_table.begin(self.next_txn());
         self.lock_table.begins(&locks);
         let start = locks.mark();
-        waits.heed().inspect(|&heed| locks.owner().heed(heed.clone()));
+        waits.cancel().inspect(|&cancel| locks.owner().cancel_on(cancel.clone()));
         BatchLocks { shared: self, locks, start, until, live: None, entered: Vec::new() }
     }
 
@@ -152,7 +152,7 @@ impl Shared {
         if self.lacks_queue(&insertion.trees, queues) {
             return Ok(None);
         }
-        let _turn = self.engine.make_room(bytes, &|| waits.must_go_on())?;
+        let _turn = self.engine.make_room(bytes, &|| waits.check_interrupted())?;
         let keys = self.lock_checked(&insertion.writes, &insertion.trees)?;
         self.must_be_absent(&insertion.writes, &insertion.trees)?;
         // They could be fresh (Rule: I7), but the set is already published and must not change.

@@ -80,7 +80,7 @@ impl Txn {
         }
         let had_none = state.locks.is_none();
         let paced = if had_none { Paced::Free } else { Paced::HoldsRows { deletes: false } };
-        self.shared.engine.pace(paced, &|| state.must_go_on())?;
+        self.shared.engine.pace(paced, &|| state.check_interrupted())?;
         let kept = state.locks.as_ref().map_or(0, |locks| locks.last_rows());
         let done = self.put_locked(state, (tree, key), &mut batch);
         self.give_back(state, had_none, kept);

@@ -51,7 +51,7 @@ impl Txn {
         let mut cursor =
             Cursor::new(snapshot, tree.entry.id, Some(tree), (from.clone(), to.clone()))?;
         if let Some(owner) = state.known() {
-            cursor.heed(&Interrupter::of(owner.clone(), self.id()));
+            cursor.set_interrupter(&Interrupter::of(owner.clone(), self.id()));
         }
         Ok(Some(cursor))
     }

@@ -49,16 +49,17 @@ impl Txn {
         };
         // From here until it has its place in the log is the last stretch in which it can be
         // cancelled.
-        shared.engine.pace(self.paced(state, only_deletes), &|| state.must_go_on())?;
+        shared.engine.pace(self.paced(state, only_deletes), &|| state.check_interrupted())?;
         let is_spilled = self.live.lock().is_spilled();
         let spilled = match is_spilled {
             true => {
-                let turn = shared.engine.wait_for_spilled(WAITING_MAX, &|| state.must_go_on())?;
+                let turn =
+                    shared.engine.wait_for_spilled(WAITING_MAX, &|| state.check_interrupted())?;
                 Some((turn, self.spilled_change(state)?))
             }
             false => None,
         };
-        let _turn = shared.engine.make_room(bytes, &|| state.must_go_on())?;
+        let _turn = shared.engine.make_room(bytes, &|| state.check_interrupted())?;
         let mut insertion = state.spare.insertion();
         let mut blobs = Vec::new();
         {
@@ -123,7 +124,7 @@ impl Txn {
     /// work.
     pub(super) fn go_on(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.stay()?;
-        state.must_go_on()?;
+        state.check_interrupted()?;
         Ok(state)
     }
 

@@ -19,7 +19,7 @@
 
 use crate::{
     Error, Result,
-    heed::{Heed, Sleepers, Stops},
+    cancel::{CancelSource, CancelToken, Sleepers},
     sync::{Arc, AtomicBool, Mutex, Ordering},
     txn::lock_table::Owner,
 };
@@ -31,18 +31,18 @@ use super::{State, Txn};
 /// outlive them.
 #[derive(Clone, Debug)]
 pub struct Interrupter {
-    whom: Whom,
+    kind: Kind,
 }
 
 #[derive(Clone, Debug)]
-enum Whom {
+enum Kind {
     Txn { owner: Arc<Owner>, id: u64 },
-    Heeding(Arc<Heeding>),
+    Standalone(Arc<Standalone>),
 }
 
 /// The state of an interrupter that belongs to no transaction.
 #[derive(Debug, Default)]
-struct Heeding {
+struct Standalone {
     /// Written under the lock of `txn` (invariant 5).
     interrupted: AtomicBool,
     sleepers: Sleepers,
@@ -51,15 +51,15 @@ struct Heeding {
     txn: Mutex<Option<(Arc<Owner>, u64)>>,
 }
 
-impl Stops for Interrupter {
+impl CancelSource for Interrupter {
     fn is_interrupted(&self) -> bool {
         Interrupter::is_interrupted(self)
     }
 
     fn sleepers(&self) -> &Sleepers {
-        match &self.whom {
-            Whom::Txn { owner, .. } => owner.heeding(),
-            Whom::Heeding(heeding) => &heeding.sleepers,
+        match &self.kind {
+            Kind::Txn { owner, .. } => owner.sleepers(),
+            Kind::Standalone(state) => &state.sleepers,
         }
     }
 }
@@ -72,12 +72,12 @@ impl Default for Interrupter {
 
 impl Interrupter {
     /// An interrupter that belongs to no transaction, to be set on the work that it is to stop:
-    /// [`Txn::set_interrupter`], [`Cursor::heed`](crate::Cursor::heed),
-    /// [`BulkLoad::heed`](crate::BulkLoad::heed), [`IndexBuild::heed`](crate::IndexBuild::heed),
-    /// [`Db::check_heeding`](crate::Db::check_heeding). All but [`Txn::set_interrupter`] also take
+    /// [`Txn::set_interrupter`], [`Cursor::set_interrupter`](crate::Cursor::set_interrupter),
+    /// [`BulkLoad::set_interrupter`](crate::BulkLoad::set_interrupter), [`IndexBuild::set_interrupter`](crate::IndexBuild::set_interrupter),
+    /// [`Db::check_cancellable`](crate::Db::check_cancellable). All but [`Txn::set_interrupter`] also take
     /// the interrupter of a transaction.
     pub fn new() -> Self {
-        Self { whom: Whom::Heeding(Arc::default()) }
+        Self { kind: Kind::Standalone(Arc::default()) }
     }
 
     /// Ends the transaction's current call with [`Error::Interrupted`] if it waits for a lock or
@@ -85,17 +85,17 @@ impl Interrupter {
     /// [`Txn::clear_interrupt`]. Other work that this interrupter was set on ends in the same way,
     /// until [`clear`](Self::clear). Never waits; does nothing if the transaction is over.
     pub fn interrupt(&self) {
-        match &self.whom {
-            Whom::Txn { owner, id } => owner.interrupt(*id),
-            Whom::Heeding(heeding) => {
-                let txn = heeding.txn.lock().unwrap();
+        match &self.kind {
+            Kind::Txn { owner, id } => owner.interrupt(*id),
+            Kind::Standalone(state) => {
+                let txn = state.txn.lock().unwrap();
                 // SeqCst, as `Sleepers` requires: a sleeper sees the flag, or the sleeper is seen.
-                heeding.interrupted.store(true, Ordering::SeqCst);
+                state.interrupted.store(true, Ordering::SeqCst);
                 if let Some((owner, id)) = &*txn {
                     owner.interrupt(*id);
                 }
                 drop(txn);
-                heeding.sleepers.wake();
+                state.sleepers.wake();
             }
         }
     }
@@ -103,9 +103,9 @@ impl Interrupter {
     /// Clears an interrupter that belongs to no transaction; the transaction that it was set on
     /// goes on, too. The interrupter of a transaction is cleared only by [`Txn::clear_interrupt`].
     pub fn clear(&self) {
-        if let Whom::Heeding(heeding) = &self.whom {
-            let txn = heeding.txn.lock().unwrap();
-            heeding.interrupted.store(false, Ordering::SeqCst);
+        if let Kind::Standalone(state) = &self.kind {
+            let txn = state.txn.lock().unwrap();
+            state.interrupted.store(false, Ordering::SeqCst);
             if let Some((owner, id)) = &*txn {
                 owner.clear_interrupt_of(*id);
             }
@@ -114,24 +114,24 @@ impl Interrupter {
 
     /// True if it was interrupted and not cleared since.
     pub fn is_interrupted(&self) -> bool {
-        match &self.whom {
-            Whom::Txn { owner, id } => owner.was_interrupted(*id),
-            Whom::Heeding(heeding) => heeding.interrupted.load(Ordering::SeqCst),
+        match &self.kind {
+            Kind::Txn { owner, id } => owner.was_interrupted(*id),
+            Kind::Standalone(state) => state.interrupted.load(Ordering::SeqCst),
         }
     }
 
     /// The interrupter of a transaction.
     pub(super) fn of(owner: Arc<Owner>, id: u64) -> Self {
-        Self { whom: Whom::Txn { owner, id } }
+        Self { kind: Kind::Txn { owner, id } }
     }
 
-    /// Makes this interrupter cancel the work that carries `heed`.
-    pub(crate) fn set_on(&self, heed: &mut Heed) {
-        heed.set(self.clone());
+    /// Makes this interrupter cancel the work that carries `cancel`.
+    pub(crate) fn set_on(&self, cancel: &mut CancelToken) {
+        cancel.set(self.clone());
     }
 
     /// Returns `Interrupted` if it was interrupted.
-    pub(crate) fn must_go_on(&self) -> Result<()> {
+    pub(crate) fn check_interrupted(&self) -> Result<()> {
         if self.is_interrupted() { Err(Error::Interrupted) } else { Ok(()) }
     }
 }
@@ -176,7 +176,7 @@ impl Txn {
             }
         };
         state.owner = Some(owner.clone());
-        state.heed_in_temporary();
+        state.cancel_in_temporary();
         owner
     }
 
@@ -190,13 +190,13 @@ impl Txn {
     /// # Errors
     /// `InvalidArgument` for the interrupter of a transaction; `TxnEnded`.
     pub fn set_interrupter(&self, interrupter: &Interrupter) -> Result<()> {
-        let Whom::Heeding(heeding) = &interrupter.whom else {
+        let Kind::Standalone(state) = &interrupter.kind else {
             let why = "an interrupter of a transaction cannot be set on another one";
             return Err(Error::InvalidArgument(why.into()));
         };
         let owner = self.own_owner(&mut *self.stay()?);
-        let mut txn = heeding.txn.lock().unwrap();
-        if heeding.interrupted.load(Ordering::SeqCst) {
+        let mut txn = state.txn.lock().unwrap();
+        if state.interrupted.load(Ordering::SeqCst) {
             owner.interrupt(self.id());
         }
         *txn = Some((owner, self.id()));
@@ -227,7 +227,7 @@ impl State {
     }
 
     /// Returns `Interrupted` if the transaction was interrupted.
-    pub(super) fn must_go_on(&self) -> Result<()> {
+    pub(super) fn check_interrupted(&self) -> Result<()> {
         if self.is_interrupted() { Err(Error::Interrupted) } else { Ok(()) }
     }
 }

@@ -371,7 +371,7 @@ impl Txn {
         if mode == RowMode::Shared || wait != IfLocked::Wait {
             return Ok(());
         }
-        let may_go = || state.must_go_on();
+        let may_go = || state.check_interrupted();
         match self.shared.engine.pace(Paced::Deletes, &may_go) {
             Err(Error::Full(_)) => {}
             paced => paced?,
@@ -421,7 +421,7 @@ impl Txn {
         if self.shared.gate.close(|| is_early() && !state.is_interrupted()) {
             return Ok(until.get().copied());
         }
-        state.must_go_on()?;
+        state.check_interrupted()?;
         Err(Error::LockTimeout {
             tree: self.shared.tree_name(tree),
             what: "a row".into(),

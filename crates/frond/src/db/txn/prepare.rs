@@ -26,7 +26,7 @@ use super::{
         prepared::{Prepared, PreparedTxn, content},
     },
     Isolation, State, Txn,
-    spill::Heeds,
+    spill::Cancellable,
 };
 
 /// Bytes that a log record needs besides the prepared content: keys and heads of its pieces.
@@ -127,7 +127,7 @@ impl Txn {
             shared.engine.admit(bytes)?;
             shared.engine.store.settle_admitted(bytes);
         }
-        self.leave_memory(state, Heeds::Interrupts)
+        self.leave_memory(state, Cancellable::Yes)
     }
 
     fn prepare_writes(&self, state: &mut State, xid: &Xid, level: Durability) -> Result<Prepared> {
@@ -181,13 +181,13 @@ impl Txn {
             let own = self.live.lock();
             (own.commit_bytes() as u64, own.only_deletes())
         };
-        engine.pace(self.paced(state, only_deletes), &|| state.must_go_on())?;
+        engine.pace(self.paced(state, only_deletes), &|| state.check_interrupted())?;
         let is_spilled = self.live.lock().is_spilled();
         let (spilled, spilled_bytes) = match is_spilled {
             true => self.spilled_change(state).map(|(change, bytes)| (Some(change), bytes))?,
             false => (None, 0),
         };
-        let _turn = engine.make_room(bytes, &|| state.must_go_on())?;
+        let _turn = engine.make_room(bytes, &|| state.check_interrupted())?;
         let keeps_all = self.options.isolation == Isolation::Serializable;
         let list = state.locks.as_ref().and_then(|locks| {
             let table = &shared.lock_table;

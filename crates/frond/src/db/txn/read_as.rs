@@ -202,7 +202,7 @@ impl Txn {
             self.intend(state, tree.entry.id, mode, meeting.that_waits())?;
         }
         for &index in order {
-            state.must_go_on()?;
+            state.check_interrupted()?;
             let key = keys[index].as_ref();
             match self.lock_or_pass(state, (tree, key), mode, meeting, true) {
                 Ok(locked) => rows[index].locked = locked,
@@ -213,7 +213,7 @@ impl Txn {
             }
         }
         for &index in order.iter().filter(|index| !skipped[**index]) {
-            state.must_go_on()?;
+            state.check_interrupted()?;
             self.read_met(state, tree, keys[index].as_ref(), &mut rows[index])?;
         }
         Ok(())

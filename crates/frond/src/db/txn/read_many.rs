@@ -137,7 +137,7 @@ impl Txn {
         if self.has_written_to(state, tree) {
             let mut row = RowRead::default();
             for index in order {
-                state.must_go_on()?;
+                state.check_interrupted()?;
                 let (key, at) = (keys[index].as_ref(), At::Moment(&version, at));
                 row.exists = self.read_shown(state, tree, key, at, &mut row.value)?;
                 options.cut(tree, &mut row)?;
@@ -167,7 +167,7 @@ impl Txn {
         }
         let below: Vec<&[u8]> = open.iter().map(|open| open.key).collect();
         bring_together(engine, &version, tree.entry.id, &below);
-        state.must_go_on()?;
+        state.check_interrupted()?;
         if let Some(root) = version.roots.get(&tree.entry.id) {
             root.get_many(&engine.cx, &below, options.projection(), &mut |number, found| {
                 let Open { key, row, messages } = &mut open[number];

@@ -99,7 +99,7 @@ fn to_merge(pieces: &[Piece], marks: &[Mark], count_max: usize) -> Option<Range<
 
 /// What cancels writing a piece, which is lost then.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Heeds {
+pub(super) enum Cancellable {
     Nothing,
     Interrupts,
 }
@@ -209,8 +209,8 @@ impl State {
     }
 
     /// Returns `Interrupted` if it was cancelled; checked only at some of many steps.
-    fn must_go_on_at(&self, step: usize) -> Result<()> {
-        if step.is_multiple_of(LOOKS_EVERY) { self.must_go_on() } else { Ok(()) }
+    fn check_interrupted_at(&self, step: usize) -> Result<()> {
+        if step.is_multiple_of(LOOKS_EVERY) { self.check_interrupted() } else { Ok(()) }
     }
 }
 
@@ -306,7 +306,7 @@ impl Txn {
             self.shared.engine.admit(bytes)?;
             self.shared.engine.store.settle_admitted(bytes);
         }
-        self.leave_memory(state, Heeds::Nothing).inspect_err(|error| self.end_by(state, error))?;
+        self.leave_memory(state, Cancellable::No).inspect_err(|error| self.end_by(state, error))?;
         // Allowed with open scans: their marks are among the cuts, and they reposition once pieces
         // have changed.
         let merged = self.merge_pieces(state, &state.cuts(), state.scans_from(), PIECES_MAX);
@@ -326,9 +326,9 @@ impl Txn {
     }
 
     /// Spills everything that is in memory. After an error the transaction must be ended.
-    pub(super) fn leave_memory(&self, state: &mut State, heeds: Heeds) -> Result<()> {
+    pub(super) fn leave_memory(&self, state: &mut State, cancellable: Cancellable) -> Result<()> {
         state.is_large = false;
-        self.spill(state, heeds).inspect_err(|error| self.shared.stop_if_unwritable(error))
+        self.spill(state, cancellable).inspect_err(|error| self.shared.stop_if_unwritable(error))
     }
 
     /// True if writes that take so much memory should be spilled.
@@ -345,7 +345,7 @@ impl Txn {
         own > 0 && own > self.shared.engine.share_of_writes()
     }
 
-    fn spill(&self, state: &mut State, heeds: Heeds) -> Result<()> {
+    fn spill(&self, state: &mut State, cancellable: Cancellable) -> Result<()> {
         let shared = &*self.shared;
         state.entered.iter().try_for_each(|tree| tree.check())?;
         let (cuts, scans_from) = (state.cuts(), state.scans_from());
@@ -360,14 +360,14 @@ impl Txn {
         let mut pieces = Vec::with_capacity(leaving.len());
         for piece in leaving {
             let is_asked = may_be_asked(scans_from, piece.start);
-            let written = self.write_piece(state, heeds, (&piece, is_asked), &mut hashes)?;
+            let written = self.write_piece(state, cancellable, (&piece, is_asked), &mut hashes)?;
             pieces.push(piece.written(written));
         }
         // The memory is released instead of reused in three cases: a prepared transaction writes no
         // more; a session may have many temporary trees; and while all transactions together take
         // too much, this one returns what it has taken when there was enough.
         let is_scarce = shared.engine.share_of_writes() < u64::MAX;
-        let goes_on = heeds == Heeds::Nothing && self.private.is_none() && !is_scarce;
+        let goes_on = cancellable == Cancellable::No && self.private.is_none() && !is_scarce;
         self.live.lock().end_spill(pieces, goes_on);
         if !goes_on {
             let freed_bytes = state.memory.clear();
@@ -389,7 +389,7 @@ impl Txn {
     fn write_piece(
         &self,
         state: &State,
-        heeds: Heeds,
+        cancellable: Cancellable,
         (piece, is_asked): (&Leaving, bool),
         hashes: &mut HashSet<u128>,
     ) -> Result<PieceWrites> {
@@ -397,8 +397,8 @@ impl Txn {
         for tree in piece.writes.trees() {
             let mut writer = self.writer(tree, is_asked)?;
             for (step, entry) in piece.writes.entries(tree).enumerate() {
-                if heeds == Heeds::Interrupts {
-                    state.must_go_on_at(step)?;
+                if cancellable == Cancellable::Yes {
+                    state.check_interrupted_at(step)?;
                 }
                 hashes.insert(LockTable::row_hash(tree, entry.key));
                 let crate::txn::Entry { key, tag, payload, hides_delete, .. } = entry;
@@ -479,7 +479,7 @@ impl Txn {
             let mut writer = self.writer(tree, is_asked)?;
             let mut step = 0;
             while merge.next_group()? {
-                state.must_go_on_at(step)?;
+                state.check_interrupted_at(step)?;
                 step += 1;
                 let versions = merge.group().filter(|(source, _)| *source < messages);
                 let versions = versions.map(|(_, entry)| entry.message());

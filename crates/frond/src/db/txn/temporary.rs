@@ -200,7 +200,7 @@ impl TemporaryTree {
             Ok(start)
         });
         let start = begun.inspect_err(|_| *held.is_used.lock().unwrap() = false)?;
-        held.heed(state.known());
+        held.cancel_with(state.known());
         state.temporary.push(TemporaryUse { held: held.clone(), start, marks: Vec::new() });
         Ok(())
     }
@@ -254,8 +254,8 @@ impl State {
     }
 
     /// Makes the transaction's interrupters reach its calls in temporary trees.
-    pub(super) fn heed_in_temporary(&self) {
-        self.temporary.iter().for_each(|using| using.held.heed(self.known()));
+    pub(super) fn cancel_in_temporary(&self) {
+        self.temporary.iter().for_each(|using| using.held.cancel_with(self.known()));
     }
 
     pub(super) fn begin_statement_in_temporary(&self) -> Result<()> {
@@ -296,7 +296,7 @@ impl State {
 impl Held {
     /// Makes the tree's calls and cursors cancellable by the interrupts of the writing transaction,
     /// if it has an owner.
-    fn heed(&self, writer: Option<&Arc<Owner>>) {
+    fn cancel_with(&self, writer: Option<&Arc<Owner>>) {
         // A lost tree has no calls.
         if let Ok(mut state) = self.rows.stay() {
             state.owner = writer.cloned();
@@ -308,7 +308,7 @@ impl TemporaryUse {
     fn end(self, takes_back: bool) {
         let Self { held, start, .. } = self;
         // The end of a transaction must not be cancelled.
-        held.heed(None);
+        held.cancel_with(None);
         // A lost tree reports that to its next caller.
         let ended = takes_back.then(|| held.rows.rollback_to(&start)).transpose();
         let released = ended.and_then(|_| held.rows.release(&start));

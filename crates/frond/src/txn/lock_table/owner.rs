@@ -17,7 +17,7 @@
 use std::time::Duration;
 
 use crate::{
-    heed::{Heed, Sleeper, Sleepers, Woken},
+    cancel::{CancelToken, ListedSleeper, Sleeper, Sleepers},
     sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, OnceLock, Ordering, Weak},
 };
 
@@ -58,9 +58,9 @@ pub struct Owner {
     /// The id of the last transaction that was interrupted, plus one.
     interrupted: AtomicU64,
     /// For an owner that is no transaction's: another source of cancellation.
-    heed: OnceLock<Heed>,
+    cancel: OnceLock<CancelToken>,
     /// Other sleepers that observe this owner's interrupts.
-    heeding: Sleepers,
+    sleepers: Sleepers,
     /// The clock time in nanoseconds since which it has held locks, plus one; 0 if it holds none.
     since: AtomicU64,
     sleeps: AtomicBool,
@@ -138,12 +138,12 @@ impl Owner {
         if self.sleeps.load(Ordering::SeqCst) {
             self.wake();
         }
-        self.heeding.wake();
+        self.sleepers.wake();
     }
 
     /// The sleepers to wake when it is interrupted, besides itself.
-    pub(crate) fn heeding(&self) -> &Sleepers {
-        &self.heeding
+    pub(crate) fn sleepers(&self) -> &Sleepers {
+        &self.sleepers
     }
 
     /// Whether the transaction was interrupted since that was last cleared.
@@ -167,20 +167,20 @@ impl Owner {
         let _ = self.interrupted.compare_exchange(id + 1, 0, Ordering::SeqCst, Ordering::SeqCst);
     }
 
-    /// Makes its waits end also when `heed` is cancelled. Only for an owner that is never reused.
-    pub(crate) fn heed(&self, heed: Heed) {
-        let first = self.heed.set(heed);
-        debug_assert!(first.is_ok(), "an owner heeds one");
+    /// Makes its waits end also when `cancel` is cancelled. Only for an owner that is never reused.
+    pub(crate) fn cancel_on(&self, cancel: CancelToken) {
+        let first = self.cancel.set(cancel);
+        debug_assert!(first.is_ok(), "an owner has one token");
     }
 
     /// Whether an interrupter has cancelled its waits.
     pub(super) fn is_stopped(&self) -> bool {
-        self.heed.get().is_some_and(|heed| heed.must_go_on().is_err())
+        self.cancel.get().is_some_and(|cancel| cancel.check_cancelled().is_err())
     }
 
     /// Registers it to be woken by its interrupter while it sleeps.
-    pub(super) fn heeds(self: &Arc<Self>) -> Option<Woken> {
-        self.heed.get()?.wakes(self)
+    pub(super) fn list_sleeper(self: &Arc<Self>) -> Option<ListedSleeper> {
+        self.cancel.get()?.list_sleeper(self)
     }
 
     /// Records that this owner's thread is about to sleep, or has woken up.
@@ -270,8 +270,8 @@ impl Owners {
             number,
             writes: AtomicU64::new(0),
             interrupted: AtomicU64::new(0),
-            heed: OnceLock::new(),
-            heeding: Sleepers::default(),
+            cancel: OnceLock::new(),
+            sleepers: Sleepers::default(),
             since: AtomicU64::new(0),
             sleeps: AtomicBool::new(false),
             wait: Mutex::new(Wait::On),

@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     KeyStart,
-    heed::Sleeper,
+    cancel::Sleeper,
     sync::{Arc, MutexGuard},
 };
 
@@ -163,7 +163,7 @@ impl LockTable {
         deadline: Option<Duration>,
     ) -> Result<Wait, Reason> {
         // Registered before the check for cancellation.
-        let _woken = owner.heeds();
+        let _woken = owner.list_sleeper();
         let mut wait = owner.wait.lock().unwrap();
         loop {
             if *wait != Wait::On {

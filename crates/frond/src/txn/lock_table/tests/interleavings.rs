@@ -70,16 +70,16 @@ fn an_interrupt_is_never_missed() {
 
 /// The interrupt of another transaction, which this owner observes, is the only end of the wait.
 #[test]
-fn who_heeds_misses_no_interrupt() {
+fn a_listed_sleeper_misses_no_interrupt() {
     explore(1000, || {
         let table = table();
         let mut holder = table.begin(1);
         table.lock_row(&mut holder, TREE, b"k", Exclusive, NoWait).unwrap();
         let stop = Arc::new(Stop::default());
-        let mut heed = Heed::default();
-        heed.set(stop.clone());
+        let mut cancel = CancelToken::default();
+        cancel.set(stop.clone());
         let mut locks = table.begin(2);
-        locks.owner().heed(heed);
+        locks.owner().cancel_on(cancel);
         let killer = thread::spawn(move || stop.ask());
         let denied = table.lock_row(&mut locks, TREE, b"k", Shared, Forever);
         assert_eq!(reason(denied), Reason::Interrupted);
@@ -269,7 +269,7 @@ fn planted_bugs_are_caught() {
     let claims = claims! {
         "locks: a refusal is not looked at again" => a_release_never_passes_a_wait,
         "locks: who sleeps does not say so" => an_interrupt_is_never_missed,
-        "locks: who heeds is not woken" => who_heeds_misses_no_interrupt,
+        "locks: a cancelled sleeper is not woken" => a_listed_sleeper_misses_no_interrupt,
         "locks: an insert that looks is not counted" => what_is_published_is_seen_from_one_side,
     };
     crate::plant::assert_claims_hold("schedules of locks", claims);

@@ -27,7 +27,7 @@ use super::*;
 use crate::sync::thread;
 use crate::{
     TreeId,
-    heed::{Heed, Sleepers, Stops},
+    cancel::{CancelSource, CancelToken, Sleepers},
     io::Clock,
     sync::{AtomicBool, Ordering},
 };
@@ -63,7 +63,7 @@ impl Stop {
     }
 }
 
-impl Stops for Arc<Stop> {
+impl CancelSource for Arc<Stop> {
     fn is_interrupted(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }

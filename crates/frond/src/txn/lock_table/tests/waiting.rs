@@ -205,14 +205,14 @@ pub(super) fn a_killed_waiter_leaves_at_once_and_leaves_nothing() {
 /// An owner that is no transaction's, and observes a transaction's interrupts: time stands still,
 /// so only the interrupt ends the wait.
 #[test]
-fn who_heeds_an_interrupt_leaves_at_once() {
+fn an_interrupt_ends_a_wait_at_once() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     table.lock_row(&mut a, TREE, b"k", Exclusive, NoWait).unwrap();
     let stop = Arc::new(Stop::default());
-    let mut heed = Heed::default();
-    heed.set(stop.clone());
-    b.owner().heed(heed);
+    let mut cancel = CancelToken::default();
+    cancel.set(stop.clone());
+    b.owner().cancel_on(cancel);
     for patience in [Forever, For(Duration::from_secs(1))] {
         let killer = {
             let (table, stop) = (table.clone(), stop.clone());

@@ -141,7 +141,7 @@ pub unsafe extern "C" fn frond_interrupter_clear(interrupter: *const frond_inter
 /// before. Once the interrupt is cleared, the cursor goes on where it was. A cursor of a
 /// transaction observes the transaction's interrupts by itself.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_cursor_heed(
+pub unsafe extern "C" fn frond_cursor_set_interrupter(
     cursor: *mut frond_cursor,
     interrupter: *const frond_interrupter,
     error: *mut frond_error,
@@ -149,13 +149,13 @@ pub unsafe extern "C" fn frond_cursor_heed(
     // SAFETY: see `bytes.rs`.
     unsafe {
         call(error, || {
-            let heeded = &given(interrupter, "what it is stopped by")?.interrupter;
+            let interrupter = &given(interrupter, "what it is stopped by")?.interrupter;
             match given_mut(cursor, "the cursor")?.of_moment() {
                 Some(walk) => {
-                    walk.heed(heeded);
+                    walk.set_interrupter(interrupter);
                     Ok(())
                 }
-                None => Err(misuse("a cursor of a transaction heeds that alone")),
+                None => Err(misuse("a cursor of a transaction is interrupted only with it")),
             }
         })
     }
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn frond_cursor_heed(
 /// Makes a load cancellable: after this call, an interrupt ends the load's current call, also
 /// frond_loads_finish, with FRD-1106, and the load with it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_load_heed(
+pub unsafe extern "C" fn frond_load_set_interrupter(
     load: *mut frond_load,
     interrupter: *const frond_interrupter,
     error: *mut frond_error,
@@ -172,8 +172,8 @@ pub unsafe extern "C" fn frond_load_heed(
     // SAFETY: see `bytes.rs`.
     unsafe {
         call(error, || {
-            let heeded = &given(interrupter, "what it is stopped by")?.interrupter;
-            given_mut(load, "the load")?.load.heed(heeded);
+            let interrupter = &given(interrupter, "what it is stopped by")?.interrupter;
+            given_mut(load, "the load")?.load.set_interrupter(interrupter);
             Ok(())
         })
     }
@@ -200,10 +200,13 @@ pub unsafe extern "C" fn frond_check(
             let (db, clean) =
                 (&given(db, "the store")?.db, given_mut(clean, "the place for the answer")?);
             let mode = if full { CheckMode::Full } else { CheckMode::Quick };
-            let heeded = interrupter.as_ref().map(|given| given.interrupter.clone());
+            let interrupter = interrupter.as_ref().map(|given| given.interrupter.clone());
             let told = progress.as_ref().map(|given| given.progress.clone());
-            let report =
-                db.check_heeding(mode, &heeded.unwrap_or_default(), &told.unwrap_or_default())?;
+            let report = db.check_cancellable(
+                mode,
+                &interrupter.unwrap_or_default(),
+                &told.unwrap_or_default(),
+            )?;
             *clean = report.is_clean();
             if tell.is_some() {
                 let lines = report.findings.iter().map(ToString::to_string);
