@@ -688,8 +688,8 @@ typedef struct {
   uint32_t depth;
 } frond_sizes;
 
-// Costs and results of encoding. A chunk is an opaque block, or the bytes of a string column in a
-// typed block: the unit to which a general codec, LZ4 or zstd, is applied.
+// Costs and results of encoding. A chunk is a row block, or the bytes of a string column in a
+// columnar block: the unit to which a general codec, LZ4 or zstd, is applied.
 typedef struct {
   // Blocks that were encoded.
   uint64_t blocks;
@@ -699,7 +699,7 @@ typedef struct {
   uint64_t from_bytes;
   // Bytes of the encoded blocks.
   uint64_t bytes;
-  // Time spent encoding them, in nanoseconds; for opaque blocks, in the codec.
+  // Time spent encoding them, in nanoseconds; for row blocks, in the codec.
   uint64_t nanos;
   // Chunks that a general codec has compressed.
   uint64_t chunks_coded;

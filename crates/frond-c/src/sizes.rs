@@ -72,8 +72,8 @@ pub unsafe extern "C" fn frond_tree_sizes(
     }
 }
 
-/// Costs and results of encoding. A chunk is an opaque block, or the bytes of a string column in a
-/// typed block: the unit to which a general codec, LZ4 or zstd, is applied.
+/// Costs and results of encoding. A chunk is a row block, or the bytes of a string column in a
+/// columnar block: the unit to which a general codec, LZ4 or zstd, is applied.
 #[repr(C)]
 #[derive(Default)]
 pub struct frond_encoded {
@@ -85,7 +85,7 @@ pub struct frond_encoded {
     pub from_bytes: u64,
     /// Bytes of the encoded blocks.
     pub bytes: u64,
-    /// Time spent encoding them, in nanoseconds; for opaque blocks, in the codec.
+    /// Time spent encoding them, in nanoseconds; for row blocks, in the codec.
     pub nanos: u64,
     /// Chunks that a general codec has compressed.
     pub chunks_coded: u64,

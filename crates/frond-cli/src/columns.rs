@@ -24,13 +24,13 @@ pub fn print(columns: &TreeColumns, out: &mut impl Write) -> Result {
     for (&of, column) in &columns.columns {
         print_part(&name_of(of), column, rows, out)?;
     }
-    if columns.opaque.bytes > 0 {
-        print_part("whole blocks", &columns.opaque, rows, out)?;
+    if columns.row_blocks.bytes > 0 {
+        print_part("whole blocks", &columns.row_blocks, rows, out)?;
     }
     let in_columns: u64 = columns.columns.values().map(|column| column.bytes).sum();
     let known = [("filters", columns.filter_bytes), ("models", columns.model_bytes)];
     let known_bytes: u64 = known.iter().map(|(_, bytes)| bytes).sum();
-    let beside = columns.bytes.saturating_sub(in_columns + columns.opaque.bytes + known_bytes);
+    let beside = columns.bytes.saturating_sub(in_columns + columns.row_blocks.bytes + known_bytes);
     for (name, bytes) in known.into_iter().chain([("headers, index", beside)]) {
         if bytes > 0 {
             writeln!(out, "    {name:<15}{:>9.2}", bytes as f64 / rows)?;
@@ -62,7 +62,8 @@ pub fn json(columns: &TreeColumns) -> serde_json::Value {
         })
     };
     let parts = columns.columns.iter().map(|(&of, column)| part(name_of(of), column));
-    let opaque = (columns.opaque.bytes > 0).then(|| part("whole blocks".into(), &columns.opaque));
+    let row_blocks =
+        (columns.row_blocks.bytes > 0).then(|| part("whole blocks".into(), &columns.row_blocks));
     serde_json::json!({
         "leaves": columns.leaves,
         "leaves_read": columns.leaves_read,
@@ -72,7 +73,7 @@ pub fn json(columns: &TreeColumns) -> serde_json::Value {
         "saved_bytes": columns.saved_bytes(),
         "filter_bytes": columns.filter_bytes,
         "model_bytes": columns.model_bytes,
-        "parts": parts.chain(opaque).collect::<Vec<_>>(),
+        "parts": parts.chain(row_blocks).collect::<Vec<_>>(),
     })
 }
 

@@ -16,7 +16,7 @@ use frond::{
     io::{MemoryVfs, OpenMode, Vfs},
     page::StoreFile,
     run::{
-        Folder, MergeCursor, Operators, Run, RunBuilder, RunCursor, RunOptions, Typing, key_hash,
+        Folder, MergeCursor, Operators, RowSchema, Run, RunBuilder, RunCursor, RunOptions, key_hash,
     },
 };
 use judge::judge;
@@ -85,15 +85,15 @@ fn judged(what: &str, ns: f64, budget: f64) {
 
 /// A leaf with columnar blocks in the cache: more copies of it than the processor's caches hold,
 /// each an extent of its own.
-fn typed(pool: &Arc<FramePool>, all: &[Key]) {
+fn columnar(pool: &Arc<FramePool>, all: &[Key]) {
     const COLD_BYTES: usize = 256 << 20;
     let int = |width| Part::Fixed(width, Hint::Integer);
     let key = Layout::new(vec![int(4), int(4), int(8), int(8)]);
     let value = Layout::new(vec![int(8)]);
-    let typing = Typing::of(Some(&key), Some(&value), None, None).unwrap();
+    let schema = RowSchema::of(Some(&key), Some(&value), None, None).unwrap();
     let options = RunOptions { codec: Codec::Zstd1, ..RunOptions::default() };
     let build = || {
-        let mut builder = RunBuilder::typed(pool.clone(), options, &typing, None);
+        let mut builder = RunBuilder::columnar(pool.clone(), options, &schema, None);
         for key in all {
             builder.push(key, Tag::PUT, &key[16..]).unwrap();
         }
@@ -102,7 +102,7 @@ fn typed(pool: &Arc<FramePool>, all: &[Key]) {
     let ns = measure(all.len(), || drop(black_box(build())));
     let leaf = build();
     let size = leaf.data_bytes() as f64 / all.len() as f64;
-    judged(&format!("typed: encode + crc ({size:.1} B/entry)"), ns, 30.0);
+    judged(&format!("columnar: encode + crc ({size:.1} B/entry)"), ns, 30.0);
     let mode = OpenMode { write: true, create_new: true, direct: true };
     let file = MemoryVfs::new().open("runs".as_ref(), mode).unwrap();
     let file = StoreFile::new(file, "runs", StoreId([7; 16]));
@@ -131,7 +131,7 @@ fn typed(pool: &Arc<FramePool>, all: &[Key]) {
             one.iter().for_each(|key| get(&copies[0], key));
         }
     });
-    line("typed: get in one block, warm, through the cache", ns, "300 in a block");
+    line("columnar: get in one block, warm, through the cache", ns, "300 in a block");
     let mut state = 6;
     let mut best = f64::MAX;
     for _ in 0..5 {
@@ -145,7 +145,7 @@ fn typed(pool: &Arc<FramePool>, all: &[Key]) {
     let now = cache.stats();
     assert_eq!(now.misses, before.misses, "all blocks stay in the cache");
     let held = now.resident_bytes >> 20;
-    judged(&format!("typed: get, cold, random of {held} MiB in the cache"), best, 1500.0);
+    judged(&format!("columnar: get, cold, random of {held} MiB in the cache"), best, 1500.0);
     let cached: Arc<dyn BlockSource> = cache.clone();
     let ns = measure(all.len(), || {
         let mut cursor = RunCursor::new(copies[0].clone(), cached.clone());
@@ -155,7 +155,7 @@ fn typed(pool: &Arc<FramePool>, all: &[Key]) {
             cursor.advance().unwrap();
         }
     });
-    judged("typed: scan forward through the cache", ns, 30.0);
+    judged("columnar: scan forward through the cache", ns, 30.0);
 }
 
 fn main() -> ExitCode {
@@ -292,6 +292,6 @@ fn main() -> ExitCode {
     });
     line("seek of a cursor, random, cached", ns, "");
     // A leaf of some MiB, the usual size of leaves.
-    typed(&pool, &keys(8 * ENTRIES, 7));
+    columnar(&pool, &keys(8 * ENTRIES, 7));
     judge::verdict()
 }

@@ -47,7 +47,7 @@ mod version;
 pub mod wal;
 
 pub use backup::{BackupId, BackupInfo, restore, verify_backup};
-pub use block::typed::ColumnOf;
+pub use block::columnar::ColumnOf;
 pub use check::{
     CheckMode, CheckReport, Checked, ColumnUse, Finding, LevelShape, Severity, TreeColumns,
     TreeShape, check,

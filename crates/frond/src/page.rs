@@ -147,7 +147,7 @@ pub fn sealed<T>(what: &'static str, read: Result<T, impl Into<String>>) -> Resu
 }
 
 /// Feature that a reader of the store must know: columnar runs.
-pub const FEATURE_TYPED_RUNS: u64 = 1;
+pub const FEATURE_COLUMNAR_RUNS: u64 = 1;
 /// Feature that a reader must know: string models with templates.
 pub const FEATURE_TEMPLATES: u64 = 2;
 /// Feature that a reader must know: byte-shuffled (transposed) blocks in row runs.

@@ -14,8 +14,8 @@ use frond::{
     Batch, CheckMode, Db, Hint, Layout, Part, Result, SizeClass, StoreId, Tree, TreeOptions, check,
     io::{Env, MemoryVfs, OpenMode, Vfs},
     page::{
-        FEATURE_DICTIONARIES, FEATURE_PAGED_DIRECTORY, FEATURE_ROW_COUNTS, FEATURE_SUMS,
-        FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS, StoreFile,
+        FEATURE_COLUMNAR_RUNS, FEATURE_DICTIONARIES, FEATURE_PAGED_DIRECTORY, FEATURE_ROW_COUNTS,
+        FEATURE_SUMS, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, StoreFile,
     },
 };
 use frond_testkit::disk::SimVfs;
@@ -57,7 +57,7 @@ fn hash(rows: &Rows) -> u64 {
 }
 
 #[test]
-fn a_store_of_opaque_blocks_is_read_and_gone_on_with() {
+fn a_store_of_row_blocks_is_read_and_written() {
     let dir = tempfile::tempdir().unwrap();
     unpack(dir.path());
     let db = Db::open(dir.path(), options()).unwrap();
@@ -70,7 +70,7 @@ fn a_store_of_opaque_blocks_is_read_and_gone_on_with() {
             assert_eq!(tree.get(key).unwrap().as_ref(), Some(value));
         }
         let columns = db.columns(name, 1).unwrap();
-        assert!(columns.opaque.bytes > 0 && columns.columns.is_empty(), "{name}: {columns:?}");
+        assert!(columns.row_blocks.bytes > 0 && columns.columns.is_empty(), "{name}: {columns:?}");
         // The raw length of rows was not recorded: their encoded length is taken.
         let (sizes, _) = sizes::expect(&db, name);
         assert_eq!((sizes.leaf_rows, sizes.raw_bytes), (2000, sizes.encoded_bytes), "{name}");
@@ -94,7 +94,7 @@ fn a_store_of_opaque_blocks_is_read_and_gone_on_with() {
     for (name, rows) in &model {
         let tree = db.open_tree(name).unwrap();
         assert_eq!(&self::rows(&tree).unwrap(), rows, "{name}");
-        assert!(!db.columns(name, 1).unwrap().columns.is_empty(), "{name}: nothing is typed");
+        assert!(!db.columns(name, 1).unwrap().columns.is_empty(), "{name}: nothing is columnar");
         let (sizes, _) = sizes::expect(&db, name);
         assert!(sizes.raw_bytes > sizes.encoded_bytes, "{name}: {sizes:?}");
     }
@@ -185,16 +185,16 @@ fn a_load_is_no_feature_that_its_leaves_do_not_have() {
         db.checkpoint().unwrap();
         features(&fs::read(dir.path().join("store.frond")).unwrap())
     };
-    for (name, is_typed, required) in [
+    for (name, is_columnar, required) in [
         ("opaque", false, 0),
-        ("typed", true, FEATURE_TYPED_RUNS),
-        ("again", false, FEATURE_TYPED_RUNS),
+        ("typed", true, FEATURE_COLUMNAR_RUNS),
+        ("again", false, FEATURE_COLUMNAR_RUNS),
     ] {
-        made.key_layout = is_typed.then(|| Layout::new(vec![Part::Fixed(4, Hint::Integer)]));
+        made.key_layout = is_columnar.then(|| Layout::new(vec![Part::Fixed(4, Hint::Integer)]));
         let mut load = db.bulk_load(name, made.clone()).unwrap();
         for row in 0..500u32 {
             // Keys of two lengths, unless the run is columnar.
-            let end = if is_typed { 0 } else { row as usize % 2 };
+            let end = if is_columnar { 0 } else { row as usize % 2 };
             load.put(&[&row.to_be_bytes()[..], &[7][..end]].concat(), b"value").unwrap();
         }
         load.finish().unwrap();
@@ -210,10 +210,10 @@ fn features_are_required_one_by_one_and_together() {
     let mode = OpenMode { write: true, create_new: true, direct: true };
     let file = MemoryVfs::new().open(Path::new("s"), mode).unwrap();
     let file = StoreFile::new(file, "s", StoreId([7; 16]));
-    let templates = [FEATURE_TYPED_RUNS, FEATURE_TEMPLATES];
+    let templates = [FEATURE_COLUMNAR_RUNS, FEATURE_TEMPLATES];
     let opaque = [FEATURE_TRANSPOSED_BLOCKS, FEATURE_DICTIONARIES];
     assert_eq!((templates, opaque), ([1, 2], [4, 8]), "they are on disk");
-    file.require(FEATURE_TYPED_RUNS);
-    file.require(FEATURE_TYPED_RUNS | FEATURE_TEMPLATES);
-    assert_eq!(file.features(), FEATURE_TYPED_RUNS | FEATURE_TEMPLATES);
+    file.require(FEATURE_COLUMNAR_RUNS);
+    file.require(FEATURE_COLUMNAR_RUNS | FEATURE_TEMPLATES);
+    assert_eq!(file.features(), FEATURE_COLUMNAR_RUNS | FEATURE_TEMPLATES);
 }

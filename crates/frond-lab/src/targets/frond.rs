@@ -155,9 +155,9 @@ fn parts_of(table: &Table, keyspace: Keyspace, found: &TreeColumns) -> Vec<PartS
     };
     let mut parts: Vec<PartSize> =
         found.columns.iter().map(|(&of, column)| size(part_of(of), column)).collect();
-    parts.extend((found.opaque.bytes > 0).then(|| size("(whole rows)", &found.opaque)));
+    parts.extend((found.row_blocks.bytes > 0).then(|| size("(whole rows)", &found.row_blocks)));
     let in_parts: u64 =
-        found.columns.values().map(|column| column.bytes).sum::<u64>() + found.opaque.bytes;
+        found.columns.values().map(|column| column.bytes).sum::<u64>() + found.row_blocks.bytes;
     let rest = ColumnUse { bytes: found.bytes.saturating_sub(in_parts), ..ColumnUse::default() };
     parts.push(size("(models, headers, index)", &rest));
     parts

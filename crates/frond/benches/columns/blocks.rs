@@ -7,7 +7,10 @@ use frond::{
     End, Hint, Layout, Part, Tag,
     block::{
         Chunks, Codec, Pushed,
-        typed::{Columns, Plans, Projection, Typed, TypedBuilder, TypedRows, check, find_parts},
+        columnar::{
+            ColumnarBlock, ColumnarBuilder, ColumnarRows, Columns, Plans, Projection, check,
+            find_parts,
+        },
     },
 };
 
@@ -166,7 +169,7 @@ pub fn print() {
     );
     for Table { name, budget, key, value, rows } in tables() {
         let columns = Arc::new(Columns::new(&Layout::new(key), &Layout::new(value)));
-        let mut builder = TypedBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
+        let mut builder = ColumnarBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
         let mut build = || {
             builder.clear();
             for (key, value) in black_box(&rows) {
@@ -176,20 +179,20 @@ pub fn print() {
         };
         let block = build();
         let encode = measure(rows.len(), || drop(black_box(build())));
-        let parse = || Typed::parse(black_box(&block), &columns, &[]).expect("a block");
+        let parse = || ColumnarBlock::parse(black_box(&block), &columns, &[]).expect("a block");
         let checked = measure(rows.len(), || check(&parse()).expect("a whole block"));
-        let mut at = TypedRows::default();
+        let mut at = ColumnarRows::default();
         let scan = measure(rows.len(), || {
-            let typed = parse();
-            at.first(&typed).expect("a row");
+            let columnar = parse();
+            at.first(&columnar).expect("a row");
             let mut bytes = 0;
             loop {
                 bytes += black_box(at.key()).len() + black_box(at.payload()).len();
-                if !at.next(&typed).expect("a row") {
+                if !at.next(&columnar).expect("a row") {
                     break;
                 }
             }
-            assert_eq!(bytes, typed.raw_bytes());
+            assert_eq!(bytes, columnar.raw_bytes());
         });
         let mut noise = Noise(3);
         let picks: Vec<&[u8]> = (0..rows.len())

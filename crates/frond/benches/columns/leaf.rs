@@ -6,9 +6,10 @@ use std::{hint::black_box, sync::Arc, time::Instant};
 use frond::{
     End, Part, Tag,
     block::{
-        Chunks, Codec, Pushed, TypedFormat,
-        typed::{
-            Columns, Models, Plans, Projection, Samples, Typed, TypedBuilder, TypedRows, find_parts,
+        Chunks, Codec, ColumnarFormat, Pushed,
+        columnar::{
+            ColumnarBlock, ColumnarBuilder, ColumnarRows, Columns, Models, Plans, Projection,
+            Samples, find_parts,
         },
     },
 };
@@ -102,8 +103,9 @@ impl Leaf {
 
     /// What a leaf like this one teaches the next: plans, and models of strings; and the ns that
     /// training took.
-    pub fn trained(&self, codec: Codec) -> (Plans, TypedFormat, f64) {
-        let mut builder = TypedBuilder::new(self.columns.clone(), codec, Plans::new(&self.columns));
+    pub fn trained(&self, codec: Codec) -> (Plans, ColumnarFormat, f64) {
+        let mut builder =
+            ColumnarBuilder::new(self.columns.clone(), codec, Plans::new(&self.columns));
         let mut samples = Some(Samples::new(&self.columns));
         for (number, rows) in self.blocks.iter().enumerate() {
             *builder.samples() = samples.take_if(|_| number % 4 == 0);
@@ -122,14 +124,14 @@ impl Leaf {
             plans.set(number, &trained);
             models[number] = trained.model.map(Arc::new);
         }
-        (plans, TypedFormat::new(self.columns.clone(), models), nanos)
+        (plans, ColumnarFormat::new(self.columns.clone(), models), nanos)
     }
 
     /// Writes all blocks again and again: after the first round plans are in a steady state.
-    pub fn write(&self, codec: Codec, plans: &Plans, format: &TypedFormat) -> Written {
+    pub fn write(&self, codec: Codec, plans: &Plans, format: &ColumnarFormat) -> Written {
         let mut nanos = vec![f64::MAX; self.blocks.len()];
         let (mut blocks, mut tried, mut measuring) = (Vec::new(), 0, Vec::new());
-        let mut builder = TypedBuilder::new(self.columns.clone(), codec, plans.clone());
+        let mut builder = ColumnarBuilder::new(self.columns.clone(), codec, plans.clone());
         for round in 0..ROUNDS {
             (blocks, tried) = (Vec::new(), 0);
             for (number, (rows, best)) in self.blocks.iter().zip(&mut nanos).enumerate() {
@@ -169,7 +171,7 @@ pub struct Written {
 }
 
 /// Builds a block of these rows.
-pub fn build<'a>(builder: &'a mut TypedBuilder, rows: &Rows, models: &Models) -> &'a [u8] {
+pub fn build<'a>(builder: &'a mut ColumnarBuilder, rows: &Rows, models: &Models) -> &'a [u8] {
     builder.clear();
     for (key, value) in rows {
         assert_eq!(builder.push(key, Tag::PUT, value, 1 << 20), Pushed::Done);
@@ -184,9 +186,10 @@ pub fn read(leaf: &Leaf, blocks: &[Vec<u8>], models: &Models) -> (f64, f64) {
     const READS: usize = 20_000;
     let (mut noise, mut payload) = (Noise(5), Vec::new());
     let mut one = |block: &[u8], key: &[u8]| {
-        let typed = Typed::parse(black_box(block), &leaf.columns, models).expect("a block");
+        let columnar =
+            ColumnarBlock::parse(black_box(block), &leaf.columns, models).expect("a block");
         let found = find_parts(
-            &typed,
+            &columnar,
             black_box(key),
             &Projection::All,
             &mut Chunks::default(),
@@ -228,10 +231,11 @@ pub fn scan(leaf: &Leaf, blocks: &[Vec<u8>], models: &Models) -> f64 {
     for _ in 0..ROUNDS {
         let begin = Instant::now();
         for block in blocks {
-            let typed = Typed::parse(black_box(block), &leaf.columns, models).expect("a block");
-            let mut rows = TypedRows::new(Projection::All);
-            rows.first(&typed).expect("a row");
-            while rows.next(&typed).expect("a row") {
+            let columnar =
+                ColumnarBlock::parse(black_box(block), &leaf.columns, models).expect("a block");
+            let mut rows = ColumnarRows::new(Projection::All);
+            rows.first(&columnar).expect("a row");
+            while rows.next(&columnar).expect("a row") {
                 black_box(rows.payload());
             }
         }

@@ -9,8 +9,8 @@ use std::{fmt::Write, hint::black_box, sync::Arc, time::Instant};
 use frond::{
     Hint, Layout, Part,
     block::{
-        Codec, TypedFormat,
-        typed::{Columns, Plans},
+        Codec, ColumnarFormat,
+        columnar::{Columns, Plans},
     },
 };
 
@@ -177,7 +177,7 @@ pub fn print_trying() {
         let rows = leaf.rows();
         let block_rows = rows as f64 / leaf.blocks.len() as f64;
         let raw = leaf.raw_bytes();
-        let nothing = TypedFormat::new(leaf.columns.clone(), Vec::new());
+        let nothing = ColumnarFormat::new(leaf.columns.clone(), Vec::new());
         let plans = Plans::new(&leaf.columns);
         let plain = leaf.write(Codec::Raw, &plans, &nothing);
         for codec in [Codec::Lz4, Codec::Zstd1, Codec::Zstd3] {

@@ -12,7 +12,7 @@ use frond::{
     Hint, Layout, Part,
     block::{
         Codec,
-        typed::{Columns, Encoding, Typed, weigh},
+        columnar::{ColumnarBlock, Columns, Encoding, weigh},
     },
 };
 
@@ -72,7 +72,7 @@ fn print_leaf(name: &str, quotes: bool, codec: Codec, leaf: &Leaf) {
     let (rows, models) = (leaf.rows() as f64, format.models());
     let last = written.blocks.last().expect("a leaf has blocks");
     let mut any = false;
-    weigh(&Typed::parse(last, &leaf.columns, models).expect("a block"), |weight| {
+    weigh(&ColumnarBlock::parse(last, &leaf.columns, models).expect("a block"), |weight| {
         any |= matches!(weight.encoding, Encoding::Strings(_, _, true));
     })
     .expect("a block");

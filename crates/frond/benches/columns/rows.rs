@@ -13,7 +13,7 @@ use frond::{
     Hint, Layout, Part,
     block::{
         Chunks, Codec,
-        typed::{Columns, Typed, unpack},
+        columnar::{ColumnarBlock, Columns, unpack},
     },
 };
 
@@ -192,8 +192,9 @@ fn print_sort(name: &str, leaf: &Leaf, budget: &Budget) {
         .blocks
         .iter()
         .map(|block| {
-            let (mut out, typed) = (Vec::new(), Typed::parse(block, &leaf.columns, models));
-            let has_codec = unpack(&typed.expect("a block"), &mut Chunks::default(), &mut out)
+            let (mut out, columnar) =
+                (Vec::new(), ColumnarBlock::parse(block, &leaf.columns, models));
+            let has_codec = unpack(&columnar.expect("a block"), &mut Chunks::default(), &mut out)
                 .expect("a block");
             if has_codec { out } else { block.clone() }
         })

@@ -21,8 +21,8 @@ use std::ops::Range;
 use super::{
     BadBlock, Chunks, Codec, DecodeMeter,
     column::string::{MODEL_VERSION, StringModel},
+    columnar::{self, ColumnarBlock, Columns, Models, Projection},
     rows::{self, Shape},
-    typed::{self, Columns, Models, Projection, Typed},
 };
 use crate::{
     coding::{Reader, put_bytes, put_varint},
@@ -43,14 +43,14 @@ pub const MODELS_MEMORY_MAX: usize = 16 << 20;
 pub enum Format {
     /// Row blocks: rows in key order, with prefix-compressed keys.
     #[default]
-    Opaque,
+    Row,
     /// Columnar blocks: rows by field.
-    Typed(Arc<TypedFormat>),
+    Columnar(Arc<ColumnarFormat>),
 }
 
 /// What is needed to read columnar blocks.
 #[derive(Clone, Debug)]
-pub struct TypedFormat {
+pub struct ColumnarFormat {
     columns: Arc<Columns>,
     /// By number of column.
     models: Vec<Option<Arc<StringModel>>>,
@@ -59,7 +59,7 @@ pub struct TypedFormat {
 }
 
 /// The meter is not compared.
-impl PartialEq for TypedFormat {
+impl PartialEq for ColumnarFormat {
     fn eq(&self, other: &Self) -> bool {
         self.columns == other.columns && self.models == other.models
     }
@@ -78,8 +78,8 @@ pub enum Payload {
 
 impl Format {
     /// True for row blocks.
-    pub fn is_opaque(&self) -> bool {
-        matches!(self, Format::Opaque)
+    pub fn is_row(&self) -> bool {
+        matches!(self, Format::Row)
     }
 
     /// Checks everything about a block before it is used; `rows` and `row_bytes` are what the index
@@ -92,15 +92,15 @@ impl Format {
         chunks: &mut Chunks,
     ) -> Result<(), BadBlock> {
         match self {
-            Format::Opaque => {
+            Format::Row => {
                 let shape = Shape::parse(block)?;
                 same(shape.rows(), rows, row_bytes as usize, row_bytes)?;
                 rows::check(block, &shape)
             }
-            Format::Typed(format) => {
+            Format::Columnar(format) => {
                 let block = format.block(block)?;
                 same(block.rows(), rows, block.raw_bytes(), row_bytes)?;
-                typed::check_into(&block, chunks)
+                columnar::check_into(&block, chunks)
             }
         }
     }
@@ -116,15 +116,15 @@ impl Format {
         chunks: &mut Chunks,
     ) -> Result<Option<(Tag, Payload)>, BadBlock> {
         match self {
-            Format::Opaque => {
+            Format::Row => {
                 let found = rows::find(block, &Shape::parse(block)?, key)?;
                 Ok(found.map(|(tag, payload)| (tag, Payload::InBlock(payload))))
             }
-            Format::Typed(format) => {
+            Format::Columnar(format) => {
                 let mut payload = Vec::new();
                 let projection = format.columns.projection(projection);
                 let block = format.block(block)?;
-                let found = typed::find_parts(&block, key, projection, chunks, &mut payload)?;
+                let found = columnar::find_parts(&block, key, projection, chunks, &mut payload)?;
                 Ok(found.map(|(tag, in_columns)| match projection {
                     Projection::All => (tag, Payload::Made(payload)),
                     _ if in_columns => (tag, Payload::Parts(payload)),
@@ -137,11 +137,11 @@ impl Format {
     /// How many rows of a block have keys below `key`.
     pub fn rows_below(&self, block: &[u8], key: &[u8]) -> Result<usize, BadBlock> {
         match self {
-            Format::Opaque => {
+            Format::Row => {
                 let (shape, mut rows) = (Shape::parse(block)?, rows::Rows::default());
                 Ok(if rows.seek(block, &shape, key)? { rows.row() } else { shape.rows() })
             }
-            Format::Typed(format) => typed::rows_below(&format.block(block)?, key),
+            Format::Columnar(format) => columnar::rows_below(&format.block(block)?, key),
         }
     }
 
@@ -149,8 +149,8 @@ impl Format {
     /// of that total length as the index of its run says.
     pub fn agrees(&self, block: &[u8], rows: u32, row_bytes: u32) -> Result<(), BadBlock> {
         let (found, found_bytes) = match self {
-            Format::Opaque => (Shape::parse(block)?.rows(), row_bytes as usize),
-            Format::Typed(format) => {
+            Format::Row => (Shape::parse(block)?.rows(), row_bytes as usize),
+            Format::Columnar(format) => {
                 let block = format.block(block)?;
                 (block.rows(), block.raw_bytes())
             }
@@ -161,17 +161,18 @@ impl Format {
     /// Returns a checked block with no column under a codec, if some column is; what is in `chunks`
     /// is not decoded again.
     pub fn unpack(&self, block: &[u8], chunks: &mut Chunks) -> Option<Box<[u8]>> {
-        let Format::Typed(format) = self else { return None };
+        let Format::Columnar(format) = self else { return None };
         let mut out = Vec::new();
-        let typed = format.block(block).ok()?;
-        matches!(typed::unpack(&typed, chunks, &mut out), Ok(true)).then(|| out.into_boxed_slice())
+        let columnar = format.block(block).ok()?;
+        matches!(columnar::unpack(&columnar, chunks, &mut out), Ok(true))
+            .then(|| out.into_boxed_slice())
     }
 
     /// True if a block of a run of format `from` can be read with this format.
     pub fn reads_blocks_of(&self, from: &Format) -> bool {
         match (self, from) {
-            (Format::Opaque, Format::Opaque) => true,
-            (Format::Typed(this), Format::Typed(from)) => this.reads_blocks_of(from),
+            (Format::Row, Format::Row) => true,
+            (Format::Columnar(this), Format::Columnar(from)) => this.reads_blocks_of(from),
             _ => false,
         }
     }
@@ -179,8 +180,8 @@ impl Format {
     /// Memory that the format holds.
     pub fn memory_bytes(&self) -> usize {
         match self {
-            Format::Opaque => 0,
-            Format::Typed(format) => format.memory_bytes(),
+            Format::Row => 0,
+            Format::Columnar(format) => format.memory_bytes(),
         }
     }
 }
@@ -192,7 +193,7 @@ fn same(found: usize, rows: u32, found_bytes: usize, row_bytes: u32) -> Result<(
     Ok(())
 }
 
-impl TypedFormat {
+impl ColumnarFormat {
     /// Creates the format of runs with these columns and models.
     pub fn new(columns: Arc<Columns>, mut models: Vec<Option<Arc<StringModel>>>) -> Self {
         models.truncate(models.iter().rposition(Option::is_some).map_or(0, |last| last + 1));
@@ -232,9 +233,9 @@ impl TypedFormat {
 
     /// Parses a block of such a run.
     #[inline]
-    pub fn block<'a>(&'a self, block: &'a [u8]) -> Result<Typed<'a>, BadBlock> {
-        let typed = Typed::parse(block, &self.columns, &self.models)?;
-        Ok(typed.metered(self.meter.as_deref()))
+    pub fn block<'a>(&'a self, block: &'a [u8]) -> Result<ColumnarBlock<'a>, BadBlock> {
+        let columnar = ColumnarBlock::parse(block, &self.columns, &self.models)?;
+        Ok(columnar.metered(self.meter.as_deref()))
     }
 
     fn reads_blocks_of(&self, from: &Self) -> bool {

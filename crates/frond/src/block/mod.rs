@@ -1,8 +1,8 @@
 //! Blocks: the unit of encoding and of caching inside a run. Pure functions on bytes.
 //!
-//! There are two encodings. A *row block* (`Format::Opaque`) holds rows in key order: each key
+//! There are two encodings. A *row block* (`Format::Row`) holds rows in key order: each key
 //! without the prefix that it shares with the previous one, a whole key every [`RESTART_ROWS`]
-//! rows, and an array of the offsets of these. A *columnar block* ([`typed`](mod@typed)) holds rows
+//! rows, and an array of the offsets of these. A *columnar block* ([`columnar`](mod@columnar)) holds rows
 //! by field, in the columns of [`column`](mod@column). A run asks a block for *seek*, *row i*,
 //! *next* and *previous* ([`Position`]), and never looks inside; its [`Format`] says which of the
 //! two its blocks are. How a block's bytes are stored, under a codec or
@@ -28,6 +28,7 @@ mod bytes;
 mod chunks;
 mod codec;
 pub mod column;
+pub mod columnar;
 mod dictionary;
 mod format;
 mod meter;
@@ -35,7 +36,6 @@ mod packing;
 mod position;
 mod rows;
 mod transposed;
-pub mod typed;
 
 pub use builder::{BlockBuilder, Pushed};
 pub use bytes::common_prefix;
@@ -43,7 +43,7 @@ pub(crate) use bytes::{varint_bytes, varint32};
 pub use chunks::Chunks;
 pub use codec::Codec;
 pub use dictionary::{Dictionary, DictionaryEncoder, train};
-pub use format::{Format, MODELS_MEMORY_MAX, Payload, TypedFormat};
+pub use format::{ColumnarFormat, Format, MODELS_MEMORY_MAX, Payload};
 pub use meter::DecodeMeter;
 pub use packing::Packing;
 pub use position::Position;

@@ -7,9 +7,9 @@
 
 use super::{
     BadBlock, Chunks,
+    columnar::{ColumnarRows, Even, Projection},
     format::Format,
     rows::{Rows, Shape},
-    typed::{Even, Projection, TypedRows},
 };
 use crate::message::Tag;
 
@@ -19,12 +19,12 @@ pub struct Position(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Opaque {
+    Row {
         rows: Rows,
         shape: Shape,
     },
     /// Boxed: cursors of runs of row blocks need not be as large.
-    Typed(Box<TypedRows>),
+    Columnar(Box<ColumnarRows>),
 }
 
 /// Cannot happen: a position is created for the format of its run.
@@ -34,22 +34,22 @@ impl Position {
     /// Creates a position in blocks of this format, in none of them yet.
     pub fn new(format: &Format) -> Self {
         Self(match format {
-            Format::Opaque => Kind::Opaque { rows: Rows::default(), shape: Shape::default() },
-            Format::Typed(_) => Kind::Typed(Box::new(TypedRows::new(Projection::All))),
+            Format::Row => Kind::Row { rows: Rows::default(), shape: Shape::default() },
+            Format::Columnar(_) => Kind::Columnar(Box::new(ColumnarRows::new(Projection::All))),
         })
     }
 
     /// Reads only these fields of values from now on, where they are in columns, in blocks of the
     /// format that the position was created for. To be called before it enters a block.
     pub fn project(&mut self, projection: &Projection, format: &Format) {
-        if let (Kind::Typed(rows), Format::Typed(format)) = (&mut self.0, format) {
+        if let (Kind::Columnar(rows), Format::Columnar(format)) = (&mut self.0, format) {
             rows.project(format.columns().projection(projection).clone());
         }
     }
 
     /// Announces that so many rows are about to be asked for, upward from where it moves next.
     pub fn expect(&mut self, count: usize) {
-        if let Kind::Typed(rows) = &mut self.0 {
+        if let Kind::Columnar(rows) = &mut self.0 {
             rows.expect(count);
         }
     }
@@ -58,11 +58,11 @@ impl Position {
     /// [`enter`](Self::enter).
     pub fn set_limit(&mut self, block: &[u8], format: &Format, key: &[u8]) -> Result<(), BadBlock> {
         match (&mut self.0, format) {
-            (Kind::Opaque { .. }, _) => Ok(()),
-            (Kind::Typed(rows), Format::Typed(format)) => {
+            (Kind::Row { .. }, _) => Ok(()),
+            (Kind::Columnar(rows), Format::Columnar(format)) => {
                 rows.set_limit(&format.block(block)?, key)
             }
-            (Kind::Typed(_), Format::Opaque) => Err(FOREIGN),
+            (Kind::Columnar(_), Format::Row) => Err(FOREIGN),
         }
     }
 
@@ -70,8 +70,8 @@ impl Position {
     #[inline]
     pub fn is_before_limit(&self) -> bool {
         match &self.0 {
-            Kind::Opaque { .. } => false,
-            Kind::Typed(rows) => rows.is_before_limit(),
+            Kind::Row { .. } => false,
+            Kind::Columnar(rows) => rows.is_before_limit(),
         }
     }
 
@@ -79,8 +79,8 @@ impl Position {
     #[inline]
     pub fn has_limit(&self) -> bool {
         match &self.0 {
-            Kind::Opaque { .. } => false,
-            Kind::Typed(rows) => rows.has_limit(),
+            Kind::Row { .. } => false,
+            Kind::Columnar(rows) => rows.has_limit(),
         }
     }
 
@@ -94,21 +94,21 @@ impl Position {
         mut take: impl FnMut(&[u8], Tag, &[u8], bool) -> Result<bool, E>,
     ) -> Result<bool, E> {
         match &mut self.0 {
-            Kind::Opaque { rows, .. } => take(rows.key(), rows.tag(), rows.payload(block), true),
-            Kind::Typed(rows) => rows.each_decoded(take),
+            Kind::Row { rows, .. } => take(rows.key(), rows.tag(), rows.payload(block), true),
+            Kind::Columnar(rows) => rows.each_decoded(take),
         }
     }
 
     /// Passes many rows to `take` at once, where they lie side by side: see
-    /// [`TypedRows::take_even`].
+    /// [`ColumnarRows::take_even`].
     #[inline]
     pub fn take_even(
         &mut self,
         take: impl FnOnce(Even<'_>, bool) -> Option<(usize, bool)>,
     ) -> Option<bool> {
         match &mut self.0 {
-            Kind::Opaque { .. } => None,
-            Kind::Typed(rows) => rows.take_even(take),
+            Kind::Row { .. } => None,
+            Kind::Columnar(rows) => rows.take_even(take),
         }
     }
 
@@ -116,25 +116,27 @@ impl Position {
     #[inline]
     pub fn is_whole(&self) -> bool {
         match &self.0 {
-            Kind::Opaque { .. } => true,
-            Kind::Typed(rows) => rows.is_whole(),
+            Kind::Row { .. } => true,
+            Kind::Columnar(rows) => rows.is_whole(),
         }
     }
 
     /// Number of the current row.
     pub fn row(&self) -> usize {
         match &self.0 {
-            Kind::Opaque { rows, .. } => rows.row(),
-            Kind::Typed(rows) => rows.row(),
+            Kind::Row { rows, .. } => rows.row(),
+            Kind::Columnar(rows) => rows.row(),
         }
     }
 
     /// Moves to row `row`, which must exist, of a columnar block.
     pub fn row_at(&mut self, block: &[u8], format: &Format, row: usize) -> Result<(), BadBlock> {
         match (&mut self.0, format) {
-            (Kind::Opaque { .. }, _) => Ok(()),
-            (Kind::Typed(rows), Format::Typed(format)) => rows.row_at(&format.block(block)?, row),
-            (Kind::Typed(_), Format::Opaque) => Err(FOREIGN),
+            (Kind::Row { .. }, _) => Ok(()),
+            (Kind::Columnar(rows), Format::Columnar(format)) => {
+                rows.row_at(&format.block(block)?, row)
+            }
+            (Kind::Columnar(_), Format::Row) => Err(FOREIGN),
         }
     }
 
@@ -143,8 +145,8 @@ impl Position {
     #[inline]
     pub fn enter(&mut self, block: &[u8], known: Chunks) -> Result<(), BadBlock> {
         match &mut self.0 {
-            Kind::Opaque { shape, .. } => *shape = Shape::parse(block)?,
-            Kind::Typed(rows) => rows.leave(known),
+            Kind::Row { shape, .. } => *shape = Shape::parse(block)?,
+            Kind::Columnar(rows) => rows.leave(known),
         }
         Ok(())
     }
@@ -153,8 +155,8 @@ impl Position {
     #[inline]
     pub fn key(&self) -> &[u8] {
         match &self.0 {
-            Kind::Opaque { rows, .. } => rows.key(),
-            Kind::Typed(rows) => rows.key(),
+            Kind::Row { rows, .. } => rows.key(),
+            Kind::Columnar(rows) => rows.key(),
         }
     }
 
@@ -162,8 +164,8 @@ impl Position {
     #[inline]
     pub fn tag(&self) -> Tag {
         match &self.0 {
-            Kind::Opaque { rows, .. } => rows.tag(),
-            Kind::Typed(rows) => rows.tag(),
+            Kind::Row { rows, .. } => rows.tag(),
+            Kind::Columnar(rows) => rows.tag(),
         }
     }
 
@@ -171,35 +173,37 @@ impl Position {
     #[inline]
     pub fn payload<'a>(&'a self, block: &'a [u8]) -> &'a [u8] {
         match &self.0 {
-            Kind::Opaque { rows, .. } => rows.payload(block),
-            Kind::Typed(rows) => rows.payload(),
+            Kind::Row { rows, .. } => rows.payload(block),
+            Kind::Columnar(rows) => rows.payload(),
         }
     }
 
     /// Moves to the first row.
     pub fn first(&mut self, block: &[u8], format: &Format) -> Result<(), BadBlock> {
         match (&mut self.0, format) {
-            (Kind::Opaque { rows, shape }, _) => rows.first(block, shape),
-            (Kind::Typed(rows), Format::Typed(format)) => rows.first(&format.block(block)?),
-            (Kind::Typed(_), Format::Opaque) => Err(FOREIGN),
+            (Kind::Row { rows, shape }, _) => rows.first(block, shape),
+            (Kind::Columnar(rows), Format::Columnar(format)) => rows.first(&format.block(block)?),
+            (Kind::Columnar(_), Format::Row) => Err(FOREIGN),
         }
     }
 
     /// Moves to the last row.
     pub fn last(&mut self, block: &[u8], format: &Format) -> Result<(), BadBlock> {
         match (&mut self.0, format) {
-            (Kind::Opaque { rows, shape }, _) => rows.last(block, shape),
-            (Kind::Typed(rows), Format::Typed(format)) => rows.last(&format.block(block)?),
-            (Kind::Typed(_), Format::Opaque) => Err(FOREIGN),
+            (Kind::Row { rows, shape }, _) => rows.last(block, shape),
+            (Kind::Columnar(rows), Format::Columnar(format)) => rows.last(&format.block(block)?),
+            (Kind::Columnar(_), Format::Row) => Err(FOREIGN),
         }
     }
 
     /// Moves to the first row whose key is not below `key`; false if there is none.
     pub fn seek(&mut self, block: &[u8], format: &Format, key: &[u8]) -> Result<bool, BadBlock> {
         match (&mut self.0, format) {
-            (Kind::Opaque { rows, shape }, _) => rows.seek(block, shape, key),
-            (Kind::Typed(rows), Format::Typed(format)) => rows.seek(&format.block(block)?, key),
-            (Kind::Typed(_), Format::Opaque) => Err(FOREIGN),
+            (Kind::Row { rows, shape }, _) => rows.seek(block, shape, key),
+            (Kind::Columnar(rows), Format::Columnar(format)) => {
+                rows.seek(&format.block(block)?, key)
+            }
+            (Kind::Columnar(_), Format::Row) => Err(FOREIGN),
         }
     }
 
@@ -211,11 +215,11 @@ impl Position {
         key: &[u8],
     ) -> Result<bool, BadBlock> {
         match (&mut self.0, format) {
-            (Kind::Opaque { rows, shape }, _) => rows.seek_before(block, shape, key),
-            (Kind::Typed(rows), Format::Typed(format)) => {
+            (Kind::Row { rows, shape }, _) => rows.seek_before(block, shape, key),
+            (Kind::Columnar(rows), Format::Columnar(format)) => {
                 rows.seek_before(&format.block(block)?, key)
             }
-            (Kind::Typed(_), Format::Opaque) => Err(FOREIGN),
+            (Kind::Columnar(_), Format::Row) => Err(FOREIGN),
         }
     }
 
@@ -223,12 +227,12 @@ impl Position {
     #[inline]
     pub fn next(&mut self, block: &[u8], format: &Format) -> Result<bool, BadBlock> {
         match &mut self.0 {
-            Kind::Opaque { rows, shape } => rows.next(block, shape),
-            Kind::Typed(rows) => {
+            Kind::Row { rows, shape } => rows.next(block, shape),
+            Kind::Columnar(rows) => {
                 if rows.next_decoded() {
                     return Ok(true);
                 }
-                let Format::Typed(format) = format else { return Err(FOREIGN) };
+                let Format::Columnar(format) = format else { return Err(FOREIGN) };
                 rows.next(&format.block(block)?)
             }
         }
@@ -238,12 +242,12 @@ impl Position {
     #[inline]
     pub fn prev(&mut self, block: &[u8], format: &Format) -> Result<bool, BadBlock> {
         match &mut self.0 {
-            Kind::Opaque { rows, shape } => rows.prev(block, shape),
-            Kind::Typed(rows) => {
+            Kind::Row { rows, shape } => rows.prev(block, shape),
+            Kind::Columnar(rows) => {
                 if rows.prev_decoded() {
                     return Ok(true);
                 }
-                let Format::Typed(format) = format else { return Err(FOREIGN) };
+                let Format::Columnar(format) = format else { return Err(FOREIGN) };
                 rows.prev(&format.block(block)?)
             }
         }

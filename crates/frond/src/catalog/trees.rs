@@ -25,7 +25,7 @@ use super::{
 use crate::{
     Error, Kind, Lineage, Result, Seqno, SizeClass, TreeId,
     pipeline::TreeDirectory,
-    run::{Typing, Work, WorkByTree},
+    run::{RowSchema, Work, WorkByTree},
     sync::{Arc, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, RwLock, Weak},
     tree::{SortedRuns, TreeRoot, TreeTraits},
     txn::{TreeWriters, Vacancy, WriteSet},
@@ -50,8 +50,8 @@ pub(crate) struct TreeEntry {
     pub writers: TreeWriters,
     /// The queue for writers of the tree while indexes of it are built.
     pub queue: QueueSlot,
-    /// The typing of its rows; replaced when the layout of its values changes.
-    typing: RwLock<Option<Arc<Typing>>>,
+    /// The schema of its rows; replaced when the layout of its values changes.
+    schema: RwLock<Option<Arc<RowSchema>>>,
     /// Counters of the work on its runs.
     pub work: Arc<Work>,
     pub counters: Counters,
@@ -140,7 +140,7 @@ impl TreeEntry {
             vacancy: Vacancy::default(),
             writers: TreeWriters::default(),
             queue: QueueSlot::default(),
-            typing: RwLock::new(record.typing(&work)),
+            schema: RwLock::new(record.schema(&work)),
             work,
             counters: Counters::new(record.id, counted.clone()),
             record: Mutex::new(record),
@@ -148,15 +148,15 @@ impl TreeEntry {
         })
     }
 
-    /// The current typing of its rows; `None` if it has row blocks.
-    pub fn typing(&self) -> Option<Arc<Typing>> {
-        self.typing.read().unwrap().clone()
+    /// The current schema of its rows; `None` if it has row blocks.
+    pub fn schema(&self) -> Option<Arc<RowSchema>> {
+        self.schema.read().unwrap().clone()
     }
 
     /// The newest version that one of its rows can name, if rows name a version.
     pub fn row_version(&self) -> Option<u16> {
-        let typing = self.typing.read().unwrap();
-        typing.as_ref()?.versions().map(|versions| versions.newest())
+        let schema = self.schema.read().unwrap();
+        schema.as_ref()?.versions().map(|versions| versions.newest())
     }
 
     /// The commit with which it begins: a reader at an older one must not read it (Rule: I43).
@@ -219,12 +219,12 @@ impl TreeEntry {
 }
 
 impl TreeRecord {
-    /// The typing of the rows of such a tree; `work` receives its counters.
-    pub fn typing(&self, work: &Arc<Work>) -> Option<Arc<Typing>> {
+    /// The schema of the rows of such a tree; `work` receives its counters.
+    pub fn schema(&self, work: &Arc<Work>) -> Option<Arc<RowSchema>> {
         let (key, value) = (self.key_layout.as_ref(), self.value_layout.as_ref());
         // Validated when the record was read or made.
         let versions = self.versions().unwrap_or_default();
-        Typing::of(key, value, versions, Some(work.clone()))
+        RowSchema::of(key, value, versions, Some(work.clone()))
     }
 }
 
@@ -392,7 +392,7 @@ impl State {
             let old = std::mem::replace(&mut *entry.record.lock().unwrap(), record.clone());
             if old.value_layout != record.value_layout {
                 // What was learned from rows in their old layout says little about the new one.
-                *entry.typing.write().unwrap() = record.typing(&entry.work);
+                *entry.schema.write().unwrap() = record.schema(&entry.work);
             }
             // Another tree of the same commit may already have the name.
             let is_own = |named: &Arc<TreeEntry>| named.id == record.id;
@@ -465,7 +465,7 @@ impl TreeDirectory for Catalog {
                 lineage: Lineage(0),
                 class: SizeClass::Fast,
                 leaf_filters: false,
-                typing: None,
+                schema: None,
             });
         }
         let state = self.state.read().unwrap();
@@ -474,7 +474,7 @@ impl TreeDirectory for Catalog {
             lineage: entry.lineage,
             class: entry.class,
             leaf_filters: entry.unique,
-            typing: entry.typing(),
+            schema: entry.schema(),
         })
     }
 

@@ -8,7 +8,7 @@ use crate::{
     Db, Result,
     block::{
         Format,
-        typed::{ColumnOf, weigh},
+        columnar::{ColumnOf, weigh},
     },
     run::{ReadBuf, Run},
 };
@@ -46,7 +46,7 @@ pub struct TreeColumns {
     /// Of these, dictionaries of leaves with row blocks.
     pub dictionary_bytes: u64,
     /// The space used by row blocks.
-    pub opaque: ColumnUse,
+    pub row_blocks: ColumnUse,
     /// The space used in columnar blocks, by part.
     pub columns: BTreeMap<ColumnOf, ColumnUse>,
 }
@@ -128,9 +128,9 @@ impl TreeColumns {
         self.bytes += u64::from(run.extent_bytes());
         self.filter_bytes += run.filter().map_or(0, |filter| filter.bytes() as u64);
         self.dictionary_bytes += run.dictionary().map_or(0, |its| its.to_disk().len() as u64);
-        let Format::Typed(format) = run.format() else {
+        let Format::Columnar(format) = run.format() else {
             for block in run.blocks().entries() {
-                self.opaque.add(
+                self.row_blocks.add(
                     block.packing.name(),
                     block.row_bytes.into(),
                     block.encoded_bytes.into(),
@@ -142,8 +142,8 @@ impl TreeColumns {
         self.model_bytes += models.map(|model| model.as_bytes().len() as u64).sum::<u64>();
         for index in 0..run.block_count() {
             let block = run.encoded_block(index, buf)?;
-            let weighed = format.block(block).and_then(|typed| {
-                weigh(&typed, |column| {
+            let weighed = format.block(block).and_then(|columnar| {
+                weigh(&columnar, |column| {
                     let of = self.columns.entry(column.of).or_default();
                     of.add(column.encoding.name(), column.row_bytes as u64, column.bytes as u64);
                 })

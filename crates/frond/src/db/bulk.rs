@@ -119,8 +119,8 @@ impl Db {
         let engine = &shared.engine;
         let (lineage, class) = (record.lineage, record.size_class);
         let work = shared.catalog.work.of(lineage);
-        let typing = record.typing(&work);
-        let traits = TreeTraits { lineage, class, leaf_filters: record.unique, typing };
+        let schema = record.schema(&work);
+        let traits = TreeTraits { lineage, class, leaf_filters: record.unique, schema };
         let birth = engine.versions.current().publish;
         let kind = (&*record.name, record.unique);
         let loader = Loader::new(&engine.cx, &engine.loads, traits, birth, kind);

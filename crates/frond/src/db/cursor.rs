@@ -17,7 +17,7 @@
 use crate::{
     Error, Result, Tree, TreeId,
     catalog::TreeEntry,
-    run::{BULK_BYTES, Direction, RunCursor, Typing},
+    run::{BULK_BYTES, Direction, RowSchema, RunCursor},
     sync::{Arc, Weak},
     tree::{LeafStretch, Position, clip},
     txn::{Stretch, TOMBSTONES_MIN},
@@ -70,7 +70,7 @@ pub struct Cursor {
     /// `None` while the catalog itself is read.
     entry: Option<Arc<TreeEntry>>,
     /// The value format that its handle uses.
-    typing: Option<Arc<Typing>>,
+    schema: Option<Arc<RowSchema>>,
     from: Option<Vec<u8>>,
     to: Option<Vec<u8>>,
     parts: Option<Parts>,
@@ -117,7 +117,7 @@ impl Cursor {
             snapshot,
             tree,
             entry: handle.map(|handle| handle.entry.clone()),
-            typing: handle.and_then(|handle| handle.typing.clone()),
+            schema: handle.and_then(|handle| handle.schema.clone()),
             from,
             to,
             parts: None,
@@ -164,7 +164,7 @@ impl Cursor {
     /// # Errors
     /// As [`only`](Self::only).
     pub fn set_parts(&mut self, parts: &Parts) -> Result<()> {
-        parts.check(self.typing.as_ref())?;
+        parts.check(self.schema.as_ref())?;
         let gap = self.edge();
         self.stand(gap);
         self.parts = Some(parts.clone());
@@ -246,7 +246,7 @@ impl Cursor {
             return Ok(Some((key, value)));
         }
         self.snapshot.engine.cx.open_blob(value)?.read(&mut self.blob)?;
-        let shape = Shape::of(self.entry.as_deref(), self.typing.as_deref(), self.parts.as_ref());
+        let shape = Shape::of(self.entry.as_deref(), self.schema.as_deref(), self.parts.as_ref());
         if let Some(shape) = shape {
             shape.give(&mut self.blob)?;
         }
@@ -261,10 +261,10 @@ impl Cursor {
     /// As [`next`](Self::next).
     pub(super) fn count_rest(&mut self) -> Result<u64> {
         self.turn(true);
-        if let Some(typing) = &self.typing
+        if let Some(schema) = &self.schema
             && self.entry.as_ref().is_some_and(|entry| entry.record().value_layout.is_some())
         {
-            let nothing = Parts::new(typing, &[])?;
+            let nothing = Parts::new(schema, &[])?;
             self.set_parts(&nothing)?;
         }
         let mut rows = 0;
@@ -401,7 +401,7 @@ impl Cursor {
             rows_max: self.piece_rows,
             ahead: (Direction::Forward, self.ahead),
             others: self.flights.as_ref(),
-            shape: Shape::of(self.entry.as_deref(), self.typing.as_deref(), self.parts.as_ref()),
+            shape: Shape::of(self.entry.as_deref(), self.schema.as_deref(), self.parts.as_ref()),
         };
         let Fetched { lone, .. } = piece.go_on(cursor, &mut self.rows)?;
         self.lone = lone.map(|cursor| Lone { cursor, leaf, version: read });
@@ -531,7 +531,7 @@ impl Cursor {
             rows_max,
             ahead: (direction, self.ahead),
             others: self.flights.as_ref(),
-            shape: Shape::of(self.entry.as_deref(), self.typing.as_deref(), self.parts.as_ref()),
+            shape: Shape::of(self.entry.as_deref(), self.schema.as_deref(), self.parts.as_ref()),
         };
         let Fetched { tombstones, lone } = piece.fetch(&mut self.rows)?;
         // A short scan does not continue, so it keeps nothing.

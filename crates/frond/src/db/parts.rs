@@ -10,10 +10,10 @@
 
 use crate::{
     Error, Result,
-    block::typed::{Columns, Projection},
+    block::columnar::{Columns, Projection},
     catalog::TreeEntry,
     layout::{LAYOUT_PARTS_MAX, RowVersions},
-    run::Typing,
+    run::RowSchema,
     sync::Arc,
 };
 
@@ -33,9 +33,9 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Selects parts, by number and in any order, of values with this typing.
-    pub(super) fn new(typing: &Typing, numbers: &[usize]) -> Result<Self> {
-        let columns = typing.columns();
+    /// Selects parts, by number and in any order, of values with this schema.
+    pub(super) fn new(schema: &RowSchema, numbers: &[usize]) -> Result<Self> {
+        let columns = schema.columns();
         let mut wanted = vec![false; columns.layouts().1.parts().len()];
         debug_assert!(wanted.len() <= LAYOUT_PARTS_MAX);
         for &number in numbers {
@@ -50,20 +50,20 @@ impl Parts {
         let asked = |number: &u16| wanted.get(usize::from(*number)) == Some(&true);
         let numbers: Vec<u16> = (0..wanted.len() as u16).filter(asked).collect();
         let projection = columns.project(&numbers);
-        let (columns, versions) = (columns.clone(), typing.versions().cloned());
+        let (columns, versions) = (columns.clone(), schema.versions().cloned());
         Ok(Self { columns, versions, wanted: wanted.into(), projection })
     }
 
     /// Fails if the projection was made for a tree with other layouts.
-    pub(super) fn check(&self, typing: Option<&Arc<Typing>>) -> Result<()> {
-        let same = |typing: &Arc<Typing>| {
-            let columns = typing.columns();
+    pub(super) fn check(&self, schema: Option<&Arc<RowSchema>>) -> Result<()> {
+        let same = |schema: &Arc<RowSchema>| {
+            let columns = schema.columns();
             let is_layout = Arc::ptr_eq(columns, &self.columns) || *columns == self.columns;
             // Equal layouts may have different older versions.
-            let (theirs, own) = (typing.versions(), self.versions.as_ref());
+            let (theirs, own) = (schema.versions(), self.versions.as_ref());
             is_layout && (theirs.map(Arc::as_ptr) == own.map(Arc::as_ptr) || theirs == own)
         };
-        match typing.is_some_and(same) {
+        match schema.is_some_and(same) {
             true => Ok(()),
             false => Err(Error::InvalidArgument(
                 "these parts were made for a tree with other layouts".into(),

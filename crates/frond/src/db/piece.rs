@@ -10,10 +10,10 @@
 
 use crate::{
     Error, Kind, Result, TreeId,
-    block::typed::Even,
+    block::columnar::Even,
     catalog::TreeEntry,
     layout::RowVersions,
-    run::{Direction, Entry, EntrySource, MergeCursor, RunCursor, TakesEntries, Typing},
+    run::{Direction, Entry, EntrySource, MergeCursor, RowSchema, RunCursor, TakesEntries},
     tree::{LeafStretch, SortedRunsCursor, clip},
 };
 
@@ -61,13 +61,13 @@ pub(super) struct Shape<'a> {
 }
 
 impl<'a> Shape<'a> {
-    /// The conversion for a reader with this typing that wants these parts.
+    /// The conversion for a reader with this schema that wants these parts.
     pub fn of(
         entry: Option<&'a TreeEntry>,
-        typing: Option<&'a Typing>,
+        schema: Option<&'a RowSchema>,
         parts: Option<&'a Parts>,
     ) -> Option<Self> {
-        let versions = typing.and_then(|typing| typing.versions());
+        let versions = schema.and_then(|schema| schema.versions());
         let versions = versions.map(|versions| &**versions);
         entry.filter(|_| versions.is_some() || parts.is_some()).map(|entry| Self {
             entry,

@@ -1,7 +1,7 @@
 //! Point reads at a seqno: memtables newest first, then the tree.
 
 use crate::{
-    Kind, Message, Result, Seqno, Tree, TreeId, block::typed::Projection, catalog::TreeEntry,
+    Kind, Message, Result, Seqno, Tree, TreeId, block::columnar::Projection, catalog::TreeEntry,
     layout::VERSION_BYTES, pipeline::Engine, version::Version,
 };
 

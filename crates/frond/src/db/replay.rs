@@ -19,7 +19,7 @@ use crate::{
     block::Codec,
     catalog::{CATALOG_TREE, Catalog, Pieces},
     page::{
-        FEATURE_DICTIONARIES, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS,
+        FEATURE_COLUMNAR_RUNS, FEATURE_DICTIONARIES, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS,
     },
     pipeline::Engine,
     store::{Extent, HeldPages, Link, PageKind, Store, TreeRoot as DurableRoot},
@@ -308,11 +308,11 @@ fn load_again(
 /// store was opened, and are not read here.
 fn expect(engine: &Engine, tree: TreeId) {
     let traits = engine.trees.traits(tree);
-    let typed = traits.as_ref().map(|of| of.typing.is_some());
-    if typed != Some(false) {
-        engine.store.file().require(FEATURE_TYPED_RUNS | FEATURE_TEMPLATES);
+    let columnar = traits.as_ref().map(|of| of.schema.is_some());
+    if columnar != Some(false) {
+        engine.store.file().require(FEATURE_COLUMNAR_RUNS | FEATURE_TEMPLATES);
     }
-    if typed != Some(true) {
+    if columnar != Some(true) {
         let may_have_one = traits.is_none_or(|of| of.class.codec() == Codec::UNDER_DICTIONARY);
         let dictionaries = if may_have_one { FEATURE_DICTIONARIES } else { 0 };
         engine.store.file().require(FEATURE_TRANSPOSED_BLOCKS | dictionaries);

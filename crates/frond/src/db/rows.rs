@@ -2,7 +2,7 @@
 //!
 //! Invariant: only a cursor's own buffer holds blob references; a caller's buffer holds values.
 
-use crate::block::typed::Even;
+use crate::block::columnar::Even;
 
 /// Bit in a row's value length: the value is a blob reference. Lengths are smaller.
 const IS_BLOB: u32 = 1 << 31;

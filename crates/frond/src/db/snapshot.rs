@@ -150,7 +150,7 @@ impl Snapshot {
         value: &mut Vec<u8>,
     ) -> Result<bool> {
         self.check(tree)?;
-        parts.check(tree.typing.as_ref())?;
+        parts.check(tree.schema.as_ref())?;
         let version = self.version();
         self.view(&version).get_parts(&tree.entry, key, parts, value)
     }

@@ -9,7 +9,7 @@ use crate::{
     Error, Layout, Result, Seqno, SizeClass, TreeId, bounds,
     catalog::{TreeEntry, TreeRecord},
     layout::{RowVersions, Standing},
-    run::Typing,
+    run::RowSchema,
     sync::Arc,
     version::Version,
 };
@@ -84,7 +84,7 @@ pub struct Tree {
     pub(crate) shared: Arc<Shared>,
     pub(crate) entry: Arc<TreeEntry>,
     /// Encoding traits when the handle was opened.
-    pub(super) typing: Option<Arc<Typing>>,
+    pub(super) schema: Option<Arc<RowSchema>>,
     /// For a handle opened through a snapshot: the tree's birth at that snapshot.
     then: Option<Seqno>,
 }
@@ -92,8 +92,8 @@ pub struct Tree {
 impl Tree {
     /// A handle that uses the tree's current definition.
     pub(super) fn new(shared: Arc<Shared>, entry: Arc<TreeEntry>) -> Self {
-        let typing = entry.typing();
-        Self { shared, entry, typing, then: None }
+        let schema = entry.schema();
+        Self { shared, entry, schema, then: None }
     }
 
     /// A handle from a snapshot, at which the tree had this birth: it can be read there, whatever
@@ -138,7 +138,7 @@ impl Tree {
 
     /// How values are mapped to the version in which the handle returns them.
     pub(super) fn versions(&self) -> Option<&Arc<RowVersions>> {
-        self.typing.as_ref()?.versions()
+        self.schema.as_ref()?.versions()
     }
 
     /// Fails if a value is too long, or names a version of its layout that does not exist yet: it
@@ -251,8 +251,8 @@ impl Tree {
     /// `InvalidArgument` if the tree was created without a layout of values, or has no part with
     /// such a number.
     pub fn parts(&self, numbers: &[usize]) -> Result<Parts> {
-        match (self.entry.record().value_layout, &self.typing) {
-            (Some(_), Some(typing)) => Parts::new(typing, numbers),
+        match (self.entry.record().value_layout, &self.schema) {
+            (Some(_), Some(schema)) => Parts::new(schema, numbers),
             _ => Err(Error::InvalidArgument(format!(
                 "tree `{}` was made without a layout of values",
                 self.name()
@@ -272,7 +272,7 @@ impl Tree {
         self.shared.engine.health.check()?;
         let version = self.shared.engine.versions.current();
         let view = self.view(&version)?;
-        parts.check(self.typing.as_ref())?;
+        parts.check(self.schema.as_ref())?;
         view.get_parts(&self.entry, key, parts, value)
     }
 

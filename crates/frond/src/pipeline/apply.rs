@@ -17,10 +17,10 @@ use super::{Engine, Published};
 /// codec. The runs that wait have no such codec and take about twice the bytes per entry, so 1.5
 /// times the leaf's bytes when it is due means that half a leaf's entries wait on average. Idle
 /// draining does the rest. See docs/design/005.
-pub(super) const LEAF_FILL_OPAQUE: u64 = 24;
+pub(super) const LEAF_FILL_ROW: u64 = 24;
 /// Pending bytes at which a leaf of columnar blocks is flushed, in 1/16 of its encoded bytes: runs
 /// take little more per entry than leaves do.
-pub(super) const LEAF_FILL_TYPED: u64 = 12;
+pub(super) const LEAF_FILL_COLUMNAR: u64 = 12;
 
 type TreeOutcome = Result<(TreeId, TreeRoot, Lineage, Effects)>;
 
@@ -242,7 +242,7 @@ fn apply_job<'a>(
     publish: Publish,
     progress: &'a AtomicU64,
 ) -> Job<'a> {
-    let fill = if traits.typing.is_some() { LEAF_FILL_TYPED } else { LEAF_FILL_OPAQUE };
+    let fill = if traits.schema.is_some() { LEAF_FILL_COLUMNAR } else { LEAF_FILL_ROW };
     Job::new(cx, traits, publish, fill, progress)
 }
 

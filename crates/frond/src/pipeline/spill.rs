@@ -106,7 +106,7 @@ impl Engine {
                 // Only leaves differ by class, and no leaf is built here.
                 let lineage = tree.lineage();
                 let class = SizeClass::Default;
-                let traits = TreeTraits { lineage, class, leaf_filters: false, typing: None };
+                let traits = TreeTraits { lineage, class, leaf_filters: false, schema: None };
                 let progress = AtomicU64::new(0);
                 let mut job = Job::new(&self.cx, traits, version.publish, 0, &progress);
                 job.writes_early = false;

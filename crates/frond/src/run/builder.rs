@@ -7,16 +7,16 @@
 use std::collections::BTreeMap;
 
 use super::{
+    block_writer::BlockWriter,
     dictionaries::UnderDictionary,
     filter::{Filter, key_hash},
     fullness,
     index::{BlockEntry, BlockIndex},
-    open_block::OpenBlock,
-    open_opaque::{Ended, Habit},
     ranges::RangeDeletes,
     reader::Run,
+    row_block_writer::{EncodingHint, Ended},
+    schema::RowSchema,
     tail::{BlobUse, Counts, Tail},
-    typing::Typing,
     warm::Warm,
     work::{EncodeStats, Work},
 };
@@ -76,7 +76,7 @@ enum Before {
 pub struct RunBuilder {
     pub(super) options: RunOptions,
     pub(super) pool: Arc<FramePool>,
-    pub(super) block: OpenBlock,
+    pub(super) block: BlockWriter,
     /// Separator of the block being built.
     separator: Vec<u8>,
     block_bytes_max: usize,
@@ -111,12 +111,12 @@ pub struct RunBuilder {
 impl RunBuilder {
     /// Creates an empty run of row blocks.
     pub fn new(pool: Arc<FramePool>, options: RunOptions) -> Self {
-        Self::opaque(pool, options, None)
+        Self::row_blocks(pool, options, None)
     }
 
     /// Creates an empty run of row blocks, which may carry blocks of `base`.
-    pub fn opaque(pool: Arc<FramePool>, options: RunOptions, base: Option<&Run>) -> Self {
-        let mut block = OpenBlock::opaque(Habit::default());
+    pub fn row_blocks(pool: Arc<FramePool>, options: RunOptions, base: Option<&Run>) -> Self {
+        let mut block = BlockWriter::row(EncodingHint::default());
         if let Some(under) = block.under() {
             *under = UnderDictionary::base(base.and_then(Run::dictionary));
         }
@@ -124,16 +124,16 @@ impl RunBuilder {
     }
 
     /// Creates an empty run of columnar blocks, which may carry blocks of runs of format `base`.
-    pub fn typed(
+    pub fn columnar(
         pool: Arc<FramePool>,
         options: RunOptions,
-        typing: &Arc<Typing>,
+        schema: &Arc<RowSchema>,
         base: Option<&Format>,
     ) -> Self {
-        Self::with(pool, options, OpenBlock::typed(typing, options.codec, base))
+        Self::with(pool, options, BlockWriter::columnar(schema, options.codec, base))
     }
 
-    fn with(pool: Arc<FramePool>, options: RunOptions, block: OpenBlock) -> Self {
+    fn with(pool: Arc<FramePool>, options: RunOptions, block: BlockWriter) -> Self {
         Self {
             options,
             block,
@@ -169,7 +169,7 @@ impl RunBuilder {
         let codec = self.options.codec;
         if let Some(under) = self.block.under().filter(|_| codec != Codec::Raw) {
             let under = work.dictionaries().begin(codec, std::mem::take(under));
-            self.block = OpenBlock::opaque(work.habit());
+            self.block = BlockWriter::row(work.hint());
             if let Some(begun) = self.block.under() {
                 *begun = under;
             }
@@ -195,7 +195,7 @@ impl RunBuilder {
     #[inline]
     pub fn bytes_so_far(&self) -> usize {
         let open = self.block.row_bytes();
-        let open = if self.block.is_opaque() { open } else { open * self.density / DENSITY };
+        let open = if self.block.is_row() { open } else { open * self.density / DENSITY };
         let bounded = self.counts.entries as usize * ENTRY_BYTES_MIN;
         let bounded = bounded.max(self.counts.raw_bytes as usize / RATIO_MAX);
         if self.nears_bounds {
@@ -349,7 +349,7 @@ impl RunBuilder {
             filter,
         };
         let Counts { entries, raw_bytes, .. } = self.counts;
-        let habit = self.block.habit();
+        let hint = self.block.hint();
         let under = self.block.under().map(std::mem::take);
         self.block.retire(entries, raw_bytes, self.data.len() as u64);
         if tail.index.is_empty() && tail.range_deletes.is_empty() {
@@ -364,8 +364,8 @@ impl RunBuilder {
         if let Some(work) = &self.work {
             let codec = self.options.codec;
             work.encoded(codec, &EncodeStats { runs: 1, ..self.done });
-            if let Some(habit) = habit.filter(|_| codec != Codec::Raw) {
-                work.set_habit(habit);
+            if let Some(hint) = hint.filter(|_| codec != Codec::Raw) {
+                work.set_hint(hint);
             }
             if let Some(under) = under.filter(|_| codec == Codec::UNDER_DICTIONARY) {
                 work.learn_dictionary(codec, under, raw_bytes, self.data.len() as u64);
@@ -427,7 +427,7 @@ impl RunBuilder {
         self.before_key.extend_from_slice(self.block.last_key());
         let mut encoded = std::mem::take(&mut self.encoded);
         let fills_frames = self.fills_frames();
-        let none = OpenBlock::opaque(Habit::default());
+        let none = BlockWriter::row(EncodingHint::default());
         let mut block = std::mem::replace(&mut self.block, none);
         let now = || self.work.as_ref().map_or(0, |work| work.now());
         let begun = now();
@@ -472,7 +472,7 @@ impl RunBuilder {
 
     /// True if blocks end where frames do: row blocks without a codec, which are read in place.
     fn fills_frames(&self) -> bool {
-        self.options.codec == Codec::Raw && self.block.is_opaque()
+        self.options.codec == Codec::Raw && self.block.is_row()
     }
 
     /// Pads to the next frame, if the block would otherwise cross a frame boundary without need.

@@ -19,7 +19,7 @@ use super::{
     reader::Run,
 };
 use crate::{
-    block::{BadBlock, Chunks, Position, typed::Projection},
+    block::{BadBlock, Chunks, Position, columnar::Projection},
     cache::BlockSource,
     error::{Error, Result},
     sync::Arc,
@@ -164,7 +164,7 @@ impl RunCursor {
     pub fn project(&mut self, projection: &Projection) -> Result<()> {
         let row = self.rows.row();
         self.rows.project(projection, self.run.format());
-        if !self.on_entry || self.run.format().is_opaque() {
+        if !self.on_entry || self.run.format().is_row() {
             return Ok(());
         }
         let entered = self.rows.enter(self.bytes.get(), Chunks::default());

@@ -9,7 +9,7 @@
 //! dictionary, or none of its blocks could be carried over; a leaf without one takes the latest.
 //!
 //! Invariants
-//! 1. What is learnt never determines how a block is read: only its run does.
+//! 1. What is learned never determines how a block is read: only its run does.
 //! 2. The number of trainings is at most logarithmic in the leaves that are written while the tree
 //!    is open.
 //!
@@ -42,10 +42,10 @@ const SAVES_ONE_IN: f64 = 16.0;
 
 /// What a tree knows about its dictionary.
 #[derive(Debug, Default)]
-pub(super) struct Dictionaries(Mutex<Learnt>);
+pub(super) struct Dictionaries(Mutex<Learned>);
 
 #[derive(Debug, Default)]
-struct Learnt {
+struct Learned {
     latest: Option<Chosen>,
     /// Stored bytes per raw byte of the first leaf that was written with the last result.
     promise: Option<f64>,
@@ -146,11 +146,11 @@ impl Dictionaries {
         if codec != Codec::UNDER_DICTIONARY {
             return base;
         }
-        let mut learnt = self.0.lock().unwrap();
-        let samples = learnt.may_be_due().then(Box::default);
+        let mut learned = self.0.lock().unwrap();
+        let samples = learned.may_be_due().then(Box::default);
         let chosen = match base.chosen {
-            Some(base) => Some(learnt.same(base)),
-            None => learnt.latest.clone(),
+            Some(base) => Some(learned.same(base)),
+            None => learned.latest.clone(),
         };
         UnderDictionary { chosen, encoder: None, samples }
     }
@@ -164,8 +164,8 @@ impl Dictionaries {
 
     /// True if this is the dictionary that the tree holds.
     pub fn holds(&self, dictionary: &Arc<Dictionary>) -> bool {
-        let learnt = self.0.lock().unwrap();
-        learnt.latest.as_ref().is_some_and(|latest| Arc::ptr_eq(&latest.dictionary, dictionary))
+        let learned = self.0.lock().unwrap();
+        learned.latest.as_ref().is_some_and(|latest| Arc::ptr_eq(&latest.dictionary, dictionary))
     }
 
     /// Called when a leaf ends, with its raw and stored bytes. Returns what to train on, if
@@ -174,28 +174,28 @@ impl Dictionaries {
         if bytes < TRAINING_BYTES_MIN {
             return None;
         }
-        let mut learnt = self.0.lock().unwrap();
-        let latest = learnt.latest.as_ref().map(|latest| &latest.dictionary);
+        let mut learned = self.0.lock().unwrap();
+        let latest = learned.latest.as_ref().map(|latest| &latest.dictionary);
         let is_latest = match (latest, under.dictionary()) {
             (Some(latest), Some(its)) => Arc::ptr_eq(latest, its),
             (None, None) => true,
             _ => false,
         };
         // Runs with an older dictionary say nothing about the latest.
-        let is_due = is_latest && learnt.is_due(bytes as f64 / row_bytes.max(1) as f64);
+        let is_due = is_latest && learned.is_due(bytes as f64 / row_bytes.max(1) as f64);
         let samples = under.samples.filter(|samples| samples.kept.len() >= SAMPLES_MIN)?;
         is_due.then_some(Training { samples: *samples, bytes })
     }
 
     /// Records the result of a training.
-    pub fn learnt(&self, found: Found) {
-        let mut learnt = self.0.lock().unwrap();
-        learnt.pause = (learnt.pause * 2).max(PAUSE);
-        (learnt.latest, learnt.promise, learnt.leaves) = (found.0, None, Some(0));
+    pub fn learned(&self, found: Found) {
+        let mut learned = self.0.lock().unwrap();
+        learned.pause = (learned.pause * 2).max(PAUSE);
+        (learned.latest, learned.promise, learned.leaves) = (found.0, None, Some(0));
     }
 }
 
-impl Learnt {
+impl Learned {
     /// Returns the latest dictionary, if it equals the given one. A tree that knows none, since the
     /// store was just opened, adopts the given one.
     fn same(&mut self, chosen: Chosen) -> Chosen {

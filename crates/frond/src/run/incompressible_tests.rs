@@ -59,8 +59,8 @@ fn sorts() -> Vec<Sort> {
         sort("two strings, 100 B", Some(vec![text, text]), &[(20, 40), (60, 80)]),
         sort("fixed, 100 B", Some(vec![wide(64), wide(36)]), &[(64, 64), (36, 36)]),
         sort("fixed, 2 KB", Some(vec![wide(1024), wide(1024)]), &[(1024, 1024), (1024, 1024)]),
-        sort("opaque, 100 B", None, &[(80, 120)]),
-        sort("opaque, 2 KB", None, &[(1800, 2200)]),
+        sort("row blocks, 100 B", None, &[(80, 120)]),
+        sort("row blocks, 2 KB", None, &[(1800, 2200)]),
     ]
 }
 
@@ -130,8 +130,13 @@ fn random_bytes_take_what_they_are_and_the_codec_gives_up() {
         let name = sort.name;
         let work = WorkByTree::new(Arc::new(RealClock::new())).of(Lineage(1));
         let key = vec![Part::Fixed(8, Hint::Integer), Part::Fixed(32, Hint::None)];
-        let typing = sort.value.clone().and_then(|value| {
-            Typing::of(Some(&Layout::new(key)), Some(&Layout::new(value)), None, Some(work.clone()))
+        let schema = sort.value.clone().and_then(|value| {
+            RowSchema::of(
+                Some(&Layout::new(key)),
+                Some(&Layout::new(value)),
+                None,
+                Some(work.clone()),
+            )
         });
         let mut rows_before = 0;
         for leaf in 0..LEAVES {
@@ -139,8 +144,8 @@ fn random_bytes_take_what_they_are_and_the_codec_gives_up() {
             let pool = FramePool::new(64 << 20);
             let (codec, block_bytes) = (Codec::Zstd1, BLOCK_RAW_BYTES_TARGET);
             let options = RunOptions { codec, filter_bits: None, block_bytes };
-            let builder = match &typing {
-                Some(typing) => RunBuilder::typed(pool, options, typing, None),
+            let builder = match &schema {
+                Some(schema) => RunBuilder::columnar(pool, options, schema, None),
                 None => RunBuilder::new(pool, options),
             };
             let mut builder = builder.counted(work.clone());
@@ -172,6 +177,6 @@ fn random_bytes_take_what_they_are_and_the_codec_gives_up() {
             assert!(leaf > 0 || tried >= sort.chunks_of_block(), "{name}: never tried");
         }
         // Models are trained on the first leaf, and not again while rows take as much as before.
-        assert_eq!(work.leaves().trainings, u64::from(typing.is_some()), "{name}");
+        assert_eq!(work.leaves().trainings, u64::from(schema.is_some()), "{name}");
     }
 }

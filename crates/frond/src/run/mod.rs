@@ -5,8 +5,8 @@
 //! Build (one thread; keys ascend strictly):
 //! ```text
 //! RunBuilder::new(pool: Arc<FramePool>, RunOptions { codec, filter_bits, block_bytes })
-//! RunBuilder::opaque(pool, options, base: Option<&Run>) // row blocks; may carry those of `base`
-//! RunBuilder::typed(pool, options, &Arc<Typing>, base: Option<&Format>)        // columnar blocks
+//! RunBuilder::row_blocks(pool, options, base: Option<&Run>) // row blocks; may carry those of `base`
+//! RunBuilder::columnar(pool, options, &Arc<RowSchema>, base: Option<&Format>)        // columnar blocks
 //!   .push(&mut self, key: &[u8], tag: Tag, payload: &[u8]) -> Result<()>
 //!   .carry_block(&mut self, from: &Run, index: usize, encoded: &[u8])       // an untouched block
 //!   .add_range_delete(&mut self, from: &[u8], to: &[u8])
@@ -72,6 +72,7 @@
 //! Threads: runs are shared by all; builders and cursors belong to one. Bytes: docs/format.md,
 //! "Run".
 
+mod block_writer;
 mod builder;
 mod cursor;
 mod dictionaries;
@@ -86,19 +87,18 @@ mod index;
 mod merge;
 #[cfg(test)]
 mod model_tests;
-mod open_block;
-mod open_opaque;
 mod pieces;
 mod pinned;
 mod ranges;
 mod rank;
 mod reader;
+mod row_block_writer;
+mod schema;
 mod tail;
 mod taken_back;
 mod takes;
 #[cfg(test)]
 mod tests;
-mod typing;
 mod verify;
 mod warm;
 mod work;
@@ -117,9 +117,9 @@ pub use pieces::BULK_BYTES;
 pub use pinned::{Found, PinnedBlock};
 pub use ranges::RangeDeletes;
 pub use reader::{ReadBuf, Run};
+pub use schema::RowSchema;
 pub use tail::{BlobUse, Counts};
 pub use takes::TakesEntries;
-pub use typing::Typing;
 pub use verify::verify_extent;
 pub use work::{DecodeStats, EncodeStats, Work, WorkByTree};
 

@@ -52,15 +52,15 @@ fn rows(most: usize) -> impl Strategy<Value = Rows> {
     prop::collection::btree_map(keys(), messages(), 0..most)
 }
 
-/// How a run is built: its options, and the typing of columnar blocks.
+/// How a run is built: its options, and the schema of columnar blocks.
 #[derive(Clone, Debug)]
 struct How {
     options: RunOptions,
-    typing: Option<Arc<Typing>>,
+    schema: Option<Arc<RowSchema>>,
 }
 
 /// Layouts that keys and values fit always, mostly, or hardly ever.
-fn typings() -> impl Strategy<Value = Option<Arc<Typing>>> {
+fn schemas() -> impl Strategy<Value = Option<Arc<RowSchema>>> {
     let rest = Part::Var(End::Rest);
     let key = prop_oneof![
         Just(vec![rest]),
@@ -74,13 +74,14 @@ fn typings() -> impl Strategy<Value = Option<Arc<Typing>>> {
         Just(vec![Part::Var(End::Prefixed)]),
         Just(vec![Part::Fixed(4, Hint::Float)]),
     ];
-    let typing =
-        |(key, value)| Typing::of(Some(&Layout::new(key)), Some(&Layout::new(value)), None, None);
-    prop_oneof![Just(None), (key, value).prop_map(typing)]
+    let schema = |(key, value)| {
+        RowSchema::of(Some(&Layout::new(key)), Some(&Layout::new(value)), None, None)
+    };
+    prop_oneof![Just(None), (key, value).prop_map(schema)]
 }
 
 fn ways() -> impl Strategy<Value = How> {
-    (options(), typings()).prop_map(|(options, typing)| How { options, typing })
+    (options(), schemas()).prop_map(|(options, schema)| How { options, schema })
 }
 
 fn options() -> impl Strategy<Value = RunOptions> {
@@ -94,8 +95,8 @@ fn options() -> impl Strategy<Value = RunOptions> {
 
 fn build(rows: &Rows, ranges: &[(Vec<u8>, Vec<u8>)], how: &How) -> Option<Arc<Run>> {
     let pool = FramePool::new(8 << 20);
-    let mut builder = match &how.typing {
-        Some(typing) => RunBuilder::typed(pool, how.options, typing, None),
+    let mut builder = match &how.schema {
+        Some(schema) => RunBuilder::columnar(pool, how.options, schema, None),
         None => RunBuilder::new(pool, how.options),
     };
     for (key, (tag, payload)) in rows {
@@ -152,13 +153,13 @@ fn model_step(rows: &[&Vec<u8>], at: Option<usize>, step: &Step) -> Option<usize
     next.filter(|&next| next < rows.len())
 }
 
-/// Carries blocks of a run into another, whatever the typing of the two is; `None` if they cannot
+/// Carries blocks of a run into another, whatever the schema of the two is; `None` if they cannot
 /// be carried.
 fn carried(from: &Arc<Run>, how: &How, skip: usize) -> Option<Arc<Run>> {
     let pool = FramePool::new(8 << 20);
     let mut buf = ReadBuf::new(pool.clone());
-    let mut builder = match &how.typing {
-        Some(typing) => RunBuilder::typed(pool, how.options, typing, Some(from.format())),
+    let mut builder = match &how.schema {
+        Some(schema) => RunBuilder::columnar(pool, how.options, schema, Some(from.format())),
         None => RunBuilder::new(pool, how.options),
     };
     if !builder.carries(from) {
@@ -236,7 +237,7 @@ proptest! {
         same: bool,
     ) {
         let Some(run) = build(&rows, &[], &how) else { return Ok(()) };
-        let to = if same { How { typing: how.typing.clone(), ..other } } else { other };
+        let to = if same { How { schema: how.schema.clone(), ..other } } else { other };
         let Some(copy) = carried(&run, &to, skip) else {
             prop_assert!(!same || skip >= run.block_count());
             return Ok(());

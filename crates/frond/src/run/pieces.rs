@@ -156,7 +156,7 @@ impl Run {
 
     /// Bytes of a block once decoded, including what the codecs of its columns may decode.
     fn decoded_bytes(&self, entry: &BlockEntry) -> u64 {
-        let has_chunks = !self.format().is_opaque() && self.codec() != Codec::Raw;
+        let has_chunks = !self.format().is_row() && self.codec() != Codec::Raw;
         let chunks = if has_chunks { entry.row_bytes } else { 0 };
         u64::from(entry.raw_bytes) + u64::from(chunks)
     }

@@ -23,8 +23,8 @@ use super::{
 };
 use crate::{
     block::{
-        BadBlock, Chunks, Codec, DecodeMeter, Dictionary, Format, NEWER, Packing, TypedFormat,
-        typed::Projection,
+        BadBlock, Chunks, Codec, ColumnarFormat, DecodeMeter, Dictionary, Format, NEWER, Packing,
+        columnar::Projection,
     },
     bounds,
     cache::{BlockKey, BlockSource, FrameBuf, FramePool, Load, Near},
@@ -183,9 +183,9 @@ impl Run {
         if tail.data_bytes != data_bytes {
             return Err(malformed("its data is not as long as its link says"));
         }
-        if let (Format::Typed(format), Some(work)) = (&mut tail.format, &work) {
+        if let (Format::Columnar(format), Some(work)) = (&mut tail.format, &work) {
             let meter: Arc<dyn DecodeMeter> = work.clone();
-            *format = Arc::new(TypedFormat::clone(format).metered(Some(meter)));
+            *format = Arc::new(ColumnarFormat::clone(format).metered(Some(meter)));
         }
         if let Some(work) = &work {
             tail.dictionary = tail.dictionary.map(|its| work.dictionaries().share(its));
@@ -557,7 +557,7 @@ impl Run {
     pub(crate) fn bad_block(&self, index: usize, bad: BadBlock) -> Error {
         let place = self.block_place(index);
         if bad == NEWER {
-            let what = "typed blocks of a newer version".into();
+            let what = "columnar blocks of a newer version".into();
             return Error::TooNew { file: place.file, what };
         }
         Error::Malformed { place, what: "a block", why: bad.0.into() }

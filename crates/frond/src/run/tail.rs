@@ -17,8 +17,8 @@
 use super::{filter::Filter, index::*, ranges::RangeDeletes};
 use crate::{
     block::{
-        BLOCK_RAW_BYTES_MAX, BLOCK_ROWS_BYTES_MAX, Codec, Dictionary, Format, Packing, TypedFormat,
-        common_prefix, varint32,
+        BLOCK_RAW_BYTES_MAX, BLOCK_ROWS_BYTES_MAX, Codec, ColumnarFormat, Dictionary, Format,
+        Packing, common_prefix, varint32,
     },
     bounds,
     coding::{Reader, put_bytes, put_varint},
@@ -32,7 +32,7 @@ const MAGIC: u32 = 0x4e55_5246;
 const VERSION: u8 = 1;
 /// Version of runs with columnar blocks: a format follows the last key, and the index stores the
 /// length of the rows.
-const VERSION_TYPED: u8 = 2;
+const VERSION_COLUMNAR: u8 = 2;
 /// Version of runs with row blocks of which some are transposed: the index may say so of a block.
 const VERSION_TRANSPOSED: u8 = 3;
 /// Version of runs with row blocks of which some use a dictionary, which follows the last key; some
@@ -107,7 +107,7 @@ impl Tail {
             put_bytes(&mut body, key);
         }
         let version = match &self.format {
-            Format::Opaque => match &self.dictionary {
+            Format::Row => match &self.dictionary {
                 Some(dictionary) => {
                     put_bytes(&mut body, dictionary.to_disk());
                     VERSION_DICTIONARY
@@ -115,11 +115,11 @@ impl Tail {
                 None if self.has_transposed() => VERSION_TRANSPOSED,
                 None => VERSION,
             },
-            Format::Typed(format) => {
+            Format::Columnar(format) => {
                 let mut bytes = Vec::new();
                 format.to_disk(&mut bytes);
                 put_bytes(&mut body, &bytes);
-                VERSION_TYPED
+                VERSION_COLUMNAR
             }
         };
         let index_at = body.len();
@@ -171,7 +171,7 @@ impl Tail {
             {
                 put_varint(out, number.into());
             }
-            if let Format::Typed(_) = self.format {
+            if let Format::Columnar(_) = self.format {
                 put_varint(out, entry.row_bytes.into());
             }
             out.push(entry.packing.to_disk() | u8::from(entry.has_blobs) << 7);
@@ -213,11 +213,11 @@ impl Tail {
         let first_key: Box<[u8]> = rest.bytes().ok_or_else(short)?.into();
         let last_key: Box<[u8]> = rest.bytes().ok_or_else(short)?.into();
         let format = match version {
-            VERSION_TYPED => {
-                let format = TypedFormat::from_disk(rest.bytes().ok_or_else(short)?)?;
-                Format::Typed(Arc::new(format))
+            VERSION_COLUMNAR => {
+                let format = ColumnarFormat::from_disk(rest.bytes().ok_or_else(short)?)?;
+                Format::Columnar(Arc::new(format))
             }
-            _ => Format::Opaque,
+            _ => Format::Row,
         };
         let dictionary = match version {
             VERSION_DICTIONARY => {
@@ -305,7 +305,7 @@ fn index_from_disk(
     version: u8,
 ) -> Result<BlockIndex, &'static str> {
     const SHORT: &str = "its index is cut short";
-    let is_typed = version == VERSION_TYPED;
+    let is_columnar = version == VERSION_COLUMNAR;
     let mut reader = Reader::new(bytes);
     let mut index = BlockIndex::default();
     let (mut separator, mut offset) = (Vec::new(), 0u32);
@@ -330,11 +330,11 @@ fn index_from_disk(
         let mut number = || varint32(&mut reader).ok_or(SHORT);
         let (encoded_bytes, raw_bytes) = (number()?, number()?);
         let (rows, deletes, merges) = (number()?, number()?, number()?);
-        let row_bytes = if is_typed { number()? } else { raw_bytes };
+        let row_bytes = if is_columnar { number()? } else { raw_bytes };
         let flags = reader.u8().ok_or(SHORT)?;
         let packing = Packing::from_disk(flags & 0x7f).ok_or("a block has an unknown codec")?;
-        if is_typed && !packing.is_raw() {
-            return Err("a typed block under a codec");
+        if is_columnar && !packing.is_raw() {
+            return Err("a columnar block under a codec");
         }
         if packing.is_transposed && !matches!(version, VERSION_TRANSPOSED | VERSION_DICTIONARY) {
             return Err("a transposed block in a run that has none");
@@ -398,7 +398,7 @@ mod tests {
     }
 
     fn read(blocks: u32, index: &[u8]) -> Result<BlockIndex, &'static str> {
-        index_from_disk(7, blocks, index, 9 * blocks, VERSION_TYPED)
+        index_from_disk(7, blocks, index, 9 * blocks, VERSION_COLUMNAR)
     }
 
     /// Promise: P15, P20. A separator that shares everything with the previous one takes a few

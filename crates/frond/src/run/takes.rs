@@ -1,7 +1,7 @@
 //! The consumer of the entries of a walk.
 
 use super::Entry;
-use crate::{Result, block::typed::Even};
+use crate::{Result, block::columnar::Even};
 
 /// Takes the entries of a [walk](super::RunCursor::walk).
 pub trait TakesEntries {

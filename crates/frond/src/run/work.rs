@@ -10,7 +10,7 @@
 //! 2. `bytes` and `carried_bytes` together are what the blocks of the finished runs take.
 //! 3. Memory of how blocks were best stored decides only what is tried for the next blocks: rows do
 //!    not depend on it. The bytes of row-block leaves do, and therefore on which run of the tree
-//!    ended last: the last `set_habit` counts.
+//!    ended last: the last `set_hint` counts.
 //! 4. Times are wall-clock times, read twice per block or chunk: nothing is decided by them (P17).
 //!
 //! Threads: all. Cost: two clock readings per block, some twenty additions per run.
@@ -19,10 +19,10 @@ use std::{collections::HashMap, fmt};
 
 use super::{
     dictionaries::{Dictionaries, UnderDictionary},
-    open_opaque::Habit,
+    row_block_writer::EncodingHint,
 };
 use crate::{
-    block::{Codec, DecodeMeter, typed::ChunkCounts},
+    block::{Codec, DecodeMeter, columnar::ChunkCounts},
     io::Clock,
     sync::{Arc, AtomicU64, Mutex, OnceLock, Ordering, RwLock, Weak},
     types::Lineage,
@@ -137,7 +137,7 @@ pub struct Work {
 struct LeavesWork {
     encoded: EncodeCounters,
     /// For row blocks.
-    habit: Mutex<Habit>,
+    hint: Mutex<EncodingHint>,
     dictionaries: Dictionaries,
 }
 
@@ -185,8 +185,8 @@ impl Work {
     }
 
     /// How row blocks were best stored, as of the end of the last run of leaves.
-    pub(super) fn habit(&self) -> Habit {
-        self.leaves.get().map(|leaves| *leaves.habit.lock().unwrap()).unwrap_or_default()
+    pub(super) fn hint(&self) -> EncodingHint {
+        self.leaves.get().map(|leaves| *leaves.hint.lock().unwrap()).unwrap_or_default()
     }
 
     /// The dictionary state of these blocks.
@@ -209,7 +209,7 @@ impl Work {
     ) {
         let Some(training) = self.dictionaries().learn(under, row_bytes, bytes) else { return };
         let begun = self.now();
-        self.dictionaries().learnt(training.train());
+        self.dictionaries().learned(training.train());
         let training_nanos = self.now().saturating_sub(begun);
         self.encoded(
             codec,
@@ -217,8 +217,8 @@ impl Work {
         );
     }
 
-    pub(super) fn set_habit(&self, habit: Habit) {
-        *self.own_leaves().habit.lock().unwrap() = habit;
+    pub(super) fn set_hint(&self, hint: EncodingHint) {
+        *self.own_leaves().hint.lock().unwrap() = hint;
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     error::{Error, Result},
     io::ALIGN,
     page::{
-        FEATURE_DICTIONARIES, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS,
+        FEATURE_COLUMNAR_RUNS, FEATURE_DICTIONARIES, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS,
         Identity, Link, PageKind, StoreFile, page_hash, sealed,
     },
     sync::Arc,
@@ -39,9 +39,9 @@ impl Run {
             Data::Unwritten(data) => data,
             Data::Written { link, .. } => return Ok(*link),
         };
-        if let Format::Typed(format) = self.format() {
+        if let Format::Columnar(format) = self.format() {
             let templates = if format.has_templates() { FEATURE_TEMPLATES } else { 0 };
-            file.require(FEATURE_TYPED_RUNS | templates);
+            file.require(FEATURE_COLUMNAR_RUNS | templates);
         }
         if self.tail.has_transposed() {
             file.require(FEATURE_TRANSPOSED_BLOCKS);

@@ -15,9 +15,9 @@ use crate::{
     bounds,
     io::ALIGN,
     page::{
-        FEATURE_DICTIONARIES, FEATURE_PAGED_DIRECTORY, FEATURE_ROW_COUNTS, FEATURE_SUMS,
-        FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, FEATURE_TYPED_RUNS, Identity, LINK_BYTES,
-        Link, PageKind, page_hash,
+        FEATURE_COLUMNAR_RUNS, FEATURE_DICTIONARIES, FEATURE_PAGED_DIRECTORY, FEATURE_ROW_COUNTS,
+        FEATURE_SUMS, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, Identity, LINK_BYTES, Link,
+        PageKind, page_hash,
     },
     types::{Lineage, Lsn, Publish, Seqno, StoreId},
 };
@@ -37,7 +37,7 @@ pub(super) const MAGIC: &[u8; 8] = b"FrondSB\0";
 /// The only format version so far.
 pub const FORMAT: u32 = 1;
 /// Features a reader must know.
-const INCOMPAT_KNOWN: u64 = FEATURE_TYPED_RUNS
+const INCOMPAT_KNOWN: u64 = FEATURE_COLUMNAR_RUNS
     | FEATURE_TEMPLATES
     | FEATURE_TRANSPOSED_BLOCKS
     | FEATURE_DICTIONARIES

@@ -8,7 +8,9 @@ use crate::{
     cache::{BlockCache, FramePool},
     error::Result,
     page::Link,
-    run::{BlobReader, Folder, Operators, Run, RunBuilder, RunOptions, Typing, Work, WorkByTree},
+    run::{
+        BlobReader, Folder, Operators, RowSchema, Run, RunBuilder, RunOptions, Work, WorkByTree,
+    },
     store::{Extent, HeldExtent, HeldPages, Store},
     sync::{Arc, AtomicU64, Ordering},
     types::Sums,
@@ -149,8 +151,8 @@ pub(crate) struct TreeTraits {
     pub class: SizeClass,
     /// True if leaves carry filters: keys are unique and not append-only.
     pub leaf_filters: bool,
-    /// The typing of its runs, for columnar blocks; `None` for row blocks.
-    pub typing: Option<Arc<Typing>>,
+    /// The schema of its runs, for columnar blocks; `None` for row blocks.
+    pub schema: Option<Arc<RowSchema>>,
 }
 
 impl Effects {
@@ -299,9 +301,9 @@ impl TreeContext {
         base: Option<&Run>,
     ) -> RunBuilder {
         let pool = self.pool.clone();
-        let builder = match &traits.typing {
-            Some(typing) => RunBuilder::typed(pool, options, typing, base.map(Run::format)),
-            None => RunBuilder::opaque(pool, options, base),
+        let builder = match &traits.schema {
+            Some(schema) => RunBuilder::columnar(pool, options, schema, base.map(Run::format)),
+            None => RunBuilder::row_blocks(pool, options, base),
         };
         match self.work_of(traits.lineage) {
             Some(work) => builder.counted(work),

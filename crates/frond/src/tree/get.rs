@@ -8,7 +8,7 @@
 
 use crate::{
     Message, Tag,
-    block::typed::Projection,
+    block::columnar::Projection,
     error::Result,
     run::{Found, key_hash},
     sync::Arc,

@@ -7,7 +7,7 @@
 //!
 //! Threads: all; nothing is latched.
 
-use crate::{block::typed::Projection, error::Result, run::key_hash, sync::Arc};
+use crate::{block::columnar::Projection, error::Result, run::key_hash, sync::Arc};
 
 use super::{
     TreeContext,

@@ -136,7 +136,7 @@ impl Job<'_> {
             let chain = self.chain_of(node, tier, first, last)?;
             if let Some((chain, bytes)) = chain {
                 // About what general codecs leave of a buffer run; columnar blocks keep their size.
-                expected += if self.traits.typing.is_some() { bytes } else { bytes / 2 };
+                expected += if self.traits.schema.is_some() { bytes } else { bytes / 2 };
                 sources.push(Source::Chain(chain));
             }
         }

@@ -13,7 +13,7 @@
 
 use crate::{
     Publish,
-    block::typed::Projection,
+    block::columnar::Projection,
     error::Result,
     page::{Link, PageKind},
     run::{BULK_BYTES, Direction, Entry, EntrySource, Found, RunCursor, key_hash},

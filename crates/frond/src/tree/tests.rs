@@ -133,7 +133,7 @@ impl House {
     fn job<T>(&mut self, leaf_fill: u64, work: impl FnOnce(&mut Job<'_>, &TreeRoot) -> T) -> T {
         self.publish += 1;
         let traits =
-            TreeTraits { lineage: LINE, class: SizeClass::Fast, leaf_filters: false, typing: None };
+            TreeTraits { lineage: LINE, class: SizeClass::Fast, leaf_filters: false, schema: None };
         let mut job = Job::new(&self.cx, traits, Publish(self.publish), leaf_fill, &self.progress);
         let done = work(&mut job, &self.root);
         let changed = std::mem::take(&mut job.effects.run_refs);

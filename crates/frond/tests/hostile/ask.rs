@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use frond::{
     Tag,
     block::{
-        BadBlock, Chunks, Format, Payload, Position, TypedFormat,
-        typed::{self, Projection, TypedRows},
+        BadBlock, Chunks, ColumnarFormat, Format, Payload, Position,
+        columnar::{self, ColumnarRows, Projection},
     },
 };
 
@@ -17,7 +17,7 @@ use crate::{counting::peak_of, stock::Block};
 /// Bytes beyond what a block's own lengths allow: initial capacity of lists, contexts of codecs.
 const SOME: usize = 64 << 10;
 /// Most bytes that a row without a value may have in each string column
-/// (docs/format.md, "Typed block").
+/// (docs/format.md, "ColumnarBlock block").
 const FILLER_BYTES_MAX: usize = 64;
 
 /// What is in a row: key, tag, payload.
@@ -25,10 +25,10 @@ type Row = (Vec<u8>, Tag, Vec<u8>);
 
 /// Counts the columns of an intact columnar block by their encodings.
 pub fn count(block: &Block, format: &Format, met: &mut BTreeMap<&'static str, u64>) {
-    let Format::Typed(format) = format else { return };
-    let typed = format.block(&block.raw).expect("it was built");
+    let Format::Columnar(format) = format else { return };
+    let columnar = format.block(&block.raw).expect("it was built");
     let weighed =
-        typed::weigh(&typed, |column| *met.entry(column.encoding.name()).or_default() += 1);
+        columnar::weigh(&columnar, |column| *met.entry(column.encoding.name()).or_default() += 1);
     weighed.expect("it was built");
 }
 
@@ -38,8 +38,8 @@ fn bound(block: &Block, format: &Format) -> usize {
     let (rows, row_bytes) = (block.rows as usize, block.row_bytes as usize);
     match format {
         // A backward scan holds the whole keys of sixteen rows.
-        Format::Opaque => 40 * block.raw.len() + SOME,
-        Format::Typed(format) => {
+        Format::Row => 40 * block.raw.len() + SOME,
+        Format::Columnar(format) => {
             let columns = format.columns().count() + 1;
             16 * (row_bytes + block.raw.len()) + 2 * rows * columns * (FILLER_BYTES_MAX + 16) + SOME
         }
@@ -58,8 +58,8 @@ pub fn everything(block: &Block, format: &Format) -> bool {
             let answer = seek(block, format, key);
             assert!(!sound || answer.is_ok(), "checked, and not searched: {answer:?}");
         }
-        if let Format::Typed(typed) = format {
-            let answer = parts(block, typed);
+        if let Format::Columnar(columnar) = format {
+            let answer = parts(block, columnar);
             assert!(!sound || answer.is_ok(), "checked, and no parts: {answer:?}");
         }
         if sound && let Ok(rows) = walked {
@@ -114,7 +114,8 @@ fn walk(block: &Block, format: &Format) -> Result<Vec<Row>, BadBlock> {
 fn seek(block: &Block, format: &Format, key: &[u8]) -> Result<(), BadBlock> {
     let raw = &block.raw[..];
     let mut at = Position::new(format);
-    let found = format.find(raw, key, &typed::Projection::All, &mut Chunks::default()).map(|_| ());
+    let found =
+        format.find(raw, key, &columnar::Projection::All, &mut Chunks::default()).map(|_| ());
     at.enter(raw, Chunks::default())?;
     let mut sought = at.seek_before(raw, format, key);
     if let Ok(true) = sought {
@@ -129,21 +130,27 @@ fn seek(block: &Block, format: &Format, key: &[u8]) -> Result<(), BadBlock> {
 }
 
 /// The sizes of columns, and projections of values.
-fn parts(block: &Block, format: &TypedFormat) -> Result<(), BadBlock> {
-    let typed = format.block(&block.raw)?;
-    if typed.raw_bytes() != block.row_bytes as usize {
+fn parts(block: &Block, format: &ColumnarFormat) -> Result<(), BadBlock> {
+    let columnar = format.block(&block.raw)?;
+    if columnar.raw_bytes() != block.row_bytes as usize {
         return Ok(());
     }
-    let weighed = typed::weigh(&typed, |_| {});
+    let weighed = columnar::weigh(&columnar, |_| {});
     let mut payload = Vec::new();
     for part in [0, 2] {
         let projection = format.columns().project(&[part]);
         for key in &block.keys {
-            typed::find_parts(&typed, key, &projection, &mut Chunks::default(), &mut payload)?;
+            columnar::find_parts(
+                &columnar,
+                key,
+                &projection,
+                &mut Chunks::default(),
+                &mut payload,
+            )?;
         }
-        let mut at = TypedRows::new(projection);
-        at.first(&typed)?;
-        while at.next(&typed)? {}
+        let mut at = ColumnarRows::new(projection);
+        at.first(&columnar)?;
+        while at.next(&columnar)? {}
     }
     assert_eq!(format.columns().project(&[]), Projection::Nothing);
     weighed
@@ -152,7 +159,7 @@ fn parts(block: &Block, format: &TypedFormat) -> Result<(), BadBlock> {
 /// The form into which a cache with space unpacks a sound block is sound as well, and has the same
 /// rows.
 fn unpack(block: &Block, format: &Format, rows: &[Row]) {
-    if format.is_opaque() {
+    if format.is_row() {
         return;
     }
     let mut chunks = Chunks::default();
@@ -160,7 +167,7 @@ fn unpack(block: &Block, format: &Format, rows: &[Row]) {
     assert!(checked.is_ok(), "it was sound");
     // A thread that loads a block passes on what the check decoded of it.
     if let Some((key, tag, _)) = rows.last() {
-        let found = format.find(&block.raw, key, &typed::Projection::All, &mut chunks);
+        let found = format.find(&block.raw, key, &columnar::Projection::All, &mut chunks);
         assert_eq!(found.expect("it is sound").map(|(tag, _)| tag), Some(*tag));
     }
     let mut at = Position::new(format);
@@ -178,7 +185,7 @@ fn unpack(block: &Block, format: &Format, rows: &[Row]) {
 /// The rows of a sound block are in order, and each is found by its key as in the scan.
 fn agree(block: &Block, format: &Format, rows: &[Row]) {
     let raw = &block.raw[..];
-    if matches!(format, Format::Typed(_)) {
+    if matches!(format, Format::Columnar(_)) {
         let bytes = rows.iter().map(|(key, _, payload)| key.len() + payload.len());
         assert_eq!(bytes.sum::<usize>(), block.row_bytes as usize);
     } else if rows.iter().any(|(key, ..)| key.is_empty()) {
@@ -189,7 +196,7 @@ fn agree(block: &Block, format: &Format, rows: &[Row]) {
     for (number, (key, tag, payload)) in rows.iter().enumerate() {
         assert!(number == 0 || rows[number - 1].0 < *key, "checked, and descends");
         let found = format
-            .find(raw, key, &typed::Projection::All, &mut Chunks::default())
+            .find(raw, key, &columnar::Projection::All, &mut Chunks::default())
             .expect("it is sound");
         let (found, place) = found.unwrap_or_else(|| panic!("row {number} is not found"));
         let found_payload = match &place {

@@ -46,7 +46,7 @@ pub fn tree(dice: &mut Dice) -> Tree {
     leaf(12_000);
     let (rows, run) = leaf(4000);
     assert!(run.dictionary().is_some(), "texts have one");
-    Tree { typing: None, options, rows, run }
+    Tree { schema: None, options, rows, run }
 }
 
 /// Number of blocks of a run that use its dictionary.
@@ -84,10 +84,7 @@ pub fn decoded(dice: &mut Dice, tree: &Tree, strikes: u64) -> u64 {
             decoded += 1;
             let row_bytes = raw_bytes as u32;
             let keys = tree.rows.keys().take(3).cloned().collect();
-            ask::everything(
-                &Block { raw: out, rows: entry.rows, row_bytes, keys },
-                &Format::Opaque,
-            );
+            ask::everything(&Block { raw: out, rows: entry.rows, row_bytes, keys }, &Format::Row);
         }
         let mut out = vec![0; entry.raw_bytes as usize];
         assert!(entry.packing.decode(None, &encoded, &mut out).is_err(), "it needs none");

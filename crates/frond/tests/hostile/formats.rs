@@ -2,7 +2,7 @@
 //! formats of runs.
 
 use frond::block::{
-    Codec, Format, MODELS_MEMORY_MAX, TypedFormat,
+    Codec, ColumnarFormat, Format, MODELS_MEMORY_MAX,
     column::{
         Float, IntEncoder, Ints, PAD_BYTES,
         string::{Purpose, StrEncoder, StringModel, Strings, Strs, train},
@@ -161,7 +161,7 @@ fn read_strings(
 
 /// Models and whole formats, corrupted `strikes` times each.
 pub fn models(dice: &mut Dice, format: &Format, strikes: usize) {
-    let Format::Typed(format) = format else { return };
+    let Format::Columnar(format) = format else { return };
     let mut bytes = Vec::new();
     format.to_disk(&mut bytes);
     for model in format.models().iter().flatten() {
@@ -183,7 +183,7 @@ pub fn models(dice: &mut Dice, format: &Format, strikes: usize) {
     for _ in 0..strikes {
         let mut struck = bytes.clone();
         (0..1 + dice.below(3)).for_each(|_| strike::bytes(dice, &mut struck));
-        let (read, peak) = peak_of(|| TypedFormat::from_disk(&struck));
+        let (read, peak) = peak_of(|| ColumnarFormat::from_disk(&struck));
         assert!(
             peak < 2 * MODELS_MEMORY_MAX + SOME,
             "{peak} bytes for a format of {}",
@@ -193,7 +193,7 @@ pub fn models(dice: &mut Dice, format: &Format, strikes: usize) {
             assert!(read.memory_bytes() <= MODELS_MEMORY_MAX + (1 << 20));
             let mut again = Vec::new();
             read.to_disk(&mut again);
-            assert!(TypedFormat::from_disk(&again).is_ok_and(|same| same == read));
+            assert!(ColumnarFormat::from_disk(&again).is_ok_and(|same| same == read));
         }
     }
 }

@@ -63,8 +63,8 @@ fn struck_blocks_give_rows_or_an_error() {
             let raw = strike::block(dice, &block.raw, &other.raw);
             // What the index of the run would say about it.
             let said = match format {
-                Format::Opaque => None,
-                Format::Typed(_) => said(&raw),
+                Format::Row => None,
+                Format::Columnar(_) => said(&raw),
             };
             let (rows, row_bytes) = said.unwrap_or((block.rows, raw.len() as u32));
             let hit = Block { raw, rows, row_bytes, keys: block.keys.clone() };

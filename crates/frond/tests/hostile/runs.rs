@@ -143,9 +143,9 @@ fn read(run: &Arc<Run>, keys: &[&Vec<u8>]) {
 /// Merges it with the original run, and carries its blocks over into another: the result is a run
 /// in order, or an error.
 fn merge(tree: &Tree, run: &Arc<Run>) {
-    let builder = || match &tree.typing {
-        Some(typing) => RunBuilder::typed(pool(), tree.options, typing, Some(run.format())),
-        None => RunBuilder::opaque(pool(), tree.options, Some(run)),
+    let builder = || match &tree.schema {
+        Some(schema) => RunBuilder::columnar(pool(), tree.options, schema, Some(run.format())),
+        None => RunBuilder::row_blocks(pool(), tree.options, Some(run)),
     };
     let merged = || -> frond::Result<Option<Arc<Run>>> {
         let mut sources = vec![RunCursor::bulk(run.clone()), RunCursor::bulk(tree.run.clone())];

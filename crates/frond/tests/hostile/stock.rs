@@ -10,7 +10,7 @@ use frond::{
     End, Hint, Kind, Layout, Part, Tag,
     block::{Codec, Format},
     cache::FramePool,
-    run::{OPERATOR_ADD, ReadBuf, Run, RunBuilder, RunOptions, Typing, put_operand},
+    run::{OPERATOR_ADD, ReadBuf, RowSchema, Run, RunBuilder, RunOptions, put_operand},
 };
 use frond_testkit::Dice;
 
@@ -61,7 +61,7 @@ enum Recipe {
 
 /// One tree: its layouts, its rows, and a leaf of them.
 pub struct Tree {
-    pub typing: Option<Arc<Typing>>,
+    pub schema: Option<Arc<RowSchema>>,
     pub options: RunOptions,
     pub rows: Rows,
     pub run: Arc<Run>,
@@ -323,9 +323,9 @@ fn rows(dice: &mut Dice, key: &[Recipe], value: &[Recipe], first: u64) -> Rows {
     rows
 }
 
-fn leaf(rows: &Rows, typing: Option<&Arc<Typing>>, options: RunOptions) -> Arc<Run> {
-    let mut builder = match typing {
-        Some(typing) => RunBuilder::typed(pool(), options, typing, None),
+fn leaf(rows: &Rows, schema: Option<&Arc<RowSchema>>, options: RunOptions) -> Arc<Run> {
+    let mut builder = match schema {
+        Some(schema) => RunBuilder::columnar(pool(), options, schema, None),
         None => RunBuilder::new(pool(), options),
     };
     for (key, (tag, payload)) in rows {
@@ -348,20 +348,20 @@ impl Tree {
             );
         }
         let parts = |side: &[Recipe]| Layout::new(side.iter().map(Recipe::part).collect());
-        let typed = !dice.chance(1, 8);
-        let typing =
-            Typing::of(Some(&parts(&key)), Some(&parts(&value)), None, None).filter(|_| typed);
+        let columnar = !dice.chance(1, 8);
+        let schema = RowSchema::of(Some(&parts(&key)), Some(&parts(&value)), None, None)
+            .filter(|_| columnar);
         let options = RunOptions {
             codec: *dice.pick(&[Codec::Raw, Codec::Lz4, Codec::Zstd1, Codec::Zstd1, Codec::Zstd3]),
             filter_bits: dice.chance(1, 3).then_some(10),
             block_bytes: *dice.pick(&[250, 400, 800, 2000]),
         };
-        if typing.is_some() {
-            leaf(&rows(dice, &key, &value, 0), typing.as_ref(), options);
+        if schema.is_some() {
+            leaf(&rows(dice, &key, &value, 0), schema.as_ref(), options);
         }
         let rows = rows(dice, &key, &value, ROWS);
-        let run = leaf(&rows, typing.as_ref(), options);
-        Self { typing, options, rows, run }
+        let run = leaf(&rows, schema.as_ref(), options);
+        Self { schema, options, rows, run }
     }
 
     /// Some of its blocks.

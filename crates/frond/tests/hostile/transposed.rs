@@ -45,7 +45,7 @@ pub fn tree(dice: &mut Dice) -> Tree {
         builder.push(key, *tag, payload).expect("keys ascend");
     }
     let run = builder.finish().expect("it fits").expect("it has rows");
-    Tree { typing: None, options, rows, run }
+    Tree { schema: None, options, rows, run }
 }
 
 /// Number of byte-shuffled blocks of a run.
@@ -91,7 +91,7 @@ pub fn forms(dice: &mut Dice, tree: &Tree, strikes: u64) -> u64 {
             let own = tree.rows.keys().take(3).cloned().collect();
             let (rows, row_bytes) = (rows_of(&out), raw_bytes as u32);
             let block = Block { raw: out, rows, row_bytes, keys: own };
-            assert!(ask::everything(&block, &Format::Opaque), "decoded, and no block");
+            assert!(ask::everything(&block, &Format::Row), "decoded, and no block");
             sound += u64::from(hits > 0);
         }
     }

@@ -85,11 +85,11 @@ fn live(dir: &Path, size_class: SizeClass, model: &mut Rows) -> (Rows, u64) {
         assert_eq!(tree.get(key).unwrap().as_ref(), Some(value));
     }
     let columns = db.columns("t", 1).unwrap();
-    let under = columns.opaque.encodings.get("zstd with dictionary").copied().unwrap_or(0);
-    let blocks: u64 = columns.opaque.encodings.values().sum();
+    let under = columns.row_blocks.encodings.get("zstd with dictionary").copied().unwrap_or(0);
+    let blocks: u64 = columns.row_blocks.encodings.values().sum();
     match size_class {
         SizeClass::Small => {
-            assert!(under * 3 > blocks, "{:?}", columns.opaque.encodings);
+            assert!(under * 3 > blocks, "{:?}", columns.row_blocks.encodings);
             assert!(columns.dictionary_bytes > 0);
         }
         _ => assert_eq!((under, columns.dictionary_bytes), (0, 0)),

@@ -35,7 +35,7 @@ fn noise(row: u64) -> Vec<u8> {
 }
 
 /// Numbers as keys, and values of one string.
-fn typed() -> TreeOptions {
+fn columnar() -> TreeOptions {
     TreeOptions {
         key_layout: Some(Layout::new(vec![Part::Fixed(8, Hint::Integer)])),
         value_layout: Some(Layout::new(vec![Part::Var(End::Rest)])),
@@ -82,10 +82,10 @@ fn columns_as(columns: &TreeColumns, encoding: impl Fn(&str) -> bool) -> u64 {
 fn what_a_load_encoded_is_what_its_leaves_hold() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
-    load(&db, "typed", typed(), text);
-    load(&db, "opaque", TreeOptions::default(), text);
+    load(&db, "columnar", columnar(), text);
+    load(&db, "rows", TreeOptions::default(), text);
     let (mut bytes, mut nanos, mut blocks) = (0, 0, 0);
-    for tree in ["typed", "opaque"] {
+    for tree in ["columnar", "rows"] {
         let (encoded, columns) = (leaves(&db, tree), db.columns(tree, 1).unwrap());
         let shape = db.inspect(tree).unwrap().levels.pop().unwrap();
         assert_eq!((encoded.rows, shape.entries), (ROWS, ROWS), "{tree}");
@@ -98,12 +98,12 @@ fn what_a_load_encoded_is_what_its_leaves_hold() {
         (bytes, nanos) = (bytes + encoded.bytes, nanos + encoded.nanos);
         blocks += encoded.blocks;
     }
-    let (typed, opaque) = (leaves(&db, "typed"), leaves(&db, "opaque"));
-    let columns = db.columns("typed", 1).unwrap();
-    assert_eq!(typed.chunks_coded, columns_as(&columns, |name| name.ends_with("zstd")));
-    assert_eq!((opaque.chunks_coded, opaque.chunks_raw), (opaque.blocks, 0));
-    assert!(typed.trainings > 0 && typed.training_nanos > 0, "{typed:?}");
-    assert!(typed.training_nanos > typed.trainings * 1000, "{typed:?}");
+    let (columnar, row_blocks) = (leaves(&db, "columnar"), leaves(&db, "row_blocks"));
+    let columns = db.columns("columnar", 1).unwrap();
+    assert_eq!(columnar.chunks_coded, columns_as(&columns, |name| name.ends_with("zstd")));
+    assert_eq!((rows.chunks_coded, rows.chunks_raw), (rows.blocks, 0));
+    assert!(columnar.trainings > 0 && columnar.training_nanos > 0, "{columnar:?}");
+    assert!(columnar.training_nanos > columnar.trainings * 1000, "{columnar:?}");
     // Besides the leaves of these two trees only the catalog's own are counted; empty buffers add
     // nothing.
     let own = leaves(&db, "");
@@ -119,7 +119,7 @@ fn what_a_load_encoded_is_what_its_leaves_hold() {
 fn merges_are_counted_by_tree_and_class_of_run() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
-    let tree = load(&db, "t", typed(), text);
+    let tree = load(&db, "t", columnar(), text);
     let loaded = leaves(&db, "t");
     // Enough for several leaves, in one corner of the tree.
     put(&db, &tree, 0..200, |row| text(row + 7));
@@ -147,7 +147,7 @@ fn merges_are_counted_by_tree_and_class_of_run() {
 fn a_codec_that_is_in_vain_is_hardly_tried() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
-    for (name, options) in [("typed", typed()), ("opaque", TreeOptions::default())] {
+    for (name, options) in [("columnar", columnar()), ("rows", TreeOptions::default())] {
         let tree = load(&db, name, options, noise);
         let encoded = leaves(&db, name);
         assert!(encoded.blocks > 60 && encoded.bytes >= encoded.from_bytes * 9 / 10, "{encoded:?}");
@@ -170,12 +170,12 @@ fn a_codec_that_is_in_vain_is_hardly_tried() {
 fn chunks_that_reads_decode_are_counted_for_their_tree() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
-    for (name, options) in [("typed", typed()), ("opaque", TreeOptions::default())] {
+    for (name, options) in [("columnar", columnar()), ("rows", TreeOptions::default())] {
         load(&db, name, options, text);
     }
     db.close().unwrap();
     let db = open(dir.path());
-    for name in ["typed", "opaque"] {
+    for name in ["columnar", "rows"] {
         let tree = db.open_tree(name).unwrap();
         let others = db.stats().get("chunks_decoded").unwrap();
         assert_eq!(stats(&db, name).decoded.chunks, 0, "{name}");
@@ -201,7 +201,7 @@ fn chunks_that_reads_decode_are_counted_for_their_tree() {
         assert_eq!(db.stats().get("chunks_decoded"), Some(others + decoded.chunks), "{name}");
     }
     // Numbers are stored without a codec.
-    let numbers = TreeOptions { value_layout: typed().key_layout, ..typed() };
+    let numbers = TreeOptions { value_layout: columnar().key_layout, ..columnar() };
     let tree = load(&db, "numbers", numbers, |row| random(row).to_be_bytes().to_vec());
     assert_eq!(tree.get(&5u64.to_be_bytes()).unwrap(), Some(random(5).to_be_bytes().to_vec()));
     let all = stats(&db, "numbers");
@@ -214,7 +214,7 @@ fn chunks_that_reads_decode_are_counted_for_their_tree() {
 fn blocks_of_runs_that_died_leave_the_cache() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
-    let tree = load(&db, "typed", typed(), text);
+    let tree = load(&db, "columnar", columnar(), text);
     let read = |salt: u64| {
         let mut rows = 0;
         let mut cursor = tree.scan(..).unwrap();

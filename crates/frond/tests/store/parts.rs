@@ -176,7 +176,7 @@ fn a_value_that_does_not_fit_has_no_parts() {
     tree.put(&[3; 4], &value(&mut Dice::new(2), 5)).unwrap();
     let other = Layout::new(vec![Part::Var(End::Prefixed), Part::Var(End::Rest)]);
     let options = TreeOptions { value_layout: Some(other), ..Default::default() };
-    let plain_typed = db.create_tree("other", options).unwrap();
+    let plain_columnar = db.create_tree("other", options).unwrap();
     let parts: Parts = tree.parts(&[1, 3]).unwrap();
     for _ in 0..2 {
         let mut value = Vec::new();
@@ -196,13 +196,13 @@ fn a_value_that_does_not_fit_has_no_parts() {
         for _ in 0..2 {
             assert!(matches!(cursor.prev(), Err(Error::InvalidArgument(_))));
         }
-        let foreign = plain_typed.get_parts(&[0; 4], &parts, &mut value);
+        let foreign = plain_columnar.get_parts(&[0; 4], &parts, &mut value);
         assert!(matches!(foreign, Err(Error::InvalidArgument(_))));
-        assert!(db.snapshot().scan(&plain_typed, ..).unwrap().only(&parts).is_err());
+        assert!(db.snapshot().scan(&plain_columnar, ..).unwrap().only(&parts).is_err());
         assert_eq!(tree.get(&[1; 4]).unwrap().as_deref(), Some(&b"short"[..]));
         db.checkpoint().unwrap();
     }
-    drop((tree, plain, plain_typed));
+    drop((tree, plain, plain_columnar));
     db.close().unwrap();
 }
 

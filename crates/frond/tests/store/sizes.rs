@@ -16,7 +16,7 @@ fn open(env: &Env) -> Db {
     Db::open("/store", options().env(env.clone())).unwrap()
 }
 
-fn typed() -> TreeOptions {
+fn columnar() -> TreeOptions {
     TreeOptions {
         key_layout: Some(Layout::new(vec![Part::Fixed(4, Hint::Integer)])),
         value_layout: Some(Layout::new(vec![Part::Var(End::Rest)])),
@@ -73,11 +73,11 @@ fn sizes_are_what_the_pages_hold_whatever_was_done() {
     for seed in 0..6 {
         let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
         let mut db = open(&vfs.env(seed));
-        db.create_tree("typed", typed()).unwrap();
+        db.create_tree("columnar", columnar()).unwrap();
         db.create_tree("plain", TreeOptions::default()).unwrap();
         let longest = VALUE_INLINE_BYTES_MAX + 1 + 70_000 * (seed as usize % 2);
         for round in 0..40 {
-            for name in ["typed", "plain"] {
+            for name in ["columnar", "plain"] {
                 work(&db, &db.open_tree(name).unwrap(), dice, longest);
             }
             match dice.below(8) {
@@ -89,12 +89,12 @@ fn sizes_are_what_the_pages_hold_whatever_was_done() {
                 2 => drain(&db),
                 3 => {
                     let _ = db.drop_tree("copy");
-                    db.clone_tree("typed", "copy").unwrap();
+                    db.clone_tree("columnar", "copy").unwrap();
                     expect(&db, "copy");
                 }
                 _ => {}
             }
-            for name in ["typed", "plain"] {
+            for name in ["columnar", "plain"] {
                 let sizes = expect(&db, name);
                 deepest = deepest.max(sizes.depth);
                 most_blobs = most_blobs.max(sizes.blob_bytes);
@@ -102,12 +102,12 @@ fn sizes_are_what_the_pages_hold_whatever_was_done() {
             }
         }
         drain(&db);
-        for name in ["typed", "plain"] {
+        for name in ["columnar", "plain"] {
             let (sizes, tree) = (expect(&db, name), db.open_tree(name).unwrap());
             let (rows, bytes) = scanned(&tree);
             let waits = (sizes.buffered_bytes, sizes.memory_bytes);
             assert_eq!((sizes.leaf_rows, waits), (rows, (0, 0)), "{name}: {sizes:?}");
-            if name == "typed" && sizes.blob_bytes == 0 {
+            if name == "columnar" && sizes.blob_bytes == 0 {
                 assert_eq!(sizes.raw_bytes, bytes, "{sizes:?}");
             }
         }
@@ -124,14 +124,14 @@ fn sizes_are_what_the_pages_hold_after_a_crash_anywhere() {
     for seed in 0..2 {
         let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
         let db = open(&vfs.env(seed));
-        let tree = db.create_tree("typed", typed()).unwrap();
+        let tree = db.create_tree("columnar", columnar()).unwrap();
         vfs.record();
         for round in 0..20 {
             work(&db, &tree, dice, VALUE_INLINE_BYTES_MAX + 1);
             match round {
                 7 | 13 => db.checkpoint().unwrap(),
                 10 => {
-                    let mut load = db.bulk_load("loaded", typed()).unwrap();
+                    let mut load = db.bulk_load("loaded", columnar()).unwrap();
                     (0..2000).for_each(|row| load.put(&key(row), b"a loaded row").unwrap());
                     load.finish().unwrap();
                 }
@@ -166,7 +166,7 @@ fn sizes_are_what_the_pages_hold_after_a_crash_anywhere() {
 fn rows_in_memory_count_before_they_have_pages() {
     let vfs = SimVfs::new();
     let db = open(&vfs.env(1));
-    let tree = db.create_tree("t", typed()).unwrap();
+    let tree = db.create_tree("t", columnar()).unwrap();
     assert_eq!(tree.sizes().unwrap(), TreeSizes { rows_exact: true, ..TreeSizes::default() });
     for row in 0..10 {
         tree.put(&key(row), b"value").unwrap();

@@ -535,8 +535,8 @@ fn what_cannot_be_changed_is_refused() {
     };
     let tree = numbers(&db, "t");
     invalid(db.change_layout("t", &[NewPart::Keep(3)], None));
-    db.create_tree("opaque", Default::default()).unwrap();
-    invalid(db.change_layout("opaque", &[NewPart::Keep(1)], None));
+    db.create_tree("rows", Default::default()).unwrap();
+    invalid(db.change_layout("rows", &[NewPart::Keep(1)], None));
     let fixed = Some(Layout::new(vec![Part::Fixed(4, Hint::Integer)]));
     db.create_tree("fixed", TreeOptions { value_layout: fixed, ..Default::default() }).unwrap();
     invalid(db.change_layout("fixed", &[NewPart::Keep(1)], None));

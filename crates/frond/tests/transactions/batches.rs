@@ -39,11 +39,11 @@ fn one_by_one(txn: &Txn, tree: &Tree, range: (Bound<&[u8]>, Bound<&[u8]>), forwa
 /// and on after a turn.
 #[test]
 fn batches_and_ranges_give_what_single_rows_give() {
-    for is_typed in [false, true] {
+    for is_columnar in [false, true] {
         let dir = tempfile::tempdir().unwrap();
         let options = Options::new().cache_size(32 << 20).durability(Durability::Lazy);
         let db = Db::open(dir.path().join("store"), options).unwrap();
-        let layout = |parts: &[Part]| is_typed.then(|| Layout::new(parts.to_vec()));
+        let layout = |parts: &[Part]| is_columnar.then(|| Layout::new(parts.to_vec()));
         let key_layout = layout(&[Part::Fixed(4, Hint::Integer)]);
         let value_layout = layout(&[Part::Fixed(4, Hint::Integer), Part::Var(End::Prefixed)]);
         let options = TreeOptions { key_layout, value_layout, ..Default::default() };
@@ -101,7 +101,10 @@ fn batches_and_ranges_give_what_single_rows_give() {
                     }
                     found.append(&mut rows);
                 }
-                assert_eq!(found, expected, "step {step}, typed {is_typed}, forward {forward}");
+                assert_eq!(
+                    found, expected,
+                    "step {step}, columnar {is_columnar}, forward {forward}"
+                );
                 // Backwards from the end.
                 let count = cursor.read_batch(!forward, &mut batch, 5).unwrap();
                 let mut last: Rows = expected.iter().rev().take(count).cloned().collect();

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     Error, Lsn, Place, Publish, Result, Seqno, TreeId, Xid,
     blob::{BlobHold, BlobRef},
-    block::typed::Projection,
+    block::columnar::Projection,
     catalog::{CATALOG_TREE, Pieces, Record},
     message::{Kind, Tag},
     page::LINK_BYTES,

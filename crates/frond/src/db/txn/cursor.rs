@@ -272,7 +272,7 @@ impl TxnCursor<'_> {
     /// # Errors
     /// As [`only`](Self::only).
     pub fn set_parts(&mut self, parts: &Parts) -> Result<()> {
-        parts.check(self.entry.typing.as_ref())?;
+        parts.check(self.entry.schema.as_ref())?;
         // Own writes that it does not see now, it never sees.
         let is_untouched = self.txn.live.lock().changes(self.tree) == 0;
         self.is_placed = false;

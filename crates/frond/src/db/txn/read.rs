@@ -2,7 +2,7 @@
 
 use crate::{
     Error, Result, Seqno, TreeId,
-    block::typed::Projection,
+    block::columnar::Projection,
     sync::Arc,
     txn::{HashedKey, lock_table::RowMode},
     version::{Reader, SnapshotState, Version},
@@ -74,7 +74,7 @@ impl Txn {
         parts: &Parts,
         value: &mut Vec<u8>,
     ) -> Result<bool> {
-        parts.check(tree.typing.as_ref())?;
+        parts.check(tree.schema.as_ref())?;
         let mut state = self.enter(tree, key)?;
         if self.locks_all() || self.has_written_to(&state, tree) {
             drop(state);

@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use crate::{Error, Result, block::typed::Projection, txn::lock_table::RowMode};
+use crate::{Error, Result, block::columnar::Projection, txn::lock_table::RowMode};
 
 use super::{
     super::{Parts, Tree, read::ReadView},
@@ -131,7 +131,7 @@ impl Txn {
         options: &ReadOptions<'_>,
         row: &mut RowRead,
     ) -> Result<()> {
-        options.parts.map_or(Ok(()), |parts| parts.check(tree.typing.as_ref()))?;
+        options.parts.map_or(Ok(()), |parts| parts.check(tree.schema.as_ref()))?;
         (row.exists, row.locked) = (false, false);
         let mut state = self.enter(tree, key)?;
         let state = &mut *state;

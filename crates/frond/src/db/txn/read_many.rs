@@ -117,7 +117,7 @@ impl Txn {
         options: &ReadOptions<'_>,
         rows: &mut ManyRows,
     ) -> Result<()> {
-        options.parts.map_or(Ok(()), |parts| parts.check(tree.typing.as_ref()))?;
+        options.parts.map_or(Ok(()), |parts| parts.check(tree.schema.as_ref()))?;
         keys.iter().try_for_each(|key| check_key(key.as_ref()))?;
         let mut state = self.enter_tree(tree)?;
         let state = &mut *state;

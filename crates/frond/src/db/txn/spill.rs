@@ -27,7 +27,7 @@ use std::{
 
 use crate::{
     Error, Kind, Publish, Result, Tag, TreeId,
-    block::typed::Projection,
+    block::columnar::Projection,
     pipeline::Engine,
     run::{Entry, MergeCursor},
     sync::Arc,

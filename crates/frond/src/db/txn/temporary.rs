@@ -107,7 +107,7 @@ impl Db {
         };
         let entry = self.shared.catalog.private(record);
         let (lineage, class) = (entry.lineage, entry.class);
-        let traits = TreeTraits { lineage, class, leaf_filters: false, typing: entry.typing() };
+        let traits = TreeTraits { lineage, class, leaf_filters: false, schema: entry.schema() };
         rows.private = Some(Box::new(traits));
         let tree = Tree::new(self.shared.clone(), entry);
         Ok(TemporaryTree { held: Arc::new(Held { rows, tree, is_used: Mutex::new(false) }) })

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::bounds;
-use crate::{End, Hint, block::typed::Columns as Typed, coding::put_varint};
+use crate::{End, Hint, block::columnar::Columns as ColumnarBlock, coding::put_varint};
 
 /// A column of a changing table: its name, its part, and its default for earlier rows.
 #[derive(Clone, PartialEq, Debug)]
@@ -255,7 +255,7 @@ fn a_row_of_another_version_fits_no_columns() {
     let layout = Layout::versioned([number, number]);
     let turned = [NewPart::Keep(2), NewPart::Keep(1)];
     let (layout, _) = History::default().change(&layout, &turned).expect("it is allowed");
-    let columns = Typed::new(&Layout::default(), &layout);
+    let columns = ColumnarBlock::new(&Layout::default(), &layout);
     assert!(columns.fits(&[0, 1, 7, 8]));
     assert!(!columns.fits(&[0, 0, 7, 8]));
     assert!(!columns.fits(&[0, 1, 7]));

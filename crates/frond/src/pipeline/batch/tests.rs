@@ -94,7 +94,7 @@ fn many_operands_are_put_onto_what_is_below() {
         lineage: TREE.lineage(),
         class: Default::default(),
         leaf_filters: false,
-        typing: None,
+        schema: None,
     };
     let mut job = crate::tree::Job::new(&cx, traits, crate::Publish(1), 24, &progress);
     let rows_below = [(b"a".to_vec(), put(b"below")), (b"b".to_vec(), put(b"below"))];

@@ -55,7 +55,7 @@ fn pool() -> Arc<FramePool> {
 
 fn builder(work: Option<&Arc<Work>>, base: Option<&Run>) -> RunBuilder {
     let options = RunOptions { codec: Codec::Zstd3, ..RunOptions::default() };
-    let builder = RunBuilder::opaque(pool(), options, base);
+    let builder = RunBuilder::row_blocks(pool(), options, base);
     match work {
         Some(work) => builder.counted(work.clone()),
         None => builder,
@@ -188,7 +188,7 @@ fn blocks_are_carried_into_runs_of_the_same_dictionary() {
     assert!(builder(Some(&one), None).carries(&from));
     assert!(!builder(Some(&other), None).carries(&from) && !builder(None, None).carries(&from));
     assert!(builder(Some(&other), None).carries(&plain) && builder(None, None).carries(&plain));
-    // As the base of a merge it decides, whatever the tree has learnt since.
+    // As the base of a merge it decides, whatever the tree has learned since.
     for work in [&one, &other] {
         let mut builder = builder(Some(work), Some(&from));
         assert!(builder.carries(&from));

@@ -45,7 +45,7 @@ fn check_parts(cx: &TreeContext, children: u64, rows: &Rows, given: &Ranges) -> 
         lineage: Lineage(1),
         class: SizeClass::Fast,
         leaf_filters: false,
-        typing: None,
+        schema: None,
     };
     let mut job = Job::new(cx, traits, Publish(2), 16, &progress);
     let mut top = node(children);

@@ -3,7 +3,7 @@
 //! The parameters of a call, a log line, the query of a URL: the same literals with different
 //! numbers, names and GUIDs between them. A template consists of the literals and, for each slot
 //! between them (`tokens.rs`), a field: the encoding of what is there. Fields are shared by all
-//! templates, so what is learnt about `@user=` in one is known in all. The templates of a leaf are
+//! templates, so what is learned about `@user=` in one is known in all. The templates of a leaf are
 //! part of its model.
 //!
 //! ```text

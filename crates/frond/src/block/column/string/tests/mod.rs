@@ -389,7 +389,7 @@ fn noise_costs_less_than_a_hundredth_more() {
 }
 
 #[test]
-fn a_lone_key_is_shorter_than_in_an_opaque_block() {
+fn a_single_key_is_shorter_than_in_a_row_block() {
     for name in ["keys", "digits", "text", "hosts"] {
         let mut keys: Vec<Vec<u8>> = fixture(name).iter().map(<[u8]>::to_vec).collect();
         keys.sort();
@@ -399,11 +399,11 @@ fn a_lone_key_is_shorter_than_in_an_opaque_block() {
             assert_eq!(builder.push(key, Tag::PUT, &[], 1 << 16), Pushed::Done);
         }
         // Without the bytes of the tag and of the payload's length.
-        let opaque = builder.finish().len() - 2 * keys.len();
+        let row_blocks = builder.finish().len() - 2 * keys.len();
         let keys: Strings = keys.iter().map(Vec::as_slice).collect();
         let plan = StringPlan { kind: StrKind::Prefix, codec: Codec::Raw };
         let bytes = encode(&keys, None, plan).len();
-        assert!(bytes < opaque, "{name}: {bytes} against {opaque}");
+        assert!(bytes < row_blocks, "{name}: {bytes} against {row_blocks}");
     }
 }
 
