@@ -64,7 +64,7 @@ impl DbEngine {
             memtable_bytes: 8 << 10,
             memtable_log_bytes: 32 << 10,
             unwritten_bytes: 32 << 10,
-            tails_bytes: 2 << 10,
+            footers_bytes: 2 << 10,
             checkpoint_log_bytes: 48 << 10,
             checkpoint_millis: 1500,
             mini_run_entries: 6,

@@ -50,7 +50,7 @@ pub struct Link {
     /// Length of the extent.
     pub bytes: u32,
     /// Length of the hashed part, which ends the extent. Whole pages but runs: `bytes`.
-    pub tail_bytes: u32,
+    pub footer_bytes: u32,
     /// [`page_hash`] of the hashed part.
     pub hash: u64,
     /// The version that first linked the page.
@@ -68,7 +68,7 @@ impl Link {
         let mut out = [0; LINK_BYTES];
         out[0..8].copy_from_slice(&self.offset.to_le_bytes());
         out[8..12].copy_from_slice(&self.bytes.to_le_bytes());
-        out[12..16].copy_from_slice(&self.tail_bytes.to_le_bytes());
+        out[12..16].copy_from_slice(&self.footer_bytes.to_le_bytes());
         out[16..24].copy_from_slice(&self.hash.to_le_bytes());
         out[24..32].copy_from_slice(&self.birth.0.to_le_bytes());
         out[32..36].copy_from_slice(&self.lineage.0.to_le_bytes());
@@ -82,7 +82,7 @@ impl Link {
         Self {
             offset: long(0),
             bytes: word(8),
-            tail_bytes: word(12),
+            footer_bytes: word(12),
             hash: long(16),
             birth: Publish(long(24)),
             lineage: Lineage(word(32)),
@@ -242,15 +242,15 @@ impl StoreFile {
         link: &Link,
         kind: PageKind,
         what: &'static str,
-        tail: &[u8],
+        footer: &[u8],
     ) -> Result<()> {
-        let computed = page_hash(&link.identity(self.store, kind), tail);
+        let computed = page_hash(&link.identity(self.store, kind), footer);
         if computed == link.hash {
             return Ok(());
         }
-        let skip = u64::from(link.bytes.saturating_sub(link.tail_bytes));
+        let skip = u64::from(link.bytes.saturating_sub(link.footer_bytes));
         Err(Error::Checksum {
-            place: self.place(link.offset + skip, u64::from(link.tail_bytes)),
+            place: self.place(link.offset + skip, u64::from(link.footer_bytes)),
             what,
             stored: link.hash,
             computed,
@@ -267,7 +267,7 @@ mod tests {
         let link = Link {
             offset: 1 << 33,
             bytes: 8192,
-            tail_bytes: 4096,
+            footer_bytes: 4096,
             hash: 7,
             birth: Publish(9),
             lineage: Lineage(3),

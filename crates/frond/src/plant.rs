@@ -107,7 +107,7 @@ pub const BUGS: &[Bug] = &[
     bug("store: commits are admitted on a full disk", "Store::admit", "store"),
     bug("store: the root directory is written unread", "page_table::seal", "store"),
     bug("run: block checksum not verified", "decoding a block from disk", "run"),
-    bug("run: a tail is written unread", "Run::write", "run"),
+    bug("run: a footer is written unread", "Run::write", "run"),
     bug("run: filter says no to a key it has", "Filter::may_contain", "model"),
     bug("run: merge takes the older of two", "MergeCursor::gather", "model"),
     bug("run: fresh bit survives an absorbed delete", "hides, in a fold", "run"),

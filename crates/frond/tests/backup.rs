@@ -459,7 +459,7 @@ fn backups_beside_writers_are_moments() {
         memtable_bytes: 256 << 10,
         memtable_log_bytes: 1 << 20,
         unwritten_bytes: 1 << 20,
-        tails_bytes: 1 << 20,
+        footers_bytes: 1 << 20,
         checkpoint_log_bytes: 1 << 20,
         checkpoint_millis: 10,
         mini_run_entries: 100,

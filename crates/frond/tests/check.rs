@@ -272,7 +272,7 @@ fn a_recovery_longer_than_a_memtable_leaves_slots_that_open() {
         limits: Some(Limits {
             memtable_bytes: 4 << 20,
             unwritten_bytes: 64 << 20,
-            tails_bytes: 1 << 20,
+            footers_bytes: 1 << 20,
             checkpoint_log_bytes: 64 << 20,
             checkpoint_millis: 1 << 40,
             mini_run_entries: 100,

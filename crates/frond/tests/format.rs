@@ -227,12 +227,12 @@ fn roots(file: &[u8], store: &[u8], head: &Link) -> Vec<(u64, Link, u8)> {
 /// "Run" and "Block": the rows of a run of one block without codec.
 fn rows(file: &[u8], store: &[u8], link: &Link) -> Vec<(Vec<u8>, u8, Vec<u8>)> {
     let run = extent(file, link);
-    let (blocks, tail) = run.split_at((link.bytes - link.hashed) as usize);
+    let (blocks, footer) = run.split_at((link.bytes - link.hashed) as usize);
     let seed = seed(store, 2, link);
-    assert_eq!(xxh3_64_with_seed(tail, seed), link.checksum);
-    assert_eq!(&tail[..5], [b'F', b'R', b'U', b'N', 1]);
-    assert_eq!((at(tail, 12).fixed(4), tail[7]), (1, 0), "one block");
-    let mut fields = at(tail, 64);
+    assert_eq!(xxh3_64_with_seed(footer, seed), link.checksum);
+    assert_eq!(&footer[..5], [b'F', b'R', b'U', b'N', 1]);
+    assert_eq!((at(footer, 12).fixed(4), footer[7]), (1, 0), "one block");
+    let mut fields = at(footer, 64);
     let (first, last) = (fields.string(), fields.string());
     assert_eq!((fields.number(), fields.number()), (0, 0), "separator 0 is empty");
     let [stored, decoded, count, _deletes, _merges] = [(); 5].map(|()| fields.number());

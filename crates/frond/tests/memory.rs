@@ -63,7 +63,7 @@ fn options() -> Options {
         memtable_bytes: 64 << 10,
         memtable_log_bytes: 1 << 20,
         unwritten_bytes: 256 << 10,
-        tails_bytes: 8 << 10,
+        footers_bytes: 8 << 10,
         checkpoint_log_bytes: 64 << 10,
         checkpoint_millis: 20,
         mini_run_entries: 50,

@@ -40,7 +40,7 @@ fn options(fanout: usize) -> Options {
         unwritten_bytes: 256 << 10,
         checkpoint_log_bytes: 1 << 20,
         checkpoint_millis: 50,
-        tails_bytes: 8 << 10,
+        footers_bytes: 8 << 10,
         mini_run_entries: 10_000,
         own_writes_bytes: 16 << 10,
     };

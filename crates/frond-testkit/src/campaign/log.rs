@@ -89,7 +89,7 @@ fn options(vfs: &SimVfs, seed: u64) -> Options {
         memtable_bytes: 64 << 20,
         memtable_log_bytes: MEMTABLE_LOG_BYTES,
         unwritten_bytes: 1 << 20,
-        tails_bytes: 1 << 20,
+        footers_bytes: 1 << 20,
         checkpoint_log_bytes: CHECKPOINT_LOG_BYTES,
         checkpoint_millis: u64::MAX,
         mini_run_entries: usize::MAX,

@@ -176,9 +176,9 @@ impl<'a> Walk<'a> {
         }
         let (file, offset) = self.pages.locate(&link, WHAT)?;
         let located = |error| lying_at(error, link.offset, offset);
-        let tail_bytes = reference.tail_bytes() as u64;
-        let tail = read(file, offset + u64::from(link.bytes) - tail_bytes, tail_bytes, WHAT)?;
-        let mut check = BlobCheck::new(file, reference, &tail).map_err(located)?;
+        let footer_bytes = reference.footer_bytes() as u64;
+        let footer = read(file, offset + u64::from(link.bytes) - footer_bytes, footer_bytes, WHAT)?;
+        let mut check = BlobCheck::new(file, reference, &footer).map_err(located)?;
         let mut at = 0;
         while at < u64::from(link.bytes) {
             let bytes = PIECE_BYTES.min(u64::from(link.bytes) - at);

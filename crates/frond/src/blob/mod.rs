@@ -83,8 +83,8 @@ impl BlobRef {
     /// differs from the space map's record, since neither version nor lineage is known here.
     pub fn link(&self) -> Link {
         let Extent { offset, bytes } = self.extent;
-        let tail_bytes = table::bytes(self.pieces) as u32;
-        Link { offset, bytes, tail_bytes, hash: self.hash, birth: Publish(0), lineage: Lineage(0) }
+        let footer_bytes = table::bytes(self.pieces) as u32;
+        Link { offset, bytes, footer_bytes, hash: self.hash, birth: Publish(0), lineage: Lineage(0) }
     }
 
     /// Encodes the reference: page number (5 bytes), pages and pieces (4), hash (7).

@@ -56,35 +56,35 @@ impl Blob {
             near: None,
         };
         let whole = cache.block(key, load)?;
-        let tail = whole.get(whole.len() - table_bytes..).unwrap_or_default();
-        let table = Table::from_disk(file, &reference, tail)?;
+        let footer = whole.get(whole.len() - table_bytes..).unwrap_or_default();
+        let table = Table::from_disk(file, &reference, footer)?;
         Ok(Self { file: file.clone(), reference, table, whole: Some(whole) })
     }
 
     /// Opens a blob without using the cache.
     pub fn open_uncached(file: &Arc<StoreFile>, reference: BlobRef) -> Result<Self> {
         let table_bytes = table::bytes(reference.pieces);
-        let tail = read_around(
+        let footer = read_around(
             file,
             reference.extent.end() - table_bytes as u64,
             table_bytes,
-            |tail: &[u8]| Table::from_disk(file, &reference, tail),
+            |footer: &[u8]| Table::from_disk(file, &reference, footer),
         )?;
-        Ok(Self { file: file.clone(), reference, table: tail, whole: None })
+        Ok(Self { file: file.clone(), reference, table: footer, whole: None })
     }
 
     /// Checks all bytes of a blob's extent against its reference; decodes nothing. Errors name
     /// `file`.
     fn verify_extent(file: &StoreFile, reference: &BlobRef, bytes: &[u8]) -> Result<()> {
-        let tail = bytes.len().saturating_sub(table::bytes(reference.pieces));
-        let table = Table::from_disk(file, reference, bytes.get(tail..).unwrap_or_default())?;
+        let footer = bytes.len().saturating_sub(table::bytes(reference.pieces));
+        let table = Table::from_disk(file, reference, bytes.get(footer..).unwrap_or_default())?;
         let mut at = 0;
         for (index, entry) in table.entries.iter().enumerate() {
             let stored = bytes.get(at..at + entry.stored_bytes as usize).unwrap_or_default();
             verify_piece(file, &table, index, reference.extent.offset + at as u64, stored)?;
             at += entry.stored_bytes as usize;
         }
-        let filling = bytes.get(at..tail).unwrap_or_default();
+        let filling = bytes.get(at..footer).unwrap_or_default();
         verify_filling(file, reference.extent.offset + at as u64, filling)
     }
 

@@ -32,16 +32,16 @@ pub struct BlobCheck<'a> {
 
 impl BlobRef {
     /// Length of the whole pages at the end of the extent that contain the table.
-    pub fn tail_bytes(&self) -> usize {
+    pub fn footer_bytes(&self) -> usize {
         table::bytes(self.pieces).next_multiple_of(ALIGN).min(self.extent.bytes as usize)
     }
 }
 
 impl<'a> BlobCheck<'a> {
-    /// Starts with the last [`tail_bytes`](BlobRef::tail_bytes) of the extent.
-    pub fn new(file: &'a StoreFile, reference: BlobRef, tail: &[u8]) -> Result<Self> {
-        let before = tail.len().saturating_sub(table::bytes(reference.pieces));
-        let table_bytes = tail.get(before..).unwrap_or_default().to_vec();
+    /// Starts with the last [`footer_bytes`](BlobRef::footer_bytes) of the extent.
+    pub fn new(file: &'a StoreFile, reference: BlobRef, footer: &[u8]) -> Result<Self> {
+        let before = footer.len().saturating_sub(table::bytes(reference.pieces));
+        let table_bytes = footer.get(before..).unwrap_or_default().to_vec();
         let table = Table::from_disk(file, &reference, &table_bytes)?;
         let left = table.entries.first().map_or(0, |entry| entry.stored_bytes.into());
         let hasher = Xxh3::with_seed(1);

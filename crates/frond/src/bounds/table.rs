@@ -34,7 +34,7 @@ bounds! {
     // What a caller passes.
     /// Keys. Keys of the catalog are shorter.
     KEY_BYTES: "key", 64 << 10, Bytes,
-        "run/tail.rs", At::Refused("FRD-1002"), tiny 24;
+        "run/footer.rs", At::Refused("FRD-1002"), tiny 24;
     /// Values; a merge result that is longer is truncated. Records of the catalog are values, too,
     /// and shorter.
     VALUE_BYTES: "value", 1 << 30, Bytes,
@@ -120,11 +120,11 @@ bounds! {
     RUN_DATA_BYTES: "blocks of a run", 1 << 30, Bytes,
         "run/builder.rs", At::Cut, tiny 2 << 10;
     /// Index, filter and range deletes of a run.
-    RUN_TAIL_BYTES: "tail of a run", 64 << 20, Bytes,
+    RUN_FOOTER_BYTES: "footer of a run", 64 << 20, Bytes,
         "run/reader.rs", At::Cut, tiny 10 << 10;
-    /// Separators of a run in memory; a tail encodes them shorter.
+    /// Separators of a run in memory; a footer encodes them shorter.
     SEPARATORS_BYTES: "separators of a run", 128 << 20, Bytes,
-        "run/tail.rs", At::Cut, tiny 256;
+        "run/footer.rs", At::Cut, tiny 256;
 
     /// Nodes: pivots, children and what waits for them.
     NODE_PAGE_BYTES: "page of a node", 64 << 20, Bytes,

@@ -34,7 +34,7 @@ type Row = (&'static str, Tag, Vec<u8>);
 struct Lie {
     leaf: Option<fn(&mut Vec<Row>)>,
     leaf_run: Option<fn(Arc<Run>) -> Arc<Run>>,
-    leaf_tail: Option<fn(&mut [u8])>,
+    leaf_footer: Option<fn(&mut [u8])>,
     leaf_ranges: bool,
     leaf_meta: Option<fn(&mut RunMeta)>,
     /// A blob for a row of the first leaf; the function writes its reference.
@@ -48,7 +48,7 @@ struct Lie {
     root_links: Option<fn(&mut Vec<Link>)>,
     durable: Option<fn(&mut DurableRoot)>,
     catalog: Option<fn(&mut Vec<Record>)>,
-    catalog_tail: Option<fn(&mut [u8])>,
+    catalog_footer: Option<fn(&mut [u8])>,
     directory: Option<fn(&mut RootDirectory)>,
     /// Called before the version is published, with the links of the left node and the first leaf.
     before: Option<fn(&Forge, Link, Link)>,
@@ -118,18 +118,18 @@ impl Forge {
     }
 
     /// Rewrites a run's footer, changed, with a right hash.
-    fn change_tail(&self, link: &mut Link, change: impl FnOnce(&mut [u8])) {
+    fn change_footer(&self, link: &mut Link, change: impl FnOnce(&mut [u8])) {
         let file = self.store.file();
-        let at = link.offset + u64::from(link.bytes - link.tail_bytes);
-        let mut tail = vec![0; link.tail_bytes as usize];
-        file.read_at(&mut tail, at).unwrap();
-        change(&mut tail);
-        file.write_at(&tail, at).unwrap();
-        link.hash = page_hash(&link.identity(file.store, PageKind::Run), &tail);
+        let at = link.offset + u64::from(link.bytes - link.footer_bytes);
+        let mut footer = vec![0; link.footer_bytes as usize];
+        file.read_at(&mut footer, at).unwrap();
+        change(&mut footer);
+        file.write_at(&footer, at).unwrap();
+        link.hash = page_hash(&link.identity(file.store, PageKind::Run), &footer);
     }
 
     fn handle(link: Link, rows: u64, lie: impl FnOnce(&mut RunMeta)) -> Arc<RunHandle> {
-        let bytes = (link.bytes - link.tail_bytes).into();
+        let bytes = (link.bytes - link.footer_bytes).into();
         let mut meta = RunMeta { entries: rows, bytes, ..RunMeta::default() };
         lie(&mut meta);
         RunHandle::on_disk(link, meta, 1)
@@ -148,7 +148,7 @@ impl Forge {
         let ranges: &[(&str, &str)] = if lie.leaf_ranges { &[("a", "c")] } else { &[] };
         let honest = |run| run;
         let mut first = self.run_with(&rows, ranges, TREE, lie.leaf_run.unwrap_or(honest));
-        lie.leaf_tail.inspect(|change| self.change_tail(&mut first, change));
+        lie.leaf_footer.inspect(|change| self.change_footer(&mut first, change));
         let leaf = Self::handle(first, rows.len() as u64, |meta| {
             meta.range_deletes = lie.leaf_ranges;
             meta.blobs = lie.blob.is_some();
@@ -227,7 +227,7 @@ impl Forge {
         };
         let extent = self.store.allocate(&request).unwrap();
         let mut link = run.write(self.store.file(), extent.offset, self.at, Lineage(0)).unwrap();
-        lie.catalog_tail.inspect(|change| self.change_tail(&mut link, change));
+        lie.catalog_footer.inspect(|change| self.change_footer(&mut link, change));
         DurableRoot {
             link: Some(link),
             applied: APPLIED,

@@ -68,7 +68,7 @@ fn options(env: &Env) -> Options {
         memtable_log_bytes: 1 << 20,
         unwritten_bytes: 1 << 20,
         // No run stays open for longer than it is used.
-        tails_bytes: 0,
+        footers_bytes: 0,
         checkpoint_log_bytes: 1 << 20,
         checkpoint_millis: 1 << 40,
         mini_run_entries: 3,

@@ -97,7 +97,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         unwritten_max: AtomicU64::new(limits.unwritten_bytes),
         resident: Arc::new(AtomicU64::new(0)),
     });
-    cx.limit_tails(limits.tails_bytes);
+    cx.limit_footers(limits.footers_bytes);
     let mut loaded = Roots::new();
     let mut counts = Vec::new();
     let mut branches = Branches::default();

@@ -64,16 +64,16 @@ impl Engine {
         let elsewhere = elsewhere + in_frames.saturating_sub(self.cx.pool.frames_bytes() as u64);
         // Blocks that cannot be found without reading their run's footer are worth less than the
         // footer.
-        let least = (self.cache_bytes / 16).min(self.limits.tails_bytes);
-        self.cx.limit_tails((left / 4 * 3).clamp(least, self.limits.tails_bytes));
-        let tails = self.cx.resident.load(Ordering::Relaxed);
+        let least = (self.cache_bytes / 16).min(self.limits.footers_bytes);
+        self.cx.limit_footers((left / 4 * 3).clamp(least, self.limits.footers_bytes));
+        let footers = self.cx.resident.load(Ordering::Relaxed);
         let kept = self.cx.pool.kept_bytes() as u64;
-        let tails_elsewhere = tails.saturating_sub(kept);
+        let footers_elsewhere = footers.saturating_sub(kept);
         // What exists anyway, and the blocks' minimum.
         let floor = self.cx.pool.frames_bytes() as u64 + kept + self.cache_bytes / 16;
-        let mapped = budget.saturating_sub(elsewhere + tails_elsewhere).max(floor);
+        let mapped = budget.saturating_sub(elsewhere + footers_elsewhere).max(floor);
         self.cx.pool.set_mapped_limit(mapped as usize);
-        let blocks = left.saturating_sub(tails).max(self.cache_bytes / 16);
+        let blocks = left.saturating_sub(footers).max(self.cache_bytes / 16);
         self.cx.cache.set_capacity(blocks as usize);
     }
 }

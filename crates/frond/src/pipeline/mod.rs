@@ -75,7 +75,7 @@ pub struct Limits {
     /// Unwritten run bytes that may exist.
     pub unwritten_bytes: u64,
     /// Indexes and filters of open runs (the run cache) that may stay in memory, bytes.
-    pub tails_bytes: u64,
+    pub footers_bytes: u64,
     /// Log bytes after which a checkpoint is due.
     pub checkpoint_log_bytes: u64,
     /// Time after which a checkpoint is due if anything changed, milliseconds.
@@ -98,7 +98,7 @@ impl Limits {
             memtable_bytes: (ours / 8).clamp(256 << 10, memtable_max),
             memtable_log_bytes: 64 << 20,
             unwritten_bytes: ours / 3,
-            tails_bytes: cache_bytes / 2,
+            footers_bytes: cache_bytes / 2,
             checkpoint_log_bytes: 256 << 20,
             checkpoint_millis: 10_000,
             mini_run_entries: insertion::MINI_RUN_ENTRIES_MIN,

@@ -16,7 +16,7 @@ use super::{
     reader::Run,
     row_block_writer::{EncodingHint, Ended},
     schema::RowSchema,
-    tail::{BlobUse, Counts, Tail},
+    footer::{BlobUse, Counts, Footer},
     warm::Warm,
     work::{EncodeStats, Work},
 };
@@ -335,7 +335,7 @@ impl RunBuilder {
         let filter = self.options.filter_bits.filter(|_| !self.hashes.is_empty());
         let filter = filter.map(|bits| Filter::build(&self.hashes, bits).pooled(&self.pool));
         let blobs = self.blobs.iter().map(|(&reference, &rows)| BlobUse { reference, rows });
-        let tail = Tail {
+        let footer = Footer {
             codec: self.options.codec,
             format: self.block.format(),
             dictionary,
@@ -352,13 +352,13 @@ impl RunBuilder {
         let hint = self.block.hint();
         let under = self.block.under().map(std::mem::take);
         self.block.retire(entries, raw_bytes, self.data.len() as u64);
-        if tail.index.is_empty() && tail.range_deletes.is_empty() {
+        if footer.index.is_empty() && footer.range_deletes.is_empty() {
             return Ok(None);
         }
-        let tail_bytes = tail.to_disk(&NOWHERE).len();
-        let extent_bytes = (self.data.len() + tail_bytes).next_multiple_of(ALIGN);
-        let tail_bytes = extent_bytes - self.data.len();
-        if tail_bytes > bounds::RUN_TAIL_BYTES.len() {
+        let footer_bytes = footer.to_disk(&NOWHERE).len();
+        let extent_bytes = (self.data.len() + footer_bytes).next_multiple_of(ALIGN);
+        let footer_bytes = extent_bytes - self.data.len();
+        if footer_bytes > bounds::RUN_FOOTER_BYTES.len() {
             return Err(too_long());
         }
         if let Some(work) = &self.work {
@@ -371,8 +371,8 @@ impl RunBuilder {
                 work.learn_dictionary(codec, under, raw_bytes, self.data.len() as u64);
             }
         }
-        let place = (self.extent, tail_bytes as u32);
-        let run = Run::unwritten(tail, place, self.data, self.pool, self.work);
+        let place = (self.extent, footer_bytes as u32);
+        let run = Run::unwritten(footer, place, self.data, self.pool, self.work);
         Ok(Some(Arc::new(run)))
     }
 

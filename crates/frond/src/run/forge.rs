@@ -12,14 +12,14 @@ fn change(run: Arc<Run>, lie: impl FnOnce(&mut Run)) -> Arc<Run> {
 
 /// The filter denies all keys but a few.
 pub(crate) fn filter_of_nothing(run: Arc<Run>) -> Arc<Run> {
-    change(run, |run| run.tail.filter = Some(Filter::build(&[], 10)))
+    change(run, |run| run.footer.filter = Some(Filter::build(&[], 10)))
 }
 
 /// The index counts a Put as a Delete.
 pub(crate) fn miscounted(run: Arc<Run>) -> Arc<Run> {
     change(run, |run| {
-        run.tail.counts.deletes += 1;
-        if let Some(entry) = run.tail.index.last_mut() {
+        run.footer.counts.deletes += 1;
+        if let Some(entry) = run.footer.index.last_mut() {
             entry.deletes += 1;
         }
     })
@@ -27,10 +27,10 @@ pub(crate) fn miscounted(run: Arc<Run>) -> Arc<Run> {
 
 /// The header counts a row that the index does not.
 pub(crate) fn with_a_row_too_many(run: Arc<Run>) -> Arc<Run> {
-    change(run, |run| run.tail.counts.entries += 1)
+    change(run, |run| run.footer.counts.entries += 1)
 }
 
 /// The list of blobs is empty.
 pub(crate) fn without_blobs(run: Arc<Run>) -> Arc<Run> {
-    change(run, |run| run.tail.blobs.clear())
+    change(run, |run| run.footer.blobs.clear())
 }

@@ -22,14 +22,14 @@ impl RunBuilder {
     /// adds fits into the other half, and so does the block being built.
     pub(super) fn look_at_bounds(&mut self) {
         let filter = self.options.filter_bits.unwrap_or(0) * self.hashes.len() / 8;
-        let tail = self.index.separators_bytes()
+        let footer = self.index.separators_bytes()
             + self.index.len() * INDEX_ENTRY_BYTES
             + filter
             + self.range_bytes
             + self.blobs.len() * BLOB_USE_BYTES;
         let near = [
             (bounds::RUN_DATA_BYTES, self.data.len()),
-            (bounds::RUN_TAIL_BYTES, tail),
+            (bounds::RUN_FOOTER_BYTES, footer),
             (bounds::SEPARATORS_BYTES, self.index.separators_bytes()),
         ];
         self.nears_bounds |= near.iter().any(|(bound, bytes)| !bound.admits(2 * bytes));

@@ -94,7 +94,7 @@ mod rank;
 mod reader;
 mod row_block_writer;
 mod schema;
-mod tail;
+mod footer;
 mod taken_back;
 mod takes;
 #[cfg(test)]
@@ -118,7 +118,7 @@ pub use pinned::{Found, PinnedBlock};
 pub use ranges::RangeDeletes;
 pub use reader::{ReadBuf, Run};
 pub use schema::RowSchema;
-pub use tail::{BlobUse, Counts};
+pub use footer::{BlobUse, Counts};
 pub use takes::TakesEntries;
 pub use verify::verify_extent;
 pub use work::{DecodeStats, EncodeStats, Work, WorkByTree};

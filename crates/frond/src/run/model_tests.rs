@@ -354,7 +354,7 @@ proptest! {
 
     /// Promise: P20. Footers with a right hash and any content give rows or an error.
     #[test]
-    fn hostile_tails_never_panic(
+    fn hostile_footers_never_panic(
         rows in rows(40),
         how in ways(),
         hits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
@@ -367,16 +367,16 @@ proptest! {
         let file = MemoryVfs::new().open("s".as_ref(), mode).unwrap();
         let file = StoreFile::new(file, "s", StoreId([7; 16]));
         let link = run.write(&file, 0, Publish(1), Lineage(1)).unwrap();
-        let mut tail = vec![0; link.tail_bytes as usize];
-        let tail_at = u64::from(link.bytes - link.tail_bytes);
-        file.read_at(&mut tail, tail_at).unwrap();
-        let meant = tail.iter().rposition(|&byte| byte != 0).unwrap() + 1;
+        let mut footer = vec![0; link.footer_bytes as usize];
+        let footer_at = u64::from(link.bytes - link.footer_bytes);
+        file.read_at(&mut footer, footer_at).unwrap();
+        let meant = footer.iter().rposition(|&byte| byte != 0).unwrap() + 1;
         for (at, value) in hits {
-            tail[at.index(meant)] = value;
+            footer[at.index(meant)] = value;
         }
-        file.write_at(&tail, tail_at).unwrap();
+        file.write_at(&footer, footer_at).unwrap();
         let identity = link.identity(file.store, PageKind::Run);
-        let link = Link { hash: page_hash(&identity, &tail), ..link };
+        let link = Link { hash: page_hash(&identity, &footer), ..link };
         if let Ok(run) = Run::open(file, link, FramePool::new(8 << 20)) {
             // Unchecked, as merges read: rows or an error.
             let mut unchecked = RunCursor::bulk(run.clone());

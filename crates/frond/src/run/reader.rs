@@ -18,7 +18,7 @@ use super::{
     index::{BlockEntry, BlockIndex},
     pinned::{Found, PinnedBlock},
     ranges::RangeDeletes,
-    tail::{BlobUse, Counts, Tail},
+    footer::{BlobUse, Counts, Footer},
     work::Work,
 };
 use crate::{
@@ -36,9 +36,9 @@ use crate::{
 
 /// An immutable sorted sequence of entries, at most one message per key.
 pub struct Run {
-    pub(super) tail: Tail,
+    pub(super) footer: Footer,
     /// Length of the footer on disk, including its padding.
-    pub(super) tail_bytes: u32,
+    pub(super) footer_bytes: u32,
     pub(super) data: ArcSwap<Data>,
     pub(super) pool: Arc<FramePool>,
     /// Counts decoding; columnar formats count their own.
@@ -140,16 +140,16 @@ impl Run {
     }
 
     pub(super) fn unwritten(
-        tail: Tail,
-        (extent, tail_bytes): (u64, u32),
+        footer: Footer,
+        (extent, footer_bytes): (u64, u32),
         data: FrameBuf,
         pool: Arc<FramePool>,
         work: Option<Arc<Work>>,
     ) -> Self {
         let data = ArcSwap::from_pointee(Data::Unwritten(data));
-        let dictionary_bytes = dictionary_bytes(&tail, work.as_deref());
+        let dictionary_bytes = dictionary_bytes(&footer, work.as_deref());
         let near = OnceLock::new();
-        Self { tail, tail_bytes, data, pool, work, dictionary_bytes, extent, stamp: 0, near }
+        Self { footer, footer_bytes, data, pool, work, dictionary_bytes, extent, stamp: 0, near }
     }
 
     /// Opens a run: reads and verifies its footer with one read.
@@ -165,119 +165,119 @@ impl Run {
         work: Option<Arc<Work>>,
     ) -> Result<Arc<Run>> {
         const WHAT: &str = "a run";
-        let (bytes, tail_bytes) = (link.bytes, link.tail_bytes);
+        let (bytes, footer_bytes) = (link.bytes, link.footer_bytes);
         let malformed = |why| file.malformed(link.offset, bytes.into(), WHAT, why);
         let aligned = link.offset.is_multiple_of(ALIGN as u64)
             && (bytes as usize).is_multiple_of(ALIGN)
             && link.offset.checked_add(bytes.into()).is_some();
-        if !aligned || tail_bytes > bytes || tail_bytes as usize > bounds::RUN_TAIL_BYTES.len() {
+        if !aligned || footer_bytes > bytes || footer_bytes as usize > bounds::RUN_FOOTER_BYTES.len() {
             return Err(malformed("its link has impossible lengths"));
         }
-        let data_bytes = bytes - tail_bytes;
+        let data_bytes = bytes - footer_bytes;
         let mut buf = ReadBuf::new(pool.clone());
-        let skip = buf.fill(&file, link.offset + u64::from(data_bytes), tail_bytes as usize)?;
-        let tail = buf.get(skip, tail_bytes as usize);
-        file.verify(&link, PageKind::Run, WHAT, tail)?;
-        let mut tail = Tail::from_disk(&link.identity(file.store, PageKind::Run), tail)
+        let skip = buf.fill(&file, link.offset + u64::from(data_bytes), footer_bytes as usize)?;
+        let footer = buf.get(skip, footer_bytes as usize);
+        file.verify(&link, PageKind::Run, WHAT, footer)?;
+        let mut footer = Footer::from_disk(&link.identity(file.store, PageKind::Run), footer)
             .map_err(|flaw| file.flawed(link.offset, bytes.into(), WHAT, flaw))?;
-        if tail.data_bytes != data_bytes {
+        if footer.data_bytes != data_bytes {
             return Err(malformed("its data is not as long as its link says"));
         }
-        if let (Format::Columnar(format), Some(work)) = (&mut tail.format, &work) {
+        if let (Format::Columnar(format), Some(work)) = (&mut footer.format, &work) {
             let meter: Arc<dyn DecodeMeter> = work.clone();
             *format = Arc::new(ColumnarFormat::clone(format).metered(Some(meter)));
         }
         if let Some(work) = &work {
-            tail.dictionary = tail.dictionary.map(|its| work.dictionaries().share(its));
+            footer.dictionary = footer.dictionary.map(|its| work.dictionaries().share(its));
         }
-        tail.filter = tail.filter.map(|filter| filter.pooled(&pool));
-        let dictionary_bytes = dictionary_bytes(&tail, work.as_deref());
+        footer.filter = footer.filter.map(|filter| filter.pooled(&pool));
+        let dictionary_bytes = dictionary_bytes(&footer, work.as_deref());
         let data = ArcSwap::from_pointee(Data::Written { file, link });
         let (extent, stamp, near) = (link.offset, link.hash, OnceLock::new());
-        let run = Run { tail, tail_bytes, data, pool, work, dictionary_bytes, extent, stamp, near };
+        let run = Run { footer, footer_bytes, data, pool, work, dictionary_bytes, extent, stamp, near };
         Ok(Arc::new(run))
     }
 
     /// Number of keys.
     pub fn entries(&self) -> u64 {
-        self.tail.counts.entries
+        self.footer.counts.entries
     }
 
     /// Keys by kind, and raw bytes.
     pub fn counts(&self) -> Counts {
-        self.tail.counts
+        self.footer.counts
     }
 
     /// Bytes of the blocks as stored.
     pub fn data_bytes(&self) -> u64 {
-        self.tail.data_bytes.into()
+        self.footer.data_bytes.into()
     }
 
     /// Length of the extent that the run needs, or has.
     pub fn extent_bytes(&self) -> u32 {
-        self.tail.data_bytes + self.tail_bytes
+        self.footer.data_bytes + self.footer_bytes
     }
 
     /// The smallest key; `None` if the run has only range deletes.
     pub fn first_key(&self) -> Option<&[u8]> {
-        (!self.tail.index.is_empty()).then_some(&*self.tail.first_key)
+        (!self.footer.index.is_empty()).then_some(&*self.footer.first_key)
     }
 
     /// The greatest key; `None` if the run has only range deletes.
     pub fn last_key(&self) -> Option<&[u8]> {
-        (!self.tail.index.is_empty()).then_some(&*self.tail.last_key)
+        (!self.footer.index.is_empty()).then_some(&*self.footer.last_key)
     }
 
     /// The codec of new blocks of this run's kind.
     pub fn codec(&self) -> Codec {
-        self.tail.codec
+        self.footer.codec
     }
 
     /// How its blocks are encoded.
     #[inline]
     pub fn format(&self) -> &Format {
-        &self.tail.format
+        &self.footer.format
     }
 
     /// The dictionary that some of its blocks are compressed with.
     pub fn dictionary(&self) -> Option<&Arc<Dictionary>> {
-        self.tail.dictionary.as_ref()
+        self.footer.dictionary.as_ref()
     }
 
     /// Deleted ranges, older than all entries of the run (Rule: I26).
     pub fn range_deletes(&self) -> &RangeDeletes {
-        &self.tail.range_deletes
+        &self.footer.range_deletes
     }
 
     /// Blobs that the run's rows refer to (Rule: I22).
     pub fn blobs(&self) -> &[BlobUse] {
-        &self.tail.blobs
+        &self.footer.blobs
     }
 
     /// The filter, if the run has one.
     pub fn filter(&self) -> Option<&Filter> {
-        self.tail.filter.as_ref()
+        self.footer.filter.as_ref()
     }
 
     /// The block index: separators, lengths, counts.
     pub fn blocks(&self) -> &BlockIndex {
-        &self.tail.index
+        &self.footer.index
     }
 
     /// Number of blocks.
     pub fn block_count(&self) -> usize {
-        self.tail.index.len()
+        self.footer.index.len()
     }
 
     /// The only block that can hold `key`; 0 if there is none.
     pub fn block_for(&self, key: &[u8]) -> usize {
-        self.tail.index.block_for(key)
+        self.footer.index.block_for(key)
     }
 
     /// False only if the run has no key with this [`key_hash`](super::key_hash).
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
-        self.tail.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
+        self.footer.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
     }
 
     /// Estimates the stored bytes in `[lo, hi)`; 0 only if the range is certainly empty.
@@ -286,7 +286,7 @@ impl Run {
             return 0;
         }
         let (lo, hi) = self.within_keys(lo, hi);
-        self.tail.index.estimate(lo, hi, |_, _| None).1
+        self.footer.index.estimate(lo, hi, |_, _| None).1
     }
 
     /// Estimates the entries in `[lo, hi)` and their stored bytes, exactly where the blocks at its
@@ -296,7 +296,7 @@ impl Run {
             return (0, 0);
         }
         let (lo, hi) = self.within_keys(lo, hi);
-        self.tail.index.estimate(lo, hi, |block, key| self.rows_below(block, key))
+        self.footer.index.estimate(lo, hi, |block, key| self.rows_below(block, key))
     }
 
     /// Drops bounds that cut nothing off, so that estimates of neighbouring ranges sum up to the
@@ -306,28 +306,28 @@ impl Run {
         lo: Option<&'k [u8]>,
         hi: Option<&'k [u8]>,
     ) -> (Option<&'k [u8]>, Option<&'k [u8]>) {
-        let lo = lo.filter(|lo| *lo > &*self.tail.first_key);
-        (lo, hi.filter(|hi| *hi <= &*self.tail.last_key))
+        let lo = lo.filter(|lo| *lo > &*self.footer.first_key);
+        (lo, hi.filter(|hi| *hi <= &*self.footer.last_key))
     }
 
     fn certainly_empty(&self, lo: Option<&[u8]>, hi: Option<&[u8]>) -> bool {
-        self.tail.index.is_empty()
-            || lo.is_some_and(|lo| lo > &*self.tail.last_key)
-            || hi.is_some_and(|hi| hi <= &*self.tail.first_key)
+        self.footer.index.is_empty()
+            || lo.is_some_and(|lo| lo > &*self.footer.last_key)
+            || hi.is_some_and(|hi| hi <= &*self.footer.first_key)
     }
 
     /// Memory that the run holds while it is open, not counting unwritten blocks.
     pub fn resident_bytes(&self) -> usize {
         size_of::<Self>()
-            + self.tail.index.resident_bytes()
+            + self.footer.index.resident_bytes()
             + Near::bytes(self.block_count())
-            + self.tail.range_deletes.resident_bytes()
-            + self.tail.filter.as_ref().map_or(0, Filter::bytes)
-            + self.tail.blobs.len() * size_of::<BlobUse>()
-            + self.tail.format.memory_bytes()
+            + self.footer.range_deletes.resident_bytes()
+            + self.footer.filter.as_ref().map_or(0, Filter::bytes)
+            + self.footer.blobs.len() * size_of::<BlobUse>()
+            + self.footer.format.memory_bytes()
             + self.dictionary_bytes
-            + self.tail.first_key.len()
-            + self.tail.last_key.len()
+            + self.footer.first_key.len()
+            + self.footer.last_key.len()
     }
 
     /// Its address; `None` while unwritten.
@@ -352,8 +352,8 @@ impl Run {
         source: &dyn BlockSource,
         projection: &Projection,
     ) -> Result<Option<Found>> {
-        let (blocks, has_filter) = (self.tail.index.len(), self.tail.filter.is_some());
-        let beyond = || self.certainly_empty(Some(key), None) || key < &*self.tail.first_key;
+        let (blocks, has_filter) = (self.footer.index.len(), self.footer.filter.is_some());
+        let beyond = || self.certainly_empty(Some(key), None) || key < &*self.footer.first_key;
         // A filter excludes more than the run's ends do, and costs one cache miss where they cost
         // two.
         if blocks == 0 || !self.may_contain(hash) || (!has_filter && beyond()) {
@@ -367,7 +367,7 @@ impl Run {
         }
         let mut chunks = Chunks::default();
         let block = self.block_for_a_look(index, source, &mut chunks)?;
-        let found = self.tail.format.find(&block, key, projection, &mut chunks);
+        let found = self.footer.format.find(&block, key, projection, &mut chunks);
         let found = found.map_err(|bad| self.bad_block(index, bad))?;
         Ok(found.map(|(tag, payload)| Found::new(tag, block, payload)))
     }
@@ -381,7 +381,7 @@ impl Run {
         source: &dyn BlockSource,
         chunks: &mut Chunks,
     ) -> Result<PinnedBlock> {
-        let entry = self.tail.index.entry(index);
+        let entry = self.footer.index.entry(index);
         let entry = entry.ok_or_else(|| self.bad_block(index, BadBlock("there is none")))?;
         if let Some(block) = self.near_block(index, source).and_then(Option::from) {
             return Ok(PinnedBlock::cached(block));
@@ -415,10 +415,10 @@ impl Run {
     /// Unpacks a checked block into its form without codec, if some column uses one; what its
     /// codecs decoded is then of no use any more.
     pub(super) fn unpack(&self, block: &[u8], chunks: &mut Chunks) -> Option<Box<[u8]>> {
-        if self.tail.codec == Codec::Raw {
+        if self.footer.codec == Codec::Raw {
             return None;
         }
-        let unpacked = self.tail.format.unpack(block, chunks)?;
+        let unpacked = self.footer.format.unpack(block, chunks)?;
         *chunks = Chunks::default();
         Some(unpacked)
     }
@@ -473,7 +473,7 @@ impl Run {
         out: &mut [u8],
         chunks: &mut Chunks,
     ) -> Result<()> {
-        let packing = self.tail.index.entry(index).map_or(Packing::RAW, |entry| entry.packing);
+        let packing = self.footer.index.entry(index).map_or(Packing::RAW, |entry| entry.packing);
         self.decode(packing, encoded, out).map_err(|bad| self.bad_block(index, bad))?;
         self.check_block(index, out, chunks)
     }
@@ -485,7 +485,7 @@ impl Run {
         encoded: &[u8],
         out: &mut [u8],
     ) -> Result<(), BadBlock> {
-        let dictionary = self.tail.dictionary.as_deref();
+        let dictionary = self.footer.dictionary.as_deref();
         match &self.work {
             Some(work) if !packing.is_raw() => {
                 let begun = work.begin();
@@ -505,22 +505,22 @@ impl Run {
         block: &[u8],
         chunks: &mut Chunks,
     ) -> Result<()> {
-        let Some(entry) = self.tail.index.entry(index) else { return Ok(()) };
-        let checked = self.tail.format.check(block, entry.rows, entry.row_bytes, chunks);
+        let Some(entry) = self.footer.index.entry(index) else { return Ok(()) };
+        let checked = self.footer.format.check(block, entry.rows, entry.row_bytes, chunks);
         checked.map_err(|bad| self.bad_block(index, bad))
     }
 
     /// Checks only that a block has the rows that the index says.
     pub(super) fn check_counts(&self, index: usize, block: &[u8]) -> Result<()> {
-        let Some(entry) = self.tail.index.entry(index) else { return Ok(()) };
-        let agrees = self.tail.format.agrees(block, entry.rows, entry.row_bytes);
+        let Some(entry) = self.footer.index.entry(index) else { return Ok(()) };
+        let agrees = self.footer.format.agrees(block, entry.rows, entry.row_bytes);
         agrees.map_err(|bad| self.bad_block(index, bad))
     }
 
     /// Returns block `index` as stored, checked against its CRC: to be decoded, or carried over as
     /// it is.
     pub fn encoded_block<'a>(&self, index: usize, buf: &'a mut ReadBuf) -> Result<&'a [u8]> {
-        let entry = self.tail.index.entry(index);
+        let entry = self.footer.index.entry(index);
         let entry = entry.ok_or_else(|| self.bad_block(index, BadBlock("there is none")))?;
         let (start, len) = (entry.offset as usize, entry.encoded_bytes as usize);
         let bytes = match &**self.data.load() {
@@ -540,7 +540,7 @@ impl Run {
 
     /// Checks stored bytes of block `index` against its CRC.
     pub(super) fn verify_block(&self, index: usize, encoded: &[u8]) -> Result<()> {
-        let stored = self.tail.index.entry(index).map_or(0, |entry| entry.crc);
+        let stored = self.footer.index.entry(index).map_or(0, |entry| entry.crc);
         let computed = crc32c::crc32c(encoded);
         if stored == computed || plant!("run: block checksum not verified") {
             return Ok(());
@@ -565,7 +565,7 @@ impl Run {
 
     fn block_place(&self, index: usize) -> Place {
         let (start, bytes) = self
-            .tail
+            .footer
             .index
             .entry(index)
             .map_or((0, 0), |entry| (u64::from(entry.offset), u64::from(entry.encoded_bytes)));
@@ -577,7 +577,7 @@ impl Run {
 }
 
 /// Memory of a run's dictionary; 0 for one that its tree holds as well.
-fn dictionary_bytes(tail: &Tail, work: Option<&Work>) -> usize {
+fn dictionary_bytes(footer: &Footer, work: Option<&Work>) -> usize {
     let own = |its: &&Arc<Dictionary>| work.is_none_or(|work| !work.dictionaries().holds(its));
-    tail.dictionary.as_ref().filter(own).map_or(0, |its| its.memory_bytes())
+    footer.dictionary.as_ref().filter(own).map_or(0, |its| its.memory_bytes())
 }

@@ -426,9 +426,9 @@ fn a_run_that_is_not_the_one_linked_is_refused() {
         Link { lineage: Lineage(3), ..link },
         Link { hash: link.hash + 1, ..link },
         Link { bytes: link.bytes - 4096, ..link },
-        Link { tail_bytes: link.tail_bytes - 1, ..link },
-        Link { tail_bytes: 0, ..link },
-        Link { tail_bytes: u32::MAX, ..link },
+        Link { footer_bytes: link.footer_bytes - 1, ..link },
+        Link { footer_bytes: 0, ..link },
+        Link { footer_bytes: u32::MAX, ..link },
         Link { offset: u64::MAX - 4095, ..link },
         Link { offset: 4097, ..link },
     ];
@@ -446,7 +446,7 @@ fn a_run_that_could_not_be_opened_is_not_written() {
         Err(Error::Unreadable(what, why)) => {
             assert_eq!(
                 (what, &*why),
-                ("the tail of a run", "its tail: its counts do not agree with its index")
+                ("the footer of a run", "its footer: its counts do not agree with its index")
             );
         }
         other => panic!("{other:?}"),
@@ -459,7 +459,7 @@ fn a_run_that_could_not_be_opened_is_not_written() {
 fn planted_bugs_are_caught() {
     let claims = claims! {
         "run: block checksum not verified" => every_flipped_byte_is_an_error_with_its_place,
-        "run: a tail is written unread" => a_run_that_could_not_be_opened_is_not_written,
+        "run: a footer is written unread" => a_run_that_could_not_be_opened_is_not_written,
         "run: fresh bit survives an absorbed delete" => super::fold::tests::a_fresh_put_annihilates_with_its_delete_and_only_then,
     };
     crate::plant::assert_claims_hold("run", claims);

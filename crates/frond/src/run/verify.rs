@@ -1,6 +1,6 @@
 //! Verifying a run's extent as bytes, for callers that copy runs and read no entry.
 
-use super::tail::{BlobUse, Tail};
+use super::footer::{BlobUse, Footer};
 use crate::{
     error::{Error, Result},
     page::{Link, PageKind, StoreFile},
@@ -11,16 +11,16 @@ use crate::{
 pub fn verify_extent(file: &StoreFile, link: &Link, extent: &[u8]) -> Result<Vec<BlobUse>> {
     const WHAT: &str = "a run";
     let malformed = |why| file.malformed(link.offset, link.bytes.into(), WHAT, why);
-    let parts = link.bytes.checked_sub(link.tail_bytes);
+    let parts = link.bytes.checked_sub(link.footer_bytes);
     let parts = parts.and_then(|data| extent.split_at_checked(data as usize));
-    let (data, tail) = parts.ok_or_else(|| malformed("its link has impossible lengths"))?;
-    file.verify(link, PageKind::Run, WHAT, tail)?;
-    let tail = Tail::from_disk(&link.identity(file.store, PageKind::Run), tail)
+    let (data, footer) = parts.ok_or_else(|| malformed("its link has impossible lengths"))?;
+    file.verify(link, PageKind::Run, WHAT, footer)?;
+    let footer = Footer::from_disk(&link.identity(file.store, PageKind::Run), footer)
         .map_err(|flaw| file.flawed(link.offset, link.bytes.into(), WHAT, flaw))?;
-    if tail.data_bytes as usize != data.len() {
+    if footer.data_bytes as usize != data.len() {
         return Err(malformed("its data is not as long as its link says"));
     }
-    for entry in tail.index.entries() {
+    for entry in footer.index.entries() {
         let (start, bytes) = (entry.offset as usize, entry.encoded_bytes as usize);
         let block = data.get(start..start + bytes).unwrap_or_default();
         let computed = crc32c::crc32c(block);
@@ -33,5 +33,5 @@ pub fn verify_extent(file: &StoreFile, link: &Link, extent: &[u8]) -> Result<Vec
             });
         }
     }
-    Ok(tail.blobs)
+    Ok(footer.blobs)
 }

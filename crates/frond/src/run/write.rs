@@ -5,7 +5,7 @@ use std::io::IoSlice;
 
 use super::{
     reader::{Data, Run},
-    tail::Tail,
+    footer::Footer,
 };
 use crate::{
     block::Format,
@@ -43,22 +43,22 @@ impl Run {
             let templates = if format.has_templates() { FEATURE_TEMPLATES } else { 0 };
             file.require(FEATURE_COLUMNAR_RUNS | templates);
         }
-        if self.tail.has_transposed() {
+        if self.footer.has_transposed() {
             file.require(FEATURE_TRANSPOSED_BLOCKS);
         }
-        if self.tail.dictionary.is_some() {
+        if self.footer.dictionary.is_some() {
             file.require(FEATURE_DICTIONARIES);
         }
         let bytes = self.extent_bytes();
         let identity =
             Identity { store: file.store, kind: PageKind::Run, offset, bytes, birth, lineage };
-        let mut tail = self.tail.to_disk(&identity);
-        assert!(tail.len() <= self.tail_bytes as usize, "a tail's length does not depend on place");
-        tail.resize(self.tail_bytes as usize, 0);
-        if !plant!("run: a tail is written unread") {
-            sealed("the tail of a run", self.read_again(&identity, &tail))?;
+        let mut footer = self.footer.to_disk(&identity);
+        assert!(footer.len() <= self.footer_bytes as usize, "a footer's length does not depend on place");
+        footer.resize(self.footer_bytes as usize, 0);
+        if !plant!("run: a footer is written unread") {
+            sealed("the footer of a run", self.read_again(&identity, &footer))?;
         }
-        let hash = page_hash(&identity, &tail);
+        let hash = page_hash(&identity, &footer);
 
         // Direct I/O writes whole pages: the page that data and footer share is assembled
         // separately.
@@ -66,8 +66,8 @@ impl Run {
         let mut end = FrameBuf::new(self.pool.clone());
         let mut joined = Vec::new();
         end.extend(data.get(whole..data.len(), &mut joined));
-        end.extend(&tail);
-        drop(tail);
+        end.extend(&footer);
+        drop(footer);
         let mut left = whole;
         let blocks = data.slices().map(|slice| {
             let now = slice.len().min(left);
@@ -82,22 +82,22 @@ impl Run {
         file.file
             .write_vectored_at(&slices, offset)
             .map_err(|e| Error::io(file.path(), "write", offset, e))?;
-        Ok(Link { offset, bytes, tail_bytes: self.tail_bytes, hash, birth, lineage })
+        Ok(Link { offset, bytes, footer_bytes: self.footer_bytes, hash, birth, lineage })
     }
 
     /// Reads a footer of this run as [`open`](Run::open) does; the error says why it cannot be
     /// read.
-    fn read_again(&self, identity: &Identity, tail: &[u8]) -> Result<(), String> {
-        if tail.len() > bounds::RUN_TAIL_BYTES.len() {
-            return Err(format!("{} bytes are more than a tail may have", tail.len()));
+    fn read_again(&self, identity: &Identity, footer: &[u8]) -> Result<(), String> {
+        if footer.len() > bounds::RUN_FOOTER_BYTES.len() {
+            return Err(format!("{} bytes are more than a footer may have", footer.len()));
         }
-        let read = Tail::from_disk(identity, tail).map_err(|flaw| flaw.to_string())?;
-        if read.data_bytes as usize + tail.len() != identity.bytes as usize {
+        let read = Footer::from_disk(identity, footer).map_err(|flaw| flaw.to_string())?;
+        if read.data_bytes as usize + footer.len() != identity.bytes as usize {
             return Err("its data is not as long as its link says".into());
         }
         debug_assert!(
-            tail.starts_with(&read.to_disk(identity)),
-            "what is read of a tail is what was written"
+            footer.starts_with(&read.to_disk(identity)),
+            "what is read of a footer is what was written"
         );
         Ok(())
     }

@@ -269,7 +269,7 @@ fn decode_entry(reader: &mut Reader<'_>, zone: u64, at: Publish) -> Decoded<Zone
     let link = Link {
         offset: extent.offset,
         bytes: extent.bytes,
-        tail_bytes: extent.bytes,
+        footer_bytes: extent.bytes,
         hash: reader.u64()?,
         birth,
         lineage: STORE_LINEAGE,

@@ -76,7 +76,7 @@ pub(super) fn build(identity: &Identity, payload: &[&[u8]]) -> Result<(AlignedBu
     let link = Link {
         offset: identity.offset,
         bytes: identity.bytes,
-        tail_bytes: identity.bytes,
+        footer_bytes: identity.bytes,
         hash,
         birth: identity.birth,
         lineage: identity.lineage,

@@ -245,7 +245,7 @@ pub(super) fn page_link(reader: &mut Reader<'_>) -> Decoded<Link> {
     let bytes = u32::try_from(in_units(reader.number()?)?).map_err(|_| "a page of any length")?;
     let birth = Publish(reader.number()?);
     let hash = reader.u64()?;
-    Ok(Link { offset, bytes, tail_bytes: bytes, hash, birth, lineage: STORE_LINEAGE })
+    Ok(Link { offset, bytes, footer_bytes: bytes, hash, birth, lineage: STORE_LINEAGE })
 }
 
 /// Returns the page, or an error if its reader would refuse it.

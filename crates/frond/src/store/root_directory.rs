@@ -356,7 +356,7 @@ pub(super) mod tests {
         any::<(u64, u32, u32, u64, u64, u32)>().prop_map(|(o, b, t, hash, birth, lineage)| Link {
             offset: o,
             bytes: b,
-            tail_bytes: t,
+            footer_bytes: t,
             hash,
             birth: Publish(birth),
             lineage: Lineage(lineage),

@@ -298,7 +298,7 @@ impl Superblock {
 pub(super) fn link_lies_below(link: &Link, end: u64) -> bool {
     let align = ALIGN as u64;
     link.bytes > 0
-        && link.tail_bytes <= link.bytes
+        && link.footer_bytes <= link.bytes
         && link.offset >= DATA_START
         && link.offset <= OFFSET_MAX
         && link.offset.is_multiple_of(align)
@@ -314,7 +314,7 @@ mod tests {
         let link = |offset| Link {
             offset,
             bytes: 4096,
-            tail_bytes: 4096,
+            footer_bytes: 4096,
             hash: 0x1234_5678_9abc_def0,
             birth: Publish(41),
             lineage: Lineage(7),

@@ -31,7 +31,7 @@ mod scan;
 mod settle;
 mod sorted_runs;
 mod sums;
-mod tails;
+mod footers;
 #[cfg(all(test, not(shuttle)))]
 pub(crate) mod tests;
 
@@ -55,4 +55,4 @@ pub(crate) use page::{OTHER_LEVEL, parse_node, seal_node};
 pub(crate) use scan::{LeafStretch, Position};
 pub(crate) use sorted_runs::{SortedRuns, SortedRunsCursor, SortedRunsWriter};
 pub(crate) use sums::sums_below;
-pub(crate) use tails::Descriptors;
+pub(crate) use footers::Descriptors;

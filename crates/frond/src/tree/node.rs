@@ -85,7 +85,7 @@ pub(crate) struct RunHandle {
     /// Length of its extent.
     pub extent_bytes: u32,
     link: OnceLock<Link>,
-    /// Set while the run is open; `tails.rs` closes it.
+    /// Set while the run is open; `footers.rs` closes it.
     run: ArcSwapOption<Run>,
     /// True if it was opened since the clock hand last passed.
     used: AtomicBool,
@@ -320,7 +320,7 @@ impl RunHandle {
         self.count_resident(cx, &run);
         let before = self.run.compare_and_swap(&None::<Arc<Run>>, Some(run.clone()));
         if before.is_none() {
-            cx.opened_tail();
+            cx.opened_footer();
             return Ok(OpenRun(Guard::from_inner(Some(run))));
         }
         // Another thread was faster.
@@ -329,7 +329,7 @@ impl RunHandle {
     }
 
     /// Closes the run if it can be opened again and was not used since the last call. Returns true
-    /// if this closed it. Called only by `tails.rs`.
+    /// if this closed it. Called only by `footers.rs`.
     pub fn close_unused(&self) -> bool {
         if self.link.get().is_none() || self.used.swap(false, Ordering::Relaxed) {
             return false;

@@ -20,7 +20,7 @@ pub fn tiny() -> Tuning {
             memtable_bytes: 16 << 10,
             memtable_log_bytes: 1 << 20,
             unwritten_bytes: 256 << 10,
-            tails_bytes: 8 << 10,
+            footers_bytes: 8 << 10,
             checkpoint_log_bytes: 1 << 20,
             checkpoint_millis: 50,
             mini_run_entries: 100,

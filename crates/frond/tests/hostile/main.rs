@@ -101,7 +101,7 @@ fn struck_models_and_runs_are_read_or_refused() {
         let tree = Tree::thrown(dice);
         formats::models(dice, tree.format(), 300);
         let lying = Lying::of(&tree);
-        (0..40).for_each(|_| lying.strike_tail(dice));
+        (0..40).for_each(|_| lying.strike_footer(dice));
         (0..12).for_each(|_| lying.strike_block(dice));
     });
 }
@@ -114,7 +114,7 @@ fn struck_transposed_blocks_give_rows_or_an_error() {
         blocks += transposed::count(&tree.run);
         sound += transposed::forms(dice, &tree, 400);
         let lying = Lying::of(&tree);
-        (0..20).for_each(|_| lying.strike_tail(dice));
+        (0..20).for_each(|_| lying.strike_footer(dice));
         (0..20).for_each(|_| lying.strike_block(dice));
     });
     println!("{blocks} blocks, {sound} struck forms sound");
@@ -130,7 +130,7 @@ fn struck_dictionaries_give_rows_or_an_error() {
         sound += dictionaries::decoded(dice, &tree, 300);
         dictionaries::stored(dice, &tree, 300);
         let lying = Lying::of(&tree);
-        (0..20).for_each(|_| lying.strike_tail(dice));
+        (0..20).for_each(|_| lying.strike_footer(dice));
         (0..20).for_each(|_| lying.strike_block(dice));
     });
     println!("{blocks} blocks, {sound} decoded under a struck dictionary or struck themselves");

@@ -32,7 +32,7 @@ pub struct Lying<'t> {
     link: Link,
     extent: Vec<u8>,
     /// Where its footer starts in the extent.
-    tail_at: usize,
+    footer_at: usize,
     keys: Vec<&'t Vec<u8>>,
 }
 
@@ -44,14 +44,14 @@ impl<'t> Lying<'t> {
         let link = tree.run.write(&file, 4096, Publish(1), Lineage(1)).expect("memory takes it");
         let mut extent = vec![0; link.bytes as usize];
         file.read_at(&mut extent, link.offset).expect("it was written");
-        let tail_at = (link.bytes - link.tail_bytes) as usize;
+        let footer_at = (link.bytes - link.footer_bytes) as usize;
         let keys = tree.rows.keys().step_by(400).collect();
-        Self { tree, file, link, extent, tail_at, keys }
+        Self { tree, file, link, extent, footer_at, keys }
     }
 
     /// Corrupts its footer.
-    pub fn strike_tail(&self, dice: &mut Dice) {
-        let whole = &self.extent[self.tail_at..];
+    pub fn strike_footer(&self, dice: &mut Dice) {
+        let whole = &self.extent[self.footer_at..];
         let meant = whole.iter().rposition(|&byte| byte != 0).expect("it has bytes") + 1;
         let mut struck = whole[..meant].to_vec();
         for _ in 0..1 + dice.below(2) {
@@ -63,7 +63,7 @@ impl<'t> Lying<'t> {
             struck.extend(rest);
         }
         struck.resize(whole.len(), 0);
-        self.read([&self.extent[..self.tail_at], &struck].concat());
+        self.read([&self.extent[..self.footer_at], &struck].concat());
     }
 
     /// Corrupts one of its blocks without changing its length; the footer gets the new checksum.
@@ -88,9 +88,9 @@ impl<'t> Lying<'t> {
         let sum = |crc: u32| (crc ^ salt).to_le_bytes();
         let mut extent = self.extent.clone();
         extent[range].copy_from_slice(&struck);
-        let tail = &mut extent[self.tail_at..];
-        let at = tail.windows(4).position(|four| *four == sum(entry.crc)).expect("it is there");
-        tail[at..at + 4].copy_from_slice(&sum(crc32c::crc32c(&struck)));
+        let footer = &mut extent[self.footer_at..];
+        let at = footer.windows(4).position(|four| *four == sum(entry.crc)).expect("it is there");
+        footer[at..at + 4].copy_from_slice(&sum(crc32c::crc32c(&struck)));
         self.read(extent);
     }
 
@@ -98,11 +98,11 @@ impl<'t> Lying<'t> {
     fn read(&self, extent: Vec<u8>) {
         self.file.write_at(&extent, self.link.offset).expect("memory takes it");
         let identity = self.link.identity(self.file.store, PageKind::Run);
-        let tail = &extent[self.tail_at..];
-        let link = Link { hash: page_hash(&identity, tail), ..self.link };
+        let footer = &extent[self.footer_at..];
+        let link = Link { hash: page_hash(&identity, footer), ..self.link };
         let (run, peak) = peak_of(|| Run::open(self.file.clone(), link, pool()));
-        let bound = 16 * tail.len() + 2 * MODELS_MEMORY_MAX + SOME;
-        assert!(peak < bound, "{peak} bytes of memory for a tail of {}", tail.len());
+        let bound = 16 * footer.len() + 2 * MODELS_MEMORY_MAX + SOME;
+        assert!(peak < bound, "{peak} bytes of memory for a footer of {}", footer.len());
         let verified = verify_extent(&self.file, &link, &extent);
         assert_eq!(verified.is_ok(), run.as_ref().is_ok_and(|run| sums_hold(run)));
         if let Ok(run) = run {

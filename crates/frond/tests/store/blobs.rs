@@ -45,7 +45,7 @@ fn small() -> Tuning {
         memtable_bytes: 64 << 10,
         memtable_log_bytes: 1 << 20,
         unwritten_bytes: 1 << 20,
-        tails_bytes: 1 << 20,
+        footers_bytes: 1 << 20,
         checkpoint_log_bytes: 400 << 10,
         checkpoint_millis: 10_000,
         mini_run_entries: 10_000,

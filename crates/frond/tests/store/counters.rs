@@ -156,13 +156,13 @@ fn a_clone_costs_nothing_and_leaves_nothing() {
 /// A unique tree whose indexes and filters are far larger than the limit for open ones: they are
 /// closed and read again, in the middle of reads, and memory stays bounded.
 #[test]
-fn tails_beyond_their_limit_are_closed_and_read_again() {
+fn footers_beyond_their_limit_are_closed_and_read_again() {
     const ROWS: u64 = 40_000;
     let dir = tempfile::tempdir().unwrap();
     let mut tuning = common::tiny();
     let limit = 64 << 10;
     if let Some(limits) = &mut tuning.limits {
-        limits.tails_bytes = limit;
+        limits.footers_bytes = limit;
     }
     let options = || common::options().tuning(tuning.clone());
     let db = Db::open(dir.path().join("store"), options()).unwrap();
@@ -187,15 +187,15 @@ fn tails_beyond_their_limit_are_closed_and_read_again() {
         }
         let mut most = 0;
         while reading.load(std::sync::atomic::Ordering::Relaxed) > 0 {
-            most = most.max(stat(&db, "run_tails_bytes"));
+            most = most.max(stat(&db, "run_footers_bytes"));
         }
         most
     });
-    assert!(most <= 2 * limit, "{most} bytes of tails were open at once");
-    assert!(stat(&db, "run_tails_closed") > 1000, "{:?}", db.stats());
+    assert!(most <= 2 * limit, "{most} bytes of footers were open at once");
+    assert!(stat(&db, "run_footers_closed") > 1000, "{:?}", db.stats());
     // Unused ones are closed until the rest fits.
     let begun = std::time::Instant::now();
-    while stat(&db, "run_tails_bytes") > limit {
+    while stat(&db, "run_footers_bytes") > limit {
         assert!(begun.elapsed().as_secs() < 60, "{:?}", db.stats());
         std::thread::sleep(std::time::Duration::from_millis(20));
     }

@@ -145,7 +145,9 @@ impl Story {
         let mut engine = DbEngine::tiny(frond::Durability::Lazy);
         engine.size_class = *dice.pick(&[SizeClass::Fast, SizeClass::Default]);
         let is = |bound: Bound| tuned.contains(&bound);
-        if is(bounds::RUN_DATA_BYTES) || is(bounds::RUN_TAIL_BYTES) || is(bounds::SEPARATORS_BYTES)
+        if is(bounds::RUN_DATA_BYTES)
+            || is(bounds::RUN_FOOTER_BYTES)
+            || is(bounds::SEPARATORS_BYTES)
         {
             // Runs must end because of their bounds, not because of their shape.
             let shape = engine.tuning.shape.get_or_insert_with(Shape::default);

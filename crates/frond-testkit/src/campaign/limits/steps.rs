@@ -136,7 +136,7 @@ impl Story {
 
     /// Whether one tree gets all rows, so that its runs are long.
     fn fills_one(&self) -> bool {
-        self.tuned.contains(&bounds::RUN_TAIL_BYTES)
+        self.tuned.contains(&bounds::RUN_FOOTER_BYTES)
     }
 
     fn written_tree(&mut self) -> Option<String> {

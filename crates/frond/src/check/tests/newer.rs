@@ -9,13 +9,13 @@ use crate::{
 };
 
 /// Sets an unknown version in a run's footer.
-fn newer(tail: &mut [u8]) {
-    tail[4] = 9;
+fn newer(footer: &mut [u8]) {
+    footer[4] = 9;
 }
 
 /// Sets an unknown version of a string model in the footer of a run with columnar blocks. What
 /// follows its format is not reached.
-fn newer_model(tail: &mut [u8]) {
+fn newer_model(footer: &mut [u8]) {
     let mut format = vec![1];
     let mut layout = Vec::new();
     Layout::default().encode(&mut layout);
@@ -28,8 +28,8 @@ fn newer_model(tail: &mut [u8]) {
     put_bytes(&mut format, &models);
     let mut said = Vec::new();
     [&b"a"[..], b"b", &format].iter().for_each(|part| put_bytes(&mut said, part));
-    tail[4] = 2;
-    tail[64..64 + said.len()].copy_from_slice(&said);
+    footer[4] = 2;
+    footer[64..64 + said.len()].copy_from_slice(&said);
 }
 
 fn open(forge: &Forge) -> crate::Result<Db> {
@@ -53,7 +53,7 @@ fn a_newer_model_is_told_as_such_and_the_rest_is_served() {
 }
 
 fn a_leaf_is_newer_and_the_rest_is_served(change: fn(&mut [u8]), what: &str) {
-    let lie = || Lie { leaf_tail: Some(change), ..Lie::default() };
+    let lie = || Lie { leaf_footer: Some(change), ..Lie::default() };
     names("newer", lie());
     assert!(!check_lie(&lie()).names("malformed"));
     let (forge, _) = forge_store(&lie());
@@ -77,7 +77,7 @@ fn a_leaf_is_newer_and_the_rest_is_served(change: fn(&mut [u8]), what: &str) {
 /// Promise: P22.
 #[test]
 fn a_store_whose_catalog_is_newer_is_not_opened() {
-    let lie = || Lie { catalog_tail: Some(newer), ..Lie::default() };
+    let lie = || Lie { catalog_footer: Some(newer), ..Lie::default() };
     let (forge, _) = forge_store(&lie());
     assert!(is_newer(&open(&forge).unwrap_err(), "run version 9"));
     assert!(check_lie(&lie()).names("newer"));

@@ -11,7 +11,7 @@ use crate::{
     message::Tag,
     page::{FEATURE_DICTIONARIES, Identity, PageKind, StoreFile},
     run::{
-        ReadBuf, Run, RunBuilder, RunCursor, RunOptions, Work, WorkByTree, key_hash, tail::Tail,
+        ReadBuf, Run, RunBuilder, RunCursor, RunOptions, Work, WorkByTree, key_hash, footer::Footer,
     },
     types::{Lineage, Publish, StoreId},
 };
@@ -307,22 +307,22 @@ fn only_runs_that_say_so_have_a_dictionary() {
     leaf(Some(&work), &rows(0..ROWS, 1));
     let run = leaf(Some(&work), &rows(ROWS..2 * ROWS, 1));
     let identity = identity(&run);
-    let whole = run.tail.to_disk(&identity);
+    let whole = run.footer.to_disk(&identity);
     assert_eq!(whole[4], 4);
-    assert!(Tail::from_disk(&identity, &whole).is_ok());
+    assert!(Footer::from_disk(&identity, &whole).is_ok());
     for version in [1, 2, 3, 5] {
-        let mut tail = whole.clone();
-        tail[4] = version;
-        match Tail::from_disk(&identity, &tail).unwrap_err() {
+        let mut footer = whole.clone();
+        footer[4] = version;
+        match Footer::from_disk(&identity, &footer).unwrap_err() {
             Flaw::TooNew { what } if version == 5 => assert!(what.contains("version 5")),
             // Read as a run of columnar blocks, it would have a format where the dictionary is.
             flaw => assert!(version < 4, "{version}: {flaw:?}"),
         }
     }
     // The dictionary removed, everything else unchanged.
-    let mut without = Tail { dictionary: None, ..run.tail.clone() };
-    let tail = without.to_disk(&identity);
-    let flaw = format!("{:?}", Tail::from_disk(&identity, &tail).unwrap_err());
+    let mut without = Footer { dictionary: None, ..run.footer.clone() };
+    let footer = without.to_disk(&identity);
+    let flaw = format!("{:?}", Footer::from_disk(&identity, &footer).unwrap_err());
     assert!(flaw.contains("under a dictionary in a run that has none"), "{flaw}");
     // Another dictionary in its place: an error, or bytes that are no block of these rows.
     without.dictionary = Dictionary::new(vec![b'x'; 4000]).map(Arc::new);

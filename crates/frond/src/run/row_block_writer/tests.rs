@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    super::{tail::Tail, *},
+    super::{footer::Footer, *},
     *,
 };
 use crate::{
@@ -217,16 +217,16 @@ fn only_runs_that_say_so_have_transposed_blocks() {
         birth: Publish(1),
         lineage: Lineage(1),
     };
-    let mut tail = run.tail.to_disk(&identity);
-    assert_eq!(tail[4], 3);
-    assert!(Tail::from_disk(&identity, &tail).is_ok());
+    let mut footer = run.footer.to_disk(&identity);
+    assert_eq!(footer[4], 3);
+    assert!(Footer::from_disk(&identity, &footer).is_ok());
     // Read as a run of columnar blocks, it has no format that can be read.
     for (version, why) in [(1, "transposed"), (2, "run format"), (5, "version")] {
-        tail[4] = version;
-        let flaw = format!("{:?}", Tail::from_disk(&identity, &tail).unwrap_err());
+        footer[4] = version;
+        let flaw = format!("{:?}", Footer::from_disk(&identity, &footer).unwrap_err());
         assert!(flaw.contains(why), "{version}: {flaw}");
     }
-    assert_eq!(build(&rows(0..3000), Codec::Raw).tail.to_disk(&identity)[4], 1);
+    assert_eq!(build(&rows(0..3000), Codec::Raw).footer.to_disk(&identity)[4], 1);
 }
 
 /// All forms are tried on one block in [`CHOSEN_ONE_IN`], in whichever run that block is.

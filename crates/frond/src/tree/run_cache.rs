@@ -87,24 +87,24 @@ impl TreeContext {
     }
 
     /// Sets how much memory footers may take, and closes runs if they take more.
-    pub fn limit_tails(&self, limit: u64) {
+    pub fn limit_footers(&self, limit: u64) {
         self.descriptors.limit.store(limit, Ordering::Relaxed);
-        self.close_tails(limit);
+        self.close_footers(limit);
     }
 
     /// Called after a run was opened. A thread that opens runs faster than the background closes
     /// them closes some itself: it has just read from the disk, compared to which this costs
     /// little.
-    pub fn opened_tail(&self) {
+    pub fn opened_footer(&self) {
         let limit = self.descriptors.limit.load(Ordering::Relaxed);
         if self.resident.load(Ordering::Relaxed) > limit.saturating_add(limit / 8) {
-            self.close_tails(limit);
+            self.close_footers(limit);
         }
     }
 
     /// Moves the hand until footers take at most `limit` bytes, past at most [`PASSED_AT_ONCE`]
     /// descriptors: a run that was used is skipped once.
-    fn close_tails(&self, limit: u64) {
+    fn close_footers(&self, limit: u64) {
         if self.resident.load(Ordering::Relaxed) <= limit {
             return;
         }

@@ -1,7 +1,7 @@
-//! The footer (`Tail`) of a run: everything that stays resident with it, and its form on disk.
+//! The footer (`Footer`) of a run: everything that stays resident with it, and its form on disk.
 //!
 //! ```text
-//! tail = header 64 B | first key | last key | format or dictionary | index | range deletes | blobs
+//! footer = header 64 B | first key | last key | format or dictionary | index | range deletes | blobs
 //!      | filter | zeros
 //! ```
 //!
@@ -73,7 +73,7 @@ pub struct BlobUse {
 
 /// A whole run except its blocks.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tail {
+pub(super) struct Footer {
     pub codec: Codec,
     pub format: Format,
     /// The dictionary that some block uses; `None` if no block does.
@@ -93,7 +93,7 @@ fn salt(seed: u64, block: usize) -> u32 {
     xxhash_rust::xxh3::xxh3_64_with_seed(&(block as u64).to_le_bytes(), seed) as u32
 }
 
-impl Tail {
+impl Footer {
     /// True if some block is transposed.
     pub fn has_transposed(&self) -> bool {
         self.index.entries().iter().any(|entry| entry.packing.is_transposed)
@@ -181,20 +181,20 @@ impl Tail {
 
     /// Decodes a footer whose hash was verified; a flaw says what is wrong with it, or that a newer
     /// Frond wrote it.
-    pub fn from_disk(identity: &Identity, bytes: &[u8]) -> Result<Tail, Flaw> {
+    pub fn from_disk(identity: &Identity, bytes: &[u8]) -> Result<Footer, Flaw> {
         let version = bytes.get(VERSION_AT).copied().unwrap_or(VERSION);
         if bytes.starts_with(&MAGIC.to_le_bytes())
             && let Some(flaw) = Flaw::version("run", version, VERSION_DICTIONARY)
         {
             return Err(flaw);
         }
-        let why = |why: &str| Flaw::Malformed { what: "its tail", why: why.into() };
+        let why = |why: &str| Flaw::Malformed { what: "its footer", why: why.into() };
         let (header, rest) =
             bytes.split_at_checked(HEADER_BYTES).ok_or_else(|| why("shorter than its header"))?;
         let mut header = Reader::new(header);
         let mut rest = Reader::new(rest);
         if header.u32() != Some(MAGIC) {
-            return Err(why("not a run's tail"));
+            return Err(why("not a run's footer"));
         }
         let [version, codec, probes, reserved] = header.array().ok_or_else(|| why("no version"))?;
         if reserved != 0 {
@@ -209,7 +209,7 @@ impl Tail {
         let mut length =
             || header.u32().map(|n| n as usize).ok_or_else(|| why("shorter than its header"));
         let lengths = [length()?, length()?, length()?, length()?];
-        let short = || why("a part reaches beyond the tail");
+        let short = || why("a part reaches beyond the footer");
         let first_key: Box<[u8]> = rest.bytes().ok_or_else(short)?.into();
         let last_key: Box<[u8]> = rest.bytes().ok_or_else(short)?.into();
         let format = match version {
@@ -242,7 +242,7 @@ impl Tail {
             (0, []) => None,
             _ => Some(Filter::from_disk(probes, filter).ok_or_else(|| why("a bad filter"))?),
         };
-        let tail = Tail {
+        let footer = Footer {
             codec,
             format,
             dictionary,
@@ -256,8 +256,8 @@ impl Tail {
             blobs: blobs_from_disk(blobs).ok_or_else(|| why("a bad blob list"))?,
             filter,
         };
-        tail.agrees().map_err(why)?;
-        Ok(tail)
+        footer.agrees().map_err(why)?;
+        Ok(footer)
     }
 
     /// Checks the parts against each other.
