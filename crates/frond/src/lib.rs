@@ -35,6 +35,7 @@ mod prefetch;
 mod progress;
 pub mod run;
 pub mod store;
+mod striped;
 #[allow(unused_imports)] // a facade: each module uses a part of it
 mod sync;
 mod table;

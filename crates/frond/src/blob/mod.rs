@@ -84,7 +84,14 @@ impl BlobRef {
     pub fn link(&self) -> Link {
         let Extent { offset, bytes } = self.extent;
         let footer_bytes = table::bytes(self.pieces) as u32;
-        Link { offset, bytes, footer_bytes, hash: self.hash, birth: Publish(0), lineage: Lineage(0) }
+        Link {
+            offset,
+            bytes,
+            footer_bytes,
+            hash: self.hash,
+            birth: Publish(0),
+            lineage: Lineage(0),
+        }
     }
 
     /// Encodes the reference: page number (5 bytes), pages and pieces (4), hash (7).

@@ -25,7 +25,8 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    sync::{Arc, AtomicU64, Mutex, Ordering, thread_number},
+    striped::Striped,
+    sync::{Arc, AtomicU64, Mutex, Ordering},
 };
 
 /// The name of one block of one extent.
@@ -243,13 +244,8 @@ struct Share {
 const WITHHELD_SHRINKS: u64 = 64;
 const LETS_GO: u64 = 32;
 
-/// Hits counted by some of the threads, on a cache line of their own: otherwise each read of a
-/// cached row would move one shared line from processor to processor.
-#[derive(Default)]
-#[repr(align(64))]
-struct Hits(AtomicU64);
-
-/// Number of counters that threads are spread over.
+/// Number of stripes of the hit counter: with one counter, each read of a cached row would move its
+/// cache line from processor to processor.
 const HITS: usize = 16;
 
 /// The block cache.
@@ -257,7 +253,7 @@ pub struct BlockCache {
     blocks: Cache<BlockKey, CachedBlock, ByBytes, DefaultHashBuilder, Leaving>,
     pool: Arc<FramePool>,
     share: Mutex<Share>,
-    hits: Box<[Hits]>,
+    hits: Striped<AtomicU64, HITS>,
     misses: AtomicU64,
     device_reads: AtomicU64,
     device_read_bytes: AtomicU64,
@@ -271,7 +267,7 @@ impl BlockCache {
             blocks: Cache::with(items, bytes as u64, ByBytes, Default::default(), Leaving),
             pool,
             share: Mutex::new(Share { granted: bytes as u64, withheld: 0 }),
-            hits: (0..HITS).map(|_| Hits::default()).collect(),
+            hits: Striped::default(),
             misses: AtomicU64::new(0),
             device_reads: AtomicU64::new(0),
             device_read_bytes: AtomicU64::new(0),
@@ -320,11 +316,6 @@ impl BlockCache {
         share.withheld = (share.withheld + more).min(share.granted / 2);
         self.shrink_to(share.granted - share.withheld);
         as_much_as_it_takes(&self.pool, bytes)
-    }
-
-    /// The hit counter of the calling thread.
-    fn own_hits(&self) -> &AtomicU64 {
-        &self.hits[thread_number() % HITS].0
     }
 
     /// True if the block is cached; does not count as a use.
@@ -387,7 +378,7 @@ impl BlockCache {
     /// Counters.
     pub fn stats(&self) -> BlockCacheStats {
         BlockCacheStats {
-            hits: self.hits.iter().map(|hits| hits.0.load(Ordering::Relaxed)).sum(),
+            hits: self.hits.iter().map(|hits| hits.load(Ordering::Relaxed)).sum(),
             misses: self.misses.load(Ordering::Relaxed),
             device_reads: self.device_reads.load(Ordering::Relaxed),
             device_read_bytes: self.device_read_bytes.load(Ordering::Relaxed),
@@ -407,7 +398,7 @@ impl BlockSource for BlockCache {
             return CachedBlock::load(&self.pool, raw_bytes, fill).map(|(block, _)| block);
         }
         if let Some(block) = self.blocks.get(&key) {
-            self.own_hits().fetch_add(1, Ordering::Relaxed);
+            self.hits.mine().fetch_add(1, Ordering::Relaxed);
             block.0.use_it();
             // Only a repeated use is worth a slot: a block used once, by a scan or by chance, is
             // not.
@@ -435,7 +426,7 @@ impl BlockSource for BlockCache {
             CachedBlock::load_into(unpacked.len(), from_pool, &mut copy).map(|(block, _)| block)
         })?;
         // If it was not loaded here, another thread loaded it meanwhile: a hit.
-        let counter = if loaded { &self.misses } else { self.own_hits() };
+        let counter = if loaded { &self.misses } else { self.hits.mine() };
         counter.fetch_add(1, Ordering::Relaxed);
         Ok(block)
     }
@@ -446,7 +437,7 @@ impl BlockSource for BlockCache {
 
     #[inline]
     fn found_near(&self) {
-        self.own_hits().fetch_add(1, Ordering::Relaxed);
+        self.hits.mine().fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -16,7 +16,6 @@ mod counters;
 mod counts;
 mod cursor;
 mod distinct;
-mod doors;
 mod fill;
 #[cfg(all(test, shuttle))]
 mod interleavings;
@@ -35,6 +34,7 @@ mod sizes;
 mod snapshot;
 mod sources;
 mod stats;
+mod striped_handle;
 mod timing;
 mod together;
 mod tree;
@@ -77,9 +77,9 @@ use crate::{
     txn::{KeyLockTable, LastCommits, LockGate, lock_table::LockTable},
 };
 use commit::Records;
-use doors::Doors;
 use prepared::PreparedTable;
 use std::path::Path;
+use striped_handle::StripedHandles;
 
 /// An open store.
 ///
@@ -102,7 +102,7 @@ use std::path::Path;
 pub struct Db {
     pub(crate) shared: Arc<Shared>,
     /// The store, as transactions hold it.
-    doors: Doors,
+    handles: StripedHandles,
 }
 
 /// State that all handles share.
@@ -120,7 +120,7 @@ pub(crate) struct Shared {
     /// Transaction numbers given out so far.
     pub txns: AtomicU64,
     /// Pools of state for new transactions.
-    kits: txn::Kits,
+    txn_pool: txn::TxnPool,
     pub timings: timing::Timings,
     pub durability: Durability,
     pub read_only: bool,

@@ -38,10 +38,10 @@ use crate::{
 use super::{
     Db, Options, Shared,
     commit::Records,
-    doors::Doors,
     operators::must_know,
     prepared::{Expected, PreparedTable, recover as recover_prepared},
     replay::{Replay, extent_of, load_catalog},
+    striped_handle::StripedHandles,
 };
 
 /// Locks may take one in this many bytes of the memory budget, as in InnoDB.
@@ -269,7 +269,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         last_commits: Default::default(),
         has_counters: AtomicBool::new(false),
         txns: AtomicU64::new(0),
-        kits: Default::default(),
+        txn_pool: Default::default(),
         timings: Default::default(),
         durability: level,
         read_only: options.read_only,
@@ -291,7 +291,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         ));
     }
     let shared = Arc::new(shared);
-    let db = Db { doors: Doors::new(&shared), shared };
+    let db = Db { handles: StripedHandles::new(&shared), shared };
     if !options.read_only {
         // A disk too full for it is no reason to keep the store closed.
         match db.sweep_builds() {

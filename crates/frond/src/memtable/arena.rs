@@ -33,7 +33,8 @@ use crate::{
     Message, Seqno, Tag,
     cache::{FRAME_BYTES, Frame, FrameMemory, FramePool},
     prefetch::{CACHE_LINE_BYTES, prefetch},
-    sync::{Arc, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering},
+    striped::{CacheLine, Striped},
+    sync::{Arc, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, thread_number},
 };
 
 /// The unit of addresses.
@@ -51,7 +52,7 @@ const SEGMENTS: usize =
 const RECORD_IN_FRAME_BYTES_MAX: usize = FRAME_BYTES / 4;
 /// Slots where writers leave half-used frames for the next writer. If there are more writers at
 /// once than slots, each of the others starts a frame.
-const BENCHES: usize = if cfg!(shuttle) { 1 } else { 16 };
+const FREE_ENDS: usize = if cfg!(shuttle) { 1 } else { 16 };
 
 const PAYLOAD_BITS: u32 = 15;
 /// Value of the short length field that means: the payload length follows.
@@ -207,9 +208,9 @@ impl<'a> Record<'a> {
 pub(super) struct Arena {
     segments: Box<[AtomicPtr<Segment>]>,
     /// Frames for records.
-    benches: Box<[Bench]>,
+    free_ends: Striped<FreeEnd, FREE_ENDS>,
     /// The frame for nodes, kept separate: what a descent touches lies in few pages.
-    nodes: Bench,
+    nodes: CacheLine<FreeEnd>,
     owned: Mutex<Owned>,
     bytes: AtomicUsize,
     pool: Arc<FramePool>,
@@ -227,9 +228,9 @@ struct Owned {
 // SAFETY: the heap pieces are owned by the arena, which uses their addresses only when it drops.
 unsafe impl Send for Owned {}
 
-/// Where a writer leaves the free end of its frame; [`TAKEN`] while a writer has it.
-#[repr(align(64))]
-struct Bench(AtomicU64);
+/// Where a writer leaves the free end of its frame for the next writer; [`TAKEN`] while a writer
+/// has it.
+type FreeEnd = AtomicU64;
 
 const TAKEN: u64 = u64::MAX;
 const NONE: u64 = u64::MAX - 1;
@@ -246,7 +247,7 @@ struct Piece {
 /// An allocator for one thread, which synchronises only once per frame.
 pub(super) struct Writer<'a> {
     arena: &'a Arena,
-    bench: Option<&'a Bench>,
+    free_end: Option<&'a FreeEnd>,
     records: Option<Piece>,
 }
 
@@ -256,11 +257,10 @@ impl Arena {
     }
 
     pub(super) fn new(pool: Arc<FramePool>) -> Self {
-        let bench = || Bench(AtomicU64::new(NONE));
         Self {
             segments: (0..SEGMENTS).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
-            benches: (0..BENCHES).map(|_| bench()).collect(),
-            nodes: bench(),
+            free_ends: Striped::new(|| FreeEnd::new(NONE)),
+            nodes: CacheLine(FreeEnd::new(NONE)),
             owned: Mutex::new(Owned::default()),
             bytes: AtomicUsize::new(0),
             pool,
@@ -274,32 +274,30 @@ impl Arena {
 
     /// Creates a writer, which continues half-used frames where it finds them.
     pub(super) fn writer(&self) -> Writer<'_> {
-        thread_local!(static MARK: u8 = const { 0 });
-        // Threads start their search at different benches: their thread-local memory lies apart.
-        let mark = MARK.with(|mark| ptr::from_ref(mark) as usize as u64);
-        let first = (mark.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
-        for step in 0..BENCHES {
-            let bench = &self.benches[(first + step) % BENCHES];
-            if let Some(records) = self.take(bench) {
-                return Writer { arena: self, bench: Some(bench), records };
+        // Threads start their search at different stripes.
+        let first = thread_number();
+        for step in 0..FREE_ENDS {
+            let free_end = self.free_ends.at(first.wrapping_add(step));
+            if let Some(records) = self.take(free_end) {
+                return Writer { arena: self, free_end: Some(free_end), records };
             }
         }
-        Writer { arena: self, bench: None, records: None }
+        Writer { arena: self, free_end: None, records: None }
     }
 
-    /// Takes what lies on a bench; it is the caller's until it is left there again. `None`: another
+    /// Takes the free end; it is the caller's until it is left there again. `None`: another
     /// writer has it.
-    fn take(&self, bench: &Bench) -> Option<Option<Piece>> {
+    fn take(&self, free_end: &FreeEnd) -> Option<Option<Piece>> {
         // Acquire pairs with the Release of `leave`: what was written into the frame before happens
         // before what is written now.
-        let packed = bench.0.swap(TAKEN, Ordering::Acquire);
+        let packed = free_end.swap(TAKEN, Ordering::Acquire);
         (packed != TAKEN).then(|| self.unpack(packed))
     }
 
-    fn leave(&self, bench: &Bench, piece: Option<Piece>) {
+    fn leave(&self, free_end: &FreeEnd, piece: Option<Piece>) {
         let packed =
             piece.map_or(NONE, |piece| u64::from(piece.frame) << 32 | u64::from(piece.used));
-        bench.0.store(packed, Ordering::Release);
+        free_end.store(packed, Ordering::Release);
     }
 
     fn unpack(&self, packed: u64) -> Option<Piece> {
@@ -588,8 +586,8 @@ fn claim(
 
 impl Drop for Writer<'_> {
     fn drop(&mut self) {
-        if let Some(bench) = self.bench {
-            self.arena.leave(bench, self.records);
+        if let Some(free_end) = self.free_end {
+            self.arena.leave(free_end, self.records);
         }
     }
 }

@@ -78,6 +78,7 @@ mod cursor;
 mod dictionaries;
 mod filter;
 mod fold;
+mod footer;
 #[cfg(test)]
 pub(crate) mod forge;
 mod fullness;
@@ -94,7 +95,6 @@ mod rank;
 mod reader;
 mod row_block_writer;
 mod schema;
-mod footer;
 mod taken_back;
 mod takes;
 #[cfg(test)]
@@ -111,6 +111,7 @@ pub use fold::{
     BlobReader, Folded, Folder, MergeOperator, OPERATOR_ADD, OPERATOR_APPEND, OPERATOR_MAX,
     OPERATOR_MIN, OPERATOR_NAME_BYTES_MAX, OPERATOR_USER_MIN, Operators, operands, put_operand,
 };
+pub use footer::{BlobUse, Counts};
 pub use index::{BlockEntry, BlockIndex, head};
 pub use merge::MergeCursor;
 pub use pieces::BULK_BYTES;
@@ -118,7 +119,6 @@ pub use pinned::{Found, PinnedBlock};
 pub use ranges::RangeDeletes;
 pub use reader::{ReadBuf, Run};
 pub use schema::RowSchema;
-pub use footer::{BlobUse, Counts};
 pub use takes::TakesEntries;
 pub use verify::verify_extent;
 pub use work::{DecodeStats, EncodeStats, Work, WorkByTree};

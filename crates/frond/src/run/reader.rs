@@ -15,10 +15,10 @@ use arc_swap::ArcSwap;
 
 use super::{
     filter::Filter,
+    footer::{BlobUse, Counts, Footer},
     index::{BlockEntry, BlockIndex},
     pinned::{Found, PinnedBlock},
     ranges::RangeDeletes,
-    footer::{BlobUse, Counts, Footer},
     work::Work,
 };
 use crate::{
@@ -170,7 +170,10 @@ impl Run {
         let aligned = link.offset.is_multiple_of(ALIGN as u64)
             && (bytes as usize).is_multiple_of(ALIGN)
             && link.offset.checked_add(bytes.into()).is_some();
-        if !aligned || footer_bytes > bytes || footer_bytes as usize > bounds::RUN_FOOTER_BYTES.len() {
+        if !aligned
+            || footer_bytes > bytes
+            || footer_bytes as usize > bounds::RUN_FOOTER_BYTES.len()
+        {
             return Err(malformed("its link has impossible lengths"));
         }
         let data_bytes = bytes - footer_bytes;
@@ -194,7 +197,8 @@ impl Run {
         let dictionary_bytes = dictionary_bytes(&footer, work.as_deref());
         let data = ArcSwap::from_pointee(Data::Written { file, link });
         let (extent, stamp, near) = (link.offset, link.hash, OnceLock::new());
-        let run = Run { footer, footer_bytes, data, pool, work, dictionary_bytes, extent, stamp, near };
+        let run =
+            Run { footer, footer_bytes, data, pool, work, dictionary_bytes, extent, stamp, near };
         Ok(Arc::new(run))
     }
 

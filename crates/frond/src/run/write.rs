@@ -4,8 +4,8 @@
 use std::io::IoSlice;
 
 use super::{
-    reader::{Data, Run},
     footer::Footer,
+    reader::{Data, Run},
 };
 use crate::{
     block::Format,
@@ -53,7 +53,10 @@ impl Run {
         let identity =
             Identity { store: file.store, kind: PageKind::Run, offset, bytes, birth, lineage };
         let mut footer = self.footer.to_disk(&identity);
-        assert!(footer.len() <= self.footer_bytes as usize, "a footer's length does not depend on place");
+        assert!(
+            footer.len() <= self.footer_bytes as usize,
+            "a footer's length does not depend on place"
+        );
         footer.resize(self.footer_bytes as usize, 0);
         if !plant!("run: a footer is written unread") {
             sealed("the footer of a run", self.read_again(&identity, &footer))?;

@@ -19,8 +19,8 @@
 //! Threads: all.
 
 use super::{
+    admission_credit::{AdmissionCredit, CREDIT},
     alloc::Class,
-    credit::{CREDIT, Credits},
     file::Store,
     map::mapped_end,
     space::{Extent, Inner, Request},
@@ -75,7 +75,7 @@ pub(super) struct Reserve {
 #[derive(Debug, Default)]
 pub(super) struct Reserving {
     reserve: Mutex<Reserve>,
-    credits: Credits,
+    credit: AdmissionCredit,
 }
 
 impl Reserving {
@@ -84,9 +84,9 @@ impl Reserving {
     }
 
     /// Drains the unused credit and no longer counts it as admitted.
-    fn call_credits_in(&self) {
+    fn return_credit(&self) {
         let mut reserve = self.lock();
-        reserve.admitted = reserve.admitted.saturating_sub(self.credits.drain());
+        reserve.admitted = reserve.admitted.saturating_sub(self.credit.drain());
     }
 }
 
@@ -274,7 +274,7 @@ impl Store {
     pub fn reserve_stats(&self) -> ReserveStats {
         let backed_free = self.space().lock().backed_free();
         let Reserve { target, admitted, disk_free, .. } = *self.reserve.lock();
-        let admitted = admitted.saturating_sub(self.reserve.credits.sum());
+        let admitted = admitted.saturating_sub(self.reserve.credit.sum());
         ReserveStats { target, admitted, backed_free, disk_free }
     }
 
@@ -296,12 +296,12 @@ impl Store {
     pub fn admit(&self, bytes: u64) -> Result<()> {
         self.check_writable()?;
         let needed = bytes.saturating_mul(2);
-        if Credits::serves(needed) {
-            if self.reserve.credits.take(needed) {
+        if AdmissionCredit::serves(needed) {
+            if self.reserve.credit.take(needed) {
                 return Ok(());
             }
             if self.try_admit(CREDIT, true) == Some(true) {
-                self.reserve.credits.put(CREDIT - needed);
+                self.reserve.credit.put(CREDIT - needed);
                 return Ok(());
             }
         }
@@ -316,7 +316,7 @@ impl Store {
                     // Space may have been freed since the last measurement, and unused credit may
                     // suffice.
                     self.measure_disk();
-                    self.reserve.call_credits_in();
+                    self.reserve.return_credit();
                     recent = false;
                 }
                 Some(false) => break,
@@ -369,7 +369,7 @@ impl Store {
     pub fn rest(&self) -> Result<u64> {
         self.check_writable()?;
         let one_at_a_time = self.resizing.lock().unwrap();
-        self.reserve.call_credits_in();
+        self.reserve.return_credit();
         {
             // If space was admitted since, a commit is in progress.
             let mut reserve = self.reserve.lock();

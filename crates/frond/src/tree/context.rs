@@ -20,7 +20,7 @@ use std::collections::{HashMap, hash_map::Entry};
 use super::{
     damage::Damage,
     node::{Node, NodeRef, RunHandle},
-    footers::Descriptors,
+    run_cache::Descriptors,
 };
 
 /// Sizes that determine a tree's shape. Production uses `Shape::default`; tests use tiny ones, so

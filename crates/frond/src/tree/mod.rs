@@ -27,11 +27,11 @@ mod node;
 mod page;
 mod piece;
 mod root;
+mod run_cache;
 mod scan;
 mod settle;
 mod sorted_runs;
 mod sums;
-mod footers;
 #[cfg(all(test, not(shuttle)))]
 pub(crate) mod tests;
 
@@ -52,7 +52,7 @@ pub(crate) use node::{Child, Node, NodeRef, Part, Root, RunHandle};
 #[cfg(test)]
 pub(crate) use page::encode_node;
 pub(crate) use page::{OTHER_LEVEL, parse_node, seal_node};
+pub(crate) use run_cache::Descriptors;
 pub(crate) use scan::{LeafStretch, Position};
 pub(crate) use sorted_runs::{SortedRuns, SortedRunsCursor, SortedRunsWriter};
 pub(crate) use sums::sums_below;
-pub(crate) use footers::Descriptors;

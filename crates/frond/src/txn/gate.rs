@@ -14,7 +14,10 @@
 
 use std::time::Duration;
 
-use crate::sync::{AtomicUsize, Ordering, thread};
+use crate::{
+    striped::Striped,
+    sync::{AtomicUsize, Ordering, thread},
+};
 
 /// Number of counters over which batches are spread.
 const COUNTS: usize = if cfg!(shuttle) { 2 } else { 16 };
@@ -23,16 +26,11 @@ const COUNTS: usize = if cfg!(shuttle) { 2 } else { 16 };
 const LOOKS: u32 = 64;
 const NAP: Duration = Duration::from_micros(50);
 
-/// A counter on a cache line of its own.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Count(AtomicUsize);
-
 /// The batches that have passed, and whether the gate is closed.
 #[derive(Debug)]
 pub(crate) struct LockGate {
     transactions: AtomicUsize,
-    batches: Box<[Count]>,
+    batches: Striped<AtomicUsize, COUNTS>,
 }
 
 /// A batch that commits without locks, until this guard is dropped.
@@ -41,8 +39,7 @@ pub(crate) struct Passed<'a>(&'a AtomicUsize);
 
 impl Default for LockGate {
     fn default() -> Self {
-        let batches = (0..COUNTS).map(|_| Count::default()).collect();
-        Self { transactions: AtomicUsize::new(0), batches }
+        Self { transactions: AtomicUsize::new(0), batches: Striped::default() }
     }
 }
 
@@ -50,7 +47,7 @@ impl LockGate {
     /// Passes the gate for a batch that is about to commit without locks, until the guard is
     /// dropped; `None` if the batch needs locks. `number` spreads batches over the counters.
     pub fn pass(&self, number: usize) -> Option<Passed<'_>> {
-        let count = &self.batches[number % COUNTS].0;
+        let count = self.batches.at(number);
         // SeqCst, as in `close`: either the batch sees the transaction, or the transaction sees the
         // batch.
         count.fetch_add(1, Ordering::SeqCst);
@@ -63,7 +60,7 @@ impl LockGate {
     /// while `goes_on` is true; returns false if it gave up, in which case the gate is as before.
     pub fn close(&self, goes_on: impl Fn() -> bool) -> bool {
         self.transactions.fetch_add(1, Ordering::SeqCst);
-        for Count(count) in &self.batches {
+        for count in self.batches.iter() {
             let mut looks = 0;
             while count.load(Ordering::SeqCst) > 0 {
                 looks += 1;

@@ -28,6 +28,7 @@ use arc_swap::Guard;
 
 use crate::{
     Publish, Seqno,
+    striped::{CacheLine, Striped},
     sync::{Arc, AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, thread_number},
 };
 
@@ -94,21 +95,12 @@ struct Listed {
     readers: Vec<(Reader, Seqno, u64)>,
 }
 
-/// One list, on a cache line of its own.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct List(Mutex<Listed>);
-
-/// The time, milliseconds, on a cache line of its own.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Now(AtomicU64);
-
 /// The registry of snapshots.
 #[derive(Debug)]
 pub(crate) struct Snapshots {
-    lists: Box<[List]>,
-    now: Now,
+    lists: Striped<Mutex<Listed>, LISTS>,
+    /// The time, milliseconds.
+    now: CacheLine<AtomicU64>,
 }
 
 /// The registry, locked for a publish.
@@ -118,7 +110,7 @@ pub(crate) struct Publishing<'a> {
 
 impl Default for Snapshots {
     fn default() -> Self {
-        Self { lists: (0..LISTS).map(|_| List::default()).collect(), now: Now::default() }
+        Self { lists: Striped::default(), now: CacheLine::default() }
     }
 }
 
@@ -161,7 +153,7 @@ impl Snapshots {
         let list = thread_number() % LISTS;
         // Relaxed: no other data depends on it. Some milliseconds more or less do not matter.
         let since = self.now.0.load(Ordering::Relaxed);
-        let mut listed = self.lists[list].0.lock().unwrap();
+        let mut listed = self.lists.at(list).lock().unwrap();
         let held = &mut listed.held;
         let at = visible();
         let index = find(held, at).unwrap_or_else(|index| {
@@ -175,7 +167,7 @@ impl Snapshots {
     }
 
     fn list(&self, state: &SnapshotState) -> MutexGuard<'_, Listed> {
-        self.lists[state.list].0.lock().unwrap()
+        self.lists.at(state.list).lock().unwrap()
     }
 
     /// Adds a holder to a registered snapshot: a transaction, or `None` for a handle or cursor.
@@ -202,8 +194,8 @@ impl Snapshots {
     pub fn live(&self, now: Duration) -> Vec<LiveSnapshot> {
         let lasts = |since: u64| Duration::from_millis(millis(now).saturating_sub(since));
         let mut live = Vec::new();
-        for list in &self.lists {
-            let listed = list.0.lock().unwrap();
+        for list in self.lists.iter() {
+            let listed = list.lock().unwrap();
             for &(reader, at, since) in &listed.readers {
                 live.push(LiveSnapshot { reader: Some(reader), at, lasts: lasts(since) });
             }
@@ -220,8 +212,8 @@ impl Snapshots {
 
     /// Number of holders of snapshots: transactions, handles and cursors.
     pub fn holders(&self) -> u64 {
-        let of = |list: &List| {
-            let held = &list.0.lock().unwrap().held;
+        let of = |list: &Mutex<Listed>| {
+            let held = &list.lock().unwrap().held;
             held.iter().map(|held| held.holders as u64).sum::<u64>()
         };
         self.lists.iter().map(of).sum()
@@ -238,7 +230,7 @@ impl Snapshots {
 
     /// Locks the registry while a publish is decided and done.
     pub fn publishing(&self) -> Publishing<'_> {
-        Publishing { lists: self.lists.iter().map(|list| list.0.lock().unwrap()).collect() }
+        Publishing { lists: self.lists.iter().map(|list| list.lock().unwrap()).collect() }
     }
 
     /// Pinned versions that still hold a memtable with anything in it, oldest first, and the seqnos

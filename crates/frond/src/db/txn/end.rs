@@ -8,7 +8,7 @@ use crate::{
     txn::{LiveWrites, lock_table::LockTable},
 };
 
-use super::{super::Shared, State, Txn, kit::Kit, spill::WAITING_MAX};
+use super::{super::Shared, State, Txn, pool::PooledTxn, spill::WAITING_MAX};
 
 impl Txn {
     /// Makes everything that was written visible to others atomically, and durable as the
@@ -172,7 +172,7 @@ impl Drop for Txn {
         // State left by a panic is not reused, nor that of a prepared transaction.
         if is_whole && Arc::strong_count(&self.live) == 1 {
             let (live, state) = (self.live.clone(), std::mem::take(&mut *state));
-            self.shared.kits.keep(Kit { live, state });
+            self.shared.txn_pool.keep(PooledTxn { live, state });
         }
     }
 }

@@ -30,7 +30,7 @@
 //! | `interrupt.rs` | cancellation from another thread |
 //! | `live.rs` | lists holders of locks and of snapshots |
 //! | `held.rs` | lists held locks |
-//! | `kit.rs` | pool of transaction state |
+//! | `pool.rs` | pool of transaction state |
 //! | `prepare.rs` | prepare, the first of two phases |
 //! | `transact.rs` | a closure in a transaction, retried on conflict |
 //!
@@ -56,7 +56,6 @@ mod end;
 mod estimate;
 mod held;
 mod interrupt;
-mod kit;
 mod live;
 mod locked_walk;
 mod new_row;
@@ -64,6 +63,7 @@ mod options;
 mod own_walk;
 #[cfg(all(test, not(shuttle)))]
 mod pieces;
+mod pool;
 mod prepare;
 #[cfg(all(test, not(shuttle)))]
 mod put_again;
@@ -100,13 +100,13 @@ use crate::{
     version::SnapshotState,
 };
 
-use super::{Db, Tree, batch::check_key, doors::Door};
+use super::{Db, Tree, batch::check_key, striped_handle::StripedHandle};
 pub use cursor::TxnCursor;
 pub use interrupt::Interrupter;
-pub(super) use kit::Kits;
-use kit::{Kit, Spare};
 use options::Meeting;
 pub use options::{IfLocked, Isolation, RowLock, TxnOptions};
+pub(super) use pool::TxnPool;
+use pool::{PooledTxn, Spare};
 pub use read_as::{ReadOptions, RowRead, Sees};
 pub use read_many::ManyRows;
 pub(crate) use row::RowCall;
@@ -147,7 +147,7 @@ pub use whole_tree::TreeLock;
 /// ```
 #[derive(Debug)]
 pub struct Txn {
-    shared: Arc<Door>,
+    shared: Arc<StripedHandle>,
     options: TxnOptions,
     live: Arc<LiveWrites>,
     state: Mutex<State>,
@@ -253,8 +253,9 @@ impl Db {
         if !options.read_only {
             self.shared.check_writable()?;
         }
-        let shared = self.doors.own();
-        let Kit { live, mut state } = shared.kits.take(|| shared.next_txns(kit::NUMBERS));
+        let shared = self.handles.own();
+        let PooledTxn { live, mut state } =
+            shared.txn_pool.take(|| shared.next_txns(pool::NUMBERS));
         state.lock_timeout = options.lock_timeout;
         let (state, row_calls_over) = (Mutex::new(state), Condvar::new());
         Ok(Txn { shared, options, live, state, row_calls_over, private: None })

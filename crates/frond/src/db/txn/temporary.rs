@@ -184,7 +184,7 @@ impl TemporaryTree {
         if state.temporary.iter().any(|using| Arc::ptr_eq(&using.held, held)) {
             return Ok(());
         }
-        // Compared by store, because threads use different doors.
+        // Compared by store, because threads use different handles.
         if !Arc::ptr_eq(&**held.rows.shared, &**txn.shared) || txn.options.read_only {
             let why = "a temporary tree is written by transactions of its store that may write";
             return Err(Error::InvalidArgument(why.into()));

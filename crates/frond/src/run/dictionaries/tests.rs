@@ -11,7 +11,7 @@ use crate::{
     message::Tag,
     page::{FEATURE_DICTIONARIES, Identity, PageKind, StoreFile},
     run::{
-        ReadBuf, Run, RunBuilder, RunCursor, RunOptions, Work, WorkByTree, key_hash, footer::Footer,
+        ReadBuf, Run, RunBuilder, RunCursor, RunOptions, Work, WorkByTree, footer::Footer, key_hash,
     },
     types::{Lineage, Publish, StoreId},
 };

@@ -2,14 +2,14 @@
 //!
 //! A transaction keeps its store open. If each cloned the one `Arc` of all handles, threads that
 //! begin and end one-row transactions would contend for that reference count's cache line, which
-//! costs more than what they read. So the handles of a store own several doors, each of which holds
-//! the store, and a transaction clones the door of its thread.
+//! costs more than what they read. So the handles of a store own several striped handles, each
+//! of which holds the store, and a transaction clones the one of its thread.
 //!
 //! Invariants
-//! 1. The store itself holds no door, and neither does what it keeps of ended transactions
-//!    (`txn/kit.rs`): so nothing that the store owns keeps it open.
-//! 2. A door is dropped with the last [`Db`](super::Db) and the last transaction that uses it,
-//!    whichever is later; the store closes with its last holder, doors included.
+//! 1. The store itself holds no striped handle, and neither does what it keeps of ended transactions
+//!    (`txn/pool.rs`): so nothing that the store owns keeps it open.
+//! 2. A striped handle is dropped with the last [`Db`](super::Db) and the last transaction that uses it,
+//!    whichever is later; the store closes with its last holder, striped handles included.
 //!
 //! Threads: all. Cost of a transaction: an increment and a decrement, on a cache line that few
 //! threads share.
@@ -19,36 +19,36 @@ use std::{fmt, ops::Deref};
 use super::Shared;
 use crate::sync::{Arc, thread_number};
 
-/// Number of doors: as many as the transaction pool has stripes.
-const DOORS: usize = if cfg!(shuttle) { 2 } else { 64 };
+/// Number of stripes: as many as the transaction pool has stripes.
+const STRIPES: usize = if cfg!(shuttle) { 2 } else { 64 };
 
 /// One stripe: holds the store, with a reference count on a cache line of its own.
 #[repr(align(64))]
-pub(super) struct Door(Arc<Shared>);
+pub(super) struct StripedHandle(Arc<Shared>);
 
-/// All doors of a store, held by handles that can begin transactions.
+/// All striped handles of a store, held by handles that can begin transactions.
 #[derive(Clone)]
-pub(super) struct Doors(Arc<[Arc<Door>]>);
+pub(super) struct StripedHandles(Arc<[Arc<StripedHandle>]>);
 
-impl Doors {
+impl StripedHandles {
     pub fn new(shared: &Arc<Shared>) -> Self {
-        Self((0..DOORS).map(|_| Arc::new(Door(shared.clone()))).collect())
+        Self((0..STRIPES).map(|_| Arc::new(StripedHandle(shared.clone()))).collect())
     }
 
-    /// The door of the calling thread.
-    pub fn own(&self) -> Arc<Door> {
-        self.0[thread_number() % DOORS].clone()
+    /// The striped handle of the calling thread.
+    pub fn own(&self) -> Arc<StripedHandle> {
+        self.0[thread_number() % STRIPES].clone()
     }
 }
 
-impl Door {
+impl StripedHandle {
     /// The store, for a handle that is not a transaction.
     pub fn store(&self) -> Arc<Shared> {
         self.0.clone()
     }
 }
 
-impl Deref for Door {
+impl Deref for StripedHandle {
     type Target = Arc<Shared>;
 
     #[inline]
@@ -57,15 +57,15 @@ impl Deref for Door {
     }
 }
 
-impl fmt::Debug for Door {
+impl fmt::Debug for StripedHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Door").field(&self.0).finish()
+        f.debug_tuple("StripedHandle").field(&self.0).finish()
     }
 }
 
-impl fmt::Debug for Doors {
+impl fmt::Debug for StripedHandles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Doors").finish_non_exhaustive()
+        f.debug_struct("StripedHandles").finish_non_exhaustive()
     }
 }
 
@@ -169,9 +169,9 @@ mod tests {
         }
     }
 
-    /// Handles that cannot begin transactions hold the store without a door.
+    /// Handles that cannot begin transactions hold the store without a striped handle.
     #[test]
-    fn a_tree_and_a_cursor_outlive_the_doors() {
+    fn a_tree_and_a_cursor_outlive_the_striped_handles() {
         let dir = tempfile::tempdir().unwrap();
         let (db, tree) = open(dir.path());
         use_it(&db, &tree, b"k");
@@ -185,7 +185,7 @@ mod tests {
         remains.must_be_none(dir.path());
     }
 
-    /// Threads count at doors of their own, not in the reference count of the handles.
+    /// Threads count in striped handles of their own, not in the reference count of the handles.
     #[test]
     fn transactions_are_not_counted_among_the_handles() {
         let dir = tempfile::tempdir().unwrap();

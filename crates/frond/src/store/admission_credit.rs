@@ -10,23 +10,21 @@
 //!
 //! Threads: all. Cost of taking a part: one change of a cache line that few threads share.
 
-use crate::sync::{AtomicU64, Ordering, thread_number};
+use crate::{
+    striped::Striped,
+    sync::{AtomicU64, Ordering},
+};
 
 /// Bytes admitted at once. A commit that needs a good part of them is admitted by itself.
 pub(super) const CREDIT: u64 = 64 << 10;
 const SMALL: u64 = CREDIT / 4;
-const PURSES: usize = if cfg!(shuttle) { 2 } else { 16 };
+const STRIPES: usize = if cfg!(shuttle) { 2 } else { 16 };
 
-/// One stripe of credit, on a cache line of its own.
+/// All stripes of credit, in bytes.
 #[derive(Debug, Default)]
-#[repr(align(64))]
-struct Purse(AtomicU64);
+pub(super) struct AdmissionCredit(Striped<AtomicU64, STRIPES>);
 
-/// All stripes of credit.
-#[derive(Debug, Default)]
-pub(super) struct Credits([Purse; PURSES]);
-
-impl Credits {
+impl AdmissionCredit {
     /// True if a commit that needs this many bytes may use credit.
     pub fn serves(needed: u64) -> bool {
         needed <= SMALL
@@ -35,25 +33,21 @@ impl Credits {
     /// Takes credit from this thread's stripe; false if there is not enough.
     pub fn take(&self, needed: u64) -> bool {
         let left = |credit: u64| credit.checked_sub(needed);
-        self.own().fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
+        self.0.mine().fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
     }
 
     /// Adds unused admission credit to this thread's stripe.
     pub fn put(&self, bytes: u64) {
-        self.own().fetch_add(bytes, Ordering::Relaxed);
+        self.0.mine().fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Drains all credit and returns it.
     pub fn drain(&self) -> u64 {
-        self.0.iter().map(|purse| purse.0.swap(0, Ordering::Relaxed)).sum()
+        self.0.iter().map(|credit| credit.swap(0, Ordering::Relaxed)).sum()
     }
 
     /// Total credit.
     pub fn sum(&self) -> u64 {
-        self.0.iter().map(|purse| purse.0.load(Ordering::Relaxed)).sum()
-    }
-
-    fn own(&self) -> &AtomicU64 {
-        &self.0[thread_number() % PURSES].0
+        self.0.iter().map(|credit| credit.load(Ordering::Relaxed)).sum()
     }
 }

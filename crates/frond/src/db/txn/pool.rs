@@ -9,7 +9,7 @@
 //!    nothing else refers to it.
 //! 2. No thread waits: a slot that another thread is using is skipped, and then the state is
 //!    allocated.
-//! 3. At most [`PLACES`] transactions' state is kept, each with at most about [`KEPT_BYTES_MAX`]
+//! 3. At most [`SLOTS`] transactions' state is kept, each with at most about [`KEPT_BYTES_MAX`]
 //!    for writes, and as much for locks.
 //!
 //! Threads: all. Ranks: a slot's mutex is only tried, and no lock is taken under it.
@@ -18,6 +18,7 @@ use std::{fmt, ops::Range};
 
 use crate::{
     pipeline::Insertion,
+    striped::Striped,
     sync::{Arc, Mutex, thread_number},
     txn::LiveWrites,
 };
@@ -26,7 +27,7 @@ use super::State;
 
 /// Number of slots: enough that most threads find one of their own, even if there are many more
 /// threads than processors.
-const PLACES: usize = if cfg!(shuttle) { 2 } else { 64 };
+const SLOTS: usize = if cfg!(shuttle) { 2 } else { 64 };
 /// Bytes kept for one transaction: some hundred rows. All slots together then keep at most 8 MiB.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 /// Transaction numbers that pooled state reserves at once, so that threads seldom contend for the
@@ -35,71 +36,61 @@ pub(super) const NUMBERS: u64 = 64;
 
 /// Reusable state of an ended transaction.
 #[derive(Debug, Default)]
-pub(super) struct Kit {
+pub(super) struct PooledTxn {
     pub live: Arc<LiveWrites>,
     pub state: State,
 }
 
-#[derive(Default)]
-#[repr(align(64))]
-struct Place(Mutex<Option<Kit>>);
-
 /// The pool.
-pub(in crate::db) struct Kits {
-    places: Box<[Place]>,
+#[derive(Default)]
+pub(in crate::db) struct TxnPool {
+    slots: Striped<Mutex<Option<PooledTxn>>, SLOTS>,
 }
 
-impl fmt::Debug for Kits {
+impl fmt::Debug for TxnPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kits").finish_non_exhaustive()
+        f.debug_struct("TxnPool").finish_non_exhaustive()
     }
 }
 
-impl Default for Kits {
-    fn default() -> Self {
-        Self { places: (0..PLACES).map(|_| Place::default()).collect() }
-    }
-}
-
-impl Kits {
+impl TxnPool {
     /// The slots that this thread uses: its own, and the next one.
-    fn places(&self) -> [&Place; 2] {
+    fn slots(&self) -> [&Mutex<Option<PooledTxn>>; 2] {
         let own = thread_number();
-        [&self.places[own % PLACES], &self.places[(own + 1) % PLACES]]
+        [self.slots.at(own), self.slots.at(own.wrapping_add(1))]
     }
 
     /// Takes state for a transaction from the pool, or allocates it. `numbers` reserves [`NUMBERS`]
     /// transaction numbers.
-    pub(super) fn take(&self, numbers: impl FnOnce() -> Range<u64>) -> Kit {
-        let found =
-            self.places().into_iter().find_map(|Place(place)| place.try_lock().ok()?.take());
-        let mut kit = found.unwrap_or_default();
-        let numbers_left = &mut kit.state.spare.numbers;
+    pub(super) fn take(&self, numbers: impl FnOnce() -> Range<u64>) -> PooledTxn {
+        let found = self.slots().into_iter().find_map(|slot| slot.try_lock().ok()?.take());
+        let mut pooled = found.unwrap_or_default();
+        let numbers_left = &mut pooled.state.spare.numbers;
         let number = numbers_left.next().unwrap_or_else(|| {
             *numbers_left = numbers();
             numbers_left.next().expect("some were asked for")
         });
-        match Arc::get_mut(&mut kit.live) {
+        match Arc::get_mut(&mut pooled.live) {
             Some(live) => live.renew(number),
             // A thread that searched for pending keys still has a reference (invariant 1).
-            None => kit.live = Arc::new(LiveWrites::new(number)),
+            None => pooled.live = Arc::new(LiveWrites::new(number)),
         }
-        kit
+        pooled
     }
 
     /// Returns the state of an ended transaction to the pool, if it is small and there is a free
     /// slot (invariant 3).
-    pub(super) fn keep(&self, mut kit: Kit) {
-        kit.state.spare.locks.take_if(|locks| locks.bytes() > KEPT_BYTES_MAX);
-        let has_grown = std::mem::take(&mut kit.state.has_written);
-        if !kit.state.rest() || (has_grown && !kit.live.is_within(KEPT_BYTES_MAX)) {
+    pub(super) fn keep(&self, mut pooled: PooledTxn) {
+        pooled.state.spare.locks.take_if(|locks| locks.bytes() > KEPT_BYTES_MAX);
+        let has_grown = std::mem::take(&mut pooled.state.has_written);
+        if !pooled.state.reset() || (has_grown && !pooled.live.is_within(KEPT_BYTES_MAX)) {
             return;
         }
-        for Place(place) in self.places() {
-            if let Ok(mut place) = place.try_lock()
-                && place.is_none()
+        for slot in self.slots() {
+            if let Ok(mut slot) = slot.try_lock()
+                && slot.is_none()
             {
-                *place = Some(kit);
+                *slot = Some(pooled);
                 return;
             }
         }
@@ -127,7 +118,7 @@ impl Spare {
 
 impl State {
     /// Resets the state for the next transaction; false if it is not worth keeping.
-    fn rest(&mut self) -> bool {
+    fn reset(&mut self) -> bool {
         let lists =
             self.savepoints.capacity() + self.rollbacks.capacity() + self.entered.capacity();
         let Self {
@@ -157,39 +148,39 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_used_again_under_another_number() {
-        let kits = Kits::default();
-        let kit = kits.take(numbers);
-        let (first, place) = (kit.live.number(), Arc::as_ptr(&kit.live));
-        kits.keep(kit);
-        let again = kits.take(|| unreachable!("one number is left"));
+    fn pooled_state_is_reused_under_another_number() {
+        let pool = TxnPool::default();
+        let pooled = pool.take(numbers);
+        let (first, place) = (pooled.live.number(), Arc::as_ptr(&pooled.live));
+        pool.keep(pooled);
+        let again = pool.take(|| unreachable!("one number is left"));
         assert_eq!((again.live.number(), Arc::as_ptr(&again.live)), (first + 1, place));
-        let other = kits.take(numbers);
+        let other = pool.take(numbers);
         assert_ne!(Arc::as_ptr(&other.live), place, "no two have the same");
     }
 
     #[test]
-    fn who_asks_for_the_keys_of_a_transaction_is_not_told_those_of_the_next() {
-        let kits = Kits::default();
-        let kit = kits.take(numbers);
-        let asker = kit.live.clone();
-        kits.keep(kit);
-        let next = kits.take(numbers);
+    fn a_reader_of_a_transactions_keys_never_sees_those_of_the_next() {
+        let pool = TxnPool::default();
+        let pooled = pool.take(numbers);
+        let asker = pooled.live.clone();
+        pool.keep(pooled);
+        let next = pool.take(numbers);
         assert!(!Arc::ptr_eq(&asker, &next.live));
     }
 
     #[test]
-    fn what_a_large_transaction_has_left_is_not_kept() {
-        let kits = Kits::default();
-        let mut kit = kits.take(numbers);
+    fn the_state_of_a_large_transaction_is_not_pooled() {
+        let pool = TxnPool::default();
+        let mut pooled = pool.take(numbers);
         let key = crate::txn::HashedKey::new(crate::TreeId(7), b"key");
-        kit.live.lock().put(key, &[0; KEPT_BYTES_MAX + 1], 0).unwrap();
-        kit.live.clear();
-        kit.state.has_written = true;
-        let place = Arc::as_ptr(&kit.live);
-        let number = kit.live.number();
-        kits.keep(kit);
-        let next = kits.take(numbers);
+        pooled.live.lock().put(key, &[0; KEPT_BYTES_MAX + 1], 0).unwrap();
+        pooled.live.clear();
+        pooled.state.has_written = true;
+        let place = Arc::as_ptr(&pooled.live);
+        let number = pooled.live.number();
+        pool.keep(pooled);
+        let next = pool.take(numbers);
         assert!(next.live.number() <= number || Arc::as_ptr(&next.live) != place);
     }
 }
