@@ -425,7 +425,7 @@ impl Store for OpenDb {
             let rows = read_named(&self.db, &info.name)?;
             snapshots.insert(info.name, rows);
         }
-        Ok(Everything { trees, snapshots, undecided: self.txns.undecided(&self.db) })
+        Ok(Everything { trees, snapshots, in_doubt: self.txns.in_doubt(&self.db) })
     }
 
     fn check(&mut self) -> std::result::Result<(), String> {

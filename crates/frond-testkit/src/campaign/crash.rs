@@ -338,12 +338,12 @@ impl<E: Engine> Campaign<'_, E> {
 fn probe(model: &Model, seed: u64) -> Vec<Op> {
     let mut ops = vec![Op::Begin(0, Isolation::ReadCommitted, None)];
     let locking = Locking { lock: RowLock::Shared, if_locked: IfLocked::Fail };
-    let undecided = model.undecided_rows();
-    for (tree, key) in undecided.iter().filter_map(|(_, row)| row.clone()) {
+    let in_doubt = model.in_doubt_rows();
+    for (tree, key) in in_doubt.iter().filter_map(|(_, row)| row.clone()) {
         ops.push(Op::InTxn(0, TxnOp::Lock(tree, key, locking)));
     }
     ops.push(Op::InTxn(0, TxnOp::Rollback));
-    for (number, _) in undecided {
+    for (number, _) in in_doubt {
         match (seed >> 8).wrapping_add(u64::from(number)) % 5 {
             0 => {}
             chance => ops.push(Op::Decide(number, chance > 2)),

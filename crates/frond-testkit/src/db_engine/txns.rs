@@ -151,7 +151,7 @@ impl Txns {
     }
 
     /// In-doubt transactions that have written something.
-    pub fn undecided(&self, db: &Db) -> BTreeSet<u8> {
+    pub fn in_doubt(&self, db: &Db) -> BTreeSet<u8> {
         let numbers = db.prepared().into_iter().map(|info| number_of(&info.xid));
         numbers.filter(|number| !self.empty.contains(number)).collect()
     }

@@ -42,7 +42,7 @@ pub struct Everything {
     /// The trees as of each named snapshot.
     pub snapshots: BTreeMap<String, Dump>,
     /// Numbers of in-doubt transactions that have written something.
-    pub undecided: BTreeSet<u8>,
+    pub in_doubt: BTreeSet<u8>,
 }
 
 /// Why an operation was refused; it has changed nothing.
@@ -141,7 +141,7 @@ pub struct Model {
     names: Vec<(u64, Names<TreeNumber>)>,
     snapshots: Vec<(u64, Names<u64>)>,
     /// In-doubt transactions that have written something.
-    undecided: Vec<(u64, prepared::Undecided)>,
+    in_doubt: Vec<(u64, prepared::InDoubt)>,
     digests: Vec<u64>,
     next_tree: TreeNumber,
 }
@@ -152,7 +152,7 @@ impl Default for Model {
             trees: BTreeMap::new(),
             names: vec![(0, Names::default())],
             snapshots: vec![(0, Names::default())],
-            undecided: vec![(0, prepared::Undecided::default())],
+            in_doubt: vec![(0, prepared::InDoubt::default())],
             digests: vec![0],
             next_tree: 1,
         }
@@ -174,15 +174,15 @@ pub fn digest(everything: &Everything) -> u64 {
     };
     let trees = everything.trees.iter().map(|(name, all)| tree_digest(name, rows(all)));
     let names = everything.snapshots.keys().map(|name| snapshot_digest(name));
-    let undecided = everything.undecided.iter().map(|number| undecided_digest(*number));
-    trees.chain(names).chain(undecided).fold(0, u64::wrapping_add)
+    let in_doubt = everything.in_doubt.iter().map(|number| in_doubt_digest(*number));
+    trees.chain(names).chain(in_doubt).fold(0, u64::wrapping_add)
 }
 
 fn snapshot_digest(name: &str) -> u64 {
     xxh3_64_with_seed(name.as_bytes(), 3)
 }
 
-fn undecided_digest(number: u8) -> u64 {
+fn in_doubt_digest(number: u8) -> u64 {
     xxh3_64_with_seed(&[number], 4)
 }
 
@@ -242,7 +242,7 @@ impl Model {
         fork.digests.truncate(step as usize + 1);
         fork.names.retain(|(at, _)| *at <= step);
         fork.snapshots.retain(|(at, _)| *at <= step);
-        fork.undecided.retain(|(at, _)| *at <= step);
+        fork.in_doubt.retain(|(at, _)| *at <= step);
         fork.trees.values_mut().for_each(|tree| tree.forget_after(step));
         fork
     }
@@ -279,8 +279,8 @@ impl Model {
         let trees = self.read_all_at(self.step());
         let snapshots = self.snapshots().iter();
         let snapshots = snapshots.map(|(name, &step)| (name.clone(), self.read_named_at(step)));
-        let undecided = self.undecided().keys().copied().collect();
-        Everything { trees, snapshots: snapshots.collect(), undecided }
+        let in_doubt = self.in_doubt().keys().copied().collect();
+        Everything { trees, snapshots: snapshots.collect(), in_doubt }
     }
 
     /// The trees that exist now, as they were after a step; younger trees are left out.
@@ -514,8 +514,8 @@ impl Model {
         let names = self.names_at(u64::MAX).iter();
         let trees = names.map(|(name, number)| tree_digest(name, self.trees[number].digest));
         let snapshots = self.snapshots().keys().map(|name| snapshot_digest(name));
-        let undecided = self.undecided().keys().map(|number| undecided_digest(*number));
-        let digest = trees.chain(snapshots).chain(undecided).fold(0, u64::wrapping_add);
+        let in_doubt = self.in_doubt().keys().map(|number| in_doubt_digest(*number));
+        let digest = trees.chain(snapshots).chain(in_doubt).fold(0, u64::wrapping_add);
         self.digests.push(digest);
     }
 }
@@ -552,8 +552,8 @@ pub fn difference(expected: &Everything, found: &Everything) -> String {
         }
     }
     lines.truncate(12);
-    if expected.undecided != found.undecided {
-        let (expected, found) = (&expected.undecided, &found.undecided);
+    if expected.in_doubt != found.in_doubt {
+        let (expected, found) = (&expected.in_doubt, &found.in_doubt);
         lines.push(format!("prepared are {found:?}, and should be {expected:?}"));
     }
     lines.join("\n")

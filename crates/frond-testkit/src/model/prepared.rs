@@ -28,7 +28,7 @@ use super::{
 use crate::ops::{Key, Op, TxnOp, Write};
 
 /// In-doubt transactions by number.
-pub(super) type Undecided = Arc<BTreeMap<u8, Arc<Session>>>;
+pub(super) type InDoubt = Arc<BTreeMap<u8, Arc<Session>>>;
 
 /// A transaction that waits for its decision.
 #[derive(Clone, Debug)]
@@ -63,12 +63,12 @@ impl Sessions {
             let crashes = crashes(number);
             (*number, Prepared { session, is_kept: true, crashes, order: Order::No })
         };
-        let prepared = model.undecided().iter().map(again).collect();
+        let prepared = model.in_doubt().iter().map(again).collect();
         *self = Self { prepared, ..Self::default() };
     }
 
     /// The transaction prepared by a number, unless its commit is ordered.
-    pub(super) fn undecided(&self, number: u8) -> Option<&Prepared> {
+    pub(super) fn in_doubt(&self, number: u8) -> Option<&Prepared> {
         self.prepared.get(&number).filter(|prepared| prepared.order == Order::No)
     }
 
@@ -84,7 +84,7 @@ impl Sessions {
 
     /// Slots with an ordered transaction attached, whether it is a step yet or not.
     pub fn ordered_hands(&self) -> Vec<u8> {
-        let is_ordered = |number: &u8| self.undecided(*number).is_none();
+        let is_ordered = |number: &u8| self.in_doubt(*number).is_none();
         self.hands.iter().filter(|(_, number)| is_ordered(number)).map(|(slot, _)| *slot).collect()
     }
 
@@ -127,7 +127,7 @@ impl Sessions {
         let Some(prepared) = self.prepared.get_mut(&number) else { return };
         let rows = prepared.session.outcome(model);
         model.set_rows(rows.into_iter());
-        model.change_undecided(|undecided| drop(undecided.remove(&number)));
+        model.change_in_doubt(|in_doubt| drop(in_doubt.remove(&number)));
         prepared.order = Order::Landed(model.step());
     }
 
@@ -193,7 +193,7 @@ impl Sessions {
                 return Err(Refusal::NoSuchTree);
             }
             let whole = Arc::new(session.clone());
-            model.change_undecided(|undecided| drop(undecided.insert(number, whole)));
+            model.change_in_doubt(|in_doubt| drop(in_doubt.insert(number, whole)));
         }
         session.let_go();
         let order = Order::No;
@@ -256,7 +256,7 @@ impl Sessions {
             let rows = session.outcome(model);
             model.set_rows(rows.into_iter());
         }
-        model.change_undecided(|undecided| drop(undecided.remove(&number)));
+        model.change_in_doubt(|in_doubt| drop(in_doubt.remove(&number)));
     }
 }
 
@@ -317,26 +317,26 @@ impl Session {
 }
 
 impl Model {
-    pub(super) fn undecided(&self) -> &Undecided {
-        at_step(&self.undecided, u64::MAX)
+    pub(super) fn in_doubt(&self) -> &InDoubt {
+        at_step(&self.in_doubt, u64::MAX)
     }
 
     /// The in-doubt transactions by number, and a row that each writes: the current name of the
     /// tree, and the key.
-    pub fn undecided_rows(&self) -> Vec<(u8, Option<(String, Key)>)> {
+    pub fn in_doubt_rows(&self) -> Vec<(u8, Option<(String, Key)>)> {
         let row = |session: &Session| {
             let (place, write) = session.own.last()?;
             let name = self.names().iter().find(|(_, tree)| **tree == place.0)?.0;
             Some((name.clone(), write.key()?))
         };
-        self.undecided().iter().map(|(number, session)| (*number, row(session))).collect()
+        self.in_doubt().iter().map(|(number, session)| (*number, row(session))).collect()
     }
 
     /// Changes the set of in-doubt transactions in one step, together with the rows set for it.
-    fn change_undecided(&mut self, change: impl FnOnce(&mut BTreeMap<u8, Arc<Session>>)) {
-        let mut undecided = self.undecided().clone();
-        change(Arc::make_mut(&mut undecided));
-        self.undecided.push((self.step() + 1, undecided));
+    fn change_in_doubt(&mut self, change: impl FnOnce(&mut BTreeMap<u8, Arc<Session>>)) {
+        let mut in_doubt = self.in_doubt().clone();
+        change(Arc::make_mut(&mut in_doubt));
+        self.in_doubt.push((self.step() + 1, in_doubt));
         self.finish_step();
     }
 }

@@ -130,10 +130,10 @@ impl Sessions {
         let (changes, level) = match op {
             Op::InTxn(slot, call) => match (self.hands.get(slot), call) {
                 (Some(number), TxnOp::Commit) => {
-                    let prepared = self.undecided(*number)?;
+                    let prepared = self.in_doubt(*number)?;
                     (prepared.is_kept, prepared.session.level)
                 }
-                (Some(number), TxnOp::Rollback) => (self.undecided(*number)?.is_kept, None),
+                (Some(number), TxnOp::Rollback) => (self.in_doubt(*number)?.is_kept, None),
                 (None, TxnOp::Commit) => {
                     let session = self.open.get(slot)?;
                     (!session.own.is_empty(), session.level)

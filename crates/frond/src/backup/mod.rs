@@ -234,7 +234,7 @@ impl Shared {
             engine.run_checkpoint()?;
             let (superblock, held) = engine.store.hold_newest();
             // A later one may have been written meanwhile, with transactions prepared meanwhile.
-            if superblock.applied == through || engine.undecided.came() == came {
+            if superblock.applied == through || engine.in_doubt.came() == came {
                 return Ok((superblock.alone(), held));
             }
         }
@@ -249,8 +249,8 @@ impl Shared {
             engine.health.check()?;
             {
                 let mut section = engine.enter();
-                if engine.undecided.are_decided() {
-                    let came = engine.undecided.came();
+                if engine.in_doubt.are_decided() {
+                    let came = engine.in_doubt.came();
                     return Ok((engine.freeze_in(&mut section), came));
                 }
             }

@@ -310,13 +310,13 @@ impl Shared {
         engine.wait_visible(*seqno);
     }
 
-    /// Sequences the commit (step 3), and copies its record into the log. `promised` is the record
+    /// Sequences the commit (step 3), and copies its record into the log. `guaranteed` is the record
     /// length for which log space was reserved before, if any.
     pub(super) fn sequence(
         &self,
         brings: Brings<'_>,
         body: &[u8],
-        promised: Option<usize>,
+        guaranteed: Option<usize>,
         admitted: u64,
     ) -> Result<Sequenced> {
         let Brings { insertion, blobs, changes, is_named } = brings;
@@ -348,16 +348,16 @@ impl Shared {
             if begins_memtable && !plant!("txn: what left memory stands beside others") {
                 engine.freeze_in(&mut section);
             }
-            let reserved = match (&fragments, promised) {
+            let reserved = match (&fragments, guaranteed) {
                 (None, None) => engine.log().try_reserve(bytes, log_use),
-                (None, Some(promised)) => engine.log().try_reserve_promised(bytes, promised),
+                (None, Some(guaranteed)) => engine.log().try_reserve_guaranteed(bytes, guaranteed),
                 (Some(fragments), _) => engine.log().try_reserve_last(fragments, bytes),
             };
             let Some(reservation) = reserved else {
                 drop(section);
-                match promised {
+                match guaranteed {
                     None => engine.wait_for_log(&mut wait)?,
-                    Some(_) => engine.health.watch(engine.log().wait_for_promised())?,
+                    Some(_) => engine.health.watch(engine.log().wait_for_guaranteed())?,
                 }
                 continue;
             };

@@ -183,7 +183,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         log_reached: AtomicU64::new(0),
         blob_bytes_since_checkpoint: AtomicU64::new(0),
         blob_sync: Default::default(),
-        undecided: Default::default(),
+        in_doubt: Default::default(),
         sync_requests: Default::default(),
         roots: Mutex::default(),
         effects: Mutex::default(),

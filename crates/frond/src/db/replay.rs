@@ -192,7 +192,7 @@ fn insert_prepared(
             ranges.push(tree, from, to);
         }
     })?;
-    engine.undecided.commit(xid, seqno);
+    engine.in_doubt.commit(xid, seqno);
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 //!    references as of V.
 //! 3. Write everything that V links and that has no address: runs and children before the nodes
 //!    that link them.
-//! 4. Name in the log what in-doubt transactions need (`undecided.rs`), and sync the log through F
+//! 4. Name in the log what in-doubt transactions need (`in_doubt.rs`), and sync the log through F
 //!    (Rule: I10).
 //! 5. Publish: root directory, space map, sync, slot, sync (module `store`).
 //! 6. Trim the log that neither slot needs.
@@ -99,7 +99,7 @@ pub(crate) struct CheckpointState {
     ended_millis: AtomicU64,
     /// Disk space reserved for memtables that are applied but not yet durable in trees: their last
     /// commit, and bytes.
-    promised: Mutex<VecDeque<(Seqno, u64)>>,
+    reserved: Mutex<VecDeque<(Seqno, u64)>>,
     /// Versions in which branches begin, oldest first: each gets a checkpoint of its own.
     begun: Mutex<VecDeque<Arc<Version>>>,
     /// Roots of the version in the newest slot; `None` if all groups must be written.
@@ -144,7 +144,7 @@ impl CheckpointState {
 
     /// Notes that a memtable through `last` is applied, for which `admitted` bytes were reserved.
     pub fn applied_to(&self, last: Seqno, admitted: u64) {
-        self.promised.lock().unwrap().push_back((last, admitted));
+        self.reserved.lock().unwrap().push_back((last, admitted));
     }
 }
 
@@ -224,7 +224,7 @@ impl Engine {
             return false;
         }
         let shortens =
-            self.undecided.is_empty() && self.log().has_passed(self.store.log_needed_from());
+            self.in_doubt.is_empty() && self.log().has_passed(self.store.log_needed_from());
         if shortens && !self.pass_log() {
             self.freeze();
             return false;
@@ -345,7 +345,7 @@ impl Engine {
         directory: &DirectoryChange,
     ) -> Result<()> {
         if clean.is_none() {
-            self.name_undecided(log_from, version.applied)?;
+            self.name_in_doubt(log_from, version.applied)?;
         }
         let log_synced = match clean {
             Some(end) => end,
@@ -367,7 +367,7 @@ impl Engine {
         if clean.is_none() {
             self.log_checkpoint(superblock.sequence)?;
         }
-        self.undecided.settle(version.applied);
+        self.in_doubt.settle(version.applied);
         let needed = self.store.log_needed_from();
         self.log().trim(self.log_kept_from(needed))?;
         self.store.space().log_trimmed(needed);
@@ -401,10 +401,10 @@ impl Engine {
     /// store, and returns free space beyond a fifth of the live bytes to the file system.
     fn settle_disk(&self, applied: Seqno) -> Result<()> {
         loop {
-            let mut promised = self.checkpoint.promised.lock().unwrap();
-            match promised.front() {
+            let mut reserved = self.checkpoint.reserved.lock().unwrap();
+            match reserved.front() {
                 Some(&(last, bytes)) if last <= applied => {
-                    promised.pop_front();
+                    reserved.pop_front();
                     self.store.settle_admitted(bytes);
                 }
                 _ => break,

@@ -26,6 +26,7 @@ mod blobs;
 mod checkpoint;
 mod full;
 mod health;
+mod in_doubt;
 mod insertion;
 mod memory;
 mod pace;
@@ -34,20 +35,19 @@ mod readers;
 mod spill;
 mod sync_requests;
 mod turn;
-mod undecided;
 mod workers;
 
 pub(crate) use blobs::BlobSync;
 pub(crate) use checkpoint::CheckpointState;
 pub(crate) use full::{FullDisk, LogWait};
 pub(crate) use health::Health;
+pub(crate) use in_doubt::{HeldExtents, InDoubt};
 pub(crate) use insertion::Insertion;
 pub(crate) use pace::{Paced, Slowed};
 pub(crate) use pool::TaskPool;
 pub(crate) use readers::{PieceMemory, Readers};
 pub(crate) use spill::SpillState;
 pub(crate) use turn::{Turn, TurnTaken};
-pub(crate) use undecided::{Needs, Undecided};
 pub(crate) use workers::Background;
 
 use crate::{
@@ -197,7 +197,7 @@ pub(crate) struct Engine {
     /// One sync of the store file for all commits that wait for their blobs.
     pub(crate) blob_sync: BlobSync,
     /// Extents of in-doubt transactions that only the log names.
-    pub(crate) undecided: Undecided,
+    pub(crate) in_doubt: InDoubt,
     /// Callbacks to invoke once the log is synced.
     pub(crate) sync_requests: sync_requests::SyncRequests,
     /// Held by the one root-changing job set (invariant 3).
@@ -363,7 +363,7 @@ impl Engine {
         let is_tight = self.store.disk_free().is_ok_and(|free| free < full::TIGHT_BYTES);
         let end = self.health.watch(self.log().close(is_tight))?;
         self.end_sync_requests();
-        if !self.undecided.is_empty() {
+        if !self.in_doubt.is_empty() {
             // The log names what in-doubt transactions need; the next opening reads it.
             self.store.drop_reserve(is_tight);
             return Ok(());

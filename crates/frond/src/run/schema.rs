@@ -52,7 +52,7 @@ struct Learned {
     /// Contains the latest models.
     format: Arc<ColumnarFormat>,
     /// Stored bytes per raw byte of the first leaf that was written with these models.
-    promise: Option<f64>,
+    expected_ratio: Option<f64>,
     /// Number of leaves since the models were trained; `None` if they never were.
     leaves: Option<u32>,
     /// Length of a row of the last run.
@@ -184,21 +184,27 @@ impl RowSchema {
         }
         let format = ColumnarFormat::new(self.columns.clone(), models).metered(meter(&self.work));
         learned.format = Arc::new(format);
-        (learned.promise, learned.leaves) = (None, Some(0));
+        (learned.expected_ratio, learned.leaves) = (None, Some(0));
     }
 }
 
 impl Learned {
     fn nothing(columns: &Arc<Columns>, meter: Option<Arc<dyn DecodeMeter>>) -> Self {
         let format = Arc::new(ColumnarFormat::new(columns.clone(), Vec::new()).metered(meter));
-        Self { plans: Plans::new(columns), format, promise: None, leaves: None, row_bytes: 0 }
+        Self {
+            plans: Plans::new(columns),
+            format,
+            expected_ratio: None,
+            leaves: None,
+            row_bytes: 0,
+        }
     }
 
     /// True if training may be due at the end of a leaf that starts now. If concurrent leaves make
     /// it due earlier than expected, the leaf has no samples, and the next one has them.
     fn may_be_due(&self) -> bool {
         self.leaves.is_none_or(|leaves| {
-            self.promise.is_some() && leaves.saturating_add(1) >= TRAINING_LEAVES
+            self.expected_ratio.is_some() && leaves.saturating_add(1) >= TRAINING_LEAVES
         })
     }
 
@@ -207,12 +213,12 @@ impl Learned {
         let Some(leaves) = &mut self.leaves else { return true };
         *leaves = leaves.saturating_add(1);
         let took = leaf.bytes as f64 / leaf.row_bytes.max(1) as f64;
-        match self.promise {
+        match self.expected_ratio {
             None => {
-                self.promise = Some(took);
+                self.expected_ratio = Some(took);
                 false
             }
-            Some(promise) => took > promise * 1.1 && *leaves >= TRAINING_LEAVES,
+            Some(expected_ratio) => took > expected_ratio * 1.1 && *leaves >= TRAINING_LEAVES,
         }
     }
 }

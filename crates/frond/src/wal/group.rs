@@ -196,12 +196,12 @@ impl GroupBuf {
     }
 
     /// Counts a reservation. Called under the log's state lock, before the group is sealed.
-    pub(super) fn promise(&self) {
+    pub(super) fn begin_fill(&self) {
         self.unfilled.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a reservation as filled; true if none is outstanding.
-    pub(super) fn keep_promise(&self) -> bool {
+    pub(super) fn end_fill(&self) -> bool {
         // SeqCst: pairs with the writer, which stores `filling_awaited` and then loads this count;
         // one of the two sees the other. It also releases the copied bytes to the writer.
         self.unfilled.fetch_sub(1, Ordering::SeqCst) == 1
@@ -324,9 +324,9 @@ mod tests {
         let mut at = GROUP_HEADER_BYTES;
         for payload in &payloads {
             let (a, b) = payload.split_at(payload.len() / 3);
-            buf.promise();
+            buf.begin_fill();
             buf.fill(at, Piece::Whole, payload.len(), &[a, b]);
-            assert!(buf.keep_promise());
+            assert!(buf.end_fill());
             at += framed_bytes(payload.len());
         }
         let header = GroupHeader {

@@ -151,7 +151,7 @@ impl Log {
         if self.buffers[buffer].is_filled() {
             return Ok(state);
         }
-        // SeqCst: pairs with `GroupBuf::keep_promise`.
+        // SeqCst: pairs with `GroupBuf::end_fill`.
         self.filling_awaited.store(true, Ordering::SeqCst);
         while !self.buffers[buffer].is_filled() {
             if let Some(super::log::Stop::Failed(why)) = &state.stop {
@@ -475,7 +475,7 @@ impl Log {
         let activated = match in_next {
             true => self.activate_in_next(&mut state),
             // A mark is not worth using guaranteed space, or space that deletes may need.
-            false if !state.has_reserve || !Self::leaves_promised(&state, 1) => false,
+            false if !state.has_reserve || !Self::leaves_guaranteed(&state, 1) => false,
             false => self.activate(&mut state, 0),
         };
         if !activated {

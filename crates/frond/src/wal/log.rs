@@ -20,8 +20,8 @@ use std::{collections::VecDeque, path::PathBuf, time::Duration};
 use super::{
     aligned::AlignedBuf,
     group::{GroupBuf, GroupKind, padded},
+    guarantee::{BUFFERS_KEPT, GuaranteedSpace},
     leader::is_full,
-    promise::{BUFFERS_KEPT, PromisedRoom},
     recovery::RecoveredTail,
     relief,
     reserve::Reservation,
@@ -209,8 +209,8 @@ pub(super) struct State {
     pub spares: VecDeque<u64>,
     /// Whether the reserve exists; records that add data are accepted only then (`relief.rs`).
     pub has_reserve: bool,
-    /// Guaranteed space, which other reservations must leave free (`promise.rs`).
-    pub promised: PromisedRoom,
+    /// Guaranteed space, which other reservations must leave free (`guarantee.rs`).
+    pub guaranteed: GuaranteedSpace,
     /// Some space was guaranteed on a full disk, before it existed.
     pub is_short: bool,
     /// A reservation found no segment ready.
@@ -378,7 +378,7 @@ impl Log {
             segment_bytes: segment.bytes,
             spares: VecDeque::new(),
             has_reserve: reserve.is_some(),
-            promised: PromisedRoom::default(),
+            guaranteed: GuaranteedSpace::default(),
             is_short: false,
             spare_wanted: false,
             spare_again: Duration::ZERO,

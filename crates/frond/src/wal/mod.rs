@@ -26,7 +26,7 @@
 //! insert into the memtable; make visible; release locks
 //! log.wait(&reservation, durability)?;                     // OutcomeUnknown if the log fails
 //! ```
-//! - [`Log::promise`] guarantees space for a later record, [`Log::try_reserve_promised`] uses it.
+//! - [`Log::guarantee`] guarantees space for a later record, [`Log::try_reserve_guaranteed`] uses it.
 //! - Freezing a memtable: [`Log::position`], called inside the sequencer, is where replay of the
 //!   next memtable starts.
 //! - Checkpoint: call [`Log::sync_through_now`] before writing the slot, [`Log::trim`] after.
@@ -47,11 +47,11 @@ mod aligned;
 mod assembly;
 mod feed;
 mod group;
+mod guarantee;
 mod in_place;
 mod leader;
 mod log;
 mod open;
-mod promise;
 mod reader;
 mod record;
 mod recovery;
@@ -63,8 +63,8 @@ mod segment;
 mod tests;
 
 pub use feed::{LogFeed, TakeCommit, in_group};
+pub use guarantee::GuaranteeRefused;
 pub use log::{Log, LogOptions, LogStats};
-pub use promise::PromiseRefused;
 pub use record::{
     Item, KeyMemory, LogExtent, Record, RecordBuilder, RecordItems, TRAILER_BYTES,
     checkpoint_record, decode, items, keeps_trailer, trailer,

@@ -26,9 +26,9 @@
 
 use super::{
     group::{GroupHeader, GroupKind},
+    guarantee::BUFFERS_KEPT,
     leader::StateGuard,
     log::{Log, OpenWrite, Sealed, State, Writer, count},
-    promise::BUFFERS_KEPT,
     segment::SEGMENT_HEADER_BYTES,
 };
 use crate::{
@@ -77,9 +77,9 @@ impl Log {
 
     /// Whether the active group can be written and stay open. A group that starts a segment is
     /// written once. Guaranteed space needs two free buffers, which a group limited to one page
-    /// cannot replace (`promise.rs`, invariant 3).
+    /// cannot replace (`guarantee.rs`, invariant 3).
     fn may_stay_open(&self, state: &State) -> bool {
-        let has_buffers = !state.promised.is_some() || state.free.len() >= BUFFERS_KEPT;
+        let has_buffers = !state.guaranteed.is_some() || state.free.len() >= BUFFERS_KEPT;
         state.active.as_ref().is_some_and(|active| {
             let is_short = active.used <= ALIGN && active.begins_segment.is_none();
             let is_whole = active.records > 0 && self.buffers[active.buffer].is_filled();

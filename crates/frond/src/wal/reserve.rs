@@ -16,8 +16,8 @@
 
 use super::{
     group::{GROUP_HEADER_BYTES, GroupKind, Piece, framed_bytes},
+    guarantee::GuaranteedSpace,
     log::{Active, Log, Sealed, State, count, room_of},
-    promise::PromisedRoom,
     relief::LogUse,
 };
 use crate::{
@@ -87,19 +87,19 @@ impl Log {
         self.reserve_by(payload, piece, None, log_use)
     }
 
-    pub(super) fn reserve_promised(
+    pub(super) fn reserve_guaranteed(
         &self,
         payload: usize,
-        promise: PromisedRoom,
+        guarantee: GuaranteedSpace,
     ) -> Option<Reservation> {
-        self.reserve_by(payload, Piece::Whole, Some(promise), LogUse::Relief)
+        self.reserve_by(payload, Piece::Whole, Some(guarantee), LogUse::Relief)
     }
 
     fn reserve_by(
         &self,
         payload: usize,
         piece: Piece,
-        promise: Option<PromisedRoom>,
+        guarantee: Option<GuaranteedSpace>,
         log_use: LogUse,
     ) -> Option<Reservation> {
         assert!(payload <= self.record_bytes_max(), "a reservation fits a group");
@@ -113,7 +113,7 @@ impl Log {
             return None;
         }
         if state.active.as_ref().is_some_and(|active| active.used + bytes > active.capacity) {
-            if promise.is_none() && !Self::may_seal(&state) {
+            if guarantee.is_none() && !Self::may_seal(&state) {
                 return None;
             }
             self.seal(&mut state, GroupKind::Records);
@@ -123,8 +123,8 @@ impl Log {
             }
         }
         if state.active.is_none() {
-            let is_kept = promise.is_none() && state.free.len() <= Self::kept_buffers(&state);
-            if promise.is_none() && Self::would_strand(&state, bytes) {
+            let is_kept = guarantee.is_none() && state.free.len() <= Self::kept_buffers(&state);
+            if guarantee.is_none() && Self::would_strand(&state, bytes) {
                 state.spare_wanted = true;
                 return None;
             }
@@ -132,12 +132,12 @@ impl Log {
                 return None;
             }
         }
-        match promise {
-            Some(promise) => Self::settle(&mut state, promise),
-            None if Self::leaves_promised(&state, bytes) => {}
+        match guarantee {
+            Some(guarantee) => Self::settle(&mut state, guarantee),
+            None if Self::leaves_guaranteed(&state, bytes) => {}
             None => {
                 // Either a buffer or a segment is missing.
-                let leaves = Self::leaves(&state, state.promised, bytes);
+                let leaves = Self::leaves(&state, state.guaranteed, bytes);
                 state.spare_wanted |= state.spares.is_empty() || !leaves;
                 Self::close_if_empty(&mut state);
                 return None;
@@ -147,7 +147,7 @@ impl Log {
         let (buffer, offset, first) = (active.buffer, active.used, active.first);
         active.used += bytes;
         active.records += 1;
-        self.buffers[buffer].promise();
+        self.buffers[buffer].begin_fill();
         match piece {
             Piece::First => state.large_from = Some(first),
             Piece::Last => state.large_from = None,
@@ -224,8 +224,8 @@ impl Log {
     pub fn fill(&self, reservation: &Reservation, parts: &[&[u8]]) {
         let Reservation { buffer, offset, payload, piece, .. } = *reservation;
         self.buffers[buffer].fill(offset, piece, payload, parts);
-        // SeqCst: pairs with `GroupBuf::keep_promise` and `wait_until_filled`.
-        if self.buffers[buffer].keep_promise() && self.filling_awaited.load(Ordering::SeqCst) {
+        // SeqCst: pairs with `GroupBuf::end_fill` and `wait_until_filled`.
+        if self.buffers[buffer].end_fill() && self.filling_awaited.load(Ordering::SeqCst) {
             drop(self.state.lock().unwrap());
             self.progress.notify_all();
         }

@@ -73,7 +73,7 @@ impl Log {
 
     /// Whether all guaranteed space would fit in the short segment.
     fn may_rest(&self, state: &State) -> bool {
-        state.promised.fits_half(self.options.first_segment_bytes)
+        state.guaranteed.fits_half(self.options.first_segment_bytes)
     }
 
     fn is_long(&self, state: &State) -> bool {

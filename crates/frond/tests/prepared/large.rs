@@ -263,7 +263,7 @@ fn who_waits_for_what_a_savepoint_took_back_has_it_at_the_prepare() {
     is_at_rest(&db);
 }
 
-/// A backup cannot contain undecided rows in runs: it waits for the decision, and fails if none
+/// A backup cannot contain in-doubt rows in runs: it waits for the decision, and fails if none
 /// comes in time.
 #[test]
 fn a_backup_waits_for_what_lies_in_runs() {

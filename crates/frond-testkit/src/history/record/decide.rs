@@ -70,7 +70,7 @@ impl Recorder {
         self.pending.set(&xid, done, Stage::Preparing);
         let mut prepared = match txn.prepare(&xid) {
             Ok(prepared) => prepared,
-            Err(error) => return self.undecided(&xid, Err(error)),
+            Err(error) => return self.in_doubt(&xid, Err(error)),
         };
         self.pending.go_on(&xid, Stage::Prepared);
         if dice.chance(1, 2) {
@@ -128,7 +128,7 @@ impl Recorder {
 
     fn decided(&self, xid: &Xid, went: Result<()>, outcome: Outcome) -> Result<()> {
         if went.is_err() {
-            return self.undecided(xid, went);
+            return self.in_doubt(xid, went);
         }
         if let Some((done, _)) = self.pending.take(xid) {
             self.end(done, outcome);
@@ -138,7 +138,7 @@ impl Recorder {
 
     /// Notes that a decision has failed. If the store has stopped, the transaction waits for the
     /// next opening; otherwise nothing was done.
-    fn undecided(&self, xid: &Xid, went: Result<()>) -> Result<()> {
+    fn in_doubt(&self, xid: &Xid, went: Result<()>) -> Result<()> {
         let is_refused =
             |error: &Error| matches!(error.kind(), ErrorKind::Retry | ErrorKind::FixCall);
         let has_stopped = went.as_ref().is_err_and(|error| !is_refused(error));

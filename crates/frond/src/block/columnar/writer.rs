@@ -99,10 +99,10 @@ impl<F> Kept<F> {
 
     /// Records that another form is the best.
     fn keep(&mut self, form: F, bytes: usize, rows: usize) {
-        self.promise(form, bytes as f64 / rows.max(1) as f64);
+        self.expect_row_bytes(form, bytes as f64 / rows.max(1) as f64);
     }
 
-    fn promise(&mut self, form: F, row_bytes: f64) {
+    fn expect_row_bytes(&mut self, form: F, row_bytes: f64) {
         let range = (row_bytes, row_bytes);
         *self = Self { form: Some(form), range, wait: BLOCKS_NEW, ..*self };
     }
@@ -135,7 +135,7 @@ impl Plans {
     /// among the models of the run, until it misses what was expected.
     pub fn set(&mut self, number: usize, trained: &Trained) {
         if let Some(kept) = self.strings.get_mut(number) {
-            kept.promise(trained.plan, trained.row_bytes);
+            kept.expect_row_bytes(trained.plan, trained.row_bytes);
         }
     }
 

@@ -7,7 +7,7 @@
 //! the name, and the removal of the pieces. So the log keeps nothing for it, checkpoints and
 //! backups contain it like every row, and recovery finds it there (Rule: I12; design note 023).
 //! What it has written beyond memory stays in sorted runs, which the content names; the prepare and
-//! checkpoints name them in the log (`pipeline/undecided.rs`).
+//! checkpoints name them in the log (`pipeline/in_doubt.rs`).
 //!
 //! | file | what it does |
 //! |---|---|
@@ -42,7 +42,7 @@ use crate::{
         lock_table::{LockList, LockSet, LockTable},
     },
     version::Change,
-    wal::{PromiseRefused, RecordBuilder, Reservation, TRAILER_BYTES},
+    wal::{GuaranteeRefused, RecordBuilder, Reservation, TRAILER_BYTES},
 };
 
 use super::{
@@ -82,7 +82,7 @@ pub(super) struct Prepared {
     /// Disk space reserved for it, bytes.
     pub admitted: u64,
     /// Length of its commit record for which log space is reserved, if it is.
-    pub promised: Option<usize>,
+    pub guaranteed: Option<usize>,
     pub locks: Option<LockSet>,
     pub live: Arc<LiveWrites>,
     /// Memory reservation for its writes.
@@ -232,9 +232,9 @@ impl PreparedTxn {
         let place = self.shared.take_pieces_away(self.own())?;
         if let Some(mut prepared) = self.prepared.take() {
             if place.is_some() {
-                prepared.promised = None;
+                prepared.guaranteed = None;
             }
-            self.shared.end_promises(&prepared);
+            self.shared.end_guarantee(&prepared);
             self.shared.let_go(*prepared, None);
         }
         let level = self.shared.durability;
@@ -274,13 +274,13 @@ impl Shared {
     /// Sequences the commit of a prepared transaction.
     fn order_prepared(&self, prepared: &Prepared) -> Result<Sequenced> {
         self.check_writable()?;
-        let Prepared { insertion, spilled, blobs, admitted, promised, .. } = prepared;
+        let Prepared { insertion, spilled, blobs, admitted, guaranteed, .. } = prepared;
         let mut record = self.records.take(0);
         prepared.build_commit(&mut record);
         let body = record.finish();
         // Its extents are already named, and stay so until they are in trees.
         let brings = Brings { insertion, blobs, changes: spilled.as_slice(), is_named: false };
-        let sequenced = self.sequence(brings, body, *promised, *admitted);
+        let sequenced = self.sequence(brings, body, *guaranteed, *admitted);
         self.records.give(record);
         sequenced
     }
@@ -295,22 +295,22 @@ impl Shared {
     }
 
     /// Reserves log space for its commit. If too much is prepared already, returns the reason, and
-    /// nothing is [`promised`](Prepared::promised).
-    pub(super) fn promise_room(
+    /// nothing is [`guaranteed`](Prepared::guaranteed).
+    pub(super) fn guarantee_space(
         &self,
         prepared: &mut Prepared,
-    ) -> Result<Result<(), PromiseRefused>> {
+    ) -> Result<Result<(), GuaranteeRefused>> {
         let bytes = self.commit_bytes(prepared);
-        let promised = self.engine.health.watch(self.engine.log().promise(bytes))?;
-        prepared.promised = promised.is_ok().then_some(bytes);
-        Ok(promised)
+        let guaranteed = self.engine.health.watch(self.engine.log().guarantee(bytes))?;
+        prepared.guaranteed = guaranteed.is_ok().then_some(bytes);
+        Ok(guaranteed)
     }
 
     /// Releases what was reserved for a transaction that was rolled back or not prepared after all.
-    pub(super) fn end_promises(&self, prepared: &Prepared) {
+    pub(super) fn end_guarantee(&self, prepared: &Prepared) {
         self.engine.store.settle_admitted(prepared.admitted);
-        if let Some(promised) = prepared.promised {
-            self.engine.log().end_promise(promised);
+        if let Some(guaranteed) = prepared.guaranteed {
+            self.engine.log().end_guarantee(guaranteed);
         }
     }
 
@@ -327,7 +327,7 @@ impl Shared {
         let mut record = self.records.take(insertion.writes.bytes());
         build_record(&mut record, &insertion, &[], &[]);
         let body = record.finish();
-        let sequenced = self.sequence(Brings::rows(&insertion), body, prepared.promised, 0);
+        let sequenced = self.sequence(Brings::rows(&insertion), body, prepared.guaranteed, 0);
         self.records.give(record);
         let sequenced = sequenced?;
         self.land(&insertion, &sequenced);
@@ -337,10 +337,10 @@ impl Shared {
     /// Releases what a decided transaction kept, after its commit or rollback is visible.
     fn let_go(&self, mut prepared: Prepared, commit: Option<Seqno>) {
         self.give_locks_back(&mut prepared);
-        let undecided = &self.engine.undecided;
+        let in_doubt = &self.engine.in_doubt;
         match commit {
-            Some(seqno) => undecided.commit(&prepared.xid, seqno),
-            None => undecided.release(&prepared.xid),
+            Some(seqno) => in_doubt.commit(&prepared.xid, seqno),
+            None => in_doubt.release(&prepared.xid),
         }
         self.prepared.forget(&prepared.xid);
     }

@@ -22,7 +22,7 @@ use crate::{
     catalog::{CATALOG_TREE, Pieces, Record},
     message::{Kind, Tag},
     page::LINK_BYTES,
-    pipeline::{Engine, Insertion, Needs},
+    pipeline::{Engine, HeldExtents, Insertion},
     store::{Extent, HeldPages, Link, STORE_LINEAGE},
     sync::Arc,
     tree::SortedRuns,
@@ -223,7 +223,7 @@ fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
         spilled,
         blobs,
         admitted: 0,
-        promised: None,
+        guaranteed: None,
         locks: None,
         live: Arc::default(),
         memory,
@@ -279,7 +279,7 @@ impl Shared {
             self.lock_again(&mut prepared, locks, &others)?;
             others.extend(prepared.spilled.as_ref().and_then(Change::spilled).cloned());
             if !self.read_only {
-                let has_room = self.promise_again(&mut prepared);
+                let has_room = self.guarantee_again(&mut prepared);
                 let has_room = has_room.inspect_err(|_| self.give_locks_back(&mut prepared))?;
                 without_room += usize::from(!has_room);
             }
@@ -291,7 +291,7 @@ impl Shared {
     /// Reserves space for its commit again. If the disk has no space for what it writes, the
     /// store's reserve covers that. If there is no log space for its record, other commits are
     /// refused until there is some (Rule: I41); then returns false.
-    fn promise_again(&self, prepared: &mut Prepared) -> Result<bool> {
+    fn guarantee_again(&self, prepared: &mut Prepared) -> Result<bool> {
         let (engine, writes) = (&*self.engine, &prepared.insertion.writes);
         let bytes = if writes.only_deletes() { 0 } else { writes.bytes() as u64 };
         let spilled = prepared.spilled.as_ref().and_then(Change::spilled);
@@ -302,11 +302,11 @@ impl Shared {
             Err(error) => return Err(error),
         }
         let bytes = self.commit_bytes(prepared);
-        let promised = engine.health.watch(engine.log().promise_ahead(bytes))?;
+        let guaranteed = engine.health.watch(engine.log().guarantee_ahead(bytes))?;
         // Refused, which happens only if the log has unusually short segments, it reserves its
         // place at the commit like any other.
-        prepared.promised = promised.is_ok().then_some(bytes);
-        Ok(promised.unwrap_or(false))
+        prepared.guaranteed = guaranteed.is_ok().then_some(bytes);
+        Ok(guaranteed.unwrap_or(false))
     }
 
     /// Takes its locks again. `others`: writes beyond memory of those that have their locks
@@ -417,7 +417,7 @@ impl Pieces {
         match value.map(|value| Record::decode(key, value)) {
             None => {
                 if self.delete(key) {
-                    engine.undecided.release(&xid);
+                    engine.in_doubt.release(&xid);
                 }
             }
             Some(Ok(Record::Prepared(piece))) if (&piece.xid, piece.number) == (&xid, number) => {
@@ -446,7 +446,7 @@ impl Pieces {
         let content = content_of(engine, self, xid)?;
         let blobs = hold_blobs(engine, &content)?.0;
         let runs = hold_runs(engine, xid, &content)?;
-        engine.undecided.keep(xid, Needs { blobs, runs });
+        engine.in_doubt.keep(xid, HeldExtents { blobs, runs });
         Ok(())
     }
 }

@@ -13,11 +13,11 @@ use std::collections::HashSet;
 use crate::{
     Durability, Error, Result, Tag, TreeId, Xid, bounds,
     catalog::{CATALOG_TREE, pieces},
-    pipeline::{Insertion, Needs},
+    pipeline::{HeldExtents, Insertion},
     sync::Arc,
     txn::lock_table::{LockList, LockTable},
     version::Change,
-    wal::{PromiseRefused, RecordBuilder},
+    wal::{GuaranteeRefused, RecordBuilder},
 };
 
 use super::{
@@ -89,7 +89,7 @@ impl Txn {
             prepared.inspect_err(|error| {
                 // If the outcome is unknown, the name stays reserved.
                 if !matches!(error, Error::OutcomeUnknown(_)) {
-                    self.shared.engine.undecided.release(xid);
+                    self.shared.engine.in_doubt.release(xid);
                     table.forget(xid);
                 }
             })
@@ -139,7 +139,7 @@ impl Txn {
             spilled: None,
             blobs: Vec::new(),
             admitted: 0,
-            promised: None,
+            guaranteed: None,
             locks: None,
             live: self.live.clone(),
             memory: Default::default(),
@@ -237,18 +237,18 @@ impl Txn {
             _ => engine.admit(bytes)?,
         }
         prepared.admitted = bytes;
-        let put = shared.promise_room(prepared).and_then(|promised| {
+        let put = shared.guarantee_space(prepared).and_then(|guaranteed| {
             // Without the reservation its commit could fail, or wait for the disk (Rule: I41).
-            promised.map_err(beyond)?;
+            guaranteed.map_err(beyond)?;
             let spilled = prepared.spilled.as_ref().and_then(Change::spilled);
             let runs = spilled.map(|spilled| Arc::new(spilled.hold_pages(&engine.store)));
             let named = runs.clone().map(Change::Prepare);
             let blobs = prepared.blobs.clone();
-            engine.undecided.keep(&prepared.xid, Needs { blobs, runs });
+            engine.in_doubt.keep(&prepared.xid, HeldExtents { blobs, runs });
             let (rows, named) = (Arc::new(rows), named.as_slice());
             shared.commit_insertion(&rows, &prepared.blobs, level, named, ())
         });
-        put.map(drop).inspect_err(|_| shared.end_promises(prepared))
+        put.map(drop).inspect_err(|_| shared.end_guarantee(prepared))
     }
 }
 
@@ -260,7 +260,7 @@ fn rows_of(Insertion { writes, trees, .. }: &Insertion) -> HashSet<(TreeId, u128
 }
 
 /// The error for a log reservation that was refused.
-fn beyond(PromiseRefused { bytes, max, is_alone }: PromiseRefused) -> Error {
+fn beyond(GuaranteeRefused { bytes, max, is_alone }: GuaranteeRefused) -> Error {
     match is_alone {
         true => {
             let limit = "the room that the log keeps for the commit of one that is prepared";

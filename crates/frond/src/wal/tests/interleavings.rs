@@ -150,7 +150,7 @@ fn append_checkpoint_and_recycle_share_one_log() {
 /// Space is guaranteed while the log becomes idle: it is there in whichever segment the log
 /// continues. Rule: I41
 #[test]
-fn what_is_promised_to_a_log_that_comes_to_rest_has_its_room() {
+fn guaranteed_space_survives_a_log_becoming_idle() {
     const GROWING: LogOptions = LogOptions {
         segment_bytes: 64 << 10,
         first_segment_bytes: 24 << 10,
@@ -170,16 +170,16 @@ fn what_is_promised_to_a_log_that_comes_to_rest_has_its_room() {
             let log = log.clone();
             thread::spawn(move || log.rest().unwrap())
         };
-        let mut promised = 0;
+        let mut guaranteed = 0;
         for _ in 0..4 {
-            promised += usize::from(log.promise(300).unwrap().is_ok());
+            guaranteed += usize::from(log.guarantee(300).unwrap().is_ok());
         }
         resting.join().unwrap();
-        assert_eq!(promised, 4);
+        assert_eq!(guaranteed, 4);
         disk.be_full(true);
         // Each in a group of its own, as if each were synced.
-        for _ in 0..promised {
-            let reservation = log.try_reserve_promised(300, 300).expect("it was promised");
+        for _ in 0..guaranteed {
+            let reservation = log.try_reserve_guaranteed(300, 300).expect("it was guaranteed");
             log.fill(&reservation, &[&[2; 300]]);
             log.wait(&reservation, Durability::Sync).unwrap();
         }
@@ -190,14 +190,14 @@ fn what_is_promised_to_a_log_that_comes_to_rest_has_its_room() {
 /// While others fill and write all they get, and the clock ticks, a thread that uses guaranteed
 /// space finds it, in a segment that ends and in the next. Rule: I41
 #[test]
-fn what_is_promised_waits_for_no_write() {
+fn a_guaranteed_reservation_waits_for_no_write() {
     const RECORD: usize = 2500;
     let model = || {
         let env = env_on(&Disk::default());
         let log = Arc::new(Log::create(env, DIR, STORE, Durability::Lazy, SMALL).unwrap());
         let mut others = Vec::new();
         for _ in 0..3 {
-            assert!(log.promise(RECORD).unwrap().is_ok(), "three of them fit a group");
+            assert!(log.guarantee(RECORD).unwrap().is_ok(), "three of them fit a group");
         }
         for bytes in [1000, 6000] {
             let log = log.clone();
@@ -214,7 +214,8 @@ fn what_is_promised_waits_for_no_write() {
             assert_eq!(durable.0 % 4096, 0, "a log may begin there");
         }));
         for number in 0..3 {
-            let reservation = log.try_reserve_promised(RECORD, RECORD).expect("it was promised");
+            let reservation =
+                log.try_reserve_guaranteed(RECORD, RECORD).expect("it was guaranteed");
             log.fill(&reservation, &[&[2; RECORD]]);
             if number == 1 {
                 log.wait(&reservation, Durability::Os).unwrap();

@@ -5,12 +5,12 @@ mod damage;
 mod disk;
 mod feed;
 mod full;
+mod guarantee;
 #[cfg(shuttle)]
 mod interleavings;
 mod open;
 #[cfg(feature = "planted-bugs")]
 mod planted;
-mod promise;
 mod rest;
 #[cfg(not(shuttle))]
 mod threads;

@@ -4,7 +4,7 @@
 //! the covered position after the sync" needs a writer concurrent with the syncer, which only the
 //! model checker schedules (`interleavings.rs`).
 
-use super::{crash, damage, full, open, promise, rest};
+use super::{crash, damage, full, guarantee, open, rest};
 use crate::plant;
 
 #[test]
@@ -24,7 +24,7 @@ fn planted_bugs_are_caught() {
         "wal: trim one segment early" => super::trimming_recycles_and_recovery_starts_behind_it,
         "wal: trim before the next segment is synced" => crash::the_segment_before_one_that_is_not_synced_stays,
         "wal: spares given back leave a gap" => rest::an_idle_log_rests_in_a_short_segment_and_a_busy_one_keeps_all,
-        "wal: promised room is given away" => promise::others_leave_a_buffer,
+        "wal: guaranteed space is given away" => guarantee::others_leave_a_buffer,
         "wal: what lay behind the cut stays" => full::what_lay_behind_the_cut_does_not_come_back,
         "wal: a recovery needs a new segment" => full::a_recovery_needs_no_room_on_the_disk,
         "wal: deletes have no reserve" => full::deletes_have_room_in_a_log_whose_disk_is_full,

@@ -353,7 +353,7 @@ fn the_last_segment_of_a_closed_log_costs_a_few_pages() {
 /// The current segment is used up and the disk is full: the guaranteed record fits in the segment
 /// that is ready, and in no other. Rule: I41.
 #[test]
-fn a_log_that_rests_keeps_the_segment_that_is_promised() {
+fn an_idle_log_keeps_the_guaranteed_segment() {
     let disk = Disk::default();
     let env = env_on(&disk, 16);
     let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
@@ -370,7 +370,7 @@ fn a_log_that_rests_keeps_the_segment_that_is_promised() {
         written += 1;
     }
     for _ in 0..2 {
-        assert!(log.promise(300).unwrap().is_ok());
+        assert!(log.guarantee(300).unwrap().is_ok());
     }
     assert_eq!(log.state.lock().unwrap().spares.len(), 1, "one is needed");
     disk.be_full(true);
@@ -383,7 +383,7 @@ fn a_log_that_rests_keeps_the_segment_that_is_promised() {
     }
     assert!(disk.ops() - operations < 20, "{} operations in 10 s", disk.ops() - operations);
     for _ in 0..2 {
-        let reservation = log.try_reserve_promised(300, 300).expect("it was promised");
+        let reservation = log.try_reserve_guaranteed(300, 300).expect("it was guaranteed");
         log.fill(&reservation, &[&[2; 300]]);
         log.wait(&reservation, Durability::Sync).unwrap();
     }

@@ -38,19 +38,19 @@ const NAME_BYTES: usize = 2 + 2 * 10;
 
 /// The extents that one in-doubt transaction needs.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Needs {
+pub(crate) struct HeldExtents {
     pub blobs: Vec<Arc<BlobHold>>,
     /// Runs that it wrote beyond memory.
     pub runs: Option<Arc<HeldPages>>,
 }
 
-impl Needs {
+impl HeldExtents {
     fn is_empty(&self) -> bool {
         self.blobs.is_empty() && self.runs.is_none()
     }
 
     fn extents(&self) -> impl Iterator<Item = (PageKind, Extent)> + '_ {
-        let runs = self.runs.iter().filter(|_| !plant!("pipeline: nobody names undecided runs"));
+        let runs = self.runs.iter().filter(|_| !plant!("pipeline: runs in doubt are not named"));
         let blobs = self.blobs.iter().map(|blob| (PageKind::Blob, blob.extent()));
         blobs.chain(runs.flat_map(|runs| runs.iter()))
     }
@@ -60,26 +60,26 @@ impl Needs {
 /// slot's trees yet.
 #[derive(Debug, Default)]
 struct All {
-    undecided: BTreeMap<Xid, Needs>,
-    committed: Vec<(Seqno, Needs)>,
+    in_doubt: BTreeMap<Xid, HeldExtents>,
+    committed: Vec<(Seqno, HeldExtents)>,
 }
 
 /// Extents of in-doubt transactions, and of those committed but not yet in trees.
 #[derive(Debug, Default)]
-pub(crate) struct Undecided {
+pub(crate) struct InDoubt {
     /// Number of entries added so far.
     came: AtomicU64,
     needs: Mutex<All>,
 }
 
-impl Undecided {
+impl InDoubt {
     /// Lists the extents of a transaction that is about to be prepared, or that was in doubt when
     /// the store was opened.
-    pub fn keep(&self, xid: &Xid, needs: Needs) {
+    pub fn keep(&self, xid: &Xid, needs: HeldExtents) {
         if !needs.is_empty() {
             let mut all = self.lock();
             self.came.fetch_add(1, Ordering::Relaxed);
-            let before = all.undecided.insert(xid.clone(), needs);
+            let before = all.in_doubt.insert(xid.clone(), needs);
             drop(all);
             drop(before);
         }
@@ -93,7 +93,7 @@ impl Undecided {
 
     /// Removes a transaction that was rolled back, or was not prepared after all.
     pub fn release(&self, xid: &Xid) {
-        let released = self.lock().undecided.remove(xid);
+        let released = self.lock().in_doubt.remove(xid);
         // Dropped after the lock is released: releasing what it held takes locks of the store.
         drop(released);
     }
@@ -101,7 +101,7 @@ impl Undecided {
     /// Notes that the transaction was committed.
     pub fn commit(&self, xid: &Xid, seqno: Seqno) {
         let mut all = self.lock();
-        if let Some(needs) = all.undecided.remove(xid)
+        if let Some(needs) = all.in_doubt.remove(xid)
             && !plant!("pipeline: what is committed is named no more")
         {
             all.committed.push((seqno, needs));
@@ -117,13 +117,13 @@ impl Undecided {
 
     /// True if no transaction is in doubt.
     pub fn are_decided(&self) -> bool {
-        self.lock().undecided.is_empty()
+        self.lock().in_doubt.is_empty()
     }
 
     /// True if no extent needs the log.
     pub fn is_empty(&self) -> bool {
         let all = self.lock();
-        all.undecided.is_empty() && all.committed.is_empty()
+        all.in_doubt.is_empty() && all.committed.is_empty()
     }
 
     fn lock(&self) -> MutexGuard<'_, All> {
@@ -135,20 +135,21 @@ impl Engine {
     /// Names the extents in the log, after the boundary of the checkpoint that is being written.
     /// Skipped are those that a record from `log_from` on has named, and those of commits through
     /// `applied`, which the checkpoint has in its trees.
-    pub(super) fn name_undecided(&self, log_from: Lsn, applied: Seqno) -> Result<()> {
+    pub(super) fn name_in_doubt(&self, log_from: Lsn, applied: Seqno) -> Result<()> {
         // Cloned, and so held, so that what is decided meanwhile still exists when it is named.
-        let needs: Vec<Needs> = {
-            let all = self.undecided.lock();
+        let needs: Vec<HeldExtents> = {
+            let all = self.in_doubt.lock();
             let committed = all.committed.iter().filter(|(seqno, _)| *seqno > applied);
             let committed = committed.map(|(_, needs)| needs);
-            all.undecided.values().chain(committed).cloned().collect()
+            all.in_doubt.values().chain(committed).cloned().collect()
         };
-        let mut extents: Vec<(PageKind, Extent)> = needs.iter().flat_map(Needs::extents).collect();
+        let mut extents: Vec<(PageKind, Extent)> =
+            needs.iter().flat_map(HeldExtents::extents).collect();
         let named = |extent: &Extent| self.store.space().named_in_log(extent.offset);
         extents.retain(|(_, extent)| named(extent).is_none_or(|at| at < log_from));
         let mut record = RecordBuilder::new();
         let at_once = (self.log().record_bytes_max() - TRAILER_BYTES) / NAME_BYTES;
-        if plant!("pipeline: nobody names what is undecided") {
+        if plant!("pipeline: nobody names what is in_doubt") {
             extents.clear();
         }
         for some in extents.chunks(at_once) {

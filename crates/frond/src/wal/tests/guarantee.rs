@@ -11,9 +11,9 @@ fn fill_up(log: &Log, payload: &[u8]) -> usize {
     filled
 }
 
-fn take(log: &Log, payload: &[u8], promised: usize) {
-    let reservation = log.try_reserve_promised(payload.len(), promised);
-    log.fill(&reservation.expect("it was promised"), &[payload]);
+fn take(log: &Log, payload: &[u8], guaranteed: usize) {
+    let reservation = log.try_reserve_guaranteed(payload.len(), guaranteed);
+    log.fill(&reservation.expect("it was guaranteed"), &[payload]);
 }
 
 /// Nothing is written, so all buffers are full of other records: there is still space for what was
@@ -23,7 +23,7 @@ pub(super) fn others_leave_a_buffer() {
         let env = env();
         let log = Log::create(env.clone(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
         for _ in 0..count {
-            assert!(log.promise(300).unwrap().is_ok());
+            assert!(log.guarantee(300).unwrap().is_ok());
         }
         let filled = fill_up(&log, &[1; 1000]);
         assert!(filled >= 5, "one of three buffers is theirs");
@@ -41,7 +41,7 @@ pub(super) fn others_leave_a_buffer() {
 fn others_leave_the_rest_of_a_buffer() {
     let env = env();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
-    assert!(log.promise(300).unwrap().is_ok() && log.promise(3000).unwrap().is_ok());
+    assert!(log.guarantee(300).unwrap().is_ok() && log.guarantee(3000).unwrap().is_ok());
     let filled = fill_up(&log, &[1; 1000]);
     take(&log, &[2; 300], 300);
     let more = fill_up(&log, &[1; 1000]);
@@ -56,16 +56,16 @@ fn others_leave_the_rest_of_a_buffer() {
 pub(super) fn others_leave_room_in_the_segment() {
     let env = env();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
-    let promised = 4;
-    for _ in 0..promised {
-        assert!(log.promise(300).unwrap().is_ok(), "in a segment of 24 KiB");
+    let guaranteed = 4;
+    for _ in 0..guaranteed {
+        assert!(log.guarantee(300).unwrap().is_ok(), "in a segment of 24 KiB");
     }
     while let Some(reservation) = log.try_reserve(1000, LogUse::Rows) {
         log.fill(&reservation, &[&[1; 1000]]);
         log.wait(&reservation, Durability::Sync).unwrap();
     }
-    for _ in 0..promised {
-        let reservation = log.try_reserve_promised(300, 300).expect("it was promised");
+    for _ in 0..guaranteed {
+        let reservation = log.try_reserve_guaranteed(300, 300).expect("it was guaranteed");
         log.fill(&reservation, &[&[2; 300]]);
         log.wait(&reservation, Durability::Sync).unwrap();
     }
@@ -80,28 +80,28 @@ pub(super) fn others_leave_room_in_the_segment() {
 fn others_leave_room_in_the_segments() {
     let env = env();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
-    let (mut promised, mut filled) = (0, 0);
-    while log.promise(300).unwrap().is_ok() {
-        promised += 1;
+    let (mut guaranteed, mut filled) = (0, 0);
+    while log.guarantee(300).unwrap().is_ok() {
+        guaranteed += 1;
     }
-    assert!(promised > 6, "{promised}: more than a segment has room for");
+    assert!(guaranteed > 6, "{guaranteed}: more than a segment has room for");
     while let Some(reservation) = log.try_reserve(1000, LogUse::Rows) {
         log.fill(&reservation, &[&[1; 1000]]);
         log.wait(&reservation, Durability::Sync).unwrap();
         filled += 1;
     }
-    for _ in 0..promised {
-        let reservation = log.try_reserve_promised(300, 300).expect("it was promised");
+    for _ in 0..guaranteed {
+        let reservation = log.try_reserve_guaranteed(300, 300).expect("it was guaranteed");
         log.fill(&reservation, &[&[2; 300]]);
         log.wait(&reservation, Durability::Sync).unwrap();
     }
     append(&log, b"in the next one").unwrap();
     log.sync_through_now().unwrap();
-    assert_eq!(read(&env, Lsn(0), CRASHED).unwrap().0.len(), filled + promised + 1);
+    assert_eq!(read(&env, Lsn(0), CRASHED).unwrap().0.len(), filled + guaranteed + 1);
 }
 
 #[test]
-fn what_is_promised_is_left_alone() {
+fn guaranteed_space_is_left_free() {
     others_leave_room_in_the_segments();
     others_leave_a_buffer();
     others_leave_the_rest_of_a_buffer();
@@ -109,23 +109,23 @@ fn what_is_promised_is_left_alone() {
 }
 
 #[test]
-fn promises_end_and_are_bounded() {
+fn guarantees_end_and_are_bounded() {
     let env = env();
     let log = Log::create(env, DIR, STORE, Durability::Lazy, SMALL).unwrap();
-    assert!(log.promise(SMALL.group_bytes).unwrap().is_err(), "longer than a group");
-    let mut promised = 0;
-    while log.promise(100).unwrap().is_ok() {
-        promised += 1;
+    assert!(log.guarantee(SMALL.group_bytes).unwrap().is_err(), "longer than a group");
+    let mut guaranteed = 0;
+    while log.guarantee(100).unwrap().is_ok() {
+        guaranteed += 1;
     }
-    for _ in 0..promised {
-        log.end_promise(100);
+    for _ in 0..guaranteed {
+        log.end_guarantee(100);
     }
-    assert!(log.promise(3000).unwrap().is_ok());
-    log.end_promise(3000);
+    assert!(log.guarantee(3000).unwrap().is_ok());
+    log.end_guarantee(3000);
     let filled = fill_up(&log, &[1; 1000]);
     assert!(filled >= 12, "{filled}: both buffers");
     log.close(false).unwrap();
-    assert!(log.promise(100).is_err());
+    assert!(log.guarantee(100).is_err());
 }
 
 /// A request that finds no space on a full disk is refused, with no other effect: a record that
@@ -137,18 +137,20 @@ fn a_refusal_for_want_of_a_segment_is_nobody_elses() {
     let env = Env { vfs: Arc::new(disk.clone()), ..env() };
     let log = Log::create(env, DIR, STORE, Durability::Sync, SMALL).unwrap();
     disk.be_full(true);
-    let mut promised = 0;
+    let mut guaranteed = 0;
     let refused = loop {
-        match log.promise(300) {
-            Ok(Ok(())) => promised += 1,
-            Ok(Err(_)) => panic!("there is room for {promised} and no more, and segments to make"),
+        match log.guarantee(300) {
+            Ok(Ok(())) => guaranteed += 1,
+            Ok(Err(_)) => {
+                panic!("there is room for {guaranteed} and no more, and segments to make")
+            }
             Err(refused) => break refused,
         }
     };
-    assert!(matches!(refused, Error::Full(_)) && promised > 2, "{refused}");
+    assert!(matches!(refused, Error::Full(_)) && guaranteed > 2, "{refused}");
     // The segment has space for an unguaranteed record, and buffers are free: no record has to
     // wait.
-    log.end_promise(300);
+    log.end_guarantee(300);
     log.wait_for_room(LogUse::Rows).unwrap();
     append(&log, b"small").unwrap();
     disk.be_full(false);
@@ -160,20 +162,20 @@ fn a_refusal_for_want_of_a_segment_is_nobody_elses() {
 #[test]
 fn a_refusal_says_what_was_too_much_when_it_was() {
     let log = Log::create(env(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
-    let alone = log.promise(SMALL.group_bytes).unwrap().unwrap_err();
+    let alone = log.guarantee(SMALL.group_bytes).unwrap().unwrap_err();
     assert!(alone.is_alone && alone.bytes > alone.max);
-    let mut promised = 0;
+    let mut guaranteed = 0;
     let refused = loop {
-        match log.promise(100).unwrap() {
-            Ok(()) => promised += 1,
+        match log.guarantee(100).unwrap() {
+            Ok(()) => guaranteed += 1,
             Err(refused) => break refused,
         }
     };
-    let again = log.promise(5000).unwrap().unwrap_err();
-    (0..promised).for_each(|_| log.end_promise(100));
+    let again = log.guarantee(5000).unwrap().unwrap_err();
+    (0..guaranteed).for_each(|_| log.end_guarantee(100));
     for refused in [refused, again] {
         assert!(!refused.is_alone && refused.bytes > refused.max, "{refused:?}");
     }
     assert_ne!(refused, again, "each has its own");
-    assert!(log.promise(100).unwrap().is_ok());
+    assert!(log.guarantee(100).unwrap().is_ok());
 }

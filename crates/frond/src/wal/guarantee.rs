@@ -15,7 +15,7 @@
 //! 1. What is guaranteed fits one group and two segments: a request for more is refused with the
 //!    reason. One record takes at most half of the shortest segment.
 //! 2. A guaranteed reservation never meets a full disk and never waits for a write. The exception
-//!    is space that a full disk did not have when it was guaranteed ([`Log::promise_ahead`]): then
+//!    is space that a full disk did not have when it was guaranteed ([`Log::guarantee_ahead`]): then
 //!    other records find no space until there is enough for everything guaranteed.
 //! 3. While anything is guaranteed, one of these holds: two buffers are free; one is free, and the
 //!    active one takes whatever fits the segment that it ends; or the active one has room for
@@ -37,7 +37,7 @@ pub(super) const BUFFERS_KEPT: usize = 2;
 
 /// The amount of guaranteed space.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct PromisedRoom {
+pub(super) struct GuaranteedSpace {
     /// Bytes of the records within a buffer.
     records: usize,
     /// Bytes within a segment, each record padded to a group of its own.
@@ -47,7 +47,7 @@ pub(super) struct PromisedRoom {
     longest: u64,
 }
 
-impl PromisedRoom {
+impl GuaranteedSpace {
     fn of(payload: usize) -> Self {
         let records = framed_bytes(payload);
         let groups = padded(GROUP_HEADER_BYTES + records) as u64;
@@ -85,7 +85,7 @@ impl PromisedRoom {
 
 /// The reason why space was not guaranteed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PromiseRefused {
+pub struct GuaranteeRefused {
     /// The total that would have been guaranteed, bytes.
     pub bytes: u64,
     /// The largest total that may be guaranteed.
@@ -110,19 +110,19 @@ impl Log {
     /// Guarantees space for a record of at most `payload` bytes, or returns why not: too much is
     /// guaranteed already. Waits for a buffer and makes segments if necessary; `Full` if there is
     /// no room for one.
-    pub fn promise(&self, payload: usize) -> Result<Result<(), PromiseRefused>> {
-        let own = PromisedRoom::of(payload);
+    pub fn guarantee(&self, payload: usize) -> Result<Result<(), GuaranteeRefused>> {
+        let own = GuaranteedSpace::of(payload);
         loop {
             let mut state = self.state.lock().unwrap();
             self.check(&state)?;
-            let all = state.promised.with(own);
+            let all = state.guaranteed.with(own);
             if let Some(refused) = self.refusal(own, all) {
                 return Ok(Err(refused));
             }
             if state.free.len() < BUFFERS_KEPT {
                 drop(self.wait_for_buffer(state)?);
             } else if Self::leaves(&state, all, 0) {
-                (state.promised, state.is_short) = (all, false);
+                (state.guaranteed, state.is_short) = (all, false);
                 return Ok(Ok(()));
             } else {
                 state.spare_wanted = true;
@@ -132,30 +132,31 @@ impl Log {
         }
     }
 
-    /// Like [`promise`](Self::promise), but guarantees the space even if a full disk has none now:
+    /// Like [`guarantee`](Self::guarantee), but guarantees the space even if a full disk has none now:
     /// then other records find none either until there is enough. Returns whether the space exists.
-    pub fn promise_ahead(&self, payload: usize) -> Result<Result<bool, PromiseRefused>> {
-        match self.promise(payload) {
+    pub fn guarantee_ahead(&self, payload: usize) -> Result<Result<bool, GuaranteeRefused>> {
+        match self.guarantee(payload) {
             Err(Error::Full(_)) => {}
-            promised => return Ok(promised?.map(|()| true)),
+            guaranteed => return Ok(guaranteed?.map(|()| true)),
         }
         let mut state = self.state.lock().unwrap();
         self.check(&state)?;
         while state.free.len() < BUFFERS_KEPT {
             state = self.wait_for_buffer(state)?;
         }
-        (state.promised, state.is_short) = (state.promised.with(PromisedRoom::of(payload)), true);
+        (state.guaranteed, state.is_short) =
+            (state.guaranteed.with(GuaranteedSpace::of(payload)), true);
         Ok(Ok(false))
     }
 
     /// Why `own` is not guaranteed in addition to others, with a total of `all`. Called under the
     /// lock of the decision; otherwise the reason could come from a state that another end of a
     /// guarantee has changed.
-    fn refusal(&self, own: PromisedRoom, all: PromisedRoom) -> Option<PromiseRefused> {
+    fn refusal(&self, own: GuaranteedSpace, all: GuaranteedSpace) -> Option<GuaranteeRefused> {
         let group = (self.options.begun_bytes_max() - GROUP_HEADER_BYTES) as u64;
         let first_bytes = self.options.first_segment_bytes;
         let segments = 2 * room_of(self.options.segment_bytes);
-        let refused = |bytes, max, alone| PromiseRefused { bytes, max, is_alone: alone > max };
+        let refused = |bytes, max, alone| GuaranteeRefused { bytes, max, is_alone: alone > max };
         if !own.fits_half(first_bytes) {
             return Some(refused(own.groups, room_of(first_bytes) / 2, own.groups));
         }
@@ -166,64 +167,64 @@ impl Log {
     }
 
     /// Ends a guarantee that is not used.
-    pub fn end_promise(&self, payload: usize) {
+    pub fn end_guarantee(&self, payload: usize) {
         let mut state = self.state.lock().unwrap();
-        state.promised = state.promised.without(PromisedRoom::of(payload));
+        state.guaranteed = state.guaranteed.without(GuaranteedSpace::of(payload));
     }
 
     /// Reserves `bytes` of the space that was guaranteed for `payload`; otherwise like
     /// [`Log::try_reserve`].
     #[must_use = "a reservation that is not filled stops the log"]
-    pub fn try_reserve_promised(&self, bytes: usize, payload: usize) -> Option<Reservation> {
-        debug_assert!(bytes <= payload, "no more than was promised");
-        self.reserve_promised(bytes, PromisedRoom::of(payload))
+    pub fn try_reserve_guaranteed(&self, bytes: usize, payload: usize) -> Option<Reservation> {
+        debug_assert!(bytes <= payload, "no more than was guaranteed");
+        self.reserve_guaranteed(bytes, GuaranteedSpace::of(payload))
     }
 
     /// Waits until there may be some of the space that was guaranteed before it existed. If nothing
     /// is missing, the log accepts no more records, and the error says why.
-    pub fn wait_for_promised(&self) -> Result<()> {
+    pub fn wait_for_guaranteed(&self) -> Result<()> {
         let state = self.state.lock().unwrap();
         self.check(&state)?;
         if !state.is_short {
-            return Err(Error::Failed("room that was promised in the log is not there".into()));
+            return Err(Error::Failed("guaranteed log space is missing".into()));
         }
         drop(state);
         self.wait_for_room(LogUse::Relief)
     }
 
     /// Reduces what is guaranteed after a record has used its part.
-    pub(super) fn settle(state: &mut State, taken: PromisedRoom) {
-        state.promised = state.promised.without(taken);
+    pub(super) fn settle(state: &mut State, taken: GuaranteedSpace) {
+        state.guaranteed = state.guaranteed.without(taken);
     }
 
     /// True if `bytes` more, in the active group or in a group of their own, leave enough buffers
     /// and segments for what is guaranteed.
-    pub(super) fn leaves_promised(state: &State, bytes: usize) -> bool {
-        if !state.promised.is_some() || plant!("wal: promised room is given away") {
+    pub(super) fn leaves_guaranteed(state: &State, bytes: usize) -> bool {
+        if !state.guaranteed.is_some() || plant!("wal: guaranteed space is given away") {
             return true;
         }
         // The last buffer that was kept may have become the active one.
         let has_buffer = state.free.len() >= BUFFERS_KEPT
             || state.active.as_ref().is_some_and(|active| {
-                active.capacity.saturating_sub(active.used + bytes) >= state.promised.records
+                active.capacity.saturating_sub(active.used + bytes) >= state.guaranteed.records
             });
-        has_buffer && Self::leaves(state, state.promised, bytes)
+        has_buffer && Self::leaves(state, state.guaranteed, bytes)
     }
 
-    /// Like `leaves_promised`, for segments alone.
-    pub(super) fn leaves(state: &State, promised: PromisedRoom, bytes: usize) -> bool {
-        Self::leaves_in(state, promised, bytes, state.spares.len())
+    /// Like `leaves_guaranteed`, for segments alone.
+    pub(super) fn leaves(state: &State, guaranteed: GuaranteedSpace, bytes: usize) -> bool {
+        Self::leaves_in(state, guaranteed, bytes, state.spares.len())
     }
 
     /// True if the last ready segment can be removed: what is guaranteed fits without it.
     pub(super) fn fits_without_last_spare(state: &State) -> bool {
         let spares = state.spares.len().saturating_sub(1);
-        !state.promised.is_some() || Self::leaves_in(state, state.promised, 0, spares)
+        !state.guaranteed.is_some() || Self::leaves_in(state, state.guaranteed, 0, spares)
     }
 
     /// Whether `bytes` leave space for what is guaranteed in the current segment and the first
     /// `spares` ready ones.
-    fn leaves_in(state: &State, promised: PromisedRoom, bytes: usize, spares: usize) -> bool {
+    fn leaves_in(state: &State, guaranteed: GuaranteedSpace, bytes: usize, spares: usize) -> bool {
         let (segment_bytes, used) = match &state.active {
             Some(active) => {
                 let group = padded(active.used + bytes) as u64;
@@ -238,7 +239,7 @@ impl Log {
             }
         };
         let left = room_of(segment_bytes).saturating_sub(used);
-        promised.fits(left, state.spares.iter().copied().take(spares))
+        guaranteed.fits(left, state.spares.iter().copied().take(spares))
     }
 
     /// True if another record that starts the next segment would leave too little space: what is
@@ -247,12 +248,14 @@ impl Log {
         let group = (GROUP_HEADER_BYTES + bytes) as u64;
         let left = room_of(state.segment_bytes) - (state.end.0 - state.segment_first.0);
         let mut spares = state.spares.iter().copied();
-        if !state.promised.is_some() || group <= left || plant!("wal: promised room is given away")
+        if !state.guaranteed.is_some()
+            || group <= left
+            || plant!("wal: guaranteed space is given away")
         {
             return false;
         }
         let next = spares.next().map(|next| room_of(next).saturating_sub(group));
-        next.is_some_and(|next| !state.promised.fits(next, spares))
+        next.is_some_and(|next| !state.guaranteed.fits(next, spares))
     }
 
     /// True if the active group may be closed, for lack of space or for a write; its buffer may be
@@ -269,7 +272,7 @@ impl Log {
 
     /// Free buffers that unguaranteed records must leave.
     pub(super) fn kept_buffers(state: &State) -> usize {
-        match state.promised.is_some() && !plant!("wal: promised room is given away") {
+        match state.guaranteed.is_some() && !plant!("wal: guaranteed space is given away") {
             true => BUFFERS_KEPT,
             false => 0,
         }
