@@ -251,7 +251,7 @@ impl Shared {
         let engine = &*self.engine;
         match admitted {
             // Deletes are allowed even if the disk is too full for the reserve.
-            0 => engine.store.end_rest()?,
+            0 => engine.store.end_idle()?,
             _ => engine.admit(admitted)?,
         }
         engine.sync_blobs(blobs).inspect_err(|_| engine.store.settle_admitted(admitted))?;

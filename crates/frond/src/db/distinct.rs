@@ -13,7 +13,7 @@
 //!    is counted there. A group that the window cuts is scanned if it is not large; otherwise its
 //!    size is estimated from the nodes ([`Tree::estimate`]).
 //! 4. If large groups have most rows, few windows fall between them, although most values may be
-//!    there: the rows there are counted, or sampled again by themselves (`db/distinct/rest.rs`).
+//!    there: the rows there are counted, or sampled again by themselves (`db/distinct/between.rs`).
 //!
 //! Windows start where estimates put equal numbers of rows between them.
 //!
@@ -21,7 +21,7 @@
 //! 1. No number is 0, and none is smaller than that of a shorter prefix.
 //! 2. The number of rows read is bounded however large the tree is: twice [`SMALL_ROWS`],
 //!    [`WINDOWS`] of [`WINDOW_ROWS`], and for each part [`LEAPS`] cursor pieces, two of
-//!    [`GROUP_ROWS`] per window, and what `rest.rs` says.
+//!    [`GROUP_ROWS`] per window, and what `between.rs` says.
 //!
 //! Threads: all.
 
@@ -31,7 +31,7 @@ use crate::{Layout, Result, block::common_prefix, tree::Look, tuple::prefix_end}
 
 use super::{Cursor, Tree};
 
-mod rest;
+mod between;
 
 /// A tree of up to about this many rows is scanned completely.
 const SMALL_ROWS: u64 = 4096;

@@ -202,7 +202,7 @@ impl Db {
         engine.health.check()?;
         engine.freeze();
         while engine.apply_oldest()? {}
-        engine.rest()
+        engine.go_idle()
     }
 
     /// Calls `tell`, on a thread of the store, once every commit sequenced so far is durable:

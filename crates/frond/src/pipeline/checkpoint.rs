@@ -181,7 +181,7 @@ impl Engine {
             | self.checkpoint_is_due()
             | self.goes_on_ending()
             | self.shortens_log()
-            | self.comes_to_rest();
+            | self.becomes_idle();
         if due && self.versions.current().publish > self.checkpoint.written() {
             return self.run_checkpoint().map(|()| true);
         }
@@ -219,7 +219,7 @@ impl Engine {
     ///   memtable holds anything, that is frozen first.
     /// - Draining freed pages after the last checkpoint but one, so the older slot still shows them.
     ///   Without another checkpoint they would stay allocated until the next write.
-    fn comes_to_rest(&self) -> bool {
+    fn becomes_idle(&self) -> bool {
         if !self.idle.load(Ordering::Relaxed) {
             return false;
         }

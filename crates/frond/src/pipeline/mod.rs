@@ -325,8 +325,8 @@ impl Engine {
     /// Makes the log and the store file as short as possible without work on trees. Everything
     /// should be applied; what is written meanwhile stays in the log. Afterwards both slots start
     /// in a short segment, and the pages that only the older one showed are free.
-    pub fn rest(&self) -> Result<()> {
-        self.health.watch(self.log().rest())?;
+    pub fn go_idle(&self) -> Result<()> {
+        self.health.watch(self.log().go_idle())?;
         self.pass_log();
         self.publish_unchanged();
         self.run_checkpoint()?;
@@ -338,7 +338,7 @@ impl Engine {
             Err(error) => return Err(error),
         }
         if self.versions.current().frozen.is_empty() && self.pass_log() {
-            self.health.watch(self.store.rest())?;
+            self.health.watch(self.store.go_idle())?;
         }
         Ok(())
     }

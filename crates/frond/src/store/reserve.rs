@@ -61,7 +61,7 @@ pub(super) struct Reserve {
     /// The limit of unwritten bytes from which `target` was computed.
     dirty_limit: u64,
     /// The store is idle: only part of the reserve is backed. Changes under the lock `resizing`.
-    rests: bool,
+    is_idle: bool,
     /// Bytes admitted and not settled.
     admitted: u64,
     /// Bytes free on the file system at the last measurement, as far as the space map can list
@@ -219,7 +219,7 @@ impl Store {
         }
         self.measure_disk();
         // Commits that wait for the end of the idle state are admitted by what the disk has now.
-        self.reserve.lock().rests = false;
+        self.reserve.lock().is_idle = false;
         Ok(())
     }
 
@@ -320,7 +320,7 @@ impl Store {
                     recent = false;
                 }
                 Some(false) => break,
-                None => self.end_rest()?,
+                None => self.end_idle()?,
             }
         }
         let ReserveStats { target, admitted, backed_free, disk_free } = self.reserve_stats();
@@ -342,7 +342,7 @@ impl Store {
     fn try_admit(&self, needed: u64, recent: bool) -> Option<bool> {
         let backed_free = self.space().lock().backed_free();
         let mut reserve = self.reserve.lock();
-        if reserve.rests {
+        if reserve.is_idle {
             return None;
         }
         if recent && reserve.since.saturating_add(needed) > MEASURE_EVERY {
@@ -366,27 +366,27 @@ impl Store {
     /// Makes the store idle, once everything is durable: gives back free disk space, and most of
     /// the reserve until the next commit, unless a commit is in progress. Returns the bytes given
     /// back.
-    pub fn rest(&self) -> Result<u64> {
+    pub fn go_idle(&self) -> Result<u64> {
         self.check_writable()?;
         let one_at_a_time = self.resizing.lock().unwrap();
         self.reserve.return_credit();
         {
             // If space was admitted since, a commit is in progress.
             let mut reserve = self.reserve.lock();
-            reserve.rests |= reserve.target > 0 && reserve.admitted == 0;
+            reserve.is_idle |= reserve.target > 0 && reserve.admitted == 0;
         }
         self.give_back_under(&one_at_a_time, 0, self.backed_target())
     }
 
     /// Backs all of the reserve again, as far as the disk has room: for the first commit after the
     /// store was idle.
-    pub fn end_rest(&self) -> Result<()> {
-        if !self.reserve.lock().rests {
+    pub fn end_idle(&self) -> Result<()> {
+        if !self.reserve.lock().is_idle {
             return Ok(());
         }
         let one_at_a_time = self.resizing.lock().unwrap();
-        let Reserve { rests, dirty_limit, .. } = *self.reserve.lock();
-        if rests { self.set_reserve_under(&one_at_a_time, dirty_limit) } else { Ok(()) }
+        let Reserve { is_idle, dirty_limit, .. } = *self.reserve.lock();
+        if is_idle { self.set_reserve_under(&one_at_a_time, dirty_limit) } else { Ok(()) }
     }
 
     /// Drops the reserve, except for what an idle store keeps if `is_kept`: for a clean close,
@@ -394,15 +394,15 @@ impl Store {
     pub fn drop_reserve(&self, is_kept: bool) {
         let mut reserve = self.reserve.lock();
         match is_kept {
-            true => reserve.rests = true,
+            true => reserve.is_idle = true,
             false => reserve.target = 0,
         }
     }
 
     /// Bytes of the reserve that stay backed.
     fn backed_target(&self) -> u64 {
-        let Reserve { target, rests, .. } = *self.reserve.lock();
-        if !rests {
+        let Reserve { target, is_idle, .. } = *self.reserve.lock();
+        if !is_idle {
             return target;
         }
         let live = self.space().lock().stats().live;

@@ -19,9 +19,9 @@ use std::{io, time::Duration};
 
 use super::{
     group::{GroupHeader, GroupKind, padded},
+    idle::Idling,
     log::{Log, Sealed, Spares, State, Writer, count},
     relief::LogUse,
-    rest::Rest,
     segment::{self, SEGMENT_HEADER_BYTES, SegmentFile, SegmentHeader},
 };
 use crate::{
@@ -444,15 +444,15 @@ impl Log {
             state = self.sync_files(state)?;
         }
         // Before the mark, which does not count as activity.
-        let rest = self.rests(&mut state, now);
+        let idling = self.idling(&mut state, now);
         let since_sync = now.saturating_sub(state.last_sync);
         if since_sync >= IDLE_INTERVAL && state.claimed < state.records_end && is_still(&state) {
             state = self.mark_idle(state, false)?;
         }
         drop(state);
-        match rest {
-            Rest::Due => self.rest(),
-            Rest::Over => match self.make_spare(LogUse::Rows) {
+        match idling {
+            Idling::Due => self.go_idle(),
+            Idling::Over => match self.make_spare(LogUse::Rows) {
                 // A full disk refuses commits once they need the segment; until then it is not an
                 // error.
                 Err(Error::Full(_)) => {
@@ -461,7 +461,7 @@ impl Log {
                 }
                 other => other,
             },
-            Rest::Quiet => Ok(()),
+            Idling::Quiet => Ok(()),
         }
     }
 

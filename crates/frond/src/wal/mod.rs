@@ -48,6 +48,7 @@ mod assembly;
 mod feed;
 mod group;
 mod guarantee;
+mod idle;
 mod in_place;
 mod leader;
 mod log;
@@ -57,7 +58,6 @@ mod record;
 mod recovery;
 mod relief;
 mod reserve;
-mod rest;
 mod segment;
 #[cfg(test)]
 mod tests;

@@ -107,7 +107,7 @@ fn ten_times_the_memory_is_prepared() {
             assert_eq!(tree.get(&key(i)).unwrap(), expected(i));
         }
         has_nothing_kept(&db);
-        is_at_rest(&db);
+        is_idle(&db);
         drop(tree);
         db.close().unwrap();
         let db = Db::open(copy.path().join("store"), options()).unwrap();
@@ -118,7 +118,7 @@ fn ten_times_the_memory_is_prepared() {
         }
         assert_eq!(rows, if is_committed { all } else { 0 });
         drop(cursor);
-        is_at_rest(&db);
+        is_idle(&db);
     }
 }
 
@@ -174,12 +174,12 @@ fn runs_wait_for_a_decision() {
         look(&tree);
         has_nothing_kept(&db);
         look(&tree);
-        is_at_rest(&db);
+        is_idle(&db);
         drop(tree);
         db.close().unwrap();
         let db = tiny(dir.path());
         look(&db.open_tree("t").unwrap());
-        is_at_rest(&db);
+        is_idle(&db);
     }
 }
 
@@ -211,7 +211,7 @@ fn what_savepoints_took_back_is_let_go_of() {
     assert!((0..600u32).all(|row| !is_locked(&db, &tree, &row.to_be_bytes())));
     db.commit_prepared(&xid("x")).unwrap();
     has_nothing_kept(&db);
-    is_at_rest(&db);
+    is_idle(&db);
 }
 
 /// A waiter for a row that a savepoint has taken back, in memory or spilled, gets it once the rest
@@ -260,7 +260,7 @@ fn who_waits_for_what_a_savepoint_took_back_has_it_at_the_prepare() {
             kept.join().unwrap().unwrap();
         });
     }
-    is_at_rest(&db);
+    is_idle(&db);
 }
 
 /// A backup cannot contain in-doubt rows in runs: it waits for the decision, and fails if none
@@ -293,7 +293,7 @@ fn a_backup_waits_for_what_lies_in_runs() {
     let said = tree.row_count().unwrap();
     assert!((75..=1200).contains(&said.rows) && !said.exact, "{said:?}");
     drop(tree);
-    is_at_rest(&copy);
+    is_idle(&copy);
 }
 
 /// A follower receives what is in runs when it is committed, each key once.
@@ -374,7 +374,7 @@ fn a_full_disk_leaves_nothing_half_prepared() {
         assert_eq!((db.prepared().len(), db.lock_stats().locks), (0, 0));
         tree.put(b"after", b"1").unwrap();
         has_nothing_kept(&db);
-        is_at_rest(&db);
+        is_idle(&db);
         db.close().unwrap();
     }
     assert!(refused > 2 && prepared > 2, "{refused} refused, {prepared} prepared");

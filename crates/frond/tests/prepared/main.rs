@@ -59,7 +59,7 @@ fn is_clean(db: &Db) {
     assert!(report.is_clean(), "{report:?}");
 }
 
-fn is_at_rest(db: &Db) {
+fn is_idle(db: &Db) {
     assert_eq!(db.lock_stats().locks, 0);
     assert!(db.prepared().is_empty());
     is_clean(db);
@@ -80,7 +80,7 @@ fn a_prepared_transaction_is_not_seen_and_keeps_what_it_writes() {
     );
     assert_eq!((get(&tree, b"a").as_deref(), get(&tree, b"b")), (Some("1"), None));
     assert!(matches!(db.commit_prepared(&xid("x")), Err(Error::NoSuchXid(_))));
-    is_at_rest(&db);
+    is_idle(&db);
     db.close().unwrap();
 }
 
@@ -122,7 +122,7 @@ fn it_is_there_after_a_restart_and_is_listed_once() {
                 true => drop(db.commit_prepared(&xid("x")).unwrap()),
                 false => db.rollback_prepared(&xid("x")).unwrap(),
             }
-            is_at_rest(&db);
+            is_idle(&db);
             db.close().unwrap();
             let db = open(copy.path());
             let tree = db.open_tree("t").unwrap();
@@ -132,7 +132,7 @@ fn it_is_there_after_a_restart_and_is_listed_once() {
                 true => assert_eq!((a.as_deref(), b), (Some("1"), None)),
                 false => assert_eq!((a, b.as_deref()), (None, Some("0"))),
             }
-            is_at_rest(&db);
+            is_idle(&db);
         }
     }
 }
@@ -172,7 +172,7 @@ fn names_are_taken_and_free_again() {
     begin(&db, Isolation::Snapshot).prepare(&xid("empty")).unwrap().detach();
     assert_eq!(db.prepared()[0].entries, 0);
     db.commit_prepared(&xid("empty")).unwrap();
-    is_at_rest(&db);
+    is_idle(&db);
 }
 
 /// Commits take effect in the order in which `commit_ordered` placed them. Rule: I41.
@@ -214,7 +214,7 @@ fn commits_come_in_the_order_in_which_they_were_ordered() {
     }
     assert_eq!(rows, 20);
     drop(cursor);
-    is_at_rest(&db);
+    is_idle(&db);
 }
 
 /// A transaction that must stay serializable keeps the locks of what it has read. Rule: I54.
@@ -244,7 +244,7 @@ fn who_must_stay_serializable_keeps_what_it_has_read() {
     db.commit_prepared(&xid("s")).unwrap();
     assert!(!is_locked(&db, &tree, b"b"));
     tree.put(b"c", b"1").unwrap();
-    is_at_rest(&db);
+    is_idle(&db);
 }
 
 /// A locking scan of a gap finds a prepared insert in it, also after a restart. Rule: I33.
@@ -274,7 +274,7 @@ fn who_locks_a_range_waits_for_what_is_prepared_in_it() {
         drop(cursor);
         drop(txn);
         db.rollback_prepared(&xid("x")).unwrap();
-        is_at_rest(&db);
+        is_idle(&db);
     }
 }
 
@@ -328,7 +328,7 @@ fn long_values_and_many_rows_wait_through_checkpoints_and_restarts() {
         let key = [&b"drop"[..], &row.to_be_bytes()].concat();
         assert_eq!(tree.get(&key).unwrap(), None);
     }
-    is_at_rest(&db);
+    is_idle(&db);
 }
 
 #[test]
@@ -415,7 +415,7 @@ fn a_backup_has_what_is_prepared() {
     assert_eq!(copy.recover_prepared().len(), 1);
     copy.commit_prepared(&xid("x")).unwrap();
     assert_eq!(get(&copy.open_tree("t").unwrap(), b"a").as_deref(), Some("1"));
-    is_at_rest(&copy);
+    is_idle(&copy);
 }
 
 /// Rows that were spilled stay where they are when prepared, and stay locked.
@@ -457,7 +457,7 @@ fn what_left_memory_is_prepared() {
     assert_eq!(tree.get(&8u32.to_be_bytes()).unwrap(), Some(vec![7; 300]));
     assert_eq!(tree.get(&9u32.to_be_bytes()).unwrap(), None);
     assert_eq!(tree.get(b"sum").unwrap(), Some(200u64.to_be_bytes().to_vec()));
-    is_at_rest(&db);
+    is_idle(&db);
 }
 
 /// Trees that are locked as a whole stay locked, over a restart too; locks for reading alone are
@@ -498,7 +498,7 @@ fn trees_that_are_locked_as_a_whole_stay_so() {
         txn.lock_tree(&db.open_tree("locked").unwrap(), TreeLock::Exclusive, IfLocked::Fail)
             .unwrap();
         drop(txn);
-        is_at_rest(&db);
+        is_idle(&db);
         db.close().unwrap();
     }
 }
@@ -565,7 +565,7 @@ fn what_is_prepared_has_its_place_whoever_else_is() {
     db.close().unwrap();
     let db = Db::open("/store", options()).unwrap();
     assert_eq!(db.open_tree("t").unwrap().get(&7u32.to_be_bytes()).unwrap().unwrap(), b"new");
-    is_at_rest(&db);
+    is_idle(&db);
     db.close().unwrap();
 }
 
@@ -593,6 +593,6 @@ fn what_others_leave_no_memory_for_leaves_it() {
         }
     }
     assert_eq!(tree.row_count().unwrap().rows, 6 * 700);
-    is_at_rest(&db);
+    is_idle(&db);
     db.close().unwrap();
 }

@@ -53,7 +53,7 @@ fn left_behind(is_closed: bool) -> DiskState {
 fn has_all(db: &Db) {
     let tree = db.open_tree("t").unwrap();
     assert_eq!(tree.row_count().unwrap().rows, u64::from(MANY + LARGE * 90));
-    is_at_rest(db);
+    is_idle(db);
 }
 
 /// Commits of what was prepared before the opening make no call to the disk. Rule: I41.

@@ -14,6 +14,7 @@ mod dictionaries;
 mod distinct;
 mod drop;
 mod encoding;
+mod idle;
 mod inserts;
 mod large_batches;
 mod operators;
@@ -21,7 +22,6 @@ mod parts;
 mod queue;
 mod range_deletes;
 mod recovery;
-mod rest;
 mod sizes;
 #[path = "../common/sizes.rs"]
 mod sizes_of_pages;

@@ -40,7 +40,7 @@ fn a_transaction_sees_its_own_writes_and_others_do_not() {
             drop(other);
             db.checkpoint().unwrap();
             assert_eq!(store.rows()[1..], expected);
-            store.is_at_rest();
+            store.is_idle();
         }
     }
 }
@@ -110,7 +110,7 @@ fn a_rollback_leaves_nothing_and_a_savepoint_what_was_before_it() {
         }
         drop(foreign);
         assert_eq!(store.rows(), expected);
-        store.is_at_rest();
+        store.is_idle();
     }
 }
 
@@ -250,7 +250,7 @@ fn a_statement_is_taken_back_alone_and_its_scans_do_not_meet_what_it_writes() {
         let txn = store.begin(isolation);
         assert!(txn.rollback_statement().is_err(), "it was another's");
         txn.rollback();
-        store.is_at_rest();
+        store.is_idle();
     }
 }
 
@@ -358,7 +358,7 @@ fn what_is_older_than_a_tree_does_not_read_it() {
     assert_eq!(get(&store.begin(Isolation::ReadCommitted), &later, "1").as_deref(), Some("x"));
     early.commit().unwrap();
     assert_eq!(store.db.snapshot().get(&later, b"2").unwrap().as_deref(), Some(&b"own"[..]));
-    store.is_at_rest();
+    store.is_idle();
 }
 
 #[test]
@@ -390,7 +390,7 @@ fn calls_that_make_no_sense_are_refused() {
     let gone = txn.put(&born_later, b"1", b"").unwrap_err();
     assert!(matches!(gone, Error::NoSuchTree(_)), "{gone}");
     drop(txn);
-    store.is_at_rest();
+    store.is_idle();
     let closed = Arc::new(store.db.clone());
     closed.close().unwrap();
     assert!(matches!(closed.begin(Default::default()), Err(Error::Closed)));

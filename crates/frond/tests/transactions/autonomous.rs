@@ -33,7 +33,7 @@ fn who_has_read_a_row_is_not_waited_for() {
         one.rollback();
         two.rollback();
         assert_eq!(value(&store, "1").as_deref(), Some("12"), "no rollback takes it back");
-        store.is_at_rest();
+        store.is_idle();
     }
 }
 
@@ -81,7 +81,7 @@ fn a_snapshot_transaction_that_writes_the_row_later_is_in_conflict() {
     three.put(&store.tree, b"1", b"13").unwrap();
     three.commit().unwrap();
     assert_eq!(value(&store, "1").as_deref(), Some("13"));
-    store.is_at_rest();
+    store.is_idle();
 }
 
 /// The put waits for a transaction that has found the key absent and inserts it: otherwise that
@@ -115,7 +115,7 @@ fn it_goes_past_no_insert() {
         }
         store.db.checkpoint().unwrap();
         assert_eq!(value(&store, "9"), None, "nothing comes back");
-        store.is_at_rest();
+        store.is_idle();
     }
 }
 
@@ -139,7 +139,7 @@ fn a_row_that_the_transaction_has_written_is_refused_and_it_goes_on() {
     let read_only = TxnOptions { read_only: true, ..Default::default() };
     let put = store.db.begin(read_only).unwrap().put_autonomous(&store.tree, b"1", b"x");
     assert!(matches!(put, Err(Error::InvalidArgument(_))), "{put:?}");
-    store.is_at_rest();
+    store.is_idle();
 }
 
 /// The put waits in the transaction's name: a cycle through it is detected, and an interrupt ends
@@ -171,7 +171,7 @@ fn its_waits_are_the_transactions() {
     assert!(two.is_over());
     one.commit().unwrap();
     assert_eq!(store.rows(), pairs(&[("1", "11"), ("2", "21")]));
-    store.is_at_rest();
+    store.is_idle();
 }
 
 /// An index build sees an autonomous put. Rule: I34.
@@ -207,7 +207,7 @@ fn a_build_of_an_index_sees_it() {
     assert_eq!(trees[0].get(b"11").unwrap(), Some(b"1".to_vec()));
     assert_eq!(trees[0].get(b"10").unwrap(), None);
     drop(trees);
-    store.is_at_rest();
+    store.is_idle();
 }
 
 /// A server may set the lock timeout at the start of each statement.
@@ -249,7 +249,7 @@ fn how_long_calls_wait_can_be_said_as_the_transaction_goes_on() {
         waits.join().unwrap().unwrap();
     });
     next.commit().unwrap();
-    store.is_at_rest();
+    store.is_idle();
 }
 
 /// Rows are inserted and deleted while autonomous puts set numbers in them: the counts stay right,

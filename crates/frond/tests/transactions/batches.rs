@@ -170,5 +170,5 @@ fn ranges_that_are_moved_lock_what_is_in_them() {
     }
     other.rollback();
     txn.rollback();
-    store.is_at_rest();
+    store.is_idle();
 }

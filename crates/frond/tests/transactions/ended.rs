@@ -84,7 +84,7 @@ fn a_closure_that_swallows_a_conflict_is_run_again() {
         assert!(outcome.is_ok(), "{outcome:?}");
         assert_eq!(runs, 2);
     }
-    store.is_at_rest();
+    store.is_idle();
 }
 
 /// Makes a temporary tree lose its rows: it has no space to spill to. Deletes spill without

@@ -41,7 +41,7 @@ fn a_wait_ends_at_once_and_so_does_all_that_comes_until_it_is_cleared() {
     waiter.commit().unwrap();
     holder.rollback();
     assert_eq!(store.rows(), pairs(&[("1", "10"), ("2", "21")]));
-    store.is_at_rest();
+    store.is_idle();
 }
 
 /// A session whose transactions follow each other, and a thread that interrupts it.
@@ -89,7 +89,7 @@ fn the_interrupter_of_a_session_stops_each_of_its_transactions() {
     let own = other.interrupter().unwrap();
     assert_eq!(other.set_interrupter(&own).unwrap_err().kind(), ErrorKind::FixCall);
     drop((holder, other));
-    store.is_at_rest();
+    store.is_idle();
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn scans_stop_where_they_are_and_go_on_from_there() {
         txn.clear_interrupt();
         assert_eq!(cursor.next().unwrap().unwrap().0, b"2");
     }
-    store.is_at_rest();
+    store.is_idle();
 }
 
 /// A late interrupt does not reach a later transaction that reuses internal state.
@@ -128,7 +128,7 @@ fn an_interrupt_that_comes_late_is_for_nobody() {
         late.push(txn.interrupter().unwrap());
         txn.commit().unwrap();
     }
-    store.is_at_rest();
+    store.is_idle();
 }
 
 #[derive(Debug, Default)]
@@ -192,7 +192,7 @@ fn the_later_one_gives_way_where_commits_must_come_in_order() {
     early.commit().unwrap();
     assert_eq!(*told.lock().unwrap(), [(1, 2)]);
     assert_eq!(store.rows(), pairs(&[("1", "early"), ("2", "20")]));
-    store.is_at_rest();
+    store.is_idle();
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn the_server_says_who_of_a_circle_goes() {
     keeps.commit().unwrap();
     drop(goes);
     assert_eq!(store.rows(), pairs(&[("1", "kept"), ("2", "kept")]));
-    store.is_at_rest();
+    store.is_idle();
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn gaps_do_not_stand_between_those_whose_order_is_settled() {
     assert_eq!(*told.lock().unwrap(), [(3, 101)]);
     other.commit().unwrap();
     stranger.commit().unwrap();
-    store.is_at_rest();
+    store.is_idle();
 }
 
 /// A hook that waits until another pair of waiters has started and ended its wait.
@@ -376,7 +376,7 @@ impl Store {
         assert!(self.rows().is_empty());
         self.db.checkpoint().unwrap();
         assert_eq!(self.db.stats().get("space_temporary_bytes"), Some(0));
-        self.is_at_rest();
+        self.is_idle();
     }
 }
 
@@ -436,7 +436,7 @@ fn a_call_that_merges_what_has_left_memory_is_stopped_amid_that() {
     let rows = store.rows();
     assert_eq!(rows.len(), FEW as usize);
     assert!(rows.iter().all(|(_, value)| value == "value..."));
-    store.is_at_rest();
+    store.is_idle();
 }
 
 /// After an interrupted commit or prepare nothing is left of it. Rule: I53.

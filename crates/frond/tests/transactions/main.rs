@@ -87,7 +87,7 @@ impl Store {
 
     /// Checks that the store is as without transactions: no lock is left, no batch has to take one,
     /// and the check is clean.
-    fn is_at_rest(&self) {
+    fn is_idle(&self) {
         let stats = self.db.lock_stats();
         assert_eq!((stats.locks, stats.ranges), (0, 0));
         assert!(self.db.lock_waits().is_empty());

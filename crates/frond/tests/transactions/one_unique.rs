@@ -61,7 +61,7 @@ fn a_row_that_is_there_is_locked_as_asked_and_nothing_is_written() {
             let written = other.put(tree, b"1", b"");
             assert!(matches!(written, Err(Error::LockTimeout { .. })), "{written:?}");
         }
-        table.store.is_at_rest();
+        table.store.is_idle();
     }
 }
 
@@ -78,7 +78,7 @@ fn a_row_that_others_share_is_in_the_way_at_once() {
     let refused = table.insert(&txn, "1", RowLock::Exclusive);
     assert!(matches!(refused, Err(Error::LockTimeout { .. })), "{refused:?}");
     drop((txn, holders));
-    table.store.is_at_rest();
+    table.store.is_idle();
 }
 
 /// The insert waits for the row and then checks again.
@@ -113,7 +113,7 @@ fn a_row_that_another_deletes_or_inserts_is_waited_for() {
             false => [Some("10".to_owned()), None],
         };
         assert_eq!(outcomes, expected, "the holder commits: {ends_well}");
-        table.store.is_at_rest();
+        table.store.is_idle();
         // The second round starts with the rows of the first.
         let txn = table.begin();
         txn.put(&table.store.tree, b"1", b"10").unwrap();
@@ -147,7 +147,7 @@ fn a_row_that_was_deleted_comes_again_and_goes_for_good() {
         txn.commit().unwrap();
         table.store.db.checkpoint().unwrap();
         assert_eq!((table.store.rows().len(), table.groups()), (2, 0));
-        table.store.is_at_rest();
+        table.store.is_idle();
     }
 }
 
@@ -168,5 +168,5 @@ fn a_gap_that_another_has_locked_keeps_it_out() {
     assert_eq!(table.insert(&txn, "15", RowLock::Shared).unwrap(), None);
     txn.commit().unwrap();
     assert_eq!((table.store.rows().len(), table.groups()), (3, 1));
-    table.store.is_at_rest();
+    table.store.is_idle();
 }

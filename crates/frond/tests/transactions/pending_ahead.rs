@@ -77,7 +77,7 @@ fn an_insert_ahead_of_a_scan_is_waited_for() {
                 assert_eq!(step(&mut cursor, forward).unwrap(), None);
                 drop(cursor);
                 txn.commit().unwrap();
-                store.is_at_rest();
+                store.is_idle();
             }
         }
     }

@@ -47,7 +47,7 @@ fn the_rows_of_a_range_go_and_are_counted_own_ones_too() {
             assert_eq!(txn.delete_range(&store.tree, ..).unwrap(), 4);
             txn.commit().unwrap();
             assert_eq!(store.rows(), []);
-            store.is_at_rest();
+            store.is_idle();
         }
     }
 }
@@ -72,7 +72,7 @@ fn who_inserts_into_it_waits_at_the_levels_that_lock_gaps() {
         }
         txn.commit().unwrap();
         assert_eq!(keys(&store.rows()), "156");
-        store.is_at_rest();
+        store.is_idle();
     }
 }
 
@@ -102,7 +102,7 @@ fn a_snapshot_transaction_is_in_conflict_with_what_was_committed_since() {
                 txn.commit().unwrap();
                 assert_eq!(keys(&store.rows()), "156");
             }
-            store.is_at_rest();
+            store.is_idle();
         }
     }
 }
@@ -139,7 +139,7 @@ fn a_savepoint_takes_it_back_and_a_call_that_fails_has_deleted_nothing() {
         let read_only = TxnOptions { read_only: true, ..Default::default() };
         let gone = store.db.begin(read_only).unwrap().delete_range(&store.tree, ..);
         assert!(matches!(gone, Err(Error::InvalidArgument(_))), "{gone:?}");
-        store.is_at_rest();
+        store.is_idle();
     }
 }
 

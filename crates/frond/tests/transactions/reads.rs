@@ -106,7 +106,7 @@ fn what_another_has_is_read_as_it_was_last_committed() {
             one.commit().unwrap();
             assert_eq!(look(b"1").unwrap(), row("11", true));
             two.rollback();
-            store.is_at_rest();
+            store.is_idle();
         }
     }
 }
@@ -171,7 +171,7 @@ fn scans_say_which_rows_they_have_and_lock_the_others_when_told() {
             assert_eq!(next.as_deref(), Some(beside), "it stays where it is");
             drop(cursor);
             two.rollback();
-            store.is_at_rest();
+            store.is_idle();
         }
     }
 }
@@ -212,7 +212,7 @@ fn a_row_that_has_gone_meanwhile_is_not_there_under_its_lock() {
     assert!(matches!(cursor.relock(None), Err(Error::Conflict { .. })));
     drop(cursor);
     assert!(two.is_over());
-    store.is_at_rest();
+    store.is_idle();
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn a_call_waits_as_long_as_it_says() {
         });
         two.rollback();
         hasty.rollback();
-        store.is_at_rest();
+        store.is_idle();
     }
 }
 
@@ -276,7 +276,7 @@ fn the_newest_is_seen_without_a_lock_beside_a_snapshot() {
         drop(cursor);
         assert_eq!(is_locked(&store, "1"), locks);
         reader.rollback();
-        store.is_at_rest();
+        store.is_idle();
     }
 }
 
@@ -300,7 +300,7 @@ fn many_rows_are_locked_in_one_call() {
             txn.unlock_last().unwrap();
             assert_eq!(locked_of(&store, ["1", "2", "9"]), [false, true, false]);
             txn.rollback();
-            store.is_at_rest();
+            store.is_idle();
         }
     }
 }
@@ -332,7 +332,7 @@ fn of_many_rows_others_have_some() {
         }
         one.rollback();
         two.rollback();
-        store.is_at_rest();
+        store.is_idle();
     }
 }
 
@@ -358,7 +358,7 @@ fn who_locks_the_same_rows_the_other_way_round_waits() {
         }
     });
     assert_eq!(store.db.lock_stats().deadlocks, 0);
-    store.is_at_rest();
+    store.is_idle();
 }
 
 #[test]
@@ -398,7 +398,7 @@ fn what_a_cursor_gave_last_is_given_back() {
             assert!(kept.iter().all(|key| is_locked(&store, key)), "{isolation:?} {kept:?}");
             drop(cursor);
             txn.rollback();
-            store.is_at_rest();
+            store.is_idle();
         }
     }
 }
@@ -425,7 +425,7 @@ fn rows_that_have_gone_while_a_scan_waited_for_them() {
         assert_eq!(locked_of(&store, ["1", "2"]), [is_kept, true]);
         drop(cursor);
         two.rollback();
-        store.is_at_rest();
+        store.is_idle();
     }
 }
 
@@ -459,7 +459,7 @@ fn an_entry_and_its_row_are_given_back_together() {
         drop(cursor);
         other.rollback();
         txn.rollback();
-        store.is_at_rest();
+        store.is_idle();
     }
 }
 
@@ -579,5 +579,5 @@ fn a_row_that_has_no_such_parts_is_not_kept_locked() {
             txn.rollback();
         }
     }
-    store.is_at_rest();
+    store.is_idle();
 }

@@ -344,7 +344,7 @@ fn what_a_missed_key_keeps_out() {
                 let late = batch.join().unwrap();
                 assert!(matches!(late, Err(Error::KeyExists { .. })), "{late:?}");
             });
-            store.is_at_rest();
+            store.is_idle();
         }
     }
 }

@@ -69,7 +69,7 @@ fn nobody_inserts_into_what_was_scanned_under_locks() {
                     waits.join().unwrap();
                 });
                 assert_eq!(store.rows().len(), 8);
-                store.is_at_rest();
+                store.is_idle();
             }
         }
     }
@@ -105,7 +105,7 @@ fn a_scan_under_locks_waits_for_what_is_not_committed() {
                 let expected = if commits { ["1", "15"] } else { ["1", "2"] };
                 assert_eq!(second.join().unwrap(), expected);
             });
-            store.is_at_rest();
+            store.is_idle();
         }
     }
 }
@@ -129,7 +129,7 @@ fn rows_that_are_busy_are_passed_by_if_so_asked() {
         assert_eq!(text(failing.next().unwrap().unwrap().0), "2", "it goes on where it was");
         drop((skipping, failing));
         drop(two);
-        store.is_at_rest();
+        store.is_idle();
     }
 }
 
@@ -174,7 +174,7 @@ fn serializable_transactions_do_not_decide_by_what_the_other_changes() {
         let left: u64 = store.rows().iter().map(|(_, value)| value.parse::<u64>().unwrap()).sum();
         assert!(left > 0, "one of the two must have seen the other");
         assert!(refused.load(Ordering::Relaxed) > 0, "they met, and one began again");
-        store.is_at_rest();
+        store.is_idle();
     }
 }
 
@@ -198,7 +198,7 @@ fn locks_of_a_scan_go_no_further_than_it_was_read() {
     assert_eq!(text(cursor.next().unwrap().unwrap().0), "25");
     drop(cursor);
     drop(one);
-    store.is_at_rest();
+    store.is_idle();
 }
 
 /// Scans at every level of a table into which others insert all the time: a repeated scan gives the
@@ -260,7 +260,7 @@ fn what_is_counted_under_locks_is_what_is_there() {
         });
     });
     assert_eq!(text(&tree.get(b"count").unwrap().unwrap()), "182");
-    store.is_at_rest();
+    store.is_idle();
 }
 
 /// A row has its own lock: its holder goes on although a scan waiting for it locked the gap.
@@ -288,7 +288,7 @@ fn who_has_a_row_writes_it_whatever_gap_it_is_in() {
             assert_eq!(scan.join().unwrap(), ["1", "15", "16", "2"]);
         });
         assert_eq!(store.db.lock_stats().deadlocks, 0);
-        store.is_at_rest();
+        store.is_idle();
     }
 }
 
@@ -324,7 +324,7 @@ fn a_queue_with_rows_that_are_skipped_has_no_circles() {
         });
         assert_eq!(done.load(Ordering::Relaxed), 200, "each once");
         assert_eq!((store.rows().len(), db.lock_stats().deadlocks), (2, 0));
-        store.is_at_rest();
+        store.is_idle();
     }
 }
 
@@ -511,7 +511,7 @@ fn a_snapshot_scan_under_locks_passes_by_nothing_that_has_gone() {
                 drop(cursor);
                 assert_eq!(one.is_over(), conflicts, "{end}, {own:?}");
                 drop(one);
-                store.is_at_rest();
+                store.is_idle();
             }
         }
     }
@@ -555,7 +555,7 @@ fn reads_of_a_statement_see_one_moment() {
         one.begin_statement().unwrap();
         assert_eq!(seen(&one), "own");
         one.commit().unwrap();
-        store.is_at_rest();
+        store.is_idle();
     }
 }
 

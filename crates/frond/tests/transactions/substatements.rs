@@ -39,7 +39,7 @@ fn a_statement_within_sees_what_was_written_before_it_and_the_outer_one_does_not
         txn.begin_statement().unwrap();
         assert!(txn.end_substatement().is_err(), "another statement has begun");
         txn.commit().unwrap();
-        store.is_at_rest();
+        store.is_idle();
     }
 }
 

@@ -365,5 +365,5 @@ fn a_temporary_table_has_rows_indexes_and_numbers() {
     assert!(count.rows >= 1 && !count.exact, "nobody has looked");
     drop(txn);
     assert!(matches!(rows.reserve(4, 1, 1), Err(Error::InvalidArgument(_))));
-    store.is_at_rest();
+    store.is_idle();
 }

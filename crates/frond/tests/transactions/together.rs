@@ -41,7 +41,7 @@ fn writers_of_a_row_wait_for_each_other() {
             let is_in_conflict = has_read && isolation == Isolation::Snapshot;
             let value = if is_in_conflict { "11" } else { "112" };
             assert_eq!(store.rows()[0].1, value, "{isolation:?}");
-            store.is_at_rest();
+            store.is_idle();
         }
     }
 }
@@ -70,7 +70,7 @@ fn of_those_who_insert_one_key_one_wins() {
             }
         });
         assert_eq!(won.load(Ordering::Relaxed), 200);
-        store.is_at_rest();
+        store.is_idle();
     }
 }
 
@@ -114,7 +114,7 @@ fn a_batch_waits_for_the_rows_of_a_transaction() {
         let refused = insert.join().unwrap();
         assert!(matches!(refused, Err(Error::KeyExists { .. })), "{refused:?}");
     });
-    store.is_at_rest();
+    store.is_idle();
 }
 
 /// A batch is in a cycle of waits with a transaction that has written more, through a row and
@@ -149,7 +149,7 @@ fn a_batch_that_ends_a_cycle_of_waits_starts_again() {
         assert_eq!(told.parties.iter().find(|party| party.id == told.victim).unwrap().tag, 0);
         let rows = store.rows();
         assert!(rows.starts_with(&pairs(&[("1", "batch"), ("2", "20"), ("3", "batch")])));
-        store.is_at_rest();
+        store.is_idle();
     }
 }
 
@@ -176,7 +176,7 @@ fn a_circle_of_waits_ends_with_the_one_that_wrote_least() {
     one.commit().unwrap();
     assert_eq!(store.rows(), pairs(&[("1", "11"), ("2", "21"), ("3", "31")]));
     drop(two);
-    store.is_at_rest();
+    store.is_idle();
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn no_count_is_lost() {
         let value = tree.get(key).unwrap().unwrap();
         assert_eq!(u64::from_be_bytes(value.try_into().unwrap()), 6 * ROUNDS);
     }
-    store.is_at_rest();
+    store.is_idle();
 }
 
 /// Sessions, contended counters, and commits of each session at each level.
@@ -332,7 +332,7 @@ fn counters_that_all_want_lose_nothing() {
         counted += count;
     }
     assert_eq!(counted, commits);
-    store.is_at_rest();
+    store.is_idle();
 }
 
 /// A large commit holds its turn and locks of rows: a commit that has one of them does not wait for
@@ -359,7 +359,7 @@ fn large_batches_and_large_transactions_do_not_wait_in_a_circle() {
         batch.join().unwrap();
     });
     assert_eq!(tree.get(&large(2).next().unwrap().0).unwrap().unwrap()[0], 2);
-    store.is_at_rest();
+    store.is_idle();
 }
 
 /// A transaction with a shared tree lock keeps writers out, one with an exclusive lock also locking
@@ -418,7 +418,7 @@ fn a_tree_is_locked_as_a_whole() {
     let reader = db.begin(TxnOptions { read_only: true, ..Default::default() }).unwrap();
     assert!(reader.lock_tree(tree, TreeLock::Shared, IfLocked::Wait).is_err());
     reader.rollback();
-    store.is_at_rest();
+    store.is_idle();
 }
 
 /// A wait for a tree lock may close a cycle; the error names the trees and the starts of the keys.
@@ -450,7 +450,7 @@ fn a_circle_through_a_tree_lock_is_ended_and_told() {
     }
     two.commit().unwrap();
     drop(one);
-    store.is_at_rest();
+    store.is_idle();
 }
 
 /// The list of waits, and the error of a failed one, name the key.
@@ -491,7 +491,7 @@ fn waits_and_refusals_name_the_key() {
     let twice = db.commit(&mut batch).unwrap_err();
     assert!(matches!(twice, Error::KeyExists { index: 2, .. }), "{twice:?}");
     assert_eq!((twice.tree(), twice.key()), (Some("t"), Some((&b"7"[..], 1))));
-    store.is_at_rest();
+    store.is_idle();
 }
 
 /// At READ COMMITTED the reads of a statement see one snapshot, except a row with operands of the
@@ -522,7 +522,7 @@ fn what_a_statement_adds_to_is_the_newest() {
     txn.merge(tree, b"c", frond::operator::ADD, &1_i64.to_be_bytes()).unwrap();
     txn.commit().unwrap();
     assert_eq!(tree.get(b"c").unwrap().unwrap(), 21_i64.to_be_bytes());
-    store.is_at_rest();
+    store.is_idle();
 }
 
 /// At `RepeatableRead`, too, a transaction adds to the newest row, in reads by key and in scans:
@@ -569,6 +569,6 @@ fn what_a_repeatable_read_adds_to_is_the_newest() {
         for (key, sum) in &expected {
             assert_eq!(store.tree.get(key).unwrap().as_ref(), Some(sum));
         }
-        store.is_at_rest();
+        store.is_idle();
     }
 }

@@ -323,7 +323,7 @@ impl Shared {
         }
         let (writes, trees) = (pieces.clone(), vec![CATALOG_TREE]);
         let insertion = Arc::new(Insertion { writes, trees, ..Insertion::default() });
-        self.engine.store.end_rest()?;
+        self.engine.store.end_idle()?;
         let mut record = self.records.take(insertion.writes.bytes());
         build_record(&mut record, &insertion, &[], &[]);
         let body = record.finish();

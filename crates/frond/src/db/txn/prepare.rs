@@ -233,7 +233,7 @@ impl Txn {
         let bytes = prepared.insertion.writes.bytes() as u64 + spilled_bytes;
         let bytes = if only_deletes { 0 } else { bytes };
         match bytes {
-            0 => engine.store.end_rest()?,
+            0 => engine.store.end_idle()?,
             _ => engine.admit(bytes)?,
         }
         prepared.admitted = bytes;

@@ -329,7 +329,7 @@ fn what_is_admitted_ahead_is_called_in() {
     assert_eq!(admitted(), 8 * 100 * 20);
     store.settle_admitted(8 * 100 * 10);
     assert_eq!(admitted(), 0);
-    store.rest().unwrap();
+    store.go_idle().unwrap();
     assert!(store.reserve_stats().backed_free < 2 << 20, "nothing is under way");
 
     // What is free beyond the reserve goes to the first request, to the last byte, however much
@@ -349,25 +349,25 @@ fn what_is_admitted_ahead_is_called_in() {
 /// Rule: I24. An idle store keeps little of the reserve backed; all of it is backed again before
 /// the next commit is admitted.
 #[test]
-pub(super) fn the_reserve_of_a_store_at_rest_is_small() {
+pub(super) fn the_reserve_of_an_idle_store_is_small() {
     let below = env();
     drop(create(&below, dir(), StoreOptions::default()).unwrap());
     let (env, plan) = faulty(&below, Fault::Full, u64::MAX);
     let store = open(&env, dir(), StoreOptions::default()).unwrap().store;
     store.set_reserve(1 << 20).unwrap();
     store.admit(1 << 20).unwrap();
-    store.rest().unwrap();
+    store.go_idle().unwrap();
     assert!(store.reserve_stats().backed_free >= 4 << 20, "a commit is under way");
     store.settle_admitted(1 << 20);
-    store.rest().unwrap();
-    let rests = store.reserve_stats();
-    assert!((1 << 20..2 << 20).contains(&rests.backed_free), "{rests:?}");
-    assert_eq!(rests.target, 4 << 20, "commits keep as much free as ever");
+    store.go_idle().unwrap();
+    let idle = store.reserve_stats();
+    assert!((1 << 20..2 << 20).contains(&idle.backed_free), "{idle:?}");
+    assert_eq!(idle.target, 4 << 20, "commits keep as much free as ever");
     store.admit(1).unwrap();
     assert!(store.reserve_stats().backed_free >= 4 << 20, "{:?}", store.reserve_stats());
     store.settle_admitted(1);
     // The disk was filled meanwhile.
-    store.rest().unwrap();
+    store.go_idle().unwrap();
     plan.left.store(0, Ordering::Relaxed);
     assert!(matches!(store.admit(1), Err(Error::Full(_))));
     let v = store.counts_from().next();

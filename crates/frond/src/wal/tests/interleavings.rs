@@ -168,7 +168,7 @@ fn guaranteed_space_survives_a_log_becoming_idle() {
         }
         let resting = {
             let log = log.clone();
-            thread::spawn(move || log.rest().unwrap())
+            thread::spawn(move || log.go_idle().unwrap())
         };
         let mut guaranteed = 0;
         for _ in 0..4 {

@@ -6,12 +6,12 @@ mod disk;
 mod feed;
 mod full;
 mod guarantee;
+mod idle;
 #[cfg(shuttle)]
 mod interleavings;
 mod open;
 #[cfg(feature = "planted-bugs")]
 mod planted;
-mod rest;
 #[cfg(not(shuttle))]
 mod threads;
 

@@ -4,7 +4,7 @@
 //! the covered position after the sync" needs a writer concurrent with the syncer, which only the
 //! model checker schedules (`interleavings.rs`).
 
-use super::{crash, damage, full, guarantee, open, rest};
+use super::{crash, damage, full, guarantee, idle, open};
 use crate::plant;
 
 #[test]
@@ -23,7 +23,7 @@ fn planted_bugs_are_caught() {
         "wal: a failed write does not poison" => crash::after_a_failed_operation_nothing_is_acknowledged_and_nothing_acknowledged_is_lost,
         "wal: trim one segment early" => super::trimming_recycles_and_recovery_starts_behind_it,
         "wal: trim before the next segment is synced" => crash::the_segment_before_one_that_is_not_synced_stays,
-        "wal: spares given back leave a gap" => rest::an_idle_log_rests_in_a_short_segment_and_a_busy_one_keeps_all,
+        "wal: spares given back leave a gap" => idle::an_idle_log_shrinks_to_a_short_segment_and_a_busy_one_keeps_all,
         "wal: guaranteed space is given away" => guarantee::others_leave_a_buffer,
         "wal: what lay behind the cut stays" => full::what_lay_behind_the_cut_does_not_come_back,
         "wal: a recovery needs a new segment" => full::a_recovery_needs_no_room_on_the_disk,

@@ -45,7 +45,7 @@ const NEXT_AT_PART: u64 = 8;
 const SPARES_AT_REST: usize = 1;
 
 /// What the clock should do about idleness.
-pub(super) enum Rest {
+pub(super) enum Idling {
     /// The log may become idle.
     Due,
     /// The log is in use and should have a segment ready.
@@ -56,23 +56,23 @@ pub(super) enum Rest {
 
 impl Log {
     /// Decides from the time of the last append whether the log is idle.
-    pub(super) fn rests(&self, state: &mut State, now: Duration) -> Rest {
+    pub(super) fn idling(&self, state: &mut State, now: Duration) -> Idling {
         let end = Self::reserved_end(state);
         if state.moved.0 != end {
             state.moved = (end, now);
         }
         if now.saturating_sub(state.moved.1) >= REST_INTERVAL {
             let due = self.is_long(state) || state.spares.len() > SPARES_AT_REST;
-            return if due && self.may_rest(state) { Rest::Due } else { Rest::Quiet };
+            return if due && self.may_go_idle(state) { Idling::Due } else { Idling::Quiet };
         }
         let used = end.0 - state.segment_first.0;
         let is_due = used >= state.segment_bytes / NEXT_AT_PART && state.spares.is_empty();
         let wanted = (is_due || !state.has_reserve) && now >= state.spare_again;
-        if wanted { Rest::Over } else { Rest::Quiet }
+        if wanted { Idling::Over } else { Idling::Quiet }
     }
 
     /// Whether all guaranteed space would fit in the short segment.
-    fn may_rest(&self, state: &State) -> bool {
+    fn may_go_idle(&self, state: &State) -> bool {
         state.guaranteed.fits_half(self.options.first_segment_bytes)
     }
 
@@ -82,11 +82,11 @@ impl Log {
 
     /// Syncs everything and continues in a short segment, unless the current one is short; gives up
     /// if others write meanwhile. What lies before it can be trimmed once both slots start in it.
-    pub fn rest(&self) -> Result<()> {
+    pub fn go_idle(&self) -> Result<()> {
         self.sync_through_now()?;
         let mut spares = self.spares.lock().unwrap();
         let state = self.state.lock().unwrap();
-        if !is_still(&state) || !self.may_rest(&state) {
+        if !is_still(&state) || !self.may_go_idle(&state) {
             return Ok(());
         }
         let long = self.is_long(&state);
@@ -113,7 +113,7 @@ impl Log {
         let state = self.state.lock().unwrap();
         // If writing continued after all, the short segment waits after the current one like any
         // other.
-        if is_still(&state) && self.may_rest(&state) {
+        if is_still(&state) && self.may_go_idle(&state) {
             drop(self.mark_idle(state, true)?);
         }
         Ok(())
@@ -129,7 +129,7 @@ impl Log {
             }
             // A short segment would hold what is guaranteed; but on a full disk none can be made
             // after this one is removed.
-            let may_go = self.may_rest(&state) && Self::fits_without_last_spare(&state);
+            let may_go = self.may_go_idle(&state) && Self::fits_without_last_spare(&state);
             if !(state.closing || may_go) {
                 return Ok(());
             }

@@ -210,7 +210,7 @@ impl Load {
 }
 
 #[test]
-pub(super) fn an_idle_log_rests_in_a_short_segment_and_a_busy_one_keeps_all() {
+pub(super) fn an_idle_log_shrinks_to_a_short_segment_and_a_busy_one_keeps_all() {
     let mut load = Load::new();
     (0..3).for_each(|_| load.go_on(15));
     // Two segments are ready, and the last mark is made.
@@ -255,7 +255,7 @@ pub(super) fn an_idle_log_rests_in_a_short_segment_and_a_busy_one_keeps_all() {
 
 /// Promise: P1, P3, P5
 #[test]
-fn a_crash_anywhere_in_coming_to_rest_loses_nothing() {
+fn a_crash_anywhere_while_a_log_becomes_idle_loses_nothing() {
     let mut states = 0;
     for (records, longer) in [(0, false), (1, false), (40, true)] {
         let disk = Disk::default();
@@ -264,7 +264,7 @@ fn a_crash_anywhere_in_coming_to_rest_loses_nothing() {
         let mut written = write(&log, 0..records);
         log.tick(env.clock.now()).unwrap();
         let (synced, first) = (log.durable(), disk.ops());
-        log.rest().unwrap();
+        log.go_idle().unwrap();
         let rested = disk.ops();
         assert_eq!(log.state.lock().unwrap().segment_bytes, SMALL.first_segment_bytes);
         assert_eq!(log.has_passed(Lsn(0)), longer);
@@ -304,7 +304,7 @@ fn a_full_disk_does_not_keep_a_log_from_resting() {
     let mut written = write(&log, 0..100);
     disk.be_full(true);
     let before = segments(&disk).len();
-    log.rest().unwrap();
+    log.go_idle().unwrap();
     assert!(segments(&disk).len() <= before && !log.has_passed(log.durable()));
     // It is not retried at every tick, fifty times a second.
     let operations = disk.ops();
@@ -375,7 +375,7 @@ fn an_idle_log_keeps_the_guaranteed_segment() {
     assert_eq!(log.state.lock().unwrap().spares.len(), 1, "one is needed");
     disk.be_full(true);
     log.sync_through_now().unwrap();
-    log.rest().unwrap();
+    log.go_idle().unwrap();
     let operations = disk.ops();
     for _ in 0..200 {
         env.clock.sleep(Duration::from_millis(50));
@@ -391,6 +391,6 @@ fn an_idle_log_keeps_the_guaranteed_segment() {
     let (found, _) = read(&env, Lsn(0), CRASHED).unwrap();
     assert_eq!(found.len(), written + 2);
     // With nothing guaranteed it becomes idle.
-    log.rest().unwrap();
+    log.go_idle().unwrap();
     assert_eq!(log.state.lock().unwrap().segment_bytes, SMALL.first_segment_bytes);
 }

@@ -178,7 +178,7 @@ fn a_checkpoint_leaves_one_short_segment() {
 /// An idle store keeps little in reserve. Another program fills the disk meanwhile: deletes find
 /// space, and what they free can be used by rows again. Promise: P13. Rule: I24.
 #[test]
-fn a_disk_that_fills_while_a_store_rests_can_be_emptied() {
+fn a_disk_that_fills_while_a_store_is_idle_can_be_emptied() {
     const ROWS: u32 = 40_000;
     let vfs = SimVfs::new();
     let db = Db::open(STORE, options(&vfs).durability(Durability::Sync)).expect("made");
@@ -224,7 +224,7 @@ fn a_disk_that_fills_while_a_store_rests_can_be_emptied() {
 /// With threads of its own, an idle store comes to rest in this way too. A store that keeps its log
 /// for followers has more of it, and is as silent.
 #[test]
-fn an_idle_store_comes_to_rest() {
+fn an_idle_store_shrinks() {
     // What is written on the way to rest, marks and checkpoints' records, fits the short segment;
     // it may be enough that the next segment is prepared.
     const SHORT: u64 = 64 << 10;
