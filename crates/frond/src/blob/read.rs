@@ -53,7 +53,7 @@ impl Blob {
             raw_bytes: extent.bytes as usize,
             fill: &mut load,
             unpack: &|_| None,
-            near: None,
+            slots: None,
         };
         let whole = cache.block(key, load)?;
         let footer = whole.get(whole.len() - table_bytes..).unwrap_or_default();

@@ -21,7 +21,7 @@ use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter, sync::Cache};
 
 use super::{
     frames::{FRAME_BYTES, FramePool, Memory},
-    near::{Block, Near, NearBlock},
+    slots::{BlockSlots, CacheEntry, SlotBlock},
 };
 use crate::{
     error::{Error, Result},
@@ -49,7 +49,7 @@ pub struct Load<'a> {
     /// Converts the block to a form that is faster to read and takes more memory, if there is one.
     pub unpack: &'a dyn Fn(&[u8]) -> Option<Box<[u8]>>,
     /// The slots of the block's run: the block is put there when it is asked for a second time.
-    pub near: Option<&'a Arc<Near>>,
+    pub slots: Option<&'a Arc<BlockSlots>>,
 }
 
 /// A source of decoded blocks.
@@ -62,12 +62,12 @@ pub trait BlockSource: Send + Sync + fmt::Debug {
     fn wants(&self, key: &BlockKey) -> bool;
 
     /// Counts a block that was found in its slot, without the cache.
-    fn found_near(&self) {}
+    fn found_in_slot(&self) {}
 }
 
 /// A decoded block, shared with the cache.
 #[derive(Clone, Debug)]
-pub struct CachedBlock(Arc<Block>);
+pub struct CachedBlock(Arc<CacheEntry>);
 
 #[derive(Debug)]
 pub(super) enum BlockBytes {
@@ -139,12 +139,12 @@ impl CachedBlock {
         let mut bytes = BlockBytes::new(raw_bytes, from_pool)?;
         let device_bytes = load(bytes.bytes_mut())?;
         // The block counts as in use: the caller that loads it is a reader.
-        Ok((CachedBlock(Block::new(bytes, true)), device_bytes))
+        Ok((CachedBlock(CacheEntry::new(bytes, true)), device_bytes))
     }
 
     /// The shared block itself.
     #[cfg(test)]
-    pub(super) fn shared(&self) -> &Arc<Block> {
+    pub(super) fn shared(&self) -> &Arc<CacheEntry> {
         &self.0
     }
 
@@ -167,8 +167,8 @@ impl Deref for CachedBlock {
 }
 
 /// Keeps a block that was found in its slot for longer than a brief look.
-impl From<NearBlock> for Option<CachedBlock> {
-    fn from(block: NearBlock) -> Self {
+impl From<SlotBlock> for Option<CachedBlock> {
+    fn from(block: SlotBlock) -> Self {
         block.keep().map(CachedBlock)
     }
 }
@@ -195,7 +195,7 @@ impl Lifecycle<BlockKey, CachedBlock> for Leaving {
     type RequestState = Left;
 
     /// A block that was used through its slot, where the cache does not see it, survives this round
-    /// (`near.rs`, invariant 4).
+    /// (`slots.rs`, invariant 4).
     fn is_pinned(&self, _: &BlockKey, block: &CachedBlock) -> bool {
         block.0.was_used()
     }
@@ -352,7 +352,7 @@ impl BlockCache {
         // Without memory, the block is read when it is needed.
         if let Ok(mut bytes) = BlockBytes::new(content.len(), &|bytes| self.make_room(bytes)) {
             bytes.bytes_mut().copy_from_slice(content);
-            self.blocks.insert(key, CachedBlock(Block::new(bytes, false)));
+            self.blocks.insert(key, CachedBlock(CacheEntry::new(bytes, false)));
         }
     }
 
@@ -391,7 +391,7 @@ impl BlockCache {
 
 impl BlockSource for BlockCache {
     fn block(&self, key: BlockKey, load: Load<'_>) -> Result<CachedBlock> {
-        let Load { raw_bytes, fill, unpack, near } = load;
+        let Load { raw_bytes, fill, unpack, slots } = load;
         if cfg!(shuttle) {
             // `quick_cache` sees all threads of the model checker as one, and would sleep on its
             // own locks.
@@ -402,8 +402,8 @@ impl BlockSource for BlockCache {
             block.0.use_it();
             // Only a repeated use is worth a slot: a block used once, by a scan or by chance, is
             // not.
-            if let Some(near) = near {
-                near.put(key.block as usize, &block.0);
+            if let Some(slots) = slots {
+                slots.put(key.block as usize, &block.0);
             }
             return Ok(block);
         }
@@ -436,7 +436,7 @@ impl BlockSource for BlockCache {
     }
 
     #[inline]
-    fn found_near(&self) {
+    fn found_in_slot(&self) {
         self.hits.mine().fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -470,7 +470,7 @@ mod tests {
     }
 
     fn loads(raw_bytes: usize, fill: &mut dyn FnMut(&mut [u8]) -> Result<u64>) -> Load<'_> {
-        Load { raw_bytes, fill, unpack: &|_| None, near: None }
+        Load { raw_bytes, fill, unpack: &|_| None, slots: None }
     }
 
     /// A longer form is kept while nothing has to be evicted for it.
@@ -484,7 +484,7 @@ mod tests {
                 out.fill(7);
                 Ok(1)
             };
-            let load = Load { raw_bytes: 1000, fill: &mut fill, unpack: &longer, near: None };
+            let load = Load { raw_bytes: 1000, fill: &mut fill, unpack: &longer, slots: None };
             lengths.push(cache.block(key(block), load).unwrap().len());
         }
         let long = lengths.iter().filter(|&&length| length == 10_000).count();

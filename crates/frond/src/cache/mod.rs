@@ -2,11 +2,11 @@
 
 mod blocks;
 mod frames;
-mod near;
 mod slab;
+mod slots;
 mod spans;
 
 pub use blocks::{BlockCache, BlockCacheStats, BlockKey, BlockSource, CachedBlock, Load, NoCache};
 pub use frames::{FRAME_BYTES, Frame, FrameBuf, FramePool};
 pub(crate) use frames::{FrameMemory, Kept};
-pub use near::{Near, NearBlock};
+pub use slots::{BlockSlots, SlotBlock};

@@ -22,7 +22,7 @@ use crate::{
     block::Chunks,
     page::Link,
     pipeline::{Engine, PieceMemory},
-    run::{AheadOfCursor, BULK_BYTES, PinnedBlock, Run},
+    run::{AheadOfCursor, BULK_BYTES, BlockGuard, Run},
     sync::{Arc, Condvar, Mutex, MutexGuard, Ordering, Weak, thread},
     tree::{Position, RunHandle, TreeContext},
     version::Version,
@@ -84,7 +84,7 @@ pub(super) struct Flights {
 }
 
 /// A block's number, the block, and its decoded chunks.
-type Brought = (usize, PinnedBlock, Chunks);
+type Brought = (usize, BlockGuard, Chunks);
 
 /// A piece of a leaf on its way into the cache.
 #[derive(Debug)]
@@ -327,11 +327,11 @@ impl Flights {
 }
 
 impl AheadOfCursor for Flights {
-    fn meet(&self, run: &Run, block: usize) -> Option<(PinnedBlock, Chunks)> {
+    fn meet(&self, run: &Run, block: usize) -> Option<(BlockGuard, Chunks)> {
         self.of(run, block).and_then(|flight| flight.meet(block))
     }
 
-    fn brought(&self, run: &Run, block: usize) -> Option<(PinnedBlock, Chunks)> {
+    fn brought(&self, run: &Run, block: usize) -> Option<(BlockGuard, Chunks)> {
         self.of(run, block).and_then(|flight| flight.lock().take(block))
     }
 }
@@ -390,7 +390,7 @@ impl Flight {
     }
 
     /// Waits for a block of this flight that the scan needs.
-    fn meet(&self, block: usize) -> Option<(PinnedBlock, Chunks)> {
+    fn meet(&self, block: usize) -> Option<(BlockGuard, Chunks)> {
         let mut state = self.lock();
         if state.stage == Stage::Waiting {
             // Not started: reading it here is as fast.
@@ -420,7 +420,7 @@ impl Flight {
 
 impl State {
     /// Takes this block if it was brought. The scan goes in order, so blocks before it are dropped.
-    fn take(&mut self, block: usize) -> Option<(PinnedBlock, Chunks)> {
+    fn take(&mut self, block: usize) -> Option<(BlockGuard, Chunks)> {
         while let Some((index, ..)) = self.brought.front()
             && *index <= block
         {

@@ -14,8 +14,8 @@
 
 use super::{
     Direction, Entry, EntrySource, RangeDeletes, TakesEntries,
+    block_ref::BlockGuard,
     pieces::{Bulk, piece},
-    pinned::PinnedBlock,
     reader::Run,
 };
 use crate::{
@@ -29,10 +29,10 @@ use crate::{
 pub trait AheadOfCursor: Send + Sync + std::fmt::Debug {
     /// Called when a cursor needs this block, which is not in the cache. Waits for a thread that is
     /// about to bring it.
-    fn meet(&self, run: &Run, block: usize) -> Option<(PinnedBlock, Chunks)>;
+    fn meet(&self, run: &Run, block: usize) -> Option<(BlockGuard, Chunks)>;
 
     /// Returns the block, if readahead has already brought it.
-    fn brought(&self, run: &Run, block: usize) -> Option<(PinnedBlock, Chunks)>;
+    fn brought(&self, run: &Run, block: usize) -> Option<(BlockGuard, Chunks)>;
 }
 
 /// A position in a run.
@@ -65,7 +65,7 @@ enum Access {
 
 #[derive(Debug)]
 enum Bytes {
-    Pinned(PinnedBlock),
+    Pinned(BlockGuard),
     Own(Vec<u8>),
 }
 

@@ -72,6 +72,7 @@
 //! Threads: runs are shared by all; builders and cursors belong to one. Bytes: docs/format.md,
 //! "Run".
 
+mod block_ref;
 mod block_writer;
 mod builder;
 mod cursor;
@@ -89,7 +90,6 @@ mod merge;
 #[cfg(test)]
 mod model_tests;
 mod pieces;
-mod pinned;
 mod ranges;
 mod rank;
 mod reader;
@@ -104,6 +104,7 @@ mod warm;
 mod work;
 mod write;
 
+pub use block_ref::{BlockGuard, Found};
 pub use builder::{RunBuilder, RunOptions};
 pub use cursor::{AheadOfCursor, RunCursor};
 pub use filter::{Filter, key_hash};
@@ -115,7 +116,6 @@ pub use footer::{BlobUse, Counts};
 pub use index::{BlockEntry, BlockIndex, head};
 pub use merge::MergeCursor;
 pub use pieces::BULK_BYTES;
-pub use pinned::{Found, PinnedBlock};
 pub use ranges::RangeDeletes;
 pub use reader::{ReadBuf, Run};
 pub use schema::RowSchema;

@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use super::{
     Direction,
+    block_ref::BlockGuard,
     index::BlockEntry,
-    pinned::PinnedBlock,
     reader::{Data, Filled, ReadBuf, Run},
 };
 use crate::{
@@ -103,7 +103,7 @@ impl Run {
         &self,
         piece: Range<usize>,
         source: &dyn BlockSource,
-        mut take: impl FnMut(usize, PinnedBlock, Chunks),
+        mut take: impl FnMut(usize, BlockGuard, Chunks),
     ) {
         let data = self.data.load_full();
         let Data::Written { file, link } = &*data else { return };

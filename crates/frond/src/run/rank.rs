@@ -1,5 +1,5 @@
 //! The rank of a key within a block in memory, for estimates: in the run's frames, or in the cache
-//! and asked for more than once (`cache/near.rs`).
+//! and asked for more than once (`cache/slots.rs`).
 //!
 //! A block of a secondary index holds a thousand entries. Without a look into it, `k = 5` would be
 //! estimated at hundreds of rows, and an optimizer would prefer to scan a small table.
@@ -9,7 +9,7 @@
 //! Threads: all. Cost: a search in one block. That is some hundred nanoseconds, unless a column of
 //! the key is under a codec: such a column is decoded for each search.
 
-use super::{pinned::SeenBlock, reader::Run};
+use super::{block_ref::BlockRef, reader::Run};
 
 impl Run {
     /// Returns how many rows of block `index` have keys below `key`; `None` if the block is not in
@@ -20,11 +20,11 @@ impl Run {
         u32::try_from(rows).ok()
     }
 
-    fn resident_block(&self, index: usize) -> Option<SeenBlock> {
-        if let Some(block) = self.near_resident(index) {
-            return Some(SeenBlock::Near(block));
+    fn resident_block(&self, index: usize) -> Option<BlockRef> {
+        if let Some(block) = self.peek_slot(index) {
+            return Some(BlockRef::InSlot(block));
         }
         let (data, part) = self.raw_in_frames(self.blocks().entry(index)?)?;
-        Some(SeenBlock::InFrames(data, part))
+        Some(BlockRef::InFrames(data, part))
     }
 }

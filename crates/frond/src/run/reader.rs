@@ -14,10 +14,10 @@ use std::{cell::RefCell, fmt, ops::Range};
 use arc_swap::ArcSwap;
 
 use super::{
+    block_ref::{BlockGuard, Found},
     filter::Filter,
     footer::{BlobUse, Counts, Footer},
     index::{BlockEntry, BlockIndex},
-    pinned::{Found, PinnedBlock},
     ranges::RangeDeletes,
     work::Work,
 };
@@ -27,7 +27,7 @@ use crate::{
         columnar::Projection,
     },
     bounds,
-    cache::{BlockKey, BlockSource, FrameBuf, FramePool, Load, Near},
+    cache::{BlockKey, BlockSlots, BlockSource, FrameBuf, FramePool, Load},
     error::{Error, Place, Result},
     io::ALIGN,
     page::{Link, PageKind, StoreFile},
@@ -48,7 +48,7 @@ pub struct Run {
     extent: u64,
     stamp: u64,
     /// The slots for frequently used blocks; created when a block is first asked for.
-    pub(super) near: OnceLock<Arc<Near>>,
+    pub(super) slots: OnceLock<Arc<BlockSlots>>,
 }
 
 /// The place of the blocks.
@@ -148,8 +148,8 @@ impl Run {
     ) -> Self {
         let data = ArcSwap::from_pointee(Data::Unwritten(data));
         let dictionary_bytes = dictionary_bytes(&footer, work.as_deref());
-        let near = OnceLock::new();
-        Self { footer, footer_bytes, data, pool, work, dictionary_bytes, extent, stamp: 0, near }
+        let slots = OnceLock::new();
+        Self { footer, footer_bytes, data, pool, work, dictionary_bytes, extent, stamp: 0, slots }
     }
 
     /// Opens a run: reads and verifies its footer with one read.
@@ -196,9 +196,9 @@ impl Run {
         footer.filter = footer.filter.map(|filter| filter.pooled(&pool));
         let dictionary_bytes = dictionary_bytes(&footer, work.as_deref());
         let data = ArcSwap::from_pointee(Data::Written { file, link });
-        let (extent, stamp, near) = (link.offset, link.hash, OnceLock::new());
+        let (extent, stamp, slots) = (link.offset, link.hash, OnceLock::new());
         let run =
-            Run { footer, footer_bytes, data, pool, work, dictionary_bytes, extent, stamp, near };
+            Run { footer, footer_bytes, data, pool, work, dictionary_bytes, extent, stamp, slots };
         Ok(Arc::new(run))
     }
 
@@ -324,7 +324,7 @@ impl Run {
     pub fn resident_bytes(&self) -> usize {
         size_of::<Self>()
             + self.footer.index.resident_bytes()
-            + Near::bytes(self.block_count())
+            + BlockSlots::bytes(self.block_count())
             + self.footer.range_deletes.resident_bytes()
             + self.footer.filter.as_ref().map_or(0, Filter::bytes)
             + self.footer.blobs.len() * size_of::<BlobUse>()
@@ -370,7 +370,7 @@ impl Run {
             return Ok(None);
         }
         let mut chunks = Chunks::default();
-        let block = self.block_for_a_look(index, source, &mut chunks)?;
+        let block = self.borrow_block(index, source, &mut chunks)?;
         let found = self.footer.format.find(&block, key, projection, &mut chunks);
         let found = found.map_err(|bad| self.bad_block(index, bad))?;
         Ok(found.map(|(tag, payload)| Found::new(tag, block, payload)))
@@ -384,14 +384,14 @@ impl Run {
         index: usize,
         source: &dyn BlockSource,
         chunks: &mut Chunks,
-    ) -> Result<PinnedBlock> {
+    ) -> Result<BlockGuard> {
         let entry = self.footer.index.entry(index);
         let entry = entry.ok_or_else(|| self.bad_block(index, BadBlock("there is none")))?;
-        if let Some(block) = self.near_block(index, source).and_then(Option::from) {
-            return Ok(PinnedBlock::cached(block));
+        if let Some(block) = self.slot_block(index, source).and_then(Option::from) {
+            return Ok(BlockGuard::cached(block));
         }
         if let Some((data, part)) = self.raw_in_frames(entry) {
-            return Ok(PinnedBlock::in_run(arc_swap::Guard::into_inner(data), part));
+            return Ok(BlockGuard::in_run(arc_swap::Guard::into_inner(data), part));
         }
         self.block_by(index, entry, source, chunks, |out, chunks| self.load(index, out, chunks))
     }
@@ -405,15 +405,15 @@ impl Run {
         source: &dyn BlockSource,
         chunks: &mut Chunks,
         mut read: impl FnMut(&mut [u8], &mut Chunks) -> Result<u64>,
-    ) -> Result<PinnedBlock> {
+    ) -> Result<BlockGuard> {
         // The closures run one after the other, but both borrow it.
         let chunks = RefCell::new(chunks);
         let mut fill = |out: &mut [u8]| read(out, &mut chunks.borrow_mut());
         let unpack = |block: &[u8]| self.unpack(block, &mut chunks.borrow_mut());
         let raw_bytes = entry.raw_bytes as usize;
-        let near = Some(self.near.get_or_init(|| Near::new(self.block_count())));
-        let load = Load { raw_bytes, fill: &mut fill, unpack: &unpack, near };
-        source.block(self.block_key(index), load).map(PinnedBlock::cached)
+        let slots = Some(self.slots.get_or_init(|| BlockSlots::new(self.block_count())));
+        let load = Load { raw_bytes, fill: &mut fill, unpack: &unpack, slots };
+        source.block(self.block_key(index), load).map(BlockGuard::cached)
     }
 
     /// Unpacks a checked block into its form without codec, if some column uses one; what its
@@ -443,7 +443,7 @@ impl Run {
         piece: Range<usize>,
         source: &dyn BlockSource,
         chunks: &mut Chunks,
-    ) -> Result<PinnedBlock> {
+    ) -> Result<BlockGuard> {
         if piece.len() > 1 && self.wants(index, source) {
             self.bring(piece, source, |_, _, _| ());
         }
@@ -458,8 +458,8 @@ impl Run {
     /// The block that would have to be read to look up a key; `None` if it is in memory.
     pub(crate) fn lacks(&self, key: &[u8], source: &dyn BlockSource) -> Option<usize> {
         let index = self.block_for(key);
-        let is_near = || self.near.get().is_some_and(|near| near.get(index).is_some());
-        (index < self.block_count() && !is_near() && self.wants(index, source)).then_some(index)
+        let is_in_slot = || self.slots.get().is_some_and(|slots| slots.get(index).is_some());
+        (index < self.block_count() && !is_in_slot() && self.wants(index, source)).then_some(index)
     }
 
     /// Fills `out` with block `index`, fully checked; returns bytes read from the device.

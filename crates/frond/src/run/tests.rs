@@ -485,9 +485,9 @@ fn a_look_counts_itself_nowhere() {
     drop(seen);
     // The first use loads it, the second puts it into its slot.
     (0..2).for_each(|_| drop(look(&run)));
-    let near = run.near.get().unwrap();
-    let before = near.counts(run.block_for(key));
+    let slots = run.slots.get().unwrap();
+    let before = slots.counts(run.block_for(key));
     let seen = look(&run);
-    assert_eq!((near.counts(run.block_for(key)), before), (before, 2));
+    assert_eq!((slots.counts(run.block_for(key)), before), (before, 2));
     assert_eq!(seen.payload(), rows[key].1);
 }

@@ -34,7 +34,7 @@ use crate::{
 
 /// A log becomes idle when nothing was appended for this long. A workload that commits at least
 /// this often never loses a segment, so a steady one never makes again what was unlinked.
-const REST_INTERVAL: Duration = Duration::from_secs(5);
+const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// The next segment is made when the current one is used up to this divisor of its length: 128 KiB
 /// of the first one's 1 MiB, so that a store with occasional writes has no more than that. A writer
 /// of 100 MB/s then waits for the next segment: four times after the log was idle, 20 to 100 ms in
@@ -42,7 +42,7 @@ const REST_INTERVAL: Duration = Duration::from_secs(5);
 const NEXT_AT_PART: u64 = 8;
 /// Segments that an idle log keeps ready, if it had reason to make one, so that the next commits
 /// need not make it again.
-const SPARES_AT_REST: usize = 1;
+const IDLE_SPARES: usize = 1;
 
 /// What the clock should do about idleness.
 pub(super) enum Idling {
@@ -61,8 +61,8 @@ impl Log {
         if state.moved.0 != end {
             state.moved = (end, now);
         }
-        if now.saturating_sub(state.moved.1) >= REST_INTERVAL {
-            let due = self.is_long(state) || state.spares.len() > SPARES_AT_REST;
+        if now.saturating_sub(state.moved.1) >= IDLE_AFTER {
+            let due = self.is_long(state) || state.spares.len() > IDLE_SPARES;
             return if due && self.may_go_idle(state) { Idling::Due } else { Idling::Quiet };
         }
         let used = end.0 - state.segment_first.0;
@@ -91,7 +91,7 @@ impl Log {
         }
         let long = self.is_long(&state);
         drop(state);
-        self.remove_spares(&mut spares, if long { 0 } else { SPARES_AT_REST })?;
+        self.remove_spares(&mut spares, if long { 0 } else { IDLE_SPARES })?;
         // A remaining one was assigned meanwhile, or guaranteed space needs it.
         if !long || !spares.ready.is_empty() {
             // Do not try again at every tick.

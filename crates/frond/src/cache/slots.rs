@@ -26,11 +26,11 @@ use super::blocks::BlockBytes;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
 
 /// The slots of one run's blocks.
-pub struct Near(Box<[ArcSwapOption<Block>]>);
+pub struct BlockSlots(Box<[ArcSwapOption<CacheEntry>]>);
 
 /// A block that the cache holds, or has held.
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct CacheEntry {
     bytes: BlockBytes,
     /// See invariant 4. Readers write it at most once after each time that the cache reads it.
     was_used: AtomicBool,
@@ -42,15 +42,15 @@ pub(super) struct Block {
 #[derive(Debug)]
 enum Home {
     /// The slots that may hold the block.
-    At(Weak<Near>),
+    At(Weak<BlockSlots>),
     /// The cache has evicted the block.
     Gone,
 }
 
 /// A block found in its slot. Short-lived: `arc_swap` has a small number of debt slots per thread.
-pub struct NearBlock(Guard<Option<Arc<Block>>>);
+pub struct SlotBlock(Guard<Option<Arc<CacheEntry>>>);
 
-impl Near {
+impl BlockSlots {
     /// Creates empty slots for `blocks` blocks.
     pub fn new(blocks: usize) -> Arc<Self> {
         Arc::new(Self((0..blocks).map(|_| ArcSwapOption::empty()).collect()))
@@ -58,12 +58,12 @@ impl Near {
 
     /// Memory that the slots of `blocks` blocks take.
     pub const fn bytes(blocks: usize) -> usize {
-        blocks * size_of::<ArcSwapOption<Block>>()
+        blocks * size_of::<ArcSwapOption<CacheEntry>>()
     }
 
     /// Returns the block in this slot, if there is one, and marks it as used.
     #[inline]
-    pub fn get(&self, index: usize) -> Option<NearBlock> {
+    pub fn get(&self, index: usize) -> Option<SlotBlock> {
         let block = self.0.get(index)?.load();
         let was_used = &block.as_ref()?.was_used;
         // Relaxed: this is a hint. It is read first, since a word that is only read can be in the
@@ -71,18 +71,18 @@ impl Near {
         if !was_used.load(Ordering::Relaxed) {
             was_used.store(true, Ordering::Relaxed);
         }
-        Some(NearBlock(block))
+        Some(SlotBlock(block))
     }
 
     /// Returns the block in this slot without counting a use: the cache does not keep the block
     /// because of it.
-    pub fn peek(&self, index: usize) -> Option<NearBlock> {
+    pub fn peek(&self, index: usize) -> Option<SlotBlock> {
         let block = self.0.get(index)?.load();
-        block.is_some().then_some(NearBlock(block))
+        block.is_some().then_some(SlotBlock(block))
     }
 
     /// Puts a block into its slot, unless the cache has evicted it.
-    pub(super) fn put(self: &Arc<Self>, index: usize, block: &Arc<Block>) {
+    pub(super) fn put(self: &Arc<Self>, index: usize, block: &Arc<CacheEntry>) {
         let Some(place) = self.0.get(index) else { return };
         let mut home = block.home.lock().unwrap();
         if let Home::At(places) = &mut *home {
@@ -114,7 +114,7 @@ impl Near {
     }
 }
 
-impl Block {
+impl CacheEntry {
     pub fn new(bytes: BlockBytes, in_use: bool) -> Arc<Self> {
         let (was_used, home) = (AtomicBool::new(false), Mutex::new(Home::At(Weak::new())));
         Arc::new(Self { bytes, was_used, in_use: AtomicBool::new(in_use), home })
@@ -155,14 +155,14 @@ impl Block {
     }
 }
 
-impl NearBlock {
+impl SlotBlock {
     /// Turns it into an owned reference, at the cost of one count.
-    pub(super) fn keep(self) -> Option<Arc<Block>> {
+    pub(super) fn keep(self) -> Option<Arc<CacheEntry>> {
         Guard::into_inner(self.0)
     }
 }
 
-impl Deref for NearBlock {
+impl Deref for SlotBlock {
     type Target = [u8];
 
     #[inline]
@@ -171,16 +171,16 @@ impl Deref for NearBlock {
     }
 }
 
-impl fmt::Debug for NearBlock {
+impl fmt::Debug for SlotBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NearBlock({} bytes)", self.len())
+        write!(f, "SlotBlock({} bytes)", self.len())
     }
 }
 
-impl fmt::Debug for Near {
+impl fmt::Debug for BlockSlots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let taken = (0..self.0.len()).filter(|&index| self.has(index)).count();
-        write!(f, "Near({taken} of {})", self.0.len())
+        write!(f, "BlockSlots({taken} of {})", self.0.len())
     }
 }
 
@@ -203,54 +203,54 @@ mod tests {
     }
 
     /// Asks the cache for a block, which is filled with its number.
-    fn ask(cache: &BlockCache, near: &Arc<Near>, block: usize) -> CachedBlock {
+    fn ask(cache: &BlockCache, slots: &Arc<BlockSlots>, block: usize) -> CachedBlock {
         let mut fill = |out: &mut [u8]| -> Result<u64> {
             out.fill(block as u8);
             Ok(1)
         };
-        let near = Some(near);
-        let load = Load { raw_bytes: BYTES, fill: &mut fill, unpack: &|_| None, near };
+        let slots = Some(slots);
+        let load = Load { raw_bytes: BYTES, fill: &mut fill, unpack: &|_| None, slots };
         cache.block(key(block), load).unwrap()
     }
 
     #[test]
     fn what_is_asked_for_again_is_found_in_its_place_without_a_count() {
-        let (cache, near) = (cache(16), Near::new(4));
-        drop(ask(&cache, &near, 2));
-        assert!(near.get(2).is_none(), "once is by chance");
-        drop(ask(&cache, &near, 2));
-        let before = near.counts(2);
+        let (cache, slots) = (cache(16), BlockSlots::new(4));
+        drop(ask(&cache, &slots, 2));
+        assert!(slots.get(2).is_none(), "once is by chance");
+        drop(ask(&cache, &slots, 2));
+        let before = slots.counts(2);
         assert_eq!(before, 2, "the cache has it, and its place");
-        let found = near.get(2).unwrap();
+        let found = slots.get(2).unwrap();
         assert!(found.len() == BYTES && found.iter().all(|&byte| byte == 2));
-        assert_eq!(near.counts(2), before);
-        assert!(near.get(1).is_none() && near.get(4).is_none());
+        assert_eq!(slots.counts(2), before);
+        assert!(slots.get(1).is_none() && slots.get(4).is_none());
     }
 
     #[test]
     fn what_the_cache_lets_go_is_in_no_place_and_lives_for_who_looks_at_it() {
-        let (cache, near) = (cache(16), Near::new(4));
+        let (cache, slots) = (cache(16), BlockSlots::new(4));
         for block in [0, 0, 1, 1, 2, 2] {
-            ask(&cache, &near, block);
+            ask(&cache, &slots, block);
         }
-        let found = near.get(0).unwrap();
+        let found = slots.get(0).unwrap();
         cache.forget(&key(0));
-        assert!(near.get(0).is_none() && found.iter().all(|&byte| byte == 0));
-        let held = ask(&cache, &near, 1);
+        assert!(slots.get(0).is_none() && found.iter().all(|&byte| byte == 0));
+        let held = ask(&cache, &slots, 1);
         cache.clear();
-        assert!((0..3).all(|block| near.get(block).is_none()));
+        assert!((0..3).all(|block| slots.get(block).is_none()));
         // Nor is it put there by a reader that still holds it.
-        near.put(1, &near_arc(&held));
-        assert!(near.get(1).is_none());
+        slots.put(1, &slots_arc(&held));
+        assert!(slots.get(1).is_none());
     }
 
-    fn near_arc(block: &CachedBlock) -> Arc<Block> {
+    fn slots_arc(block: &CachedBlock) -> Arc<CacheEntry> {
         block.shared().clone()
     }
 
     #[test]
     fn a_run_that_is_opened_again_has_the_only_place() {
-        let (cache, before, after) = (cache(16), Near::new(1), Near::new(1));
+        let (cache, before, after) = (cache(16), BlockSlots::new(1), BlockSlots::new(1));
         ask(&cache, &before, 0);
         ask(&cache, &before, 0);
         ask(&cache, &after, 0);
@@ -263,20 +263,20 @@ mod tests {
     /// was used only once is not kept for ever either.
     #[test]
     fn what_is_used_in_its_place_stays_and_what_is_not_goes() {
-        let (cache, near) = (cache(64), Near::new(4000));
+        let (cache, slots) = (cache(64), BlockSlots::new(4000));
         for block in [0, 0, 1, 1] {
-            ask(&cache, &near, block);
+            ask(&cache, &slots, block);
         }
-        assert!(near.peek(1).is_some() && near.get(1).is_some());
+        assert!(slots.peek(1).is_some() && slots.get(1).is_some());
         for block in 2..4000 {
-            ask(&cache, &near, block);
-            ask(&cache, &near, block);
-            assert!(near.get(0).is_some(), "lost when block {block} came");
+            ask(&cache, &slots, block);
+            ask(&cache, &slots, block);
+            assert!(slots.get(0).is_some(), "lost when block {block} came");
             // A `peek` does not keep the block.
-            drop(near.peek(1));
+            drop(slots.peek(1));
         }
-        assert!(!cache.holds(&key(1)) && near.get(1).is_none());
+        assert!(!cache.holds(&key(1)) && slots.get(1).is_none());
         cache.set_capacity(0);
-        assert_eq!((cache.stats().blocks, near.get(0).is_none()), (0, true));
+        assert_eq!((cache.stats().blocks, slots.get(0).is_none()), (0, true));
     }
 }

@@ -1,7 +1,7 @@
 //! What readers of a run hold: decoded blocks, and messages that were found in them.
 //!
 //! A point read looks at one block and releases it: it holds the block through a debt of its
-//! thread, and touches no count that all readers share (`cache/near.rs`). Scans hold blocks longer,
+//! thread, and touches no count that all readers share (`cache/slots.rs`). Scans hold blocks longer,
 //! and take a reference count.
 //!
 //! Threads: all; what is held does not change.
@@ -16,7 +16,7 @@ use arc_swap::Guard;
 use super::{Run, index::BlockEntry, reader::Data};
 use crate::{
     block::{Chunks, Payload},
-    cache::{BlockSource, CachedBlock, NearBlock},
+    cache::{BlockSource, CachedBlock, SlotBlock},
     error::Result,
     message::{Message, Tag},
     sync::Arc,
@@ -24,7 +24,7 @@ use crate::{
 
 /// A decoded block that stays in place while this is held.
 #[derive(Clone)]
-pub struct PinnedBlock(Pin);
+pub struct BlockGuard(Pin);
 
 #[derive(Clone)]
 enum Pin {
@@ -32,7 +32,7 @@ enum Pin {
     InRun { data: Arc<Data>, part: Range<usize> },
 }
 
-impl Deref for PinnedBlock {
+impl Deref for BlockGuard {
     type Target = [u8];
 
     #[inline]
@@ -54,7 +54,7 @@ impl Data {
     }
 }
 
-impl PinnedBlock {
+impl BlockGuard {
     pub(super) fn cached(block: CachedBlock) -> Self {
         Self(Pin::Cached(block))
     }
@@ -70,54 +70,54 @@ impl PinnedBlock {
     }
 }
 
-impl fmt::Debug for PinnedBlock {
+impl fmt::Debug for BlockGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PinnedBlock({} bytes)", self.len())
+        write!(f, "BlockGuard({} bytes)", self.len())
     }
 }
 
 /// A decoded block for one brief look (a borrowed reference): neither finding nor releasing it
 /// writes memory that other readers of it write.
-pub(super) enum SeenBlock {
+pub(super) enum BlockRef {
     /// Found in the run's slot for it.
-    Near(NearBlock),
+    InSlot(SlotBlock),
     /// In the frames of a run that is not written yet.
     InFrames(Guard<Arc<Data>>, Range<usize>),
     /// Loaded, or asked for only the second time.
-    Pinned(PinnedBlock),
+    Pinned(BlockGuard),
 }
 
-impl Deref for SeenBlock {
+impl Deref for BlockRef {
     type Target = [u8];
 
     #[inline]
     fn deref(&self) -> &[u8] {
         match self {
-            Self::Near(block) => block,
+            Self::InSlot(block) => block,
             Self::InFrames(data, part) => data.part(part),
             Self::Pinned(block) => block,
         }
     }
 }
 
-impl fmt::Debug for SeenBlock {
+impl fmt::Debug for BlockRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SeenBlock({} bytes)", self.len())
+        write!(f, "BlockRef({} bytes)", self.len())
     }
 }
 
 impl Run {
     /// Block `index`, if it is in its slot.
     #[inline]
-    pub(super) fn near_block(&self, index: usize, source: &dyn BlockSource) -> Option<NearBlock> {
-        let block = self.near.get()?.get(index)?;
-        source.found_near();
+    pub(super) fn slot_block(&self, index: usize, source: &dyn BlockSource) -> Option<SlotBlock> {
+        let block = self.slots.get()?.get(index)?;
+        source.found_in_slot();
         Some(block)
     }
 
     /// Block `index` if it is in its slot, for an estimate, which does not count as a use.
-    pub(super) fn near_resident(&self, index: usize) -> Option<NearBlock> {
-        self.near.get()?.peek(index)
+    pub(super) fn peek_slot(&self, index: usize) -> Option<SlotBlock> {
+        self.slots.get()?.peek(index)
     }
 
     /// A block that lies raw and contiguous in the frames of a run that is not written yet.
@@ -139,35 +139,35 @@ impl Run {
 
     /// Returns block `index` decoded, as [`block`](Run::block) does, for one look.
     #[inline]
-    pub(super) fn block_for_a_look(
+    pub(super) fn borrow_block(
         &self,
         index: usize,
         source: &dyn BlockSource,
         chunks: &mut Chunks,
-    ) -> Result<SeenBlock> {
-        if let Some(block) = self.near_block(index, source) {
-            return Ok(SeenBlock::Near(block));
+    ) -> Result<BlockRef> {
+        if let Some(block) = self.slot_block(index, source) {
+            return Ok(BlockRef::InSlot(block));
         }
         if let Some(entry) = self.blocks().entry(index)
             && let Some((data, part)) = self.raw_in_frames(entry)
         {
-            return Ok(SeenBlock::InFrames(data, part));
+            return Ok(BlockRef::InFrames(data, part));
         }
-        self.block(index, source, chunks).map(SeenBlock::Pinned)
+        self.block(index, source, chunks).map(BlockRef::Pinned)
     }
 }
 
-/// A message found by a point read, in its block. Short-lived: see [`NearBlock`].
+/// A message found by a point read, in its block. Short-lived: see [`SlotBlock`].
 #[derive(Debug)]
 pub struct Found {
     /// Kind and fresh bit.
     pub tag: Tag,
-    block: SeenBlock,
+    block: BlockRef,
     payload: Payload,
 }
 
 impl Found {
-    pub(super) fn new(tag: Tag, block: SeenBlock, payload: Payload) -> Self {
+    pub(super) fn new(tag: Tag, block: BlockRef, payload: Payload) -> Self {
         Self { tag, block, payload }
     }
 
