@@ -171,15 +171,15 @@
 #define FROND_WAIT 0
 
 // If another transaction holds the row (NOWAIT): fail with FRD-1105 at once.
-#define FROND_FAIL 1
+#define FROND_NO_WAIT 1
 
 // If another transaction holds the row (SKIP LOCKED): a scan skips it; a read of one row fails.
-#define FROND_SKIP 2
+#define FROND_SKIP_LOCKED 2
 
 // If another transaction holds the row (semi-consistent read): read its last committed version
 // without a lock, and report that (`locked`). Calls that cannot report it wait, and at
 // FROND_SERIALIZABLE all calls do.
-#define FROND_LAST_COMMIT 3
+#define FROND_SEMI_CONSISTENT 3
 
 // Adds to an integer of 8 bytes, big-endian, with wraparound. A value of another length counts as
 // 0, as does a missing one.
@@ -247,7 +247,7 @@ typedef struct frond_interrupter frond_interrupter;
 typedef struct frond_load frond_load;
 
 // A selection of parts of a tree's values (a projection). Made once, for any number of reads.
-typedef struct frond_parts frond_parts;
+typedef struct frond_projection frond_projection;
 
 // A transaction that takes part in a lock wait. Valid during the callback that receives it.
 typedef struct frond_party frond_party;
@@ -412,8 +412,8 @@ typedef struct {
   // How the read locks each row: FROND_NO_LOCK, FROND_SHARED, FROND_EXCLUSIVE. At
   // FROND_SERIALIZABLE, FROND_NO_LOCK means FROND_SHARED.
   int32_t row_lock;
-  // What the read does if another transaction holds the row: FROND_WAIT, FROND_FAIL, FROND_SKIP,
-  // FROND_LAST_COMMIT.
+  // What the read does if another transaction holds the row: FROND_WAIT, FROND_NO_WAIT, FROND_SKIP_LOCKED,
+  // FROND_SEMI_CONSISTENT.
   int32_t when_locked;
   // Groups what this read locks with what the last locking read has locked, so that
   // frond_txn_unlock_last releases both. Meant for the row that an index entry names.
@@ -422,7 +422,7 @@ typedef struct {
   // no limit; below 0, as long as the options of the transaction say.
   int64_t wait_ms;
   // The parts of values to return; null for whole values. Only used during the call.
-  const frond_parts *parts;
+  const frond_projection *projection;
   // Must be 0.
   uint64_t reserved[4];
 } frond_read_options;
@@ -438,7 +438,7 @@ typedef struct {
   // Length of the value in bytes.
   size_t value_length;
   // Whether the cursor has locked the row. False if it locks nothing, or if it met another
-  // transaction's lock and read the last committed version (FROND_LAST_COMMIT).
+  // transaction's lock and read the last committed version (FROND_SEMI_CONSISTENT).
   bool locked;
 } frond_row;
 
@@ -1509,48 +1509,48 @@ int32_t frond_tree_key_hash(const frond_tree *tree,
 // Selects parts of the values of a tree that has a layout of values, by number from 0, in any
 // order. Reads return them in the order of the layout, each as it is stored in the value (a part
 // with a length prefix, with that).
-int32_t frond_parts_make(const frond_tree *tree,
+int32_t frond_projection_new(const frond_tree *tree,
                          const size_t *numbers,
                          size_t count,
-                         frond_parts **parts,
+                         frond_projection **parts,
                          frond_error *error);
 
 // Releases a selection of parts; cursors that use it are not affected. Null is allowed.
-void frond_parts_free(frond_parts *parts);
+void frond_projection_free(frond_projection *parts);
 
 // Reads parts of a value, concatenated, into `value`. Other parts are not read from blocks.
 // FROND_NOT_FOUND if there is no such key; FRD-1001 if the value does not fit the layout of its
 // tree.
-int32_t frond_get_parts(const frond_tree *tree,
+int32_t frond_get_projected(const frond_tree *tree,
                         const uint8_t *key,
                         size_t key_length,
-                        const frond_parts *parts,
+                        const frond_projection *projection,
                         frond_buffer *value,
                         frond_error *error);
 
-// Reads parts of a value at a snapshot, like frond_get_parts.
-int32_t frond_snapshot_get_parts(const frond_snapshot *snapshot,
+// Reads parts of a value at a snapshot, like frond_get_projected.
+int32_t frond_snapshot_get_projected(const frond_snapshot *snapshot,
                                  const frond_tree *tree,
                                  const uint8_t *key,
                                  size_t key_length,
-                                 const frond_parts *parts,
+                                 const frond_projection *projection,
                                  frond_buffer *value,
                                  frond_error *error);
 
-// Reads parts of a value as a transaction sees it, like frond_get_parts; without a lock, except at
+// Reads parts of a value as a transaction sees it, like frond_get_projected; without a lock, except at
 // FROND_SERIALIZABLE.
-int32_t frond_txn_get_parts(const frond_txn *txn,
+int32_t frond_txn_get_projected(const frond_txn *txn,
                             const frond_tree *tree,
                             const uint8_t *key,
                             size_t key_length,
-                            const frond_parts *parts,
+                            const frond_projection *projection,
                             frond_buffer *value,
                             frond_error *error);
 
 // Restricts a cursor to these parts of values from now on, without moving it. A step onto a value
 // that does not fit the layout of its tree fails with FRD-1001, each time; frond_cursor_seek goes
 // past it.
-int32_t frond_cursor_only(frond_cursor *cursor, const frond_parts *parts, frond_error *error);
+int32_t frond_cursor_project(frond_cursor *cursor, const frond_projection *projection, frond_error *error);
 
 // Prepares a transaction: makes everything that it has written durable under a name, without
 // deciding it. It is in-doubt from then on, and survives a crash, with the rows that it writes
@@ -1617,7 +1617,7 @@ void frond_read_options_init(frond_read_options *options);
 // Reads the value of a key into `value`, with all options of a read. `options` may be null.
 // FROND_NOT_FOUND if there is no such key; if a lock was requested, the key is locked even so.
 // `locked`, which may be null, receives whether the transaction has it locked: if a lock was
-// requested, this is false only where another transaction has it (FROND_LAST_COMMIT).
+// requested, this is false only where another transaction has it (FROND_SEMI_CONSISTENT).
 int32_t frond_txn_read(const frond_txn *txn,
                        const frond_tree *tree,
                        const uint8_t *key,
@@ -2251,7 +2251,7 @@ int32_t frond_times(const frond_db *db,
 
 // Locks a whole tree until the transaction ends, whatever of it is rolled back; a prepared
 // transaction keeps the lock. `mode` is FROND_TREE_SHARED, …. `when_locked` is FROND_WAIT, or
-// FROND_FAIL for FRD-1105 if another transaction holds a conflicting lock. Plain reads are not
+// FROND_NO_WAIT for FRD-1105 if another transaction holds a conflicting lock. Plain reads are not
 // affected.
 int32_t frond_txn_lock_tree(const frond_txn *txn,
                             const frond_tree *tree,

@@ -9,7 +9,7 @@ mod walk;
 
 use std::{ops::Bound, time::Duration};
 
-use frond::{Cursor, Isolation, Parts, ReadOptions, TemporaryTree};
+use frond::{Cursor, Isolation, Projection, ReadOptions, TemporaryTree};
 
 use batch::{Batch, Place};
 use walk::{OwnedCursor, Seek, TemporaryCursor, Walk};
@@ -67,7 +67,7 @@ pub struct frond_row {
     /// Length of the value in bytes.
     pub value_length: usize,
     /// Whether the cursor has locked the row. False if it locks nothing, or if it met another
-    /// transaction's lock and read the last committed version (FROND_LAST_COMMIT).
+    /// transaction's lock and read the last committed version (FROND_SEMI_CONSISTENT).
     pub locked: bool,
 }
 
@@ -469,12 +469,14 @@ pub unsafe extern "C" fn frond_cursor_seek_last(
 
 impl frond_cursor {
     /// Returns only these parts of values from now on.
-    pub(crate) fn only(&mut self, parts: &Parts) -> Result<(), Fail> {
+    pub(crate) fn project(&mut self, projection: &Projection) -> Result<(), Fail> {
         match &mut self.walk {
-            Walk::Plain(cursor) => cursor.set_parts(parts)?,
-            Walk::OfTxn(owned) => owned.with_dependent_mut(|_, cursor| cursor.set_parts(parts))?,
+            Walk::Plain(cursor) => cursor.set_projection(projection)?,
+            Walk::OfTxn(owned) => {
+                owned.with_dependent_mut(|_, cursor| cursor.set_projection(projection))?
+            }
             Walk::OfTemporary(owned) => {
-                owned.with_dependent_mut(|_, cursor| cursor.set_parts(parts))?;
+                owned.with_dependent_mut(|_, cursor| cursor.set_projection(projection))?;
             }
         }
         Ok(())

@@ -7,7 +7,7 @@ use frond::NewPart;
 use crate::{
     bytes::{bytes, bytes_or_none, give, given, list, text},
     error::{Fail, call, frond_error},
-    parts::{frond_part, part_of},
+    projection::{frond_part, part_of},
     store::{frond_db, frond_tree},
 };
 

@@ -27,7 +27,7 @@
 //! | `counts.rs` | numbers of rows, estimates, counters |
 //! | `snapshot.rs` | snapshots, reads of many keys at once |
 //! | `batch.rs` | batches, bulk loads |
-//! | `parts.rs` | parts of keys and values, reads of some of them |
+//! | `projection.rs` | parts of keys and values, reads of some of them |
 //! | `cursor.rs` | rows in order, in batches |
 //!
 //! Invariants
@@ -58,8 +58,8 @@ mod error;
 mod layouts;
 mod locks;
 mod operators;
-mod parts;
 mod prepared;
+mod projection;
 mod read_as;
 mod row;
 mod sizes;
@@ -83,8 +83,8 @@ pub use error::*;
 pub use layouts::*;
 pub use locks::*;
 pub use operators::*;
-pub use parts::*;
 pub use prepared::*;
+pub use projection::*;
 pub use read_as::*;
 pub use row::*;
 pub use sizes::*;

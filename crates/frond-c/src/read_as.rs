@@ -8,7 +8,7 @@ use frond::{ManyRows, ReadOptions, RowRead, Sees};
 use crate::{
     bytes::{bytes, frond_buffer, given, given_mut, list},
     error::{Fail, call, frond_error, misuse},
-    parts::frond_parts,
+    projection::frond_projection,
     snapshot::frond_bytes,
     store::frond_tree,
     txn::{FROND_NO_LOCK, FROND_WAIT, frond_txn, if_locked, lock},
@@ -31,8 +31,8 @@ pub struct frond_read_options {
     /// How the read locks each row: FROND_NO_LOCK, FROND_SHARED, FROND_EXCLUSIVE. At
     /// FROND_SERIALIZABLE, FROND_NO_LOCK means FROND_SHARED.
     pub row_lock: i32,
-    /// What the read does if another transaction holds the row: FROND_WAIT, FROND_FAIL, FROND_SKIP,
-    /// FROND_LAST_COMMIT.
+    /// What the read does if another transaction holds the row: FROND_WAIT, FROND_NO_WAIT, FROND_SKIP_LOCKED,
+    /// FROND_SEMI_CONSISTENT.
     pub when_locked: i32,
     /// Groups what this read locks with what the last locking read has locked, so that
     /// frond_txn_unlock_last releases both. Meant for the row that an index entry names.
@@ -41,7 +41,7 @@ pub struct frond_read_options {
     /// no limit; below 0, as long as the options of the transaction say.
     pub wait_ms: i64,
     /// The parts of values to return; null for whole values. Only used during the call.
-    pub parts: *const frond_parts,
+    pub projection: *const frond_projection,
     /// Must be 0.
     pub reserved: [u64; 4],
 }
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn frond_read_options_init(options: *mut frond_read_option
             when_locked: FROND_WAIT,
             with_last: false,
             wait_ms: -1,
-            parts: std::ptr::null(),
+            projection: std::ptr::null(),
             reserved: [0; 4],
         };
     }
@@ -96,14 +96,14 @@ pub(crate) unsafe fn read_options<'a>(
         wait: wait(from.wait_ms),
         with_last: from.with_last,
         // SAFETY: see `bytes.rs`.
-        parts: unsafe { from.parts.as_ref() }.map(|parts| &parts.parts),
+        projection: unsafe { from.projection.as_ref() }.map(|given| &given.projection),
     })
 }
 
 /// Reads the value of a key into `value`, with all options of a read. `options` may be null.
 /// FROND_NOT_FOUND if there is no such key; if a lock was requested, the key is locked even so.
 /// `locked`, which may be null, receives whether the transaction has it locked: if a lock was
-/// requested, this is false only where another transaction has it (FROND_LAST_COMMIT).
+/// requested, this is false only where another transaction has it (FROND_SEMI_CONSISTENT).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_read(
     txn: *const frond_txn,

@@ -12,7 +12,7 @@ use crate::{
     bytes::{bytes, frond_buffer, give, given, list, take_back, text},
     error::{Fail, call, frond_error, misuse},
     operators::{frond_operator, operator},
-    parts::{frond_part, layout},
+    projection::{frond_part, layout},
     waits::frond_lock_hooks,
 };
 

@@ -34,13 +34,13 @@ pub const FROND_EXCLUSIVE: i32 = 2;
 /// If another transaction holds the row: wait, as long as the transaction's options say.
 pub const FROND_WAIT: i32 = 0;
 /// If another transaction holds the row (NOWAIT): fail with FRD-1105 at once.
-pub const FROND_FAIL: i32 = 1;
+pub const FROND_NO_WAIT: i32 = 1;
 /// If another transaction holds the row (SKIP LOCKED): a scan skips it; a read of one row fails.
-pub const FROND_SKIP: i32 = 2;
+pub const FROND_SKIP_LOCKED: i32 = 2;
 /// If another transaction holds the row (semi-consistent read): read its last committed version
 /// without a lock, and report that (`locked`). Calls that cannot report it wait, and at
 /// FROND_SERIALIZABLE all calls do.
-pub const FROND_LAST_COMMIT: i32 = 3;
+pub const FROND_SEMI_CONSISTENT: i32 = 3;
 
 /// A transaction. It ends with frond_txn_commit, frond_txn_prepare or frond_txn_rollback, once its
 /// cursors are released.
@@ -113,9 +113,9 @@ pub(crate) fn lock(number: i32) -> Result<Option<RowLock>, Fail> {
 pub(crate) fn if_locked(number: i32) -> Result<IfLocked, Fail> {
     match number {
         FROND_WAIT => Ok(IfLocked::Wait),
-        FROND_FAIL => Ok(IfLocked::Fail),
-        FROND_SKIP => Ok(IfLocked::Skip),
-        FROND_LAST_COMMIT => Ok(IfLocked::LastCommit),
+        FROND_NO_WAIT => Ok(IfLocked::NoWait),
+        FROND_SKIP_LOCKED => Ok(IfLocked::SkipLocked),
+        FROND_SEMI_CONSISTENT => Ok(IfLocked::SemiConsistent),
         other => Err(misuse(format!("there is no way {other} to meet a lock"))),
     }
 }

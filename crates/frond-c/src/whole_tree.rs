@@ -26,7 +26,7 @@ pub const FROND_TREE_SHARED_INTENT_EXCLUSIVE: i32 = 5;
 
 /// Locks a whole tree until the transaction ends, whatever of it is rolled back; a prepared
 /// transaction keeps the lock. `mode` is FROND_TREE_SHARED, …. `when_locked` is FROND_WAIT, or
-/// FROND_FAIL for FRD-1105 if another transaction holds a conflicting lock. Plain reads are not
+/// FROND_NO_WAIT for FRD-1105 if another transaction holds a conflicting lock. Plain reads are not
 /// affected.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_lock_tree(

@@ -58,7 +58,7 @@ pub use db::Tuning;
 pub use db::{
     Batch, BulkLoad, BulkLoaded, CACHE_BYTES_MIN, Change, ChangeFeed, ChangeStep, ChangedTree,
     Commit, Cursor, DamagedRange, Db, IfLocked, IndexBuild, Interrupter, Isolation, ManyRows,
-    Options, Parts, PreparedInfo, PreparedTxn, RangeEstimate, ReadOptions, RowBuf, RowChange,
+    Options, PreparedInfo, PreparedTxn, Projection, RangeEstimate, ReadOptions, RowBuf, RowChange,
     RowChanged, RowConflict, RowCount, RowEntry, RowLock, RowRead, Savepoint, Sees, Snapshot,
     SnapshotInfo, Stats, TemporaryEntry, TemporaryTree, Tree, TreeInfo, TreeLock, TreeOptions,
     TreeSizes, TreeStats, TreesChange, TreesChanged, Txn, TxnCursor, TxnOptions, WhichTree,

@@ -254,8 +254,8 @@ fn assert_rows(snapshot: &Snapshot, tree: &Tree, rows: &Rows) -> Result<()> {
 fn assert_parts(snapshot: &Snapshot, tree: &Tree, rows: &Rows) -> Result<()> {
     let layout = layouts("jobs").value_layout.expect("it has one");
     for wanted in [&[1][..], &[0, 3], &[5], &[4, 6], &[]] {
-        let parts = tree.parts(wanted)?;
-        let mut cursor = snapshot.scan(tree, ..)?.only(&parts)?;
+        let parts = tree.projection(wanted)?;
+        let mut cursor = snapshot.scan(tree, ..)?.project(&parts)?;
         let mut got = Vec::new();
         for (key, value) in rows {
             let mut ends = Vec::new();
@@ -264,7 +264,7 @@ fn assert_parts(snapshot: &Snapshot, tree: &Tree, rows: &Rows) -> Result<()> {
             let cut: Vec<u8> =
                 wanted.iter().flat_map(|&part| value[start(part)..ends[part]].to_vec()).collect();
             assert_eq!(cursor.next()?, Some((&key[..], &cut[..])), "{wanted:?}");
-            assert!(snapshot.get_parts(tree, key, &parts, &mut got)?);
+            assert!(snapshot.get_projected(tree, key, &parts, &mut got)?);
             assert_eq!(got, cut, "{wanted:?}");
         }
         assert_eq!(cursor.next()?, None);

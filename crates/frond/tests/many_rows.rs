@@ -95,8 +95,8 @@ fn many_rows_are_what_each_is_alone() {
             Isolation::Serializable,
         ] {
             let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
-            let some = tree.parts(&[1]).unwrap();
-            let none = tree.parts(&[]).unwrap();
+            let some = tree.projection(&[1]).unwrap();
+            let none = tree.projection(&[]).unwrap();
             let mut rows = ManyRows::default();
             for own in [false, true] {
                 if own {
@@ -153,12 +153,12 @@ fn what_cannot_be_read_together_is_an_error_and_no_row() {
         )
         .unwrap();
     tree.put(b"a", b"1").unwrap();
-    let parts = other.parts(&[0]).unwrap();
+    let parts = other.projection(&[0]).unwrap();
     let txn = db.begin(TxnOptions::default()).unwrap();
     let mut rows = ManyRows::with(vec![1, 2, 3]);
     txn.read_many_into(&tree, &[b"a"], &ReadOptions::default(), &mut rows).unwrap();
     assert_eq!((rows.get(0), rows.get(1)), (Some(&b"1"[..]), None));
-    let options = ReadOptions { parts: Some(&parts), ..Default::default() };
+    let options = ReadOptions { projection: Some(&parts), ..Default::default() };
     assert!(txn.read_many_into(&tree, &[b"a"], &options, &mut rows).is_err());
     assert_eq!((rows.len(), rows.get(0)), (0, None));
     txn.rollback();

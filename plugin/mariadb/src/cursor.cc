@@ -17,7 +17,7 @@ int Cursor::open(Session *session, Tree tree, const How &how, std::string_view f
     options.row_lock = how.row_lock;
     options.when_locked = how.when_locked;
     options.sees = how.sees;
-    options.parts = how.parts;
+    options.projection = how.projection;
     if (int code = tree.scan(session->txn(), from, to, options, &cursor_, session->error())) {
         cursor_ = nullptr;
         return session->fail(code);

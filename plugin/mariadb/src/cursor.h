@@ -45,7 +45,7 @@ public:
           Parts of values; null for whole values. Each set of parts that a handler makes has its own
           number.
         */
-        const frond_parts *parts = nullptr;
+        const frond_projection *projection = nullptr;
         uint64_t parts_number = 0;
     };
 

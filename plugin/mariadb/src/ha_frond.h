@@ -186,13 +186,13 @@ private:
 
     /* A set of columns, and the parts of rows that hold them; no parts: all of them. */
     struct Wanted {
-        ~Wanted() { frond_parts_free(parts); }
+        ~Wanted() { frond_projection_free(parts); }
         bool is_of(const MY_BITMAP *wanted) const;
         std::vector<my_bitmap_map> columns;
         frond::Projection projection;
         bool has_key_columns = true; /* Some are in the primary key. */
         bool has_blobs = true;
-        frond_parts *parts = nullptr;
+        frond_projection *parts = nullptr;
         uint64_t number = 0;
     };
 
@@ -208,7 +208,7 @@ private:
     frond::Cursor::How how(const frond::Tree &tree);
     void choose_parts();
     void make_parts();
-    const frond_parts *parts() const { return reads_ == nullptr ? nullptr : reads_->parts; }
+    const frond_projection *projection() const { return reads_ == nullptr ? nullptr : reads_->parts; }
     uint64_t parts_number() const { return reads_ == nullptr ? 0 : reads_->number; }
     int put_cursor(frond::Tree tree, std::string_view from, std::string_view to, bool forward);
     int read_point(const Index &index, uchar *record);

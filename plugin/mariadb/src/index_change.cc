@@ -22,7 +22,7 @@ struct Free_cursor {
     void operator()(frond_cursor *cursor) const { frond_cursor_free(cursor); }
 };
 struct Free_parts {
-    void operator()(frond_parts *parts) const { frond_parts_free(parts); }
+    void operator()(frond_projection *parts) const { frond_projection_free(parts); }
 };
 
 std::string hexadecimal(const LEX_CUSTRING &bytes)
@@ -119,14 +119,14 @@ int Index_change::scan(Session *session, TABLE *altered, const Plan &plan, frond
     if (plan.has_primary())
         wanted.add(altered->key_info[plan.primary]);
     Projection projection;
-    frond_parts *made = nullptr;
+    frond_projection *made = nullptr;
     if (plan.row->project(wanted.get(), &projection) &&
-        frond_parts_make(rows, projection.parts.data(), projection.parts.size(), &made, nullptr) != FROND_OK)
+        frond_projection_new(rows, projection.parts.data(), projection.parts.size(), &made, nullptr) != FROND_OK)
         made = nullptr;
-    const std::unique_ptr<frond_parts, Free_parts> parts(made);
+    const std::unique_ptr<frond_projection, Free_parts> parts(made);
     frond_read_options options;
     frond_read_options_init(&options);
-    options.parts = parts.get();
+    options.projection = parts.get();
     frond_cursor *opened = nullptr;
     if (int code = frond_txn_read_range(txn, rows, nullptr, 0, nullptr, 0, &options, &opened, session->error()))
         return code;

@@ -77,7 +77,7 @@ void ha_frond::make_parts()
     made->has_key_columns = plan().has_primary() && plan().primary_key().gives(wanted);
     made->has_blobs = plan().row->has_blobs(wanted);
     if (plan().row->project(wanted, &made->projection) &&
-        frond_parts_make(share_->row_tree().stored(), made->projection.parts.data(), made->projection.parts.size(), &made->parts,
+        frond_projection_new(share_->row_tree().stored(), made->projection.parts.data(), made->projection.parts.size(), &made->parts,
                          nullptr) != FROND_OK)
         made->parts = nullptr;
     if (made->parts != nullptr)
@@ -94,14 +94,14 @@ Cursor::How ha_frond::how(const Tree &tree)
         how.sees = FROND_NEWEST;
     if (tree == share_->row_tree()) {
         choose_parts();
-        how.parts = parts();
+        how.projection = parts();
         how.parts_number = parts_number();
     }
     if (skips_locked_)
-        how.when_locked = FROND_SKIP;
+        how.when_locked = FROND_SKIP_LOCKED;
     else if (tries_semi_consistent_ && row_lock_ == FROND_EXCLUSIVE && tree == share_->row_tree() &&
              !session_->is_repeatable_read())
-        how.when_locked = FROND_LAST_COMMIT;
+        how.when_locked = FROND_SEMI_CONSISTENT;
     return how;
 }
 
@@ -177,17 +177,17 @@ int ha_frond::fetch_row(std::string_view row_key, uchar *record)
     frond_read_options options;
     frond_read_options_init(&options);
     options.row_lock = row_lock_;
-    options.when_locked = skips_locked_ ? FROND_SKIP : FROND_WAIT;
+    options.when_locked = skips_locked_ ? FROND_SKIP_LOCKED : FROND_WAIT;
     options.with_last = true;
     if (is_sequence())
         options.sees = FROND_NEWEST;
-    options.parts = parts();
+    options.projection = parts();
     int code = share_->row_tree().read(session_->txn(), row_key, options, &row_buffer_, session_->error());
     if (code == FROND_NOT_FOUND || (code == LOCK_BUSY && skips_locked_))
         return HA_ERR_KEY_NOT_FOUND;
     if (code != FROND_OK)
         return session_->fail(code);
-    return decode_row(row_key, view(row_buffer_.data, row_buffer_.length), options.parts == nullptr, record);
+    return decode_row(row_key, view(row_buffer_.data, row_buffer_.length), options.projection == nullptr, record);
 }
 
 /*
@@ -723,7 +723,7 @@ int ha_frond::read_point(const Index &index, uchar *record)
     frond_read_options options;
     frond_read_options_init(&options);
     options.row_lock = row_lock_;
-    options.when_locked = skips_locked_ ? FROND_SKIP : FROND_WAIT;
+    options.when_locked = skips_locked_ ? FROND_SKIP_LOCKED : FROND_WAIT;
     int code = share_->tree(index.number).read(session_->txn(), search_, options, &entry_buffer_, session_->error());
     if (code == FROND_NOT_FOUND || (code == LOCK_BUSY && skips_locked_))
         return HA_ERR_KEY_NOT_FOUND;

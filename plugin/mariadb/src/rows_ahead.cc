@@ -35,7 +35,7 @@ std::string_view Rows_ahead::key(size_t row) const
     return std::string_view(bytes_).substr(begin, ends_[row] - begin);
 }
 
-int Rows_ahead::read(Session *session, const Tree &tree, const frond_parts *parts, uint64_t parts_number)
+int Rows_ahead::read(Session *session, const Tree &tree, const frond_projection *projection, uint64_t parts_number)
 {
     keys_.clear();
     for (size_t row = 0; row < ends_.size(); row++)
@@ -43,7 +43,7 @@ int Rows_ahead::read(Session *session, const Tree &tree, const frond_parts *part
     values_.resize(keys_.size());
     frond_read_options options;
     frond_read_options_init(&options);
-    options.parts = parts;
+    options.projection = parts;
     if (int code = frond_txn_read_many(session->txn(), tree.stored(), keys_.data(), keys_.size(), &options, &memory_,
                                        values_.data(), nullptr, session->error())) {
         clear();

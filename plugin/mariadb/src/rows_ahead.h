@@ -39,7 +39,7 @@ public:
       Reads the rows that were added, with these parts (null: all), whose number is remembered.
       Returns a HA_ERR_*.
     */
-    int read(Session *session, const Tree &tree, const frond_parts *parts, uint64_t parts_number);
+    int read(Session *session, const Tree &tree, const frond_projection *projection, uint64_t parts_number);
     /*
       Whether the row was read; then it is the next one. `value` receives it, or nothing if there is
       no row with this key.

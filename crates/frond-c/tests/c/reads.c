@@ -44,7 +44,7 @@ static int is_locked(int id)
     uint8_t key = (uint8_t)id;
     frond_buffer value = {0};
     frond_txn *txn = begin(FROND_READ_COMMITTED);
-    int got = frond_txn_get(txn, rows, &key, 1, FROND_EXCLUSIVE, FROND_FAIL, &value, &error);
+    int got = frond_txn_get(txn, rows, &key, 1, FROND_EXCLUSIVE, FROND_NO_WAIT, &value, &error);
     CHECK(got == FROND_OK || got == FROND_NOT_FOUND || got == BUSY);
     MUST(frond_txn_rollback(txn, &error));
     frond_buffer_free(&value);
@@ -82,11 +82,11 @@ static void one_row(void)
         GIVES(TIMEOUT, frond_txn_read(reader, rows, &key, 1, &how, &value, &locked, &error));
         CHECK(!locked);
         how.wait_ms = -1;
-        how.when_locked = FROND_FAIL;
+        how.when_locked = FROND_NO_WAIT;
         GIVES(BUSY, frond_txn_read(reader, rows, &key, 1, &how, &value, &locked, &error));
-        how.when_locked = FROND_SKIP;
+        how.when_locked = FROND_SKIP_LOCKED;
         GIVES(BUSY, frond_txn_read(reader, rows, &key, 1, &how, &value, &locked, &error));
-        how.when_locked = FROND_LAST_COMMIT;
+        how.when_locked = FROND_SEMI_CONSISTENT;
         MUST(frond_txn_read(reader, rows, &key, 1, &how, &value, &locked, &error));
         CHECK(has(value.data, value.length, "changed 1") && !locked);
         GIVES(FROND_NOT_FOUND, frond_txn_read(reader, rows, &absent, 1, &how, &value, &locked, &error));
@@ -133,10 +133,10 @@ static void many_rows(void)
     how.wait_ms = 0;
     GIVES(TIMEOUT, frond_txn_read_many(txn, rows, keys, 4, &how, &held, values, locked, &error));
     CHECK(!is_locked(5) && !is_locked(9));
-    how.when_locked = FROND_SKIP;
+    how.when_locked = FROND_SKIP_LOCKED;
     MUST(frond_txn_read_many(txn, rows, keys, 4, &how, &held, values, locked, &error));
     CHECK(values[3].data == NULL && !locked[3] && locked[2]);
-    how.when_locked = FROND_LAST_COMMIT;
+    how.when_locked = FROND_SEMI_CONSISTENT;
     MUST(frond_txn_read_many(txn, rows, keys, 4, &how, &held, values, locked, &error));
     CHECK(has(values[3].data, values[3].length, "row 7") && !locked[3] && locked[2]);
     how.row_lock = FROND_NO_LOCK;
@@ -167,13 +167,13 @@ static void batches(void)
     frond_rows batch;
     frond_read_options how;
     const size_t rest = 1;
-    frond_parts *parts;
-    MUST(frond_parts_make(rows, &rest, 1, &parts, &error));
-    const int modes[] = {FROND_WAIT, FROND_FAIL, FROND_SKIP, FROND_LAST_COMMIT};
+    frond_projection *parts;
+    MUST(frond_projection_new(rows, &rest, 1, &parts, &error));
+    const int modes[] = {FROND_WAIT, FROND_NO_WAIT, FROND_SKIP_LOCKED, FROND_SEMI_CONSISTENT};
     for (int forward = 0; forward < 2; forward++) {
         frond_txn *txn = begin(FROND_READ_COMMITTED);
         frond_read_options_init(&how);
-        how.parts = parts;
+        how.projection = parts;
         frond_cursor *cursor = all_rows(txn, &how, forward);
         size_t count = 0, last = 0, wanted = 0;
         for (;;) {
@@ -205,7 +205,7 @@ static void batches(void)
         }
         MUST(frond_txn_rollback(txn, &error));
     }
-    frond_parts_free(parts);
+    frond_projection_free(parts);
 }
 
 /* One cursor moved from range to range returns and locks what a new cursor for each would. */
@@ -258,7 +258,7 @@ static void semi_consistent(void)
     frond_read_options how;
     frond_read_options_init(&how);
     how.row_lock = FROND_EXCLUSIVE;
-    how.when_locked = FROND_LAST_COMMIT;
+    how.when_locked = FROND_SEMI_CONSISTENT;
     how.wait_ms = 0;
     frond_txn *txn = begin(FROND_READ_COMMITTED), *other = begin(FROND_READ_COMMITTED);
     put(other, 11, "no more");

@@ -290,7 +290,7 @@ static void parts_and_statements(void)
     const uint8_t *row = bytes("\001\002\003abc\007");
     frond_tree_options options;
     frond_tree *table, *other;
-    frond_parts *parts;
+    frond_projection *parts;
     frond_snapshot *snapshot;
     frond_cursor *cursor;
     frond_rows batch;
@@ -312,18 +312,18 @@ static void parts_and_statements(void)
         MUST(frond_put(table, key.bytes, 8, row, 7, &error));
     }
     MUST(frond_checkpoint(db, &error));
-    GIVES(INVALID, frond_parts_make(table, beyond, 1, &parts, &error));
-    GIVES(INVALID, frond_parts_make(rows, numbers, 2, &parts, &error));
-    MUST(frond_parts_make(table, numbers, 2, &parts, &error));
+    GIVES(INVALID, frond_projection_new(table, beyond, 1, &parts, &error));
+    GIVES(INVALID, frond_projection_new(rows, numbers, 2, &parts, &error));
+    MUST(frond_projection_new(table, numbers, 2, &parts, &error));
 
     id_key first = key_of(0), absent = key_of(1000);
     const uint8_t *cut = bytes("\001\002\007");
-    MUST(frond_get_parts(table, first.bytes, 8, parts, &value, &error));
+    MUST(frond_get_projected(table, first.bytes, 8, parts, &value, &error));
     CHECK(value.length == 3 && memcmp(value.data, cut, 3) == 0);
-    GIVES(FROND_NOT_FOUND, frond_get_parts(table, absent.bytes, 8, parts, &value, &error));
-    GIVES(INVALID, frond_get_parts(table, first.bytes, 8, NULL, &value, &error));
+    GIVES(FROND_NOT_FOUND, frond_get_projected(table, absent.bytes, 8, parts, &value, &error));
+    GIVES(INVALID, frond_get_projected(table, first.bytes, 8, NULL, &value, &error));
     MUST(frond_scan(table, NULL, 0, NULL, 0, &cursor, &error));
-    MUST(frond_cursor_only(cursor, parts, &error));
+    MUST(frond_cursor_project(cursor, parts, &error));
     MUST(frond_cursor_next(cursor, 100, &batch, &error));
     CHECK(batch.count == 100 && batch.rows[99].value_length == 3);
     frond_cursor_free(cursor);
@@ -339,23 +339,23 @@ static void parts_and_statements(void)
         MUST(frond_txn_put(txn, table, key.bytes, 8, row, 7, &error));
     }
     MUST(frond_txn_scan(txn, table, NULL, 0, NULL, 0, FROND_NO_LOCK, FROND_WAIT, &cursor, &error));
-    MUST(frond_cursor_only(cursor, parts, &error));
+    MUST(frond_cursor_project(cursor, parts, &error));
     MUST(frond_cursor_next(cursor, 1000, &batch, &error));
     CHECK(batch.count == 100 && batch.rows[0].value_length == 3);
     frond_cursor_free(cursor);
     MUST(frond_txn_begin_statement(txn, &error));
     id_key last = key_of(199);
     MUST(frond_txn_delete(txn, table, last.bytes, 8, &error));
-    GIVES(FROND_NOT_FOUND, frond_txn_get_parts(txn, table, last.bytes, 8, parts, &value, &error));
+    GIVES(FROND_NOT_FOUND, frond_txn_get_projected(txn, table, last.bytes, 8, parts, &value, &error));
     MUST(frond_txn_rollback_statement(txn, &error));
-    MUST(frond_txn_get_parts(txn, table, last.bytes, 8, parts, &value, &error));
+    MUST(frond_txn_get_projected(txn, table, last.bytes, 8, parts, &value, &error));
     CHECK(value.length == 3 && memcmp(value.data, cut, 3) == 0);
     MUST(frond_txn_commit(txn, NULL, &error));
 
     MUST(frond_snapshot_open(db, "monday", &snapshot, &error));
     MUST(frond_snapshot_tree_open(snapshot, "table", &other, &error));
-    GIVES(FROND_NOT_FOUND, frond_snapshot_get_parts(snapshot, other, last.bytes, 8, parts, &value, &error));
-    MUST(frond_snapshot_get_parts(snapshot, other, first.bytes, 8, parts, &value, &error));
+    GIVES(FROND_NOT_FOUND, frond_snapshot_get_projected(snapshot, other, last.bytes, 8, parts, &value, &error));
+    MUST(frond_snapshot_get_projected(snapshot, other, first.bytes, 8, parts, &value, &error));
     CHECK(value.length == 3);
     MUST(frond_snapshot_get_at(snapshot, other, first.bytes, 8, 4, piece, 4, &count, &error));
     CHECK(count == 3 && memcmp(piece, row + 4, 3) == 0);
@@ -363,8 +363,8 @@ static void parts_and_statements(void)
     frond_snapshot_free(snapshot);
     frond_tree_free(other);
     MUST(frond_snapshot_drop(db, "monday", &error));
-    frond_parts_free(parts);
-    frond_parts_free(NULL);
+    frond_projection_free(parts);
+    frond_projection_free(NULL);
     frond_buffer_free(&value);
     frond_tree_free(table);
 }

@@ -160,9 +160,9 @@ static void waits(void)
     /* A plain read at FROND_SERIALIZABLE locks, and can be told not to wait. */
     holder = begin(FROND_SNAPSHOT, 0), txn = begin(FROND_SERIALIZABLE, 0);
     MUST(put(holder, "1", "held"));
-    GIVES(BUSY, frond_txn_get(txn, tree, bytes("1"), 1, FROND_NO_LOCK, FROND_FAIL, &value, &error));
-    GIVES(BUSY, frond_txn_get(txn, tree, bytes("1"), 1, FROND_NO_LOCK, FROND_SKIP, &value, &error));
-    MUST(frond_txn_get(txn, tree, bytes("2"), 1, FROND_NO_LOCK, FROND_FAIL, &value, &error));
+    GIVES(BUSY, frond_txn_get(txn, tree, bytes("1"), 1, FROND_NO_LOCK, FROND_NO_WAIT, &value, &error));
+    GIVES(BUSY, frond_txn_get(txn, tree, bytes("1"), 1, FROND_NO_LOCK, FROND_SKIP_LOCKED, &value, &error));
+    MUST(frond_txn_get(txn, tree, bytes("2"), 1, FROND_NO_LOCK, FROND_NO_WAIT, &value, &error));
     GIVES(LATE, (frond_txn_set_lock_timeout(holder, 0, &error), put(holder, "2", "too late")));
     frond_buffer_free(&value);
     MUST(frond_txn_rollback(holder, &error));
@@ -202,7 +202,7 @@ static void cursors(void)
     frond_txn *holder = begin(FROND_SNAPSHOT, 0);
     txn = begin(FROND_READ_COMMITTED, 0);
     MUST(put(holder, "4", "held"));
-    cursor = scan(txn, FROND_EXCLUSIVE, FROND_FAIL);
+    cursor = scan(txn, FROND_EXCLUSIVE, FROND_NO_WAIT);
     MUST(frond_cursor_next(cursor, 10, &found, &error));
     are_rows(&found, "123");
     MUST(frond_cursor_prev(cursor, 1, &found, &error));

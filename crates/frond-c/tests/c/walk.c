@@ -383,7 +383,7 @@ static void foreign_key(void)
     MUST(frond_txn_get(child, rows, parent.bytes, 8, FROND_SHARED, FROND_WAIT, &value, &error));
     GIVES(1101, frond_txn_delete(other, rows, parent.bytes, 8, &error));
     CHECK(error.kind == FROND_RETRY);
-    GIVES(LOCK_BUSY, frond_txn_get(other, rows, parent.bytes, 8, FROND_EXCLUSIVE, FROND_FAIL, &value, &error));
+    GIVES(LOCK_BUSY, frond_txn_get(other, rows, parent.bytes, 8, FROND_EXCLUSIVE, FROND_NO_WAIT, &value, &error));
     GIVES(FROND_NOT_FOUND, frond_txn_get(child, rows, nobody.bytes, 8, FROND_SHARED, FROND_WAIT, &value, &error));
     GIVES(1101, frond_txn_put(other, rows, nobody.bytes, 8, NULL, 0, &error));
     MUST(frond_txn_rollback(child, &error));

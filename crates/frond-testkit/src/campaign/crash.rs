@@ -337,7 +337,7 @@ impl<E: Engine> Campaign<'_, E> {
 /// checkpoint.
 fn probe(model: &Model, seed: u64) -> Vec<Op> {
     let mut ops = vec![Op::Begin(0, Isolation::ReadCommitted, None)];
-    let locking = Locking { lock: RowLock::Shared, if_locked: IfLocked::Fail };
+    let locking = Locking { lock: RowLock::Shared, if_locked: IfLocked::NoWait };
     let in_doubt = model.in_doubt_rows();
     for (tree, key) in in_doubt.iter().filter_map(|(_, row)| row.clone()) {
         ops.push(Op::InTxn(0, TxnOp::Lock(tree, key, locking)));

@@ -367,8 +367,11 @@ impl Running<'_> {
     /// Reads a register that another may have locked: in that case as last committed.
     fn glimpse(&mut self, key: Key, dice: &mut Dice) -> Result<()> {
         let lock = *dice.pick(&[RowLock::Shared, RowLock::Exclusive]);
-        let how =
-            ReadOptions { lock: Some(lock), if_locked: IfLocked::LastCommit, ..Default::default() };
+        let how = ReadOptions {
+            lock: Some(lock),
+            if_locked: IfLocked::SemiConsistent,
+            ..Default::default()
+        };
         let row = self.txn.read(&self.trees.registers, &key.to_be_bytes(), &how)?;
         let value = row.exists.then(|| number(row.value));
         self.note(match row.locked {
@@ -417,7 +420,7 @@ impl Running<'_> {
         let lists = &self.trees.lists;
         let lock = *dice.pick(&[RowLock::Shared, RowLock::Exclusive]);
         let skips = dice.chance(1, 3);
-        let if_locked = if skips { IfLocked::Skip } else { IfLocked::Wait };
+        let if_locked = if skips { IfLocked::SkipLocked } else { IfLocked::Wait };
         let cursor = match locks {
             true => self.txn.scan_locked(lists, range, lock, if_locked)?,
             false => self.txn.scan(lists, range)?,

@@ -191,9 +191,9 @@ impl Sessions {
             return Ok(Answer::Rows(keys.iter().map(|key| row(key, value(key), false)).collect()));
         };
         let passes = match locking.if_locked {
-            IfLocked::Skip => true,
-            IfLocked::LastCommit => !is_serial,
-            IfLocked::Wait | IfLocked::Fail => false,
+            IfLocked::SkipLocked => true,
+            IfLocked::SemiConsistent => !is_serial,
+            IfLocked::Wait | IfLocked::NoWait => false,
         };
         let mut order: Vec<&Key> = keys.iter().collect();
         order.sort_by_key(|key| key.bytes());
@@ -222,7 +222,7 @@ impl Sessions {
             let locked = taken.iter().any(|(one, _)| *one == place);
             let value = match locking.if_locked {
                 _ if locked => session.value(model, &place, u64::MAX),
-                IfLocked::Skip => None,
+                IfLocked::SkipLocked => None,
                 _ => session.value(model, &place, model.step()),
             };
             row(key, value, locked)
@@ -261,7 +261,8 @@ impl Sessions {
                 may_keep(tree, &|met| keys.iter().any(|key| key.bytes() == met))
             }
             TxnOp::Lock(tree, key, locking) | TxnOp::Look(tree, key, locking) => {
-                let passes = matches!(locking.if_locked, IfLocked::Skip | IfLocked::LastCommit);
+                let passes =
+                    matches!(locking.if_locked, IfLocked::SkipLocked | IfLocked::SemiConsistent);
                 passes && may_keep(tree, &|met| met == key.bytes())
             }
             TxnOp::Row { tree, .. } => {

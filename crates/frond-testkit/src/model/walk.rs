@@ -137,7 +137,7 @@ impl Sessions {
                 walk.at = Some(key.clone());
                 match walk.locking.if_locked {
                     // As last committed.
-                    IfLocked::LastCommit => return Ok(Step::Row(key)),
+                    IfLocked::SemiConsistent => return Ok(Step::Row(key)),
                     _ => continue,
                 }
             }
@@ -152,9 +152,9 @@ impl Sessions {
     fn passes_busy(&self, walk: &Walk<'_>) -> bool {
         let is_serial = self.at(walk.slot).isolation == Isolation::Serializable;
         match walk.locking.if_locked {
-            IfLocked::Skip => true,
-            IfLocked::LastCommit => !is_serial,
-            IfLocked::Wait | IfLocked::Fail => false,
+            IfLocked::SkipLocked => true,
+            IfLocked::SemiConsistent => !is_serial,
+            IfLocked::Wait | IfLocked::NoWait => false,
         }
     }
 

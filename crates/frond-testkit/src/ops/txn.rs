@@ -109,9 +109,9 @@ impl fmt::Display for Locking {
         let lock = lock_name(self.lock);
         let if_locked = match self.if_locked {
             IfLocked::Wait => "wait",
-            IfLocked::Fail => "fail",
-            IfLocked::Skip => "skip",
-            IfLocked::LastCommit => "last",
+            IfLocked::NoWait => "fail",
+            IfLocked::SkipLocked => "skip",
+            IfLocked::SemiConsistent => "last",
         };
         write!(f, "{lock} {if_locked}")
     }
@@ -241,9 +241,9 @@ fn parse_locking(words: &[&str]) -> Option<Locking> {
     let lock = parse_lock(lock)?;
     let if_locked = match *if_locked {
         "wait" => IfLocked::Wait,
-        "fail" => IfLocked::Fail,
-        "skip" => IfLocked::Skip,
-        "last" => IfLocked::LastCommit,
+        "fail" => IfLocked::NoWait,
+        "skip" => IfLocked::SkipLocked,
+        "last" => IfLocked::SemiConsistent,
         _ => return None,
     };
     Some(Locking { lock, if_locked })

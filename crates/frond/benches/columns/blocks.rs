@@ -8,8 +8,8 @@ use frond::{
     block::{
         Chunks, Codec, Pushed,
         columnar::{
-            ColumnarBlock, ColumnarBuilder, ColumnarRows, Columns, Plans, Projection, check,
-            find_parts,
+            ColumnSelection, ColumnarBlock, ColumnarBuilder, ColumnarRows, Columns, Plans, check,
+            find_selected,
         },
     },
 };
@@ -201,10 +201,10 @@ pub fn print() {
         let mut payload = Vec::new();
         let found = measure(picks.len(), || {
             for key in &picks {
-                let found = find_parts(
+                let found = find_selected(
                     &parse(),
                     key,
-                    &Projection::All,
+                    &ColumnSelection::All,
                     &mut Chunks::default(),
                     &mut payload,
                 );

@@ -8,8 +8,8 @@ use frond::{
     block::{
         Chunks, Codec, ColumnarFormat, Pushed,
         columnar::{
-            ColumnarBlock, ColumnarBuilder, ColumnarRows, Columns, Models, Plans, Projection,
-            Samples, find_parts,
+            ColumnSelection, ColumnarBlock, ColumnarBuilder, ColumnarRows, Columns, Models, Plans,
+            Samples, find_selected,
         },
     },
 };
@@ -188,10 +188,10 @@ pub fn read(leaf: &Leaf, blocks: &[Vec<u8>], models: &Models) -> (f64, f64) {
     let mut one = |block: &[u8], key: &[u8]| {
         let columnar =
             ColumnarBlock::parse(black_box(block), &leaf.columns, models).expect("a block");
-        let found = find_parts(
+        let found = find_selected(
             &columnar,
             black_box(key),
-            &Projection::All,
+            &ColumnSelection::All,
             &mut Chunks::default(),
             &mut payload,
         );
@@ -233,7 +233,7 @@ pub fn scan(leaf: &Leaf, blocks: &[Vec<u8>], models: &Models) -> f64 {
         for block in blocks {
             let columnar =
                 ColumnarBlock::parse(black_box(block), &leaf.columns, models).expect("a block");
-            let mut rows = ColumnarRows::new(Projection::All);
+            let mut rows = ColumnarRows::new(ColumnSelection::All);
             rows.first(&columnar).expect("a row");
             while rows.next(&columnar).expect("a row") {
                 black_box(rows.payload());

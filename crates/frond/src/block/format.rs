@@ -21,7 +21,7 @@ use std::ops::Range;
 use super::{
     BadBlock, Chunks, Codec, DecodeMeter,
     column::string::{MODEL_VERSION, StringModel},
-    columnar::{self, ColumnarBlock, Columns, Models, Projection},
+    columnar::{self, ColumnSelection, ColumnarBlock, Columns, Models},
     rows::{self, Shape},
 };
 use crate::{
@@ -112,7 +112,7 @@ impl Format {
         &self,
         block: &[u8],
         key: &[u8],
-        projection: &Projection,
+        selection: &ColumnSelection,
         chunks: &mut Chunks,
     ) -> Result<Option<(Tag, Payload)>, BadBlock> {
         match self {
@@ -122,11 +122,11 @@ impl Format {
             }
             Format::Columnar(format) => {
                 let mut payload = Vec::new();
-                let projection = format.columns.projection(projection);
+                let selection = format.columns.selection(selection);
                 let block = format.block(block)?;
-                let found = columnar::find_parts(&block, key, projection, chunks, &mut payload)?;
-                Ok(found.map(|(tag, in_columns)| match projection {
-                    Projection::All => (tag, Payload::Made(payload)),
+                let found = columnar::find_selected(&block, key, selection, chunks, &mut payload)?;
+                Ok(found.map(|(tag, in_columns)| match selection {
+                    ColumnSelection::All => (tag, Payload::Made(payload)),
                     _ if in_columns => (tag, Payload::Parts(payload)),
                     _ => (tag, Payload::Made(payload)),
                 }))

@@ -7,7 +7,7 @@
 
 use super::{
     BadBlock, Chunks,
-    columnar::{ColumnarRows, Even, Projection},
+    columnar::{ColumnSelection, ColumnarRows, Even},
     format::Format,
     rows::{Rows, Shape},
 };
@@ -35,15 +35,17 @@ impl Position {
     pub fn new(format: &Format) -> Self {
         Self(match format {
             Format::Row => Kind::Row { rows: Rows::default(), shape: Shape::default() },
-            Format::Columnar(_) => Kind::Columnar(Box::new(ColumnarRows::new(Projection::All))),
+            Format::Columnar(_) => {
+                Kind::Columnar(Box::new(ColumnarRows::new(ColumnSelection::All)))
+            }
         })
     }
 
     /// Reads only these fields of values from now on, where they are in columns, in blocks of the
     /// format that the position was created for. To be called before it enters a block.
-    pub fn project(&mut self, projection: &Projection, format: &Format) {
+    pub fn project(&mut self, selection: &ColumnSelection, format: &Format) {
         if let (Kind::Columnar(rows), Format::Columnar(format)) = (&mut self.0, format) {
-            rows.project(format.columns().projection(projection).clone());
+            rows.project(format.columns().selection(selection).clone());
         }
     }
 

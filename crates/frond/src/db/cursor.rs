@@ -28,7 +28,7 @@ mod back;
 mod batch;
 
 use super::{
-    Interrupter, Parts, Snapshot,
+    Interrupter, Projection, Snapshot,
     ahead::{Ahead, WalkedLeaf},
     key_order::{KeyOrder, Repeats},
     piece::{Fetched, Piece, Shape},
@@ -73,7 +73,7 @@ pub struct Cursor {
     schema: Option<Arc<RowSchema>>,
     from: Option<Vec<u8>>,
     to: Option<Vec<u8>>,
-    parts: Option<Parts>,
+    projection: Option<Projection>,
     gap: Gap,
     rows: RowBuf,
     /// The blob returned last.
@@ -120,7 +120,7 @@ impl Cursor {
             schema: handle.and_then(|handle| handle.schema.clone()),
             from,
             to,
-            parts: None,
+            projection: None,
             gap: Gap::Low,
             rows: RowBuf::new(),
             blob: Vec::new(),
@@ -148,32 +148,32 @@ impl Cursor {
     }
 
     /// Restricts the cursor to these parts of values, concatenated: see
-    /// [`Tree::parts`](crate::Tree::parts). The cursor stays where it is. A step onto a value that
+    /// [`Tree::projection`](crate::Tree::projection). The cursor stays where it is. A step onto a value that
     /// does not fit the layout of its tree fails with `InvalidArgument`, each time;
     /// [`seek`](Self::seek) can skip it.
     ///
     /// # Errors
     /// `InvalidArgument` if the parts belong to a tree with other layouts.
-    pub fn only(mut self, parts: &Parts) -> Result<Self> {
-        self.set_parts(parts)?;
+    pub fn project(mut self, projection: &Projection) -> Result<Self> {
+        self.set_projection(projection)?;
         Ok(self)
     }
 
-    /// Restricts the cursor to these parts of values, like [`only`](Self::only), without moving it.
+    /// Restricts the cursor to these parts of values, like [`only`](Self::project), without moving it.
     ///
     /// # Errors
-    /// As [`only`](Self::only).
-    pub fn set_parts(&mut self, parts: &Parts) -> Result<()> {
-        parts.check(self.schema.as_ref())?;
+    /// As [`only`](Self::project).
+    pub fn set_projection(&mut self, projection: &Projection) -> Result<()> {
+        projection.check(self.schema.as_ref())?;
         let gap = self.edge();
         self.stand(gap);
-        self.parts = Some(parts.clone());
+        self.projection = Some(projection.clone());
         Ok(())
     }
 
     /// True if it returns parts of values.
     pub(super) fn has_parts(&self) -> bool {
-        self.parts.is_some()
+        self.projection.is_some()
     }
 
     /// The last commit that it shows.
@@ -246,7 +246,8 @@ impl Cursor {
             return Ok(Some((key, value)));
         }
         self.snapshot.engine.cx.open_blob(value)?.read(&mut self.blob)?;
-        let shape = Shape::of(self.entry.as_deref(), self.schema.as_deref(), self.parts.as_ref());
+        let shape =
+            Shape::of(self.entry.as_deref(), self.schema.as_deref(), self.projection.as_ref());
         if let Some(shape) = shape {
             shape.give(&mut self.blob)?;
         }
@@ -264,8 +265,8 @@ impl Cursor {
         if let Some(schema) = &self.schema
             && self.entry.as_ref().is_some_and(|entry| entry.record().value_layout.is_some())
         {
-            let nothing = Parts::new(schema, &[])?;
-            self.set_parts(&nothing)?;
+            let nothing = Projection::new(schema, &[])?;
+            self.set_projection(&nothing)?;
         }
         let mut rows = 0;
         loop {
@@ -401,7 +402,11 @@ impl Cursor {
             rows_max: self.piece_rows,
             ahead: (Direction::Forward, self.ahead),
             others: self.flights.as_ref(),
-            shape: Shape::of(self.entry.as_deref(), self.schema.as_deref(), self.parts.as_ref()),
+            shape: Shape::of(
+                self.entry.as_deref(),
+                self.schema.as_deref(),
+                self.projection.as_ref(),
+            ),
         };
         let Fetched { lone, .. } = piece.go_on(cursor, &mut self.rows)?;
         self.lone = lone.map(|cursor| Lone { cursor, leaf, version: read });
@@ -531,7 +536,11 @@ impl Cursor {
             rows_max,
             ahead: (direction, self.ahead),
             others: self.flights.as_ref(),
-            shape: Shape::of(self.entry.as_deref(), self.schema.as_deref(), self.parts.as_ref()),
+            shape: Shape::of(
+                self.entry.as_deref(),
+                self.schema.as_deref(),
+                self.projection.as_ref(),
+            ),
         };
         let Fetched { tombstones, lone } = piece.fetch(&mut self.rows)?;
         // A short scan does not continue, so it keeps nothing.

@@ -19,7 +19,7 @@ use crate::{
 
 use super::{
     ahead::Ahead,
-    parts::Parts,
+    projection::Projection,
     read::{Messages, ReadView},
     rows::RowBuf,
     sources::{MemSource, ReadSource},
@@ -57,7 +57,7 @@ pub(super) struct Shape<'a> {
     /// Converts values to the version that the reader knows.
     versions: Option<&'a RowVersions>,
     /// The parts that are wanted; `None`: all.
-    parts: Option<&'a Parts>,
+    projection: Option<&'a Projection>,
 }
 
 impl<'a> Shape<'a> {
@@ -65,21 +65,21 @@ impl<'a> Shape<'a> {
     pub fn of(
         entry: Option<&'a TreeEntry>,
         schema: Option<&'a RowSchema>,
-        parts: Option<&'a Parts>,
+        projection: Option<&'a Projection>,
     ) -> Option<Self> {
         let versions = schema.and_then(|schema| schema.versions());
         let versions = versions.map(|versions| &**versions);
-        entry.filter(|_| versions.is_some() || parts.is_some()).map(|entry| Self {
+        entry.filter(|_| versions.is_some() || projection.is_some()).map(|entry| Self {
             entry,
             versions,
-            parts,
+            projection,
         })
     }
 
     /// Converts a whole value for the reader.
     pub fn give(&self, value: &mut Vec<u8>) -> Result<()> {
-        match (self.parts, self.versions) {
-            (Some(parts), _) => parts.keep(Some(self.entry), value),
+        match (self.projection, self.versions) {
+            (Some(projection), _) => projection.keep(Some(self.entry), value),
             (None, Some(versions)) => bring_up(versions, self.entry, value),
             (None, None) => Ok(()),
         }
@@ -88,7 +88,7 @@ impl<'a> Shape<'a> {
     /// True if a whole value needs no conversion.
     #[inline]
     fn has(&self, value: &[u8]) -> bool {
-        self.parts.is_none() && self.versions.is_none_or(|versions| versions.has(value))
+        self.projection.is_none() && self.versions.is_none_or(|versions| versions.has(value))
     }
 }
 
@@ -178,8 +178,8 @@ impl<'a> Piece<'a> {
             if let Some(others) = self.others {
                 cursor.set_others(others.flights());
             }
-            if let Some(Shape { parts: Some(parts), .. }) = self.shape {
-                cursor.project(parts.projection())?;
+            if let Some(Shape { projection: Some(projection), .. }) = self.shape {
+                cursor.project(projection.columns())?;
             }
             cursor.expect(self.rows_max);
             cursor.seek_first()?;

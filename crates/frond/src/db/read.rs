@@ -1,11 +1,11 @@
 //! Point reads at a seqno: memtables newest first, then the tree.
 
 use crate::{
-    Kind, Message, Result, Seqno, Tree, TreeId, block::columnar::Projection, catalog::TreeEntry,
-    layout::VERSION_BYTES, pipeline::Engine, version::Version,
+    Kind, Message, Result, Seqno, Tree, TreeId, block::columnar::ColumnSelection,
+    catalog::TreeEntry, layout::VERSION_BYTES, pipeline::Engine, version::Version,
 };
 
-use super::parts::Parts;
+use super::projection::Projection;
 
 /// A consistent state to read: a version, and the last commit that is visible in it.
 pub(crate) struct ReadView<'a> {
@@ -48,7 +48,7 @@ enum Base {
     None,
     Value,
     /// The wanted parts of a value.
-    Parts,
+    Projected,
     Blob,
     Deleted,
 }
@@ -59,7 +59,7 @@ impl Messages {
     pub fn take(&mut self, message: Message<'_>, is_whole: bool, value: &mut Vec<u8>) -> bool {
         self.base = match message.tag.kind() {
             Kind::Put if is_whole => Base::Value,
-            Kind::Put => Base::Parts,
+            Kind::Put => Base::Projected,
             Kind::PutBlob => Base::Blob,
             Kind::Delete => Base::Deleted,
             Kind::Merge | Kind::Versions => {
@@ -88,7 +88,7 @@ impl Messages {
     }
 
     fn base_exists(&self) -> bool {
-        matches!(self.base, Base::Value | Base::Parts | Base::Blob)
+        matches!(self.base, Base::Value | Base::Projected | Base::Blob)
     }
 
     /// Computes the result into `value`; false if the key does not exist.
@@ -117,37 +117,37 @@ impl Messages {
 impl ReadView<'_> {
     /// Reads the value of `key` into `value`; false if it does not exist.
     pub fn get(&self, tree: TreeId, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        self.messages(tree, key, &Projection::All, value)?.finish(self, value)
+        self.messages(tree, key, &ColumnSelection::All, value)?.finish(self, value)
     }
 
     /// Reads the wanted parts of a value, concatenated.
-    pub fn get_parts(
+    pub fn get_projected(
         &self,
         entry: &TreeEntry,
         key: &[u8],
-        parts: &Parts,
+        projection: &Projection,
         value: &mut Vec<u8>,
     ) -> Result<bool> {
-        let messages = self.messages(entry.id, key, parts.projection(), value)?;
-        self.finish_parts(entry, key, parts, messages, value)
+        let messages = self.messages(entry.id, key, projection.columns(), value)?;
+        self.finish_projected(entry, key, projection, messages, value)
     }
 
     /// Computes the wanted parts from a key's messages.
-    pub fn finish_parts(
+    pub fn finish_projected(
         &self,
         entry: &TreeEntry,
         key: &[u8],
-        parts: &Parts,
+        projection: &Projection,
         messages: Messages,
         value: &mut Vec<u8>,
     ) -> Result<bool> {
         let exists = match (&messages.base, messages.operands.is_empty()) {
-            (Base::Parts, true) => return Ok(true),
+            (Base::Projected, true) => return Ok(true),
             // Folding needs the whole value.
-            (Base::Parts, false) => self.get(entry.id, key, value)?,
+            (Base::Projected, false) => self.get(entry.id, key, value)?,
             _ => messages.finish(self, value)?,
         };
-        if exists && let Err(misfit) = parts.keep(Some(entry), value) {
+        if exists && let Err(misfit) = projection.keep(Some(entry), value) {
             value.clear();
             return Err(misfit);
         }
@@ -159,7 +159,7 @@ impl ReadView<'_> {
         &self,
         tree: TreeId,
         key: &[u8],
-        projection: &Projection,
+        projection: &ColumnSelection,
         value: &mut Vec<u8>,
     ) -> Result<Messages> {
         value.clear();
@@ -173,7 +173,7 @@ impl ReadView<'_> {
         &self,
         tree: TreeId,
         key: &[u8],
-        projection: &Projection,
+        projection: &ColumnSelection,
         messages: &mut Messages,
         value: &mut Vec<u8>,
     ) -> Result<()> {
@@ -181,7 +181,7 @@ impl ReadView<'_> {
             return Ok(());
         }
         if let Some(root) = self.version.roots.get(&tree) {
-            root.get_parts(&self.engine.cx, key, projection, &mut |lookup| {
+            root.get_projected(&self.engine.cx, key, projection, &mut |lookup| {
                 messages.take(lookup.message(), lookup.is_whole(), value);
                 Ok(())
             })?;
@@ -195,7 +195,7 @@ impl ReadView<'_> {
         &self,
         tree: TreeId,
         key: &[u8],
-        projection: &Projection,
+        projection: &ColumnSelection,
         messages: &mut Messages,
         value: &mut Vec<u8>,
     ) -> Result<bool> {
@@ -221,7 +221,7 @@ impl ReadView<'_> {
 
     /// The seqno of the newest message for `key`, if that is in a memtable.
     pub fn newest_in_memtables(&self, tree: TreeId, key: &[u8]) -> Result<Option<Seqno>> {
-        let none = Projection::Nothing;
+        let none = ColumnSelection::Nothing;
         for slot in self.version.memtables() {
             let mut newest = None;
             slot.table.get(tree, key, self.at, &mut |seqno, _| {
@@ -244,7 +244,7 @@ impl ReadView<'_> {
     /// True if `key` exists, at the newest inserted version (Rule: I3).
     pub fn exists(&self, tree: TreeId, key: &[u8]) -> Result<bool> {
         // No part of the value is needed.
-        let none = Projection::Nothing;
+        let none = ColumnSelection::Nothing;
         Ok(self.messages(tree, key, &none, &mut Vec::new())?.exists())
     }
 
@@ -258,7 +258,7 @@ impl ReadView<'_> {
         out: &mut [u8],
     ) -> Result<Option<usize>> {
         let mut value = Vec::new();
-        let messages = self.messages(tree.entry.id, key, &Projection::All, &mut value)?;
+        let messages = self.messages(tree.entry.id, key, &ColumnSelection::All, &mut value)?;
         if messages.base == Base::Blob && messages.operands.is_empty() {
             let blob = self.engine.cx.open_blob(&value)?;
             let mut version = [0; VERSION_BYTES];

@@ -9,7 +9,7 @@ use crate::{
 };
 
 use super::{
-    Cursor, Parts, Shared, Tree, TreeInfo,
+    Cursor, Projection, Shared, Tree, TreeInfo,
     operators::must_know,
     read::{ReadView, in_key_order},
     tree::bounds,
@@ -138,21 +138,21 @@ impl Snapshot {
         })
     }
 
-    /// Parts of a value at this snapshot: see [`Tree::get_parts`].
+    /// Parts of a value at this snapshot: see [`Tree::get_projected`].
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub fn get_parts(
+    pub fn get_projected(
         &self,
         tree: &Tree,
         key: &[u8],
-        parts: &Parts,
+        projection: &Projection,
         value: &mut Vec<u8>,
     ) -> Result<bool> {
         self.check(tree)?;
-        parts.check(tree.schema.as_ref())?;
+        projection.check(tree.schema.as_ref())?;
         let version = self.version();
-        self.view(&version).get_parts(&tree.entry, key, parts, value)
+        self.view(&version).get_projected(&tree.entry, key, projection, value)
     }
 
     /// A byte range of a value at this snapshot: see [`Tree::get_at`].

@@ -15,7 +15,7 @@ use crate::{
 };
 
 use super::{
-    Batch, Cursor, Parts, Shared,
+    Batch, Cursor, Projection, Shared,
     batch::check_key,
     read::{ReadView, in_key_order},
 };
@@ -226,8 +226,8 @@ impl Tree {
     }
 
     /// Makes a projection of this tree's values: the parts with these numbers in the layout of
-    /// values, for reads that need no more. Use it with [`get_parts`](Self::get_parts) or
-    /// [`Cursor::only`](crate::Cursor::only). A block stores each part separately, so the others
+    /// values, for reads that need no more. Use it with [`get_projected`](Self::get_projected) or
+    /// [`Cursor::project`](crate::Cursor::project). A block stores each part separately, so the others
     /// are neither read nor decompressed.
     ///
     /// ```
@@ -241,7 +241,7 @@ impl Tree {
     /// pages.put(b"index", b"\x00\x00\x00\x07<html>...</html>")?;
     /// let hits = pages.parts(&[0])?;
     /// let mut value = Vec::new();
-    /// assert!(pages.get_parts(b"index", &hits, &mut value)?);
+    /// assert!(pages.get_projected(b"index", &hits, &mut value)?);
     /// assert_eq!(value, [0, 0, 0, 7]);
     /// # db.close()
     /// # }
@@ -250,9 +250,9 @@ impl Tree {
     /// # Errors
     /// `InvalidArgument` if the tree was created without a layout of values, or has no part with
     /// such a number.
-    pub fn parts(&self, numbers: &[usize]) -> Result<Parts> {
+    pub fn projection(&self, numbers: &[usize]) -> Result<Projection> {
         match (self.entry.record().value_layout, &self.schema) {
-            (Some(_), Some(schema)) => Parts::new(schema, numbers),
+            (Some(_), Some(schema)) => Projection::new(schema, numbers),
             _ => Err(Error::InvalidArgument(format!(
                 "tree `{}` was made without a layout of values",
                 self.name()
@@ -267,13 +267,18 @@ impl Tree {
     /// # Errors
     /// As [`get`](Self::get); `InvalidArgument` if the value does not fit the layout of its tree,
     /// or if the projection is for a tree with other layouts.
-    pub fn get_parts(&self, key: &[u8], parts: &Parts, value: &mut Vec<u8>) -> Result<bool> {
+    pub fn get_projected(
+        &self,
+        key: &[u8],
+        projection: &Projection,
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
         check_key(key)?;
         self.shared.engine.health.check()?;
         let version = self.shared.engine.versions.current();
         let view = self.view(&version)?;
-        parts.check(self.schema.as_ref())?;
-        view.get_parts(&self.entry, key, parts, value)
+        projection.check(self.schema.as_ref())?;
+        view.get_projected(&self.entry, key, projection, value)
     }
 
     /// Reads a byte range of a value: fills `out` from byte `from` on and returns how many bytes

@@ -19,7 +19,7 @@ use super::{
     reader::Run,
 };
 use crate::{
-    block::{BadBlock, Chunks, Position, columnar::Projection},
+    block::{BadBlock, Chunks, Position, columnar::ColumnSelection},
     cache::BlockSource,
     error::{Error, Result},
     sync::Arc,
@@ -161,9 +161,9 @@ impl RunCursor {
 
     /// Reads only these fields of values from here on, where they lie in columns; cheap while the
     /// cursor has no position.
-    pub fn project(&mut self, projection: &Projection) -> Result<()> {
+    pub fn project(&mut self, selection: &ColumnSelection) -> Result<()> {
         let row = self.rows.row();
-        self.rows.project(projection, self.run.format());
+        self.rows.project(selection, self.run.format());
         if !self.on_entry || self.run.format().is_row() {
             return Ok(());
         }
@@ -577,7 +577,7 @@ impl EntrySource for RunCursor {
     }
 
     fn make_whole(&mut self) -> Result<()> {
-        self.project(&Projection::All)
+        self.project(&ColumnSelection::All)
     }
 
     fn range_deletes(&self) -> Option<&RangeDeletes> {

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     block::{
         BadBlock, Chunks, Codec, ColumnarFormat, DecodeMeter, Dictionary, Format, NEWER, Packing,
-        columnar::Projection,
+        columnar::ColumnSelection,
     },
     bounds,
     cache::{BlockKey, BlockSlots, BlockSource, FrameBuf, FramePool, Load},
@@ -344,17 +344,17 @@ impl Run {
 
     /// Returns the message of `key`, if the run has one. Range deletes are up to the caller.
     pub fn get(&self, key: &[u8], hash: u64, source: &dyn BlockSource) -> Result<Option<Found>> {
-        self.get_parts(key, hash, source, &Projection::All)
+        self.get_selected(key, hash, source, &ColumnSelection::All)
     }
 
     /// Looks up `key` as [`get`](Self::get) does, with only the wanted fields of its value if it
     /// lies in columns.
-    pub fn get_parts(
+    pub fn get_selected(
         &self,
         key: &[u8],
         hash: u64,
         source: &dyn BlockSource,
-        projection: &Projection,
+        selection: &ColumnSelection,
     ) -> Result<Option<Found>> {
         let (blocks, has_filter) = (self.footer.index.len(), self.footer.filter.is_some());
         let beyond = || self.certainly_empty(Some(key), None) || key < &*self.footer.first_key;
@@ -371,7 +371,7 @@ impl Run {
         }
         let mut chunks = Chunks::default();
         let block = self.borrow_block(index, source, &mut chunks)?;
-        let found = self.footer.format.find(&block, key, projection, &mut chunks);
+        let found = self.footer.format.find(&block, key, selection, &mut chunks);
         let found = found.map_err(|bad| self.bad_block(index, bad))?;
         Ok(found.map(|(tag, payload)| Found::new(tag, block, payload)))
     }

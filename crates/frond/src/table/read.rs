@@ -29,7 +29,7 @@ pub(super) type Locking = Option<(RowLock, IfLocked)>;
 
 /// Replaces `LastCommit` with `Wait`, for reads that must lock.
 fn that_locks(if_locked: IfLocked) -> IfLocked {
-    if if_locked == IfLocked::LastCommit { IfLocked::Wait } else { if_locked }
+    if if_locked == IfLocked::SemiConsistent { IfLocked::Wait } else { if_locked }
 }
 
 impl Table {
@@ -318,7 +318,7 @@ impl TableIndex {
 
     /// Like [`scan`](Self::scan), with each entry and its row locked as the cursor reaches it, and
     /// read at the latest version. If a row is skipped because another transaction holds it, its
-    /// entry is released unless it was locked before. [`IfLocked::LastCommit`] waits: older
+    /// entry is released unless it was locked before. [`IfLocked::SemiConsistent`] waits: older
     /// versions of entries and rows need not match. [`Txn::unlock_last`] releases an entry and its
     /// row together.
     ///

@@ -117,8 +117,8 @@ impl<'t> IndexScan<'t> {
         {
             return Ok(true);
         }
-        let skips = matches!(self.locking, Some((_, IfLocked::Skip)));
-        if let Some((lock, IfLocked::Skip)) = self.locking {
+        let skips = matches!(self.locking, Some((_, IfLocked::SkipLocked)));
+        if let Some((lock, IfLocked::SkipLocked)) = self.locking {
             // Wait for a transaction that holds the whole tree of rows: its rows are not skipped.
             let intent = match lock {
                 RowLock::Shared => TreeLock::IntentShared,

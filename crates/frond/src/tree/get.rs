@@ -8,7 +8,7 @@
 
 use crate::{
     Message, Tag,
-    block::columnar::Projection,
+    block::columnar::ColumnSelection,
     error::Result,
     run::{Found, key_hash},
     sync::Arc,
@@ -50,7 +50,7 @@ impl Lookup {
 pub(super) struct Sought<'a> {
     pub key: &'a [u8],
     pub hash: u64,
-    pub projection: &'a Projection,
+    pub selection: &'a ColumnSelection,
 }
 
 impl TreeRoot {
@@ -61,19 +61,19 @@ impl TreeRoot {
         key: &[u8],
         visit: &mut dyn FnMut(Lookup) -> Result<()>,
     ) -> Result<()> {
-        self.get_parts(cx, key, &Projection::All, visit)
+        self.get_selected(cx, key, &ColumnSelection::All, visit)
     }
 
     /// Looks up `key` as [`get`](Self::get) does, with only the wanted fields of values where they
     /// lie in columns.
-    pub fn get_parts(
+    pub fn get_selected(
         &self,
         cx: &TreeContext,
         key: &[u8],
-        projection: &Projection,
+        selection: &ColumnSelection,
         visit: &mut dyn FnMut(Lookup) -> Result<()>,
     ) -> Result<()> {
-        let sought = &Sought { key, hash: key_hash(key), projection };
+        let sought = &Sought { key, hash: key_hash(key), selection };
         let mut node: &Node = match &self.root {
             Root::Empty => return Ok(()),
             Root::Leaf(leaf) => return look_in(cx, leaf, sought, visit).map(drop),
@@ -115,9 +115,9 @@ pub(super) fn look_in(
     if handle.is_hollow() {
         return Ok(false);
     }
-    let &Sought { key, hash, projection } = sought;
+    let &Sought { key, hash, selection } = sought;
     let run = handle.open(cx)?;
-    if let Some(found) = run.get_parts(key, hash, &*cx.cache, projection)? {
+    if let Some(found) = run.get_selected(key, hash, &*cx.cache, selection)? {
         let base = found.tag.is_base();
         visit(Lookup::Message(found))?;
         if base {

@@ -2,12 +2,12 @@
 //! runs are searched key by key.
 //!
 //! Invariants
-//! 1. For each key, the visitor sees what [`TreeRoot::get_parts`] shows of it, in the same order:
+//! 1. For each key, the visitor sees what [`TreeRoot::get_selected`] shows of it, in the same order:
 //!    newest first, until a message hides the rest.
 //!
 //! Threads: all; nothing is latched.
 
-use crate::{block::columnar::Projection, error::Result, run::key_hash, sync::Arc};
+use crate::{block::columnar::ColumnSelection, error::Result, run::key_hash, sync::Arc};
 
 use super::{
     TreeContext,
@@ -39,12 +39,12 @@ impl TreeRoot {
         &self,
         cx: &TreeContext,
         keys: &[&[u8]],
-        projection: &Projection,
+        selection: &ColumnSelection,
         visit: &mut dyn FnMut(usize, Lookup) -> Result<()>,
     ) -> Result<()> {
         let mut all = Vec::with_capacity(keys.len());
         for (number, &key) in keys.iter().enumerate() {
-            let sought = Sought { key, hash: key_hash(key), projection };
+            let sought = Sought { key, hash: key_hash(key), selection };
             all.push(Open { sought, number, done: false });
         }
         match &self.root {

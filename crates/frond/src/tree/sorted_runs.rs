@@ -13,7 +13,7 @@
 
 use crate::{
     Publish,
-    block::columnar::Projection,
+    block::columnar::ColumnSelection,
     error::Result,
     page::{Link, PageKind},
     run::{BULK_BYTES, Direction, Entry, EntrySource, Found, RunCursor, key_hash},
@@ -130,12 +130,12 @@ impl SortedRuns {
         &self,
         cx: &TreeContext,
         key: &[u8],
-        projection: &Projection,
+        selection: &ColumnSelection,
     ) -> Result<Option<Found>> {
         match self.runs.get(self.run_for(key)) {
             Some(run) if &*run.first <= key => {
                 let open = run.handle.open(cx)?;
-                open.get_parts(key, key_hash(key), &*cx.cache, projection)
+                open.get_selected(key, key_hash(key), &*cx.cache, selection)
             }
             _ => Ok(None),
         }

@@ -8,7 +8,7 @@ use frond::{
     Tag,
     block::{
         BadBlock, Chunks, ColumnarFormat, Format, Payload, Position,
-        columnar::{self, ColumnarRows, Projection},
+        columnar::{self, ColumnSelection, ColumnarRows},
     },
 };
 
@@ -115,7 +115,7 @@ fn seek(block: &Block, format: &Format, key: &[u8]) -> Result<(), BadBlock> {
     let raw = &block.raw[..];
     let mut at = Position::new(format);
     let found =
-        format.find(raw, key, &columnar::Projection::All, &mut Chunks::default()).map(|_| ());
+        format.find(raw, key, &columnar::ColumnSelection::All, &mut Chunks::default()).map(|_| ());
     at.enter(raw, Chunks::default())?;
     let mut sought = at.seek_before(raw, format, key);
     if let Ok(true) = sought {
@@ -140,7 +140,7 @@ fn parts(block: &Block, format: &ColumnarFormat) -> Result<(), BadBlock> {
     for part in [0, 2] {
         let projection = format.columns().project(&[part]);
         for key in &block.keys {
-            columnar::find_parts(
+            columnar::find_selected(
                 &columnar,
                 key,
                 &projection,
@@ -152,7 +152,7 @@ fn parts(block: &Block, format: &ColumnarFormat) -> Result<(), BadBlock> {
         at.first(&columnar)?;
         while at.next(&columnar)? {}
     }
-    assert_eq!(format.columns().project(&[]), Projection::Nothing);
+    assert_eq!(format.columns().project(&[]), ColumnSelection::Nothing);
     weighed
 }
 
@@ -167,7 +167,7 @@ fn unpack(block: &Block, format: &Format, rows: &[Row]) {
     assert!(checked.is_ok(), "it was sound");
     // A thread that loads a block passes on what the check decoded of it.
     if let Some((key, tag, _)) = rows.last() {
-        let found = format.find(&block.raw, key, &columnar::Projection::All, &mut chunks);
+        let found = format.find(&block.raw, key, &columnar::ColumnSelection::All, &mut chunks);
         assert_eq!(found.expect("it is sound").map(|(tag, _)| tag), Some(*tag));
     }
     let mut at = Position::new(format);
@@ -196,7 +196,7 @@ fn agree(block: &Block, format: &Format, rows: &[Row]) {
     for (number, (key, tag, payload)) in rows.iter().enumerate() {
         assert!(number == 0 || rows[number - 1].0 < *key, "checked, and descends");
         let found = format
-            .find(raw, key, &columnar::Projection::All, &mut Chunks::default())
+            .find(raw, key, &columnar::ColumnSelection::All, &mut Chunks::default())
             .expect("it is sound");
         let (found, place) = found.unwrap_or_else(|| panic!("row {number} is not found"));
         let found_payload = match &place {

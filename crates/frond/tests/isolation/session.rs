@@ -26,7 +26,7 @@ pub enum Way {
     /// By scanning the table from its end.
     Backward,
     /// Like `NoIndex`, but updates read rows that others have locked as last committed, and lock
-    /// them only if they are wanted ([`IfLocked::LastCommit`]); locks of unwanted rows are
+    /// them only if they are wanted ([`IfLocked::SemiConsistent`]); locks of unwanted rows are
     /// released. For `ReadCommitted` only: at other levels this would break their guarantees.
     LastCommit,
 }
@@ -233,7 +233,7 @@ impl Session {
             return self.find(txn, which, Some(RowLock::Exclusive));
         }
         let pair = |(key, row): (&[u8], &[u8])| (number(key), value_of(row));
-        let (lock, meeting) = (RowLock::Exclusive, IfLocked::LastCommit);
+        let (lock, meeting) = (RowLock::Exclusive, IfLocked::SemiConsistent);
         let mut cursor = self.table.scan_locked(txn, .., lock, meeting)?;
         let mut rows = Vec::new();
         while let Some(seen) = cursor.next()?.map(pair) {

@@ -159,7 +159,7 @@ fn eight_committers() {
 fn is_locked(db: &Db, tree: &Tree, key: &[u8]) -> bool {
     let isolation = Isolation::ReadCommitted;
     let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
-    match txn.get_locked(tree, key, RowLock::Exclusive, IfLocked::Fail) {
+    match txn.get_locked(tree, key, RowLock::Exclusive, IfLocked::NoWait) {
         Err(Error::LockBusy { .. }) => true,
         free => free.map(|_| false).unwrap(),
     }

@@ -166,7 +166,7 @@ fn rows_that_left_memory_are_locked(seed: u64) {
         large.put(&tree, &[row], b"a row of a large transaction").unwrap();
     }
     let other = db.begin(Default::default()).unwrap();
-    let locked = other.get_locked(&tree, &[1], RowLock::Shared, IfLocked::Fail);
+    let locked = other.get_locked(&tree, &[1], RowLock::Shared, IfLocked::NoWait);
     assert!(matches!(locked, Err(Error::LockBusy { .. })), "I47: {locked:?}");
     large.commit().unwrap();
     assert!(other.get_for_share(&tree, &[1]).unwrap().is_some());
@@ -295,7 +295,7 @@ fn a_prepared_transaction_outlives_restarts(seed: u64) {
             }
         }
         let txn = db.begin(Default::default()).unwrap();
-        let locked = txn.get_locked(&tree, b"row", RowLock::Shared, IfLocked::Fail);
+        let locked = txn.get_locked(&tree, b"row", RowLock::Shared, IfLocked::NoWait);
         assert!(matches!(locked, Err(Error::LockBusy { .. })), "I54: {locked:?}");
         drop(txn);
         db.commit_prepared(&xid).unwrap();

@@ -48,7 +48,7 @@ fn get(tree: &Tree, key: &[u8]) -> Option<String> {
 
 fn is_locked(db: &Db, tree: &Tree, key: &[u8]) -> bool {
     let txn = begin(db, Isolation::ReadCommitted);
-    match txn.get_locked(tree, key, RowLock::Exclusive, IfLocked::Fail) {
+    match txn.get_locked(tree, key, RowLock::Exclusive, IfLocked::NoWait) {
         Err(Error::LockBusy { .. }) => true,
         free => free.map(|_| false).unwrap(),
     }
@@ -442,7 +442,7 @@ fn what_left_memory_is_prepared() {
     }
     txn.prepare(&xid("large")).unwrap().detach();
     let other = begin(&db, Isolation::Snapshot);
-    let busy = other.get_locked(&tree, &6u32.to_be_bytes(), RowLock::Shared, IfLocked::Fail);
+    let busy = other.get_locked(&tree, &6u32.to_be_bytes(), RowLock::Shared, IfLocked::NoWait);
     assert!(matches!(busy, Err(Error::LockBusy { .. })), "{busy:?}");
     drop(other);
     for round in 0..2 {
@@ -481,11 +481,11 @@ fn trees_that_are_locked_as_a_whole_stay_so() {
             let [tree, locked, read] =
                 ["t", "locked", "read"].map(|name| db.open_tree(name).unwrap());
             let txn = begin(db, Isolation::ReadCommitted);
-            let shares = txn.lock_tree(&locked, TreeLock::IntentShared, IfLocked::Fail);
+            let shares = txn.lock_tree(&locked, TreeLock::IntentShared, IfLocked::NoWait);
             assert_eq!(shares.is_ok(), lock == TreeLock::Shared);
-            assert!(txn.lock_tree(&locked, TreeLock::IntentExclusive, IfLocked::Fail).is_err());
-            assert!(txn.lock_tree(&tree, TreeLock::Shared, IfLocked::Fail).is_err());
-            txn.lock_tree(&read, TreeLock::Exclusive, IfLocked::Fail).unwrap();
+            assert!(txn.lock_tree(&locked, TreeLock::IntentExclusive, IfLocked::NoWait).is_err());
+            assert!(txn.lock_tree(&tree, TreeLock::Shared, IfLocked::NoWait).is_err());
+            txn.lock_tree(&read, TreeLock::Exclusive, IfLocked::NoWait).unwrap();
             assert!(is_locked(db, &tree, b"a"));
         };
         holds(&db);
@@ -495,7 +495,7 @@ fn trees_that_are_locked_as_a_whole_stay_so() {
         holds(&db);
         db.commit_prepared(&name).unwrap();
         let txn = begin(&db, Isolation::ReadCommitted);
-        txn.lock_tree(&db.open_tree("locked").unwrap(), TreeLock::Exclusive, IfLocked::Fail)
+        txn.lock_tree(&db.open_tree("locked").unwrap(), TreeLock::Exclusive, IfLocked::NoWait)
             .unwrap();
         drop(txn);
         is_idle(&db);

@@ -75,7 +75,7 @@ fn seen(db: &Db, tree: &Tree, round: u64) -> Result<Vec<usize>> {
 fn locked(txn: &Txn, tree: &Tree) -> Result<Vec<usize>> {
     let last_commit = ReadOptions {
         lock: Some(RowLock::Exclusive),
-        if_locked: IfLocked::LastCommit,
+        if_locked: IfLocked::SemiConsistent,
         ..Default::default()
     };
     let all = usize::from(ROWS);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::options;
 use frond::{
-    Batch, Db, End, Error, Hint, Layout, Options, Part, Parts, Tree, TreeOptions,
+    Batch, Db, End, Error, Hint, Layout, Options, Part, Projection, Tree, TreeOptions,
     operator::MergeOperator,
 };
 use frond_testkit::{Dice, disk::SimVfs};
@@ -73,15 +73,15 @@ fn cut(whole: &[u8], wanted: &[usize]) -> Vec<u8> {
 
 /// Compares every way of reading parts with cutting whole values.
 fn assert_same(db: &Db, tree: &Tree, wanted: &[usize], keys: u32) {
-    let parts = tree.parts(wanted).unwrap();
+    let parts = tree.projection(wanted).unwrap();
     let snapshot = db.snapshot();
     let (mut part, mut whole_rows) = (Vec::new(), Vec::new());
     for key in 0..keys {
         let key = key.to_be_bytes();
         let whole = tree.get(&key).unwrap();
         for found in [
-            tree.get_parts(&key, &parts, &mut part).unwrap().then(|| part.clone()),
-            snapshot.get_parts(tree, &key, &parts, &mut part).unwrap().then(|| part.clone()),
+            tree.get_projected(&key, &parts, &mut part).unwrap().then(|| part.clone()),
+            snapshot.get_projected(tree, &key, &parts, &mut part).unwrap().then(|| part.clone()),
         ] {
             assert_eq!(
                 found,
@@ -92,7 +92,7 @@ fn assert_same(db: &Db, tree: &Tree, wanted: &[usize], keys: u32) {
         assert_eq!(tree.contains(&key).unwrap(), whole.is_some());
         whole_rows.extend(whole.map(|whole| (key.to_vec(), cut(&whole, wanted))));
     }
-    let mut cursor = snapshot.scan(tree, ..).unwrap().only(&parts).unwrap();
+    let mut cursor = snapshot.scan(tree, ..).unwrap().project(&parts).unwrap();
     let mut rows = Vec::new();
     while let Some((key, value)) = cursor.next().unwrap() {
         rows.push((key.to_vec(), value.to_vec()));
@@ -108,7 +108,7 @@ fn assert_same(db: &Db, tree: &Tree, wanted: &[usize], keys: u32) {
     // The first row whole, the others by parts.
     let mut cursor = snapshot.scan(tree, ..).unwrap();
     let first = cursor.next().unwrap().map(|(key, value)| (key.to_vec(), cut(value, wanted)));
-    let mut cursor = cursor.only(&parts).unwrap();
+    let mut cursor = cursor.project(&parts).unwrap();
     let mut batch = frond::RowBuf::new();
     let mut rows = Vec::from_iter(first);
     while cursor.read_batch(&mut batch, 100).unwrap() > 0 {
@@ -169,22 +169,22 @@ fn a_value_that_does_not_fit_has_no_parts() {
     let db = Db::open(dir.path().join("store"), options()).unwrap();
     let tree = create(&db);
     let plain = db.create_tree("plain", TreeOptions::default()).unwrap();
-    assert!(matches!(plain.parts(&[0]), Err(Error::InvalidArgument(_))));
-    assert!(matches!(tree.parts(&[4]), Err(Error::InvalidArgument(_))));
+    assert!(matches!(plain.projection(&[0]), Err(Error::InvalidArgument(_))));
+    assert!(matches!(tree.projection(&[4]), Err(Error::InvalidArgument(_))));
     tree.put(&[0; 4], &value(&mut Dice::new(1), 5)).unwrap();
     tree.put(&[1; 4], b"short").unwrap();
     tree.put(&[3; 4], &value(&mut Dice::new(2), 5)).unwrap();
     let other = Layout::new(vec![Part::Var(End::Prefixed), Part::Var(End::Rest)]);
     let options = TreeOptions { value_layout: Some(other), ..Default::default() };
     let plain_columnar = db.create_tree("other", options).unwrap();
-    let parts: Parts = tree.parts(&[1, 3]).unwrap();
+    let parts: Projection = tree.projection(&[1, 3]).unwrap();
     for _ in 0..2 {
         let mut value = Vec::new();
-        assert!(tree.get_parts(&[0; 4], &parts, &mut value).unwrap());
-        assert!(!tree.get_parts(&[2; 4], &parts, &mut value).unwrap() && value.is_empty());
-        let misfit = tree.get_parts(&[1; 4], &parts, &mut value);
+        assert!(tree.get_projected(&[0; 4], &parts, &mut value).unwrap());
+        assert!(!tree.get_projected(&[2; 4], &parts, &mut value).unwrap() && value.is_empty());
+        let misfit = tree.get_projected(&[1; 4], &parts, &mut value);
         assert!(matches!(misfit, Err(Error::InvalidArgument(_))));
-        let mut cursor = db.snapshot().scan(&tree, ..).unwrap().only(&parts).unwrap();
+        let mut cursor = db.snapshot().scan(&tree, ..).unwrap().project(&parts).unwrap();
         assert_eq!(cursor.next().unwrap().unwrap().0, [0; 4]);
         for _ in 0..2 {
             assert!(matches!(cursor.next(), Err(Error::InvalidArgument(_))));
@@ -196,9 +196,9 @@ fn a_value_that_does_not_fit_has_no_parts() {
         for _ in 0..2 {
             assert!(matches!(cursor.prev(), Err(Error::InvalidArgument(_))));
         }
-        let foreign = plain_columnar.get_parts(&[0; 4], &parts, &mut value);
+        let foreign = plain_columnar.get_projected(&[0; 4], &parts, &mut value);
         assert!(matches!(foreign, Err(Error::InvalidArgument(_))));
-        assert!(db.snapshot().scan(&plain_columnar, ..).unwrap().only(&parts).is_err());
+        assert!(db.snapshot().scan(&plain_columnar, ..).unwrap().project(&parts).is_err());
         assert_eq!(tree.get(&[1; 4]).unwrap().as_deref(), Some(&b"short"[..]));
         db.checkpoint().unwrap();
     }
@@ -257,10 +257,10 @@ fn strings_that_nobody_asks_for_are_not_decompressed() {
     let mut cursor = db.snapshot().scan(&tree, ..).unwrap();
     while cursor.next().unwrap().is_some() {}
     let read = |part: usize| {
-        let (parts, before) = (tree.parts(&[part]).unwrap(), decoded());
+        let (parts, before) = (tree.projection(&[part]).unwrap(), decoded());
         let mut value = Vec::new();
-        assert!(tree.get_parts(&77u32.to_be_bytes(), &parts, &mut value).unwrap());
-        let mut cursor = db.snapshot().scan(&tree, ..).unwrap().only(&parts).unwrap();
+        assert!(tree.get_projected(&77u32.to_be_bytes(), &parts, &mut value).unwrap());
+        let mut cursor = db.snapshot().scan(&tree, ..).unwrap().project(&parts).unwrap();
         let mut rows = 0;
         while cursor.next().unwrap().is_some() {
             rows += 1;
@@ -295,8 +295,8 @@ fn strings_that_nobody_asks_for_are_not_decompressed_where_sources_are_merged() 
     while db.drain_step().unwrap() {}
     let decoded = || db.stats().get("chunks_decoded").unwrap();
     let read = |part: usize| {
-        let (parts, before) = (tree.parts(&[part]).unwrap(), decoded());
-        let mut cursor = db.snapshot().scan(&tree, ..).unwrap().only(&parts).unwrap();
+        let (parts, before) = (tree.projection(&[part]).unwrap(), decoded());
+        let mut cursor = db.snapshot().scan(&tree, ..).unwrap().project(&parts).unwrap();
         while cursor.next().unwrap().is_some() {}
         cursor.seek_last();
         while cursor.prev().unwrap().is_some() {}

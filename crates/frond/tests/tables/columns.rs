@@ -236,7 +236,7 @@ fn look_at(by: &Handle, rows: &BTreeMap<Vec<u8>, Cells>, snapshot: &Snapshot, di
     let tree = by.table.rows();
     let mut wanted: Vec<usize> = (0..=by.columns.len()).collect();
     wanted.retain(|_| dice.chance(1, 2));
-    let parts = tree.parts(&wanted).unwrap();
+    let parts = tree.projection(&wanted).unwrap();
     let cut = |cells: &Cells| {
         let mut out = Vec::new();
         for &number in &wanted {
@@ -247,7 +247,7 @@ fn look_at(by: &Handle, rows: &BTreeMap<Vec<u8>, Cells>, snapshot: &Snapshot, di
         }
         out
     };
-    let mut scan = snapshot.scan(tree, ..).unwrap().only(&parts).unwrap();
+    let mut scan = snapshot.scan(tree, ..).unwrap().project(&parts).unwrap();
     let mut back = snapshot.scan(tree, ..).unwrap();
     back.seek_last();
     let (mut value, keys) = (Vec::new(), rows.keys().cloned().collect::<Vec<_>>());
@@ -255,7 +255,7 @@ fn look_at(by: &Handle, rows: &BTreeMap<Vec<u8>, Cells>, snapshot: &Snapshot, di
         let (at, found) = scan.next().unwrap().expect("a row is missing");
         same(&at, &&key[..], "key");
         same(&found, &&cut(cells)[..], "parts in a scan");
-        assert!(snapshot.get_parts(tree, key, &parts, &mut value).unwrap());
+        assert!(snapshot.get_projected(tree, key, &parts, &mut value).unwrap());
         same(&value, &cut(cells), "parts");
         let row = by.bytes(cells);
         let from = dice.below(row.len() as u64) as usize;
@@ -449,8 +449,8 @@ fn parts_are_of_one_history() {
     let (one, other) = (changed("one", 1), changed("other", 2));
     one.put(&[1], &[0, 0, 0, 0, 0, 7]).unwrap();
     let mut value = Vec::new();
-    assert!(one.get_parts(&[1], &other.parts(&[2]).unwrap(), &mut value).is_err());
-    assert!(one.get_parts(&[1], &one.parts(&[2]).unwrap(), &mut value).unwrap());
+    assert!(one.get_projected(&[1], &other.projection(&[2]).unwrap(), &mut value).is_err());
+    assert!(one.get_projected(&[1], &one.projection(&[2]).unwrap(), &mut value).unwrap());
     assert_eq!(value, [1]);
 }
 
@@ -461,22 +461,22 @@ fn parts_that_are_alike_are_not_mixed_up() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let before = numbers(&db, "t");
-    let second = before.parts(&[2]).unwrap();
+    let second = before.projection(&[2]).unwrap();
     db.checkpoint().unwrap();
     let after = db.change_layout("t", &[NewPart::Keep(2), NewPart::Keep(1)], None).unwrap();
     let mut value = Vec::new();
     // From a block that was written before the change, and from one that was written after it.
     for _ in 0..2 {
         for part in [1, 2] {
-            let parts = after.parts(&[part]).unwrap();
-            assert!(after.get_parts(&[7], &parts, &mut value).unwrap());
+            let parts = after.projection(&[part]).unwrap();
+            assert!(after.get_projected(&[7], &parts, &mut value).unwrap());
             assert_eq!(value, [0, 0, if part == 1 { 1 } else { 0 }, 7]);
-            let mut scan = after.scan(&[7][..]..).unwrap().only(&parts).unwrap();
+            let mut scan = after.scan(&[7][..]..).unwrap().project(&parts).unwrap();
             assert_eq!(scan.next().unwrap().unwrap().1, value);
         }
         assert_eq!(after.get(&[7]).unwrap().unwrap(), [0, 1, 0, 0, 1, 7, 0, 0, 0, 7]);
         // Parts are bound to the layout they were made for.
-        assert!(after.get_parts(&[7], &second, &mut value).is_err());
+        assert!(after.get_projected(&[7], &second, &mut value).is_err());
         after.put(&[8], &[0, 1, 0, 0, 1, 8, 0, 0, 0, 8]).unwrap();
         db.checkpoint().unwrap();
         for key in 0..100 {

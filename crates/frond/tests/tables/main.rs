@@ -221,14 +221,15 @@ fn reads_that_lock_keep_the_row_and_its_entry() {
         let (key, row) = mails.get_for_update(&txn, b"a@b").unwrap().unwrap();
         assert_eq!((text(&key), text(&row)), ("1".into(), "a@b,Oslo,1".into()));
         assert!(matches!(table.put(&other, b"1", b""), Err(Error::LockTimeout { .. })));
-        let busy = mails.get_locked(&other, b"a@b", RowLock::Shared, IfLocked::Fail);
+        let busy = mails.get_locked(&other, b"a@b", RowLock::Shared, IfLocked::NoWait);
         assert!(matches!(busy, Err(Error::LockBusy { .. })), "{busy:?}");
         // An absent key is locked, too.
         assert_eq!(mails.get_for_update(&txn, b"x@y").unwrap(), None);
         assert!(matches!(table.insert(&other, b"4", b"x@y,,"), Err(Error::LockTimeout { .. })));
         // Readers of a queue skip each other's rows.
         let cities = table.index("city").unwrap();
-        let skip = |txn| cities.scan_locked(txn, .., RowLock::Exclusive, IfLocked::Skip).unwrap();
+        let skip =
+            |txn| cities.scan_locked(txn, .., RowLock::Exclusive, IfLocked::SkipLocked).unwrap();
         let (mut one, mut two) = (skip(&txn), skip(&other));
         assert_eq!(one.next().unwrap().unwrap().key, b"1");
         assert_eq!(two.next().unwrap().unwrap().key, b"2");
@@ -258,14 +259,14 @@ fn a_scan_that_skips_waits_for_who_has_the_rows_tree() {
         one.lock_tree(&rows, TreeLock::Exclusive, IfLocked::Wait).unwrap();
         let two = begin(&db, level);
         let cities = table.index("city").unwrap();
-        let mut scan = cities.scan_locked(&two, .., lock, IfLocked::Skip).unwrap();
+        let mut scan = cities.scan_locked(&two, .., lock, IfLocked::SkipLocked).unwrap();
         let met = scan.next();
         assert!(matches!(met, Err(Error::LockTimeout { .. })), "{level:?}: {met:?}");
         drop(scan);
         two.rollback();
         one.rollback();
         let two = begin(&db, level);
-        let mut scan = cities.scan_locked(&two, .., lock, IfLocked::Skip).unwrap();
+        let mut scan = cities.scan_locked(&two, .., lock, IfLocked::SkipLocked).unwrap();
         assert_eq!(scan.next().unwrap().unwrap().key, b"1");
         assert_eq!(scan.next().unwrap().unwrap().key, b"2");
         assert_eq!(scan.next().unwrap(), None);

@@ -209,7 +209,7 @@ fn a_row_that_is_passed_by_leaves_no_entry_locked() {
                 two.get_for_update(&entries, b"a@b").unwrap();
             }
             let mails = table.index("mail").unwrap();
-            let (lock, meeting) = (RowLock::Exclusive, IfLocked::Skip);
+            let (lock, meeting) = (RowLock::Exclusive, IfLocked::SkipLocked);
             let mut scan = mails.scan_locked(&two, .., lock, meeting).unwrap();
             assert_eq!(scan.next().unwrap().unwrap().key, b"2");
             assert_eq!(scan.next().unwrap(), None);
@@ -233,7 +233,7 @@ fn a_scan_loses_no_row_by_an_error() {
             let (one, two) = (begin(&db, level), begin(&db, level));
             one.get_for_update(table.rows(), b"2").unwrap();
             let index = table.index(name).unwrap();
-            let (lock, meeting) = (RowLock::Exclusive, IfLocked::Fail);
+            let (lock, meeting) = (RowLock::Exclusive, IfLocked::NoWait);
             let mut scan = index.scan_locked(&two, .., lock, meeting).unwrap();
             if !forward {
                 scan.seek_last();

@@ -350,7 +350,7 @@ fn rows_that_left_memory_stay_locked_and_are_no_locks() {
     assert!(stats.locks < 1000, "{stats:?}");
     let other = db.begin(TxnOptions::default()).unwrap();
     for i in [0, 17, 4999u32] {
-        let busy = other.get_locked(&tree, &i.to_be_bytes(), RowLock::Shared, IfLocked::Fail);
+        let busy = other.get_locked(&tree, &i.to_be_bytes(), RowLock::Shared, IfLocked::NoWait);
         assert!(matches!(busy, Err(Error::LockBusy { .. })), "{busy:?}");
     }
     other.put(&tree, &9000u32.to_be_bytes(), b"free").unwrap();
@@ -362,7 +362,7 @@ fn rows_that_left_memory_stay_locked_and_are_no_locks() {
             &tree,
             &5u32.to_be_bytes()[..]..&9u32.to_be_bytes()[..],
             RowLock::Shared,
-            IfLocked::Fail,
+            IfLocked::NoWait,
         )
         .unwrap();
     assert!(matches!(cursor.next(), Err(Error::LockBusy { .. })));
@@ -405,7 +405,7 @@ fn rows_stay_locked_when_what_left_memory_is_taken_back() {
     txn.rollback_to(&savepoint).unwrap();
     let other = db.begin(TxnOptions::default()).unwrap();
     for key in [&b"read"[..], &7u32.to_be_bytes()] {
-        let busy = other.get_locked(&tree, key, RowLock::Exclusive, IfLocked::Fail);
+        let busy = other.get_locked(&tree, key, RowLock::Exclusive, IfLocked::NoWait);
         assert!(matches!(busy, Err(Error::LockBusy { .. })), "{busy:?}");
     }
     assert_eq!(txn.get(&tree, b"read").unwrap().as_deref(), Some(&b"5"[..]));

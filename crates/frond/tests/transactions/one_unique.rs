@@ -56,7 +56,7 @@ fn a_row_that_is_there_is_locked_as_asked_and_nothing_is_written() {
             assert_eq!(table.insert(&txn, "1", lock).unwrap(), conflict());
             assert!(txn.is_empty(), "nothing was written");
             let tree = &table.store.tree;
-            let shared = other.get_locked(tree, b"1", RowLock::Shared, IfLocked::Fail);
+            let shared = other.get_locked(tree, b"1", RowLock::Shared, IfLocked::NoWait);
             assert_eq!(shared.is_ok(), lock == RowLock::Shared, "{lock:?}: {shared:?}");
             let written = other.put(tree, b"1", b"");
             assert!(matches!(written, Err(Error::LockTimeout { .. })), "{written:?}");

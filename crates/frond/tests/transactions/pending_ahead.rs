@@ -41,7 +41,7 @@ fn an_insert_ahead_of_a_scan_is_waited_for() {
                 }
                 let range = &[5][..]..&[30][..];
                 let txn = store.begin(isolation);
-                let lock = (RowLock::Exclusive, IfLocked::Fail);
+                let lock = (RowLock::Exclusive, IfLocked::NoWait);
                 let mut cursor = txn.scan_locked(&store.tree, range, lock.0, lock.1).unwrap();
                 if !forward {
                     cursor.seek_last();

@@ -15,7 +15,7 @@ const ALONE: Option<RowLock> = Some(RowLock::Exclusive);
 
 /// Options that lock, and read the last committed row where another transaction has it locked.
 fn semi() -> ReadOptions<'static> {
-    ReadOptions { lock: ALONE, if_locked: IfLocked::LastCommit, ..Default::default() }
+    ReadOptions { lock: ALONE, if_locked: IfLocked::SemiConsistent, ..Default::default() }
 }
 
 /// Options with a timeout of zero: a lock that is not free at once is an error.
@@ -35,7 +35,7 @@ fn row(value: &str, locked: bool) -> RowRead {
 /// Whether a transaction has locked the row.
 fn is_locked(store: &Store, key: &str) -> bool {
     let other = store.begin(Isolation::ReadCommitted);
-    let met = other.get_locked(&store.tree, key.as_bytes(), RowLock::Exclusive, IfLocked::Fail);
+    let met = other.get_locked(&store.tree, key.as_bytes(), RowLock::Exclusive, IfLocked::NoWait);
     match met {
         Ok(_) => false,
         Err(Error::LockBusy { .. }) => true,
@@ -66,7 +66,7 @@ fn who_has_the_tree_is_not_passed_by() {
     let one = store.begin(Isolation::ReadCommitted);
     one.lock_tree(&store.tree, TreeLock::Exclusive, IfLocked::Wait).unwrap();
     let two = store.begin(Isolation::ReadCommitted);
-    let skips = ReadOptions { if_locked: IfLocked::Skip, ..at_once() };
+    let skips = ReadOptions { if_locked: IfLocked::SkipLocked, ..at_once() };
     let met = two.read_many(&store.tree, &[b"1", b"2"], &skips);
     assert!(matches!(met, Err(Error::LockTimeout { .. })), "{met:?}");
     one.rollback();
@@ -100,7 +100,7 @@ fn what_another_has_is_read_as_it_was_last_committed() {
             // A call without a way to report that waits.
             let short = TxnOptions { lock_timeout: Some(Duration::ZERO), ..Default::default() };
             let short = store.db.begin(TxnOptions { isolation, ..short }).unwrap();
-            let met = short.get_locked(tree, b"1", RowLock::Exclusive, IfLocked::LastCommit);
+            let met = short.get_locked(tree, b"1", RowLock::Exclusive, IfLocked::SemiConsistent);
             assert!(matches!(met, Err(Error::LockTimeout { .. })));
             short.rollback();
             one.commit().unwrap();
@@ -320,14 +320,14 @@ fn of_many_rows_others_have_some() {
         };
         two.get_for_share(tree, b"0").unwrap();
         assert!(matches!(read(IfLocked::Wait), Err(Error::LockTimeout { .. })));
-        assert!(matches!(read(IfLocked::Fail), Err(Error::LockBusy { .. })));
+        assert!(matches!(read(IfLocked::NoWait), Err(Error::LockBusy { .. })));
         assert_eq!(locked_of(&store, ["0", "1", "3"]), [true, false, false], "nothing is kept");
         let three = RowRead { locked: true, ..Default::default() };
-        let skipped = read(IfLocked::Skip).unwrap();
+        let skipped = read(IfLocked::SkipLocked).unwrap();
         assert_eq!(skipped, [three.clone(), RowRead::default(), row("10", true)]);
         two.unlock_last().unwrap();
         if isolation != Isolation::Serializable {
-            let seen = read(IfLocked::LastCommit).unwrap();
+            let seen = read(IfLocked::SemiConsistent).unwrap();
             assert_eq!(seen, [three, row("20", false), row("10", true)]);
         }
         one.rollback();
@@ -441,7 +441,7 @@ fn an_entry_and_its_row_are_given_back_together() {
         let with_last = ReadOptions { with_last: true, ..at_once() };
         let is_free = |key: &[u8]| {
             let other = store.begin(Isolation::ReadCommitted);
-            other.get_locked(&index, key, RowLock::Exclusive, IfLocked::Fail).is_ok()
+            other.get_locked(&index, key, RowLock::Exclusive, IfLocked::NoWait).is_ok()
         };
         let entry = cursor.next().unwrap().map(|(_, key)| key.to_vec()).unwrap();
         assert_eq!(txn.read(&store.tree, &entry, &with_last).unwrap(), row("10", true));
@@ -486,7 +486,7 @@ fn a_table_gives_back_what_an_index_has_found() {
     // A scan that skips a row skips its entry.
     let other = store.begin(Isolation::ReadCommitted);
     table.get_for_update(&other, b"a").unwrap();
-    let mut scan = index.scan_locked(&txn, .., RowLock::Exclusive, IfLocked::Skip).unwrap();
+    let mut scan = index.scan_locked(&txn, .., RowLock::Exclusive, IfLocked::SkipLocked).unwrap();
     assert_eq!(scan.next().unwrap().map(|found| found.key.to_vec()), Some(b"b".to_vec()));
     assert_eq!(locks(), 3);
     txn.unlock_last().unwrap();
@@ -495,7 +495,8 @@ fn a_table_gives_back_what_an_index_has_found() {
     // A row that cannot be read without a lock is waited for.
     let short = TxnOptions { lock_timeout: Some(Duration::ZERO), ..Default::default() };
     let short = store.db.begin(short).unwrap();
-    let mut scan = index.scan_locked(&short, .., RowLock::Shared, IfLocked::LastCommit).unwrap();
+    let mut scan =
+        index.scan_locked(&short, .., RowLock::Shared, IfLocked::SemiConsistent).unwrap();
     assert!(matches!(scan.next(), Err(Error::LockTimeout { .. })));
     drop(scan);
     txn.rollback();
@@ -515,12 +516,12 @@ fn parts_of_rows_under_locks_and_of_others() {
         if is_flushed {
             store.db.checkpoint().unwrap();
         }
-        let parts = tree.parts(&[1]).unwrap();
+        let parts = tree.projection(&[1]).unwrap();
         let one = store.begin(Isolation::ReadCommitted);
         one.put(&tree, b"1", b"xyz").unwrap();
         let two = store.begin(Isolation::ReadCommitted);
-        let plain = ReadOptions { parts: Some(&parts), ..Default::default() };
-        let semi = ReadOptions { parts: Some(&parts), ..semi() };
+        let plain = ReadOptions { projection: Some(&parts), ..Default::default() };
+        let semi = ReadOptions { projection: Some(&parts), ..semi() };
         for options in [plain, ReadOptions { sees: Sees::Newest, ..plain }, semi] {
             let locks = options.lock.is_some();
             assert_eq!(two.read(&tree, b"1", &options).unwrap(), row("bc", false));
@@ -537,7 +538,7 @@ fn parts_of_rows_under_locks_and_of_others() {
         one.commit().unwrap();
         assert_eq!(cursor.relock(None).unwrap(), Some((&b"1"[..], &b"yz"[..])));
         drop(cursor);
-        let own = ReadOptions { parts: Some(&parts), ..at_once() };
+        let own = ReadOptions { projection: Some(&parts), ..at_once() };
         assert_eq!(two.read(&tree, b"1", &own).unwrap(), row("yz", true));
         two.put(&tree, b"2", b"short").unwrap();
         assert_eq!(two.read(&tree, b"2", &plain).unwrap(), row("hort", false));
@@ -558,11 +559,11 @@ fn a_row_that_has_no_such_parts_is_not_kept_locked() {
     let tree = store.db.create_tree("parts", options).unwrap();
     tree.put(b"1", b"abc").unwrap();
     tree.put(b"empty", b"").unwrap();
-    let parts = tree.parts(&[1]).unwrap();
+    let parts = tree.projection(&[1]).unwrap();
     let locks = || store.db.lock_stats().locks;
     for isolation in ALL {
         for with_last in [false, true] {
-            let options = ReadOptions { parts: Some(&parts), with_last, ..at_once() };
+            let options = ReadOptions { projection: Some(&parts), with_last, ..at_once() };
             let txn = store.begin(isolation);
             let misfit = |txn: &Txn| {
                 let read = txn.read(&tree, b"empty", &options);

@@ -139,7 +139,7 @@ fn the_first_conflict_is_named_and_locked_as_asked() {
         let conflict = table.insert(&txn, 3, (20, 6), lock).unwrap();
         assert_eq!(conflict, Some(RowConflict { index: 1, value: vec![2] }));
         assert!(txn.is_empty(), "nothing was written");
-        let shared = other.get_locked(&table.names, &[20], RowLock::Shared, IfLocked::Fail);
+        let shared = other.get_locked(&table.names, &[20], RowLock::Shared, IfLocked::NoWait);
         assert_eq!(shared.is_ok(), lock == RowLock::Shared, "{lock:?}: {shared:?}");
         let written = other.put(&table.names, &[20], b"");
         assert!(matches!(written, Err(Error::LockTimeout { .. })), "{written:?}");
@@ -286,7 +286,7 @@ fn entries_of_one_tree_are_one_row() {
     txn.insert(&table.rows, &[8], b"").unwrap();
     txn.unlock_last().unwrap();
     let busy = |key: u8| {
-        let met = other.get_locked(&table.rows, &[key], RowLock::Exclusive, IfLocked::Fail);
+        let met = other.get_locked(&table.rows, &[key], RowLock::Exclusive, IfLocked::NoWait);
         matches!(met, Err(Error::LockBusy { .. }))
     };
     assert!(busy(8) && busy(9));

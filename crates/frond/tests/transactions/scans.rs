@@ -120,9 +120,9 @@ fn rows_that_are_busy_are_passed_by_if_so_asked() {
         assert!(one.get_for_update(tree, b"2").unwrap().is_some());
         let two = store.begin(isolation);
         let scan = |if_locked| two.scan_locked(tree, .., RowLock::Exclusive, if_locked).unwrap();
-        let mut skipping = scan(IfLocked::Skip);
+        let mut skipping = scan(IfLocked::SkipLocked);
         assert_eq!(keys(&mut skipping), ["1", "3"]);
-        let mut failing = scan(IfLocked::Fail);
+        let mut failing = scan(IfLocked::NoWait);
         assert_eq!(text(failing.next().unwrap().unwrap().0), "1");
         assert!(matches!(failing.next(), Err(Error::LockBusy { .. })));
         one.rollback();
@@ -309,7 +309,7 @@ fn a_queue_with_rows_that_are_skipped_has_no_circles() {
                         let txn = store.begin(isolation);
                         let range = &b"a"[..]..;
                         let mut cursor = txn
-                            .scan_locked(tree, range, RowLock::Exclusive, IfLocked::Skip)
+                            .scan_locked(tree, range, RowLock::Exclusive, IfLocked::SkipLocked)
                             .unwrap();
                         let Some(key) = cursor.next().unwrap().map(|(key, _)| key.to_vec()) else {
                             break;
@@ -338,7 +338,7 @@ fn an_own_row_is_met_before_one_that_another_has_locked() {
         assert!(one.get_for_update(tree, b"2").unwrap().is_some());
         let two = store.begin(isolation);
         two.put(tree, b"15", b"").unwrap();
-        let mut cursor = two.scan_locked(tree, .., RowLock::Exclusive, IfLocked::Fail).unwrap();
+        let mut cursor = two.scan_locked(tree, .., RowLock::Exclusive, IfLocked::NoWait).unwrap();
         assert_eq!(text(cursor.next().unwrap().unwrap().0), "1");
         assert_eq!(text(cursor.next().unwrap().unwrap().0), "15");
         assert!(matches!(cursor.next(), Err(Error::LockBusy { .. })));
@@ -408,7 +408,7 @@ fn parts_of_values_are_the_same_whoever_wrote_them() {
     for row in (0..400u32).step_by(7) {
         tree.put(&row.to_be_bytes(), &value(row, "later")).unwrap();
     }
-    let parts = tree.parts(&[2, 0]).unwrap();
+    let parts = tree.projection(&[2, 0]).unwrap();
     let cut = |value: &[u8]| [&value[..4], &value[value.len() - 2..]].concat();
     for isolation in [
         Isolation::ReadCommitted,
@@ -418,7 +418,7 @@ fn parts_of_values_are_the_same_whoever_wrote_them() {
     ] {
         for writes in [false, true] {
             let txn = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
-            let early = txn.scan(&tree, ..).unwrap().only(&parts).unwrap();
+            let early = txn.scan(&tree, ..).unwrap().project(&parts).unwrap();
             let whole = txn.scan(&tree, ..).unwrap();
             if writes {
                 for row in (0..500u32).step_by(3) {
@@ -428,7 +428,7 @@ fn parts_of_values_are_the_same_whoever_wrote_them() {
                     .unwrap();
             }
             let (now, all) = (txn.scan(&tree, ..).unwrap(), txn.scan(&tree, ..).unwrap());
-            for (mut cursor, mut whole) in [(early, whole), (now.only(&parts).unwrap(), all)] {
+            for (mut cursor, mut whole) in [(early, whole), (now.project(&parts).unwrap(), all)] {
                 let mut rows = 0;
                 while let Some((key, value)) = whole.next().unwrap() {
                     assert_eq!(cursor.next().unwrap(), Some((key, &cut(value)[..])));
@@ -443,14 +443,14 @@ fn parts_of_values_are_the_same_whoever_wrote_them() {
             let (mut found, mut expected) = (Vec::new(), Vec::new());
             for row in (0..510u32).step_by(5) {
                 let key = row.to_be_bytes();
-                let exists = txn.get_parts(&tree, &key, &parts, &mut found).unwrap();
+                let exists = txn.get_projected(&tree, &key, &parts, &mut found).unwrap();
                 assert_eq!(exists, txn.get_into(&tree, &key, &mut expected).unwrap());
                 assert_eq!(found, if exists { cut(&expected) } else { Vec::new() });
             }
             txn.put(&tree, b"misfit", b"x").unwrap();
-            let misfit = txn.get_parts(&tree, b"misfit", &parts, &mut found).unwrap_err();
+            let misfit = txn.get_projected(&tree, b"misfit", &parts, &mut found).unwrap_err();
             assert!(misfit.kind() == ErrorKind::FixCall && found.is_empty(), "{misfit}");
-            let mut cursor = txn.scan(&tree, &b"m"[..]..).unwrap().only(&parts).unwrap();
+            let mut cursor = txn.scan(&tree, &b"m"[..]..).unwrap().project(&parts).unwrap();
             for _ in 0..2 {
                 assert_eq!(cursor.next().unwrap_err().kind(), ErrorKind::FixCall, "each time");
             }
@@ -462,8 +462,8 @@ fn parts_of_values_are_the_same_whoever_wrote_them() {
     }
     let other = db.create_tree("other", TreeOptions::default()).unwrap();
     let txn = db.begin(TxnOptions::default()).unwrap();
-    assert!(txn.get_parts(&other, b"1", &parts, &mut Vec::new()).is_err());
-    assert!(txn.scan(&other, ..).unwrap().only(&parts).is_err());
+    assert!(txn.get_projected(&other, b"1", &parts, &mut Vec::new()).is_err());
+    assert!(txn.scan(&other, ..).unwrap().project(&parts).is_err());
 }
 
 /// A row that a snapshot shows and another has deleted conflicts with a locking scan, as a changed
@@ -492,7 +492,7 @@ fn a_snapshot_scan_under_locks_passes_by_nothing_that_has_gone() {
                 own.map_or(Ok(()), |own: &str| one.put(tree, own.as_bytes(), b"own")).unwrap();
                 let range = &b"1"[..]..end.as_bytes();
                 let mut cursor =
-                    one.scan_locked(tree, range, RowLock::Exclusive, IfLocked::Skip).unwrap();
+                    one.scan_locked(tree, range, RowLock::Exclusive, IfLocked::SkipLocked).unwrap();
                 if !forward {
                     cursor.seek_last();
                 }

@@ -26,7 +26,7 @@ fn many_open_transactions_share_what_one_may_have() {
     let other = db.begin(TxnOptions::default()).unwrap();
     for row in (0..3500).step_by(97) {
         let busy =
-            other.get_locked(&tree, &key(row % WRITERS, row), RowLock::Shared, IfLocked::Fail);
+            other.get_locked(&tree, &key(row % WRITERS, row), RowLock::Shared, IfLocked::NoWait);
         assert!(matches!(busy, Err(Error::LockBusy { .. })), "{busy:?}");
     }
     drop(other);

@@ -32,7 +32,7 @@ fn writers_of_a_row_wait_for_each_other() {
                 });
                 store.until_waiting(1);
                 let busy = store.begin(isolation);
-                let refused = busy.get_locked(tree, b"1", RowLock::Shared, IfLocked::Fail);
+                let refused = busy.get_locked(tree, b"1", RowLock::Shared, IfLocked::NoWait);
                 assert!(matches!(refused, Err(Error::LockBusy { .. })), "{refused:?}");
                 drop(busy);
                 one.commit().unwrap();
@@ -385,12 +385,12 @@ fn a_tree_is_locked_as_a_whole() {
         assert!(matches!(&refused, Error::LockTimeout { key: None, .. }), "{refused}");
         assert_eq!(refused.tree(), Some("t"));
         for asked in [TreeLock::IntentExclusive, TreeLock::Exclusive] {
-            let refused = two.lock_tree(tree, asked, IfLocked::Fail);
+            let refused = two.lock_tree(tree, asked, IfLocked::NoWait);
             assert!(matches!(refused, Err(Error::LockBusy { .. })), "{refused:?}");
         }
         two.rollback();
         // Its own locks do not conflict with it: another tree lock, and rows.
-        one.lock_tree(tree, TreeLock::Exclusive, IfLocked::Fail).unwrap();
+        one.lock_tree(tree, TreeLock::Exclusive, IfLocked::NoWait).unwrap();
         one.put(tree, b"1", b"10").unwrap();
         thread::scope(|scope| {
             let batch = scope.spawn(|| tree.put(b"4", b"40").unwrap());
@@ -467,7 +467,7 @@ fn waits_and_refusals_name_the_key() {
         assert_eq!((&*wait.tree_name, wait.key.as_ref().unwrap().as_bytes()), ("t", &b"1"[..]));
         assert!(wait.to_string().contains("the row of key \"1\" of tree \"t\""), "{wait}");
         let two = store.begin(Isolation::Snapshot);
-        let busy = two.get_locked(tree, b"1", RowLock::Shared, IfLocked::Fail).unwrap_err();
+        let busy = two.get_locked(tree, b"1", RowLock::Shared, IfLocked::NoWait).unwrap_err();
         assert_eq!((busy.tree(), busy.key()), (Some("t"), Some((&b"1"[..], 1))));
         let exists = two.insert(tree, b"2", b"").unwrap_err();
         assert_eq!((exists.tree(), exists.key()), (Some("t"), Some((&b"2"[..], 1))));

@@ -158,9 +158,9 @@ impl Generator<'_> {
         let lock = *self.dice.pick(&[RowLock::Shared, RowLock::Exclusive]);
         let if_locked = *self.dice.pick(&[
             IfLocked::Wait,
-            IfLocked::Fail,
-            IfLocked::Skip,
-            IfLocked::LastCommit,
+            IfLocked::NoWait,
+            IfLocked::SkipLocked,
+            IfLocked::SemiConsistent,
         ]);
         Locking { lock, if_locked }
     }

@@ -73,7 +73,7 @@ pub struct Columns {
 
 /// Which fields of values are to be read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Projection {
+pub enum ColumnSelection {
     /// All of them.
     #[default]
     All,
@@ -236,35 +236,37 @@ impl Columns {
         self.value.cut(value, 0, &mut Vec::new())
     }
 
-    /// The projection to these fields of values. A value is then these fields, in the order of the
+    /// The selection to these fields of values. A value is then these fields, in the order of the
     /// layout; one that did not fit the layout is returned whole
     /// ([`ColumnarRows::is_whole`](super::ColumnarRows::is_whole)).
-    pub fn project(&self, parts: &[u16]) -> Projection {
+    pub fn project(&self, parts: &[u16]) -> ColumnSelection {
         let columns = (0..).zip(&self.value.columns);
         let wanted = columns.filter(|(_, column)| parts.contains(&column.part));
         match wanted.map(|(number, _)| number).collect::<Vec<_>>() {
-            none if none.is_empty() => Projection::Nothing,
-            numbers => Projection::Columns(Wanted { stamp: self.stamp, numbers: numbers.into() }),
+            none if none.is_empty() => ColumnSelection::Nothing,
+            numbers => {
+                ColumnSelection::Columns(Wanted { stamp: self.stamp, numbers: numbers.into() })
+            }
         }
     }
 
-    /// The effective projection in blocks with these columns: one made for other columns does not
+    /// The effective selection in blocks with these columns: one made for other columns does not
     /// apply, and whole values are read.
     #[inline]
-    pub fn projection<'a>(&self, projection: &'a Projection) -> &'a Projection {
-        match projection {
-            Projection::Columns(wanted) if wanted.stamp != self.stamp => &Projection::All,
-            projection => projection,
+    pub fn selection<'a>(&self, selection: &'a ColumnSelection) -> &'a ColumnSelection {
+        match selection {
+            ColumnSelection::Columns(wanted) if wanted.stamp != self.stamp => &ColumnSelection::All,
+            selection => selection,
         }
     }
 
-    /// The columns of the value that a projection, made for these columns, selects.
+    /// The columns of the value that a selection, made for these columns, selects.
     #[inline]
-    pub(super) fn wanted<'a>(&'a self, projection: &'a Projection) -> &'a [u16] {
-        match projection {
-            Projection::All => &self.value.all,
-            Projection::Nothing => &[],
-            Projection::Columns(wanted) => &wanted.numbers,
+    pub(super) fn wanted<'a>(&'a self, selection: &'a ColumnSelection) -> &'a [u16] {
+        match selection {
+            ColumnSelection::All => &self.value.all,
+            ColumnSelection::Nothing => &[],
+            ColumnSelection::Columns(wanted) => &wanted.numbers,
         }
     }
 }

@@ -67,13 +67,13 @@ mod writer;
 
 pub use builder::ColumnarBuilder;
 pub use check::{check, check_into};
-pub use columns::{Columns, Projection};
+pub use columns::{ColumnSelection, Columns};
 pub use difference::Against;
 pub use frame::{ColumnarBlock, Models};
 pub use lines::EvenLines;
 #[cfg(test)]
 pub use row::find;
-pub use row::find_parts;
+pub use row::find_selected;
 pub use rows::ColumnarRows;
 pub use samples::Samples;
 pub use search::rows_below;

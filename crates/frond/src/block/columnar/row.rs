@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{
     super::{BadBlock, Chunks},
-    columns::{Column, Holds, Projection, put_word},
+    columns::{Column, ColumnSelection, Holds, put_word},
     frame::{ColumnarBlock, TOO_LONG},
     search::place,
 };
@@ -45,10 +45,10 @@ impl Places {
 /// payload, or of a value in the columns the wanted fields, is put into `payload`. Reads no column
 /// of the value that is not wanted, and no other row. `chunks` holds what codecs have decoded of
 /// the block before, or decode now.
-pub fn find_parts(
+pub fn find_selected(
     columnar: &ColumnarBlock<'_>,
     key: &[u8],
-    projection: &Projection,
+    selection: &ColumnSelection,
     chunks: &mut Chunks,
     payload: &mut Vec<u8>,
 ) -> Result<Option<(Tag, bool)>, BadBlock> {
@@ -60,20 +60,21 @@ pub fn find_parts(
     payload.clear();
     // Usually one allocation, of about a row.
     payload.reserve((columnar.raw_bytes() / columnar.rows()).min(ROW_RESERVED_MAX) + 16);
-    let wanted = columnar.columns().wanted(projection);
+    let wanted = columnar.columns().wanted(selection);
     append_payload(columnar, row, in_columns, wanted, chunks, payload)?;
     Ok(Some((tag, in_columns)))
 }
 
-/// Looks up `key` as [`find_parts`] does, without saying where the value is.
+/// Looks up `key` as [`find_selected`] does, without saying where the value is.
 #[cfg(test)]
 pub fn find(
     columnar: &ColumnarBlock<'_>,
     key: &[u8],
-    projection: &Projection,
+    selection: &ColumnSelection,
     payload: &mut Vec<u8>,
 ) -> Result<Option<Tag>, BadBlock> {
-    Ok(find_parts(columnar, key, projection, &mut Chunks::default(), payload)?.map(|(tag, _)| tag))
+    Ok(find_selected(columnar, key, selection, &mut Chunks::default(), payload)?
+        .map(|(tag, _)| tag))
 }
 
 /// Appends the payload of row `row`; `in_columns` says where it is.

@@ -8,7 +8,7 @@
 
 use super::{
     super::{BadBlock, Chunks},
-    columns::Projection,
+    columns::ColumnSelection,
     frame::ColumnarBlock,
     search::place,
     vector::{Even, Vector, rows_max},
@@ -25,7 +25,7 @@ const FRAME_ROWS: usize = 32;
 /// A position in a block: on a row, before the first, or after the last.
 #[derive(Clone, Debug)]
 pub struct ColumnarRows {
-    projection: Projection,
+    selection: ColumnSelection,
     vector: Vector,
     /// Number of the current row; the number of rows after the last.
     row: usize,
@@ -41,15 +41,15 @@ pub struct ColumnarRows {
 
 impl Default for ColumnarRows {
     fn default() -> Self {
-        Self::new(Projection::All)
+        Self::new(ColumnSelection::All)
     }
 }
 
 impl ColumnarRows {
     /// Creates a position that reads these fields of values.
-    pub fn new(projection: Projection) -> Self {
+    pub fn new(selection: ColumnSelection) -> Self {
         Self {
-            projection,
+            selection,
             vector: Vector::default(),
             row: usize::MAX,
             shown: usize::MAX,
@@ -60,8 +60,8 @@ impl ColumnarRows {
     }
 
     /// Reads only these fields of values from now on; the position is then undefined.
-    pub fn project(&mut self, projection: Projection) {
-        self.projection = projection;
+    pub fn project(&mut self, selection: ColumnSelection) {
+        self.selection = selection;
         self.vector.leave(Chunks::default());
         (self.row, self.shown) = (usize::MAX, usize::MAX);
         (self.reach, self.expected, self.limit) = (1, 1, usize::MAX);
@@ -105,7 +105,7 @@ impl ColumnarRows {
 
     /// True if the payload is the whole value; always true for payloads outside the columns.
     pub fn is_whole(&self) -> bool {
-        self.projection == Projection::All || !self.vector.tag(self.shown).1
+        self.selection == ColumnSelection::All || !self.vector.tag(self.shown).1
     }
 
     /// Passes the current row and those after it that are decoded and before the limit to `take`,
@@ -116,7 +116,7 @@ impl ColumnarRows {
         &mut self,
         mut take: impl FnMut(&[u8], Tag, &[u8], bool) -> Result<bool, E>,
     ) -> Result<bool, E> {
-        let is_whole = self.projection == Projection::All;
+        let is_whole = self.selection == ColumnSelection::All;
         let end = self.vector.rows().end.min(self.limit).max(self.row + 1);
         for row in self.row..end {
             let (key, tag, payload, in_columns) = self.vector.line(row);
@@ -140,7 +140,7 @@ impl ColumnarRows {
     ) -> Option<bool> {
         let end = self.vector.rows().end.min(self.limit);
         let even = self.vector.even(self.row, end)?;
-        let (taken, goes_on) = take(even, self.projection == Projection::All)?;
+        let (taken, goes_on) = take(even, self.selection == ColumnSelection::All)?;
         self.stand_on(self.row + taken - 1);
         Some(goes_on)
     }
@@ -305,7 +305,7 @@ impl ColumnarRows {
         first: usize,
         count: usize,
     ) -> Result<(), BadBlock> {
-        let wanted = columnar.columns().wanted(&self.projection);
+        let wanted = columnar.columns().wanted(&self.selection);
         self.vector.fill(columnar, first..first + count, wanted)
     }
 }

@@ -130,14 +130,14 @@ fn keys() -> Vec<[u8; 1]> {
 
 /// Every way to read with the handle alone.
 fn by_handle(tree: &Tree) -> Vec<Seen> {
-    let parts = tree.parts(&[0]).unwrap();
+    let parts = tree.projection(&[0]).unwrap();
     let some = |found: bool| Some(()).filter(|()| found);
     let mut value = Vec::new();
     let mut seen = vec![
         ("get", one(tree.get(&[3]))),
         ("get of a row in memory", one(tree.get(&[33]))),
         ("get_into", one(tree.get_into(&[3], &mut value).map(some))),
-        ("get_parts", one(tree.get_parts(&[3], &parts, &mut value).map(some))),
+        ("get_projected", one(tree.get_projected(&[3], &parts, &mut value).map(some))),
         ("get_at", one(tree.get_at(&[3], 1, &mut [0; 2]))),
         ("contains", one(tree.contains(&[33]).map(some))),
         ("multi_get", all(tree.multi_get(&keys()))),
@@ -152,13 +152,13 @@ fn by_handle(tree: &Tree) -> Vec<Seen> {
 }
 
 fn at_snapshot(snapshot: &Snapshot, tree: &Tree) -> Vec<Seen> {
-    let parts = tree.parts(&[0]).unwrap();
+    let parts = tree.projection(&[0]).unwrap();
     let some = |found: bool| Some(()).filter(|()| found);
     let mut value = Vec::new();
     let seen = [
         ("get", one(snapshot.get(tree, &[3]))),
         ("get_many", all(snapshot.get_many(tree, &keys()))),
-        ("get_parts", one(snapshot.get_parts(tree, &[33], &parts, &mut value).map(some))),
+        ("get_projected", one(snapshot.get_projected(tree, &[33], &parts, &mut value).map(some))),
         ("get_at", one(snapshot.get_at(tree, &[3], 1, &mut [0; 2]))),
         ("scan", snapshot.scan(tree, ..).and_then(count)),
     ];
@@ -167,12 +167,12 @@ fn at_snapshot(snapshot: &Snapshot, tree: &Tree) -> Vec<Seen> {
 
 /// Every way to read in a transaction, each in a new transaction, or in one made by `given`.
 fn in_txns(db: &Db, tree: &Tree, given: Option<&dyn Fn(Isolation, bool) -> Txn>) -> Vec<Seen> {
-    let parts = tree.parts(&[0]).unwrap();
+    let parts = tree.projection(&[0]).unwrap();
     let newest = ReadOptions { sees: Sees::Newest, ..Default::default() };
-    let of_parts = ReadOptions { parts: Some(&parts), ..Default::default() };
+    let of_parts = ReadOptions { projection: Some(&parts), ..Default::default() };
     let last_commit = ReadOptions {
         lock: Some(RowLock::Shared),
-        if_locked: IfLocked::LastCommit,
+        if_locked: IfLocked::SemiConsistent,
         ..Default::default()
     };
     let some = |found: bool| Some(()).filter(|()| found);
@@ -183,8 +183,8 @@ fn in_txns(db: &Db, tree: &Tree, given: Option<&dyn Fn(Isolation, bool) -> Txn>)
     let plain: Vec<Way<'_>> = vec![
         ("get", Box::new(|txn| one(txn.get(tree, &[3])))),
         (
-            "get_parts",
-            Box::new(|txn| one(txn.get_parts(tree, &[3], &parts, &mut Vec::new()).map(some))),
+            "get_projected",
+            Box::new(|txn| one(txn.get_projected(tree, &[3], &parts, &mut Vec::new()).map(some))),
         ),
         ("get_many", Box::new(|txn| all(txn.get_many(tree, &keys())))),
         ("read", Box::new(|txn| read(txn, &Default::default()))),
@@ -218,7 +218,7 @@ fn in_txns(db: &Db, tree: &Tree, given: Option<&dyn Fn(Isolation, bool) -> Txn>)
         (
             "scan_locked, skipping",
             Box::new(|txn| {
-                let scan = txn.scan_locked(tree, .., RowLock::Exclusive, IfLocked::Skip);
+                let scan = txn.scan_locked(tree, .., RowLock::Exclusive, IfLocked::SkipLocked);
                 scan.and_then(count_back)
             }),
         ),

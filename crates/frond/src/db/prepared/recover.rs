@@ -18,7 +18,7 @@ use super::{
 use crate::{
     Error, Lsn, Place, Publish, Result, Seqno, TreeId, Xid,
     blob::{BlobHold, BlobRef},
-    block::columnar::Projection,
+    block::columnar::ColumnSelection,
     catalog::{CATALOG_TREE, Pieces, Record},
     message::{Kind, Tag},
     page::LINK_BYTES,
@@ -391,7 +391,9 @@ impl Shared {
     /// Fails if these writes cannot be searched for a key.
     fn can_tell(&self, writes: &SpilledWrites, tree: TreeId, key: &[u8]) -> Result<()> {
         let mut runs = writes.of(tree).iter();
-        runs.try_for_each(|runs| runs.get(&self.engine.cx, key, &Projection::Nothing).map(drop))
+        runs.try_for_each(|runs| {
+            runs.get(&self.engine.cx, key, &ColumnSelection::Nothing).map(drop)
+        })
     }
 }
 

@@ -221,7 +221,7 @@ fn what_was_locked_to_be_written_and_was_not_is_free() {
     txn.prepare(&xid()).unwrap().detach();
     let other = db.begin(TxnOptions { isolation, ..Default::default() }).unwrap();
     let is_locked = |tree: &Tree, key: &[u8]| {
-        let read = other.get_locked(tree, key, RowLock::Exclusive, IfLocked::Fail);
+        let read = other.get_locked(tree, key, RowLock::Exclusive, IfLocked::NoWait);
         matches!(read, Err(Error::LockBusy { .. }))
     };
     assert!(is_locked(&tree, b"a"));
@@ -261,7 +261,7 @@ fn rows_written_again_after_their_piece_was_dropped_stay_locked() {
         }
         let is_locked = |row: u32| {
             let other = db.begin(Default::default()).unwrap();
-            let (lock, if_locked) = (RowLock::Exclusive, IfLocked::Fail);
+            let (lock, if_locked) = (RowLock::Exclusive, IfLocked::NoWait);
             let read = other.get_locked(&tree, &row.to_be_bytes(), lock, if_locked);
             matches!(read, Err(Error::LockBusy { .. }))
         };

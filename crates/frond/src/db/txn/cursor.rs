@@ -24,7 +24,7 @@ mod batch;
 
 use super::{
     super::{
-        Cursor, Parts, Tree,
+        Cursor, Projection, Tree,
         key_order::{KeyOrder, Repeats},
         tree::bounds,
     },
@@ -64,7 +64,7 @@ pub struct TxnCursor<'t> {
     /// Whether values are read whole, whatever else the transaction does.
     is_whole: bool,
     /// The parts to cut out of values; `None`: values are returned whole.
-    parts: Option<Parts>,
+    projection: Option<Projection>,
     /// The key that the position refers to.
     at: Vec<u8>,
     position: Position,
@@ -137,7 +137,7 @@ impl Txn {
     /// other rows may be joined to a row that the cursor locks.
     ///
     /// # Errors
-    /// As [`scan_locked`](Self::scan_locked) and [`TxnCursor::only`].
+    /// As [`scan_locked`](Self::scan_locked) and [`TxnCursor::project`].
     pub fn scan_with<'k>(
         &self,
         tree: &Tree,
@@ -145,7 +145,7 @@ impl Txn {
         options: &ReadOptions<'_>,
     ) -> Result<TxnCursor<'_>> {
         let mut cursor = self.scan_as(tree, bounds(&range)?, options)?;
-        options.parts.map_or(Ok(()), |parts| cursor.set_parts(parts))?;
+        options.projection.map_or(Ok(()), |projection| cursor.set_projection(projection))?;
         Ok(cursor)
     }
 
@@ -223,7 +223,7 @@ impl Txn {
             is_behind: true,
             row: Row::default(),
             is_whole: false,
-            parts: None,
+            projection: None,
             at: Vec::new(),
             position: Position::Low,
             forward: true,
@@ -257,22 +257,22 @@ impl Drop for TxnCursor<'_> {
 }
 
 impl TxnCursor<'_> {
-    /// Restricts the cursor to these parts of values, as [`Cursor::only`] does. Rows that are read
+    /// Restricts the cursor to these parts of values, as [`Cursor::project`] does. Rows that are read
     /// under locks, or in a tree to which the transaction has written, are read whole and cut.
     ///
     /// # Errors
-    /// As [`Cursor::only`].
-    pub fn only(mut self, parts: &Parts) -> Result<Self> {
-        self.set_parts(parts)?;
+    /// As [`Cursor::project`].
+    pub fn project(mut self, projection: &Projection) -> Result<Self> {
+        self.set_projection(projection)?;
         Ok(self)
     }
 
-    /// Restricts the cursor to these parts of values, like [`only`](Self::only), without moving it.
+    /// Restricts the cursor to these parts of values, like [`only`](Self::project), without moving it.
     ///
     /// # Errors
-    /// As [`only`](Self::only).
-    pub fn set_parts(&mut self, parts: &Parts) -> Result<()> {
-        parts.check(self.entry.schema.as_ref())?;
+    /// As [`only`](Self::project).
+    pub fn set_projection(&mut self, projection: &Projection) -> Result<()> {
+        projection.check(self.entry.schema.as_ref())?;
         // Own writes that it does not see now, it never sees.
         let is_untouched = self.txn.live.lock().changes(self.tree) == 0;
         self.is_placed = false;
@@ -280,11 +280,11 @@ impl TxnCursor<'_> {
             // If it projects already it goes on doing so: later own writes are not seen by the
             // scan.
             Base::Seen(base) if (is_untouched || base.has_parts()) && !self.is_whole => {
-                base.set_parts(parts)?;
-                self.parts = None;
+                base.set_projection(projection)?;
+                self.projection = None;
             }
             // Own operands must be folded into whole values.
-            _ => (self.parts, self.is_whole) = (Some(parts.clone()), true),
+            _ => (self.projection, self.is_whole) = (Some(projection.clone()), true),
         }
         Ok(())
     }
@@ -332,7 +332,7 @@ impl TxnCursor<'_> {
     }
 
     /// True if the current row is locked. False if the scan locks nothing, or if it met another
-    /// transaction's lock and read the last committed version ([`IfLocked::LastCommit`]).
+    /// transaction's lock and read the last committed version ([`IfLocked::SemiConsistent`]).
     pub fn is_locked(&self) -> bool {
         self.is_locked
     }
@@ -426,8 +426,8 @@ impl TxnCursor<'_> {
 
     /// Cuts the row that was found down to the requested parts.
     fn cut(&mut self, found: bool) -> Result<bool> {
-        if found && let Some(parts) = &self.parts {
-            parts.keep(Some(&self.entry.entry), &mut self.row.value)?;
+        if found && let Some(projection) = &self.projection {
+            projection.keep(Some(&self.entry.entry), &mut self.row.value)?;
         }
         Ok(found)
     }

@@ -194,7 +194,7 @@ impl<'t> LockedWalk<'t> {
                 self.nothing_has_gone(forward, end.as_deref())
                     .inspect_err(|_| self.ahead = None)?;
             }
-            if is_busy && self.meeting.if_locked == IfLocked::Skip {
+            if is_busy && self.meeting.if_locked == IfLocked::SkipLocked {
                 pass(&mut self.gap, forward, &self.row.0);
                 continue;
             }
@@ -312,7 +312,7 @@ impl<'t> LockedWalk<'t> {
 
     /// True if a row that another transaction holds is skipped, or returned as last committed.
     fn passes_busy(&self) -> bool {
-        matches!(self.meeting.if_locked, IfLocked::Skip | IfLocked::LastCommit)
+        matches!(self.meeting.if_locked, IfLocked::SkipLocked | IfLocked::SemiConsistent)
     }
 
     /// Releases a row that was locked and turned out not to be the next one, unless the level

@@ -136,7 +136,7 @@ impl Txn {
     }
 
     fn lock_new(&self, state: &mut State, key: HashedKey<'_>, joins: bool) -> Result<()> {
-        let meeting = IfLocked::Fail.into();
+        let meeting = IfLocked::NoWait.into();
         self.intend(state, key.tree, RowMode::Write, meeting)?;
         let patience = state.patience(meeting);
         let locks = state.locks.as_mut().expect("there since the intent");

@@ -66,16 +66,16 @@ pub enum IfLocked {
     #[default]
     Wait,
     /// NOWAIT: fails with [`Error::LockBusy`](crate::Error::LockBusy) at once.
-    Fail,
-    /// SKIP LOCKED: a scan skips the row; a read of one row fails as with `Fail`. Meant for queues,
+    NoWait,
+    /// SKIP LOCKED: a scan skips the row; a read of one row fails as with `NoWait`. Meant for queues,
     /// at `ReadCommitted`: at `Snapshot` a scan that reaches a row which others have deleted since
     /// is still in conflict.
-    Skip,
+    SkipLocked,
     /// Semi-consistent read: reads the row as last committed, reports that, and does not lock it.
     /// Meant for statements that want few of the rows that they reach and lock those afterwards
     /// ([`TxnCursor::relock`](super::TxnCursor::relock)). Calls that cannot report it wait, and at
     /// [`Isolation::Serializable`] all calls do.
-    LastCommit,
+    SemiConsistent,
 }
 
 /// Options of one transaction.
@@ -128,7 +128,7 @@ impl Meeting {
 
     /// The policy for a call that must lock whatever it reads.
     pub fn that_locks(self) -> Self {
-        if self.if_locked == IfLocked::LastCommit { self.that_waits() } else { self }
+        if self.if_locked == IfLocked::SemiConsistent { self.that_waits() } else { self }
     }
 }
 
@@ -145,7 +145,9 @@ impl Txn {
 impl State {
     pub(super) fn patience(&self, meeting: Meeting) -> Patience {
         match (meeting.if_locked, self.wait(meeting)) {
-            (IfLocked::Fail | IfLocked::Skip | IfLocked::LastCommit, _) => Patience::NoWait,
+            (IfLocked::NoWait | IfLocked::SkipLocked | IfLocked::SemiConsistent, _) => {
+                Patience::NoWait
+            }
             (IfLocked::Wait, Some(time)) => Patience::For(time),
             (IfLocked::Wait, None) => Patience::Forever,
         }

@@ -2,7 +2,7 @@
 
 use crate::{
     Error, Result, Seqno, TreeId,
-    block::columnar::Projection,
+    block::columnar::ColumnSelection,
     sync::Arc,
     txn::{HashedKey, lock_table::RowMode},
     version::{Reader, SnapshotState, Version},
@@ -10,7 +10,7 @@ use crate::{
 
 use super::{
     super::{
-        Parts, Shared, Snapshot, Tree,
+        Projection, Shared, Snapshot, Tree,
         read::{Messages, ReadView, in_key_order},
     },
     IfLocked, Isolation, ManyRows, Meeting, ReadOptions, RowLock, State, Txn,
@@ -60,26 +60,26 @@ impl Txn {
         self.read_shown(&mut state, tree, key, At::Latest, value)
     }
 
-    /// Reads parts of a value, as [`Tree::get_parts`](crate::Tree::get_parts) does: false, with an
+    /// Reads parts of a value, as [`Tree::get_projected`](crate::Tree::get_projected) does: false, with an
     /// empty buffer, if there is no such key. Rows that are read under locks, or in a tree to which
     /// the transaction has written, are read whole and cut.
     ///
     /// # Errors
     /// As [`get`](Self::get); `InvalidArgument` if the value does not fit the layout of its tree,
     /// or if the projection is for a tree with other layouts.
-    pub fn get_parts(
+    pub fn get_projected(
         &self,
         tree: &Tree,
         key: &[u8],
-        parts: &Parts,
+        projection: &Projection,
         value: &mut Vec<u8>,
     ) -> Result<bool> {
-        parts.check(tree.schema.as_ref())?;
+        projection.check(tree.schema.as_ref())?;
         let mut state = self.enter(tree, key)?;
         if self.locks_all() || self.has_written_to(&state, tree) {
             drop(state);
             let found = self.get_into(tree, key, value)?;
-            if found && let Err(misfit) = parts.keep(Some(&tree.entry), value) {
+            if found && let Err(misfit) = projection.keep(Some(&tree.entry), value) {
                 value.clear();
                 return Err(misfit);
             }
@@ -87,7 +87,12 @@ impl Txn {
         }
         let engine = &self.shared.engine;
         let (version, at) = self.moment(&mut state, tree, Sees::AsLevel)?;
-        ReadView { engine, version: &version, at }.get_parts(&tree.entry, key, parts, value)
+        ReadView { engine, version: &version, at }.get_projected(
+            &tree.entry,
+            key,
+            projection,
+            value,
+        )
     }
 
     /// True if some of the tree's rows may be the transaction's own.
@@ -231,7 +236,7 @@ impl Txn {
             for runs in
                 pieces.iter().flat_map(|all| all.iter().rev()).flat_map(|one| one.writes.of(id))
             {
-                if !done && let Some(found) = runs.get(&engine.cx, key, &Projection::All)? {
+                if !done && let Some(found) = runs.get(&engine.cx, key, &ColumnSelection::All)? {
                     done = messages.take(found.message(), true, value);
                 }
             }
@@ -239,7 +244,7 @@ impl Txn {
         let done = done || self.private.is_some();
         let add = |messages: &mut Messages, value: &mut Vec<u8>, view: &ReadView<'_>| match done {
             true => Ok(()),
-            false => view.add_messages(id, key, &Projection::All, messages, value),
+            false => view.add_messages(id, key, &ColumnSelection::All, messages, value),
         };
         // Operands apply to the current, locked row, so an older snapshot would not show their
         // result.
@@ -439,7 +444,7 @@ impl Shared {
             return Ok(false);
         }
         let (mut now, mut then) = (Vec::new(), Vec::new());
-        let all = Projection::All;
+        let all = ColumnSelection::All;
         let of_now = latest.messages(id, key, &all, &mut now)?;
         let of_snapshot = snapshot.version(&engine.versions);
         let before = ReadView { engine, version: &of_snapshot, at: snapshot.at };

@@ -15,10 +15,10 @@
 
 use std::time::Duration;
 
-use crate::{Error, Result, block::columnar::Projection, txn::lock_table::RowMode};
+use crate::{Error, Result, block::columnar::ColumnSelection, txn::lock_table::RowMode};
 
 use super::{
-    super::{Parts, Tree, read::ReadView},
+    super::{Projection, Tree, read::ReadView},
     IfLocked, Isolation, ManyRows, Meeting, RowLock, State, Txn,
     read::At,
 };
@@ -49,7 +49,7 @@ pub struct ReadOptions<'p> {
     /// [`Txn::unlock_last`] releases both. Meant for the row that an index entry names.
     pub with_last: bool,
     /// Only these parts of values.
-    pub parts: Option<&'p Parts>,
+    pub projection: Option<&'p Projection>,
 }
 
 /// The result of a read of one row.
@@ -86,7 +86,7 @@ impl Txn {
     /// one.put(&jobs, b"1", b"done")?;
     /// let look = ReadOptions {
     ///     lock: Some(RowLock::Exclusive),
-    ///     if_locked: IfLocked::LastCommit,
+    ///     if_locked: IfLocked::SemiConsistent,
     ///     ..Default::default()
     /// };
     /// let row = two.read(&jobs, b"1", &look)?;
@@ -131,7 +131,7 @@ impl Txn {
         options: &ReadOptions<'_>,
         row: &mut RowRead,
     ) -> Result<()> {
-        options.parts.map_or(Ok(()), |parts| parts.check(tree.schema.as_ref()))?;
+        options.projection.map_or(Ok(()), |projection| projection.check(tree.schema.as_ref()))?;
         (row.exists, row.locked) = (false, false);
         let mut state = self.enter(tree, key)?;
         let state = &mut *state;
@@ -167,7 +167,7 @@ impl Txn {
 
     /// The values of many keys, in the order of the keys; they are looked up in key order. Plain
     /// reads all see one snapshot. With a lock, all rows are locked first, in key order, and then
-    /// read. With [`IfLocked::Skip`], rows that others have locked are left out: they are reported
+    /// read. With [`IfLocked::SkipLocked`], rows that others have locked are left out: they are reported
     /// as neither locked nor existing.
     ///
     /// # Errors
@@ -197,7 +197,7 @@ impl Txn {
         rows: &mut [RowRead],
     ) -> Result<()> {
         let mut skipped = vec![false; rows.len()];
-        if meeting.if_locked == IfLocked::Skip && !order.is_empty() {
+        if meeting.if_locked == IfLocked::SkipLocked && !order.is_empty() {
             // A holder of the whole tree is waited for: its rows are not skipped.
             self.intend(state, tree.entry.id, mode, meeting.that_waits())?;
         }
@@ -206,7 +206,7 @@ impl Txn {
             let key = keys[index].as_ref();
             match self.lock_or_pass(state, (tree, key), mode, meeting, true) {
                 Ok(locked) => rows[index].locked = locked,
-                Err(Error::LockBusy { .. }) if meeting.if_locked == IfLocked::Skip => {
+                Err(Error::LockBusy { .. }) if meeting.if_locked == IfLocked::SkipLocked => {
                     skipped[index] = true;
                 }
                 Err(error) => return Err(error),
@@ -247,7 +247,7 @@ impl Txn {
         meeting: Meeting,
         with_last: bool,
     ) -> Result<bool> {
-        let passes = meeting.if_locked == IfLocked::LastCommit;
+        let passes = meeting.if_locked == IfLocked::SemiConsistent;
         // A holder of the whole tree is waited for.
         let of_tree = if passes { meeting.that_waits() } else { meeting };
         self.intend(state, tree.entry.id, mode, of_tree)?;
@@ -305,11 +305,11 @@ impl Txn {
         row: &mut RowRead,
     ) -> Result<()> {
         let has_touched = state.has_written && self.live.lock().changes(tree.entry.id) != 0;
-        if let Some(parts) = options.parts.filter(|_| !has_touched) {
+        if let Some(projection) = options.projection.filter(|_| !has_touched) {
             let engine = &self.shared.engine;
             let (version, at) = self.moment(state, tree, options.sees)?;
             let view = ReadView { engine, version: &version, at };
-            row.exists = view.get_parts(&tree.entry, key, parts, &mut row.value)?;
+            row.exists = view.get_projected(&tree.entry, key, projection, &mut row.value)?;
             return Ok(());
         }
         let at = match options.sees {
@@ -323,14 +323,14 @@ impl Txn {
 
 impl ReadOptions<'_> {
     /// The requested parts of values.
-    pub(super) fn projection(&self) -> &Projection {
-        self.parts.map_or(&Projection::All, |parts| parts.projection())
+    pub(super) fn projection(&self) -> &ColumnSelection {
+        self.projection.map_or(&ColumnSelection::All, |projection| projection.columns())
     }
 
     /// Cuts a value down to the requested parts.
     pub(super) fn cut(&self, tree: &Tree, row: &mut RowRead) -> Result<()> {
-        match self.parts.filter(|_| row.exists) {
-            Some(parts) => parts.keep(Some(&tree.entry), &mut row.value),
+        match self.projection.filter(|_| row.exists) {
+            Some(projection) => projection.keep(Some(&tree.entry), &mut row.value),
             None => Ok(()),
         }
     }

@@ -14,7 +14,7 @@ use crate::Result;
 
 use super::{
     super::{
-        Parts, Tree,
+        Projection, Tree,
         batch::check_key,
         read::{Messages, ReadView, key_order},
         together::bring_together,
@@ -117,7 +117,7 @@ impl Txn {
         options: &ReadOptions<'_>,
         rows: &mut ManyRows,
     ) -> Result<()> {
-        options.parts.map_or(Ok(()), |parts| parts.check(tree.schema.as_ref()))?;
+        options.projection.map_or(Ok(()), |projection| projection.check(tree.schema.as_ref()))?;
         keys.iter().try_for_each(|key| check_key(key.as_ref()))?;
         let mut state = self.enter_tree(tree)?;
         let state = &mut *state;
@@ -160,7 +160,7 @@ impl Txn {
                 &mut messages,
                 &mut value,
             )? {
-                view.put_row(tree, key, options.parts, messages, &mut value, (index, rows))?;
+                view.put_row(tree, key, options.projection, messages, &mut value, (index, rows))?;
             } else {
                 open.push(Open { key, row: index, messages });
             }
@@ -173,7 +173,14 @@ impl Txn {
                 let Open { key, row, messages } = &mut open[number];
                 if messages.take(found.message(), found.is_whole(), &mut value) {
                     let messages = std::mem::take(messages);
-                    view.put_row(tree, key, options.parts, messages, &mut value, (*row, rows))?;
+                    view.put_row(
+                        tree,
+                        key,
+                        options.projection,
+                        messages,
+                        &mut value,
+                        (*row, rows),
+                    )?;
                 }
                 Ok(())
             })?;
@@ -181,7 +188,7 @@ impl Txn {
         // Operands without a base.
         for Open { key, row, messages } in open.into_iter().filter(|open| open.messages.is_open()) {
             value.clear();
-            view.put_row(tree, key, options.parts, messages, &mut value, (row, rows))?;
+            view.put_row(tree, key, options.projection, messages, &mut value, (row, rows))?;
         }
         Ok(())
     }
@@ -209,13 +216,15 @@ impl ReadView<'_> {
         &self,
         tree: &Tree,
         key: &[u8],
-        parts: Option<&Parts>,
+        projection: Option<&Projection>,
         messages: Messages,
         value: &mut Vec<u8>,
         (row, rows): (usize, &mut ManyRows),
     ) -> Result<()> {
-        let exists = match parts {
-            Some(parts) => self.finish_parts(&tree.entry, key, parts, messages, value)?,
+        let exists = match projection {
+            Some(projection) => {
+                self.finish_projected(&tree.entry, key, projection, messages, value)?
+            }
             None => {
                 let exists = messages.finish(self, value)?;
                 tree.bring_up(value)?;

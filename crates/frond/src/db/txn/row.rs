@@ -282,7 +282,7 @@ impl Txn {
             return self.get_locked(tree, key, RowLock::Exclusive, IfLocked::Wait);
         }
         self.slow_down_to_write(&mut *self.enter_writing(tree, key)?)?;
-        let mut meet = IfLocked::Fail;
+        let mut meet = IfLocked::NoWait;
         loop {
             // Locked as for a write: two transactions that both took a shared lock first would
             // block each other.

@@ -27,7 +27,7 @@ use std::{
 
 use crate::{
     Error, Kind, Publish, Result, Tag, TreeId,
-    block::columnar::Projection,
+    block::columnar::ColumnSelection,
     pipeline::Engine,
     run::{Entry, MergeCursor},
     sync::Arc,
@@ -150,7 +150,7 @@ fn tag_in(
     tree: TreeId,
     key: &[u8],
 ) -> Result<Option<Tag>> {
-    let none = Projection::Nothing;
+    let none = ColumnSelection::Nothing;
     for runs in writes.of(tree) {
         if let Some(found) = runs.get(&engine.cx, key, &none)? {
             return Ok(Some(found.tag));

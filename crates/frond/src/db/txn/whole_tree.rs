@@ -49,7 +49,7 @@ impl Txn {
     /// let (one, two) = (db.begin(Default::default())?, db.begin(Default::default())?);
     /// one.lock_tree(&tree, TreeLock::Shared, IfLocked::Wait)?;
     /// two.get_for_share(&tree, b"row")?;
-    /// assert!(two.lock_tree(&tree, TreeLock::IntentExclusive, IfLocked::Fail).is_err());
+    /// assert!(two.lock_tree(&tree, TreeLock::IntentExclusive, IfLocked::NoWait).is_err());
     /// one.commit()?;
     /// two.put(&tree, b"row", b"value")?;
     /// two.commit()?;

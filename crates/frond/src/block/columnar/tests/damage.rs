@@ -2,8 +2,8 @@
 
 use super::{
     super::{
-        ColumnarBlock, ColumnarBuilder, ColumnarRows, Columns, Models, Plans, Projection, check,
-        find,
+        ColumnSelection, ColumnarBlock, ColumnarBuilder, ColumnarRows, Columns, Models, Plans,
+        check, find,
     },
     rows::Noise,
     some_rows, trained,
@@ -28,7 +28,7 @@ fn use_all(block: &[u8], columns: &Columns, models: &Models) {
     let sought: [&[u8]; 4] = [b"", &[0; 9], &[0, 0, 0, 1, b'a', 0, 1], &[0xff; 30]];
     let (mut at, mut payload) = (ColumnarRows::default(), Vec::new());
     for key in sought {
-        holds(find(&columnar, key, &Projection::All, &mut payload).is_ok());
+        holds(find(&columnar, key, &ColumnSelection::All, &mut payload).is_ok());
         holds(at.seek_before(&columnar, key).is_ok());
         holds(at.seek(&columnar, key).is_ok());
         holds(at.prev(&columnar).is_ok());
@@ -42,7 +42,7 @@ fn use_all(block: &[u8], columns: &Columns, models: &Models) {
         if is_whole {
             assert!(last.is_none_or(|last| *last < *at.key()), "checked, and descends");
             last = Some(at.key().to_vec());
-            let found = find(&columnar, at.key(), &Projection::All, &mut payload);
+            let found = find(&columnar, at.key(), &ColumnSelection::All, &mut payload);
             assert_eq!(found, Ok(Some(at.tag())));
             assert_eq!(payload, at.payload());
         }

@@ -2,7 +2,7 @@
 //! only to allowed columns.
 
 use super::{
-    super::{ColumnarBlock, ColumnarBuilder, Columns, Plans, Projection, check, find},
+    super::{ColumnSelection, ColumnarBlock, ColumnarBuilder, Columns, Plans, check, find},
     Both, Rows, around, build, documented, first_byte, message,
     rows::Noise,
 };
@@ -202,7 +202,7 @@ fn differences_to_what_they_must_not_be_are_found() {
         let columnar = ColumnarBlock::parse(block, &columns, &[]).unwrap();
         let mut payload = Vec::new();
         let key = [&[0; 4][..], &[0xff; 8]].concat();
-        let _ = find(&columnar, &key, &Projection::All, &mut payload);
+        let _ = find(&columnar, &key, &ColumnSelection::All, &mut payload);
         check(&columnar).err().map(|bad| bad.0)
     };
     assert_eq!(fails(&block), None);
@@ -245,7 +245,7 @@ fn the_documented_difference_is_read() {
     let rows = [(1000u32, 1005u32), (5000, 5006), (2000, 2005), (9000, 9007)];
     for (key, (begin, end)) in (1..).zip(rows) {
         let mut payload = Vec::new();
-        let found = find(&columnar, &[key], &Projection::All, &mut payload);
+        let found = find(&columnar, &[key], &ColumnSelection::All, &mut payload);
         assert_eq!(found, Ok(Some(Tag::PUT)));
         assert_eq!(payload, [begin.to_be_bytes(), end.to_be_bytes()].concat());
     }
@@ -322,7 +322,7 @@ fn the_documented_line_is_read() {
         (1..).zip([(100u32, 1001u32), (130, 1600), (110, 1203), (150, 2002)])
     {
         let mut payload = Vec::new();
-        let found = find(&columnar, &[key], &Projection::All, &mut payload);
+        let found = find(&columnar, &[key], &ColumnSelection::All, &mut payload);
         assert_eq!(found, Ok(Some(Tag::PUT)));
         assert_eq!(payload, [other.to_be_bytes(), word.to_be_bytes()].concat());
     }
@@ -337,7 +337,7 @@ fn the_documented_line_is_read() {
             bad[at] = byte;
             let Ok(columnar) = ColumnarBlock::parse(&bad, &columns, &[]) else { continue };
             let _ = check(&columnar);
-            let _ = find(&columnar, &[3], &Projection::All, &mut Vec::new());
+            let _ = find(&columnar, &[3], &ColumnSelection::All, &mut Vec::new());
         }
     }
 }

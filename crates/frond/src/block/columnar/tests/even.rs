@@ -7,7 +7,7 @@ use super::{
 use crate::{
     block::{
         Codec,
-        columnar::{EvenLines, Projection},
+        columnar::{ColumnSelection, EvenLines},
     },
     coding::put_bytes,
     layout::{End, Hint, Layout, Part},
@@ -67,10 +67,10 @@ pub(super) fn rows(noise: &mut Noise, count: u32, forms: (&str, &str), odd: u64)
 impl Both {
     /// Walks from several rows on, up to a limit, that take as many rows at once as possible, and
     /// sometimes fewer. Returns how many were taken in this way.
-    pub(super) fn assert_walks(&self, noise: &mut Noise, projection: &Projection) -> usize {
+    pub(super) fn assert_walks(&self, noise: &mut Noise, selection: &ColumnSelection) -> usize {
         let columnar = self.parse_again();
         let (mut at, mut one) =
-            (ColumnarRows::new(projection.clone()), ColumnarRows::new(projection.clone()));
+            (ColumnarRows::new(selection.clone()), ColumnarRows::new(selection.clone()));
         let mut at_once = 0;
         for start in [0, self.rows.len() / 3, self.rows.len() - 1] {
             let end = start + 1 + noise.below((self.rows.len() - start) as u64) as usize;
@@ -144,18 +144,18 @@ fn rows_of_one_length_are_taken_many_at_a_time() {
             for with in [&models[..], &[]] {
                 let both = Both::new(&mut builder, &columns, with, &first);
                 both.assert_reads();
-                for projection in [
-                    Projection::All,
-                    Projection::Nothing,
+                for selection in [
+                    ColumnSelection::All,
+                    ColumnSelection::Nothing,
                     columns.project(&[1]),
                     columns.project(&[2]),
                     columns.project(&[1, 4]),
                     columns.project(&[2, 3, 4]),
                 ] {
-                    let at_once = both.assert_walks(&mut noise, &projection);
+                    let at_once = both.assert_walks(&mut noise, &selection);
                     // Other columns may be of other kinds: few distinct strings become a
                     // dictionary.
-                    let is_shape = projection == columns.project(&[2]);
+                    let is_shape = selection == columns.project(&[2]);
                     assert!(!is_shape || odd > 0 || with.is_empty() || at_once > 0, "{forms:?}");
                 }
             }

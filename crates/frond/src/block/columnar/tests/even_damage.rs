@@ -4,8 +4,8 @@
 
 use super::{
     super::{
-        ColumnarBlock, ColumnarBuilder, ColumnarRows, Columns, Models, Plans, Projection, check,
-        find,
+        ColumnSelection, ColumnarBlock, ColumnarBuilder, ColumnarRows, Columns, Models, Plans,
+        check, find,
     },
     even::{columns, rows},
     rows::Noise,
@@ -30,9 +30,9 @@ struct Reached {
 /// Returns all rows, taken as many at a time as possible, and how many were taken in this way.
 fn walk(
     columnar: &ColumnarBlock<'_>,
-    projection: &Projection,
+    selection: &ColumnSelection,
 ) -> Result<(Vec<(Vec<u8>, Tag, Vec<u8>)>, usize), BadBlock> {
-    let mut at = ColumnarRows::new(projection.clone());
+    let mut at = ColumnarRows::new(selection.clone());
     at.expect(columnar.rows());
     at.first(columnar)?;
     let (mut walked, mut even) = (Vec::new(), 0);
@@ -67,21 +67,21 @@ fn read_all(block: &[u8], columns: &Columns, models: &Models, reached: &mut Reac
     };
     let is_whole = check(&columnar).is_ok();
     *(if is_whole { &mut reached.passed } else { &mut reached.refused }) += 1;
-    for projection in [Projection::All, columns.project(&[2]), columns.project(&[1, 4])] {
-        let walked = walk(&columnar, &projection);
+    for selection in [ColumnSelection::All, columns.project(&[2]), columns.project(&[1, 4])] {
+        let walked = walk(&columnar, &selection);
         if !is_whole {
             continue;
         }
         let (walked, even) = walked.expect("it passed the check");
         reached.even += even;
         assert_eq!(walked.len(), columnar.rows());
-        let (mut one, mut found) = (ColumnarRows::new(projection.clone()), Vec::new());
+        let (mut one, mut found) = (ColumnarRows::new(selection.clone()), Vec::new());
         for (row, (key, tag, payload)) in walked.iter().enumerate() {
             one.row_at(&columnar, row).expect("it passed the check");
             let alone = (one.key(), one.tag().without_fresh(), one.payload());
             assert_eq!((&key[..], *tag, &payload[..]), alone, "row {row}");
             if row % 5 == 0 {
-                let tag_found = find(&columnar, key, &projection, &mut found);
+                let tag_found = find(&columnar, key, &selection, &mut found);
                 assert_eq!(tag_found.map(|tag| tag.map(Tag::without_fresh)), Ok(Some(*tag)));
                 assert_eq!(&found, payload, "row {row}");
             }

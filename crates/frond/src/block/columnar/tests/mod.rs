@@ -17,8 +17,8 @@ use proptest::prelude::*;
 
 use self::rows::{Noise, any_layout, part_of, row_of};
 use super::{
-    ColumnarBlock, ColumnarBuilder, ColumnarRows, Columns, Models, Plans, Projection, check, find,
-    unpack,
+    ColumnSelection, ColumnarBlock, ColumnarBuilder, ColumnarRows, Columns, Models, Plans, check,
+    find, unpack,
 };
 use crate::{
     block::{
@@ -212,7 +212,7 @@ impl Both {
         let columnar = self.parse_again();
         let shape = Shape::parse(&self.row_blocks).unwrap();
         let mut payload = b"before".to_vec();
-        let found = find(&columnar, sought, &Projection::All, &mut payload).unwrap();
+        let found = find(&columnar, sought, &ColumnSelection::All, &mut payload).unwrap();
         let expected = block::find(&self.row_blocks, &shape, sought).unwrap();
         assert_eq!(found, expected.as_ref().map(|(tag, _)| *tag), "{sought:?}");
         if let Some((_, range)) = expected {
@@ -261,7 +261,7 @@ impl Both {
     /// Checks that values in columns are returned with the fields asked for, and others whole.
     fn assert_projects(&self, value: &Layout, parts: &[u16]) {
         let columnar = self.parse_again();
-        let projection = self.columns.project(parts);
+        let selection = self.columns.project(parts);
         let fits = |tag: &Tag, payload: &[u8]| {
             tag.kind() == Kind::Put && value.split(payload, &mut Vec::new())
         };
@@ -269,7 +269,7 @@ impl Both {
         let some =
             |(_, tag, payload): &(_, Tag, Vec<u8>)| !payload.is_empty() && fits(tag, payload);
         let in_columns = self.rows.iter().any(some);
-        let mut at = ColumnarRows::new(projection.clone());
+        let mut at = ColumnarRows::new(selection.clone());
         at.first(&columnar).unwrap();
         for (key, tag, payload) in &self.rows {
             let mut ends = Vec::new();
@@ -287,7 +287,7 @@ impl Both {
             assert_eq!((at.key(), at.payload()), (&key[..], &expected[..]));
             assert_eq!(at.is_whole(), !(in_columns && splits));
             let mut found = Vec::new();
-            assert_eq!(find(&columnar, key, &projection, &mut found), Ok(Some(*tag)));
+            assert_eq!(find(&columnar, key, &selection, &mut found), Ok(Some(*tag)));
             assert_eq!(found, expected);
             at.next(&columnar).unwrap();
         }
@@ -348,7 +348,7 @@ proptest! {
                 let parts: Vec<u16> =
                     (0..value.parts().len() as u16).filter(|_| noise.below(2) == 0).collect();
                 both.assert_projects(&value, &parts);
-                both.assert_walks(&mut noise, &Projection::All);
+                both.assert_walks(&mut noise, &ColumnSelection::All);
                 both.assert_walks(&mut noise, &columns.project(&parts));
             }
         }
@@ -373,7 +373,7 @@ fn a_block_refuses_a_row_beyond_its_limit_but_not_its_first() {
     let columnar = ColumnarBlock::parse(&block, &columns, &[]).unwrap();
     check(&columnar).unwrap();
     let mut payload = Vec::new();
-    assert_eq!(find(&columnar, b"k", &Projection::All, &mut payload), Ok(Some(Tag::PUT)));
+    assert_eq!(find(&columnar, b"k", &ColumnSelection::All, &mut payload), Ok(Some(Tag::PUT)));
     assert_eq!(payload, [7; 100_000]);
     builder.clear();
     for row in 0..65_535u32 {
@@ -471,7 +471,7 @@ fn the_documented_block_is_what_is_written() {
     check(&columnar).unwrap();
     let mut payload = Vec::new();
     assert_eq!(
-        find(&columnar, &[0, 0, 0, 9], &Projection::All, &mut payload),
+        find(&columnar, &[0, 0, 0, 9], &ColumnSelection::All, &mut payload),
         Ok(Some(Tag::PUT_FRESH))
     );
     assert_eq!(payload, b"\x01\x05\x03oak");

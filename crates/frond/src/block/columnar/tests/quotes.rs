@@ -2,7 +2,7 @@
 //! allowed columns.
 
 use super::{
-    super::{ColumnarBlock, ColumnarBuilder, Columns, Plans, Projection, check, find},
+    super::{ColumnSelection, ColumnarBlock, ColumnarBuilder, Columns, Plans, check, find},
     Both, Rows, around, build, documented, first_byte, message,
     rows::Noise,
 };
@@ -175,7 +175,7 @@ fn quotes_of_what_they_must_not_be_are_found() {
     let fails = |block: &[u8]| {
         let columnar = ColumnarBlock::parse(block, &columns, &[]).unwrap();
         if let Ok(key) = last(&mut super::ColumnarRows::default(), &columnar) {
-            let _ = find(&columnar, &key, &Projection::All, &mut Vec::new());
+            let _ = find(&columnar, &key, &ColumnSelection::All, &mut Vec::new());
         }
         check(&columnar).err()
     };
@@ -232,7 +232,7 @@ fn the_documented_quotes_are_read() {
     check(&columnar).unwrap();
     for (key, value) in rows {
         let mut payload = Vec::new();
-        let found = find(&columnar, key, &Projection::All, &mut payload);
+        let found = find(&columnar, key, &ColumnSelection::All, &mut payload);
         assert_eq!((found, &payload[..]), (Ok(Some(Tag::PUT)), value));
     }
     // A string that ends within an escape, and a quote of a column that does not exist.

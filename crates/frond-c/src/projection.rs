@@ -1,6 +1,6 @@
 //! Parts of keys and values: layouts of trees, and reads of some parts only.
 
-use frond::{End, Hint, Layout, Part, Parts};
+use frond::{End, Hint, Layout, Part, Projection};
 
 use crate::{
     bytes::{bytes, frond_buffer, give, given, given_mut, list, take_back},
@@ -51,8 +51,8 @@ pub struct frond_part {
 }
 
 /// A selection of parts of a tree's values (a projection). Made once, for any number of reads.
-pub struct frond_parts {
-    pub(crate) parts: Parts,
+pub struct frond_projection {
+    pub(crate) projection: Projection,
 }
 
 /// The layout, or `None` if there are no parts.
@@ -89,19 +89,21 @@ pub(crate) fn part_of(frond_part { kind, width, hint }: frond_part) -> Result<Pa
 /// order. Reads return them in the order of the layout, each as it is stored in the value (a part
 /// with a length prefix, with that).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_parts_make(
+pub unsafe extern "C" fn frond_projection_new(
     tree: *const frond_tree,
     numbers: *const usize,
     count: usize,
-    parts: *mut *mut frond_parts,
+    projection: *mut *mut frond_projection,
     error: *mut frond_error,
 ) -> i32 {
     // SAFETY: see `bytes.rs`, here and below.
     unsafe {
         call(error, || {
-            give(parts, || {
+            give(projection, || {
                 let numbers = list(numbers, count, "the numbers")?;
-                Ok(frond_parts { parts: given(tree, "the tree")?.tree.parts(numbers)? })
+                Ok(frond_projection {
+                    projection: given(tree, "the tree")?.tree.projection(numbers)?,
+                })
             })
         })
     }
@@ -109,68 +111,68 @@ pub unsafe extern "C" fn frond_parts_make(
 
 /// Releases a selection of parts; cursors that use it are not affected. Null is allowed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_parts_free(parts: *mut frond_parts) {
+pub unsafe extern "C" fn frond_projection_free(projection: *mut frond_projection) {
     // SAFETY: see `bytes.rs`.
-    unsafe { call(std::ptr::null_mut(), || take_back(parts, "the parts").map(drop)) };
+    unsafe { call(std::ptr::null_mut(), || take_back(projection, "the projection").map(drop)) };
 }
 
 /// Reads parts of a value, concatenated, into `value`. Other parts are not read from blocks.
 /// FROND_NOT_FOUND if there is no such key; FRD-1001 if the value does not fit the layout of its
 /// tree.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_get_parts(
+pub unsafe extern "C" fn frond_get_projected(
     tree: *const frond_tree,
     key: *const u8,
     key_length: usize,
-    parts: *const frond_parts,
+    projection: *const frond_projection,
     value: *mut frond_buffer,
     error: *mut frond_error,
 ) -> i32 {
     // SAFETY: see `bytes.rs`.
     unsafe {
-        read(error, (key, key_length), parts, value, |key, parts, out| {
-            Ok(given(tree, "the tree")?.tree.get_parts(key, parts, out)?)
+        read(error, (key, key_length), projection, value, |key, projection, out| {
+            Ok(given(tree, "the tree")?.tree.get_projected(key, projection, out)?)
         })
     }
 }
 
-/// Reads parts of a value at a snapshot, like frond_get_parts.
+/// Reads parts of a value at a snapshot, like frond_get_projected.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_snapshot_get_parts(
+pub unsafe extern "C" fn frond_snapshot_get_projected(
     snapshot: *const frond_snapshot,
     tree: *const frond_tree,
     key: *const u8,
     key_length: usize,
-    parts: *const frond_parts,
+    projection: *const frond_projection,
     value: *mut frond_buffer,
     error: *mut frond_error,
 ) -> i32 {
     // SAFETY: see `bytes.rs`.
     unsafe {
-        read(error, (key, key_length), parts, value, |key, parts, out| {
+        read(error, (key, key_length), projection, value, |key, projection, out| {
             let (snapshot, tree) = (given(snapshot, "the snapshot")?, given(tree, "the tree")?);
-            Ok(snapshot.snapshot.get_parts(&tree.tree, key, parts, out)?)
+            Ok(snapshot.snapshot.get_projected(&tree.tree, key, projection, out)?)
         })
     }
 }
 
-/// Reads parts of a value as a transaction sees it, like frond_get_parts; without a lock, except at
+/// Reads parts of a value as a transaction sees it, like frond_get_projected; without a lock, except at
 /// FROND_SERIALIZABLE.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_txn_get_parts(
+pub unsafe extern "C" fn frond_txn_get_projected(
     txn: *const frond_txn,
     tree: *const frond_tree,
     key: *const u8,
     key_length: usize,
-    parts: *const frond_parts,
+    projection: *const frond_projection,
     value: *mut frond_buffer,
     error: *mut frond_error,
 ) -> i32 {
     // SAFETY: see `bytes.rs`.
     unsafe {
-        read(error, (key, key_length), parts, value, |key, parts, out| {
+        read(error, (key, key_length), projection, value, |key, projection, out| {
             let (txn, tree) = (given(txn, "the transaction")?, given(tree, "the tree")?);
-            Ok(txn.txn.get_parts(&tree.tree, key, parts, out)?)
+            Ok(txn.txn.get_projected(&tree.tree, key, projection, out)?)
         })
     }
 }
@@ -178,17 +180,18 @@ pub unsafe extern "C" fn frond_txn_get_parts(
 unsafe fn read(
     error: *mut frond_error,
     (key, key_length): (*const u8, usize),
-    parts: *const frond_parts,
+    projection: *const frond_projection,
     value: *mut frond_buffer,
-    get: impl FnOnce(&[u8], &Parts, &mut Vec<u8>) -> Result<bool, Fail>,
+    get: impl FnOnce(&[u8], &Projection, &mut Vec<u8>) -> Result<bool, Fail>,
 ) -> i32 {
     // SAFETY: see `bytes.rs`.
     unsafe {
         call(error, || {
-            let (key, parts) = (bytes(key, key_length, "the key")?, given(parts, "the parts")?);
+            let key = bytes(key, key_length, "the key")?;
+            let projection = &given(projection, "the projection")?.projection;
             let value = given_mut(value, "the buffer")?;
             let key = value.apart(key);
-            value.fill(|out| match get(&key, &parts.parts, out)? {
+            value.fill(|out| match get(&key, projection, out)? {
                 true => Ok(()),
                 false => Err(Fail::NotFound),
             })
@@ -200,16 +203,16 @@ unsafe fn read(
 /// that does not fit the layout of its tree fails with FRD-1001, each time; frond_cursor_seek goes
 /// past it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn frond_cursor_only(
+pub unsafe extern "C" fn frond_cursor_project(
     cursor: *mut frond_cursor,
-    parts: *const frond_parts,
+    projection: *const frond_projection,
     error: *mut frond_error,
 ) -> i32 {
     // SAFETY: see `bytes.rs`.
     unsafe {
         call(error, || {
-            let parts = &given(parts, "the parts")?.parts;
-            given_mut(cursor, "the cursor")?.only(parts)
+            let projection = &given(projection, "the projection")?.projection;
+            given_mut(cursor, "the cursor")?.project(projection)
         })
     }
 }

@@ -10,7 +10,7 @@
 
 use crate::{
     Error, Result,
-    block::columnar::{Columns, Projection},
+    block::columnar::{ColumnSelection, Columns},
     catalog::TreeEntry,
     layout::{LAYOUT_PARTS_MAX, RowVersions},
     run::RowSchema,
@@ -19,20 +19,20 @@ use crate::{
 
 use super::tree::bring_up;
 
-/// A projection: a set of parts of a tree's values. Made by [`Tree::parts`](crate::Tree::parts) and
+/// A projection: a set of parts of a tree's values. Made by [`Tree::projection`](crate::Tree::projection) and
 /// usable for any number of reads.
 #[derive(Clone, Debug)]
-pub struct Parts {
+pub struct Projection {
     /// Columns of the tree that it was made for.
     columns: Arc<Columns>,
     /// How values are converted to that layout, if they name their version.
     versions: Option<Arc<RowVersions>>,
     /// Whether each part is wanted, by number. Shared with cursors.
     wanted: Arc<[bool]>,
-    projection: Projection,
+    projection: ColumnSelection,
 }
 
-impl Parts {
+impl Projection {
     /// Selects parts, by number and in any order, of values with this schema.
     pub(super) fn new(schema: &RowSchema, numbers: &[usize]) -> Result<Self> {
         let columns = schema.columns();
@@ -66,13 +66,13 @@ impl Parts {
         match schema.is_some_and(same) {
             true => Ok(()),
             false => Err(Error::InvalidArgument(
-                "these parts were made for a tree with other layouts".into(),
+                "this projection was made for a tree with other layouts".into(),
             )),
         }
     }
 
     /// The projection for columnar blocks.
-    pub(super) fn projection(&self) -> &Projection {
+    pub(super) fn columns(&self) -> &ColumnSelection {
         &self.projection
     }
 
