@@ -68,7 +68,7 @@ public class Client {
             }
             connection.rollback();
             expect(number(statement, "SELECT COUNT(*) FROM t"), 100L);
-            // A result whose rows are changed where they stand.
+            // An updatable result set.
             connection.setAutoCommit(true);
             try (Statement updating = connection.createStatement(
                             ResultSet.TYPE_SCROLL_INSENSITIVE, ResultSet.CONCUR_UPDATABLE);
