@@ -8,7 +8,7 @@ import java.sql.Savepoint;
 import java.sql.Statement;
 import java.sql.Timestamp;
 
-/** What a Java program does with a table of Frond: the argument is the server's port. Prints "passed". */
+/** Uses a table of Frond from Java. The argument is the server's port. Prints "passed". */
 public class Client {
     private static void expect(Object got, Object wanted) {
         if (!wanted.equals(got)) throw new AssertionError(got + ", expected " + wanted);
@@ -68,7 +68,7 @@ public class Client {
             }
             connection.rollback();
             expect(number(statement, "SELECT COUNT(*) FROM t"), 100L);
-            // A result whose rows are changed where they stand.
+            // An updatable result set.
             connection.setAutoCommit(true);
             try (Statement updating = connection.createStatement(
                             ResultSet.TYPE_SCROLL_INSENSITIVE, ResultSet.CONCUR_UPDATABLE);

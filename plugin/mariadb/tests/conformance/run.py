@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the server's own tests (package mariadb-test) on two engines of one server, and sorts the results by how they differ.
+"""Runs the server's own tests (package mariadb-test) on two engines of one server, and classifies the
+results by how they differ.
 
   run.py                      all suites
   run.py SUITE... TEST...     some, for example engines/funcs or main.alias
@@ -10,8 +11,8 @@
   --judge                     judges the results of the last run, and runs nothing
 
 InnoDB is the reference: what it returns with the same options, not the recorded results. A test of
-Frond passes if it prints the same lines. Every other one has its class and a reason in known.txt. The
-run fails if a result is worse than that, or if a server crashes.
+Frond passes if it prints the same lines. Every other one has its class and a reason in known.txt.
+The run fails if a result is worse than that, or if a server crashes.
 """
 
 import argparse

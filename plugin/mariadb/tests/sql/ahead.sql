@@ -1,4 +1,5 @@
-# Rows that are read together before the server asks for them: of keys in a list, of an index's entries, of joins.
+# Rows that are read together before the server asks for them: for keys in a list, for entries of an
+# index, for joins.
 CREATE TABLE t (
     id INT PRIMARY KEY, a INT, b INT NOT NULL, s VARCHAR(20), c CHAR(60), note VARCHAR(420), KEY a (a), KEY sb (s, b), UNIQUE KEY cb (c, b));
 INSERT INTO t
@@ -10,12 +11,12 @@ INSERT INTO pair SELECT seq % 50, CONCAT('y', seq), seq * 31 % 4000, REPEAT(CHAR
 CREATE TABLE keys_of (n INT PRIMARY KEY, k INT, x INT, y VARCHAR(20), KEY k (k));
 INSERT INTO keys_of SELECT seq, seq * 17 % 13000, seq % 60, CONCAT('y', seq) FROM seq_1_to_500;
 ANALYZE TABLE t, pair, keys_of PERSISTENT FOR ALL;
-# Half of the rows lie in the tree, half in memory.
+# Some rows are in the tree, others in memory.
 FLUSH ENGINE LOGS;
 UPDATE t SET note = CONCAT(note, '!') WHERE id % 4 = 0;
 DELETE FROM t WHERE id % 30 = 0;
 
-# Lists of keys, some of which there are not, and some twice.
+# Lists of keys, some of which do not exist, and some of which occur twice.
 SELECT id, c, LENGTH(note) FROM t WHERE id IN (3, 6, 7, 30, 9, 9, 12, 11997, 12000, 12003, -1, 4500) ORDER BY id;
 SELECT id, note FROM t WHERE id IN (3, 6, 7, 30, 9, 12, 15, 18, 21, 24, 27, 33, 36, 39, 42, 45, 48, 51, 54, 57, 60, 63, 66) ORDER BY id DESC;
 SELECT COUNT(*), SUM(CRC32(c)), SUM(LENGTH(note)) FROM t WHERE id IN (
@@ -38,7 +39,7 @@ SELECT id, note FROM t FORCE INDEX (cb) WHERE c LIKE '0000000010%' AND note <> '
 SELECT id, note FROM t FORCE INDEX (cb) WHERE c = '00000000100-00000091908' AND b = 2;
 SELECT SUM(LENGTH(note)) FROM t FORCE INDEX (a) WHERE a IN (1, 2, 3, 70, 59);
 
-# Joins, one row after the other and in batches.
+# Joins, row by row and in batches.
 SET optimizer_switch = 'mrr=on,mrr_cost_based=off,mrr_sort_keys=on,join_cache_hashed=on,join_cache_bka=on';
 DELIMITER //
 CREATE PROCEDURE joins()
@@ -70,7 +71,7 @@ SET join_buffer_size = 1024;
 CALL joins();
 SET optimizer_switch = DEFAULT, join_cache_level = DEFAULT, join_buffer_size = DEFAULT;
 
-# In a transaction, over its own rows; what it reads stays as it was.
+# In a transaction that has written some of the rows; its snapshot does not change.
 SET autocommit = 0;
 SELECT COUNT(*) FROM t;
 UPDATE t SET note = 'mine', a = 17 WHERE id IN (3, 6, 9, 600);
@@ -93,7 +94,7 @@ SELECT id, a, LENGTH(note) FROM t WHERE id IN (3, 4, 5, 6, 9, 12, 33, 36, 39, 60
 COMMIT;
 SET autocommit = 1;
 
-# Columns that only some statements want, and walks that others interrupt.
+# Columns that only some statements need, and scans that are interrupted by other statements.
 SELECT id FROM t FORCE INDEX (a) WHERE a BETWEEN 3 AND 5 AND LENGTH(note) > 390 ORDER BY id;
 UPDATE t JOIN keys_of k ON t.id = k.k SET t.note = CONCAT(k.n, t.note) WHERE k.n < 60;
 UPDATE keys_of k JOIN t ON t.id = k.k SET k.x = t.b WHERE k.n < 60;

@@ -1,4 +1,5 @@
-# What reads leave out: rows that an index's condition or a filter refuses, columns that nobody wants, rows beyond a range.
+# What reads skip: rows that an index condition or a filter rejects, columns that no statement
+# needs, rows beyond a range.
 CREATE TABLE t (
     id INT PRIMARY KEY, a INT, b INT NOT NULL, s VARCHAR(20), c CHAR(10) CHARACTER SET latin1, note TEXT,
     doubled INT AS (a * 2) VIRTUAL, KEY ab (a, b), KEY s (s), KEY bs (b DESC, s), UNIQUE KEY ca (c, a));
@@ -6,10 +7,10 @@ INSERT INTO t (id, a, b, s, c, note)
     SELECT seq, IF(seq % 11 = 0, NULL, seq % 50), seq % 7, CONCAT('s', seq % 30), CONCAT('c', seq), REPEAT(CHAR(65 + seq % 26), seq % 300)
     FROM seq_1_to_3000;
 ANALYZE TABLE t PERSISTENT FOR ALL;
-# Rows of the tree, and not of what was written last.
+# Moves the rows from memory to the tree.
 FLUSH ENGINE LOGS;
 
-# Conditions on an index's entries.
+# Index condition pushdown.
 FLUSH LOCAL STATUS;
 SELECT id, LENGTH(note) FROM t FORCE INDEX (ab) WHERE a BETWEEN 3 AND 9 AND b = 2 AND id % 3 = 1 ORDER BY id;
 SELECT variable_name, variable_value > 0 FROM information_schema.session_status WHERE variable_name LIKE 'HANDLER_ICP%' ORDER BY 1;
@@ -27,13 +28,13 @@ UPDATE t FORCE INDEX (ab) SET note = CONCAT('!', note) WHERE a BETWEEN 10 AND 12
 DELETE FROM t WHERE a BETWEEN 20 AND 21 AND b = 3 AND LENGTH(note) > 100;
 SELECT COUNT(*), SUM(id), SUM(LENGTH(note)), SUM(CRC32(note)) FROM t;
 
-# Filters of row positions.
+# Rowid filters.
 SET optimizer_switch = 'rowid_filter=on';
 SELECT id, note FROM t WHERE a BETWEEN 3 AND 20 AND s = 's4' AND LENGTH(note) < 90 ORDER BY id;
 SELECT x.id, y.id FROM t x JOIN t y ON y.s = x.s AND y.a BETWEEN 1 AND 2 AND y.note > 'M' WHERE x.id < 40 ORDER BY 1, 2;
 SELECT COUNT(*) FROM t WHERE a BETWEEN 3 AND 9 AND s IN ('s4', 's5') AND b = 2;
 
-# Positions and keys that are sorted before they are read.
+# Multi-range read: row positions and keys are sorted before the rows are read.
 SET optimizer_switch = 'mrr=on,mrr_sort_keys=on,mrr_cost_based=off', join_cache_level = 8;
 SELECT id, LENGTH(note) FROM t FORCE INDEX (ab) WHERE a IN (1, 7, 30, 49) AND b < 3 ORDER BY id;
 SELECT id, LENGTH(note) FROM t FORCE INDEX (s) WHERE s BETWEEN 's12' AND 's14' ORDER BY id;
@@ -44,13 +45,13 @@ DELETE x FROM t x JOIN t y FORCE INDEX (ab) ON y.a = x.b WHERE x.id BETWEEN 2900
 SELECT COUNT(*), SUM(id) FROM t;
 SET optimizer_switch = DEFAULT, join_cache_level = DEFAULT;
 
-# Several indexes at once.
+# Several indexes of one table in one query.
 SELECT id FROM t WHERE (a = 5 OR s = 's9') AND b = 4 ORDER BY id;
 SELECT id, LENGTH(note) FROM t FORCE INDEX (ab, s) WHERE a = 5 AND s = 's25' ORDER BY id;
 SELECT id, LENGTH(note) FROM t WHERE a = 5 OR s = 's9' ORDER BY id LIMIT 30;
 SELECT id FROM t WHERE a = 5 AND s = 's25' ORDER BY id LOCK IN SHARE MODE;
 
-# Groups, of which an index gives the ends.
+# Groups whose first and last rows come from an index.
 SELECT a, MIN(b), MAX(b) FROM t GROUP BY a;
 SELECT a, MIN(b) FROM t WHERE b > 2 GROUP BY a;
 SELECT a, MAX(b) FROM t WHERE b < 5 AND a > 40 GROUP BY a;
@@ -61,7 +62,7 @@ SELECT MAX(id), MIN(id) FROM t WHERE id < 2000;
 SELECT MAX(s) FROM t WHERE b = 3;
 SELECT MIN(a) FROM t WHERE a > 30;
 
-# A walk goes on behind what was searched for, and turns.
+# A scan continues after the key that was searched for, and changes direction.
 HANDLER t OPEN h;
 HANDLER h READ ab = (7, 0);
 HANDLER h READ ab NEXT LIMIT 3;
@@ -78,7 +79,8 @@ HANDLER h READ `PRIMARY` PREV LIMIT 2;
 HANDLER h READ `PRIMARY` NEXT LIMIT 4;
 HANDLER h CLOSE;
 
-# Some columns, of rows that the transaction itself has written too, and in other sets in one statement.
+# Reads of some columns, also of rows that the transaction has written, and of different columns of
+# one table within one statement.
 SELECT doubled, b FROM t WHERE id BETWEEN 8 AND 14 ORDER BY id;
 SELECT note FROM t WHERE id = 40;
 SELECT c FROM t WHERE id = 41;
@@ -146,7 +148,8 @@ EXECUTE counts;
 EXECUTE sums;
 DROP VIEW v, vv;
 
-# Ranges that begin and end anywhere in blocks, both ways, over the rows and over an index; then with newer rows among them.
+# Ranges that start and end anywhere in blocks, in both directions, over the rows and over an index;
+# then with newer rows among them.
 CREATE TABLE big (id INT PRIMARY KEY, k INT, digits CHAR(40), text VARCHAR(80), KEY (k));
 INSERT INTO big SELECT seq * 3, seq * 7919 % 60013, LPAD(CRC32(seq), 40, '0'), CONCAT('text ', MD5(seq)) FROM seq_1_to_60000;
 FLUSH ENGINE LOGS;
@@ -182,7 +185,7 @@ CALL ranges(2803);
 DROP PROCEDURE ranges;
 DROP TABLE big;
 
-# Without a primary key, and in partitions.
+# Tables without a primary key, and with partitions.
 CREATE TABLE heap (a INT, b VARCHAR(20), note TEXT, KEY (a), KEY (b));
 INSERT INTO heap SELECT seq % 20, CONCAT('b', seq % 13), REPEAT('x', seq % 40) FROM seq_1_to_1000;
 SELECT COUNT(*), SUM(LENGTH(note)) FROM heap FORCE INDEX (a) WHERE a BETWEEN 3 AND 5 AND a <> 4;
@@ -202,7 +205,7 @@ SELECT x.id, LENGTH(x.note) FROM parted x JOIN heap y ON x.a = y.a WHERE y.b = '
 SET optimizer_switch = DEFAULT, join_cache_level = DEFAULT;
 DROP TABLE t, copied, heap, parted;
 
-# Indexes that are merged, one of them over a prefix and read in several ranges.
+# Index merge; one of the indexes is over a prefix and is read in several ranges.
 CREATE TABLE merged (id INT PRIMARY KEY, p INT, v VARCHAR(12), x TEXT, KEY p(p), KEY v(v(3)), KEY d(v(2) DESC, p), KEY x(x(2)));
 INSERT INTO merged SELECT seq, seq, IF(seq%100=5,'c',IF(seq%100=7,'Ax',CONCAT('w',seq))), CONCAT('x',seq%7) FROM seq_1_to_300; ANALYZE TABLE merged;
 SELECT id,v FROM merged WHERE p=120 OR v IN ('Ax','c') ORDER BY id; SELECT COUNT(*) FROM merged IGNORE INDEX(v) WHERE p=120 OR v LIKE 'A%' OR v LIKE 'c%';

@@ -19,13 +19,13 @@ INSERT INTO reals VALUES (0,0,0,0,1),(-1.5,-1.5,-1.5,-1.5,2),(1.5,1.5,1.5,1.5,3)
 SELECT f,id FROM reals FORCE INDEX(f) ORDER BY f,id; SELECT d,id FROM reals FORCE INDEX(d) ORDER BY d,id;
 SELECT n,id FROM reals FORCE INDEX(n) ORDER BY n,id; SELECT m,id FROM reals FORCE INDEX(m) ORDER BY m DESC,id DESC;
 SELECT * FROM reals WHERE d=0 ORDER BY id; SELECT * FROM reals WHERE d > -1 AND d < 1 ORDER BY id; SELECT id FROM reals WHERE f BETWEEN -2 AND 2 ORDER BY id;
-# Keys of -0.0 and 0.0 are the same, and the columns keep their signs.
+# -0.0 and 0.0 are equal as keys, but the columns keep their signs.
 CREATE TABLE zeros (f FLOAT NOT NULL, d DOUBLE, id INT, PRIMARY KEY(f), KEY(d), KEY down(d DESC, f), UNIQUE(id, d));
 INSERT INTO zeros VALUES (-0e0,-0e0,1),(1,0e0,2),(-1,-0e0,3),(2.5,-2.5,4),(3,NULL,5);
 SELECT f FROM zeros ORDER BY f; SELECT d,f FROM zeros FORCE INDEX(d) ORDER BY d,f; SELECT d,f FROM zeros FORCE INDEX(down) ORDER BY d DESC,f;
 SELECT id,d,f FROM zeros FORCE INDEX(id) ORDER BY id,d; SELECT f FROM zeros WHERE f=0; SELECT COUNT(*) FROM zeros FORCE INDEX(d) WHERE d=0;
 INSERT INTO zeros VALUES (0e0,1,6); UPDATE zeros SET d=-d WHERE id<4; SELECT d,f FROM zeros FORCE INDEX(d) ORDER BY d,f; CHECK TABLE zeros;
-# Texts that their keys tell, and others.
+# Texts that can be decoded from their keys, and others.
 CREATE TABLE told (v VARCHAR(20) COLLATE utf8mb4_general_ci, b CHAR(20) CHARACTER SET ascii COLLATE ascii_bin, w VARCHAR(20) CHARACTER SET latin1 COLLATE latin1_bin,
  p VARCHAR(20) COLLATE utf8mb4_bin, id INT, PRIMARY KEY(p, id), KEY v(v), KEY b(b DESC), KEY w(w, v));
 INSERT INTO told VALUES ('abc-019','8f3c','caf\xe9','a',1),('Abc-019','8F3C ','','a',2),('abc-019 ','  x  y ',' ','a ',3),('','','a\0b','',4),('\t','\t','\t ','\t',5),
