@@ -58,8 +58,8 @@ void Cursor::suspend()
     close();
     kept_key_ = std::move(key);
     /* The parts may be gone when the cursor goes on. */
-    how_.parts = nullptr;
-    how_.parts_number = 0;
+    how_.projection = nullptr;
+    how_.projection_number = 0;
     suspended_ = has_row;
     forward_ = forward;
 }

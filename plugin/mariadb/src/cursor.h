@@ -46,13 +46,13 @@ public:
           number.
         */
         const frond_projection *projection = nullptr;
-        uint64_t parts_number = 0;
+        uint64_t projection_number = 0;
     };
 
     bool is_open_for(const Tree &tree, const How &how) const
     {
         return cursor_ != nullptr && tree_ == tree && how_.row_lock == how.row_lock &&
-               how_.when_locked == how.when_locked && how_.parts_number == how.parts_number;
+               how_.when_locked == how.when_locked && how_.projection_number == how.projection_number;
     }
     /*
       Opens over [from, to), before its first row; an empty `to` means no end. Returns a HA_ERR_*.

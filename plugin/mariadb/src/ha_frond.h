@@ -186,13 +186,13 @@ private:
 
     /* A set of columns, and the parts of rows that hold them; no parts: all of them. */
     struct Wanted {
-        ~Wanted() { frond_projection_free(parts); }
+        ~Wanted() { frond_projection_free(handle); }
         bool is_of(const MY_BITMAP *wanted) const;
         std::vector<my_bitmap_map> columns;
         frond::Projection projection;
         bool has_key_columns = true; /* Some are in the primary key. */
         bool has_blobs = true;
-        frond_projection *parts = nullptr;
+        frond_projection *handle = nullptr;
         uint64_t number = 0;
     };
 
@@ -206,10 +206,10 @@ private:
 
     bool is_being_planned() const;
     frond::Cursor::How how(const frond::Tree &tree);
-    void choose_parts();
-    void make_parts();
-    const frond_projection *projection() const { return reads_ == nullptr ? nullptr : reads_->parts; }
-    uint64_t parts_number() const { return reads_ == nullptr ? 0 : reads_->number; }
+    void choose_projection();
+    void make_projection();
+    const frond_projection *projection() const { return reads_ == nullptr ? nullptr : reads_->handle; }
+    uint64_t projection_number() const { return reads_ == nullptr ? 0 : reads_->number; }
     int put_cursor(frond::Tree tree, std::string_view from, std::string_view to, bool forward);
     int read_point(const Index &index, uchar *record);
     int read_by_entry(const Index &index, std::string_view key, std::string_view value, uchar *record);

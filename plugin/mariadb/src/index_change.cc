@@ -21,8 +21,8 @@ struct Free_txn {
 struct Free_cursor {
     void operator()(frond_cursor *cursor) const { frond_cursor_free(cursor); }
 };
-struct Free_parts {
-    void operator()(frond_projection *parts) const { frond_projection_free(parts); }
+struct Free_projection {
+    void operator()(frond_projection *handle) const { frond_projection_free(handle); }
 };
 
 std::string hexadecimal(const LEX_CUSTRING &bytes)
@@ -123,10 +123,10 @@ int Index_change::scan(Session *session, TABLE *altered, const Plan &plan, frond
     if (plan.row->project(wanted.get(), &projection) &&
         frond_projection_new(rows, projection.parts.data(), projection.parts.size(), &made, nullptr) != FROND_OK)
         made = nullptr;
-    const std::unique_ptr<frond_projection, Free_parts> parts(made);
+    const std::unique_ptr<frond_projection, Free_projection> handle(made);
     frond_read_options options;
     frond_read_options_init(&options);
-    options.projection = parts.get();
+    options.projection = handle.get();
     frond_cursor *opened = nullptr;
     if (int code = frond_txn_read_range(txn, rows, nullptr, 0, nullptr, 0, &options, &opened, session->error()))
         return code;

@@ -45,7 +45,7 @@ inline bool ha_frond::Wanted::is_of(const MY_BITMAP *wanted) const
   Chooses the parts of rows that are read. Whole rows are read if they are to be written, and under
   locks, where the engine reads them whole in any case.
 */
-void ha_frond::choose_parts()
+void ha_frond::choose_projection()
 {
     if (get_lock_type() == F_WRLCK || row_lock_ != FROND_NO_LOCK || plan().has_prefixed_primary() ||
         share_->is_temporary() || is_sequence()) {
@@ -58,7 +58,7 @@ void ha_frond::choose_parts()
     auto found = std::find_if(wanted_.begin(), wanted_.end(),
                               [wanted](const std::unique_ptr<Wanted> &made) { return made->is_of(wanted); });
     if (found == wanted_.end())
-        make_parts();
+        make_projection();
     else
         reads_ = found->get();
 }
@@ -67,7 +67,7 @@ void ha_frond::choose_parts()
   Makes the parts for a set of columns that was not read before. Few kinds of statements run over a
   handler, so this is rare.
 */
-void ha_frond::make_parts()
+void ha_frond::make_projection()
 {
     if (wanted_.size() == WANTED_MAX)
         wanted_.erase(wanted_.begin());
@@ -77,10 +77,10 @@ void ha_frond::make_parts()
     made->has_key_columns = plan().has_primary() && plan().primary_key().gives(wanted);
     made->has_blobs = plan().row->has_blobs(wanted);
     if (plan().row->project(wanted, &made->projection) &&
-        frond_projection_new(share_->row_tree().stored(), made->projection.parts.data(), made->projection.parts.size(), &made->parts,
+        frond_projection_new(share_->row_tree().stored(), made->projection.parts.data(), made->projection.parts.size(), &made->handle,
                          nullptr) != FROND_OK)
-        made->parts = nullptr;
-    if (made->parts != nullptr)
+        made->handle = nullptr;
+    if (made->handle != nullptr)
         made->number = ++wanted_made_;
     reads_ = made.get();
     wanted_.push_back(std::move(made));
@@ -93,9 +93,9 @@ Cursor::How ha_frond::how(const Tree &tree)
     if (is_sequence())
         how.sees = FROND_NEWEST;
     if (tree == share_->row_tree()) {
-        choose_parts();
-        how.projection = parts();
-        how.parts_number = parts_number();
+        choose_projection();
+        how.projection = projection();
+        how.projection_number = projection_number();
     }
     if (skips_locked_)
         how.when_locked = FROND_SKIP_LOCKED;
@@ -167,12 +167,12 @@ bool ha_frond::decode_row_key(std::string_view row_key, const MY_BITMAP *wanted,
 /* Reads a row by its key into the record. */
 int ha_frond::fetch_row(std::string_view row_key, uchar *record)
 {
-    choose_parts();
+    choose_projection();
     frond_bytes ahead;
-    if (rows_ahead_.find(session_, row_key, parts_number(), &ahead)) {
+    if (rows_ahead_.find(session_, row_key, projection_number(), &ahead)) {
         if (ahead.data == nullptr)
             return HA_ERR_KEY_NOT_FOUND;
-        return decode_row(row_key, view(ahead.data, ahead.length), parts() == nullptr, record);
+        return decode_row(row_key, view(ahead.data, ahead.length), projection() == nullptr, record);
     }
     frond_read_options options;
     frond_read_options_init(&options);
@@ -181,7 +181,7 @@ int ha_frond::fetch_row(std::string_view row_key, uchar *record)
     options.with_last = true;
     if (is_sequence())
         options.sees = FROND_NEWEST;
-    options.projection = parts();
+    options.projection = projection();
     int code = share_->row_tree().read(session_->txn(), row_key, options, &row_buffer_, session_->error());
     if (code == FROND_NOT_FOUND || (code == LOCK_BUSY && skips_locked_))
         return HA_ERR_KEY_NOT_FOUND;
@@ -230,12 +230,12 @@ int ha_frond::read_current(uchar *record)
         set_row_key(cursor_.key());
         std::string_view value = cursor_.value();
         /* The columns for which the cursor was opened are usually still those that are wanted. */
-        if (reads_ == nullptr || cursor_.how().parts_number != reads_->number || row_lock_ != FROND_NO_LOCK ||
+        if (reads_ == nullptr || cursor_.how().projection_number != reads_->number || row_lock_ != FROND_NO_LOCK ||
             get_lock_type() == F_WRLCK || !reads_->is_of(table->read_set))
-            choose_parts();
-        const bool is_whole = parts() == nullptr;
+            choose_projection();
+        const bool is_whole = projection() == nullptr;
         /* The server wants other columns than when the scan started. */
-        if (cursor_.how().parts_number != parts_number())
+        if (cursor_.how().projection_number != projection_number())
             return fetch_row(row_key_, record);
         if (plan().row->has_blobs()) {
             /* BLOBs of the record point into the value, and must outlive the cursor. */
@@ -454,7 +454,7 @@ int ha_frond::fill_ranges()
 {
     leave_rows_that_were_outrun();
     rows_ahead_.clear();
-    choose_parts();
+    choose_projection();
     const size_t rows = rows_together();
     if (!ranges_ahead_.fill(rows) || active_index != plan().primary || rows < 2)
         return 0;
@@ -472,7 +472,7 @@ int ha_frond::fill_ranges()
         rows_ahead_.clear();
         return 0;
     }
-    return rows_ahead_.read(session_, share_->row_tree(), parts(), parts_number());
+    return rows_ahead_.read(session_, share_->row_tree(), projection(), projection_number());
 }
 
 /*
@@ -493,8 +493,8 @@ size_t ha_frond::rows_together() const
 */
 int ha_frond::read_entries_ahead(const Index &index)
 {
-    choose_parts();
-    if (rows_ahead_.has(session_, row_key_, parts_number()))
+    choose_projection();
+    if (rows_ahead_.has(session_, row_key_, projection_number()))
         return 0;
     leave_rows_that_were_outrun();
     const size_t rows_max = rows_together();
@@ -510,7 +510,7 @@ int ha_frond::read_entries_ahead(const Index &index)
             break;
         rows_ahead_.add(key);
     }
-    return rows_ahead_.read(session_, share_->row_tree(), parts(), parts_number());
+    return rows_ahead_.read(session_, share_->row_tree(), projection(), projection_number());
 }
 
 /*

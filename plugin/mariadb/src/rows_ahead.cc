@@ -35,7 +35,7 @@ std::string_view Rows_ahead::key(size_t row) const
     return std::string_view(bytes_).substr(begin, ends_[row] - begin);
 }
 
-int Rows_ahead::read(Session *session, const Tree &tree, const frond_projection *projection, uint64_t parts_number)
+int Rows_ahead::read(Session *session, const Tree &tree, const frond_projection *projection, uint64_t projection_number)
 {
     keys_.clear();
     for (size_t row = 0; row < ends_.size(); row++)
@@ -43,7 +43,7 @@ int Rows_ahead::read(Session *session, const Tree &tree, const frond_projection 
     values_.resize(keys_.size());
     frond_read_options options;
     frond_read_options_init(&options);
-    options.projection = parts;
+    options.projection = projection;
     if (int code = frond_txn_read_many(session->txn(), tree.stored(), keys_.data(), keys_.size(), &options, &memory_,
                                        values_.data(), nullptr, session->error())) {
         clear();
@@ -51,14 +51,14 @@ int Rows_ahead::read(Session *session, const Tree &tree, const frond_projection 
     }
     at_ = 0;
     writes_ = session->writes();
-    parts_number_ = parts_number;
+    parts_number_ = projection_number;
     is_read_ = true;
     return 0;
 }
 
-bool Rows_ahead::find(const Session *session, std::string_view wanted, uint64_t parts_number, frond_bytes *value)
+bool Rows_ahead::find(const Session *session, std::string_view wanted, uint64_t projection_number, frond_bytes *value)
 {
-    if (!is_current(session, parts_number))
+    if (!is_current(session, projection_number))
         return false;
     const size_t row = place(wanted);
     if (row == ends_.size())
@@ -68,14 +68,14 @@ bool Rows_ahead::find(const Session *session, std::string_view wanted, uint64_t 
     return true;
 }
 
-bool Rows_ahead::has(const Session *session, std::string_view wanted, uint64_t parts_number) const
+bool Rows_ahead::has(const Session *session, std::string_view wanted, uint64_t projection_number) const
 {
-    return is_current(session, parts_number) && place(wanted) != ends_.size();
+    return is_current(session, projection_number) && place(wanted) != ends_.size();
 }
 
-bool Rows_ahead::is_current(const Session *session, uint64_t parts_number) const
+bool Rows_ahead::is_current(const Session *session, uint64_t projection_number) const
 {
-    return is_read_ && writes_ == session->writes() && parts_number_ == parts_number;
+    return is_read_ && writes_ == session->writes() && parts_number_ == projection_number;
 }
 
 bool Rows_ahead::is_outrun(const Session *session) const

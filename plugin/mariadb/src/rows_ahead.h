@@ -39,15 +39,15 @@ public:
       Reads the rows that were added, with these parts (null: all), whose number is remembered.
       Returns a HA_ERR_*.
     */
-    int read(Session *session, const Tree &tree, const frond_projection *projection, uint64_t parts_number);
+    int read(Session *session, const Tree &tree, const frond_projection *projection, uint64_t projection_number);
     /*
       Whether the row was read; then it is the next one. `value` receives it, or nothing if there is
       no row with this key.
     */
-    bool find(const Session *session, std::string_view key, uint64_t parts_number, frond_bytes *value);
+    bool find(const Session *session, std::string_view key, uint64_t projection_number, frond_bytes *value);
     /* Whether rows were read that were not looked up yet. */
     bool has_rest() const { return is_read_ && at_ < ends_.size(); }
-    bool has(const Session *session, std::string_view key, uint64_t parts_number) const;
+    bool has(const Session *session, std::string_view key, uint64_t projection_number) const;
     /* Whether rows were read in vain, because the session has written since. */
     bool is_outrun(const Session *session) const;
     /* Releases memory that exceeds what a statement may leave behind. */
@@ -55,7 +55,7 @@ public:
 
 private:
     std::string_view key(size_t row) const;
-    bool is_current(const Session *session, uint64_t parts_number) const;
+    bool is_current(const Session *session, uint64_t projection_number) const;
     size_t place(std::string_view key) const;
 
     std::string bytes_;         /* Keys, concatenated. */
