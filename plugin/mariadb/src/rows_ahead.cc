@@ -51,7 +51,7 @@ int Rows_ahead::read(Session *session, const Tree &tree, const frond_projection 
     }
     at_ = 0;
     writes_ = session->writes();
-    parts_number_ = projection_number;
+    projection_number_ = projection_number;
     is_read_ = true;
     return 0;
 }
@@ -75,7 +75,7 @@ bool Rows_ahead::has(const Session *session, std::string_view wanted, uint64_t p
 
 bool Rows_ahead::is_current(const Session *session, uint64_t projection_number) const
 {
-    return is_read_ && writes_ == session->writes() && parts_number_ == projection_number;
+    return is_read_ && writes_ == session->writes() && projection_number_ == projection_number;
 }
 
 bool Rows_ahead::is_outrun(const Session *session) const

@@ -63,7 +63,7 @@ private:
     std::vector<frond_bytes> keys_, values_;
     frond_buffer memory_ = {nullptr, 0, 0};
     size_t at_ = 0;
-    uint64_t writes_ = 0, parts_number_ = 0;
+    uint64_t writes_ = 0, projection_number_ = 0;
     bool is_read_ = false;
 };
 
