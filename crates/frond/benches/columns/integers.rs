@@ -39,28 +39,28 @@ fn columns() -> Vec<(&'static str, IntKind, Vec<u64>)> {
     let mut far = 0;
     vec![
         ("one value", IntKind::Constant, rows(&mut |_| 1_700_000_000)),
-        ("customer, 10 bits", IntKind::Level, rows(&mut |_| 5000 + dice(1000))),
-        ("register, 23 bits", IntKind::Level, rows(&mut |_| dice(1 << 23))),
-        ("hash, 62 bits", IntKind::Level, rows(&mut |_| dice(1 << 62))),
-        ("ids with steps of 3", IntKind::Sloped, rows(&mut |row| 1 << 40 | (row * 3))),
-        ("times, 5 bits off", IntKind::Sloped, rows(&mut |row| 1 << 50 | (row * 1777 + dice(30)))),
+        ("customer, 10 bits", IntKind::BitPacked, rows(&mut |_| 5000 + dice(1000))),
+        ("register, 23 bits", IntKind::BitPacked, rows(&mut |_| dice(1 << 23))),
+        ("hash, 62 bits", IntKind::BitPacked, rows(&mut |_| dice(1 << 62))),
+        ("ids with steps of 3", IntKind::Linear, rows(&mut |row| 1 << 40 | (row * 3))),
+        ("times, 5 bits off", IntKind::Linear, rows(&mut |row| 1 << 50 | (row * 1777 + dice(30)))),
         (
             "times, some unknown",
-            IntKind::Lone,
+            IntKind::SingleOutlier,
             rows(&mut |_| if dice(5) == 0 { 0 } else { 1_700_000_000 + dice(100_000) }),
         ),
         (
             "durations with a tail",
-            IntKind::Patched,
+            IntKind::Pfor,
             rows(&mut |_| dice(400) + if dice(40) == 0 { dice(1 << 30) } else { 0 }),
         ),
         (
             "times by the second",
-            IntKind::Stepped,
+            IntKind::Scaled,
             rows(&mut |_| 1_700_000_000_000_000 + dice(200) * 1_000_000),
         ),
         ("40 states, 30 bits", IntKind::Dictionary, rows(&mut |_| dice(40) * 26_000_000 + 17)),
-        ("runs of about 100", IntKind::Runs, {
+        ("runs of about 100", IntKind::Rle, {
             rows(&mut |_| {
                 at += if dice(100) == 0 { dice(1 << 20) } else { 0 };
                 at
@@ -71,7 +71,7 @@ fn columns() -> Vec<(&'static str, IntKind, Vec<u64>)> {
             IntKind::Decimal,
             rows(&mut |_| ((dice(50_000) + 100) as f64 / 100.0).to_bits() | 1 << 63),
         ),
-        ("sorted, steps up to 15", IntKind::Frames, {
+        ("sorted, steps up to 15", IntKind::Delta, {
             rows(&mut |_| {
                 far += dice(16);
                 far

@@ -24,9 +24,10 @@ use super::super::{
     bits::{Codes, pack, packed_bytes, partition, width_of},
 };
 use super::{
-    CHECKED, Ints, equal_rows,
+    CHECKED, Ints,
+    bit_packed::{self, BitPacked},
+    equal_rows,
     head::{cut_signed, put_low, signed_bytes},
-    packed::{self, Packed},
     stepped,
 };
 
@@ -110,7 +111,7 @@ pub struct Decimal<'a> {
     numbers: Ints<'a>,
     exceptions: usize,
     rows: Codes<'a>,
-    bits: Packed<'a>,
+    bits: BitPacked<'a>,
 }
 
 impl<'a> Decimal<'a> {
@@ -130,12 +131,12 @@ impl<'a> Decimal<'a> {
         *rest = rest.get(HEAD_BYTES..)?;
         let least = cut_signed(rest, least_bytes.into())?;
         let exceptions = usize::from(u16::from_le_bytes([low, high]));
-        let (mut exception_rows, mut bits) = (Codes::default(), Packed::default());
+        let (mut exception_rows, mut bits) = (Codes::default(), BitPacked::default());
         if exceptions > 0 {
             exception_rows = Codes::cut(rest, row_width(rows), exceptions)?;
-            bits = Packed::cut(rest, exceptions)?;
+            bits = BitPacked::cut(rest, exceptions)?;
         }
-        if matches!(rest.first(), Some(&(TAG | stepped::TAG))) {
+        if matches!(rest.first(), Some(&(TAG | scaled::TAG))) {
             // This also forbids nesting of arbitrary depth.
             return None;
         }
@@ -263,7 +264,7 @@ pub struct Plan {
     float: Float,
     exponent: u8,
     least: i64,
-    bits: packed::Plan,
+    bits: bit_packed::Plan,
 }
 
 /// Floats split into whole numbers and exceptions.
@@ -302,7 +303,7 @@ impl Plan {
             return None;
         }
         numbers.iter_mut().for_each(|number| *number = number.wrapping_sub(least as u64));
-        let bits = packed::Plan::shortest(exception_bits);
+        let bits = bit_packed::Plan::shortest(exception_bits);
         Some(Self { float, exponent, least, bits })
     }
 

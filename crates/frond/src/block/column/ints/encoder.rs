@@ -24,7 +24,7 @@ pub struct Chosen {
 #[derive(Debug, Default)]
 pub struct IntEncoder {
     distinct: dictionary::Distinct,
-    frames: frames::Scratch,
+    frames: delta::Scratch,
     floats: decimal::Parts,
     steps: Vec<u64>,
     /// Encodes the values of `floats` and `steps` while the plan for the original values is kept.
@@ -42,12 +42,12 @@ enum Reads {
 /// How a column will be encoded.
 #[derive(Clone, Copy, Debug)]
 enum Plan {
-    Packed(packed::Plan),
-    Lone(lone::Plan),
-    Patched(patched::Plan),
-    Runs(runs::Plan),
+    BitPacked(bit_packed::Plan),
+    SingleOutlier(single_outlier::Plan),
+    Pfor(pfor::Plan),
+    Rle(rle::Plan),
     Dictionary(dictionary::Plan),
-    Frames(frames::Plan),
+    Delta(delta::Plan),
 }
 
 /// The least and the largest value; 0 and 0 if there are none.
@@ -90,7 +90,7 @@ impl IntEncoder {
         // Stepped columns must save a tenth: every read divides or multiplies once more.
         let bytes = plan.bytes(values.len());
         match self.plan_stepped(values, None, bytes - bytes / 10) {
-            Some(stepped) => self.write_stepped(stepped, out),
+            Some(stepped) => self.write_scaled(stepped, out),
             None => self.write(plan, values, out),
         }
     }
@@ -172,10 +172,10 @@ impl IntEncoder {
         values: &[u64],
         out: &mut Vec<u8>,
     ) -> Chosen {
-        if kind == IntKind::Stepped
+        if kind == IntKind::Scaled
             && let Some(stepped) = self.plan_stepped(values, numbers, usize::MAX)
         {
-            return self.write_stepped(stepped, out);
+            return self.write_scaled(stepped, out);
         }
         match self.plan_as(kind, values) {
             Some(plan) => self.write(plan, values, out),
@@ -190,18 +190,18 @@ impl IntEncoder {
         values: &[u64],
         known: Option<IntKind>,
         bytes_max: usize,
-    ) -> Option<Stepped> {
+    ) -> Option<Scaled> {
         let Self { steps, numbers, .. } = self;
-        let head = stepped::Plan::below(values, bytes_max, steps)?;
+        let head = scaled::Plan::below(values, bytes_max, steps)?;
         let encoder = numbers.get_or_insert_default();
         let known = known.and_then(|kind| encoder.plan_as(kind, steps));
         let numbers = known.unwrap_or_else(|| encoder.plan(steps, Reads::Any));
-        let stepped = Stepped { head, numbers };
+        let stepped = Scaled { head, numbers };
         (stepped.chosen(values.len()).bytes < bytes_max).then_some(stepped)
     }
 
     /// Appends what was planned last.
-    fn write_stepped(&mut self, stepped: Stepped, out: &mut Vec<u8>) -> Chosen {
+    fn write_scaled(&mut self, stepped: Scaled, out: &mut Vec<u8>) -> Chosen {
         let Self { steps, numbers, .. } = self;
         stepped.head.write(out);
         numbers.get_or_insert_default().write(stepped.numbers, steps, out);
@@ -212,27 +212,27 @@ impl IntEncoder {
         let rows = values.len();
         assert!(rows <= ROWS_MAX, "{rows} rows in a column");
         let (min, max) = ends_of(values);
-        let mut best = Plan::Packed(packed::Plan::level(min, max));
+        let mut best = Plan::BitPacked(bit_packed::Plan::level(min, max));
         if min == max {
             return best;
         }
         // Cheap to compute, and often so short that nothing else needs to be tried.
         let level_bytes = best.bytes(rows);
         let any = reads == Reads::Any;
-        let runs = any.then(|| runs::Plan::below(rows, runs_of(values), min, max, level_bytes));
+        let runs = any.then(|| rle::Plan::below(rows, runs_of(values), min, max, level_bytes));
         let runs = runs.flatten();
         // In order of reading speed; each gets the length that it has to beat. Runs are the slowest
         // but one: a faster kind of the same length is preferred.
         let runs_bytes = runs.as_ref().map_or(usize::MAX, |runs| runs.bytes(rows));
         let bytes = |best: &Plan| best.bytes(rows).min(runs_bytes.saturating_add(1));
-        if let Some(plan) = packed::Plan::sloped_below(values, bytes(&best)) {
-            best = Plan::Packed(plan);
+        if let Some(plan) = bit_packed::Plan::linear_below(values, bytes(&best)) {
+            best = Plan::BitPacked(plan);
         }
-        if let Some(plan) = lone::Plan::below(values, min, max, bytes(&best)) {
-            best = Plan::Lone(plan);
+        if let Some(plan) = single_outlier::Plan::below(values, min, max, bytes(&best)) {
+            best = Plan::SingleOutlier(plan);
         }
-        if let Some(plan) = patched::Plan::below(values, min, max, bytes(&best)) {
-            best = Plan::Patched(plan);
+        if let Some(plan) = pfor::Plan::below(values, min, max, bytes(&best)) {
+            best = Plan::Pfor(plan);
         }
         let distinct = &mut self.distinct;
         if let Some(plan) = dictionary::Plan::below(values, min, max, bytes(&best), distinct) {
@@ -242,16 +242,16 @@ impl IntEncoder {
             return best;
         }
         if let Some(plan) = runs.filter(|_| runs_bytes < best.bytes(rows)) {
-            best = Plan::Runs(plan);
+            best = Plan::Rle(plan);
         }
         // Values that fall often are not tried: their differences are wider than they are.
         let bytes = best.bytes(rows);
-        if frames::Plan::may_be_below(bytes)
+        if delta::Plan::may_be_below(bytes)
             && let falls = falls_of(values)
             && falls <= rows / 8
-            && let Some(plan) = frames::Plan::below(values, falls, bytes, &mut self.frames)
+            && let Some(plan) = delta::Plan::below(values, falls, bytes, &mut self.frames)
         {
-            best = Plan::Frames(plan);
+            best = Plan::Delta(plan);
         }
         best
     }
@@ -263,27 +263,29 @@ impl IntEncoder {
         let any = usize::MAX;
         let (min, max) = match kind {
             // These kinds need other properties.
-            IntKind::Sloped | IntKind::Frames | IntKind::Decimal | IntKind::Stepped => (0, 0),
+            IntKind::Linear | IntKind::Delta | IntKind::Decimal | IntKind::Scaled => (0, 0),
             _ => ends_of(values),
         };
         match kind {
             IntKind::Constant if min < max => None,
-            IntKind::Constant | IntKind::Level => Some(Plan::Packed(packed::Plan::level(min, max))),
-            IntKind::Sloped => packed::Plan::sloped_below(values, any).map(Plan::Packed),
-            IntKind::Lone => lone::Plan::below(values, min, max, any).map(Plan::Lone),
-            IntKind::Patched => patched::Plan::below(values, min, max, any).map(Plan::Patched),
+            IntKind::Constant | IntKind::BitPacked => {
+                Some(Plan::BitPacked(bit_packed::Plan::level(min, max)))
+            }
+            IntKind::Linear => bit_packed::Plan::linear_below(values, any).map(Plan::BitPacked),
+            IntKind::SingleOutlier => {
+                single_outlier::Plan::below(values, min, max, any).map(Plan::SingleOutlier)
+            }
+            IntKind::Pfor => pfor::Plan::below(values, min, max, any).map(Plan::Pfor),
             IntKind::Dictionary => {
                 let distinct = &mut self.distinct;
                 dictionary::Plan::below(values, min, max, any, distinct).map(Plan::Dictionary)
             }
-            IntKind::Runs => {
-                runs::Plan::below(rows, runs_of(values), min, max, any).map(Plan::Runs)
-            }
-            IntKind::Frames => {
+            IntKind::Rle => rle::Plan::below(rows, runs_of(values), min, max, any).map(Plan::Rle),
+            IntKind::Delta => {
                 let falls = falls_of(values);
-                frames::Plan::below(values, falls, any, &mut self.frames).map(Plan::Frames)
+                delta::Plan::below(values, falls, any, &mut self.frames).map(Plan::Delta)
             }
-            IntKind::Decimal | IntKind::Stepped => None,
+            IntKind::Decimal | IntKind::Scaled => None,
         }
     }
 
@@ -291,12 +293,12 @@ impl IntEncoder {
         let (kind, bytes) = (plan.kind(), plan.bytes(values.len()));
         out.reserve(bytes);
         match plan {
-            Plan::Packed(plan) => plan.write(values, out),
-            Plan::Lone(plan) => plan.write(values, out),
-            Plan::Patched(plan) => plan.write(values, out),
-            Plan::Runs(plan) => plan.write(values, out),
+            Plan::BitPacked(plan) => plan.write(values, out),
+            Plan::SingleOutlier(plan) => plan.write(values, out),
+            Plan::Pfor(plan) => plan.write(values, out),
+            Plan::Rle(plan) => plan.write(values, out),
             Plan::Dictionary(plan) => plan.write(values, &mut self.distinct, out),
-            Plan::Frames(plan) => plan.write(values, &self.frames, out),
+            Plan::Delta(plan) => plan.write(values, &self.frames, out),
         }
         Chosen { kind, numbers: None, bytes }
     }
@@ -304,38 +306,38 @@ impl IntEncoder {
 
 /// A plan for values as steps, and for their multiples.
 #[derive(Clone, Copy, Debug)]
-struct Stepped {
-    head: stepped::Plan,
+struct Scaled {
+    head: scaled::Plan,
     numbers: Plan,
 }
 
-impl Stepped {
+impl Scaled {
     fn chosen(&self, rows: usize) -> Chosen {
         let bytes = self.head.bytes() + self.numbers.bytes(rows);
-        Chosen { kind: IntKind::Stepped, numbers: Some(self.numbers.kind()), bytes }
+        Chosen { kind: IntKind::Scaled, numbers: Some(self.numbers.kind()), bytes }
     }
 }
 
 impl Plan {
     fn kind(&self) -> IntKind {
         match self {
-            Plan::Packed(plan) => plan.kind(),
-            Plan::Lone(_) => IntKind::Lone,
-            Plan::Patched(_) => IntKind::Patched,
-            Plan::Runs(_) => IntKind::Runs,
+            Plan::BitPacked(plan) => plan.kind(),
+            Plan::SingleOutlier(_) => IntKind::SingleOutlier,
+            Plan::Pfor(_) => IntKind::Pfor,
+            Plan::Rle(_) => IntKind::Rle,
             Plan::Dictionary(_) => IntKind::Dictionary,
-            Plan::Frames(_) => IntKind::Frames,
+            Plan::Delta(_) => IntKind::Delta,
         }
     }
 
     fn bytes(&self, rows: usize) -> usize {
         match self {
-            Plan::Packed(plan) => plan.bytes(rows),
-            Plan::Lone(plan) => plan.bytes(rows),
-            Plan::Patched(plan) => plan.bytes(rows),
-            Plan::Runs(plan) => plan.bytes(rows),
+            Plan::BitPacked(plan) => plan.bytes(rows),
+            Plan::SingleOutlier(plan) => plan.bytes(rows),
+            Plan::Pfor(plan) => plan.bytes(rows),
+            Plan::Rle(plan) => plan.bytes(rows),
             Plan::Dictionary(plan) => plan.bytes(rows),
-            Plan::Frames(plan) => plan.bytes(),
+            Plan::Delta(plan) => plan.bytes(),
         }
     }
 }

@@ -22,22 +22,22 @@
 //! 2. After [`Ints::check`] every row has the value that was encoded, unless the bytes were forged
 //!    with right checksums.
 
+mod bit_packed;
 mod decimal;
+mod delta;
 mod dictionary;
 mod encoder;
-mod frames;
 mod head;
-mod lone;
-mod packed;
-mod patched;
-mod runs;
-mod stepped;
+mod pfor;
+mod rle;
+mod scaled;
+mod single_outlier;
 
 use std::ops::Range;
 
 use self::{
-    decimal::Decimal, dictionary::Dictionary, frames::Frames, lone::Lone, packed::Packed,
-    patched::Patched, runs::Runs, stepped::Stepped,
+    bit_packed::BitPacked, decimal::Decimal, delta::Delta, dictionary::Dictionary, pfor::Pfor,
+    rle::Rle, scaled::Scaled, single_outlier::SingleOutlier,
 };
 use super::{super::BadBlock, ROWS_MAX, bits::partition};
 
@@ -50,23 +50,23 @@ pub enum IntKind {
     /// One value.
     Constant,
     /// FOR bit packing: a base, and a code per row.
-    Level,
+    BitPacked,
     /// FOR with a slope: a base, a line, and a code per row.
-    Sloped,
+    Linear,
     /// One outlier value; a base, and a code per row for the others.
-    Lone,
+    SingleOutlier,
     /// PFOR: a base, a code per row, and a list of the rows that do not fit.
-    Patched,
+    Pfor,
     /// Dictionary: few values, and an index into them per row.
     Dictionary,
     /// RLE: one value for each run of equal rows.
-    Runs,
+    Rle,
     /// Delta: differences from row to row, in frames of 32.
-    Frames,
+    Delta,
     /// Floats as whole numbers divided by a power of ten.
     Decimal,
     /// A base, and multiples of a common step.
-    Stepped,
+    Scaled,
 }
 
 /// An integer column, for reading. Rows that it does not have read as some number.
@@ -78,7 +78,7 @@ pub struct Ints<'a> {
     bytes: &'a [u8],
     rows: u32,
     bytes_used: u32,
-    packed: Option<Packed<'a>>,
+    packed: Option<BitPacked<'a>>,
 }
 
 /// Evaluates the expression for the non-packed column at the start of `rest`; `None` if it does not
@@ -86,13 +86,15 @@ pub struct Ints<'a> {
 macro_rules! rare {
     ($rest:expr, $rows:expr, $column:ident => $call:expr) => {
         match $rest.first() {
-            Some(&lone::TAG) => Lone::cut($rest, $rows).as_ref().map(|$column| $call),
-            Some(&patched::TAG) => Patched::open($rest, $rows).as_ref().map(|$column| $call),
-            Some(&runs::TAG) => Runs::cut($rest, $rows).as_ref().map(|$column| $call),
+            Some(&single_outlier::TAG) => {
+                SingleOutlier::cut($rest, $rows).as_ref().map(|$column| $call)
+            }
+            Some(&pfor::TAG) => Pfor::open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&rle::TAG) => Rle::cut($rest, $rows).as_ref().map(|$column| $call),
             Some(&dictionary::TAG) => Dictionary::cut($rest, $rows).as_ref().map(|$column| $call),
-            Some(&frames::TAG) => Frames::open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&delta::TAG) => Delta::open($rest, $rows).as_ref().map(|$column| $call),
             Some(&decimal::TAG) => Decimal::open($rest, $rows).as_ref().map(|$column| $call),
-            Some(&stepped::TAG) => Stepped::open($rest, $rows).as_ref().map(|$column| $call),
+            Some(&scaled::TAG) => Scaled::open($rest, $rows).as_ref().map(|$column| $call),
             _ => None,
         }
     };
@@ -112,7 +114,7 @@ impl<'a> Ints<'a> {
         }
         let mut rest = bytes;
         let packed = match bytes.first() {
-            Some(0..=64 | 128..=192) => Some(Packed::cut(&mut rest, rows).ok_or(DOES_NOT_FIT)?),
+            Some(0..=64 | 128..=192) => Some(BitPacked::cut(&mut rest, rows).ok_or(DOES_NOT_FIT)?),
             _ => {
                 rest = Self::skip_rare(bytes, rows)?;
                 None
@@ -131,10 +133,10 @@ impl<'a> Ints<'a> {
         }
         let rest = &mut { bytes };
         let fits = match bytes.first() {
-            Some(&patched::TAG) => Patched::cut(rest, rows).map(|_| ()),
-            Some(&frames::TAG) => Frames::cut(rest, rows).map(|_| ()),
+            Some(&pfor::TAG) => Pfor::cut(rest, rows).map(|_| ()),
+            Some(&delta::TAG) => Delta::cut(rest, rows).map(|_| ()),
             Some(&decimal::TAG) => Decimal::cut(rest, rows).map(|_| ()),
-            Some(&stepped::TAG) => Stepped::cut(rest, rows).map(|_| ()),
+            Some(&scaled::TAG) => Scaled::cut(rest, rows).map(|_| ()),
             _ => rare!(rest, rows, _column => ()),
         };
         fits.ok_or(DOES_NOT_FIT)?;
@@ -146,7 +148,7 @@ impl<'a> Ints<'a> {
     #[inline]
     pub fn open(bytes: &'a [u8], rows: usize) -> Option<Self> {
         let packed = match bytes.first() {
-            Some(0..=64 | 128..=192) => Some(Packed::cut(&mut { bytes }, rows)?),
+            Some(0..=64 | 128..=192) => Some(BitPacked::cut(&mut { bytes }, rows)?),
             _ => None,
         };
         Some(Self { bytes, rows: rows as u32, bytes_used: 0, packed })
@@ -161,7 +163,7 @@ impl<'a> Ints<'a> {
         }
         let value = match bytes.first() {
             Some(0..=64 | 128..=192) => {
-                Packed::cut(&mut { bytes }, rows).map(|packed| packed.get(row))
+                BitPacked::cut(&mut { bytes }, rows).map(|packed| packed.get(row))
             }
             _ => Self::read_rare(bytes, rows, row),
         };
@@ -197,13 +199,13 @@ impl<'a> Ints<'a> {
     pub fn kind(&self) -> IntKind {
         match (&self.packed, self.bytes.first()) {
             (Some(packed), _) => packed.kind(),
-            (None, Some(&lone::TAG)) => IntKind::Lone,
-            (None, Some(&patched::TAG)) => IntKind::Patched,
-            (None, Some(&runs::TAG)) => IntKind::Runs,
+            (None, Some(&single_outlier::TAG)) => IntKind::SingleOutlier,
+            (None, Some(&pfor::TAG)) => IntKind::Pfor,
+            (None, Some(&rle::TAG)) => IntKind::Rle,
             (None, Some(&dictionary::TAG)) => IntKind::Dictionary,
             (None, Some(&decimal::TAG)) => IntKind::Decimal,
-            (None, Some(&stepped::TAG)) => IntKind::Stepped,
-            (None, _) => IntKind::Frames,
+            (None, Some(&scaled::TAG)) => IntKind::Scaled,
+            (None, _) => IntKind::Delta,
         }
     }
 

@@ -83,22 +83,22 @@ fn sizes_of_fixed_columns_stay() {
 
 const SIZES: &str = "\
 same day, 1000: Constant 6
-id, 1000: Sloped 7
-time of events, 1000: Sloped 637
-random id of 10 M, 1000: Level 3004
-key of an index, 2000: Frames 794
-key with gaps, 2000: Frames 1570
-price, leading, 2000: Runs 29
-customer within price, 2000: Frames 2844
-register, 1300: Level 1627
-duration, 130: Patched 209
-rows sent, 1000: Patched 661
+id, 1000: Linear 7
+time of events, 1000: Linear 637
+random id of 10 M, 1000: BitPacked 3004
+key of an index, 2000: Delta 794
+key with gaps, 2000: Delta 1570
+price, leading, 2000: Rle 29
+customer within price, 2000: Delta 2844
+register, 1300: BitPacked 1627
+duration, 130: Pfor 209
+rows sent, 1000: Pfor 661
 state, 1000: Dictionary 270
-end, often unknown, 1000: Lone 2635
-hash, 130: Level 1050
-time by the second, 1300: Stepped 1314
-time by the second, ascending, 1300: Stepped 532
-amount in hundreds, tail, 1000: Stepped 1624
-id by 10, 1000: Stepped 2507
+end, often unknown, 1000: SingleOutlier 2635
+hash, 130: BitPacked 1050
+time by the second, 1300: Scaled 1314
+time by the second, ascending, 1300: Scaled 532
+amount in hundreds, tail, 1000: Scaled 1624
+id by 10, 1000: Scaled 2507
 price, float, 1000: Decimal 1940
 ";

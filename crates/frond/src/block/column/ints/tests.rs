@@ -8,14 +8,14 @@ use crate::block::column::PAD_BYTES;
 
 const KINDS: [IntKind; 9] = [
     IntKind::Constant,
-    IntKind::Level,
-    IntKind::Sloped,
-    IntKind::Lone,
-    IntKind::Patched,
+    IntKind::BitPacked,
+    IntKind::Linear,
+    IntKind::SingleOutlier,
+    IntKind::Pfor,
     IntKind::Dictionary,
-    IntKind::Runs,
-    IntKind::Frames,
-    IntKind::Stepped,
+    IntKind::Rle,
+    IntKind::Delta,
+    IntKind::Scaled,
 ];
 
 /// A column followed by bytes that do not belong to it.
@@ -77,14 +77,14 @@ fn check_all(values: &[u64]) -> Chosen {
     column.clear();
     let direct = encoder.encode_direct(values, &mut column);
     comes_back(values, &column, direct);
-    assert!(!matches!(direct.kind, IntKind::Runs | IntKind::Frames));
+    assert!(!matches!(direct.kind, IntKind::Rle | IntKind::Delta));
     for kind in KINDS {
         column.clear();
         let chosen = encoder.encode_as(kind, None, values, &mut column);
         comes_back(values, &column, chosen);
         // Steps must save a tenth; differences are tried only where values ascend.
-        let saves = if kind == IntKind::Stepped { best.bytes / 10 } else { 0 };
-        if kind != IntKind::Frames || values.is_sorted() {
+        let saves = if kind == IntKind::Scaled { best.bytes / 10 } else { 0 };
+        if kind != IntKind::Delta || values.is_sorted() {
             assert!(chosen.bytes + saves >= best.bytes, "{chosen:?} is shorter than {best:?}");
         }
         // Encodes as for the next block of the column.
@@ -299,7 +299,7 @@ fn decimals_are_seen_among_nulls_and_others() {
     let chosen = floats_come_back(Float::Double, &prices);
     assert_eq!(
         chosen,
-        Chosen { kind: IntKind::Decimal, numbers: Some(IntKind::Level), bytes: 5 + 2 + 2000 }
+        Chosen { kind: IntKind::Decimal, numbers: Some(IntKind::BitPacked), bytes: 5 + 2 + 2000 }
     );
     let singles: Vec<u64> = (0..1000).map(|row| ordered_single(price(row) as f32)).collect();
     assert_eq!(floats_come_back(Float::Single, &singles), chosen);
@@ -528,14 +528,14 @@ fn the_documented_columns_are_what_is_written() {
     let steps: Vec<u64> = (0..34).map(|row| row * 2 + row % 2).collect();
     let hours: Vec<u64> = [2, 0, 3, 1].map(|number| 1000 + number * 3600).to_vec();
     let plain: [(IntKind, &[u64]); 8] = [
-        (IntKind::Level, &[1000, 1003, 1005, 1010]),
-        (IntKind::Sloped, &[100, 110, 121, 130]),
-        (IntKind::Patched, &[5, 1, 6, 2, 0, 3, 1000, 4]),
-        (IntKind::Lone, &[1000, 0, 1002, 1005, 0]),
-        (IntKind::Runs, &[9, 9, 9, 9, 9, 12, 12, 12]),
+        (IntKind::BitPacked, &[1000, 1003, 1005, 1010]),
+        (IntKind::Linear, &[100, 110, 121, 130]),
+        (IntKind::Pfor, &[5, 1, 6, 2, 0, 3, 1000, 4]),
+        (IntKind::SingleOutlier, &[1000, 0, 1002, 1005, 0]),
+        (IntKind::Rle, &[9, 9, 9, 9, 9, 12, 12, 12]),
         (IntKind::Dictionary, &[300, 70000, 7, 7, 300, 7, 70000, 300]),
-        (IntKind::Frames, &steps),
-        (IntKind::Stepped, &hours),
+        (IntKind::Delta, &steps),
+        (IntKind::Scaled, &hours),
     ];
     let mut encoder = IntEncoder::new();
     let mut column = Vec::new();

@@ -237,8 +237,8 @@ impl StrEncoder {
             }
         }
         // The kinds that are read fastest: finding any row reads some of both.
-        ints.encode_as(IntKind::Level, None, values, out);
-        ints.encode_as(IntKind::Sloped, None, restarts, out);
+        ints.encode_as(IntKind::BitPacked, None, values, out);
+        ints.encode_as(IntKind::Linear, None, restarts, out);
         put_varint(out, bits.bits().div_ceil(8) as u64);
         bits.finish(out);
         bytes.clear();

@@ -31,13 +31,13 @@ const SAMPLES: usize = 32;
 
 /// A column with a lone value, for reading.
 #[derive(Clone, Copy, Debug)]
-pub struct Lone<'a> {
+pub struct SingleOutlier<'a> {
     lone: u64,
     base: u64,
     codes: Codes<'a>,
 }
 
-impl<'a> Lone<'a> {
+impl<'a> SingleOutlier<'a> {
     /// Cuts a column of `rows` rows off the front of `rest`.
     #[inline]
     pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {

@@ -31,13 +31,13 @@ const SAMPLES: usize = 16;
 
 /// A stepped column, for reading.
 #[derive(Clone, Copy, Debug)]
-pub struct Stepped<'a> {
+pub struct Scaled<'a> {
     least: u64,
     step: u64,
     numbers: Ints<'a>,
 }
 
-impl<'a> Stepped<'a> {
+impl<'a> Scaled<'a> {
     /// Cuts a stepped column of `rows` rows off the front of `rest`.
     pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let stepped = Self::open(rest, rows)?;

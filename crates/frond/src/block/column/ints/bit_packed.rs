@@ -65,13 +65,13 @@ impl Line {
 
 /// A packed column, for reading.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Packed<'a> {
+pub struct BitPacked<'a> {
     base: u64,
     line: Line,
     codes: Codes<'a>,
 }
 
-impl<'a> Packed<'a> {
+impl<'a> BitPacked<'a> {
     /// Cuts a packed column of `rows` rows off the front of `rest`.
     #[inline]
     pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
@@ -175,8 +175,8 @@ impl<'a> Packed<'a> {
 fn kind_of(line: Line, width: u32) -> IntKind {
     match (line.slope, width) {
         (0, 0) => IntKind::Constant,
-        (0, _) => IntKind::Level,
-        _ => IntKind::Sloped,
+        (0, _) => IntKind::BitPacked,
+        _ => IntKind::Linear,
     }
 }
 
@@ -195,7 +195,7 @@ impl Plan {
     }
 
     /// A plan with a line from the first value to the last, if it takes less than `bytes_max`.
-    pub fn sloped_below(values: &[u64], bytes_max: usize) -> Option<Self> {
+    pub fn linear_below(values: &[u64], bytes_max: usize) -> Option<Self> {
         if values.len() < LINE_ROWS_MIN {
             return None;
         }
@@ -215,7 +215,7 @@ impl Plan {
         let min = values.iter().copied().min().unwrap_or(0);
         let max = values.iter().copied().max().unwrap_or(0);
         let level = Self::level(min, max);
-        Self::sloped_below(values, level.bytes(values.len())).unwrap_or(level)
+        Self::linear_below(values, level.bytes(values.len())).unwrap_or(level)
     }
 
     /// The base and width that values need with this line.

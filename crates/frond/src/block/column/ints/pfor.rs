@@ -28,7 +28,7 @@ const HEAD_BYTES: usize = 6;
 
 /// A patched column, for reading.
 #[derive(Clone, Copy, Debug)]
-pub struct Patched<'a> {
+pub struct Pfor<'a> {
     base: u64,
     codes: Codes<'a>,
     exceptions: usize,
@@ -46,7 +46,7 @@ struct Exceptions<'a> {
     excesses: Codes<'a>,
 }
 
-impl<'a> Patched<'a> {
+impl<'a> Pfor<'a> {
     /// Cuts a patched column of `rows` rows off the front of `rest`.
     pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let patched = Self::open(rest, rows)?;

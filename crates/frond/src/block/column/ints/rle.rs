@@ -24,7 +24,7 @@ const HEAD_BYTES: usize = 5;
 
 /// A run-length column, for reading.
 #[derive(Clone, Copy, Debug)]
-pub struct Runs<'a> {
+pub struct Rle<'a> {
     rows: usize,
     base: u64,
     /// At least 1.
@@ -33,7 +33,7 @@ pub struct Runs<'a> {
     values: Codes<'a>,
 }
 
-impl<'a> Runs<'a> {
+impl<'a> Rle<'a> {
     /// Cuts a run-length column of `rows` rows off the front of `rest`.
     #[inline]
     pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {

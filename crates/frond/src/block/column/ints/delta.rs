@@ -26,8 +26,8 @@ use super::super::{
     bits::{Codes, Packer, pack, packed_bytes, partition, width_of},
 };
 use super::{
+    bit_packed::{self, BitPacked},
     head::{cut_signed, put_low, signed_bytes},
-    packed::{self, Packed},
 };
 
 /// First byte of the column.
@@ -48,9 +48,9 @@ const FRAME_DELTAS: usize = FRAME_ROWS - 1;
 
 /// A delta column, for reading.
 #[derive(Clone, Copy, Debug)]
-pub struct Frames<'a> {
+pub struct Delta<'a> {
     step: u64,
-    firsts: Packed<'a>,
+    firsts: BitPacked<'a>,
     widths: Widths<'a>,
     restarts: Restarts<'a>,
     deltas: &'a [u8],
@@ -61,7 +61,7 @@ pub struct Frames<'a> {
 struct Restarts<'a> {
     count: usize,
     rows: Codes<'a>,
-    values: Packed<'a>,
+    values: BitPacked<'a>,
 }
 
 impl<'a> Restarts<'a> {
@@ -70,7 +70,7 @@ impl<'a> Restarts<'a> {
         *rest = rest.get(2..)?;
         let count = usize::from(u16::from_le_bytes([low, high]));
         let rows = Codes::cut(rest, row_width(rows), count)?;
-        Some(Self { count, rows, values: Packed::cut(rest, count)? })
+        Some(Self { count, rows, values: BitPacked::cut(rest, count)? })
     }
 
     /// The restarts in these rows.
@@ -87,10 +87,10 @@ impl<'a> Restarts<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Widths<'a> {
     All(u32),
-    Sums(Packed<'a>),
+    Sums(BitPacked<'a>),
 }
 
-impl<'a> Frames<'a> {
+impl<'a> Delta<'a> {
     /// Cuts a delta column of `rows` rows off the front of `rest`.
     pub fn cut(rest: &mut &'a [u8], rows: usize) -> Option<Self> {
         let frames = Self::open(rest, rows)?;
@@ -106,9 +106,9 @@ impl<'a> Frames<'a> {
         *rest = rest.get(HEAD_BYTES..)?;
         let step = cut_signed(rest, (step_bytes & !RESTARTS).into())? as u64;
         let count = rows.div_ceil(FRAME_ROWS);
-        let firsts = Packed::cut(rest, count)?;
+        let firsts = BitPacked::cut(rest, count)?;
         let widths = match width {
-            BY_FRAME => Widths::Sums(Packed::cut(rest, count)?),
+            BY_FRAME => Widths::Sums(BitPacked::cut(rest, count)?),
             0..=64 => Widths::All(width.into()),
             _ => return None,
         };
@@ -311,11 +311,11 @@ fn row_width(rows: usize) -> u32 {
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     step: i64,
-    firsts: packed::Plan,
+    firsts: bit_packed::Plan,
     width: u32,
     /// Set if each frame has its own width.
-    sums: Option<packed::Plan>,
-    restarts: packed::Plan,
+    sums: Option<bit_packed::Plan>,
+    restarts: bit_packed::Plan,
     bytes: usize,
 }
 
@@ -346,16 +346,16 @@ impl Plan {
         let rows = values.len();
         let step = scratch.look(values, falls * ROWS_A_FALL_MIN <= rows);
         let (width, bits) = scratch.sum_widths(values, step);
-        let firsts = packed::Plan::shortest(&scratch.firsts);
+        let firsts = bit_packed::Plan::shortest(&scratch.firsts);
         let frames = scratch.firsts.len();
-        let restarts = packed::Plan::shortest(&scratch.restarts);
+        let restarts = bit_packed::Plan::shortest(&scratch.restarts);
         let list = match scratch.restarts.len() {
             0 => 0,
             count => 2 + packed_bytes(count, row_width(rows)) + restarts.bytes(count),
         };
         let head = HEAD_BYTES + signed_bytes(step) as usize + firsts.bytes(frames) + list;
         let one_width = head + packed_bytes(rows - frames, width);
-        let sums = packed::Plan::shortest(&scratch.sums);
+        let sums = bit_packed::Plan::shortest(&scratch.sums);
         let by_frame = head + sums.bytes(frames) + packed_bytes(bits, 1);
         let sums = (by_frame < one_width).then_some(sums);
         let bytes = by_frame.min(one_width);
