@@ -2,8 +2,7 @@
 //! standard output.
 //!
 //! The lines are `progress STEP OPS SECONDS PLANNED`, `row JSON` after each step, and `final JSON`
-//! at
-//! the end.
+//! at the end.
 //!
 //! Invariants
 //! 1. Only `final` has the complete rows; earlier `row` lines are what remains if the child is

@@ -8,9 +8,9 @@
 //!    target uses.
 //!
 //! Integers are big-endian with the sign bit flipped, floats are in order-preserving form, times
-//! are
-//! u64 milliseconds. Strings are escaped and terminated in keys and length-prefixed in values. Both
-//! are as in Frond's layouts (`layout.rs`), so that a store that reads layouts finds the columns.
+//! are u64 milliseconds. Strings are escaped and terminated in keys and length-prefixed in values.
+//! Both are as in Frond's layouts (`layout.rs`), so that a store that reads layouts finds the
+//! columns.
 
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -2,10 +2,8 @@
 //!
 //! Invariants
 //! 1. CPU of client threads is foreground; the CPU of the meter's own sampler counts for neither
-//!    side;
-//!    the rest of the process is background. If the store is a server, all of the server's CPU is
-//! the
-//!    store's, and the CPU of this process is the clients'.
+//!    side; the rest of the process is background. If the store is a server, all of the server's
+//!    CPU is the store's, and the CPU of this process is the clients'.
 //! 2. Nothing here allocates memory per operation.
 //!
 //! Threads: a `Meter` is shared by a step's client threads, a `Client` belongs to one.

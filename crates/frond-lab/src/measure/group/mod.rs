@@ -4,18 +4,15 @@
 //!
 //! Invariants
 //! 1. A limit that was asked for is in force, or no group is made: the refusal says what is
-//!    missing.
-//!    There is no fallback to limits inside an engine.
+//!    missing. There is no fallback to limits inside an engine.
 //! 2. A controller that is only needed for counting may be missing; its count is then `None`, and
 //!    `missing` says why.
 //! 3. A group is removed when it is dropped. `remove_stale` removes the groups of lab processes
-//!    that
-//!    were killed.
+//!    that were killed.
 //!
 //! On version 1, limits of I/O apply to what the group's own threads submit: reads, direct writes,
 //! and what `fsync` writes. Background write-back and the file system's journal run in the root
-//! group
-//! and are not limited.
+//! group and are not limited.
 
 mod limits;
 mod owner;
