@@ -330,8 +330,8 @@ impl Group {
     }
 
     /// Removes the groups of lab processes that have ended, wherever in the hierarchies they are: a
-    /// lab that was killed may have run in the group of another login session. Returns what was
-    /// removed; a group that still has processes stays.
+    /// lab that was killed may have run in another session's group. Returns what was removed; a
+    /// group that still has processes stays.
     pub fn remove_stale() -> Vec<PathBuf> {
         let mut tops: Vec<PathBuf> =
             Controller::ALL.into_iter().filter_map(place).map(|place| place.top).collect();
