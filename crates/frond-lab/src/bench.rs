@@ -1,9 +1,11 @@
-//! `frond bench`: runs a workload against several targets, each in its own process, and reports.
+//! `frond bench`: runs a workload against several targets, each in a process of its own, and
+//! reports.
 //!
 //! Invariants
-//! 1. The plan (`plan.rs`) is run in its order, each part by a process of its own.
-//! 2. A directory is emptied only if an earlier bench made it, which its marker file says.
-//! 3. The checksum of the logical rows is the same for every target that finished, or the run fails.
+//! 1. The parts of the plan (`plan.rs`) run in order, each in a process of its own.
+//! 2. A directory is emptied only if an earlier bench made it, as its marker file shows.
+//! 3. All targets that finished have the same checksum of the logical rows; otherwise the run
+//!    fails.
 
 use std::fs;
 use std::io::IsTerminal;
@@ -31,7 +33,8 @@ pub struct Args {
     /// Rows to load: a million, or what suits each data set of sizes
     #[arg(long)]
     pub rows: Option<u64>,
-    /// Data sets of sizes: sbtest, iibench, weblog, linktable, packages; iibench=10000000 for its rows
+    /// Data sets of sizes: sbtest, iibench, weblog, linktable, packages; iibench=10000000 for its
+    /// rows
     #[arg(long, value_delimiter = ',', value_name = "A,B=ROWS")]
     pub sets: Vec<Set>,
     /// List of packages, as control paragraphs: what `apt-cache dumpavail` prints, unless given
@@ -55,8 +58,8 @@ pub struct Args {
     /// Write a page with charts to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Do not let the stores come to rest after writes (60 s and 1 s per million rows; in sizes and in txn
-    /// as long as they work)
+    /// Do not let the stores come to rest after writes (60 s and 1 s per million rows; in sizes and
+    /// in txn as long as they work)
     #[arg(long)]
     pub no_quiesce: bool,
     /// Stop a target after so many seconds and report how far it came
@@ -71,7 +74,8 @@ pub struct Args {
     /// Reader threads
     #[arg(long, default_value_t = 1)]
     pub threads: u64,
-    /// Longest time of a step that reads or overwrites, in seconds: 60; and time of each step of txn: 5
+    /// Longest time of a step that reads or overwrites, in seconds: 60; and time of each step of
+    /// txn: 5
     #[arg(long)]
     pub seconds: Option<u64>,
     /// How long txn holds a snapshot while rows are put, in seconds: four times --seconds
@@ -93,7 +97,8 @@ pub struct Args {
     /// Write buffers to try with RocksDB, each as a target of its own: m/3,m/6,16MB
     #[arg(long, value_delimiter = ',', value_name = "SIZE")]
     pub rocksdb_write_buffer: Vec<Share>,
-    /// Run a full compaction in the end, where a store has one, and report the size after it; sizes does
+    /// Run a full compaction in the end, where a store has one, and report the size after it; sizes
+    /// does
     #[arg(long)]
     pub compact: bool,
     /// Do not read everything back in the end
@@ -107,7 +112,7 @@ pub struct Args {
     pub base_rss: u64,
 }
 
-/// Says that a directory was made by a bench (Invariant 2).
+/// Name of the file that marks a directory as made by a bench (Invariant 2).
 const MARKER: &str = ".frond-bench";
 
 impl Args {
@@ -172,7 +177,7 @@ impl Args {
     }
 }
 
-/// Runs the bench. The error is one line for the person who called it.
+/// Runs the bench. An error is one line for the user.
 pub fn run(args: &Args) -> Result<()> {
     let mut plan = plan(args);
     if let Some(index) = args.as_child {
@@ -189,7 +194,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let left_out = fetch_packages(args, &plan)?;
     if left_out.is_some() {
-        plan.retain(|job| job.workload != Name::Packages); // the last set: the others keep their numbers
+        plan.retain(|job| job.workload != Name::Packages); // the last set: other indices stay
     }
     let mut conditions = args.conditions(&plan);
     let mut outcomes: Vec<(TargetName, Final)> = Vec::new();
@@ -209,7 +214,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let null = outcomes.iter().filter(|(target, _)| *target == TargetName::Null);
     if matches!(args.workload, What::Sizes | What::One(Name::Packages)) {
-        // As many as there were.
+        // The number of rows that were actually loaded.
         let loaded = null.flat_map(|(_, outcome)| &outcome.rows).map(|row| row.ops);
         conditions.rows = loaded.sum();
     }
@@ -239,7 +244,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).map_err(|error| Failure(format!("{}: {error}", path.display())))
 }
 
-/// Empties `store`, which must be ours (Invariant 2).
+/// Empties `store`, after checking that a bench made it (Invariant 2).
 fn make_room(dir: &Path, store: &Path) -> Result<()> {
     let marker = dir.join(MARKER);
     if store.exists() && !marker.exists() && fs::read_dir(store)?.next().is_some() {
@@ -258,7 +263,7 @@ fn make_room(dir: &Path, store: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Subtracts the generator, and gives all rows in the order of the run, with what Frond is to keep and to reach.
+/// Subtracts the generator's CPU and returns all rows in run order, with Frond's budgets and goals.
 fn finish(
     outcomes: &mut [(TargetName, Final)],
     with_null: bool,
@@ -289,7 +294,7 @@ fn finish(
     rows
 }
 
-/// Invariant 3.
+/// Checks that no row has errors and that all targets stored the same rows (Invariant 3).
 fn agree(rows: &[Row]) -> Result<()> {
     if let Some(row) = rows.iter().find(|row| !row.errors.is_empty()) {
         return Err(Failure(format!(

@@ -1,9 +1,14 @@
-//! One target's run, in a process of its own, reported to the parent as lines on standard output:
-//! `progress STEP OPS SECONDS PLANNED`, `row JSON` after each step, `final JSON` at the end.
+//! The child process: runs one workload against one target and reports to the parent as lines on
+//! standard output.
+//!
+//! The lines are `progress STEP OPS SECONDS PLANNED`, `row JSON` after each step, and `final JSON`
+//! at the end.
 //!
 //! Invariants
-//! 1. The rows are complete only in `final`; those before it are what is left if the child is killed.
-//! 2. Verification reads every keyspace: count and checksum must be the workload's.
+//! 1. Only `final` has the complete rows; earlier `row` lines are what remains if the child is
+//!    killed.
+//! 2. Verification reads every keyspace: its count and checksum must be those that the workload
+//!    expects.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -15,42 +20,43 @@ use crate::size::Bytes;
 use crate::targets::{self, Clients, Result, Setup, Span, Target, TargetName};
 use crate::workloads::{self, Bench, Name, Rest, Spec, Workload};
 
-/// What a child is told.
+/// Everything that a child needs to run one target.
 #[derive(Clone, Debug)]
 pub struct Order {
     /// Target.
     pub target: TargetName,
-    /// Frond of another commit in place of the one that is built in.
+    /// Another commit of Frond, loaded as a library instead of the built-in one.
     pub version: Option<targets::library::Version>,
     /// Workload.
     pub workload: Name,
     /// Its parameters.
     pub spec: Spec,
-    /// Memory of the store.
+    /// Memory that the store may use.
     pub memory: Bytes,
     /// Directory of the store.
     pub dir: PathBuf,
-    /// How the store comes to rest.
+    /// How long the store may work in the background after writes.
     pub rest: Rest,
-    /// Whether to run a full compaction after that, where the target has one.
+    /// Whether to run a full compaction after the run, if the target has one.
     pub compact: bool,
-    /// Whether to say what the rows take, whatever keeps them. The null target does, which nobody measures then.
+    /// Whether to report what the rows take in any store. Computed in the null target's child,
+    /// after its steps, when nothing is measured.
     pub yardstick: bool,
-    /// Whether to verify.
+    /// Whether to read everything back and compare checksums.
     pub verify: bool,
-    /// Seconds for all steps.
+    /// Time limit for all steps together, seconds.
     pub time_limit: Option<u64>,
     /// Peak resident bytes of the same run against the null target.
     pub base_rss: u64,
 }
 
-/// Runs the order and prints its lines. Errors of the store end up in `final`.
+/// Runs the order and prints the report lines. Errors of the store end up in `final`.
 pub fn run(order: &Order) -> Result<()> {
     println!("final {}", serde_json::to_string(&collect(order))?);
     Ok(())
 }
 
-/// Runs the order; what the store failed with is in the result.
+/// Runs the order and returns the result. An error of the store is part of the result.
 pub fn collect(order: &Order) -> Final {
     let mut result = Final::default();
     if let Err(failure) = fill(order, &mut result) {
@@ -66,7 +72,7 @@ fn fill(order: &Order, result: &mut Final) -> Result<()> {
         TargetName::RocksDb(share) => share.map(|share| share.of(order.memory)),
         _ => None,
     };
-    // Stores that live in the page cache are bounded from outside (WORKLOADS §8.2).
+    // Stores that use the page cache are bounded from outside, by a control group.
     let limit = order.target.is_buffered().then(|| {
         let memory = Some(order.memory.0 + order.base_rss);
         Group::enter(std::process::id(), &Limits { memory, ..Limits::default() })
@@ -159,7 +165,7 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Reads every keyspace and compares (Invariant 2).
+/// Reads every keyspace and compares it with what the workload expects (Invariant 2).
 fn verify(order: &Order, target: &dyn Target, workload: &dyn Workload) -> Result<Verified> {
     let begin = Instant::now();
     let expected = workload.expected();

@@ -1,10 +1,12 @@
-//! Rows as their columns again, from the bytes of `schema.rs`.
+//! Decoding: turns the bytes of `schema.rs` back into the columns of rows.
 
 use crate::schema::{Keyspace, Table, Type, Value};
 
-/// The columns of a row in DDL order, from its key and value; `None` if they are not those of a row of this table.
+/// Returns the columns of a row in DDL order, decoded from its key and value; `None` if they are
+/// not those of a row of this table.
 ///
-/// A text in a key must have no zero byte, which would stand there escaped: no workload has such keys.
+/// A text in a key must not contain a zero byte, which would be escaped there; no workload has such
+/// keys.
 pub fn row<'a>(table: &Table, key: &'a [u8], value: &'a [u8]) -> Option<Vec<Value<'a>>> {
     let mut row = vec![Value::I8(0); table.columns.len()];
     let mut rest = key;
@@ -18,7 +20,8 @@ pub fn row<'a>(table: &Table, key: &'a [u8], value: &'a [u8]) -> Option<Vec<Valu
     rest.iter().all(|rest| rest.is_empty()).then_some(row)
 }
 
-/// The columns of an entry's key, in the order of the keyspace (0 the rows, 1.. the indexes).
+/// Returns the columns of an entry's key, in the order of the keyspace (0 the rows, 1.. the
+/// indexes).
 pub fn key<'a>(table: &Table, keyspace: Keyspace, mut key: &'a [u8]) -> Option<Vec<Value<'a>>> {
     let columns = table.key_columns(keyspace);
     columns.iter().map(|&column| of_key(table.columns[column].kind, &mut key)).collect()

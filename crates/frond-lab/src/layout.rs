@@ -1,29 +1,30 @@
-//! What Frond is told about the lab's keys and values: their columns, as `schema.rs` encodes them.
+//! Frond layouts for the lab's keys and values: their columns, as `schema.rs` encodes them.
 //!
 //! Invariants
-//! 1. Every row of every workload fits the layouts of its table; the workloads' tests split them all.
+//! 1. Every row of every workload fits the layouts of its table; the workloads' tests split all
+//!    rows.
 
 use frond::{End, Hint, Layout, Part};
 
 use crate::schema::{Keyspace, Table, Type};
 
-/// The layout of a keyspace's keys.
+/// Returns the layout of a keyspace's keys.
 pub fn key(table: &Table, keyspace: Keyspace) -> Layout {
     layout(table, &table.key_columns(keyspace), End::Escaped)
 }
 
-/// The layout of its values; `None` where they are empty.
+/// Returns the layout of a keyspace's values; `None` if they are empty.
 pub fn value(table: &Table, keyspace: Keyspace) -> Option<Layout> {
     let columns: Vec<usize> = table.value_columns().collect();
     (keyspace == 0 && !columns.is_empty()).then(|| layout(table, &columns, End::Prefixed))
 }
 
-/// The columns that the parts of a keyspace's keys are of.
+/// Returns, for each part of a keyspace's keys, the name of its column.
 pub fn key_columns(table: &Table, keyspace: Keyspace) -> Vec<&'static str> {
     names(table, &table.key_columns(keyspace))
 }
 
-/// The columns that the parts of its values are of.
+/// Returns, for each part of a table's values, the name of its column.
 pub fn value_columns(table: &Table) -> Vec<&'static str> {
     names(table, &table.value_columns().collect::<Vec<_>>())
 }
@@ -44,7 +45,7 @@ fn layout(table: &Table, columns: &[usize], text: End) -> Layout {
             Type::I16 => parts.push(Part::Fixed(2, Hint::Integer)),
             Type::I32 | Type::U32 => parts.push(Part::Fixed(4, Hint::Integer)),
             Type::I64 | Type::U64 | Type::Millis => parts.push(Part::Fixed(8, Hint::Integer)),
-            // Floats are order-preserving in values too, which is the form that the hint speaks of.
+            // Floats are order-preserving in values too, which is the form that the hint describes.
             Type::F32 => parts.push(Part::Fixed(4, Hint::Float)),
             Type::Text | Type::Blob => parts.push(Part::Var(text)),
             Type::Bytes => parts.push(Part::Var(End::Rest)),
@@ -94,7 +95,7 @@ mod tests {
             ends
         };
         assert_eq!(ends(key(&table, 0), &encoded.key), [8, 14]);
-        // A length of two bytes stands before 200 bytes of text.
+        // 200 bytes of text have a length prefix of two bytes.
         assert_eq!(
             value(&table, 0).map(|layout| ends(layout, &encoded.value)),
             Some(vec![1, 5, 207])

@@ -1,4 +1,4 @@
-//! Frond's laboratory: workloads, the stores they run against, measurement, and the report.
+//! The lab: workloads, the stores that they run against, measurement, and the report.
 //!
 //! ```text
 //!  bench ─► parent ─► child (own process) ─► workloads ─► targets
@@ -6,7 +6,7 @@
 //!    └─► report ◄─ results ◄──────────────── measure
 //! ```
 //!
-//! It knows Frond only by its public interface.
+//! The lab uses Frond only through its public interface.
 #![cfg_attr(not(feature = "lab"), allow(dead_code, unused_imports))] // what only `lab` uses
 
 pub mod bench;

@@ -1,4 +1,4 @@
-//! What the machine is, for the caption of every number.
+//! Description of the machine, for the caption of every number.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub fn kernel() -> String {
     first_line("/proc/sys/kernel/osrelease")
 }
 
-/// Load averages now.
+/// Load averages now: over one, five and fifteen minutes.
 pub fn load_average() -> String {
     first_line("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" ")
 }

@@ -1,8 +1,9 @@
-//! Runs one target as a child process: this binary once more, with the same options.
+//! The parent process: runs one target as a child process, which is this binary with the same
+//! options.
 //!
 //! Invariants
-//! 1. A child that dies or hangs costs its own rows only; what it had reported is kept.
-//! 2. Nothing the child started outlives it unreaped.
+//! 1. A child that dies or hangs loses only its own rows; what it has reported so far is kept.
+//! 2. The child is always reaped, and the control groups that it left behind are removed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -41,8 +42,8 @@ pub fn run(index: usize, order: &Order, show: bool) -> Result<Final> {
     Ok(outcome)
 }
 
-/// How long a child may take before it is taken for hung: its limit, the quiesces, and half as much
-/// again with a minute for opening, verifying and closing.
+/// Time after which a child counts as hung: 1.5 times its time limit, plus a minute for opening,
+/// verifying and closing, plus two quiesce periods. `None` without a time limit.
 fn patience(order: &Order) -> Option<Duration> {
     let quiesces = 2 * order.rest.at_most(order.spec.rows);
     order.time_limit.map(|limit| Duration::from_secs(limit * 3 / 2 + 60) + quiesces)
@@ -71,7 +72,7 @@ fn follow(child: &mut Child, order: &Order, show: bool) -> Result<Final> {
             Err(RecvTimeoutError::Timeout) if until.is_none() => continue,
             Err(RecvTimeoutError::Timeout) => {
                 outcome.failure = Some("did not stop at its time limit and was killed".to_owned());
-                let _ = child.kill(); // the reader then sees the end of its output
+                let _ = child.kill(); // the reader then reaches the end of the output
                 complete = true;
                 break;
             }
@@ -93,7 +94,7 @@ fn follow(child: &mut Child, order: &Order, show: bool) -> Result<Final> {
     Ok(outcome)
 }
 
-/// One line that is written over and over.
+/// Prints a progress line over the previous one.
 fn progress(order: &Order, text: &str) {
     let words: Vec<&str> = text.split(' ').collect();
     let [step, ops, seconds, planned] = words[..] else { return };

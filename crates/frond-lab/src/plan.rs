@@ -1,8 +1,10 @@
-//! What a bench runs: one workload, or `sizes`, a series of them, each against every target.
+//! The plan of a bench: one workload, or `sizes` (a series of data sets), each against every
+//! target.
 //!
 //! Invariants
-//! 1. The null target runs first for each workload, always: its CPU is what the workload itself costs.
-//! 2. The plan follows from the options alone: a child finds its part of it by number.
+//! 1. The null target always runs first for each workload: its CPU is the cost of the workload
+//!    itself.
+//! 2. The plan depends only on the options, so a child finds its part of the plan by index.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -16,10 +18,10 @@ use crate::bench::Args;
 use crate::targets::{Failure, Result, TargetName};
 use crate::workloads::{Name, packages};
 
-/// Rows where none are asked for.
+/// Default number of rows.
 const ROWS: u64 = 1_000_000;
-/// Data sets of `sizes` and their rows, such that all take minutes. Of packages there are tens of
-/// thousands.
+/// Data sets of `sizes` and their default rows, chosen so that all of them together take minutes.
+/// The packages number only tens of thousands.
 const SETS: [(Name, u64); 5] = [
     (Name::Sbtest, 1_000_000),
     (Name::Iibench, 2_500_000),
@@ -33,7 +35,7 @@ const SETS: [(Name, u64); 5] = [
 pub enum What {
     /// A workload.
     One(Name),
-    /// Each data set into each store, and what it takes on disk when all has settled.
+    /// Every data set into every store, to compare their sizes on disk after they have settled.
     Sizes,
 }
 
@@ -62,7 +64,7 @@ impl fmt::Display for What {
     }
 }
 
-/// A data set of `sizes`, possibly with rows of its own: `iibench`, `iibench=10000000`.
+/// A data set of `sizes`, optionally with its own number of rows: `iibench`, `iibench=10000000`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Set {
     name: Name,
@@ -92,20 +94,20 @@ impl FromStr for Set {
     }
 }
 
-/// One workload against one target.
+/// A run of one workload against one target.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// The workload.
     pub workload: Name,
     /// Rows to load.
     pub rows: u64,
-    /// The target.
+    /// The target to run against.
     pub target: TargetName,
-    /// Where its store is.
+    /// Directory of its store.
     pub dir: PathBuf,
 }
 
-/// Everything to run, in order.
+/// Returns all jobs in the order in which they run.
 pub fn plan(args: &Args) -> Vec<Job> {
     let of = |workload, rows, dir: PathBuf| {
         let job = move |target: TargetName| {
@@ -131,7 +133,7 @@ pub fn plan(args: &Args) -> Vec<Job> {
     }
 }
 
-/// Targets in order, RocksDB once for each write buffer; the null target first (Invariant 1).
+/// Returns the targets in order: null first (Invariant 1), RocksDB once for each write buffer.
 fn targets(args: &Args) -> Vec<TargetName> {
     let mut targets = vec![TargetName::Null];
     for &target in args.targets.iter().filter(|&&target| target != TargetName::Null) {
@@ -146,18 +148,19 @@ fn targets(args: &Args) -> Vec<TargetName> {
     targets
 }
 
-/// The list of packages: that of the options, or where the bench puts what apt knows.
+/// Path of the list of packages: the one in the options, or the file to which the bench dumps the
+/// packages that apt knows.
 pub fn packages_file(args: &Args) -> PathBuf {
-    // No name that somebody else's file could have.
+    // A name that no file of a user is likely to have.
     args.packages.clone().unwrap_or_else(|| args.dir.join(".frond-bench-packages"))
 }
 
-/// Gets the list of packages if `plan` needs it. Where there is none, `sizes` goes on without that set
-/// and the sentence is for the person who called it.
+/// Provides the list of packages if `plan` needs it. Without a list, `sizes` leaves this data set
+/// out, and the returned sentence tells the user why.
 pub fn fetch_packages(args: &Args, plan: &[Job]) -> Result<Option<String>> {
     let (needed, file) =
         (plan.iter().any(|job| job.workload == Name::Packages), packages_file(args));
-    // A list that cannot be read is told now, and not after the other data sets.
+    // An unreadable list is reported now and not after the other data sets have run.
     let there = match args.packages {
         _ if !needed => true,
         Some(_) => packages::Packages::read(&file).map(|list| list.len() > 0)?,

@@ -1,15 +1,16 @@
-//! Tables of the workloads, and how their rows become keys and values of an embedded store.
+//! Tables of the workloads, and the encoding of their rows as keys and values of an embedded store.
 //!
 //! Invariants
-//! 1. memcmp order of an encoded key is the order of its columns.
-//! 2. A row's key is its primary-key columns, its value the other columns in DDL order; an index
-//!    entry's key is the index columns and then the primary key, with an empty value.
-//! 3. Every target stores the same rows: the checksum is over this encoding, whatever the target
-//!    keeps.
+//! 1. Encoded keys in memcmp order have the order of their columns.
+//! 2. A row's key is its primary-key columns and its value the other columns in DDL order. An index
+//!    entry's key is the index columns followed by the primary key, with an empty value.
+//! 3. Every target stores the same rows: the checksum is over this encoding, whatever encoding the
+//!    target uses.
 //!
-//! Integers are big-endian with the sign bit flipped, floats in order-preserving form, times u64
-//! milliseconds; strings are escaped and terminated inside keys, length-prefixed inside values, both as
-//! Frond's layouts have them (`layout.rs`), so that a store that reads layouts finds the columns.
+//! Integers are big-endian with the sign bit flipped, floats are in order-preserving form, times
+//! are u64 milliseconds. Strings are escaped and terminated in keys and length-prefixed in values.
+//! Both are as in Frond's layouts (`layout.rs`), so that a store that reads layouts finds the
+//! columns.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -36,9 +37,9 @@ pub enum Type {
     Text,
     /// Bytes of any length.
     Blob,
-    /// Bytes as they are; only values of raw tables.
+    /// Bytes as they are; only in values of raw tables.
     Bytes,
-    /// A big-endian 8-byte number and so many bytes that say nothing; only keys of raw tables.
+    /// A big-endian 8-byte number and this many filler bytes; only in keys of raw tables.
     Number(u16),
 }
 
@@ -56,7 +57,7 @@ pub struct Column {
 pub struct Index {
     /// Name.
     pub name: &'static str,
-    /// Positions of its columns.
+    /// Positions of its columns in the table.
     pub columns: Vec<usize>,
 }
 
@@ -71,16 +72,16 @@ pub struct Table {
     pub primary: Vec<usize>,
     /// Secondary indexes.
     pub indexes: Vec<Index>,
-    /// Number of its keyspace of rows in the store; those of its indexes follow.
+    /// Number of the table's row keyspace in the store; those of its indexes follow.
     pub base: Keyspace,
 }
 
-/// Number of a keyspace. A table's own are 0 for its rows and 1.. for its indexes in their order; in a store those of all
-/// its tables stand one after the other.
+/// Number of a keyspace. Within a table, 0 is the rows and 1.. the indexes in order; in a store,
+/// the keyspaces of all tables are numbered consecutively.
 pub type Keyspace = usize;
 
 impl Table {
-    /// A table of raw keys and values; a key is an 8-byte number, filled up to `key_bytes`.
+    /// Returns a table of raw keys and values; a key is an 8-byte number, padded to `key_bytes`.
     pub fn raw(name: &'static str, key_bytes: usize) -> Self {
         let filler = key_bytes.saturating_sub(8) as u16;
         Self {
@@ -95,7 +96,7 @@ impl Table {
         }
     }
 
-    /// Gives each table its keyspaces, in their order.
+    /// Assigns keyspaces to the tables, in order.
     pub fn number(tables: &mut [Self]) {
         let mut next = 0;
         for table in tables {
@@ -104,12 +105,12 @@ impl Table {
         }
     }
 
-    /// Whether its rows are raw keys and values.
+    /// Whether the rows are raw keys and values.
     pub fn is_raw(&self) -> bool {
         self.columns.iter().any(|column| column.kind == Type::Bytes)
     }
 
-    /// Names of its keyspaces, rows first.
+    /// Names of the keyspaces, rows first.
     pub fn keyspaces(&self) -> Vec<String> {
         let indexes = self.indexes.iter().map(|index| format!("{}.by_{}", self.name, index.name));
         std::iter::once(self.name.to_owned()).chain(indexes).collect()
@@ -155,7 +156,7 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Bytes at its declared width, without headers.
+    /// Bytes at the declared width, without headers.
     pub fn logical_bytes(&self) -> u64 {
         match self {
             Value::I8(_) => 1,
@@ -166,7 +167,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The bytes of a text or a blob.
+    /// The bytes of a text or blob.
     fn bytes(&self) -> Option<&'a [u8]> {
         match *self {
             Value::Text(text) => Some(text.as_bytes()),
@@ -175,7 +176,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// An integer of any width; 0 for what is none.
+    /// The integer, of any width; 0 for other types.
     pub fn integer(&self) -> i64 {
         match *self {
             Value::I8(v) => v.into(),
@@ -188,7 +189,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The text; empty for what is none.
+    /// The text; empty for other types.
     pub fn text(&self) -> &'a str {
         if let Value::Text(text) = *self { text } else { "" }
     }
@@ -210,10 +211,10 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Appends it as part of a key.
+    /// Appends the value as part of a key.
     pub fn append_key(&self, out: &mut Vec<u8>) {
         let Some(bytes) = self.bytes() else { return self.append_fixed(out) };
-        // 0x00 in the text becomes 0x00 0xff; 0x00 0x01 ends it and sorts before any continuation.
+        // 0x00 in the text becomes 0x00 0xff. 0x00 0x01 ends it and sorts before any continuation.
         for &byte in bytes {
             out.push(byte);
             if byte == 0 {
@@ -223,7 +224,7 @@ impl<'a> Value<'a> {
         out.extend_from_slice(&[0, 1]);
     }
 
-    /// Appends it as part of a value.
+    /// Appends the value as part of a value.
     pub fn append_value(&self, out: &mut Vec<u8>) {
         let Some(bytes) = self.bytes() else { return self.append_fixed(out) };
         // The length in LEB128: seven bits a byte, the lowest first.
@@ -237,7 +238,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// A row as every keyspace's bytes, in buffers that are used again.
+/// A row encoded for every keyspace, in reusable buffers.
 #[derive(Clone, Debug, Default)]
 pub struct EncodedRow {
     /// Key of the row.
@@ -249,7 +250,7 @@ pub struct EncodedRow {
 }
 
 impl EncodedRow {
-    /// Encodes `row`, whose values stand in DDL order.
+    /// Encodes `row`, whose values are in DDL order.
     pub fn encode(&mut self, table: &Table, row: &[Value<'_>]) {
         self.key.clear();
         self.value.clear();
@@ -271,13 +272,13 @@ impl EncodedRow {
     }
 }
 
-/// Count, bytes and checksum of a keyspace's rows, whatever their order, so that writers may run side by
-/// side.
+/// Count, bytes and checksum of a keyspace's rows. Independent of their order, so that writers may
+/// run concurrently.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Checksum {
     /// Rows.
     pub rows: u64,
-    /// Of their keys and values.
+    /// Bytes of their keys and values.
     pub bytes: u64,
     sum: u64,
 }
@@ -301,7 +302,7 @@ impl Checksum {
         xxh3_64(key).rotate_left(17).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ xxh3_64(value)
     }
 
-    /// As printed.
+    /// The checksum in hexadecimal.
     pub fn hex(&self) -> String {
         format!("{:016x}", self.sum)
     }

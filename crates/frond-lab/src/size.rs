@@ -1,4 +1,4 @@
-//! Sizes in bytes as people write them: `70MB` is decimal, `70MiB` and `70M` binary.
+//! Sizes in bytes as users write them: `70MB` is decimal, `70MiB` and `70M` are binary.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub struct Bytes(pub u64);
 
 impl Bytes {
-    /// So many mebibytes.
+    /// `n` mebibytes.
     pub const fn mebi(n: u64) -> Self {
         Self(n << 20)
     }

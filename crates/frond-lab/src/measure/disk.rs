@@ -4,33 +4,35 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// `st_blocks × 512` over everything below `dir`. Files that vanish meanwhile count nothing.
+/// Returns `st_blocks × 512` over everything below `dir`. Files that vanish meanwhile count as
+/// zero.
 pub fn allocated_bytes(dir: &Path) -> u64 {
     Space::whole(dir).bytes()
 }
 
-/// What of a directory counts as the size of a store.
+/// The part of a directory that counts as the size of a store.
 #[derive(Clone, Debug)]
 pub struct Space {
     dir: PathBuf,
-    /// Patterns of paths below `dir` that do not count, and those of the log.
+    /// Patterns of paths below `dir`: those that do not count, and those of the log.
     without: Vec<String>,
     logs: Vec<String>,
-    /// What was there before the store had any data.
+    /// Bytes that were there before the store had any data.
     empty: u64,
     /// Whether blocks beyond the end of a file count.
     with_reserves: bool,
 }
 
 impl Space {
-    /// Everything that is allocated below `dir`.
+    /// Counts everything that is allocated below `dir`.
     pub fn whole(dir: &Path) -> Self {
         let (without, logs) = (Vec::new(), Vec::new());
         Self { dir: dir.to_owned(), without, logs, empty: 0, with_reserves: true }
     }
 
-    /// What a server's data directory has more than now, when it is empty. Neither `logs` nor `without` count, patterns of
-    /// paths below `dir` with one `*`; and neither do blocks beyond the ends of files, which a clean close gives back.
+    /// Counts what a server's data directory has in addition to now, when it is empty. `logs` and
+    /// `without`, patterns of paths below `dir` with at most one `*`, do not count; neither do
+    /// blocks beyond the end of a file, which a clean close gives back.
     pub fn grown(dir: &Path, logs: &[&str], without: &[&str]) -> Self {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let (dir, logs, without) = (dir.to_owned(), owned(logs), owned(without));
@@ -39,23 +41,23 @@ impl Space {
         space
     }
 
-    /// Its size now.
+    /// Returns the size now.
     pub fn bytes(&self) -> u64 {
         let is_data = |path: &str| !matches(path, &self.without) && !matches(path, &self.logs);
         self.sum(&self.dir, "", &is_data).saturating_sub(self.empty)
     }
 
-    /// Size of its logs now.
+    /// Returns the size of the logs now.
     pub fn log_bytes(&self) -> u64 {
         self.sum(&self.dir, "", &|path| matches(path, &self.logs))
     }
 
-    /// Whether logs are told apart: they do not count then.
+    /// Whether logs are counted separately, and so not as part of the size.
     pub fn tells_logs(&self) -> bool {
         !self.logs.is_empty()
     }
 
-    /// What an empty one has.
+    /// Returns the size of the empty store.
     pub fn empty_bytes(&self) -> u64 {
         self.empty
     }
@@ -86,7 +88,8 @@ fn matches(path: &str, patterns: &[String]) -> bool {
     })
 }
 
-/// Allocated bytes of the files right in `dir`, by their names without numbers: `log.frond`, `sst`.
+/// Returns the allocated bytes of the files directly in `dir`, by their names without numbers:
+/// `log.frond`, `sst`.
 pub fn allocated_by_kind(dir: &Path) -> BTreeMap<String, u64> {
     let mut kinds = BTreeMap::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -141,7 +144,7 @@ mod tests {
         at("log1", 65_536)?;
         at("ibtmp1", 65_536)?;
         assert_eq!((space.bytes(), space.log_bytes()), (2 * 8192 + 4096, 8192 + 65_536));
-        // Reserved beyond the end: a close gives it back.
+        // Blocks reserved beyond the end of the file: a close gives them back.
         let reserve = ["--keep-size", "--length", "1M", "#own/t"];
         let reserved = std::process::Command::new("fallocate")
             .args(reserve)

@@ -1,4 +1,5 @@
-//! The meter of one step.
+//! The meter of one step: counts operations, records latencies, and samples the process every
+//! second.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,62 +14,63 @@ use super::process::{self, Subject, Usage};
 use super::series::Mark;
 use crate::targets::Result;
 
-/// Longest latency that is told apart, ns: one hour.
+/// Longest latency that is recorded as it is, ns: one hour.
 const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
-/// Marks kept over a step: the exit velocity is read between two of them.
+/// Number of marks over the planned operations; the exit velocity is computed from two of them.
 const MARKS: u64 = 2_000;
-/// And no more than these, however many operations there are beyond what was planned: a store's memory is measured beside.
+/// Bound on the marks, however many more operations than planned are done: marks must not distort
+/// the store's memory, which is measured in the same process.
 const MARKS_MAX: usize = 2 * MARKS as usize;
 
-/// What a step is going to do.
+/// What a step is going to do, and how to measure it.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Its name.
+    /// Name of the step.
     pub step: String,
     /// Operations planned.
     pub planned: u64,
-    /// It ends here even if not all is done.
+    /// When the step ends even if not all operations are done.
     pub deadline: Option<Instant>,
     /// The target's files, whose size is sampled.
     pub space: Space,
-    /// Whether progress lines are wanted.
+    /// Whether to print progress lines.
     pub progress: bool,
-    /// The process whose use is measured.
+    /// The process whose resource use is measured.
     pub subject: Subject,
     /// Kinds of requests that are counted each second.
     pub kinds: Vec<&'static str>,
 }
 
-/// One line of the time series.
+/// One sample of the time series.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Sample {
-    /// Seconds since the step began, and operations done.
+    /// Operations done, and seconds since the step started.
     #[serde(flatten)]
     pub mark: Mark,
     /// Resident bytes.
     pub rss_b: u64,
-    /// Bytes written since the step began.
+    /// Bytes written since the step started.
     pub write_b: u64,
-    /// Bytes read since the step began.
+    /// Bytes read since the step started.
     #[serde(default)]
     pub read_b: u64,
-    /// CPU of the whole process since the step began, seconds.
+    /// CPU of the whole process since the step started, seconds.
     pub cpu_s: f64,
-    /// Minor page faults since the step began.
+    /// Minor page faults since the step started.
     #[serde(default)]
     pub faults_minor: u64,
 }
 
-/// What was measured.
+/// The measurements of a step.
 #[derive(Debug)]
 pub struct Taken {
     /// Operations done.
     pub ops: u64,
-    /// Seconds.
+    /// Duration, seconds.
     pub seconds: f64,
-    /// Whether the deadline stopped it.
+    /// Whether the step ended before all planned operations were done.
     pub stopped: bool,
-    /// What the process that was measured used.
+    /// Resource use of the measured process.
     pub usage: Usage,
     /// CPU of the client threads, seconds.
     pub client_cpu_s: f64,
@@ -76,13 +78,14 @@ pub struct Taken {
     pub meter_cpu_s: f64,
     /// Latencies in ns by operation.
     pub latencies: BTreeMap<&'static str, Histogram<u64>>,
-    /// Per second.
+    /// Samples, one per second.
     pub samples: Vec<Sample>,
-    /// Requests done so far, per second, of the kinds that the plan names.
+    /// Requests done so far, per second, for each kind that the plan names.
     pub kinds: BTreeMap<&'static str, Vec<Mark>>,
-    /// Clients that were in a request, on average over the second that ends then.
+    /// Average number of clients in a request over the second that ends at this time: (time,
+    /// clients).
     pub busy: Vec<(f64, f64)>,
-    /// At even operation counts.
+    /// Marks at even operation counts.
     pub marks: Vec<Mark>,
     /// Peak resident bytes.
     pub rss_peak_b: u64,
@@ -90,7 +93,7 @@ pub struct Taken {
     pub disk_peak_b: u64,
 }
 
-/// Shared by a step's clients.
+/// The meter that the clients of a step share.
 pub struct Meter {
     start: Instant,
     deadline: Option<Instant>,
@@ -117,7 +120,7 @@ pub struct Client<'m> {
     kind: Option<&'m AtomicU64>,
 }
 
-/// What is sampled while a step runs.
+/// Samples taken while a step runs.
 #[derive(Default)]
 struct Sampled {
     samples: Vec<Sample>,
@@ -147,24 +150,27 @@ impl Meter {
         }
     }
 
-    /// A client whose operations are the step's.
+    /// Returns a client whose operations count as the step's.
     pub fn client(&self, operation: &'static str) -> Client<'_> {
         self.new_client(operation, true)
     }
 
-    /// A client that runs beside: its latencies are kept, its operations are not the step's.
+    /// Returns a client that runs concurrently with the step: its latencies are kept, but its
+    /// operations do not count as the step's.
     pub fn side_client(&self, operation: &'static str) -> Client<'_> {
         self.new_client(operation, false)
     }
 
-    /// A second kind of operation on a thread that has a client already, whose CPU is counted there.
+    /// Returns a client for another kind of operation on a thread that already has a client, which
+    /// counts the thread's CPU. These operations do not count as the step's.
     pub fn second_client(&self, operation: &'static str) -> Client<'_> {
         let mut client = self.new_client(operation, false);
         client.cpu_s = None;
         client
     }
 
-    /// A further kind of the step's operations on a thread that has a client already, whose CPU is counted there.
+    /// Returns a client for a further kind of the step's operations, on a thread that already has a
+    /// client, which counts the thread's CPU.
     pub fn further_client(&self, operation: &'static str) -> Client<'_> {
         let mut client = self.new_client(operation, true);
         client.cpu_s = None;
@@ -182,7 +188,7 @@ impl Meter {
         }
     }
 
-    /// Notes that a client was in a request for this long.
+    /// Records that a client was in a request for this long.
     pub fn was_busy(&self, time: Duration) {
         self.busy_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
@@ -192,12 +198,13 @@ impl Meter {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Whether the step is to end early.
+    /// Whether the step should end early.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed) || super::is_interrupted()
     }
 
-    /// Ends the step if its time is over, for a client that waits; says whether it has ended.
+    /// Ends the step if its time is over, for a client that waits. Returns whether the step has
+    /// ended.
     pub fn is_over(&self) -> bool {
         if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             self.stopped.store(true, Ordering::Relaxed);
@@ -205,7 +212,7 @@ impl Meter {
         self.is_stopped()
     }
 
-    /// Ends the step for the clients that run beside.
+    /// Ends the step for its side clients.
     pub fn stop_side_clients(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
@@ -217,7 +224,7 @@ impl Meter {
         }
         let mut marks = lock(&self.marks);
         if marks.last().is_none_or(|last| last.ops < done) {
-            // A step that runs for its time may do any number of operations.
+            // A step that runs for a time may do any number of operations: keep every second mark.
             if marks.len() == MARKS_MAX {
                 let mut number = 0;
                 marks.retain(|_| {
@@ -233,7 +240,7 @@ impl Meter {
         }
     }
 
-    /// Samples each second until the step is over.
+    /// Takes a sample each second until the step is over.
     fn sample(&self, plan: &Plan, begin: &Usage) -> Sampled {
         let mut all = Sampled::default();
         let (mut tick, mut busy_before) = (0u32, (0.0, 0));
@@ -284,7 +291,8 @@ impl Meter {
     }
 }
 
-/// A poisoned lock only says that a client panicked, and that panic is on its way up already.
+/// Locks a mutex even if it is poisoned: that only means that a client panicked, and the panic is
+/// already propagating.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
@@ -294,27 +302,27 @@ fn new_histogram() -> Histogram<u64> {
 }
 
 impl Client<'_> {
-    /// Runs one request that does `ops` operations and notes how long it took.
+    /// Runs one request that does `ops` operations and records its latency.
     #[inline]
     pub fn time<T>(&mut self, ops: u64, request: impl FnOnce() -> T) -> T {
         let begin = Instant::now();
         self.finish(begin, ops, request())
     }
 
-    /// Runs one request and counts its latency from when it was due, so that a stall is charged to
-    /// every request that it delayed.
+    /// Runs one request and counts its latency from the time it was due, so that a stall is charged
+    /// to every request that it delayed.
     pub fn time_from<T>(&mut self, due: Instant, request: impl FnOnce() -> T) -> T {
         let result = request();
         self.finish(due, 1, result)
     }
 
-    /// The same client, whose CPU counts from when its thread had used so much.
+    /// Returns this client with its CPU counted from the point where its thread had used `cpu_s`.
     pub fn with_cpu_from(mut self, cpu_s: f64) -> Self {
         self.cpu_s = self.cpu_s.map(|_| cpu_s);
         self
     }
 
-    /// Notes a request that was begun then and has just ended, and did `ops` operations.
+    /// Records a request that started at `begin`, has just ended, and did `ops` operations.
     pub fn finish_at(&mut self, begin: Instant, ops: u64) {
         self.finish(begin, ops, ());
     }
@@ -336,7 +344,7 @@ impl Client<'_> {
         result
     }
 
-    /// Counts operations that are too many to be timed one by one (a scan's rows).
+    /// Counts operations that are too many to time one by one (rows of a scan).
     pub fn count(&mut self, ops: u64) {
         let done = self.meter.done.fetch_add(ops, Ordering::Relaxed) + ops;
         let now = Instant::now();
@@ -346,7 +354,7 @@ impl Client<'_> {
         }
     }
 
-    /// False when the step must end early.
+    /// Whether to continue; false if the step must end early.
     #[inline]
     pub fn go_on(&self) -> bool {
         !self.meter.is_stopped()

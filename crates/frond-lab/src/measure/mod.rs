@@ -1,9 +1,10 @@
-//! Measuring a step: latencies, rates per second, CPU by side, I/O, memory, disk.
+//! Measurement of a step: latencies, rates per second, CPU by side, I/O, memory, disk.
 //!
 //! Invariants
-//! 1. A client thread's CPU is foreground, the meter's own sampler is nobody's, the rest of the
-//!    process is background. Of a server all CPU is the store's, and that of this process the client's.
-//! 2. Nothing here allocates per operation.
+//! 1. CPU of client threads is foreground; the CPU of the meter's own sampler counts for neither
+//!    side; the rest of the process is background. If the store is a server, all of the server's
+//!    CPU is the store's, and the CPU of this process is the clients'.
+//! 2. Nothing here allocates memory per operation.
 //!
 //! Threads: a `Meter` is shared by a step's client threads, a `Client` belongs to one.
 
@@ -27,12 +28,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Ends the step that runs, and each that begins later, as a time limit does.
+/// Ends the current step and every later one, as a time limit does.
 pub fn interrupt() {
     INTERRUPTED.store(true, Ordering::Relaxed);
 }
 
-/// Whether steps are to end.
+/// Whether steps should end because of `interrupt`.
 pub fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }

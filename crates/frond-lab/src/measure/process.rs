@@ -1,14 +1,14 @@
-//! What the kernel knows about a process: CPU, I/O, memory, faults, context switches.
+//! Resource use of a process as the kernel counts it: CPU, I/O, memory, faults, context switches.
 
 use std::fs;
 
 /// The process that does a store's work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Subject {
-    /// This one.
+    /// This process.
     #[default]
     Own,
-    /// A server, by the number of its process.
+    /// A server, by its process number.
     Server(u32),
 }
 
@@ -17,9 +17,9 @@ pub enum Subject {
 pub struct Usage {
     /// CPU of all threads, user and system, seconds.
     pub cpu_s: f64,
-    /// Of it in the kernel.
+    /// The part of `cpu_s` spent in the kernel, seconds.
     pub cpu_system_s: f64,
-    /// Bytes sent to the device (dirtied pages count when they are dirtied).
+    /// Bytes sent to the device (a page counts when it is dirtied).
     pub write_bytes: u64,
     /// Bytes fetched from the device.
     pub read_bytes: u64,
@@ -44,7 +44,7 @@ impl Subject {
         fs::read_to_string(path).unwrap_or_default()
     }
 
-    /// The counters now. Those of a process that has ended are zero.
+    /// Returns the counters now. Those of a process that has ended are zero.
     pub fn usage(self) -> Usage {
         let io = self.file("io");
         let of_io = |name: &str| field(&io, name);
@@ -56,7 +56,7 @@ impl Subject {
                 let system = usage.ru_stime.tv_sec as f64 + usage.ru_stime.tv_usec as f64 / 1e6;
                 ((cpu, system), usage.ru_minflt as u64, usage.ru_majflt as u64, switches)
             }
-            // Switches are counted by thread, and those of ended threads are lost.
+            // The kernel counts switches per thread, and those of ended threads are lost.
             Self::Server(_) => {
                 let (cpu, minor, major) = cpu_and_faults(&self.file("stat")).unwrap_or_default();
                 (cpu, minor, major, 0)
@@ -75,17 +75,18 @@ impl Subject {
         }
     }
 
-    /// Largest resident size since the last `reset_rss_peak`, bytes.
+    /// Returns the largest resident size since the last `reset_rss_peak`, bytes.
     pub fn rss_peak_bytes(self) -> u64 {
         field(&self.file("status"), "VmHWM:") * 1024
     }
 
-    /// Resident size now, bytes.
+    /// Returns the resident size now, bytes.
     pub fn rss_bytes(self) -> u64 {
         field(&self.file("status"), "VmRSS:") * 1024
     }
 
-    /// Starts a new peak. Kernels that refuse leave the peak since the start, which only overstates.
+    /// Starts a new peak. Kernels that refuse keep the peak since the process started, which only
+    /// overstates.
     pub fn reset_rss_peak(self) {
         let _ = match self {
             Self::Own => fs::write("/proc/self/clear_refs", "5"),
@@ -94,11 +95,11 @@ impl Subject {
     }
 }
 
-/// CPU in all and in the kernel, seconds, minor and major faults: of `/proc/PID/stat`, whose second field is a name
-/// that may have anything in it, brackets around it.
+/// Parses `/proc/PID/stat`: CPU in total and in the kernel, seconds, and minor and major faults.
+/// The second field is a name in brackets, which may contain anything.
 fn cpu_and_faults(stat: &str) -> Option<((f64, f64), u64, u64)> {
     let (_, rest) = stat.rsplit_once(')')?;
-    let fields: Vec<&str> = rest.split_whitespace().collect(); // from the third on
+    let fields: Vec<&str> = rest.split_whitespace().collect(); // from the third field on
     let number = |n: usize| fields.get(n - 3)?.parse::<u64>().ok();
     let seconds = |ticks: u64| ticks as f64 / ticks_per_second();
     let (user, system) = (number(14)?, number(15)?);
@@ -106,13 +107,13 @@ fn cpu_and_faults(stat: &str) -> Option<((f64, f64), u64, u64)> {
 }
 
 fn ticks_per_second() -> f64 {
-    // SAFETY: the call takes and gives plain numbers.
+    // SAFETY: the call takes and returns plain numbers.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     if ticks > 0 { ticks as f64 } else { 100.0 }
 }
 
 impl Usage {
-    /// What was used since `earlier`.
+    /// Returns what was used since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             cpu_s: self.cpu_s - earlier.cpu_s,
@@ -148,7 +149,7 @@ fn clock(id: libc::clockid_t) -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// CPU of the calling thread, seconds.
+/// Returns the CPU of the calling thread, seconds.
 pub fn thread_cpu_s() -> f64 {
     clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }

@@ -1,17 +1,17 @@
-//! What is read off a run's time series: rates per interval, stalls, the exit velocity.
+//! Values derived from the time series of a step: rates per interval, stalls, the exit velocity.
 
 use serde::{Deserialize, Serialize};
 
-/// Operations done at a moment.
+/// The operations done at a point in time.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Mark {
-    /// Operations done.
+    /// Operations done so far.
     pub ops: u64,
-    /// Seconds since the step began.
+    /// Seconds since the step started.
     pub seconds: f64,
 }
 
-/// Rate of each interval between successive marks, operations per second.
+/// Returns the rate of each interval between successive marks, operations per second.
 pub fn rates(marks: &[Mark]) -> Vec<f64> {
     let rate = |pair: &[Mark]| {
         let seconds = pair[1].seconds - pair[0].seconds;
@@ -20,7 +20,7 @@ pub fn rates(marks: &[Mark]) -> Vec<f64> {
     marks.windows(2).map(rate).collect()
 }
 
-/// Mean rate over the last `count` operations, from marks at growing operation counts.
+/// Returns the mean rate over the last `count` operations, from marks at growing operation counts.
 pub fn exit_velocity(marks: &[Mark], count: u64) -> Option<f64> {
     let last = marks.last()?;
     if count == 0 || last.ops < count {
@@ -30,7 +30,7 @@ pub fn exit_velocity(marks: &[Mark], count: u64) -> Option<f64> {
     Some(count as f64 / (last.seconds - begin).max(1e-9))
 }
 
-/// When `ops` operations were done, interpolated between marks.
+/// Returns when `ops` operations were done, interpolated between marks.
 pub fn seconds_at(marks: &[Mark], ops: u64) -> Option<f64> {
     let after = marks.partition_point(|mark| mark.ops < ops);
     let high = marks.get(after)?;
@@ -41,7 +41,7 @@ pub fn seconds_at(marks: &[Mark], ops: u64) -> Option<f64> {
     Some(low.seconds + part * (high.seconds - low.seconds))
 }
 
-/// Evenness of a series of interval rates.
+/// How even a series of interval rates is.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Evenness {
     /// Slowest interval ÷ mean.
@@ -50,11 +50,11 @@ pub struct Evenness {
     pub cv: f64,
     /// Intervals below a tenth of the mean.
     pub stalled: u64,
-    /// Longest row of such intervals.
+    /// Longest sequence of such intervals.
     pub stalled_longest: u64,
 }
 
-/// Evenness of `rates`; `None` with fewer than two intervals.
+/// Computes the evenness of `rates`; `None` with fewer than two intervals.
 pub fn evenness(rates: &[f64]) -> Option<Evenness> {
     if rates.len() < 2 {
         return None;

@@ -1,4 +1,4 @@
-//! Random numbers of the workloads: xoshiro256++ seeded by SplitMix64, one stream per purpose.
+//! Random numbers for the workloads: xoshiro256++ seeded by SplitMix64, one stream per purpose.
 //!
 //! Invariants
 //! 1. A stream depends only on (seed, workload, table, client, purpose): the data are the same for
@@ -27,17 +27,17 @@ pub enum Purpose {
     Population = 3,
 }
 
-/// SplitMix64: turns related seeds into unrelated ones.
+/// The SplitMix64 generator, which turns related seeds into unrelated ones.
 #[derive(Clone, Debug)]
 pub struct SplitMix(u64);
 
 impl SplitMix {
-    /// The generator with this state.
+    /// Returns the generator with this state.
     pub fn new(state: u64) -> Self {
         Self(state)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -47,18 +47,18 @@ impl SplitMix {
     }
 }
 
-/// xoshiro256++.
+/// The xoshiro256++ generator.
 #[derive(Clone, Debug)]
 pub struct Random([u64; 4]);
 
 impl Random {
-    /// The generator whose state SplitMix64 makes of `seed`.
+    /// Returns a generator whose state SplitMix64 derives from `seed`.
     pub fn new(seed: u64) -> Self {
         let mut mix = SplitMix::new(seed);
         Self([mix.next(), mix.next(), mix.next(), mix.next()])
     }
 
-    /// The stream of (seed, workload, table, client, purpose).
+    /// Returns the stream of (seed, workload, table, client, purpose).
     pub fn stream(seed: u64, workload: &str, table: u64, client: u64, purpose: Purpose) -> Self {
         let workload = xxhash_rust::xxh3::xxh3_64(workload.as_bytes());
         let mut mixed = seed;
@@ -68,7 +68,7 @@ impl Random {
         Self::new(mixed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     #[inline]
     pub fn next(&mut self) -> u64 {
         let s = &mut self.0;
@@ -83,40 +83,41 @@ impl Random {
         result
     }
 
-    /// Uniform in [0, n); 0 if n is 0. Bias below 2⁻³² for the populations used here.
+    /// Draws a number uniformly from [0, n); 0 if n is 0. The bias is below 2⁻³² for the
+    /// populations used here.
     #[inline]
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
 
-    /// Uniform in [low, high].
+    /// Draws a number uniformly from [low, high].
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// Uniform in [0, 1), 53 bits.
+    /// Draws a number uniformly from [0, 1), with 53 bits.
     #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// True with this probability.
+    /// Returns true with this probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
 
-    /// Standard normal (Box and Muller).
+    /// Draws from the standard normal distribution (Box and Muller).
     pub fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()
     }
 
-    /// Exponential with this mean.
+    /// Draws from the exponential distribution with this mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.unit()).ln()
     }
 
-    /// Index drawn with these weights.
+    /// Draws an index with these weights.
     pub fn weighted(&mut self, weights: &[u32]) -> usize {
         let total: u32 = weights.iter().sum();
         let mut point = self.below(u64::from(total)) as u32;

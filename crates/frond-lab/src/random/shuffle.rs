@@ -1,17 +1,20 @@
-//! A permutation of the numbers below n that needs no memory: rows in random order, each once.
+//! A permutation of the numbers below n that needs no memory: rows in random order, each exactly
+//! once.
 //!
 //! Invariants
-//! 1. Every number below n comes from exactly one number below n.
+//! 1. Every number below n is the image of exactly one number below n.
 //!
-//! A Feistel network permutes the numbers of an even number of bits; a result that is not below n goes through it again
-//! until it is. As the network is a permutation, that ends, after less than four rounds on average.
+//! A Feistel network permutes the numbers of an even number of bits. A result that is not below n
+//! goes through the network again until it is (cycle walking). Since the network is a permutation,
+//! this ends, after fewer than four rounds on average.
 
 use super::SplitMix;
 
-/// Rounds of the network: four make a pseudorandom permutation of a pseudorandom function (Luby and Rackoff, 1988).
+/// Rounds of the network: four rounds turn a pseudorandom function into a pseudorandom permutation
+/// (Luby and Rackoff, 1988).
 const ROUNDS: usize = 4;
 
-/// A permutation.
+/// A pseudorandom permutation of the numbers below n.
 #[derive(Clone, Debug)]
 pub struct Shuffle {
     n: u64,
@@ -20,14 +23,14 @@ pub struct Shuffle {
 }
 
 impl Shuffle {
-    /// The permutation of the numbers below `n` that belongs to this seed.
+    /// Returns the permutation of the numbers below `n` that belongs to this seed.
     pub fn new(seed: u64, n: u64) -> Self {
         let bits = u64::BITS - n.saturating_sub(1).leading_zeros();
         let mut mix = SplitMix::new(seed);
         Self { n, half_bits: bits.div_ceil(2).max(1), keys: std::array::from_fn(|_| mix.next()) }
     }
 
-    /// Where a number below n goes.
+    /// Returns the image of a number below n.
     pub fn of(&self, number: u64) -> u64 {
         debug_assert!(number < self.n);
         let mut at = self.network(number);

@@ -1,8 +1,8 @@
-//! Two samplers of Zipf's distribution, because published loads use both.
+//! Two samplers of the Zipf distribution, because published loads use both.
 //!
 //! Invariants
-//! 1. Rank r (from 0) of n comes with probability (r+1)^−θ / ζ(n), exactly for the rejection
-//!    sampler, and to the approximation of its authors for Gray's.
+//! 1. Rank r (from 0) of n is drawn with probability (r+1)^−θ / ζ(n): exactly by the rejection
+//!    sampler, and approximately, as described by its authors, by Gray's.
 //!
 //! Ideas: Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD 1994;
 //! Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone discrete
@@ -10,7 +10,7 @@
 
 use super::Random;
 
-/// Gray's sampler, θ < 1: one draw, no loop. Ranks 0 and 1 are exact, the rest approximate.
+/// Gray's sampler for θ < 1: one draw, no loop. Ranks 0 and 1 are exact, the rest approximate.
 #[derive(Clone, Debug)]
 pub struct GrayZipf {
     n: f64,
@@ -21,14 +21,14 @@ pub struct GrayZipf {
 }
 
 impl GrayZipf {
-    /// Ranks [0, n) with exponent `theta` in (0, 1). Costs O(n) once.
+    /// Prepares drawing ranks in [0, n) with exponent `theta` in (0, 1). Costs O(n) once.
     pub fn new(n: u64, theta: f64) -> Self {
         let zeta = zeta(n, theta);
         let eta = (1.0 - (2.0 / n as f64).powf(1.0 - theta)) / (1.0 - zeta_two(theta) / zeta);
         Self { n: n as f64, alpha: 1.0 / (1.0 - theta), zeta, eta, half_power: 0.5f64.powf(theta) }
     }
 
-    /// One rank.
+    /// Draws a rank.
     pub fn draw(&self, random: &mut Random) -> u64 {
         let u = random.unit();
         let uz = u * self.zeta;
@@ -43,7 +43,7 @@ impl GrayZipf {
     }
 }
 
-/// Σ i^−θ over the first `n` whole numbers.
+/// Returns Σ i^−θ over the first `n` positive integers.
 pub fn zeta(n: u64, theta: f64) -> f64 {
     (1..=n).map(|i| (i as f64).powf(-theta)).sum()
 }
@@ -52,7 +52,7 @@ fn zeta_two(theta: f64) -> f64 {
     1.0 + 0.5f64.powf(theta)
 }
 
-/// Rejection–inversion: exact for any θ ≥ 0, O(1) set-up, about 1.1 draws a rank.
+/// Rejection–inversion sampler: exact for any θ ≥ 0, O(1) setup, about 1.1 draws per rank.
 #[derive(Clone, Debug)]
 pub struct RejectionZipf {
     n: f64,
@@ -63,7 +63,7 @@ pub struct RejectionZipf {
 }
 
 impl RejectionZipf {
-    /// Ranks [0, n) with exponent `theta`.
+    /// Prepares drawing ranks in [0, n) with exponent `theta`.
     pub fn new(n: u64, theta: f64) -> Self {
         let mut zipf = Self { n: n as f64, theta, h_first: 0.0, h_last: 0.0, skip: 0.0 };
         zipf.h_first = zipf.integral(1.5) - 1.0;
@@ -72,7 +72,7 @@ impl RejectionZipf {
         zipf
     }
 
-    /// One rank.
+    /// Draws a rank.
     pub fn draw(&self, random: &mut Random) -> u64 {
         loop {
             let u = self.h_last + random.unit() * (self.h_first - self.h_last);
@@ -88,7 +88,7 @@ impl RejectionZipf {
         (-self.theta * x.ln()).exp()
     }
 
-    /// ∫ x^−θ, zero at 1; written so that θ = 1 is no special case.
+    /// Returns ∫ x^−θ, zero at 1; written so that θ = 1 is not a special case.
     fn integral(&self, x: f64) -> f64 {
         let log = x.ln();
         expm1_over((1.0 - self.theta) * log) * log
@@ -100,12 +100,12 @@ impl RejectionZipf {
     }
 }
 
-/// (eˣ − 1) / x, by its series near 0.
+/// Returns (eˣ − 1) / x, by its series near 0.
 fn expm1_over(x: f64) -> f64 {
     if x.abs() > 1e-8 { x.exp_m1() / x } else { 1.0 + x / 2.0 * (1.0 + x / 3.0) }
 }
 
-/// ln(1 + x) / x, by its series near 0.
+/// Returns ln(1 + x) / x, by its series near 0.
 fn log1p_over(x: f64) -> f64 {
     if x.abs() > 1e-8 { x.ln_1p() / x } else { 1.0 - x * (0.5 - x / 3.0) }
 }

@@ -1,7 +1,8 @@
 //! The report: tables on the terminal, and one self-contained page.
 //!
 //! Invariants
-//! 1. Every number stands with its conditions: machine, versions, settings, memory, durability, seed.
+//! 1. Every number is shown with its conditions: machine, versions, settings, memory, durability,
+//!    seed.
 //! 2. What Frond loses is shown as large as what it wins.
 
 mod page;

@@ -1,8 +1,8 @@
-//! The page: one file, no network, readable without script.
+//! The HTML page: one file that needs no network and no script.
 //!
 //! Invariants
-//! 1. The losses come first, and are drawn exactly as the wins.
-//! 2. Each chart's figures stand in a table behind it; all rows are inlined as JSON.
+//! 1. Losses come first and are drawn exactly as wins.
+//! 2. The figures of each chart are in a table below it; all rows are inlined as JSON.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ use crate::targets::{Result, TargetName};
 
 const STYLE: &str = include_str!("page.css");
 
-/// A figure that is charted.
+/// A metric that is charted.
 struct Metric {
     name: &'static str,
     unit: &'static str,
@@ -75,7 +75,7 @@ const METRICS: [Metric; 9] = [
     },
 ];
 
-/// The page.
+/// Renders the page.
 pub fn page(
     conditions: &Conditions,
     outcomes: &[(TargetName, Final)],
@@ -159,7 +159,7 @@ fn stopped(rows: &[Row], outcomes: &[(TargetName, Final)]) -> String {
     out
 }
 
-/// Frond against each rival, the worst first (Invariant 1). Above 1 is better for Frond.
+/// Compares Frond with each rival, worst ratio first (Invariant 1). Above 1 Frond is better.
 fn ratios(rows: &[Row]) -> String {
     let mut all: Vec<(f64, String)> = Vec::new();
     for frond in rows.iter().filter(|row| row.target == "frond") {
@@ -262,7 +262,7 @@ fn section(step: &str, rows: &[&Row], conditions: &Conditions) -> String {
     out
 }
 
-/// Both in one picture, where any store keeps rows.
+/// Draws size and speed in one chart, if any store keeps rows.
 fn size_and_speed(rows: &[&Row], note: &str) -> String {
     let point = |row: &&Row| {
         let remark = if row.finished { String::new() } else { "(stopped)".to_owned() };
@@ -280,7 +280,7 @@ fn size_and_speed(rows: &[&Row], note: &str) -> String {
     )
 }
 
-/// Rate of each second over the operations done by then.
+/// Returns the rate of each second over the operations done so far.
 fn curve(row: &Row) -> Vec<(f64, f64)> {
     row.series.iter().zip(&row.int_ops_s).map(|(s, rate)| (s.mark.ops as f64, *rate)).collect()
 }
@@ -308,7 +308,7 @@ fn budgets(rows: &[&Row]) -> String {
     out + "</table></details>\n"
 }
 
-/// What Frond is to reach in times of a rival.
+/// Lists Frond's goals relative to a rival.
 fn goals(rows: &[&Row]) -> String {
     let of_all = || rows.iter().flat_map(|row| &row.goals);
     if of_all().next().is_none() {
@@ -338,7 +338,7 @@ fn goals(rows: &[&Row]) -> String {
     out + "</table></details>\n"
 }
 
-/// What each column takes and saves in stores that keep rows by part.
+/// Lists what each column takes and saves, for stores that keep rows by part.
 fn parts(rows: &[&Row]) -> String {
     let mut out = String::new();
     for row in rows.iter().filter(|row| !row.parts.is_empty()) {
@@ -366,7 +366,7 @@ fn parts(rows: &[&Row]) -> String {
     out
 }
 
-/// Every column that is a plain figure, one line each, one column per target.
+/// Lists every column that is a plain figure: one line each, with one cell per target.
 fn figures(rows: &[&Row]) -> String {
     let values: Vec<serde_json::Value> =
         rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect();
@@ -407,7 +407,7 @@ fn settings(outcomes: &[(TargetName, Final)]) -> String {
     let mut out = "<h2>Settings</h2>\n".to_owned();
     let mut shown = Vec::new();
     for (target, outcome) in outcomes.iter().filter(|(_, outcome)| !outcome.settings.is_empty()) {
-        // A target runs once for each data set.
+        // A target runs once for each data set: show equal settings only once.
         if shown.contains(&(target, &outcome.settings)) {
             continue;
         }

@@ -1,8 +1,9 @@
-//! Size and speed in one picture: a point a target, both axes from zero, the better the further up and left.
+//! Size and speed in one chart: a point per target, both axes from zero; up and left is better.
 //!
 //! Invariants
-//! 1. As for all charts: an engine has one colour everywhere, and its name stands beside its point.
-//! 2. Names stand below each other where points lie close.
+//! 1. As in all charts, an engine has the same colour everywhere, and its name is next to its
+//!    point.
+//! 2. Names of close points are placed below each other.
 
 use std::fmt::Write;
 
@@ -12,7 +13,7 @@ use super::table::figure;
 const HEIGHT: f64 = 320.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 44.0;
-/// A line of text.
+/// Height of a line of text.
 const LINE: f64 = 15.0;
 
 /// A target's point.
@@ -20,15 +21,15 @@ const LINE: f64 = 15.0;
 pub struct Point {
     /// Target.
     pub target: String,
-    /// Across.
+    /// Horizontal position.
     pub x: f64,
-    /// Up.
+    /// Vertical position.
     pub y: f64,
-    /// What stands behind the figures.
+    /// Remark after the figures.
     pub remark: String,
 }
 
-/// The picture.
+/// Draws the chart.
 pub fn scatter(x_unit: &str, y_unit: &str, points: &[Point]) -> String {
     let max = |of: fn(&Point) -> f64| points.iter().map(of).fold(0.0, f64::max).max(1e-9) * 1.05;
     let (x_max, y_max) = (max(|point| point.x), max(|point| point.y));
@@ -56,10 +57,10 @@ pub fn scatter(x_unit: &str, y_unit: &str, points: &[Point]) -> String {
     let mut above = f64::MIN;
     for point in order {
         let (px, py) = (x(point.x), y(point.y));
-        // Not over the name before it (Invariant 2).
+        // Do not overlap the previous name (Invariant 2).
         let text_y = (py + 4.0).max(above + LINE);
         above = text_y;
-        // A name that would leave the picture stands on the other side.
+        // A name that would leave the chart is placed on the other side.
         let (text_x, anchor) =
             if px > WIDTH * 0.6 { (px - 10.0, "end") } else { (px + 10.0, "start") };
         let _ = write!(

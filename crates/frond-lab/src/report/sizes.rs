@@ -1,8 +1,9 @@
-//! The table of `sizes`: what the same rows take in each store.
+//! The table of `sizes`: the space that the same rows take in each store.
 //!
 //! Invariants
-//! 1. A store's size is all of its directory, allocated bytes, over the rows loaded.
-//! 2. A data set is one block of lines, Frond's first where it ran.
+//! 1. The size of a store is the allocated bytes of its whole directory, divided by the rows
+//!    loaded.
+//! 2. Each data set is one block of lines, Frond's first if it ran.
 
 use std::fmt::Write;
 
@@ -35,7 +36,7 @@ takes). raw: keys and values as they were given. CPU: of a row, until the store 
 goal: what Frond may take at most, and RocksDB and InnoDB in pages of 4 KiB have to take at least in times of that.
 ";
 
-/// The table of all data sets, the budgets, and how each target ended.
+/// Formats the table of all data sets, the budgets, and the failures of targets.
 pub fn sizes(conditions: &Conditions, outcomes: &[(TargetName, Final)], rows: &[Row]) -> String {
     let mut sets: Vec<&str> = Vec::new();
     for row in rows {
@@ -71,7 +72,7 @@ pub fn sizes(conditions: &Conditions, outcomes: &[(TargetName, Final)], rows: &[
 
 const PARTS: &str = "Of Frond's leaves, bytes a row by column, and what encoding saves of them:";
 
-/// A line for each column of the tables and indexes.
+/// Formats a line for each column of the tables and indexes.
 fn columns(parts: &[&PartSize]) -> String {
     let heads = ["of", "column", "raw", "encoded", "saved"].map(str::to_owned).to_vec();
     let line = |part: &&PartSize| {
@@ -121,8 +122,8 @@ fn line(row: &Row, frond: Option<f64>) -> Vec<String> {
     ]
 }
 
-/// The kinds of files that a store's bytes are in, largest first; none for a store of one kind. What is
-/// less than a hundredth is left out.
+/// Lists the kinds of files that hold a store's bytes, largest first, without those below a
+/// hundredth. Empty for a store with a single kind.
 fn kinds_of_files(row: &Row) -> String {
     let Some(whole) = row.disk_b else { return String::new() };
     let mut kinds: Vec<(&String, u64)> =
@@ -139,8 +140,8 @@ fn kinds_of_files(row: &Row) -> String {
     format!("  {} {}: {}\n", row.step, row.target, kinds.join(", "))
 }
 
-/// What the rows of a set take, whatever keeps them, and what that says of the stores. The first of `rows` is
-/// Frond's, if it ran.
+/// Formats what is known of the rows of a set themselves, and how the stores compare with it. The
+/// first of `rows` is Frond's, if it ran.
 fn yardstick(rows: &[&Row]) -> String {
     let Some((row, yardstick)) = rows.first().and_then(|row| Some((row, row.yardstick.as_ref()?)))
     else {
@@ -179,7 +180,7 @@ fn yardstick(rows: &[&Row]) -> String {
     }
 }
 
-/// Bytes of a row, to a tenth.
+/// Formats bytes of a row, to a tenth.
 fn bytes(value: f64) -> String {
     format!("{value:.1}")
 }

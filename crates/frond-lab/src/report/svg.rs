@@ -1,9 +1,9 @@
 //! Charts as inline SVG: bars from zero, and lines over rows. Pure functions from figures to marks.
 //!
 //! Invariants
-//! 1. Bars begin at zero; a logarithmic axis carries lines only, and its label says so.
-//! 2. An engine has one colour everywhere, and its name or its dashes beside it, so that nothing depends
-//!    on colour.
+//! 1. Bars start at zero. Only lines use a logarithmic axis, and its label says so.
+//! 2. An engine has the same colour everywhere and is also identified by its name or dashes, so
+//!    that nothing depends on colour.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use super::table::figure;
 
 /// Width of every chart, in its own units; the page scales it.
 pub(super) const WIDTH: f64 = 860.0;
-/// What is left free beside the axes.
+/// Margins left and right of the axes.
 pub(super) const LEFT: f64 = 130.0;
 pub(super) const RIGHT: f64 = 90.0;
 
@@ -22,7 +22,7 @@ pub struct Bar {
     pub target: String,
     /// Length.
     pub value: f64,
-    /// What stands behind the figure.
+    /// Remark after the figure.
     pub remark: String,
 }
 
@@ -35,17 +35,17 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
 }
 
-/// Text that is safe inside markup.
+/// Escapes text for use in markup.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// What stores the rows, whatever its settings.
+/// Returns the engine of a target, without its settings.
 fn engine(target: &str) -> &str {
     target.split('-').next().unwrap_or(target)
 }
 
-/// The colour of a target; RocksDB's variants share one.
+/// Returns the colour of a target; RocksDB's variants share one.
 pub fn colour(target: &str) -> String {
     let engine = engine(target);
     let known = ["frond", "rocksdb", "sqlite", "lmdb"].contains(&engine);
@@ -61,7 +61,7 @@ fn dashes(target: &str) -> &'static str {
     }
 }
 
-/// Horizontal bars from zero, one a target, with the figure at the end.
+/// Draws horizontal bars from zero, one per target, with the figure at the end.
 pub fn bars(unit: &str, bars: &[Bar]) -> String {
     let max = bars.iter().map(|bar| bar.value).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
     let height = 26.0 * bars.len() as f64 + 24.0;
@@ -91,17 +91,17 @@ pub fn bars(unit: &str, bars: &[Bar]) -> String {
     svg
 }
 
-/// The beginning of a chart of this height.
+/// Opens a chart of this height.
 pub(super) fn open(height: f64, label: &str) -> String {
     let label = escape(label);
     format!(r#"<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{label}">"#)
 }
 
-/// Lines over a linear x axis and a logarithmic y axis, named where they end.
+/// Draws lines over a linear x axis and a logarithmic y axis, each named at its end.
 pub fn lines(x_unit: &str, y_unit: &str, lines: &[Line]) -> String {
     const HEIGHT: f64 = 340.0;
     const BOTTOM: f64 = 44.0;
-    // The unit stands above the highest figure.
+    // The unit is written above the highest figure.
     const TOP: f64 = 30.0;
     let points = || lines.iter().flat_map(|line| line.points.iter()).filter(|point| point.1 > 0.0);
     let x_max = points().map(|point| point.0).fold(0.0, f64::max).max(1e-9);

@@ -1,4 +1,4 @@
-//! The table on the terminal.
+//! The table of results for the terminal.
 
 use std::fmt::Write;
 
@@ -23,14 +23,14 @@ const HEADS: [&str; 14] = [
     "RSS-null",
 ];
 
-/// The table of all rows, the budgets, and how each target ended.
+/// Formats the table of all rows, the budgets, and the failures of targets.
 pub fn table(conditions: &Conditions, outcomes: &[(TargetName, Final)], rows: &[Row]) -> String {
     let lines = std::iter::once(HEADS.map(str::to_owned).to_vec()).chain(rows.iter().map(cells));
     let lines: Vec<Vec<String>> = lines.collect();
     head(conditions) + &aligned(&lines) + &notes(outcomes, rows)
 }
 
-/// What the figures were taken under.
+/// Formats the conditions of the run.
 pub fn head(conditions: &Conditions) -> String {
     format!(
         "{}: {} rows, memory {}, durability {}, seed {}{}\n",
@@ -43,7 +43,7 @@ pub fn head(conditions: &Conditions) -> String {
     )
 }
 
-/// Lines of as many cells each, in columns: the first two flush left, figures flush right.
+/// Aligns lines with equal numbers of cells: the first two columns flush left, figures flush right.
 pub fn aligned(lines: &[Vec<String>]) -> String {
     let columns = lines.first().map_or(0, Vec::len);
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
@@ -63,7 +63,7 @@ pub fn aligned(lines: &[Vec<String>]) -> String {
     out
 }
 
-/// Frond's budgets and goals beside what was measured, and what failed.
+/// Formats Frond's budgets and goals with the measured figures, and what failed.
 pub fn notes(outcomes: &[(TargetName, Final)], rows: &[Row]) -> String {
     let mut out = String::new();
     for row in rows.iter().filter(|row| row.target == "frond") {
@@ -106,7 +106,7 @@ pub fn notes(outcomes: &[(TargetName, Final)], rows: &[Row]) -> String {
     out
 }
 
-/// About three significant digits.
+/// Formats a figure with about three significant digits.
 pub fn figure(value: f64) -> String {
     match value.abs() {
         v if v >= 1e6 => format!("{:.2}M", value / 1e6),
@@ -118,7 +118,7 @@ pub fn figure(value: f64) -> String {
     }
 }
 
-/// How a goal or a budget is said to be kept.
+/// Returns the words for whether a goal or budget is met.
 pub fn verdict(is_met: bool) -> &'static str {
     if is_met { "met" } else { "not met" }
 }

@@ -1,8 +1,8 @@
-//! The table of `txn`: what transactions cost in each store, by number of clients.
+//! The table of `txn`: the cost of transactions in each store, by number of clients.
 //!
 //! Invariants
-//! 1. A step is one block of lines, Frond's first where it ran.
-//! 2. A goal stands beside the figure that it is for, whether it is met or not.
+//! 1. A step is one block of lines, Frond's first if it ran.
+//! 2. A goal is shown next to its figure, whether it is met or not.
 
 use std::fmt::Write;
 
@@ -24,14 +24,15 @@ files, a transaction. peak: resident memory beyond that of the same step without
 alone, held: the same writes for four times as long; from the begin of held on a snapshot is held.
 ";
 
-/// The least that Frond's rate is to be in times of RocksDB's, by the begin of a step's name.
+/// Minimum ratio of Frond's rate to RocksDB's, by the prefix of a step's name.
 const GOALS: [(&str, f64); 3] = [("put-", 2.0), ("rmw-", 2.0), ("get-", 1.0)];
 
-/// What a snapshot that is held may cost Frond: of the rate of the same writes without, and in growth of memory.
+/// What a held snapshot may cost Frond: minimum rate relative to the same writes without a
+/// snapshot, and maximum growth of memory.
 const HELD_RATE_MIN: f64 = 0.95;
 const HELD_GROWTH_MAX: f64 = 1.05;
 
-/// The table of all steps, the budgets, and how each target ended.
+/// Formats the table of all steps, the budgets, and the failures of targets.
 pub fn transactions(
     conditions: &Conditions,
     outcomes: &[(TargetName, Final)],
@@ -85,7 +86,7 @@ fn line(row: &Row, frond: Option<&Row>) -> Vec<String> {
     ]
 }
 
-/// What a held snapshot costs each store.
+/// Formats what a held snapshot costs each store.
 fn held(rows: &[Row]) -> String {
     let mut out = String::new();
     for alone in rows.iter().filter(|row| row.step.starts_with("alone-")) {
@@ -114,7 +115,8 @@ fn held(rows: &[Row]) -> String {
     out
 }
 
-/// Whether who writes is slowed by a snapshot, and memory grows as long as it is held.
+/// Judges whether a held snapshot slows down writers, and whether memory keeps growing while it is
+/// held.
 fn held_goals(held: &Row, alone: &Row) -> String {
     let mut out = String::new();
     let verdict = |is_met| if is_met { "met" } else { "not met" };
@@ -136,7 +138,8 @@ fn held_goals(held: &Row, alone: &Row) -> String {
     out
 }
 
-/// Mean resident memory in the last quarter of a step, in times of that in the second: in the first one caches fill.
+/// Returns the mean resident memory in the last quarter of a step relative to the second quarter;
+/// in the first quarter caches fill.
 fn growth(row: &Row) -> Option<f64> {
     const SAMPLES_MIN: usize = 8;
     let quarter = |number: usize| {

@@ -1,32 +1,33 @@
-//! The design's budgets (DESIGN §11) beside what was measured.
+//! The design's budgets, to be compared with what was measured.
 //!
-//! A budget is for the development machine's core; twice over is a defect.
+//! A budget holds for one core of the development machine; a figure of twice the budget is a
+//! defect.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Row, is_rocksdb};
 
-/// A budget and the figure it applies to.
+/// A budget and the measured figure.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Budget {
-    /// Column of the row.
+    /// Column of the row that is budgeted.
     pub column: String,
     /// What is budgeted, in words.
     pub what: String,
-    /// At most this.
+    /// Upper bound.
     pub budget: f64,
-    /// Measured.
+    /// Measured figure.
     pub measured: f64,
 }
 
 const TRAINING: &str = "training_ns_op";
 
-/// Step, column, budget, and what it is for. Times in µs, but where it says otherwise.
+/// Step, column, budget and description. Times are in µs unless noted.
 const BUDGETS: [(&str, &str, f64, &str); 27] = [
     ("iibench", "cpu_us_op", 4.0, "row with three random secondary entries, all CPU"),
     // 3 × 0.7 µs for the random entries and 0.3 µs for the append-only row.
     ("iibench", "cpu_bg_us_op", 2.4, "background part: 3 x 0.7 + 0.3 us"),
-    // Six times 48 logical bytes of secondary entries, and twice the row (log and leaf).
+    // Six times the 48 logical bytes of secondary entries, and the row twice (log and leaf).
     ("iibench", "wr_b_op_quiesced", 344.0, "6 x bytes of secondary entries, row twice"),
     ("iibench", "faults_minor_steady_op", 0.001, "no page faults in steady state"),
     ("fillseq", "cpu_fg_us_op", 2.0, "commit without sync, one row"),
@@ -38,12 +39,12 @@ const BUDGETS: [(&str, &str, f64, &str); 27] = [
     ("seekrandom", "cpu_fg_us_op", 8.0, "short scan, blocks cached"),
     ("readseq", "cpu_fg_us_op", 0.03, "next row of a scan (narrow rows)"),
     ("readreverse", "cpu_fg_us_op", 0.03, "next row of a scan (narrow rows)"),
-    // Of COMPRESSION §9: three for each of four entries, and by sort of row.
+    // 3 ns for each of iibench's four entries; for the others it depends on the kind of row.
     ("sbtest", TRAINING, 20.0, "ns a row, making models of strings for leaves"),
     ("iibench", TRAINING, 12.0, "ns a row, making models of strings for leaves"),
     ("weblog", TRAINING, 200.0, "ns a row, making models of strings for leaves"),
     ("packages", TRAINING, 500.0, "ns a row, making models of strings for leaves"),
-    // Sizes are of all of a store after it has settled and was closed.
+    // Sizes are those of the whole store after it has settled and was closed.
     ("sbtest", "disk_b_row", 85.0, "bytes on disk, with the index"),
     ("iibench", "disk_b_row", 26.0, "bytes on disk, with three indexes, at 10 M rows"),
     ("weblog", "disk_b_row", 100.0, "bytes on disk, with three indexes"),
@@ -56,23 +57,23 @@ const BUDGETS: [(&str, &str, f64, &str); 27] = [
     ("packages", "disk_flushed_over_end", 1.15, "right after the load against settled"),
 ];
 
-/// How many times as large as Frond RocksDB with zstd is to be, at least.
+/// Minimum size of RocksDB with zstd relative to Frond, by data set.
 const TIMES_AS_LARGE: [(&str, f64); 5] =
     [("sbtest", 1.3), ("iibench", 1.3), ("weblog", 1.3), ("linktable", 1.2), ("packages", 1.2)];
 
-/// What a data set is to take in a rival, in times of what it takes in Frond.
+/// Returns the minimum size of a data set in a rival relative to Frond; `None` if there is no goal.
 pub fn times_as_large(step: &str, target: &str) -> Option<f64> {
     let (_, times) = TIMES_AS_LARGE.iter().find(|(of, _)| *of == step)?;
     is_rocksdb(target).then_some(*times)
 }
 
-/// The bytes a row that a data set is to take in Frond at most.
+/// Returns the maximum bytes per row of a data set in Frond.
 pub fn bytes_a_row(step: &str) -> Option<f64> {
     let size = |(of, column, ..): &&(&str, &str, f64, &str)| *of == step && *column == "disk_b_row";
     BUDGETS.iter().find(size).map(|(_, _, budget, _)| *budget)
 }
 
-/// The budgets that apply to a row.
+/// Returns the budgets that apply to a row.
 pub fn budgets(row: &Row) -> Vec<Budget> {
     let of_step = BUDGETS.iter().filter(|(step, ..)| *step == row.step);
     let measured = |column: &str| match column {

@@ -1,39 +1,40 @@
-//! What Frond is to reach in times of RocksDB: figures of one run, beside each other.
+//! Goals relative to RocksDB: Frond's figures compared with RocksDB's from the same run.
 //!
 //! Invariants
-//! 1. A figure is held against the best that any of RocksDB's settings gave in the same run, column by column: no
-//!    setting has to be best at everything.
-//! 2. What neither or only one of them has measured is not judged.
+//! 1. Each figure is compared with the best that any of RocksDB's settings reached in the same run,
+//!    column by column: no single setting has to be best at everything.
+//! 2. A column that is not measured for both is not judged.
 
 use serde::{Deserialize, Serialize};
 
 use super::Row;
 
-/// A goal, and what came of it.
+/// A goal and its result.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Goal {
-    /// Column of both rows.
+    /// Column that is compared.
     pub column: String,
     /// What is compared, in words.
     pub what: String,
-    /// Frond's figure over the rival's is to be `factor`: at least if more is better, else at most.
+    /// Required ratio of Frond's figure to the rival's: at least `factor` if more is better, else
+    /// at most.
     pub more_is_better: bool,
     pub factor: f64,
     /// Frond's figure.
     pub measured: f64,
-    /// The best of the rival.
+    /// The rival's best figure.
     pub rival_measured: f64,
-    /// Which setting that is, and how far it came if it was stopped.
+    /// The setting of the rival that reached it, and how far it got if it was stopped.
     pub rival: String,
 }
 
 impl Goal {
-    /// Frond's figure over the rival's.
+    /// Returns the ratio of Frond's figure to the rival's.
     pub fn times(&self) -> f64 {
         self.measured / self.rival_measured.max(f64::MIN_POSITIVE)
     }
 
-    /// Whether it is reached.
+    /// Whether the goal is met.
     pub fn is_met(&self) -> bool {
         match self.more_is_better {
             true => self.times() >= self.factor,
@@ -41,23 +42,23 @@ impl Goal {
         }
     }
 
-    /// The goal as it is written: `>= 3`, `<= 0.33`.
+    /// Formats the goal: `>= 3`, `<= 0.33`.
     pub fn wanted(&self) -> String {
         format!("{} {}", if self.more_is_better { ">=" } else { "<=" }, times(self.factor))
     }
 }
 
-/// A factor with two decimals, and none that say nothing.
+/// Formats a factor with at most two decimals, without trailing zeros.
 pub fn times(factor: f64) -> String {
     format!("{factor:.2}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 type Column = fn(&Row) -> Option<f64>;
 
-/// Step, column and how it is read, whether more is better, factor, what it is.
+/// Step, column, how to read it, whether more is better, factor, description.
 const GOALS: [(&str, &str, Column, bool, f64, &str); 5] = [
     ("iibench", "exit_velocity", |row| row.exit_velocity, true, 3.0, "rows/s at the end"),
-    // With what is left to be done when the last row is in.
+    // CPU and bytes include the background work that is left when the last row is in.
     ("iibench", "cpu_us_op", cpu, false, 1.0 / 3.0, "CPU of the engine a row, all of it"),
     ("iibench", "wr_b_op", written, false, 0.8, "bytes written a row"),
     ("readrandom", "ops_s", |row| Some(row.ops_s), true, 1.3, "gets/s, for data of 3 x the memory"),
@@ -72,13 +73,14 @@ fn written(row: &Row) -> Option<f64> {
     row.wr_b_op_quiesced.or(row.wr_b_op)
 }
 
-/// How many times as large as the memory of a store its rows are, as they were given.
+/// Returns the ratio of a store's rows, in raw bytes, to its memory.
 fn data_over_memory(row: &Row, memory_b: u64) -> Option<f64> {
     let rows = row.disk_b? as f64 / row.disk_b_row?;
     (memory_b > 0).then(|| row.raw_b_row.map(|raw| raw * rows / memory_b as f64))?
 }
 
-/// The goals that apply to `frond`, a row of Frond's, with `rows` those of its run in so much memory.
+/// Returns the goals that apply to `frond`, a row of Frond, compared with `rows`, all rows of the
+/// same run with a memory of `memory_b`.
 pub fn goals(frond: &Row, rows: &[Row], memory_b: u64) -> Vec<Goal> {
     let of_step = GOALS.iter().filter(|(step, ..)| *step == frond.step);
     of_step
@@ -104,7 +106,7 @@ pub fn goals(frond: &Row, rows: &[Row], memory_b: u64) -> Vec<Goal> {
         .collect()
 }
 
-/// Whether a target is RocksDB, in any of its settings.
+/// Whether a target is RocksDB, with any settings.
 pub fn is_rocksdb(target: &str) -> bool {
     target == "rocksdb" || target.starts_with("rocksdb-")
 }

@@ -1,4 +1,4 @@
-//! Result rows: one per target and step, with the columns of WORKLOADS §0 by those names.
+//! Result rows: one for each target and step, with one field for each measured column.
 //!
 //! Invariants
 //! 1. A column that was not measured is absent, never zero.
@@ -21,12 +21,12 @@ pub use yardstick::Yardstick;
 
 use serde::{Deserialize, Serialize};
 
-/// What makes a number publishable (WORKLOADS §8.8).
+/// The conditions of a run, without which its numbers are not published.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Conditions {
     /// Workload.
     pub workload: String,
-    /// Rows asked for.
+    /// Number of rows asked for.
     pub rows: u64,
     /// Memory, bytes.
     pub memory_b: u64,
@@ -44,12 +44,12 @@ pub struct Conditions {
     pub kernel: String,
     /// File system of the directory.
     pub file_system: String,
-    /// When, seconds since 1970.
+    /// Start time, seconds since 1970.
     pub began_unix_s: u64,
     /// Load average at the start.
     pub load_average: String,
-    /// Whether targets were left to quiesce.
+    /// Whether targets were given time to quiesce after writes.
     pub quiesce: bool,
-    /// Seconds a target had, if limited.
+    /// Time limit for a target, seconds, if there is one.
     pub time_limit_s: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! A row, made from what the meter took.
+//! The result row of a step, computed from what the meter measured.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::{Budget, Goal, PartSize, Yardstick};
 use crate::measure::{Mark, Sample, Taken, evenness, exit_velocity, rates, seconds_at};
 use crate::workloads::Volume;
 
-/// Rows over which the exit velocity is taken, unless a fifth of all is less.
+/// Number of operations over which the exit velocity is taken, unless a fifth of all is less.
 const EXIT_OPS: u64 = 1_000_000;
 
-/// One target's one step.
+/// The results of one step on one target.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Row {
@@ -63,10 +63,10 @@ pub struct Row {
     pub rd_io_op: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fsync_op: Option<f64>,
-    /// Clients beside each other, where the step has a number of them.
+    /// Number of concurrent clients, if the step has a defined number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<u64>,
-    /// Transactions that were done again because others were in their way.
+    /// Transactions that were run again because of conflicts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<u64>,
     /// `wr_b_op` with everything written until the quiesce ended.
@@ -79,25 +79,25 @@ pub struct Row {
     pub disk_b: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_load_b: Option<u64>,
-    /// After what was in memory had been written out, before any time to rest.
+    /// After what was in memory had been written out, before any background work was waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_flushed_b: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_peak_b: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_end_b: Option<u64>,
-    /// After a full compaction, where the target has one and it was asked for.
+    /// After a full compaction, if the target has one and it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_compacted_b: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_b_row: Option<f64>,
-    /// `disk_flushed_b` ÷ `disk_b`: what a load leaves to be made smaller.
+    /// `disk_flushed_b` ÷ `disk_b`: by how much a store still shrinks after a load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_flushed_over_end: Option<f64>,
     /// `disk_b` by kind of file.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub disk_files_b: BTreeMap<String, u64>,
-    /// Keys and values of a row and its index entries, as they were given.
+    /// Raw bytes of the keys and values of a row and its index entries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raw_b_row: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,55 +117,55 @@ pub struct Row {
     pub ctx_op: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults_minor_op: Option<f64>,
-    /// `faults_minor_op` of the step's second half: memory was touched before, so what faults there is
-    /// given back and taken again.
+    /// `faults_minor_op` of the step's second half. Memory was touched before that, so what still
+    /// faults was given back and taken again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults_minor_steady_op: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults_major_op: Option<f64>,
-    /// Found by gets and visited by scans, where that is the point of the step.
+    /// Rows found by gets and visited by scans, in steps that count them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<u64>,
-    /// Checksum of the logical rows, the same for every target.
+    /// Checksum of the logical rows, equal for all targets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows_crc: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<Verified>,
-    /// By kind; empty if none.
+    /// Number of errors by kind; empty if there were none.
     pub errors: BTreeMap<String, u64>,
-    /// `get_p50_us` and so on.
+    /// Latencies by name: `get_p50_us` and so on.
     #[serde(flatten)]
     pub latencies: BTreeMap<String, f64>,
-    /// Latencies by operation, ns; not in the JSON.
+    /// Latency histograms by operation, ns; not in the JSON.
     #[serde(skip)]
     pub histograms: BTreeMap<&'static str, Histogram<u64>>,
     /// Rate of each second.
     pub int_ops_s: Vec<f64>,
     /// Per second: operations, resident bytes, bytes written, CPU.
     pub series: Vec<Sample>,
-    /// At even operation counts, thinned out: the curve against operations.
+    /// Marks at even operation counts, thinned out: progress against operations.
     pub curve: Vec<Mark>,
     /// What the engine counted during the step.
     pub engine: BTreeMap<String, f64>,
-    /// The design's budgets beside what was measured.
+    /// The design's budgets with the measured values.
     pub budgets: Vec<Budget>,
-    /// Goals in times of a rival of the same run.
+    /// Goals relative to a rival in the same run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub goals: Vec<Goal>,
-    /// What the rows themselves are known to take.
+    /// A size that is known of the rows themselves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub yardstick: Option<Yardstick>,
-    /// What the columns take, in a store that keeps rows by part.
+    /// Sizes of the columns, in a store that keeps rows by part.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<PartSize>,
-    /// What the reader must know.
+    /// Remarks that a reader of the numbers must know.
     pub notes: Vec<String>,
 }
 
-/// How the verification pass ended.
+/// Result of the verification pass.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Verified {
-    /// Keyspaces whose count and checksum are right, and all of them.
+    /// Keyspaces with the right count and checksum, and the number of all keyspaces.
     pub keyspaces: usize,
     pub of: usize,
     /// Entries read.
@@ -173,7 +173,7 @@ pub struct Verified {
     pub seconds: f64,
 }
 
-/// What is known of a target only when it has been closed.
+/// The complete result of a target's run, known when it has been closed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Final {
     /// Engine and version.
@@ -182,11 +182,12 @@ pub struct Final {
     pub settings: Vec<(String, String)>,
     /// Why it failed, if it did.
     pub failure: Option<String>,
-    /// Rows, complete.
+    /// All rows, complete.
     pub rows: Vec<Row>,
 }
 
-/// Minor faults per operation between the sample at half of the operations and the last one.
+/// Returns the minor faults per operation from the sample at half of the operations to the last
+/// one.
 fn faults_of_second_half(samples: &[Sample]) -> Option<f64> {
     let last = samples.last()?;
     let half = samples.iter().find(|sample| sample.mark.ops >= last.mark.ops / 2)?;
@@ -195,7 +196,7 @@ fn faults_of_second_half(samples: &[Sample]) -> Option<f64> {
 }
 
 impl Row {
-    /// The row of a step.
+    /// Computes the row of a step.
     pub fn new(
         target: &str,
         step: &str,
@@ -242,12 +243,13 @@ impl Row {
         row
     }
 
-    /// Whole percents of what was planned, rounded down: what was stopped is never shown as whole.
+    /// Percentage of the planned operations that were done, rounded down, so that a stopped step
+    /// never shows 100.
     pub fn percent_done(&self) -> u64 {
         100 * self.ops / self.ops_planned.max(1)
     }
 
-    /// A latency of the step's main operation: that with the most requests.
+    /// Returns a latency of the step's main operation, which is the one with the most requests.
     pub fn latency(&self, part: &str) -> Option<f64> {
         let counts =
             self.latencies.iter().filter_map(|(name, n)| Some((name.strip_suffix("_count")?, n)));
@@ -298,7 +300,8 @@ impl Row {
     }
 }
 
-/// Subtracts the null target's CPU from the same steps of the others (Invariant 3). A server's has none of it.
+/// Subtracts the null target's CPU from the same steps of the other targets (Invariant 3). A
+/// server's row has no generator CPU and stays as it is.
 pub fn subtract_generator(rows: &mut [Row], null: &[Row]) {
     for row in rows.iter_mut().filter(|row| row.cpu_fg_us_op.is_some()) {
         let Some(base) = null.iter().find(|base| base.step == row.step) else { continue };

@@ -1,24 +1,24 @@
-//! What the rows of a data set are held against beside other stores.
+//! Sizes that are known of the rows of a data set, to compare the sizes of stores with.
 
 use serde::{Deserialize, Serialize};
 
-/// What is known of the rows themselves, whatever keeps them.
+/// A size that is known of the rows themselves, independent of any store.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Yardstick {
     /// Information that no store of the rows can leave out.
     Random {
-        /// Bytes of it in a row.
+        /// Random bytes per row.
         b_row: f64,
-        /// What it is, in words.
+        /// What is random, in words.
         what: String,
     },
     /// The table without its indexes, column by column under zlib at level 6.
     ColumnSplit {
         /// Name of the table.
         table: String,
-        /// Bytes a row.
+        /// Bytes per row.
         b_row: f64,
-        /// What of the rows is left out, in words.
+        /// What is left out of the rows, in words.
         without: String,
     },
 }

@@ -1,25 +1,26 @@
-//! A client's way into a store: transactions on entries, and on rows with their indexes.
+//! The interface of a store's client: transactions on entries, and on rows with their indexes.
 //!
 //! Invariants
-//! 1. From `begin` to `commit` or `rollback` all calls are of one transaction, which others see whole or not at all.
-//! 2. In [`Begin::Write`] a row that was read for an update, put or deleted is nobody else's to write until the
-//!    transaction ends.
-//! 3. A [`Stop::Conflict`] leaves a transaction that can only be rolled back.
+//! 1. All calls from `begin` to `commit` or `rollback` belong to one transaction, which other
+//!    clients see entirely or not at all.
+//! 2. In [`Begin::Write`], a row that was read for update, put or deleted cannot be written by
+//!    another client until the transaction ends.
+//! 3. After a [`Stop::Conflict`] a transaction can only be rolled back.
 //! 4. Reads outside of a transaction, and in [`Begin::Batch`], see what was committed last.
-//! 5. Rows and their entries are changed together: a store that knows columns changes its own indexes, the others have a
-//!    keyspace for each.
+//! 5. Rows and their index entries are changed together: a store that knows columns changes its own
+//!    indexes, other stores have a keyspace for each index.
 //!
-//! Threads: one each.
+//! Threads: a connection belongs to one thread.
 
 use super::{Durability, Failure};
 use crate::schema::{EncodedRow, Keyspace, Table, Value};
 
-/// What a transaction is going to do.
+/// The kind of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Begin {
-    /// Reads at one moment.
+    /// Reads a consistent snapshot.
     Read,
-    /// Writes without reading what it writes: a batch.
+    /// A batch: writes without reading what it writes.
     Batch,
     /// Reads and writes.
     Write,
@@ -28,7 +29,7 @@ pub enum Begin {
 /// Why a call failed.
 #[derive(Debug)]
 pub enum Stop {
-    /// Others were in its way: the transaction is to be rolled back and done again.
+    /// Conflict with another client: roll the transaction back and run it again.
     Conflict,
     /// Anything else.
     Failed(Failure),
@@ -40,7 +41,7 @@ impl From<Failure> for Stop {
     }
 }
 
-/// Of a call that nobody can be in the way of.
+/// Converts the error of a call that cannot conflict, since there is only one client.
 impl From<Stop> for Failure {
     fn from(stop: Stop) -> Self {
         match stop {
@@ -50,15 +51,15 @@ impl From<Stop> for Failure {
     }
 }
 
-/// Result of a call that others may be in the way of.
+/// Result of a call that may conflict with other clients.
 pub type Attempt<T> = std::result::Result<T, Stop>;
 
 /// The clients that use a store concurrently.
 #[derive(Clone, Copy, Debug)]
 pub struct Clients {
-    /// How many there are: memory that each has for itself is so many times less.
+    /// Number of clients. Memory that each client has for itself is divided by it.
     pub count: u64,
-    /// When their commits are acknowledged, if not as the store's.
+    /// Durability of their commits, if it differs from the store's.
     pub durability: Option<Durability>,
 }
 
@@ -66,13 +67,13 @@ impl Clients {
     /// One client.
     pub const ONE: Self = Self::many(1);
 
-    /// So many clients.
+    /// The given number of clients.
     pub const fn many(count: u64) -> Self {
         Self { count, durability: None }
     }
 }
 
-/// Which way a scan goes.
+/// Direction of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// Ascending.
@@ -81,35 +82,35 @@ pub enum Direction {
     Reverse,
 }
 
-/// Sees one entry (key, value); false ends the scan.
+/// Callback for an entry (key, value); returning false ends the scan.
 pub type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> bool;
 
-/// A part of a keyspace by the columns of its keys.
+/// A range of a keyspace, given by the columns of its keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Span<'a> {
     /// The first columns have these values.
     pub equal: &'a [Value<'a>],
-    /// The columns after them have at least these, if there are any.
+    /// The columns after them are at least these, if given.
     pub from: &'a [Value<'a>],
-    /// And at most these.
+    /// The columns after them are at most these, if given.
     pub to: &'a [Value<'a>],
-    /// The end that it begins at.
+    /// The direction, which determines the end at which reading starts.
     pub direction: Direction,
-    /// Most entries.
+    /// Maximum number of entries.
     pub limit: u64,
 }
 
 impl<'a> Span<'a> {
-    /// All of a keyspace.
+    /// All entries of a keyspace.
     pub const ALL: Self =
         Self { equal: &[], from: &[], to: &[], direction: Direction::Forward, limit: u64::MAX };
 
-    /// All entries that begin so.
+    /// All entries whose first columns have these values.
     pub fn of(equal: &'a [Value<'a>]) -> Self {
         Self { equal, ..Span::ALL }
     }
 
-    /// Its bounds as bytes: the first key, and the one after the last.
+    /// Returns the bounds as bytes: the first key (inclusive) and the end (exclusive).
     pub fn bounds(&self) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
         let key = |more: &[Value<'_>]| {
             let mut key = Vec::with_capacity(64);
@@ -122,7 +123,7 @@ impl<'a> Span<'a> {
     }
 }
 
-/// The first key after all that begin with this one.
+/// Returns the first key after all keys with this prefix; `None` if there is no such key.
 fn successor(mut key: Vec<u8>) -> Option<Vec<u8>> {
     while let Some(last) = key.pop() {
         if last < u8::MAX {
@@ -133,9 +134,9 @@ fn successor(mut key: Vec<u8>) -> Option<Vec<u8>> {
     None
 }
 
-/// One client's connection.
+/// A client's connection to a store.
 pub trait Connection {
-    /// Begins a transaction.
+    /// Starts a transaction.
     fn begin(&mut self, what: Begin) -> Attempt<()>;
     /// Reads a value into `value` without a lock; false if the key is absent.
     fn get(&mut self, keyspace: Keyspace, key: &[u8], value: &mut Vec<u8>) -> Attempt<bool>;
@@ -150,7 +151,7 @@ pub trait Connection {
     fn put(&mut self, keyspace: Keyspace, key: &[u8], value: &[u8]) -> Attempt<()>;
     /// Deletes a key.
     fn delete(&mut self, keyspace: Keyspace, key: &[u8]) -> Attempt<()>;
-    /// Reads the entries from one key up to another, which is not among them, without locks. `Reverse` begins at the last.
+    /// Reads the entries with keys in `from..to`, without locks. `Reverse` starts at the last one.
     fn scan(
         &mut self,
         keyspace: Keyspace,
@@ -160,10 +161,10 @@ pub trait Connection {
     ) -> Attempt<()>;
     /// Commits the transaction, if there is one.
     fn commit(&mut self) -> Attempt<()>;
-    /// Rolls it back, if there is one.
+    /// Rolls the transaction back, if there is one.
     fn rollback(&mut self) -> super::Result<()>;
 
-    /// Reads the value of the row with this primary key, given as columns and as bytes.
+    /// Reads the value of the row with this primary key, which is given as columns and as bytes.
     fn get_row(
         &mut self,
         table: &Table,
@@ -174,7 +175,7 @@ pub trait Connection {
         self.get(table.base, as_bytes, value)
     }
 
-    /// Locks that row and reads its newest value.
+    /// Locks the row with this primary key and reads its newest value.
     fn lock_row(
         &mut self,
         table: &Table,
@@ -185,7 +186,7 @@ pub trait Connection {
         self.get_for_update(table.base, as_bytes, value)
     }
 
-    /// Inserts a row that is not there, with its index entries.
+    /// Inserts a row that does not exist, with its index entries.
     fn insert_row(
         &mut self,
         table: &Table,
@@ -199,7 +200,8 @@ pub trait Connection {
         Ok(())
     }
 
-    /// Sets these columns of a row that was read, `old`; `row` is all of it as it becomes, `new`.
+    /// Updates these columns of a row that was read. `old` is the row as read; `row` and `new` are
+    /// the complete row after the update.
     fn update_row(
         &mut self,
         table: &Table,
@@ -218,7 +220,7 @@ pub trait Connection {
         self.put(table.base, &new.key, &new.value)
     }
 
-    /// Deletes a row that was read.
+    /// Deletes a row that was read, with its index entries.
     fn delete_row(
         &mut self,
         table: &Table,
@@ -231,7 +233,8 @@ pub trait Connection {
         self.delete(table.base, &as_bytes.key)
     }
 
-    /// Reads a part of a table's keyspace (0 the rows, 1.. the indexes) in its order; visits entries in encoded form.
+    /// Reads a range of a table's keyspace (0 the rows, 1.. the indexes) in its order, and visits
+    /// the entries in encoded form.
     fn range(
         &mut self,
         table: &Table,

@@ -1,4 +1,4 @@
-//! Frond as a target: keyspaces are trees, memory and durability are its only settings.
+//! Frond as a target: keyspaces are trees; memory and durability are the only settings.
 //!
 //! Threads: handles are shared.
 
@@ -11,7 +11,7 @@ use crate::layout;
 use crate::results::PartSize;
 use crate::schema::{Keyspace, Table};
 
-/// Statistics that are states now; the others grow.
+/// Statistics that are current states; all others are growing counters.
 const STATES: [&str; 10] = [
     "memtable_active_bytes",
     "memtables_frozen",
@@ -31,7 +31,7 @@ impl From<frond::Error> for Failure {
     }
 }
 
-/// Leaves of a tree that are read to say what its columns take: 16 MiB.
+/// Number of leaves of a tree that are read to determine what its columns take: 16 MiB.
 const LEAVES_READ: u64 = 32;
 
 fn class(durability: Durability) -> frond::Durability {
@@ -118,7 +118,8 @@ impl Target for Frond {
     }
 }
 
-/// Statistics as counters: states are named as such, and all syncs are one number.
+/// Converts statistics to counters: the names of states are marked as such, and all syncs are
+/// summed.
 pub(super) fn counters(stats: impl IntoIterator<Item = (String, u64)>) -> Vec<Counter> {
     let mut syncs = 0;
     let named = stats.into_iter().map(|(name, value)| {
@@ -131,7 +132,7 @@ pub(super) fn counters(stats: impl IntoIterator<Item = (String, u64)>) -> Vec<Co
     all
 }
 
-/// What was found of a keyspace's columns, a row.
+/// Converts what was found of a keyspace's columns into sizes per row.
 fn parts_of(table: &Table, keyspace: Keyspace, found: &TreeColumns) -> Vec<PartSize> {
     let name = match keyspace.checked_sub(1).and_then(|index| table.indexes.get(index)) {
         Some(index) => index.name,
@@ -163,7 +164,7 @@ fn parts_of(table: &Table, keyspace: Keyspace, found: &TreeColumns) -> Vec<PartS
     parts
 }
 
-/// The form that most blocks have, and how many others there are.
+/// Returns the encoding of most blocks, and how many other encodings there are.
 fn encoding(column: &ColumnUse) -> String {
     let most = column.encodings.iter().max_by_key(|(_, blocks)| **blocks);
     match (most, column.encodings.len()) {

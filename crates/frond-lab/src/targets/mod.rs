@@ -1,9 +1,10 @@
-//! Targets: the stores that a workload can be run against. All work is done through one trait, [`Connection`].
+//! Targets: the stores that a workload can run against. All work goes through one trait,
+//! [`Connection`].
 //!
 //! Invariants
-//! 1. A rival's settings stand in one checked-in file with a reason per line, which the code reads.
-//! 2. Durability means the same for every target (WORKLOADS §7.7): `Sync` survives power loss, `Os`
-//!    the death of the process, `Lazy` loses at most a second at the death of the process.
+//! 1. A rival's settings are in one checked-in file with a reason per line, which the code reads.
+//! 2. Durability means the same for every target: `Sync` survives power loss, `Os` survives the
+//!    death of the process, and `Lazy` loses at most a second at the death of the process.
 //!
 //! Threads: a target is shared, a connection belongs to one thread.
 
@@ -34,11 +35,11 @@ use crate::results::PartSize;
 use crate::schema::Table;
 use crate::size::Bytes;
 
-/// What any of the lab's steps may fail with: a sentence for the person who started the run.
+/// An error of any of the lab's steps: a sentence for the user who started the run.
 #[derive(Debug)]
 pub struct Failure(pub String);
 
-/// Result of the lab.
+/// Result of the lab's functions.
 pub type Result<T> = std::result::Result<T, Failure>;
 
 impl std::fmt::Display for Failure {
@@ -72,22 +73,22 @@ pub enum Durability {
     Lazy,
 }
 
-/// What a target is opened with.
+/// Parameters with which a target is opened.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Its own directory, empty.
     pub dir: PathBuf,
-    /// Memory for everything (WORKLOADS §8.2).
+    /// Memory for everything: caches, write buffers, and the page cache if the store uses it.
     pub memory: Bytes,
     /// Write buffer of RocksDB, if not the default share.
     pub write_buffer: Option<Bytes>,
     /// Durability class.
     pub durability: Durability,
-    /// The tables to create: each a keyspace of rows, and one for each index.
+    /// The tables to create: a keyspace for the rows of each, and one for each index.
     pub tables: Vec<Table>,
-    /// Whether absent keys are asked for in random order: Frond's unique trees.
+    /// Whether absent keys are looked up in random order, for which Frond has unique trees.
     pub unique: bool,
-    /// Whether transactions of many calls will be asked for.
+    /// Whether there will be transactions of several calls.
     pub transactions: bool,
 }
 
@@ -96,32 +97,32 @@ pub type Counter = (String, f64);
 
 /// A store under test.
 pub trait Target: Send + Sync {
-    /// Engine and version.
+    /// Returns the engine and its version.
     fn version(&self) -> String;
-    /// Effective settings, as printed in the report.
+    /// Returns the settings in force, as shown in the report.
     fn settings(&self) -> Vec<(String, String)>;
-    /// A connection for the calling thread, which is one of so many clients.
+    /// Opens a connection for the calling thread, which is one of `clients.count` clients.
     fn connect(&self, clients: Clients) -> Result<Box<dyn Connection + '_>>;
-    /// Asks the store to write out what waits in memory; called when the quiesce begins.
+    /// Writes out what waits in memory. Called at the start of the quiesce.
     fn settle(&self) -> Result<()> {
         Ok(())
     }
-    /// Rewrites everything into its smallest form, if the store has such an act.
+    /// Rewrites everything into its smallest form. Returns false if the store cannot do this.
     fn compact(&self) -> Result<bool> {
         Ok(false)
     }
-    /// Engine counters, growing since open, or states now.
+    /// Returns the engine's counters: growing since the open, or current states.
     fn counters(&self) -> Vec<Counter> {
         Vec::new()
     }
-    /// What each column takes on disk, in a store that keeps rows by part.
+    /// Returns what each column takes on disk, for a store that keeps rows by part.
     fn parts(&self) -> Result<Vec<PartSize>> {
         Ok(Vec::new())
     }
-    /// Whether what it was given can be read again.
+    /// Whether what the target was given can be read back.
     fn keeps_rows(&self) -> bool {
         true
     }
-    /// Closes cleanly.
+    /// Closes the store cleanly.
     fn close(self: Box<Self>) -> Result<()>;
 }

@@ -1,11 +1,13 @@
-//! The null target: takes everything, keeps one entry of each keyspace. What a workload costs on it is what the workload
-//! itself costs; that is subtracted from the figures of the others.
+//! The null target: accepts everything but keeps only one entry of each keyspace. The cost of a
+//! workload on it is the cost of the workload itself, which is subtracted from the figures of the
+//! other targets.
 //!
 //! Invariants
-//! 1. Every read finds the entry that was put last into its keyspace: a client decodes rows and changes them as it does
-//!    with a store.
+//! 1. Every read finds the entry that was put last into its keyspace, so a client decodes and
+//!    changes rows as it does with a store.
 //!
-//! Threads: entries are shared when a client begins and when it ends.
+//! Threads: a connection has its own entries; they are shared only when it opens and when it
+//! closes.
 
 use std::hint::black_box;
 use std::sync::Mutex;
@@ -13,10 +15,10 @@ use std::sync::Mutex;
 use super::{Attempt, Begin, Clients, Connection, Direction, Result, Setup, Target, Visit};
 use crate::schema::Keyspace;
 
-/// An entry that reads find; `None` before the first.
+/// The entry that reads find; `None` before the first put.
 type Sample = Option<(Vec<u8>, Vec<u8>)>;
 
-/// Keeps no rows.
+/// A target that keeps no rows.
 pub struct Null {
     samples: Mutex<Vec<Sample>>,
 }
@@ -27,7 +29,7 @@ struct NullConnection<'a> {
 }
 
 impl Null {
-    /// One with the keyspaces of these tables.
+    /// Opens a target with the keyspaces of these tables.
     pub fn open(setup: &Setup) -> Self {
         let keyspaces = setup.tables.iter().map(|table| table.keyspaces().len()).sum();
         Self { samples: Mutex::new(vec![None; keyspaces]) }

@@ -1,4 +1,4 @@
-//! Names of the targets, and how each is opened.
+//! Registry of the targets: their names, and how each is opened.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,12 +8,12 @@ use super::null::Null;
 use super::{Failure, Result, Setup, Target};
 use crate::size::Bytes;
 
-/// A target by name; RocksDB possibly with a write buffer of its own.
+/// Name of a target; for RocksDB optionally with a size of the write buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TargetName {
     /// Frond.
     Frond,
-    /// RocksDB; the write buffer as given, `None` for the default share.
+    /// RocksDB with the given write buffer; `None` for the default share.
     RocksDb(Option<Share>),
     /// SQLite.
     Sqlite,
@@ -21,21 +21,21 @@ pub enum TargetName {
     Lmdb,
     /// TidesDB.
     TidesDb,
-    /// No store at all.
+    /// No store.
     Null,
 }
 
 /// A size, or a fraction of the memory: `16MB`, `m/6`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Share {
-    /// M divided by this.
+    /// The memory divided by this.
     Fraction(u64),
-    /// So many bytes.
+    /// A fixed number of bytes.
     Fixed(Bytes),
 }
 
 impl Share {
-    /// In bytes, of this memory.
+    /// Returns the size in bytes, given the memory.
     pub fn of(self, memory: Bytes) -> Bytes {
         match self {
             Self::Fraction(n) => Bytes(memory.0 / n.max(1)),
@@ -83,7 +83,8 @@ impl fmt::Display for TargetName {
 }
 
 impl TargetName {
-    /// Whether it reads its files through the page cache, which then is a part of its memory and bounded from outside.
+    /// Whether the store reads its files through the page cache. The page cache is then part of its
+    /// memory and is bounded from outside.
     pub fn is_buffered(self) -> bool {
         matches!(self, Self::Sqlite | Self::Lmdb | Self::TidesDb)
     }
@@ -107,7 +108,7 @@ impl FromStr for TargetName {
     }
 }
 
-/// What a rival that is not built in has to say.
+/// The error for a rival that is not built in.
 #[allow(dead_code)] // unused where every rival is built in
 fn absent(name: &str, package: &str) -> Failure {
     let why = if cfg!(feature = "compare") {
@@ -118,7 +119,7 @@ fn absent(name: &str, package: &str) -> Failure {
     Failure(format!("target {name}: {why}, then build with `--features compare`"))
 }
 
-/// Fails, naming the package, if the target is not built in.
+/// Fails if the target is not built in; the error names the missing package.
 pub fn available(name: TargetName) -> Result<()> {
     match name {
         TargetName::RocksDb(_) if !cfg!(has_rocksdb) => Err(absent("rocksdb", "librocksdb-dev")),
@@ -133,7 +134,8 @@ pub fn available(name: TargetName) -> Result<()> {
     }
 }
 
-/// Variables the target's process is started with, for what must stand before its first allocation.
+/// Returns environment variables for the target's process, for settings that must be in place
+/// before the first allocation.
 pub fn environment(name: TargetName) -> Result<Vec<(&'static str, String)>> {
     match name {
         #[cfg(has_rocksdb)]
@@ -142,7 +144,8 @@ pub fn environment(name: TargetName) -> Result<Vec<(&'static str, String)>> {
     }
 }
 
-/// Opens a target on an empty directory; with a version, Frond of that commit in place of the one that is built in.
+/// Opens a target on an empty directory. With a version, opens Frond of that commit instead of the
+/// built-in one.
 pub fn open(name: TargetName, version: Option<&Version>, setup: &Setup) -> Result<Box<dyn Target>> {
     available(name)?;
     if let Some(version) = version {

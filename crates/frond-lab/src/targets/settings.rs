@@ -1,15 +1,15 @@
-//! Reading a rival's settings file: TOML whose every setting carries its reason as a comment.
+//! Reads a rival's settings file: TOML in which each setting has its reason as a comment.
 
 use serde::de::DeserializeOwned;
 
 use super::{Failure, Result};
 
-/// The settings in `text`, which came from the file `name`.
+/// Parses the settings in `text`, which is the content of the file `name`.
 pub fn parse<S: DeserializeOwned>(name: &str, text: &str) -> Result<S> {
     toml::from_str(text).map_err(|error| Failure(format!("{name}: {error}")))
 }
 
-/// The settings as pairs for the report.
+/// Returns the settings as pairs for the report.
 pub fn pairs(text: &str) -> Vec<(String, String)> {
     let table: toml::Table = text.parse().unwrap_or_default();
     table.into_iter().map(|(key, value)| (key, value.to_string())).collect()

@@ -1,5 +1,5 @@
-//! A thread that does something each second: the log flush of the durability classes `os` and `lazy`
-//! for stores that have none of their own.
+//! A thread that acts each second: the log flush for the durability classes `os` and `lazy`, for
+//! stores that have none of their own.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{Failure, Result};
 
-/// Runs until stopped or dropped.
+/// A thread that runs until it is stopped or dropped.
 pub struct Ticker {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -16,7 +16,7 @@ pub struct Ticker {
 }
 
 impl Ticker {
-    /// Calls `act` each second; the first failure ends it and is kept.
+    /// Calls `act` each second. The first failure ends the thread and is kept.
     pub fn each_second(mut act: impl FnMut() -> Result<()> + Send + 'static) -> Self {
         let (stop, stopped) = channel::<()>();
         let failure = Arc::new(Mutex::new(None));
@@ -34,7 +34,7 @@ impl Ticker {
         Self { stop: Some(stop), thread: Some(thread), failure }
     }
 
-    /// The failure of an act, if one failed.
+    /// Returns the failure of an act, if one failed.
     pub fn check(&self) -> Result<()> {
         let failure = self.failure.lock().ok().and_then(|mut kept| kept.take());
         failure.map_or(Ok(()), |text| Err(Failure(text)))
@@ -49,7 +49,7 @@ impl Ticker {
     fn end(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has printed itself; there is nothing to add.
+            // A panic of the thread has already been printed; there is nothing to add.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! What a workload runs its steps through: the target, the meter, the clock.
+//! The run of a workload against one target: its steps, their meter, and the wait after writes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,22 +9,23 @@ use crate::measure::{self, Meter, Plan, Subject};
 use crate::results::Row;
 use crate::targets::{Counter, Result, Target};
 
-/// How a store comes to rest after writes.
+/// How long to let a store work in the background after writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rest {
-    /// Not at all.
+    /// No time.
     None,
-    /// 60 s and 1 s per million rows, at most 1200 s: what a server is granted in published runs.
+    /// 60 s plus 1 s per million rows, at most 1200 s: what published runs grant a server.
     Granted,
-    /// As long as it works, at most what would be granted.
+    /// Until the store is still, but at most the time of `Granted`.
     UntilStill,
 }
 
-/// Seconds in which a store that is still writes nothing and does not change its size.
+/// Number of seconds without a written byte or a change of size after which a store counts as
+/// still.
 const STILL_SECONDS: u32 = 5;
 
 impl Rest {
-    /// Most time it takes after so many rows.
+    /// Returns the longest wait after this many rows.
     pub fn at_most(self, rows: u64) -> Duration {
         match self {
             Self::None => Duration::ZERO,
@@ -35,7 +36,7 @@ impl Rest {
     }
 }
 
-/// One target's run.
+/// A run against one target.
 pub struct Bench<'a> {
     /// The store under test.
     pub target: &'a dyn Target,
@@ -51,7 +52,7 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// A run of `target`, which lives in `dir`.
+    /// Prepares a run of `target`, whose files are in `dir`.
     pub fn new(
         target: &'a dyn Target,
         name: String,
@@ -70,7 +71,7 @@ impl<'a> Bench<'a> {
         self.keeps_rows
     }
 
-    /// Runs a step of `planned` operations, for at most `seconds`.
+    /// Runs a step of `planned` operations, for at most `seconds`, and adds its row.
     pub fn step(
         &mut self,
         step: &str,
@@ -101,7 +102,7 @@ impl<'a> Bench<'a> {
             Ok(())
         })?;
         let mut row = Row::new(&self.name, step, op, planned, &taken, volume);
-        // A step that ran for the time it was given is finished, whatever the count.
+        // A step that ran for its whole time is finished, whatever the count.
         row.finished |= seconds.is_some() && taken.ops > 0;
         if self.keeps_rows {
             row.disk_load_b = Some(measure::allocated_bytes(&self.dir));
@@ -114,7 +115,7 @@ impl<'a> Bench<'a> {
         Ok(self.rows.last_mut().expect("just pushed"))
     }
 
-    /// Lets the store come to rest after writes. The debt paid meanwhile is charged to the last step
+    /// Lets the store work in the background after writes. This work is charged to the last step
     /// that wrote.
     pub fn quiesce(&mut self, rows: u64) -> Result<()> {
         if !std::mem::take(&mut self.unsettled) || !self.keeps_rows {
@@ -159,7 +160,8 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// What counters grew by; names ending in `_b` or `_now` are states and stay as they are.
+/// Returns by how much counters grew. Names that end in `_b`, `_now` or `_files` are states and
+/// keep their value.
 fn difference(before: &[Counter], after: &[Counter]) -> BTreeMap<String, f64> {
     let before: BTreeMap<&str, f64> = before.iter().map(|(name, n)| (name.as_str(), *n)).collect();
     let grown = |(name, now): &Counter| {

@@ -1,11 +1,11 @@
-//! The db_bench workloads: one keyspace, small operations (WORKLOADS §5).
+//! The db_bench workloads: one keyspace, small operations.
 //!
 //! Invariants
-//! 1. A key is an 8-byte big-endian number, filled with '0'; an absent key differs in its last byte, so
-//!    it lies between the existing ones.
-//! 2. A value follows from (key, version) alone, and every 100 bytes of it are 50 random bytes said
-//!    twice: it compresses to half, and no value repeats another.
-//! 3. What the store must hold follows from two bits per key: present, overwritten.
+//! 1. A key is an 8-byte big-endian number padded with '0'. An absent key differs in its last byte,
+//!    so it lies between existing keys.
+//! 2. A value depends only on (key, version). Every 100 bytes of it are 50 random bytes repeated,
+//!    so it compresses to half, and no value repeats another.
+//! 3. What the store must hold follows from two bits per key: present and overwritten.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::random::{Purpose, Random};
 use crate::schema::{Checksum, Table};
 use crate::targets::{Begin, Clients, Connection, Direction, Result, Target};
 
-/// What is measured after the load.
+/// The test that runs after the load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Test {
     /// Ascending puts.
@@ -34,20 +34,21 @@ pub enum Test {
     ReadReverse,
     /// Seek and ten rows.
     SeekRandom,
-    /// Gets beside one writer.
+    /// Gets concurrently with one writer.
     ReadWhileWriting,
 }
 
 /// Rows a seek reads.
 const ROWS_PER_SEEK: u64 = 10;
-/// Bytes per second of the writer that runs beside readers (the tool's script uses 2 MB/s).
+/// Bytes per second of the writer that runs concurrently with readers. The tool's script uses
+/// 2 MB/s.
 const BESIDE_BYTES_PER_SECOND: u64 = 2_000_000;
-/// How long a scan of everything may go on before it is measured.
+/// Longest time of the scan that warms the caches before a scan is measured.
 const WARM_UP_MAX: Duration = Duration::from_secs(10);
-/// Rows after which a scan looks at the clock.
+/// Rows after which a scan checks the clock.
 const SCAN_CHUNK: u64 = 1_000;
 
-/// The workload.
+/// A db_bench workload.
 pub struct DbBench {
     spec: Spec,
     test: Test,
@@ -91,7 +92,7 @@ impl Shape {
         }
     }
 
-    /// Invariant 1.
+    /// Writes the key of a number (Invariant 1).
     fn key(self, number: u64, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(&number.to_be_bytes());
@@ -105,7 +106,7 @@ impl Shape {
         }
     }
 
-    /// Invariant 2.
+    /// Writes the value of a number and version (Invariant 2).
     fn value(self, number: u64, version: u64, out: &mut Vec<u8>) {
         let mut random = Random::new(number.wrapping_mul(2).wrapping_add(version));
         out.resize(self.value_bytes(), 0);
@@ -117,7 +118,7 @@ impl Shape {
     }
 }
 
-/// Puts a row in a commit of its own.
+/// Puts a row in its own commit.
 fn put_one(connection: &mut dyn Connection, key: &[u8], value: &[u8]) -> Result<()> {
     connection.begin(Begin::Batch)?;
     connection.put(0, key, value)?;
@@ -125,7 +126,7 @@ fn put_one(connection: &mut dyn Connection, key: &[u8], value: &[u8]) -> Result<
 }
 
 impl DbBench {
-    /// The workload for `test`.
+    /// Creates the workload for `test`.
     pub fn new(spec: &Spec, test: Test) -> Self {
         let bits = Bits::new(spec.rows);
         Self { spec: spec.clone(), test, present: bits.clone(), overwritten: bits }
@@ -139,7 +140,7 @@ impl DbBench {
         Random::stream(self.spec.seed, "dbbench", self.test as u64, client, Purpose::Choice)
     }
 
-    /// Puts one row per commit: `next` says which.
+    /// Puts one row per commit; `next` chooses the row.
     fn put_each(
         &mut self,
         bench: &mut Bench<'_>,
@@ -194,7 +195,7 @@ impl DbBench {
         })
     }
 
-    /// Gets until three successive seconds differ by less than 5 %, at most 10 s.
+    /// Gets rows until the rates of three successive seconds differ by less than 5 %, at most 10 s.
     fn warm_up(&self, bench: &Bench<'_>) -> Result<()> {
         if !bench.keeps_rows() {
             return Ok(());
@@ -220,7 +221,7 @@ impl DbBench {
         Ok(())
     }
 
-    /// Gets by `threads` clients; `beside` runs on one more thread until they have done.
+    /// Gets rows with `threads` clients; with `beside`, one more thread writes until they are done.
     fn read(&self, bench: &mut Bench<'_>, step: &str, beside: bool) -> Result<u64> {
         let missing = self.test == Test::ReadMissing;
         let (rows, threads) = (self.spec.rows, self.spec.threads.max(1));
@@ -238,7 +239,7 @@ impl DbBench {
                     reader.join().expect("a panic of a client ends the run")
                 };
                 let ends: Vec<Result<u64>> = readers.into_iter().map(join).collect();
-                meter.stop_side_clients(); // before any error: the writer would never end
+                meter.stop_side_clients(); // before any error returns: the writer would never end
                 let written = writer.map_or(Ok(0), join)?;
                 for end in ends {
                     found += end?;
@@ -279,8 +280,8 @@ impl DbBench {
         Ok(found)
     }
 
-    /// Overwrites at a fixed rate with the same rows, so that the checksum stands. Latency counts from
-    /// the scheduled start.
+    /// Overwrites rows at a fixed rate with the values that they have, so that the checksum does
+    /// not change. Latency counts from the scheduled start.
     fn write_beside(&self, meter: &Meter, target: &dyn Target) -> Result<u64> {
         let threads = Clients::many(self.spec.threads + 1);
         let (mut connection, mut choice) = (target.connect(threads)?, self.choice(1 << 32));
@@ -303,7 +304,7 @@ impl DbBench {
         Ok(written)
     }
 
-    /// Scans everything, once before it is measured: the caches are then as a scan leaves them.
+    /// Scans everything, once before the measurement, so that the caches are as a scan leaves them.
     fn scan_all(&self, bench: &mut Bench<'_>, step: &str, direction: Direction) -> Result<()> {
         let rows = self.expected_rows();
         let mut sum = 0u64;
@@ -398,7 +399,8 @@ impl Workload for DbBench {
         if self.expected_rows() == 0 || self.test == Test::FillRandom {
             return Ok(());
         }
-        // Seeks are measured right after the load, with its debt; the others after it is paid.
+        // Seeks are measured right after the load, before background work is done; the others after
+        // it.
         if self.test != Test::SeekRandom {
             bench.quiesce(rows)?;
         }

@@ -1,11 +1,11 @@
-//! `iibench-2011`: rows in primary-key order, three secondary indexes in random order (WORKLOADS §1a).
+//! `iibench-2011`: rows in primary-key order, three secondary indexes in random order.
 //!
 //! Invariants
 //! 1. `price` follows `customerid`, so two of the indexes have almost the same order.
-//! 2. Time is virtual: one second per 20,000 rows, one value per commit, from 2011-06-01. In SQL it is a DATETIME, of
-//!    whole seconds.
+//! 2. Time is virtual: one second per 20,000 rows, one value per commit, starting at 2011-06-01. In
+//!    SQL it is a DATETIME with whole seconds.
 //!
-//! Comparable with Tokutek's published figures: one client, 1000 rows per commit, indexes present
+//! Comparable with Tokutek's published figures: one client, 1000 rows per commit, indexes created
 //! before the first row.
 
 use std::time::{Duration, Instant};
@@ -16,17 +16,17 @@ use crate::random::{Purpose, Random};
 use crate::schema::{Checksum, Column, EncodedRow, Index, Table, Type, Value};
 use crate::targets::{Begin, Clients, Connection, Result, Span, Target};
 
-/// Rows per commit of the published runs.
+/// Rows per commit in the published runs.
 pub const ROWS_PER_COMMIT: u64 = 1000;
 /// 2011-06-01 00:00:00 UTC in milliseconds.
 const START_MILLIS: u64 = 1_306_886_400_000;
 const ROWS_PER_VIRTUAL_SECOND: u64 = 20_000;
-/// Row: 4 + 8 + 4 + 4 + 4 + 4.
+/// Bytes of a row: 4 + 8 + 4 + 4 + 4 + 4.
 const ROW_BYTES: u64 = 28;
-/// Index entries with the primary key: 12 + 16 + 20.
+/// Bytes of the index entries with the primary key: 12 + 16 + 20.
 const INDEX_BYTES: u64 = 48;
 
-/// The table `purchases_index`.
+/// Returns the table `purchases_index`.
 pub fn table() -> Table {
     let column = |name, kind| Column { name, kind };
     Table {
@@ -57,13 +57,13 @@ pub struct Purchases {
 }
 
 impl Purchases {
-    /// Rows from the first on.
+    /// Creates a generator that starts at the first row.
     pub fn new(seed: u64, whole_seconds: bool) -> Self {
         let random = Random::stream(seed, "iibench", 0, 0, Purpose::Data);
         Self { random, next: 1, whole_seconds }
     }
 
-    /// The next row.
+    /// Returns the next row.
     pub fn next_row(&mut self) -> [Value<'static>; 6] {
         let id = self.next;
         self.next += 1;
@@ -86,25 +86,25 @@ impl Purchases {
     }
 }
 
-/// Invariant 1.
+/// Computes the price of a row (Invariant 1).
 pub fn price(unit: f64, customer: i32) -> f32 {
     ((unit * 500.0 + f64::from(customer)) / 100.0) as f32
 }
 
-/// The rows of one commit, made before its clock runs.
+/// The rows of one commit, generated before its clock runs.
 pub struct Batch {
     rows: Vec<[Value<'static>; 6]>,
     encoded: Vec<EncodedRow>,
 }
 
 impl Batch {
-    /// An empty one, to be used again and again.
+    /// Creates an empty batch, to be reused.
     pub fn new() -> Self {
         let encoded = vec![EncodedRow::default(); ROWS_PER_COMMIT as usize];
         Self { rows: Vec::with_capacity(encoded.len()), encoded }
     }
 
-    /// Makes the next `n` rows and adds them to `sums`.
+    /// Generates the next `n` rows and adds them to `sums`.
     pub fn generate(
         &mut self,
         purchases: &mut Purchases,
@@ -121,7 +121,7 @@ impl Batch {
         }
     }
 
-    /// Inserts them as one commit.
+    /// Inserts the rows as one commit.
     pub fn insert(&self, table: &Table, connection: &mut dyn Connection) -> Result<()> {
         connection.begin(Begin::Batch)?;
         for (row, encoded) in self.rows.iter().zip(&self.encoded) {
@@ -131,7 +131,7 @@ impl Batch {
     }
 }
 
-/// The load, alone or with a query client beside it.
+/// The load, alone or with a concurrent query client.
 pub struct Iibench {
     spec: Spec,
     table: Table,
@@ -140,7 +140,7 @@ pub struct Iibench {
 }
 
 impl Iibench {
-    /// The workload; with `queries` one client asks while the other inserts.
+    /// Creates the workload; with `queries`, one client queries while the other inserts.
     pub fn new(spec: &Spec, queries: bool) -> Self {
         let table = table();
         let sums = vec![Checksum::default(); table.indexes.len() + 1];
@@ -148,7 +148,7 @@ impl Iibench {
     }
 }
 
-/// Inserts `rows` rows, a thousand per commit; gives how many it came to.
+/// Inserts `rows` rows, a thousand per commit. Returns how many were inserted.
 fn insert(
     meter: &Meter,
     target: &dyn Target,
@@ -168,12 +168,12 @@ fn insert(
     Ok(rows - left)
 }
 
-/// Rows a query reads.
+/// Number of rows that a query reads.
 const QUERY_ROWS: u64 = 10;
-/// Rows after which queries begin, or a fifth of all where that is less.
+/// Number of rows after which queries start, or a fifth of all if that is less.
 const QUERIES_FROM: u64 = 1_000_000;
 
-/// Asks in the four shapes of the published mode, each continuing an index from a random place.
+/// Runs the four query shapes of the published mode, each reading an index from a random place on.
 /// Latency counts from the scheduled start, unless there is no schedule.
 fn query(meter: &Meter, target: &dyn Target, spec: &Spec, table: &Table) -> Result<u64> {
     let mut choice = Random::stream(spec.seed, "iibench", 0, 1, Purpose::Choice);
@@ -212,7 +212,7 @@ fn query(meter: &Meter, target: &dyn Target, spec: &Spec, table: &Table) -> Resu
     Ok(read)
 }
 
-/// Keyspace and first key of a query.
+/// Returns the keyspace and first key of a query.
 fn question(shape: u32, rows: u64, choice: &mut Random) -> (usize, Vec<Value<'static>>) {
     let id = choice.below(rows) as i32 + 1;
     let customer = choice.below(100_000) as i32;
@@ -246,7 +246,7 @@ impl Workload for Iibench {
             std::thread::scope(|scope| {
                 let asker = queries.then(|| scope.spawn(|| query(meter, target, spec, table)));
                 let done = insert(meter, target, (rows, clients), (&mut purchases, table, sums));
-                meter.stop_side_clients(); // before any error: the asker would never end
+                meter.stop_side_clients(); // before any error returns: `asker` would never end
                 if let Some(asker) = asker {
                     read = Some(asker.join().expect("a panic of a client ends the run")?);
                 }

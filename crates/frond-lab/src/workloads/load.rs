@@ -1,8 +1,8 @@
-//! Loading a table from a generator: one client, whole commits, rows in the generator's order.
+//! Loads a table from a generator: one client, whole commits, rows in the generator's order.
 //!
 //! Invariants
-//! 1. Rows are made before a commit's clock runs, and the same for every target.
-//! 2. A load ends with the rows that were asked for, or when the source has no more.
+//! 1. Rows are generated before a commit's clock runs, and are the same for every target.
+//! 2. A load ends after the rows that were asked for, or when the source has no more.
 
 use super::{Bench, Spec, Volume, Workload};
 use crate::measure::Meter;
@@ -10,32 +10,32 @@ use crate::results::Yardstick;
 use crate::schema::{Checksum, EncodedRow, Table, Value};
 use crate::targets::{Begin, Clients, Result, Target};
 
-/// Where rows come from.
+/// A generator of rows.
 pub trait Source {
-    /// What a row is made of; used again for other rows.
+    /// The data of a row; reused for later rows.
     type Record: Default;
-    /// A row's columns in DDL order.
+    /// The columns of a row in DDL order.
     type Columns<'a>: AsRef<[Value<'a>]>
     where
         Self: 'a;
     /// Name of the step.
     const STEP: &'static str;
-    /// Rows of one commit.
+    /// Number of rows in a commit.
     const ROWS_PER_COMMIT: usize;
 
-    /// The table.
+    /// Returns the table.
     fn table() -> Table;
-    /// Makes the next row; false if there is none.
+    /// Generates the next row; false if there is none.
     fn next(&mut self, record: &mut Self::Record) -> bool;
-    /// What the rows take, whatever keeps them, where that is known.
+    /// Returns what is known of the size of the rows in any store.
     fn yardstick(&self) -> Option<Yardstick> {
         None
     }
-    /// Columns of a row.
+    /// Returns the columns of a row.
     fn columns<'a>(&'a self, record: &'a Self::Record) -> Self::Columns<'a>;
 }
 
-/// The load of a source's rows.
+/// A workload that loads the rows of a source.
 pub struct Load<S> {
     source: S,
     rows: u64,
@@ -45,7 +45,7 @@ pub struct Load<S> {
 }
 
 impl<S: Source> Load<S> {
-    /// The workload: `spec.rows` rows of `source`.
+    /// Creates a load of `spec.rows` rows of `source`.
     pub fn new(spec: &Spec, source: S) -> Self {
         let table = S::table();
         let sums = vec![Checksum::default(); table.indexes.len() + 1];

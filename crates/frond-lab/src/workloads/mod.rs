@@ -1,10 +1,13 @@
-//! The workloads: what is written and read, in which order.
+//! Workloads: what is written and read, and in which order.
 //!
 //! Invariants
-//! 1. A workload knows its targets only through `Connection`: all get the same rows in the same order.
-//! 2. It keeps the checksum that every keyspace must have in the end; the verification pass compares.
+//! 1. A workload accesses its targets only through `Connection`: all get the same rows in the same
+//!    order.
+//! 2. A workload keeps the checksum that every keyspace must have at the end; the verification pass
+//!    compares it.
 //!
-//! Threads: `run` is called on the child's main thread; steps with several clients scope their own.
+//! Threads: `run` is called on the child's main thread; steps with several clients spawn scoped
+//! threads.
 
 mod bench;
 mod dbbench;
@@ -31,7 +34,7 @@ use crate::results::Yardstick;
 use crate::schema::{Checksum, Index, Table, Value};
 use crate::targets::{Durability, Result};
 
-/// What a workload is made with.
+/// Parameters of a workload.
 #[derive(Clone, Debug)]
 pub struct Spec {
     /// Rows to load.
@@ -40,23 +43,23 @@ pub struct Spec {
     pub seed: u64,
     /// Key and value sizes of the db_bench workloads.
     pub shape: Shape,
-    /// Reader threads where a workload has several.
+    /// Number of reader threads, in workloads with several.
     pub threads: u64,
-    /// Seconds of a timed step.
+    /// Duration of a timed step, seconds.
     pub seconds: u64,
-    /// Seconds that a snapshot is held for, if not as many as usual.
+    /// How long to hold a snapshot, seconds, if not the default time.
     pub held: Option<u64>,
-    /// Queries per second beside a load; 0 for as many as possible.
+    /// Queries per second concurrently with a load; 0 for as many as possible.
     pub query_rate: f64,
     /// How repetitive the web log is.
     pub profile: Profile,
     /// Durability class.
     pub durability: Durability,
-    /// Whether loads have one writer, so that every target gets the rows in the same order.
+    /// Whether loads use one writer, so that every target gets the rows in the same order.
     pub one_writer: bool,
-    /// The list of packages: control paragraphs.
+    /// Path of the list of packages: control paragraphs.
     pub packages: PathBuf,
-    /// Numbers of clients that transactions are run by, one after the other.
+    /// Numbers of clients that run transactions, one step for each.
     pub clients: Vec<u64>,
     /// Phases of the transactions.
     pub phases: Vec<Phase>,
@@ -74,16 +77,16 @@ pub enum Shape {
 /// Logical bytes that a step changed or left alive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Volume {
-    /// Of the rows changed, without index entries.
+    /// Bytes of the changed rows, without index entries.
     pub changed_bytes: u64,
-    /// Of the rows alive at the end, primary data once.
+    /// Bytes of the rows alive at the end, primary data once.
     pub live_bytes: u64,
-    /// The same with each index entry.
+    /// Bytes of the rows alive at the end, with each index entry.
     pub live_bytes_indexed: u64,
 }
 
 impl Volume {
-    /// Adds a row that was inserted.
+    /// Adds an inserted row.
     pub fn add(&mut self, table: &Table, row: &[Value<'_>]) {
         let bytes: u64 = row.iter().map(Value::logical_bytes).sum();
         let of = |columns: &[usize]| columns.iter().map(|&c| row[c].logical_bytes()).sum::<u64>();
@@ -94,28 +97,29 @@ impl Volume {
     }
 }
 
-/// A workload.
+/// A workload that can run against any target.
 pub trait Workload {
-    /// Its table.
+    /// Returns its table.
     fn table(&self) -> Table;
-    /// Whether absent keys are asked for in random order, so that filters pay.
+    /// Whether absent keys are looked up in random order, so that filters pay off.
     fn unique(&self) -> bool;
     /// Whether it runs transactions of many calls.
     fn has_transactions(&self) -> bool {
         false
     }
-    /// Whether every target that comes through holds the same rows in the end; else each has been given as many
-    /// changes as it could take.
+    /// Whether every target that finishes holds the same rows at the end; otherwise each gets as
+    /// many changes as it can take in the time.
     fn is_fixed(&self) -> bool {
         true
     }
-    /// Runs its steps.
+    /// Runs the steps.
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<()>;
-    /// What the keyspaces must hold now.
+    /// Returns the checksums that the keyspaces must have now.
     fn expected(&self) -> Vec<Checksum>;
-    /// Logical bytes alive.
+    /// Returns the logical bytes alive.
     fn volume(&self) -> Volume;
-    /// What its rows take, whatever keeps them, where that says something. It may make all rows again.
+    /// Returns what is known of the size of its rows in any store, where that is useful. May
+    /// generate all rows again.
     fn yardstick(&self) -> Result<Option<Yardstick>> {
         Ok(None)
     }
@@ -161,7 +165,7 @@ pub enum Name {
     Txn,
 }
 
-/// Makes a workload.
+/// Creates the workload `name`.
 pub fn make(name: Name, spec: &Spec) -> Result<Box<dyn Workload>> {
     Ok(match name {
         Name::Iibench => Box::new(iibench::Iibench::new(spec, false)),

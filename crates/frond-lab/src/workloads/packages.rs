@@ -1,11 +1,11 @@
-//! `packages`: the packages that a Debian system knows, as real text to store (COMPRESSION §2).
+//! `packages`: the packages that a Debian system knows, as real text to store.
 //!
-//! The list is found when the bench runs and is never part of the lab: a file of control paragraphs, or
-//! what `apt-cache dumpavail` prints.
+//! The list is obtained when the bench runs and is never part of the lab: a file of control
+//! paragraphs, or the output of `apt-cache dumpavail`.
 //!
 //! Invariants
-//! 1. Each (name, version, architecture) is one row, the first that the list has of it.
-//! 2. The rows stand in the order of the list.
+//! 1. Each (name, version, architecture) is one row: its first occurrence in the list.
+//! 2. Rows are in the order of the list.
 
 use std::collections::HashSet;
 use std::fs;
@@ -17,7 +17,7 @@ use super::load::Source;
 use crate::schema::{Column, Table, Type, Value};
 use crate::targets::{Failure, Result};
 
-/// Fields that are kept as text, in DDL order.
+/// Fields that are stored as text, in DDL order.
 const TEXTS: [&str; 11] = [
     "Package",
     "Version",
@@ -31,25 +31,25 @@ const TEXTS: [&str; 11] = [
     "Filename",
     "SHA256",
 ];
-/// Fields that are numbers.
+/// Fields that are stored as numbers.
 const NUMBERS: [&str; 2] = ["Installed-Size", "Size"];
-/// How many of the texts are the key.
+/// Number of leading texts that form the key.
 const KEY: usize = 3;
 
-/// A package: where its texts stand in the list (empty where it has none), and its numbers.
+/// A package: the positions of its texts in the list (empty if it lacks a field), and its numbers.
 #[derive(Clone, Debug, Default)]
 pub struct Package {
     texts: [Range<usize>; TEXTS.len()],
     numbers: [u32; NUMBERS.len()],
 }
 
-/// The list.
+/// The list of packages.
 pub struct Packages {
     text: String,
     packages: std::vec::IntoIter<Package>,
 }
 
-/// Writes the list that apt knows to `file`; false if there is no apt, or it knows none.
+/// Writes the list that apt knows to `file`; false if there is no apt or its list is empty.
 pub fn dump(file: &Path) -> Result<bool> {
     let out = fs::File::create(file)?;
     let apt = Command::new("apt-cache")
@@ -62,7 +62,7 @@ pub fn dump(file: &Path) -> Result<bool> {
 }
 
 impl Packages {
-    /// Reads a list.
+    /// Reads a list from a file.
     pub fn read(file: &Path) -> Result<Self> {
         let failure = |why: String| Failure(format!("{}: {why}", file.display()));
         let bytes = fs::read(file).map_err(|error| failure(error.to_string()))?;
@@ -78,14 +78,14 @@ impl Packages {
         }
     }
 
-    /// Packages still to come.
+    /// Number of packages not yet returned.
     pub fn len(&self) -> u64 {
         self.packages.len() as u64
     }
 }
 
-/// The packages of control paragraphs: `Name: value` lines, lines that begin with white space continue
-/// the value, empty lines part the paragraphs.
+/// Parses control paragraphs: `Name: value` lines, where lines that start with white space continue
+/// the value, and empty lines separate paragraphs.
 fn parse(text: &str) -> Vec<Package> {
     let (mut packages, mut seen) = (Vec::new(), HashSet::new());
     let mut package = Package::default();
@@ -166,7 +166,7 @@ impl Source for Packages {
     }
 }
 
-/// Two packages, and what must not become one.
+/// Two packages, and paragraphs that must not become packages.
 #[cfg(test)]
 pub const EXAMPLE: &str = "\
 Package: frond\nVersion: 1.0-1\nInstalled-Size: 120\nMaintainer: Ana Lindqvist <ana@example.org>\n\

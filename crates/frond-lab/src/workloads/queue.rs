@@ -1,23 +1,24 @@
-//! `queue`: rows are put at the right, deleted at the left, and the first is read (tombstone cost).
+//! `queue`: each turn puts a row at the right end, deletes the leftmost and reads the first
+//! (tombstone cost).
 //!
 //! Invariants
 //! 1. Each commit puts one row and deletes the oldest, so the queue keeps its length.
-//! 2. The first row found is always the oldest alive; anything else is counted as an error.
+//! 2. The first row found must be the oldest alive; anything else is counted as an error.
 
 use super::{Bench, Spec, Volume, Workload};
 use crate::random::Random;
 use crate::schema::{Checksum, Table};
 use crate::targets::{Begin, Clients, Connection, Direction, Result};
 
-/// Rows waiting.
+/// Number of rows in the queue.
 const LENGTH: u64 = 1_000;
 const VALUE_BYTES: usize = 100;
 const ROW_BYTES: u64 = 8 + VALUE_BYTES as u64;
 
-/// The workload.
+/// The `queue` workload.
 pub struct Queue {
     spec: Spec,
-    /// First number alive, and the one after the last.
+    /// Number of the first row alive, and the number after the last.
     alive: (u64, u64),
 }
 
@@ -36,7 +37,7 @@ fn first(connection: &mut dyn Connection) -> Result<Option<u64>> {
 }
 
 impl Queue {
-    /// The workload.
+    /// Creates the workload.
     pub fn new(spec: &Spec) -> Self {
         Self { spec: spec.clone(), alive: (0, 0) }
     }

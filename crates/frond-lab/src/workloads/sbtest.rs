@@ -1,18 +1,18 @@
-//! `sbtest`: the table of sysbench's OLTP tests with its index on `k` (WORKLOADS §2).
+//! `sbtest`: the table of sysbench's OLTP tests with its index on `k`.
 //!
 //! Invariants
-//! 1. `c` is ten groups of eleven random digits and `pad` five, joined by '-', both with the space that
-//!    CHAR(120) and CHAR(60) are filled up with: 365 and 182 bits of information.
-//! 2. `k` is uniform over the ids, independent of the row's own.
+//! 1. `c` is ten groups of eleven random digits and `pad` five, joined by '-', both with the space
+//!    that pads them to CHAR(120) and CHAR(60): 365 and 182 bits of information.
+//! 2. `k` is uniform over the ids, independent of the row's own id.
 
 use super::load::Source;
 use crate::random::{Purpose, Random};
 use crate::results::Yardstick;
 use crate::schema::{Column, Index, Table, Type, Value};
 
-/// Groups of digits in `c` and in `pad`.
+/// Number of groups of digits in `c` and in `pad`.
 pub const GROUPS: [u32; 2] = [10, 5];
-/// Digits in a group.
+/// Number of digits in a group.
 const DIGITS: u32 = 11;
 
 /// A row.
@@ -32,14 +32,14 @@ pub struct Sbtest {
 }
 
 impl Sbtest {
-    /// A table that is to have `rows` rows.
+    /// Creates a generator for a table of `rows` rows.
     pub fn new(seed: u64, rows: u64) -> Self {
         let random = Random::stream(seed, "sbtest", 0, 0, Purpose::Data);
         Self { random, rows, last: 0 }
     }
 }
 
-/// Writes the random digits of `c` or of `pad`, without the space that CHAR is filled up with.
+/// Writes the random digits of `c` or `pad`, without the space that pads a CHAR.
 pub fn write_digits(random: &mut Random, groups: u32, out: &mut String) {
     out.clear();
     for group in 0..groups {
@@ -60,7 +60,7 @@ impl Source for Sbtest {
     type Record = Record;
     type Columns<'a> = [Value<'a>; 4];
     const STEP: &'static str = "sbtest";
-    // Its loader sends statements of at most 512 KiB of text, 205 bytes a row.
+    // sysbench's loader sends statements of at most 512 KiB of text, at 205 bytes per row.
     const ROWS_PER_COMMIT: usize = 2_500;
 
     fn table() -> Table {
@@ -149,7 +149,7 @@ mod tests {
         let Some(Yardstick::Random { b_row, what }) = sbtest.yardstick() else {
             panic!("its rows are known");
         };
-        // An id of 2^20 is 20 bits.
+        // An id below 2^20 has 20 bits.
         assert!((b_row - (digits as f64 * 0.41524 + 2.5)).abs() < 0.01, "{b_row}");
         assert!(what.starts_with("165 digits") && what.contains(": 68.5 B; "), "{what}");
         assert!(what.ends_with("any of 1048576 ids: 2.5 B"), "{what}");

@@ -1,11 +1,11 @@
-//! What the generators' tests share.
+//! Helpers shared by the generators' tests.
 
 use std::io::Write;
 
 use super::load::Source;
 use crate::schema::EncodedRow;
 
-/// The first rows of a source, key and value one after the other.
+/// Returns the first rows of a source, each as key and value, concatenated.
 pub fn packed<S: Source>(mut source: S, rows: usize) -> Vec<u8> {
     let (mut out, mut record) = (Vec::new(), S::Record::default());
     let (table, mut encoded) = (S::table(), EncodedRow::default());
@@ -18,7 +18,7 @@ pub fn packed<S: Source>(mut source: S, rows: usize) -> Vec<u8> {
     out
 }
 
-/// Bytes over compressed bytes, with zlib at level 6 on blocks of this size.
+/// Returns the compression ratio of zlib at level 6 on blocks of this size.
 pub fn zlib_ratio(bytes: &[u8], block: usize) -> f64 {
     let compressed = |block: &[u8]| {
         let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::new(6));

@@ -1,4 +1,4 @@
-//! What holds for every workload.
+//! Tests of what holds for every workload.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::schema::Keyspace;
 use crate::targets::{Attempt, Begin, Clients, Connection, Direction, Target, Visit};
 use frond::Layout;
 
-/// A target that keeps nothing, and splits whatever it is given by the layouts of its table.
+/// A target that keeps nothing but splits everything it is given by the layouts of its table.
 struct Splitter {
     layouts: Vec<(Layout, Layout)>,
 }
@@ -124,7 +124,7 @@ fn every_row_of_every_workload_fits_the_layouts_of_its_table() {
     fs::write(&packages, packages::EXAMPLE).expect("a list of packages");
     for &name in Name::value_variants() {
         for shape in [Shape::Script, Shape::Classic] {
-            // Steps of transactions go on for their time, and so end at once.
+            // Steps of transactions run for a fixed time; with 0 s they end immediately.
             let seconds = u64::from(name != Name::Txn);
             let spec = Spec { shape, seconds, ..spec(&packages) };
             let mut workload = make(name, &spec).expect("a workload");
@@ -132,7 +132,7 @@ fn every_row_of_every_workload_fits_the_layouts_of_its_table() {
             for (key, value) in &splitter.layouts {
                 assert!(key.validate().is_ok() && value.validate().is_ok(), "{name:?}");
             }
-            // As the null target: nothing is kept, so nothing is read back.
+            // Named like the null target: nothing is kept, so nothing is read back.
             let dir = dir.path().to_owned();
             let mut bench = Bench::new(&splitter, "null".to_owned(), dir, None, Rest::None, false);
             workload.run(&mut bench).expect("nothing fails");
@@ -148,7 +148,7 @@ fn bytes_of_a_load_are_those_of_its_keys_and_values() {
     let spec = spec(std::path::Path::new(""));
     for (name, least, most) in [
         (Name::Iibench, 28 + 48, 28 + 48),
-        // 120 and 60 bytes of text with a byte of length each, and k with id in the index.
+        // 120 and 60 bytes of text with a length byte each, and k with id in the index.
         (Name::Sbtest, 190 + 8, 190 + 8),
         (Name::Linktable, 49, 53),
     ] {

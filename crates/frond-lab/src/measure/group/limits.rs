@@ -31,7 +31,7 @@ impl FromStr for DeviceNumber {
     }
 }
 
-/// Largest rates of a block device. An absent one is no limit.
+/// Largest rates of a block device. `None` is no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IoLimits {
@@ -51,7 +51,7 @@ impl IoLimits {
         *self == Self::default()
     }
 
-    /// Each limit times `factor`, and at least 1. What is not limited stays so.
+    /// Multiplies each limit by `factor`, to at least 1. What is unlimited stays unlimited.
     pub fn scaled(&self, factor: f64) -> Self {
         let scale = |limit: Option<u64>| limit.map(|n| ((n as f64 * factor) as u64).max(1));
         Self {
@@ -62,7 +62,7 @@ impl IoLimits {
         }
     }
 
-    /// The four limits, with the names of version 1's files and version 2's keys.
+    /// Returns the four limits, with version 1's file names and version 2's keys.
     pub(super) fn parts(&self) -> [(Option<u64>, &'static str, &'static str); 4] {
         [
             (self.read_bytes_s, "blkio.throttle.read_bps_device", "rbps"),
@@ -91,20 +91,21 @@ impl fmt::Display for IoLimits {
     }
 }
 
-/// What a group is made with.
+/// The limits with which a group is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Limits {
     /// Memory, page cache included, bytes.
     pub memory: Option<u64>,
-    /// The device (whole disk) whose I/O is counted and limited. Without one the group has no I/O controller: on
-    /// version 1 its processes then stay in the I/O group they are in, and fall under the limits of that.
+    /// The device (a whole disk) whose I/O is counted and limited. Without a device the group has
+    /// no I/O controller: on version 1 its processes then stay in their current I/O group, under
+    /// its limits.
     pub device: Option<DeviceNumber>,
     /// Limits of that device.
     pub io: IoLimits,
 }
 
 impl Limits {
-    /// The same memory, with I/O limits times `factor`.
+    /// Returns the limits with those of I/O multiplied by `factor` and the same memory.
     pub fn scaled(&self, factor: f64) -> Self {
         Self { io: self.io.scaled(factor), ..*self }
     }

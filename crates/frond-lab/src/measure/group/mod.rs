@@ -1,15 +1,18 @@
-//! A control group for one engine process: limits of memory and I/O, and what it used.
+//! A control group for one engine process: its limits of memory and I/O, and what it used.
 //!
-//! The memory limit counts the page cache, for stores that live in it (WORKLOADS §8.2).
+//! The memory limit includes the page cache, so that it also bounds stores that rely on it.
 //!
 //! Invariants
-//! 1. A limit that was asked for is in force, or no group is made: the refusal says what is missing. Nothing is limited
-//!    inside an engine instead.
-//! 2. A controller that is only needed for counting may be missing; its count is then `None` and `missing` says why.
-//! 3. A group is removed when it is dropped. `remove_stale` removes those of lab processes that were killed.
+//! 1. A limit that was asked for is in force, or no group is made: the refusal says what is
+//!    missing. There is no fallback to limits inside an engine.
+//! 2. A controller that is only needed for counting may be missing; its count is then `None`, and
+//!    `missing` says why.
+//! 3. A group is removed when it is dropped. `remove_stale` removes the groups of lab processes
+//!    that were killed.
 //!
-//! On version 1, limits of I/O apply to what the group's own threads submit: reads, direct writes, and what `fsync` writes.
-//! Background write-back and the journal of the file system run in the root group and escape.
+//! On version 1, limits of I/O apply to what the group's own threads submit: reads, direct writes,
+//! and what `fsync` writes. Background write-back and the file system's journal run in the root
+//! group and are not limited.
 
 mod limits;
 mod owner;
@@ -32,7 +35,7 @@ use crate::targets::Failure;
 
 const PREFIX: &str = "frond-lab-";
 
-/// Why something of a group cannot be made.
+/// Why a control group, or a part of it, cannot be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// The kernel or the container has no such controller.
@@ -41,9 +44,9 @@ pub enum Refusal {
     NoGroup {
         /// The controller.
         controller: Controller,
-        /// Where it was tried last.
+        /// The last place where it was tried.
         parent: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         error: String,
     },
     /// The kernel does not accept a setting.
@@ -52,7 +55,7 @@ pub enum Refusal {
         file: PathBuf,
         /// What was written to it.
         value: String,
-        /// What the kernel said.
+        /// The kernel's error.
         error: String,
     },
     /// I/O limits without a device.
@@ -61,7 +64,7 @@ pub enum Refusal {
     Process {
         /// Its number.
         pid: u32,
-        /// What the kernel said.
+        /// The kernel's error.
         error: String,
     },
 }
@@ -89,7 +92,7 @@ impl fmt::Display for Refusal {
 }
 
 impl Refusal {
-    /// The controller that is missing, if it is one that is.
+    /// The missing controller, if that is the reason.
     pub fn controller(&self) -> Option<Controller> {
         match self {
             Self::NoController(controller) | Self::NoGroup { controller, .. } => Some(*controller),
@@ -106,17 +109,17 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// A directory of a hierarchy that this group has.
+/// The group's directory in one hierarchy.
 #[derive(Debug)]
 struct Member {
     dir: PathBuf,
-    /// The group above, which takes the processes when this one is removed.
+    /// The parent group, which takes the processes when this one is removed.
     parent: PathBuf,
     version: Version,
     controllers: Vec<Controller>,
 }
 
-/// A control group, in as many hierarchies as it takes.
+/// A control group, with a directory in each hierarchy that it needs.
 #[derive(Debug)]
 pub struct Group {
     members: Vec<Member>,
@@ -130,8 +133,9 @@ fn set(file: PathBuf, value: String) -> Result<(), Refusal> {
 }
 
 impl Group {
-    /// Makes a group and moves the process `pid` into it, with all its threads. Memory that it has already stays
-    /// charged where it is; `create` and `prefix` start a process in a group.
+    /// Makes a group and moves the process `pid` into it, with all its threads. Memory that the
+    /// process already has stays charged where it is; to start a process in a group, use `create`
+    /// and `prefix`.
     pub fn enter(pid: u32, limits: &Limits) -> Result<Self, Refusal> {
         let group = Self::create(limits)?;
         group.add(pid)?;
@@ -172,7 +176,8 @@ impl Group {
         Ok(group)
     }
 
-    /// Has a directory with `controller` in the hierarchy of `place`.
+    /// Makes a directory with `controller` in the hierarchy of `place`, or shares the one already
+    /// made there.
     fn join(&mut self, controller: Controller, place: &Place, name: &str) -> Result<(), Refusal> {
         let mut refusal = Refusal::NoController(controller);
         for parent in &place.parents {
@@ -206,7 +211,7 @@ impl Group {
         if limits.io.is_none() { Ok(()) } else { self.limit_io(&limits.io) }
     }
 
-    /// Sets other limits of I/O. What `io` does not limit becomes unlimited.
+    /// Replaces the limits of I/O. What `io` does not limit becomes unlimited.
     pub fn limit_io(&self, io: &IoLimits) -> Result<(), Refusal> {
         let Some(device) = self.device else {
             return if io.is_none() { Ok(()) } else { Err(Refusal::NoDevice) };
@@ -227,7 +232,8 @@ impl Group {
         Ok(())
     }
 
-    /// Words to put before a command, which is then in the group from its first instruction.
+    /// Returns words to put before a command, so that it is in the group from its first
+    /// instruction.
     pub fn prefix(&self) -> Vec<String> {
         let script = "while [ \"$1\" != -- ]; do echo $$ > \"$1\" || exit 126; shift; done; shift; exec \"$@\"";
         let mut words = ["sh", "-c", script, "sh"].map(str::to_owned).to_vec();
@@ -237,7 +243,7 @@ impl Group {
         words
     }
 
-    /// What could not be made (Invariant 2).
+    /// Returns the controllers that could not be used (Invariant 2).
     pub fn missing(&self) -> &[Refusal] {
         &self.missing
     }
@@ -246,7 +252,7 @@ impl Group {
         self.members.iter().find(|member| member.controllers.contains(&controller))
     }
 
-    /// The counts now.
+    /// Reads the counts.
     pub fn read(&self) -> Reading {
         let of = |controller| self.member(controller).map(|m| (m.dir.as_path(), m.version));
         Reading {
@@ -258,7 +264,7 @@ impl Group {
         }
     }
 
-    /// The files in which the kernel counts what the group uses.
+    /// Returns the files in which the kernel counts what the group uses.
     pub fn count_files(&self) -> Vec<PathBuf> {
         const V1: &[&str] = &[
             "cpuacct.usage_user",
@@ -284,20 +290,21 @@ impl Group {
         self.members.iter().flat_map(of).filter(|file| file.is_file()).collect()
     }
 
-    /// Which writes the count of I/O contains; `None` without such a count.
+    /// Which writes the count of I/O contains; `None` if I/O is not counted.
     pub fn io_scope(&self) -> Option<IoScope> {
         let member = self.member(Controller::Io)?;
-        // Write-back is charged to the group that dirtied the page only where one group has both controllers.
+        // The group that dirtied a page is charged for its write-back only if one group has both
+        // controllers.
         let both = member.controllers.contains(&Controller::Memory);
         Some(if member.version == Version::V2 && both { IoScope::All } else { IoScope::Submitted })
     }
 
-    /// Largest charge of memory, page cache included, bytes.
+    /// Returns the largest memory charge, page cache included, bytes.
     pub fn memory_peak(&self) -> Option<u64> {
         self.read().memory?.peak
     }
 
-    /// Starts a new peak of memory. False where the kernel cannot (version 2 before Linux 6.12).
+    /// Starts a new peak of memory. False if the kernel cannot (version 2 before Linux 6.12).
     pub fn reset_memory_peak(&self) -> bool {
         let Some(member) = self.member(Controller::Memory) else { return false };
         let file = match member.version {
@@ -307,14 +314,14 @@ impl Group {
         fs::write(member.dir.join(file), "0").is_ok()
     }
 
-    /// The limit of memory in force, as the kernel rounded it.
+    /// Returns the memory limit in force, as the kernel rounded it.
     pub fn memory_limit(&self) -> Option<u64> {
         let member = self.member(Controller::Memory)?;
         let text = fs::read_to_string(member.dir.join(memory_file(member.version))).ok()?;
         text.trim().parse().ok()
     }
 
-    /// The limits of I/O in force.
+    /// Returns the limits of I/O in force.
     pub fn io_limits(&self) -> IoLimits {
         let Some((member, device)) = self.member(Controller::Io).zip(self.device) else {
             return IoLimits::default();
@@ -322,19 +329,20 @@ impl Group {
         io_limits_of(&member.dir, member.version, device)
     }
 
-    /// Removes the groups of lab processes that no longer live, wherever in the hierarchies they made them: a lab that was
-    /// killed may have run in another session's group. Returns what was removed; a group that still has processes stays.
+    /// Removes the groups of lab processes that have ended, wherever in the hierarchies they are: a
+    /// lab that was killed may have run in another session's group. Returns what was removed; a
+    /// group that still has processes stays.
     pub fn remove_stale() -> Vec<PathBuf> {
         let mut tops: Vec<PathBuf> =
             Controller::ALL.into_iter().filter_map(place).map(|place| place.top).collect();
-        tops.dedup(); // version 2 has one for all
+        tops.dedup(); // version 2 has one hierarchy for all controllers
         let mut removed = Vec::new();
         tops.iter().for_each(|top| remove_stale_below(top, GROUPS_DEEP, &mut removed));
         removed
     }
 }
 
-/// How deep groups are looked for. Sessions and containers nest less.
+/// How deep to look for groups. Sessions and containers nest less.
 const GROUPS_DEEP: usize = 8;
 
 fn remove_stale_below(parent: &Path, deep: usize, removed: &mut Vec<PathBuf>) {
@@ -371,10 +379,10 @@ fn has(dir: &Path, controller: Controller, version: Version) -> bool {
     dir.join(file).exists()
 }
 
-/// Makes the group `dir` with `controller`, or leaves nothing.
+/// Makes the group `dir` with `controller`, or leaves nothing behind.
 fn make(dir: &Path, parent: &Path, controller: Controller, version: Version) -> Result<(), String> {
     if version == Version::V2 && controller != Controller::Cpu {
-        // Stays enabled for later groups; it costs nothing where no group uses it.
+        // The controller stays enabled for later groups; it costs nothing where no group uses it.
         let enabled = fs::read_to_string(parent.join("cgroup.subtree_control"));
         let enabled = enabled.map_err(|error| error.to_string())?;
         let name = controller.name(version);
@@ -397,7 +405,7 @@ fn make(dir: &Path, parent: &Path, controller: Controller, version: Version) -> 
     Err("it comes without the controller".to_owned())
 }
 
-/// Limits a device in the group `dir`.
+/// Sets the limits of a device in the group `dir`.
 pub fn limit_io_of(
     dir: &Path,
     version: Version,
@@ -416,7 +424,7 @@ pub fn limit_io_of(
     }
 }
 
-/// The limits of a device in the group `dir`.
+/// Reads the limits of a device in the group `dir`.
 pub fn io_limits_of(dir: &Path, version: Version, device: DeviceNumber) -> IoLimits {
     let line_of = |file: &str| {
         let text = fs::read_to_string(dir.join(file)).unwrap_or_default();
@@ -428,14 +436,14 @@ pub fn io_limits_of(dir: &Path, version: Version, device: DeviceNumber) -> IoLim
         Version::V2 => {
             let line = line_of("io.max")?;
             let value = line.split(' ').find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
-            value?.parse().ok() // `max` is none
+            value?.parse().ok() // `max` means no limit and does not parse
         }
     });
     let [read_bytes_s, write_bytes_s, read_ios_s, write_ios_s] = found;
     IoLimits { read_bytes_s, write_bytes_s, read_ios_s, write_ios_s }
 }
 
-/// Removes a group. One whose last process has just ended may be busy for some milliseconds.
+/// Removes a group. A group whose last process has just ended may be busy for some milliseconds.
 fn remove(dir: &Path) -> bool {
     for _ in 0..50 {
         match fs::remove_dir(dir) {
@@ -457,7 +465,7 @@ impl Drop for Group {
         for member in &self.members {
             let processes = fs::read_to_string(member.dir.join("cgroup.procs")).unwrap_or_default();
             for pid in processes.lines() {
-                // One that has ended meanwhile is not there to be moved.
+                // A process that has ended meanwhile cannot be moved.
                 let _ = fs::write(member.parent.join("cgroup.procs"), pid);
             }
             remove(&member.dir); // if it cannot be removed now, `remove_stale` does it later

@@ -1,26 +1,28 @@
-//! Who made a group or a disk: the process number and start time in its name, so that what was left behind is found.
+//! The owner of a group or disk: a process number and start time in its name, so that leftovers of
+//! ended processes can be recognized.
 //!
-//! A process number alone would not do: it is used again, and a leftover would then look as if its owner lived.
+//! A process number alone is not enough: numbers are reused, and a leftover would then look as if
+//! its owner were alive.
 
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A process, told apart from a later one with its number.
+/// A process, distinguished from a later one with the same number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Owner {
     pid: u32,
-    /// When it started, clock ticks since boot.
+    /// Start time, clock ticks since boot.
     started: u64,
 }
 
 fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(')')?; // the name before it may have anything in it
-    let mut fields = rest.split_whitespace(); // from the third on
+    let (_, rest) = stat.rsplit_once(')')?; // the name before it may contain anything
+    let mut fields = rest.split_whitespace(); // from the third field on
     if fields.next()? == "Z" {
-        return None; // it has ended, and only its parent has not noticed
+        return None; // a zombie: it has ended, but its parent has not reaped it
     }
-    fields.nth(18)?.parse().ok() // the 22nd
+    fields.nth(18)?.parse().ok() // the 22nd field
 }
 
 impl Owner {
@@ -30,19 +32,19 @@ impl Owner {
         Self { pid, started: started(pid).unwrap_or(0) }
     }
 
-    /// Whether it still runs.
+    /// Whether the process is still running.
     pub fn lives(self) -> bool {
         started(self.pid) == Some(self.started)
     }
 
-    /// A name that begins with `prefix`, distinct within this process.
+    /// Returns a name that starts with `prefix` and is unique within this process.
     pub fn name(self, prefix: &str) -> String {
-        static NEXT: AtomicU32 = AtomicU32::new(0); // only distinctness is needed of it
+        static NEXT: AtomicU32 = AtomicU32::new(0); // Relaxed: numbers need only be distinct
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         format!("{prefix}{}.{}.{n}", self.pid, self.started)
     }
 
-    /// The owner in a name that `name` made with this prefix.
+    /// Returns the owner from a name that `name` made with this prefix.
     pub fn of(name: &str, prefix: &str) -> Option<Self> {
         let mut parts = name.strip_prefix(prefix)?.split('.');
         let (pid, started) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);

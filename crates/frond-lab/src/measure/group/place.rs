@@ -1,8 +1,9 @@
-//! Where a control group can be made: the mounted hierarchies, and this process's own group in each.
+//! Where a control group can be made: the mounted hierarchies, and this process's own group in
+//! each.
 //!
-//! A controller is either in a version 1 hierarchy of its own or in the version 2 hierarchy, never in both. In version 2 a
-//! group that has processes cannot hand controllers to groups below it, unless it is the root. Each ancestor is therefore
-//! a candidate, the nearest first.
+//! A controller is either in its own version 1 hierarchy or in the version 2 hierarchy, never in
+//! both. In version 2 a group that has processes cannot pass controllers to groups below it, unless
+//! it is the root. So each ancestor is a candidate, the nearest first.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -34,7 +35,7 @@ impl Controller {
     }
 }
 
-/// Version of a hierarchy.
+/// Version of a control group hierarchy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Version {
     /// One hierarchy for each controller.
@@ -43,18 +44,19 @@ pub enum Version {
     V2,
 }
 
-/// A place for groups.
+/// A place where groups can be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     /// Version of its hierarchy.
     pub version: Version,
-    /// Groups below which a new one may be made, the nearest first. Version 1 has one.
+    /// Groups below which a new group may be made, the nearest first. Version 1 has one.
     pub parents: Vec<PathBuf>,
     /// Top of the hierarchy, as this process sees it.
     pub top: PathBuf,
 }
 
-/// The place for groups of this process with `controller`; `None` where the kernel or the container has none.
+/// Returns the place for groups of this process with `controller`; `None` if the kernel or
+/// container has no such controller.
 pub fn place(controller: Controller) -> Option<Place> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -68,7 +70,7 @@ struct Mount<'a> {
     options: &'a str,
 }
 
-/// Mounts with file system `kind`, of the text of `/proc/self/mountinfo`.
+/// Returns the mounts with file system `kind` from the text of `/proc/self/mountinfo`.
 fn mounts_of<'a>(mounts: &'a str, kind: &'a str) -> impl Iterator<Item = Mount<'a>> {
     mounts.lines().filter_map(move |line| {
         let (left, right) = line.split_once(" - ")?;
@@ -97,7 +99,7 @@ fn place_in(controller: Controller, own: &str, mounts: &str) -> Option<Place> {
         here.then_some(path)
     })?;
     let top = PathBuf::from(mount.point);
-    // A container may mount a part of the hierarchy: what lies above it cannot be reached.
+    // A container may mount only a part of the hierarchy: what is above it cannot be reached.
     let below = Path::new(own).strip_prefix(mount.root).unwrap_or(Path::new(""));
     let plain = below.components().all(|part| matches!(part, Component::Normal(_)));
     let nearest = if plain { top.join(below) } else { top.clone() };

@@ -1,4 +1,4 @@
-//! What a control group counts, and how its count of I/O compares with that of /proc.
+//! The counts of a control group, and how its count of I/O compares with that of /proc.
 
 use std::fs;
 use std::path::Path;
@@ -12,15 +12,16 @@ use crate::measure::process::Usage;
 pub struct MemoryCount {
     /// Charged now, page cache included.
     pub now: u64,
-    /// Largest charge since the group was made or `reset_memory_peak`. Absent on version 2 before Linux 5.19.
+    /// Largest charge since the group was made or since `reset_memory_peak`. Absent on version 2
+    /// before Linux 5.19.
     pub peak: Option<u64>,
-    /// Anonymous memory of it.
+    /// The part that is anonymous memory.
     pub anonymous: u64,
-    /// Page cache of it.
+    /// The part that is page cache.
     pub file: u64,
 }
 
-/// What a group sent to and fetched from one device since the group was made.
+/// I/O of a group on one device since the group was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IoCount {
     /// Bytes read.
@@ -34,7 +35,7 @@ pub struct IoCount {
 }
 
 impl IoCount {
-    /// What was added since `earlier`.
+    /// Returns what was added since `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
@@ -48,10 +49,10 @@ impl IoCount {
 /// Which writes a group's I/O count contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IoScope {
-    /// All, write-back of the page cache included.
+    /// All writes, write-back of the page cache included.
     All,
-    /// What the group's own threads submit: reads, direct writes, and what their `fsync` writes. The kernel's background
-    /// write-back and the file system's journal are not in it.
+    /// What the group's own threads submit: reads, direct writes, and what their `fsync` writes.
+    /// The kernel's background write-back and the file system's journal are not included.
     Submitted,
 }
 
@@ -64,7 +65,7 @@ pub struct CpuCount {
     pub system_s: f64,
 }
 
-/// All counts of a group. What has no controller is `None`.
+/// All counts of a group. `None` if there is no controller for it.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Reading {
     /// Memory.
@@ -79,7 +80,7 @@ fn number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The number after `name` and a space at the start of a line.
+/// Returns the number after `name` and a space at the start of a line.
 fn field(text: &str, name: &str) -> Option<u64> {
     let mut rest = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     rest.next()?.trim().parse().ok()
@@ -110,7 +111,7 @@ pub(super) fn io(dir: &Path, version: Version, device: DeviceNumber) -> Option<I
     }
 }
 
-/// Lines `7:0 Read 4096`. A device that was not used has none.
+/// Parses lines `7:0 Read 4096`. A device that was not used has no line.
 fn io_v1(bytes: &str, serviced: &str, device: DeviceNumber) -> IoCount {
     let of = |text: &str, what: &str| field(text, &format!("{device} {what}")).unwrap_or(0);
     IoCount {
@@ -121,7 +122,7 @@ fn io_v1(bytes: &str, serviced: &str, device: DeviceNumber) -> IoCount {
     }
 }
 
-/// Lines `254:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0`.
+/// Parses lines `254:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0`.
 fn io_v2(stat: &str, device: DeviceNumber) -> IoCount {
     let device = device.to_string();
     let line = stat.lines().find_map(|line| line.strip_prefix(&device)?.strip_prefix(' '));
@@ -158,17 +159,19 @@ pub(super) fn cpu(dir: &Path, version: Version) -> Option<CpuCount> {
 pub enum Agreement {
     /// Within 5 % or 1 MiB.
     Agrees,
-    /// The group counts less, as this part of /proc's count: I/O was done for the process in another group, or is yet
-    /// to be done.
+    /// The group counts less, by this fraction of /proc's count: I/O was done for the process in
+    /// another group, or has not been done yet.
     GroupLess(f64),
-    /// The group counts more, as this multiple of /proc's count: file system data, or read-ahead for others.
+    /// The group counts more, by this multiple of /proc's count: file system metadata, or
+    /// read-ahead for others.
     GroupMore(f64),
 }
 
 /// Compares bytes counted by the group with `write_bytes` or `read_bytes` of /proc/PID/io.
 ///
-/// /proc counts a buffered write when a page is dirtied and not when it is written, so the two differ where the page
-/// cache is used. They must agree for engines with direct I/O; there a difference means that one of them is wrong.
+/// /proc counts a buffered write when a page is dirtied, not when it is written, so the counts
+/// differ if the page cache is used. They must agree for engines with direct I/O; there a
+/// difference means that one of the counts is wrong.
 pub fn crosscheck(group_bytes: u64, process_bytes: u64) -> Agreement {
     const SLACK: u64 = 1 << 20;
     let difference = group_bytes.abs_diff(process_bytes);
@@ -179,7 +182,7 @@ pub fn crosscheck(group_bytes: u64, process_bytes: u64) -> Agreement {
     if ratio < 1.0 { Agreement::GroupLess(ratio) } else { Agreement::GroupMore(ratio) }
 }
 
-/// Agreement of (bytes read, bytes written).
+/// Compares (bytes read, bytes written) of the group with those of /proc.
 pub fn crosscheck_io(group: &IoCount, process: &Usage) -> (Agreement, Agreement) {
     (
         crosscheck(group.read_bytes, process.read_bytes),

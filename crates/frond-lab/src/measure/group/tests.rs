@@ -1,11 +1,12 @@
-//! Groups on this machine, where it has them, and version 2's files in a directory that stands for them.
+//! Tests with real groups, if this machine can make them, and with a directory that imitates the
+//! files of version 2.
 
 use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command};
 
 use super::*;
 
-/// Whether this machine makes groups with the controller; `lab doctor` asks the same function.
+/// Whether this machine can make groups with the controller; `lab doctor` calls the same function.
 fn can(controller: Controller) -> bool {
     let limits = match controller {
         Controller::Memory => Limits { memory: Some(1 << 30), ..Limits::default() },
@@ -27,7 +28,7 @@ fn group_of(pid: u32, controller: &str) -> String {
     text.lines().find(|line| line.contains(controller)).unwrap_or("").to_owned()
 }
 
-/// Number of the device under the directory of builds.
+/// Number of the device of the build directory.
 fn device_here() -> Option<DeviceNumber> {
     let number = fs::metadata(env!("CARGO_MANIFEST_DIR")).ok()?.dev();
     let device = DeviceNumber { major: libc::major(number), minor: libc::minor(number) };
@@ -61,7 +62,7 @@ fn memory_and_cpu_of_a_process_that_starts_in_a_group_are_counted() {
     }
     let group = Group::create(&Limits { memory: Some(512 << 20), ..Limits::default() }).unwrap();
     let words = group.prefix();
-    // Holds 64 MiB in a variable of the shell's child, and uses CPU for it.
+    // dd holds a buffer of 64 MiB, and uses CPU to fill it.
     let status = Command::new(&words[0])
         .args(&words[1..])
         .args(["dd", "if=/dev/zero", "of=/dev/null", "bs=64M", "count=4", "status=none"])
@@ -126,7 +127,7 @@ fn direct_writes_of_this_process_agree_with_proc() {
     if place(Controller::Io).is_none() {
         return;
     }
-    // A process of its own: tests of this one run concurrently and write, too.
+    // A separate process: other tests of this process run concurrently and also write.
     let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let file = dir.path().join("written");
     let limits = Limits { device: Some(device), ..Limits::default() };
@@ -159,7 +160,7 @@ fn a_limit_that_cannot_be_set_is_refused_and_leaves_no_group() {
     let memory = Limits { memory: Some(1 << 30), ..Limits::default() };
     let refusal = Group::create_with(&memory, none).unwrap_err();
     assert_eq!(refusal, Refusal::NoController(Controller::Memory));
-    // Only counted: a group without any controller says what is missing.
+    // Only counting: a group without any controller reports what is missing.
     let group = Group::create_with(&Limits::default(), none).unwrap();
     assert_eq!(group.missing().len(), 2);
     assert_eq!(group.read(), Reading::default());
@@ -178,7 +179,7 @@ fn groups_of_the_dead_are_removed_and_those_of_the_living_stay() {
     }
     let parent = place(Controller::Memory).unwrap().parents[0].clone();
     let own = parent.join(Owner::own().name(PREFIX));
-    // This process started later than that.
+    // This process started later than the name says.
     let dead = parent.join(format!("{PREFIX}{}.1.0", std::process::id()));
     let foreign = parent.join("other-lab-1.1.0");
     let session = foreign.join(format!("{PREFIX}{}.1.1", std::process::id()));
@@ -193,7 +194,8 @@ fn groups_of_the_dead_are_removed_and_those_of_the_living_stay() {
     fs::remove_dir(foreign).unwrap();
 }
 
-/// A directory that looks like a version 2 group with these controllers enabled for the groups below.
+/// Makes a directory that looks like a version 2 group with these controllers enabled for its
+/// children.
 fn second_version(enabled: &str) -> (tempfile::TempDir, Place) {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("cgroup.subtree_control"), enabled).unwrap();
@@ -217,7 +219,7 @@ fn version_2_takes_limits_in_its_own_form() {
 #[test]
 fn version_2_without_the_controller_in_a_group_is_refused() {
     let (dir, place) = second_version("memory");
-    // A plain directory gets no files of the kernel, as a group without the controller does not.
+    // The kernel creates no files in a plain directory, just as in a group without the controller.
     let memory = Limits { memory: Some(1 << 30), ..Limits::default() };
     let refusal = Group::create_with(&memory, |_| Some(place.clone())).unwrap_err();
     assert!(matches!(refusal, Refusal::NoGroup { controller: Controller::Memory, .. }));
@@ -258,12 +260,14 @@ fn a_memory_limit_bounds_the_page_cache() {
         let status = Command::new(&all[0]).args(&all[1..]).arg("status=none").status().unwrap();
         assert!(status.success(), "{all:?}: {status}");
     };
-    // Pages are charged to the group that brings them in: what this process wrote has to leave the cache first.
+    // A page is charged to the group that first brings it in, so what this process wrote must leave
+    // the cache first.
     let (to, from) = (format!("of={}", path.display()), format!("if={}", path.display()));
     dd(&[], &["dd", "oflag=nocache", "conv=notrunc,fdatasync", "count=0", &to]);
     let limit = 32 << 20;
     let group = Group::create(&Limits { memory: Some(limit), ..Limits::default() }).unwrap();
-    // Only reads: dirty pages that a busy disk cannot take in time end in the OOM killer on version 1.
+    // Read only: on version 1, dirty pages that a busy disk cannot take in time invoke the OOM
+    // killer.
     dd(&group.prefix(), &["dd", "bs=1M", "of=/dev/null", &from]);
     let count = group.read().memory.unwrap();
     assert!(count.now <= limit && count.peak.is_none_or(|peak| peak <= limit), "{count:?}");

@@ -1,6 +1,6 @@
-//! A client of Frond: batches, and transactions at the isolation level that is the default.
+//! A client of Frond: batches, and transactions at the default isolation level.
 //!
-//! Threads: one each.
+//! Threads: a connection belongs to one thread.
 
 use std::ops::Bound;
 
@@ -9,7 +9,7 @@ use frond::{Batch, Db, Error, ErrorKind, Tree, Txn, TxnOptions};
 use super::super::{Attempt, Begin, Connection, Direction, Failure, Result, Stop, Visit};
 use crate::schema::Keyspace;
 
-/// What has been begun.
+/// What has been started.
 #[allow(clippy::large_enum_variant)] // there is one for each client
 enum Open {
     Nothing,
@@ -17,7 +17,7 @@ enum Open {
     Txn(Txn),
 }
 
-/// One client's.
+/// The connection of one client.
 pub(super) struct FrondConnection<'a> {
     db: &'a Db,
     trees: &'a [Tree],
@@ -47,7 +47,7 @@ fn nothing_begun() -> Stop {
     Stop::Failed(Failure("frond: no transaction was begun".to_owned()))
 }
 
-/// Shows the entries of a cursor: those of transactions are of another type.
+/// Visits the entries of a cursor. A macro, since cursors of transactions have another type.
 macro_rules! walk {
     ($cursor:expr, $direction:expr, $visit:expr) => {{
         let mut cursor = $cursor.map_err(stop)?;

@@ -1,19 +1,19 @@
-//! A client of the library: batches, and transactions, as the target `frond` has them.
+//! A client of the library: batches and transactions, like those of the target `frond`.
 //!
-//! Threads: one each.
+//! Threads: a connection belongs to one thread.
 
 use super::super::{Attempt, Begin, Connection, Direction, Failure, Result, Stop, Visit};
 use super::ffi::{Held, Refusal, Store, Transaction, WriteBatch};
 use crate::schema::Keyspace;
 
-/// What has been begun.
+/// What has been started.
 enum Open<'a> {
     Nothing,
     Batch,
     Txn(Transaction<'a>),
 }
 
-/// One client's.
+/// The connection of one client.
 pub(super) struct LibraryConnection<'a> {
     store: &'a Store,
     durability: i32,
@@ -41,7 +41,7 @@ impl<'a> LibraryConnection<'a> {
         Ok(Self { store, durability, batch, open: Open::Nothing, buffer })
     }
 
-    /// Copies what was read, if anything was.
+    /// Copies the value that was read, if the key was found.
     fn copied(&self, found: bool, value: &mut Vec<u8>) -> bool {
         value.clear();
         if found {

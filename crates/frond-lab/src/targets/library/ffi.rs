@@ -1,9 +1,9 @@
-//! The C API of a library that is loaded at run time: its functions, resolved when it is opened, and calls of them in
-//! Rust's types. The only unsafe code of this target.
+//! The C API of a library that is loaded at run time: its functions, resolved when it is opened,
+//! and safe wrappers with Rust's types. The only unsafe code of this target.
 //!
 //! Invariants
-//! 1. Every function, struct and constant here is declared in the commit's header as in the one that this was written by
-//!    (`header.rs`), or the library is not used.
+//! 1. Every function, struct and constant here is declared in the commit's header as in the header
+//!    that this file was written for (`header.rs`); otherwise the library is not used.
 //! 2. The library is never unloaded: its threads and thread-local destructors may outlive a store.
 
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -23,13 +23,13 @@ type Txn = c_void;
 const OK: i32 = 0;
 const NOT_FOUND: i32 = 1;
 const RETRY: i32 = 1;
-/// Durability of commits that is the store's.
+/// Durability of commits: that of the store.
 pub const AS_STORE: i32 = 0;
 const NO_LOCK: i32 = 0;
 const EXCLUSIVE: i32 = 2;
 const WAIT: i32 = 0;
 
-/// Bytes behind the fields that are known here: what later or earlier commits have there fits.
+/// Bytes after the known fields: room for the fields that earlier or later commits have there.
 const REST: usize = 4096;
 
 #[repr(C, align(8))]
@@ -127,7 +127,7 @@ const CONSTANTS: &[&str] = &[
     "FROND_HINT_FLOAT",
 ];
 
-/// Declares the functions: a field of `Api` for each, resolved by its name.
+/// Declares the functions: for each, a field of `Api` that is resolved by its name.
 macro_rules! functions {
     ($($name:ident($($kind:ty),* $(,)?) $(-> $returns:ty)?;)*) => {
         /// The functions of a library.
@@ -138,14 +138,15 @@ macro_rules! functions {
         const FUNCTIONS: &[&str] = &[$(stringify!($name)),*];
 
         impl Api {
-            /// Resolves all of them in a library whose header was compared.
+            /// Resolves all functions in a library whose header was compared.
             fn resolve(library: &Loaded, commit: &str) -> Result<Self> {
                 $(
                     let address = library.symbol(concat!(stringify!($name), "\0")).ok_or_else(|| {
                         Failure(format!("the library of commit {commit} lacks {}", stringify!($name)))
                     })?;
-                    // SAFETY: the header of the commit declares a function of this name and type (Invariant 1), and a
-                    // pointer to it has the size of a data pointer, as POSIX demands of dlsym.
+                    // SAFETY: the header of the commit declares a function of this name and type
+                    // (Invariant 1), and a pointer to it has the size of a data pointer, as POSIX
+                    // demands of dlsym.
                     let $name = unsafe {
                         std::mem::transmute::<NonNull<c_void>, unsafe extern "C" fn($($kind),*) $(-> $returns)?>(address)
                     };
@@ -190,36 +191,37 @@ functions! {
     frond_txn_rollback(*mut Txn, *mut Error) -> i32;
 }
 
-/// A loaded library, for as long as the process lives (Invariant 2).
+/// A loaded library, which stays loaded while the process lives (Invariant 2).
 struct Loaded(NonNull<c_void>);
 
 impl Loaded {
     fn open(path: &Path) -> Result<Self> {
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| Failure(format!("{}: a zero byte in its name", path.display())))?;
-        // SAFETY: the name ends with a zero byte. Initializers of the library run now: they are Rust's, and of a commit of
-        // this repository that was built from its sources.
+        // SAFETY: the name ends with a zero byte. The library's initializers run now; they are
+        // Rust's, and of a commit of this repository that was built from source.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         NonNull::new(handle).map(Self).ok_or_else(|| {
-            // SAFETY: dlerror gives null or a string that is good until this thread's next call of these functions.
+            // SAFETY: dlerror returns null or a string that is valid until this thread's next dl*
+            // call.
             let said = unsafe { libc::dlerror().as_ref().map(|text| CStr::from_ptr(text)) };
             let said = said.map_or_else(String::new, |text| text.to_string_lossy().into_owned());
             Failure(format!("{}: {said}", path.display()))
         })
     }
 
-    /// The address of a symbol, whose name ends with a zero byte.
+    /// Returns the address of a symbol, whose name ends with a zero byte.
     fn symbol(&self, name: &'static str) -> Option<NonNull<c_void>> {
-        // SAFETY: the handle is that of a library that is never closed, and the name ends with a zero byte.
+        // SAFETY: the library of the handle is never closed, and the name ends with a zero byte.
         NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr().cast()) })
     }
 }
 
-/// What a call failed with.
+/// The error of a call.
 pub struct Refusal {
-    /// Whether it may be tried again.
+    /// Whether the transaction may be run again.
     pub is_retry: bool,
-    /// In words.
+    /// The error message.
     pub message: String,
 }
 
@@ -231,7 +233,7 @@ impl From<Refusal> for Failure {
 
 type Called<T> = std::result::Result<T, Refusal>;
 
-/// Calls with an error struct; gives false for FROND_NOT_FOUND.
+/// Makes a call with an error struct; returns false for FROND_NOT_FOUND.
 fn called(call: impl FnOnce(*mut Error) -> i32) -> Called<bool> {
     let mut error = Error { code: 0, kind: 0, message: [0; 504], rest: [0; REST] };
     match call(&raw mut error) {
@@ -258,18 +260,18 @@ pub struct Store {
     trees: Vec<NonNull<Tree>>,
 }
 
-// SAFETY: frond.h: handles of stores and of trees may be used by all threads at once.
+// SAFETY: frond.h: handles of stores and trees may be used by all threads concurrently.
 unsafe impl Send for Store {}
 // SAFETY: as above.
 unsafe impl Sync for Store {}
 
-/// What a tree is made with.
+/// Options of a tree to create.
 pub struct TreeParts {
-    /// Keys are mostly inserted with a check that they are absent.
+    /// Whether keys are mostly inserted with a check that they are absent.
     pub unique: bool,
     /// The parts of its keys.
     pub keys: Vec<Part>,
-    /// The parts of its values; none: they are kept as they are.
+    /// The parts of its values; if empty, values are stored as they are.
     pub values: Vec<Part>,
 }
 
@@ -282,12 +284,13 @@ fn handle<T>(pointer: *mut T) -> Called<NonNull<T>> {
     NonNull::new(pointer).ok_or_else(none)
 }
 
-// SAFETY of all calls below: the functions are those of the header (Invariant 1); handles come from the same library, and
-// are given back once, when their owner is dropped; slices are passed with their lengths; structs that the library fills
-// are at least as long as its own (`REST`), and initialized by it before they are changed; pointers to locals end with the
-// call, since frond.h says that options and parts are copied.
+// SAFETY of all calls below: the functions are those of the header (Invariant 1). Handles come from
+// the same library and are freed once, when their owner is dropped. Slices are passed with their
+// lengths. Structs that the library fills are at least as long as its own (`REST`), and the library
+// initializes them before they are changed. Pointers to locals are used only during the call, since
+// frond.h says that options and parts are copied.
 impl Store {
-    /// Loads a library whose header is `header`, and opens a new store.
+    /// Loads a library, whose header is `header`, and opens a new store.
     pub fn open(
         library: &Path,
         (commit, header): (&str, &str),
@@ -310,13 +313,13 @@ impl Store {
         Ok(Self { api, db: handle(db)?, trees: Vec::new() })
     }
 
-    /// Its version.
+    /// Returns the library's version.
     pub fn version(&self) -> String {
-        // SAFETY: frond.h: the version is text, which is there for as long as the library is.
+        // SAFETY: frond.h: the version is a string that lives as long as the library.
         unsafe { CStr::from_ptr((self.api.frond_version)()) }.to_string_lossy().into_owned()
     }
 
-    /// Makes the next tree.
+    /// Creates the next tree.
     pub fn create(&mut self, name: &str, parts: &TreeParts) -> Result<()> {
         let name = text(name)?;
         let mut options = TreeOptions {
@@ -364,10 +367,11 @@ impl Store {
         called(|error| unsafe { (self.api.frond_checkpoint)(self.db.as_ptr(), error) }).map(drop)
     }
 
-    /// Its counters.
+    /// Returns the store's counters.
     pub fn stats(&self) -> Vec<(String, u64)> {
         extern "C" fn tell(found: *mut c_void, name: *const c_char, value: u64) {
-            // SAFETY: `stats` passes its vector, which nothing else uses meanwhile; names are texts (frond.h).
+            // SAFETY: `stats` passes its vector, which nothing else uses meanwhile; names are
+            // strings (frond.h).
             let (found, name) =
                 unsafe { (&mut *found.cast::<Vec<(String, u64)>>(), CStr::from_ptr(name)) };
             found.push((name.to_string_lossy().into_owned(), value));
@@ -381,14 +385,14 @@ impl Store {
         if all.is_ok() { found } else { Vec::new() }
     }
 
-    /// Reads a value.
+    /// Reads a value into a buffer; false if the key is absent.
     pub fn get(&self, tree: usize, key: &[u8], buffer: &mut Held<'_>) -> Called<bool> {
         let (tree, out) = (self.tree(tree)?, &raw mut buffer.buffer);
         // SAFETY: see above the impl.
         called(|error| unsafe { (self.api.frond_get)(tree, key.as_ptr(), key.len(), out, error) })
     }
 
-    /// Walks over the rows of `[from, to)`, or from the last one back, until `visit` says no.
+    /// Visits the rows of `[from, to)`, in reverse if wanted, until `visit` returns false.
     pub fn scan(
         &self,
         tree: usize,
@@ -406,7 +410,7 @@ impl Store {
         Walk { api: &self.api, cursor: handle(cursor)? }.run(is_reverse, visit)
     }
 
-    /// A batch.
+    /// Creates a batch.
     pub fn batch(&self) -> Called<WriteBatch<'_>> {
         let mut batch: *mut Batch = null_mut();
         // SAFETY: see above the impl.
@@ -414,12 +418,12 @@ impl Store {
         Ok(WriteBatch { store: self, batch: handle(batch)? })
     }
 
-    /// A buffer for values.
+    /// Creates a buffer for values.
     pub fn buffer(&self) -> Held<'_> {
         Held { api: &self.api, buffer: Buffer { data: null_mut(), length: 0, capacity: 0 } }
     }
 
-    /// Begins a transaction.
+    /// Starts a transaction.
     pub fn begin(&self, read_only: bool, durability: i32) -> Called<Transaction<'_>> {
         let mut options = TxnOptions {
             isolation: 0,
@@ -439,7 +443,7 @@ impl Store {
         Ok(Transaction { store: self, txn: Some(handle(txn)?) })
     }
 
-    /// Closes it cleanly.
+    /// Closes the store cleanly.
     pub fn close(self) -> Called<()> {
         for tree in &self.trees {
             // SAFETY: see above the impl; nothing borrows the store any more.
@@ -454,16 +458,17 @@ fn bound(bytes: Option<&[u8]>) -> (*const u8, usize) {
     bytes.map_or((null(), 0), |bytes| (bytes.as_ptr(), bytes.len()))
 }
 
-/// Memory of the library's for values.
+/// A buffer for values, in the library's memory.
 pub struct Held<'s> {
     api: &'s Api,
     buffer: Buffer,
 }
 
 impl Held<'_> {
-    /// What was read last.
+    /// Returns the value that was read last.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the library keeps `length` bytes at `data` until the buffer is used again, for which this is borrowed.
+        // SAFETY: the library keeps `length` bytes at `data` until the buffer's next use, which
+        // needs a mutable borrow.
         unsafe { slice(self.buffer.data, self.buffer.length) }
     }
 }
@@ -475,19 +480,19 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Bytes that may be none.
+/// Returns a slice of bytes, which may be absent.
 ///
 /// # Safety
-/// `length` bytes are at `data`, or it is null, for as long as the result is used.
+/// `data` must be null or point at `length` bytes for as long as the result is used.
 unsafe fn slice<'b>(data: *const u8, length: usize) -> &'b [u8] {
     if data.is_null() || length == 0 {
         return &[];
     }
-    // SAFETY: of the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::slice::from_raw_parts(data, length) }
 }
 
-/// A cursor.
+/// A cursor over rows.
 struct Walk<'s> {
     api: &'s Api,
     cursor: NonNull<Cursor>,
@@ -506,7 +511,8 @@ impl Walk<'_> {
         // SAFETY: see above `impl Store`.
         while called(|error| unsafe { next(cursor, 0, &raw mut rows, error) })? {
             for at in 0..rows.count {
-                // SAFETY: frond.h: `count` rows are at `rows`, with their bytes, until the cursor is called again.
+                // SAFETY: frond.h: `count` rows are at `rows`, with their bytes, until the next
+                // call on the cursor.
                 let (key, value) = unsafe {
                     let row = &*rows.rows.add(at);
                     (slice(row.key, row.key_length), slice(row.value, row.value_length))
@@ -527,7 +533,7 @@ impl Drop for Walk<'_> {
     }
 }
 
-/// A batch of one thread.
+/// A batch; belongs to one thread.
 pub struct WriteBatch<'s> {
     store: &'s Store,
     batch: NonNull<Batch>,
@@ -553,7 +559,7 @@ impl WriteBatch<'_> {
         called(|error| unsafe { delete(batch, tree, key.as_ptr(), key.len(), error) }).map(drop)
     }
 
-    /// Commits it.
+    /// Commits the batch.
     pub fn commit(&mut self) -> Called<()> {
         let (db, batch) = (self.store.db.as_ptr(), self.batch.as_ptr());
         let commit = self.store.api.frond_batch_commit;
@@ -569,7 +575,7 @@ impl Drop for WriteBatch<'_> {
     }
 }
 
-/// A transaction of one thread.
+/// A transaction; belongs to one thread.
 pub struct Transaction<'s> {
     store: &'s Store,
     txn: Option<NonNull<Txn>>,
@@ -581,7 +587,7 @@ impl Transaction<'_> {
         self.txn.map(|txn| txn.as_ptr().cast_const()).ok_or_else(none)
     }
 
-    /// Reads a value, and locks its row if that is wanted.
+    /// Reads a value, and locks its row if `locks`.
     pub fn get(&self, tree: usize, key: &[u8], locks: bool, buffer: &mut Held<'_>) -> Called<bool> {
         let (txn, tree) = (self.txn()?, self.store.tree(tree)?);
         let lock = if locks { EXCLUSIVE } else { NO_LOCK };
@@ -609,7 +615,7 @@ impl Transaction<'_> {
         called(|error| unsafe { delete(txn, tree, key.as_ptr(), key.len(), error) }).map(drop)
     }
 
-    /// Walks over the rows of `[from, to)`, until `visit` says no.
+    /// Visits the rows of `[from, to)`, in reverse if wanted, until `visit` returns false.
     pub fn scan(
         &self,
         tree: usize,
@@ -621,7 +627,8 @@ impl Transaction<'_> {
         let mut cursor: *mut Cursor = null_mut();
         let ((from, from_length), (to, to_length)) = (bound(from), bound(to));
         let scan = self.store.api.frond_txn_scan;
-        // SAFETY: see above `impl Store`; the cursor ends within this call, before the transaction.
+        // SAFETY: see above `impl Store`; the cursor is freed within this call, before the
+        // transaction.
         called(|error| unsafe {
             let out = &raw mut cursor;
             scan(txn, tree, from, from_length, to, to_length, NO_LOCK, WAIT, out, error)
@@ -629,11 +636,11 @@ impl Transaction<'_> {
         Walk { api: &self.store.api, cursor: handle(cursor)? }.run(is_reverse, visit)
     }
 
-    /// Commits it.
+    /// Commits the transaction.
     pub fn commit(mut self) -> Called<()> {
         let Some(txn) = self.txn.take() else { return Ok(()) };
         let commit = self.store.api.frond_txn_commit;
-        // SAFETY: see above `impl Store`; the handle is given back by this call.
+        // SAFETY: see above `impl Store`; this call frees the handle.
         called(|error| unsafe { commit(txn.as_ptr(), null_mut(), error) }).map(drop)
     }
 }
@@ -642,7 +649,8 @@ impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         if let Some(txn) = self.txn.take() {
             let rollback = self.store.api.frond_txn_rollback;
-            // SAFETY: see above `impl Store`. A rollback that fails leaves what the store's end takes back.
+            // SAFETY: see above `impl Store`. What a failed rollback leaves is rolled back when the
+            // store closes.
             let _ = called(|error| unsafe { rollback(txn.as_ptr(), error) });
         }
     }

@@ -1,20 +1,20 @@
-//! What a commit's `frond.h` declares, against the one that this lab was built with.
+//! Compares what a commit's `frond.h` declares with the header that this lab was built with.
 //!
-//! Structs grew over time: a field behind those that the lab knows changes nothing where the library fills the rest
-//! itself, and everything in arrays and in what the lab allocates. So a declaration is either the same text, or begins
-//! with the same fields.
+//! Structs grew over time. A field after those that the lab knows is harmless in a struct that the
+//! library initializes itself. In arrays, and in structs that the lab initializes, it changes
+//! everything. So a declaration must either be identical or start with the same fields.
 
 use crate::targets::{Failure, Result};
 
 /// The header of this checkout.
 const OURS: &str = include_str!("../../../../frond-c/include/frond.h");
 
-/// How much of a struct must be the same.
+/// How much of a struct must be identical.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Same {
     /// All of it.
     Whole,
-    /// So many fields from the first.
+    /// The given number of fields from the first.
     First(usize),
 }
 
@@ -33,7 +33,8 @@ impl Header {
         Self(code + &rest)
     }
 
-    /// A function from its type to its last parameter, in words.
+    /// Returns the declaration of a function, from its type to its last parameter, with normalized
+    /// white space.
     fn function(&self, name: &str) -> Option<String> {
         let at = self.0.match_indices(name).map(|(at, _)| at).find(|at| {
             let before = self.0[..*at].chars().next_back();
@@ -42,13 +43,13 @@ impl Header {
         })?;
         let begin = self.0[..at].rfind([';', '}', '{']).map_or(0, |begin| begin + 1);
         let end = at + self.0[at..].find(';')?;
-        // Words after a line of the preprocessor belong to the next declaration.
+        // Lines of the preprocessor before the declaration are not part of it.
         let text = &self.0[begin..end];
         let code = text.lines().filter(|line| !line.starts_with('#'));
         Some(words(&code.collect::<Vec<_>>().join("\n")))
     }
 
-    /// The fields of a struct.
+    /// Returns the fields of a struct.
     fn fields(&self, name: &str) -> Option<Vec<String>> {
         let end = self.0.find(&format!("}} {name};"))?;
         let begin = self.0[..end].rfind('{')? + 1;
@@ -67,7 +68,7 @@ fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What must be declared as here.
+/// The declarations that must be as in our header.
 pub struct Needed<'n> {
     /// Functions.
     pub functions: &'n [&'n str],
@@ -81,7 +82,7 @@ impl Needed<'_> {
     /// Compares this header of `commit` with ours.
     ///
     /// # Errors
-    /// Names what is missing or declared otherwise.
+    /// Names what is missing or declared differently.
     pub fn check(&self, commit: &str, theirs: &str) -> Result<()> {
         let (ours, theirs) = (Header::new(OURS), Header::new(theirs));
         let (mut missing, mut other) = (Vec::new(), Vec::new());

@@ -1,8 +1,8 @@
-//! Frond of another commit as an embedded target: its library through the C API, with the trees and settings that the
-//! target `frond` has.
+//! Frond of another commit as an embedded target: its library, called through the C API, with the
+//! same trees and settings as the target `frond`.
 //!
-//! It takes calls through a C interface and copies of values, which `frond` does not: versions are compared with versions
-//! (`frond@HEAD`), not with `frond`.
+//! Calls cross a C interface and values are copied, which the target `frond` does not need. So
+//! compare versions with versions (`frond@HEAD`), not with `frond`.
 
 mod connection;
 mod ffi;
@@ -15,10 +15,10 @@ use crate::layout;
 use connection::LibraryConnection;
 use ffi::{Part, Store, TreeParts};
 
-/// A library, and the commit that it is of.
+/// A library and its commit.
 #[derive(Clone, Debug)]
 pub struct Version {
-    /// The commit, as the target's name has it.
+    /// The commit, as written in the target's name.
     pub commit: String,
     /// Its `libfrond.so`.
     pub library: PathBuf,
@@ -41,7 +41,7 @@ fn class(durability: Durability) -> i32 {
     }
 }
 
-/// The parts of a layout, as the C API has them.
+/// Converts the parts of a layout to those of the C API.
 fn parts(layout: &frond::Layout) -> Vec<Part> {
     let of = |part: &frond::Part| match *part {
         frond::Part::Fixed(width, hint) => Part { kind: 1, width, hint: hint as i32 },
@@ -55,7 +55,7 @@ impl Library {
     /// Opens a fresh store.
     ///
     /// # Errors
-    /// The commit's C API is another; those of the store.
+    /// The commit's C API differs, or the store cannot be opened.
     pub fn open(version: &Version, setup: &Setup) -> Result<Self> {
         let Version { commit, library, header } = version;
         let header = std::fs::read_to_string(header)

@@ -1,4 +1,4 @@
-//! The library of this checkout in place of another commit's.
+//! Tests with the library of this checkout instead of another commit's.
 
 use std::path::Path;
 use std::sync::Barrier;
@@ -8,7 +8,7 @@ use crate::schema::Table;
 use crate::size::Bytes;
 use crate::targets::{Begin, Direction, Stop};
 
-/// The library of this checkout, which cargo built for the tests.
+/// Returns the library of this checkout, which cargo built for the tests.
 fn built() -> Version {
     let program = std::env::current_exe().expect("a program");
     Version {
@@ -33,7 +33,7 @@ fn open(version: &Version, dir: &Path) -> Result<Box<Library>> {
     Library::open(version, &setup).map(Box::new)
 }
 
-/// The numbers that keys between these bounds are.
+/// Scans the keys between these bounds and returns them as numbers.
 fn numbers(
     connection: &mut dyn Connection,
     (from, to): (Option<u64>, Option<u64>),

@@ -1,4 +1,4 @@
-//! What the lab uses of LMDB's interface, declared by hand from `lmdb.h` 0.9.24.
+//! The part of LMDB's interface that the lab uses, declared by hand from `lmdb.h` 0.9.24.
 
 use libc::{c_char, c_int, c_uint, c_void, mode_t, size_t};
 

@@ -1,11 +1,12 @@
 //! LMDB as a target: keyspaces are named databases.
 //!
 //! Invariants
-//! 1. There is one writer: a transaction that writes waits for the one before it to end, and conflicts with nobody.
-//! 2. Reads outside of transactions use one read transaction per client, renewed for each call, so that they see the
-//!    last commit.
+//! 1. There is one writer: a transaction that writes waits until the previous one ends, and has no
+//!    conflicts.
+//! 2. Reads outside of transactions use one read transaction per client, renewed for each call, so
+//!    that they see the last commit.
 //!
-//! Threads: LMDB ties a write transaction to its thread, and so does a client.
+//! Threads: LMDB ties a write transaction to its thread, so a client belongs to one thread.
 
 mod ffi;
 
@@ -39,7 +40,7 @@ struct Settings {
 
 struct Environment(*mut ffi::Env);
 
-// SAFETY: lmdb.h: an environment may be shared by threads; transactions are kept to one each.
+// SAFETY: lmdb.h: an environment may be shared by threads; each transaction stays on one thread.
 unsafe impl Send for Environment {}
 // SAFETY: as above.
 unsafe impl Sync for Environment {}
@@ -95,7 +96,7 @@ impl Lmdb {
         // SAFETY: the out pointer is live; the handle is used only if the call succeeded.
         check(unsafe { ffi::mdb_env_create(&mut env) })?;
         let environment = Arc::new(Environment(env));
-        // SAFETY: the handle is fresh; options come before the open, as lmdb.h demands.
+        // SAFETY: the handle is fresh; options are set before the open, as lmdb.h demands.
         unsafe {
             check(ffi::mdb_env_set_mapsize(env, settings.map_gib << 30))?;
             check(ffi::mdb_env_set_maxdbs(env, names.len() as c_uint))?;
@@ -128,7 +129,8 @@ fn sync(environment: &Environment) -> Result<()> {
 
 impl Target for Lmdb {
     fn version(&self) -> String {
-        // SAFETY: a constant zero-terminated string; null means the numbers are not wanted.
+        // SAFETY: a constant zero-terminated string; null pointers mean that the numbers are not
+        // wanted.
         let text = unsafe {
             CStr::from_ptr(ffi::mdb_version(ptr::null_mut(), ptr::null_mut(), ptr::null_mut()))
         };
@@ -159,15 +161,15 @@ impl Target for Lmdb {
 
 struct LmdbConnection<'a> {
     target: &'a Lmdb,
-    /// The transaction that was begun, or null.
+    /// The current transaction, or null.
     txn: *mut ffi::Txn,
-    /// That of reads outside of one.
+    /// The transaction for reads outside of one, or null.
     read: *mut ffi::Txn,
 }
 
 impl Drop for LmdbConnection<'_> {
     fn drop(&mut self) {
-        // SAFETY: both transactions are this client's; a null one is left alone.
+        // SAFETY: both transactions are this client's; a null one is skipped.
         unsafe {
             for txn in [self.txn, self.read].into_iter().filter(|txn| !txn.is_null()) {
                 ffi::mdb_txn_abort(txn);
@@ -186,12 +188,13 @@ unsafe fn bytes<'a>(val: &ffi::Val) -> &'a [u8] {
     if val.data.is_null() {
         return &[];
     }
-    // SAFETY: the caller's promise; LMDB points into its map.
+    // SAFETY: guaranteed by the caller; LMDB points into its map.
     unsafe { std::slice::from_raw_parts(val.data.cast(), val.size) }
 }
 
 impl LmdbConnection<'_> {
-    /// Runs `act` inside the transaction that was begun, or inside one that sees the last commit (Invariant 2).
+    /// Runs `act` in the current transaction, or else in one that sees the last commit (Invariant
+    /// 2).
     fn reading<T>(&mut self, act: impl FnOnce(*mut ffi::Txn) -> Result<T>) -> Result<T> {
         if !self.txn.is_null() {
             return act(self.txn);
@@ -207,7 +210,7 @@ impl LmdbConnection<'_> {
             }
         }
         let result = act(self.read);
-        // SAFETY: as above; whatever `act` borrowed from the map has been given up.
+        // SAFETY: as above; nothing that `act` borrowed from the map is in use any more.
         unsafe { ffi::mdb_txn_reset(self.read) };
         result
     }
@@ -252,7 +255,7 @@ impl Connection for LmdbConnection<'_> {
         key: &[u8],
         value: &mut Vec<u8>,
     ) -> Attempt<bool> {
-        self.writing()?; // it has the whole store to itself (Invariant 1)
+        self.writing()?; // it is the only writer of the store (Invariant 1)
         self.get(keyspace, key, value)
     }
 
@@ -317,16 +320,16 @@ fn walk(
 ) -> Result<()> {
     let first = if direction == Direction::Forward { from } else { to };
     let (mut key, mut value) = (val(first.unwrap_or_default()), val(&[]));
-    // SAFETY: the cursor is open as long as this function runs.
+    // SAFETY: the cursor is open while this function runs.
     let mut step =
         |key: &mut ffi::Val, op| unsafe { ffi::mdb_cursor_get(cursor, key, &mut value, op) };
     let next = if direction == Direction::Forward { ffi::NEXT } else { ffi::PREV };
-    // LMDB takes no empty keys: an empty bound is none.
+    // LMDB has no empty keys: an empty bound is no bound.
     let mut code = match (first.filter(|first| !first.is_empty()), direction) {
         (None, Direction::Forward) => step(&mut key, ffi::FIRST),
         (None, Direction::Reverse) => step(&mut key, ffi::LAST),
         (Some(_), Direction::Forward) => step(&mut key, ffi::SET_RANGE),
-        // The last one before the bound, which is not read itself.
+        // The last key before the bound, which is exclusive.
         (Some(_), Direction::Reverse) => match step(&mut key, ffi::SET_RANGE) {
             ffi::NOTFOUND => step(&mut key, ffi::LAST),
             0 => step(&mut key, ffi::PREV),
@@ -338,7 +341,7 @@ fn walk(
             return Ok(());
         }
         check(code)?;
-        // SAFETY: key and value point into the map, unchanged while nothing is written in the transaction.
+        // SAFETY: key and value point into the map, unchanged while the transaction writes nothing.
         let (key_bytes, value_bytes) = unsafe { (bytes(&key), bytes(&value)) };
         let is_past = match direction {
             Direction::Forward => to.is_some_and(|to| key_bytes >= to),

@@ -1,13 +1,13 @@
-//! A client of RocksDB: write batches, snapshots, and the transactions of `TransactionDB`, where rows are locked as they
-//! are written.
+//! A client of RocksDB: write batches, snapshots, and the transactions of `TransactionDB`, which
+//! locks rows as they are written.
 //!
 //! Invariants
-//! 1. A batch's entries are ordered by keyspace and key, of one key in the order of the calls: neighbours in a skiplist
-//!    are inserted one after the other, which costs RocksDB less.
-//! 2. Performance counters of the client's thread are off: RocksDB counts comparisons otherwise.
-//! 3. A transaction's memory is used again for the next one, as its documentation advises.
+//! 1. A batch's entries are ordered by keyspace and key, and those of one key by the order of the
+//!    calls: inserting neighbours of a skiplist one after the other costs RocksDB less.
+//! 2. Performance counters of the client's thread are off; otherwise RocksDB counts comparisons.
+//! 3. A transaction's memory is reused for the next one, as RocksDB's documentation advises.
 //!
-//! Threads: one each.
+//! Threads: a connection belongs to one thread.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -21,7 +21,7 @@ use super::database::{Handle, Opened};
 use super::{check, ffi};
 use crate::schema::Keyspace;
 
-/// An entry of the batch being made; its bytes lie in `RocksConnection::bytes`.
+/// An entry of the batch being built; its bytes are in `RocksConnection::bytes`.
 struct Pending {
     keyspace: Keyspace,
     begin: usize,
@@ -30,7 +30,7 @@ struct Pending {
     value_len: Option<usize>,
 }
 
-/// What has been begun.
+/// What has been started.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Open {
     Nothing,
@@ -39,7 +39,7 @@ enum Open {
     Txn,
 }
 
-/// A client; its pointers are its own.
+/// A client's connection, which owns its pointers.
 pub(super) struct RocksConnection<'a> {
     handle: &'a Handle,
     open: Open,
@@ -48,18 +48,18 @@ pub(super) struct RocksConnection<'a> {
     batch: *mut ffi::WriteBatch,
     write: *mut ffi::WriteOptions,
     read: *mut ffi::ReadOptions,
-    /// Of `Open::Snapshot`, else null.
+    /// The snapshot in `Open::Snapshot`, else null.
     snapshot: *const ffi::Snapshot,
     options: *mut ffi::TransactionOptions,
-    /// Null before the first.
+    /// Null before the first transaction.
     txn: *mut ffi::Transaction,
 }
 
 impl Drop for RocksConnection<'_> {
     fn drop(&mut self) {
         self.leave_snapshot();
-        // SAFETY: created by `new` or `begin` for this client alone; a transaction that is not over is rolled back by its
-        // end.
+        // SAFETY: created by `new` or `begin` for this client alone; destroying a transaction that
+        // has not ended rolls it back.
         unsafe {
             if !self.txn.is_null() {
                 ffi::rocksdb_transaction_destroy(self.txn);
@@ -72,7 +72,7 @@ impl Drop for RocksConnection<'_> {
     }
 }
 
-/// Borrows the bytes RocksDB points at.
+/// Borrows the bytes that RocksDB points at.
 ///
 /// # Safety
 /// `data` must point at `len` bytes that stay unchanged for `'a`, or be null.
@@ -80,34 +80,34 @@ unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
     if data.is_null() {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { std::slice::from_raw_parts(data.cast(), len) }
 }
 
-/// Tells a lock that was not available from other errors, and frees the message.
+/// Distinguishes an unavailable lock from other errors, and frees the message.
 fn attempt(error: *mut c_char) -> Attempt<()> {
     if error.is_null() {
         return Ok(());
     }
     // SAFETY: not null, so by c.h it is a zero-terminated string; `check` frees it.
     let text = unsafe { CStr::from_ptr(error).to_string_lossy().into_owned() };
-    // Status::TimedOut and Status::Busy, as they are printed.
+    // Status::TimedOut and Status::Busy, as RocksDB prints them.
     let is_lock = ["Operation timed out", "Resource busy"].iter().any(|of| text.starts_with(of));
     let failed = check(error);
     if is_lock { Err(Stop::Conflict) } else { Ok(failed?) }
 }
 
-/// Takes what a slice points at, and the slice away; false for null, the absent key.
+/// Copies the bytes of a slice and destroys it; false for null, which means an absent key.
 ///
 /// # Safety
-/// `pinned` is null, or a slice that nobody else has.
+/// `pinned` must be null, or a slice that nothing else uses.
 unsafe fn take(pinned: *mut ffi::Pinned, value: &mut Vec<u8>) -> bool {
     value.clear();
     if pinned.is_null() {
         return false;
     }
     let mut len = 0;
-    // SAFETY: the caller's promise; the bytes are copied before the slice is destroyed.
+    // SAFETY: guaranteed by the caller; the bytes are copied before the slice is destroyed.
     unsafe {
         let data = ffi::rocksdb_pinnableslice_value(pinned, &mut len);
         value.extend_from_slice(bytes(data, len));
@@ -117,7 +117,7 @@ unsafe fn take(pinned: *mut ffi::Pinned, value: &mut Vec<u8>) -> bool {
 }
 
 impl<'a> RocksConnection<'a> {
-    /// A client of the calling thread (Invariant 2).
+    /// Creates a client for the calling thread (Invariant 2).
     pub(super) fn new(handle: &'a Handle, durability: Durability) -> Self {
         // SAFETY: plain constructors, destroyed by `drop`; the perf level is the calling thread's.
         unsafe {
@@ -125,7 +125,8 @@ impl<'a> RocksConnection<'a> {
             let write = ffi::rocksdb_writeoptions_create();
             ffi::rocksdb_writeoptions_set_sync(write, (durability == Durability::Sync).into());
             let options = ffi::rocksdb_transaction_options_create();
-            // Only a transaction that waits pays for it; without it each deadlock stands for all of the timeout.
+            // Only a transaction that waits pays for it; without it each deadlock lasts for the
+            // whole timeout.
             ffi::rocksdb_transaction_options_set_deadlock_detect(options, 1);
             Self {
                 handle,
@@ -150,7 +151,7 @@ impl<'a> RocksConnection<'a> {
         self.pending.push(Pending { keyspace, begin, key_len: key.len(), value_len });
     }
 
-    /// Invariant 1.
+    /// Moves the pending entries to the batch, in order (Invariant 1).
     fn fill_batch(&mut self) {
         let bytes = &self.bytes;
         let key = |entry: &Pending| &bytes[entry.begin..entry.begin + entry.key_len];
@@ -184,7 +185,7 @@ impl<'a> RocksConnection<'a> {
 
     fn leave_snapshot(&mut self) {
         if !self.snapshot.is_null() {
-            // SAFETY: taken by `begin`; the read options, which name it, are told to forget it first.
+            // SAFETY: taken by `begin`; the read options that refer to it are reset first.
             unsafe {
                 ffi::rocksdb_readoptions_set_snapshot(self.read, ptr::null());
                 self.handle.release_snapshot(self.snapshot);
@@ -193,24 +194,24 @@ impl<'a> RocksConnection<'a> {
         }
     }
 
-    /// Shows the entries of an iterator.
+    /// Visits the entries of an iterator.
     ///
     /// # Safety
-    /// The iterator is the caller's own.
+    /// The iterator must be the caller's own.
     unsafe fn walk(
         iter: *mut ffi::Iter,
         (from, to): (Option<&[u8]>, Option<&[u8]>),
         direction: Direction,
         visit: Visit<'_>,
     ) {
-        // SAFETY: the caller's promise; key and value are used before the iterator moves.
+        // SAFETY: guaranteed by the caller; key and value are used before the iterator moves.
         unsafe {
             match (direction, from, to) {
                 (Direction::Forward, Some(key), _) => {
                     ffi::rocksdb_iter_seek(iter, key.as_ptr().cast(), key.len());
                 }
                 (Direction::Forward, None, _) => ffi::rocksdb_iter_seek_to_first(iter),
-                // With an upper bound the last is the last below it.
+                // With an upper bound set, the last entry is the last one below the bound.
                 (Direction::Reverse, ..) => ffi::rocksdb_iter_seek_to_last(iter),
             }
             while ffi::rocksdb_iter_valid(iter) != 0 {
@@ -234,7 +235,7 @@ impl Connection for RocksConnection<'_> {
         self.open = match what {
             Begin::Batch => Open::Batch,
             Begin::Read => {
-                // SAFETY: the database is open; `leave_snapshot` gives it back.
+                // SAFETY: the database is open; `leave_snapshot` releases the snapshot.
                 unsafe {
                     self.snapshot = self.handle.snapshot();
                     ffi::rocksdb_readoptions_set_snapshot(self.read, self.snapshot);
@@ -245,7 +246,8 @@ impl Connection for RocksConnection<'_> {
                 let Opened::Transactions(db) = self.handle.opened else {
                     return Err(Failure("rocksdb: opened without transactions".to_owned()).into());
                 };
-                // SAFETY: all are ours or open; the last transaction has ended, or is null (Invariant 3).
+                // SAFETY: all are this client's or open; the last transaction has ended, or is null
+                // (Invariant 3).
                 self.txn = unsafe {
                     ffi::rocksdb_transaction_begin(db, self.write, self.options, self.txn)
                 };
@@ -258,7 +260,7 @@ impl Connection for RocksConnection<'_> {
     fn get(&mut self, keyspace: Keyspace, key: &[u8], value: &mut Vec<u8>) -> Attempt<bool> {
         let (family, mut error) = (self.family(keyspace), ptr::null_mut());
         let (data, len) = (key.as_ptr().cast(), key.len());
-        // SAFETY: a transaction was begun where `open` says so; the slice is taken here.
+        // SAFETY: in `Open::Txn` a transaction was started; the slice is destroyed here.
         let found = unsafe {
             let pinned = match self.open {
                 Open::Txn => ffi::rocksdb_transaction_get_pinned_cf(
@@ -282,7 +284,7 @@ impl Connection for RocksConnection<'_> {
         }
         let (data, len, mut error) = (key.as_ptr().cast(), key.len(), ptr::null_mut());
         let family = self.family(keyspace);
-        // SAFETY: the transaction was begun; the slice is taken here.
+        // SAFETY: the transaction was started; the slice is destroyed here.
         let found = unsafe {
             let pinned = ffi::rocksdb_transaction_get_pinned_for_update_cf(
                 self.txn, self.read, family, data, len, 1, &mut error,
@@ -298,7 +300,7 @@ impl Connection for RocksConnection<'_> {
             return Ok(());
         }
         let mut error = ptr::null_mut();
-        // SAFETY: the transaction was begun; RocksDB copies key and value during the call.
+        // SAFETY: the transaction was started; RocksDB copies key and value during the call.
         unsafe {
             ffi::rocksdb_transaction_put_cf(
                 self.txn,
@@ -333,8 +335,8 @@ impl Connection for RocksConnection<'_> {
         visit: Visit<'_>,
     ) -> Attempt<()> {
         let (family, mut error) = (self.family(keyspace), ptr::null_mut());
-        // SAFETY: the iterator is made and destroyed here, as are its options if it has a bound, which outlives both; a
-        // transaction was begun where `open` says so.
+        // SAFETY: the iterator is created and destroyed here, and so are its options if it has a
+        // bound, which outlives both; in `Open::Txn` a transaction was started.
         unsafe {
             let bounded = bounds.1.map(|to| {
                 let read = ffi::rocksdb_readoptions_create();
@@ -374,10 +376,10 @@ impl Connection for RocksConnection<'_> {
                 }
             }
             Open::Txn => {
-                // SAFETY: the transaction was begun.
+                // SAFETY: the transaction was started.
                 unsafe { ffi::rocksdb_transaction_commit(self.txn, &mut error) };
                 if !error.is_null() {
-                    self.open = Open::Txn; // it is to be rolled back
+                    self.open = Open::Txn; // the caller must roll it back
                 }
             }
         }
@@ -391,7 +393,7 @@ impl Connection for RocksConnection<'_> {
         match std::mem::replace(&mut self.open, Open::Nothing) {
             Open::Nothing | Open::Batch => {}
             Open::Snapshot => self.leave_snapshot(),
-            // SAFETY: the transaction was begun.
+            // SAFETY: the transaction was started.
             Open::Txn => unsafe { ffi::rocksdb_transaction_rollback(self.txn, &mut error) },
         }
         check(error)

@@ -1,4 +1,5 @@
-//! The open database, plain or with transactions: RocksDB's C interface has two sets of functions for them.
+//! The open database, plain or with transactions; RocksDB's C interface has separate functions for
+//! the two.
 //!
 //! Threads: all. rocksdb/c.h: a database and its column families may be used from any thread.
 
@@ -10,29 +11,30 @@ use libc::{c_char, c_int};
 use super::super::Result;
 use super::{check, ffi};
 
-/// Which of the two it is.
+/// The handle of a plain database or of one with transactions.
 #[derive(Clone, Copy)]
 pub(super) enum Opened {
     Plain(*mut ffi::Db),
     Transactions(*mut ffi::TransactionDb),
 }
 
-/// The open database; closes when the last user drops it.
+/// The open database; closed when the last user drops it.
 pub(super) struct Handle {
     pub opened: Opened,
     pub families: Vec<*mut ffi::Family>,
     pub cache: *mut ffi::Cache,
 }
 
-// SAFETY: rocksdb/c.h guarantees that a DB and its column family handles may be used from any thread.
+// SAFETY: rocksdb/c.h guarantees that a DB and its column families may be used from any thread.
 unsafe impl Send for Handle {}
-// SAFETY: as above: "Multiple threads can invoke const and non-const methods without synchronization".
+// SAFETY: rocksdb/c.h: "Multiple threads can invoke const and non-const methods without
+// synchronization".
 unsafe impl Sync for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: the handles come from the open of this database, nobody else holds them (the
-        // sessions borrow the target, the ticker has ended), and they are destroyed before the db.
+        // SAFETY: the handles come from the open of this database, and nothing else holds them (the
+        // connections borrow the target, the ticker has ended). They are destroyed before the db.
         unsafe {
             self.families.iter().for_each(|&f| ffi::rocksdb_column_family_handle_destroy(f));
             match self.opened {
@@ -57,7 +59,7 @@ impl Handle {
         check(error)
     }
 
-    /// Writes the memtables of a family out.
+    /// Flushes the memtables of a family.
     pub fn flush(&self, family: *mut ffi::Family) -> Result<()> {
         let mut error = ptr::null_mut();
         // SAFETY: options are created and destroyed here; db and family are open.
@@ -75,7 +77,7 @@ impl Handle {
         check(error)
     }
 
-    /// Compacts a family as a whole; false where the interface has no such call.
+    /// Compacts a family completely; false if the interface has no such call.
     pub fn compact(&self, family: *mut ffi::Family) -> bool {
         let Opened::Plain(db) = self.opened else { return false };
         let (null, none) = (ptr::null(), 0);
@@ -84,7 +86,8 @@ impl Handle {
         true
     }
 
-    /// Sum of an integer property over the column families; `None` where the interface does not tell.
+    /// Returns the sum of an integer property over the column families; `None` if the interface
+    /// does not provide it.
     pub fn property(&self, name: &CStr) -> Option<f64> {
         let Opened::Plain(db) = self.opened else { return None };
         let of = |family: &*mut ffi::Family| {
@@ -116,14 +119,14 @@ impl Handle {
     /// Writes a batch.
     ///
     /// # Safety
-    /// `options` and `batch` are the caller's own, and alive.
+    /// `options` and `batch` must be the caller's own, and alive.
     pub unsafe fn write(
         &self,
         options: *const ffi::WriteOptions,
         batch: *mut ffi::WriteBatch,
         error: &mut *mut c_char,
     ) {
-        // SAFETY: the caller's promise; db is open.
+        // SAFETY: guaranteed by the caller; db is open.
         unsafe {
             match self.opened {
                 Opened::Plain(db) => ffi::rocksdb_write(db, options, batch, error),
@@ -134,10 +137,10 @@ impl Handle {
         }
     }
 
-    /// A moment of the database, to be released.
+    /// Takes a snapshot of the database, which the caller must release.
     ///
     /// # Safety
-    /// It is released before the database is closed.
+    /// The snapshot must be released before the database is closed.
     pub unsafe fn snapshot(&self) -> *const ffi::Snapshot {
         // SAFETY: db is open.
         unsafe {
@@ -148,12 +151,12 @@ impl Handle {
         }
     }
 
-    /// Releases it.
+    /// Releases a snapshot.
     ///
     /// # Safety
-    /// It is of this database, and nobody reads by it any more.
+    /// The snapshot must be of this database, and no reader may use it any more.
     pub unsafe fn release_snapshot(&self, snapshot: *const ffi::Snapshot) {
-        // SAFETY: the caller's promise; db is open.
+        // SAFETY: guaranteed by the caller; db is open.
         unsafe {
             match self.opened {
                 Opened::Plain(db) => ffi::rocksdb_release_snapshot(db, snapshot),
@@ -167,7 +170,7 @@ impl Handle {
     /// Reads a key; null if it is absent.
     ///
     /// # Safety
-    /// `options` are the caller's own, and alive; `family` is of this database.
+    /// `options` must be the caller's own, and alive; `family` must belong to this database.
     pub unsafe fn get_pinned(
         &self,
         options: *const ffi::ReadOptions,
@@ -176,7 +179,7 @@ impl Handle {
         error: &mut *mut c_char,
     ) -> *mut ffi::Pinned {
         let (data, len) = (key.as_ptr().cast(), key.len());
-        // SAFETY: the caller's promise; db is open, and the key is not kept.
+        // SAFETY: guaranteed by the caller; db is open, and the key is not kept.
         unsafe {
             match self.opened {
                 Opened::Plain(db) => {
@@ -189,16 +192,16 @@ impl Handle {
         }
     }
 
-    /// An iterator, to be destroyed.
+    /// Creates an iterator, which the caller must destroy.
     ///
     /// # Safety
-    /// As of [`get_pinned`](Self::get_pinned).
+    /// As for [`get_pinned`](Self::get_pinned).
     pub unsafe fn iterator(
         &self,
         options: *const ffi::ReadOptions,
         family: *mut ffi::Family,
     ) -> *mut ffi::Iter {
-        // SAFETY: the caller's promise; db is open.
+        // SAFETY: guaranteed by the caller; db is open.
         unsafe {
             match self.opened {
                 Opened::Plain(db) => ffi::rocksdb_create_iterator_cf(db, options, family),
@@ -210,19 +213,19 @@ impl Handle {
     }
 }
 
-/// What a database is opened with.
+/// Parameters with which a database is opened.
 pub(super) struct Opening<'a> {
     pub options: *const ffi::Options,
     pub path: &'a CStr,
     pub names: &'a [*const c_char],
-    /// How long a transaction waits for a row, ms; `None`: no transactions.
+    /// How long a transaction waits for a row lock, ms; `None` for a database without transactions.
     pub lock_timeout_ms: Option<i64>,
 }
 
-/// Opens it.
+/// Opens a database.
 ///
 /// # Safety
-/// `options` are alive, `names` are zero-terminated and outlive the call.
+/// `options` must be alive; `names` must be zero-terminated and outlive the call.
 pub(super) unsafe fn open(
     opening: &Opening<'_>,
     families: &mut [*mut ffi::Family],
@@ -232,7 +235,7 @@ pub(super) unsafe fn open(
     let family_options = vec![options; names.len()];
     let (count, path) = (names.len() as c_int, path.as_ptr());
     let (names, each, out) = (names.as_ptr(), family_options.as_ptr(), families.as_mut_ptr());
-    // SAFETY: the caller's promise; the vectors outlive the calls.
+    // SAFETY: guaranteed by the caller; the vectors outlive the calls.
     unsafe {
         let Some(timeout) = lock_timeout_ms else {
             let db =

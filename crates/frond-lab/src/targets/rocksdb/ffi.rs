@@ -1,4 +1,4 @@
-//! What the lab uses of RocksDB's C interface, declared by hand from `rocksdb/c.h` 7.8.
+//! The part of RocksDB's C interface that the lab uses, declared by hand from `rocksdb/c.h` 7.8.
 //!
 //! Conventions of that header: functions that can fail take a trailing `char** errptr`, which must
 //! point at a null pointer and receives a malloc'ed message; slices are pointer and length.

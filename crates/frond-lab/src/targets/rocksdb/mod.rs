@@ -1,13 +1,13 @@
-//! RocksDB as a target: keyspaces are column families, a batch is a write batch; with transactions of many calls
-//! it is opened as `TransactionDB`.
+//! RocksDB as a target: keyspaces are column families, a batch is a write batch. For transactions
+//! of several calls it is opened as `TransactionDB`.
 //!
 //! Invariants
-//! 1. Block cache + write buffers = M; index and filter blocks lie in the cache; I/O is direct.
-//! 2. `Lazy` is manual WAL flush with `FlushWAL` and sync each second; `Os` writes the WAL at each
-//!    commit and syncs it each second; `Sync` syncs each commit.
+//! 1. Block cache + write buffers = M; index and filter blocks are in the cache; I/O is direct.
+//! 2. `Lazy` is manual WAL flush with `FlushWAL` and a sync each second; `Os` writes the WAL at
+//!    each commit and syncs it each second; `Sync` syncs each commit.
 //!
-//! Threads: the database handle is thread-safe by RocksDB's contract; batches and iterators belong to
-//! one client.
+//! Threads: the database handle is thread-safe by RocksDB's contract; batches and iterators belong
+//! to one client.
 
 mod connection;
 mod database;
@@ -55,7 +55,7 @@ struct Settings {
     lock_timeout_ms: i64,
 }
 
-/// Turns RocksDB's error message into ours and frees it.
+/// Converts RocksDB's error message into an error of the lab, and frees it.
 fn check(error: *mut c_char) -> Result<()> {
     if error.is_null() {
         return Ok(());
@@ -77,7 +77,7 @@ pub struct RocksDb {
 }
 
 impl RocksDb {
-    /// Environment variables its process is started with: they must be there before the first malloc.
+    /// Returns environment variables for its process, which must be set before the first malloc.
     pub fn environment() -> Result<[(&'static str, String); 1]> {
         let settings: Settings = settings::parse("rocksdb.settings.toml", SETTINGS)?;
         Ok([("GLIBC_TUNABLES", settings.glibc_tunables)])
@@ -121,9 +121,9 @@ fn open(setup: &Setup, settings: &Settings, cache: Bytes, buffer: Bytes) -> Resu
     let pointers: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
     let mut families = vec![ptr::null_mut(); names.len()];
     let mut error = ptr::null_mut();
-    // SAFETY: every pointer passed comes from the matching create call or from a CString or Vec that
-    // outlives the call; the table factory and the options keep their own references to the cache
-    // and the filter (c.h: set_filter_policy takes ownership).
+    // SAFETY: every pointer passed comes from the matching create call or from a CString or Vec
+    // that outlives the call; the table factory and the options keep their own references to the
+    // cache and the filter (c.h: set_filter_policy takes ownership).
     let (opened, lru) = unsafe {
         let lru = ffi::rocksdb_cache_create_lru(cache.0 as usize);
         let table = ffi::rocksdb_block_based_options_create();
@@ -255,7 +255,7 @@ impl Target for RocksDb {
     }
 }
 
-/// "12K syncs" → 12000.
+/// Parses a quantity: "12K syncs" is 12000.
 fn quantity(text: &str) -> Option<f64> {
     let word = text.split(' ').next()?;
     let (digits, scale) = match word.chars().last()? {

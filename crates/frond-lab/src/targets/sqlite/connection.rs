@@ -1,11 +1,12 @@
-//! A client of SQLite: one connection, its prepared statements, and transactions that begin with `BEGIN IMMEDIATE` if
-//! they write, so that none has to be done again because it read before it wrote.
+//! A client of SQLite: a connection and its prepared statements. Transactions that write start with
+//! `BEGIN IMMEDIATE`, so that none must be run again because it read before it wrote.
 //!
 //! Invariants
-//! 1. All connections of a step together have the cache that one has alone; those that wait for a step have none.
-//! 2. A connection goes back without a transaction, and with the durability of the store.
+//! 1. All connections of a step together have the cache that a single one has; idle connections
+//!    have no cache.
+//! 2. A connection is returned without a transaction, and with the durability of the store.
 //!
-//! Threads: one each.
+//! Threads: a connection belongs to one thread.
 
 use std::collections::HashMap;
 
@@ -19,15 +20,15 @@ use crate::targets::{
     Attempt, Begin, Clients, Connection, Direction, Failure, Result, Span, Stop, Visit,
 };
 
-/// Statements that a connection keeps prepared: more than any workload has.
+/// Number of statements that a connection keeps prepared: more than any workload has.
 const PREPARED: usize = 256;
 
-/// One client's.
+/// The connection of one client.
 pub(super) struct SqliteConnection<'a> {
     target: &'a Sqlite,
     handle: Option<Handle>,
     is_open: bool,
-    /// Texts of statements that depend on what is asked for.
+    /// Texts of statements that depend on the request.
     updates: HashMap<(Keyspace, u64), String>,
     spans: HashMap<(Keyspace, SpanShape), String>,
 }
@@ -58,7 +59,7 @@ impl ToSql for Value<'_> {
     }
 }
 
-/// Runs a statement with these parameters, none of whose rows are read.
+/// Runs a statement that returns no rows with these parameters.
 fn execute<P: ToSql>(
     handle: &Handle,
     sql: &str,
@@ -71,7 +72,7 @@ fn execute<P: ToSql>(
     statement.raw_execute().map(drop)
 }
 
-/// Runs a query; `visit` sees each row and ends it with false.
+/// Runs a query; `visit` sees each row, and returning false ends the query.
 fn query<P: ToSql>(
     handle: &Handle,
     sql: &str,
@@ -91,8 +92,8 @@ fn query<P: ToSql>(
     Ok(())
 }
 
-/// A column of a row as a value of the lab's. What is not of its type becomes one that no row has, and the checksum then
-/// says so.
+/// Converts a column of a row to a value of the lab. A value of the wrong type becomes one that no
+/// row has, so that the checksum reveals it.
 fn value<'r>(row: &'r Row<'_>, column: usize, kind: Type) -> rusqlite::Result<Value<'r>> {
     let found = row.get_ref(column)?;
     Ok(match (kind, found) {
@@ -124,14 +125,14 @@ impl<'a> SqliteConnection<'a> {
         self.handle.as_ref().ok_or_else(|| Failure("sqlite: the connection is gone".to_owned()))
     }
 
-    /// The raw table with this keyspace.
+    /// Returns the raw table with this keyspace.
     fn raw(&self, keyspace: Keyspace) -> Result<&'a Table> {
         let tables = &self.target.tables;
         let found = tables.iter().find(|table| table.base == keyspace && table.is_raw());
         found.ok_or_else(|| Failure(format!("sqlite: keyspace {keyspace} has columns of its own")))
     }
 
-    /// Reads the columns outside the key of a row, as the lab's bytes.
+    /// Reads the non-key columns of a row, encoded as the lab's bytes.
     fn row_value(&self, table: &Table, key: &[Value<'_>], out: &mut Vec<u8>) -> Attempt<bool> {
         out.clear();
         let (handle, mut found) = (self.handle()?, false);
@@ -155,7 +156,7 @@ impl Connection for SqliteConnection<'_> {
         let handle = self.handle()?;
         execute(handle, sql, std::iter::empty::<i64>())?;
         if what == Begin::Read {
-            // The moment is that of the first read.
+            // The snapshot is taken at the first read.
             execute_query(handle, "SELECT rowid FROM sqlite_schema LIMIT 1")?;
         }
         self.is_open = true;
@@ -180,7 +181,7 @@ impl Connection for SqliteConnection<'_> {
         key: &[u8],
         value: &mut Vec<u8>,
     ) -> Attempt<bool> {
-        // A transaction that writes has the whole store to itself.
+        // A transaction that writes is the only writer of the store.
         self.get(keyspace, key, value)
     }
 
@@ -320,11 +321,11 @@ fn execute_query(handle: &Handle, sql: &str) -> rusqlite::Result<()> {
     query(handle, sql, std::iter::empty::<i64>(), |_| Ok(false))
 }
 
-/// Gives all memory back that a connection can do without, to the system: with sixty connections that wait, what the
-/// allocator keeps of theirs is more than the store may have.
+/// Returns all memory to the system that a connection can do without: with sixty idle connections,
+/// what the allocator keeps of their memory is more than the store may use.
 fn release_memory(handle: &Handle) -> rusqlite::Result<()> {
     handle.execute_batch("PRAGMA shrink_memory")?;
-    // SAFETY: it moves nothing that anybody has, and asks for no state of the caller's.
+    // SAFETY: it moves no live allocation and requires nothing of the caller.
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::malloc_trim(0)
@@ -335,7 +336,7 @@ fn release_memory(handle: &Handle) -> rusqlite::Result<()> {
 impl Drop for SqliteConnection<'_> {
     fn drop(&mut self) {
         let is_clean = self.rollback().is_ok();
-        // One that cannot be cleaned is closed instead (Invariant 2).
+        // A connection that cannot be cleaned is closed instead (Invariant 2).
         if let Some(handle) = self.handle.take()
             && is_clean
             && self.target.set_durability(&handle, self.target.durability).is_ok()

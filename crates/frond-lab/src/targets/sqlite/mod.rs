@@ -1,8 +1,9 @@
-//! SQLite as a target: the real table with its indexes, prepared statements, one transaction a commit.
+//! SQLite as a target: the real table with its indexes, prepared statements, one transaction per
+//! commit.
 //!
 //! Invariants
-//! 1. Rows are stored as columns; scans give them back in the lab's encoding, so that checksums agree.
-//! 2. Connections are kept between steps: closing one would throw its cache away.
+//! 1. Rows are stored as columns; scans return them in the lab's encoding, so that checksums agree.
+//! 2. Connections are kept between steps: closing a connection would discard its cache.
 //!
 //! Threads: one connection per client.
 
@@ -44,11 +45,11 @@ const CHECKPOINT: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 pub struct Sqlite {
     path: PathBuf,
     tables: Vec<Table>,
-    /// Of each table.
+    /// The statements of each table.
     statements: Vec<Statements>,
-    /// Run on every connection.
+    /// Pragmas that are run on every connection.
     pragmas: Vec<String>,
-    /// The store's durability class, and what `synchronous` is for each.
+    /// The store's durability class, and the value of `synchronous` for each class.
     durability: Durability,
     synchronous: [String; 3],
     cache_kib: u64,
@@ -104,7 +105,8 @@ impl Sqlite {
         self.idle.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).pop()
     }
 
-    /// Whether no other connection waits, whose memory counts, too; else what `otherwise` says.
+    /// Returns true if no other connection is idle (the memory of idle connections counts too);
+    /// otherwise returns the result of `otherwise`.
     fn is_alone_or(&self, otherwise: impl FnOnce() -> bool) -> bool {
         let is_alone = self.idle.lock().unwrap_or_else(|e| e.into_inner()).is_empty();
         is_alone || otherwise()
@@ -115,7 +117,7 @@ impl Sqlite {
         Ok(handle.execute_batch(&format!("PRAGMA synchronous={synchronous}"))?)
     }
 
-    /// The statements of the table with this keyspace.
+    /// Returns the statements of the table with this keyspace.
     fn statements(&self, base: Keyspace) -> &Statements {
         let at = self.tables.iter().position(|table| table.base == base);
         &self.statements[at.unwrap_or(0)]
@@ -144,7 +146,8 @@ impl Target for Sqlite {
 
     fn compact(&self) -> Result<bool> {
         let handle = self.open_handle(self.cache_kib / 8)?;
-        // The packed copy is as large as the data: not in memory, whatever is said of other tables.
+        // The packed copy is as large as the data, so it must not be in memory, whatever
+        // `temp_store` is for other tables.
         handle.execute_batch("PRAGMA temp_store=FILE")?;
         handle.execute_batch("VACUUM")?;
         handle.execute_batch(CHECKPOINT)?;

@@ -1,4 +1,4 @@
-//! The texts of SQLite's statements: the real tables, and what is asked of them.
+//! SQL texts of the statements for SQLite: creating the real tables, and reading and changing them.
 
 use crate::schema::{Keyspace, Table, Type};
 use crate::targets::{Direction, Span};
@@ -14,7 +14,7 @@ fn names(table: &Table, columns: &[usize]) -> Vec<&'static str> {
     columns.iter().map(|&column| table.columns[column].name).collect()
 }
 
-/// `a=? AND b=?`
+/// Joins conditions: `a=? AND b=?`
 fn equal(names: &[&str]) -> String {
     names.iter().map(|name| format!("{name}=?")).collect::<Vec<_>>().join(" AND ")
 }
@@ -38,7 +38,7 @@ impl Statements {
     }
 }
 
-/// The table and its indexes.
+/// Returns the statements that create the table and its indexes.
 pub(super) fn ddl(table: &Table) -> Vec<String> {
     let name = table.name;
     if table.is_raw() {
@@ -53,7 +53,8 @@ pub(super) fn ddl(table: &Table) -> Vec<String> {
     };
     let columns = table.columns.iter().map(|c| format!("{} {} NOT NULL", c.name, kind(c.kind)));
     let columns = columns.collect::<Vec<_>>().join(", ");
-    // One integer as the key is SQLite's row number: its fastest form. Others are clustered.
+    // A single integer as the key is SQLite's row number, its fastest form. Other keys are
+    // clustered.
     let is_rowid = matches!(table.primary[..], [one] if kind(table.columns[one].kind) == "INTEGER");
     let tail = if is_rowid { "" } else { " WITHOUT ROWID" };
     let key = names(table, &table.primary).join(", ");
@@ -65,14 +66,14 @@ pub(super) fn ddl(table: &Table) -> Vec<String> {
     sql
 }
 
-/// Sets these columns of one row.
+/// Returns the statement that updates these columns of one row.
 pub(super) fn update(table: &Table, columns: &[usize]) -> String {
     let set = names(table, columns).iter().map(|name| format!("{name}=?")).collect::<Vec<_>>();
     let key = equal(&names(table, &table.primary));
     format!("UPDATE {} SET {} WHERE {key}", table.name, set.join(","))
 }
 
-/// What a [`Span`]'s statement depends on.
+/// The properties of a [`Span`] that its statement depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct SpanShape {
     equal: usize,
@@ -92,7 +93,7 @@ impl SpanShape {
     }
 }
 
-/// Selects a keyspace's columns in its order.
+/// Returns the query for a keyspace's columns in its order.
 pub(super) fn range(table: &Table, keyspace: Keyspace, shape: SpanShape) -> String {
     let key = names(table, &table.key_columns(keyspace));
     let rest: Vec<usize> = if keyspace == 0 { table.value_columns().collect() } else { Vec::new() };
@@ -121,7 +122,7 @@ pub(super) fn range(table: &Table, keyspace: Keyspace, shape: SpanShape) -> Stri
     format!("SELECT {columns} FROM {} {hint} {condition} ORDER BY {order} LIMIT ?", table.name)
 }
 
-/// Selects a raw table's rows in order.
+/// Returns the query for a raw table's rows in order.
 pub(super) fn raw_scan(table: &Table, from: bool, to: bool, direction: Direction) -> String {
     let bounds: Vec<&str> =
         [from.then_some("k>=?"), to.then_some("k<?")].into_iter().flatten().collect();

@@ -1,9 +1,10 @@
-//! TidesDB as a target: keyspaces are column families, all work is in transactions of its own.
+//! TidesDB as a target: keyspaces are column families, and all work is done in its transactions.
 //!
 //! Invariants
-//! 1. `Sync` syncs each commit; `Os` is its mode of an interval; for `Lazy` its log is synced each second.
-//! 2. Transactions that write are at its level `Snapshot`: of two that write the same key the second fails at its commit,
-//!    and is done again. There are no locks.
+//! 1. `Sync` syncs each commit; `Os` is its interval mode; for `Lazy` a thread of the lab syncs its
+//!    log each second.
+//! 2. Transactions that write run at its level `Snapshot`: if two write the same key, the second
+//!    fails at its commit and is run again. There are no locks.
 //!
 //! Threads: the database is thread-safe by its contract; a transaction belongs to one client.
 
@@ -118,7 +119,7 @@ impl Tides {
     }
 }
 
-/// Its files are below a directory of their own: it makes it.
+/// Returns the directory of its files, which TidesDB creates below that of the target.
 fn path_of(dir: &Path) -> std::path::PathBuf {
     dir.join("tides")
 }
@@ -172,16 +173,16 @@ impl Target for Tides {
     }
 }
 
-/// One client's.
+/// The connection of one client.
 struct TidesConnection<'a> {
-    /// Used again for each transaction, and for reads outside of one.
+    /// Reused for each transaction, and for reads outside of one.
     txn: Transaction<'a>,
     families: Vec<ColumnFamily<'a>>,
     is_open: bool,
 }
 
 impl TidesConnection<'_> {
-    /// Sees what was committed last, if no transaction was begun.
+    /// Makes reads see what was committed last, if there is no current transaction.
     fn refresh(&mut self) -> Attempt<()> {
         if !self.is_open {
             self.txn.reset(IsolationLevel::ReadCommitted)?;
@@ -214,7 +215,7 @@ impl TidesConnection<'_> {
 impl Connection for TidesConnection<'_> {
     fn begin(&mut self, what: Begin) -> Attempt<()> {
         self.txn.reset(match what {
-            // Blind writes conflict with nobody.
+            // Blind writes do not conflict.
             Begin::Batch => IsolationLevel::ReadCommitted,
             Begin::Read | Begin::Write => IsolationLevel::Snapshot,
         })?;
@@ -265,7 +266,7 @@ impl Connection for TidesConnection<'_> {
                 Direction::Forward => to.is_some_and(|to| &key[..] >= to),
                 Direction::Reverse => from.is_some_and(|from| &key[..] < from),
             };
-            // The upper bound is not among them, and may be where a scan downwards began.
+            // The upper bound is exclusive, but a descending scan may start at it.
             let is_bound = direction == Direction::Reverse && to == Some(&key[..]);
             if is_past || (!is_bound && !visit(&key, &value)) {
                 break;

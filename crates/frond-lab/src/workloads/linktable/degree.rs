@@ -1,17 +1,19 @@
-//! How many links a node has: LinkBench's empirical distribution, and which node has which rank in it.
+//! Number of links of a node: LinkBench's empirical distribution, and which node has which rank in
+//! it.
 //!
 //! Invariants
-//! 1. The node of rank r among n has the smallest degree d with CCDF(d) ≤ r / n, so the whole is a
-//!    function of n: no sampling.
+//! 1. The node of rank r among n has the smallest degree d with CCDF(d) ≤ r / n, so all degrees are
+//!    a function of n: there is no sampling.
 //! 2. Ranks are a permutation of the ids.
-//! 3. Below ten million nodes no degree is above the largest one's share (the tail of the table does not
-//!    shrink with n: a single node would have a fifth of all links).
-//! 4. A node's degree is split over two types as upstream's loader does: half of it to each, rounded
-//!    down, and one more to the first ones, which makes most nodes gain a link or two.
+//! 3. Below ten million nodes the degrees are capped in proportion to n: the tail of the table does
+//!    not shrink with n, and without the cap a single node would have a fifth of all links.
+//! 4. A node's degree is split over two types as upstream's loader does: each type gets half of it,
+//!    rounded down, and one more if its index is below the remaining half. So most nodes gain a
+//!    link or two.
 
 use crate::random::{Purpose, Random};
 
-/// Degree and the fraction of nodes with more links; between them linear in log(d + 1), log(CCDF).
+/// Degree, and the fraction of nodes with more links. Linear in log(d + 1), log(CCDF) in between.
 const ANCHORS: [(f64, f64); 40] = [
     (0.0, 0.5467),
     (1.0, 0.2254),
@@ -57,12 +59,13 @@ const ANCHORS: [(f64, f64); 40] = [
 const DEGREE_MAX: f64 = 961_963.0;
 const NODES_OF_TABLE: f64 = 1e7;
 const TYPES: u64 = 2;
-/// Residue classes of the ids, each turned by an amount of its own.
+/// Residue classes of the ids; each is rotated by an amount of its own.
 const CLASSES: u64 = 1_024;
-/// Links a node has at a million nodes, after Invariant 4.
+/// Mean number of links of a node at a million nodes, after Invariant 4.
 const LINKS_PER_NODE: f64 = 4.37;
 
-/// Which id has which rank: within its residue class, an id is moved on by the turn of the class.
+/// A permutation between ids and ranks: within its residue class, an id is rotated by the class's
+/// amount.
 #[derive(Clone, Debug)]
 pub struct Permutation {
     ids: u64,
@@ -70,32 +73,33 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// One of the ids 1 … `ids`.
+    /// Creates a permutation of the ids 1 … `ids`.
     pub fn new(random: &mut Random, ids: u64) -> Self {
         Self { ids, turns: (0..CLASSES).map(|_| random.next()).collect() }
     }
 
-    /// Members of the class of `place`, counted from 0, its turn, and the place within the class.
+    /// Returns the size of the class of `place` (counted from 0), its rotation, and the place
+    /// within it.
     fn class(&self, place: u64) -> (u64, u64, u64) {
         let class = place % CLASSES;
         let size = (self.ids - class).div_ceil(CLASSES);
         (size, self.turns[class as usize] % size, place / CLASSES)
     }
 
-    /// The rank, from 0 on, of an id.
+    /// Returns the rank of an id, from 0 on.
     pub fn rank(&self, id: u64) -> u64 {
         let (size, turn, place) = self.class(id - 1);
         (place + turn) % size * CLASSES + (id - 1) % CLASSES
     }
 
-    /// The id of a rank.
+    /// Returns the id of a rank.
     pub fn id(&self, rank: u64) -> u64 {
         let (size, turn, place) = self.class(rank);
         (place + size - turn) % size * CLASSES + rank % CLASSES + 1
     }
 }
 
-/// Degrees of the nodes 1 … n.
+/// Degrees of the nodes 1 … n of a graph.
 #[derive(Clone, Debug)]
 pub struct Degrees {
     nodes: u64,
@@ -103,13 +107,13 @@ pub struct Degrees {
 }
 
 impl Degrees {
-    /// Those of a graph of `nodes` nodes.
+    /// Returns the degrees of a graph of `nodes` nodes.
     pub fn new(seed: u64, nodes: u64) -> Self {
         let mut random = Random::stream(seed, "linktable", 1, 0, Purpose::Population);
         Self { nodes, ranks: Permutation::new(&mut random, nodes) }
     }
 
-    /// Those of a graph that has at least `links` links, and not many more.
+    /// Returns the degrees of a graph that has at least `links` links and not many more.
     pub fn with_links(seed: u64, links: u64) -> Self {
         let mut nodes = (links as f64 / LINKS_PER_NODE) as u64 + 1;
         loop {
@@ -122,22 +126,22 @@ impl Degrees {
         }
     }
 
-    /// How many nodes there are.
+    /// Number of nodes.
     pub fn nodes(&self) -> u64 {
         self.nodes
     }
 
-    /// Links of node `id`, from 1 on, of the type with this index.
+    /// Returns the number of links of node `id` (from 1 on) of the type with index `kind`.
     pub fn links_of_type(&self, id: u64, kind: u64) -> u64 {
         share(self.of_rank(self.ranks.rank(id)), kind)
     }
 
-    /// Which node has which rank (Invariant 2): the first has the most links.
+    /// Returns which node has which rank (Invariant 2); rank 0 has the most links.
     pub fn ranks(&self) -> &Permutation {
         &self.ranks
     }
 
-    /// Invariants 1 and 3.
+    /// Returns the degree of a rank (Invariants 1 and 3).
     fn of_rank(&self, rank: u64) -> u64 {
         let cap = (DEGREE_MAX * (self.nodes as f64 / NODES_OF_TABLE).min(1.0)).max(1.0);
         let more = rank as f64 / self.nodes as f64;
@@ -148,7 +152,7 @@ impl Degrees {
             (Some((d0, c0)), Some(&(d1, c1))) if c1 > 0.0 => {
                 let part = (c0 / more).ln() / (c0 / c1).ln();
                 let log = (1.0 - part) * (d0 + 1.0).ln() + part * (d1 + 1.0).ln();
-                // An anchor itself must not be rounded up past its degree.
+                // A degree at an anchor must not be rounded up beyond the anchor.
                 (log.exp() - 1.0 - 1e-9).ceil()
             }
             _ => DEGREE_MAX,
@@ -157,7 +161,7 @@ impl Degrees {
     }
 }
 
-/// Invariant 4.
+/// Returns the part of a degree that falls to the type with index `kind` (Invariant 4).
 fn share(degree: u64, kind: u64) -> u64 {
     let half = degree / TYPES;
     half + u64::from(kind < degree - half)

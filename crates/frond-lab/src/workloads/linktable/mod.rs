@@ -1,9 +1,10 @@
-//! `linktable`: LinkBench's links, as its loader writes them (WORKLOADS §3).
+//! `linktable`: LinkBench's links, as its loader writes them.
 //!
 //! Invariants
-//! 1. Nodes come in order of their ids; a node's links type by type, `id2` counting up from `id1`.
-//! 2. Rows differ in `time` and `data` only as the loader's do: nothing is constant to compress well,
-//!    and what its loader leaves constant (visibility, version) stays so.
+//! 1. Nodes are in order of their ids; a node's links are grouped by type, with `id2` counting up
+//!    from `id1`.
+//! 2. `time` and `data` of rows differ only as the loader's do: nothing is constant in order to
+//!    compress well, and what the loader leaves constant (visibility, version) stays constant.
 
 pub mod degree;
 pub mod payload;
@@ -14,9 +15,9 @@ use crate::schema::{Column, Table, Type, Value};
 use degree::Degrees;
 use payload::Payload;
 
-/// Its two link types.
+/// The two link types.
 pub const TYPES: [u64; 2] = [123_456_789, 123_456_790];
-/// 2015-07-01 00:00:00 UTC in milliseconds: links were made in the 2³² ms before.
+/// 2015-07-01 00:00:00 UTC in milliseconds: links were made in the 2³² ms before it.
 pub const NOW_MILLIS: u64 = 1_435_708_800_000;
 
 /// A link.
@@ -34,7 +35,7 @@ pub struct LinkTable {
     degrees: Degrees,
     payload: Payload,
     random: Random,
-    /// Where it stands: node from 1 on, index of the type, links of that type still to come.
+    /// Position: node (from 1 on), index of the type, links of that type still to come.
     id1: u64,
     kind: usize,
     left: u64,
@@ -42,12 +43,12 @@ pub struct LinkTable {
 }
 
 impl LinkTable {
-    /// The links of a graph that has at least `rows`.
+    /// Creates a generator of the links of a graph that has at least `rows` links.
     pub fn new(seed: u64, rows: u64) -> Self {
         let degrees = Degrees::with_links(seed, rows);
         let mut random = Random::stream(seed, "linktable", 0, 0, Purpose::Data);
         let payload = Payload::links(&mut random);
-        // Before the first node: `next` moves on to it.
+        // Before the first node: `next` advances to it.
         Self { degrees, payload, random, id1: 0, kind: TYPES.len() - 1, left: 0, id2: 0 }
     }
 }
@@ -56,7 +57,7 @@ impl Source for LinkTable {
     type Record = Link;
     type Columns<'a> = [Value<'a>; 7];
     const STEP: &'static str = "linktable";
-    // Rows of one of its bulk statements.
+    // Rows of one of the loader's bulk statements.
     const ROWS_PER_COMMIT: usize = 1_024;
 
     fn table() -> Table {

@@ -1,7 +1,8 @@
-//! `data` of links and nodes: log-normal in length, its bytes fresh or from a short buffer of motifs.
+//! `data` of links and nodes: log-normal in length; its bytes are fresh or from a short buffer of
+//! motifs.
 //!
-//! Upstream's source reads the motif buffer's size under another name than its configuration gives, so
-//! the buffer has 512 bytes and not 128.
+//! Upstream's source reads the size of the motif buffer under a name that its configuration does
+//! not set, so the buffer has 512 bytes instead of 128.
 
 use crate::random::Random;
 
@@ -9,14 +10,14 @@ const MOTIF_BYTES: usize = 512;
 const CHUNK_BYTES: usize = 128;
 const SIGMA: f64 = 1.0;
 
-/// What is different of links and nodes.
+/// Parameters that differ between links and nodes.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
-    /// Share of chunks that are fresh.
+    /// Fraction of chunks that are fresh.
     uniqueness: f64,
     median_bytes: f64,
     bytes_max: f64,
-    /// First byte, and how many different ones there are.
+    /// First byte value, and the number of distinct ones.
     alphabet: (u8, u64),
 }
 
@@ -29,7 +30,7 @@ const NODE: Shape = Shape {
     alphabet: (50, 170),
 };
 
-/// The generator.
+/// The generator of `data`.
 #[derive(Clone, Debug)]
 pub struct Payload {
     shape: Shape,
@@ -37,12 +38,12 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// Data of links, with motifs of `random`: always ASCII.
+    /// Creates the generator for links, with motifs drawn from `random`; the data are always ASCII.
     pub fn links(random: &mut Random) -> Self {
         Self::new(LINK, random)
     }
 
-    /// Data of nodes, with motifs of `random`.
+    /// Creates the generator for nodes, with motifs drawn from `random`.
     pub fn nodes(random: &mut Random) -> Self {
         Self::new(NODE, random)
     }
@@ -53,7 +54,7 @@ impl Payload {
         Self { shape, motifs }
     }
 
-    /// The next data.
+    /// Writes the next data.
     pub fn write(&self, random: &mut Random, out: &mut Vec<u8>) {
         let shape = self.shape;
         out.clear();
@@ -90,7 +91,7 @@ mod tests {
         for _ in 0..ROWS {
             payload.write(&mut random, &mut data);
             assert!(data.iter().all(|byte| (32..100).contains(byte)));
-            // Four bytes are in the motifs by chance once in forty thousand.
+            // Four fresh bytes match the motifs by chance once in forty thousand.
             let is_motif = |data: &[u8]| payload.motifs.windows(4).any(|motif| motif == data);
             motifs += usize::from(data.len() >= 4 && is_motif(&data[..4]));
             lengths.push(data.len());

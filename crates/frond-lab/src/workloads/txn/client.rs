@@ -1,9 +1,10 @@
-//! A client of `txn`: its transactions, and what it notes of the rows it changes.
+//! A client of `txn`: its transactions, and its record of the rows that it changes.
 //!
 //! Invariants
-//! 1. A change is noted right before the commit, which is the last call of a transaction and fails only for what ends
-//!    the run: until then others may be in the way, and the transaction is done again from its begin.
-//! 2. A row that is read under its lock must be what was noted; each that is not is counted.
+//! 1. A change is recorded right before the commit. The commit is the last call of a transaction
+//!    and fails only with errors that end the run: conflicts occur before it, and the transaction
+//!    is then run again from its start.
+//! 2. A row that is read under its lock must be as recorded; each deviation is counted.
 //!
 //! Threads: one.
 
@@ -11,32 +12,32 @@ use crate::targets::{Attempt, Begin, Connection, Direction, Failure, Result, Sto
 
 use super::rows::{Rows, State, key, state_of, write_value};
 
-/// One client.
+/// A client that runs transactions.
 pub struct Client<'a> {
-    /// Its transactions.
+    /// Its connection.
     pub txns: Box<dyn Connection + 'a>,
     rows: &'a Rows,
     /// Whether the store keeps what it is given.
     keeps_rows: bool,
     value: Vec<u8>,
-    /// What the transaction changes.
+    /// Changes of the current transaction.
     changes: Vec<(u64, Option<State>)>,
-    /// The row that it is adding.
+    /// Row that is being added.
     adding: Option<u64>,
-    /// Transactions done again because others were in their way.
+    /// Transactions that were run again because of conflicts.
     pub retries: u64,
-    /// Rows that were not what they must be.
+    /// Rows that were not as recorded.
     pub wrong: u64,
 }
 
 impl<'a> Client<'a> {
-    /// A client of `rows`.
+    /// Creates a client on `rows`.
     pub fn new(txns: Box<dyn Connection + 'a>, rows: &'a Rows, keeps_rows: bool) -> Self {
         let (value, changes) = (Vec::new(), Vec::new());
         Self { txns, rows, keeps_rows, value, changes, adding: None, retries: 0, wrong: 0 }
     }
 
-    /// Runs `work`, a transaction with its commit, until it comes through.
+    /// Runs `work`, a transaction with its commit, until it succeeds.
     pub fn run(&mut self, mut work: impl FnMut(&mut Self) -> Attempt<()>) -> Result<()> {
         loop {
             match work(self) {
@@ -51,21 +52,21 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Reads a row outside of transactions.
+    /// Reads a row outside of a transaction.
     pub fn read_once(&mut self, row: u64) -> Attempt<()> {
         self.read(row).map(drop)
     }
 
-    /// Reads a row; it may be on its way to another state.
+    /// Reads a row, which other clients may be changing.
     pub fn read(&mut self, row: u64) -> Attempt<Option<State>> {
         let found = self.txns.get(0, &key(row), &mut self.value)?;
         let state = state_of(&self.value);
-        // What is there tells its state, what is not there nothing.
+        // A row that was found must contain a valid state, and one that was not found no state.
         self.wrong += u64::from(found != state.is_some());
         Ok(state)
     }
 
-    /// Reads a row that nobody changes.
+    /// Reads a row that no client is changing, so that it must be as recorded.
     pub fn read_still(&mut self, row: u64) -> Attempt<()> {
         let state = self.read(row)?;
         self.must_be(row, state);
@@ -99,9 +100,9 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Puts a row that nobody has, in a transaction of its own.
+    /// Puts a new row, which no other client uses, in its own transaction.
     pub fn add(&mut self, state: State) -> Attempt<()> {
-        // The same when it is done again.
+        // A retry adds the same row.
         let row = *self.adding.get_or_insert_with(|| self.rows.add());
         self.txns.begin(Begin::Write)?;
         self.put(row, state)?;
@@ -110,7 +111,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Reads the rows from one up to another.
+    /// Reads the rows in `from..to`.
     pub fn list(&mut self, from: u64, to: u64) -> Attempt<()> {
         let mut wrong = 0;
         let (from, to) = (key(from), key(to));

@@ -1,10 +1,11 @@
-//! Requests in the shares of LinkBench (WORKLOADS §3), on rows of the one table.
+//! Requests in the shares of LinkBench, on rows of the one table.
 //!
-//! Eight rows are one id's: its node, the number of its links, and six links. Of a link the lowest bit of its number
-//! says whether it is visible. Ids are drawn by Zipf 0.8, uncorrelated, as its source does for reads and writes.
+//! An id has eight rows: its node, the number of its links, and six links. The lowest bit of a
+//! link's number says whether the link is visible. Ids are drawn from a Zipf distribution with
+//! exponent 0.8, uncorrelated, as LinkBench's source does for reads and writes.
 //!
 //! Invariants
-//! 1. Who needs a link and its count locks the link first: no two wait for each other.
+//! 1. A request that needs a link and its count locks the link first, so there are no deadlocks.
 //! 2. A node that was deleted does not come back.
 //!
 //! Threads: each client has its own.
@@ -15,14 +16,14 @@ use crate::targets::{Attempt, Begin};
 use super::client::Client;
 use super::rows::{ADDED, State};
 
-/// Rows of an id.
+/// Number of rows of an id.
 pub const ROWS_PER_ID: u64 = 8;
 const COUNT: u64 = 1;
 const LINKS: std::ops::Range<u64> = 2..ROWS_PER_ID;
-/// Odd and prime: it takes ranks all over the ids.
+/// An odd prime, which scatters ranks over the ids.
 const SCATTER: u64 = 2_654_435_761;
 
-/// What is asked for.
+/// A kind of request.
 #[allow(missing_docs)] // the names say it
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
@@ -38,7 +39,7 @@ pub enum Request {
     GetNode,
 }
 
-/// Shares, in units of 10⁻⁷ percent.
+/// Shares of the requests, in units of 10⁻⁷ percent.
 pub const SHARES: [(Request, u32); 10] = [
     (Request::AddLink, 89_886_601),
     (Request::DeleteLink, 29_907_664),
@@ -52,33 +53,33 @@ pub const SHARES: [(Request, u32); 10] = [
     (Request::GetNode, 129_326_683),
 ];
 
-/// A client's stream of requests.
+/// The distribution of a client's requests.
 #[derive(Clone)]
 pub struct Mix {
     zipf: GrayZipf,
     ids: u64,
 }
 
-/// A request with what was drawn for it: a transaction that is done again asks for the same.
+/// A request with the values drawn for it, so that a retried transaction makes the same request.
 #[derive(Clone, Copy, Debug)]
 pub struct Drawn {
     request: Request,
     /// The first row of its id.
     id: u64,
-    /// One of its links.
+    /// One of the id's links.
     link: u64,
-    /// How many.
+    /// Number of links to read.
     links: u64,
 }
 
 impl Mix {
-    /// Requests on so many rows.
+    /// Prepares requests on this many rows.
     pub fn new(rows: u64) -> Self {
         let ids = (rows / ROWS_PER_ID).max(1);
         Self { zipf: GrayZipf::new(ids.max(2), 0.8), ids }
     }
 
-    /// The next request.
+    /// Draws the next request.
     pub fn draw(&self, random: &mut Random) -> Drawn {
         let (request, _) = SHARES[random.weighted(&SHARES.map(|(_, share)| share))];
         let id = match request {
@@ -86,13 +87,13 @@ impl Mix {
             _ => self.zipf.draw(random).wrapping_mul(SCATTER) % self.ids,
         };
         let link = random.between(LINKS.start, LINKS.end - 1);
-        // 3.6 on average, of the six there are.
+        // Between 2 and 5, 3.5 on average, of an id's six links. LinkBench's average is 3.6.
         let links = random.between(2, 5);
         Drawn { request, id: id * ROWS_PER_ID, link, links }
     }
 }
 
-/// Does what was drawn, in one transaction.
+/// Executes a drawn request in one transaction.
 pub fn serve(client: &mut Client<'_>, drawn: Drawn) -> Attempt<()> {
     let Drawn { request, id, link, links } = drawn;
     match request {
@@ -128,7 +129,7 @@ fn bumped(state: State, number: u32) -> State {
     State { version: state.version.wrapping_add(1), number }
 }
 
-/// Makes a link visible with new data, or takes it away; the count follows.
+/// Makes a link visible with new data, or hides it, and updates the count.
 fn set_link(client: &mut Client<'_>, (id, link): (u64, u64), visible: bool) -> Attempt<()> {
     client.txns.begin(Begin::Write)?;
     if let Some(state) = client.read_for_update(id + link)? {

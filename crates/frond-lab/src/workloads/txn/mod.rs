@@ -1,23 +1,26 @@
-//! `txn`: transactions beside each other, on a table that is loaded first (8-byte keys, values of 100 bytes).
+//! `txn`: concurrent transactions on a table that is loaded first (8-byte keys, values of 100
+//! bytes).
 //!
 //! | step | a transaction |
 //! |---|---|
 //! | `put-N` | puts a row |
 //! | `get-N` | reads a row |
-//! | `rmw-N` | reads a row for update, puts it with its number one up |
+//! | `rmw-N` | reads a row for update and puts it with its number incremented |
 //! | `mix-N` | a request of LinkBench's mix (`mix.rs`) |
 //! | `sync-N` | puts a row, acknowledged after a sync |
-//! | `alone-N`, `held-N` | puts a row; for four times as long, and the second time, which may be longer, a snapshot is held from its begin on |
+//! | `alone-N` | puts a row; the step lasts four times as long |
+//! | `held-N` | like `alone-N`, while a snapshot is held from the start; may last longer |
 //!
-//! N clients run them, each without a pause. But in `mix` no two clients ever want the same row, so that what one costs
-//! the other is the store's doing.
+//! N clients run them, each without a pause. Except in `mix`, no two clients use the same row, so a
+//! client that slows down another does so because of the store.
 //!
 //! Invariants
 //! 1. A step takes the time that it is given, whatever the store.
-//! 2. What rows must hold is known at any moment (`rows.rs`): reads under a lock are checked as they are made, all
-//!    rows in the end, and a held snapshot's after the writes that it must not see.
+//! 2. What rows must hold is known at any time (`rows.rs`). Reads under a lock are checked
+//!    immediately, all rows at the end, and those of a held snapshot after the writes that it must
+//!    not see.
 //!
-//! Threads: one for each client, of the step's own.
+//! Threads: one per client, spawned by the step.
 
 mod client;
 pub mod mix;
@@ -35,13 +38,15 @@ use mix::Mix;
 use rows::{KEY_BYTES, LOADED, Rows, State, VALUE_BYTES, key, state_of, write_value};
 
 const ROW_BYTES: u64 = (KEY_BYTES + VALUE_BYTES) as u64;
-/// Rows of one commit of the load.
+/// Number of rows in a commit of the load.
 const ROWS_PER_COMMIT: u64 = 1_000;
-/// Clients that write while a snapshot is held, unless there shall be fewer: as many as keep two processors busy.
+/// Largest number of clients that write while a snapshot is held: enough to keep two processors
+/// busy.
 const WRITERS: u64 = 2;
-/// So many times as long as others these steps are: memory that a snapshot holds takes its time to grow.
+/// Factor by which these steps are longer than others: memory that a snapshot holds takes time to
+/// grow.
 const HELD_TIMES: u64 = 4;
-/// Rows that are read at a snapshot in the end.
+/// Number of rows that are checked in the snapshot at the end.
 const ROWS_CHECKED: u64 = 10_000;
 
 /// What transactions do.
@@ -79,7 +84,7 @@ pub struct Txn {
     spec: Spec,
     rows: Rows,
     mix: Mix,
-    /// Steps so far: the version of what the next one puts.
+    /// Number of steps so far: the version that the next step puts.
     steps: u16,
 }
 
@@ -95,7 +100,7 @@ struct Step {
 impl Txn {
     /// The workload.
     pub fn new(spec: &Spec) -> Self {
-        // An id's rows are all there or not at all.
+        // The rows of an id are all present or all absent.
         let count = spec.rows.next_multiple_of(mix::ROWS_PER_ID);
         let (rows, mix) = (Rows::new(count), Mix::new(count));
         Self { spec: spec.clone(), rows, mix, steps: 0 }
@@ -125,7 +130,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Runs a step by its clients (Invariant 1).
+    /// Runs a step with its clients (Invariant 1).
     fn step(
         &mut self,
         bench: &mut Bench<'_>,
@@ -195,7 +200,7 @@ impl Txn {
                     meter.time(1, || client.run(|client| mix::serve(client, drawn)))?;
                 }
                 phase => {
-                    // Rows are dealt out to the clients in turn.
+                    // Rows are assigned to the clients in turn.
                     let row = random.below(own.max(1)) * step.clients + number;
                     meter.time(1, || {
                         client.run(|client| one_row(client, phase, row, step.version))
@@ -208,19 +213,19 @@ impl Txn {
         Ok(Ended { changed, retries: client.retries, wrong: client.wrong })
     }
 
-    /// Writers alone, and the same while a snapshot is held.
+    /// Runs writers alone, and then the same writers while a snapshot is held.
     fn hold(&mut self, bench: &mut Bench<'_>) -> Result<()> {
         let most = self.spec.clients.iter().copied().max().unwrap_or(1);
         let (clients, seconds) = (WRITERS.min(most), HELD_TIMES * self.spec.seconds);
         self.step(bench, "alone", (Phase::Snapshot, clients), seconds)?;
         let mut held = bench.target.connect(Clients::ONE)?;
         held.begin(Begin::Read)?;
-        // Stores may take the snapshot with the first read, not with `begin`.
+        // Stores may take the snapshot at the first read instead of at `begin`.
         held.get(0, &key(0), &mut Vec::new())?;
         let every = (self.rows.loaded() / ROWS_CHECKED).max(1) as usize;
         let states = (0..self.rows.loaded()).step_by(every).map(|row| (row, self.rows.state(row)));
         let states: Vec<(u64, Option<State>)> = states.collect();
-        // Without a store nothing can grow.
+        // Without a store nothing can grow, so the step need not last longer.
         let held_for = self.spec.held.filter(|_| bench.keeps_rows()).unwrap_or(seconds);
         self.step(bench, "held", (Phase::Snapshot, clients), held_for)?;
         if bench.keeps_rows() {
@@ -233,14 +238,14 @@ impl Txn {
     }
 }
 
-/// How a client ended.
+/// The counts of a client that has ended.
 struct Ended {
     changed: u64,
     retries: u64,
     wrong: u64,
 }
 
-/// A transaction on one row.
+/// Runs a transaction on one row.
 fn one_row(client: &mut Client<'_>, phase: Phase, row: u64, version: u16) -> Attempt<()> {
     match phase {
         Phase::Get => client.read_still(row),
@@ -259,7 +264,7 @@ fn one_row(client: &mut Client<'_>, phase: Phase, row: u64, version: u16) -> Att
     }
 }
 
-/// Rows that a snapshot shows otherwise than they were (Invariant 2).
+/// Counts the rows that a snapshot shows differently from what they were (Invariant 2).
 fn wrong_at(held: &mut dyn Connection, states: &[(u64, Option<State>)]) -> Result<u64> {
     let (mut value, mut wrong) = (Vec::new(), 0);
     for &(row, state) in states {

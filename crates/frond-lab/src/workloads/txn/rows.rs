@@ -1,10 +1,10 @@
-//! The rows of `txn`, and what each must hold.
+//! The rows of `txn`, and the record of what each must hold.
 //!
 //! Invariants
-//! 1. A row's value is its state and 92 bytes that follow from number and version: who has read a row knows its state,
-//!    and whether its bytes are right.
-//! 2. A state is noted by the client that changes the row, before the commit and while it has the row's lock: so at
-//!    any moment at which nobody has the lock, the store holds what is noted.
+//! 1. A row's value is its state and 92 bytes that depend on the row's number and the version. So a
+//!    client that reads a row knows its state, and whether its bytes are right.
+//! 2. The client that changes a row records its state before the commit and while it holds the
+//!    row's lock. So whenever no client holds the lock, the store holds what is recorded.
 //!
 //! Threads: all.
 
@@ -13,22 +13,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::random::Random;
 use crate::schema::Checksum;
 
-/// Of a key.
+/// Bytes of a key.
 pub const KEY_BYTES: usize = 8;
-/// Of a value.
+/// Bytes of a value.
 pub const VALUE_BYTES: usize = 100;
 const STATE_BYTES: usize = 8;
 
-/// What a row is: its payload's version, and a number that transactions count in.
+/// The state of a row: its payload's version, and a number that transactions increment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct State {
-    /// Of the payload.
+    /// Version of the payload.
     pub version: u16,
-    /// What is counted.
+    /// Number that transactions count with.
     pub number: u32,
 }
 
-/// A row that is there has this bit in its word.
+/// Bit that is set in the word of a row that is present.
 const PRESENT: u64 = 1 << 63;
 
 impl State {
@@ -42,12 +42,13 @@ impl State {
     }
 }
 
-/// The key of a row.
+/// Returns the key of a row.
 pub fn key(row: u64) -> [u8; KEY_BYTES] {
     row.to_be_bytes()
 }
 
-/// Writes a row's value (Invariant 1). Its payload is said twice: it compresses to about a half, as values of db_bench do.
+/// Writes a row's value (Invariant 1). Its payload is repeated, so that it compresses to about
+/// half, as db_bench's values do.
 pub fn write_value(row: u64, state: State, value: &mut Vec<u8>) {
     value.resize(VALUE_BYTES, 0);
     let (head, payload) = value.split_at_mut(STATE_BYTES);
@@ -57,52 +58,52 @@ pub fn write_value(row: u64, state: State, value: &mut Vec<u8>) {
     second.copy_from_slice(first);
 }
 
-/// The state that a value tells.
+/// Returns the state that a value contains.
 pub fn state_of(value: &[u8]) -> Option<State> {
     let (head, _) = value.split_at_checked(STATE_BYTES)?;
     State::of_word(u64::from_be_bytes(head.try_into().ok()?))
 }
 
-/// The states of all rows that were loaded, and how many were added.
+/// The states of all loaded rows, and the number of added rows.
 pub struct Rows {
     states: Vec<AtomicU64>,
     added: AtomicU64,
 }
 
-/// What rows that clients add are made with.
+/// State of rows that clients add.
 pub const ADDED: State = State { version: 1, number: 0 };
-/// What rows are loaded with.
+/// State of rows when they are loaded.
 pub const LOADED: State = State { version: 0, number: 1 };
 
 impl Rows {
-    /// So many that are not there yet.
+    /// Creates the record of `count` rows that are absent so far.
     pub fn new(count: u64) -> Self {
         Self { states: (0..count).map(|_| AtomicU64::new(0)).collect(), added: AtomicU64::new(0) }
     }
 
-    /// Rows that are loaded.
+    /// Number of loaded rows.
     pub fn loaded(&self) -> u64 {
         self.states.len() as u64
     }
 
-    /// What a row must be; `None` if it must not be there.
+    /// Returns what a row must be; `None` if it must be absent.
     pub fn state(&self, row: u64) -> Option<State> {
         State::of_word(self.states.get(row as usize)?.load(Ordering::Relaxed))
     }
 
-    /// Notes what a row becomes (Invariant 2).
+    /// Records what a row becomes (Invariant 2).
     pub fn set(&self, row: u64, state: Option<State>) {
         if let Some(word) = self.states.get(row as usize) {
             word.store(state.map_or(0, State::word), Ordering::Relaxed);
         }
     }
 
-    /// The number of a row more, which nobody else gets.
+    /// Returns the number of a new row, which no other client gets.
     pub fn add(&self) -> u64 {
         self.loaded() + self.added.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Rows that must be there, and their sum.
+    /// Returns the checksum of the rows that must be present.
     pub fn sum(&self) -> Checksum {
         let (mut sum, mut value) = (Checksum::default(), Vec::new());
         let loaded = (0..self.loaded()).filter_map(|row| Some((row, self.state(row)?)));

@@ -1,9 +1,11 @@
-//! The web log's rows: calls arrive, run, and are logged in the order of their ends.
+//! Rows of the web log: calls arrive, run, and are logged in the order in which they end.
 //!
 //! Invariants
-//! 1. Rows come in order of `end_ts`; `log_id` is dense in that order; `begin_ts` is slightly out of it.
-//! 2. A session keeps its user, account, server and id; each call replaces it with probability 1/15.
-//! 3. A day of the daily curve has the planned number of rows, on average over a week.
+//! 1. Rows are in order of `end_ts`; `log_id` is dense in that order; `begin_ts` is slightly out of
+//!    order.
+//! 2. A session keeps its user, account, server and id; each call replaces the session with
+//!    probability 1/15.
+//! 3. With the daily curve, days have the planned number of rows on average over a week.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -31,7 +33,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// Part of the calls that come from pollers.
+    /// Fraction of the calls that come from pollers.
     pub fn poll(self) -> f64 {
         match self {
             Self::Typical => 0.25,
@@ -44,13 +46,13 @@ impl Profile {
 /// How calls arrive.
 #[derive(Clone, Copy, Debug)]
 pub struct Traffic {
-    /// Rows of a day.
+    /// Rows per day.
     pub rows_per_day: f64,
-    /// Whether the rate follows the hour, the weekend and two bursts a day.
+    /// Whether the rate depends on the hour, the weekend and two bursts per day.
     pub daily_curve: bool,
-    /// Whether a procedure lives on a third of the instances only.
+    /// Whether a procedure exists only on a third of the instances.
     pub instance_subsets: bool,
-    /// Part of the calls that come from pollers.
+    /// Fraction of the calls that come from pollers.
     pub poll: f64,
 }
 
@@ -70,13 +72,13 @@ struct Poller {
     parameters: String,
 }
 
-/// A logged call; ordered by its end.
+/// A logged call, ordered by its end.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Call {
-    /// End and then arrival, so that the order is total.
+    /// End; ties are ordered by arrival, so that the order is total.
     pub end_millis: u64,
     arrival: u64,
-    /// Begin.
+    /// Start.
     pub begin_millis: u64,
     /// Duration.
     pub duration_millis: u32,
@@ -86,11 +88,11 @@ pub struct Call {
     rows: u32,
     error: i32,
     parameters: String,
-    /// Given when the call is logged.
+    /// Assigned when the call is logged.
     pub log_id: u64,
 }
 
-/// The generator.
+/// The generator of the log's rows.
 pub struct WebLog {
     population: Population,
     traffic: Traffic,
@@ -111,7 +113,7 @@ pub struct WebLog {
 }
 
 impl WebLog {
-    /// The log of `seed` under `traffic`.
+    /// Creates the log of `seed` under `traffic`.
     pub fn new(seed: u64, traffic: Traffic) -> Self {
         let mut log = Self {
             population: Population::new(seed, traffic.instance_subsets),
@@ -160,7 +162,7 @@ impl WebLog {
         (procedure, self.population.procedures[procedure].instances[rank])
     }
 
-    /// Calls per millisecond now.
+    /// Returns the current rate, calls per millisecond.
     fn rate(&mut self) -> f64 {
         let mean = self.traffic.rows_per_day / DAY_MILLIS;
         if !self.traffic.daily_curve {
@@ -182,15 +184,15 @@ impl WebLog {
         let curve = 1.0 + 0.6 * (std::f64::consts::TAU * (hour - 9.0) / 24.0).sin();
         let weekend = if day % 7 >= 5 { 0.55 } else { 1.0 };
         let burst = self.bursts.1.iter().any(|&begin| (begin..begin + 60_000.0).contains(&in_day));
-        // Mean of the factors over a week: five days and two at 0.55; two minutes a day at 3.
+        // Mean of the factors over a week: five days at 1 and two at 0.55; two minutes a day at 3.
         const WEEK: f64 = (5.0 + 2.0 * 0.55) / 7.0 * (1.0 + 2.0 * 2.0 * 60.0 / 86_400.0);
         mean * curve * weekend * if burst { 3.0 } else { 1.0 } / WEEK
     }
 
-    /// The next row, in order of end. Its text is given back with `give_back`.
+    /// Returns the next row, in order of end. Its text is recycled by `give_back`.
     pub fn next_call(&mut self) -> Call {
         loop {
-            // Nothing that is still to come can end before it begins.
+            // No call that is still to arrive can end before it starts.
             let over = |call: &Reverse<Call>| {
                 (call.0.end_millis as f64) < self.clock_millis + START_MILLIS as f64
             };
@@ -208,7 +210,7 @@ impl WebLog {
         }
     }
 
-    /// Takes a row's text back for the next one.
+    /// Recycles a row's text for a later row.
     pub fn give_back(&mut self, call: Call) {
         self.spare.push(call.parameters);
     }
@@ -342,19 +344,19 @@ impl WebLog {
         };
     }
 
-    /// A call's columns in DDL order.
+    /// Returns a call's columns in DDL order.
     #[cfg(test)]
     fn row<'a>(&'a self, call: &'a Call) -> [Value<'a>; 11] {
         columns(&self.population, call)
     }
 
-    /// The populations, to make columns of calls elsewhere.
+    /// Returns the populations, to compute columns of calls elsewhere.
     pub fn population(&self) -> &Population {
         &self.population
     }
 }
 
-/// A call's columns in DDL order.
+/// Returns a call's columns in DDL order.
 pub fn columns<'a>(population: &'a Population, call: &'a Call) -> [Value<'a>; 11] {
     [
         Value::U64(call.log_id),
@@ -371,7 +373,7 @@ pub fn columns<'a>(population: &'a Population, call: &'a Call) -> [Value<'a>; 11
     ]
 }
 
-/// A version 4 GUID of these bits, upper case as that server prints it.
+/// Writes a version 4 GUID of these bits, in upper case as SQL Server prints it.
 fn write_guid((high, low): (u64, u64), out: &mut String) {
     let high = high & !0xf000 | 0x4000;
     let low = low & !(0b11 << 62) | 0b10 << 62;
@@ -386,7 +388,7 @@ fn write_guid((high, low): (u64, u64), out: &mut String) {
     );
 }
 
-/// Year, month, day of a day since 1970 (Howard Hinnant's algorithm).
+/// Converts days since 1970 to year, month and day (Howard Hinnant's algorithm).
 fn civil(days: u64) -> (u64, u64, u64) {
     let z = days + 719_468;
     let era = z / 146_097;
@@ -406,12 +408,13 @@ mod tests {
     use crate::workloads::testing::zlib_ratio;
 
     fn traffic(profile: Profile) -> Traffic {
-        // The reference was drawn at a constant 400 rows a second on all instances.
+        // The reference data have a constant 400 rows per second on all instances.
         let rows_per_day = 400.0 * 86_400.0;
         Traffic { rows_per_day, daily_curve: false, instance_subsets: false, poll: profile.poll() }
     }
 
-    /// Rows packed: integers at their width, strings with their length.
+    /// Returns rows packed (integers at their width, strings with their length), and the bytes of
+    /// text.
     fn packed(profile: Profile, rows: usize) -> (Vec<u8>, usize) {
         let mut log = WebLog::new(42, traffic(profile));
         let (mut out, mut text) = (Vec::new(), 0);

@@ -1,10 +1,12 @@
-//! `weblog`: a performance log of database calls, with long strings and three indexes (WORKLOADS §4).
+//! `weblog`: a performance log of database calls, with long strings and three indexes.
 //!
 //! Invariants
-//! 1. The generator is not tuned towards a compression ratio; its test pins the reference.
-//! 2. Both writers take their commits from one generator, so the rows do not depend on their number.
+//! 1. The generator is not tuned towards a compression ratio; its test compares the ratio with that
+//!    of reference data.
+//! 2. Both writers take their commits from one generator, so the rows do not depend on the number
+//!    of writers.
 //!
-//! Phase 1 of the specification, the load: 7 days, 2 writers, 500 rows per commit, in order of end.
+//! The workload is a load: 7 days of traffic, 2 writers, 500 rows per commit, in order of end.
 
 pub mod generator;
 pub mod population;
@@ -23,7 +25,7 @@ use generator::{Call, Traffic, WebLog, columns};
 use split::{ColumnSplit, LEFT_OUT, PIECE_ROWS};
 
 const ROWS_PER_COMMIT: u64 = 500;
-/// Writers, unless every store is to get the rows in the same order.
+/// Number of writers, unless every store must get the rows in the same order.
 const WRITERS: u64 = 2;
 const DAYS: f64 = 7.0;
 
@@ -59,7 +61,7 @@ fn column_names() -> Vec<&'static str> {
     table().columns.iter().map(|column| column.name).collect()
 }
 
-/// The load.
+/// The `weblog` workload.
 pub struct Load {
     spec: Spec,
     table: Table,
@@ -68,14 +70,14 @@ pub struct Load {
 }
 
 impl Load {
-    /// The workload.
+    /// Creates the workload.
     pub fn new(spec: &Spec) -> Self {
         let table = table();
         let sums = vec![Checksum::default(); table.indexes.len() + 1];
         Self { spec: spec.clone(), table, sums, volume: Volume::default() }
     }
 
-    /// The generator, before its first row.
+    /// Creates the generator, positioned before its first row.
     fn log(&self) -> WebLog {
         let traffic = Traffic {
             rows_per_day: self.spec.rows as f64 / DAYS,
@@ -120,13 +122,13 @@ impl Load {
     }
 }
 
-/// The generator, and how many rows are still to come.
+/// The generator, and the number of rows still to come.
 struct Source {
     log: WebLog,
     left: u64,
 }
 
-/// Swaps the calls of the last commit for those of the next; false if there are none.
+/// Replaces the calls of the last commit by those of the next; false if there are none.
 fn take(source: &Mutex<Source>, calls: &mut Vec<Call>) -> bool {
     let mut source = source.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let n = source.left.min(ROWS_PER_COMMIT);

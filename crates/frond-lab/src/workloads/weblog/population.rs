@@ -1,24 +1,24 @@
 //! The fixed populations of the web log: procedures, instances, words, pollers.
 //!
 //! Invariants
-//! 1. They depend only on the seed, and are drawn before the first row.
-//! 2. Cardinalities are those of WORKLOADS §4; nothing is constant to make the rows compress well.
+//! 1. They depend only on the seed and are drawn before the first row.
+//! 2. Cardinalities are fixed; nothing is constant in order to make the rows compress well.
 
 use crate::random::{Purpose, Random, RejectionZipf};
 
-/// Procedures.
+/// Number of procedures.
 pub const PROCEDURES: usize = 400;
-/// Database instances.
+/// Number of database instances.
 pub const INSTANCES: usize = 24;
-/// Application servers.
+/// Number of application servers.
 pub const SERVERS: usize = 60;
-/// Fixed combinations that monitoring calls again and again.
+/// Number of fixed combinations that monitoring calls again and again.
 pub const POLLERS: usize = 200;
-/// Words of search texts.
+/// Number of words in search texts.
 pub const WORDS: usize = 5_000;
-/// Accounts.
+/// Number of accounts.
 pub const ACCOUNTS: u64 = 20_000;
-/// Users.
+/// Number of users.
 pub const USERS: u64 = 200_000;
 
 const VERBS: [&str; 10] =
@@ -32,18 +32,18 @@ const SUFFIXES: [&str; 10] =
     ["", "ById", "ByAccount", "ByDate", "Details", "History", "Page", "Summary", "Status", "V2"];
 const POOLS: [&str; 6] = ["web", "api", "batch", "report", "mobile", "partner"];
 
-/// How many rows a procedure returns.
+/// Distribution of the number of rows that a procedure returns.
 #[derive(Clone, Copy, Debug)]
 pub enum RowCount {
     /// Always none.
     None,
     /// Always one.
     One,
-    /// Exponential with this mean.
+    /// Exponentially distributed with this mean.
     Many(f64),
 }
 
-/// A kind of parameter, with its weight in the templates.
+/// A kind of parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     UserId,
@@ -60,7 +60,7 @@ pub enum Kind {
     RegionCode,
 }
 
-/// Kinds and weights.
+/// Kinds of parameters with their weights in the templates.
 pub const KINDS: [(Kind, u32); 12] = [
     (Kind::UserId, 20),
     (Kind::AccountId, 10),
@@ -79,40 +79,41 @@ pub const KINDS: [(Kind, u32); 12] = [
 /// A stored procedure.
 #[derive(Clone, Debug)]
 pub struct Procedure {
-    /// `dbo.usp_…`
+    /// Name: `dbo.usp_…`
     pub name: String,
-    /// Instances it lives on, most used first.
+    /// Instances on which it exists, most used first.
     pub instances: Vec<usize>,
     /// Natural logarithm of its median duration in ms.
     pub log_median: f64,
-    /// Rows it returns.
+    /// Number of rows it returns.
     pub rows: RowCount,
     /// Its parameters.
     pub template: Vec<Kind>,
 }
 
-/// What is drawn once.
+/// Everything that is drawn once.
 #[derive(Clone, Debug)]
 pub struct Population {
-    /// Most called first.
+    /// Procedures, most called first.
     pub procedures: Vec<Procedure>,
-    /// `SQLPRD01\INST1` and so on.
+    /// Names of the instances: `SQLPRD01\INST1` and so on.
     pub instances: Vec<String>,
-    /// `web-a-01` and so on.
+    /// Names of the servers: `web-a-01` and so on.
     pub servers: Vec<String>,
-    /// `svc_` and the pool of each server.
+    /// Login of each server: `svc_` and its pool.
     pub logins: Vec<String>,
-    /// Words.
+    /// Words of search texts.
     pub words: Vec<String>,
-    /// Rank of a procedure.
+    /// Distribution of the rank of a called procedure.
     pub procedure_zipf: RejectionZipf,
-    /// Rank of an instance among those of a procedure.
+    /// Distribution of the rank of an instance among those of a procedure.
     pub instance_zipf: RejectionZipf,
     guid_seed: u64,
 }
 
 impl Population {
-    /// The population of `seed`; with `subsets` a procedure lives on a third of the instances.
+    /// Draws the population of `seed`; with `subsets` a procedure exists on a third of the
+    /// instances.
     pub fn new(seed: u64, subsets: bool) -> Self {
         let mut random = Random::stream(seed, "weblog", 0, 0, Purpose::Population);
         let third = if subsets { INSTANCES / 3 } else { INSTANCES };
@@ -136,7 +137,7 @@ impl Population {
         }
     }
 
-    /// The GUID of an account.
+    /// Returns the GUID of an account.
     pub fn account_guid(&self, account: u64) -> (u64, u64) {
         let mut random = Random::new(self.guid_seed ^ account);
         (random.next(), random.next())
@@ -178,7 +179,7 @@ fn shuffle<T>(items: &mut [T], random: &mut Random) {
     }
 }
 
-/// Distinct words of two to four syllables.
+/// Draws distinct words of two to four syllables.
 fn words(random: &mut Random) -> Vec<String> {
     const STARTS: [&str; 16] =
         ["b", "br", "c", "d", "f", "g", "l", "m", "n", "p", "pr", "r", "s", "st", "t", "v"];

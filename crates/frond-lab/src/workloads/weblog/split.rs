@@ -1,11 +1,12 @@
-//! The web log by columns under zlib: what a store would take that keeps columns apart and gives each to a general
-//! codec (WORKLOADS §4).
+//! Size of the web log as columns under zlib: what a store takes that separates columns and
+//! compresses each with a general codec.
 //!
 //! Invariants
-//! 1. Every choice is in zlib's favour: columns in pieces that are many times its window, no headers, no row numbers,
-//!    integers as short as they are, times as steps from row to row, and rows in the order that they came in. What
-//!    follows from other columns (`log_id`, `end_ts`) and `error_code`, hardly ever other than 0, are left out.
-//! 2. It holds one piece of rows, whatever their number.
+//! 1. Every choice is in zlib's favour: columns are in pieces many times its window, without
+//!    headers and row numbers; integers are as short as possible; times are steps from row to row;
+//!    and rows are in the order of arrival. What follows from other columns (`log_id`, `end_ts`) is
+//!    left out, and so is `error_code`, which is nearly always 0.
+//! 2. Memory is bounded: one piece of rows, whatever their number.
 
 use std::io::{self, Write};
 
@@ -13,15 +14,15 @@ use flate2::{Compression, write::ZlibEncoder};
 
 use crate::schema::Value;
 
-/// Rows of a piece.
+/// Number of rows in a piece.
 pub const PIECE_ROWS: usize = 64 << 10;
-/// What is left out, by name.
+/// Names of the columns that are left out.
 pub const LEFT_OUT: [&str; 3] = ["log_id", "end_ts", "error_code"];
 
-/// Rows, by columns.
+/// Computes the compressed size of rows that are split into columns.
 pub struct ColumnSplit {
     piece_rows: usize,
-    /// Of the piece, column by column; nothing of those that are left out.
+    /// Columns of the current piece; those that are left out stay empty.
     columns: Vec<Vec<u8>>,
     rows_in_piece: usize,
     last_millis: u64,
@@ -30,7 +31,7 @@ pub struct ColumnSplit {
 }
 
 impl ColumnSplit {
-    /// None yet; a piece is to have so many.
+    /// Starts without rows; a piece has `piece_rows` rows.
     pub fn new(piece_rows: usize) -> Self {
         Self {
             piece_rows: piece_rows.max(1),
@@ -42,7 +43,7 @@ impl ColumnSplit {
         }
     }
 
-    /// Adds a row; its columns are named `names`.
+    /// Adds a row, whose columns are named `names`.
     pub fn add(&mut self, names: &[&str], row: &[Value<'_>]) -> io::Result<()> {
         self.columns.resize_with(row.len(), Vec::new);
         for ((name, value), out) in names.iter().zip(row).zip(&mut self.columns) {
@@ -73,7 +74,7 @@ impl ColumnSplit {
         if self.rows_in_piece == self.piece_rows { self.end_piece() } else { Ok(()) }
     }
 
-    /// Bytes a row; none if there were no rows.
+    /// Returns the bytes per row; `None` if there were no rows.
     pub fn finish(mut self) -> io::Result<Option<f64>> {
         self.end_piece()?;
         Ok((self.rows > 0).then(|| self.compressed_bytes as f64 / self.rows as f64))
@@ -91,7 +92,7 @@ impl ColumnSplit {
     }
 }
 
-/// Seven bits a byte, the lowest first.
+/// Appends a number in LEB128: seven bits a byte, the lowest first.
 fn append(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -106,9 +107,9 @@ mod tests {
     use super::super::{column_names, columns};
     use super::*;
 
-    /// Bytes a row, raw and split.
+    /// Returns the bytes per row, raw and split.
     fn split(profile: Profile, piece_rows: usize, rows: usize) -> (f64, f64) {
-        // The reference was drawn at a constant 400 rows a second on all instances.
+        // The reference data have a constant 400 rows per second on all instances.
         let rows_per_day = 400.0 * 86_400.0;
         let traffic = Traffic {
             rows_per_day,
@@ -150,7 +151,7 @@ mod tests {
         for _ in 0..3 {
             one.add(&["a", "b"], &row).expect("in memory");
         }
-        // Two pieces of two columns, each of two bytes at least.
+        // Two pieces of two columns, of at least two bytes each.
         assert!(one.finish().expect("in memory").is_some_and(|bytes| bytes > 8.0 / 3.0));
         assert_eq!(ColumnSplit::new(7).finish().expect("in memory"), None);
     }
