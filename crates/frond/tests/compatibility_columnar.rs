@@ -28,7 +28,7 @@ const TREES: [&str; 3] = ["jobs", "jobs.price", "plain"];
 const ROWS: [u32; 3] = [1800, 1200, 1200];
 /// Encodings that each of them has, at least.
 const ENCODINGS: [&[&str]; 3] = [
-    &["difference", "quotes", "templates", "model words", "symbols, zstd"],
+    &["difference", "reference", "templates", "model dictionary", "fsst, zstd"],
     &["line"],
     &["transposed zstd"],
 ];
