@@ -43,8 +43,8 @@
     return { interval, max: Math.ceil(most / interval) * interval };
   };
 
-  // An axis. `most` is the largest value; `of` is "x" or "y" for line charts and "bars" for bar
-  // charts.
+  // An axis. `most` is the largest value; `of` is "x", "y", or "bars" for the value
+  // axis of bars.
   const axis = (data, colors, of, most, width) => {
     const base = {
       name: data.name, nameLocation: "middle", nameGap: 26, nameTextStyle: { color: colors.soft, fontSize: 12 },

@@ -18,7 +18,7 @@ use super::query::{Cell, Results, Run};
 use crate::lab::metric::{self, Metric};
 use crate::lab::statistics::{Ratio, Sample, Verdict, compare};
 
-/// What the cells of a group have in common.
+/// The properties that all cells of a group share.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     /// `sql` or `embedded`. `sql` sorts last, but pages list it first.

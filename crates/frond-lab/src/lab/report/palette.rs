@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-/// How a target is drawn.
+/// The colour, symbol and dash with which a target is drawn.
 #[derive(Clone, Copy, Serialize, PartialEq, Debug)]
 pub struct Look {
     pub color: &'static str,

@@ -78,9 +78,9 @@ impl Cell {
 /// The results that a report shows.
 pub struct Results<'a> {
     database: &'a Database,
-    /// Newest first.
+    /// The runs, newest first.
     pub runs: Vec<Run>,
-    /// Ordered by run, and within a run by position.
+    /// The cells, ordered by run, and within a run by position.
     pub cells: Vec<Cell>,
 }
 
