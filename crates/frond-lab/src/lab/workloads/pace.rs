@@ -49,7 +49,7 @@ impl Rate {
         Ok(if matches!(rate, Self::Fixed(0.0) | Self::Part(0.0)) { Self::Closed } else { rate })
     }
 
-    /// Number of steps that each step becomes.
+    /// Number of steps that one step becomes at this rate.
     pub fn steps(self) -> u64 {
         if matches!(self, Self::Part(_)) { 2 } else { 1 }
     }

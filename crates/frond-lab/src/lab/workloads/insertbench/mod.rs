@@ -176,8 +176,8 @@ impl InsertBench {
         let mut beside: Vec<Box<dyn Fn(&mut Worker<'_>) -> Result<()> + Sync + '_>> = Vec::new();
         let pace = rate as f64 / per_commit as f64;
         for table in &self.tables {
-            // Inserter and deleter each have a rate of their own, so that neither need wait for the
-            // other.
+            // Inserter and deleter run at the same rate, so the inserter need not wait for the
+            // deleter.
             table.begin(false);
             beside.push(Box::new(move |worker| {
                 worker.set_rate(pace);
