@@ -1,6 +1,7 @@
-//! The program from outside: runs on real servers, interruptions, faults that must fail a run, and what is refused.
+//! Tests of the program `lab` from outside: runs on real servers, interruptions, faults that must
+//! fail a run, and inputs that are refused.
 //!
-//! Needs MariaDB, MyRocks and the built plugin: `make test-lab`.
+//! They need MariaDB, MyRocks and the built plugin; `make test-lab` runs them.
 #![cfg(feature = "lab")]
 
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ impl Lab {
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lab"));
         command.args(words).arg("--results").arg(self.path("results.sqlite"));
-        // The plugin is found below the working directory.
+        // The program looks for the plugin below the working directory.
         command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
         if words[0] == "run" {
             command.arg("--dir").arg(self.path("data"));
@@ -44,7 +45,7 @@ impl Lab {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// What a run that must fail says.
+    /// Runs a command that must fail, and returns its output.
     fn fails(&self, words: &str) -> String {
         let output = self.run(words);
         assert!(!output.status.success(), "{words} came through");
@@ -65,7 +66,7 @@ impl Lab {
         self.database().query_row(sql, [], |row| row.get(0)).expect("a number")
     }
 
-    /// Cells that are written so far.
+    /// Number of cells written so far.
     fn cells(&self) -> i64 {
         let count = |database: Connection| {
             database.query_row("SELECT COUNT(*) FROM cell", [], |row| row.get(0))
@@ -76,7 +77,7 @@ impl Lab {
         }
     }
 
-    /// Starts a run, and waits until its first cell is written and its second server runs.
+    /// Starts a run, and waits until its first cell is written and its second server is running.
     fn spawn_until_second_cell(&self, words: &str) -> Child {
         let child = self.spawn(words);
         self.wait_until("the first cell", || self.cells() == 1);
@@ -84,7 +85,7 @@ impl Lab {
         child
     }
 
-    /// Waits until this is true.
+    /// Waits until the condition is true.
     fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
         let begin = Instant::now();
         while !is_so() {
@@ -93,7 +94,7 @@ impl Lab {
         }
     }
 
-    /// A target of the test's own.
+    /// Writes the file of a target, and returns its path.
     fn target(&self, name: &str, text: &str) -> String {
         let path = self.path(&format!("{name}.toml"));
         std::fs::write(&path, text).expect("written");
@@ -180,14 +181,14 @@ fn embedded_stores_are_run_shown_and_compared() {
         compared.contains("cpu_us_op") && compared.contains("nothing can be said"),
         "{compared}"
     );
-    // Another size is refused, or marked.
+    // Runs of different sizes are refused, or marked with --anyway.
     lab.ok("run iibench --face embedded --targets frond --size quick --set rows=5000");
     let uids: Vec<String> = lab.ok("show").lines().map(|line| line[..8].to_owned()).collect();
     let refused = lab.fails(&format!("compare {} {}", uids[0], uids[1]));
     assert!(refused.contains("size tiny/quick"), "{refused}");
     let marked = lab.ok(&format!("compare {} {} --anyway", uids[0], uids[1]));
     assert!(marked.contains("NOT COMPARABLE: size tiny/quick"), "{marked}");
-    // To another file and back.
+    // Exports the results, and imports them into another file.
     let exported = lab.ok("export");
     std::fs::write(lab.path("export.json"), &exported).expect("written");
     let other = Lab::new();
@@ -208,7 +209,8 @@ fn all_engines_run_and_have_the_same_rows() {
         "SELECT COUNT(*) FROM verification WHERE name='each commit is synced' AND passed=1";
     assert_eq!(lab.number(synced), 10);
     assert_eq!(lab.number("SELECT COUNT(*) FROM verification WHERE name='frond check'"), 3);
-    // What the server itself takes is measured on each: of four statements of a MiB, and little for a connection.
+    // The memory that the server itself takes is measured on each target: that of four statements
+    // of 1 MiB each, and little per connection.
     let own = "SELECT COUNT(*) FROM verification WHERE name='memory is within its limit' AND passed=1 \
                AND detail LIKE '%the server itself takes%'";
     assert_eq!(lab.number(own), 11);
@@ -298,7 +300,7 @@ fn an_interrupt_ends_a_statement_that_runs_long() {
     signal(&child, "-INT");
     child.wait_with_output().expect("it ends");
     assert!(lab.processes().is_empty(), "{:?}", lab.processes());
-    // What was measured before is there, and the cell is run again by --resume.
+    // Values measured before the interrupt are kept, and --resume runs the cell again.
     let stopped = "SELECT COUNT(*) FROM cell JOIN metric ON cell=cell.id \
                    WHERE state='stopped' AND failure='interrupted' AND name='ops_s'";
     assert_eq!(lab.number(stopped), 1);
@@ -327,7 +329,7 @@ fn cells_on_a_disk_of_their_own_leave_nothing_whatever_ends_the_run() {
         eprintln!("not tested: a virtual disk needs root and /dev/fuse");
         return;
     }
-    // On the file system of the checkout: that of /tmp may have no direct I/O.
+    // On the file system of the checkout, since that of /tmp may lack direct I/O.
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let lab = Lab { dir };
     let left = || {
@@ -361,7 +363,8 @@ fn cells_on_a_disk_of_their_own_leave_nothing_whatever_ends_the_run() {
 
 #[test]
 fn a_workload_a_target_and_a_metric_are_one_addition_each() {
-    // The target is a file; a workload and a metric are a line each, which their registries' tests see.
+    // A target is a file. A workload and a metric are one line each, which the tests of their
+    // registries check.
     let lab = Lab::new();
     let target = lab.target(
         "mine",
@@ -370,7 +373,7 @@ fn a_workload_a_target_and_a_metric_are_one_addition_each() {
     lab.ok(&format!("run iibench --size tiny --set rows=2000 --targets innodb,{target}"));
     let create = "SELECT COUNT(*) FROM setting WHERE value LIKE '%COMPACT%'";
     assert_eq!(lab.number(create), 1);
-    // Settings are those in force, with the server's defaults.
+    // The settings shown are those in force, with the server's defaults.
     let shown = lab.ok("show last");
     assert!(shown.contains("- max_connections = 1100  (sweeps"), "{shown}");
     assert!(shown.contains("; default 151)") && shown.contains("chosen by the server"), "{shown}");

@@ -1,5 +1,7 @@
-// Charts of the pages: each from the JSON that follows its element, drawn when it is seen, again when the theme changes.
-// Style: pure functions from data to ECharts options; the data (figure.rs) says what is drawn, this how.
+// Draws the charts of the pages. The data of a chart is the JSON after its element. A chart is
+// drawn when its section is expanded, and again when the theme or its width changes.
+// Style: pure functions from data to ECharts options. The data (figure.rs) determines what is
+// drawn, this script how.
 "use strict";
 (() => {
   const prefersDark = matchMedia("(prefers-color-scheme: dark)");
@@ -11,7 +13,7 @@
   const escape = (text) =>
     String(text).replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
 
-  // Numbers, as number.rs writes them.
+  // Formats numbers as number.rs does.
   const digits = (value) =>
     Math.abs(value) >= 99.95
       ? Math.round(value).toLocaleString("en-US")
@@ -26,7 +28,7 @@
     if (unit === "µs") return scaled(value, 1000, ["µs", "ms", "s"]);
     return `${digits(value)}${unit === "1/s" ? "/s" : unit ? ` ${unit}` : ""}`;
   };
-  // On an axis up to 25,000,000, 5,000,000 is 5 M.
+  // Labels ticks in the unit that fits the axis: on one up to 25,000,000, 5,000,000 is "5 M".
   const tick = (value, unit, most) => {
     if (value === 0) return "0";
     if (unit === "B" || unit === "µs") return human(value, unit);
@@ -34,14 +36,15 @@
     return `${digits(value / by)}${sign}`;
   };
   const power = (value, unit) => tick(value, unit, value >= 1e9 ? 2e9 : value >= 1e6 ? 2e6 : value >= 1e3 ? 2e4 : 1);
-  // Bytes have steps of powers of two; of others ECharts knows the steps.
+  // Ticks of bytes are at multiples of a power of two; for other units ECharts chooses them.
   const steps = (most, unit, width) => {
     if (unit !== "B" || !(most > 0)) return { splitNumber: width < 500 ? 3 : 5 };
     const interval = Math.max(2 ** Math.ceil(Math.log2(most / (width < 500 ? 3 : 6))), 1);
     return { interval, max: Math.ceil(most / interval) * interval };
   };
 
-  // `most` is the largest value, and `of` says what the axis is of: lines (x or y), or bars.
+  // An axis. `most` is the largest value; `of` is "x", "y", or "bars" for the value
+  // axis of bars.
   const axis = (data, colors, of, most, width) => {
     const base = {
       name: data.name, nameLocation: "middle", nameGap: 26, nameTextStyle: { color: colors.soft, fontSize: 12 },
@@ -67,7 +70,7 @@
   const largest = (values) => values.reduce((most, value) => Math.max(most, value), 0);
   const room = { left: 4, right: 16, top: 26, bottom: 34, outerBoundsMode: "same", outerBoundsContain: "axisLabel" };
 
-  // Curves: the value of each name nearest to the pointer.
+  // Line charts. The tooltip shows the value of each curve that is nearest to the pointer.
   const lines = (data, colors, width, hidden) => {
     const shown = data.lines.filter((line) => !hidden.has(line.name));
     const areFew = new Set(shown.map((line) => line.name)).size <= 4;
@@ -104,7 +107,7 @@
     };
   };
 
-  // Bars: the name and value stand at the left, so nothing is written over a bar.
+  // Bar charts. Name and value are at the left, so that no text covers a bar.
   const bars = (data, colors, width) => {
     const names = partsOf(data).map((part) => part.name);
     const series = names.map((name, at) => ({
@@ -153,7 +156,8 @@
     return all.filter((part, at) => all.findIndex((other) => other.name === part.name) === at);
   };
 
-  // Points: a name stands where no other stands; the rest are named by the list above, and by their symbol.
+  // Scatter charts. A name is drawn only where it overlaps no other; the list above the chart
+  // identifies the remaining points by symbol.
   const points = (data, colors, width, hidden) => {
     const shown = data.points.filter((point) => !hidden.has(point.name));
     const most = (at) => largest(shown.map((point) => point.at[at])) || 1;
@@ -204,7 +208,7 @@
     triangle: '<path d="M13 1.5 17.5 10h-9z"/>', diamond: '<path d="M13 1 18 6 13 11 8 6z"/>',
     pin: '<circle cx="13" cy="6" r="3"/>' };
 
-  // Names of curves or points, as buttons that hide them.
+  // A list of the names of curves or points, as buttons that hide and show them.
   const names = (element, data, hidden, redraw) => {
     const looks = new Map((data.lines ?? data.points).map((line) => [line.name, line.look]));
     const made = list("Names; press one to hide it");
@@ -224,7 +228,7 @@
     }
     element.before(made);
   };
-  // What full and pale parts of bars are.
+  // A legend of the full and pale parts of bars.
   const parts = (element, data) => {
     const all = partsOf(data);
     if (all.length < 2) return;
@@ -262,7 +266,7 @@
     new ResizeObserver(() => { if (element.clientWidth) { chart.resize(); redraw(); } }).observe(element);
   };
 
-  // A chart in closed details has no width: it is drawn when they open.
+  // A chart in a closed <details> has no width, so it is drawn when that is opened.
   const pending = new Set(document.querySelectorAll("script[data-for]"));
   const drawVisible = () => {
     for (const script of pending) {

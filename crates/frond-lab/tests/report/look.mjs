@@ -1,4 +1,6 @@
-// Opens the pages of a report in Chromium without a network, and fails on what a reader would stumble over.
+// Opens the pages of a report in Chromium without a network, and fails on defects that a reader
+// would notice: script errors, network requests, horizontal scrolling, charts that are not drawn,
+// problems of accessibility.
 // scripts/lab-report-test.sh runs it: node look.mjs PAGES MODULES SHOTS
 import { createRequire } from "node:module";
 import { existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
@@ -41,7 +43,7 @@ for (const name of names) {
     if (closed > width) say(`scrolls sideways: ${closed} px`);
     await page.screenshot({ path: `${shot}.png`, fullPage: true });
 
-    // All details open: every chart must be drawn, within the width.
+    // With all <details> open, every chart must be drawn and fit the width.
     await page.evaluate(() => document.querySelectorAll("details").forEach((element) => { element.open = true; }));
     await new Promise((done) => setTimeout(done, 100));
     const open = await isWide();
@@ -61,7 +63,7 @@ for (const name of names) {
     }
     if (width === 390) await page.screenshot({ path: `${shot}-open.png`, fullPage: true });
 
-    // By keyboard: the first stop skips to the content.
+    // With the keyboard, the first Tab must reach the link that skips to the content.
     await page.evaluate(() => scrollTo(0, 0));
     await page.keyboard.press("Tab");
     if (!(await page.evaluate(() => document.activeElement.classList.contains("skip")))) say("the first Tab is not the skip link");
@@ -69,7 +71,8 @@ for (const name of names) {
     if (!(await page.evaluate(() => location.hash === "#main"))) say("the skip link does not lead to the content");
     await page.close();
   }
-  // Without script: no empty places, and each figure's sentence.
+  // Without script, no chart may leave an empty area, and each figure must have its sentence and
+  // table.
   const page = await browser.newPage();
   await page.setJavaScriptEnabled(false);
   await page.goto(pathToFileURL(join(pages, name)).href, { waitUntil: "load" });
@@ -79,7 +82,7 @@ for (const name of names) {
   await page.close();
 }
 
-// The chart for a README: it stands on its own in both schemes.
+// The chart for a README must work on its own in both colour schemes.
 const chart = join(pages, "../chart.svg");
 if (existsSync(chart)) {
   for (const scheme of ["light", "dark"]) {
@@ -100,7 +103,7 @@ if (existsSync(chart)) {
   wrong.push(`no ${chart}`);
 }
 
-// A curve can be hidden and shown by its name, from the keyboard.
+// With the keyboard, a curve can be hidden and shown again by the button with its name.
 const page = await browser.newPage();
 await page.goto(pathToFileURL(join(pages, names.find((name) => name.includes("iibench") && name.startsWith("workload")))).href);
 const count = () => page.$$eval(".chart svg path", (paths) => paths.length);

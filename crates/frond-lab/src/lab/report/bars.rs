@@ -1,4 +1,5 @@
-//! Bars and points of a group: size, CPU, bytes, memory, counters of compression, and size against speed.
+//! Bar and scatter charts of a group: size, CPU, device bytes, memory, compression counters, and
+//! size against speed.
 
 use super::figure::{Axis, Bar, Chart, Figure, Limit, Part, Point, Table};
 use super::group::{Group, Target};
@@ -10,13 +11,15 @@ use super::size;
 use crate::lab::metric::{self, Better, Metric};
 use crate::lab::statistics::Sample;
 
-/// A bar per target of one metric of a step. None if no target has it.
+/// A bar chart of one metric of a step, with one bar per target. `None` if no target has the
+/// metric.
 pub fn of_metric(group: &Group<'_>, step: &str, name: &str, title: &str) -> Option<Figure> {
     let metric = metric::find(name)?;
     of_parts(group, step, title, &[metric])
 }
 
-/// Size where all targets have the same rows, or per row where they never have.
+/// The size chart: total size if there is a step after which all targets have the same rows,
+/// otherwise size per row.
 pub fn size(group: &Group<'_>) -> Option<Figure> {
     let place = size::place(group)?;
     let title = if place.has_same_rows() { "Size on disk" } else { "Size on disk per row" };
@@ -45,7 +48,7 @@ pub fn size(group: &Group<'_>) -> Option<Figure> {
     Some(figure)
 }
 
-/// Length of the table and of its indexes, stacked: as SHOW TABLE STATUS has them.
+/// Stacked bars of the length of a table and of its indexes, as SHOW TABLE STATUS reports them.
 pub fn lengths(group: &Group<'_>) -> Option<Figure> {
     let step = group.step_of("data_length_b")?;
     let parts: Vec<&Metric> =
@@ -53,7 +56,8 @@ pub fn lengths(group: &Group<'_>) -> Option<Figure> {
     of_parts(group, &step, &title("SHOW TABLE STATUS: data and index", &step), &parts)
 }
 
-/// Pages that InnoDB compressed, those that became small enough and those that did not; all counters are in the table.
+/// A chart of the pages that the engine compressed. Its table has all compression counters, such as
+/// how many pages became small enough and how many did not.
 pub fn counters(group: &Group<'_>, step: &str) -> Option<Figure> {
     let mut figure = of_metric(group, step, "compress_ops", &title("Pages compressed", step))
         .filter(|_| group.targets.iter().any(|t| t.median(step, "compress_ops") > Some(0.0)))?;
@@ -83,7 +87,8 @@ pub fn counters(group: &Group<'_>, step: &str) -> Option<Figure> {
     Some(figure)
 }
 
-/// Said of times per page that are made of too few of the server's whole seconds.
+/// A warning for times per page that are based on too few of the server's whole seconds; empty if
+/// there is no such time.
 fn too_short(group: &Group<'_>, step: &str) -> &'static str {
     let is_short = |t: &Target<'_>| t.median(step, "compress_too_short") > Some(0.0);
     match group.targets.iter().any(is_short) {
@@ -94,7 +99,7 @@ fn too_short(group: &Group<'_>, step: &str) -> &'static str {
     }
 }
 
-/// Time to compress a page, and to uncompress one.
+/// Charts of the time to compress a page and to uncompress one.
 pub fn times_of_pages(group: &Group<'_>, step: &str) -> Vec<Figure> {
     let times = [
         ("compress_us_page", "Time to compress a page"),
@@ -108,7 +113,8 @@ pub fn times_of_pages(group: &Group<'_>, step: &str) -> Vec<Figure> {
     figures
 }
 
-/// User and system CPU per operation, stacked; or the sum, where only that was measured.
+/// User and system CPU per operation, as stacked bars; one bar for the sum if only that was
+/// measured.
 pub fn cpu(group: &Group<'_>, step: &str) -> Option<Figure> {
     let parts: Vec<&Metric> =
         ["cpu_user_us_op", "cpu_sys_us_op"].into_iter().filter_map(metric::find).collect();
@@ -128,7 +134,7 @@ pub fn cpu(group: &Group<'_>, step: &str) -> Option<Figure> {
     Some(figure)
 }
 
-/// Bytes read and written per operation.
+/// Bytes read and written on the device per operation.
 pub fn bytes(group: &Group<'_>, step: &str) -> Option<Figure> {
     let names = ["wr_b_op", "rd_b_op"];
     let parts: Vec<&Metric> =
@@ -147,7 +153,7 @@ pub fn bytes(group: &Group<'_>, step: &str) -> Option<Figure> {
     Some(figure)
 }
 
-/// Peak memory against what the targets were given.
+/// Peak memory, with a line for the memory that the targets were given.
 pub fn memory(group: &Group<'_>) -> Option<Figure> {
     let step = group.step_of("rss_peak_b")?;
     let metric = metric::find("rss_peak_b")?;
@@ -164,7 +170,7 @@ pub fn memory(group: &Group<'_>) -> Option<Figure> {
     Some(figure)
 }
 
-/// Size against speed: small and fast is up and to the left.
+/// A scatter chart of size against speed: a target that is small and fast is at the upper left.
 pub fn size_against_speed(group: &Group<'_>) -> Option<Figure> {
     let place = size::place(group)?;
     let headline = Headline::of(group)?;
@@ -211,7 +217,7 @@ pub fn size_against_speed(group: &Group<'_>) -> Option<Figure> {
     Some(Figure::new("Size against speed", &chart, sentence, table))
 }
 
-/// A title with its step.
+/// A chart title, followed by the step if there is one.
 pub fn title(text: &str, step: &str) -> String {
     if step.is_empty() { text.to_owned() } else { format!("{text}: {step}") }
 }
@@ -240,7 +246,7 @@ fn build(
     let of_base = group.base().and_then(total);
     let (mut bars, mut entries) = (Vec::new(), Vec::new());
     for target in &group.targets {
-        // Bars begin at 0: what is below has none.
+        // Bars start at 0, so a negative value has none.
         let Some(sum) = total(target).filter(|sum| *sum >= 0.0) else { continue };
         entries.push(Entry { target: target.name, value: sum });
         let samples: Vec<_> = parts.iter().map(|metric| target.sample(step, metric.name)).collect();
@@ -276,7 +282,7 @@ fn build(
                 .collect(),
         });
     }
-    // Bars of which all are 0 would be an empty picture.
+    // If all bars are 0, the chart would be empty.
     if entries.iter().all(|entry| entry.value == 0.0) {
         return None;
     }
@@ -286,7 +292,7 @@ fn build(
     Some(Figure::new(title, &chart, sentence, table))
 }
 
-/// A head of a column.
+/// Short name of a metric, for a column head or a part of a bar.
 fn short(metric: &Metric) -> &'static str {
     match metric.name {
         "cpu_user_us_op" => "user",
@@ -299,7 +305,7 @@ fn short(metric: &Metric) -> &'static str {
     }
 }
 
-/// A column at the end of a table, where any target has a value.
+/// Appends a column to a table if any target has a value for it.
 fn add_column(
     table: &mut Table,
     group: &Group<'_>,

@@ -1,9 +1,10 @@
-//! One chart as a file of its own, for a README: speed against size of the targets of a workload, both relative to the
-//! base.
+//! A stand-alone SVG chart for a README: speed against size of the targets of a workload, both
+//! relative to the base.
 //!
 //! Invariants
-//! 1. Both axes begin at zero, so that distances are differences.
-//! 2. The picture carries its ground and its colours for light and dark: a page that embeds it has no style for it.
+//! 1. Both axes start at zero, so that distances show differences.
+//! 2. The picture contains its background and its colours for light and dark mode: a page that
+//!    embeds it has no style for it.
 
 use minijinja::value::Serde;
 use minijinja::{Environment, context};
@@ -26,9 +27,9 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 620.0;
 const TOP: f64 = 70.0;
 const BOTTOM: f64 = 360.0;
-/// A line of text.
+/// Height of a line of text.
 const LINE: f64 = 19.0;
-/// Width of a letter, of names and of what follows them: enough for the fonts of all systems.
+/// Width of a letter in a name, and in the text after it: enough for the fonts of all systems.
 const LETTER: (f64, f64) = (9.6, 7.4);
 
 /// A target, relative to the base.
@@ -37,11 +38,11 @@ struct Place {
     name: String,
     size: f64,
     speed: f64,
-    /// Least and largest speed of the repeats.
+    /// Minimum and maximum speed over the repeats.
     range: (f64, f64),
 }
 
-/// A target on the picture.
+/// A target's point and label in the picture.
 #[derive(Serialize, Debug)]
 struct Point {
     name: String,
@@ -62,10 +63,10 @@ struct Tick {
     text: String,
 }
 
-/// The picture of the largest and newest run of this workload in SQL.
+/// Draws the chart of this workload from the SQL run of the largest size, and of those the newest.
 ///
 /// # Errors
-/// There is no such run with the base, another target, and sizes and rates of both.
+/// No run has the base and another target, each with a size and a rate.
 pub fn svg(results: &Results<'_>, groups: &[Group<'_>], workload: &str) -> Result<String> {
     let fits = |group: &&Group<'_>| {
         let key = &group.key;
@@ -87,7 +88,7 @@ pub fn svg(results: &Results<'_>, groups: &[Group<'_>], workload: &str) -> Resul
     render(results, group, &step, &places)
 }
 
-/// The step whose rate counts, and the targets that store rows.
+/// The step whose rate is shown, and the targets that store rows.
 fn places(group: &Group<'_>) -> Option<(String, Vec<Place>)> {
     let headline = Headline::of(group)?;
     let step = headline.steps.into_iter().find(|step| group.has(step, "ops_s"))?;
@@ -152,14 +153,15 @@ fn render(
         conditions => conditions(results, group),
     };
     let mut environment = Environment::new();
-    // By this name what it shows is escaped.
+    // The extension `.xml` makes minijinja escape values.
     let rendered = environment
         .add_template("chart.xml", TEMPLATE)
         .and_then(|()| environment.get_template("chart.xml")?.render(context));
     rendered.map_err(|error| Failure(format!("the chart: {error:#}")))
 }
 
-/// Points from above, each with its name where no other name is: on its right, where there is room.
+/// Places the points and their names from top to bottom so that no two names overlap. A name is at
+/// the right of its point if there is room.
 fn points(
     places: &[Place],
     base: &str,
@@ -178,7 +180,7 @@ fn points(
         let mut text = if place.name == base { String::new() } else { said(place) };
         let mut width = name + letters(&text) * LETTER.1;
         if px + 13.0 + width > WIDTH && px - 13.0 < width {
-            // No room on either side: the description has it.
+            // There is no room on either side; the description has the text.
             text.clear();
             width = name;
         }
@@ -191,7 +193,7 @@ fn points(
         let (name, text_x) = (place.name.clone(), round(text_x));
         made.push(Point { name, color, x: px, y: py, low, high, text_x, text_y, anchor, text });
     }
-    // Names that would leave the picture below are moved up, each above the one before.
+    // Names that would cross the lower edge are moved up, each above the previous one.
     let mut below = BOTTOM - 4.0;
     for point in made.iter_mut().rev() {
         point.text_y = round(point.text_y.min(below));
@@ -200,7 +202,7 @@ fn points(
     made
 }
 
-/// What it was measured with, in two lines.
+/// The conditions of the measurement, in two lines.
 fn conditions(results: &Results<'_>, group: &Group<'_>) -> [String; 2] {
     let key = &group.key;
     let cells = group.targets.iter().map(|target| target.cells.len()).min().unwrap_or(0);
@@ -218,7 +220,8 @@ fn conditions(results: &Results<'_>, group: &Group<'_>) -> [String; 2] {
     ]
 }
 
-/// Places of ticks from 0: at most six, at 1, 2 or 5 times a power of ten.
+/// Tick values from 0: at most six, and the distance between them is 1, 2 or 5 times a power of
+/// ten.
 fn steps(most: f64) -> Vec<f64> {
     let least = most / 5.0;
     let power = 10_f64.powf(least.log10().floor());
@@ -231,7 +234,7 @@ fn tick(value: f64) -> String {
     if value == 0.0 { "0".to_owned() } else { format!("{}×", human(value, "")) }
 }
 
-/// A tenth of a pixel is enough.
+/// Rounds to a tenth of a pixel, which is precise enough.
 fn round(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }

@@ -1,38 +1,41 @@
-//! Whether a value here may be compared with a published one: from what the study did and what the run did.
+//! Decides whether a value measured here may be compared with a published one, from the conditions
+//! of the study and of the run.
 //!
-//! What a metric depends on decides which conditions count: a size depends on the data alone; a rate also depends on
-//! cache, durability and machine. A ratio to another target of the same run can be compared further than a plain value.
+//! Which conditions count depends on the metric: a size depends only on the data; a rate also
+//! depends on cache, durability and machine. A ratio to another target of the same run remains
+//! comparable under conditions that rule out comparing a plain value.
 
 use super::group::{Group, Target};
 use super::number::human;
 use super::query::Cell;
 use super::size;
 
-/// What a study was run with.
+/// The conditions under which a study was run.
 #[derive(Clone, Copy, Debug)]
 pub struct Conditions<'s> {
-    /// Data to cache.
+    /// Size of the data divided by size of the cache.
     pub ratio: Option<f64>,
-    /// Bytes of cache.
+    /// Size of the cache in bytes.
     pub memory_b: Option<f64>,
     /// Durability of its commits.
     pub durability: Option<&'s str>,
-    /// Its machine, in a phrase.
+    /// The machine, in a phrase.
     pub machine: &'s str,
 }
 
-/// A figure.
+/// A published figure, as far as its comparability depends on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Figure<'f> {
-    /// What it is made of here.
+    /// The metric that it is computed from here.
     pub metric: &'f str,
-    /// Whether it is one value against another of the same run.
+    /// Whether it relates two values of the same run.
     pub is_relative: bool,
-    /// Why it is not comparable at any size: because of the source, or of what stock servers can do.
+    /// Why it is not comparable, or only as a ratio, at any size: because of the source, or of what
+    /// stock servers can do.
     pub fixed: Option<&'f str>,
 }
 
-/// How far a comparison goes.
+/// To what degree two values are comparable.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Degree {
     Yes,
@@ -40,14 +43,14 @@ pub enum Degree {
     No,
 }
 
-/// How far it goes, and why no further.
+/// To what degree a value is comparable, and the reasons that limit it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Comparable {
     pub degree: Degree,
     pub reasons: Vec<String>,
 }
 
-/// What depends on the data and the engine's formats alone.
+/// Metrics that depend only on the data and the engine's formats.
 const OF_DATA: &[&str] = &[
     "space_amp",
     "data_length_b",
@@ -57,11 +60,12 @@ const OF_DATA: &[&str] = &[
     "compress_ops_ok",
     "compress_failed_pct",
 ];
-/// Data to cache is the published one up to this part.
+/// Relative difference up to which a data-to-cache ratio, or a memory size, counts as the published
+/// one.
 const RATIO_TOLERANCE: f64 = 0.1;
 
 impl Comparable {
-    /// Nothing against it so far, but for what is fixed: `no: …` or `ratio only: …`.
+    /// Starts with full comparability, limited only by a fixed reason: `no: …` or `ratio only: …`.
     pub fn fixed(said: Option<&str>) -> Self {
         let mut made = Self { degree: Degree::Yes, reasons: Vec::new() };
         match said.and_then(|said| said.split_once(": ")) {
@@ -79,7 +83,7 @@ impl Comparable {
         }
     }
 
-    /// `yes`, or how far it goes and why.
+    /// `yes`, or the degree and the reasons.
     pub fn text(&self) -> String {
         let degree = match self.degree {
             Degree::Yes => return "yes".to_owned(),
@@ -90,7 +94,7 @@ impl Comparable {
     }
 }
 
-/// Judges a figure that was measured in this group on these targets.
+/// Judges how comparable a figure is that was measured in this group on these targets.
 pub fn judge(
     study: &Conditions<'_>,
     figure: &Figure<'_>,
@@ -104,7 +108,7 @@ pub fn judge(
     let usual = if figure.is_relative { Degree::RatioOnly } else { Degree::No };
     match key.size.as_str() {
         "published" => {}
-        // Fixed costs count in small stores.
+        // In small stores fixed costs matter.
         size => {
             let degree = if size == "standard" { usual } else { Degree::No };
             found.note(degree, format!("size {size} instead of published"));
@@ -157,7 +161,7 @@ pub fn judge(
     found
 }
 
-/// The part of its rows that a stopped cell has loaded.
+/// The share of its rows that a stopped cell has loaded.
 fn done(cell: &Cell) -> Option<f64> {
     if cell.state != "stopped" {
         return None;
@@ -187,7 +191,7 @@ mod tests {
         machine: "two disks",
     };
 
-    /// What is said of a figure that was run so.
+    /// The verdict on a figure that was measured under these conditions.
     fn said(
         (size, durability): (&str, &str),
         fill: impl Fn(&Filling<'_>),
@@ -241,7 +245,7 @@ mod tests {
             said(("published", "relaxed"), ratio("4.1"), rate)?,
             "no: data:cache ratio in force 4.1 instead of 9.6; durability relaxed instead of safe; another machine (two disks)"
         );
-        // Memory is the hand-filled cell's 205 MiB.
+        // The cell of the test has 205 MiB of memory.
         let plain = said(("published", "safe"), ratio("9.5"), ("ops_s", false, None))?;
         assert_eq!(plain, "no: memory 205 MiB instead of 2 GiB; another machine (two disks)");
         let partial = |cell: &Filling<'_>| {

@@ -1,6 +1,8 @@
-//! Curves of a group: rate over rows with the exit marked, a study's requests per 10 s, threads, CPU over time.
+//! Line charts of a group: rate over rows with the exit velocity marked, a study's requests per 10
+//! s, rate over clients, CPU over time.
 //!
-//! Invariant: a rate is drawn from what was done between two moments; nothing is smoothed but where the name says so.
+//! Invariant: a rate is computed from the work done between two points in time; nothing is smoothed
+//! unless its name says so.
 
 use super::bars::title;
 use super::figure::{Axis, Chart, Figure, Line, Mark, Table};
@@ -13,15 +15,16 @@ use crate::lab::metric::Better;
 use crate::lab::statistics::{Sample, Spread};
 use crate::targets::Result;
 
-/// Most points of a curve: twice what a phone can show.
+/// Maximum number of points of a curve: twice what a phone can show.
 const POINTS_MAX: usize = 240;
-/// Of a repeat that is not the typical one.
+/// Maximum number of points for a repeat that is not the typical one.
 const POINTS_FAINT_MAX: usize = 80;
 
-/// (x, rate).
+/// Points of a curve: (x, rate).
 type Points = Vec<[f64; 2]>;
 
-/// Rate of operations in a step, over operations done where they were planned, over time where time was.
+/// Rate of operations in a step: over operations done if their number was planned, otherwise over
+/// time.
 pub fn rate(results: &Results<'_>, group: &Group<'_>, step: &str) -> Result<Option<Figure>> {
     let is_planned =
         group.targets.iter().any(|t| t.median(step, "planned").is_some_and(|n| n > 0.0));
@@ -98,12 +101,13 @@ pub fn rate(results: &Results<'_>, group: &Group<'_>, step: &str) -> Result<Opti
     Ok(Some(Figure::new(&title(text, step), &chart, sentence, table)))
 }
 
-/// Rates between samples of operations done, in at most `most` parts of equal time.
+/// Rates between samples of operations done. At most `most` intervals; each but the last has the
+/// same number of samples.
 fn rates(done: &[(f64, f64)], is_over_operations: bool, most: usize) -> Points {
     let size = done.len().div_ceil(most).max(1);
     let mut kept: Vec<(f64, f64)> = done.iter().copied().step_by(size).collect();
     kept.extend(done.last().filter(|last| kept.last() != Some(last)));
-    // A short rest would be a rate of its own, of little and with noise.
+    // A short interval at the end is joined to the one before: its rate would be noisy.
     if let [.., (before, _), (middle, _), (end, _)] = *kept.as_slice()
         && end - middle < (middle - before) / 2.0
     {
@@ -119,7 +123,8 @@ fn rates(done: &[(f64, f64)], is_over_operations: bool, most: usize) -> Points {
         .collect()
 }
 
-/// The exit velocity as a level over the rows that it is of: the last million, or the last fifth.
+/// The exit velocity as a level over the rows in which it was measured: the last million, or the
+/// last fifth if that is fewer.
 fn exit(cell: &Cell, step: &str, done: &[(f64, f64)], is_over_operations: bool) -> Option<Mark> {
     let level = cell.metric(step, "exit_velocity").filter(|level| *level > 0.0)?;
     let (end, ops) = *done.last()?;
@@ -129,7 +134,7 @@ fn exit(cell: &Cell, step: &str, done: &[(f64, f64)], is_over_operations: bool) 
     Some(Mark { from, to, level, text: human(level, "1/s") })
 }
 
-/// Takes zeros off the curves, as they have no logarithm, and notes where they were.
+/// Moves zeros, which have no logarithm, from the points of the curves to their `zeros`.
 fn set_zeros_apart(lines: &mut [Line]) {
     for line in lines {
         let (zeros, rest) = std::mem::take(&mut line.points).into_iter().partition(|p| p[1] <= 0.0);
@@ -138,8 +143,9 @@ fn set_zeros_apart(lines: &mut [Line]) {
     }
 }
 
-/// A series per 10 s over operations done: dots as measured, curves their rolling mean of 5 minutes, or of a tenth of
-/// the run if that is shorter. As LinkBench's study drew ADD_LINK.
+/// Growth of a series per 10 s over operations done, as LinkBench's study drew ADD_LINK. The faint
+/// curve is the measured values; the strong one is their rolling mean over 5 minutes, or over a
+/// tenth of the run if that is shorter.
 pub fn per_ten_seconds(
     results: &Results<'_>,
     group: &Group<'_>,
@@ -192,7 +198,7 @@ pub fn per_ten_seconds(
     )))
 }
 
-/// What a series grew by in each 10 s, at the operations done by then.
+/// Growth of a series in each 10 s, with the number of operations done so far as x.
 fn ten_seconds(series: &[(f64, f64)], ops: &[(f64, f64)]) -> Points {
     let mut points = Vec::new();
     let mut from = (0.0, 0.0);
@@ -210,7 +216,7 @@ fn ten_seconds(series: &[(f64, f64)], ops: &[(f64, f64)]) -> Points {
     points
 }
 
-/// Rate over the number of clients: a chart for each test that was swept.
+/// Rate over the number of clients: one chart per test of a sweep.
 pub fn sweeps(group: &Group<'_>) -> Vec<Figure> {
     let steps = group.steps();
     let mut tests: Vec<&str> = steps.iter().filter_map(|step| Some(threads(step)?.test)).collect();
@@ -269,7 +275,7 @@ fn sweep(group: &Group<'_>, test: &str) -> Option<Figure> {
     Some(Figure::new(&title("Rate over clients", test), &chart, sentence, table))
 }
 
-/// Cores that the engine kept busy, over time.
+/// Number of cores that the engine kept busy, over time.
 pub fn cpu_over_time(
     results: &Results<'_>,
     group: &Group<'_>,
@@ -298,7 +304,7 @@ pub fn cpu_over_time(
     Ok(Some(Figure::new(&title("CPU of the engine over time", step), &chart, sentence, table)))
 }
 
-/// The cell whose rate is nearest to the median.
+/// The cell whose rate is nearest to the median over the repeats.
 fn typical<'a>(target: &Target<'a>, step: &str) -> Option<&'a Cell> {
     let repeat = target.sample(step, "ops_s").typical_repeat();
     let of_repeat = target.cells.iter().find(|cell| Some(cell.repeat) == repeat);
@@ -309,7 +315,7 @@ fn mean(points: &[[f64; 2]]) -> f64 {
     points.iter().map(|point| point[1]).sum::<f64>() / points.len().max(1) as f64
 }
 
-/// Every n-th point, the last always.
+/// Keeps every n-th point, and always the last.
 fn thin(points: Points) -> Points {
     let size = points.len().div_ceil(POINTS_MAX).max(1);
     let last = points.len().saturating_sub(1);
@@ -317,7 +323,7 @@ fn thin(points: Points) -> Points {
     points.into_iter().enumerate().filter(|(at, _)| kept(at)).map(|(_, point)| point).collect()
 }
 
-/// For a sentence that goes on after a colon.
+/// Lowercases the first letter, for text that continues a sentence after a colon.
 fn lower_first(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |first| first.to_lowercase().chain(chars).collect())

@@ -1,32 +1,32 @@
-//! A chart, with the sentence and the table that say the same without it.
+//! A figure: a chart, with a sentence and a table that say the same without it.
 
 use serde::Serialize;
 
 use super::palette::{self, Look};
 
-/// A chart, a sentence and a table. The page draws the chart from its data, the script knows nothing else.
+/// A chart, a sentence and a table. The script of the page draws the chart from this data alone.
 #[derive(Serialize, Debug)]
 pub struct Figure {
-    /// Unique on its page.
+    /// Element id, unique on its page.
     pub id: String,
     pub title: String,
-    /// JSON, safe in a script element.
+    /// The chart's data as JSON that is safe in a script element.
     pub chart: String,
     pub sentence: String,
     pub table: Table,
-    /// Whether it begins closed.
+    /// Whether it is collapsed at first.
     pub is_minor: bool,
 }
 
 impl Figure {
-    /// A figure of this chart.
+    /// Makes a figure of this chart, without an id yet and not collapsed.
     pub fn new(title: &str, chart: &Chart, sentence: String, table: Table) -> Self {
         let id = String::new();
         Self { id, title: title.to_owned(), chart: embed(chart), sentence, table, is_minor: false }
     }
 }
 
-/// Figures in words.
+/// The values of a chart as text.
 #[derive(Serialize, Debug, Default)]
 pub struct Table {
     pub head: Vec<String>,
@@ -34,7 +34,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with this head.
+    /// Makes an empty table with this head.
     pub fn new(head: &[&str]) -> Self {
         Self { head: head.iter().map(|text| (*text).to_owned()).collect(), rows: Vec::new() }
     }
@@ -46,7 +46,8 @@ impl Table {
 pub enum Chart {
     /// Curves.
     Lines { x: Axis, y: Axis, lines: Vec<Line> },
-    /// Horizontal bars from 0, one group per category; several parts are stacked, or stand one below the other.
+    /// Horizontal bars from 0, one group per category. Parts of a bar are stacked, or drawn one
+    /// below the other.
     Bars { x: Axis, bars: Vec<Bar>, limit: Option<Limit>, is_stacked: bool },
     /// Points with their names.
     Points { x: Axis, y: Axis, points: Vec<Point> },
@@ -57,19 +58,20 @@ pub enum Chart {
 pub struct Axis {
     pub name: String,
     pub unit: String,
-    /// linear, log (to base 10), log2, or names (the values are places in `names`).
+    /// `linear`, `log` (to base 10), `log2`, or `names` (the values are positions in `names`).
     pub scale: &'static str,
     pub names: Vec<String>,
     pub min: Option<f64>,
 }
 
 impl Axis {
-    /// A linear axis.
+    /// Makes a linear axis.
     pub fn linear(name: &str, unit: &str) -> Self {
         Self { name: name.to_owned(), unit: unit.to_owned(), scale: "linear", ..Self::default() }
     }
 
-    /// A logarithmic one, from the power of ten below the least of `values`.
+    /// Makes a logarithmic axis that starts at the greatest power of ten not above the smallest
+    /// positive value.
     pub fn log(name: &str, unit: &str, values: impl Iterator<Item = f64>) -> Self {
         let least = values.filter(|value| *value > 0.0 && value.is_finite()).reduce(f64::min);
         let min = least.map(|least| 10_f64.powf(least.log10().floor()));
@@ -82,16 +84,18 @@ impl Axis {
 pub struct Line {
     pub name: String,
     pub look: Look,
-    /// A repeat that is not the typical one, or what a mean is of.
+    /// Whether it is drawn faintly: a repeat that is not the typical one, or the values of which
+    /// another curve is the mean.
     pub is_faint: bool,
     pub points: Vec<[f64; 2]>,
-    /// Where the value was 0, which a logarithmic axis does not have: marks at its lower edge.
+    /// Positions at which the value was 0, which a logarithmic axis cannot show: they are marked at
+    /// its lower edge.
     pub zeros: Vec<f64>,
-    /// A level over a part of x, with its label.
+    /// A level that is marked over a range of x.
     pub mark: Option<Mark>,
 }
 
-/// A level over a part of x.
+/// A labelled level over a range of x.
 #[derive(Serialize, Debug)]
 pub struct Mark {
     pub from: f64,
@@ -100,11 +104,11 @@ pub struct Mark {
     pub text: String,
 }
 
-/// A bar, or several of one category.
+/// The bar of a category, or several of them.
 #[derive(Serialize, Debug)]
 pub struct Bar {
     pub name: String,
-    /// What it says below its name.
+    /// Text below the name.
     pub label: String,
     pub look: Look,
     pub parts: Vec<Part>,
@@ -115,7 +119,7 @@ pub struct Bar {
 pub struct Part {
     pub name: String,
     pub value: f64,
-    /// The second part of a stack, or a published value.
+    /// Whether it is drawn pale: the second part of a stack, or a published value.
     pub is_pale: bool,
     /// Values of the repeats, drawn as dots.
     pub repeats: Vec<f64>,
@@ -137,7 +141,7 @@ pub struct Point {
 }
 
 impl Line {
-    /// A curve of a target.
+    /// Makes a curve with the name and look of a target.
     pub fn of(target: &str, points: Vec<[f64; 2]>) -> Self {
         let look = palette::look_of(target);
         Self {
@@ -151,7 +155,7 @@ impl Line {
     }
 }
 
-/// JSON that ends no script element and opens no comment in one.
+/// JSON of a value, escaped so that it cannot end a script element or open a comment in one.
 pub fn embed(value: &impl Serialize) -> String {
     let json = serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned());
     json.replace('<', "\\u003c")
@@ -161,7 +165,7 @@ pub fn embed(value: &impl Serialize) -> String {
         .replace('\u{2029}', "\\u2029")
 }
 
-/// Gives each figure of a page an id of its own.
+/// Numbers the figures of a page, so that each has an id of its own.
 pub fn number(figures: &mut [Figure], prefix: &str) {
     for (at, figure) in figures.iter_mut().enumerate() {
         figure.id = format!("{prefix}{}", at + 1);

@@ -1,8 +1,9 @@
-//! The folder of pages: templates rendered, and the files that they need.
+//! The folder of a report: renders the templates, and writes them with the files that they need.
 //!
 //! Invariants
-//! 1. A folder with files that are not a report's is never written to; of an earlier report, only its own files go.
-//! 2. What a template shows is escaped, but for JSON, which figure.rs makes safe.
+//! 1. A folder that is not empty and holds no report is never written to. Of an earlier report only
+//!    its own files are removed.
+//! 2. Values in a template are escaped, except JSON, which figure.rs makes safe.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use minijinja::{Environment, Value};
 
 use crate::targets::{Failure, Result};
 
-/// Names the files of a report, one a line.
+/// Name of the file that lists the files of a report, one per line.
 const MARKER: &str = ".lab-report";
 
 macro_rules! file {
@@ -36,7 +37,7 @@ const FILES: &[(&str, &str)] = &[
     file!("echarts/NOTICE"),
 ];
 
-/// A folder being filled.
+/// A folder into which a report is written.
 pub struct Folder {
     path: PathBuf,
     environment: Environment<'static>,
@@ -44,10 +45,11 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens the folder, takes an earlier report out of it, and writes what all pages need.
+    /// Opens the folder, removes an earlier report from it, and writes the files that all pages
+    /// need.
     ///
     /// # Errors
-    /// It has files that are not a report's (Invariant 1), or cannot be written.
+    /// The folder has files and holds no report (Invariant 1), or cannot be written.
     pub fn open(path: &Path) -> Result<Self> {
         let mut environment = Environment::new();
         for (name, text) in TEMPLATES {
@@ -61,10 +63,10 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Writes a page.
+    /// Renders a template and writes the page.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The page cannot be rendered or written.
     pub fn page(&mut self, template: &str, name: &str, context: &Value) -> Result<()> {
         let rendered =
             self.environment.get_template(template).and_then(|page| page.render(context));
@@ -72,7 +74,7 @@ impl Folder {
     }
 
     fn write(&mut self, name: &str, text: &str) -> Result<()> {
-        // Noted first: a report that was cut short is one still.
+        // The list is written first, so that an interrupted report is still recognized as one.
         self.written.push(name.to_owned());
         let path = self.path.join(name);
         let parent = path.parent().unwrap_or(&self.path);
@@ -83,10 +85,10 @@ impl Folder {
             .map_err(|error| failure(&path, &error))
     }
 
-    /// The first page.
+    /// Returns the path of the first page.
     ///
     /// # Errors
-    /// None; the pages are written.
+    /// None: all pages have been written.
     pub fn finish(self) -> Result<PathBuf> {
         Ok(self.path.join("index.html"))
     }
@@ -120,7 +122,7 @@ fn clear(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a name of the list stays in the folder.
+/// Whether a name in the list is a path inside the folder.
 fn is_plain(name: &str) -> bool {
     !name.is_empty()
         && Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)))
@@ -147,7 +149,7 @@ mod tests {
         std::fs::write(own.join("notes.txt"), "mine")?;
         Folder::open(&own)?;
         assert!(!own.join("workload-old.html").exists() && own.join("notes.txt").exists());
-        // A list that names files elsewhere removes none.
+        // If the list names files elsewhere, they are not removed.
         std::fs::write(dir.path().join("precious"), "x")?;
         std::fs::write(own.join(MARKER), "../precious\n/etc/none\n")?;
         Folder::open(&own)?;

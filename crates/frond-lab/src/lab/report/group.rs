@@ -1,12 +1,13 @@
-//! Cells that may be compared: one workload with one variant, size, storage class, durability, memory, seed and machine,
-//! on one face.
+//! Groups of cells that may be compared: same workload, variant, size, storage class, durability,
+//! memory, seed and machine, and the same face (SQL or embedded).
 //!
 //! Invariants
 //! 1. SQL and embedded targets are never in one group.
-//! 2. Of each target only the cells of its newest run count: an older build's do not.
-//! 3. Cells of a storage class that limits only a part of their I/O are kept apart: no value of theirs is charted or
-//!    compared.
-//! 4. Size `tiny` tests the lab itself: nothing of it is charted or compared.
+//! 2. Of each target only the cells of its newest run count, so that those of an older build do
+//!    not.
+//! 3. Cells whose storage class limits only a part of their I/O are kept apart: their values are
+//!    neither charted nor compared.
+//! 4. Size `tiny` tests the lab itself: its values are neither charted nor compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,10 +18,10 @@ use super::query::{Cell, Results, Run};
 use crate::lab::metric::{self, Metric};
 use crate::lab::statistics::{Ratio, Sample, Verdict, compare};
 
-/// What the cells of a group have in common.
+/// The properties that all cells of a group share.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// `sql` sorts after `embedded`; pages list it first.
+    /// `sql` or `embedded`. `sql` sorts last, but pages list it first.
     pub face: String,
     pub workload: String,
     pub variant: String,
@@ -28,7 +29,7 @@ pub struct Key {
     pub class: String,
     pub durability: String,
     pub machine: String,
-    /// What each target was given, bytes.
+    /// Memory that each target was given, in bytes.
     pub memory_b: u64,
     pub seed: i64,
 }
@@ -37,40 +38,40 @@ pub struct Key {
 pub struct Target<'a> {
     pub name: &'a str,
     pub run: &'a Run,
-    /// Done or stopped.
+    /// Cells that are done or were stopped, and whose values count.
     pub cells: Vec<&'a Cell>,
     pub failed: Vec<&'a Cell>,
-    /// Throttled only in part (Invariant 3).
+    /// Cells that were throttled only in part (Invariant 3).
     pub partial: Vec<&'a Cell>,
 }
 
 impl Target<'_> {
-    /// A metric of a step over the repeats.
+    /// The values of a metric of a step over the repeats.
     pub fn sample(&self, step: &str, name: &str) -> Sample {
         Sample::new(
             self.cells.iter().filter_map(|cell| Some((cell.repeat, cell.metric(step, name)?))),
         )
     }
 
-    /// Its median.
+    /// The median of a metric of a step over the repeats.
     pub fn median(&self, step: &str, name: &str) -> Option<f64> {
         self.sample(step, name).median()
     }
 
-    /// Cells that were stopped at their time limit.
+    /// Number of cells that were stopped at their time limit.
     pub fn stopped(&self) -> usize {
         self.cells.iter().filter(|cell| cell.state == "stopped").count()
     }
 }
 
-/// Cells that may be compared.
+/// A group of cells that may be compared.
 pub struct Group<'a> {
     pub key: Key,
     pub targets: Vec<Target<'a>>,
 }
 
 impl<'a> Group<'a> {
-    /// All groups: those of SQL first.
+    /// All groups of these results, those of SQL first.
     pub fn all(results: &'a Results<'_>) -> Vec<Self> {
         let mut by_key: BTreeMap<Key, Vec<(&'a Run, &'a Cell)>> = BTreeMap::new();
         for cell in &results.cells {
@@ -98,7 +99,7 @@ impl<'a> Group<'a> {
         groups
     }
 
-    /// Cells come newest run first (query.rs).
+    /// Makes a group of cells that are sorted newest run first (query.rs).
     fn new(key: Key, cells: &[(&'a Run, &'a Cell)]) -> Self {
         let mut targets: Vec<Target<'a>> = Vec::new();
         for (run, cell) in cells {
@@ -122,12 +123,12 @@ impl<'a> Group<'a> {
         Self { key, targets }
     }
 
-    /// What ratios are of: InnoDB, or RocksDB.
+    /// Name of the target that the others are compared with: InnoDB, or RocksDB.
     pub fn base_name(&self) -> &'static str {
         if self.key.face == "sql" { "innodb" } else { "rocksdb" }
     }
 
-    /// The base, if it is there.
+    /// The target that the others are compared with, if it is in the group.
     pub fn base(&self) -> Option<&Target<'a>> {
         self.target(self.base_name())
     }
@@ -137,24 +138,25 @@ impl<'a> Group<'a> {
         self.targets.iter().find(|target| target.name == name)
     }
 
-    /// Steps with a metric, of any target.
+    /// Steps in which any target has a metric.
     pub fn steps(&self) -> Vec<String> {
         let cells = self.targets.iter().flat_map(|target| &target.cells);
         let steps: BTreeSet<&Natural> = cells.flat_map(|cell| cell.metrics.keys()).collect();
         steps.into_iter().map(|step| step.0.clone()).collect()
     }
 
-    /// Whether any target has the metric.
+    /// Whether any target has the metric in this step.
     pub fn has(&self, step: &str, name: &str) -> bool {
         self.targets.iter().any(|target| !target.sample(step, name).is_empty())
     }
 
-    /// The first step for which any target has the metric; that of the whole cell first.
+    /// The first step in which any target has the metric. The step of the whole cell (the empty
+    /// name) comes first.
     pub fn step_of(&self, name: &str) -> Option<String> {
         self.steps().into_iter().find(|step| self.has(step, name))
     }
 
-    /// A target against the base in one metric of one step.
+    /// Ratio of a target to the base in one metric of one step.
     pub fn ratio(&self, target: &Target<'_>, step: &str, name: &str) -> Option<Ratio> {
         let base = self.base()?;
         let metric: &Metric = metric::find(name)?;
@@ -169,7 +171,8 @@ impl<'a> Group<'a> {
         Some(ratio)
     }
 
-    /// Values of a target against those of the base, which ran next to them only in the same run.
+    /// Ratio of a target's values to those of the base. It can be significant only if both are of
+    /// the same run, in which they were measured side by side.
     pub fn compare(
         &self,
         target: &Target<'_>,
@@ -185,7 +188,7 @@ impl<'a> Group<'a> {
         Some(ratio)
     }
 
-    /// Whether its values may be charted and compared (Invariant 4).
+    /// Whether the group's values may be charted and compared (Invariant 4).
     pub fn is_charted(&self) -> bool {
         self.key.size != "tiny"
     }
@@ -195,7 +198,7 @@ impl<'a> Group<'a> {
         self.targets.iter().filter(|target| !target.partial.is_empty())
     }
 
-    /// Name and what it was run with, as a heading.
+    /// Workload and variant, as a heading.
     pub fn title(&self) -> String {
         let key = &self.key;
         let variant =
@@ -203,7 +206,7 @@ impl<'a> Group<'a> {
         format!("{}{variant}", key.workload)
     }
 
-    /// Size, storage, durability, memory and seed, in a phrase.
+    /// Size, storage class, durability, memory and seed, in a phrase.
     pub fn conditions(&self) -> String {
         let key = &self.key;
         let memory = match key.memory_b {
@@ -213,7 +216,8 @@ impl<'a> Group<'a> {
         format!("{}, {}, {}{memory}, seed {}", key.size, key.class, key.durability, key.seed)
     }
 
-    /// What distinguishes it from other groups of its machine, fit for a name of a file.
+    /// Part of a file name that tells the group from most others of its machine. Memory and seed
+    /// are not in it.
     pub fn slug(&self) -> String {
         let key = &self.key;
         let parts =
@@ -230,8 +234,8 @@ impl<'a> Group<'a> {
     }
 }
 
-/// What the cell's target was given. A cell that failed before its server started does not know, but the others of its
-/// run do.
+/// Memory that the cell's target was given. A cell that failed before its server started has no
+/// record of it; then the other cells of its run supply it.
 fn memory_of(results: &Results<'_>, cell: &Cell) -> f64 {
     if cell.memory_b > 0.0 {
         return cell.memory_b;
@@ -243,7 +247,8 @@ fn memory_of(results: &Results<'_>, cell: &Cell) -> f64 {
     results.cells.iter().filter(is_like).map(|other| other.memory_b).fold(0.0, f64::max)
 }
 
-/// The order of workloads on pages: that of the studies, then of transactions, then of parts.
+/// Position of a workload on the pages: first those of the studies, then transactions, then single
+/// aspects.
 fn place(workload: &str) -> usize {
     const ORDER: &[&str] = &[
         "iibench",

@@ -1,25 +1,26 @@
-//! The headline of a workload: the one metric in which its targets are compared on the first page.
+//! The headline of a workload: the one metric by which its targets are compared on the first page.
 //!
-//! The registry of workloads names a step and a metric. Where that was not measured, the rate of the steps counts:
-//! several have their geometric mean, and a sweep over threads has its peak. Steps that only prepare (`load…`) count where
-//! nothing else was measured.
+//! The registry of workloads names a step and a metric. If that was not measured, the rate of the
+//! steps is used: the geometric mean of several steps, or the peak of a sweep over threads. Steps
+//! that only prepare (`load…`) are used only if nothing else was measured.
 
 use super::group::{Group, Target};
 use crate::lab::metric::{self, Metric};
 use crate::lab::statistics::{Ratio, Sample, geometric_mean};
 use crate::lab::{embedded, workloads};
 
-/// What counts where the registry's headline was not measured: the first that was.
+/// Metrics that replace a headline that was not measured: the first of them that was measured is
+/// used.
 const RATE: &[&str] = &["ops_s", "exit_velocity", "seconds", "disk_b"];
 
-/// How the steps make one value.
+/// How the values of several steps are combined into one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Combine {
     Mean,
     Peak,
 }
 
-/// A headline.
+/// A metric, the steps in which it is compared, and how they are combined.
 pub struct Headline {
     pub metric: &'static Metric,
     pub steps: Vec<String>,
@@ -40,7 +41,7 @@ impl Headline {
         if let Some(step) = steps.iter().find(|step| threads(step).is_some()) {
             return Self::of_step(group, step, metric);
         }
-        // The whole cell says it already; a load prepares the others.
+        // A value of the whole cell includes the steps; a load only prepares the others.
         let is_detail = |step: &String| !(step.is_empty() || step.starts_with("load"));
         if steps.first().is_some_and(String::is_empty) {
             steps.truncate(1);
@@ -50,7 +51,7 @@ impl Headline {
         Some(Self { metric, steps, combine: Combine::Mean })
     }
 
-    /// A step; for a step of a sweep, all of the sweep.
+    /// The headline of a step. For a step of a sweep it covers the whole sweep.
     fn of_step(group: &Group<'_>, step: &str, metric: &'static Metric) -> Option<Self> {
         let sweep = threads(step).map(|threads| sweep(&group.steps(), threads.test));
         Some(match sweep.filter(|steps| steps.len() >= SWEEP_MIN) {
@@ -59,7 +60,7 @@ impl Headline {
         })
     }
 
-    /// One value per repeat, of the steps that it has in common with `other`.
+    /// One value per repeat of `target`, from the steps that it has in common with `other`.
     fn sample(&self, target: &Target<'_>, other: &Target<'_>) -> Sample {
         let has =
             |target: &Target<'_>, step: &str| !target.sample(step, self.metric.name).is_empty();
@@ -78,19 +79,19 @@ impl Headline {
         }))
     }
 
-    /// The value of a target, over its own steps.
+    /// The median of a target over the repeats, from all its steps.
     pub fn value(&self, target: &Target<'_>) -> Option<f64> {
         self.sample(target, target).median()
     }
 
-    /// A target against the base.
+    /// Ratio of a target to the base.
     pub fn ratio(&self, group: &Group<'_>, target: &Target<'_>) -> Option<Ratio> {
         let base = group.base()?;
         let (own, of_base) = (self.sample(target, base), self.sample(base, target));
         group.compare(target, &own, &of_base, self.metric)
     }
 
-    /// What it is, in a phrase.
+    /// What the headline measures, in a phrase.
     pub fn what(&self) -> String {
         let name = name_of(self.metric);
         let test =
@@ -105,7 +106,7 @@ impl Headline {
     }
 }
 
-/// Step and metric that the registry of the face names.
+/// Step and metric that the registry of the face names for a workload.
 fn registered(face: &str, workload: &str) -> Option<(&'static str, &'static str)> {
     if face == "sql" {
         workloads::ALL.iter().find(|entry| entry.name == workload).map(|entry| entry.headline)
@@ -114,16 +115,17 @@ fn registered(face: &str, workload: &str) -> Option<(&'static str, &'static str)
     }
 }
 
-/// Fewest numbers of clients that are a sweep.
+/// Minimum number of client counts that make a sweep.
 pub const SWEEP_MIN: usize = 4;
 
-/// Steps of a test with different numbers of clients, in their order.
+/// The steps of a test that differ in the number of clients, in the given order.
 pub fn sweep(steps: &[String], test: &str) -> Vec<String> {
     let of_test = |step: &&String| threads(step).is_some_and(|threads| threads.test == test);
     steps.iter().filter(of_test).cloned().collect()
 }
 
-/// Steps that have figures and rows of their own: of a sweep the first and the last.
+/// Steps that get figures and rows of their own. Of a sweep only the first and the last do, and
+/// steps that are run again do not.
 pub fn detailed(steps: &[String]) -> Vec<String> {
     let is_detailed = |step: &&String| {
         let Some(threads) = threads(step) else { return !step.ends_with(" again") };
@@ -136,20 +138,20 @@ pub fn detailed(steps: &[String]) -> Vec<String> {
 /// A step of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Threads<'a> {
-    /// What was swept; may be empty.
+    /// Name of the test; may be empty.
     pub test: &'a str,
     pub clients: u32,
 }
 
-/// What a step `TEST threads=N` or `threads=N` says. A step that is run again in the end (`TEST threads=N again`) is not
-/// of the sweep.
+/// Parses the name of a step `TEST threads=N` or `threads=N`. A step that is run again at the end
+/// (`TEST threads=N again`) is not part of the sweep.
 pub fn threads(step: &str) -> Option<Threads<'_>> {
     let (test, clients) = step.split_once("threads=")?;
     let clients = clients.parse().ok().filter(|clients| *clients > 0)?;
     Some(Threads { test: test.trim_end(), clients })
 }
 
-/// A metric's name for a heading.
+/// A metric's name for headings.
 pub fn name_of(metric: &Metric) -> &'static str {
     match metric.name {
         "ops_s" => "operations/s",

@@ -15,15 +15,16 @@ use crate::lab::statistics::geometric_mean;
 /// The first page.
 #[derive(Serialize, Debug)]
 pub struct Page {
-    /// How Frond compares.
+    /// How Frond compares with the base.
     pub sentence: String,
-    /// What that was measured in.
+    /// What was run, and on which machine.
     pub extent: String,
-    /// Runs of size tiny, which no chart and no matrix has.
+    /// A sentence on the workloads of size tiny, which are in no chart and no matrix. Empty if
+    /// there are none.
     pub tiny: String,
     pub matrices: Vec<FaceMatrix>,
     pub losses: Losses,
-    /// Name and link of the pages of workloads, by face.
+    /// Links to the pages of workloads, by face.
     pub links: Vec<(String, Vec<Link>)>,
 }
 
@@ -36,7 +37,7 @@ pub struct Link {
     pub targets: String,
 }
 
-/// The first page.
+/// Builds the first page.
 pub fn page(results: &Results<'_>, groups: &[(Group<'_>, String)]) -> Page {
     let matrices = matrix::all(groups);
     let links_of = |face: &str| {
@@ -70,7 +71,7 @@ pub fn page(results: &Results<'_>, groups: &[(Group<'_>, String)]) -> Page {
     Page { sentence, extent, tiny, matrices, losses: losses::all(groups), links }
 }
 
-/// What was run, and on what.
+/// What was run, and on which machine.
 fn extent(results: &Results<'_>, groups: &[(Group<'_>, String)]) -> String {
     let mut workloads: Vec<&str> =
         groups.iter().map(|(group, _)| group.key.workload.as_str()).collect();
@@ -105,7 +106,7 @@ fn extent(results: &Results<'_>, groups: &[(Group<'_>, String)]) -> String {
     text + "."
 }
 
-/// How Frond did in a matrix.
+/// How Frond compares in a matrix, in words. `None` if it has no column or no value there.
 fn result(matrix: &Matrix, groups: &[(Group<'_>, String)]) -> Option<String> {
     let column = matrix
         .targets
@@ -145,7 +146,7 @@ fn result(matrix: &Matrix, groups: &[(Group<'_>, String)]) -> Option<String> {
     Some(text + ".")
 }
 
-/// Geometric mean of the sizes against the base's, of the workloads with a size.
+/// Geometric mean of the target's sizes relative to the base, over the workloads with a size.
 fn size_of(matrix: &Matrix, name: &str, groups: &[(Group<'_>, String)]) -> Option<f64> {
     let of_face = groups
         .iter()
@@ -161,7 +162,7 @@ fn size_of(matrix: &Matrix, name: &str, groups: &[(Group<'_>, String)]) -> Optio
     geometric_mean(&ratios)
 }
 
-/// A target's name as its makers write it.
+/// A target's name as its authors write it.
 fn shown(name: &str) -> &str {
     match name {
         "frond" => "Frond",

@@ -1,4 +1,4 @@
-//! Latencies of a group: percentiles of a step by target, and of each kind of operation.
+//! Latencies of a group: percentiles of a step per target, and per kind of operation.
 
 use hdrhistogram::Histogram;
 
@@ -11,7 +11,7 @@ use super::sentence::{Entry, ranking};
 use crate::lab::metric::Better;
 use crate::targets::Result;
 
-/// Metric, and its name on the axis.
+/// The percentiles: metric, and name on the axis.
 const PERCENTILES: [(&str, &str); 5] = [
     ("p50_us", "50 %"),
     ("p95_us", "95 %"),
@@ -20,7 +20,7 @@ const PERCENTILES: [(&str, &str); 5] = [
     ("max_us", "max"),
 ];
 
-/// Percentiles of a step.
+/// A chart of the latency percentiles of a step.
 pub fn percentiles(group: &Group<'_>, step: &str) -> Option<Figure> {
     let mut table = Table::new(&["target"]);
     table.head.extend(PERCENTILES.iter().map(|(_, name)| (*name).to_owned()));
@@ -52,7 +52,7 @@ pub fn percentiles(group: &Group<'_>, step: &str) -> Option<Figure> {
     Some(Figure::new(&title("Latency", step), &chart, sentence, table))
 }
 
-/// A table of each operation's latencies, over all repeats.
+/// A table of the latencies of each operation, over all repeats.
 ///
 /// # Errors
 /// The database cannot be read.
@@ -67,7 +67,8 @@ pub fn operations(results: &Results<'_>, group: &Group<'_>, step: &str) -> Resul
                     *o == operation && *t == target.name
                 };
                 match found.iter_mut().find(own) {
-                    // Values beyond the range of the first are those of a damaged histogram.
+                    // Values beyond the range of the first histogram come from a damaged one and
+                    // are dropped.
                     Some((_, _, sum)) => sum.add(&histogram).unwrap_or_default(),
                     None => found.push((operation, target.name, histogram)),
                 }

@@ -1,9 +1,11 @@
-//! Where Frond does worse than the base: over all steps, all kinds of requests and all metrics that matter.
+//! Losses: where Frond does worse than the base, over all steps, all kinds of requests and all
+//! metrics that matter.
 //!
 //! Invariants
-//! 1. What failed comes before any ratio.
-//! 2. Zero on one side has no ratio: such losses are a list of their own, in words.
-//! 3. Of one workload, target and family of metrics only the worst is listed: one cause shows in many values.
+//! 1. Failures come before any ratio.
+//! 2. If one side is zero, there is no ratio: such losses are a list of their own, in words.
+//! 3. Per workload, target and family of metrics only the worst loss is listed, because one cause
+//!    shows in many values.
 
 use serde::Serialize;
 
@@ -15,21 +17,21 @@ use super::size;
 use crate::lab::metric::{self, Better};
 use crate::lab::statistics::Verdict;
 
-/// Losses that are listed of each kind.
+/// Number of losses that are listed of each kind.
 const LISTED: usize = 3;
 
-/// All that is lost.
+/// The failures and losses of a report.
 #[derive(Serialize, Debug, Default)]
 pub struct Losses {
-    /// Cells of Frond first.
+    /// Targets that failed, those of Frond first.
     pub failed: Vec<Failed>,
-    /// The base has nothing of it, or Frond does nothing.
+    /// Losses without a ratio: the value of the base or of Frond is 0.
     pub zeros: Vec<Loss>,
-    /// The three worst ratios.
+    /// Losses with the worst ratios.
     pub ratios: Vec<Loss>,
 }
 
-/// Repeats of a target that failed.
+/// A target with repeats that failed.
 #[derive(Serialize, Debug)]
 pub struct Failed {
     pub title: String,
@@ -39,7 +41,7 @@ pub struct Failed {
     pub why: String,
 }
 
-/// A loss of Frond.
+/// A metric in which Frond does worse than the base.
 #[derive(Serialize, Debug)]
 pub struct Loss {
     pub title: String,
@@ -48,7 +50,7 @@ pub struct Loss {
     pub what: String,
     pub target: String,
     pub base: &'static str,
-    /// Empty where one side is zero.
+    /// Empty if one side is zero.
     pub ratio: String,
     pub is_significant: bool,
     pub is_noisy: bool,
@@ -60,12 +62,13 @@ pub struct Loss {
     gain: f64,
 }
 
-/// What a metric is one of: a cause shows in all metrics of a family. None for what losses are not looked for in.
+/// Family of a metric: one cause shows in all metrics of a family. `None` if losses in this metric
+/// are not reported.
 fn family(name: &str) -> Option<&'static str> {
     Some(match name.split('.').next()? {
         "exit_velocity" | "exit_velocity_4pct" | "add_link_10s" | "nopm" | "ops_s" | "seconds"
         | "background_s" | "gone_s" => "rate",
-        // What was due and not served is in no percentile.
+        // Requests that were due and not served are in no percentile.
         "p99_us" | "p999_us" | "beside_p999_us" | "unserved" => "latency",
         "cpu_us_op" | "cpu_us_op_rested" => "CPU",
         "wr_b_op" | "wr_b_op_rested" | "rd_b_op" => "device bytes",
@@ -75,7 +78,7 @@ fn family(name: &str) -> Option<&'static str> {
     })
 }
 
-/// The losses in these groups.
+/// Collects the losses in these groups.
 pub fn all(groups: &[(Group<'_>, String)]) -> Losses {
     let mut found = Losses { failed: failed(groups), ..Losses::default() };
     let mut losses: Vec<Loss> = Vec::new();
@@ -102,7 +105,7 @@ pub fn all(groups: &[(Group<'_>, String)]) -> Losses {
     found
 }
 
-/// Targets with cells that failed, of any size: Frond's first.
+/// Targets with failed cells, of any size, those of Frond first.
 fn failed(groups: &[(Group<'_>, String)]) -> Vec<Failed> {
     let targets =
         groups.iter().flat_map(|(group, _)| group.targets.iter().map(move |t| (group, t)));
@@ -141,7 +144,8 @@ fn of_target(group: &Group<'_>, link: &str, target: &Target<'_>) -> Vec<Loss> {
         for name in names.iter().map(|name| name.as_str()) {
             let is_size_elsewhere = size::METRICS.contains(&name)
                 && size.as_ref().is_none_or(|place| place.step != step || place.metric != name);
-            // The rate says what the duration says, and the value with rest includes that without.
+            // The rate and the duration say the same, and a value that includes the rest includes
+            // the one without it.
             let is_said = (name == "seconds" && is_there("ops_s"))
                 || (["cpu_us_op", "wr_b_op"].contains(&name)
                     && is_there(&format!("{name}_rested")));
@@ -206,7 +210,8 @@ mod tests {
     use crate::lab::report::testing::Lab;
     use crate::targets::Result;
 
-    /// Three repeats of Frond and InnoDB: step, metric, Frond's value, InnoDB's.
+    /// The losses of three repeats of Frond and InnoDB with these values: step, metric, value of
+    /// Frond, value of InnoDB.
     fn losses(workload: &str, size: &str, values: &[(&str, &str, f64, f64)]) -> Result<Losses> {
         let mut lab = Lab::new();
         lab.run("r", workload, size, "safe");
@@ -238,7 +243,7 @@ mod tests {
                 ("requests", "ops_s", 50.0, 100.0),
                 ("load", "ops_s", 90.0, 100.0),
                 ("requests", "p99_us", 100.0, 100.0),
-                // Of a kind of which there are few.
+                // A rare kind of request.
                 ("requests", "p99_us.MULTIGET_LINK", 700.0, 100.0),
                 ("requests", "p999_us.MULTIGET_LINK", 600.0, 100.0),
                 ("requests", "rss_peak_b", 300.0, 100.0),
@@ -286,7 +291,7 @@ mod tests {
 
     #[test]
     fn sizes_of_different_rows_and_tiny_runs_are_no_losses() -> Result<()> {
-        // Three times the rows at 0.4 of the bytes per row.
+        // Three times the rows, with 0.4 times the bytes per row.
         let values = [
             ("", "disk_b", 120.0, 100.0),
             ("", "disk_b_row", 4.0, 10.0),

@@ -1,4 +1,5 @@
-//! The matrix workload × target, one per face: ratios to the base, with colour only where they are significant.
+//! The matrix of workloads and targets, one per face: ratios to the base, coloured only if they are
+//! significant.
 
 use serde::Serialize;
 
@@ -11,10 +12,10 @@ use super::size;
 use crate::lab::metric::{self, Better, Metric};
 use crate::lab::statistics::{Ratio, Verdict};
 
-/// Said of a target whose storage class limited only a part of its I/O.
+/// Note on a target whose storage class limited only a part of its I/O.
 pub const THROTTLED_IN_PART: &str = "throttled only in part: neither charted nor compared";
 
-/// Targets and rows.
+/// A matrix: its targets are the columns.
 #[derive(Serialize, Debug)]
 pub struct Matrix {
     pub face: String,
@@ -23,43 +24,43 @@ pub struct Matrix {
     pub rows: Vec<Row>,
 }
 
-/// The matrix of a face: workloads, and their steps.
+/// The two matrices of a face: by workload, and by step.
 #[derive(Serialize, Debug)]
 pub struct FaceMatrix {
     pub workloads: Matrix,
-    /// Rate of each step, and size.
+    /// Rate or duration of each step, and size.
     pub steps: Matrix,
 }
 
-/// A workload, or a step of it.
+/// A row of a matrix: one metric of a workload, or of a step of it.
 #[derive(Serialize, Debug)]
 pub struct Row {
     pub title: String,
-    /// Empty: it is of this page.
+    /// Link to the workload's page; empty if the matrix is on that page.
     pub link: String,
     pub conditions: String,
     pub what: String,
     pub cells: Vec<Square>,
 }
 
-/// A target on a workload.
+/// A field of a matrix: one target in one row.
 #[derive(Serialize, Debug, Default)]
 pub struct Square {
-    /// better, worse, differs, dim, base, failed or none.
+    /// CSS class: `better`, `worse`, `differs`, `dim`, `base`, `failed`, or empty.
     pub class: &'static str,
     pub text: String,
     pub range: String,
-    /// In words, for a reader who sees no colour.
+    /// The verdict in words, so that a reader need not see the colour.
     pub why: String,
     pub is_noisy: bool,
 }
 
-/// The matrices: SQL first.
+/// The matrices of all faces, SQL first.
 pub fn all(groups: &[(Group<'_>, String)]) -> Vec<FaceMatrix> {
     faces(groups).into_iter().filter_map(|face| of_face(groups, face)).collect()
 }
 
-/// Faces of groups: SQL first.
+/// The faces of these groups, SQL first.
 pub fn faces<'g>(groups: &'g [(Group<'_>, String)]) -> Vec<&'g str> {
     let mut faces: Vec<&str> = groups.iter().map(|(group, _)| group.key.face.as_str()).collect();
     faces.sort_by_key(|face| (*face != "sql", *face));
@@ -99,7 +100,7 @@ fn of_face(groups: &[(Group<'_>, String)], face: &str) -> Option<FaceMatrix> {
     Some(FaceMatrix { workloads: matrix(rows), steps: matrix(steps) })
 }
 
-/// The matrix of a group: all that its steps are compared in.
+/// The matrix of a group: every metric in which its steps are compared.
 pub fn of_group(group: &Group<'_>) -> Matrix {
     let targets: Vec<&str> = group.targets.iter().map(|target| target.name).collect();
     Matrix {
@@ -137,7 +138,7 @@ fn headline_row(group: &Group<'_>, targets: &[&str]) -> Row {
     })
 }
 
-/// A row for each step and each of the metrics that is wanted.
+/// One row per step and wanted metric.
 fn metric_rows(
     group: &Group<'_>,
     targets: &[&str],
@@ -159,7 +160,7 @@ fn metric_rows(
     rows
 }
 
-/// What a step is compared in: rates, latency, CPU, bytes and size.
+/// Metrics in which every matrix compares steps: rates, latency, CPU, bytes and size.
 const CORE: &[&str] = &[
     "exit_velocity",
     "add_link_10s",
@@ -173,7 +174,7 @@ const CORE: &[&str] = &[
     "disk_b",
     "disk_b_row",
 ];
-/// What else the page of a workload has.
+/// Further metrics on the page of a workload.
 const MORE: &[&str] = &[
     "stall_longest_s",
     "fsync_op",
@@ -194,7 +195,8 @@ const MORE: &[&str] = &[
     "deadlocks_s",
 ];
 
-/// The steps with those of the metrics that were measured and are not 0 everywhere; sizes where they are compared.
+/// Pairs of step and metric that were measured and are not 0 on all targets. A size is listed only
+/// at the step at which sizes are compared.
 fn measured(group: &Group<'_>, names: &[&str]) -> Vec<(String, &'static Metric)> {
     let mut pairs = Vec::new();
     let size = size::place(group);
@@ -207,7 +209,7 @@ fn measured(group: &Group<'_>, names: &[&str]) -> Vec<(String, &'static Metric)>
             group.targets.iter().any(|target| target.median(&step, name).is_some_and(|v| v != 0.0))
         };
         for name in names.iter().filter(|name| is_there(name) && !is_misplaced(&step, name)) {
-            // The duration says the same as the rate, where there is one.
+            // If there is a rate, the duration says the same.
             if *name != "seconds" || !group.has(&step, "ops_s") {
                 pairs.extend(metric::find(name).map(|metric| (step.clone(), metric)));
             }
@@ -263,7 +265,7 @@ fn of(
     Square { class, text, range, why, is_noisy: against.is_noisy }
 }
 
-/// How often it ran, and how that ended.
+/// Number of repeats, and how many were stopped or failed.
 fn repeats(target: &Target<'_>) -> String {
     let mut text = count(target.cells.len(), "repeat");
     for (n, what) in
@@ -276,7 +278,7 @@ fn repeats(target: &Target<'_>) -> String {
     text
 }
 
-/// A target without a value: its storage class held only in part, or it failed.
+/// The field of a target without a value: it was throttled only in part, or it failed.
 fn failed(target: &Target<'_>) -> Option<Square> {
     if !target.partial.is_empty() {
         let (text, why) = ("partial".to_owned(), THROTTLED_IN_PART.to_owned());

@@ -1,4 +1,5 @@
-//! `lab report`: a folder of pages from the database of results, that works from `file://` without a network.
+//! `lab report`: turns the database of results into a folder of HTML pages, which work from
+//! `file://` without a network.
 //!
 //! ```text
 //!  query ─► group (what may be compared) ─► headline, size, statistics ─► matrix, losses
@@ -9,9 +10,9 @@
 //! ```
 //!
 //! Invariants
-//! 1. Every number is computed from the database, or stands in published.toml.
-//! 2. The pages say everything without script; charts are drawn from the same data.
-//! 3. No page loads anything but files of the folder.
+//! 1. Every number is computed from the database or taken from published.toml.
+//! 2. Without script the pages lack nothing but the charts, and those show the same data.
+//! 3. A page loads only files of its folder.
 
 mod bars;
 mod chart;
@@ -73,10 +74,12 @@ pub struct Options {
     pub workload: String,
 }
 
-/// Writes the pages, and returns the path of the first; or one chart, and returns its path.
+/// Writes the pages, or the one chart that the options ask for. Returns the path of the first page,
+/// or of the chart.
 ///
 /// # Errors
-/// The database cannot be read or has no such run; the folder is not one of pages, or cannot be written.
+/// The database cannot be read or has no such run; the folder holds something other than a report,
+/// or cannot be written.
 pub fn report(database: &Database, options: &Options) -> Result<PathBuf> {
     let results = Results::read(database, &options.run)?;
     if let Some(path) = &options.chart {
@@ -120,7 +123,7 @@ pub fn report(database: &Database, options: &Options) -> Result<PathBuf> {
     folder.finish()
 }
 
-/// Gives each group a page of its own name.
+/// Gives each group a file name of its own for its page.
 fn named<'a>(groups: Vec<Group<'a>>) -> Vec<(Group<'a>, String)> {
     let mut taken = BTreeSet::new();
     let name = |group: &Group<'_>| {

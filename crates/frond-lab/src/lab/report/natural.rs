@@ -1,13 +1,14 @@
-//! Names of steps in the order in which people count: threads=2 before threads=16, and a load before the rest.
+//! Natural order of step names: `threads=2` comes before `threads=16`, and a load before all other
+//! steps.
 
 use std::cmp::Ordering;
 
-/// A name of a step.
+/// The name of a step, in natural order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Natural(pub String);
 
 impl Natural {
-    /// The name.
+    /// Makes a step name.
     pub fn new(name: &str) -> Self {
         Self(name.to_owned())
     }

@@ -1,6 +1,6 @@
-//! Numbers as people read them: three or four digits, thousands apart, bytes in powers of 1024.
+//! Formats numbers for people: three or four digits, thousands separated, bytes in powers of 1024.
 
-/// A value of this unit, with it.
+/// Formats a value with its unit.
 pub fn human(value: f64, unit: &str) -> String {
     if !value.is_finite() {
         return "–".to_owned();
@@ -14,7 +14,7 @@ pub fn human(value: f64, unit: &str) -> String {
     }
 }
 
-/// A ratio: two decimals, one from 10, none from 100.
+/// Formats a ratio with two decimals, one from 10 and none from 100.
 pub fn ratio(value: f64) -> String {
     match value {
         v if !v.is_finite() => "–".to_owned(),
@@ -28,7 +28,7 @@ pub fn ratio(value: f64) -> String {
 fn scaled(value: f64, step: f64, units: &[&str]) -> String {
     let mut value = value;
     let mut at = 0;
-    // Below a unit's tenfold, the smaller one is as short, and says more: 9,830 µs, but 12.4 ms.
+    // The largest unit in which the value is at least 1.
     while value.abs() >= step && at + 1 < units.len() {
         value /= step;
         at += 1;
@@ -36,7 +36,7 @@ fn scaled(value: f64, step: f64, units: &[&str]) -> String {
     format!("{} {}", plain(value), units.get(at).copied().unwrap_or_default())
 }
 
-/// Three significant digits, or all of a whole part.
+/// Formats a value with three significant digits, or all digits of its integer part.
 fn plain(value: f64) -> String {
     if value.abs() >= 99.95 { thousands(value) } else { significant(value, 3) }
 }

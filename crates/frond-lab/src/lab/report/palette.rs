@@ -1,10 +1,11 @@
-//! A look per target, the same on all pages: colour, symbol and dash. Colours are of families (Frond green, InnoDB blue
-//! to violet, the RocksDBs vermilion), after Okabe and Ito's palette, darkened until they can be seen on white and on
-//! dark.
+//! The look of each target (colour, symbol and dash), which is the same on all pages.
+//!
+//! Colours are by family (Frond green, InnoDB blue to violet, RocksDB and MyRocks vermilion). They
+//! are those of Okabe and Ito's palette, darkened so that they can be seen on white and on dark.
 
 use serde::Serialize;
 
-/// How a target is drawn.
+/// The colour, symbol and dash with which a target is drawn.
 #[derive(Clone, Copy, Serialize, PartialEq, Debug)]
 pub struct Look {
     pub color: &'static str,
@@ -16,7 +17,7 @@ const fn look(color: &'static str, symbol: &'static str, dash: &'static str) -> 
     Look { color, symbol, dash }
 }
 
-/// In the order of charts.
+/// The looks of known targets, in the order of charts.
 const TARGETS: &[(&str, Look)] = &[
     ("frond", look("#079873", "circle", "solid")),
     ("frond-fast", look("#4f9a1c", "circle", "dashed")),
@@ -36,7 +37,7 @@ const TARGETS: &[(&str, Look)] = &[
     ("null", look("#808080", "pin", "dotted")),
 ];
 
-/// For builds of Frond by commit, and for other servers.
+/// Colours of Frond builds that are named by commit, and of unknown targets below.
 const BUILDS: &[&str] = &["#5c9442", "#2f9486", "#7f8f2a", "#439a5f"];
 const OTHERS: &[&str] = &["#b5656b", "#8b7a5e", "#a06f9f", "#6f8a8f"];
 
@@ -52,17 +53,17 @@ pub fn look_of(target: &str) -> Look {
     look(color, symbols[sum / 7 % symbols.len()], "dashed")
 }
 
-/// Whether it is Frond, of any settings or build.
+/// Whether a target is Frond, with any settings and of any build.
 pub fn is_frond(target: &str) -> bool {
     target == "frond" || target.starts_with("frond-") || target.starts_with("frond@")
 }
 
-/// Whether it stores nothing: the cost of the lab itself.
+/// Whether a target stores nothing, and so shows the cost of the lab itself.
 pub fn is_null(target: &str) -> bool {
     target == "blackhole" || target == "null"
 }
 
-/// Place of a target in charts and matrices.
+/// Sort key of a target in charts and matrices.
 pub fn order(target: &str) -> (usize, &str) {
     let place = TARGETS.iter().position(|(name, _)| *name == target);
     let unknown = if is_frond(target) { 2 } else { TARGETS.len() };
@@ -73,7 +74,7 @@ pub fn order(target: &str) -> (usize, &str) {
 mod tests {
     use super::*;
 
-    /// Relative luminance by WCAG 2.
+    /// Relative luminance of a colour as defined by WCAG 2.
     fn luminance(color: &str) -> f64 {
         let part = |at: usize| {
             let value = u8::from_str_radix(&color[at..at + 2], 16).unwrap_or(0);

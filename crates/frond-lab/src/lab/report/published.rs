@@ -1,4 +1,5 @@
-//! Published figures (published.toml), and what was measured here in their place.
+//! Figures of published studies (published.toml), and the values measured here that correspond to
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -13,29 +14,29 @@ use crate::targets::{Failure, Result};
 
 const TEXT: &str = include_str!("../../../lab/published.toml");
 
-/// A study.
+/// A published study.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct Study {
     pub title: String,
     pub about: String,
     pub source: String,
-    /// Its machine, in a phrase: what rates depend on.
+    /// The study's machine, on which rates depend, in a phrase.
     machine: String,
-    /// Durability of its commits, by the lab's name.
+    /// Durability of the study's commits, by the lab's name.
     durability: Option<String>,
-    /// Its data to its cache.
+    /// Size of the study's data divided by size of its cache.
     ratio: Option<f64>,
-    /// Its cache.
+    /// Size of the study's cache.
     memory: Option<String>,
-    /// Workloads of its pictures.
+    /// The workloads from which the pictures are drawn.
     pub workloads: Vec<String>,
     pub pictures: Vec<Picture>,
     #[serde(rename = "figure")]
     pub figures: Vec<Published>,
 }
 
-/// A picture that the study had.
+/// A kind of chart that a study contains.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "snake_case")]
 pub enum Picture {
@@ -59,9 +60,9 @@ pub enum Picture {
     Compress,
     /// CPU over time, and bars of CPU per operation.
     Cpu,
-    /// Stacked bars of the lengths that SHOW TABLE STATUS has.
+    /// Stacked bars of the lengths that SHOW TABLE STATUS reports.
     Lengths,
-    /// Bars of pages compressed, and a table of all counters of compression.
+    /// Bars of pages compressed, and a table of all compression counters.
     Counters,
 }
 
@@ -82,9 +83,9 @@ pub struct Published {
     #[serde(default = "one")]
     scale: f64,
     pub picture: Option<String>,
-    /// Why the values are not comparable at any size.
+    /// Why the values are not comparable, or only as a ratio, at any size.
     comparable: Option<String>,
-    /// Data to cache, where it is not the study's.
+    /// Ratio of data to cache, if it differs from that of the study.
     ratio: Option<f64>,
 }
 
@@ -92,7 +93,7 @@ fn one() -> f64 {
     1.0
 }
 
-/// How it is computed here.
+/// How the value here is computed from one or two values of the database.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[serde(rename_all = "lowercase")]
 enum Form {
@@ -122,7 +123,7 @@ fn host() -> String {
     "host".to_owned()
 }
 
-/// What a second value has in place of the first's.
+/// What distinguishes the second value from the first.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 struct Change {
@@ -131,32 +132,32 @@ struct Change {
     metric: Option<String>,
 }
 
-/// What was measured here.
+/// The value measured here, or why there is none.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Here {
-    /// Nothing of the lab corresponds to it.
+    /// Nothing in the lab corresponds to the figure.
     Nothing,
-    /// It was not run, or did not give the value.
+    /// The workload was not run, or did not give the value.
     NotRun,
-    /// The clock's step is too much of it.
+    /// The measured time is too short for the resolution of the clock.
     TooShort,
-    /// A value.
+    /// A value was measured.
     Value(f64),
 }
 
-/// All studies by suite.
+/// All studies, by suite.
 ///
 /// # Errors
-/// The file is wrong, which a test shows.
+/// published.toml is wrong; a test checks that it is not.
 pub fn all() -> Result<BTreeMap<String, Study>> {
     toml::from_str(TEXT).map_err(|error| Failure(format!("published.toml: {error}")))
 }
 
 impl Study {
-    /// What its figures were measured with.
+    /// The conditions under which the study's figures were measured.
     ///
     /// # Errors
-    /// Its memory is no size.
+    /// `memory` is not a size.
     pub fn conditions(&self) -> Result<Conditions<'_>> {
         let memory = self.memory.as_deref().map(str::parse::<Bytes>).transpose();
         let memory = memory.map_err(|error| Failure(format!("published.toml: {error}")))?;
@@ -170,7 +171,7 @@ impl Study {
 }
 
 impl Published {
-    /// How far its value here may be compared with it, and why no further.
+    /// To what degree the value here may be compared with the published one, and why not fully.
     pub fn comparable(&self, study: &Conditions<'_>, groups: &[&Group<'_>]) -> Comparable {
         let fixed = self.comparable.as_deref();
         let Some((term, group, targets)) = self.measured(groups) else {
@@ -186,13 +187,14 @@ impl Published {
         comparable::judge(&study, &figure, group, &targets)
     }
 
-    /// Whether a target of it was throttled only in part, so that no chart may have it.
+    /// Whether one of its targets was throttled only in part, so that the figure may be in no
+    /// chart.
     pub fn is_throttled_in_part(&self, groups: &[&Group<'_>]) -> bool {
         let targets = self.measured(groups).map_or(Vec::new(), |(_, _, targets)| targets);
         targets.iter().any(|target| !target.partial.is_empty())
     }
 
-    /// Its value's group, and the targets that it is made of.
+    /// The term, group and targets from which the value here is computed.
     fn measured<'g, 'a>(
         &self,
         groups: &[&'g Group<'a>],
@@ -204,7 +206,7 @@ impl Published {
         Some((term, group, names.filter_map(|name| group.target(name)).collect()))
     }
 
-    /// As it was published.
+    /// The published value or range, as text.
     pub fn published(&self) -> String {
         match (&self.text, self.value, self.to) {
             (Some(text), _, _) => text.clone(),
@@ -216,17 +218,17 @@ impl Published {
         }
     }
 
-    /// Its number, if there is one.
+    /// The published value, if it is a single number.
     pub fn value(&self) -> Option<f64> {
         self.value.filter(|_| self.to.is_none())
     }
 
-    /// The target here that stands for the published one.
+    /// The target here that corresponds to the published one.
     pub fn own_target(&self) -> Option<&str> {
         self.here.as_ref().map(|term| term.target.as_str())
     }
 
-    /// A value of it with its unit.
+    /// A value measured here as text, with the unit of the figure.
     pub fn show(&self, here: &Here) -> String {
         match here {
             Here::Nothing => "–".to_owned(),
@@ -236,12 +238,12 @@ impl Published {
         }
     }
 
-    /// Its unit.
+    /// The unit of the figure.
     pub fn unit(&self) -> &str {
         &self.unit
     }
 
-    /// What was measured in its place, in these groups: medians of repeats.
+    /// Computes the corresponding value from the medians over the repeats in these groups.
     pub fn here(&self, groups: &[&Group<'_>]) -> Here {
         let Some(term) = &self.here else { return Here::Nothing };
         let group = groups.iter().find(|group| term.is_of(group));
@@ -251,7 +253,7 @@ impl Published {
         }
         let over = self.over.as_ref().map(|change| term.changed(change));
         let of_over = over.zip(group).and_then(|(term, group)| term.value(group));
-        // Bytes per row are a size only against others.
+        // Bytes per row only make sense relative to another target.
         let is_per_row = |group: &&&Group<'_>| {
             term.metric == "disk_b"
                 && size::place(group).is_some_and(|place| !place.has_same_rows())
@@ -296,7 +298,8 @@ impl Term {
 
     fn of(&self, group: &Group<'_>, metric: &str) -> Option<f64> {
         let target = group.target(&self.target)?;
-        // The values of a target that was throttled only in part are in the table, which says so; they are in no chart.
+        // Values of a target that was throttled only in part are in the table, which says so, but
+        // in no chart.
         let partial = target.partial.first().filter(|_| target.cells.is_empty());
         let median = |step: &str| match partial {
             Some(cell) => cell.metric(step, metric),

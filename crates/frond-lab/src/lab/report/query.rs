@@ -1,7 +1,8 @@
-//! What the pages need of the database, read once: runs, cells and their metrics. Series and histograms are large,
-//! and read cell by cell.
+//! Reads the results for the pages from the database: runs, cells and their metrics, all at once.
+//! Series and histograms are large and are read cell by cell.
 //!
-//! Invariant: numbers are finite. What is not, or has another type than the schema says, was not measured.
+//! Invariant: numbers are finite. A value that is not, or whose type is not that of the schema,
+//! counts as not measured.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use super::natural::Natural;
 use crate::lab::results::Database;
 use crate::targets::Result;
 
-/// One `lab run`.
+/// A run: one `lab run`.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     pub id: i64,
@@ -32,7 +33,7 @@ pub struct Run {
     pub environment: Vec<(String, String)>,
 }
 
-/// One workload on one target, once.
+/// A cell: one repeat of one workload on one target.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
     pub id: i64,
@@ -47,7 +48,7 @@ pub struct Cell {
     pub memory_b: f64,
     pub version: String,
     pub log_tail: Option<String>,
-    /// Step, metric, value.
+    /// Values by step and metric.
     pub metrics: BTreeMap<Natural, BTreeMap<String, f64>>,
     pub parameters: Vec<(String, String)>,
     pub settings: Vec<(String, String)>,
@@ -56,34 +57,35 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Whether its values count.
+    /// Whether the cell's values count: it is done or was stopped.
     pub fn is_usable(&self) -> bool {
         self.state == "done" || self.state == "stopped"
     }
 
-    /// Whether the storage class limited only a part of its I/O: the setting `throttle` says so.
+    /// Whether the storage class limited only a part of the cell's I/O, as the setting `throttle`
+    /// says.
     pub fn is_throttled_in_part(&self) -> bool {
         let throttle = self.settings.iter().find(|(name, _)| name == "throttle");
         throttle.is_some_and(|(_, value)| value.split_whitespace().next() == Some("partial"))
     }
 
-    /// A metric of a step.
+    /// The value of a metric in a step.
     pub fn metric(&self, step: &str, name: &str) -> Option<f64> {
         self.metrics.get(&Natural::new(step))?.get(name).copied()
     }
 }
 
-/// What the report is of.
+/// The results that a report shows.
 pub struct Results<'a> {
     database: &'a Database,
-    /// Newest first.
+    /// The runs, newest first.
     pub runs: Vec<Run>,
-    /// In the order of runs, and of their positions.
+    /// The cells, ordered by run, and within a run by position.
     pub cells: Vec<Cell>,
 }
 
 impl<'a> Results<'a> {
-    /// Reads the runs of these uids, beginnings of uids, or `last`; or all.
+    /// Reads the runs that these uids, prefixes of uids or `last` name; all runs if there are none.
     ///
     /// # Errors
     /// The database cannot be read, or has no such run.
@@ -116,7 +118,7 @@ impl<'a> Results<'a> {
         self.runs.iter().find(|run| run.id == cell.run)
     }
 
-    /// A series of a step: (seconds, value), in the order of time.
+    /// A series of a step as (seconds, value), ordered by time.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -127,7 +129,8 @@ impl<'a> Results<'a> {
         })
     }
 
-    /// Operations of a step with their latencies in ns. A histogram that cannot be decoded is left out.
+    /// The operations of a step, each with its latencies in ns. Histograms that cannot be decoded
+    /// are left out.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -160,7 +163,8 @@ impl<'a> Results<'a> {
     }
 }
 
-/// Text as it is; other types, and what is not UTF-8, as well as they can be shown.
+/// A column as text. Numbers are formatted, NULL is empty, and bytes that are not UTF-8 are
+/// replaced.
 fn text(row: &Row<'_>, at: usize) -> String {
     match row.get_ref(at) {
         Ok(ValueRef::Text(bytes) | ValueRef::Blob(bytes)) => {

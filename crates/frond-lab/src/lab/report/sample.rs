@@ -1,5 +1,6 @@
-//! A database that resembles runs of the lab, with invented values: for the tests of whole pages, and for the browser.
-//! Among its cells are failed, stopped and noisy ones, targets of one repeat, and names that are hostile to HTML.
+//! A sample database that resembles runs of the lab, with invented values, for tests of whole
+//! pages, also in a browser. It contains failed, stopped and noisy cells, targets with one repeat,
+//! and names that are hostile to HTML.
 
 use super::testing::{Filling, Lab};
 
@@ -26,7 +27,7 @@ const EMBEDDED: &[(&str, f64)] = &[
     ("null", 20.0),
 ];
 
-/// Noise of up to ±`share`, the same each time.
+/// A generator of deterministic noise of up to ±`share`.
 struct Noise(u64);
 
 impl Noise {
@@ -38,7 +39,7 @@ impl Noise {
     }
 }
 
-/// Size of a target against InnoDB's.
+/// Size of a target relative to InnoDB.
 fn density(target: &str) -> f64 {
     match target {
         "frond" => 0.34,
@@ -56,7 +57,7 @@ fn density(target: &str) -> f64 {
     }
 }
 
-/// What each step has; rate in operations a second.
+/// Adds the metrics that each step has; `rate` is in operations per second.
 fn step(cell: &Filling<'_>, name: &str, rate: f64, target: &str, noise: &mut Noise) {
     let us = 1e6 / rate;
     let p99 = noise.around(us * 6.0, 0.1);
@@ -101,7 +102,7 @@ fn size(cell: &Filling<'_>, bytes: f64, target: &str, noise: &mut Noise) {
     );
 }
 
-/// Operations done each second, of a rate that falls to `exit` of what it was.
+/// Operations done so far at each second, for a rate that falls to `exit` of the initial one.
 fn done(rate: f64, exit: f64, rows: f64, noise: &mut Noise) -> Vec<f64> {
     let mut done = vec![0.0];
     let mut sum = 0.0;
@@ -114,7 +115,7 @@ fn done(rate: f64, exit: f64, rows: f64, noise: &mut Noise) -> Vec<f64> {
     done
 }
 
-/// Fills it.
+/// Fills a database with the sample.
 pub fn fill(lab: &mut Lab) {
     let mut noise = Noise(7);
     lab.run("0ldrun00", "iibench", "standard", "safe");
@@ -224,7 +225,7 @@ fn linkbench(lab: &mut Lab, noise: &mut Noise) {
     }
 }
 
-/// A rebuild with the counters of compressed pages, and lengths of tables.
+/// Adds a rebuild with the counters of compressed pages and the lengths of tables.
 fn zip(lab: &mut Lab, noise: &mut Noise) {
     lab.run("21b21b21", "zip-levels-2016", "standard", "safe");
     for (target, speed) in SQL.iter().filter(|(target, _)| *target != "blackhole") {
@@ -264,7 +265,7 @@ fn zip(lab: &mut Lab, noise: &mut Noise) {
     }
 }
 
-/// What no chart shows: a run of size tiny, and targets whose storage class held only in part.
+/// Adds what no chart shows: a run of size tiny, and targets that were throttled only in part.
 fn uncharted(lab: &mut Lab, noise: &mut Noise) {
     lab.run("71117111", "iibench-2011", "tiny", "safe");
     for target in ["innodb", "frond"] {
@@ -301,14 +302,14 @@ fn embedded(lab: &mut Lab, noise: &mut Noise) {
             for name in ["A", "B", "C", "D", "E", "F"] {
                 step(&cell, name, 30_000.0 * f64::powf(*speed, 0.2), target, noise);
             }
-            // All is in the memory of the base.
+            // The base has everything in memory and reads nothing.
             cell.metric("G", "rd_b_op", if *target == "rocksdb" { 0.0 } else { 8192.0 });
             size(&cell, 1.1e9, target, noise);
         }
     }
 }
 
-/// Names and values that must not break a page.
+/// Adds names and values that must not break a page.
 pub fn hostile(lab: &mut Lab) {
     let name = r#"</script><img src=x onerror=alert(1)>"'&{{ 7*7 }}{% raw %}"#;
     lab.run("h0571le0", name, "quick", name);

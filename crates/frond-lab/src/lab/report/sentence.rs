@@ -1,16 +1,18 @@
-//! Sentences below charts: who leads, who is last, and where Frond stands.
+//! Sentences below charts: which target is best, which is last, and how Frond compares with the
+//! base.
 
 use super::number;
 use super::palette;
 use crate::lab::metric::Better;
 
-/// A value of a target.
+/// A target with its value.
 pub struct Entry<'a> {
     pub target: &'a str,
     pub value: f64,
 }
 
-/// Who leads and who is last, and Frond against the base. Targets that store nothing do not compete.
+/// A sentence that names the best and the last target, and Frond relative to the base. Targets that
+/// store nothing are not ranked.
 pub fn ranking(entries: &[Entry<'_>], unit: &str, better: Better, base: &str) -> String {
     let mut ranked: Vec<&Entry<'_>> =
         entries.iter().filter(|entry| !palette::is_null(entry.target)).collect();
@@ -39,7 +41,7 @@ pub fn ranking(entries: &[Entry<'_>], unit: &str, better: Better, base: &str) ->
     text
 }
 
-/// `1 repeat`, `3 repeats`.
+/// A number with its noun: `1 repeat`, `3 repeats`.
 pub fn count(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }

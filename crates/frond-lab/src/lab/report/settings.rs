@@ -1,4 +1,5 @@
-//! What a number means nothing without: versions, machine, settings, parameters, verification and failures.
+//! The page of settings: the versions, machine, settings, parameters, verifications and failures
+//! without which a number means nothing.
 
 use serde::Serialize;
 
@@ -16,17 +17,17 @@ pub struct Settings {
     pub wrong: usize,
 }
 
-/// A run.
+/// A run on the page of settings.
 #[derive(Serialize, Debug)]
 pub struct RunPart {
     pub uid: String,
     pub suite: String,
-    /// Name and value.
+    /// Pairs of name and value.
     pub facts: Vec<(String, String)>,
     pub is_ended: bool,
 }
 
-/// A group: parameters are the workload's, the rest each target's.
+/// A group, with the workload's parameters and what is particular to each target.
 #[derive(Serialize, Debug)]
 pub struct GroupPart {
     pub title: String,
@@ -37,7 +38,7 @@ pub struct GroupPart {
     pub targets: Vec<TargetPart>,
 }
 
-/// A target.
+/// A target of a group.
 #[derive(Serialize, Debug)]
 pub struct TargetPart {
     pub name: String,
@@ -48,7 +49,7 @@ pub struct TargetPart {
     pub settings: Vec<(String, String)>,
     /// Parameters that differ from those of the group's first target.
     pub parameters: Vec<(String, String)>,
-    /// What was verified, whether it passed, and the detail.
+    /// Verifications: what was verified, whether it passed, and details.
     pub verifications: Vec<(String, bool, String)>,
 }
 
@@ -63,7 +64,7 @@ pub struct FailurePart {
     pub log: String,
 }
 
-/// The page of these groups.
+/// Builds the page of settings.
 pub fn page(results: &Results<'_>, groups: &[(Group<'_>, String)]) -> Settings {
     let mut page = Settings::default();
     for run in &results.runs {

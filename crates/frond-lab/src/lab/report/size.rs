@@ -1,17 +1,20 @@
-//! Where sizes are compared: after a load, when all targets have the same rows; where they never have, per row.
+//! Decides at which step the sizes of targets are compared: after a load, if all targets have the
+//! same rows then. If they never have, sizes per row are compared.
 //!
-//! A step that writes for a time leaves more rows on a faster target, and a load that was cut at the time limit leaves
-//! fewer on a slower one. The number of rows is known: it is `disk_b` ÷ `disk_b_row`.
+//! A step that writes for a fixed time leaves more rows on a faster target, and a load that was
+//! stopped at the time limit leaves fewer on a slower one. The number of rows is known: it is
+//! `disk_b` ÷ `disk_b_row`.
 
 use super::group::{Group, Target};
 use super::headline::threads;
 
-/// Metrics of sizes, whose values are only compared at the place that this module names.
+/// Size metrics, whose values are only compared at the place that this module chooses.
 pub const METRICS: &[&str] = &["disk_b", "disk_b_row"];
-/// Rows may differ by this part: InnoDB's purge and a last batch are not the engine's density.
+/// Relative difference up to which numbers of rows count as the same: InnoDB's purge and a last
+/// batch say nothing about how densely an engine stores rows.
 const SAME: f64 = 1e-3;
 
-/// A step and the metric of it that says how large the targets are.
+/// The step and the metric by which the sizes of targets are compared.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     pub step: String,
@@ -19,22 +22,22 @@ pub struct Place {
 }
 
 impl Place {
-    /// Whether targets had the same rows there.
+    /// Whether all targets had the same rows after the step.
     pub fn has_same_rows(&self) -> bool {
         self.metric == "disk_b"
     }
 
-    /// The size of a target.
+    /// The size of a target in this step and metric.
     pub fn of(&self, target: &Target<'_>) -> Option<f64> {
         target.median(&self.step, self.metric)
     }
 
-    /// Bytes per row, wherever they are compared.
+    /// The size per row of a target in this step, whatever the metric is.
     pub fn per_row(&self, target: &Target<'_>) -> Option<f64> {
         target.median(&self.step, "disk_b_row")
     }
 
-    /// What it is of, in a phrase.
+    /// When the sizes were measured, in a phrase.
     pub fn what(&self) -> String {
         let after = match self.step.as_str() {
             "" => "at the end".to_owned(),
@@ -47,12 +50,12 @@ impl Place {
     }
 }
 
-/// Where the sizes of a group are compared. None if no size was measured.
+/// The step and metric by which the sizes of a group are compared. `None` if no size was measured.
 pub fn place(group: &Group<'_>) -> Option<Place> {
     let place = |step: String, metric| Place { step, metric };
     let steps = group.steps();
     let measured = |step: &&String| METRICS.iter().any(|name| group.has(step, name));
-    // The last load first; then what is left in the end.
+    // The last load first, then the state at the end.
     let is_load = |step: &&String| !step.is_empty() && threads(step).is_none();
     let loads = steps.iter().rev().filter(is_load);
     let all = || loads.clone().chain(steps.iter().filter(|step| step.is_empty())).filter(measured);
@@ -63,12 +66,13 @@ pub fn place(group: &Group<'_>) -> Option<Place> {
     per_row.map(|step| place(step.clone(), "disk_b_row"))
 }
 
-/// Whether all targets with a size had the same rows at this step.
+/// Whether all targets with a size had the same rows after this step.
 fn has_same_rows(group: &Group<'_>, step: &str) -> bool {
     let (mut rows, mut any): (Vec<f64>, bool) = (Vec::new(), false);
     for cell in group.targets.iter().flat_map(|target| &target.cells) {
         match (cell.metric(step, "disk_b"), cell.metric(step, "disk_b_row")) {
-            // The step knows that its rows are not those of the others, and said only the size per row.
+            // The step knows that its rows differ from those of other targets, and reports only the
+            // size per row.
             (None, Some(_)) => return false,
             (Some(size), Some(row)) if row > 0.0 => rows.push(size / row),
             (size, _) => any |= size.is_some(),
@@ -115,7 +119,7 @@ mod tests {
     fn different_rows_are_compared_per_row() -> Result<()> {
         let mut lab = Lab::new();
         lab.run("r", "iibench", "standard", "safe");
-        // Cut at the time limit: seven rows of ten.
+        // Stopped at the time limit, after seven rows of ten.
         lab.cell("sql", "iibench", "", "innodb", 1)
             .metrics("", &[("disk_b", 70.0), ("disk_b_row", 10.0)]);
         lab.cell("sql", "iibench", "", "frond", 1)

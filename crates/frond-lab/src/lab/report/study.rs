@@ -1,6 +1,8 @@
-//! Pages of the published studies: their pictures, drawn from what was measured here, and the table of their figures.
+//! Pages of the published studies: their charts, drawn from the values measured here, and a table
+//! of the published figures.
 //!
-//! A page has a part for each size and durability at which the study was run; sizes nearest to the published one first.
+//! A page has a part for each size, durability, machine and seed with which the study was run. The
+//! sizes nearest to the published one come first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,22 +26,22 @@ pub struct Page {
     pub about: String,
     pub source: String,
     pub sentence: String,
-    /// Runs of size tiny, which are not shown.
+    /// A sentence on runs of size tiny, which are not shown. Empty if there are none.
     pub tiny: String,
     pub parts: Vec<Part>,
 }
 
-/// What was measured at one size and durability.
+/// What was measured at one size and durability, on one machine and with one seed.
 #[derive(Serialize, Debug)]
 pub struct Part {
     pub title: String,
-    /// Targets that the charts leave out.
+    /// A sentence on targets that the charts leave out. Empty if there are none.
     pub note: String,
     pub rows: Vec<Row>,
     pub figures: Vec<Figure>,
 }
 
-/// A published figure, and what stands for it here.
+/// A published figure, and the corresponding value here.
 #[derive(Serialize, Debug)]
 pub struct Row {
     pub what: String,
@@ -51,13 +53,13 @@ pub struct Row {
 }
 
 impl Page {
-    /// The file of the page.
+    /// The file name of the page.
     pub fn file_name(&self) -> String {
         format!("study-{}.html", self.suite)
     }
 }
 
-/// Pages of all studies.
+/// Builds the pages of all studies.
 ///
 /// # Errors
 /// The database cannot be read.
@@ -86,7 +88,7 @@ fn page(
         let part = (rank(&key.size), &*key.size, &*key.durability, &*key.machine, key.seed);
         by_part.entry(part).or_default().push(group);
     }
-    // A figure is of the first group that it fits: of that with the fewest changes.
+    // A figure uses the first group that fits, which must be the one with the fewest changes.
     for own in by_part.values_mut() {
         own.sort_by_key(|group| (group.key.variant.split_whitespace().count(), &group.key));
     }
@@ -139,19 +141,19 @@ fn page(
     })
 }
 
-/// Nearest to the published size first.
+/// Position of a size: those nearest to the published one come first.
 fn rank(size: &str) -> usize {
     let order = ["published", "standard", "quick", "tiny"];
     order.iter().position(|name| *name == size).unwrap_or(order.len())
 }
 
-/// The first figure that can be compared, in words.
+/// How many figures have a value here, and the figure that is most comparable, in words.
 fn summary(study: &Study, conditions: &Conditions<'_>, groups: &[&Group<'_>]) -> String {
     let measured =
         study.figures.iter().filter(|f| matches!(f.here(groups), Here::Value(_))).count();
     let mut text =
         format!("{} of {} published figures have a value here.", measured, study.figures.len());
-    // The nearest to a comparison that there is.
+    // The figure with the highest degree of comparability, the first if there are several.
     let with_value = study.figures.iter().filter(|f| matches!(f.here(groups), Here::Value(_)));
     let best = with_value.map(|figure| (figure, figure.comparable(conditions, groups)));
     let best = best.min_by_key(|(_, comparable)| comparable.degree);
@@ -179,7 +181,7 @@ fn rows(study: &Study, conditions: &Conditions<'_>, groups: &[&Group<'_>]) -> Ve
     let row = |figure: &Published| {
         let here = figure.here(groups);
         let comparable = figure.comparable(conditions, groups);
-        // What was not run has nothing against it yet.
+        // For a figure that was not run, nothing speaks against a comparison yet.
         let is_open = here == Here::NotRun && comparable.degree == Degree::Yes;
         Row {
             what: figure.what.clone(),
@@ -193,7 +195,7 @@ fn rows(study: &Study, conditions: &Conditions<'_>, groups: &[&Group<'_>]) -> Ve
     study.figures.iter().map(row).collect()
 }
 
-/// Bars of the figures that share a picture: as published, and here.
+/// Bar charts of the figures that share a picture, published and here.
 fn compared(study: &Study, groups: &[&Group<'_>]) -> Vec<Figure> {
     let mut names: Vec<&str> =
         study.figures.iter().filter_map(|figure| figure.picture.as_deref()).collect();
@@ -221,7 +223,7 @@ fn compared_in(study: &Study, groups: &[&Group<'_>], name: &str) -> Option<Figur
         ]);
         let mut parts = vec![part("published (in brackets)", published, true)];
         if let Here::Value(value) = here {
-            // A saving below 0 has no bar; the label has its value.
+            // A negative saving has no bar; the label shows its value.
             parts.insert(0, part("here", value.max(0.0), false));
             said.push(format!("{target} {shown} ({} {})", figure.target, figure.published()));
         }
@@ -243,7 +245,7 @@ fn part(name: &str, value: f64, is_pale: bool) -> BarPart {
     BarPart { name: name.to_owned(), value, is_pale, repeats: Vec::new() }
 }
 
-/// The pictures of a study, of one group.
+/// The charts of a study for one group.
 fn pictures(
     results: &Results<'_>,
     study: &Study,

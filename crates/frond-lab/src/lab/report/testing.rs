@@ -1,4 +1,4 @@
-//! A database of results filled by hand, for tests; and one that resembles a run of the lab, for looking at pages.
+//! A database of results that tests fill by hand.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use rusqlite::params;
 
 use crate::lab::results::Database;
 
-/// A database in a folder of its own.
+/// A database of results in a temporary folder of its own.
 pub struct Lab {
     pub folder: tempfile::TempDir,
     pub database: Database,
@@ -16,14 +16,14 @@ pub struct Lab {
     position: i64,
 }
 
-/// A cell being filled.
+/// A cell of the database, with methods that fill it.
 pub struct Filling<'a> {
     lab: &'a Lab,
     id: i64,
 }
 
 impl Lab {
-    /// An empty database.
+    /// Makes an empty database.
     pub fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let database = Database::open(&folder.path().join("r.sqlite")).expect("a database");
@@ -31,7 +31,7 @@ impl Lab {
         Self { folder, database, run: 0, position: 0 }
     }
 
-    /// Where pages of it go.
+    /// The folder for the pages of its report.
     pub fn out(&self) -> PathBuf {
         self.folder.path().join("pages")
     }
@@ -41,7 +41,7 @@ impl Lab {
         self.database.connection.last_insert_rowid()
     }
 
-    /// A run. Those that follow are newer.
+    /// Adds a run, newer than those before.
     pub fn run(&mut self, uid: &str, suite: &str, size: &str, durability: &str) {
         let began = format!("2026-11-{:02}T08:00:00Z", self.run + 1);
         let command = format!("lab run {suite} --size {size} --repeat 3");
@@ -68,7 +68,7 @@ impl Lab {
         self.execute(&format!("UPDATE run SET {assignment} WHERE id=?"), [self.run]);
     }
 
-    /// A cell of the last run.
+    /// Adds a cell to the last run.
     pub fn cell(
         &mut self,
         face: &str,
@@ -88,7 +88,7 @@ impl Lab {
 }
 
 impl Filling<'_> {
-    /// It failed, or was stopped.
+    /// Sets the cell's state: it failed, or was stopped.
     pub fn state(&self, state: &str, failure: Option<&str>, log: Option<&str>) -> &Self {
         self.lab.execute(
             "UPDATE cell SET state=?, failure=?, log_tail=? WHERE id=?",
@@ -97,14 +97,14 @@ impl Filling<'_> {
         self
     }
 
-    /// A metric.
+    /// Adds a metric.
     pub fn metric(&self, step: &str, name: &str, value: f64) -> &Self {
         self.lab
             .execute("INSERT INTO metric VALUES (?,?,?,?)", params![self.id, step, name, value]);
         self
     }
 
-    /// Metrics of a step.
+    /// Adds metrics of a step.
     pub fn metrics(&self, step: &str, metrics: &[(&str, f64)]) -> &Self {
         metrics.iter().for_each(|(name, value)| {
             self.metric(step, name, *value);
@@ -112,7 +112,7 @@ impl Filling<'_> {
         self
     }
 
-    /// A series, a value per second.
+    /// Adds a series with one value per second.
     pub fn series(&self, step: &str, name: &str, values: impl IntoIterator<Item = f64>) -> &Self {
         for (t, value) in values.into_iter().enumerate() {
             self.lab.execute(
@@ -123,7 +123,7 @@ impl Filling<'_> {
         self
     }
 
-    /// A histogram of these latencies in ns.
+    /// Adds a histogram of these latencies in ns.
     pub fn histogram(&self, step: &str, operation: &str, values: &[u64]) -> &Self {
         let mut histogram = Histogram::<u64>::new(3).expect("three digits");
         values.iter().for_each(|value| histogram.saturating_record(*value));
@@ -132,7 +132,7 @@ impl Filling<'_> {
         self.bytes(step, operation, &data)
     }
 
-    /// A histogram of these bytes.
+    /// Adds a histogram with these bytes as its data.
     pub fn bytes(&self, step: &str, operation: &str, data: &[u8]) -> &Self {
         self.lab.execute(
             "INSERT INTO histogram VALUES (?,?,?,1,?)",
@@ -141,25 +141,25 @@ impl Filling<'_> {
         self
     }
 
-    /// A parameter.
+    /// Adds a parameter.
     pub fn parameter(&self, name: &str, value: &str) -> &Self {
         self.lab.execute("INSERT INTO parameter VALUES (?,?,?)", params![self.id, name, value]);
         self
     }
 
-    /// A setting.
+    /// Adds a setting.
     pub fn setting(&self, name: &str, value: &str) -> &Self {
         self.lab.execute("INSERT INTO setting VALUES (?,?,?)", params![self.id, name, value]);
         self
     }
 
-    /// What its target was given, bytes.
+    /// Sets the memory that the target was given, in bytes.
     pub fn memory(&self, bytes: i64) -> &Self {
         self.lab.execute("UPDATE cell SET memory_b=? WHERE id=?", params![bytes, self.id]);
         self
     }
 
-    /// A parameter, a setting and a verification.
+    /// Adds a parameter, a setting and a verification.
     pub fn conditions(
         &self,
         parameter: (&str, &str),

@@ -1,4 +1,5 @@
-//! Pages of small databases: what they must say, and that no content of a database can break them.
+//! Tests of the pages of small databases: what they must say, and that no content of a database can
+//! break them.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +20,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// All pages: name and text.
+/// All pages of a folder: name and text.
 fn all(folder: &Path) -> Vec<(String, String)> {
     let entries = std::fs::read_dir(folder).expect("the folder of pages");
     let names =
@@ -28,7 +29,7 @@ fn all(folder: &Path) -> Vec<(String, String)> {
     html.map(|name| (name.clone(), read(&folder.join(name)))).collect()
 }
 
-/// Text of the JSON of each chart.
+/// The JSON of each chart of a page.
 fn charts(page: &str) -> Vec<serde_json::Value> {
     page.split("data-for=\"")
         .skip(1)
@@ -110,7 +111,7 @@ fn the_worst_significant_loss_comes_first() -> Result<()> {
             let noise = 1.0 + repeat as f64 / 1000.0;
             cell.metric("select", "ops_s", select * noise).metric("write", "ops_s", write * noise);
             cell.metric("", "disk_b", disk);
-            // A hundred times worse, but of one repeat.
+            // A hundred times worse, but measured in one repeat only.
             if repeat == 1 {
                 cell.metric("select", "p99_us", if target == "frond" { 900.0 } else { 9.0 });
             }
@@ -135,7 +136,7 @@ fn cells_of_different_memory_or_seed_share_no_chart() -> Result<()> {
         lab.change_run(&format!("seed={seed}"));
         lab.cell("sql", "ycsb", "", "innodb", 1).memory(memory).metric("", "disk_b", 5.0);
         lab.cell("sql", "ycsb", "", "frond", 1).memory(memory).metric("", "disk_b", 5.0);
-        // It failed before it knew its memory, and belongs to the others of its run.
+        // This cell failed before its memory was known, and belongs to the others of its run.
         lab.cell("sql", "ycsb", "", "myrocks", 1).memory(0).state("failed", Some("gone"), None);
     }
     let first = read(&pages(&lab, &[])?);
@@ -325,7 +326,8 @@ fn pages_load_nothing_from_elsewhere_and_their_links_resolve() -> Result<()> {
     Ok(())
 }
 
-/// scripts/lab-report-test.sh looks at these in a browser: FROND_REPORT_PAGES names the folder.
+/// Writes the pages that scripts/lab-report-test.sh examines in a browser, to the folder
+/// FROND_REPORT_PAGES.
 #[test]
 fn pages_of_the_sample_are_written_for_the_browser() -> Result<()> {
     let mut lab = Lab::new();

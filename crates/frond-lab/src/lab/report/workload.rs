@@ -1,4 +1,4 @@
-//! The page of a group: its figures, in the order in which they are asked for.
+//! The page of a group: its figures, those that readers look for first at the top.
 
 use serde::Serialize;
 
@@ -22,17 +22,17 @@ pub struct Page {
     pub facts: Vec<(String, String)>,
     pub figures: Vec<Figure>,
     pub matrix: Matrix,
-    /// Latencies by operation: step, table.
+    /// Latencies by operation, as pairs of step and table.
     pub operations: Vec<(String, Table)>,
-    /// Targets of which nothing counts, and why.
+    /// Targets without a usable cell, and why they failed.
     pub failures: Vec<(String, String)>,
-    /// Why there are no charts.
+    /// Why there are no charts. Empty if there are.
     pub uncharted: String,
     /// Targets that were throttled only in part, with their values.
     pub partial: Option<Table>,
 }
 
-/// The page of a group.
+/// Builds the page of a group.
 ///
 /// # Errors
 /// The database cannot be read.
@@ -74,7 +74,7 @@ pub fn page(results: &Results<'_>, group: &Group<'_>) -> Result<Page> {
     })
 }
 
-/// Rates and sizes of the targets that were throttled only in part, which are in no chart.
+/// Rates and CPU of the targets that were throttled only in part, which are in no chart.
 fn partial(group: &Group<'_>) -> Option<Table> {
     let mut table = Table::new(&["target", "repeat", "step", "rate", "CPU per operation"]);
     for cell in group.partial().flat_map(|target| &target.partial) {
@@ -92,7 +92,7 @@ fn partial(group: &Group<'_>) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// The charts, in the order in which they are asked for.
+/// The charts of a group, those that readers look for first at the top.
 fn figures(results: &Results<'_>, group: &Group<'_>) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     figures.extend(curves::sweeps(group));
@@ -100,7 +100,8 @@ fn figures(results: &Results<'_>, group: &Group<'_>) -> Result<Vec<Figure>> {
     let is_first =
         |step: &str| headline.as_ref().is_some_and(|h| h.steps.first().is_some_and(|s| s == step));
     let steps = detailed(&group.steps());
-    // One step's figures are open, or the page of a workload with fifteen steps would be endless.
+    // Only the figures of one step are expanded, or the page of a workload with fifteen steps would
+    // be endless.
     let open = steps
         .iter()
         .find(|step| is_first(step) && !step.is_empty())
@@ -131,7 +132,7 @@ fn figures(results: &Results<'_>, group: &Group<'_>) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// The caption of the page: what every chart on it was measured with.
+/// The caption of the page: the conditions under which all its charts were measured.
 fn facts(results: &Results<'_>, group: &Group<'_>) -> Vec<(String, String)> {
     let mut facts = Vec::new();
     let Some(run) = group.targets.first().map(|target| target.run) else { return facts };

@@ -1,8 +1,9 @@
-//! `bulk`: loads of sysbench's rows: one a statement, a thousand, by LOAD DATA; in the order of ids or in random order;
-//! the index created before or after.
+//! `bulk`: bulk loads of sysbench's rows, with one row per statement, with a thousand, or by LOAD
+//! DATA; in the order of ids or in random order; with the index created before the load or after
+//! it.
 //!
-//! Each load has a table of its own, which is dropped after it, but for the last. What an engine keeps of dropped tables
-//! is part of the sizes of later ones.
+//! Each load has a table of its own, which is dropped afterwards, except for the last one. Space
+//! that an engine does not free when a table is dropped is part of the sizes of later loads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,7 +61,7 @@ enum How {
     LoadData,
 }
 
-/// One load.
+/// The plan of one load.
 #[derive(Clone, Debug)]
 struct Plan {
     how: How,
@@ -75,7 +76,7 @@ struct Bulk {
     seed: u64,
 }
 
-/// The values of a list, each one of `known`.
+/// Parses a list parameter, each word of which must be one of `known`.
 fn words<'a>(params: &Params, name: &str, known: &[(&str, &'a str)]) -> Result<Vec<&'a str>> {
     let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
     let list = params.text(name).split([',', ' ']).filter(|word| !word.is_empty());
@@ -117,7 +118,7 @@ impl Bulk {
 }
 
 impl Plan {
-    /// Its step: what is not the default is said.
+    /// Name of the load's step. It contains only what differs from the default.
     fn name(&self) -> String {
         let how = match self.how {
             How::OneRow => "one-row",
@@ -129,7 +130,7 @@ impl Plan {
         format!("{how}{order}{when}")
     }
 
-    /// Runs it; gives how many rows there are then.
+    /// Runs the load, and returns the number of rows in the table.
     fn run(&self, bench: &mut Bench, table: &str, seed: u64) -> Result<u64> {
         let name = self.name();
         bench.create(&sbtest::definition(table, self.index_first.then_some("k")), "")?;
@@ -151,7 +152,8 @@ impl Plan {
     }
 }
 
-/// LOAD DATA of rows that the client makes meanwhile: one statement, one transaction.
+/// Loads the rows by LOAD DATA, in one statement and one transaction. The client generates them
+/// while the statement runs.
 fn load_data(bench: &mut Bench, load: Load<'_>) -> Result<u64> {
     let (loaded, deadline) = (AtomicU64::new(0), bench.deadline());
     let sql = format!("LOAD DATA LOCAL INFILE 'rows' INTO TABLE {} (id, k, c, pad)", load.table);
@@ -161,7 +163,7 @@ fn load_data(bench: &mut Bench, load: Load<'_>) -> Result<u64> {
         let (mut row, mut left) = (Row::default(), load.rows);
         let (mut inserted, sum) = (0, Arc::new(AtomicU64::new(0)));
         let (summed, mut of_rows) = (Arc::clone(&sum), RowSum::default());
-        // A file has no rows beyond the time limit: the statement then ends with those that it has.
+        // At the time limit the file ends, and the statement finishes with the rows sent so far.
         let source = move |file: &mut dyn std::io::Write| {
             let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
             while left > 0 && !is_over() && !measure::is_interrupted() {
@@ -230,7 +232,8 @@ mod tests {
                 bench.result.steps.iter().filter(|s| !s.name.contains("create")).count(),
                 12
             );
-            // LOAD DATA and statements of a thousand rows, each shuffled (5, 6, 9, 10) and sorted.
+            // LOAD DATA and statements of a thousand rows, each shuffled (tables 5, 6, 9, 10) and
+            // sorted.
             let of = |table: &str| bench.result.facts[&format!("{table} by PRIMARY")].clone();
             for tables in [[5, 6, 9, 10], [7, 8, 11, 12]] {
                 let sums = tables.map(|number| of(&format!("bulk{number}")));

@@ -1,4 +1,5 @@
-//! What InnoDB counts of its compressed pages and Frond of its blocks, and what the server says of a table's length.
+//! Metrics of compression: InnoDB's counters of compressed pages, Frond's counters of blocks, and
+//! the lengths of tables that the server reports.
 
 use crate::lab::sql::{Bench, Session, SqlResult, number_of, text_of};
 use crate::targets::Result;
@@ -6,20 +7,23 @@ use crate::targets::Result;
 const COUNTERS: &str = "SELECT SUM(compress_ops), SUM(compress_ops_ok), SUM(compress_time), SUM(uncompress_ops), \
                         SUM(uncompress_time) FROM information_schema.INNODB_CMP";
 
-/// What Frond has done since these were read last: of all trees, dropped ones among them, and of each that there is.
+/// Frond's counters since they were last read: the sums over all trees, including dropped ones
+/// (here), and those of each existing tree (below). Reading resets them.
 const FROND: &str = "SELECT SUM(compress_ops), SUM(bytes_in), SUM(bytes_out), SUM(compress_seconds), \
                      SUM(decompress_ops), SUM(decompress_bytes_out), SUM(decompress_seconds) \
                      FROM information_schema.FROND_CMP_RESET";
 const FROND_TREES: &str = "SELECT CONCAT_WS('/',table_name,partition_name,index_name), compress_ops, bytes_in, \
                            bytes_out, CAST(compress_seconds*1e9 AS INTEGER) \
                            FROM information_schema.FROND_CMP_PER_INDEX_RESET WHERE table_name IS NOT NULL";
-/// Engines have blocks of different sizes: times are those of so many bytes, one of InnoDB's pages.
+/// Number of bytes to which times are scaled, since block sizes differ between engines: one page of
+/// InnoDB.
 const PAGE_BYTES: f64 = 16384.0;
 
-/// Least whole seconds of compression that a time per page is made of: below, the clock's step is more than 1 %.
+/// Minimum number of seconds of compression for an exact time per page: InnoDB counts whole
+/// seconds, which are more than 1 % of anything less.
 pub const SECONDS_MIN: f64 = 100.0;
 
-/// Whether it is InnoDB that is measured.
+/// Whether the target is InnoDB.
 fn is_innodb(bench: &Bench) -> bool {
     bench.target.engine.eq_ignore_ascii_case("InnoDB")
 }
@@ -27,7 +31,7 @@ fn is_innodb(bench: &Bench) -> bool {
 /// Sets the counters to zero.
 ///
 /// # Errors
-/// The server's.
+/// The server reports an error.
 pub fn reset(bench: &mut Bench) -> Result<()> {
     if is_innodb(bench) {
         bench.admin().run("SELECT * FROM information_schema.INNODB_CMP_RESET")?;
@@ -38,10 +42,10 @@ pub fn reset(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// Gives the last step what the counters have come to since they were zero.
+/// Adds the values of the counters since the reset to the metrics of the last step.
 ///
 /// # Errors
-/// The server's.
+/// The server reports an error.
 pub fn note(bench: &mut Bench) -> Result<()> {
     if bench.target.is_frond() {
         return note_frond(bench);
@@ -99,10 +103,10 @@ fn note_frond(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// Gives the last step the lengths that SHOW TABLE STATUS has of a table.
+/// Adds the lengths that SHOW TABLE STATUS reports for a table to the metrics of the last step.
 ///
 /// # Errors
-/// The server's.
+/// The server reports an error.
 pub fn note_lengths(bench: &mut Bench, table: &str) -> Result<()> {
     if !bench.keeps_rows() || bench.is_over() {
         return Ok(());
@@ -118,7 +122,7 @@ pub fn note_lengths(bench: &mut Bench, table: &str) -> Result<()> {
     Ok(())
 }
 
-/// The numbers of a query's only row; what is NULL is 0.
+/// Returns the numbers in a query's only row, with 0 for NULL.
 fn numbers<const N: usize>(session: &mut Session, sql: &str) -> SqlResult<[f64; N]> {
     let mut found = [0.0; N];
     session.rows(sql, |row| {
@@ -130,7 +134,7 @@ fn numbers<const N: usize>(session: &mut Session, sql: &str) -> SqlResult<[f64; 
     Ok(found)
 }
 
-/// Gives the last step a metric.
+/// Adds a metric to the last step.
 pub fn put(bench: &mut Bench, name: &str, value: f64) {
     if let Some(step) = bench.result.steps.last_mut() {
         step.metrics.insert(name.to_owned(), value);

@@ -1,6 +1,8 @@
-//! `iibench`: rows in primary-key order, three secondary indexes in random order, as published in 2011.
+//! `iibench`: inserts in the order of the primary key and in random order of three secondary
+//! indexes, as published in 2011.
 //!
-//! One client, one INSERT of a thousand rows per transaction, indexes present before the first row.
+//! There is one client, each transaction is one INSERT of a thousand rows, and the indexes exist
+//! before the first row.
 
 use super::{Entry, Workload};
 use crate::lab::params::{Param, Params};
@@ -24,9 +26,9 @@ pub const ENTRY: Entry = Entry {
     make: |params, seed| Ok(Box::new(Iibench::new(params, seed)?)),
 };
 
-/// A row: 4 + 8 + 4 + 4 + 4 + 4.
+/// Bytes of a row's columns: 4 + 8 + 4 + 4 + 4 + 4.
 const ROW_BYTES: u64 = 28;
-/// What plain InnoDB took per row, measured at 25 M rows.
+/// Bytes per row in plain InnoDB, measured at 25 M rows.
 const INNODB_ROW_BYTES: u64 = 140;
 
 const INDEXES: [&str; 3] = [
@@ -98,7 +100,7 @@ impl Workload for Iibench {
     }
 }
 
-/// Appends a row; `moment` is the last time and how it is written.
+/// Appends a row. `moment` caches the last time and its text.
 fn append(statement: &mut InsertText, row: &[Value<'_>; 6], moment: &mut (u64, String)) {
     let [
         _,

@@ -1,5 +1,6 @@
-//! `index`: CREATE INDEX on sysbench's rows: while nobody else uses the table, and while a writer updates 500 rows
-//! per second, whose latencies and longest block are measured; and the size of the index against one that inserts have built.
+//! `index`: CREATE INDEX on sysbench's rows, first on a table that is otherwise unused, then while
+//! a writer updates 500 rows per second. Measures the writer's latencies and longest wait, and the
+//! size of the index compared with one that was built by inserts.
 
 use super::compressed::{self, put};
 use super::sbtest::{self, INNODB_ROW_BYTES, Load, ROW_BYTES};
@@ -37,7 +38,7 @@ impl Index {
         Ok(Self { rows, rate, seed })
     }
 
-    /// CREATE INDEX with a writer beside it.
+    /// Creates the index while a writer updates rows.
     fn online(&self, bench: &mut Bench) -> Result<()> {
         let write = |worker: &mut Worker<'_>| {
             let update = worker.session.prepare("UPDATE sbtest1 SET k=k+1 WHERE id=?")?;
@@ -71,7 +72,7 @@ impl Workload for Index {
     }
 
     fn run(&mut self, bench: &mut Bench) -> Result<(u64, u64)> {
-        // By inserts, as what is built in bulk is compared with.
+        // First an index that is built by inserts, with which those built in bulk are compared.
         bench.create(&sbtest::definition("inserted", Some("k")), "")?;
         let inserted = Load::new("by inserts", "inserted", self.rows, self.seed).run(bench)?;
         bench.loaded((inserted, inserted * ROW_BYTES))?;

@@ -1,4 +1,4 @@
-//! The workloads in SQL: one file each, and one line of the registry.
+//! The SQL workloads: each is one file (or folder) and one line of the registry.
 
 mod bulk;
 mod compressed;
@@ -25,30 +25,33 @@ use crate::targets::{Failure, Result};
 
 /// A workload that is ready to run.
 pub trait Workload {
-    /// Bytes that plain InnoDB takes for its data: the memory of the run is this by the published ratio.
+    /// Bytes that plain InnoDB needs for the workload's data. The memory of the run is this divided
+    /// by the parameter `ratio`.
     fn innodb_bytes(&self) -> u64;
 
-    /// Runs its steps and verifies what they left. Gives the rows that are alive in the end, and their logical bytes.
+    /// Runs the steps and verifies the rows that they left. Returns the number of live rows at the
+    /// end, and their logical bytes.
     ///
     /// # Errors
-    /// A server's, or a client's.
+    /// The server or a client reports an error.
     fn run(&mut self, bench: &mut Bench) -> Result<(u64, u64)>;
 }
 
-/// Makes a workload of its parameters and the seed.
+/// Makes a workload from its parameters and the seed.
 type Make = fn(&Params, u64) -> Result<Box<dyn Workload>>;
 
 /// A line of the registry.
 pub struct Entry {
     /// Name on the command line.
     pub name: &'static str,
-    /// What it is, in one sentence.
+    /// Description, in one sentence.
     pub about: &'static str,
-    /// Step and metric that the matrix shows.
+    /// Step and metric that the report's matrix shows.
     pub headline: (&'static str, &'static str),
-    /// Its parameters. Each has `ratio` (data to cache, as published) and `time_limit` (s, 0 for none).
+    /// Its parameters. Every workload has `ratio` (data to cache, as published) and `time_limit`
+    /// (in seconds, 0 for none).
     pub params: &'static [Param],
-    /// Makes it.
+    /// Makes the workload.
     pub make: Make,
 }
 
@@ -68,19 +71,19 @@ pub const ALL: &[Entry] = &[
     zip::ENTRY,
 ];
 
-/// The workload of this name.
+/// Returns the workload with this name.
 ///
 /// # Errors
-/// There is none: the nearest are listed.
+/// There is none; the message lists the most similar names.
 pub fn find(name: &str) -> Result<&'static Entry> {
     let names: Vec<&str> = ALL.iter().map(|entry| entry.name).collect();
     ALL.iter().find(|entry| entry.name == name).ok_or_else(|| unknown("workload", name, &names))
 }
 
-/// Refuses a target that keeps no rows, for a workload that reads what it has written.
+/// Refuses targets that keep no rows, for a workload that reads what it has written.
 ///
 /// # Errors
-/// The target is one.
+/// The target keeps no rows.
 pub fn refuse_without_rows(bench: &Bench, workload: &str) -> Result<()> {
     match bench.keeps_rows() {
         true => Ok(()),

@@ -1,7 +1,9 @@
-//! How fast requests come: as fast as they are served, at a rate, or at a part of what the target itself can do.
+//! The rate of requests: as fast as they are served (a closed loop), at a fixed rate, or at a share
+//! of the target's own rate (open loops).
 //!
-//! In an open loop the latency of a request counts from when it was due, so that a stall is charged to every request that
-//! it delays. Requests that were due and not served when the step ended are counted as `unserved`.
+//! In an open loop the latency of a request counts from when it was due, so that a stall is charged
+//! to every request that it delays. Requests that were due but not served when the step ended are
+//! counted as `unserved`.
 
 use crate::lab::params::{Param, Params};
 use crate::lab::results::StepResult;
@@ -9,26 +11,26 @@ use crate::lab::sql::Step;
 use crate::lab::{embedded, sql};
 use crate::targets::{Failure, Result};
 
-/// The parameter.
+/// The parameter `rate`.
 pub const RATE: Param = Param::fixed(
     "rate",
     "0",
     "open loop: requests per second, or `70%` of the target's own rate, measured just before; 0 for a closed loop",
 );
 
-/// How requests come.
+/// How requests are issued.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Rate {
-    /// A client's next request comes when its last one has ended.
+    /// Closed loop: a client issues its next request when the last one has ended.
     Closed,
-    /// So many a second.
+    /// Open loop with this many requests per second.
     Fixed(f64),
-    /// A closed loop, and a further step at this part of its rate.
+    /// A closed loop, and then a second step at this share of its rate.
     Part(f64),
 }
 
 impl Rate {
-    /// What the parameter says.
+    /// Parses the parameter.
     ///
     /// # Errors
     /// It is neither a number nor a percentage.
@@ -47,13 +49,13 @@ impl Rate {
         Ok(if matches!(rate, Self::Fixed(0.0) | Self::Part(0.0)) { Self::Closed } else { rate })
     }
 
-    /// Steps that it makes of one.
+    /// Number of steps that one step becomes at this rate.
     pub fn steps(self) -> u64 {
         if matches!(self, Self::Part(_)) { 2 } else { 1 }
     }
 }
 
-/// What runs steps: the bench of either face.
+/// Runs steps: the bench of either face.
 pub trait Paced {
     /// The steps that have ended.
     fn steps(&self) -> &[StepResult];
@@ -81,7 +83,8 @@ impl Paced for embedded::Bench<'_> {
     }
 }
 
-/// Runs a step at a rate: `once` runs one step. The second step of a rate that is a part has `open` in its name.
+/// Runs a step at a rate, by calling `once` for each step. The name of the second step of
+/// [`Rate::Part`] ends in `open`.
 ///
 /// # Errors
 /// Those of `once`.

@@ -1,8 +1,10 @@
-//! `rowformats`: the study of InnoDB's row formats of 2008. The table of sysbench 0.4 with its index on `k` is loaded
-//! by one INSERT a row, then it is read and written by more and more clients.
+//! `rowformats`: the study of InnoDB's row formats of 2008. The table of sysbench 0.4 with its
+//! index on `k` is loaded with one INSERT per row, and then read and written by increasing numbers
+//! of clients.
 //!
-//! The study's strings are unknown, so sizes are not comparable with it; `strings` has three levels of compressibility
-//! in their place. Its two buffer pools are two values of `ratio`, 0.4 and 4.5.
+//! The study's strings are unknown, so sizes cannot be compared with it; the parameter `strings`
+//! offers three degrees of compressibility instead. The study's two buffer pools are two values of
+//! `ratio`, 0.4 and 4.5.
 
 use super::compressed;
 use super::pace::Rate;
@@ -112,7 +114,8 @@ mod tests {
             let load = &step(bench, "load").metrics;
             assert!(load.contains_key("data_length_b"));
             assert!(bench.target.name != "innodb" || load["data_length_b"] > 0.0);
-            // Both tell what they compressed since the step began; at tiny it is nothing yet.
+            // Both report what they have compressed since the step started; at size tiny that is
+            // nothing yet.
             assert_eq!(load["compress_ops"], 0.0, "{load:?}");
         });
         let changes = [("index", "after"), ("load", "multi"), ("strings", "letters")];

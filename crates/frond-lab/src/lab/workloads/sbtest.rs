@@ -1,4 +1,5 @@
-//! sysbench's table in SQL, and its load: by statements as long as sysbench's, of a number of rows, or of one row each.
+//! sysbench's table in SQL and its load, by statements as long as sysbench's or with a given number
+//! of rows.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,21 +11,22 @@ use crate::workloads::sbtest::{GROUPS, Record, Sbtest, write_digits};
 
 /// Bytes of a row's columns: 4 + 4 + 120 + 60.
 pub const ROW_BYTES: u64 = 188;
-/// What plain InnoDB takes per row, loaded as sysbench does: 226 B of data and 16 B of index at 100,000 rows.
+/// Bytes per row in plain InnoDB, loaded as sysbench does: 226 B of data and 16 B of index at
+/// 100,000 rows.
 pub const INNODB_ROW_BYTES: u64 = 242;
-/// Length of a statement of sysbench's loader.
+/// Length of a statement of sysbench's loader, in bytes.
 const STATEMENT_BYTES: usize = 512 << 10;
-/// Longest row as text.
+/// Maximum length of a row as text.
 const TEXT_BYTES: usize = 220;
 
-/// What `c` and `pad` consist of, which says how well they are compressed.
+/// Content of `c` and `pad`, which determines how well they can be compressed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fill {
-    /// Random digits in groups, as sysbench has them: 3.3 bits each.
+    /// Random digits in groups, as in sysbench: 3.3 bits each.
     Digits,
     /// Random letters: 4.7 bits each.
     Letters,
-    /// The 50 letters that sysbench 0.4 put into each row.
+    /// The 50 letters that sysbench 0.4 wrote into each row.
     Constant,
 }
 
@@ -32,7 +34,7 @@ pub enum Fill {
 pub const FILLS: [&str; 3] = ["digits", "letters", "constant"];
 
 impl Fill {
-    /// The fill of this name, which is one of `FILLS`.
+    /// Returns the fill with this name, which is one of `FILLS`.
     pub fn new(name: &str) -> Self {
         match name {
             "letters" => Self::Letters,
@@ -54,7 +56,7 @@ impl Fill {
             }
             Self::Constant => {
                 out.clear();
-                // sysbench writes a space into `c`, of which CHAR keeps nothing.
+                // sysbench writes a space into `c`, which CHAR does not keep.
                 if column == 1 {
                     ["a", "f", "r", "e", "y"].iter().for_each(|s| *out += &s.repeat(10));
                 }
@@ -63,47 +65,48 @@ impl Fill {
     }
 }
 
-/// What one statement of a load inserts.
+/// How many rows one statement of a load inserts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Batch {
-    /// As many rows as 512 KiB of text have room for.
+    /// As many rows as fit into 512 KiB of text.
     Bytes,
-    /// So many rows.
+    /// This number of rows.
     Rows(u64),
 }
 
-/// A load.
+/// A load of one table.
 #[derive(Clone, Copy, Debug)]
 pub struct Load<'a> {
-    /// Name of its step.
+    /// Name of the step.
     pub step: &'a str,
-    /// Table.
+    /// Name of the table.
     pub table: &'a str,
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
     /// Seed of the rows.
     pub seed: u64,
-    /// Rows of a statement.
+    /// Rows per statement.
     pub batch: Batch,
-    /// What the rows consist of.
+    /// Content of the rows.
     pub fill: Fill,
-    /// Whether statements have the ids; the server gives them otherwise.
+    /// Whether statements contain the ids; otherwise the server assigns them.
     pub with_ids: bool,
-    /// Whether ids come in random order, which only statements that have them can do; in their order otherwise.
+    /// Whether ids come in random order instead of ascending. Then statements contain them,
+    /// whatever `with_ids` is.
     pub is_shuffled: bool,
 }
 
 impl<'a> Load<'a> {
-    /// The load that sysbench does.
+    /// Makes the load that sysbench does.
     pub fn new(step: &'a str, table: &'a str, rows: u64, seed: u64) -> Self {
         let (batch, fill) = (Batch::Bytes, Fill::Digits);
         Self { step, table, rows, seed, batch, fill, with_ids: false, is_shuffled: false }
     }
 
-    /// Runs it; gives how many rows there are then.
+    /// Runs the load, and returns the number of rows inserted.
     ///
     /// # Errors
-    /// The server's.
+    /// The server reports an error.
     pub fn run(self, bench: &mut Bench) -> Result<u64> {
         let loaded = AtomicU64::new(0);
         let step = Step::load(self.step, self.rows, ROW_BYTES);
@@ -133,7 +136,7 @@ impl<'a> Load<'a> {
     }
 }
 
-/// A row.
+/// A row of the table.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
     pub id: u64,
@@ -142,7 +145,7 @@ pub struct Row {
     pub pad: String,
 }
 
-/// The rows of a load, one after the other.
+/// A generator of the rows of a load.
 pub struct Rows {
     source: Sbtest,
     record: Record,
@@ -153,7 +156,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// From the first one.
+    /// Makes a generator that starts at the first row.
     pub fn new(load: Load<'_>) -> Self {
         Self {
             source: Sbtest::new(load.seed, load.rows),
@@ -165,7 +168,7 @@ impl Rows {
         }
     }
 
-    /// The next row; there are as many as the load has, and no more.
+    /// Writes the next row to `row`. Must not be called more often than the load has rows.
     pub fn next(&mut self, row: &mut Row) {
         self.source.next(&mut self.record);
         row.id = 1 + self.shuffle.as_ref().map_or(self.next, |shuffle| shuffle.of(self.next));
@@ -176,7 +179,7 @@ impl Rows {
             self.fill.write(&mut self.random, 1, &mut row.pad);
             return;
         }
-        // Without the space that CHAR is filled up with.
+        // Without the spaces with which CHAR is padded.
         for (to, from) in [(&mut row.c, &self.record.c), (&mut row.pad, &self.record.pad)] {
             to.clear();
             to.push_str(from.trim_end());
@@ -184,7 +187,8 @@ impl Rows {
     }
 }
 
-/// What CREATE TABLE says of it; `index` as well, if the index is there before the rows.
+/// The definition of the table for CREATE TABLE. It includes the index `index` if that is to exist
+/// before the rows.
 pub fn definition(table: &str, index: Option<&str>) -> String {
     let index = index.map(|name| format!(", KEY {name} (k)")).unwrap_or_default();
     format!(
@@ -193,10 +197,10 @@ pub fn definition(table: &str, index: Option<&str>) -> String {
     )
 }
 
-/// Creates an index as a step whose operations are the rows.
+/// Creates an index, as a step whose operations are the rows.
 ///
 /// # Errors
-/// The server's.
+/// The server reports an error.
 pub fn create_index(bench: &mut Bench, step: &str, rows: u64, sql: &str) -> Result<()> {
     bench.step(&Step { name: step, ..Step::load("", rows, 0) }, |worker| {
         worker.request("create_index", rows, |session| session.run(sql).map(drop))

@@ -1,5 +1,6 @@
-//! `sweep`: sysbench's read_write and update_index with 1, 2, 4, … 512 clients; 1 and 16 again in the end, which shows
-//! how much the machine, or the table, has changed meanwhile.
+//! `sweep`: sysbench's read_write and update_index with 1, 2, 4, … 512 clients. The steps with 1
+//! and 16 clients are repeated at the end, which shows how much the machine or the table has
+//! changed meanwhile.
 
 use super::pace::Rate;
 use super::sysbench::{self, DISTRIBUTIONS, Pace, Tables, Test};
@@ -38,7 +39,7 @@ pub const ENTRY: Entry = Entry {
     make: |params, seed| Ok(Box::new(Sweep::new(params, seed)?)),
 };
 
-/// Numbers of clients at standard and published.
+/// Numbers of clients at sizes standard and published.
 pub const POWERS: &str = "1,2,4,8,16,32,64,128,256,512";
 
 struct Sweep {

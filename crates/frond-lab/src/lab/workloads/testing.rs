@@ -1,4 +1,4 @@
-//! Running a workload on real servers in tests.
+//! Helpers of tests that run a workload on real servers.
 
 use super::{Workload, find};
 use crate::lab::machine::class;
@@ -34,8 +34,9 @@ pub fn start(place: &Place, target: &SqlTarget) -> Result<Bench> {
     Bench::start(place, target, &conditions)
 }
 
-/// Runs a workload at tiny on InnoDB and on FROND: nothing fails, all that must be the same on both is, and what was
-/// verified is right. `visit` sees each when it has run.
+/// Runs a workload at size tiny on InnoDB and on FROND. Checks that nothing fails, that the facts
+/// are the same on both, and that all verifications pass. Calls `visit` for each target after its
+/// run.
 pub fn on_both(name: &str, changes: &[(&str, &str)], visit: impl Fn(&mut Bench)) {
     let mut facts = Vec::new();
     for target in ["innodb", "frond"] {
@@ -60,13 +61,13 @@ pub fn on_both(name: &str, changes: &[(&str, &str)], visit: impl Fn(&mut Bench))
     assert_eq!(facts[0], facts[1], "{name}: not the same rows");
 }
 
-/// The step of this name.
+/// Returns the step with this name.
 pub fn step<'b>(bench: &'b Bench, name: &str) -> &'b StepResult {
     let found = bench.result.steps.iter().find(|step| step.name == name);
     found.unwrap_or_else(|| panic!("no step {name}"))
 }
 
-/// Does harm behind the workload's back: its verification must find it.
+/// Damages the rows with a statement, and checks that the workload's verification detects it.
 pub fn must_fail(bench: &mut Bench, harm: &str, verify: impl Fn(&mut Bench) -> Result<()>) {
     let harmed = bench.admin().run(harm).expect("a statement that is right");
     assert!(harmed > 0, "{harm}: nothing was harmed");

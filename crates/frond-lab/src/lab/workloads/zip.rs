@@ -1,8 +1,9 @@
-//! `zip`: what compression costs and saves: each data set is rebuilt by ALTER TABLE and then read whole, as in the
-//! study of levels of 2016. Tables of compressed pages are rebuilt at each level.
+//! `zip`: the costs and savings of compression. Each data set is rebuilt by ALTER TABLE and then
+//! read completely, as in the 2016 study of compression levels. Tables with compressed pages are
+//! rebuilt at each level.
 //!
-//! Stock MariaDB compresses these pages by zlib only. So LZ4, whose levels the study compared, runs here on the 16 KiB
-//! pages of an uncompressed table's file, and zlib beside it.
+//! Stock MariaDB compresses such pages only with zlib. LZ4, whose levels the study compared, is
+//! therefore measured on the 16 KiB pages in the file of an uncompressed table, and so is zlib.
 
 use std::fs;
 use std::io::Write;
@@ -48,24 +49,24 @@ pub const ENTRY: Entry = Entry {
     make: |params, seed| Ok(Box::new(Zip::new(params, seed)?)),
 };
 
-/// Bytes of a page.
+/// Size of a page in bytes.
 const PAGE: usize = 16 << 10;
 
-/// Rows that are compressed.
+/// The data set that is compressed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Data {
-    /// sysbench's.
+    /// Rows of sysbench.
     Sbtest(Fill),
-    /// Those of the insert benchmark, with its indexes.
+    /// Rows of the insert benchmark, with its indexes.
     InsertBench,
-    /// LinkBench's nodes.
+    /// Nodes of LinkBench.
     Nodes,
     /// The web log, without partitions.
     Weblog,
 }
 
 impl Data {
-    /// Table and primary key.
+    /// Name of the table, and its primary key.
     fn table(self) -> (&'static str, &'static str) {
         match self {
             Self::Sbtest(_) => ("zip", "id"),
@@ -75,7 +76,7 @@ impl Data {
         }
     }
 
-    /// Bytes of a row: of its columns, and in plain InnoDB.
+    /// Bytes of a row: those of its columns, and those that plain InnoDB needs.
     fn row_bytes(self) -> (u64, u64) {
         match self {
             Self::Sbtest(_) => (ROW_BYTES, INNODB_ROW_BYTES),
@@ -85,7 +86,7 @@ impl Data {
         }
     }
 
-    /// Creates the table and loads it; gives the rows.
+    /// Creates the table and loads it. Returns the number of rows.
     fn load(self, bench: &mut Bench, rows: u64, seed: u64) -> Result<u64> {
         match self {
             Self::Sbtest(fill) => {
@@ -128,7 +129,7 @@ impl Zip {
         Ok(Self { rows, data, levels, pages, seed })
     }
 
-    /// Rebuilds the table, then reads it whole.
+    /// Rebuilds the table, then reads it completely.
     fn rebuild(&self, bench: &mut Bench, suffix: &str) -> Result<()> {
         if bench.is_over() {
             return Ok(());
@@ -145,7 +146,8 @@ impl Zip {
         compressed::note(bench)?;
         compressed::note_lengths(bench, table)?;
         compressed::reset(bench)?;
-        // The last row in the order of the primary key: all rows before it are read, with their columns.
+        // Asks for the last row in the order of the primary key, so that the server reads all rows
+        // before it with their columns.
         let read = format!(
             "SELECT * FROM {table} FORCE INDEX (PRIMARY) ORDER BY {key} LIMIT {},1",
             self.rows - 1
@@ -157,7 +159,7 @@ impl Zip {
         compressed::note(bench)
     }
 
-    /// Compresses pages of an uncompressed InnoDB table by LZ4 and by zlib.
+    /// Compresses pages of an uncompressed InnoDB table with LZ4 and with zlib.
     fn page_images(&self, bench: &mut Bench) -> Result<()> {
         let Some(dir) = bench.files().filter(|_| bench.target.name == "innodb") else {
             return Ok(());
@@ -165,7 +167,7 @@ impl Zip {
         if bench.is_over() {
             return Ok(());
         }
-        // All pages are written then, and stay as they are until the tables are unlocked.
+        // This writes out all pages, and they stay unchanged until the tables are unlocked.
         let (table, _) = self.data.table();
         bench.admin().run(&format!("FLUSH TABLES {table} FOR EXPORT"))?;
         let pages = read_pages(&dir.join(format!("{table}.ibd")), self.pages);
@@ -198,10 +200,11 @@ impl Zip {
     }
 }
 
-/// Leaf and inner pages of an index have this type, at this place in the page (fil0fil.h, FIL_PAGE_INDEX).
+/// Offset of the type in a page, and the type of leaf and inner pages of an index (fil0fil.h,
+/// FIL_PAGE_INDEX).
 const PAGE_TYPE: (usize, [u8; 2]) = (24, [0x45, 0xbf]);
 
-/// Pages of indexes of a file, spread over all of it.
+/// Reads up to `most` index pages of a file, spread evenly over it.
 fn read_pages(path: &Path, most: usize) -> Result<Vec<Vec<u8>>> {
     use std::os::unix::fs::FileExt;
     let file = fs::File::open(path)?;
@@ -237,7 +240,7 @@ impl Codec {
         }
     }
 
-    /// µs to compress a page, µs to uncompress it, and the per cent that this saves.
+    /// Measures µs to compress a page, µs to uncompress it, and the savings in percent.
     fn measure(self, pages: &[Vec<u8>]) -> Result<(f64, f64, f64)> {
         let (mut packed, mut compressed_s, mut uncompressed_s) = (0, 0.0, 0.0);
         for page in pages {
@@ -319,7 +322,7 @@ mod tests {
             if bench.target.name == "frond" {
                 let rebuild = &step(bench, "rebuild").metrics;
                 let (before, after) = (rebuild["compress_in_b"], rebuild["compress_out_b"]);
-                // All rows, and their entries of the index, once.
+                // All rows and their index entries are compressed once.
                 assert!(before > 2_000.0 * 188.0 && before > after, "{rebuild:?}");
                 assert!(
                     rebuild["compress_us_page"] > 0.0 && rebuild["compress_in_b.zip/PRIMARY"] > 0.0

@@ -1,5 +1,6 @@
-//! `insertbench`: inserts with and without secondary indexes, then queries while rows are inserted and deleted at a
-//! fixed rate, as Mark Callaghan's reports have it. Its schema is not that of `iibench`.
+//! `insertbench`: the insert benchmark of Mark Callaghan's reports. It inserts rows without and
+//! with secondary indexes, then queries them while rows are inserted and deleted at a fixed rate.
+//! Its schema is not that of `iibench`.
 
 mod rows;
 mod tables;
@@ -51,18 +52,19 @@ pub const ENTRY: Entry = Entry {
     make: |params, seed| Ok(Box::new(InsertBench::new(params, seed)?)),
 };
 
-/// What plain InnoDB takes per row with its three indexes.
+/// Bytes per row in plain InnoDB, with its entries in the three indexes.
 pub const INNODB_ROW_BYTES: u64 = 160;
-/// Rows of a commit: l.i0, l.i1 and the steps with queries, l.i2.
+/// Rows per commit in l.i0; in l.i1 and the steps with queries; in l.i2.
 const COMMITS: [u64; 3] = [100, 50, 5];
 /// Rows that are inserted before the indexes are created.
 const ROWS_BEFORE_INDEX: u64 = 100;
-/// Ids of a point query.
+/// Number of ids in a point query.
 const POINTS: usize = 10;
-/// Part of the wanted rate below which a step does not count.
+/// Share of the wanted background rate that a step must reach. A step below it is marked
+/// `sla_failed`.
 const SLA: f64 = 0.95;
 
-/// Name and columns of the indexes.
+/// Names and columns of the indexes.
 const INDEXES: [(&str, &str); 3] = [
     ("marketsegment", "(productid, customerid, price)"),
     ("registersegment", "(cashregisterid, customerid, price)"),
@@ -110,7 +112,8 @@ impl InsertBench {
         Ok(())
     }
 
-    /// A load step of all clients, with a deleter beside each from l.i1 on.
+    /// Runs a load step of all clients. From l.i1 on, a second client of each table deletes as many
+    /// rows.
     fn load(&self, bench: &mut Bench, name: &str, at: usize) -> Result<()> {
         if bench.is_over() {
             return Ok(());
@@ -136,7 +139,8 @@ impl InsertBench {
         bench.loaded((live, live * ROW_BYTES))
     }
 
-    /// A few more rows, then the indexes: of all at once, but for MyRocks, which has them one by one.
+    /// Inserts a few more rows, then creates the indexes of each table: all with one statement, but
+    /// one by one on MyRocks.
     fn index(&self, bench: &mut Bench) -> Result<()> {
         if bench.is_over() {
             return Ok(());
@@ -162,7 +166,7 @@ impl InsertBench {
         bench.loaded((live, live * ROW_BYTES))
     }
 
-    /// Queries of one kind, unthrottled, beside inserts and deletes at a rate.
+    /// Runs queries of one kind, unthrottled, concurrently with inserts and deletes at a rate.
     fn queries(&self, bench: &mut Bench, is_range: bool, rate: u64) -> Result<()> {
         if bench.is_over() {
             return Ok(());
@@ -172,7 +176,8 @@ impl InsertBench {
         let mut beside: Vec<Box<dyn Fn(&mut Worker<'_>) -> Result<()> + Sync + '_>> = Vec::new();
         let pace = rate as f64 / per_commit as f64;
         for table in &self.tables {
-            // Each has its own pace, so the one need not wait for the other.
+            // Inserter and deleter run at the same rate, so the inserter need not wait for the
+            // deleter.
             table.begin(false);
             beside.push(Box::new(move |worker| {
                 worker.set_rate(pace);
@@ -194,7 +199,7 @@ impl InsertBench {
         })
     }
 
-    /// A step of queries.
+    /// Runs one step of queries.
     fn ask(
         &self,
         bench: &mut Bench,
@@ -247,10 +252,10 @@ impl InsertBench {
     }
 }
 
-/// Loads one table by itself, with its indexes; gives its rows.
+/// Loads a single table with its indexes, and returns its number of rows.
 ///
 /// # Errors
-/// The server's.
+/// The server reports an error.
 pub fn load_one(bench: &mut Bench, rows: u64, seed: u64) -> Result<u64> {
     let tables = vec![Table::new(0, seed)];
     let rows = [rows - ROWS_BEFORE_INDEX, 1, 1];
@@ -270,7 +275,7 @@ pub fn load_one(bench: &mut Bench, rows: u64, seed: u64) -> Result<u64> {
     Ok(one.tables[0].live())
 }
 
-/// First values of the three range queries are below these.
+/// Upper bounds (exclusive) of the first values of the three range queries.
 const RANGES: [u64; 3] = [PRICES, PRODUCTS, REGISTERS];
 
 fn ranges(table: &str) -> Vec<String> {
@@ -341,7 +346,7 @@ mod tests {
                 rows.parse().expect("a number")
             };
             let rows = count(bench);
-            // Deletes are at most eight statements of fifty behind, in each step.
+            // In each step, deletes are at most eight statements of fifty rows behind.
             assert!((2_100..2_100 + 4 * 8 * 50).contains(&rows), "{rows}");
             assert_eq!(step(bench, "l.i1").metrics["ops"], 2_000.0);
             assert!(step(bench, "qp100").metrics["background_s"] > 0.0);

@@ -1,21 +1,23 @@
-//! Rows of the insert benchmark.
+//! The generator of the insert benchmark's rows.
 //!
 //! Invariants
-//! 1. All columns are uniform and independent of each other; `data` ends with random base64 text, a quarter to three
-//!    eighths of it, after letters `a`.
+//! 1. All columns are uniform and independent of each other. `data` consists of letters `a` and
+//!    then random base64 text, which is a quarter to three eighths of it.
 //!
-//! The published script takes the random text from a buffer of 4 MiB, so that long windows find repeats; here it is
-//! fresh. Its dates are the clock's; here a second is 20,000 rows, so that the data can be made again.
+//! The published script takes the random text from a buffer of 4 MiB, in which a codec with a long
+//! window finds repeats; here it is always new. Its dates come from the clock; here 20,000 rows
+//! have the same second, so that the data are reproducible.
 
 use crate::lab::sql::InsertText;
 use crate::lab::time;
 use crate::random::{Purpose, Random};
 
-/// Rows of a second.
+/// Number of rows with the same second.
 const ROWS_PER_SECOND: u64 = 20_000;
-/// 2011-06-01.
+/// Time of the first rows: 2011-06-01, in ms since 1970.
 const EPOCH_MILLIS: u64 = 1_306_886_400_000;
-/// Part of the random text, and of it what is random in the published script.
+/// Random share of `data`: the share of random text in the published script, times the share of
+/// that text that is really random there.
 const RANDOM_PART: f64 = 0.75 * 0.5;
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -31,7 +33,7 @@ pub const PRICES: u64 = 500;
 /// Bytes of a row: 8 + 8 + 4 × 4 + 15.
 pub const ROW_BYTES: u64 = 47;
 
-/// Generator of one table's rows.
+/// A generator of one table's rows.
 pub struct Rows {
     random: Random,
     made: u64,
@@ -40,13 +42,13 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Rows of the table of this number.
+    /// Makes the generator for the table with this number.
     pub fn new(seed: u64, table: u64) -> Self {
         let random = Random::stream(seed, "insertbench", table, 0, Purpose::Data);
         Self { random, made: 0, second: (u64::MAX, String::new()), data: String::new() }
     }
 
-    /// Appends so many rows to a statement; those of one batch have one time.
+    /// Appends this many rows to a statement. All of them get the same time.
     pub fn append(&mut self, statement: &mut InsertText, rows: u64) {
         let second = self.made / ROWS_PER_SECOND;
         if self.second.0 != second {

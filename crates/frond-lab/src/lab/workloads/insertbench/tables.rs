@@ -1,8 +1,8 @@
-//! The tables of the insert benchmark: who inserts, who deletes, and which rows are alive.
+//! The tables of the insert benchmark: inserts, deletes, and the number of live rows.
 //!
 //! Invariants
-//! 1. Inserts and deletes of a table are at most eight statements apart while both run.
-//! 2. Counts change only after the server has said that it is done.
+//! 1. While a table has a deleter, its inserts are at most eight statements ahead of its deletes.
+//! 2. Counts change only after the server has acknowledged the statement.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
@@ -12,31 +12,31 @@ use super::rows::{ROW_BYTES, Rows};
 use crate::lab::sql::{InsertText, Worker};
 use crate::targets::Result;
 
-/// Statements that inserts are ahead of deletes at most.
+/// Maximum number of statements by which inserts are ahead of deletes.
 const DRIFT: u64 = 8;
-/// Rounds after which the least id is read from the table again.
+/// Number of deletes after which the smallest id is read from the table again.
 const ROUNDS: u64 = 1_000;
 
-/// A table.
+/// A table, and what its inserter and its deleter share.
 pub struct Table {
     /// Name.
     pub name: String,
     rows: Mutex<Rows>,
-    /// Rows inserted, which is the largest id.
+    /// Number of rows inserted, which is the largest id.
     pub inserted: AtomicU64,
-    /// Rows deleted.
+    /// Number of rows deleted.
     pub deleted: AtomicU64,
-    /// Where the next delete looks for its first row.
+    /// Id at which the next delete starts to look for rows.
     pub min: AtomicU64,
     rounds: AtomicU64,
-    /// Statements of inserts and of deletes.
+    /// Number of INSERT and of DELETE statements in this step.
     statements: Mutex<(u64, u64)>,
     moved: Condvar,
     has_deleter: AtomicBool,
 }
 
 impl Table {
-    /// The table of this number, from 0.
+    /// Makes the table with this number, from 0.
     pub fn new(number: u64, seed: u64) -> Self {
         Self {
             name: format!("pi{}", number + 1),
@@ -51,18 +51,19 @@ impl Table {
         }
     }
 
-    /// A step with this begins: whether rows are deleted in it as well.
+    /// Starts a step. `has_deleter` says whether inserts must wait for deletes.
     pub fn begin(&self, has_deleter: bool) {
         *lock(&self.statements) = (0, 0);
         self.has_deleter.store(has_deleter, Ordering::Relaxed);
     }
 
-    /// Rows that are alive.
+    /// Number of live rows.
     pub fn live(&self) -> u64 {
         self.inserted.load(Ordering::Relaxed) - self.deleted.load(Ordering::Relaxed)
     }
 
-    /// Waits until inserts are so far ahead of deletes, or less; false if the step ends before.
+    /// Waits until `is_free` accepts the number of statements by which inserts are ahead of
+    /// deletes. False if the step ends first.
     fn wait(&self, worker: &Worker<'_>, is_free: impl Fn(u64) -> bool) -> bool {
         let mut statements = lock(&self.statements);
         while !is_free(statements.0.saturating_sub(statements.1)) {
@@ -82,10 +83,10 @@ impl Table {
         self.moved.notify_all();
     }
 
-    /// Inserts `rows` rows in commits of `per_commit`, as long as the step runs.
+    /// Inserts `rows` rows in commits of `per_commit`, while the step runs.
     ///
     /// # Errors
-    /// The server's.
+    /// The server reports an error.
     pub fn insert(
         &self,
         worker: &mut Worker<'_>,
@@ -115,10 +116,10 @@ impl Table {
         Ok(())
     }
 
-    /// Deletes the oldest rows, as many as are inserted, as long as the step runs.
+    /// Deletes the oldest rows, as many as are inserted, while the step runs.
     ///
     /// # Errors
-    /// The server's.
+    /// The server reports an error.
     pub fn delete(&self, worker: &mut Worker<'_>, per_commit: u64) -> Result<()> {
         let name = &self.name;
         let delete = worker.session.prepare(&format!(

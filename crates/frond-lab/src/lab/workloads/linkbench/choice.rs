@@ -1,12 +1,14 @@
-//! What LinkBench's requesters ask for: the mix of requests, and which ids, links and lists.
+//! Chooses LinkBench's requests: the mix of requests, and the ids, links and lists that they ask
+//! for.
 //!
-//! Three things are as upstream's source does them, and not as its configuration says:
-//! 1. Writes of links read the settings of reads: 99.5 % of them are uncorrelated by Zipf 0.8. `strict_config` is the
-//!    configured 95 % by Zipf 0.741.
-//! 2. A multiget asks for 2 to 127 links, since the minimum is added to a draw that begins at 1.
+//! Three things follow upstream's source where it differs from its configuration:
+//! 1. Writes of links use the settings of reads: the ids of 99.5 % of them follow Zipf 0.8,
+//!    independent of degrees. The parameter `strict_config` selects the configured 95 % and Zipf
+//!    0.741.
+//! 2. A multiget asks for 2 to 127 links, since the minimum is added to a draw that starts at 1.
 //! 3. A list that hit its limit is continued by the requester that had asked for it.
 //!
-//! Threads: `Choices` is shared, a `Requester` belongs to one client.
+//! Threads: `Choices` is shared; a `Requester` belongs to one client.
 
 use crate::random::{GrayZipf, Purpose, Random};
 use crate::workloads::linktable::TYPES;
@@ -14,26 +16,27 @@ use crate::workloads::linktable::degree::{Degrees, Permutation};
 use crate::workloads::linktable::payload::Payload;
 use crate::workloads::txn::mix::{Request, SHARES};
 
-/// Links that a list has at most.
+/// Maximum number of links in a list.
 pub const LIST_MAX: u64 = 10_000;
-/// Lists that a requester remembers to continue.
+/// Maximum number of lists that a requester remembers in order to continue them.
 const HISTORY_MAX: usize = 2_048;
 const CONTINUES: f64 = 0.003;
-/// Shares of link requests whose ids have nothing to do with degrees.
+/// Shares of link requests whose ids are independent of degrees.
 const UNCORRELATED: f64 = 0.995;
 const UNCORRELATED_STRICT: f64 = 0.95;
-/// Links that exist among those asked for, as the ranges of `id2` are chosen.
+/// Shares of the requested links that exist; the ranges of `id2` are chosen for them.
 const EXIST_ADD: f64 = 0.05;
 const EXIST_GET: f64 = 0.5;
 const EXIST_CHANGE: f64 = 0.9;
-/// Multigets: the parameter of the geometric distribution, and the most links.
+/// Size of a multiget: the parameter of its geometric distribution, and the maximum number of
+/// links.
 const MULTIGET_P: f64 = 0.382;
 const MULTIGET_MAX: usize = 127;
 
-/// The distributions of a graph.
+/// The distributions from which the requests on a graph are drawn.
 pub struct Choices {
     ids: u64,
-    /// Degrees as loaded.
+    /// Degrees of the nodes, as loaded.
     pub degrees: Degrees,
     uncorrelated: Permutation,
     nodes: Permutation,
@@ -49,32 +52,32 @@ pub struct Choices {
 /// A list that hit its limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct List {
-    /// Its node.
+    /// The list's node.
     pub id1: u64,
-    /// Its type.
+    /// Type of its links.
     pub link_type: u64,
-    /// Time of the last link it gave.
+    /// Time of the last link that it returned.
     pub time: u64,
 }
 
-/// A request with all that was drawn for it: one that is done again asks for the same.
+/// A request with all that was drawn for it, so that a retry asks for the same.
 #[derive(Clone, Debug)]
 pub struct Drawn {
-    /// Which.
+    /// Kind of the request.
     pub request: Request,
     /// The node.
     pub id1: u64,
     /// Type of the link.
     pub link_type: u64,
-    /// The links, one or several.
+    /// Second ids of the links, one or several.
     pub id2s: Vec<u64>,
-    /// New data.
+    /// New data of the link or node.
     pub data: Vec<u8>,
     /// The list that is continued.
     pub continued: Option<List>,
 }
 
-/// A client's streams and what it remembers.
+/// A client's random streams, and the lists that it remembers.
 pub struct Requester {
     choice: Random,
     data: Random,
@@ -84,7 +87,7 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// Client `index`.
+    /// Makes the requester of client `index`.
     pub fn new(seed: u64, index: u64) -> Self {
         let stream = |purpose| Random::stream(seed, "linkbench", 1, index, purpose);
         let drawn = Drawn {
@@ -112,7 +115,7 @@ impl Requester {
 }
 
 impl Choices {
-    /// Those of a graph of so many nodes.
+    /// Makes the distributions for a graph with this many nodes.
     pub fn new(seed: u64, ids: u64, strict: bool) -> Self {
         let mut random = Random::stream(seed, "linkbench", 2, 0, Purpose::Population);
         Self {
@@ -130,12 +133,12 @@ impl Choices {
         }
     }
 
-    /// Data of a link.
+    /// The generator of link data.
     pub fn link_data(&self) -> &Payload {
         &self.link_data
     }
 
-    /// Data of a node.
+    /// The generator of node data.
     pub fn node_data(&self) -> &Payload {
         &self.node_data
     }
@@ -156,13 +159,13 @@ impl Choices {
         }
     }
 
-    /// How many values `id2` is drawn from.
+    /// Number of values from which `id2` is drawn.
     fn range(&self, id1: u64, kind: usize, exist: f64) -> u64 {
         let degree = self.degrees.links_of_type(id1, kind as u64);
         ((degree as f64 / exist).ceil() as u64).max(1)
     }
 
-    /// Draws the next request.
+    /// Draws the requester's next request.
     pub fn draw(&self, requester: &mut Requester) {
         let Requester { choice, data, history, drawn } = requester;
         let (request, _) = SHARES[choice.weighted(&SHARES.map(|(_, share)| share))];
@@ -207,7 +210,8 @@ impl Choices {
     }
 }
 
-/// Links of a multiget: distinct ones from the range, or as many as are wanted from its begin on if it is too small.
+/// Draws the links of a multiget: distinct ones from the range, or consecutive ones from its start
+/// if it is too small.
 fn draw_distinct(random: &mut Random, id1: u64, range: u64, out: &mut Vec<u64>) {
     let wanted = multiget_size(random);
     if range <= wanted as u64 {
@@ -227,7 +231,7 @@ fn multiget_size(random: &mut Random) -> usize {
     (1 + draw as usize).min(MULTIGET_MAX)
 }
 
-/// Name of a request, in series and latencies.
+/// Name of a request in series and latencies.
 pub fn name(request: Request) -> &'static str {
     match request {
         Request::AddLink => "add_link",
@@ -329,7 +333,7 @@ mod tests {
         });
     }
 
-    /// Share of the hottest id among the nodes of these requests.
+    /// Share of the most frequent id among the nodes of these requests.
     fn hottest(strict: bool, requests: &[Request]) -> f64 {
         let (mut counts, mut all) = (BTreeMap::new(), 0u32);
         drawn(strict, 300_000, |_, drawn| {

@@ -1,7 +1,9 @@
-//! LinkBench on embedded stores: the same graph, load and requests; three tables, of which links have the index id1_type.
+//! LinkBench on embedded stores: the same graph, load and requests as in SQL, in three tables. The
+//! table of links has the index `id1_type`.
 //!
 //! Invariants
-//! 1. A request that changes a link locks the link before its count: no two wait for each other.
+//! 1. A request that changes a link locks the link before its count, so that no two requests
+//!    deadlock.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -115,7 +117,7 @@ fn node_row(id: u64, time: u64, data: &[u8]) -> [Value<'_>; 5] {
     [Value::U64(id), kind, version, Value::U32(time as u32), Value::Blob(data)]
 }
 
-/// A loader's batches.
+/// The rows that a loader has collected for its next transactions.
 struct Batches<'w, 'm, 'l> {
     worker: &'w mut Worker<'m>,
     load: &'l Load<'l>,
@@ -157,7 +159,7 @@ impl Sink for Batches<'_, '_, '_> {
     }
 }
 
-/// Inserts what is there, in a transaction of its own.
+/// Inserts the rows of a batch in a transaction of its own.
 fn flush(
     worker: &mut Worker<'_>,
     kind: &'static str,
@@ -178,7 +180,7 @@ fn flush(
     Ok(())
 }
 
-/// A client's way to the three tables.
+/// A client's access to the three tables.
 struct Store<'t> {
     links: Rows<'t>,
     counts: Rows<'t>,
@@ -189,7 +191,7 @@ struct Store<'t> {
 }
 
 impl Store<'_> {
-    /// Does what was drawn; gives the list if it hit its limit.
+    /// Executes the drawn request. Returns the list if it hit its limit.
     fn run(&mut self, connection: &mut dyn Connection, drawn: &Drawn) -> Attempt<Option<List>> {
         let id = [Value::U64(drawn.id1)];
         match drawn.request {
@@ -288,7 +290,8 @@ impl Store<'_> {
     }
 
     fn list(&mut self, connection: &mut dyn Connection, drawn: &Drawn) -> Attempt<Option<List>> {
-        // A list goes on after the last link that was given, which is the first of its time.
+        // A continued list starts after the last link that was returned, which is taken to be the
+        // first link with its time.
         let (id1, link_type, until, skipped) = match drawn.continued {
             Some(list) => (list.id1, list.link_type, list.time, 1),
             None => (drawn.id1, drawn.link_type, u64::MAX, 0),
@@ -354,7 +357,7 @@ impl LinkBench {
         let mut step = Step::timed("requests", self.seconds, self.warm_up, self.requesters);
         step.writes = true;
         step.series = &["add_link"];
-        // What a client has drawn goes on after the warm-up.
+        // A client's random streams continue after the warm-up.
         let requesters: Vec<_> =
             (0..self.requesters).map(|at| Mutex::new(Requester::new(self.seed, at))).collect();
         let serve = |worker: &mut Worker<'_>| {
@@ -390,7 +393,7 @@ impl LinkBench {
     }
 }
 
-/// That counts are numbers of visible links.
+/// Verifies that each count is the number of visible links.
 fn verify_counts(bench: &mut Bench<'_>) -> Result<()> {
     if !bench.keeps_rows() {
         return Ok(());
@@ -406,7 +409,7 @@ fn verify_counts(bench: &mut Bench<'_>) -> Result<()> {
         }
         true
     })?;
-    // Links of a node and type lie beside each other.
+    // Links of the same node and type are adjacent.
     let (mut found, mut current) = (Checksum::default(), (Vec::new(), 0i64));
     let mut end = |(group, links): &(Vec<u8>, i64)| {
         if *links > 0 {

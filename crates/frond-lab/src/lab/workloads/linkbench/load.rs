@@ -1,9 +1,10 @@
-//! LinkBench's load: loaders take chunks of ids and write their links and counts; one more writes the nodes. Where they
-//! are written to is a [`Sink`]'s business.
+//! LinkBench's load: loaders take chunks of ids and write their links and counts; one more loader
+//! writes the nodes. The rows go to a [`Sink`].
 //!
 //! Invariants
-//! 1. A chunk's rows depend on the seed and its number only: not on the loaders, nor on their number.
-//! 2. Nodes are inserted in order of their ids, which AUTO_INCREMENT gives.
+//! 1. A chunk's rows depend only on the seed and the chunk's number, not on the loaders or on how
+//!    many there are.
+//! 2. Nodes are inserted in the order of their ids, which AUTO_INCREMENT assigns.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,38 +13,39 @@ use crate::random::{Purpose, Random};
 use crate::targets::Result;
 use crate::workloads::linktable::{NOW_MILLIS, TYPES};
 
-/// Ids of a chunk.
+/// Number of ids in a chunk.
 const CHUNK: u64 = 2_048;
-/// Rows of a bulk statement.
+/// Number of rows in a bulk statement.
 pub const ROWS: u64 = 1_024;
 
-/// Takes the rows of a loader, and writes [`ROWS`] of a kind in a transaction of their own.
+/// Takes the rows of a loader, and writes every [`ROWS`] rows of a kind in a transaction of their
+/// own.
 pub trait Sink {
-    /// False when the step ends.
+    /// Returns false when the step ends.
     fn go_on(&mut self) -> bool;
     /// Takes a visible link of version 0.
     ///
     /// # Errors
-    /// The store's.
+    /// The store reports an error.
     fn link(&mut self, id1: u64, id2: u64, link_type: u64, data: &[u8], time: u64) -> Result<()>;
     /// Takes a count of version 0.
     ///
     /// # Errors
-    /// The store's.
+    /// The store reports an error.
     fn count(&mut self, id: u64, link_type: u64, count: u64, time: u64) -> Result<()>;
-    /// Takes a node of version 1; `time` in seconds.
+    /// Takes a node of version 1; `time` is in seconds.
     ///
     /// # Errors
-    /// The store's.
+    /// The store reports an error.
     fn node(&mut self, id: u64, time: u64, data: &[u8]) -> Result<()>;
-    /// Writes what has been taken.
+    /// Writes the rows that have been taken.
     ///
     /// # Errors
-    /// The store's.
+    /// The store reports an error.
     fn flush(&mut self) -> Result<()>;
 }
 
-/// What the loaders share.
+/// The state that the loaders share.
 pub struct Load<'c> {
     seed: u64,
     ids: u64,
@@ -51,15 +53,15 @@ pub struct Load<'c> {
     next: AtomicU64,
     link_bytes: AtomicU64,
     node_bytes: AtomicU64,
-    /// Links that were written.
+    /// Number of links written.
     pub links: AtomicU64,
-    /// Counts that were.
+    /// Number of counts written.
     pub counts: AtomicU64,
-    /// Nodes that were.
+    /// Number of nodes written.
     pub nodes: AtomicU64,
 }
 
-/// Rows loaded, and their bytes.
+/// Numbers of rows loaded, and their bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Loaded {
     /// Links.
@@ -73,7 +75,7 @@ pub struct Loaded {
 }
 
 impl<'c> Load<'c> {
-    /// One of so many ids.
+    /// Makes the load of a graph with this many ids.
     pub fn new(seed: u64, ids: u64, choices: &'c Choices) -> Self {
         let zero = AtomicU64::default;
         let (link_bytes, node_bytes) = (zero(), zero());
@@ -81,7 +83,7 @@ impl<'c> Load<'c> {
         Self { seed, ids, choices, next, link_bytes, node_bytes, links, counts, nodes }
     }
 
-    /// What has been loaded.
+    /// Returns what has been loaded so far.
     pub fn loaded(&self) -> Loaded {
         let of = |number: &AtomicU64| number.load(Ordering::Relaxed);
         let (links, counts, nodes) = (of(&self.links), of(&self.counts), of(&self.nodes));
@@ -90,7 +92,7 @@ impl<'c> Load<'c> {
         Loaded { links, counts, nodes, bytes }
     }
 
-    /// Rows that there will be.
+    /// Number of rows that a complete load has.
     pub fn planned(&self) -> u64 {
         let rows = |id| {
             let links = [0, 1].map(|kind| self.choices.degrees.links_of_type(id, kind));
@@ -99,10 +101,10 @@ impl<'c> Load<'c> {
         (1..=self.ids).map(rows).sum()
     }
 
-    /// A loader of links and counts.
+    /// Runs a loader of links and counts.
     ///
     /// # Errors
-    /// The store's.
+    /// The store reports an error.
     pub fn load_links(&self, sink: &mut impl Sink) -> Result<()> {
         let (mut data, mut data_bytes) = (Vec::new(), 0);
         while sink.go_on() {
@@ -132,10 +134,10 @@ impl<'c> Load<'c> {
         Ok(())
     }
 
-    /// The loader of nodes.
+    /// Runs the loader of nodes.
     ///
     /// # Errors
-    /// The store's.
+    /// The store reports an error.
     pub fn load_nodes(&self, sink: &mut impl Sink) -> Result<()> {
         let mut random = Random::stream(self.seed, "linkbench", 0, u64::MAX, Purpose::Data);
         let (mut data, mut id, mut data_bytes) = (Vec::new(), 1, 0);

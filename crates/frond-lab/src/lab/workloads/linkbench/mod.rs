@@ -1,7 +1,8 @@
-//! `linkbench`: a social graph in three tables and the requests of its applications, as published in 2013.
+//! `linkbench`: a social graph in three tables, and the requests of its applications, as published
+//! in 2013.
 //!
-//! It follows upstream's source where that differs from its configuration (choice.rs says where). In the end the count
-//! of each node and type must be the number of its visible links.
+//! It follows upstream's source where that differs from its configuration (see choice.rs). At the
+//! end the count of each node and type must be the number of its visible links.
 
 mod choice;
 mod embedded;
@@ -48,17 +49,19 @@ pub const ENTRY: Entry = Entry {
 
 /// Type of all nodes.
 const NODE_TYPE: u32 = 2048;
-/// What plain InnoDB took per id after the load, measured at 200,000 ids (1,206), with the links that a million has, and at
-/// 129,000 without partitions (1,260). Each partition of some megabytes reserves 9 MB more, which are no data to be cached.
+/// Bytes per id in plain InnoDB after the load, measured at 200,000 ids (1,206), with as many links
+/// per id as a million ids have, and at 129,000 ids without partitions (1,260). Each partition of
+/// some megabytes reserves another 9 MB, which hold no data to be cached.
 const INNODB_ID_BYTES: u64 = 1_250;
-/// A node: 24 bytes and data of 211 on average; and what plain InnoDB takes for one.
+/// Bytes of a node: 24, and 211 of data on average. The next line is what plain InnoDB needs for
+/// it.
 pub const NODE_BYTES: u64 = 235;
 pub const INNODB_NODE_BYTES: u64 = 290;
 
-/// Loads nodes only; gives their number.
+/// Loads only nodes, and returns their number.
 ///
 /// # Errors
-/// The server's.
+/// The server reports an error.
 pub fn load_nodes(bench: &mut Bench, ids: u64, seed: u64) -> Result<u64> {
     bench.create(NODES, "")?;
     let choices = Choices::new(seed, ids, false);
@@ -133,7 +136,8 @@ impl LinkBench {
 
     fn load(&self, bench: &mut Bench, choices: &Choices) -> Result<(u64, u64)> {
         let load = Load::new(self.seed, self.ids, choices);
-        // Bytes of a row on average: 37, 36 and 24 with 13 and 211 of data.
+        // Average bytes of a row, from 37 (links), 36 (counts) and 24 (nodes), with 13 and 211 of
+        // data for links and nodes.
         let mut step = Step::load("load", load.planned(), 80);
         step.clients = self.loaders + 1;
         bench.step(&step, |worker| match worker.index {
@@ -153,7 +157,7 @@ impl LinkBench {
         let mut step = Step::timed("requests", self.seconds, self.warm_up, self.requesters);
         step.series = &["add_link"];
         step.writes = true;
-        // What a client has drawn goes on after the warm-up.
+        // A client's random streams continue after the warm-up.
         let requesters: Vec<_> =
             (0..self.requesters).map(|at| Mutex::new(Requester::new(self.seed, at))).collect();
         let serve = |worker: &mut Worker<'_>, mut store: Store| {
@@ -179,7 +183,7 @@ impl LinkBench {
     }
 }
 
-/// ADD_LINK per second in the last tenth of a step.
+/// Number of ADD_LINK per second in the last tenth of a step.
 fn last_tenth(step: &StepResult) -> Option<f64> {
     let points = step.series.get("add_link")?;
     let (end, done) = *points.last()?;
@@ -208,7 +212,7 @@ impl Workload for LinkBench {
     }
 }
 
-/// Verifies all tables, and that counts are numbers of visible links.
+/// Verifies all tables, and that each count is the number of visible links.
 fn verify(bench: &mut Bench) -> Result<()> {
     for table in ["linktable", "counttable", "nodetable"] {
         bench.verify(table, None, false)?;
@@ -233,7 +237,7 @@ fn verify(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// Rows and bytes in the end; those of the load if there is no time to ask.
+/// Rows and bytes at the end; those of the load if there is no time left to query them.
 fn live(bench: &mut Bench, loaded: (u64, u64)) -> Result<(u64, u64)> {
     if bench.is_over() {
         return Ok(loaded);
@@ -286,7 +290,7 @@ mod tests {
             assert!(step.metrics["ops"] <= 52.0, "{:?}", step.metrics);
             assert!(step.metrics.contains_key("busy"), "{:?}", step.metrics);
             assert!(step.metrics.contains_key("unserved"), "{:?}", step.metrics);
-            // Which rows a request changes is not known.
+            // The rows that a request changes are not known.
             assert!(!step.metrics.contains_key("write_amp"), "{:?}", step.metrics);
         });
     }

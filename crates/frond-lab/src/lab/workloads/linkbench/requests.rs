@@ -1,10 +1,12 @@
 //! LinkBench's requests in SQL, as upstream's MySQL store sends them.
 //!
 //! Invariants
-//! 1. Writes run on a connection without autocommit, and COMMIT comes in one round trip with the last statement.
-//! 2. Reads run on a second connection with autocommit.
-//! 3. What is done depends on the affected rows of the first statement: 1 for a link that is new, 2 for one that
-//!    became visible, 0 for one that was visible already.
+//! 1. Writes run on a connection without autocommit, and COMMIT is sent in one round trip with the
+//!    last statement.
+//! 2. Reads run on a second connection, with autocommit.
+//! 3. When a link is added, what follows depends on the number of rows that the first statement
+//!    affected: 1 for a new link, 2 for one that became visible, 0 for one that was already
+//!    visible.
 
 use std::fmt::Write;
 
@@ -29,17 +31,17 @@ pub struct Store {
     text: String,
 }
 
-/// The list that was asked for, if it hit its limit.
+/// The list that was requested, if it hit its limit.
 type Full = Option<List>;
 
 impl Store {
-    /// Connects once more and prepares all statements.
+    /// Opens the second connection and prepares all statements.
     ///
     /// # Errors
-    /// The server's.
+    /// The server reports an error.
     pub fn new(writes: &mut Session, connect: Connect<'_>) -> Result<Self> {
         let mut reads = connect()?;
-        // What is sent is stored as it is.
+        // The data are stored as they are sent.
         reads.run("SET NAMES latin1")?;
         writes.run("SET NAMES latin1")?;
         writes.run("SET autocommit=0")?;
@@ -63,10 +65,10 @@ impl Store {
         })
     }
 
-    /// Draws the next request and does it.
+    /// Draws the next request and executes it.
     ///
     /// # Errors
-    /// The server's.
+    /// The server reports an error.
     pub fn serve(
         &mut self,
         worker: &mut Worker<'_>,
@@ -177,7 +179,8 @@ impl Store {
     }
 
     fn list(&mut self, drawn: &Drawn) -> SqlResult<Full> {
-        // A list goes on after the last link that was given, which is the first of its time.
+        // A continued list starts after the last link that was returned, which is taken to be the
+        // first link with its time.
         let (id1, link_type, until, skipped) = match drawn.continued {
             Some(list) => (list.id1, list.link_type, list.time, 1),
             None => (drawn.id1, drawn.link_type, i64::MAX as u64, 0u64),

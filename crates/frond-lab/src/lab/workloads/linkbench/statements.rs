@@ -1,4 +1,4 @@
-//! The load's rows as bulk statements.
+//! LinkBench's load in SQL: sends the rows as bulk statements.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,10 +7,10 @@ use super::load::{Load, ROWS, Sink};
 use crate::lab::sql::{InsertText, Worker};
 use crate::targets::Result;
 
-/// As upstream's bulk statement ends.
+/// The end of upstream's bulk statement of links.
 const UPSERT: &str = " ON DUPLICATE KEY UPDATE visibility=VALUES(visibility)";
 
-/// A loader's statements.
+/// The bulk statements of a loader.
 pub struct Statements<'w, 'm, 'l> {
     worker: &'w mut Worker<'m>,
     load: &'l Load<'l>,
@@ -20,7 +20,7 @@ pub struct Statements<'w, 'm, 'l> {
 }
 
 impl<'w, 'm, 'l> Statements<'w, 'm, 'l> {
-    /// Those of a client of the load.
+    /// Makes the statements of a loader.
     pub fn new(worker: &'w mut Worker<'m>, load: &'l Load<'l>) -> Self {
         let links = InsertText::new(
             "INSERT INTO linktable(id1,id2,link_type,visibility,data,time,version) VALUES",
@@ -56,7 +56,7 @@ impl Sink for Statements<'_, '_, '_> {
     }
 
     fn node(&mut self, _: u64, time: u64, data: &[u8]) -> Result<()> {
-        // AUTO_INCREMENT gives the id.
+        // AUTO_INCREMENT assigns the id.
         self.nodes.row().plain(NODE_TYPE).plain(1).plain(time).bytes(data);
         Ok(())
     }
@@ -69,7 +69,7 @@ impl Sink for Statements<'_, '_, '_> {
     }
 }
 
-/// Sends what is there, in a transaction of its own.
+/// Sends the rows of a statement in a transaction of its own.
 fn flush(
     worker: &mut Worker<'_>,
     kind: &'static str,

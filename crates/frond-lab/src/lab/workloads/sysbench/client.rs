@@ -1,9 +1,10 @@
-//! A client of sysbench's tests: its prepared statements, its random numbers, and its events.
+//! A client of sysbench's tests: its prepared statements, random numbers and events.
 //!
 //! Invariants
-//! 1. An event that is retried is the same event again: its random numbers are drawn from a copy of the generator.
-//! 2. How many rows an event added and changed counts only once it is committed.
-//! 3. The test `delete` ends when it has deleted what it may.
+//! 1. A retry of an event repeats the same event: the random generator is restored to its state at
+//!    the start of the event.
+//! 2. The rows that an event added and changed are counted only after it is committed.
+//! 3. The test `delete` ends when it has deleted as many rows as it may.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -18,28 +19,30 @@ use crate::lab::workloads::sbtest::{Fill, INNODB_ROW_BYTES, ROW_BYTES};
 use crate::random::{Purpose, Random};
 use crate::targets::{Failure, Result};
 
-/// The tables, and what all clients share.
+/// The tables, and the state that all clients share.
 pub struct Tables {
     /// Names of the tables.
     pub names: Vec<String>,
-    /// Rows of each that were loaded.
+    /// Number of rows loaded into each table.
     pub rows: u64,
-    /// Distribution of ids.
+    /// Name of the distribution of ids.
     pub distribution: String,
-    /// What statements put into the rows.
+    /// Content of the rows that statements write.
     pub fill: Fill,
     seed: u64,
-    /// Rows that events have added, less those that they removed; all tables together.
+    /// Number of rows that events have added, minus those that they removed, in all tables
+    /// together.
     grown: AtomicI64,
-    /// Rows that the test `delete` has deleted, and where its step ends.
+    /// Number of rows that the test `delete` has deleted, and the number at which its step ends.
     deleted: AtomicU64,
     deleted_max: AtomicU64,
-    /// Each client's numbers go on where the step before left them, so that nothing repeats.
+    /// Random generators of the clients. Each continues where the previous step left it, so that
+    /// nothing repeats.
     randoms: Vec<Mutex<Random>>,
 }
 
 impl Tables {
-    /// Tables `NAME1`, `NAME2`, … for so many clients at most; only `NAME` if `count` is 0.
+    /// Makes `count` tables `NAME1`, `NAME2`, …, or the single table `NAME` if `count` is 0.
     pub fn new(name: &str, count: u64, rows: u64, distribution: &str, seed: u64) -> Self {
         let names = match count {
             0 => vec![name.to_owned()],
@@ -51,36 +54,36 @@ impl Tables {
         Self { names, rows, distribution, fill, seed, grown, deleted, deleted_max, randoms }
     }
 
-    /// Makes the random numbers of so many clients.
+    /// Makes the random generators of this many clients.
     pub fn with_clients(mut self, clients: u64) -> Self {
         let stream = |client| Random::stream(self.seed, "sysbench", 0, client, Purpose::Choice);
         self.randoms = (0..clients).map(|client| Mutex::new(stream(client))).collect();
         self
     }
 
-    /// Rows that were loaded.
+    /// Number of rows loaded into all tables.
     pub fn all_rows(&self) -> u64 {
         self.rows * self.names.len() as u64
     }
 
-    /// Rows that the test `delete` has deleted.
+    /// Number of rows that the test `delete` has deleted.
     pub fn deleted(&self) -> u64 {
         self.deleted.load(Ordering::Relaxed)
     }
 
-    /// The next step may delete so many rows more. Gives how many have been deleted before.
+    /// Allows the next step to delete this many more rows. Returns the number deleted before.
     pub fn allow_deletes(&self, more: f64) -> u64 {
         let before = self.deleted();
         self.deleted_max.store(before + (more as u64).max(1), Ordering::Relaxed);
         before
     }
 
-    /// Rows of all tables now.
+    /// Number of rows in all tables now.
     pub fn rows_now(&self) -> u64 {
         self.all_rows().saturating_add_signed(self.grown.load(Ordering::Relaxed))
     }
 
-    /// What plain InnoDB takes for them.
+    /// Bytes that plain InnoDB needs for the tables.
     pub fn innodb_bytes(&self) -> u64 {
         self.all_rows() * INNODB_ROW_BYTES
     }
@@ -92,14 +95,15 @@ impl Tables {
     }
 }
 
-/// What statements did to the tables: by how many rows they have grown, and how many rows were written or deleted.
+/// Effect of statements on the tables: by how many rows they have grown, and how many rows were
+/// written or deleted.
 #[derive(Clone, Copy, Debug, Default)]
 struct Effect {
     grown: i64,
     changed: u64,
 }
 
-/// What a client has prepared for a test.
+/// A client with the statements that it has prepared for a test.
 pub struct Client<'t> {
     tables: &'t Tables,
     test: Test,
@@ -107,7 +111,8 @@ pub struct Client<'t> {
     commit: Option<Statement>,
     statements: Vec<[Option<Statement>; KINDS]>,
     ids: Ids,
-    /// Begin of the client's own part of the values that `random_points` and `random_ranges` look for, and its values.
+    /// Start of the client's own range of the values that `random_points` and `random_ranges` look
+    /// for, and the distribution within it.
     part: (u64, Ids),
     c: String,
     pad: String,
@@ -118,7 +123,7 @@ impl<'t> Client<'t> {
     /// Prepares the statements of a test.
     ///
     /// # Errors
-    /// The server's.
+    /// The server reports an error.
     pub fn new(
         tables: &'t Tables,
         test: Test,
@@ -154,10 +159,10 @@ impl<'t> Client<'t> {
         })
     }
 
-    /// Runs events until the step ends, or `count` of them are done.
+    /// Runs events until the step ends or `count` of them are done.
     ///
     /// # Errors
-    /// The server's, but for deadlocks and lock timeouts.
+    /// The server reports an error other than a deadlock or lock timeout.
     pub fn run(&mut self, worker: &mut Worker<'_>, count: Option<u64>) -> Result<()> {
         let tables = self.tables;
         let mut random = tables.random(worker.index)?;
@@ -187,7 +192,7 @@ impl<'t> Client<'t> {
         Ok(())
     }
 
-    /// One event.
+    /// Runs one event.
     fn event(&mut self, session: &mut Session, random: &mut Random) -> SqlResult<Effect> {
         if self.test == Test::Insert {
             return self.insert_as_text(session, random);
@@ -271,7 +276,8 @@ impl<'t> Client<'t> {
         Ok(Effect::default())
     }
 
-    /// The test `insert` prepares nothing: its statement has its values, and 0 for an id that the server gives.
+    /// Runs an event of the test `insert`, which prepares nothing: the text contains the values,
+    /// and 0 for the id, which the server assigns.
     fn insert_as_text(&mut self, session: &mut Session, random: &mut Random) -> SqlResult<Effect> {
         let table = &self.tables.names[random.below(self.tables.names.len() as u64) as usize];
         let k = self.ids.draw(random) + 1;

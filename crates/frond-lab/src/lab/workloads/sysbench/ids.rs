@@ -1,7 +1,8 @@
-//! How sysbench's tests choose row ids.
+//! The distributions from which sysbench's tests choose row ids.
 //!
-//! The ids of all but `uniform` and `zipfian-scrambled` that are drawn often are near each other, so that they share
-//! pages: that flatters every cache. `zipfian-scrambled` is ours, and scatters them.
+//! Except with `uniform` and `zipfian-scrambled`, ids that are drawn often are close to each other
+//! and share pages, which flatters every cache. `zipfian-scrambled` is an addition of the lab that
+//! scatters them.
 
 use crate::random::{Random, RejectionZipf, Shuffle};
 
@@ -9,16 +10,16 @@ use crate::random::{Random, RejectionZipf, Shuffle};
 pub const NAMES: [&str; 6] =
     ["uniform", "gaussian", "pareto", "zipfian", "special", "zipfian-scrambled"];
 
-/// Uniform numbers whose mean is a draw of `gaussian`.
+/// Number of uniform random numbers whose mean is a draw of `gaussian`.
 const SUMMANDS: u32 = 12;
-/// Part of the ids that `special` draws often, and how often it draws them.
+/// Share of the ids that `special` draws often, and the share of draws that they get.
 const SPECIAL: (f64, f64) = (0.01, 0.75);
-/// `pareto`: 80 % of the draws are a fifth of the ids.
+/// Parameter of `pareto`: 80 % of the draws hit a fifth of the ids.
 const PARETO_H: f64 = 0.2;
 /// Exponent of `zipfian`.
 const ZIPF_THETA: f64 = 0.8;
 
-/// A distribution over the numbers from 0 to below `n`.
+/// A distribution over the numbers from 0 to `n` (exclusive).
 #[derive(Clone, Debug)]
 pub struct Ids {
     n: u64,
@@ -36,7 +37,7 @@ enum Kind {
 }
 
 impl Ids {
-    /// The distribution of this name, which is one of `NAMES`, over `n` numbers.
+    /// Makes the distribution with this name, which is one of `NAMES`, over `n` numbers.
     pub fn new(name: &str, n: u64) -> Self {
         let n = n.max(1);
         let kind = match name {
@@ -55,7 +56,7 @@ impl Ids {
         Self { n, kind }
     }
 
-    /// One number.
+    /// Draws a number.
     pub fn draw(&self, random: &mut Random) -> u64 {
         let part = |unit: f64| ((self.n as f64 * unit) as u64).min(self.n - 1);
         match &self.kind {
@@ -82,7 +83,7 @@ mod tests {
 
     const DRAWS: u32 = 400_000;
 
-    /// Draws and compares how many are below each of these parts of the ids with the exact probability.
+    /// Compares the share of draws below several limits with the exact probability.
     fn check(name: &str, below: impl Fn(f64) -> f64) {
         const N: u64 = 100_000;
         let (ids, mut random) = (Ids::new(name, N), Random::new(5));
@@ -104,7 +105,7 @@ mod tests {
         let (n, mut sum, mut choose, mut factorial) = (f64::from(SUMMANDS), 0.0, 1.0, 1.0);
         (1..=SUMMANDS).for_each(|i| factorial *= f64::from(i));
         if x > 0.5 {
-            return 1.0 - mean_below(1.0 - x); // the sum loses digits above
+            return 1.0 - mean_below(1.0 - x); // the sum is inexact for larger x
         }
         for k in 0..=(n * x) as u32 {
             let k = f64::from(k);

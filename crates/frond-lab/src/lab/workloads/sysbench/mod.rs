@@ -1,7 +1,8 @@
-//! `sysbench`: its table, its load and its OLTP tests, with the same statements as version 1.0.20 sends.
+//! `sysbench`: sysbench's table, load and OLTP tests, with the same statements as version 1.0.20
+//! sends.
 //!
-//! Tests that only read run first, then those that write, then those that only read again: what the writes have made
-//! of the tables shows as the ratio of the two.
+//! Read-only tests run first, then those that write, then the read-only tests again: the ratio of
+//! the two shows how the writes have affected the tables.
 
 mod client;
 mod ids;
@@ -64,26 +65,27 @@ struct Sysbench {
     seed: u64,
 }
 
-/// How long steps are, and how fast.
+/// Duration and rate of steps.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Seconds of a step.
+    /// Duration of a step in seconds.
     pub seconds: f64,
-    /// Longest warm-up before it.
+    /// Maximum duration of the warm-up before it, in seconds.
     pub warm_up: f64,
-    /// How events come.
+    /// How events are issued.
     pub rate: Rate,
-    /// Steps that each test has.
+    /// Number of steps of each test.
     pub steps: u64,
 }
 
-/// Part of the rows that all steps of `delete` together may delete: the rest of their requests would find less and less.
+/// Share of the rows that all steps of `delete` together may delete. Without a limit, ever fewer
+/// requests would find a row.
 const DELETED_PART: f64 = 0.2;
 
-/// The tests of these names.
+/// Returns the tests with these names.
 ///
 /// # Errors
-/// There is no such test: the nearest are listed.
+/// There is no such test; the message lists the most similar names.
 pub fn tests(names: &str) -> Result<Vec<Test>> {
     let known = Test::ALL.map(Test::name);
     let parts = names.split([',', ' ']).filter(|name| !name.is_empty());
@@ -95,10 +97,10 @@ pub fn tests(names: &str) -> Result<Vec<Test>> {
         .collect()
 }
 
-/// Rows, tables and clients must be numbers that make sense.
+/// Checks the numbers of rows, tables and clients.
 ///
 /// # Errors
-/// They are not.
+/// One of them is out of range.
 pub fn check(rows: u64, tables: u64, threads: &[u64]) -> Result<()> {
     let is_right = (1..=i32::MAX as u64).contains(&rows)
         && (1..=1_000).contains(&tables)
@@ -137,10 +139,11 @@ impl Sysbench {
     }
 }
 
-/// Creates the tables, loads them, creates their indexes and verifies them. False if the time is over before.
+/// Creates the tables, loads them, creates their indexes and verifies them. Returns false if the
+/// time limit is reached before the end.
 ///
 /// # Errors
-/// The server's; what was verified was wrong.
+/// The server reports an error.
 pub fn load(bench: &mut Bench, tables: &Tables, seed: u64) -> Result<bool> {
     for (number, name) in (1..).zip(&tables.names) {
         let of_table = if tables.names.len() == 1 { String::new() } else { format!(" {name}") };
@@ -161,10 +164,10 @@ pub fn load(bench: &mut Bench, tables: &Tables, seed: u64) -> Result<bool> {
     Ok(!bench.is_over())
 }
 
-/// Runs one test with so many clients, and once more at a part of the rate, if that is wanted.
+/// Runs one test with this many clients, and once more at a share of its rate if `pace` says so.
 ///
 /// # Errors
-/// The server's.
+/// The server reports an error.
 pub fn run(
     bench: &mut Bench,
     tables: &Tables,
@@ -177,7 +180,7 @@ pub fn run(
         return Ok(());
     }
     let name = format!("{} threads={clients}{suffix}", test.name());
-    // Rows that a warm-up deletes would be missing.
+    // `delete` has no warm-up, because the rows that it deletes would be missing.
     let warm_up = if test == Test::Delete { 0.0 } else { pace.warm_up };
     let step = Step::timed(&name, pace.seconds, warm_up, clients);
     let step = Step { writes: test.writes(), ..step };
@@ -221,11 +224,11 @@ impl Workload for Sysbench {
     }
 }
 
-/// Verifies that each index has what its table has, and that all tables together have as many rows as the clients
-/// counted. Gives the rows alive and their bytes.
+/// Verifies that each index agrees with its table, and that all tables together have as many rows
+/// as the clients counted. Returns the number of live rows and their bytes.
 ///
 /// # Errors
-/// The server's.
+/// The server reports an error.
 pub fn verify(bench: &mut Bench, tables: &Tables) -> Result<(u64, u64)> {
     let expected = tables.rows_now();
     let single = (tables.names.len() == 1).then_some(expected);

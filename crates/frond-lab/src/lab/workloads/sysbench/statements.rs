@@ -1,6 +1,6 @@
-//! The statements of sysbench's tests, and what an event of each test consists of.
+//! The statements of sysbench's tests, and the statements of which an event of each test consists.
 
-/// A test.
+/// A test of sysbench.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Test {
     PointSelect,
@@ -15,7 +15,7 @@ pub enum Test {
     Delete,
 }
 
-/// A statement that is prepared; one for each table.
+/// A kind of prepared statement; each table has one of each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum Kind {
@@ -32,18 +32,19 @@ pub enum Kind {
     Ranges,
 }
 
-/// How many kinds there are.
+/// Number of kinds.
 pub const KINDS: usize = Kind::Ranges as usize + 1;
 
-/// Rows of a range.
+/// Number of rows in a range.
 pub const RANGE: u64 = 100;
-/// Values in the list of `random_points`, and ranges of `random_ranges`.
+/// Number of values in the list of `random_points`, and of ranges in `random_ranges`.
 pub const LIST: usize = 10;
-/// What is between the ends of a range of `random_ranges`.
+/// Difference between the two ends of a range of `random_ranges`.
 pub const DELTA: u64 = 5;
 
 impl Test {
-    /// All of them: those that only read, then those that write, then those that change how many rows there are.
+    /// All tests: first the read-only ones, then those that write, at last those that change the
+    /// number of rows.
     pub const ALL: [Self; 10] = [
         Self::PointSelect,
         Self::ReadOnly,
@@ -57,7 +58,7 @@ impl Test {
         Self::Delete,
     ];
 
-    /// Name as sysbench has it, without `oltp_` and `select_`.
+    /// Name of the test in sysbench, without `oltp_` and `select_`.
     pub fn name(self) -> &'static str {
         match self {
             Self::PointSelect => "point_select",
@@ -73,7 +74,7 @@ impl Test {
         }
     }
 
-    /// Whether it changes rows.
+    /// Whether the test changes rows.
     pub fn writes(self) -> bool {
         !matches!(
             self,
@@ -86,8 +87,8 @@ impl Test {
         matches!(self, Self::ReadOnly | Self::WriteOnly | Self::ReadWrite)
     }
 
-    /// What an event executes, in this order: statement groups, and how often each statement comes. `INSERT` of the
-    /// test `insert` is none of them: it is sent as text.
+    /// The statements that an event executes, in order, each with the number of times. The INSERT
+    /// of the test `insert` is not among them, since it is sent as text.
     pub fn groups(self) -> &'static [(Kind, u32)] {
         match self {
             Self::PointSelect => &[(Kind::Point, 1)],
@@ -103,14 +104,16 @@ impl Test {
         }
     }
 
-    /// Statements that it prepares: an INSERT belongs to the DELETE of a transaction.
+    /// The kinds of statements that the test prepares. In a transaction, an INSERT belongs to the
+    /// DELETE.
     pub fn kinds(self) -> impl Iterator<Item = Kind> {
         let replaces = self.is_transaction() && self.writes();
         self.groups().iter().map(|(kind, _)| *kind).chain(replaces.then_some(Kind::Insert))
     }
 }
 
-/// Groups of a transaction that reads and writes. The last one is DELETE and INSERT of the same id.
+/// The statements of a transaction that reads and writes. The last one stands for DELETE and INSERT
+/// of the same id.
 const MIX: [(Kind, u32); 8] = [
     (Kind::Point, 10),
     (Kind::Range, 1),
@@ -123,7 +126,7 @@ const MIX: [(Kind, u32); 8] = [
 ];
 
 impl Kind {
-    /// Its text for a table.
+    /// The text of the statement for a table.
     pub fn text(self, table: &str) -> String {
         let list = |part: &str, between: &str| [part; LIST].join(between);
         match self {

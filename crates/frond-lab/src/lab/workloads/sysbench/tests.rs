@@ -1,4 +1,5 @@
-//! Our sysbench against Debian's, on one server.
+//! Tests of the lab's sysbench: its statements are compared with those of Debian's sysbench on the
+//! same server.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,10 +12,10 @@ use crate::lab::workloads::testing::{must_fail, on_both, start, step};
 use crate::targets::Result;
 
 const ROWS: u64 = 5_000;
-/// Events of each test.
+/// Number of events of each test.
 const EVENTS: u64 = 40;
 
-/// A statement without its values, as a digest has it.
+/// A statement without its values, as in a statement digest.
 fn digest(text: &str) -> String {
     let mut out = String::new();
     let mut letters = text.chars().peekable();
@@ -39,7 +40,7 @@ fn digest(text: &str) -> String {
             letter => out.push(letter),
         }
     }
-    // Lists of rows are one row, as in a digest.
+    // A list of rows becomes one row, as in a digest.
     for row in ["(?, ?, ?)", "(?,?,?)"] {
         if let Some(at) = out.find(row) {
             out.truncate(at);
@@ -49,8 +50,8 @@ fn digest(text: &str) -> String {
     out.replace("VALUES (", "VALUES(")
 }
 
-/// What the server has logged of statements on the tables since the log was emptied: how often each came, by how it was
-/// sent: as text, prepared, executed.
+/// The statements on the tables in the server's log since it was emptied: how often each came, by
+/// the way in which it was sent (text, prepare, execute). Stops the log and empties it.
 fn logged(bench: &mut Bench) -> Result<BTreeMap<String, u64>> {
     let admin = bench.admin();
     admin.run("SET GLOBAL general_log=OFF")?;
@@ -77,7 +78,7 @@ fn script(test: Test) -> String {
     }
 }
 
-/// Runs Debian's sysbench; gives its output.
+/// Runs Debian's sysbench, and returns its output.
 fn debians(socket: &Path, script: &str, more: &[&str], command: &str) -> String {
     let output = Command::new("sysbench")
         .args([script, "--db-driver=mysql", "--mysql-user=root", "--mysql-db=lab"])
@@ -93,7 +94,7 @@ fn debians(socket: &Path, script: &str, more: &[&str], command: &str) -> String 
     text
 }
 
-/// Our events: so many, or for some seconds; gives their rate.
+/// Runs this many events of the lab's sysbench, or events for two seconds. Returns their rate.
 fn ours(bench: &mut Bench, tables: &Tables, test: Test, events: Option<u64>) -> Result<f64> {
     let step = match events {
         Some(events) => Step::load(test.name(), events, 0),
@@ -119,7 +120,7 @@ fn sql_statements_are_those_of_debians_sysbench() -> Result<()> {
     bench.admin().run("SET GLOBAL log_output='TABLE'")?;
     let begin = |bench: &mut Bench| bench.admin().run("SET GLOBAL general_log=ON");
 
-    // The load: rows have the same length, statements too.
+    // The load: rows have the same length, and so have statements.
     let tables = Tables::new("sbtest", 1, ROWS, "uniform", 42).with_clients(1);
     begin(&mut bench)?;
     debians(socket, "oltp_read_write", &[], "prepare");
@@ -147,7 +148,7 @@ fn sql_statements_are_those_of_debians_sysbench() -> Result<()> {
         assert!(expected.values().any(|n| n % EVENTS == 0 && *n > 0), "{expected:?}");
     }
 
-    // What is counted by the clients is what the server has; rates are for the reader.
+    // Prints the rates of both, for information only.
     for test in [Test::PointSelect, Test::ReadOnly, Test::ReadWrite, Test::UpdateIndex] {
         let rate = ours(&mut bench, &tables, test, None)?;
         let output = debians(socket, &script(test), &["--time=2"], "run");
@@ -173,11 +174,12 @@ fn sql_all_tests_run_and_their_clients_count_the_rows() {
             }
             let open = &step(bench, "read_write threads=2 open").metrics;
             assert!(open["wanted_s"] > 0.0 && open.contains_key("unserved"), "{open:?}");
-            // Four steps, closed and open: together a fifth of the rows, and a row or two of requests on their way.
+            // Four steps, closed and open, may together delete a fifth of the rows, and requests in
+            // progress at the end a row or two more.
             let most = 0.2 * 2000.0 * tables.parse::<f64>().expect("a number") / 4.0 + 2.0;
             let deleted = step(bench, "delete threads=1").metrics["rows_deleted"];
             assert!((1.0..=most).contains(&deleted), "{deleted} of {most}");
-            // An event that reads and writes changes two rows, and deletes and inserts a third.
+            // An event of read_write changes two rows, and deletes and inserts a third.
             let written = &step(bench, "read_write threads=1").metrics;
             assert_eq!(written["changed_b"], 4.0 * 188.0 * written["ops"]);
             assert!(!step(bench, "read_only threads=1").metrics.contains_key("write_amp"));

@@ -1,9 +1,9 @@
-//! The consistency conditions of clause 3.3.2 of TPC-C, all twelve, over all rows.
+//! The twelve consistency conditions of clause 3.3.2 of TPC-C as SQL queries over all rows.
 
 use crate::lab::sql::Bench;
 use crate::targets::Result;
 
-/// Joins each customer with the amount of the lines that were delivered to it.
+/// Joins each customer with the sum of the amounts of the order lines that were delivered to it.
 macro_rules! delivered {
     () => {
         "LEFT JOIN (SELECT o_w_id ow,o_d_id od,o_c_id oc,SUM(ol_amount) amount FROM orders JOIN order_line \
@@ -12,7 +12,7 @@ macro_rules! delivered {
     };
 }
 
-/// Consistency conditions of clause 3.3.2: each query counts what violates one.
+/// The conditions with their queries. Each query counts the violations of its condition.
 const CONDITIONS: [(&str, &str); 12] = [
     (
         "3.3.2.1: a warehouse's sum is that of its districts",
@@ -74,7 +74,8 @@ const CONDITIONS: [(&str, &str); 12] = [
         ),
     ),
     (
-        // 2,100 of 3,000 orders are loaded as delivered; each delivery since then is counted with its customer.
+        // Of 3,000 orders, 2,100 are loaded as delivered; later deliveries are counted in the row
+        // of the customer.
         "3.3.2.11: of a district's orders those that were delivered are not new",
         "SELECT COUNT(*) FROM (SELECT c_w_id w,c_d_id d,COUNT(*)-COUNT(*)*3 DIV 10+SUM(c_delivery_cnt) delivered \
          FROM customer GROUP BY c_w_id,c_d_id) c LEFT JOIN (SELECT o_w_id,o_d_id,COUNT(*) n FROM orders \
@@ -95,7 +96,7 @@ const CONDITIONS: [(&str, &str); 12] = [
 /// Verifies all conditions.
 ///
 /// # Errors
-/// The server's.
+/// The server reports an error.
 pub fn verify(bench: &mut Bench) -> Result<()> {
     for (name, sql) in CONDITIONS {
         let count = bench.admin().value(sql)?;

@@ -1,4 +1,5 @@
-//! The consistency conditions of clause 3.3.2 on embedded stores: sums of the tables, read once each.
+//! The consistency conditions of clause 3.3.2 on embedded stores, computed from sums over the
+//! tables, each of which is read once.
 
 use std::collections::BTreeMap;
 
@@ -11,26 +12,26 @@ use crate::targets::Result;
 /// A warehouse and one of its districts.
 type Of = (i64, i64);
 
-/// What is found of a district.
+/// Sums of a district.
 #[derive(Clone, Copy, Debug, Default)]
 struct District {
     paid: i64,
     next_order: i64,
     last_order: i64,
-    /// Lines that its orders say they have, and those that there are.
+    /// Number of lines that its orders claim to have. The next field is how many there are.
     lines_said: i64,
     lines: i64,
-    /// First and last of its new orders, and how many there are.
+    /// Ids of its first and its last new order. The next field is the number of new orders.
     new: Option<(i64, i64)>,
     new_count: i64,
     history: i64,
     orders: i64,
     customers: i64,
-    /// Deliveries that its customers count.
+    /// Number of deliveries that the rows of its customers count.
     deliveries: i64,
 }
 
-/// What is found of an order.
+/// Sums of an order.
 #[derive(Clone, Copy, Debug, Default)]
 struct Order {
     customer: i64,
@@ -38,12 +39,12 @@ struct Order {
     has_carrier: bool,
     lines_said: i64,
     lines: i64,
-    /// Of them, those that were delivered, and their amounts.
+    /// Number of lines that were delivered. The next field is the sum of their amounts.
     delivered: i64,
     amount: i64,
 }
 
-/// What is found of a customer.
+/// Sums of a customer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Customer {
     balance: i64,
@@ -54,7 +55,7 @@ struct Customer {
 
 #[derive(Default)]
 struct Found {
-    /// Sum of a warehouse.
+    /// Year-to-date sum of each warehouse.
     warehouses: BTreeMap<i64, i64>,
     districts: BTreeMap<Of, District>,
     orders: BTreeMap<(Of, i64), Order>,
@@ -66,7 +67,7 @@ impl Found {
         self.districts.entry(of).or_default()
     }
 
-    /// Takes a row of a table.
+    /// Adds a row of a table to the sums.
     fn take(&mut self, table: usize, row: &[Value<'_>]) {
         let column = |at: usize| row[at].integer();
         let (d, w) = match table {
@@ -120,7 +121,7 @@ impl Found {
         }
     }
 
-    /// Each condition with how many violate it.
+    /// Each condition with its number of violations.
     fn violations(&mut self) -> [(&'static str, usize); 12] {
         for ((of, _), order) in &self.orders {
             self.customers.entry((*of, order.customer)).or_default().delivered += order.amount;
@@ -180,7 +181,8 @@ impl Found {
                 customers(|c| c.balance == c.delivered - c.history),
             ),
             (
-                // 2,100 of 3,000 orders are loaded as delivered; each delivery since then is counted with its customer.
+                // Of 3,000 orders, 2,100 are loaded as delivered; later deliveries are counted in
+                // the row of the customer.
                 "3.3.2.11: of a district's orders those that were delivered are not new",
                 districts(|d| {
                     let loaded = d.customers - d.customers * 3 / 10;
@@ -195,10 +197,10 @@ impl Found {
     }
 }
 
-/// Verifies the conditions.
+/// Verifies all conditions.
 ///
 /// # Errors
-/// The store's.
+/// The store reports an error.
 pub fn verify(bench: &mut Bench<'_>) -> Result<()> {
     if !bench.keeps_rows() {
         return Ok(());
@@ -207,7 +209,7 @@ pub fn verify(bench: &mut Bench<'_>) -> Result<()> {
     for number in [WAREHOUSE, DISTRICT, CUSTOMER, HISTORY, ORDERS, NEW_ORDERS, ORDER_LINE] {
         let table = &bench.tables()[number];
         bench.read_all(table, 0, &mut |key, value| {
-            // A row that is none was noted when the table was verified.
+            // An undecodable row was reported when the table was verified.
             if let Some(row) = decode::row(table, key, value) {
                 found.take(number, &row);
             }
@@ -226,7 +228,7 @@ mod tests {
     use crate::lab::workloads::tpcc::load::{Load, Sink};
     use crate::lab::workloads::tpcc::random::{Constants, Scale};
 
-    /// Takes what is loaded; spoils one row of a table, or leaves it out.
+    /// A sink of the load that damages one row of a table or leaves it out.
     struct Spoiled {
         found: Found,
         harm: Option<(usize, Option<(usize, Value<'static>)>)>,
@@ -282,7 +284,7 @@ mod tests {
         ] {
             assert_eq!(violated(Some((table, harm))), conditions, "{table} {harm:?}");
         }
-        // A gap: one of the new orders is the first order.
+        // A gap: one of the new orders has the id of the first order.
         let far = Some((NEW_ORDERS, to(0, Value::I32(1))));
         assert!(violated(far).contains(&"3.3.2.3"));
     }

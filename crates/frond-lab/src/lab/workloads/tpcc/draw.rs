@@ -1,25 +1,28 @@
-//! Which transaction comes next, and its input (clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1 and 2.8.1 of the standard).
+//! Draws transactions and their input (clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1 and 2.8.1 of the
+//! standard).
 //!
-//! Without terminals no client belongs to a warehouse: the home warehouse is drawn for each transaction.
+//! There are no terminals, so clients do not belong to a warehouse: the home warehouse is drawn for
+//! each transaction.
 
 use super::random::{Constants, DISTRICTS, Scale};
 use crate::random::Random;
 
-/// Shares of new orders, payments, order status, deliveries and stock levels in percent.
+/// Shares of new orders, payments, order status, deliveries and stock levels, in percent.
 pub const SHARES: [u32; 5] = [45, 43, 4, 4, 4];
 
 /// An ordered item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Line {
-    /// Item; one more than there are for an order that is to be rolled back.
+    /// Id of the item. For an order that is to be rolled back, the last one is an id that does not
+    /// exist.
     pub item: u64,
-    /// Warehouse that supplies it.
+    /// Warehouse that supplies the item.
     pub supply: u64,
-    /// Pieces.
+    /// Number of pieces.
     pub quantity: u64,
 }
 
-/// How a customer is found.
+/// How a customer is identified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Customer {
     /// By number.
@@ -28,23 +31,23 @@ pub enum Customer {
     Name(u64),
 }
 
-/// A transaction with its input: one that is done again has the same.
+/// A transaction with its input, so that a retry has the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Drawn {
     /// A new order.
     NewOrder { customer: u64, lines: Vec<Line>, is_rolled_back: bool },
-    /// A payment of so many hundredths by a customer of this warehouse and district.
+    /// A payment of `amount` hundredths by a customer of the warehouse and district `of`.
     Payment { customer: Customer, of: (u64, u64), amount: u64 },
-    /// The state of a customer's last order.
+    /// A query for the status of a customer's last order.
     OrderStatus { customer: Customer },
-    /// Delivery of the oldest new order of each district.
+    /// A delivery of the oldest new order of each district.
     Delivery { carrier: u64 },
-    /// How many items of the last orders are scarce.
+    /// A query for how many items of the last orders are scarce.
     StockLevel { threshold: u64 },
 }
 
 impl Drawn {
-    /// Its name, in latencies.
+    /// Name of the transaction in latencies.
     pub fn name(&self) -> &'static str {
         match self {
             Self::NewOrder { is_rolled_back: false, .. } => "new_order",
@@ -57,7 +60,7 @@ impl Drawn {
     }
 }
 
-/// Another warehouse than `home`, if there is one.
+/// Draws a warehouse other than `home`, if there is one.
 fn other(random: &mut Random, scale: &Scale, home: u64) -> u64 {
     match scale.warehouses {
         1 => home,

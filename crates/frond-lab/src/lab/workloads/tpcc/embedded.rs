@@ -1,7 +1,9 @@
-//! TPC-C on embedded stores: the same rows, mix and input; the transactions in calls of a store.
+//! TPC-C on embedded stores: the same rows, mix and input as in SQL, with transactions made of
+//! calls to a store.
 //!
 //! Invariants
-//! 1. What a statement of SQL would lock is locked before it is read: warehouse, district, stock, customer, order.
+//! 1. Rows that a SQL statement would lock are locked before they are read: warehouse, district,
+//!    stock, customer, order.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,14 +33,14 @@ pub const EMBEDDED: Entry = Entry {
     make: Make::Own(|params, seed| Ok(Box::new(Tpcc::new(params, seed)?))),
 };
 
-/// Rows of a commit of the load.
+/// Number of rows per commit of the load.
 const ROWS: u64 = 500;
-/// Most bytes of a customer's data.
+/// Maximum length of a customer's data, in bytes.
 const DATA_MAX: usize = 500;
-/// Orders that a stock level looks at.
+/// Number of orders that a stock-level transaction examines.
 const RECENT: i64 = 20;
 
-/// A loader's batches, one for each table.
+/// The rows that a loader has collected, one batch per table.
 struct Batches<'w, 'm, 't> {
     worker: &'w mut Worker<'m>,
     batches: Vec<Batch<'t>>,
@@ -88,10 +90,10 @@ fn int(number: u64) -> Value<'static> {
     I32(number as i32)
 }
 
-/// A client's way to the tables.
+/// A client's access to the tables.
 struct Transactions<'t> {
     rows: Vec<Rows<'t>>,
-    /// Number of the next row of history.
+    /// Key of the next row of `history`.
     next: &'t AtomicU64,
     now: u64,
     name: String,
@@ -134,7 +136,7 @@ impl Transactions<'_> {
         if commits { connection.commit() } else { Ok(connection.rollback()?) }
     }
 
-    /// Reads a row that is there.
+    /// Reads a row that must exist.
     fn read(
         &mut self,
         connection: &mut dyn Connection,
@@ -148,7 +150,7 @@ impl Transactions<'_> {
         Ok(rows.columns()?)
     }
 
-    /// Locks and reads a row that is there.
+    /// Locks and reads a row that must exist.
     fn lock(
         &mut self,
         connection: &mut dyn Connection,
@@ -162,7 +164,7 @@ impl Transactions<'_> {
         Ok(rows.columns()?)
     }
 
-    /// Clause 2.4.2; false if an item does not exist.
+    /// Enters a new order (clause 2.4.2). Returns false if an item does not exist.
     fn new_order(
         &mut self,
         connection: &mut dyn Connection,
@@ -206,7 +208,8 @@ impl Transactions<'_> {
         Ok(true)
     }
 
-    /// The customer; of those with a last name the one in the middle by first name.
+    /// Finds the id of a customer. Of several with the same last name it is the middle one by first
+    /// name.
     fn find(
         &mut self,
         connection: &mut dyn Connection,
@@ -222,7 +225,7 @@ impl Transactions<'_> {
         let equal = [small(warehouse), tiny(district), Text(&self.name)];
         let mut ids = Vec::new();
         connection.range(table, 1, &Span::of(&equal), &mut |key, _| {
-            // Warehouse, district, last and first name, and the primary key.
+            // The entry is warehouse, district, last name and first name, then the primary key.
             ids.extend(decode::key(table, 1, key).map(|columns| columns[6].integer() as u64));
             true
         })?;
@@ -230,7 +233,7 @@ impl Transactions<'_> {
         Ok(*middle.ok_or_else(|| missing(table))?)
     }
 
-    /// Clause 2.5.2.
+    /// Enters a payment (clause 2.5.2).
     fn payment(
         &mut self,
         connection: &mut dyn Connection,
@@ -274,7 +277,7 @@ impl Transactions<'_> {
         self.rows[HISTORY].insert(connection, &row)
     }
 
-    /// Clause 2.6.2.
+    /// Reads the status of a customer's last order (clause 2.6.2).
     fn order_status(
         &mut self,
         connection: &mut dyn Connection,
@@ -303,7 +306,8 @@ impl Transactions<'_> {
         Ok(())
     }
 
-    /// Clause 2.7.4, of one district: a district without a new order is skipped.
+    /// Delivers the oldest new order of one district (clause 2.7.4). A district without one is
+    /// skipped.
     fn deliver(
         &mut self,
         connection: &mut dyn Connection,
@@ -312,7 +316,8 @@ impl Transactions<'_> {
     ) -> Attempt<()> {
         let table = self.rows[NEW_ORDERS].table;
         let equal = [small(home), tiny(district)];
-        // Another delivery may have taken the oldest one between the scan and the lock: then the next is tried.
+        // Another delivery may have taken the oldest one between the scan and the lock; then the
+        // next one is tried.
         let (mut order, mut from) = (None, 0);
         while order.is_none() {
             let mut oldest = None;
@@ -357,7 +362,7 @@ impl Transactions<'_> {
         self.rows[CUSTOMER].update(connection, &changes)
     }
 
-    /// Clause 2.8.2.
+    /// Counts the scarce items of the last orders (clause 2.8.2).
     fn stock_level(
         &mut self,
         connection: &mut dyn Connection,
@@ -409,7 +414,7 @@ impl Tpcc {
         let mut step = Step::timed("requests", self.seconds, self.warm_up, self.clients);
         step.writes = true;
         step.series = &["new_order"];
-        // What a client has drawn goes on after the warm-up.
+        // A client's random streams continue after the warm-up.
         let stream = |client| Random::stream(self.seed, "tpcc", 2, client, Purpose::Choice);
         let streams: Vec<_> = (0..self.clients).map(|client| Mutex::new(stream(client))).collect();
         let (scale, constants, tables) = (&self.scale, &self.constants, bench.tables());

@@ -1,9 +1,11 @@
-//! TPC-C's load, as clause 4.3.3 of the standard populates the tables. Where the rows are written to is a [`Sink`]'s
-//! business.
+//! TPC-C's load, which populates the tables as clause 4.3.3 of the standard says. The rows go to a
+//! [`Sink`].
 //!
 //! Invariants
-//! 1. The rows depend on the seed and the scale only: each part has a stream of its own, whichever client loads it.
-//! 2. The database is consistent: what customers have paid is in the sums of districts and warehouses at any scale.
+//! 1. The rows depend only on the seed and the scale: each part has a random stream of its own,
+//!    whichever client loads it.
+//! 2. The database is consistent: at any scale, the sums of districts and warehouses are what their
+//!    customers have paid.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,30 +19,30 @@ use crate::random::{Purpose, Random};
 use crate::schema::Value::{self, I8, I16, I32, I64, Millis, Text, U64};
 use crate::targets::Result;
 
-/// When everything was entered: 2011-11-07, in ms since 1970.
+/// Date of all loaded rows: 2011-11-07, in ms since 1970.
 pub const DATE_MILLIS: u64 = 1_320_624_000_000;
-/// What a customer has paid, in hundredths.
+/// What each customer has paid, in hundredths.
 const PAID: u64 = 1_000;
-/// Texts of a row.
+/// Maximum number of texts in a row.
 const TEXTS: usize = 12;
 
-/// Takes the rows of a loader and writes them in transactions of some hundred.
+/// Takes the rows of a loader, and writes them in transactions of some hundred rows.
 pub trait Sink {
-    /// False when the step ends.
+    /// Returns false when the step ends.
     fn go_on(&mut self) -> bool;
-    /// Takes a row of a table, by its number.
+    /// Takes a row of the table with this number.
     ///
     /// # Errors
-    /// The store's.
+    /// The store reports an error.
     fn row(&mut self, table: usize, row: &[Value<'_>]) -> Result<()>;
-    /// Writes what has been taken.
+    /// Writes the rows that have been taken.
     ///
     /// # Errors
-    /// The store's.
+    /// The store reports an error.
     fn flush(&mut self) -> Result<()>;
 }
 
-/// What the loaders share.
+/// The state that the loaders share.
 pub struct Load {
     seed: u64,
     scale: Scale,
@@ -48,7 +50,7 @@ pub struct Load {
     next: AtomicU64,
 }
 
-/// What a part's rows are drawn from, and the texts of the current row.
+/// The random stream of a part, and the texts of the current row.
 struct Drawing {
     random: Random,
     texts: [String; TEXTS],
@@ -71,23 +73,24 @@ fn amount(hundredths: u64) -> Value<'static> {
 }
 
 impl Load {
-    /// One of this scale.
+    /// Makes a load of this scale.
     pub fn new(seed: u64, scale: Scale, constants: Constants) -> Self {
         Self { seed, scale, constants, next: AtomicU64::new(0) }
     }
 
-    /// Rows that will have been loaded, with ten lines per order on average.
+    /// Number of rows that a complete load has, with ten lines per order on average.
     pub fn planned(scale: &Scale) -> u64 {
         let of_district = scale.customers * 13 + scale.customers * 3 / 10;
         scale.items + scale.warehouses * (1 + DISTRICTS + scale.items + DISTRICTS * of_district)
     }
 
-    /// A client of the load: it takes parts until there are none.
+    /// Runs a client of the load, which takes parts until there are none left.
     ///
     /// # Errors
-    /// The store's.
+    /// The store reports an error.
     pub fn run(&self, sink: &mut impl Sink) -> Result<()> {
-        // Of a warehouse: its row with its stock, and each district.
+        // The parts are the items, and for each warehouse its row with its stock, and each
+        // district.
         let parts = 1 + self.scale.warehouses * (1 + DISTRICTS);
         while sink.go_on() {
             let part = self.next.fetch_add(1, Ordering::Relaxed);
@@ -158,7 +161,7 @@ impl Load {
         sink.row(DISTRICT, &[&row[..], &more].concat())?;
         let mut last = String::new();
         for id in 1..=customers {
-            // Each name in use belongs to somebody.
+            // The first customers get all names in use, so that each name belongs to a customer.
             let number = match id <= self.scale.names() {
                 true => id - 1,
                 false => self.constants.loaded_name(&mut drawing.random, &self.scale),
@@ -203,7 +206,7 @@ impl Load {
         for last in (1..customers.len()).rev() {
             customers.swap(last, drawing.random.below(last as u64 + 1) as usize);
         }
-        // Of 3,000 orders the last 900 are not delivered.
+        // Of 3,000 orders, the last 900 are not delivered.
         let first_new = orders - orders * 3 / 10 + 1;
         for (id, customer) in (1..).zip(customers) {
             let is_new = id >= first_new;
@@ -244,13 +247,14 @@ impl Drawing {
         self.texts[at].push_str("11111");
     }
 
-    /// Data of an item, or of its stock.
+    /// Draws the data of an item or of its stock.
     fn data(&mut self, at: usize) {
         self.letters(at, 26, 50);
         make_original(&mut self.random, &mut self.texts[at]);
     }
 
-    /// Name, streets, city, state and zip of a warehouse or a district; gives its tax, in ten-thousandths.
+    /// Draws name, streets, city, state and zip of a warehouse or a district. Returns its tax, in
+    /// ten-thousandths.
     fn place(&mut self) -> u64 {
         self.letters(0, 6, 10);
         for text in 1..4 {

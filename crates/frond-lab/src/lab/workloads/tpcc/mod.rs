@@ -1,7 +1,8 @@
-//! `tpcc`: the five transactions of TPC-C, an implementation of our own of the standard's mix.
+//! `tpcc`: the five transactions of TPC-C in the standard's mix, as an independent implementation.
 //!
-//! There are no terminals, and neither keying nor thinking: the result is new orders per minute (NOPM), not tpmC. The
-//! texts are random letters of the standard's lengths. In the end the consistency conditions of clause 3.3.2 must hold.
+//! There are no terminals, no keying times and no think times, so the result is new orders per
+//! minute (NOPM), not tpmC. The texts are random letters with the lengths of the standard. At the
+//! end the consistency conditions of clause 3.3.2 must hold.
 
 mod conditions;
 mod consistency;
@@ -60,10 +61,10 @@ pub const ENTRY: Entry = Entry {
     make: |params, seed| Ok(Box::new(Tpcc::new(params, seed)?)),
 };
 
-/// Bytes of plain InnoDB after the load: per item, per item of a warehouse, and per customer with its orders. Their sum
-/// for a warehouse, 163 MB with the items, was measured.
+/// Bytes in plain InnoDB after the load: per item, per item of a warehouse, and per customer with
+/// its orders. Their sum for one warehouse with the items, 163 MB, was measured.
 const INNODB_BYTES: [u64; 3] = [110, 440, 3_600];
-/// Bytes of a loaded row on average.
+/// Average bytes of a loaded row.
 const ROW_BYTES: u64 = 120;
 
 struct Tpcc {
@@ -117,7 +118,7 @@ impl Tpcc {
         items * item + warehouses * (items * stock + random::DISTRICTS * customers * customer)
     }
 
-    /// Tables with the rows that the load leaves, where that is known before.
+    /// Tables with the number of rows that the load leaves, if that is known in advance.
     fn loaded(&self) -> [(&'static str, Option<u64>); 9] {
         let scale = &self.scale;
         let districts = scale.warehouses * random::DISTRICTS;
@@ -155,7 +156,7 @@ impl Tpcc {
         let mut step = Step::timed("requests", self.seconds, self.warm_up, self.clients);
         step.writes = true;
         step.series = &["new_order"];
-        // What a client has drawn goes on after the warm-up.
+        // A client's random streams continue after the warm-up.
         let stream = |client| Random::stream(self.seed, "tpcc", 2, client, Purpose::Choice);
         let streams: Vec<_> = (0..self.clients).map(|client| Mutex::new(stream(client))).collect();
         let (scale, constants) = (&self.scale, &self.constants);
@@ -177,7 +178,7 @@ impl Tpcc {
         })
     }
 
-    /// Rows in the end, and their bytes.
+    /// Number of rows at the end, and their bytes.
     fn live(&self, bench: &mut Bench) -> Result<(u64, u64)> {
         let (mut rows, mut bytes) = (0, 0);
         for (table, width) in schema::ROW_BYTES {
@@ -190,7 +191,7 @@ impl Tpcc {
     }
 }
 
-/// New orders per minute.
+/// Adds the metric `nopm`, new orders per minute, to a step.
 fn count_orders(made: &mut StepResult) {
     let orders = made.latencies.get("new_order").map_or(0, |latencies| latencies.count);
     let seconds = made.metrics.get("seconds").copied().unwrap_or(0.0).max(1e-9);

@@ -1,6 +1,6 @@
 //! The random values of TPC-C (clauses 2.1.5, 2.1.6 and 4.3.2 of the standard).
 //!
-//! Threads: `Constants` and `Scale` are shared.
+//! Threads: `Constants` and `Scale` are shared by the clients.
 
 use crate::random::{Purpose, Random};
 
@@ -8,30 +8,30 @@ use crate::random::{Purpose, Random};
 const SYLLABLES: [&str; 10] =
     ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
 const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-/// Different last names.
+/// Number of different last names.
 pub const NAMES: u64 = 1_000;
-/// Districts of a warehouse.
+/// Number of districts of a warehouse.
 pub const DISTRICTS: u64 = 10;
 
-/// How large the database is. The standard's has 100,000 items, and 3,000 customers in each district.
+/// Scale of the database. The standard has 100,000 items, and 3,000 customers per district.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
-    /// Warehouses.
+    /// Number of warehouses.
     pub warehouses: u64,
-    /// Items.
+    /// Number of items.
     pub items: u64,
-    /// Customers of a district, and its orders in the beginning.
+    /// Number of customers of a district, and of its orders after the load.
     pub customers: u64,
 }
 
 impl Scale {
-    /// Last names in use: each belongs to a customer of every district.
+    /// Number of last names in use: each belongs to a customer in every district.
     pub fn names(&self) -> u64 {
         self.customers.min(NAMES)
     }
 }
 
-/// The C of NURand, drawn once.
+/// The constants C of NURand, which are drawn once.
 #[derive(Clone, Copy, Debug)]
 pub struct Constants {
     last_load: u64,
@@ -41,7 +41,8 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// Those of `seed`: that of last names differs between load and run as clause 2.1.6.1 demands.
+    /// Draws the constants for a seed. That of last names differs between load and run as clause
+    /// 2.1.6.1 requires.
     pub fn new(seed: u64) -> Self {
         let mut random = Random::stream(seed, "tpcc", 0, 0, Purpose::Population);
         let last_load = random.below(256);
@@ -55,22 +56,22 @@ impl Constants {
         Self { last_load, last_run, customer, item }
     }
 
-    /// Number of the last name of a customer that is loaded.
+    /// Draws the number of the last name of a customer that is loaded.
     pub fn loaded_name(&self, random: &mut Random, scale: &Scale) -> u64 {
         nurand(random, 255, self.last_load, 0, scale.names() - 1)
     }
 
-    /// Number of a last name that is asked for.
+    /// Draws the number of the last name that a transaction looks for.
     pub fn name(&self, random: &mut Random, scale: &Scale) -> u64 {
         nurand(random, 255, self.last_run, 0, scale.names() - 1)
     }
 
-    /// A customer.
+    /// Draws the id of a customer.
     pub fn customer(&self, random: &mut Random, scale: &Scale) -> u64 {
         nurand(random, 1_023, self.customer, 1, scale.customers)
     }
 
-    /// An item.
+    /// Draws the id of an item.
     pub fn item(&self, random: &mut Random, scale: &Scale) -> u64 {
         nurand(random, 8_191, self.item, 1, scale.items)
     }
@@ -80,12 +81,12 @@ fn is_allowed(difference: u64) -> bool {
     (65..=119).contains(&difference) && difference != 96 && difference != 112
 }
 
-/// NURand(A, x, y) with this C.
+/// NURand(A, x, y) of the standard with the constant C.
 fn nurand(random: &mut Random, a: u64, c: u64, x: u64, y: u64) -> u64 {
     ((random.between(0, a) | random.between(x, y)) + c) % (y - x + 1) + x
 }
 
-/// Writes a last name.
+/// Writes the last name with this number.
 pub fn write_name(number: u64, out: &mut String) {
     out.clear();
     for digit in [number / 100 % 10, number / 10 % 10, number % 10] {
@@ -93,7 +94,7 @@ pub fn write_name(number: u64, out: &mut String) {
     }
 }
 
-/// Writes letters and digits, of a length between these.
+/// Writes random letters and digits, `least` to `most` of them.
 pub fn write_letters(random: &mut Random, least: u64, most: u64, out: &mut String) {
     out.clear();
     let length = random.between(least, most);
@@ -102,19 +103,20 @@ pub fn write_letters(random: &mut Random, least: u64, most: u64, out: &mut Strin
         if at % 10 == 0 {
             bits = random.next();
         }
-        // Six bits of the word in a range of 62: the bias is the same for all targets, and far below what codecs see.
+        // Six bits are scaled to a range of 62. The bias is the same for all targets, and far too
+        // small to matter to codecs.
         out.push(char::from(LETTERS[(((bits & 0x3f) * 62) >> 6) as usize]));
         bits >>= 6;
     }
 }
 
-/// Writes digits.
+/// Writes random digits.
 pub fn write_digits(random: &mut Random, length: u64, out: &mut String) {
     out.clear();
     out.extend((0..length).map(|_| char::from(b'0' + random.below(10) as u8)));
 }
 
-/// Puts `ORIGINAL` somewhere into one text of ten.
+/// Writes `ORIGINAL` at a random position into one text in ten.
 pub fn make_original(random: &mut Random, text: &mut String) {
     const WORD: &str = "ORIGINAL";
     if random.below(10) == 0 && text.len() >= WORD.len() {
@@ -123,12 +125,12 @@ pub fn make_original(random: &mut Random, text: &mut String) {
     }
 }
 
-/// An amount of hundredths as SQL reads it.
+/// Formats hundredths as an amount for SQL.
 pub fn amount(hundredths: u64) -> String {
     format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
-/// Hundredths of an amount as SQL writes it.
+/// Parses an amount from SQL, and returns hundredths.
 pub fn hundredths(amount: &str) -> Option<u64> {
     let (whole, part) = amount.split_once('.').unwrap_or((amount, "0"));
     let part: u64 = format!("{part:0<2}").get(..2)?.parse().ok()?;

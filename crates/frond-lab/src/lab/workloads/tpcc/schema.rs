@@ -1,6 +1,7 @@
-//! The nine tables of TPC-C, with secondary indexes as sysbench-tpcc has them and no foreign keys.
+//! The SQL definitions of TPC-C's nine tables, with the secondary indexes of sysbench-tpcc and
+//! without foreign keys.
 
-/// Definitions, in the order of the load.
+/// Definitions of the tables, in the order of the load.
 pub const TABLES: [&str; 9] = [
     "item(i_id INT NOT NULL, i_im_id INT, i_name VARCHAR(24), i_price DECIMAL(5,2), i_data VARCHAR(50), \
      PRIMARY KEY(i_id))",
@@ -33,7 +34,7 @@ pub const TABLES: [&str; 9] = [
      s_remote_cnt SMALLINT, s_data VARCHAR(50), PRIMARY KEY(s_w_id,s_i_id), KEY fkey_stock_2(s_i_id))",
 ];
 
-/// Tables with the bytes of a row, as clause 4.2.2 of the standard counts them.
+/// Bytes of a row of each table, as clause 4.2.2 of the standard counts them.
 pub const ROW_BYTES: [(&str, u64); 9] = [
     ("item", 82),
     ("warehouse", 89),

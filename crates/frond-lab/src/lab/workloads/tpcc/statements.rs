@@ -1,4 +1,4 @@
-//! The load's rows as INSERT statements of many rows.
+//! TPC-C's load in SQL: sends the rows as INSERT statements of many rows.
 
 use super::load::{DATE_MILLIS, Sink};
 use super::random::amount;
@@ -7,19 +7,19 @@ use crate::lab::sql::{InsertText, Worker};
 use crate::schema::Value;
 use crate::targets::Result;
 
-/// Rows of a statement.
+/// Number of rows per statement.
 const ROWS: u64 = 500;
-/// `DATE_MILLIS`, as SQL has it.
+/// `DATE_MILLIS` in SQL.
 const DATE: &str = "2011-11-07 00:00:00";
 
-/// A loader's statements.
+/// The INSERT statements of a loader.
 pub struct Statements<'w, 'm> {
     worker: &'w mut Worker<'m>,
     inserts: Vec<InsertText>,
 }
 
 impl<'w, 'm> Statements<'w, 'm> {
-    /// Those of a client of the load.
+    /// Makes the statements of a loader.
     pub fn new(worker: &'w mut Worker<'m>) -> Self {
         let insert = |name: &str| InsertText::new(&format!("INSERT INTO {name} VALUES"));
         Self { worker, inserts: TABLES.iter().map(|(name, ..)| insert(name)).collect() }

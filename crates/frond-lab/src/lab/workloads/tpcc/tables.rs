@@ -1,6 +1,8 @@
-//! The columns of the nine tables, for what does not read their SQL definitions: the load, and embedded stores.
+//! The columns of TPC-C's nine tables for code that does not read the SQL definitions: the load,
+//! and embedded stores.
 //!
-//! Amounts are in hundredths, rates in ten-thousandths. What may be NULL in SQL is 0 here, which no carrier and no date is.
+//! Amounts are in hundredths, rates in ten-thousandths. NULL in SQL is 0 here, which is neither a
+//! carrier nor a date.
 
 use crate::schema::{Column, Index, Table, Type};
 
@@ -15,7 +17,7 @@ pub const NEW_ORDERS: usize = 6;
 pub const ORDER_LINE: usize = 7;
 pub const STOCK: usize = 8;
 
-/// What a column is.
+/// The type of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// TINYINT.
@@ -36,7 +38,7 @@ pub enum Kind {
     DateOrNull,
     /// CHAR, VARCHAR, TEXT.
     Text,
-    /// Not in SQL, where a table may be without a primary key.
+    /// A row number. It does not exist in SQL, where a table needs no primary key.
     RowNumber,
 }
 
@@ -44,11 +46,11 @@ use Kind::{Amount, Date, DateOrNull, Int, Rate, RowNumber, Small, Text, Tiny, Ti
 
 type Columns = &'static [(&'static str, Kind)];
 
-/// A table: name, columns, key, and indexes with their columns.
+/// A table: name, columns, primary key, and indexes with their columns.
 type Definition =
     (&'static str, Columns, &'static [usize], &'static [(&'static str, &'static [usize])]);
 
-/// All tables.
+/// The definitions of all tables.
 pub const TABLES: [Definition; 9] = [
     (
         "item",
@@ -205,7 +207,7 @@ fn type_of(kind: Kind) -> Type {
     }
 }
 
-/// The tables of an embedded store.
+/// Returns the tables of an embedded store.
 pub fn tables() -> Vec<Table> {
     let table = |(name, columns, primary, indexes): &Definition| Table {
         name,
@@ -233,7 +235,7 @@ mod tests {
             let mut rest = &sql[name.len() + 1..];
             for (column, _) in in_sql {
                 rest = rest.strip_prefix(column).unwrap_or_else(|| panic!("{column} at {rest}"));
-                // A comma inside parentheses is of a type.
+                // A comma inside parentheses, which has no space after it, belongs to a type.
                 let end = rest.find(", ").unwrap_or_else(|| panic!("{rest}"));
                 rest = &rest[end + 2..];
             }

@@ -1,14 +1,14 @@
 //! TPC-C's five transactions in SQL, with prepared statements.
 //!
-//! A new order whose last item does not exist is rolled back, which is no error. Deadlock victims are run again by the
-//! worker with the same input.
+//! A new order whose last item does not exist is rolled back, which is not an error. The worker
+//! retries deadlock victims with the same input.
 
 use super::draw::{Customer, Drawn, Line};
 use super::random::{DISTRICTS, amount, hundredths, write_name};
 use crate::lab::sql::{Session, SqlResult, Statement, Value, number_of, text_of};
 use crate::targets::{Failure, Result};
 
-/// Most bytes of a customer's data.
+/// Maximum length of a customer's data, in bytes.
 const DATA_MAX: usize = 500;
 
 macro_rules! statements {
@@ -84,7 +84,7 @@ fn missing(what: &str) -> Failure {
     Failure(format!("tpcc: there is no {what}, which the load has made"))
 }
 
-/// The first column of the only row, a number.
+/// Executes a query, and returns the first column of its only row, a number.
 fn number(
     session: &mut Session,
     statement: &Statement,
@@ -99,7 +99,7 @@ impl Transactions {
     /// Prepares the statements.
     ///
     /// # Errors
-    /// The server's.
+    /// The server reports an error.
     pub fn new(session: &mut Session) -> Result<Self> {
         Ok(Self { statements: Statements::new(session)?, name: String::new() })
     }
@@ -107,7 +107,7 @@ impl Transactions {
     /// Runs one transaction, in its home warehouse and district.
     ///
     /// # Errors
-    /// The server's.
+    /// The server reports an error.
     pub fn run(
         &mut self,
         session: &mut Session,
@@ -146,7 +146,7 @@ impl Transactions {
         session.run(if commits { "COMMIT" } else { "ROLLBACK" }).map(drop)
     }
 
-    /// Clause 2.4.2; false if an item does not exist.
+    /// Enters a new order (clause 2.4.2). Returns false if an item does not exist.
     fn new_order(
         &mut self,
         session: &mut Session,
@@ -200,7 +200,8 @@ impl Transactions {
         Ok(true)
     }
 
-    /// The customer; of those with a last name the one in the middle by first name.
+    /// Finds the id of a customer. Of several with the same last name it is the middle one by first
+    /// name.
     fn find(
         &mut self,
         session: &mut Session,
@@ -221,7 +222,7 @@ impl Transactions {
         Ok(middle.map(|id| *id as u64).ok_or_else(|| missing("customer of that name"))?)
     }
 
-    /// Clause 2.5.2.
+    /// Enters a payment (clause 2.5.2).
     fn payment(
         &mut self,
         session: &mut Session,
@@ -260,7 +261,7 @@ impl Transactions {
         Ok(())
     }
 
-    /// Clause 2.6.2.
+    /// Reads the status of a customer's last order (clause 2.6.2).
     fn order_status(
         &mut self,
         session: &mut Session,
@@ -277,7 +278,8 @@ impl Transactions {
         Ok(())
     }
 
-    /// Clause 2.7.4, of one district: a district without a new order is skipped.
+    /// Delivers the oldest new order of one district (clause 2.7.4). A district without one is
+    /// skipped.
     fn deliver(
         &mut self,
         session: &mut Session,

@@ -1,10 +1,11 @@
-//! What the writers of the web log share: the generator, and which rows there are.
+//! The state that the writers of the web log share: the generator, and which rows exist.
 //!
 //! Invariants
-//! 1. Writers take their commits from one generator, so the rows do not depend on their number.
-//! 2. A row is counted when its commit has been acknowledged.
+//! 1. All writers take their rows from one generator, so the rows do not depend on the number of
+//!    writers.
+//! 2. A row is counted once its commit has been acknowledged.
 //!
-//! Threads: `Log` is shared.
+//! Threads: `Log` is shared by all clients.
 
 use std::fmt::Write;
 use std::sync::Mutex;
@@ -19,11 +20,12 @@ use crate::workloads::weblog::generator::{Call, START_MILLIS, Traffic, WebLog, c
 use crate::workloads::weblog::population::Population;
 
 pub const DAY_MILLIS: u64 = 86_400_000;
-/// One row of so many is remembered, to be asked for by its key.
+/// One row in this many is remembered, so that queries can look it up by its key.
 const REMEMBERED_OF: u64 = 16;
 const REMEMBERED_MAX: usize = 8_192;
 
-/// Times as SQL reads them, to the millisecond; consecutive ones of a day cost little.
+/// Formats times for SQL, to the millisecond. The date is cached, so consecutive times of a day are
+/// cheap.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
     day: u64,
@@ -32,7 +34,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// `2011-11-07 08:30:00.123`.
+    /// Formats a time like `2011-11-07 08:30:00.123`.
     pub fn text(&mut self, millis: u64) -> &str {
         let (day, in_day) = (millis / DAY_MILLIS, millis % DAY_MILLIS);
         if self.date.is_empty() || self.day != day {
@@ -48,26 +50,26 @@ impl Times {
     }
 }
 
-/// A row's key: its begin and number.
+/// A row's key: its begin time and its number.
 pub type Key = (u64, u64);
 
-/// The log.
+/// The web log.
 pub struct Log {
     source: Mutex<WebLog>,
-    /// Populations of the generator.
+    /// The generator's population of procedures and instances.
     pub population: Population,
-    /// Rows by the day that they began on; later ones are the last's.
+    /// Number of rows by the day on which they began. Those after the last day count for that.
     days: Vec<AtomicU64>,
     bytes: AtomicU64,
-    /// Begin of the newest row that is there.
+    /// Begin time of the newest row that exists.
     newest: AtomicU64,
-    /// Nothing that began earlier is there.
+    /// Start of the oldest day that is kept: rows that began earlier are deleted or being deleted.
     oldest: AtomicU64,
     keys: Mutex<Vec<Key>>,
 }
 
 impl Log {
-    /// The log of `seed`; rows are counted by so many days.
+    /// Makes the log of `seed`, which counts its rows by `days` days.
     pub fn new(seed: u64, rows_per_day: f64, poll: f64, days: usize) -> Self {
         let traffic = Traffic { rows_per_day, daily_curve: true, instance_subsets: true, poll };
         let log = WebLog::new(seed, traffic);
@@ -87,35 +89,36 @@ impl Log {
         (((millis - START_MILLIS) / DAY_MILLIS) as usize).min(self.days.len() - 1)
     }
 
-    /// Rows that have been inserted, less those of days that are gone.
+    /// Number of rows inserted, without those of days that have been retired.
     pub fn rows(&self) -> u64 {
         let from = self.day(self.oldest());
         self.days[from..].iter().map(|rows| rows.load(Ordering::Relaxed)).sum()
     }
 
-    /// Bytes of those rows, as far as all are alike.
+    /// Bytes of those rows, estimated from the average row.
     pub fn live_bytes(&self) -> u64 {
         let all: u64 = self.days.iter().map(|rows| rows.load(Ordering::Relaxed)).sum();
         let bytes = self.bytes.load(Ordering::Relaxed) as f64;
         (bytes * self.rows() as f64 / all.max(1) as f64) as u64
     }
 
-    /// Begin of the newest row.
+    /// Begin time of the newest row.
     pub fn newest(&self) -> u64 {
         self.newest.load(Ordering::Relaxed)
     }
 
-    /// Begin of the oldest day that is there.
+    /// Start of the oldest day that is kept.
     pub fn oldest(&self) -> u64 {
         self.oldest.load(Ordering::Relaxed)
     }
 
-    /// Begin of the day after the oldest; what began before it is to go. It is no longer asked for.
+    /// Retires the oldest day, so that queries no longer ask for it. Returns the start of the next
+    /// day: the caller must delete rows that began before it.
     pub fn retire_day(&self) -> u64 {
         self.oldest.fetch_add(DAY_MILLIS, Ordering::Relaxed) + DAY_MILLIS
     }
 
-    /// Key of a row that is there.
+    /// Draws the key of a row that exists.
     pub fn key(&self, random: &mut Random) -> Key {
         let keys = self.keys.lock().unwrap_or_else(|e| e.into_inner());
         let oldest = self.oldest();
@@ -128,13 +131,13 @@ impl Log {
         (self.newest(), 0)
     }
 
-    /// Makes it look as if a row had begun then.
+    /// Sets the begin time of the newest row, without a row.
     #[cfg(test)]
     pub fn pretend(&self, newest: u64) {
         self.newest.store(newest, Ordering::Relaxed);
     }
 
-    /// Notes a commit.
+    /// Counts the rows of a commit.
     fn committed(&self, calls: &[Call], bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let mut newest = 0;
@@ -143,7 +146,7 @@ impl Log {
             newest = newest.max(call.begin_millis);
             if call.log_id % REMEMBERED_OF == 0 {
                 let mut keys = self.keys.lock().unwrap_or_else(|e| e.into_inner());
-                // The oldest makes room for the newest.
+                // When the list is full, the newest key replaces the oldest.
                 let at = (call.log_id / REMEMBERED_OF) as usize % REMEMBERED_MAX;
                 match keys.get_mut(at) {
                     Some(key) => *key = (call.begin_millis, call.log_id),
@@ -164,16 +167,16 @@ pub struct Writer<'l> {
 }
 
 impl<'l> Writer<'l> {
-    /// One of `log`.
+    /// Makes a writer of `log`.
     pub fn new(log: &'l Log) -> Self {
         let insert = InsertText::new("INSERT INTO perf_log VALUES");
         Self { log, calls: Vec::new(), insert, times: Times::default() }
     }
 
-    /// Writes the next rows, in one commit.
+    /// Writes the next `rows` rows in one commit.
     ///
     /// # Errors
-    /// The server's.
+    /// The server reports an error.
     pub fn write(&mut self, worker: &mut Worker<'_>, rows: u64) -> Result<()> {
         let Self { log, calls, insert, times } = self;
         {

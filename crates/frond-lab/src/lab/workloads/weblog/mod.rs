@@ -1,15 +1,16 @@
-//! `weblog`: a performance log of database calls: long strings, three indexes, a partition per day.
+//! `weblog`: a performance log of database calls, with long strings, three indexes and a partition
+//! per day.
 //!
 //! | step | |
 //! |---|---|
-//! | `load` | seven days by two writers, 500 rows per commit, in the order in which calls ended |
-//! | `steady` | one writer at a fixed rate; beside it two clients that query (Q1 to Q6) |
-//! | `queries before` | those queries alone |
-//! | `retention drop` | the oldest day goes by DROP PARTITION while the writer goes on |
-//! | `retention delete` | the next day goes by DELETE … LIMIT 10000 while the writer goes on |
+//! | `load` | seven days, by two writers, 500 rows per commit, in the order in which calls ended |
+//! | `steady` | one writer at a fixed rate, concurrently with two clients that query (Q1 to Q6) |
+//! | `queries before` | the queries alone |
+//! | `retention drop` | DROP PARTITION of the oldest day, while the writer continues |
+//! | `retention delete` | DELETE … LIMIT 10000 of the next day, while the writer continues |
 //! | `queries after` | the queries again |
 //!
-//! The generator is not tuned towards a compression ratio.
+//! The generator is not tuned to reach a particular compression ratio.
 
 mod log;
 mod queries;
@@ -58,11 +59,11 @@ pub const ENTRY: Entry = Entry {
 
 const DAYS: u64 = 7;
 const QUERY_CLIENTS: u64 = 2;
-/// Bytes of a row on average, without headers.
+/// Average bytes of a row, without headers.
 pub const ROW_BYTES: u64 = 180;
-/// What plain InnoDB took per row after the load, measured at 300,000 rows.
+/// Bytes per row in plain InnoDB after the load, measured at 300,000 rows.
 pub const INNODB_ROW_BYTES: u64 = 460;
-/// How often the size is looked at when bytes are waited for.
+/// Interval at which the size is checked while waiting for space to be freed.
 const LOOK: Duration = Duration::from_millis(200);
 
 struct Weblog {
@@ -82,14 +83,15 @@ struct Weblog {
     back_seconds: f64,
 }
 
-/// How a day goes.
+/// How a day is deleted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     DropPartition,
     Delete,
 }
 
-/// What a retention came to.
+/// Result of a retention step: the time until the rows were gone, and the time until their space
+/// was freed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gone {
     gone_s: Option<f64>,
@@ -136,7 +138,7 @@ impl Weblog {
         self.rows as f64 / DAYS as f64
     }
 
-    /// Days of the load, and of what is written after it, as far as that can be known.
+    /// Number of days of the load and of the rows that are written after it, as an estimate.
     fn days(&self) -> u64 {
         let seconds = self.steady_seconds + 2.0 * (self.retention_seconds + self.back_seconds);
         let more = seconds * self.steady_rate / self.rows_per_day();
@@ -188,7 +190,7 @@ impl Weblog {
         bench.verify("perf_log", Some(log.rows()), true)
     }
 
-    /// A step of the writer at its rate.
+    /// Makes a step in which the writer runs at its rate.
     fn written<'s>(&self, name: &'s str, seconds: f64) -> Step<'s> {
         let mut step = Step::timed(name, seconds, 0.0, 1);
         step.rate = Some(self.steady_rate / self.steady_per_commit as f64);
@@ -251,7 +253,8 @@ impl Weblog {
                 }
             };
             let mut rows = 1;
-            // It goes on past the end of the step: what is left would fail the verification.
+            // Continues after the end of the step, since rows that are left would fail the
+            // verification.
             while rows > 0 && !measure::is_interrupted() {
                 let kind = if way == Way::Delete { "delete" } else { "drop" };
                 worker.request(kind, 1, |session| {
@@ -294,10 +297,10 @@ impl Weblog {
     }
 }
 
-/// Loads a log without partitions; gives its rows.
+/// Loads a log without partitions, and returns its number of rows.
 ///
 /// # Errors
-/// The server's.
+/// The server reports an error.
 pub fn load_whole(bench: &mut Bench, rows: u64, seed: u64) -> Result<u64> {
     let changes = [("rows", rows.to_string()), ("partitioned", "no".to_owned())];
     let changes = changes.map(|(name, value)| (name.to_owned(), value));
@@ -308,7 +311,8 @@ pub fn load_whole(bench: &mut Bench, rows: u64, seed: u64) -> Result<u64> {
     Ok(log.rows())
 }
 
-/// Seconds after which a day is given up that does not go: a hundred rows a second.
+/// Seconds after which the deletion of a day is given up: a minute, and more for a day that takes
+/// longer at a hundred rows per second.
 fn patience(rows: u64) -> f64 {
     60.0 + (rows / DAYS / 100) as f64
 }

@@ -1,4 +1,4 @@
-//! The queries of the web log, Q1 to Q6, in their shares.
+//! The queries of the web log, Q1 to Q6, and their shares.
 
 use super::log::{DAY_MILLIS, Log, Times};
 use crate::lab::sql::{Session, Statement, Worker};
@@ -10,8 +10,8 @@ pub const SHARES: [u32; 6] = [35, 15, 15, 20, 10, 5];
 const NAMES: [&str; 6] = ["q1", "q2", "q3", "q4", "q5", "q6"];
 const MINUTE_MILLIS: u64 = 60_000;
 
-/// What is asked for: Q1 the newest calls of a procedure, Q2 sums per procedure, Q3 the slowest calls, Q4 the calls of
-/// an instance, Q5 a row, Q6 a scan of a day for a session.
+/// The statements: Q1 reads the newest calls of a procedure, Q2 sums per procedure, Q3 the slowest
+/// calls, Q4 the calls of an instance, Q5 one row; Q6 scans a day for a session.
 const STATEMENTS: [&str; 6] = [
     "SELECT * FROM perf_log FORCE INDEX(ix_proc) WHERE proc_name=? AND begin_ts>=? AND begin_ts<=? \
      ORDER BY begin_ts DESC LIMIT 100",
@@ -23,18 +23,18 @@ const STATEMENTS: [&str; 6] = [
     "SELECT COUNT(*) FROM perf_log FORCE INDEX(PRIMARY) WHERE begin_ts>=? AND begin_ts<? AND param_text LIKE ?",
 ];
 
-/// Parameters of a query; those that it does not have are empty.
+/// A query with its parameters. Those that it does not use are empty.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Drawn {
-    /// Which, from 0.
+    /// Number of the query, from 0.
     pub query: usize,
-    /// Procedure, instance or pattern.
+    /// Name of the procedure or instance, or a pattern.
     pub text: String,
-    /// Duration or number of a row.
+    /// Duration, or number of a row.
     pub number: u64,
-    /// From this time on.
+    /// Start of the time range.
     pub from: u64,
-    /// Until this one.
+    /// End of the time range.
     pub until: u64,
 }
 
@@ -43,7 +43,7 @@ pub fn draw(log: &Log, random: &mut Random) -> Drawn {
     let query = random.weighted(&SHARES);
     let (oldest, newest) = (log.oldest(), log.newest());
     let span = newest.saturating_sub(oldest);
-    // A window of this length that begins at random.
+    // A time range of this length with a random start.
     let window = |random: &mut Random, millis: u64| {
         let from = oldest + random.below(span.saturating_sub(millis).max(1));
         (from, from + millis)
@@ -75,7 +75,7 @@ pub fn draw(log: &Log, random: &mut Random) -> Drawn {
     drawn
 }
 
-/// A client that asks.
+/// A client that runs queries.
 pub struct Queries<'l> {
     log: &'l Log,
     random: Random,
@@ -88,7 +88,7 @@ impl<'l> Queries<'l> {
     /// Prepares the statements.
     ///
     /// # Errors
-    /// The server's.
+    /// The server reports an error.
     pub fn new(
         log: &'l Log,
         seed: u64,
@@ -107,7 +107,7 @@ impl<'l> Queries<'l> {
     /// Runs the next query.
     ///
     /// # Errors
-    /// The server's.
+    /// The server reports an error.
     pub fn ask(&mut self, worker: &mut Worker<'_>) -> Result<()> {
         let drawn = draw(self.log, &mut self.random);
         let statement = &self.statements[drawn.query];

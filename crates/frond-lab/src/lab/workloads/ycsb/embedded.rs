@@ -1,4 +1,5 @@
-//! YCSB on embedded stores: the same keys, fields and mixes; a record is a row, an update reads its row first.
+//! YCSB on embedded stores: the same keys, fields and mixes as in SQL. A record is a row, and an
+//! update reads its row first.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -102,7 +103,7 @@ impl Ycsb {
         Ok(inserted.into_inner())
     }
 
-    /// One workload at one number of clients; gives the rows inserted.
+    /// Runs one mix with one number of clients, and returns the number of rows inserted.
     fn run_records(
         &self,
         bench: &mut Bench<'_>,
@@ -114,11 +115,11 @@ impl Ycsb {
         let step = Step::timed(&name, self.seconds, self.warm_up, threads);
         let step = Step { writes: letter != 'C', ..step };
         let inserted = AtomicU64::new(0);
-        // What a client draws goes on after the warm-up, and in an open loop.
+        // A client's random streams continue after the warm-up, and in an open loop.
         let streams: Vec<_> = (0..threads)
             .map(|index| Mutex::new(Streams::of(self.seed, letter, threads, index)))
             .collect();
-        // Made before the clock runs: it is the sum of a series.
+        // Made before the clock runs, since it sums a long series.
         let latest = (letter == 'D').then(|| Zipf::new(keys.records()));
         pace::run(bench, &step, self.rate, |bench, step| {
             bench.step(step, |worker| {
@@ -144,7 +145,7 @@ impl Ycsb {
 }
 
 impl Client<'_> {
-    /// Does the next operation; gives the rows inserted.
+    /// Executes the next operation, and returns the number of rows inserted.
     fn go_on(
         &mut self,
         worker: &mut Worker<'_>,
@@ -221,7 +222,8 @@ impl Client<'_> {
 
 impl Workload for Ycsb {
     fn tables(&self) -> Vec<Table> {
-        // E runs on records that are loaded again: into a table of their own, since no store drops one here.
+        // E runs on records that are loaded again, into a table of their own, since tables of
+        // embedded stores cannot be dropped here.
         let mut tables = vec![table("usertable")];
         if self.mixes.iter().skip(1).any(|letter| *letter == 'E') {
             tables.push(table("usertable_e"));
@@ -277,7 +279,7 @@ mod tests {
             let modify = step_of(result, "F threads=3");
             assert!(modify.latencies.contains_key("read_modify_write"), "{target}");
             assert!(modify.metrics["ops"] > 10.0 && modify.metrics["cpu_fg_us_op"] > 0.0);
-            // Changed are rows that were updated, as the clients counted them.
+            // `changed_b` covers the rows that were updated, as the clients counted them.
             let a = step_of(result, "A threads=3");
             let updates = a.latencies["update"].count as f64;
             let changed = a.metrics.get("changed_b").copied().unwrap_or(0.0);

@@ -1,12 +1,15 @@
-//! YCSB's keys and which of them are asked for.
+//! YCSB's keys, and the distributions from which requests choose them.
 //!
 //! Invariants
-//! 1. Record n has the key `user` and the decimal number of the FNV hash of n: loads insert in random order.
-//! 2. A rank of Zipf 0.99 over 10¹⁰ items, hashed, modulo records and twice the inserts that are expected, is the
-//!    record that is asked for: its share does not depend on their number. One that is not there yet is drawn again.
+//! 1. The key of record n is `user` and the FNV hash of n in decimal, so that loads insert in
+//!    random order.
+//! 2. To choose a record, a rank is drawn by Zipf 0.99 over 10¹⁰ items and hashed; the record is
+//!    the hash modulo the number of records plus twice the expected number of inserts. A record's
+//!    share thus does not change as records are inserted. If the record does not exist yet, another
+//!    one is drawn.
 //! 3. `latest` counts back from the newest record.
 //!
-//! Threads: `Keys` is shared.
+//! Threads: `Keys` is shared by all clients.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -15,12 +18,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::random::{Random, zeta};
 
-/// Items that ranks are drawn from, and their ζ at 0.99, as upstream has it.
+/// Number of items from which ranks are drawn. The next line is their ζ at 0.99, as in upstream's
+/// source.
 const ITEMS: f64 = 1e10;
 const ITEMS_ZETA: f64 = 26.469_028_201_783_02;
 const THETA: f64 = 0.99;
 
-/// FNV-1a over the eight bytes of a number, the lowest first, as a signed number without its sign.
+/// FNV-1a hash of the eight bytes of a number, lowest first: the absolute value as a signed number.
 pub fn hash(mut number: u64) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     for _ in 0..8 {
@@ -36,7 +40,7 @@ pub fn write_key(record: u64, out: &mut String) {
     write!(out, "user{}", hash(record)).expect("a string takes all that is written");
 }
 
-/// Gray's sampler over a number of items that grows.
+/// Gray's Zipf sampler over a growing number of items.
 #[derive(Clone, Debug)]
 pub struct Zipf {
     items: f64,
@@ -45,12 +49,12 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// Of so many items.
+    /// Makes a sampler over this many items.
     pub fn new(items: u64) -> Self {
         Self::with_zeta(items as f64, zeta(items, THETA))
     }
 
-    /// Of the items that scrambled ranks are drawn from.
+    /// Makes the sampler from which scrambled ranks are drawn.
     pub fn of_scrambled() -> Self {
         Self::with_zeta(ITEMS, ITEMS_ZETA)
     }
@@ -66,7 +70,7 @@ impl Zipf {
         self.eta = (1.0 - (2.0 / self.items).powf(1.0 - THETA)) / (1.0 - two / self.zeta);
     }
 
-    /// Grows to so many items.
+    /// Increases the number of items to this many.
     pub fn grow(&mut self, items: u64) {
         let before = self.items as u64;
         if items > before {
@@ -76,7 +80,7 @@ impl Zipf {
         }
     }
 
-    /// One rank, from 0.
+    /// Draws a rank, from 0.
     pub fn draw(&self, random: &mut Random) -> u64 {
         let u = random.unit();
         let uz = u * self.zeta;
@@ -91,32 +95,33 @@ impl Zipf {
     }
 }
 
-/// The records that there are.
+/// The records that exist, and the distributions over them.
 pub struct Keys {
     scrambled: Zipf,
-    /// Records and the inserts that are expected, twice.
+    /// Number of records plus twice the expected number of inserts.
     space: u64,
     next: AtomicU64,
-    /// Records below this have all been inserted.
+    /// All records below this one have been inserted.
     seen: AtomicU64,
-    /// Those above, whose inserts ended before an earlier one.
+    /// Records above it that were inserted before an earlier one.
     early: Mutex<BTreeSet<u64>>,
 }
 
 impl Keys {
-    /// So many records, of so many in all that ranks are spread over.
+    /// Makes keys for this many existing records. Ranks are spread over `space` records.
     pub fn new(records: u64, space: u64) -> Self {
         let (next, seen) = (AtomicU64::new(records), AtomicU64::new(records));
         let (scrambled, space) = (Zipf::of_scrambled(), space.max(records));
         Self { scrambled, space, next, seen, early: Mutex::new(BTreeSet::new()) }
     }
 
-    /// Number of a record that is to be inserted.
+    /// Returns the number of the next record to insert.
     pub fn take(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Notes that a record has been inserted: it is asked for when all before it have been, too.
+    /// Notes that a record has been inserted. Requests ask for it once all records before it have
+    /// been inserted as well.
     pub fn inserted(&self, record: u64) {
         let mut early = self.early.lock().unwrap_or_else(|e| e.into_inner());
         early.insert(record);
@@ -127,12 +132,12 @@ impl Keys {
         self.seen.store(seen, Ordering::Release);
     }
 
-    /// Records that are there.
+    /// Number of records that exist: all records below this one have been inserted.
     pub fn records(&self) -> u64 {
         self.seen.load(Ordering::Acquire)
     }
 
-    /// A record by Zipf, scrambled (Invariant 2).
+    /// Draws a record by scrambled Zipf (Invariant 2).
     pub fn scrambled(&self, random: &mut Random) -> u64 {
         loop {
             let record = hash(self.scrambled.draw(random)) % self.space;
@@ -142,7 +147,8 @@ impl Keys {
         }
     }
 
-    /// A record by Zipf over how new they are (Invariant 3); `zipf` is the client's own and grows with them.
+    /// Draws a record by Zipf over age, the newest most often (Invariant 3). `zipf` belongs to the
+    /// client and grows with the records.
     pub fn latest(&self, zipf: &mut Zipf, random: &mut Random) -> u64 {
         let records = self.records();
         zipf.grow(records);
@@ -166,7 +172,8 @@ mod tests {
         assert_eq!(distinct.len(), 100_000);
     }
 
-    /// Draws and compares the first ranks with what is exact: the first two are, the rest are overstated a little.
+    /// Compares the frequencies of the first ranks with the exact ones. The sampler is exact for
+    /// the first two, and overstates the others slightly.
     fn check(zipf: &Zipf, total: f64) {
         const DRAWS: u32 = 1_000_000;
         let (mut random, mut counts) = (Random::new(5), [0u32; 20]);

@@ -1,6 +1,6 @@
 //! `ycsb`: the six core workloads of YCSB on one table of ten fields.
 //!
-//! | | mix | records asked for |
+//! | | mix | records requested |
 //! |---|---|---|
 //! | A | 50 % read, 50 % update | scrambled Zipf 0.99 |
 //! | B | 95 % read, 5 % update | the same |
@@ -9,7 +9,8 @@
 //! | E | 95 % scan of 1 to 100, 5 % insert | scrambled Zipf |
 //! | F | 50 % read, 50 % read and modify | the same |
 //!
-//! They run in the published order, A B C F D, and E on records that are loaded again. Each operation is a transaction.
+//! They run in the published order: A B C F D, then E on records that are loaded again. Each
+//! operation is a transaction.
 
 mod embedded;
 mod keys;
@@ -52,17 +53,17 @@ pub const ENTRY: Entry = Entry {
 
 const FIELDS: usize = 10;
 const FIELD_BYTES: usize = 100;
-/// A key of 22 or 23 bytes, and its fields.
+/// Bytes of a record: a key of 22 or 23 bytes, and the fields.
 const ROW_BYTES: u64 = 1_023;
-/// What plain InnoDB took per record, inserted in random order; measured at 100,000.
+/// Bytes per record in plain InnoDB, inserted in random order, measured at 100,000 records.
 const INNODB_RECORD_BYTES: u64 = 1_800;
-/// Clients of the load.
+/// Number of clients of the load.
 const LOADERS: u64 = 4;
-/// Inserts that are expected, as a part of the records.
+/// Expected number of inserts, relative to the number of records.
 const INSERTS: f64 = 0.05;
 const SCAN_MAX: u64 = 100;
 
-/// What a client does next.
+/// An operation of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Operation {
     Read,
@@ -72,7 +73,7 @@ enum Operation {
     Modify,
 }
 
-/// The first operation of a workload, the other one, and the share of the first in percent.
+/// Returns the two operations of a mix, and the share of the first in percent.
 fn mix(letter: char) -> Option<(Operation, Operation, u32)> {
     use Operation::{Insert, Modify, Read, Scan, Update};
     Some(match letter {
@@ -130,12 +131,12 @@ impl Ycsb {
         ))
     }
 
-    /// Records, and twice the inserts that are expected.
+    /// Number of records plus twice the expected number of inserts.
     fn space(&self) -> u64 {
         self.records + (2.0 * INSERTS * self.records as f64) as u64
     }
 
-    /// Writes a field: six characters of each random word.
+    /// Writes a field, with six characters from each random word.
     fn write_field(&self, random: &mut Random, out: &mut String) {
         let fresh = ((FIELD_BYTES as f64 * self.value_ratio).round() as usize).max(1);
         out.clear();
@@ -189,13 +190,13 @@ impl Ycsb {
         Ok(inserted)
     }
 
-    /// One workload at one number of clients; gives the rows inserted.
+    /// Runs one mix with one number of clients, and returns the number of rows inserted.
     fn run_mix(&self, bench: &mut Bench, letter: char, threads: u64, keys: &Keys) -> Result<u64> {
         let name = format!("{letter} threads={threads}");
         let step = Step::timed(&name, self.seconds, self.warm_up, threads);
         let step = Step { writes: letter != 'C', ..step };
         let inserted = AtomicU64::new(0);
-        // What a client draws goes on after the warm-up, and in an open loop.
+        // A client's random streams continue after the warm-up, and in an open loop.
         let streams: Vec<_> = (0..threads)
             .map(|index| Mutex::new(Streams::of(self.seed, letter, threads, index)))
             .collect();
@@ -217,14 +218,14 @@ impl Ycsb {
     }
 }
 
-/// Random numbers of a client.
+/// Random streams of a client.
 struct Streams {
     choice: Random,
     data: Random,
 }
 
 impl Streams {
-    /// Those of a mix at this number of clients.
+    /// Makes the streams of a client for a mix with this number of clients.
     fn of(seed: u64, letter: char, threads: u64, index: u64) -> Self {
         let table = u64::from(u32::from(letter)) << 32 | threads;
         let stream = |purpose| Random::stream(seed, "ycsb", 1 + table, index, purpose);
@@ -271,7 +272,7 @@ impl<'y> Client<'y> {
         })
     }
 
-    /// Does the next operation; gives the rows inserted.
+    /// Executes the next operation, and returns the number of rows inserted.
     fn go_on(&mut self, worker: &mut Worker<'_>, streams: &mut Streams) -> Result<u64> {
         let Streams { choice, data } = streams;
         let (first, other, share) =
@@ -381,7 +382,7 @@ mod tests {
         for _ in 0..1_000 {
             whole.write_field(&mut random, &mut field);
             assert!(field.len() == FIELD_BYTES && field.bytes().all(|b| (32..128).contains(&b)));
-            // The first of six has five random bits.
+            // The first of six characters has five random bits.
             assert!(field.bytes().step_by(6).all(|byte| byte < 64), "{field}");
             half.write_field(&mut random, &mut field);
             assert_eq!(field[..50], field[50..]);
@@ -396,7 +397,8 @@ mod tests {
     #[test]
     fn sql_all_mixes_run_in_their_order_and_a_lost_record_fails() {
         on_both("ycsb", &[("threads", "3")], |bench| {
-            // Changed are rows that were updated or inserted, as the clients counted them.
+            // `changed_b` covers the rows that were updated or inserted, as the clients counted
+            // them.
             let a = step(bench, "A threads=3");
             let updates = a.latencies["update"].count as f64;
             assert_eq!(a.metrics["changed_b"], updates * ROW_BYTES as f64);
