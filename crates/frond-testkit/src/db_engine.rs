@@ -23,7 +23,7 @@ use crate::{
     model::{Answer, Dump, Everything, Row, show},
     ops::{Key, Op, Swarm, Value, Write},
 };
-use txns::{Patience, Txns};
+use txns::{Txns, WaitPolicy};
 
 /// Opens Frond stores.
 #[derive(Clone, Debug)]
@@ -143,12 +143,12 @@ impl Engine for DbEngine {
     type Store = OpenDb;
 
     fn open(&self, env: &Env) -> Result<OpenDb> {
-        let patience = Arc::new(Patience::new(env.clock.clone()));
+        let wait_policy = Arc::new(WaitPolicy::new(env.clock.clone()));
         let options = Options::new()
             .cache_size(self.cache_bytes)
             .durability(self.level)
             .keep_log(self.keep_log_bytes)
-            .env(Env { clock: patience.clone(), ..env.clone() })
+            .env(Env { clock: wait_policy.clone(), ..env.clone() })
             .tuning(self.tuning.clone());
         let db = Db::open(DIR, options)?;
         txns::must_be_listed_once(&db);
@@ -159,7 +159,7 @@ impl Engine for DbEngine {
             size_class: self.size_class,
             layouts: self.layouts,
             batch: Batch::new(),
-            patience,
+            wait_policy,
         })
     }
 
@@ -186,7 +186,7 @@ pub struct OpenDb {
     size_class: SizeClass,
     layouts: u64,
     batch: Batch,
-    patience: Arc<Patience>,
+    wait_policy: Arc<WaitPolicy>,
 }
 
 impl OpenDb {
@@ -211,7 +211,7 @@ impl OpenDb {
                 db.create_tree(tree, options)?;
             }
             Op::Drop(tree) => {
-                let _limit = self.patience.limit();
+                let _limit = self.wait_policy.limit();
                 db.drop_tree(tree)?;
             }
             Op::Rename(from, to) => db.rename_tree(from, to)?,
@@ -225,7 +225,7 @@ impl OpenDb {
                 load(db.bulk_load(tree, options)?, *value, keys)?;
             }
             Op::Fill { tree, value, keys } => {
-                let _limit = self.patience.limit();
+                let _limit = self.wait_policy.limit();
                 let tree = db.open_tree(tree)?;
                 load(db.bulk_load_into(&tree)?, *value, keys)?;
             }
@@ -267,11 +267,11 @@ impl OpenDb {
             Op::Checkpoint => db.checkpoint()?,
             Op::Begin(slot, isolation, level) => self.txns.begin(db, *slot, *isolation, *level)?,
             Op::InTxn(slot, call) => {
-                let _limit = self.patience.limit();
+                let _limit = self.wait_policy.limit();
                 return self.txns.call(db, *slot, call);
             }
             Op::Decide(number, commits) => {
-                let _limit = self.patience.limit();
+                let _limit = self.wait_policy.limit();
                 self.txns.decide(db, *number, *commits)?;
             }
             _ => panic!("the driver does this by itself: {op}"),
@@ -311,7 +311,7 @@ impl OpenDb {
             }
         }
         // According to the model it does not wait.
-        let _limit = self.patience.limit();
+        let _limit = self.wait_policy.limit();
         match level {
             None => self.db.commit(batch)?,
             Some(level) => self.db.commit_with(batch, level)?,

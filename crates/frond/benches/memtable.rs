@@ -9,7 +9,7 @@ use std::{hint::black_box, sync::Arc, time::Instant};
 use frond::{
     Seqno, Tag, TreeId,
     cache::FramePool,
-    memtable::{LATEST, Memtable, SortedRun},
+    memtable::{LATEST, MemRun, Memtable},
 };
 
 const TREE: TreeId = TreeId(1);
@@ -145,7 +145,7 @@ fn main() {
     let mut run = None;
     time("build a mini-run of all", count, || {
         let rows = sorted.iter().map(|key| (&key[..], Tag::PUT, &VALUE[..]));
-        run = Some(SortedRun::build(pool.clone(), rows));
+        run = Some(MemRun::build(pool.clone(), rows));
     });
     for threads in [1, 2] {
         let memtable = Memtable::new(pool.clone());

@@ -10,7 +10,7 @@ mod judge;
 use std::{hint::black_box, process::ExitCode, sync::Arc, time::Instant};
 
 use frond::{
-    Hint, Layout, Lineage, Part, Publish, StoreId, Tag,
+    Hint, Layout, Lineage, Part, StoreId, Tag, VersionNumber,
     block::Codec,
     cache::{BlockCache, BlockSource, FramePool},
     io::{MemoryVfs, OpenMode, Vfs},
@@ -108,7 +108,7 @@ fn columnar(pool: &Arc<FramePool>, all: &[Key]) {
     let file = StoreFile::new(file, "runs", StoreId([7; 16]));
     let (mut offset, mut copies) = (4096, Vec::new());
     for _ in 0..COLD_BYTES / leaf.data_bytes() as usize {
-        let link = leaf.write(&file, offset, Publish(1), Lineage(1)).unwrap();
+        let link = leaf.write(&file, offset, VersionNumber(1), Lineage(1)).unwrap();
         offset += u64::from(link.bytes);
         copies.push(Run::open(file.clone(), link, pool.clone()).unwrap());
     }

@@ -94,8 +94,8 @@ impl Histogram {
     }
 
     /// What was counted so far.
-    pub fn times(&self) -> Times {
-        let mut times = Times {
+    pub fn times(&self) -> LatencyStats {
+        let mut times = LatencyStats {
             counts: vec![0; CLASSES],
             total: Duration::ZERO,
             longest: self.longest.load(Ordering::Relaxed),
@@ -112,13 +112,13 @@ impl Histogram {
 
 /// Latency statistics since the store was opened.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Times {
+pub struct LatencyStats {
     counts: Vec<u64>,
     total: Duration,
     longest: u64,
 }
 
-impl Times {
+impl LatencyStats {
     /// Number of operations; approximate where only a sample is timed.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()

@@ -222,9 +222,9 @@ impl Layout {
     }
 
     /// Decodes a layout, which must fill `bytes`.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
-        let malformed = |why: &str| Flaw::Malformed { what: "layout", why: why.to_owned() };
-        let too_new = |what: String| Flaw::TooNew { what };
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let malformed = |why: &str| DecodeError::Malformed { what: "layout", why: why.to_owned() };
+        let too_new = |what: String| DecodeError::TooNew { what };
         let (version, rest) = bytes.split_first().ok_or_else(|| malformed("it is empty"))?;
         if *version != VERSION {
             return Err(too_new(format!("layout version {version}")));
@@ -297,7 +297,7 @@ impl Layout {
 /// The reason why stored definitions cannot be read; code that knows the file turns it into an
 /// [`Error`].
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Flaw {
+pub enum DecodeError {
     /// The bytes are malformed.
     Malformed {
         /// What was read.
@@ -312,22 +312,22 @@ pub enum Flaw {
     },
 }
 
-impl fmt::Display for Flaw {
+impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Flaw::Malformed { what, why } => write!(f, "{what}: {why}"),
-            Flaw::TooNew { what } => write!(f, "it needs {what}"),
+            DecodeError::Malformed { what, why } => write!(f, "{what}: {why}"),
+            DecodeError::TooNew { what } => write!(f, "it needs {what}"),
         }
     }
 }
 
-impl Flaw {
+impl DecodeError {
     /// The flaw of a version that is 0 or above the known one; `None` if there is none.
     pub(crate) fn version(what: &'static str, found: u8, known: u8) -> Option<Self> {
         if found == 0 {
-            Some(Flaw::Malformed { what, why: "it has no version".into() })
+            Some(DecodeError::Malformed { what, why: "it has no version".into() })
         } else if found > known {
-            Some(Flaw::TooNew { what: format!("{what} version {found}") })
+            Some(DecodeError::TooNew { what: format!("{what} version {found}") })
         } else {
             None
         }
@@ -336,12 +336,12 @@ impl Flaw {
     /// The error for definitions that were read from this file.
     pub fn at(self, file: &Path) -> Error {
         match self {
-            Flaw::Malformed { what, why } => Error::Malformed {
+            DecodeError::Malformed { what, why } => Error::Malformed {
                 place: Place { file: file.to_owned(), offset: 0, bytes: 0 },
                 what,
                 why,
             },
-            Flaw::TooNew { what } => Error::TooNew { file: file.to_owned(), what },
+            DecodeError::TooNew { what } => Error::TooNew { file: file.to_owned(), what },
         }
     }
 }
@@ -460,7 +460,7 @@ mod tests {
         assert!(Layout::decode(&bytes).is_err());
         assert_eq!(
             Layout::decode(&[9, 0, 0]),
-            Err(Flaw::TooNew { what: "layout version 9".to_owned() })
+            Err(DecodeError::TooNew { what: "layout version 9".to_owned() })
         );
     }
 

@@ -64,8 +64,10 @@ pub use db::{
     TreeSizes, TreeStats, TreesChange, TreesChanged, Txn, TxnCursor, TxnOptions, WhichTree,
 };
 pub use error::{Error, ErrorKind, Place, Result};
-pub use latency::Times;
-pub use layout::{End, Flaw, Hint, LAYOUT_BYTES_MAX, LAYOUT_PARTS_MAX, Layout, NewPart, Part};
+pub use latency::LatencyStats;
+pub use layout::{
+    DecodeError, End, Hint, LAYOUT_BYTES_MAX, LAYOUT_PARTS_MAX, Layout, NewPart, Part,
+};
 pub use message::{Kind, Message, Tag};
 #[doc(hidden)]
 pub use pipeline::Limits;
@@ -93,8 +95,8 @@ pub use txn::lock_table::{
 #[doc(hidden)]
 pub use txn::{HashedKey, LiveWrites, Mark, OwnCursor, OwnState, TreeWriters, TxnWrites};
 pub use types::{
-    Durability, KEY_BYTES_MAX, KeyStart, Lineage, Lsn, OPERAND_BYTES_MAX, Publish, Seqno,
-    SizeClass, StoreId, TreeId, VALUE_BYTES_MAX, VALUE_INLINE_BYTES_MAX, XID_BYTES_MAX, Xid,
+    Durability, KEY_BYTES_MAX, KeyStart, Lineage, Lsn, OPERAND_BYTES_MAX, Seqno, SizeClass,
+    StoreId, TreeId, VALUE_BYTES_MAX, VALUE_INLINE_BYTES_MAX, VersionNumber, XID_BYTES_MAX, Xid,
 };
 
 /// Compiles the example of the README.

@@ -19,9 +19,9 @@ use std::path::{Path, PathBuf};
 use crate::{
     error::{Error, Place, Result},
     io::File,
-    layout::Flaw,
+    layout::DecodeError,
     sync::{Arc, AtomicU64, Ordering},
-    types::{Lineage, Publish, StoreId},
+    types::{Lineage, StoreId, VersionNumber},
 };
 
 /// What a page is. The numbers are on disk, inside every checksum.
@@ -54,7 +54,7 @@ pub struct Link {
     /// [`page_hash`] of the hashed part.
     pub hash: u64,
     /// The version that first linked the page.
-    pub birth: Publish,
+    pub birth: VersionNumber,
     /// The line of descent that wrote it.
     pub lineage: Lineage,
 }
@@ -84,7 +84,7 @@ impl Link {
             bytes: word(8),
             footer_bytes: word(12),
             hash: long(16),
-            birth: Publish(long(24)),
+            birth: VersionNumber(long(24)),
             lineage: Lineage(word(32)),
         }
     }
@@ -114,7 +114,7 @@ pub struct Identity {
     /// Length of the extent.
     pub bytes: u32,
     /// The version that first linked the page.
-    pub birth: Publish,
+    pub birth: VersionNumber,
     /// The lineage that wrote the page.
     pub lineage: Lineage,
 }
@@ -217,9 +217,9 @@ impl StoreFile {
     }
 
     /// The error for a page of this file that has this flaw.
-    pub fn flawed(&self, offset: u64, bytes: u64, what: &'static str, flaw: Flaw) -> Error {
+    pub fn flawed(&self, offset: u64, bytes: u64, what: &'static str, flaw: DecodeError) -> Error {
         match flaw {
-            Flaw::Malformed { what: part, why } => {
+            DecodeError::Malformed { what: part, why } => {
                 self.malformed(offset, bytes, what, format!("{part}: {why}"))
             }
             newer => newer.at(&self.path),
@@ -269,7 +269,7 @@ mod tests {
             bytes: 8192,
             footer_bytes: 4096,
             hash: 7,
-            birth: Publish(9),
+            birth: VersionNumber(9),
             lineage: Lineage(3),
         };
         assert_eq!(Link::from_disk(&link.to_disk()), link);
@@ -279,7 +279,7 @@ mod tests {
             Identity { kind: PageKind::Node, ..base },
             Identity { offset: 1 << 32, ..base },
             Identity { bytes: 4096, ..base },
-            Identity { birth: Publish(8), ..base },
+            Identity { birth: VersionNumber(8), ..base },
             Identity { lineage: Lineage(4), ..base },
         ];
         let zeros = [0u8; 512];

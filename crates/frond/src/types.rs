@@ -1,6 +1,6 @@
 //! Newtypes for numbers that must not be mixed up, and other small types that all modules share.
 //!
-//! `Lsn` orders durability, `Seqno` orders commits and decides visibility, and `Publish` counts the
+//! `Lsn` orders durability, `Seqno` orders commits and decides visibility, and `VersionNumber` counts the
 //! versions of the store and dates births and deaths of pages. All three only grow.
 
 use crate::bounds;
@@ -41,7 +41,7 @@ number!(
 );
 number!(
     /// Publish counter: the number of a version of the store. It dates births and deaths of pages.
-    Publish,
+    VersionNumber,
     u64
 );
 number!(

@@ -12,8 +12,8 @@ use std::{
 };
 
 use frond::{
-    BackupId, Batch, CheckMode, Db, Durability, Error, ErrorKind, Limits, Options, Publish, Result,
-    Tree, TreeOptions, Tuning,
+    BackupId, Batch, CheckMode, Db, Durability, Error, ErrorKind, Limits, Options, Result, Tree,
+    TreeOptions, Tuning, VersionNumber,
     io::{Env, MemoryVfs, OpenMode, RealClock, RealRng, Vfs, Workers},
     restore, verify_backup,
 };
@@ -175,7 +175,7 @@ fn what_does_not_belong_together_is_refused() {
     assert!(matches!(foreign, Error::WrongBase { .. }), "{foreign}");
     for base in [
         others.id,
-        BackupId { version: Publish(last.version.0 + 9), ..last },
+        BackupId { version: VersionNumber(last.version.0 + 9), ..last },
         BackupId { store: others.id.store, ..full.id },
     ] {
         let error = db.backup_since(&base, "/d").unwrap_err();

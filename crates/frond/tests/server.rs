@@ -99,8 +99,8 @@ fn who_asks_is_told_once_the_log_is_synced() {
         // A time limit, so that a hang becomes a failure; nothing is claimed about the duration.
         let since = Instant::now();
         for request in 0..20 {
-            let patience = Duration::from_secs(60).saturating_sub(since.elapsed());
-            assert_eq!(told.recv_timeout(patience).unwrap(), request);
+            let wait_policy = Duration::from_secs(60).saturating_sub(since.elapsed());
+            assert_eq!(told.recv_timeout(wait_policy).unwrap(), request);
         }
         let last = tell.clone();
         db.when_synced(move || last.send(99).unwrap()).unwrap();

@@ -24,7 +24,7 @@ pub struct EdgeReport {
     /// How often an upper node had a single child after an operation.
     pub single: u64,
     /// How often placeholder leaves, or nodes without rows, held a range.
-    pub hollow: u64,
+    pub placeholder: u64,
     /// Drain steps that moved something.
     pub drains: u64,
     /// Crashes tried on a copy of the disk: opened, compared, checked.
@@ -37,7 +37,7 @@ impl EdgeReport {
         self.operations += other.operations;
         self.levels = self.levels.max(other.levels);
         self.single += other.single;
-        self.hollow += other.hollow;
+        self.placeholder += other.placeholder;
         self.drains += other.drains;
         self.looks += other.looks;
     }
@@ -45,10 +45,10 @@ impl EdgeReport {
 
 impl fmt::Display for EdgeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { operations, levels, single, hollow, drains, looks } = self;
+        let Self { operations, levels, single, placeholder, drains, looks } = self;
         write!(
             f,
-            "{operations} operations, up to {levels} levels of nodes, {single} times an upper node with a single child, {hollow} \
+            "{operations} operations, up to {levels} levels of nodes, {single} times an upper node with a single child, {placeholder} \
              times ranges without rows, {drains} steps of draining, {looks} crashes tried aside"
         )
     }
@@ -116,7 +116,7 @@ fn measure(run: &mut Run<'_, DbEngine>, report: &mut EdgeReport) -> Result<(), F
     let upper = shape.levels.iter().skip(1).filter(|level| level.level >= 2);
     report.levels = report.levels.max(shape.levels.len().saturating_sub(1) as u64);
     report.single += upper.filter(|level| level.children_min == 1).count() as u64;
-    report.hollow += u64::from(shape.levels.iter().any(|level| level.hollow > 0));
+    report.placeholder += u64::from(shape.levels.iter().any(|level| level.placeholder > 0));
     Ok(())
 }
 

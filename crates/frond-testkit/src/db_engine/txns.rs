@@ -2,7 +2,7 @@
 //!
 //! No call may wait, since it would wait for its own thread. Calls of transactions have a timeout
 //! of 0. A batch is committed, and a tree dropped, only if nothing blocks it according to the
-//! model. If the store sees that otherwise, [`Patience`] ends the wait, because the simulated clock
+//! model. If the store sees that otherwise, [`WaitPolicy`] ends the wait, because the simulated clock
 //! does not move.
 
 use std::{
@@ -328,12 +328,12 @@ const JUMP: Duration = Duration::from_secs(3600);
 
 /// The simulated clock, which jumps when a call hangs: see [`HANGS_AFTER`].
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct WaitPolicy {
     clock: Arc<dyn Clock>,
     since: Mutex<Option<Instant>>,
 }
 
-impl Patience {
+impl WaitPolicy {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, since: Mutex::default() }
     }
@@ -350,7 +350,7 @@ impl Patience {
 }
 
 /// Marks a call that must not wait.
-pub(super) struct Limit<'a>(&'a Patience);
+pub(super) struct Limit<'a>(&'a WaitPolicy);
 
 impl Drop for Limit<'_> {
     fn drop(&mut self) {
@@ -358,7 +358,7 @@ impl Drop for Limit<'_> {
     }
 }
 
-impl Clock for Patience {
+impl Clock for WaitPolicy {
     fn now(&self) -> Duration {
         let since = *self.since.lock().unwrap_or_else(PoisonError::into_inner);
         let hangs = since.is_some_and(|since| since.elapsed() > HANGS_AFTER);

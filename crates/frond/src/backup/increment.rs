@@ -23,7 +23,7 @@ use std::{
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{
-    Publish, StoreId,
+    StoreId, VersionNumber,
     coding::Reader,
     error::{Error, Place, Result},
     io::{ALIGN, Env, OpenMode},
@@ -319,5 +319,5 @@ impl Scan {
 fn read_base(head: &Head) -> Option<BackupId> {
     let mut reader = Reader::new(head.get(16..)?);
     let store = StoreId(reader.array()?);
-    Some(BackupId { store, version: Publish(reader.u64()?), roots: reader.u64()? })
+    Some(BackupId { store, version: VersionNumber(reader.u64()?), roots: reader.u64()? })
 }

@@ -34,7 +34,7 @@ pub use restore::{restore, verify_backup};
 use std::{fmt, path::Path, time::Duration};
 
 use crate::{
-    Db, Error, Publish, Result, Seqno, StoreId,
+    Db, Error, Result, Seqno, StoreId, VersionNumber,
     db::Shared,
     io::Env,
     page::Link,
@@ -52,7 +52,7 @@ pub struct BackupId {
     /// The store.
     pub store: StoreId,
     /// The version.
-    pub version: Publish,
+    pub version: VersionNumber,
     /// Checksum of its root directory, to distinguish two stores with a common origin.
     pub roots: u64,
 }
@@ -266,7 +266,7 @@ impl Shared {
     fn copy(
         &self,
         superblock: &Superblock,
-        since: Option<Publish>,
+        since: Option<VersionNumber>,
         put: &mut walk::Put<'_>,
     ) -> Result<Copied> {
         let engine = &*self.engine;

@@ -14,7 +14,7 @@
 use std::collections::HashSet;
 
 use crate::{
-    Publish,
+    VersionNumber,
     blob::{BlobCheck, BlobRef},
     error::{Error, Place, Result},
     page::{Link, PageKind, StoreFile},
@@ -36,7 +36,7 @@ pub(super) trait Pages {
     fn locate(&self, link: &Link, what: &'static str) -> Result<(&StoreFile, u64)>;
 
     /// The first version that listed a blob, if known: references do not contain it.
-    fn birth_of_blob(&self, _extent: Extent) -> Option<Publish> {
+    fn birth_of_blob(&self, _extent: Extent) -> Option<VersionNumber> {
         None
     }
 }
@@ -46,7 +46,7 @@ impl Pages for Store {
         Pages::locate(&**self.file(), link, what)
     }
 
-    fn birth_of_blob(&self, extent: Extent) -> Option<Publish> {
+    fn birth_of_blob(&self, extent: Extent) -> Option<VersionNumber> {
         self.space().birth_of_blob(extent)
     }
 }
@@ -68,7 +68,7 @@ pub(super) struct Copied {
 /// A walk over the pages of a version.
 pub(super) struct Walk<'a> {
     pages: &'a dyn Pages,
-    since: Option<Publish>,
+    since: Option<VersionNumber>,
     put: &'a mut Put<'a>,
     /// Offset and hash of what was passed on.
     seen: HashSet<(u64, u64)>,
@@ -77,7 +77,7 @@ pub(super) struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     /// A walk over what was born after `since`, or over everything.
-    pub fn new(pages: &'a dyn Pages, since: Option<Publish>, put: &'a mut Put<'a>) -> Self {
+    pub fn new(pages: &'a dyn Pages, since: Option<VersionNumber>, put: &'a mut Put<'a>) -> Self {
         Self { pages, since, put, seen: HashSet::new(), copied: Copied::default() }
     }
 

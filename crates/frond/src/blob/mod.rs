@@ -51,7 +51,7 @@ use crate::{
     io::ALIGN,
     page::{Identity, Link, PageKind, StoreFile},
     store::Extent,
-    types::{Lineage, Publish},
+    types::{Lineage, VersionNumber},
 };
 
 /// Length of an encoded reference.
@@ -89,7 +89,7 @@ impl BlobRef {
             bytes,
             footer_bytes,
             hash: self.hash,
-            birth: Publish(0),
+            birth: VersionNumber(0),
             lineage: Lineage(0),
         }
     }
@@ -139,7 +139,7 @@ impl BlobRef {
             kind: PageKind::Blob,
             offset: extent.offset,
             bytes: extent.bytes,
-            birth: Publish(0),
+            birth: VersionNumber(0),
             lineage: Lineage(0),
         }
     }

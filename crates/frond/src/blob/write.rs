@@ -18,7 +18,7 @@ use crate::{
     page::{PageKind, StoreFile, page_hash},
     store::{AlignedBuf, Class, Extent, Request, STORE_LINEAGE, Store},
     sync::Arc,
-    types::Publish,
+    types::VersionNumber,
 };
 
 /// Encoded pieces are kept for writing up to this length. 1 MiB: what a job may use without asking.
@@ -67,7 +67,7 @@ impl Blob {
             class: Class::Blob,
             kind: PageKind::Blob,
             bytes,
-            birth: Publish(0),
+            birth: VersionNumber(0),
             lineage: STORE_LINEAGE,
         };
         let extent = allocate(store, &request, options.is_background)?;

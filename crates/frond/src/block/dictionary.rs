@@ -24,7 +24,7 @@ pub use self::train::train;
 use super::Codec;
 use crate::{
     coding::{Reader, put_bytes, put_varint},
-    layout::Flaw,
+    layout::DecodeError,
     sync::Arc,
 };
 
@@ -98,7 +98,7 @@ impl Dictionary {
     }
 
     /// Reads what [`to_disk`](Self::to_disk) returned, which must fill `stored`.
-    pub fn from_disk(stored: &[u8]) -> Result<Self, Flaw> {
+    pub fn from_disk(stored: &[u8]) -> Result<Self, DecodeError> {
         let bytes = unpacked(stored)?;
         Self::of(bytes, stored.into()).ok_or_else(|| flaw("it is none that a run may have"))
     }
@@ -122,7 +122,7 @@ impl DictionaryEncoder {
     }
 }
 
-fn unpacked(stored: &[u8]) -> Result<Vec<u8>, Flaw> {
+fn unpacked(stored: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let short = || flaw("it is cut short");
     let mut reader = Reader::new(stored);
     let bytes = reader.varint().ok_or_else(short)?;
@@ -140,6 +140,6 @@ fn unpacked(stored: &[u8]) -> Result<Vec<u8>, Flaw> {
     Ok(out)
 }
 
-fn flaw(why: &str) -> Flaw {
-    Flaw::Malformed { what: "its dictionary", why: why.into() }
+fn flaw(why: &str) -> DecodeError {
+    DecodeError::Malformed { what: "its dictionary", why: why.into() }
 }

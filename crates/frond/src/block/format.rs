@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     coding::{Reader, put_bytes, put_varint},
-    layout::{Flaw, Layout},
+    layout::{DecodeError, Layout},
     message::Tag,
     sync::Arc,
 };
@@ -276,11 +276,11 @@ impl ColumnarFormat {
     }
 
     /// Reads what [`to_disk`](Self::to_disk) wrote, which must fill `bytes`.
-    pub fn from_disk(bytes: &[u8]) -> Result<Self, Flaw> {
+    pub fn from_disk(bytes: &[u8]) -> Result<Self, DecodeError> {
         let short = || flaw("it is cut short");
         let mut reader = Reader::new(bytes);
         let version = reader.u8().ok_or_else(short)?;
-        if let Some(flaw) = Flaw::version(WHAT, version, VERSION) {
+        if let Some(flaw) = DecodeError::version(WHAT, version, VERSION) {
             return Err(flaw);
         }
         let mut layout = || Layout::decode(reader.bytes().ok_or_else(short)?);
@@ -303,7 +303,7 @@ impl ColumnarFormat {
 fn models_from_disk(
     bytes: &[u8],
     columns: &Columns,
-) -> Result<Vec<Option<Arc<StringModel>>>, Flaw> {
+) -> Result<Vec<Option<Arc<StringModel>>>, DecodeError> {
     let short = || flaw("its models are cut short");
     let (mut models, mut memory) = (Vec::new(), 0);
     let mut reader = Reader::new(bytes);
@@ -311,7 +311,7 @@ fn models_from_disk(
         let number = reader.varint().ok_or_else(short)?;
         let model = reader.bytes().ok_or_else(short)?;
         let version = model.first().copied().ok_or_else(short)?;
-        if let Some(flaw) = Flaw::version("string model", version, MODEL_VERSION) {
+        if let Some(flaw) = DecodeError::version("string model", version, MODEL_VERSION) {
             return Err(flaw);
         }
         let model = StringModel::parse(model).map_err(|bad| flaw(bad.0))?;
@@ -330,6 +330,6 @@ fn models_from_disk(
 
 const WHAT: &str = "run format";
 
-fn flaw(why: &str) -> Flaw {
-    Flaw::Malformed { what: WHAT, why: why.into() }
+fn flaw(why: &str) -> DecodeError {
+    DecodeError::Malformed { what: WHAT, why: why.into() }
 }

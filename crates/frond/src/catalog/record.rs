@@ -6,7 +6,7 @@
 //! the root directory, under the same numbers.
 //!
 //! Invariants
-//! 1. Decoding any bytes gives a record or a [`Flaw`]; it allocates no more than the bytes given.
+//! 1. Decoding any bytes gives a record or a [`DecodeError`]; it allocates no more than the bytes given.
 //! 2. Extensible: an unknown field below 64 makes the record unreadable (`TooNew`); one from 64 on
 //!    is kept as it is and written again.
 //! 3. What decodes, encodes to the same bytes; the key agrees with the numbers inside.
@@ -16,7 +16,8 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Error, Flaw, LAYOUT_BYTES_MAX, Layout, Lineage, Result, Seqno, SizeClass, TreeId, Xid, bounds,
+    DecodeError, Error, LAYOUT_BYTES_MAX, Layout, Lineage, Result, Seqno, SizeClass, TreeId, Xid,
+    bounds,
     coding::{put_bytes, put_varint},
     layout::{HISTORY_BYTES_MAX, History, RowVersions, leb128},
     run::OPERATOR_USER_MIN,
@@ -287,8 +288,8 @@ impl Record {
     /// Decodes the entry (`key`, `value`) of the catalog.
     ///
     /// # Errors
-    /// A [`Flaw`]: malformed, or written by a newer version. [`Flaw::at`] turns it into an error.
-    pub fn decode(key: &[u8], value: &[u8]) -> Result<Self, Flaw> {
+    /// A [`DecodeError`]: malformed, or written by a newer version. [`DecodeError::at`] turns it into an error.
+    pub fn decode(key: &[u8], value: &[u8]) -> Result<Self, DecodeError> {
         let kind = *key.first().ok_or_else(|| malformed("its key is empty"))?;
         let fields = Reader::new(value)?;
         let record = match kind {
@@ -336,7 +337,9 @@ impl Record {
                 Record::Prepared(piece)
             }
             other => {
-                return Err(Flaw::TooNew { what: format!("catalog records of kind {other}") });
+                return Err(DecodeError::TooNew {
+                    what: format!("catalog records of kind {other}"),
+                });
             }
         };
         match record.key() == key {
@@ -383,12 +386,12 @@ impl TreeRecord {
         Ok(())
     }
 
-    fn decode(mut fields: Reader<'_>) -> Result<Self, Flaw> {
+    fn decode(mut fields: Reader<'_>) -> Result<Self, DecodeError> {
         let record = Self {
             id: TreeId(fields.number32(1)?),
             name: fields.name(2)?,
             size_class: SizeClass::from_disk(fields.number8(3)?)
-                .ok_or_else(|| Flaw::TooNew { what: "another size class".to_owned() })?,
+                .ok_or_else(|| DecodeError::TooNew { what: "another size class".to_owned() })?,
             unique: match fields.number(4)? {
                 0 => false,
                 1 => true,
@@ -433,8 +436,8 @@ impl TreeRecord {
     }
 }
 
-fn malformed(why: &str) -> Flaw {
-    Flaw::Malformed { what: "catalog record", why: why.to_owned() }
+fn malformed(why: &str) -> DecodeError {
+    DecodeError::Malformed { what: "catalog record", why: why.to_owned() }
 }
 
 #[cfg(test)]

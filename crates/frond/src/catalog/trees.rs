@@ -28,7 +28,7 @@ use crate::{
     run::{RowSchema, Work, WorkByTree},
     sync::{Arc, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, RwLock, Weak},
     tree::{SortedRuns, TreeRoot, TreeTraits},
-    txn::{TreeWriters, Vacancy, WriteSet},
+    txn::{EmptyRanges, TreeWriters, WriteSet},
     types::Counts,
 };
 
@@ -45,7 +45,7 @@ pub(crate) struct TreeEntry {
     /// The commit that created it. The birth may have been moved since.
     made: Seqno,
     birth: AtomicU64,
-    pub vacancy: Vacancy,
+    pub empty_ranges: EmptyRanges,
     /// Transactions that have written it and have not ended.
     pub writers: TreeWriters,
     /// The queue for writers of the tree while indexes of it are built.
@@ -137,7 +137,7 @@ impl TreeEntry {
             unique: record.unique,
             made: record.birth,
             birth: AtomicU64::new(record.birth.0),
-            vacancy: Vacancy::default(),
+            empty_ranges: EmptyRanges::default(),
             writers: TreeWriters::default(),
             queue: QueueSlot::default(),
             schema: RwLock::new(record.schema(&work)),
@@ -481,13 +481,13 @@ impl TreeDirectory for Catalog {
     fn cut_vacancy(&self, tree: TreeId, writes: &WriteSet) {
         if let Some(entry) = self.by_id(tree) {
             let puts = writes.entries(tree).filter(|entry| entry.tag.kind() != Kind::Delete);
-            entry.vacancy.put(puts.map(|entry| entry.key));
+            entry.empty_ranges.put(puts.map(|entry| entry.key));
         }
     }
 
     fn cut_vacancy_within(&self, tree: TreeId, piece: &SortedRuns) {
         if let Some(entry) = self.by_id(tree) {
-            entry.vacancy.put_within(piece.ranges());
+            entry.empty_ranges.put_within(piece.ranges());
         }
     }
 

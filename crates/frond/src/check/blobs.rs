@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::{
-    Lineage, Publish,
+    Lineage, VersionNumber,
     blob::{BLOB_REF_BYTES, Blob, BlobRef},
     page::{PageKind, StoreFile},
     store::{Extent, Listed},
@@ -37,7 +37,7 @@ struct Reached {
     counts: Vec<(Lineage, u32)>,
     /// Lineages from which trees that list it inherit, with the oldest version in which one of them
     /// keeps it.
-    inherited: Vec<(Lineage, Publish)>,
+    inherited: Vec<(Lineage, VersionNumber)>,
 }
 
 impl Reached {
@@ -45,7 +45,7 @@ impl Reached {
         self.counts.iter().find(|(one, _)| *one == lineage).map_or(0, |(_, refs)| *refs)
     }
 
-    fn inherited_at(&self, lineage: Lineage) -> Option<Publish> {
+    fn inherited_at(&self, lineage: Lineage) -> Option<VersionNumber> {
         self.inherited.iter().find(|(one, _)| *one == lineage).map(|(_, at)| *at)
     }
 }
@@ -73,7 +73,7 @@ impl Blobs {
         reference: &[u8; BLOB_REF_BYTES],
         tree: &Arc<str>,
         counts: Option<Lineage>,
-        inherits: &[(Lineage, Publish)],
+        inherits: &[(Lineage, VersionNumber)],
     ) -> Result<(), &'static str> {
         let extent = BlobRef::from_disk(reference).ok_or("a reference that no blob can have")?;
         let extent = extent.extent();
@@ -130,7 +130,11 @@ impl Blobs {
     }
 
     /// The blobs that the newest map does not keep for a holder of version `at`.
-    pub fn lost_to(&self, listed: &BTreeMap<u64, Listed>, at: Publish) -> Vec<(Extent, Arc<str>)> {
+    pub fn lost_to(
+        &self,
+        listed: &BTreeMap<u64, Listed>,
+        at: VersionNumber,
+    ) -> Vec<(Extent, Arc<str>)> {
         let is_kept = |blob: &Reached| {
             listed.get(&blob.extent.offset).is_some_and(|record| {
                 let own = Some(at).filter(|_| blob.refs(record.lineage) > 0);

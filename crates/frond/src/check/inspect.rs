@@ -37,7 +37,7 @@ pub struct LevelShape {
     /// Entries of the leaves; 0 on higher levels.
     pub entries: u64,
     /// Placeholder leaves, which have a range but no entries.
-    pub hollow: u64,
+    pub placeholder: u64,
 }
 
 /// The shape of a tree.
@@ -90,7 +90,7 @@ fn count_leaf(leaf: &RunHandle, by_level: &mut [LevelShape]) {
         shape.nodes += 1;
         shape.bytes += leaf.meta.bytes;
         shape.entries += leaf.meta.entries;
-        shape.hollow += u64::from(leaf.is_hollow());
+        shape.placeholder += u64::from(leaf.is_hollow());
     }
 }
 
@@ -102,8 +102,8 @@ impl fmt::Display for TreeShape {
                 let average = bytes / nodes.max(&1);
                 writeln!(
                     f,
-                    "leaves   {nodes:>8}  {bytes} B, {average} B each, {} entries, {} hollow",
-                    shape.entries, shape.hollow
+                    "leaves   {nodes:>8}  {bytes} B, {average} B each, {} entries, {} placeholder",
+                    shape.entries, shape.placeholder
                 )?;
             } else {
                 writeln!(

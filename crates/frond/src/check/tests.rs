@@ -9,7 +9,7 @@ use std::{cell::RefCell, path::Path};
 
 use super::*;
 use crate::{
-    Durability, Lineage, Lsn, Publish, Seqno, Tag, TreeId,
+    Durability, Lineage, Lsn, Seqno, Tag, TreeId, VersionNumber,
     blob::{Blob, BlobOptions, BlobRef},
     cache::FramePool,
     catalog::{CounterRecord, Record, TreeRecord},
@@ -61,7 +61,7 @@ struct Lie {
 struct Forge {
     env: Env,
     store: Arc<Store>,
-    at: Publish,
+    at: VersionNumber,
     blobs: RefCell<Vec<Extent>>,
 }
 
@@ -135,7 +135,7 @@ impl Forge {
         RunHandle::on_disk(link, meta, 1)
     }
 
-    fn node(&self, node: &Node, birth: Publish, lineage: Lineage) -> Link {
+    fn node(&self, node: &Node, birth: VersionNumber, lineage: Lineage) -> Link {
         let bytes = encode_node(node);
         self.store.put_page(PageKind::Node, birth, lineage, &[&bytes]).unwrap()
     }
@@ -178,7 +178,7 @@ impl Forge {
             tiers: vec![tier_of(&[put("h"), ("k", Tag::PUT_FRESH, vec![])], Some("g"), None)],
         };
         let lineage = Lineage(TREE.0 + lie.low_lineage);
-        let low = self.node(&low, Publish(self.at.0 + lie.low_birth), lineage);
+        let low = self.node(&low, VersionNumber(self.at.0 + lie.low_birth), lineage);
         let mut links = vec![low, self.node(&high, self.at, TREE)];
         lie.root_links.inspect(|change| change(&mut links));
         let mut operand = Vec::new();
@@ -249,7 +249,7 @@ impl Forge {
         blob
     }
 
-    fn publish(&self, at: Publish, roots: &RootDirectory, end: Lsn) {
+    fn publish(&self, at: VersionNumber, roots: &RootDirectory, end: Lsn) {
         let change = DirectoryChange::whole(roots);
         let checkpoint = Checkpoint {
             publish: at,
@@ -298,7 +298,7 @@ fn forge_store(lie: &Lie) -> (Forge, RootDirectory) {
     roots.trees.insert(TreeId(1), root);
     lie.directory.inspect(|change| change(&mut roots));
     lie.before.inspect(|act| act(&forge, low, leaf));
-    let at = Publish(forge.at.0 + lie.low_birth);
+    let at = VersionNumber(forge.at.0 + lie.low_birth);
     forge.publish(at, &roots, end);
     if let Some(act) = lie.second {
         act(&forge, low, leaf);
@@ -471,7 +471,7 @@ fn an_older_slot_that_lost_a_page_is_named() {
     let dropped = roots.trees.get_mut(&TreeId(1)).unwrap().link.take().unwrap();
     roots.trees.get_mut(&TreeId(1)).unwrap().max_key = None;
     store.die(&dropped, TREE, old.publish).unwrap(); // a version too early
-    let at = Publish(old.publish.0 + (1 << 20));
+    let at = VersionNumber(old.publish.0 + (1 << 20));
     let forge = Forge { env: forge.env, store, at, blobs: RefCell::default() };
     forge.publish(forge.store.counts_from().next(), &roots, old.log_synced);
     forge.store.release().unwrap();

@@ -17,7 +17,7 @@ use std::{
 };
 
 use crate::{
-    Lineage, Progress, Publish,
+    Lineage, Progress, VersionNumber,
     blob::BlobRef,
     cancel::CancelToken,
     error::Error,
@@ -48,7 +48,7 @@ pub(super) struct Reached {
     pub refs: u32,
     /// Set if only trees that inherited it reach it: the oldest version in which one of them keeps
     /// it, since its own lineage may have released it (Rule: I19).
-    pub inherited_at: Option<Publish>,
+    pub inherited_at: Option<VersionNumber>,
     pub tree: Arc<str>,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Scope {
     /// The lineage in which it writes, if known.
     pub lineage: Option<Lineage>,
     /// Other lineages whose pages it may link.
-    pub inherits: Vec<(Lineage, Publish)>,
+    pub inherits: Vec<(Lineage, VersionNumber)>,
     /// The level that its root must have, if known.
     pub level: Option<u8>,
 }

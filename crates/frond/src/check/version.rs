@@ -6,7 +6,7 @@
 //! in the newest map. As long as that holds, a damaged newest slot loses nothing (P10).
 
 use crate::{
-    Lineage, Publish,
+    Lineage, VersionNumber,
     cache::{BlockCache, FramePool},
     page::{Link, PageKind},
     run::Operators,
@@ -31,7 +31,7 @@ pub(super) struct Checked {
     pages: Pages,
     /// By offset; `None` if the map could not be read.
     listed: Option<BTreeMap<u64, Listed>>,
-    publish: Publish,
+    publish: VersionNumber,
 }
 
 /// The pages and blobs that the trees of a version reach.
@@ -293,7 +293,7 @@ impl VersionCheck<'_> {
     }
 
     /// Checks that pages reached only by an older holder are not free in the newest map.
-    fn kept(&mut self, pages: &Pages, newest: &Checked, (at, holder): (Publish, &str)) {
+    fn kept(&mut self, pages: &Pages, newest: &Checked, (at, holder): (VersionNumber, &str)) {
         let Some(listed) = &newest.listed else { return };
         debug_assert!(at <= newest.publish, "holders are of the past");
         for page in pages.values() {
@@ -311,7 +311,7 @@ impl VersionCheck<'_> {
     }
 
     /// Checks that blobs reached only by an older holder are not free in the newest map.
-    fn kept_blobs(&mut self, blobs: &Blobs, newest: &Checked, (at, holder): (Publish, &str)) {
+    fn kept_blobs(&mut self, blobs: &Blobs, newest: &Checked, (at, holder): (VersionNumber, &str)) {
         let Some(listed) = &newest.listed else { return };
         for (extent, tree) in blobs.lost_to(listed, at) {
             let link = Link { offset: extent.offset, bytes: extent.bytes, ..Link::default() };
@@ -346,6 +346,6 @@ impl VersionCheck<'_> {
 }
 
 /// True if a page is alive, or lived in the version in which a holder keeps it.
-pub(super) fn is_kept_for(record: &Listed, holder: Option<Publish>) -> bool {
+pub(super) fn is_kept_for(record: &Listed, holder: Option<VersionNumber>) -> bool {
     record.death.is_none_or(|death| holder.is_some_and(|at| death > at))
 }

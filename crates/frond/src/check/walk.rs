@@ -12,7 +12,7 @@ use crate::{
 pub(super) enum Page<'a> {
     /// A node, visited before its children.
     Node(&'a Node),
-    /// A leaf, which may be a placeholder (hollow).
+    /// A leaf, which may be a placeholder (placeholder).
     Leaf(&'a RunHandle),
 }
 

@@ -38,7 +38,7 @@ use crate::{
     sync::Arc,
     txn::{
         LiveWrites,
-        lock_table::{LockSet, Patience, Reason, TableMode},
+        lock_table::{LockSet, Reason, TableMode, WaitPolicy},
     },
 };
 
@@ -46,7 +46,7 @@ use super::{BulkLoad, Db, Shared, Tree, commit::LOCK_WAIT};
 
 /// How long to wait for an exclusive tree lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum WaitAlone {
+pub(crate) enum ExclusiveWait {
     Not,
     /// The default timeout for row locks.
     Usual,
@@ -55,14 +55,14 @@ pub(crate) enum WaitAlone {
 /// An exclusive lock on trees: no transaction has rows of them, and no batch is about to commit to
 /// them.
 #[derive(Debug)]
-pub(crate) struct Alone {
+pub(crate) struct ExclusiveTreeLock {
     shared: Arc<Shared>,
     locks: LockSet,
     /// Whether the batch gate is closed, too.
     has_gate: bool,
 }
 
-impl Drop for Alone {
+impl Drop for ExclusiveTreeLock {
     fn drop(&mut self) {
         self.shared.lock_table.release_all(&mut self.locks);
         if self.has_gate {
@@ -115,7 +115,7 @@ impl Db {
     }
 
     /// Waits until no transaction, prepared ones included, has rows of a tree, and keeps them away.
-    pub(crate) fn lock_tree(&self, tree: &Tree, wait: WaitAlone) -> Result<Alone> {
+    pub(crate) fn lock_tree(&self, tree: &Tree, wait: ExclusiveWait) -> Result<ExclusiveTreeLock> {
         self.lock_trees(std::slice::from_ref(tree), wait)
     }
 
@@ -125,20 +125,24 @@ impl Db {
         tree: &Tree,
         wait: Duration,
         cancel: &CancelToken,
-    ) -> Result<Alone> {
-        let locked = self.shared.lock_alone(&[tree.id()], Patience::For(wait), Some(cancel));
+    ) -> Result<ExclusiveTreeLock> {
+        let locked = self.shared.lock_alone(&[tree.id()], WaitPolicy::For(wait), Some(cancel));
         locked.map_err(|(_, error)| error)
     }
 
     /// Locks several trees exclusively, like [`lock_tree`](Self::lock_tree).
-    pub(crate) fn lock_trees(&self, trees: &[Tree], wait: WaitAlone) -> Result<Alone> {
-        let patience = match wait {
-            WaitAlone::Not => Patience::NoWait,
-            WaitAlone::Usual => Patience::For(LOCK_WAIT),
+    pub(crate) fn lock_trees(
+        &self,
+        trees: &[Tree],
+        wait: ExclusiveWait,
+    ) -> Result<ExclusiveTreeLock> {
+        let wait_policy = match wait {
+            ExclusiveWait::Not => WaitPolicy::NoWait,
+            ExclusiveWait::Usual => WaitPolicy::For(LOCK_WAIT),
         };
         let mut trees: Vec<TreeId> = trees.iter().map(Tree::id).collect();
         trees.sort_unstable();
-        self.shared.lock_alone(&trees, patience, None).map_err(|(_, error)| error)
+        self.shared.lock_alone(&trees, wait_policy, None).map_err(|(_, error)| error)
     }
 }
 
@@ -148,23 +152,23 @@ impl Shared {
     pub(super) fn lock_alone(
         self: &Arc<Self>,
         trees: &[TreeId],
-        patience: Patience,
+        wait_policy: WaitPolicy,
         cancel: Option<&CancelToken>,
-    ) -> Result<Alone, (TreeId, Error)> {
+    ) -> Result<ExclusiveTreeLock, (TreeId, Error)> {
         let clock = &self.engine.env.clock;
-        let until = match patience {
-            Patience::For(time) => Some(clock.now().saturating_add(time)),
-            Patience::NoWait | Patience::Forever => None,
+        let until = match wait_policy {
+            WaitPolicy::For(time) => Some(clock.now().saturating_add(time)),
+            WaitPolicy::NoWait | WaitPolicy::Forever => None,
         };
         loop {
             let locks = self.lock_table.begin(self.next_txn());
-            let mut alone = Alone { shared: self.clone(), locks, has_gate: false };
+            let mut alone = ExclusiveTreeLock { shared: self.clone(), locks, has_gate: false };
             until.inspect(|&until| alone.locks.wait_until(until));
             cancel.inspect(|&cancel| alone.locks.owner().cancel_on(cancel.clone()));
             let locked = trees.iter().try_for_each(|&tree| {
                 let locks = &mut alone.locks;
                 let mode = TableMode::Exclusive;
-                self.lock_table.lock_table(locks, tree, mode, patience).map(drop)
+                self.lock_table.lock_table(locks, tree, mode, wait_policy).map(drop)
             });
             let Err(mut denied) = locked else {
                 if let Some(&first) = trees.first() {
@@ -189,7 +193,7 @@ impl Shared {
     /// they end soon.
     fn close_gate(
         &self,
-        alone: &mut Alone,
+        alone: &mut ExclusiveTreeLock,
         tree: TreeId,
         until: Option<Duration>,
         cancel: Option<&CancelToken>,
@@ -227,7 +231,7 @@ impl Tree {
     }
 
     /// An error for malformed data that the tree's owner keeps in the catalog.
-    pub(crate) fn malformed(&self, flaw: crate::Flaw) -> Error {
+    pub(crate) fn malformed(&self, flaw: crate::DecodeError) -> Error {
         flaw.at(self.shared.engine.store.file().path())
     }
 

@@ -1,6 +1,6 @@
 //! Bulk loads: trees that are created with all their rows.
 //!
-//! 1. `begin`: the name must be free, or the tree that will be filled empty (`fill.rs`). The new
+//! 1. `begin`: the name must be free, or the tree that will be filled empty (`bulk_fill.rs`). The new
 //!    tree gets its number, which its pages will carry.
 //! 2. `put`: rows go where `load/` puts them, into pages that nothing links.
 //! 3. `finish`: the last pages are written, the store file is synced, and one commit to the catalog
@@ -233,7 +233,7 @@ impl BulkLoad {
             load.loader.progress.note_rows(load.rows % ROWS_A_LOOK);
         }
         let _counted: Vec<_> = loads.iter().map(|load| load.work.clone()).collect();
-        let waits = fill::Waits::of(&loads);
+        let waits = bulk_fill::Waits::of(&loads);
         let made = loads.into_iter().map(|load| {
             let made = load.loader.finish()?;
             Ok(MadeTree { record: load.record, fills: load.fills, made })
@@ -291,7 +291,11 @@ impl Shared {
 
 impl Db {
     /// Step 3: publishes the trees of completely written loads.
-    fn publish_loads(&self, made: Vec<MadeTree>, waits: &fill::Waits) -> Result<Vec<BulkLoaded>> {
+    fn publish_loads(
+        &self,
+        made: Vec<MadeTree>,
+        waits: &bulk_fill::Waits,
+    ) -> Result<Vec<BulkLoaded>> {
         let engine = &self.shared.engine;
         if !plant!("load: record before the pages are synced") {
             engine.health.watch(engine.store.sync())?;

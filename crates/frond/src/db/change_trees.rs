@@ -22,7 +22,7 @@ use crate::{
     Error, Interrupter, Layout, NewPart, Result, Seqno, StoreId, TreeId,
     cancel::CancelToken,
     catalog::{TABLE_ATTRIBUTES, TreeRecord},
-    txn::lock_table::Patience,
+    txn::lock_table::WaitPolicy,
 };
 
 use super::{
@@ -99,7 +99,7 @@ enum Step {
     Clone { of: WhichTree, to: String },
     SetAttributes { tree: WhichTree, attributes: Vec<u8> },
     ChangeLayout { tree: WhichTree, from: Option<u16>, parts: Vec<NewPart> },
-    Publish(WhichTree),
+    VersionNumber(WhichTree),
 }
 
 /// Changes of trees that become one commit: see [`Db::change_trees`]. Until
@@ -290,7 +290,7 @@ impl TreesChange {
     /// older snapshot fails with `DefinitionChanged` there, as if the tree had been created now.
     /// Meant for a tree that was filled under another name and is renamed by another step.
     pub fn publish(&mut self, tree: impl Into<WhichTree>) -> &mut Self {
-        self.step(Step::Publish(tree.into()))
+        self.step(Step::VersionNumber(tree.into()))
     }
 
     fn step(&mut self, step: Step) -> &mut Self {
@@ -340,11 +340,11 @@ impl TreesChange {
             let Plan { alone: wanted, change, .. } = plan;
             drop((change, alone.take()));
             had = wanted.keys().copied().collect();
-            let patience = match deadline {
-                Some(until) => Patience::For(until.saturating_sub(now())),
-                None => Patience::Forever,
+            let wait_policy = match deadline {
+                Some(until) => WaitPolicy::For(until.saturating_sub(now())),
+                None => WaitPolicy::Forever,
             };
-            let locked = shared.lock_alone(&had, patience, self.cancel.as_ref());
+            let locked = shared.lock_alone(&had, wait_policy, self.cancel.as_ref());
             alone = Some(locked.map_err(|(tree, error)| {
                 let step = wanted.get(&tree).copied().unwrap_or_default();
                 Error::Step { step, error: Box::new(error) }
@@ -444,7 +444,7 @@ impl Plan<'_> {
                 Ok(Made::Now(Some(found.id)))
             }
             Step::ChangeLayout { tree, from, parts } => self.change_layout(tree, *from, parts),
-            Step::Publish(tree) => {
+            Step::VersionNumber(tree) => {
                 let Some(found) = self.find(tree)? else { return Ok(self.passed(tree)) };
                 self.change.begin(found.id)?;
                 Ok(Made::Now(Some(found.id)))

@@ -29,7 +29,7 @@ use crate::{
     store::Extent,
     sync::{Arc, Ordering, thread_number},
     txn::{KeyLocks, WriteSet},
-    version::{Change, MemSlot},
+    version::{Change, MemtableRef},
     wal::{LogExtent, LogUse, RecordBuilder, Reservation, trailer},
 };
 
@@ -65,7 +65,7 @@ impl<'a> Brings<'a> {
 #[derive(Debug)]
 pub(super) struct Sequenced {
     pub seqno: Seqno,
-    slot: Arc<MemSlot>,
+    slot: Arc<MemtableRef>,
     pub reservation: Reservation,
 }
 
@@ -441,7 +441,7 @@ impl Shared {
     }
 
     /// Makes the memtable hold the blobs, and the log too if the record names them (Rule: I11).
-    fn keep_blobs(&self, blobs: &[Arc<BlobHold>], slot: &MemSlot, named: Option<Lsn>) {
+    fn keep_blobs(&self, blobs: &[Arc<BlobHold>], slot: &MemtableRef, named: Option<Lsn>) {
         if blobs.is_empty() {
             return;
         }

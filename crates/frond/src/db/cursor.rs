@@ -29,10 +29,10 @@ mod batch;
 
 use super::{
     Interrupter, Projection, Snapshot,
-    ahead::{Ahead, WalkedLeaf},
     key_order::{KeyOrder, Repeats},
-    piece::{Fetched, Piece, Shape},
+    readahead::{Readahead, WalkedLeaf},
     rows::RowBuf,
+    scan_chunk::{Fetched, RowConversion, ScanChunk},
 };
 
 /// Rows of a first piece; later pieces have `ROWS_GROWTH` times as many, up to `ROWS_MAX`. Each
@@ -64,7 +64,7 @@ pub(super) enum Gap {
 pub struct Cursor {
     /// Declared before the snapshot, so that waiting flights are cancelled before the last handle
     /// closes the store.
-    flights: Option<Ahead>,
+    flights: Option<Readahead>,
     snapshot: Snapshot,
     tree: TreeId,
     /// `None` while the catalog itself is read.
@@ -246,8 +246,11 @@ impl Cursor {
             return Ok(Some((key, value)));
         }
         self.snapshot.engine.cx.open_blob(value)?.read(&mut self.blob)?;
-        let shape =
-            Shape::of(self.entry.as_deref(), self.schema.as_deref(), self.projection.as_ref());
+        let shape = RowConversion::of(
+            self.entry.as_deref(),
+            self.schema.as_deref(),
+            self.projection.as_ref(),
+        );
         if let Some(shape) = shape {
             shape.give(&mut self.blob)?;
         }
@@ -341,11 +344,11 @@ impl Cursor {
             key.clone_from(from);
         }
         let mut walked = Stretch { from: at.clone(), to: None };
-        if let Some(vacancy) = self.vacancy()
-            && at.as_deref().map_or(vacancy.from.is_none(), |at| vacancy.holds(at))
+        if let Some(empty_ranges) = self.empty_ranges()
+            && at.as_deref().map_or(empty_ranges.from.is_none(), |at| empty_ranges.holds(at))
         {
-            let Some(to) = vacancy.to else { return Ok(false) };
-            (walked.from, at) = (vacancy.from, Some(to));
+            let Some(to) = empty_ranges.to else { return Ok(false) };
+            (walked.from, at) = (empty_ranges.from, Some(to));
         }
         let mut tombstones = 0;
         loop {
@@ -394,7 +397,7 @@ impl Cursor {
             return Ok(false);
         }
         self.send_ahead(&version, leaf.as_ref(), &mut cursor);
-        let piece = Piece {
+        let piece = ScanChunk {
             view: self.snapshot.view(&version),
             tree: self.tree,
             stretch: &LeafStretch::default(),
@@ -402,7 +405,7 @@ impl Cursor {
             rows_max: self.piece_rows,
             ahead: (Direction::Forward, self.ahead),
             others: self.flights.as_ref(),
-            shape: Shape::of(
+            shape: RowConversion::of(
                 self.entry.as_deref(),
                 self.schema.as_deref(),
                 self.projection.as_ref(),
@@ -426,16 +429,16 @@ impl Cursor {
     ) {
         let (Some(leaf), AHEAD_MAX..) = (leaf, self.ahead) else { return };
         let engine = &self.snapshot.engine;
-        let ahead = self.flights.get_or_insert_with(|| Ahead::new(&engine.cx, self.to.clone()));
+        let ahead = self.flights.get_or_insert_with(|| Readahead::new(&engine.cx, self.to.clone()));
         cursor.set_others(ahead.flights());
         ahead.send(engine, (version, self.tree), leaf, cursor.block_index());
     }
 
     /// The stretch that is known to be empty at the cursor's snapshot.
-    fn vacancy(&self) -> Option<Stretch> {
+    fn empty_ranges(&self) -> Option<Stretch> {
         // A tree that was dropped is not cut by later commits.
         let entry = self.entry.as_ref().filter(|entry| entry.check().is_ok())?;
-        entry.vacancy.known(self.snapshot.seqno())
+        entry.empty_ranges.known(self.snapshot.seqno())
     }
 
     /// Notes that `walked` has no row at the cursor's snapshot; finding that out took this many
@@ -443,8 +446,8 @@ impl Cursor {
     fn remember_empty(&self, walked: Stretch, tombstones: u64) {
         if let Some(entry) = self.entry.as_ref().filter(|_| tombstones >= TOMBSTONES_MIN) {
             let engine = &self.snapshot.engine;
-            let (at, any) = (self.snapshot.seqno(), &engine.vacancies);
-            entry.vacancy.found_empty(walked, at, || engine.enter().last(), any);
+            let (at, any) = (self.snapshot.seqno(), &engine.empty_ranges);
+            entry.empty_ranges.found_empty(walked, at, || engine.enter().last(), any);
         }
     }
 
@@ -468,16 +471,16 @@ impl Cursor {
         if let Some(to) = &self.to {
             below = Some(below.map_or(to.clone(), |key| key.min(to.clone())));
         }
-        if let Some(vacancy) = self.vacancy()
-            && match (&below, &vacancy.to) {
+        if let Some(empty_ranges) = self.empty_ranges()
+            && match (&below, &empty_ranges.to) {
                 (None, to) => to.is_none(),
                 (Some(below), to) => {
-                    vacancy.from.as_ref().is_none_or(|from| from < below)
+                    empty_ranges.from.as_ref().is_none_or(|from| from < below)
                         && to.as_ref().is_none_or(|to| below <= to)
                 }
             }
         {
-            let Some(from) = vacancy.from else { return Ok(false) };
+            let Some(from) = empty_ranges.from else { return Ok(false) };
             below = Some(from);
         }
         loop {
@@ -528,7 +531,7 @@ impl Cursor {
             // A backward piece must reach the gap.
             false => (Direction::Backward, usize::MAX),
         };
-        let piece = Piece {
+        let piece = ScanChunk {
             view: self.snapshot.view(version),
             tree: self.tree,
             stretch,
@@ -536,7 +539,7 @@ impl Cursor {
             rows_max,
             ahead: (direction, self.ahead),
             others: self.flights.as_ref(),
-            shape: Shape::of(
+            shape: RowConversion::of(
                 self.entry.as_deref(),
                 self.schema.as_deref(),
                 self.projection.as_ref(),

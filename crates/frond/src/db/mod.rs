@@ -2,11 +2,11 @@
 //!
 //! Threads: every handle may be used from all threads concurrently.
 
-mod ahead;
 mod alter;
 mod batch;
 mod build;
 mod bulk;
+mod bulk_fill;
 mod catalog;
 mod catalog_change;
 mod change_trees;
@@ -16,32 +16,32 @@ mod counters;
 mod counts;
 mod cursor;
 mod distinct;
-mod fill;
 #[cfg(all(test, shuttle))]
 mod interleavings;
 mod key_order;
-mod named;
+mod named_snapshot;
 mod open;
 mod operators;
 mod options;
-mod piece;
+mod parallel_reads;
 mod prepared;
 mod projection;
 mod read;
+mod readahead;
 mod replay;
 mod rows;
+mod scan_chunk;
 mod sizes;
 mod snapshot;
 mod sources;
 mod stats;
 mod striped_handle;
 mod timing;
-mod together;
 mod tree;
 mod txn;
 
 pub(crate) use crate::catalog::TABLE_ATTRIBUTES;
-pub(crate) use alter::{Alone, WaitAlone};
+pub(crate) use alter::{ExclusiveTreeLock, ExclusiveWait};
 pub use batch::Batch;
 pub use build::{IndexBuild, RowChanged};
 pub use bulk::{BulkLoad, BulkLoaded};
@@ -51,7 +51,7 @@ pub use changes::{Change, ChangeFeed, ChangedTree, Commit};
 pub use counts::{RangeEstimate, RowCount};
 pub use cursor::Cursor;
 pub(crate) use key_order::{KeyOrder, Repeats};
-pub use named::SnapshotInfo;
+pub use named_snapshot::SnapshotInfo;
 pub use options::{CACHE_BYTES_MIN, Options, Tuning};
 pub use prepared::{PreparedInfo, PreparedTxn};
 pub use projection::Projection;

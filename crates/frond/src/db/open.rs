@@ -14,7 +14,7 @@
 use std::path::Path;
 
 use crate::{
-    Error, Lsn, Publish, Result, Seqno,
+    Error, Lsn, Result, Seqno, VersionNumber,
     cache::{BlockCache, FramePool},
     catalog::{self, CATALOG_TREE, Catalog, Pieces},
     io::{Watch, WatchedVfs, Workers},
@@ -31,7 +31,7 @@ use crate::{
     tree::{Descriptors, TreeContext, TreeCounters, TreeRoot},
     trim::{FreedBefore, give_freed_back},
     txn::{KeyLockTable, LockGate, Sequencer, lock_table::LockTable},
-    version::{Branches, MemSlot, NamedVersion, Roots, Versions},
+    version::{Branches, MemtableRef, NamedVersion, Roots, Versions},
     wal::{self, Expect, Item, Log, LogOptions, Record},
 };
 
@@ -107,7 +107,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
             Arc::make_mut(&mut branches.inherits).insert(tree, inherits);
         }
         counts.push((tree, durable.counts));
-        if durable.loaded > Publish(0) {
+        if durable.loaded > VersionNumber(0) {
             Arc::make_mut(&mut branches.loaded).insert(tree, durable.loaded);
         }
         loaded.insert(tree, Arc::new(TreeRoot::load(&cx, durable)));
@@ -130,7 +130,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         ..log_options
     };
     let catalog = Arc::new(Catalog::new(work));
-    let active = MemSlot::new(
+    let active = MemtableRef::new(
         Arc::new(Memtable::new(cx.pool.clone())),
         superblock.applied,
         superblock.log_from,
@@ -178,7 +178,7 @@ fn recover(dir: &Path, options: Options, opened: Opened, watch: Arc<Watch>) -> R
         loads: Loads::new(2 * limits.memtable_bytes),
         lock_table: lock_table.clone(),
         writes_memory: Default::default(),
-        vacancies: AtomicU64::new(0),
+        empty_ranges: AtomicU64::new(0),
         checkpoint: CheckpointState::new(superblock.publish, superblock.applied, now_millis),
         log_reached: AtomicU64::new(0),
         blob_bytes_since_checkpoint: AtomicU64::new(0),

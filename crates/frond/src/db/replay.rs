@@ -26,7 +26,7 @@ use crate::{
     sync::{Arc, Ordering},
     tree::SortedRuns,
     types::{Counts, Xid},
-    version::{Change, Loaded, MemSlot, SpilledWrites},
+    version::{Change, Loaded, MemtableRef, SpilledWrites},
     wal::{self, Item, LogExtent, Record},
 };
 
@@ -176,7 +176,7 @@ fn insert_prepared(
     engine: &Engine,
     prepared: &Pieces,
     xid: &Xid,
-    (seqno, slot): (Seqno, &MemSlot),
+    (seqno, slot): (Seqno, &MemtableRef),
     (rows, ranges): (&mut Rows, &mut RangesOfTrees),
 ) -> Result<()> {
     let content = content_of(engine, prepared, xid)?;
@@ -205,7 +205,7 @@ impl RangesOfTrees {
         self.0.entry(tree).or_default().push((from.to_vec(), to.to_vec()));
     }
 
-    fn insert(&self, seqno: Seqno, slot: &MemSlot) {
+    fn insert(&self, seqno: Seqno, slot: &MemtableRef) {
         for (&tree, ranges) in &self.0 {
             let ranges = ranges.iter().map(|(from, to)| (&from[..], &to[..]));
             slot.table.delete_ranges(tree, seqno, ranges);

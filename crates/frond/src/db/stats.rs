@@ -6,7 +6,7 @@ use crate::{
     SizeClass, TreeId,
     catalog::CATALOG_TREE,
     io::SlowOperation,
-    latency::Times,
+    latency::LatencyStats,
     run::{DecodeStats, EncodeStats, Work},
     sync::Ordering,
     tree::Damaged,
@@ -28,11 +28,11 @@ pub struct Stats {
     pub slow: Vec<SlowOperation>,
     /// Latencies of commits, from the call to its return. Of commits that wait for no disk, about
     /// one in sixteen is timed.
-    pub commits: Times,
+    pub commits: LatencyStats,
     /// Times that commits waited for a sync of the log, of those that waited.
-    pub sync_waits: Times,
+    pub sync_waits: LatencyStats,
     /// Times that calls waited for locks, of those that waited.
-    pub lock_waits: Times,
+    pub lock_waits: LatencyStats,
 }
 
 /// Work done on the runs of one tree since the store was opened. Reads of pages that a clone shares
@@ -232,7 +232,7 @@ const LOCK_WAIT_NAMES: TimesNames = [
     "lock_wait_longest_nanos",
 ];
 
-fn list(values: &mut Vec<(&'static str, u64)>, names: TimesNames, times: &Times) {
+fn list(values: &mut Vec<(&'static str, u64)>, names: TimesNames, times: &LatencyStats) {
     let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let shares = [500, 990, 999].map(|share| nanos(times.per_mille(share)));
     let [half, most, nearly] = shares;

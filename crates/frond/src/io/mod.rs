@@ -16,7 +16,7 @@
 
 mod memory;
 mod real;
-mod watch;
+mod slow_io;
 
 use std::{
     fmt, io,
@@ -28,8 +28,8 @@ use crate::sync::Arc;
 
 pub use memory::MemoryVfs;
 pub use real::{RealClock, RealRng, RealVfs};
-pub use watch::{Operation, SlowOperation};
-pub(crate) use watch::{Watch, WatchedVfs};
+pub use slow_io::{Operation, SlowOperation};
+pub(crate) use slow_io::{Watch, WatchedVfs};
 
 /// The alignment that direct I/O requires, and the granularity of extents.
 pub const ALIGN: usize = 4096;

@@ -19,12 +19,12 @@
 //!    share.
 //! 2. A mapped row fits the layout to which it is mapped.
 //! 3. A row that does not fit the layout that it names, or names none, is never changed.
-//! 4. Any bytes decode to a history or a [`Flaw`]; what decodes, encodes to the same bytes.
+//! 4. Any bytes decode to a history or a [`DecodeError`]; what decodes, encodes to the same bytes.
 //!
 //! Threads: plain values. Bytes: docs/format.md, "Layouts". Why rows name their version:
 //! docs/design/027-rows-name-their-layout.md.
 
-use super::{Flaw, Layout, Part, VERSION_BYTES};
+use super::{DecodeError, Layout, Part, VERSION_BYTES};
 use crate::{
     Error, Result, bounds,
     coding::{Reader, put_bytes, put_varint},
@@ -241,7 +241,7 @@ impl History {
 
     /// Decodes what [`encode`](Self::encode) wrote, which must fill `bytes`.
     /// [`versions`](Self::versions) checks whether it is the history of a layout.
-    pub fn decode(bytes: &[u8]) -> std::result::Result<Self, Flaw> {
+    pub fn decode(bytes: &[u8]) -> std::result::Result<Self, DecodeError> {
         let short = || malformed("it is cut short");
         let mut reader = Reader::new(bytes);
         let count = reader.varint().ok_or_else(short)?;
@@ -262,7 +262,9 @@ impl History {
                     }
                     ADDED => Origin::Default(steps.bytes().ok_or_else(short)?.into()),
                     other => {
-                        return Err(Flaw::TooNew { what: format!("origin {other} of a part") });
+                        return Err(DecodeError::TooNew {
+                            what: format!("origin {other} of a part"),
+                        });
                     }
                 });
             }
@@ -275,8 +277,8 @@ impl History {
     }
 }
 
-fn malformed(why: &str) -> Flaw {
-    Flaw::Malformed { what: WHAT, why: why.to_owned() }
+fn malformed(why: &str) -> DecodeError {
+    DecodeError::Malformed { what: WHAT, why: why.to_owned() }
 }
 
 /// Checks whether a change leads to `next`.

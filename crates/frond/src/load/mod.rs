@@ -22,7 +22,7 @@ mod tests;
 use std::{cmp::Ordering as Order, collections::BTreeMap, fmt, ops::Range};
 
 use crate::{
-    Error, Kind, Progress, Publish, Tag,
+    Error, Kind, Progress, Tag, VersionNumber,
     blob::{BlobHold, BlobRef},
     cancel::CancelToken,
     error::Result,
@@ -143,7 +143,7 @@ impl Ascending {
 pub(crate) struct Loader {
     cx: Arc<TreeContext>,
     traits: TreeTraits,
-    birth: Publish,
+    birth: VersionNumber,
     share: Share,
     buffer: RowBuffer,
     ascending: Option<Box<Ascending>>,
@@ -245,7 +245,7 @@ impl Loader {
         cx: &Arc<TreeContext>,
         loads: &Arc<Loads>,
         traits: TreeTraits,
-        birth: Publish,
+        birth: VersionNumber,
         (name, unique): (&str, bool),
     ) -> Self {
         let refuses = unique.then(|| name.to_owned());

@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 
 use crate::{
-    Lineage, Publish,
+    Lineage, VersionNumber,
     block::Codec,
     error::Result,
     page::{Link, PageKind},
@@ -40,14 +40,18 @@ pub(super) struct Piece {
 /// Writes a piece.
 pub(super) struct PieceWriter<'a> {
     cx: &'a Arc<TreeContext>,
-    birth: Publish,
+    birth: VersionNumber,
     lineage: Lineage,
     builder: RunBuilder,
     piece: Piece,
 }
 
 impl<'a> PieceWriter<'a> {
-    pub fn new(cx: &'a Arc<TreeContext>, (birth, lineage): (Publish, Lineage), level: u32) -> Self {
+    pub fn new(
+        cx: &'a Arc<TreeContext>,
+        (birth, lineage): (VersionNumber, Lineage),
+        level: u32,
+    ) -> Self {
         let (first_key, last_key) = (Vec::new(), Vec::new());
         let piece = Piece { level, bytes: 0, rows: 0, first_key, last_key, runs: Runs::new() };
         Self { cx, birth, lineage, builder: builder(cx), piece }

@@ -18,7 +18,7 @@ use super::{
     LATEST, Memtable, RangeDelete,
     arena::{At, RecordHead},
     directory::Table,
-    mini_run::{Attached, SortedRun},
+    mem_run::{Attached, MemRun},
     place::Place,
     tree::Tree,
     versions::Versions,
@@ -34,7 +34,7 @@ enum Direction {
 /// A mini-run and the cursor's position in it.
 struct RunPlace {
     seqno: Seqno,
-    run: Arc<SortedRun>,
+    run: Arc<MemRun>,
     place: Place,
 }
 

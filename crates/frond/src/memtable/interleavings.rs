@@ -142,7 +142,7 @@ fn a_mini_run_is_seen_wholly_once_attached() {
             let payload = 2u64.to_be_bytes();
             let keys = [key(2), key(3)];
             let rows = keys.iter().map(|key| (&key[..], Tag::PUT, &payload[..]));
-            attaching.attach(TREE, Seqno(2), Arc::new(SortedRun::build(FramePool::new(0), rows)));
+            attaching.attach(TREE, Seqno(2), Arc::new(MemRun::build(FramePool::new(0), rows)));
         });
         let seen = scan(&memtable, 2);
         assert!(seen == [1, 3] || seen == [1, 2, 3], "{seen:?}");

@@ -29,7 +29,7 @@ mod cursor;
 mod directory;
 #[cfg(all(test, shuttle))]
 mod interleavings;
-mod mini_run;
+mod mem_run;
 mod node;
 mod place;
 mod ranges;
@@ -40,7 +40,7 @@ mod tree;
 mod versions;
 
 pub use cursor::{DrainCursor, Drained, KeyVersions, MemCursor};
-pub use mini_run::SortedRun;
+pub use mem_run::MemRun;
 pub use ranges::RangeDelete;
 
 use crate::{
@@ -51,7 +51,7 @@ use crate::{
 use arena::Arena;
 use batch::{Batch, Entry, Inserted};
 use directory::{Directory, Table};
-use mini_run::AttachedRuns;
+use mem_run::AttachedRuns;
 use ranges::RangeSets;
 use tree::Leaf;
 use versions::Versions;
@@ -127,7 +127,7 @@ impl Memtable {
     }
 
     /// Attaches a large transaction's messages for one tree (Rule: I6).
-    pub fn attach(&self, tree: TreeId, seqno: Seqno, run: Arc<SortedRun>) {
+    pub fn attach(&self, tree: TreeId, seqno: Seqno, run: Arc<MemRun>) {
         let table = self.directory.find_or_add(&mut self.arena.writer(), tree);
         let (entries, bytes) = (run.entries(), run.bytes());
         let inserted = Inserted { entries, bytes: run.entry_bytes() };

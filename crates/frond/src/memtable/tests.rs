@@ -170,7 +170,7 @@ proptest! {
                 }
                 Step::Attach(rows) => {
                     let rows: BTreeMap<_, _> = rows.into_iter().collect();
-                    let run = SortedRun::build(FramePool::new(0), borrow(&rows));
+                    let run = MemRun::build(FramePool::new(0), borrow(&rows));
                     let run = Arc::new(run);
                     memtable.attach(TREE, Seqno(seqno), run.clone());
                     memtable.attach(TREE, Seqno(seqno), run);

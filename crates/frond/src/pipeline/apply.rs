@@ -1,13 +1,13 @@
 //! Apply: moves the oldest frozen memtable into the trees and publishes the new roots.
 
 use crate::{
-    Error, Lineage, Publish, Result, Seqno, TreeId,
+    Error, Lineage, Result, Seqno, TreeId, VersionNumber,
     blob::BlobRef,
     memtable::LATEST,
     run::Run,
     sync::{Arc, AtomicU64, Ordering},
     tree::{Begun, Effects, Job, TreeContext, TreeRoot, TreeTraits},
-    version::{Branches, Change, MemSlot, NamedVersion, Roots},
+    version::{Branches, Change, MemtableRef, NamedVersion, Roots},
 };
 
 use super::{Engine, Published};
@@ -42,7 +42,7 @@ impl Engine {
         let per_entry = jobs.work_per_entry.max(256);
         self.progress_expected.store((entries * per_entry / 256).max(1), Ordering::Relaxed);
 
-        let publish = Publish(version.publish.0 + 1);
+        let publish = VersionNumber(version.publish.0 + 1);
         let changes = slot.changes();
         let is_cloned = |tree| {
             changes.iter().any(|change| matches!(change, Change::Clone { of, .. } if *of == tree))
@@ -113,7 +113,7 @@ impl Engine {
     /// to list are born with it; everything else that the jobs wrote and dropped again is free.
     pub(super) fn record(
         &self,
-        publish: Publish,
+        publish: VersionNumber,
         mut effects: Vec<(Lineage, Effects)>,
         ended: Vec<Lineage>,
     ) -> Result<()> {
@@ -143,7 +143,7 @@ impl Engine {
         Ok(())
     }
 
-    fn adopt_blobs(&self, run: &Run, publish: Publish, lineage: Lineage) -> Result<()> {
+    fn adopt_blobs(&self, run: &Run, publish: VersionNumber, lineage: Lineage) -> Result<()> {
         for listed in run.blobs() {
             let reference = BlobRef::read(self.store.file(), &listed.reference)?;
             self.store.adopt_blob(reference.extent(), publish, lineage)?;
@@ -158,7 +158,7 @@ impl Engine {
         changes: &[Change],
         old: &Arc<Branches>,
         roots: &mut Arc<Roots>,
-        publish: Publish,
+        publish: VersionNumber,
         last: Seqno,
     ) -> Result<Arc<Branches>> {
         if changes.is_empty() {
@@ -217,7 +217,7 @@ impl Engine {
         let alone = !plant!("pipeline: a drain beside an apply");
         let _jobs = alone.then(|| self.roots.lock().unwrap());
         let version = self.versions.hold();
-        let publish = Publish(version.publish.0 + 1);
+        let publish = VersionNumber(version.publish.0 + 1);
         for (&tree, root) in version.roots.nodes() {
             let Some(traits) = self.trees.traits(tree) else { continue };
             let lineage = traits.lineage;
@@ -239,7 +239,7 @@ impl Engine {
 fn apply_job<'a>(
     cx: &'a TreeContext,
     traits: TreeTraits,
-    publish: Publish,
+    publish: VersionNumber,
     progress: &'a AtomicU64,
 ) -> Job<'a> {
     let fill = if traits.schema.is_some() { LEAF_FILL_COLUMNAR } else { LEAF_FILL_ROW };
@@ -249,7 +249,7 @@ fn apply_job<'a>(
 fn apply_tree(
     mut job: Job<'_>,
     cx: &Arc<TreeContext>,
-    slot: &MemSlot,
+    slot: &MemtableRef,
     tree: TreeId,
     old: &TreeRoot,
 ) -> TreeOutcome {
@@ -268,7 +268,7 @@ fn apply_tree(
 fn apply_commits(
     job: &mut Job<'_>,
     cx: &Arc<TreeContext>,
-    (slot, tree): (&MemSlot, TreeId),
+    (slot, tree): (&MemtableRef, TreeId),
     old: &TreeRoot,
     (above, through): (Seqno, Seqno),
 ) -> Result<TreeRoot> {

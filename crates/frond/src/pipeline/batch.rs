@@ -18,7 +18,7 @@ use crate::{
     run::{Entry, EntrySource, Folded, MergeCursor, RangeDeletes},
     sync::Arc,
     tree::{Batch, SortedRuns, SortedRunsCursor, TreeContext, TreeRoot},
-    version::MemSlot,
+    version::MemtableRef,
 };
 
 /// Operands of one key that a batch carries, in lengths of the longest inline value: 256 KiB, where
@@ -91,7 +91,7 @@ fn batch_over<'a>(
 /// A memtable's commits as a batch of one tree, like [`batch_of`]. If the memtable holds a single
 /// commit that was written beyond memory, its pieces are included.
 pub(super) fn batch_of_slot<'a>(
-    slot: &MemSlot,
+    slot: &MemtableRef,
     tree: TreeId,
     commits: (Seqno, Seqno),
     cx: &'a Arc<TreeContext>,
@@ -107,14 +107,14 @@ pub(super) fn batch_of_slot<'a>(
 }
 
 /// Number of parts that [`part_of_slot`] can give.
-pub(super) fn parts_of_slot(slot: &MemSlot, tree: TreeId) -> usize {
+pub(super) fn parts_of_slot(slot: &MemtableRef, tree: TreeId) -> usize {
     1 + slot.spilled().map_or(0, |spilled| spilled.of(tree).len())
 }
 
 /// One part of what [`batch_of_slot`] gives; part 0 is the newest. Messages of different parts are
 /// not folded with each other or with what is below, so invariant 3 is suspended.
 pub(super) fn part_of_slot<'a>(
-    slot: &MemSlot,
+    slot: &MemtableRef,
     tree: TreeId,
     commits: (Seqno, Seqno),
     cx: &'a Arc<TreeContext>,

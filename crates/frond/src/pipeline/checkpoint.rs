@@ -7,7 +7,7 @@
 //!    that link them.
 //! 4. Name in the log what in-doubt transactions need (`in_doubt.rs`), and sync the log through F
 //!    (Rule: I10).
-//! 5. Publish: root directory, space map, sync, slot, sync (module `store`).
+//! 5. VersionNumber: root directory, space map, sync, slot, sync (module `store`).
 //! 6. Trim the log that neither slot needs.
 //!
 //! Invariants
@@ -22,7 +22,7 @@
 //! concurrently.
 
 use crate::{
-    Lineage, Lsn, Publish, Result, Seqno,
+    Lineage, Lsn, Result, Seqno, VersionNumber,
     blob::BlobRef,
     page::PageKind,
     store::{Checkpoint, Class, DirectoryChange, Extent, Request},
@@ -111,7 +111,7 @@ pub(crate) struct CheckpointState {
 
 impl CheckpointState {
     /// The state after opening a store whose newest slot has this version.
-    pub fn new(publish: Publish, applied: Seqno, now_millis: u64) -> Self {
+    pub fn new(publish: VersionNumber, applied: Seqno, now_millis: u64) -> Self {
         let state = Self::default();
         state.publish.store(publish.0, Ordering::Relaxed);
         state.applied.store(applied.0, Ordering::Relaxed);
@@ -133,8 +133,8 @@ impl CheckpointState {
     }
 
     /// The version in the newest slot.
-    pub fn written(&self) -> Publish {
-        Publish(self.publish.load(Ordering::Relaxed))
+    pub fn written(&self) -> VersionNumber {
+        VersionNumber(self.publish.load(Ordering::Relaxed))
     }
 
     /// Versions that must still be written as they are (invariant 4).
@@ -431,7 +431,7 @@ impl Engine {
     }
 
     /// Step 2 of a checkpoint: takes the page effects of the publishes up to `through`.
-    fn take_effects(&self, through: Publish) -> Result<()> {
+    fn take_effects(&self, through: VersionNumber) -> Result<()> {
         let mut changed: Vec<Arc<RunHandle>> = Vec::new();
         let mut ended = Vec::new();
         loop {
@@ -450,7 +450,7 @@ impl Engine {
                 // A clone made in the same commit may hold the dropped tree's pages as of this very
                 // version, so they may die in the next one at the earliest; and pages that are not
                 // written yet are not in the space map.
-                let (publish, effects) = (Publish(publish.0 + 1), Vec::new());
+                let (publish, effects) = (VersionNumber(publish.0 + 1), Vec::new());
                 let later = Published { publish, effects, ended: dropped, ended_in };
                 self.effects.lock().unwrap().push_front(later);
             } else {
@@ -507,7 +507,7 @@ impl Engine {
 
     /// Counts which runs list which blobs. A blob may move from one run to another within a
     /// publish, so the runs that newly list blobs come first.
-    fn count_blobs(&self, changes: BlobChanges, publish: Publish) -> Result<()> {
+    fn count_blobs(&self, changes: BlobChanges, publish: VersionNumber) -> Result<()> {
         for (changed, listed) in [(changes.gained, true), (changes.lost, false)] {
             let skipped = match listed {
                 true => plant!("blob: runs that list a blob are not counted"),

@@ -12,10 +12,10 @@
 
 use crate::{
     Seqno, TreeId,
-    memtable::SortedRun,
+    memtable::MemRun,
     sync::{Arc, MutexGuard, Ordering},
     txn::{HoldsWrites, Section, WriteSet},
-    version::MemSlot,
+    version::MemtableRef,
 };
 
 use super::Engine;
@@ -39,7 +39,7 @@ pub(crate) struct Insertion {
     /// New values of trees' counters, as the record says: tree, counter, and the next number.
     pub counters: Vec<(TreeId, u8, u64)>,
     /// Mini-runs that hold the entries of some of the trees.
-    pub runs: Vec<(TreeId, Arc<SortedRun>)>,
+    pub runs: Vec<(TreeId, Arc<MemRun>)>,
     /// Catalog rows that the decision of a prepared transaction removes: sorted, point entries
     /// only.
     pub decided: WriteSet,
@@ -70,16 +70,16 @@ impl Engine {
             if writes.count(tree) >= self.limits.mini_run_entries {
                 let entries = writes.entries(tree);
                 let messages = entries.map(|entry| (entry.key, entry.tag, entry.payload));
-                let run = SortedRun::build(self.cx.pool.clone(), messages);
+                let run = MemRun::build(self.cx.pool.clone(), messages);
                 runs.push((tree, Arc::new(run)));
             }
         }
     }
 
     /// Inserts a commit's payload into the memtable.
-    pub(crate) fn insert(&self, insertion: &Insertion, seqno: Seqno, slot: &MemSlot) {
+    pub(crate) fn insert(&self, insertion: &Insertion, seqno: Seqno, slot: &MemtableRef) {
         let Insertion { writes, trees, runs, decided, .. } = insertion;
-        if self.vacancies.load(Ordering::SeqCst) > 0 {
+        if self.empty_ranges.load(Ordering::SeqCst) > 0 {
             trees.iter().for_each(|&tree| self.trees.cut_vacancy(tree, writes));
             let spilled = slot.spilled().into_iter().flat_map(|spilled| spilled.iter());
             spilled.for_each(|(tree, piece)| self.trees.cut_vacancy_within(tree, piece));

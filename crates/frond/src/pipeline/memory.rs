@@ -9,7 +9,7 @@
 //! Invariant: the block cache and the open runs keep a sixteenth of the budget each, whatever the
 //! rest takes, so that reads go on. The rest has limits of its own (`Limits`), which sum up to less
 //! than that. Uncommitted writes have one limit for each transaction and one for all together
-//! (`txn/charge.rs`).
+//! (`txn/memory_reservation.rs`).
 //!
 //! Threads: the log thread, or the caller of `step`.
 

@@ -51,7 +51,7 @@ pub(crate) use turn::{Turn, TurnTaken};
 pub(crate) use workers::Background;
 
 use crate::{
-    Error, Lineage, Lsn, Publish, Result, Seqno, TreeId,
+    Error, Lineage, Lsn, Result, Seqno, TreeId, VersionNumber,
     io::Env,
     load::Loads,
     memtable::Memtable,
@@ -60,7 +60,7 @@ use crate::{
     tree::{Effects, SortedRuns, TreeContext, TreeTraits},
     txn::{Section, Sequencer, WriteSet, WritesMemory, lock_table::LockTable},
     types::Counts,
-    version::{MemSlot, Snapshots, Versions},
+    version::{MemtableRef, Snapshots, Versions},
     wal::Log,
 };
 use std::{collections::VecDeque, ops::RangeInclusive};
@@ -126,7 +126,7 @@ pub(crate) trait TreeDirectory: Send + Sync + std::fmt::Debug {
     /// The traits of a tree; `None` if the tree is gone, and with it its batch.
     fn traits(&self, tree: TreeId) -> Option<TreeTraits>;
 
-    /// Cuts a tree's vacancy by the rows that a commit puts into it (`txn/vacancy.rs`, 3).
+    /// Cuts a tree's vacancy by the rows that a commit puts into it (`txn/empty_ranges.rs`, 3).
     fn cut_vacancy(&self, tree: TreeId, writes: &WriteSet);
     /// Cuts a tree's vacancy by the rows of a piece that was written beyond memory.
     fn cut_vacancy_within(&self, tree: TreeId, piece: &SortedRuns);
@@ -173,7 +173,7 @@ pub(crate) struct Engine {
     /// Held by a commit that was written beyond memory, one at a time. Taken before `large_batch`.
     pub(crate) spilled_commit: Turn,
     /// 1 once any tree has had a vacancy; then commits check for vacancies.
-    pub vacancies: AtomicU64,
+    pub empty_ranges: AtomicU64,
     pub versions: Versions,
     pub snapshots: Snapshots,
     pub health: Health,
@@ -217,12 +217,12 @@ pub(crate) struct Engine {
 /// What a publish did to pages.
 #[derive(Debug)]
 pub(crate) struct Published {
-    publish: Publish,
+    publish: VersionNumber,
     effects: Vec<(Lineage, Effects)>,
     /// Lineages of the trees that the publish dropped.
     ended: Vec<Lineage>,
     /// The version from which on they do not exist.
-    ended_in: Publish,
+    ended_in: VersionNumber,
 }
 
 /// State that only the holder of the job lock uses.
@@ -296,7 +296,7 @@ impl Engine {
         }
         section.active.freeze(last);
         let table = Arc::new(Memtable::new(self.cx.pool.clone()));
-        let fresh = MemSlot::new(table, last, log_from);
+        let fresh = MemtableRef::new(table, last, log_from);
         section.active = fresh.clone();
         self.versions.freeze(fresh);
         last
@@ -312,7 +312,7 @@ impl Engine {
     pub fn publish_unchanged(&self) {
         let _jobs = self.roots.lock().unwrap();
         let version = self.versions.hold();
-        let publish = Publish(version.publish.0 + 1);
+        let publish = VersionNumber(version.publish.0 + 1);
         self.versions.publish(publish, version.roots.clone(), version.branches.clone(), None);
     }
 
@@ -382,7 +382,7 @@ impl Engine {
     }
 
     /// True if the active memtable has reached its size, in memory or in the log (Rule: I13).
-    pub fn memtable_is_full(&self, slot: &MemSlot) -> bool {
+    pub fn memtable_is_full(&self, slot: &MemtableRef) -> bool {
         let log_bytes = slot.log_bytes.load(Ordering::Relaxed);
         slot.table.bytes() as u64 >= self.limits.memtable_bytes
             || (log_bytes >= self.limits.memtable_log_bytes

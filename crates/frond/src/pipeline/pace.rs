@@ -20,7 +20,7 @@ use std::time::Duration;
 use crate::{
     Error, Result,
     sync::{AtomicU64, Ordering},
-    version::MemSlot,
+    version::MemtableRef,
 };
 
 use super::{Engine, turn::TurnTaken};
@@ -192,7 +192,7 @@ impl Engine {
         (self.cache_bytes / 4).max(2 * self.limits.memtable_bytes)
     }
 
-    fn fill(&self, slot: &MemSlot) -> u64 {
+    fn fill(&self, slot: &MemtableRef) -> u64 {
         let table = slot.table.bytes() as u64 * 256 / self.limits.memtable_bytes.max(1);
         // What blobs replace is free only after apply and checkpoint.
         let blobs = slot.blob_bytes.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Threads that read ahead of long scans (`db/ahead.rs`), and the memory of blocks they have read
+//! Threads that read ahead of long scans (`db/readahead.rs`), and the memory of blocks they have read
 //! that no scan has taken yet.
 //!
 //! Invariants

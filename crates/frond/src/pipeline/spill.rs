@@ -20,7 +20,7 @@
 //! memory for one tree's part of it while that is built.
 
 use crate::{
-    Error, Publish, Result, Seqno, SizeClass, TreeId,
+    Error, Result, Seqno, SizeClass, TreeId, VersionNumber,
     memtable::LATEST,
     page::PageKind,
     store::{Class, Request},
@@ -59,7 +59,7 @@ impl Engine {
         let current = self.versions.current().publish;
         let mut any = false;
         for (version, readers) in self.snapshots.unspilled() {
-            let lasts = Publish(version.publish.0 + 1) < current;
+            let lasts = VersionNumber(version.publish.0 + 1) < current;
             if version.publish > written || !lasts {
                 continue;
             }

@@ -32,7 +32,7 @@ use crate::{
     message::{Kind, Tag},
     page::{Identity, PageKind},
     sync::Arc,
-    types::{Lineage, Publish, StoreId},
+    types::{Lineage, StoreId, VersionNumber},
 };
 
 /// Options of a run to be built.
@@ -577,7 +577,7 @@ const NOWHERE: Identity = Identity {
     kind: PageKind::Run,
     offset: 0,
     bytes: 0,
-    birth: Publish(0),
+    birth: VersionNumber(0),
     lineage: Lineage(0),
 };
 

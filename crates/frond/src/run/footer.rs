@@ -22,7 +22,7 @@ use crate::{
     },
     bounds,
     coding::{Reader, put_bytes, put_varint},
-    layout::Flaw,
+    layout::DecodeError,
     page::Identity,
     sync::Arc,
 };
@@ -181,14 +181,14 @@ impl Footer {
 
     /// Decodes a footer whose hash was verified; a flaw says what is wrong with it, or that a newer
     /// Frond wrote it.
-    pub fn from_disk(identity: &Identity, bytes: &[u8]) -> Result<Footer, Flaw> {
+    pub fn from_disk(identity: &Identity, bytes: &[u8]) -> Result<Footer, DecodeError> {
         let version = bytes.get(VERSION_AT).copied().unwrap_or(VERSION);
         if bytes.starts_with(&MAGIC.to_le_bytes())
-            && let Some(flaw) = Flaw::version("run", version, VERSION_DICTIONARY)
+            && let Some(flaw) = DecodeError::version("run", version, VERSION_DICTIONARY)
         {
             return Err(flaw);
         }
-        let why = |why: &str| Flaw::Malformed { what: "its footer", why: why.into() };
+        let why = |why: &str| DecodeError::Malformed { what: "its footer", why: why.into() };
         let (header, rest) =
             bytes.split_at_checked(HEADER_BYTES).ok_or_else(|| why("shorter than its header"))?;
         let mut header = Reader::new(header);

@@ -13,7 +13,7 @@ use crate::{
     message::Message,
     page::StoreFile,
     sync::Arc,
-    types::{Lineage, Publish, StoreId},
+    types::{Lineage, StoreId, VersionNumber},
 };
 
 type Rows = BTreeMap<Vec<u8>, (Tag, Vec<u8>)>;
@@ -112,7 +112,7 @@ fn written(run: Arc<Run>) -> Arc<Run> {
     let mode = OpenMode { write: true, create_new: true, direct: true };
     let file = MemoryVfs::new().open("s".as_ref(), mode).unwrap();
     let file = StoreFile::new(file, "s", StoreId([7; 16]));
-    let link = run.write(&file, 4096, Publish(1), Lineage(1)).unwrap();
+    let link = run.write(&file, 4096, VersionNumber(1), Lineage(1)).unwrap();
     Run::open(file, link, FramePool::new(8 << 20)).unwrap()
 }
 
@@ -366,7 +366,7 @@ proptest! {
         let mode = OpenMode { write: true, create_new: true, direct: true };
         let file = MemoryVfs::new().open("s".as_ref(), mode).unwrap();
         let file = StoreFile::new(file, "s", StoreId([7; 16]));
-        let link = run.write(&file, 0, Publish(1), Lineage(1)).unwrap();
+        let link = run.write(&file, 0, VersionNumber(1), Lineage(1)).unwrap();
         let mut footer = vec![0; link.footer_bytes as usize];
         let footer_at = u64::from(link.bytes - link.footer_bytes);
         file.read_at(&mut footer, footer_at).unwrap();

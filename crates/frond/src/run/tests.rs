@@ -10,7 +10,7 @@ use crate::{
     io::{MemoryVfs, OpenMode, Vfs},
     page::{Link, StoreFile},
     sync::Arc,
-    types::{Lineage, Publish, StoreId},
+    types::{Lineage, StoreId, VersionNumber},
 };
 
 type Rows = BTreeMap<Vec<u8>, (Tag, Vec<u8>)>;
@@ -44,7 +44,7 @@ fn build(rows: &Rows, options: RunOptions) -> Arc<Run> {
 }
 
 fn write(run: &Run, file: &Arc<StoreFile>, offset: u64) -> Link {
-    run.write(file, offset, Publish(5), Lineage(2)).unwrap()
+    run.write(file, offset, VersionNumber(5), Lineage(2)).unwrap()
 }
 
 fn all_options() -> impl Iterator<Item = RunOptions> {
@@ -422,7 +422,7 @@ fn a_run_that_is_not_the_one_linked_is_refused() {
     assert!(open(link).is_ok());
     let bad = [
         Link { offset: elsewhere, ..link },
-        Link { birth: Publish(6), ..link },
+        Link { birth: VersionNumber(6), ..link },
         Link { lineage: Lineage(3), ..link },
         Link { hash: link.hash + 1, ..link },
         Link { bytes: link.bytes - 4096, ..link },
@@ -442,7 +442,7 @@ fn a_run_that_is_not_the_one_linked_is_refused() {
 fn a_run_that_could_not_be_opened_is_not_written() {
     let file = file();
     let run = forge::with_a_row_too_many(build(&rows(300, 1), RunOptions::default()));
-    match run.write(&file, 8192, Publish(5), Lineage(2)) {
+    match run.write(&file, 8192, VersionNumber(5), Lineage(2)) {
         Err(Error::Unreadable(what, why)) => {
             assert_eq!(
                 (what, &*why),

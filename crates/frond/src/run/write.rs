@@ -18,7 +18,7 @@ use crate::{
         Identity, Link, PageKind, StoreFile, page_hash, sealed,
     },
     sync::Arc,
-    types::{Lineage, Publish},
+    types::{Lineage, VersionNumber},
 };
 
 impl Run {
@@ -31,7 +31,7 @@ impl Run {
         &self,
         file: &StoreFile,
         offset: u64,
-        birth: Publish,
+        birth: VersionNumber,
         lineage: Lineage,
     ) -> Result<Link> {
         let data = self.data.load_full();

@@ -18,7 +18,7 @@
 use super::space::{Extent, Inner, Record, Refused, Space};
 use crate::{
     page::PageKind,
-    types::{Lineage, Lsn, Publish},
+    types::{Lineage, Lsn, VersionNumber},
 };
 
 impl Space {
@@ -59,7 +59,7 @@ impl Space {
 
     /// The first version that listed the blob; `None` if there is no such blob, or no version has
     /// listed it.
-    pub fn birth_of_blob(&self, extent: Extent) -> Option<Publish> {
+    pub fn birth_of_blob(&self, extent: Extent) -> Option<VersionNumber> {
         let blob = self.lock().blob(extent).ok();
         blob.filter(|blob| !blob.temporary).map(|blob| blob.birth)
     }
@@ -87,7 +87,7 @@ impl Inner {
     pub fn adopt_blob(
         &mut self,
         extent: Extent,
-        birth: Publish,
+        birth: VersionNumber,
         lineage: Lineage,
     ) -> Result<(), Refused> {
         if self.blob(extent)?.temporary {
@@ -105,7 +105,7 @@ impl Inner {
         extent: Extent,
         lineage: Lineage,
         listed: bool,
-        at: Publish,
+        at: VersionNumber,
     ) -> Result<(), Refused> {
         let record = self.blob(extent)?;
         let refused = |why: &str| Refused {
@@ -168,7 +168,9 @@ impl Inner {
 
     /// Ends a temporary extent: it is in no version, though the log may still name it.
     pub fn end_temporary(&mut self, offset: u64) {
-        self.change(offset, |record| (record.birth, record.death) = (Publish(0), Publish(0)));
+        self.change(offset, |record| {
+            (record.birth, record.death) = (VersionNumber(0), VersionNumber(0))
+        });
         self.settle(offset);
     }
 }

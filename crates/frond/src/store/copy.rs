@@ -25,7 +25,7 @@ use crate::{
     error::Result,
     page::{Link, StoreFile, sealed},
     sync::Arc,
-    types::Publish,
+    types::VersionNumber,
 };
 
 impl Store {
@@ -114,7 +114,12 @@ pub fn read_snapshot(
 }
 
 /// The zone pages of a space map, from its directory page.
-pub fn zone_pages(file: &StoreFile, link: &Link, at: Publish, page: &[u8]) -> Result<Vec<Link>> {
+pub fn zone_pages(
+    file: &StoreFile,
+    link: &Link,
+    at: VersionNumber,
+    page: &[u8],
+) -> Result<Vec<Link>> {
     let bad = |why| file.malformed(link.offset, u64::from(link.bytes), "the space map", why);
     let directory = MapDirectory::decode(page, at).map_err(bad)?;
     Ok(directory.zones.into_iter().map(|(_, entry)| entry.link).collect())

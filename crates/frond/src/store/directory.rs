@@ -41,7 +41,7 @@ use crate::{
     error::Result,
     page::{FEATURE_PAGED_DIRECTORY, Link, PageKind},
     sync::Arc,
-    types::{Publish, Seqno, TreeId},
+    types::{Seqno, TreeId, VersionNumber},
 };
 
 /// Number of trees whose roots share a page.
@@ -260,7 +260,7 @@ fn decode_snapshots(page: &[u8], number: u32, into: &mut Vec<NamedSnapshot>) -> 
             return Err("snapshots do not ascend".into());
         }
         let seqno = Seqno(reader.number()?);
-        let publish = Publish(reader.number()?);
+        let publish = VersionNumber(reader.number()?);
         let trees = SnapshotTrees::Paged(optional_link(&mut reader)?);
         into.push(NamedSnapshot { id, seqno, publish, trees });
     }
@@ -402,7 +402,7 @@ impl Store {
         &self,
         change: &DirectoryChange,
         pages: &mut DirectoryPages<'_>,
-        previous: Publish,
+        previous: VersionNumber,
     ) -> Result<(Directory, Link, Link, Totals)> {
         self.file().require(FEATURE_PAGED_DIRECTORY);
         let at = pages.at;
@@ -453,14 +453,14 @@ impl Store {
 /// Pages of the root directory that a checkpoint has written and replaced.
 pub(super) struct DirectoryPages<'a> {
     store: &'a Store,
-    at: Publish,
+    at: VersionNumber,
     written: Vec<Link>,
     replaced: Vec<Link>,
 }
 
 impl<'a> DirectoryPages<'a> {
     /// The pages of a checkpoint of version `at`, none so far.
-    pub fn new(store: &'a Store, at: Publish) -> Self {
+    pub fn new(store: &'a Store, at: VersionNumber) -> Self {
         Self { store, at, written: Vec::new(), replaced: Vec::new() }
     }
 

@@ -31,7 +31,7 @@ use super::{
     file::Store,
     space::{Inner, STORE_LINEAGE},
 };
-use crate::types::{Lineage, Publish};
+use crate::types::{Lineage, VersionNumber};
 
 /// Records examined per hold of the lock: some hundred microseconds.
 const LOOKED_AT_ONCE: usize = 4096;
@@ -58,7 +58,7 @@ impl Store {
 
     /// Makes at most `extents_max` extents of ended lineages die with `version`, which is being
     /// written.
-    pub fn end_some(&self, version: Publish, extents_max: usize) {
+    pub fn end_some(&self, version: VersionNumber, extents_max: usize) {
         let (mut died, mut looked_at) = (0, 0);
         while died < extents_max && looked_at < LOOKED_AT_MAX {
             // The lock is released between the steps.
@@ -92,7 +92,7 @@ impl Inner {
 
     /// Performs one step of a pass and returns how many extents died; `None` if there is nothing to
     /// do.
-    fn end_piece(&mut self, version: Publish, extents_max: usize) -> Option<usize> {
+    fn end_piece(&mut self, version: VersionNumber, extents_max: usize) -> Option<usize> {
         if self.ending.pass.is_empty() {
             self.ending.pass = std::mem::take(&mut self.ending.next);
             self.ending.from = 0;

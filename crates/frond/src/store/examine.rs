@@ -29,7 +29,7 @@ use crate::{
     io::{Env, OpenMode},
     page::{Link, PageKind, StoreFile},
     sync::Arc,
-    types::{Lineage, Publish},
+    types::{Lineage, VersionNumber},
 };
 
 /// The state of a superblock slot.
@@ -53,9 +53,9 @@ pub struct Listed {
     /// The lineage that wrote it.
     pub lineage: Lineage,
     /// The version that first linked it.
-    pub birth: Publish,
+    pub birth: VersionNumber,
     /// The first version that no longer links it, if there is one.
-    pub death: Option<Publish>,
+    pub death: Option<VersionNumber>,
     /// References from nodes for a run; runs that list it for a blob.
     pub refs: u32,
 }
@@ -64,12 +64,12 @@ pub struct Listed {
 #[derive(Debug)]
 pub struct Held {
     store: Arc<Store>,
-    versions: Vec<Publish>,
+    versions: Vec<VersionNumber>,
 }
 
 impl Held {
     /// Takes over pins that the caller has made.
-    pub(super) fn new(store: Arc<Store>, versions: Vec<Publish>) -> Self {
+    pub(super) fn new(store: Arc<Store>, versions: Vec<VersionNumber>) -> Self {
         Self { store, versions }
     }
 }
@@ -144,7 +144,7 @@ impl Store {
             });
             // A slot that the store passed over at opening is not pinned, and cannot be pinned any
             // more.
-            let versions: Vec<Publish> =
+            let versions: Vec<VersionNumber> =
                 publishes.filter(|publish| pinned.contains(publish)).collect();
             versions.iter().for_each(|&version| self.space().pin_version(version));
             (slots, Held::new(self.clone(), versions))

@@ -34,14 +34,14 @@ use crate::{
     io::{ALIGN, Env, File, Vfs},
     page::{Identity, Link, PageKind, StoreFile, sealed},
     sync::{Arc, AtomicU64, Mutex, Ordering},
-    types::{Lineage, Lsn, Publish, Seqno, StoreId},
+    types::{Lineage, Lsn, Seqno, StoreId, VersionNumber},
 };
 
 /// The state that a checkpoint makes durable; see [`Store::publish`].
 #[derive(Clone, Copy, Debug)]
 pub struct Checkpoint<'a> {
     /// The version, newer than that of any slot.
-    pub publish: Publish,
+    pub publish: VersionNumber,
     /// The boundary F.
     pub applied: Seqno,
     /// The log position at which replay starts.
@@ -93,7 +93,7 @@ pub struct Store {
     slots: Mutex<SlotPair>,
     /// The pages of the newest slot's root directory.
     pub(super) directory: Mutex<Directory>,
-    counts_from: Publish,
+    counts_from: VersionNumber,
     /// No page may be born above this version before the next slot is written (Rule: I20).
     birth_limit: AtomicU64,
     checkpoints: AtomicU64,
@@ -119,7 +119,7 @@ impl Store {
             checkpoint: Mutex::new(()),
             slots: Mutex::new(SlotPair::default()),
             directory: Mutex::new(directory),
-            counts_from: Publish(0),
+            counts_from: VersionNumber(0),
             birth_limit: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
             reserve: Reserving::default(),
@@ -139,7 +139,7 @@ impl Store {
     }
 
     /// Sets the version from which births and publishes count.
-    pub(super) fn count_from(&mut self, counts_from: Publish) {
+    pub(super) fn count_from(&mut self, counts_from: VersionNumber) {
         self.counts_from = counts_from;
         self.birth_limit = AtomicU64::new(counts_from.0 + HEADROOM);
     }
@@ -177,7 +177,7 @@ impl Store {
     }
 
     /// The version above which births and publishes start.
-    pub fn counts_from(&self) -> Publish {
+    pub fn counts_from(&self) -> VersionNumber {
         self.counts_from
     }
 
@@ -263,7 +263,7 @@ impl Store {
 
     /// Records that the page is in no version of its lineage from `at` on. `by` is the lineage of
     /// the tree that releases the page; pages that it inherited are left alone (Rule: I19).
-    pub fn die(&self, link: &Link, by: Lineage, at: Publish) -> Result<()> {
+    pub fn die(&self, link: &Link, by: Lineage, at: VersionNumber) -> Result<()> {
         self.space.lock().die(link, by, at).map_err(|why| refused(&self.data, why))
     }
 
@@ -280,7 +280,7 @@ impl Store {
     }
 
     /// Makes a temporary extent part of version `birth`.
-    pub fn adopt(&self, offset: u64, birth: Publish, lineage: Lineage) -> Result<()> {
+    pub fn adopt(&self, offset: u64, birth: VersionNumber, lineage: Lineage) -> Result<()> {
         let adopted = self.space.lock().adopt(offset, birth, lineage);
         adopted.map_err(|why| refused(&self.data, why))
     }
@@ -292,7 +292,7 @@ impl Store {
 
     /// Adopts a blob that is listed by a run which version `birth` is the first to link (Rule:
     /// I20).
-    pub fn adopt_blob(&self, extent: Extent, birth: Publish, lineage: Lineage) -> Result<()> {
+    pub fn adopt_blob(&self, extent: Extent, birth: VersionNumber, lineage: Lineage) -> Result<()> {
         let adopted = self.space.lock().adopt_blob(extent, birth, lineage);
         adopted.map_err(|why| refused(&self.data, why))
     }
@@ -304,7 +304,7 @@ impl Store {
         extent: Extent,
         lineage: Lineage,
         listed: bool,
-        at: Publish,
+        at: VersionNumber,
     ) -> Result<()> {
         let counted = self.space.lock().count_blob(extent, lineage, listed, at);
         counted.map_err(|why| refused(&self.data, why))
@@ -345,7 +345,7 @@ impl Store {
     pub fn put_page(
         &self,
         kind: PageKind,
-        birth: Publish,
+        birth: VersionNumber,
         lineage: Lineage,
         payload: &[&[u8]],
     ) -> Result<Link> {
@@ -360,7 +360,7 @@ impl Store {
         &self,
         kind: PageKind,
         extent: Extent,
-        birth: Publish,
+        birth: VersionNumber,
         lineage: Lineage,
         payload: &[&[u8]],
     ) -> Result<Link> {
@@ -376,7 +376,7 @@ impl Store {
         &self,
         kind: PageKind,
         extent: Extent,
-        birth: Publish,
+        birth: VersionNumber,
         lineage: Lineage,
     ) -> Identity {
         let Extent { offset, bytes } = extent;
@@ -388,7 +388,7 @@ impl Store {
     pub fn write_extent(
         &self,
         extent: Extent,
-        birth: Publish,
+        birth: VersionNumber,
         parts: &[IoSlice<'_>],
     ) -> Result<()> {
         self.check_birth(birth)?;
@@ -415,7 +415,7 @@ impl Store {
         written.map_err(|e| Error::io(&self.data.path, "write", offset, e))
     }
 
-    fn check_birth(&self, birth: Publish) -> Result<()> {
+    fn check_birth(&self, birth: VersionNumber) -> Result<()> {
         if birth.0 <= self.birth_limit.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -486,7 +486,7 @@ impl Store {
             incompat: newest.incompat | self.data.features(),
             publish: at,
             previous: newest.publish,
-            publish_limit: Publish(at.0 + HEADROOM),
+            publish_limit: VersionNumber(at.0 + HEADROOM),
             applied: checkpoint.applied,
             log_from: checkpoint.log_from,
             log_synced: checkpoint.log_synced,
@@ -530,7 +530,11 @@ impl Store {
 
     /// Writes the changed pages of the space map and its directory. No page of the map is listed in
     /// a zone, so no allocation here changes what is being written.
-    pub(super) fn write_map(&self, at: Publish, previous: Publish) -> Result<(Link, Totals)> {
+    pub(super) fn write_map(
+        &self,
+        at: VersionNumber,
+        previous: VersionNumber,
+    ) -> Result<(Link, Totals)> {
         let planned = self.space.lock().plan_zones(at, previous);
         let mut planned = planned.map_err(|why| refused(&self.data, why))?;
         for index in 0..planned.len() {
@@ -566,7 +570,7 @@ impl Store {
         Ok((link, totals))
     }
 
-    fn write_map_page(&self, page: &MapPage, at: Publish) -> Result<Link> {
+    fn write_map_page(&self, page: &MapPage, at: VersionNumber) -> Result<Link> {
         self.write_page(PageKind::Map, page.extent, at, STORE_LINEAGE, &[&page.payload])
     }
 

@@ -26,7 +26,7 @@ use crate::{
     bounds::{LINEAGE_PINS, MAP_DIRECTORY_BYTES, ZONE_BYTES},
     io::ALIGN,
     page::{Link, PageKind},
-    types::{Lineage, Lsn, Publish},
+    types::{Lineage, Lsn, VersionNumber},
 };
 
 /// Bytes of the file per zone page.
@@ -100,7 +100,7 @@ pub(super) fn encode_zone(zone: u64, listed: &[(u64, Record)]) -> (Vec<u8>, Zone
 pub(super) fn decode_zone(
     bytes: &[u8],
     zone: u64,
-    at: Publish,
+    at: VersionNumber,
     mut listed: impl FnMut(u64, Record),
 ) -> Decoded<()> {
     let mut reader = Reader::new(bytes);
@@ -144,7 +144,12 @@ fn decode_extent(reader: &mut Reader<'_>, from: u64) -> Decoded<Extent> {
     Ok(Extent { offset, bytes })
 }
 
-fn decode_record(reader: &mut Reader<'_>, bytes: u32, base: u64, at: Publish) -> Decoded<Record> {
+fn decode_record(
+    reader: &mut Reader<'_>,
+    bytes: u32,
+    base: u64,
+    at: VersionNumber,
+) -> Decoded<Record> {
     let flags = reader.u8()?;
     let kinds = [PageKind::Node, PageKind::Run, PageKind::Directory, PageKind::Blob];
     let kind = kinds.into_iter().find(|kind| *kind as u8 == flags & 7);
@@ -160,7 +165,7 @@ fn decode_record(reader: &mut Reader<'_>, bytes: u32, base: u64, at: Publish) ->
     }
     let log = if flags & IN_LOG != 0 { Some(Lsn(reader.number()?)) } else { None };
     let refs = if flags & REFS != 0 { reader.number_u32()? } else { 1 };
-    let (birth, death) = (Publish(birth), Publish(death));
+    let (birth, death) = (VersionNumber(birth), VersionNumber(death));
     let (temporary, holds, waits) = (false, 0, false);
     Ok(Record { bytes, class, kind, lineage, refs, birth, death, log, temporary, holds, waits })
 }
@@ -173,7 +178,7 @@ pub(super) struct MapDirectory {
     /// Zones that have extents, ascending.
     pub zones: Vec<(u64, ZoneEntry)>,
     /// Map pages that are dead and kept, ascending: place, birth, death.
-    pub pending: Vec<(Extent, Publish, Publish)>,
+    pub pending: Vec<(Extent, VersionNumber, VersionNumber)>,
 }
 
 impl MapDirectory {
@@ -215,7 +220,7 @@ impl MapDirectory {
     }
 
     /// Decodes a directory written for version `at`.
-    pub fn decode(bytes: &[u8], at: Publish) -> Decoded<Self> {
+    pub fn decode(bytes: &[u8], at: VersionNumber) -> Decoded<Self> {
         let mut reader = Reader::new(bytes);
         if reader.u8()? != DIRECTORY_PAGE {
             return Err("it is no map directory".into());
@@ -238,20 +243,20 @@ impl MapDirectory {
             let birth = reader.number()?;
             let death = birth.checked_add(reader.number()?).filter(|&death| death <= at.0);
             let death = death.ok_or("a map page that dies after the map")?;
-            directory.pending.push((extent, Publish(birth), Publish(death)));
+            directory.pending.push((extent, VersionNumber(birth), VersionNumber(death)));
         }
         reader.end()?;
         Ok(directory)
     }
 }
 
-fn decode_pin(reader: &mut Reader<'_>, at: Publish) -> Decoded<LineagePin> {
+fn decode_pin(reader: &mut Reader<'_>, at: VersionNumber) -> Decoded<LineagePin> {
     let lineage = Lineage(reader.number_u32()?);
-    let publish = Publish(reader.number()?);
-    let from = Publish(reader.number()?);
+    let publish = VersionNumber(reader.number()?);
+    let from = VersionNumber(reader.number()?);
     let until = match reader.number()? {
         0 => NEVER,
-        until => Publish(until),
+        until => VersionNumber(until),
     };
     if from > at || until < from || (until != NEVER && until > at) {
         return Err("a pin of another version".into());
@@ -259,10 +264,10 @@ fn decode_pin(reader: &mut Reader<'_>, at: Publish) -> Decoded<LineagePin> {
     Ok(LineagePin { lineage, publish, from, until })
 }
 
-fn decode_entry(reader: &mut Reader<'_>, zone: u64, at: Publish) -> Decoded<ZoneEntry> {
+fn decode_entry(reader: &mut Reader<'_>, zone: u64, at: VersionNumber) -> Decoded<ZoneEntry> {
     let (start, _) = zone_range(zone)?;
     let extent = decode_extent(reader, 0)?;
-    let birth = Publish(reader.number()?);
+    let birth = VersionNumber(reader.number()?);
     if birth > at {
         return Err("a zone page born after the map".into());
     }

@@ -36,7 +36,7 @@ use crate::{
     io::{Env, File, OpenMode},
     page::{FEATURE_ROW_COUNTS, FEATURE_SUMS, PageKind, StoreFile},
     sync::Arc,
-    types::{Publish, StoreId},
+    types::{StoreId, VersionNumber},
 };
 
 /// Name of a store file that is still being made.
@@ -80,7 +80,7 @@ pub struct Opened {
 
 impl Opened {
     /// The version above which births and publishes start (Rule: I20).
-    pub fn counts_from(&self) -> Publish {
+    pub fn counts_from(&self) -> VersionNumber {
         self.store.counts_from()
     }
 }
@@ -162,7 +162,7 @@ fn make_file(env: &Env, dir: &Path) -> Result<()> {
         let superblock = Superblock {
             store: StoreId(id),
             sequence,
-            publish_limit: Publish(HEADROOM),
+            publish_limit: VersionNumber(HEADROOM),
             incompat: FEATURE_ROW_COUNTS | FEATURE_SUMS,
             totals: Totals { file_bytes: DATA_START, ..Totals::default() },
             ..Superblock::default()

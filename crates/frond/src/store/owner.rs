@@ -28,7 +28,7 @@ use crate::{
     error::Result,
     io::Env,
     page::StoreFile,
-    types::{Publish, StoreId},
+    types::{StoreId, VersionNumber},
 };
 
 const MAGIC: &[u8; 8] = b"FrondOwn";
@@ -45,7 +45,7 @@ pub(super) struct Owner {
     pub store: StoreId,
     pub pid: u64,
     /// The owner's births are above this, and at most `HEADROOM` above it until it publishes.
-    pub counts_from: Publish,
+    pub counts_from: VersionNumber,
 }
 
 impl Owner {
@@ -69,7 +69,7 @@ impl Owner {
             return None;
         }
         let store = StoreId(*fields.get(8..24)?.first_chunk()?);
-        Some(Self { store, pid: word(24)?, counts_from: Publish(word(40)?) })
+        Some(Self { store, pid: word(24)?, counts_from: VersionNumber(word(40)?) })
     }
 }
 
@@ -82,7 +82,7 @@ pub(super) fn read(file: &dyn crate::io::File) -> Option<Owner> {
 }
 
 /// Writes this owner's page; returns the version above which this owner counts.
-pub(super) fn sign(file: &StoreFile, env: &Env, issued: &Issued) -> Result<Publish> {
+pub(super) fn sign(file: &StoreFile, env: &Env, issued: &Issued) -> Result<VersionNumber> {
     let before = read(&*file.file)
         .filter(|owner| owner.store == file.store && owner.counts_from <= PUBLISH_MAX);
     let unseen = if issued.is_all || plant!("store: an unreadable slot counts for nothing") {
@@ -90,11 +90,13 @@ pub(super) fn sign(file: &StoreFile, env: &Env, issued: &Issued) -> Result<Publi
     } else {
         HEADROOM
     };
-    let limit = Publish(issued.publish_limit.0.saturating_add(unseen));
+    let limit = VersionNumber(issued.publish_limit.0.saturating_add(unseen));
     let counts_from = match before {
-        Some(owner) => Publish(limit.0.max(owner.counts_from.0.saturating_add(HEADROOM + unseen))),
+        Some(owner) => {
+            VersionNumber(limit.0.max(owner.counts_from.0.saturating_add(HEADROOM + unseen)))
+        }
         // It is unknown how far an earlier owner counted: 16 random bits make a clash unlikely.
-        None => Publish(limit.0.saturating_add((env.rng.next_u64() & 0xffff) << 32)),
+        None => VersionNumber(limit.0.saturating_add((env.rng.next_u64() & 0xffff) << 32)),
     };
     let owner = Owner { store: file.store, pid: u64::from(std::process::id()), counts_from };
     let page = owner.encode(env.clock.now().as_secs())?;
@@ -108,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_damaged_owner_page_is_no_owner() {
-        let owner = Owner { store: StoreId([3; 16]), pid: 77, counts_from: Publish(5 << 32) };
+        let owner = Owner { store: StoreId([3; 16]), pid: 77, counts_from: VersionNumber(5 << 32) };
         let page = owner.encode(9).unwrap();
         assert_eq!(Owner::decode(&page), Some(owner));
         for bit in 0..(FIELDS_BYTES + 8) * 8 {

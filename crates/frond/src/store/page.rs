@@ -16,7 +16,7 @@ use crate::{
     error::{Error, Result},
     io::ALIGN,
     page::{Identity, Link, PageKind, StoreFile, page_hash, sealed},
-    types::{Lineage, Publish},
+    types::{Lineage, VersionNumber},
 };
 
 const MAGIC: [u8; 4] = *b"FrPg";
@@ -141,7 +141,7 @@ struct Header {
     version: u8,
     bytes: u32,
     payload: u32,
-    birth: Publish,
+    birth: VersionNumber,
     lineage: Lineage,
 }
 
@@ -160,7 +160,7 @@ impl Header {
             version,
             bytes: u32::from_le_bytes(reader.array().ok()?),
             payload: u32::from_le_bytes(reader.array().ok()?),
-            birth: Publish(reader.u64().ok()?),
+            birth: VersionNumber(reader.u64().ok()?),
             lineage: Lineage(u32::from_le_bytes(reader.array().ok()?)),
         })
     }

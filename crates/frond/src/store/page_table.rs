@@ -35,7 +35,7 @@ use crate::{
     io::ALIGN,
     page::{Link, StoreFile, sealed},
     sync::Arc,
-    types::Publish,
+    types::VersionNumber,
 };
 
 /// Payloads under one index page. (The root has all index pages.)
@@ -200,7 +200,7 @@ impl Bounds {
     }
 
     /// Fails, with the reason in words, if a page born at `parent` cannot have this link.
-    pub fn check(&mut self, link: &Link, parent: Publish) -> Decoded<()> {
+    pub fn check(&mut self, link: &Link, parent: VersionNumber) -> Decoded<()> {
         let fits = root_fits(&self.superblock, link)
             && link.bytes <= PAGE_BYTES_MAX
             && link.birth <= parent
@@ -243,7 +243,7 @@ pub(super) fn page_link(reader: &mut Reader<'_>) -> Decoded<Link> {
     let in_units = |units: u64| units.checked_mul(UNIT).ok_or("a page beyond any file");
     let offset = in_units(reader.number()?)?;
     let bytes = u32::try_from(in_units(reader.number()?)?).map_err(|_| "a page of any length")?;
-    let birth = Publish(reader.number()?);
+    let birth = VersionNumber(reader.number()?);
     let hash = reader.u64()?;
     Ok(Link { offset, bytes, footer_bytes: bytes, hash, birth, lineage: STORE_LINEAGE })
 }

@@ -40,14 +40,14 @@ use super::{
 use crate::{
     error::{Error, Result},
     io::Env,
-    types::Publish,
+    types::VersionNumber,
 };
 
 /// The highest numbers that the readable slots show as issued.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Issued {
     /// The highest limit.
-    pub publish_limit: Publish,
+    pub publish_limit: VersionNumber,
     /// The highest sequence.
     pub sequence: u64,
     /// Both slots could be read, so nothing higher was issued.
@@ -57,7 +57,7 @@ pub(super) struct Issued {
 impl Issued {
     /// The slot that replaces the one passed over, when `taken` was chosen and the owner counts
     /// versions above `counts_from`.
-    pub fn heir_of(&self, taken: &Superblock, counts_from: Publish) -> Superblock {
+    pub fn heir_of(&self, taken: &Superblock, counts_from: VersionNumber) -> Superblock {
         let unused = if plant!("store: a sequence is issued twice") {
             taken.sequence + 1
         } else {
@@ -67,7 +67,7 @@ impl Issued {
         Superblock {
             sequence: if is_in_place { unused } else { unused + 1 },
             previous: taken.publish,
-            publish_limit: Publish(counts_from.0 + HEADROOM).min(PUBLISH_MAX),
+            publish_limit: VersionNumber(counts_from.0 + HEADROOM).min(PUBLISH_MAX),
             ..*taken
         }
     }

@@ -26,53 +26,53 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::space::STORE_LINEAGE;
-use crate::types::{Lineage, Publish};
+use crate::types::{Lineage, VersionNumber};
 
 /// The `until` of an open pin and the `death` of a live page.
-pub(super) const NEVER: Publish = Publish(u64::MAX);
+pub(super) const NEVER: VersionNumber = VersionNumber(u64::MAX);
 
 /// A pin of one lineage.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct LineagePin {
     pub lineage: Lineage,
-    pub publish: Publish,
+    pub publish: VersionNumber,
     /// The first version in which the holder exists.
-    pub from: Publish,
+    pub from: VersionNumber,
     /// The first version in which it no longer exists.
-    pub until: Publish,
+    pub until: VersionNumber,
 }
 
 /// What keeps a dead page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(super) enum Keeper {
-    Lineage(Lineage, Publish),
-    Named(Publish),
-    Version(Publish),
+    Lineage(Lineage, VersionNumber),
+    Named(VersionNumber),
+    Version(VersionNumber),
 }
 
 /// All pins of a store.
 #[derive(Debug, Default)]
 pub(super) struct Pins {
-    versions: BTreeMap<Publish, u32>,
+    versions: BTreeMap<VersionNumber, u32>,
     /// Number of lineage pins and named pins.
     count: usize,
     /// (from, until) of each lineage pin.
-    lineages: BTreeMap<(Lineage, Publish), Vec<(Publish, Publish)>>,
+    lineages: BTreeMap<(Lineage, VersionNumber), Vec<(VersionNumber, VersionNumber)>>,
     /// The keys with a closed pin.
-    closing: BTreeSet<(Lineage, Publish)>,
+    closing: BTreeSet<(Lineage, VersionNumber)>,
     /// (from, until) of each named pin, by the version that it keeps.
-    named: BTreeMap<Publish, Vec<(Publish, Publish)>>,
+    named: BTreeMap<VersionNumber, Vec<(VersionNumber, VersionNumber)>>,
     /// The named versions with a closed pin.
-    closing_named: BTreeSet<Publish>,
+    closing_named: BTreeSet<VersionNumber>,
 }
 
 impl Pins {
-    pub fn pin_version(&mut self, version: Publish) {
+    pub fn pin_version(&mut self, version: VersionNumber) {
         *self.versions.entry(version).or_insert(0) += 1;
     }
 
     /// Removes one pin of a version; true if it was the last. Panics if there was none.
-    pub fn unpin_version(&mut self, version: Publish) -> bool {
+    pub fn unpin_version(&mut self, version: VersionNumber) -> bool {
         let count = self.versions.get_mut(&version);
         let count = count.expect("I18: a version is unpinned by whoever pinned it");
         *count -= 1;
@@ -102,7 +102,12 @@ impl Pins {
 
     /// Closes the oldest open pin; false if there is none. Which one is closed does not matter: the
     /// versions covered by all of them together stay the same.
-    pub fn close_lineage(&mut self, lineage: Lineage, publish: Publish, until: Publish) -> bool {
+    pub fn close_lineage(
+        &mut self,
+        lineage: Lineage,
+        publish: VersionNumber,
+        until: VersionNumber,
+    ) -> bool {
         let is_named = lineage == STORE_LINEAGE;
         let spans = match is_named {
             true => self.named.get_mut(&publish),
@@ -162,7 +167,12 @@ impl Pins {
 
     /// The keeper of a page of `lineage` that lived in [birth, death): a lineage pin if there is
     /// one, else a named pin, because those last; within a kind the newest.
-    pub fn keeper(&self, lineage: Lineage, birth: Publish, death: Publish) -> Option<Keeper> {
+    pub fn keeper(
+        &self,
+        lineage: Lineage,
+        birth: VersionNumber,
+        death: VersionNumber,
+    ) -> Option<Keeper> {
         if birth >= death {
             return None;
         }
@@ -180,7 +190,7 @@ impl Pins {
     }
 
     /// The keeper of a page of the space map that lived in [birth, death).
-    pub fn keeper_of_map(&self, birth: Publish, death: Publish) -> Option<Keeper> {
+    pub fn keeper_of_map(&self, birth: VersionNumber, death: VersionNumber) -> Option<Keeper> {
         if birth >= death {
             return None;
         }
@@ -190,7 +200,7 @@ impl Pins {
 
     /// The lineage pins and named pins in force in version `at` or in the older slot's `previous`,
     /// as a map written for `at` lists them.
-    pub fn standing(&self, at: Publish, previous: Publish) -> Vec<LineagePin> {
+    pub fn standing(&self, at: VersionNumber, previous: VersionNumber) -> Vec<LineagePin> {
         let lives =
             |from, until| from <= at && (until > at || (from <= previous && previous < until));
         let mut pins = Vec::new();
@@ -223,7 +233,7 @@ impl Pins {
     }
 
     /// The pinned versions, oldest first.
-    pub fn versions(&self) -> impl Iterator<Item = Publish> + '_ {
+    pub fn versions(&self) -> impl Iterator<Item = VersionNumber> + '_ {
         self.versions.keys().copied()
     }
 }
@@ -235,7 +245,7 @@ mod tests {
     const L: Lineage = Lineage(3);
 
     fn named(publish: u64) -> LineagePin {
-        let publish = Publish(publish);
+        let publish = VersionNumber(publish);
         LineagePin { lineage: STORE_LINEAGE, publish, from: publish, until: NEVER }
     }
 
@@ -244,46 +254,67 @@ mod tests {
     #[test]
     fn a_named_pin_keeps_its_version_and_what_dropped_clones_inherited() {
         let mut pins = Pins::default();
-        let pin = LineagePin { lineage: L, publish: Publish(5), from: Publish(6), until: NEVER };
+        let pin = LineagePin {
+            lineage: L,
+            publish: VersionNumber(5),
+            from: VersionNumber(6),
+            until: NEVER,
+        };
         pins.pin_lineage(pin);
         pins.pin_lineage(named(10));
         for lineage in [L, Lineage(4), STORE_LINEAGE] {
-            let keeper = pins.keeper(lineage, Publish(8), Publish(11));
-            assert_eq!(keeper, Some(Keeper::Named(Publish(10))));
+            let keeper = pins.keeper(lineage, VersionNumber(8), VersionNumber(11));
+            assert_eq!(keeper, Some(Keeper::Named(VersionNumber(10))));
         }
-        assert_eq!(pins.keeper_of_map(Publish(8), Publish(11)), None, "maps are for no snapshot");
-        assert!(pins.close_lineage(L, Publish(5), Publish(12)), "the clone is dropped");
+        assert_eq!(
+            pins.keeper_of_map(VersionNumber(8), VersionNumber(11)),
+            None,
+            "maps are for no snapshot"
+        );
+        assert!(pins.close_lineage(L, VersionNumber(5), VersionNumber(12)), "the clone is dropped");
         assert!(pins.expire().is_empty(), "version 10 has the clone");
-        let closed = LineagePin { until: Publish(12), ..pin };
-        assert_eq!(pins.standing(Publish(20), Publish(18)), [closed, named(10)]);
-        assert!(pins.close_lineage(STORE_LINEAGE, Publish(10), Publish(21)));
-        pins.pin_version(Publish(20));
+        let closed = LineagePin { until: VersionNumber(12), ..pin };
+        assert_eq!(pins.standing(VersionNumber(20), VersionNumber(18)), [closed, named(10)]);
+        assert!(pins.close_lineage(STORE_LINEAGE, VersionNumber(10), VersionNumber(21)));
+        pins.pin_version(VersionNumber(20));
         assert!(pins.expire().is_empty(), "version 20 has the snapshot");
-        assert!(pins.unpin_version(Publish(20)));
-        let gone = [Keeper::Named(Publish(10)), Keeper::Lineage(L, Publish(5))];
+        assert!(pins.unpin_version(VersionNumber(20)));
+        let gone = [Keeper::Named(VersionNumber(10)), Keeper::Lineage(L, VersionNumber(5))];
         assert_eq!(pins.expire(), gone);
-        assert!(!pins.close_lineage(STORE_LINEAGE, Publish(10), Publish(22)), "closed once");
+        assert!(
+            !pins.close_lineage(STORE_LINEAGE, VersionNumber(10), VersionNumber(22)),
+            "closed once"
+        );
     }
 
     /// Rule: I19. A reader of a version with the clone keeps the clone's pin alive.
     #[test]
     fn a_dropped_clone_stays_pinned_for_versions_that_had_it() {
         let mut pins = Pins::default();
-        let pin = LineagePin { lineage: L, publish: Publish(5), from: Publish(6), until: NEVER };
+        let pin = LineagePin {
+            lineage: L,
+            publish: VersionNumber(5),
+            from: VersionNumber(6),
+            until: NEVER,
+        };
         pins.pin_lineage(pin);
-        pins.pin_version(Publish(8));
+        pins.pin_version(VersionNumber(8));
         assert_eq!(
-            pins.keeper(L, Publish(2), Publish(6)),
-            Some(Keeper::Lineage(L, Publish(5))),
+            pins.keeper(L, VersionNumber(2), VersionNumber(6)),
+            Some(Keeper::Lineage(L, VersionNumber(5))),
             "alive in 5, dead before 8"
         );
-        assert_eq!(pins.keeper(Lineage(4), Publish(2), Publish(6)), None, "another lineage");
-        assert!(pins.close_lineage(L, Publish(5), Publish(9)));
-        assert!(!pins.close_lineage(L, Publish(5), Publish(9)), "closed once");
+        assert_eq!(
+            pins.keeper(Lineage(4), VersionNumber(2), VersionNumber(6)),
+            None,
+            "another lineage"
+        );
+        assert!(pins.close_lineage(L, VersionNumber(5), VersionNumber(9)));
+        assert!(!pins.close_lineage(L, VersionNumber(5), VersionNumber(9)), "closed once");
         assert!(pins.expire().is_empty(), "version 8 still has the clone");
-        assert!(pins.unpin_version(Publish(8)));
-        assert_eq!(pins.expire(), [Keeper::Lineage(L, Publish(5))]);
-        assert_eq!(pins.keeper(L, Publish(2), Publish(6)), None);
+        assert!(pins.unpin_version(VersionNumber(8)));
+        assert_eq!(pins.expire(), [Keeper::Lineage(L, VersionNumber(5))]);
+        assert_eq!(pins.keeper(L, VersionNumber(2), VersionNumber(6)), None);
     }
 
     #[test]
@@ -291,15 +322,15 @@ mod tests {
         let mut pins = Pins::default();
         let pin = |from, until| LineagePin {
             lineage: L,
-            publish: Publish(1),
-            from: Publish(from),
-            until: Publish(until),
+            publish: VersionNumber(1),
+            from: VersionNumber(from),
+            until: VersionNumber(until),
         };
         pins.pin_lineage(pin(3, 12)); // dropped after the map's version: open in it
         pins.pin_lineage(pin(4, 9)); // dropped between the slots
         pins.pin_lineage(pin(5, 7)); // dropped before both
         pins.pin_lineage(pin(11, u64::MAX)); // made after
-        let listed = pins.standing(Publish(10), Publish(7));
+        let listed = pins.standing(VersionNumber(10), VersionNumber(7));
         assert_eq!(listed, [pin(3, u64::MAX), pin(4, 9)]);
     }
 }

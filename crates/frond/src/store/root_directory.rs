@@ -24,7 +24,7 @@ use super::{
 use crate::{
     page::{LINK_BYTES, Link},
     sync::Arc,
-    types::{Counts, KEY_BYTES_MAX, Lineage, Publish, SUMS, Seqno, Sums, TreeId},
+    types::{Counts, KEY_BYTES_MAX, Lineage, SUMS, Seqno, Sums, TreeId, VersionNumber},
 };
 
 /// Longest name of a snapshot, bytes.
@@ -49,7 +49,7 @@ pub struct TreeRoot {
     pub lineage: Lineage,
     /// The lineage pins that this tree holds for inherited pages, oldest ancestor first (Rule:
     /// I19).
-    pub inherits: Vec<(Lineage, Publish)>,
+    pub inherits: Vec<(Lineage, VersionNumber)>,
     /// Number of entries, an upper estimate (Rule: I40).
     pub entries: u64,
     /// Encoded bytes, an estimate.
@@ -59,7 +59,7 @@ pub struct TreeRoot {
     pub max_key: Option<Vec<u8>>,
     /// For a tree loaded in bulk: the version that adopted pages whose links show an older birth
     /// (Rule: I20). Otherwise 0.
-    pub loaded: Publish,
+    pub loaded: VersionNumber,
     /// The number of rows, if it is known.
     pub rows: Option<u64>,
     /// The current values of its counters.
@@ -76,7 +76,7 @@ pub struct NamedSnapshot {
     /// The commit it shows.
     pub seqno: Seqno,
     /// The version whose pages it keeps.
-    pub publish: Publish,
+    pub publish: VersionNumber,
     /// The trees as it shows them.
     pub trees: SnapshotTrees,
 }
@@ -160,7 +160,7 @@ impl RootDirectory {
             let name = reader.bytes(NAME_BYTES_MAX)?;
             str::from_utf8(name).map_err(|_| "a name that is no UTF-8")?;
             let seqno = Seqno(reader.number()?);
-            let publish = Publish(reader.number()?);
+            let publish = VersionNumber(reader.number()?);
             let trees = SnapshotTrees::Listed(Arc::new(decode_trees(&mut reader)?));
             snapshots.push(NamedSnapshot { id, seqno, publish, trees });
         }
@@ -291,14 +291,14 @@ pub(super) fn decode_tree(reader: &mut Reader<'_>, applied: Option<Seqno>) -> De
     let lineage = Lineage(reader.number_u32()?);
     let mut inherits = Vec::new();
     for _ in 0..reader.number()? {
-        inherits.push((Lineage(reader.number_u32()?), Publish(reader.number()?)));
+        inherits.push((Lineage(reader.number_u32()?), VersionNumber(reader.number()?)));
     }
     let (entries, bytes) = (reader.number()?, reader.number()?);
     let loaded = match flags & IS_LOADED {
-        0 => Publish(0),
+        0 => VersionNumber(0),
         _ => match reader.number()? {
             0 => return Err("a tree that no version loaded is said to be loaded".into()),
-            loaded => Publish(loaded),
+            loaded => VersionNumber(loaded),
         },
     };
     let rows = match flags & HAS_ROWS {
@@ -358,7 +358,7 @@ pub(super) mod tests {
             bytes: b,
             footer_bytes: t,
             hash,
-            birth: Publish(birth),
+            birth: VersionNumber(birth),
             lineage: Lineage(lineage),
         })
     }
@@ -382,7 +382,7 @@ pub(super) mod tests {
                     sums,
                 )| {
                     TreeRoot {
-                        loaded: Publish(loaded),
+                        loaded: VersionNumber(loaded),
                         rows,
                         counts,
                         sums: sums.map(Sums::from_array),
@@ -393,7 +393,7 @@ pub(super) mod tests {
                         lineage: Lineage(lineage),
                         inherits: inherits
                             .into_iter()
-                            .map(|(l, p)| (Lineage(l), Publish(p)))
+                            .map(|(l, p)| (Lineage(l), VersionNumber(p)))
                             .collect(),
                         entries,
                         bytes,
@@ -417,7 +417,7 @@ pub(super) mod tests {
                 .map(|(id, ((seqno, publish), trees))| NamedSnapshot {
                     id,
                     seqno: Seqno(seqno),
-                    publish: Publish(publish),
+                    publish: VersionNumber(publish),
                     trees: SnapshotTrees::Listed(Arc::new(trees)),
                 })
                 .collect(),

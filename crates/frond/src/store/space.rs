@@ -34,7 +34,7 @@ use crate::{
     io::ALIGN,
     page::{Link, PageKind},
     sync::{Mutex, MutexGuard},
-    types::{Lineage, Lsn, Publish},
+    types::{Lineage, Lsn, VersionNumber},
 };
 
 /// The lineage of the store's own pages: the space map and the root directory.
@@ -66,7 +66,7 @@ pub struct Request {
     /// Length; rounded up to 4096.
     pub bytes: u64,
     /// The version that first links it.
-    pub birth: Publish,
+    pub birth: VersionNumber,
     /// The lineage that writes it.
     pub lineage: Lineage,
 }
@@ -80,8 +80,8 @@ pub(super) struct Record {
     pub lineage: Lineage,
     /// References from nodes, as of the version that the next checkpoint writes (Rule: I21).
     pub refs: u32,
-    pub birth: Publish,
-    pub death: Publish,
+    pub birth: VersionNumber,
+    pub death: VersionNumber,
     /// The newest log record that names it.
     pub log: Option<Lsn>,
     /// Linked by no version yet: spills, bulk loads in progress.
@@ -164,7 +164,7 @@ pub(super) struct Inner {
     /// Dead extents that only the log keeps.
     kept_by_log: BTreeMap<Lsn, Vec<u64>>,
     /// The version pinned for the older slot.
-    pub older_slot: Publish,
+    pub older_slot: VersionNumber,
     /// The position from which on the log is needed.
     pub log_kept_from: Lsn,
     pub zones: BTreeMap<u64, Zone>,
@@ -195,37 +195,42 @@ impl Space {
     }
 
     /// Keeps all pages of a version, which must be pinned already or be the newest.
-    pub fn pin_version(&self, version: Publish) {
+    pub fn pin_version(&self, version: VersionNumber) {
         self.lock().pins.pin_version(version);
     }
 
     /// Ends one [`pin_version`](Self::pin_version).
-    pub fn unpin_version(&self, version: Publish) {
+    pub fn unpin_version(&self, version: VersionNumber) {
         self.lock().unpin_version(version);
     }
 
     /// Keeps the pages that `lineage` had in version `publish`, for a clone or named snapshot that
     /// exists in the versions from `from` on. That version must be pinned during this call.
-    pub fn pin_lineage(&self, lineage: Lineage, publish: Publish, from: Publish) {
+    pub fn pin_lineage(&self, lineage: Lineage, publish: VersionNumber, from: VersionNumber) {
         self.lock().pins.pin_lineage(LineagePin { lineage, publish, from, until: NEVER });
     }
 
     /// Keeps everything that a reader of version `publish` may read, for a named snapshot that
     /// exists from that version on. That version must be pinned during this call.
-    pub fn pin_named(&self, publish: Publish) {
+    pub fn pin_named(&self, publish: VersionNumber) {
         self.pin_lineage(STORE_LINEAGE, publish, publish);
     }
 
     /// Ends one [`pin_named`](Self::pin_named), as [`unpin_lineage`](Self::unpin_lineage) does.
     #[must_use]
-    pub fn unpin_named(&self, publish: Publish, until: Publish) -> bool {
+    pub fn unpin_named(&self, publish: VersionNumber, until: VersionNumber) -> bool {
         self.unpin_lineage(STORE_LINEAGE, publish, until)
     }
 
     /// Ends one [`pin_lineage`](Self::pin_lineage): from version `until` on its holder is gone.
     /// Takes effect when no pinned version contains the holder. False if there is no such pin.
     #[must_use]
-    pub fn unpin_lineage(&self, lineage: Lineage, publish: Publish, until: Publish) -> bool {
+    pub fn unpin_lineage(
+        &self,
+        lineage: Lineage,
+        publish: VersionNumber,
+        until: VersionNumber,
+    ) -> bool {
         let mut inner = self.lock();
         let closed = inner.pins.close_lineage(lineage, publish, until);
         inner.expire_pins();
@@ -233,7 +238,7 @@ impl Space {
     }
 
     /// The pinned versions, oldest first, each once.
-    pub fn pinned_versions(&self) -> Vec<Publish> {
+    pub fn pinned_versions(&self) -> Vec<VersionNumber> {
         self.lock().pins.versions().collect()
     }
 
@@ -253,9 +258,9 @@ impl Space {
     }
 
     /// Bytes of dead pages that are kept for one of these versions, and for no later one.
-    pub fn kept_for(&self, versions: &[Publish]) -> u64 {
+    pub fn kept_for(&self, versions: &[VersionNumber]) -> u64 {
         let inner = self.lock();
-        let kept = |version: &Publish| inner.kept.get(&Keeper::Version(*version));
+        let kept = |version: &VersionNumber| inner.kept.get(&Keeper::Version(*version));
         versions.iter().filter_map(kept).map(|kept| kept.bytes).sum()
     }
 }
@@ -268,7 +273,7 @@ impl Inner {
             pins: Pins::default(),
             kept: BTreeMap::new(),
             kept_by_log: BTreeMap::new(),
-            older_slot: Publish(0),
+            older_slot: VersionNumber(0),
             log_kept_from: Lsn(0),
             zones: BTreeMap::new(),
             dead_map_pages: BTreeSet::new(),
@@ -416,7 +421,7 @@ impl Inner {
 
     /// Records that the page is in no version of its lineage from `at` on. Pages of another lineage
     /// than `by` are inherited: their own lineage decides (Rule: I19).
-    pub fn die(&mut self, link: &Link, by: Lineage, at: Publish) -> Result<(), Refused> {
+    pub fn die(&mut self, link: &Link, by: Lineage, at: VersionNumber) -> Result<(), Refused> {
         if link.lineage != by {
             return Ok(());
         }
@@ -445,7 +450,12 @@ impl Inner {
     }
 
     /// Makes a temporary extent part of a version.
-    pub fn adopt(&mut self, offset: u64, birth: Publish, lineage: Lineage) -> Result<(), Refused> {
+    pub fn adopt(
+        &mut self,
+        offset: u64,
+        birth: VersionNumber,
+        lineage: Lineage,
+    ) -> Result<(), Refused> {
         self.temporary(offset)?;
         self.change(offset, |record| {
             (record.temporary, record.birth, record.lineage) = (false, birth, lineage);
@@ -514,7 +524,7 @@ impl Inner {
             kind,
             lineage: STORE_LINEAGE,
             refs: 1,
-            birth: Publish(0),
+            birth: VersionNumber(0),
             death: NEVER,
             log: Some(lsn),
             temporary: true,
@@ -561,7 +571,7 @@ impl Inner {
         self.touch(offset, &record);
     }
 
-    pub fn unpin_version(&mut self, version: Publish) {
+    pub fn unpin_version(&mut self, version: VersionNumber) {
         if self.pins.unpin_version(version) {
             // Lineage pins first: pages of the version's list may be kept by a pin that ends, too.
             self.expire_pins();

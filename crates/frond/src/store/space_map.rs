@@ -41,7 +41,7 @@ use crate::{
     bounds,
     error::{Error, Result},
     page::{Link, PageKind, StoreFile},
-    types::{Lineage, Publish},
+    types::{Lineage, VersionNumber},
 };
 
 /// A map page to be written.
@@ -60,7 +60,11 @@ pub(super) struct ZonePage {
 impl Inner {
     /// First step: builds the pages of the changed zones as of `at`, and allocates places for them.
     /// `previous` is the version in the newest slot, which will be the older one.
-    pub fn plan_zones(&mut self, at: Publish, previous: Publish) -> Result<Vec<ZonePage>, Refused> {
+    pub fn plan_zones(
+        &mut self,
+        at: VersionNumber,
+        previous: VersionNumber,
+    ) -> Result<Vec<ZonePage>, Refused> {
         let standing = self.pins.standing(at, previous);
         let pins: BTreeSet<_> = standing.iter().map(|pin| (pin.lineage, pin.publish)).collect();
 
@@ -95,9 +99,9 @@ impl Inner {
     fn list_zone(
         &self,
         zone: u64,
-        at: Publish,
-        previous: Publish,
-        pins: &BTreeSet<(Lineage, Publish)>,
+        at: VersionNumber,
+        previous: VersionNumber,
+        pins: &BTreeSet<(Lineage, VersionNumber)>,
         listed: &mut Vec<(u64, Record)>,
     ) -> bool {
         let mut newer = false;
@@ -132,7 +136,7 @@ impl Inner {
         newer
     }
 
-    fn allocate_map_page(&mut self, payload: usize, at: Publish) -> Result<Extent, Refused> {
+    fn allocate_map_page(&mut self, payload: usize, at: VersionNumber) -> Result<Extent, Refused> {
         let request = map_request(payload, at);
         let refused =
             || Refused { offset: 0, bytes: request.bytes, why: "a map page too long".into() };
@@ -161,8 +165,8 @@ impl Inner {
     /// Third step: builds the directory as of `at`, and allocates a place for its page.
     pub fn plan_directory(
         &mut self,
-        at: Publish,
-        previous: Publish,
+        at: VersionNumber,
+        previous: VersionNumber,
     ) -> Result<(MapDirectory, MapPage), Refused> {
         if let Some(old) = self.directory.take() {
             self.die(&old, STORE_LINEAGE, at)?;
@@ -219,7 +223,7 @@ impl Inner {
 
 impl ZonePage {
     /// Decodes the page as [`load`] does; on failure, the reason.
-    pub fn read_again(&self, at: Publish) -> Result<(), String> {
+    pub fn read_again(&self, at: VersionNumber) -> Result<(), String> {
         if u64::from(self.page.extent.bytes) > bounds::ZONE_PAGE_BYTES.max() {
             return Err(format!("a page of {} bytes", self.page.extent.bytes));
         }
@@ -234,7 +238,7 @@ impl ZonePage {
 
 impl MapPage {
     /// Decodes this page of a directory as [`load`] does; on failure, the reason.
-    pub fn read_directory_again(&self, at: Publish) -> Result<(), String> {
+    pub fn read_directory_again(&self, at: VersionNumber) -> Result<(), String> {
         if u64::from(self.extent.bytes) > bounds::MAP_DIRECTORY_BYTES.max() {
             return Err(format!("a page of {} bytes", self.extent.bytes));
         }
@@ -243,7 +247,7 @@ impl MapPage {
 }
 
 /// The allocation request for a map page with `payload` bytes.
-pub(super) fn map_request(payload: usize, birth: Publish) -> Request {
+pub(super) fn map_request(payload: usize, birth: VersionNumber) -> Request {
     Request {
         class: Class::Node,
         kind: PageKind::Map,
@@ -354,8 +358,8 @@ impl Loader {
     fn add_map_page(
         &mut self,
         extent: Extent,
-        birth: Publish,
-        death: Publish,
+        birth: VersionNumber,
+        death: VersionNumber,
     ) -> Result<(), String> {
         let record = Record {
             bytes: extent.bytes,

@@ -19,7 +19,7 @@ use crate::{
         FEATURE_SUMS, FEATURE_TEMPLATES, FEATURE_TRANSPOSED_BLOCKS, Identity, LINK_BYTES, Link,
         PageKind, page_hash,
     },
-    types::{Lineage, Lsn, Publish, Seqno, StoreId},
+    types::{Lineage, Lsn, Seqno, StoreId, VersionNumber},
 };
 
 /// Offsets of the slots.
@@ -48,7 +48,7 @@ const INCOMPAT_KNOWN: u64 = FEATURE_COLUMNAR_RUNS
 const RO_COMPAT_KNOWN: u64 = 0;
 const CHECKSUM_AT: usize = SLOT_BYTES - 8;
 /// Versions stay below this: sums of them cannot overflow.
-pub(super) const PUBLISH_MAX: Publish = Publish(1 << 62);
+pub(super) const PUBLISH_MAX: VersionNumber = VersionNumber(1 << 62);
 /// Extent offsets stay below this: sums of them cannot overflow.
 pub(super) const OFFSET_MAX: u64 = 1 << 56;
 
@@ -89,12 +89,12 @@ pub struct Superblock {
     /// Number of slot writes so far.
     pub sequence: u64,
     /// The version.
-    pub publish: Publish,
+    pub publish: VersionNumber,
     /// The version in the other slot when this one was written: its pages are still whole.
-    pub previous: Publish,
+    pub previous: VersionNumber,
     /// No page born after this version may be written before the next slot; an open starts above
     /// it, so that births are never used twice (Rule: I20).
-    pub publish_limit: Publish,
+    pub publish_limit: VersionNumber,
     /// The boundary F: every tree holds exactly the commits through it (Rule: I9).
     pub applied: Seqno,
     /// The log position at which replay starts.
@@ -189,7 +189,7 @@ fn checksum(store: StoreId, sequence: u64, bytes: &[u8]) -> u64 {
         kind: PageKind::Superblock,
         offset: SLOT_OFFSETS[slot_of(sequence)],
         bytes: SLOT_BYTES as u32,
-        birth: Publish(sequence),
+        birth: VersionNumber(sequence),
         lineage: Lineage(0),
     };
     page_hash(&identity, bytes)
@@ -223,9 +223,9 @@ impl Fields {
             compat: word(32)?,
             store: StoreId(*slot.get(40..56)?.first_chunk()?),
             sequence: word(56)?,
-            publish: Publish(word(64)?),
-            previous: Publish(word(72)?),
-            publish_limit: Publish(word(80)?),
+            publish: VersionNumber(word(64)?),
+            previous: VersionNumber(word(72)?),
+            publish_limit: VersionNumber(word(80)?),
             applied: Seqno(word(88)?),
             log_from: Lsn(word(96)?),
             log_synced: Lsn(word(104)?),
@@ -316,15 +316,15 @@ mod tests {
             bytes: 4096,
             footer_bytes: 4096,
             hash: 0x1234_5678_9abc_def0,
-            birth: Publish(41),
+            birth: VersionNumber(41),
             lineage: Lineage(7),
         };
         Superblock {
             store: StoreId([9; 16]),
             sequence,
-            publish: Publish(42),
-            previous: Publish(40),
-            publish_limit: Publish(1 << 33),
+            publish: VersionNumber(42),
+            previous: VersionNumber(40),
+            publish_limit: VersionNumber(1 << 33),
             applied: Seqno(100),
             log_from: Lsn(4096),
             log_synced: Lsn(8192),
@@ -396,8 +396,8 @@ mod tests {
             Superblock { roots: Some(far), ..good },
             Superblock { map: Some(odd), ..good },
             Superblock { map: Some(huge), ..good },
-            Superblock { previous: Publish(43), ..good },
-            Superblock { publish: Publish(u64::MAX), ..good },
+            Superblock { previous: VersionNumber(43), ..good },
+            Superblock { publish: VersionNumber(u64::MAX), ..good },
             Superblock { totals: Totals { live: 4096, ..good.totals }, ..good },
             Superblock { totals: Totals { free: u64::MAX, ..good.totals }, ..good },
         ];

@@ -211,7 +211,7 @@ impl Build<'_> {
 
     /// Performs rounds, until the build holds the table exclusively and nothing is missing.
     fn catch_up(&mut self) -> Result<()> {
-        let mut patience = PATIENCE_FIRST;
+        let mut wait_policy = PATIENCE_FIRST;
         loop {
             self.round()?;
             if self.build.is_locked() {
@@ -222,9 +222,9 @@ impl Build<'_> {
             if !self.build.is_near()? {
                 continue;
             }
-            match self.build.lock(patience) {
+            match self.build.lock(wait_policy) {
                 Err(Error::LockTimeout { .. } | Error::LockBusy { .. }) => {
-                    patience = (2 * patience).min(PATIENCE_MAX);
+                    wait_policy = (2 * wait_policy).min(PATIENCE_MAX);
                     self.tell(BuildProgress::Waiting)?;
                 }
                 locked => locked?,

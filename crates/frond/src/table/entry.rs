@@ -16,7 +16,7 @@
 use std::ops::{Bound, RangeBounds};
 
 use crate::{
-    Flaw,
+    DecodeError,
     coding::{Reader, put_varint},
     tuple::{KeyPart, KeyReader, prefix_end},
 };
@@ -49,14 +49,14 @@ pub(super) fn write_long_key(extracted: &[u8], key: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Decodes an entry's key that ends with the row's key.
-pub(super) fn read_long_key(bytes: &[u8]) -> Result<(Vec<u8>, &[u8]), Flaw> {
+pub(super) fn read_long_key(bytes: &[u8]) -> Result<(Vec<u8>, &[u8]), DecodeError> {
     let mut reader = KeyReader::new(bytes);
     let extracted = reader.escaped().map_err(|_| refused("a key is not delimited"))?;
     Ok((extracted, reader.rest()))
 }
 
-fn refused(why: &str) -> Flaw {
-    Flaw::Malformed { what: "index entry", why: why.into() }
+fn refused(why: &str) -> DecodeError {
+    DecodeError::Malformed { what: "index entry", why: why.into() }
 }
 
 impl Form {
@@ -79,7 +79,7 @@ impl Form {
         }
     }
 
-    pub fn read<'a>(self, key: &'a [u8], value: &'a [u8]) -> Result<Entry<'a>, Flaw> {
+    pub fn read<'a>(self, key: &'a [u8], value: &'a [u8]) -> Result<Entry<'a>, DecodeError> {
         if !self.unique {
             let (extracted, row_key) = read_long_key(key)?;
             let row = self.clustering.then_some(value);

@@ -1,14 +1,14 @@
 //! The durable part of a table's definition: the attributes of the tree of its rows.
 //!
 //! Invariants
-//! 1. Decoding any bytes gives a definition or a [`Flaw`]; it allocates no more than the bytes
+//! 1. Decoding any bytes gives a definition or a [`DecodeError`]; it allocates no more than the bytes
 //!    given.
 //! 2. What decodes, encodes to the same bytes.
 //!
 //! Threads: plain values. Bytes: docs/format.md, "Table definitions".
 
 use crate::{
-    Flaw, TreeId,
+    DecodeError, TreeId,
     coding::{Reader, put_bytes, put_varint},
     db::TABLE_ATTRIBUTES,
 };
@@ -53,8 +53,8 @@ pub(super) fn is_table(attributes: &[u8]) -> bool {
     attributes.starts_with(MAGIC)
 }
 
-fn malformed(why: impl Into<String>) -> Flaw {
-    Flaw::Malformed { what: WHAT, why: why.into() }
+fn malformed(why: impl Into<String>) -> DecodeError {
+    DecodeError::Malformed { what: WHAT, why: why.into() }
 }
 
 impl Stored {
@@ -81,11 +81,11 @@ impl Stored {
         out
     }
 
-    pub fn decode(bytes: &[u8]) -> Result<Self, Flaw> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| malformed("it is none"))?;
         let reader = &mut Reader::new(rest);
         let version = reader.u8().ok_or_else(ends)?;
-        if let Some(flaw) = Flaw::version(WHAT, version, VERSION_COLUMNS) {
+        if let Some(flaw) = DecodeError::version(WHAT, version, VERSION_COLUMNS) {
             return Err(flaw);
         }
         let rows = tree(reader)?;
@@ -97,7 +97,7 @@ impl Stored {
             let name = str::from_utf8(name).map_err(|_| malformed("a name is no text"))?;
             let flags = reader.varint().ok_or_else(ends)?;
             if flags > (UNIQUE | CLUSTERING) {
-                return Err(Flaw::TooNew { what: format!("{WHAT}: flags {flags:#x}") });
+                return Err(DecodeError::TooNew { what: format!("{WHAT}: flags {flags:#x}") });
             }
             let is_next = indexes.last().is_none_or(|last| last.number < number);
             if !is_next || number >= next || indexes.iter().any(|other| other.name == name) {
@@ -131,12 +131,12 @@ impl Stored {
     }
 }
 
-fn ends() -> Flaw {
+fn ends() -> DecodeError {
     malformed("it ends too early")
 }
 
 /// Reads a tree id. Tree 0 is the catalog.
-fn tree(reader: &mut Reader<'_>) -> Result<TreeId, Flaw> {
+fn tree(reader: &mut Reader<'_>) -> Result<TreeId, DecodeError> {
     let number = reader.varint().ok_or_else(ends)?;
     match u32::try_from(number) {
         Ok(number @ 1..) => Ok(TreeId(number)),
@@ -211,6 +211,6 @@ mod tests {
         assert!(Stored::decode(&longer).is_err());
         let mut newer = bytes;
         newer[MAGIC.len()] = 3;
-        assert!(matches!(Stored::decode(&newer), Err(Flaw::TooNew { .. })));
+        assert!(matches!(Stored::decode(&newer), Err(DecodeError::TooNew { .. })));
     }
 }

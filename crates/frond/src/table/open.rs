@@ -12,7 +12,7 @@ use std::any::Any;
 
 use crate::{
     Db, Error, Result, Tree, TreeId, TreeOptions,
-    db::{Alone, WaitAlone},
+    db::{ExclusiveTreeLock, ExclusiveWait},
     sync::{Arc, Weak},
 };
 
@@ -176,7 +176,7 @@ impl Db {
         let indexes = stored.indexes.iter().map(|index| index.tree);
         let trees = indexes.chain(stored.leftovers.iter().copied()).filter_map(|id| self.tree(id));
         let trees: Vec<Tree> = std::iter::once(rows).chain(trees).collect();
-        let _alone = self.lock_trees(&trees, WaitAlone::Usual)?;
+        let _alone = self.lock_trees(&trees, ExclusiveWait::Usual)?;
         let mut change = self.change_catalog()?;
         trees.iter().for_each(|tree| change.drop_tree(tree.id()));
         change.commit().map(drop)
@@ -206,7 +206,7 @@ impl Db {
         let gone = stored.indexes.remove(at);
         let tree = self.tree(gone.tree);
         let both: Vec<Tree> = std::iter::once(rows.clone()).chain(tree).collect();
-        let _alone = self.lock_trees(&both, WaitAlone::Usual)?;
+        let _alone = self.lock_trees(&both, ExclusiveWait::Usual)?;
         let mut change = self.change_catalog()?;
         change.set_attributes(rows.id(), stored.encode())?;
         change.drop_tree(gone.tree);
@@ -380,10 +380,10 @@ impl Table {
     /// rows of them (Invariant 2).
     pub(super) fn sweep(&self, stored: &mut Stored) -> Result<()> {
         let (mut kept, mut gone) = (Vec::new(), Vec::new());
-        let mut alone: Vec<Alone> = Vec::new();
+        let mut alone: Vec<ExclusiveTreeLock> = Vec::new();
         for &id in &stored.leftovers {
             let Some(tree) = self.db.tree(id) else { continue };
-            match self.db.lock_tree(&tree, WaitAlone::Not) {
+            match self.db.lock_tree(&tree, ExclusiveWait::Not) {
                 Ok(locked) => {
                     alone.push(locked);
                     gone.push(id);

@@ -23,7 +23,7 @@
 //! bytes: Conway et al., "SplinterDB", 2020.
 
 use crate::{
-    Publish, Tag,
+    Tag, VersionNumber,
     block::BLOCK_RAW_BYTES_MAX,
     error::{Error, Result},
     message::Kind,
@@ -86,7 +86,7 @@ pub(crate) struct Job<'a> {
     pub cx: &'a TreeContext,
     pub traits: TreeTraits,
     /// The version that will link what this job makes.
-    pub publish: Publish,
+    pub publish: VersionNumber,
     pub effects: Effects,
     /// Number of entries encoded so far, for pacing.
     pub progress: &'a AtomicU64,
@@ -106,7 +106,7 @@ impl<'a> Job<'a> {
     pub fn new(
         cx: &'a TreeContext,
         traits: TreeTraits,
-        publish: Publish,
+        publish: VersionNumber,
         leaf_fill_sixteenths: u64,
         progress: &'a AtomicU64,
     ) -> Self {

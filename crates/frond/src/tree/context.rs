@@ -2,7 +2,7 @@
 //! output.
 
 use crate::{
-    Lineage, Publish, SizeClass, VALUE_INLINE_BYTES_MAX,
+    Lineage, SizeClass, VALUE_INLINE_BYTES_MAX, VersionNumber,
     blob::{BLOB_PIECE_BYTES, Blob, BlobHold, BlobOptions, BlobRef},
     block::{BLOCK_RAW_BYTES_TARGET, Codec},
     cache::{BlockCache, FramePool},
@@ -331,6 +331,6 @@ pub(crate) fn jitter(base: u64, seed: u64) -> u64 {
 }
 
 /// A seed for `jitter` from a page's birth and a position.
-pub(crate) fn jitter_seed(birth: Publish, position: usize) -> u64 {
+pub(crate) fn jitter_seed(birth: VersionNumber, position: usize) -> u64 {
     birth.0.wrapping_mul(31).wrapping_add(position as u64)
 }

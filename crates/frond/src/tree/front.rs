@@ -5,7 +5,7 @@
 //! Threads: one makes it; the roots it returns are read by all.
 
 use crate::{
-    Lineage, Publish,
+    Lineage, VersionNumber,
     error::Result,
     sync::{Arc, OnceLock},
 };
@@ -21,14 +21,14 @@ pub(crate) struct Front {
     top: Piece,
     base: TreeRoot,
     lineage: Lineage,
-    birth: Publish,
+    birth: VersionNumber,
 }
 
 impl Front {
     /// Starts over `base`, with nothing in front of it yet.
-    pub fn of(base: &TreeRoot, lineage: Lineage, birth: Publish) -> Self {
+    pub fn of(base: &TreeRoot, lineage: Lineage, birth: VersionNumber) -> Self {
         let child = match &base.root {
-            Root::Empty => Child::Leaf(RunHandle::hollow(lineage, birth)),
+            Root::Empty => Child::Leaf(RunHandle::placeholder(lineage, birth)),
             Root::Leaf(leaf) => Child::Leaf(leaf.clone()),
             Root::Node(node) => Child::Node(node.clone()),
         };

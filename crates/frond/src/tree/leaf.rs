@@ -204,7 +204,7 @@ impl Job<'_> {
 
     /// Creates a placeholder leaf, for a range that must not change hands yet.
     pub(super) fn empty_leaf(&self) -> Arc<RunHandle> {
-        RunHandle::hollow(self.traits.lineage, self.publish)
+        RunHandle::placeholder(self.traits.lineage, self.publish)
     }
 
     /// Merges a batch with the only leaf of a tree, if it has one.

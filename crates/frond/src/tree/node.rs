@@ -23,7 +23,7 @@
 use arc_swap::{ArcSwapOption, Guard};
 
 use crate::{
-    Lineage, Publish,
+    Lineage, VersionNumber,
     cache::BlockCache,
     error::Result,
     page::{Link, PageKind},
@@ -64,7 +64,7 @@ pub(crate) struct NodeRef {
     /// The lineage in which it was written (Rule: I19).
     pub lineage: Lineage,
     /// The version that first linked it (Rule: I20).
-    pub birth: Publish,
+    pub birth: VersionNumber,
     /// Distance from the leaves, 1 directly above them, according to the page that links it.
     pub level: u8,
     link: OnceLock<Link>,
@@ -79,13 +79,13 @@ pub(crate) struct RunHandle {
     /// The lineage in which it was written (Rule: I19).
     pub lineage: Lineage,
     /// The version that first linked it (Rule: I20).
-    pub birth: Publish,
+    pub birth: VersionNumber,
     /// What flush decisions need, without opening the run.
     pub meta: RunMeta,
     /// Length of its extent.
     pub extent_bytes: u32,
     link: OnceLock<Link>,
-    /// Set while the run is open; `footers.rs` closes it.
+    /// Set while the run is open; `run_cache.rs` closes it.
     run: ArcSwapOption<Run>,
     /// True if it was opened since the clock hand last passed.
     used: AtomicBool,
@@ -148,7 +148,7 @@ pub(crate) struct Node {
 
 impl NodeRef {
     /// Creates the descriptor of a sealed node that has no address yet.
-    pub fn new(piece: Piece, lineage: Lineage, birth: Publish) -> Arc<Self> {
+    pub fn new(piece: Piece, lineage: Lineage, birth: VersionNumber) -> Arc<Self> {
         let node = piece.into_node();
         debug_assert_eq!(node.flaw(), None, "node.rs invariants 1 to 4");
         let level = node.level;
@@ -217,7 +217,12 @@ impl NodeRef {
 impl RunHandle {
     /// Creates the descriptor of a run that has no address yet. Its bytes count in `cx.unwritten`
     /// until it has one, or is dropped.
-    pub fn new(run: Arc<Run>, lineage: Lineage, birth: Publish, cx: &TreeContext) -> Arc<Self> {
+    pub fn new(
+        run: Arc<Run>,
+        lineage: Lineage,
+        birth: VersionNumber,
+        cx: &TreeContext,
+    ) -> Arc<Self> {
         let unwritten = &cx.unwritten;
         let meta = RunMeta::of(&run);
         unwritten.fetch_add(u64::from(run.extent_bytes()), Ordering::Relaxed);
@@ -230,7 +235,7 @@ impl RunHandle {
 
     /// Creates a placeholder leaf: it has no entries and no extent, and holds a range that must not
     /// change hands yet.
-    pub fn hollow(lineage: Lineage, birth: Publish) -> Arc<Self> {
+    pub fn placeholder(lineage: Lineage, birth: VersionNumber) -> Arc<Self> {
         Arc::new(Self::blank((lineage, birth), RunMeta::default(), 0, None, 0))
     }
 
@@ -242,7 +247,7 @@ impl RunHandle {
     }
 
     fn blank(
-        (lineage, birth): (Lineage, Publish),
+        (lineage, birth): (Lineage, VersionNumber),
         meta: RunMeta,
         extent_bytes: u32,
         unwritten: Option<Arc<AtomicU64>>,
@@ -298,7 +303,7 @@ impl RunHandle {
         }
     }
 
-    /// True for a placeholder leaf ([`RunHandle::hollow`]): there is nothing to open, read or
+    /// True for a placeholder leaf ([`RunHandle::placeholder`]): there is nothing to open, read or
     /// write.
     pub fn is_hollow(&self) -> bool {
         self.meta.entries == 0 && !self.meta.range_deletes
@@ -329,7 +334,7 @@ impl RunHandle {
     }
 
     /// Closes the run if it can be opened again and was not used since the last call. Returns true
-    /// if this closed it. Called only by `footers.rs`.
+    /// if this closed it. Called only by `run_cache.rs`.
     pub fn close_unused(&self) -> bool {
         if self.link.get().is_none() || self.used.swap(false, Ordering::Relaxed) {
             return false;

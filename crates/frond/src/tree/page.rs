@@ -6,7 +6,7 @@
 //! written.
 
 use crate::{
-    Lineage, Publish, bounds,
+    Lineage, VersionNumber, bounds,
     coding::{Reader, put_bytes, put_optional, put_varint},
     error::{Error, Result},
     page::{LINK_BYTES, Link, PageKind, StoreFile, sealed},
@@ -41,8 +41,8 @@ const IS_MEASURED: u8 = 4;
 /// needs them for a waiting run.
 fn put_run(out: &mut Vec<u8>, run: &RunHandle, is_leaf: bool) {
     // A placeholder leaf has a link of zero bytes; its birth and lineage are kept.
-    let hollow = Link { birth: run.birth, lineage: run.lineage, ..Link::default() };
-    let link = run.link().copied().unwrap_or(hollow);
+    let placeholder = Link { birth: run.birth, lineage: run.lineage, ..Link::default() };
+    let link = run.link().copied().unwrap_or(placeholder);
     assert!(
         link.bytes > 0 || run.is_hollow(),
         "a checkpoint writes runs before the nodes that link them"
@@ -68,7 +68,7 @@ fn put_run(out: &mut Vec<u8>, run: &RunHandle, is_leaf: bool) {
 /// Encodes a node of version `birth` whose children and runs all have addresses. Fails if the page
 /// could not be read again: then nothing may be written. The check costs about as much as the
 /// encoding.
-pub(crate) fn seal_node(node: &Node, birth: Publish) -> Result<Vec<u8>> {
+pub(crate) fn seal_node(node: &Node, birth: VersionNumber) -> Result<Vec<u8>> {
     let bytes = encode_node(node);
     if plant!("tree: a node is written unread") {
         return Ok(bytes);
@@ -77,8 +77,8 @@ pub(crate) fn seal_node(node: &Node, birth: Publish) -> Result<Vec<u8>> {
     sealed("a node page", if fits { Ok(()) } else { Err("it is longer than any") })?;
     // One descriptor for all runs: creating and dropping one for each would cost more than
     // everything else here.
-    let shared = RunHandle::hollow(Lineage(0), Publish(0));
-    let mut newest = Publish(0);
+    let shared = RunHandle::placeholder(Lineage(0), VersionNumber(0));
+    let mut newest = VersionNumber(0);
     let mut describe = |link: Link, meta| {
         newest = newest.max(link.birth);
         if cfg!(debug_assertions) { RunHandle::on_disk(link, meta, 0) } else { shared.clone() }
@@ -172,7 +172,7 @@ fn malformed(file: &StoreFile, link: &Link, why: &str) -> Error {
 
 /// Checks what was decoded from a page of version `birth`, and says what is wrong if it is not well
 /// formed.
-fn without_flaw(node: Option<Node>, birth: Publish) -> Result<Node, &'static str> {
+fn without_flaw(node: Option<Node>, birth: VersionNumber) -> Result<Node, &'static str> {
     let node = node.ok_or("it ends too early, or in bytes that mean nothing")?;
     match flaw_below(&node, birth).or_else(|| node.flaw()) {
         None => Ok(node),
@@ -184,7 +184,7 @@ pub(crate) const OTHER_LEVEL: &str = "it is not of the level that its parent say
 const YOUNGER_RUN: &str = "it links a run that was born after it";
 
 /// Says what a node links that is younger than the node, if anything (Rule: I20).
-fn flaw_below(node: &Node, birth: Publish) -> Option<&'static str> {
+fn flaw_below(node: &Node, birth: VersionNumber) -> Option<&'static str> {
     let runs_fit = node.run_refs().all(|run| run.birth <= birth);
     let nodes_fit = node.children.iter().all(|child| match child {
         Child::Node(child) => child.birth <= birth,
@@ -211,8 +211,8 @@ fn read_run(describe: &mut Describe<'_>, reader: &mut Reader<'_>) -> Option<Arc<
     }
     let meta = RunMeta { entries, bytes, range_deletes, blobs, measured };
     if link.bytes == 0 {
-        let hollow = RunHandle::hollow(link.lineage, link.birth);
-        return (meta == RunMeta::default()).then_some(hollow);
+        let placeholder = RunHandle::placeholder(link.lineage, link.birth);
+        return (meta == RunMeta::default()).then_some(placeholder);
     }
     Some(describe(link, meta))
 }

@@ -162,13 +162,14 @@ impl Job<'_> {
 
     /// Removes placeholder children where nothing waits for them or for their neighbour.
     fn absorb_hollow(&mut self, node: &mut Node) {
-        let hollow = |child: Option<&Child>| match child {
+        let placeholder = |child: Option<&Child>| match child {
             Some(Child::Node(child)) => child.resident().is_some_and(|child| child.is_hollow()),
             _ => false,
         };
         let mut c = 0;
         while c + 1 < node.children.len() {
-            let (left, right) = (hollow(node.children.get(c)), hollow(node.children.get(c + 1)));
+            let (left, right) =
+                (placeholder(node.children.get(c)), placeholder(node.children.get(c + 1)));
             if (left || right) && node.pending_bytes(c) + node.pending_bytes(c + 1) == 0 {
                 if !right {
                     node.children.swap(c, c + 1);

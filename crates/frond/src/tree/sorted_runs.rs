@@ -12,7 +12,7 @@
 //! memory, two keys and a descriptor per run of some MiB, and the footers in use.
 
 use crate::{
-    Publish,
+    VersionNumber,
     block::columnar::ColumnSelection,
     error::Result,
     page::{Link, PageKind},
@@ -30,7 +30,7 @@ use super::{
 
 /// One run and its key range.
 #[derive(Debug)]
-struct SortedRun {
+struct MemRun {
     first: Box<[u8]>,
     last: Box<[u8]>,
     handle: Arc<RunHandle>,
@@ -39,7 +39,7 @@ struct SortedRun {
 /// Sorted runs of one tree's entries.
 #[derive(Debug)]
 pub(crate) struct SortedRuns {
-    runs: Vec<SortedRun>,
+    runs: Vec<MemRun>,
     /// The extents of the runs.
     pages: HeldPages,
     entries: u64,
@@ -71,7 +71,7 @@ impl SortedRuns {
         cx.remember(&handle);
         self.entries += meta.entries;
         self.bytes += meta.bytes;
-        self.runs.push(SortedRun { first, last, handle });
+        self.runs.push(MemRun { first, last, handle });
     }
 
     /// The places of the runs, in order.
@@ -153,7 +153,7 @@ pub(crate) struct SortedRunsWriter<'a> {
 impl<'a> SortedRunsWriter<'a> {
     /// Creates a writer for entries of a tree with these traits; `birth` becomes the birth of the
     /// pages.
-    pub fn new(cx: &'a TreeContext, traits: TreeTraits, birth: Publish) -> Self {
+    pub fn new(cx: &'a TreeContext, traits: TreeTraits, birth: VersionNumber) -> Self {
         let pages = HeldPages::new(&cx.store, birth, traits.lineage);
         let done = SortedRuns { runs: Vec::new(), pages, entries: 0, bytes: 0 };
         Self { cx, builder: cx.buffer_builder(&traits), traits, done }

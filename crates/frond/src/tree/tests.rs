@@ -9,7 +9,7 @@ use std::{
 
 use super::{node::Bound, *};
 use crate::{
-    Lineage, Publish, Result, SizeClass, Tag,
+    Lineage, Result, SizeClass, Tag, VersionNumber,
     cache::{BlockCache, FramePool},
     io::{Env, MemoryVfs},
     run::{Entry, EntrySource, OPERATOR_APPEND, Operators, RangeDeletes, put_operand},
@@ -134,7 +134,8 @@ impl House {
         self.publish += 1;
         let traits =
             TreeTraits { lineage: LINE, class: SizeClass::Fast, leaf_filters: false, schema: None };
-        let mut job = Job::new(&self.cx, traits, Publish(self.publish), leaf_fill, &self.progress);
+        let mut job =
+            Job::new(&self.cx, traits, VersionNumber(self.publish), leaf_fill, &self.progress);
         let done = work(&mut job, &self.root);
         let changed = std::mem::take(&mut job.effects.run_refs);
         self.count(changed);

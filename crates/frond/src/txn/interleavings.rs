@@ -8,7 +8,7 @@ use crate::{
     cache::FramePool,
     memtable::Memtable,
     sync::{Arc, AtomicBool, Mutex, Ordering, explore, thread},
-    version::MemSlot,
+    version::MemtableRef,
 };
 
 use super::{HashedKey, LiveWrites, LockGate, Sequencer, TreeWriters};
@@ -17,21 +17,21 @@ const TREE: TreeId = TreeId(3);
 const COMMITTERS: u64 = 3;
 const COMMITS: u64 = 2;
 
-fn slot(base: Seqno) -> Arc<MemSlot> {
-    MemSlot::new(Arc::new(Memtable::new(FramePool::new(0))), base, Lsn(0))
+fn slot(base: Seqno) -> Arc<MemtableRef> {
+    MemtableRef::new(Arc::new(Memtable::new(FramePool::new(0))), base, Lsn(0))
 }
 
 /// The payload of a commit: its own key.
 type Brings = [u8; 1];
 
-fn insert(brings: &Brings, seqno: Seqno, slot: &MemSlot) {
+fn insert(brings: &Brings, seqno: Seqno, slot: &MemtableRef) {
     slot.table.insert(TREE, seqno, std::iter::once((&brings[..], Tag::PUT, &brings[..])));
 }
 
 struct House {
     sequencer: Sequencer<Brings>,
     /// All memtables, oldest first.
-    slots: Mutex<Vec<Arc<MemSlot>>>,
+    slots: Mutex<Vec<Arc<MemtableRef>>>,
     /// The payload of each commit, by seqno from 1 on.
     brought: Mutex<Vec<u8>>,
 }
@@ -43,7 +43,7 @@ impl House {
         Arc::new(Self { sequencer, slots: Mutex::new(vec![first]), brought: Mutex::default() })
     }
 
-    fn assign(&self, key: u8) -> (Arc<Brings>, Seqno, Arc<MemSlot>) {
+    fn assign(&self, key: u8) -> (Arc<Brings>, Seqno, Arc<MemtableRef>) {
         let brings = Arc::new([key]);
         let mut section = self.sequencer.enter(insert);
         let (seqno, slot) = self.sequencer.assign(&mut section, &brings);
@@ -86,7 +86,7 @@ impl House {
         assert_eq!(versions, last.0 - old.base.0, "Rule I2: and nothing else");
     }
 
-    fn holds(&self, slot: &MemSlot, seqno: u64) -> bool {
+    fn holds(&self, slot: &MemtableRef, seqno: u64) -> bool {
         let key = self.brought.lock().unwrap()[seqno as usize - 1];
         holds(slot, seqno, key)
     }
@@ -102,7 +102,7 @@ impl House {
     }
 }
 
-fn holds(slot: &MemSlot, seqno: u64, key: u8) -> bool {
+fn holds(slot: &MemtableRef, seqno: u64, key: u8) -> bool {
     let mut found = false;
     slot.table.get(TREE, &[key], Seqno(seqno), &mut |at, _| {
         found |= at.0 == seqno;

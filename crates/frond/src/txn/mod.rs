@@ -6,26 +6,26 @@
 //! can roll some of them back ([`TxnWrites`]); other transactions ask it whether it has pending
 //! keys in a range that they lock ([`TreeWriters`]).
 
-mod charge;
-mod covers;
+mod empty_ranges;
 mod gate;
 #[cfg(all(test, shuttle))]
 mod interleavings;
 mod last_commits;
 pub mod lock_table;
 mod locks;
+mod memory_reservation;
+mod range_tombstones;
 mod sequencer;
-mod vacancy;
 mod write_set;
 mod writers;
 mod writes;
 
-pub use charge::{Charge, WritesMemory};
+pub(crate) use empty_ranges::{EmptyRanges, Stretch, TOMBSTONES_MIN};
 pub(crate) use gate::LockGate;
 pub(crate) use last_commits::LastCommits;
 pub(crate) use locks::{KeyLockTable, KeyLocks, lock_hash};
+pub use memory_reservation::{MemoryReservation, WritesMemory};
 pub(crate) use sequencer::{Section, Sequencer};
-pub(crate) use vacancy::{Stretch, TOMBSTONES_MIN, Vacancy};
 pub(crate) use write_set::{Asks, Entry, WriteSet};
 pub use writers::TreeWriters;
 pub use writes::{HashedKey, LiveWrites, Mark, OwnCursor, OwnState, ROWS_UNKNOWN, TxnWrites};

@@ -22,7 +22,7 @@ use std::time::Duration;
 use crate::{
     Seqno,
     sync::{Arc, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, hint, thread},
-    version::MemSlot,
+    version::MemtableRef,
 };
 
 /// Number of commits that may be between their seqno and their end at once; further threads wait.
@@ -49,7 +49,7 @@ pub(crate) struct Sequencer<T> {
 #[derive(Debug)]
 pub(crate) struct Section {
     next: Seqno,
-    pub active: Arc<MemSlot>,
+    pub active: Arc<MemtableRef>,
 }
 
 /// The place of one commit in flight.
@@ -64,7 +64,7 @@ struct Place<T> {
 #[derive(Debug)]
 struct Aboard<T> {
     seqno: Seqno,
-    slot: Arc<MemSlot>,
+    slot: Arc<MemtableRef>,
     brings: Arc<T>,
     /// Another thread is inserting it on the owner's behalf.
     is_helped: bool,
@@ -77,7 +77,7 @@ impl Section {
     }
 
     /// Assigns a given seqno, the log's own, during recovery. Nobody waits for it there.
-    pub fn assign_replayed(&mut self, seqno: Seqno) -> Arc<MemSlot> {
+    pub fn assign_replayed(&mut self, seqno: Seqno) -> Arc<MemtableRef> {
         assert!(seqno >= self.next, "the log's seqnos ascend");
         self.next = seqno.next();
         self.active.writers.fetch_add(1, Ordering::Relaxed);
@@ -87,7 +87,7 @@ impl Section {
 
 impl<T> Sequencer<T> {
     /// A sequencer that continues after `last`; everything through `last` is visible.
-    pub fn new(last: Seqno, active: Arc<MemSlot>) -> Self {
+    pub fn new(last: Seqno, active: Arc<MemtableRef>) -> Self {
         let place = |_| Place { done: AtomicU64::new(0), aboard: Mutex::new(None) };
         Self {
             section: Mutex::new(Section { next: last.next(), active }),
@@ -105,7 +105,7 @@ impl<T> Sequencer<T> {
 
     /// Enters the critical section; waits first while too many commits are in flight. `insert` is
     /// used as in [`wait_visible`](Self::wait_visible).
-    pub fn enter(&self, insert: impl Fn(&T, Seqno, &MemSlot)) -> MutexGuard<'_, Section> {
+    pub fn enter(&self, insert: impl Fn(&T, Seqno, &MemtableRef)) -> MutexGuard<'_, Section> {
         loop {
             let section = self.section.lock().unwrap();
             let oldest = section.last().0.saturating_sub(IN_FLIGHT_MAX - 2);
@@ -119,7 +119,7 @@ impl<T> Sequencer<T> {
 
     /// Assigns the next seqno, in the active memtable, to a commit with this payload. From now on
     /// other threads may insert it.
-    pub fn assign(&self, section: &mut Section, brings: &Arc<T>) -> (Seqno, Arc<MemSlot>) {
+    pub fn assign(&self, section: &mut Section, brings: &Arc<T>) -> (Seqno, Arc<MemtableRef>) {
         let seqno = section.next;
         section.next = seqno.next();
         let slot = section.active.clone();
@@ -181,7 +181,7 @@ impl<T> Sequencer<T> {
 
     /// Returns once `seqno` is visible. `insert` inserts a commit's payload; it may be called while
     /// other threads insert the same, and for a commit that is long visible (Rule: I3).
-    pub fn wait_visible(&self, seqno: Seqno, insert: impl Fn(&T, Seqno, &MemSlot)) {
+    pub fn wait_visible(&self, seqno: Seqno, insert: impl Fn(&T, Seqno, &MemtableRef)) {
         for round in 0..64 {
             if self.visible() >= seqno {
                 return;
@@ -208,7 +208,7 @@ impl<T> Sequencer<T> {
 
     /// Inserts and finishes a commit on its owner's behalf. Returns false if it is finished, or if
     /// it has a helper already, unless `also`.
-    fn help(&self, seqno: Seqno, also: bool, insert: impl Fn(&T, Seqno, &MemSlot)) -> bool {
+    fn help(&self, seqno: Seqno, also: bool, insert: impl Fn(&T, Seqno, &MemtableRef)) -> bool {
         let mut aboard = self.place(seqno).aboard.lock().unwrap();
         let (slot, brings) = match &mut *aboard {
             Some(aboard) if aboard.seqno == seqno && (also || !aboard.is_helped) => {

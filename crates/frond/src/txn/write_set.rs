@@ -20,7 +20,7 @@ use std::{collections::BTreeMap, ops::Range};
 
 use crate::{Error, Kind, Message, Tag, TreeId, blob::BLOB_REF_BYTES, error::Result, run::Folder};
 
-use super::covers::Covers;
+use super::range_tombstones::RangeTombstones;
 
 /// One entry: the place of its key and payload in the arena.
 #[derive(Clone, Copy, Debug)]
@@ -183,8 +183,8 @@ impl WriteSet {
     }
 
     /// The range deletes of each tree.
-    fn covers(&self) -> BTreeMap<TreeId, Covers> {
-        let mut covers: BTreeMap<TreeId, Covers> = BTreeMap::new();
+    fn covers(&self) -> BTreeMap<TreeId, RangeTombstones> {
+        let mut covers: BTreeMap<TreeId, RangeTombstones> = BTreeMap::new();
         for (number, range) in (0u32..).zip(&self.ranges) {
             covers.entry(range.tree).or_default().add(&range.from, &range.to, number);
         }

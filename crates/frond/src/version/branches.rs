@@ -19,7 +19,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Lineage, Publish, Seqno, TreeId,
+    Lineage, Seqno, TreeId, VersionNumber,
     blob::BlobHold,
     page::Link,
     store::{HeldPages, NamedSnapshot, SnapshotTrees, Space, TreeRoot as DurableRoot},
@@ -30,7 +30,7 @@ use crate::{
 use super::{Roots, SpilledWrites};
 
 /// A lineage and a version: the lineage's pages as of that version.
-pub(crate) type Inherited = (Lineage, Publish);
+pub(crate) type Inherited = (Lineage, VersionNumber);
 
 /// A change of the catalog that affects roots or branches.
 #[derive(Clone, Debug)]
@@ -133,7 +133,7 @@ pub(crate) struct Branches {
     pub inherits: Arc<BTreeMap<TreeId, Vec<Inherited>>>,
     /// The version in which a bulk-loaded tree, or a clone of one, became reachable: its pages may
     /// be born before (Rule: I20).
-    pub loaded: Arc<BTreeMap<TreeId, Publish>>,
+    pub loaded: Arc<BTreeMap<TreeId, VersionNumber>>,
     /// Named snapshots by id.
     pub named: BTreeMap<u32, Arc<NamedVersion>>,
 }
@@ -145,7 +145,7 @@ pub(crate) struct NamedVersion {
     /// The last commit that it shows.
     pub seqno: Seqno,
     /// The version that it keeps.
-    pub publish: Publish,
+    pub publish: VersionNumber,
     /// Lineage pins that keep its pages, if it was made by a version of Frond that pinned each
     /// tree; `None` if one pin of the whole version does.
     pins: Option<Vec<Inherited>>,
@@ -164,7 +164,7 @@ pub(crate) enum NamedRoots<'a> {
 impl NamedVersion {
     /// A snapshot of the store as of version `publish`, which is about to be published. Pins
     /// nothing yet.
-    pub fn fresh(id: u32, seqno: Seqno, publish: Publish, roots: &Arc<Roots>) -> Self {
+    pub fn fresh(id: u32, seqno: Seqno, publish: VersionNumber, roots: &Arc<Roots>) -> Self {
         let fresh = Mutex::new(Some(roots.clone()));
         Self { id, seqno, publish, pins: None, durable: OnceLock::new(), fresh }
     }
@@ -219,7 +219,7 @@ impl NamedVersion {
 
     /// Its entry in the root directory. If the version being written is its own, the entry refers
     /// to that (invariant 3).
-    pub fn listed(&self, written: Publish) -> NamedSnapshot {
+    pub fn listed(&self, written: VersionNumber) -> NamedSnapshot {
         let durable = self.durable.get();
         assert!(durable.is_some() || written == self.publish, "branches.rs invariant 3");
         durable.cloned().unwrap_or_else(|| self.own())
@@ -228,7 +228,7 @@ impl NamedVersion {
 
 impl Branches {
     /// Lineage pins that keep `tree` as it is in version `publish`.
-    fn pins_of(&self, tree: TreeId, publish: Publish) -> Vec<Inherited> {
+    fn pins_of(&self, tree: TreeId, publish: VersionNumber) -> Vec<Inherited> {
         let mut pins = self.inherits.get(&tree).cloned().unwrap_or_default();
         if plant!("version: a clone of a clone forgets the first parent") {
             pins.clear();
@@ -238,7 +238,7 @@ impl Branches {
     }
 
     /// Makes `tree` begin in version `publish` as a clone of `of`.
-    pub fn clone_tree(&mut self, space: &Space, tree: TreeId, of: TreeId, publish: Publish) {
+    pub fn clone_tree(&mut self, space: &Space, tree: TreeId, of: TreeId, publish: VersionNumber) {
         let mut pins = self.pins_of(of, publish);
         if plant!("version: a clone keeps nothing of its parent") {
             pins.clear();
@@ -253,7 +253,7 @@ impl Branches {
     }
 
     /// Ends `tree`: it does not exist from version `until` on. Returns as [`close`] does.
-    pub fn drop_tree(&mut self, space: &Space, tree: TreeId, until: Publish) -> bool {
+    pub fn drop_tree(&mut self, space: &Space, tree: TreeId, until: VersionNumber) -> bool {
         if self.loaded.contains_key(&tree) {
             Arc::make_mut(&mut self.loaded).remove(&tree);
         }
@@ -276,7 +276,7 @@ impl Branches {
     }
 
     /// Ends a named snapshot: it does not exist from version `until` on. Returns as [`close`] does.
-    pub fn drop_snapshot(&mut self, space: &Space, id: u32, until: Publish) -> bool {
+    pub fn drop_snapshot(&mut self, space: &Space, id: u32, until: VersionNumber) -> bool {
         let Some(snapshot) = self.named.remove(&id) else { return true };
         match &snapshot.pins {
             None => space.unpin_named(snapshot.publish, until),
@@ -287,7 +287,7 @@ impl Branches {
 
 /// Closes pins. False if the space map and the root directory contradict each other because a pin
 /// was missing.
-fn close(space: &Space, pins: &[Inherited], until: Publish) -> bool {
+fn close(space: &Space, pins: &[Inherited], until: VersionNumber) -> bool {
     let closed = pins.iter().map(|&(lineage, at)| space.unpin_lineage(lineage, at, until));
     closed.fold(true, |all, closed| all & closed)
 }

@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use crate::{
-    Lineage, Lsn, Publish, Seqno, Tag, TreeId,
+    Lineage, Lsn, Seqno, Tag, TreeId, VersionNumber,
     cache::FramePool,
     io::{Env, MemoryVfs},
     memtable::Memtable,
@@ -15,7 +15,7 @@ use crate::{
     sync::{Arc, AtomicU64, Mutex, Ordering, explore, thread},
 };
 
-use super::{Branches, MemSlot, Roots, SnapshotState, Snapshots, Version, Versions};
+use super::{Branches, MemtableRef, Roots, SnapshotState, Snapshots, Version, Versions};
 
 const TREE: TreeId = TreeId(3);
 const LINE: Lineage = Lineage(3);
@@ -27,11 +27,11 @@ struct House {
     versions: Versions,
     snapshots: Snapshots,
     visible: AtomicU64,
-    pages: Mutex<BTreeMap<Publish, Link>>,
+    pages: Mutex<BTreeMap<VersionNumber, Link>>,
 }
 
-fn slot(base: Seqno) -> Arc<MemSlot> {
-    MemSlot::new(Arc::new(Memtable::new(FramePool::new(0))), base, Lsn(0))
+fn slot(base: Seqno) -> Arc<MemtableRef> {
+    MemtableRef::new(Arc::new(Memtable::new(FramePool::new(0))), base, Lsn(0))
 }
 
 impl House {
@@ -54,12 +54,12 @@ impl House {
         Arc::new(house)
     }
 
-    fn write_page(&self, publish: Publish, applied: u64) {
+    fn write_page(&self, publish: VersionNumber, applied: u64) {
         let page = self.store.put_page(PageKind::Node, publish, LINE, &[&applied.to_be_bytes()]);
         self.pages.lock().unwrap().insert(publish, page.unwrap());
     }
 
-    fn checkpoint(&self, publish: Publish) {
+    fn checkpoint(&self, publish: VersionNumber) {
         let link = Some(self.pages.lock().unwrap()[&publish]);
         let root = TreeRoot { link, lineage: LINE, ..TreeRoot::default() };
         let roots = RootDirectory { trees: [(TREE, root)].into(), snapshots: vec![] };
@@ -92,7 +92,7 @@ impl House {
     fn apply(&self) {
         let old = self.versions.hold();
         let slot = old.frozen.last().expect("something is frozen").clone();
-        let publish = Publish(old.publish.0 + 1);
+        let publish = VersionNumber(old.publish.0 + 1);
         self.write_page(publish, slot.last().unwrap().0);
         let publishing = self.snapshots.publishing();
         publishing.pin_below(&self.versions.hold(), &slot, &self.versions);

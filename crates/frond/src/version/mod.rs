@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use arc_swap::{ArcSwap, Guard};
 
 use crate::{
-    Lsn, Publish, Seqno, TreeId,
+    Lsn, Seqno, TreeId, VersionNumber,
     blob::BlobHold,
     cache::FramePool,
     memtable::Memtable,
@@ -43,7 +43,7 @@ use crate::{
 
 /// A memtable and the interval of commits that it holds.
 #[derive(Debug)]
-pub(crate) struct MemSlot {
+pub(crate) struct MemtableRef {
     pub table: Arc<Memtable>,
     /// Every commit in it is above this one.
     pub base: Seqno,
@@ -70,7 +70,7 @@ pub(crate) struct MemSlot {
     rows: Mutex<BTreeMap<TreeId, Option<i64>>>,
 }
 
-impl MemSlot {
+impl MemtableRef {
     pub fn new(table: Arc<Memtable>, base: Seqno, log_from: Lsn) -> Arc<Self> {
         Arc::new(Self {
             table,
@@ -189,14 +189,14 @@ impl MemSlot {
 /// One consistent state of the store.
 #[derive(Debug)]
 pub(crate) struct Version {
-    pub publish: Publish,
+    pub publish: VersionNumber,
     pub applied: Seqno,
     pub roots: Arc<Roots>,
     /// Named snapshots, and what clones inherit.
     pub branches: Arc<Branches>,
     /// Frozen memtables, newest first.
-    pub frozen: Vec<Arc<MemSlot>>,
-    pub active: Arc<MemSlot>,
+    pub frozen: Vec<Arc<MemtableRef>>,
+    pub active: Arc<MemtableRef>,
     /// Temporary extents of spilled runs that its roots link; empty in all other versions.
     _spilled: Vec<Arc<TemporaryExtent>>,
     _pin: Pin,
@@ -227,7 +227,7 @@ impl Drop for TemporaryExtent {
 
 impl Version {
     /// Memtables, newest first.
-    pub fn memtables(&self) -> impl Iterator<Item = &Arc<MemSlot>> {
+    pub fn memtables(&self) -> impl Iterator<Item = &Arc<MemtableRef>> {
         std::iter::once(&self.active).chain(&self.frozen)
     }
 }
@@ -243,12 +243,12 @@ pub(crate) struct Versions {
 /// A pin on one version's pages while it lives.
 #[derive(Debug)]
 struct Pin {
-    publish: Publish,
+    publish: VersionNumber,
     store: Arc<Store>,
 }
 
 impl Pin {
-    fn new(publish: Publish, store: &Arc<Store>) -> Self {
+    fn new(publish: VersionNumber, store: &Arc<Store>) -> Self {
         store.space().pin_version(publish);
         Self { publish, store: store.clone() }
     }
@@ -263,10 +263,10 @@ impl Drop for Pin {
 impl Versions {
     pub fn new(
         store: Arc<Store>,
-        publish: Publish,
+        publish: VersionNumber,
         applied: Seqno,
         (roots, branches): (Roots, Branches),
-        active: Arc<MemSlot>,
+        active: Arc<MemtableRef>,
     ) -> Self {
         let version = Version {
             publish,
@@ -305,7 +305,7 @@ impl Versions {
 
     /// Puts a new active memtable in front. Called inside the sequencer's critical section, before
     /// any commit can go to the new one.
-    pub fn freeze(&self, active: Arc<MemSlot>) {
+    pub fn freeze(&self, active: Arc<MemtableRef>) {
         let _swap = self.swap.lock().unwrap();
         let old = self.current.load_full();
         let mut frozen = Vec::with_capacity(old.frozen.len() + 1);
@@ -325,9 +325,9 @@ impl Versions {
 
     /// `old` with one memtable in front: what is kept for a snapshot whose seqno lies in that
     /// memtable.
-    fn with_memtable(&self, old: &Version, slot: &Arc<MemSlot>) -> Arc<Version> {
+    fn with_memtable(&self, old: &Version, slot: &Arc<MemtableRef>) -> Arc<Version> {
         let late = plant!("version: a snapshot pins the version after its own");
-        let at = if late { Publish(old.publish.0 + 1) } else { old.publish };
+        let at = if late { VersionNumber(old.publish.0 + 1) } else { old.publish };
         Arc::new(Version {
             publish: old.publish,
             applied: old.applied,
@@ -341,19 +341,19 @@ impl Versions {
     }
 
     /// An empty memtable in place of `slot`, for a snapshot that must see none of its commits.
-    fn nothing_above(&self, slot: &MemSlot) -> Arc<MemSlot> {
+    fn nothing_above(&self, slot: &MemtableRef) -> Arc<MemtableRef> {
         let table = Arc::new(slot.table.another());
-        MemSlot::new(table, slot.base, slot.log_from())
+        MemtableRef::new(table, slot.base, slot.log_from())
     }
 
     /// Publishes changed roots. If `applied` is given, it is the oldest frozen memtable, whose
     /// commits are in the roots now: it leaves the list in the same swap (Rule: I9).
     pub fn publish(
         &self,
-        publish: Publish,
+        publish: VersionNumber,
         roots: Arc<Roots>,
         branches: Arc<Branches>,
-        applied: Option<&Arc<MemSlot>>,
+        applied: Option<&Arc<MemtableRef>>,
     ) -> Arc<Version> {
         let _swap = self.swap.lock().unwrap();
         let old = self.current.load_full();
@@ -396,7 +396,7 @@ impl Versions {
             roots,
             branches: old.branches.clone(),
             frozen: Vec::new(),
-            active: MemSlot::new(empty, at, old.active.log_from()),
+            active: MemtableRef::new(empty, at, old.active.log_from()),
             _spilled: extents,
             _pin: Pin::new(old.publish, &self.store),
         })
@@ -411,7 +411,7 @@ impl Versions {
             roots,
             branches: Arc::default(),
             frozen: Vec::new(),
-            active: MemSlot::new(empty, named.seqno, Lsn(0)),
+            active: MemtableRef::new(empty, named.seqno, Lsn(0)),
             _spilled: Vec::new(),
             _pin: Pin::new(named.publish, &self.store),
         }

@@ -27,12 +27,12 @@ use std::time::Duration;
 use arc_swap::Guard;
 
 use crate::{
-    Publish, Seqno,
+    Seqno, VersionNumber,
     striped::{CacheLine, Striped},
     sync::{Arc, AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, thread_number},
 };
 
-use super::{MemSlot, Version, Versions};
+use super::{MemtableRef, Version, Versions};
 
 /// Number of lists. Locking one costs a publish some ten nanoseconds; registrations contend only if
 /// their threads share a list.
@@ -220,7 +220,7 @@ impl Snapshots {
     }
 
     /// Versions that only snapshots still read, each once.
-    pub fn pinned_versions(&self) -> Vec<Publish> {
+    pub fn pinned_versions(&self) -> Vec<VersionNumber> {
         let pinned = self.publishing().pinned();
         let mut versions: Vec<_> = pinned.iter().map(|(_, version)| version.publish).collect();
         versions.sort_unstable();
@@ -265,7 +265,7 @@ impl Snapshots {
 
     /// Bytes of memtables that only snapshots hold.
     pub fn pinned_memtable_bytes(&self) -> u64 {
-        let mut seen: Vec<*const MemSlot> = Vec::new();
+        let mut seen: Vec<*const MemtableRef> = Vec::new();
         let mut bytes = 0;
         for (_, version) in self.publishing().pinned() {
             let slot = Arc::as_ptr(&version.active);
@@ -323,13 +323,13 @@ impl Publishing<'_> {
     }
 
     /// The oldest pinned version newer than `written`.
-    pub fn oldest_pinned_after(&self, written: Publish) -> Option<Arc<Version>> {
+    pub fn oldest_pinned_after(&self, written: VersionNumber) -> Option<Arc<Version>> {
         let pinned = self.pinned().into_iter().map(|(_, version)| version);
         pinned.filter(|version| version.publish > written).min_by_key(|version| version.publish)
     }
 
     /// Pins the snapshots that the publish of `slot` overtakes: those below its last commit.
-    pub fn pin_below(&self, old: &Arc<Version>, slot: &Arc<MemSlot>, versions: &Versions) {
+    pub fn pin_below(&self, old: &Arc<Version>, slot: &Arc<MemtableRef>, versions: &Versions) {
         let Some(last) = slot.last() else { return };
         let mut kept: Option<Arc<Version>> = None;
         let below = |held: &[Held]| find(held, last).unwrap_or_else(|index| index);

@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Publish, TreeId,
+    TreeId, VersionNumber,
     store::{HeldPages, STORE_LINEAGE, Store},
     sync::Arc,
     tree::SortedRuns,
@@ -57,7 +57,7 @@ impl SpilledWrites {
 
     /// Holds the extents a second time, independently of the runs.
     pub fn hold_pages(&self, store: &Arc<Store>) -> HeldPages {
-        let mut held = HeldPages::new(store, Publish(0), STORE_LINEAGE);
+        let mut held = HeldPages::new(store, VersionNumber(0), STORE_LINEAGE);
         for (kind, extent) in self.iter().flat_map(|(_, piece)| piece.pages().iter()) {
             held.hold(kind, extent);
         }

@@ -15,7 +15,7 @@ pub fn expect(db: &Db, name: &str) -> (TreeSizes, u64) {
     };
     let leaves = shape.levels.last().cloned().unwrap_or_default();
     let above = shape.levels.iter().filter(|shape| shape.level > 0);
-    assert_eq!(sizes.leaves, leaves.nodes - leaves.hollow, "{name}: {sizes:?}");
+    assert_eq!(sizes.leaves, leaves.nodes - leaves.placeholder, "{name}: {sizes:?}");
     assert_eq!((sizes.leaf_rows, sizes.encoded_bytes), (leaves.entries, leaves.bytes), "{name}");
     assert_eq!(sizes.buffered_bytes, above.map(|shape| shape.bytes).sum::<u64>(), "{name}");
     assert_eq!(usize::from(sizes.depth), shape.levels.len(), "{name}");

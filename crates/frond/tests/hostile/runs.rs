@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use frond::{
-    Lineage, Publish, StoreId,
+    Lineage, StoreId, VersionNumber,
     block::MODELS_MEMORY_MAX,
     cache::{BlockSource, NoCache},
     io::{MemoryVfs, OpenMode, Vfs},
@@ -41,7 +41,8 @@ impl<'t> Lying<'t> {
         let mode = OpenMode { write: true, create_new: true, direct: true };
         let file = MemoryVfs::new().open("s".as_ref(), mode).expect("it is new");
         let file = StoreFile::new(file, "s", StoreId([7; 16]));
-        let link = tree.run.write(&file, 4096, Publish(1), Lineage(1)).expect("memory takes it");
+        let link =
+            tree.run.write(&file, 4096, VersionNumber(1), Lineage(1)).expect("memory takes it");
         let mut extent = vec![0; link.bytes as usize];
         file.read_at(&mut extent, link.offset).expect("it was written");
         let footer_at = (link.bytes - link.footer_bytes) as usize;

@@ -16,8 +16,8 @@ use super::{
         FILLER_BYTES_MAX, FILLERS_BYTES_MAX, HEADER_BYTES, IN_COLUMNS, Models, OTHERS, VALUES,
         VERSION, WHOLE_KEYS, WIDE,
     },
-    held::{Cuts, Held, Length, ascends, strings_apart, words_apart},
-    quotes::{QUOTE_BYTES_MIN, Quotable, ending_bytes, may_be_quoted},
+    pushed_rows::{Cuts, Held, Length, ascends, strings_apart, words_apart},
+    reference::{QUOTE_BYTES_MIN, Quotable, ending_bytes, may_be_quoted},
     samples::Samples,
     writer::{ChunkCounts, ColumnWriter, Plans},
 };

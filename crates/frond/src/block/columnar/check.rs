@@ -29,7 +29,7 @@ struct Seen<'c> {
     filler_bytes: usize,
     words: Vec<u64>,
     strings: Strings,
-    quotes: quotes::Scratch,
+    quotes: reference::Scratch,
     /// Number of columns that quote others.
     quoting: usize,
 }
@@ -52,7 +52,7 @@ pub fn check_into(columnar: &ColumnarBlock<'_>, chunks: &mut Chunks) -> Result<(
         filler_bytes: 0,
         words: vec![0; rows],
         strings: Strings::new(),
-        quotes: quotes::Scratch::default(),
+        quotes: reference::Scratch::default(),
         quoting: 0,
     };
     seen.look_at_words(columnar, 0)?;
@@ -115,7 +115,7 @@ impl Seen<'_> {
     ) -> Result<Option<usize>, BadBlock> {
         let texts = columnar.texts(at, self.chunks.of(at))?;
         self.quoting += usize::from(texts.quotes());
-        if self.quoting > quotes::QUOTING_MAX {
+        if self.quoting > reference::QUOTING_MAX {
             return Err(BadBlock("too many columns quote others"));
         }
         fills(columnar, at, texts.bytes_used())?;

@@ -15,7 +15,7 @@ use super::{
     },
     columns::{Column, Columns, Side},
     difference::{self, Words},
-    quotes::Texts,
+    reference::Texts,
 };
 use crate::{message::Tag, sync::Arc};
 

@@ -34,7 +34,7 @@ pub fn unpack(
         let head = match columnar.column(at) {
             Some(column) if matches!(column.holds, Holds::Word(..)) => None,
             Some(_) if columnar.value_at(0).is_some_and(|first| at >= first) => {
-                Some(quotes::head_of(bytes))
+                Some(reference::head_of(bytes))
             }
             Some(_) => Some(0),
             None => (Some(at) == columnar.others_at()).then_some(0),

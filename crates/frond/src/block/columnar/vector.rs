@@ -48,7 +48,7 @@ pub(super) struct Scratch {
     pub strings: Vec<Strings>,
     /// What codecs have decoded of this block: a walk decodes it once.
     pub chunks: Chunks,
-    pub quotes: quotes::Scratch,
+    pub quotes: reference::Scratch,
 }
 
 /// Rows whose keys all have one length, and so do their values, which are all in the columns: puts.

@@ -156,7 +156,7 @@ fn weigh_strings(
     let mut chunk = Vec::new();
     let texts = columnar.texts(at, &mut chunk)?;
     let mut strings = Strings::new();
-    let mut scratch = quotes::Scratch::default();
+    let mut scratch = reference::Scratch::default();
     texts.decode(columnar, 0..columnar.rows(), &mut scratch, &mut strings)?;
     let lengths = strings.iter().zip(counts).filter(|(_, counts)| **counts).map(|(string, _)| {
         let length = if with_length { varint_bytes(string.len() as u64) } else { 0 };

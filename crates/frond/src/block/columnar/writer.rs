@@ -21,7 +21,7 @@ use super::{
     columns::Columns,
     difference::{self, Earlier},
     line::Line,
-    quotes::{self, Quotable},
+    reference::{self, Quotable},
     samples::Samples,
 };
 
@@ -395,17 +395,17 @@ impl ColumnWriter {
             plans.quotes[number].columns.iter().map(find).collect();
         // If one of them is missing, the column is encoded without quotes, and also if too many
         // columns already quote.
-        let room = self.quoting_columns < quotes::QUOTING_MAX;
+        let room = self.quoting_columns < reference::QUOTING_MAX;
         let mut quoted = quoted.filter(|_| room).unwrap_or_default();
         quoted.sort_unstable_by_key(|quoted| quoted.at);
         if quoted.is_empty() {
-            return quotes::may_be_quoted(
+            return reference::may_be_quoted(
                 self.put_strings(plans, number, false, model, strings, out),
             );
         }
         let mut quoting = std::mem::take(&mut self.quoting);
-        quotes::quote(strings, &quoted, &mut quoting);
-        quotes::put_head(&quoted, out);
+        reference::quote(strings, &quoted, &mut quoting);
+        reference::put_head(&quoted, out);
         self.quoting_columns += 1;
         self.put_strings(plans, number, false, model, &quoting, out);
         self.quoting = quoting;
@@ -419,16 +419,16 @@ impl ColumnWriter {
         strings: &Strings,
         quotable: &[Quotable],
     ) -> Vec<usize> {
-        let chosen = quotes::choose(strings, quotable);
+        let chosen = reference::choose(strings, quotable);
         if chosen.is_empty() {
             return Vec::new();
         }
         let plain = self.measure_strings(model, strings);
         let mut quoting = std::mem::take(&mut self.quoting);
-        quotes::quote(strings, &chosen, &mut quoting);
-        let bytes = quotes::head_bytes(chosen.len()) + self.measure_strings(model, &quoting);
+        reference::quote(strings, &chosen, &mut quoting);
+        let bytes = reference::head_bytes(chosen.len()) + self.measure_strings(model, &quoting);
         self.quoting = quoting;
-        match quotes::worth_it(bytes, plain) {
+        match reference::worth_it(bytes, plain) {
             true => chosen.iter().map(|quoted| quoted.number).collect(),
             false => Vec::new(),
         }

@@ -57,19 +57,19 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(value: &'a [u8]) -> Result<Self, Flaw> {
+    pub fn new(value: &'a [u8]) -> Result<Self, DecodeError> {
         match value.split_first() {
             Some(_) if value.len() > RECORD_BYTES_MAX => Err(malformed("it is too long")),
             Some((&VERSION, rest)) => Ok(Self { rest }),
             Some((version, _)) => {
-                Err(Flaw::TooNew { what: format!("catalog record version {version}") })
+                Err(DecodeError::TooNew { what: format!("catalog record version {version}") })
             }
             None => Err(malformed("it is empty")),
         }
     }
 
     /// The next field, if there is one.
-    fn peek(&self) -> Result<Option<Field<'a>>, Flaw> {
+    fn peek(&self) -> Result<Option<Field<'a>>, DecodeError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -87,7 +87,7 @@ impl<'a> Reader<'a> {
         matches!(self.peek(), Ok(Some((next, ..))) if next == field)
     }
 
-    pub fn bytes(&mut self, field: u64) -> Result<&'a [u8], Flaw> {
+    pub fn bytes(&mut self, field: u64) -> Result<&'a [u8], DecodeError> {
         match self.peek()? {
             Some((next, content, rest)) if next == field => {
                 self.rest = rest;
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub fn number(&mut self, field: u64) -> Result<u64, Flaw> {
+    pub fn number(&mut self, field: u64) -> Result<u64, DecodeError> {
         let content = self.bytes(field)?;
         match leb128(content) {
             Some((value, taken)) if taken == content.len() => Ok(value),
@@ -105,19 +105,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub fn number32(&mut self, field: u64) -> Result<u32, Flaw> {
+    pub fn number32(&mut self, field: u64) -> Result<u32, DecodeError> {
         self.number(field)?
             .try_into()
             .map_err(|_| malformed(&format!("field {field} is too great a number")))
     }
 
-    pub fn number8(&mut self, field: u64) -> Result<u8, Flaw> {
+    pub fn number8(&mut self, field: u64) -> Result<u8, DecodeError> {
         self.number(field)?
             .try_into()
             .map_err(|_| malformed(&format!("field {field} is too great a number")))
     }
 
-    pub fn name(&mut self, field: u64) -> Result<String, Flaw> {
+    pub fn name(&mut self, field: u64) -> Result<String, DecodeError> {
         let name = std::str::from_utf8(self.bytes(field)?)
             .map_err(|_| malformed("its name is not UTF-8"))?;
         match name_flaw(name) {
@@ -126,14 +126,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub fn layout(&mut self, field: u64) -> Result<Option<Layout>, Flaw> {
+    pub fn layout(&mut self, field: u64) -> Result<Option<Layout>, DecodeError> {
         match self.has(field) {
             true => Layout::decode(self.bytes(field)?).map(Some),
             false => Ok(None),
         }
     }
 
-    pub fn history(&mut self, field: u64) -> Result<History, Flaw> {
+    pub fn history(&mut self, field: u64) -> Result<History, DecodeError> {
         if !self.has(field) {
             return Ok(History::default());
         }
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub fn operators(&mut self, field: u64) -> Result<BTreeMap<u8, String>, Flaw> {
+    pub fn operators(&mut self, field: u64) -> Result<BTreeMap<u8, String>, DecodeError> {
         let mut operators = BTreeMap::new();
         if !self.has(field) {
             return Ok(operators);
@@ -170,12 +170,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes the remaining fields, which must be such that may be carried along.
-    pub fn carried(&mut self) -> Result<Carried, Flaw> {
+    pub fn carried(&mut self) -> Result<Carried, DecodeError> {
         let carried = self.rest;
         let mut last = CARRIED_FROM - 1;
         while let Some((field, _, rest)) = self.peek()? {
             if field < CARRIED_FROM {
-                return Err(Flaw::TooNew { what: format!("catalog record field {field}") });
+                return Err(DecodeError::TooNew { what: format!("catalog record field {field}") });
             }
             if field <= last {
                 return Err(malformed("its fields are out of order"));

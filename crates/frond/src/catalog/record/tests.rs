@@ -164,10 +164,10 @@ fn fields_of_a_later_version_are_carried_or_refused() {
     assert_eq!(carried.encode().expect("as it came"), with(64));
     assert_eq!(
         Record::decode(&record.key(), &with(3)),
-        Err(Flaw::TooNew { what: "catalog record field 3".to_owned() })
+        Err(DecodeError::TooNew { what: "catalog record field 3".to_owned() })
     );
-    assert!(matches!(Record::decode(&[9, 0], &value), Err(Flaw::TooNew { .. })));
-    assert!(matches!(Record::decode(&record.key(), &[2]), Err(Flaw::TooNew { .. })));
+    assert!(matches!(Record::decode(&[9, 0], &value), Err(DecodeError::TooNew { .. })));
+    assert!(matches!(Record::decode(&record.key(), &[2]), Err(DecodeError::TooNew { .. })));
 }
 
 #[test]
@@ -178,9 +178,9 @@ fn record_under_a_wrong_key_is_refused() {
     assert_eq!(Record::decode(&Record::tree_key(TreeId(7)), &value), Ok(record));
     assert!(matches!(
         Record::decode(&Record::tree_key(TreeId(8)), &value),
-        Err(Flaw::Malformed { .. })
+        Err(DecodeError::Malformed { .. })
     ));
-    assert!(matches!(Record::decode(&[], &value), Err(Flaw::Malformed { .. })));
+    assert!(matches!(Record::decode(&[], &value), Err(DecodeError::Malformed { .. })));
 }
 
 #[test]
@@ -218,6 +218,6 @@ fn operators_out_of_bounds_are_refused() {
     for bad in
         [&b""[..], b"\x3f\x01a", b"\x40\x00", b"\x40\x02a", b"\x41\x01a\x40\x01b", b"\x40\x01\n"]
     {
-        assert!(matches!(decoded(bad), Err(Flaw::Malformed { .. })), "{bad:?}");
+        assert!(matches!(decoded(bad), Err(DecodeError::Malformed { .. })), "{bad:?}");
     }
 }

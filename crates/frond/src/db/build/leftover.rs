@@ -9,19 +9,19 @@
 
 use crate::{Error, Result, catalog::BUILD_ATTRIBUTES};
 
-use super::super::{Alone, Db, Tree, WaitAlone};
+use super::super::{Db, ExclusiveTreeLock, ExclusiveWait, Tree};
 
 impl Db {
     /// Drops leftovers of builds, except those of which a transaction may have rows.
     pub(crate) fn sweep_builds(&self) -> Result<()> {
         let ours = self.shared.catalog.building.lock().unwrap();
-        let (mut gone, mut alone): (Vec<Tree>, Vec<Alone>) = (Vec::new(), Vec::new());
+        let (mut gone, mut alone): (Vec<Tree>, Vec<ExclusiveTreeLock>) = (Vec::new(), Vec::new());
         for entry in self.shared.catalog.trees() {
             if ours.contains(&entry.id) || !entry.is_marked(BUILD_ATTRIBUTES) {
                 continue;
             }
             let tree = Tree::new(self.shared.clone(), entry);
-            match self.lock_tree(&tree, WaitAlone::Not) {
+            match self.lock_tree(&tree, ExclusiveWait::Not) {
                 Ok(locked) => {
                     alone.push(locked);
                     gone.push(tree);

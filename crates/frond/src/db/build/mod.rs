@@ -14,7 +14,7 @@
 //!    program gets each row that differs between the two snapshots, as it was and as it is, and
 //!    says which entries to remove and to add.
 //! 5. *Lock*: lock the tree exclusively; after one more round nothing is missing.
-//! 6. *Publish*: one commit of the catalog gives all indexes their final attributes and drops the
+//! 6. *VersionNumber*: one commit of the catalog gives all indexes their final attributes and drops the
 //!    queues.
 //!
 //! Invariants
@@ -44,8 +44,8 @@ use crate::{
 };
 
 use super::{
-    Alone, Batch, BulkLoad, CatalogChange, Db, Interrupter, Snapshot, Tree, TreeOptions,
-    alter::WritersThen,
+    Batch, BulkLoad, CatalogChange, Db, ExclusiveTreeLock, Interrupter, Snapshot, Tree,
+    TreeOptions, alter::WritersThen,
 };
 pub use round::RowChanged;
 use round::{Queue, Round};
@@ -99,7 +99,7 @@ struct Building {
 /// The build's exclusive lock on the tree.
 #[derive(Debug)]
 struct Locked {
-    _alone: Alone,
+    _alone: ExclusiveTreeLock,
     /// Whether a round since then was read to its end.
     is_whole: bool,
 }

@@ -22,7 +22,7 @@ use crate::{
 };
 
 use super::{
-    super::{Cursor, Db, Snapshot, WaitAlone, batch::check_key},
+    super::{Cursor, Db, ExclusiveWait, Snapshot, batch::check_key},
     Building, IndexBuild, misuse,
 };
 
@@ -310,7 +310,7 @@ impl IndexBuild {
             if !old.is_unused() {
                 continue;
             }
-            match self.db.lock_tree(&old.tree, WaitAlone::Not) {
+            match self.db.lock_tree(&old.tree, ExclusiveWait::Not) {
                 // A batch that waited for a row and still refers to this queue finds that the tree
                 // has another one, and starts over.
                 Ok(_) => old.is_closed = true,

@@ -32,7 +32,7 @@ use crate::{
     sync::Arc,
     txn::{
         LiveWrites, WriteSet,
-        lock_table::{Denied, LockMark, LockSet, Patience, RowMode, TableMode},
+        lock_table::{LockError, LockMark, LockSet, RowMode, TableMode, WaitPolicy},
     },
 };
 
@@ -113,17 +113,17 @@ impl Shared {
             let is_alone =
                 writes.ranges(tree).next().is_some() || writes.count(tree) > TREE_ROWS_MAX;
             let mode = if is_alone { TableMode::Exclusive } else { TableMode::IntentExclusive };
-            let patience = held.patience();
+            let wait_policy = held.wait_policy();
             table
-                .lock_table(&mut held.locks, tree, mode, patience)
+                .lock_table(&mut held.locks, tree, mode, wait_policy)
                 .map_err(|no| self.lock_error(no))?;
             if is_alone {
                 continue;
             }
             for entry in writes.entries(tree) {
-                let patience = held.patience();
+                let wait_policy = held.wait_policy();
                 let locks = &mut held.locks;
-                let taken = table.lock_row(locks, tree, entry.key, RowMode::Write, patience);
+                let taken = table.lock_row(locks, tree, entry.key, RowMode::Write, wait_policy);
                 taken.map_err(|no| self.lock_error(no))?;
             }
         }
@@ -205,13 +205,13 @@ impl Shared {
     }
 
     /// The time that is left until `until`.
-    fn patience(&self, until: Option<Duration>) -> Patience {
+    fn wait_policy(&self, until: Option<Duration>) -> WaitPolicy {
         let now = self.engine.env.clock.now();
-        until.map_or(Patience::Forever, |until| Patience::For(until.saturating_sub(now)))
+        until.map_or(WaitPolicy::Forever, |until| WaitPolicy::For(until.saturating_sub(now)))
     }
 
     /// The error for a lock that was not granted.
-    pub(in crate::db) fn lock_error(&self, denied: Denied) -> Error {
+    pub(in crate::db) fn lock_error(&self, denied: LockError) -> Error {
         let tree = self.tree_name(denied.tree);
         denied.into_error(&tree)
     }
@@ -239,13 +239,13 @@ impl BatchLocks<'_> {
         }
         for &tree in &insertion.trees {
             for entry in insertion.writes.entries(tree) {
-                let (table, patience) = (&shared.lock_table, shared.patience(*until));
+                let (table, wait_policy) = (&shared.lock_table, shared.wait_policy(*until));
                 if !table.is_gap_locked(locks, tree, entry.key)
                     || shared.exists_at_latest(tree, entry.key)?
                 {
                     continue;
                 }
-                let gap = table.before_insert(locks, tree, entry.key, *start, patience);
+                let gap = table.before_insert(locks, tree, entry.key, *start, wait_policy);
                 gap.map_err(|no| shared.lock_error(no))?;
             }
         }
@@ -253,8 +253,8 @@ impl BatchLocks<'_> {
     }
 
     /// What is left of the time for all its locks together.
-    fn patience(&self) -> Patience {
-        self.shared.patience(self.until)
+    fn wait_policy(&self) -> WaitPolicy {
+        self.shared.wait_policy(self.until)
     }
 }
 

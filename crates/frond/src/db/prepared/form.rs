@@ -13,7 +13,7 @@
 use std::ops::Bound;
 
 use crate::{
-    Flaw, KEY_BYTES_MAX, Seqno, TreeId,
+    DecodeError, KEY_BYTES_MAX, Seqno, TreeId,
     coding::{Reader, put_bytes, put_varint},
     txn::lock_table::{LockList, RangeEntry, RowEntry, RowMode, TableMode},
 };
@@ -57,8 +57,9 @@ pub(super) fn write(
 }
 
 /// Decodes the content.
-pub(super) fn read(content: &[u8]) -> Result<Content, Flaw> {
-    let bad = |why: &str| Flaw::Malformed { what: "prepared transaction", why: why.to_owned() };
+pub(super) fn read(content: &[u8]) -> Result<Content, DecodeError> {
+    let bad =
+        |why: &str| DecodeError::Malformed { what: "prepared transaction", why: why.to_owned() };
     let (head, rest) = content.split_first_chunk::<2>().ok_or_else(|| bad("it is cut short"))?;
     match head {
         [version @ VERSION..=VERSION_OF_RUNS, flag @ 0..=1] => {
@@ -73,7 +74,7 @@ pub(super) fn read(content: &[u8]) -> Result<Content, Flaw> {
         }
         [VERSION..=VERSION_OF_RUNS, _] => Err(bad("it has a flag that there is not")),
         [version, _] => {
-            Err(Flaw::TooNew { what: format!("prepared transactions of version {version}") })
+            Err(DecodeError::TooNew { what: format!("prepared transactions of version {version}") })
         }
     }
 }
@@ -192,6 +193,6 @@ mod tests {
         }
         let huge = [&[VERSION, 1, 0][..], &[0xff; 9], &[1, 0, 0]].concat();
         assert!(read(&huge).is_err());
-        assert!(matches!(read(&[3, 0]), Err(Flaw::TooNew { .. })));
+        assert!(matches!(read(&[3, 0]), Err(DecodeError::TooNew { .. })));
     }
 }

@@ -38,7 +38,7 @@ use crate::{
     pipeline::Insertion,
     sync::Arc,
     txn::{
-        Charge, LiveWrites,
+        LiveWrites, MemoryReservation,
         lock_table::{LockList, LockSet, LockTable},
     },
     version::Change,
@@ -86,7 +86,7 @@ pub(super) struct Prepared {
     pub locks: Option<LockSet>,
     pub live: Arc<LiveWrites>,
     /// Memory reservation for its writes.
-    pub memory: Charge,
+    pub memory: MemoryReservation,
     /// Trees that list it as a writer.
     pub entered: Vec<Arc<TreeEntry>>,
 }

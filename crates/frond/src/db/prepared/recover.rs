@@ -16,7 +16,7 @@ use super::{
     form::{self, Content},
 };
 use crate::{
-    Error, Lsn, Place, Publish, Result, Seqno, TreeId, Xid,
+    Error, Lsn, Place, Result, Seqno, TreeId, VersionNumber, Xid,
     blob::{BlobHold, BlobRef},
     block::columnar::ColumnSelection,
     catalog::{CATALOG_TREE, Pieces, Record},
@@ -27,7 +27,7 @@ use crate::{
     sync::Arc,
     tree::SortedRuns,
     txn::{
-        Charge, LiveWrites,
+        LiveWrites, MemoryReservation,
         lock_table::{Leaving, LockList, RowMode, TableMode},
     },
     version::{Change, SpilledWrites},
@@ -153,7 +153,7 @@ fn hold_runs(engine: &Engine, xid: &Xid, content: &Content) -> Result<Option<Arc
     if !content.has_runs || plant!("db: runs of what is prepared are not held again") {
         return Ok(None);
     }
-    let mut held = HeldPages::new(&engine.store, Publish(0), STORE_LINEAGE);
+    let mut held = HeldPages::new(&engine.store, VersionNumber(0), STORE_LINEAGE);
     each_runs(engine, xid, &content.body, |_, links| {
         for Link { offset, bytes, .. } in links.iter().map(Link::from_disk) {
             held.hold_if_named(Extent { offset, bytes });
@@ -213,7 +213,7 @@ fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
         insertion.decided.push(CATALOG_TREE, &key, Tag::DELETE, &[], false);
     }
     let Content { since, locks, .. } = content;
-    let mut memory = Charge::default();
+    let mut memory = MemoryReservation::default();
     memory.set(&engine.writes_memory, insertion.writes.memory_bytes() as u64);
     memory.pin();
     let prepared = Prepared {
@@ -328,7 +328,7 @@ impl Shared {
         let restored = self.lock_table.restore(number, &list).map_err(refused);
         let mut locks = restored.inspect_err(|_| self.gate.open())?;
         locks.owner().set_writes(prepared.entries() as u64);
-        let now = crate::txn::lock_table::Patience::NoWait;
+        let now = crate::txn::lock_table::WaitPolicy::NoWait;
         let (table, mut taken, mut unread) = (&self.lock_table, Ok(()), Ok(()));
         'trees: for &tree in &insertion.trees {
             let is_alone = insertion.writes.ranges(tree).next().is_some();

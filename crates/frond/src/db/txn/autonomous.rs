@@ -96,12 +96,13 @@ impl Txn {
         let (id, waits) = (tree.entry.id, IfLocked::Wait.into());
         // It is a writer of the tree; of the row it only needs that it stays.
         self.take_tree(state, id, (TableMode::IntentExclusive, RowMode::Shared), waits)?;
-        let patience = state.patience(waits);
+        let wait_policy = state.wait_policy(waits);
         let locks = state.locks.as_mut().expect("there since the intent");
         // What was locked last can still be released as before.
         locks.join_last();
         if !plant!("txn: an autonomous put passes pending writes") {
-            let taken = self.shared.lock_table.lock_row(locks, id, key, RowMode::Shared, patience);
+            let taken =
+                self.shared.lock_table.lock_row(locks, id, key, RowMode::Shared, wait_policy);
             taken.map_err(|denied| self.denied(state, denied))?;
         }
         // The tree may have been dropped during the wait.

@@ -29,8 +29,8 @@ use super::{
         tree::bounds,
     },
     IfLocked, Meeting, ReadOptions, RowLock, RowRead, State, Txn,
-    locked_walk::{LockedWalk, Step},
-    own_walk::OwnWalk,
+    locking_scan::{LockingScan, Step},
+    write_buffer_cursor::WriteBufferCursor,
 };
 use base::Base;
 
@@ -40,7 +40,7 @@ pub struct TxnCursor<'t> {
     txn: &'t Txn,
     tree: TreeId,
     base: Base<'t>,
-    own: OwnWalk<'t>,
+    own: WriteBufferCursor<'t>,
     /// The tree whose own writes are read.
     entry: Tree,
     range: (Option<Vec<u8>>, Option<Vec<u8>>),
@@ -160,7 +160,7 @@ impl Txn {
             return Ok(self.cursor(&mut state, tree, Base::Nothing, (from, to)));
         }
         if let Some(locks) = self.locking(options) {
-            let walk = LockedWalk::new(self, tree, (from.clone(), to.clone()), locks);
+            let walk = LockingScan::new(self, tree, (from.clone(), to.clone()), locks);
             return Ok(self.cursor(&mut state, tree, Base::Locked(Box::new(walk)), (from, to)));
         }
         let snapshot = self.snapshot_seen(&mut state, options.sees);
@@ -211,7 +211,7 @@ impl Txn {
             txn: self,
             tree: tree.entry.id,
             base,
-            own: self.own_walk(tree, mark, &range),
+            own: self.write_buffer_cursor(tree, mark, &range),
             entry: tree.clone(),
             range,
             mark,
@@ -234,16 +234,16 @@ impl Txn {
         }
     }
 
-    fn own_walk(
+    fn write_buffer_cursor(
         &self,
         tree: &Tree,
         mark: Mark,
         (from, to): &(Option<Vec<u8>>, Option<Vec<u8>>),
-    ) -> OwnWalk<'_> {
+    ) -> WriteBufferCursor<'_> {
         let cx = &self.shared.engine.cx;
         let range = (from.as_deref(), to.as_deref());
         let memory = OwnCursor::new(&self.live, tree.entry.id, mark, cx.folder(), range);
-        OwnWalk::new(memory, self.pieces_before(tree, mark, range), cx.folder())
+        WriteBufferCursor::new(memory, self.pieces_before(tree, mark, range), cx.folder())
     }
 }
 
@@ -395,7 +395,7 @@ impl TxnCursor<'_> {
         self.is_locked = false;
         if self.spills != spills {
             // The own writes that it sees have been spilled.
-            self.own = self.txn.own_walk(&self.entry, self.mark, &self.range);
+            self.own = self.txn.write_buffer_cursor(&self.entry, self.mark, &self.range);
             (self.spills, self.is_placed) = (spills, false);
         }
         if self.forward != forward || !self.is_placed {

@@ -19,17 +19,17 @@
 //! | `queued.rs` | queue entries for index builds |
 //! | `row.rs` | rows with all their index entries |
 //! | `new_row.rs` | new rows inserted in one step, if nothing is in the way |
-//! | `whole_tree.rs` | locks on whole trees |
-//! | `locked_walk.rs` | scans that lock rows and gaps |
+//! | `tree_lock.rs` | locks on whole trees |
+//! | `locking_scan.rs` | scans that lock rows and gaps |
 //! | `cursor.rs` | scans over committed rows and own writes |
-//! | `own_walk.rs` | a cursor over own writes, in memory and spilled |
+//! | `write_buffer_cursor.rs` | a cursor over own writes, in memory and spilled |
 //! | `temporary.rs` | temporary trees of a session |
 //! | `spill.rs` | spills writes that take too much memory |
 //! | `end.rs` | commit, rollback |
 //! | `savepoint.rs` | savepoints and statements: partial rollback |
 //! | `interrupt.rs` | cancellation from another thread |
-//! | `live.rs` | lists holders of locks and of snapshots |
-//! | `held.rs` | lists held locks |
+//! | `live_txns.rs` | lists holders of locks and of snapshots |
+//! | `lock_report.rs` | lists held locks |
 //! | `pool.rs` | pool of transaction state |
 //! | `prepare.rs` | prepare, the first of two phases |
 //! | `transact.rs` | a closure in a transaction, retried on conflict |
@@ -54,13 +54,12 @@ mod cursor;
 mod delete_range;
 mod end;
 mod estimate;
-mod held;
 mod interrupt;
-mod live;
-mod locked_walk;
+mod live_txns;
+mod lock_report;
+mod locking_scan;
 mod new_row;
 mod options;
-mod own_walk;
 #[cfg(all(test, not(shuttle)))]
 mod pieces;
 mod pool;
@@ -79,8 +78,9 @@ mod temporary_rows;
 #[cfg(all(test, not(shuttle)))]
 mod timeouts;
 mod transact;
-mod whole_tree;
+mod tree_lock;
 mod write;
+mod write_buffer_cursor;
 
 use std::{cell::OnceCell, time::Duration};
 
@@ -91,9 +91,9 @@ use crate::{
     sync::{Arc, Condvar, Mutex, MutexGuard},
     tree::TreeTraits,
     txn::{
-        Charge, LiveWrites, Mark,
+        LiveWrites, Mark, MemoryReservation,
         lock_table::{
-            Deadlock, Denied, LockMark, LockSet, LockStats, LockWait, Owner, Reason, RowMode,
+            Deadlock, LockError, LockMark, LockSet, LockStats, LockWait, Owner, Reason, RowMode,
             TableMode, Taken,
         },
     },
@@ -202,7 +202,7 @@ struct State {
     /// Whether the writes take more memory than they should.
     is_large: bool,
     /// The memory reservation of the writes.
-    memory: Charge,
+    memory: MemoryReservation,
     /// Number of spills.
     spills: u64,
     /// Number of running row calls, each nested in the one before.
@@ -319,9 +319,9 @@ impl Txn {
         meeting: Meeting,
     ) -> Result<Taken> {
         self.intend(state, tree, mode, meeting)?;
-        let patience = state.patience(meeting);
+        let wait_policy = state.wait_policy(meeting);
         let locks = state.locks.as_mut().expect("there since the intent");
-        let taken = self.shared.lock_table.lock_row(locks, tree, key, mode, patience);
+        let taken = self.shared.lock_table.lock_row(locks, tree, key, mode, wait_policy);
         taken.map_err(|denied| self.denied(state, denied))
     }
 
@@ -351,7 +351,7 @@ impl Txn {
         (lock, mode): (TableMode, RowMode),
         meeting: Meeting,
     ) -> Result<()> {
-        let (table, patience) = (&self.shared.lock_table, state.patience(meeting));
+        let (table, wait_policy) = (&self.shared.lock_table, state.wait_policy(meeting));
         if state.locks.is_none() {
             self.slow_down(state, mode, meeting.if_locked)?;
             // Batches that have passed the gate hold no locks, so they must be waited for.
@@ -362,7 +362,7 @@ impl Txn {
             state.locks = Some(locks);
         }
         let locks = state.locks.as_mut().expect("made above");
-        let taken = table.lock_table(locks, tree, lock, patience);
+        let taken = table.lock_table(locks, tree, lock, wait_policy);
         taken.map(drop).map_err(|denied| self.denied(state, denied))
     }
 
@@ -432,7 +432,7 @@ impl Txn {
     }
 
     /// The error for a lock that was not granted. After a deadlock the transaction is over.
-    fn denied(&self, state: &mut State, denied: Denied) -> Error {
+    fn denied(&self, state: &mut State, denied: LockError) -> Error {
         if denied.reason == Reason::Deadlock {
             self.end(state);
         }

@@ -138,12 +138,12 @@ impl Txn {
     fn lock_new(&self, state: &mut State, key: HashedKey<'_>, joins: bool) -> Result<()> {
         let meeting = IfLocked::NoWait.into();
         self.intend(state, key.tree, RowMode::Write, meeting)?;
-        let patience = state.patience(meeting);
+        let wait_policy = state.wait_policy(meeting);
         let locks = state.locks.as_mut().expect("there since the intent");
         if joins {
             locks.join_last();
         }
-        let taken = self.lock_to_write(state, key, patience);
+        let taken = self.lock_to_write(state, key, wait_policy);
         taken.map(drop).map_err(|denied| self.denied(state, denied))
     }
 

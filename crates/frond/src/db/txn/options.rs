@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{super::commit::LOCK_WAIT, State, Txn};
 use crate::{
     Durability,
-    txn::lock_table::{Patience, RowMode},
+    txn::lock_table::{RowMode, WaitPolicy},
 };
 
 /// Isolation level: what a transaction sees of others, and when two conflict.
@@ -143,13 +143,13 @@ impl Txn {
 }
 
 impl State {
-    pub(super) fn patience(&self, meeting: Meeting) -> Patience {
+    pub(super) fn wait_policy(&self, meeting: Meeting) -> WaitPolicy {
         match (meeting.if_locked, self.wait(meeting)) {
             (IfLocked::NoWait | IfLocked::SkipLocked | IfLocked::SemiConsistent, _) => {
-                Patience::NoWait
+                WaitPolicy::NoWait
             }
-            (IfLocked::Wait, Some(time)) => Patience::For(time),
-            (IfLocked::Wait, None) => Patience::Forever,
+            (IfLocked::Wait, Some(time)) => WaitPolicy::For(time),
+            (IfLocked::Wait, None) => WaitPolicy::Forever,
         }
     }
 

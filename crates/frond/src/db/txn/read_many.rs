@@ -1,7 +1,7 @@
 //! Reads of many rows in one call: one snapshot, one descent, one buffer.
 //!
 //! Rows that are read without locks are looked up together: their keys go down the tree side by
-//! side, blocks that must be read are requested together (`db/together.rs`), and only the wanted
+//! side, blocks that must be read are requested together (`db/parallel_reads.rs`), and only the wanted
 //! parts of values are decoded. Trees that the transaction itself has written, and rows under
 //! locks, are read row by row.
 //!
@@ -17,7 +17,7 @@ use super::{
         Projection, Tree,
         batch::check_key,
         read::{Messages, ReadView, key_order},
-        together::bring_together,
+        parallel_reads::bring_together,
     },
     ReadOptions, RowRead, State, Txn,
     read::At,

@@ -26,7 +26,7 @@ use std::{
 };
 
 use crate::{
-    Error, Kind, Publish, Result, Tag, TreeId,
+    Error, Kind, Result, Tag, TreeId, VersionNumber,
     block::columnar::ColumnSelection,
     pipeline::Engine,
     run::{Entry, MergeCursor},
@@ -498,7 +498,7 @@ impl Txn {
         Ok(Piece::merged(pieces, written))
     }
 
-    fn birth(&self) -> Publish {
+    fn birth(&self) -> VersionNumber {
         self.shared.engine.versions.current().publish
     }
 

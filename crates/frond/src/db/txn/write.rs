@@ -8,7 +8,7 @@ use crate::{
     sync::{Arc, MutexGuard},
     txn::{
         HashedKey, OwnState, ROWS_UNKNOWN, TxnWrites,
-        lock_table::{Denied, LockMark, Patience, RowMode, Taken},
+        lock_table::{LockError, LockMark, RowMode, Taken, WaitPolicy},
     },
 };
 
@@ -208,8 +208,8 @@ impl Txn {
                 self.must_not_conflict(state, tree, key)?;
             }
             self.intend(state, id, RowMode::Write, IfLocked::Wait.into())?;
-            let patience = state.patience(IfLocked::Wait.into());
-            let taken = self.lock_to_write(state, hashed, patience);
+            let wait_policy = state.wait_policy(IfLocked::Wait.into());
+            let taken = self.lock_to_write(state, hashed, wait_policy);
             if let Some(locks) = &mut state.locks {
                 // It was not taken by a reading call, so `unlock_last` must not release it.
                 locks.keep_last();
@@ -277,14 +277,14 @@ impl Txn {
         &self,
         state: &mut State,
         key: HashedKey<'_>,
-        patience: Patience,
-    ) -> Result<Taken, Denied> {
+        wait_policy: WaitPolicy,
+    ) -> Result<Taken, LockError> {
         let locks = state.locks.as_mut().expect("there since the intent");
         let table = &self.shared.lock_table;
         match state.spills > 0 && state.rollbacks_made > 0 {
             // It also holds the locks of writes that it has rolled back.
-            true => table.lock_row(locks, key.tree, key.key, RowMode::Write, patience),
-            false => table.lock_unwritten(locks, key, RowMode::Write, patience),
+            true => table.lock_row(locks, key.tree, key.key, RowMode::Write, wait_policy),
+            false => table.lock_unwritten(locks, key, RowMode::Write, wait_policy),
         }
     }
 
@@ -349,7 +349,7 @@ impl Txn {
         key: &[u8],
         held: Option<LockMark>,
     ) -> Result<bool> {
-        let patience = state.patience(IfLocked::Wait.into());
+        let wait_policy = state.wait_policy(IfLocked::Wait.into());
         let Some(locks) = &mut state.locks else { return Ok(false) };
         // An existing row is protected by its own lock, and is in no gap.
         if !self.shared.lock_table.is_gap_locked(locks, tree.entry.id, key)
@@ -360,7 +360,7 @@ impl Txn {
         // Without a mark, it held nothing before this call.
         let mark = held.unwrap_or_default();
         let passed =
-            self.shared.lock_table.before_insert(locks, tree.entry.id, key, mark, patience);
+            self.shared.lock_table.before_insert(locks, tree.entry.id, key, mark, wait_policy);
         passed.map_err(|denied| self.denied(state, denied))
     }
 }

@@ -7,13 +7,13 @@ use super::*;
 use crate::{
     cache::{FramePool, NoCache},
     io::{MemoryVfs, OpenMode, RealClock, Vfs},
-    layout::Flaw,
+    layout::DecodeError,
     message::Tag,
     page::{FEATURE_DICTIONARIES, Identity, PageKind, StoreFile},
     run::{
         ReadBuf, Run, RunBuilder, RunCursor, RunOptions, Work, WorkByTree, footer::Footer, key_hash,
     },
-    types::{Lineage, Publish, StoreId},
+    types::{Lineage, StoreId, VersionNumber},
 };
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -75,7 +75,7 @@ fn opened(run: &Run, work: Option<&Arc<Work>>) -> (Arc<Run>, u64) {
     let mode = OpenMode { write: true, create_new: true, direct: true };
     let file = MemoryVfs::new().open("s".as_ref(), mode).unwrap();
     let file = StoreFile::new(file, "s", StoreId([7; 16]));
-    let link = run.write(&file, 4096, Publish(1), Lineage(1)).unwrap();
+    let link = run.write(&file, 4096, VersionNumber(1), Lineage(1)).unwrap();
     let run = Run::open_counted(file.clone(), link, pool(), work.cloned()).unwrap();
     (run, file.features())
 }
@@ -110,7 +110,7 @@ fn identity(run: &Run) -> Identity {
         kind: PageKind::Run,
         offset: 4096,
         bytes: run.extent_bytes(),
-        birth: Publish(1),
+        birth: VersionNumber(1),
         lineage: Lineage(1),
     }
 }
@@ -314,7 +314,7 @@ fn only_runs_that_say_so_have_a_dictionary() {
         let mut footer = whole.clone();
         footer[4] = version;
         match Footer::from_disk(&identity, &footer).unwrap_err() {
-            Flaw::TooNew { what } if version == 5 => assert!(what.contains("version 5")),
+            DecodeError::TooNew { what } if version == 5 => assert!(what.contains("version 5")),
             // Read as a run of columnar blocks, it would have a format where the dictionary is.
             flaw => assert!(version < 4, "{version}: {flaw:?}"),
         }

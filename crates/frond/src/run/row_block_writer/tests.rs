@@ -11,7 +11,7 @@ use crate::{
     io::{MemoryVfs, OpenMode, RealClock, Vfs},
     page::{FEATURE_TRANSPOSED_BLOCKS, Identity, PageKind, StoreFile},
     sync::Arc,
-    types::{Lineage, Publish, StoreId},
+    types::{Lineage, StoreId, VersionNumber},
 };
 
 type Rows = BTreeMap<Vec<u8>, (Tag, Vec<u8>)>;
@@ -53,7 +53,7 @@ fn written(run: &Arc<Run>) -> (Arc<Run>, u64) {
     let mode = OpenMode { write: true, create_new: true, direct: true };
     let file = MemoryVfs::new().open("s".as_ref(), mode).unwrap();
     let file = StoreFile::new(file, "s", StoreId([7; 16]));
-    let link = run.write(&file, 4096, Publish(1), Lineage(1)).unwrap();
+    let link = run.write(&file, 4096, VersionNumber(1), Lineage(1)).unwrap();
     (Run::open(file.clone(), link, pool()).unwrap(), file.features())
 }
 
@@ -214,7 +214,7 @@ fn only_runs_that_say_so_have_transposed_blocks() {
         kind: PageKind::Run,
         offset: 4096,
         bytes: run.extent_bytes(),
-        birth: Publish(1),
+        birth: VersionNumber(1),
         lineage: Lineage(1),
     };
     let mut footer = run.footer.to_disk(&identity);

@@ -13,7 +13,7 @@ use crate::{
     message::Tag,
     page::{FEATURE_COLUMNAR_RUNS, FEATURE_TEMPLATES, StoreFile},
     run::{ReadBuf, Run, RunBuilder, RunCursor, RunOptions, key_hash},
-    types::{Lineage, Publish, StoreId},
+    types::{Lineage, StoreId, VersionNumber},
 };
 
 const ROWS: u64 = 6000;
@@ -59,7 +59,7 @@ fn opened(run: &Run) -> Arc<Run> {
     let mode = OpenMode { write: true, create_new: true, direct: true };
     let file = MemoryVfs::new().open("s".as_ref(), mode).unwrap();
     let file = StoreFile::new(file, "s", StoreId([7; 16]));
-    let link = run.write(&file, 4096, Publish(1), Lineage(1)).unwrap();
+    let link = run.write(&file, 4096, VersionNumber(1), Lineage(1)).unwrap();
     let has_templates = models(run).iter().flatten().any(|model| model.has_templates());
     let templates = if has_templates { FEATURE_TEMPLATES } else { 0 };
     assert_eq!(file.features(), FEATURE_COLUMNAR_RUNS | templates);

@@ -11,7 +11,7 @@ use crate::{
     io::{Env, File, MemoryVfs, OpenMode, Vfs},
     store::*,
     sync::{Arc, Mutex},
-    types::{Lineage, Lsn, Publish, Seqno, TreeId},
+    types::{Lineage, Lsn, Seqno, TreeId, VersionNumber},
 };
 
 pub(super) fn env() -> Env {
@@ -61,7 +61,7 @@ impl<F: Fn(Arc<dyn File>) -> Arc<dyn File> + Send + Sync> Vfs for Opening<F> {
 pub(super) const L: Lineage = Lineage(1);
 
 /// Publishes `roots` as version `at`.
-pub(super) fn publish(store: &Store, at: Publish, roots: &RootDirectory) -> Superblock {
+pub(super) fn publish(store: &Store, at: VersionNumber, roots: &RootDirectory) -> Superblock {
     let change = DirectoryChange::whole(roots);
     store
         .publish(&Checkpoint {
@@ -100,7 +100,10 @@ pub(super) fn what_was_published_is_there_after_reopening() {
     let opened = open(&env, dir(), StoreOptions::default()).unwrap();
     assert_eq!(opened.roots, one_tree(links[4]));
     assert_eq!(opened.superblock.publish, v);
-    assert!(opened.store.counts_from() >= Publish(v.0 + (1 << 32)), "births are never used twice");
+    assert!(
+        opened.store.counts_from() >= VersionNumber(v.0 + (1 << 32)),
+        "births are never used twice"
+    );
     for (round, link) in links.iter().enumerate() {
         let page = opened.store.read_page(link, PageKind::Node, "a node").unwrap();
         assert_eq!(&page[..], [b"round ", &[round as u8][..]].concat());

@@ -8,7 +8,7 @@ use crate::{
     io::{ALIGN, Env, File, OpenMode},
     store::*,
     sync::Arc,
-    types::Publish,
+    types::VersionNumber,
 };
 
 /// A closed store with two checkpoints, and the roots of each.
@@ -205,7 +205,7 @@ pub(super) fn stale_misplaced_and_rotten_pages_are_told() {
         Link { offset: 0, ..link },
         Link { bytes: 0, ..link },
         Link { bytes: 1 << 31, ..link },
-        Link { birth: Publish(1), ..link },
+        Link { birth: VersionNumber(1), ..link },
     ] {
         assert!(read(&wrong).is_err(), "{wrong:?}");
         assert!(store.die(&wrong, L, v2.next()).is_err(), "{wrong:?}");

@@ -6,13 +6,13 @@ use crate::{
     io::Env,
     store::{page_table::NUMBERS, *},
     sync::Arc,
-    types::{Lineage, Lsn, Publish, Seqno, TreeId},
+    types::{Lineage, Lsn, Seqno, TreeId, VersionNumber},
 };
 
 /// Ids in several groups and index pages, including the last possible one.
 const TREES: [u32; 9] = [0, 1, 63, 64, 16_384, 16_385, 1 << 20, u32::MAX - 64, u32::MAX - 1];
 
-fn root(tree: u32, at: Publish) -> TreeRoot {
+fn root(tree: u32, at: VersionNumber) -> TreeRoot {
     TreeRoot {
         lineage: Lineage(tree),
         applied: Seqno(at.0),
@@ -22,12 +22,12 @@ fn root(tree: u32, at: Publish) -> TreeRoot {
     }
 }
 
-fn directory(trees: &[u32], at: Publish) -> RootDirectory {
+fn directory(trees: &[u32], at: VersionNumber) -> RootDirectory {
     let trees = trees.iter().map(|&tree| (TreeId(tree), root(tree, at)));
     RootDirectory { trees: trees.collect(), snapshots: vec![] }
 }
 
-fn publish(store: &Store, at: Publish, change: &DirectoryChange) {
+fn publish(store: &Store, at: VersionNumber, change: &DirectoryChange) {
     let applied = Seqno(at.0);
     let (log_from, log_synced) = (Lsn(0), Lsn(0));
     let roots = change;
@@ -147,8 +147,8 @@ fn snapshots_of_a_single_page_directory_move_into_a_page_of_their_own() {
     let listed = |id| NamedSnapshot {
         id,
         seqno: Seqno(3),
-        publish: Publish(4),
-        trees: SnapshotTrees::Listed(Arc::new(directory(&[5, 600], Publish(3)).trees)),
+        publish: VersionNumber(4),
+        trees: SnapshotTrees::Listed(Arc::new(directory(&[5, 600], VersionNumber(3)).trees)),
     };
     let mut roots = directory(&TREES, at);
     roots.snapshots = vec![listed(3), listed(9)];

@@ -4,7 +4,7 @@
 use super::basics::{L, dir, env, one_tree, publish};
 use crate::{
     store::*,
-    types::{Lineage, Publish, TreeId},
+    types::{Lineage, TreeId, VersionNumber},
 };
 
 const DROPPED: Lineage = Lineage(2);
@@ -12,7 +12,10 @@ const PAGES: u64 = 10;
 
 /// A store with two trees, of which the second is dropped in the returned version and its lineage
 /// ended.
-fn with_a_dropped_tree(env: &crate::io::Env, inherited: bool) -> (Store, Publish, RootDirectory) {
+fn with_a_dropped_tree(
+    env: &crate::io::Env,
+    inherited: bool,
+) -> (Store, VersionNumber, RootDirectory) {
     let store = create(env, dir(), StoreOptions::default()).unwrap().store;
     let v1 = store.counts_from().next();
     let kept = store.put_page(PageKind::Node, v1, L, &[b"kept"]).unwrap();
@@ -53,7 +56,7 @@ pub(super) fn a_dropped_tree_ends_in_pieces_and_goes_on_after_reopening() {
     store.end_some(now, usize::MAX);
     assert!(!store.is_ending());
     for next in 1..=2 {
-        publish(&store, Publish(store.counts_from().0.max(v2.0) + next), &roots);
+        publish(&store, VersionNumber(store.counts_from().0.max(v2.0) + next), &roots);
     }
     let (space, totals) = (store.stats().space, store.newest().totals);
     // The tree that is left, four pages of the root directory, and two of the map.
@@ -72,12 +75,12 @@ fn a_clone_keeps_what_its_dropped_parent_wrote() {
     store.end_some(v2.next(), usize::MAX);
     assert!(!store.is_ending());
     for next in 1..=3 {
-        publish(&store, Publish(v2.0 + next), &roots);
+        publish(&store, VersionNumber(v2.0 + next), &roots);
     }
     assert!(kept_bytes(&store) >= PAGES * 4096, "{:?}", store.stats().space);
-    assert!(store.space().unpin_lineage(DROPPED, Publish(v2.0 - 1), Publish(v2.0 + 4)));
+    assert!(store.space().unpin_lineage(DROPPED, VersionNumber(v2.0 - 1), VersionNumber(v2.0 + 4)));
     for next in 4..=6 {
-        publish(&store, Publish(v2.0 + next), &roots);
+        publish(&store, VersionNumber(v2.0 + next), &roots);
     }
     assert!(kept_bytes(&store) < PAGES * 4096, "{:?}", store.stats().space);
 }

@@ -9,7 +9,7 @@ use crate::{
     io::{ALIGN, Env, File, OpenMode},
     store::*,
     sync::{Arc, Mutex},
-    types::Publish,
+    types::VersionNumber,
 };
 
 /// Byte ranges of which any access, in any file, fails with EIO.
@@ -196,7 +196,7 @@ pub(super) fn numbers_of_a_slot_that_cannot_be_read_are_not_issued_again() {
             assert!(newest.sequence > issued, "{what}, round {round}: {newest:?} after {issued}");
             let from = opened.store.counts_from();
             assert!(from >= limit, "{what}, round {round}: births above {from}, limit {limit}");
-            (issued, limit) = (newest.sequence, Publish(from.0 + (1 << 32)));
+            (issued, limit) = (newest.sequence, VersionNumber(from.0 + (1 << 32)));
             drop(opened);
             store.heal();
         }

@@ -12,7 +12,7 @@ use crate::{
     io::{Env, File, OpenMode, Vfs},
     store::*,
     sync::{Arc, AtomicU64, Ordering, thread},
-    types::{Lsn, Publish, Seqno},
+    types::{Lsn, Seqno, VersionNumber},
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -194,7 +194,7 @@ fn one_root(published: &[RootDirectory]) -> Link {
     *published.last().unwrap().links().next().unwrap()
 }
 
-fn checkpoint(publish: Publish, roots: &DirectoryChange) -> Checkpoint<'_> {
+fn checkpoint(publish: VersionNumber, roots: &DirectoryChange) -> Checkpoint<'_> {
     Checkpoint {
         publish,
         applied: Seqno(publish.0),

@@ -16,7 +16,7 @@ use crate::{
         *,
     },
     sync::{Arc, OnceLock},
-    types::{Lineage, Publish, TreeId},
+    types::{Lineage, TreeId, VersionNumber},
 };
 
 /// A copy of a closed store with trees, pins, dead and live extents of all classes, in two zones.
@@ -48,7 +48,7 @@ fn rich() -> (Env, Superblock) {
 }
 
 /// What a zone page lists.
-fn listed(page: &[u8], zone: u64, at: Publish) -> Result<Vec<(u64, Record)>, String> {
+fn listed(page: &[u8], zone: u64, at: VersionNumber) -> Result<Vec<(u64, Record)>, String> {
     let mut listed = Vec::new();
     decode_zone(page, zone, at, |offset, record| listed.push((offset, record))).map(|()| listed)
 }
@@ -78,7 +78,7 @@ fn build() -> (Env, Superblock) {
             publish(&store, v, &roots);
         }
     }
-    assert!(store.space().unpin_lineage(L, Publish(store.counts_from().0 + 1), v.next()));
+    assert!(store.space().unpin_lineage(L, VersionNumber(store.counts_from().0 + 1), v.next()));
     let last = publish(&store, v.next(), &roots);
     (env, last)
 }
@@ -252,9 +252,9 @@ proptest! {
                     map = writer.rewrite(&map, PageKind::Map, directory.encode());
                 }
                 Target::Slot(field, value) => match field % 9 {
-                    0 => superblock.publish = Publish(value),
-                    1 => superblock.previous = Publish(value),
-                    2 => superblock.publish_limit = Publish(value),
+                    0 => superblock.publish = VersionNumber(value),
+                    1 => superblock.previous = VersionNumber(value),
+                    2 => superblock.publish_limit = VersionNumber(value),
                     3 => superblock.totals.live = value,
                     4 => superblock.totals.file_bytes = value,
                     5 => map.offset = value & !4095,
@@ -274,9 +274,9 @@ proptest! {
     fn decoders_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), at: u64) {
         for first in [1, 2] {
             let bytes: Vec<u8> = [first].iter().chain(&bytes).copied().collect();
-            drop(MapDirectory::decode(&bytes, Publish(at)));
+            drop(MapDirectory::decode(&bytes, VersionNumber(at)));
             for zone in [0, 1, 1 << 20, u64::MAX] {
-                drop(listed(&bytes, zone, Publish(at)));
+                drop(listed(&bytes, zone, VersionNumber(at)));
             }
         }
         drop(RootDirectory::decode(&bytes));

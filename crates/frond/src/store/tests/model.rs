@@ -13,7 +13,7 @@ use super::basics::{dir, env};
 use crate::{
     io::{ALIGN, Env, OpenMode},
     store::*,
-    types::{Lineage, Lsn, Publish, Seqno, TreeId},
+    types::{Lineage, Lsn, Seqno, TreeId, VersionNumber},
 };
 
 #[derive(Clone, Debug)]
@@ -55,14 +55,14 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Clone, Debug)]
 struct ModelClone {
     lineage: Lineage,
-    at: Publish,
+    at: VersionNumber,
     pages: Vec<Link>,
 }
 
 /// A version: the pages of its trees, and its clones.
 #[derive(Clone, Debug, Default)]
 struct Version {
-    publish: Publish,
+    publish: VersionNumber,
     live: Vec<Link>,
     clones: Vec<ModelClone>,
 }
@@ -127,12 +127,12 @@ impl Model {
         self.store.as_ref().unwrap()
     }
 
-    fn next(&mut self) -> Publish {
+    fn next(&mut self) -> VersionNumber {
         self.now.publish = self.now.publish.next();
         self.now.publish
     }
 
-    fn write_at(&self, extent: Extent, birth: Publish, lineage: Lineage) -> Link {
+    fn write_at(&self, extent: Extent, birth: VersionNumber, lineage: Lineage) -> Link {
         let kind = KINDS[(lineage.0 % 16) as usize].0;
         let payload = content((extent.offset, birth.0));
         self.store().write_page(kind, extent, birth, lineage, &[&payload]).unwrap()

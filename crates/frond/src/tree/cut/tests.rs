@@ -11,7 +11,7 @@ use super::{
     *,
 };
 use crate::{
-    Lineage, Publish, SizeClass,
+    Lineage, SizeClass, VersionNumber,
     run::{EntrySource, RunCursor},
     sync::AtomicU64,
 };
@@ -26,7 +26,7 @@ fn toss(random: &mut u64, end: u64) -> u64 {
 
 /// A level-1 node over leaves without rows.
 fn node(children: u64) -> Node {
-    let leaf = |_| Child::Leaf(RunHandle::hollow(Lineage(1), Publish(1)));
+    let leaf = |_| Child::Leaf(RunHandle::placeholder(Lineage(1), VersionNumber(1)));
     Node {
         level: 1,
         pivots: (1..children).map(|n| key(n * 100).into()).collect(),
@@ -47,7 +47,7 @@ fn check_parts(cx: &TreeContext, children: u64, rows: &Rows, given: &Ranges) -> 
         leaf_filters: false,
         schema: None,
     };
-    let mut job = Job::new(cx, traits, Publish(2), 16, &progress);
+    let mut job = Job::new(cx, traits, VersionNumber(2), 16, &progress);
     let mut top = node(children);
     let tier = job.build_tier(&top, batch(rows.clone(), given.clone())).unwrap();
     let parts = tier.parts.clone();

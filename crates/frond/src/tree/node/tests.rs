@@ -9,11 +9,11 @@ fn bound(key: &str) -> Bound {
 }
 
 fn leaf() -> Child {
-    Child::Leaf(RunHandle::hollow(LINE, Publish(1)))
+    Child::Leaf(RunHandle::placeholder(LINE, VersionNumber(1)))
 }
 
 fn part(lo: &str, hi: &str, live: &[u32]) -> Part {
-    let run = RunHandle::hollow(LINE, Publish(1));
+    let run = RunHandle::placeholder(LINE, VersionNumber(1));
     Part { run, lo: bound(lo), hi: bound(hi), live: live.to_vec() }
 }
 
@@ -120,7 +120,7 @@ fn each_broken_invariant_is_named() {
 /// Rule: I21. References are counted on the handle, separately for the durable version.
 #[test]
 fn references_are_counted_apart_for_the_durable_version() {
-    let run = RunHandle::hollow(LINE, Publish(1));
+    let run = RunHandle::placeholder(LINE, VersionNumber(1));
     assert_eq!((run.add_refs(2), run.add_refs(-1)), (2, 1));
     assert_eq!((run.refs(), run.refs_durable()), (1, 0));
     assert_eq!(run.add_refs_durable(1), 1);

@@ -7,11 +7,11 @@ use crate::{
 };
 
 fn leaf() -> Child {
-    Child::Leaf(RunHandle::hollow(LINE, Publish(3)))
+    Child::Leaf(RunHandle::placeholder(LINE, VersionNumber(3)))
 }
 
 fn why_not(node: &Node, birth: u64) -> Option<String> {
-    match seal_node(node, Publish(birth)) {
+    match seal_node(node, VersionNumber(birth)) {
         Ok(_) => None,
         Err(Error::Unreadable("a node page", why)) => Some(why),
         Err(other) => panic!("{other}"),
@@ -46,8 +46,8 @@ fn a_node_that_could_not_be_read_is_not_written() {
 }
 
 fn written(cx: &TreeContext, node: &Node) -> Link {
-    let bytes = seal_node(node, Publish(3)).unwrap();
-    cx.store.put_page(PageKind::Node, Publish(3), LINE, &[&bytes]).unwrap()
+    let bytes = seal_node(node, VersionNumber(3)).unwrap();
+    cx.store.put_page(PageKind::Node, VersionNumber(3), LINE, &[&bytes]).unwrap()
 }
 
 /// A link leads to an intact node of another level than the parent's children. Promise: P9.

@@ -28,10 +28,10 @@ use std::{
 
 use super::{
     LockMode, LockTable,
-    denied::{LockOn, Locked, NamedTree},
+    hook_answers::HookAnswers,
+    lock_error::{LockOn, Locked, NamedTree},
     owner::{Owner, Wait},
     queue::Edge,
-    said::Said,
     waits::{Waiting, Waits},
 };
 use crate::{
@@ -136,7 +136,7 @@ impl LockTable {
 
     /// A cycle through this owner: numbers, each of an owner that waits for the next, from `start`
     /// on.
-    fn cycle(&self, waits: &Waits, start: u32, said: &mut Said<'_>) -> Option<Vec<u32>> {
+    fn cycle(&self, waits: &Waits, start: u32, said: &mut HookAnswers<'_>) -> Option<Vec<u32>> {
         let mut came_from: BTreeMap<u32, u32> = BTreeMap::new();
         let mut work = vec![start];
         let mut edges = Vec::new();
@@ -164,7 +164,7 @@ impl LockTable {
     }
 
     /// The edges from this owner, and from those after which it queues.
-    fn edges(&self, waits: &Waits, number: u32, said: &mut Said<'_>, edges: &mut Vec<Edge>) {
+    fn edges(&self, waits: &Waits, number: u32, said: &mut HookAnswers<'_>, edges: &mut Vec<Edge>) {
         let Some(Waiting { owner, request, .. }) = waits.waiting.get(&number) else { return };
         if request.on == LockOn::Insert {
             for to in self.gaps_of_waiter(number, request.tree) {
@@ -178,7 +178,7 @@ impl LockTable {
     }
 
     /// The victim of a cycle. The searcher comes first, so it is the victim among equals.
-    fn victim(&self, waits: &Waits, cycle: &[u32], said: &mut Said<'_>) -> u32 {
+    fn victim(&self, waits: &Waits, cycle: &[u32], said: &mut HookAnswers<'_>) -> u32 {
         let owner = |number: &u32| -> &Arc<Owner> { &waits.waiting[number].owner };
         let mut chosen = cycle[0];
         for other in &cycle[1..] {

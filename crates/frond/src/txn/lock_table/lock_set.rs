@@ -8,7 +8,9 @@
 
 use std::time::Duration;
 
-use super::{owner::Owner, ranges::RangeLock, room::LOCKS_FREE, shard::Taken, spilled::HoldsRows};
+use super::{
+    lock_memory::LOCKS_FREE, owner::Owner, ranges::RangeLock, shard::Taken, spilled::HoldsRows,
+};
 use crate::{
     TreeId,
     sync::{Arc, panicking},

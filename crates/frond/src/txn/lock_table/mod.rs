@@ -45,25 +45,25 @@
 //! intents kept out of the table until they matter, as in PostgreSQL's fast path.
 
 mod deadlock;
-mod denied;
-mod held;
+mod held_locks;
+mod hook_answers;
 mod intervals;
+mod introspection;
+mod lock_error;
+mod lock_memory;
 mod lock_set;
 mod mode;
 mod owner;
 mod prepare;
 mod queue;
 mod ranges;
-mod room;
 mod rows;
-mod said;
 mod shard;
 mod spilled;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod waits;
-mod watch;
 
 use std::{fmt, time::Duration};
 
@@ -74,8 +74,9 @@ use crate::{
 };
 
 pub use deadlock::{Deadlock, Party};
-pub use denied::{Denied, LockOn, Patience, Reason};
-pub use held::{HeldLock, HeldLocks, HeldOn};
+pub use held_locks::{HeldLock, HeldLocks, HeldOn};
+pub use introspection::{LiveTxn, LockStats, LockWait};
+pub use lock_error::{LockError, LockOn, Reason, WaitPolicy};
 pub use lock_set::{LockMark, LockSet};
 pub use mode::{Mode as LockMode, RowMode, TableMode};
 pub use owner::{LockParty, Owner};
@@ -83,15 +84,14 @@ pub use prepare::{LockList, RangeEntry, RowEntry};
 pub use ranges::{RangeLock, Span};
 pub use shard::Taken;
 pub use spilled::{HoldsRows, Leaving};
-pub use watch::{LiveTxn, LockStats, LockWait};
 
-use denied::Request;
+use introspection::Counters;
+use lock_error::Request;
 use owner::Owners;
 use ranges::RangeShard;
 use shard::Shard;
 use spilled::Spilled;
 use waits::Waits;
-use watch::Counters;
 
 /// Shards of rows. With 64 threads in the table at once, one in five meets another. (The model
 /// checker gets few, so that its threads meet.)
@@ -213,14 +213,14 @@ impl LockTable {
 
     /// The end of a wait that starts now, if it has one. All waits of one call end at the same
     /// time.
-    fn deadline(&self, locks: &mut LockSet, patience: Patience) -> Option<Duration> {
-        match patience {
-            Patience::For(time) => {
+    fn deadline(&self, locks: &mut LockSet, wait_policy: WaitPolicy) -> Option<Duration> {
+        match wait_policy {
+            WaitPolicy::For(time) => {
                 let lasts = if plant!("locks: a wait outlasts its time") { 10 } else { 1 };
                 let end = || self.clock.now().saturating_add(time.saturating_mul(lasts));
                 Some(*locks.until.get_or_insert_with(end))
             }
-            Patience::NoWait | Patience::Forever => None,
+            WaitPolicy::NoWait | WaitPolicy::Forever => None,
         }
     }
 
@@ -232,7 +232,7 @@ impl LockTable {
         deadline: Option<Duration>,
         key: Option<&[u8]>,
         holder: impl FnOnce() -> Option<u64>,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), LockError> {
         if deadline.is_none_or(|deadline| deadline > self.clock.now())
             || plant!("locks: who has no time is in a cycle")
         {

@@ -11,7 +11,7 @@ use std::ops::Bound;
 
 use super::{
     LockTable,
-    denied::{Denied, LockOn, Patience, Request},
+    lock_error::{LockError, LockOn, Request, WaitPolicy},
     lock_set::LockSet,
     mode::{Mode, RowMode, TableMode},
     shard::LockHash,
@@ -112,7 +112,7 @@ impl LockTable {
 
     /// Acquires all locks of a list again, for a transaction with this id, before there are other
     /// transactions. Two lists that cannot both have been held are refused.
-    pub fn restore(&self, id: u64, list: &LockList) -> Result<LockSet, Denied> {
+    pub fn restore(&self, id: u64, list: &LockList) -> Result<LockSet, LockError> {
         let mut locks = self.begin(id);
         self.begins(&locks);
         let restored = self.restore_into(&mut locks, list);
@@ -123,9 +123,9 @@ impl LockTable {
         Ok(locks)
     }
 
-    fn restore_into(&self, locks: &mut LockSet, list: &LockList) -> Result<(), Denied> {
+    fn restore_into(&self, locks: &mut LockSet, list: &LockList) -> Result<(), LockError> {
         for (tree, mode) in &list.tables {
-            self.lock_table(locks, *tree, *mode, Patience::NoWait)?;
+            self.lock_table(locks, *tree, *mode, WaitPolicy::NoWait)?;
         }
         for row in &list.rows {
             let request = Request {
@@ -136,7 +136,7 @@ impl LockTable {
                 writes: row.mode == RowMode::Write,
                 row: None,
             };
-            self.take(locks, &request, None, Patience::NoWait)?;
+            self.take(locks, &request, None, WaitPolicy::NoWait)?;
         }
         for RangeEntry { tree, from, to } in &list.ranges {
             let span = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));

@@ -21,8 +21,8 @@ use std::ops::Bound;
 
 use super::{
     LockTable, RANGE_SHARDS,
-    denied::{Denied, LockOn, Patience, Reason, Request},
     intervals::{At, Intervals},
+    lock_error::{LockError, LockOn, Reason, Request, WaitPolicy},
     lock_set::{LockMark, LockSet},
     mode::{Mode, RowMode},
     owner::{LockParty, Owner, Wait},
@@ -193,8 +193,8 @@ impl LockTable {
         tree: TreeId,
         key: &[u8],
         mark: LockMark,
-        patience: Patience,
-    ) -> Result<bool, Denied> {
+        wait_policy: WaitPolicy,
+    ) -> Result<bool, LockError> {
         // After the caller's publication of the key.
         fence(Ordering::SeqCst);
         if plant!("locks: an insert passes by gaps")
@@ -205,12 +205,12 @@ impl LockTable {
         let hash = LockHash::of_row(tree, key);
         let mode = Mode::Exclusive;
         let request = Request { on: LockOn::Insert, tree, hash, mode, writes: true, row: None };
-        if patience == Patience::NoWait {
+        if wait_policy == WaitPolicy::NoWait {
             let holders = self.gaps_against(&locks.owner, tree, key);
             let holder = holders.first().map(LockParty::id);
             return Err(request.denied(Reason::Busy, holder, Some(KeyStart::of(key))));
         }
-        let deadline = self.deadline(locks, patience);
+        let deadline = self.deadline(locks, wait_policy);
         loop {
             let is_new = self.unlock_since(locks, hash, mark);
             self.must_have_time(&request, deadline, Some(key), || {
@@ -218,7 +218,7 @@ impl LockTable {
             })?;
             self.wait_for_gaps(&locks.owner, &request, key, deadline)?;
             if is_new {
-                self.lock_row(locks, tree, key, RowMode::Write, patience)?;
+                self.lock_row(locks, tree, key, RowMode::Write, wait_policy)?;
             }
             fence(Ordering::SeqCst);
             if !self.are_gaps_against(&locks.owner, tree, key) {
@@ -298,7 +298,7 @@ impl LockTable {
         request: &Request,
         key: &[u8],
         deadline: Option<std::time::Duration>,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), LockError> {
         let (tree, number) = (request.tree, owner.number());
         let waiter = InsertWaiter { owner: owner.clone(), tree, key: key.into() };
         let waiting = self.waiting(owner, request, Some(key), deadline);

@@ -4,7 +4,7 @@
 
 use super::{
     LockTable, SHARDS,
-    denied::{Denied, LockOn, Patience, Reason, Request},
+    lock_error::{LockError, LockOn, Reason, Request, WaitPolicy},
     lock_set::{LockMark, LockSet},
     mode::{Mode, RowMode},
     owner::{Owner, Wait},
@@ -51,13 +51,13 @@ impl LockTable {
         tree: TreeId,
         key: &[u8],
         mode: RowMode,
-        patience: Patience,
-    ) -> Result<Taken, Denied> {
+        wait_policy: WaitPolicy,
+    ) -> Result<Taken, LockError> {
         if self.is_spilled_own(locks, tree, key) {
             locks.asks();
             return Ok(Taken::AlreadyHeld);
         }
-        self.lock_unwritten(locks, HashedKey::new(tree, key), mode, patience)
+        self.lock_unwritten(locks, HashedKey::new(tree, key), mode, wait_policy)
     }
 
     /// Like [`lock_row`](Self::lock_row), for a row without writes of the transaction that have
@@ -67,8 +67,8 @@ impl LockTable {
         locks: &mut LockSet,
         HashedKey { tree, key, hash }: HashedKey<'_>,
         mode: RowMode,
-        patience: Patience,
-    ) -> Result<Taken, Denied> {
+        wait_policy: WaitPolicy,
+    ) -> Result<Taken, LockError> {
         if mode != RowMode::Write {
             self.must_have_room(locks, tree)?;
         }
@@ -81,10 +81,10 @@ impl LockTable {
             row: None,
         };
         locks.asks();
-        let (place, taken) = self.take(locks, &request, Some(key), patience)?;
+        let (place, taken) = self.take(locks, &request, Some(key), wait_policy)?;
         locks.last.push((place, taken));
         if self.spilled.any()
-            && let Err(denied) = self.pass_spilled(locks, &request, key, patience)
+            && let Err(denied) = self.pass_spilled(locks, &request, key, wait_policy)
         {
             if !plant!("locks: a wait that failed keeps the row") {
                 self.unlock_behind(locks, locks.last_rows() - 1);
@@ -182,14 +182,14 @@ impl LockTable {
         locks: &mut LockSet,
         request: &Request,
         key: Option<&[u8]>,
-        patience: Patience,
-    ) -> Result<(u32, Taken), Denied> {
+        wait_policy: WaitPolicy,
+    ) -> Result<(u32, Taken), LockError> {
         let number = locks.owner.number();
         let (shard, mut guard) = self.lock_shard(request.hash);
         let asked = guard.ask(request.name(), number, request.mode, request.writes);
         let (place, taken) = match asked {
             Some((at, taken)) => (located(shard, at), taken),
-            None if patience == Patience::NoWait => {
+            None if wait_policy == WaitPolicy::NoWait => {
                 let holder = guard.refuses(request.hash, number, request.mode);
                 drop(guard);
                 return Err(request.denied(
@@ -200,7 +200,7 @@ impl LockTable {
             }
             None => {
                 drop(guard);
-                let deadline = self.deadline(locks, patience);
+                let deadline = self.deadline(locks, wait_policy);
                 self.must_have_time(request, deadline, key, || {
                     let guard = self.lock_shard(request.hash).1;
                     let holder = guard.refuses(request.hash, number, request.mode);

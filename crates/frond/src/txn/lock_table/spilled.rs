@@ -22,7 +22,7 @@ use std::{collections::HashSet, fmt};
 
 use super::{
     LockTable,
-    denied::{Denied, LockOn, Patience, Request},
+    lock_error::{LockError, LockOn, Request, WaitPolicy},
     lock_set::LockSet,
     mode::Mode,
     rows::{NOTED, granting, parts},
@@ -237,7 +237,7 @@ impl LockTable {
             writes: false,
             row: None,
         };
-        self.take(locks, &own, None, Patience::NoWait)
+        self.take(locks, &own, None, WaitPolicy::NoWait)
             .expect("nobody asks for it before it is listed");
     }
 
@@ -270,8 +270,8 @@ impl LockTable {
         locks: &mut LockSet,
         wanted: &Request,
         key: &[u8],
-        patience: Patience,
-    ) -> Result<(), Denied> {
+        wait_policy: WaitPolicy,
+    ) -> Result<(), LockError> {
         let tree = wanted.tree;
         loop {
             let mut others = self.spilled.others(locks.owner.id(), wanted.hash.0);
@@ -290,7 +290,7 @@ impl LockTable {
                 // the holder's own lock, and with the mode that the waiter wants.
                 row: Some((wanted.hash, wanted.mode)),
             };
-            let waited = self.take(locks, &end, Some(key), patience);
+            let waited = self.take(locks, &end, Some(key), wait_policy);
             if let Ok((place, Taken::New)) = waited {
                 self.give_back(locks, place);
             }

@@ -19,7 +19,7 @@
 
 use super::{
     LockTable, STRONG,
-    denied::{Denied, LockOn, Patience, Request},
+    lock_error::{LockError, LockOn, Request, WaitPolicy},
     lock_set::LockSet,
     mode::{Mode, TableMode},
     owner::{INTENTS, Owner},
@@ -70,8 +70,8 @@ impl LockTable {
         locks: &mut LockSet,
         tree: TreeId,
         mode: TableMode,
-        patience: Patience,
-    ) -> Result<Taken, Denied> {
+        wait_policy: WaitPolicy,
+    ) -> Result<Taken, LockError> {
         let mode = Mode::from(mode);
         let is_intent = matches!(mode, Mode::IntentShared | Mode::IntentExclusive);
         if is_intent && let Some(taken) = self.write_down(locks, tree, mode) {
@@ -80,13 +80,13 @@ impl LockTable {
         let Name { hash, .. } = name_of(tree);
         let request = Request { on: LockOn::Table, tree, hash, mode, writes: false, row: None };
         if is_intent {
-            return Ok(self.take(locks, &request, None, patience)?.1);
+            return Ok(self.take(locks, &request, None, wait_policy)?.1);
         }
         self.strong_of(tree).fetch_add(1, Ordering::SeqCst);
         if !plant!("locks: intents of before are not asked for") {
             self.gather(tree);
         }
-        let taken = self.take(locks, &request, None, patience);
+        let taken = self.take(locks, &request, None, wait_policy);
         match taken {
             Ok((_, Taken::New | Taken::Upgraded)) => locks.strong.push(tree),
             _ => drop(self.strong_of(tree).fetch_sub(1, Ordering::SeqCst)),

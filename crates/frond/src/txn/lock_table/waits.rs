@@ -24,7 +24,7 @@ use std::{collections::BTreeMap, time::Duration};
 use super::{
     LockTable,
     deadlock::Deadlock,
-    denied::{Denied, LockOn, Reason, Request},
+    lock_error::{LockError, LockOn, Reason, Request},
     owner::{LockParty, Owner, Wait},
     rows::{granting, located},
     shard::Taken,
@@ -61,7 +61,7 @@ impl LockTable {
         request: &Request,
         key: Option<&[u8]>,
         deadline: Option<Duration>,
-    ) -> Result<(u32, Taken), Denied> {
+    ) -> Result<(u32, Taken), LockError> {
         let number = owner.number();
         // Before the mutex of all waits is taken, since it allocates.
         let waiting = self.waiting(owner, request, key, deadline);
@@ -112,7 +112,7 @@ impl LockTable {
         owner: &Arc<Owner>,
         request: &Request,
         deadline: Option<Duration>,
-    ) -> Result<u32, Denied> {
+    ) -> Result<u32, LockError> {
         let number = owner.number();
         self.counters.began();
         let mut blockers = self.blockers(&waits, number);

@@ -18,7 +18,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Error, Kind, TreeId, error::Result, txn::covers::Covers};
+use crate::{Error, Kind, TreeId, error::Result, txn::range_tombstones::RangeTombstones};
 
 use super::{Entry, Slot, WriteSet};
 
@@ -71,7 +71,7 @@ impl WriteSet {
     fn judge_inserts(&self) -> Vec<(usize, Asks)> {
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
         order.sort_by_key(|&at| self.slots[at].position);
-        let mut covers: BTreeMap<TreeId, Covers> = BTreeMap::new();
+        let mut covers: BTreeMap<TreeId, RangeTombstones> = BTreeMap::new();
         let mut newest: BTreeMap<(TreeId, &[u8]), &Slot> = BTreeMap::new();
         let mut ranges: Vec<_> = (0u32..).zip(&self.ranges).collect();
         // A seal has sorted them by tree.

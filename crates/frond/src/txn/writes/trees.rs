@@ -11,7 +11,7 @@
 use crate::{Kind, Tag, TreeId, txn::WriteSet};
 
 use super::view::View;
-use crate::txn::covers::Covers;
+use crate::txn::range_tombstones::RangeTombstones;
 
 /// Number of trees remembered for the next transaction, which often uses the same ones. A row and
 /// its indexes fit.
@@ -31,7 +31,7 @@ pub(super) struct TreeWrites {
     pub unknown: u32,
     /// Entries that put a key greater than all before.
     pub maxima: Vec<u32>,
-    pub covers: Covers,
+    pub covers: RangeTombstones,
     pub view: Option<View>,
     /// Number of the last change to the tree, rollbacks included; 0 if this transaction has not
     /// touched it.

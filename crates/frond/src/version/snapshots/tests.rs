@@ -12,15 +12,15 @@ use crate::{
     version::{Branches, Roots},
 };
 
-fn slot(base: u64) -> Arc<MemSlot> {
-    MemSlot::new(Arc::new(Memtable::new(FramePool::new(0))), Seqno(base), Lsn(0))
+fn slot(base: u64) -> Arc<MemtableRef> {
+    MemtableRef::new(Arc::new(Memtable::new(FramePool::new(0))), Seqno(base), Lsn(0))
 }
 
 fn versions() -> Versions {
     let env = Env { vfs: Arc::new(MemoryVfs::new()), ..Env::real() };
     let opened = store::create(&env, Path::new("/store"), StoreOptions::default()).unwrap();
     let roots = (Roots::new(), Branches::default());
-    Versions::new(Arc::new(opened.store), Publish(5), Seqno(0), roots, slot(0))
+    Versions::new(Arc::new(opened.store), VersionNumber(5), Seqno(0), roots, slot(0))
 }
 
 /// Freezes the active memtable through `last` and publishes a version that has it applied.
@@ -32,7 +32,7 @@ fn apply(versions: &Versions, snapshots: &Snapshots, last: u64) {
     let old = versions.hold();
     let publishing = snapshots.publishing();
     publishing.pin_below(&old, &active, versions);
-    let publish = Publish(old.publish.0 + 1);
+    let publish = VersionNumber(old.publish.0 + 1);
     versions.publish(publish, old.roots.clone(), old.branches.clone(), Some(&active));
 }
 
@@ -92,7 +92,7 @@ fn a_spilled_snapshot_moves_over_if_it_still_reads_what_was_spilled() {
     assert!(Arc::ptr_eq(&first.version(&versions), &spilled), "it reads another version by now");
     assert_eq!(snapshots.unspilled().len(), 1, "the second waits");
     assert_eq!(
-        snapshots.publishing().oldest_pinned_after(Publish(0)).map(|version| version.publish),
+        snapshots.publishing().oldest_pinned_after(VersionNumber(0)).map(|version| version.publish),
         Some(old.publish)
     );
     assert!(snapshots.publishing().oldest_pinned_after(old.publish).is_none());

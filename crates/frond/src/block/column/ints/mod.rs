@@ -7,13 +7,13 @@
 //!
 //! | file | published name |
 //! |---|---|
-//! | `packed.rs` | frame of reference (FOR) bit packing, with an optional line |
-//! | `patched.rs` | patched frame of reference (PFOR) |
-//! | `lone.rs` | FOR with a single outlier value |
+//! | `bit_packed.rs` | frame of reference (FOR) bit packing, with an optional line |
+//! | `pfor.rs` | patched frame of reference (PFOR) |
+//! | `single_outlier.rs` | FOR with a single outlier value |
 //! | `dictionary.rs` | dictionary |
 //! | `runs.rs` | run-length encoding (RLE) |
 //! | `frames.rs` | delta encoding, in frames |
-//! | `stepped.rs` | scaling by the greatest common divisor |
+//! | `scaled.rs` | scaling by the greatest common divisor |
 //! | `decimal.rs` | decimal floats (ALP) |
 //!
 //! Invariants

@@ -8,13 +8,13 @@ use super::{
     chunk::Chunked,
     dictionary::Lookup,
     exceptions::ExceptionList,
+    fsst::{Matcher, Symbols},
     model::StringModel,
     plan::{StrKind, StringPlan},
     prefix, raw,
     shape::{BitWriter, Shape},
     shape_training::shape_of,
     strings::{Strings, equal_short},
-    symbols::{Matcher, Symbols},
     template_index::TemplateIndex,
     templated::RESTART_ROWS,
     templates::Templates,
@@ -333,7 +333,7 @@ fn matcher_of<'a>(matchers: &'a mut Vec<Matcher>, symbols: &Symbols) -> &'a Matc
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{model::Parts, symbol_training},
+        super::{fsst_training, model::Parts},
         *,
     };
 
@@ -342,7 +342,7 @@ mod tests {
         let word = |at: u64| format!("{:07}-of-{number:x}", at).into_bytes();
         let rows: Vec<Vec<u8>> = (0..300).map(|row| word(row % 100 * 7919 % words)).collect();
         let strings: Strings = rows.iter().map(Vec::as_slice).collect();
-        let symbols = symbol_training::train(&strings);
+        let symbols = fsst_training::train(&strings);
         let words: Vec<Vec<u8>> = (0..words).map(word).collect();
         let words = words.iter().map(Vec::as_slice).collect();
         (StringModel::new(Parts { dictionary: Some(words), symbols, ..Parts::default() }), strings)

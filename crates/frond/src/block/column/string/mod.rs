@@ -11,7 +11,7 @@
 //! | prefix | `prefix.rs` | prefix compression, for sorted strings, above all keys |
 //! | dictionary | `dictionary.rs` | few distinct strings; the block's dictionary or the leaf's |
 //! | shape | `shape.rs`, `shape_even.rs` | patterns: each position a constant, digit or hex digit |
-//! | symbols | `symbols.rs` | text (FSST): frequent pieces of up to eight bytes as one byte |
+//! | symbols | `fsst.rs` | text (FSST): frequent pieces of up to eight bytes as one byte |
 //! | templates | `templates.rs`, `templated.rs` | few formats, as in logs; what varies is packed |
 //!
 //! The bytes of raw and symbol columns may be compressed by a general codec (`chunk.rs`), as one
@@ -32,6 +32,8 @@ mod chunk;
 mod dictionary;
 mod encoder;
 mod exceptions;
+mod fsst;
+mod fsst_training;
 mod model;
 mod plan;
 mod prefix;
@@ -41,8 +43,6 @@ mod shape_even;
 mod shape_training;
 mod strings;
 mod strs;
-mod symbol_training;
-mod symbols;
 mod template_index;
 mod template_training;
 mod template_walk;

@@ -20,10 +20,10 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
+    fsst::Symbols,
     plan::{StrKind, StringPlan},
     shape::Shape,
     strings::Strings,
-    symbols::Symbols,
     templates::Templates,
 };
 use crate::{

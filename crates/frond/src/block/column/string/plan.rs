@@ -9,10 +9,10 @@ use std::borrow::Cow;
 
 use super::{
     encoder::StrEncoder,
+    fsst_training,
     model::{Parts, StringModel, WORDS_BYTES_MAX, WORDS_MAX},
     shape_training::shape_of,
     strings::Strings,
-    symbol_training,
     template_training::{self, Found},
 };
 use crate::block::Codec;
@@ -195,7 +195,7 @@ pub fn train(encoder: &mut StrEncoder, sample: &[Strings], purpose: Purpose) -> 
 
 fn symbols_of(blocks: &[&Strings]) -> Option<StringModel> {
     let all = blocks.iter().flat_map(|block| block.iter()).collect();
-    let symbols = Some(symbol_training::train(&all)?);
+    let symbols = Some(fsst_training::train(&all)?);
     Some(StringModel::new(Parts { symbols, ..Parts::default() }))
 }
 
@@ -203,7 +203,7 @@ fn symbols_of(blocks: &[&Strings]) -> Option<StringModel> {
 fn templates_of(blocks: &[&Strings], rows: usize) -> Option<StringModel> {
     let Found { bytes, templates, texts } = template_training::train(blocks, rows)?;
     let enough = texts.bytes().len() >= SYMBOLS_TEXT_MIN;
-    let symbols = if enough { symbol_training::train(&texts) } else { None };
+    let symbols = if enough { fsst_training::train(&texts) } else { None };
     Some(StringModel::new(Parts {
         symbols,
         templates: Some((bytes, templates)),

@@ -2,7 +2,7 @@
 //!
 //! The ends are an integer column: for strings of one length it takes no bits (a line), otherwise
 //! four to eight. With the bytes compressed or as symbols the form is the same (`chunk.rs`,
-//! `symbols.rs`); dictionaries and exceptions store their strings in this form too.
+//! `fsst.rs`); dictionaries and exceptions store their strings in this form too.
 //!
 //! ```text
 //! laid  lengths of the chunk | ends: integers, one a row | bytes

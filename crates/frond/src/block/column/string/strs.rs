@@ -7,9 +7,9 @@
 use std::{cmp::Ordering, ops::Range};
 
 use super::{
-    super::Ints, dictionary::Coded, model::StringModel, plan::StrKind, prefix::Prefixed, raw,
-    raw::Laid, raw::partition, shape::Shape, shape::Shaped, shape_even::Apart, strings::Strings,
-    symbols::Symbols, templated::Templated,
+    super::Ints, dictionary::Coded, fsst::Symbols, model::StringModel, plan::StrKind,
+    prefix::Prefixed, raw, raw::Laid, raw::partition, shape::Shape, shape::Shaped,
+    shape_even::Apart, strings::Strings, templated::Templated,
 };
 use crate::{
     block::{BadBlock, Codec},

@@ -27,10 +27,10 @@ use super::{
         bits::{load, mask_of},
     },
     exceptions::Exceptions,
+    fsst::Symbols,
     raw::take_ints,
     shape::{DIGITS as THREE_DIGITS, hex_digits},
     strings::Strings,
-    symbols::Symbols,
     templates::{Field, PIECE_BYTES, Span, Templates},
     tokens::GUID_BYTES,
 };

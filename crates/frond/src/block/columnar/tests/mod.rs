@@ -6,8 +6,8 @@ mod damage;
 mod difference;
 mod even;
 mod even_damage;
-mod held;
-mod quotes;
+mod pushed_rows;
+mod reference;
 mod rows;
 mod sizes;
 

@@ -5,7 +5,7 @@
 use crate::Result;
 
 use super::{
-    super::locked_walk::{LockedWalk, Step},
+    super::locking_scan::{LockingScan, Step},
     Cursor,
 };
 
@@ -13,7 +13,7 @@ use super::{
 #[derive(Debug)]
 pub(super) enum Base<'t> {
     Seen(Box<Cursor>),
-    Locked(Box<LockedWalk<'t>>),
+    Locked(Box<LockingScan<'t>>),
     /// A temporary tree has no committed rows.
     Nothing,
 }

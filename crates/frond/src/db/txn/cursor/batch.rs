@@ -69,7 +69,7 @@ impl TxnCursor<'_> {
         self.range = range;
         // Own writes that it does not see now, it sees in no range.
         if self.txn.live.lock().changes(self.tree) != 0 || self.txn.private.is_some() {
-            self.own = self.txn.own_walk(&self.entry, self.mark, &self.range);
+            self.own = self.txn.write_buffer_cursor(&self.entry, self.mark, &self.range);
         }
         self.seek_first();
         Ok(())
@@ -85,7 +85,7 @@ impl TxnCursor<'_> {
         let (spills, rollbacks) = self.txn.must_have(self.mark, self.rollbacks, false)?;
         self.is_locked = false;
         if self.spills != spills {
-            self.own = self.txn.own_walk(&self.entry, self.mark, &self.range);
+            self.own = self.txn.write_buffer_cursor(&self.entry, self.mark, &self.range);
             (self.spills, self.is_placed) = (spills, false);
         }
         if self.forward != forward || !self.is_placed || !self.is_behind {

@@ -3,10 +3,10 @@
 use std::ops::Bound::{Included, Unbounded};
 
 use super::*;
-use Patience::{Forever, NoWait};
 use RowMode::{Exclusive, Shared, Write};
+use WaitPolicy::{Forever, NoWait};
 
-type Step = Box<dyn Fn(&LockTable, &mut LockSet) -> Result<(), Denied> + Send>;
+type Step = Box<dyn Fn(&LockTable, &mut LockSet) -> Result<(), LockError> + Send>;
 
 /// Each party takes its own lock, then, one after the other, requests one that makes it wait; the
 /// last one closes the cycle. Returns the victims and the report.
@@ -122,8 +122,8 @@ pub(super) fn the_searcher_is_ended_if_it_has_written_least() {
             table.expire();
         })
     };
-    let patience = Patience::For(Duration::from_secs(1));
-    let denied = table.lock_row(&mut a, TREE, b"b", Exclusive, patience);
+    let wait_policy = WaitPolicy::For(Duration::from_secs(1));
+    let denied = table.lock_row(&mut a, TREE, b"b", Exclusive, wait_policy);
     watch.join().unwrap();
     table.release_all(&mut a);
     assert_eq!(other.join().unwrap(), Ok(Taken::New));
@@ -245,7 +245,7 @@ impl Hooks for Told {
 /// and is not reported to the server.
 #[test]
 pub(super) fn who_has_no_time_to_wait_is_in_no_cycle() {
-    let now = Patience::For(Duration::ZERO);
+    let now = WaitPolicy::For(Duration::ZERO);
     for (writes_of_waiter, writes_of_asker) in [(5, 1), (1, 5)] {
         let told = Arc::new(Told::default());
         let table = Arc::new(LockTable::with_hooks(Arc::new(ManualClock::default()), told.clone()));
@@ -263,7 +263,7 @@ pub(super) fn who_has_no_time_to_wait_is_in_no_cycle() {
             taken
         });
         until_waiting(&table, 1);
-        let refused = |denied: Denied| {
+        let refused = |denied: LockError| {
             assert_eq!((denied.reason, denied.holder), (Reason::Timeout, Some(1)), "{denied:?}");
         };
         refused(table.lock_row(&mut asker, TREE, b"1", Write, now).unwrap_err());

@@ -4,7 +4,7 @@ use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use super::*;
 use crate::{KeyStart, sync::AtomicBool};
-use Patience::{Forever, NoWait};
+use WaitPolicy::{Forever, NoWait};
 
 fn row(tree: TreeId, key: &[u8], told: bool) -> HeldOn {
     let key_hash = LockTable::row_hash(tree, key);

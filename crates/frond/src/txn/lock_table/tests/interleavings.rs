@@ -7,8 +7,8 @@ use std::ops::Bound;
 
 use super::*;
 use crate::sync::{AtomicU32, explore, thread};
-use Patience::{For, Forever, NoWait};
 use RowMode::{Exclusive, Shared, Write};
+use WaitPolicy::{For, Forever, NoWait};
 
 /// A grant, a timeout and an interrupt reach one waiter at once: exactly one ends the wait, nothing
 /// is left of it, and no waiter after it is forgotten.
@@ -21,18 +21,18 @@ fn a_wait_ends_once_whatever_ends_it() {
         let second = table.begin(2);
         let victim = second.owner().clone();
         let mut threads = Vec::new();
-        for (mut locks, patience) in
+        for (mut locks, wait_policy) in
             [(second, For(Duration::from_millis(5))), (table.begin(3), Forever)]
         {
             let table = table.clone();
             threads.push(thread::spawn(move || {
-                let taken = table.lock_row(&mut locks, TREE, b"k", Exclusive, patience);
+                let taken = table.lock_row(&mut locks, TREE, b"k", Exclusive, wait_policy);
                 match taken {
                     Ok(taken) => assert_eq!((taken, locks.len()), (Taken::New, 1)),
                     Err(denied) => {
                         assert!(matches!(denied.reason, Reason::Timeout | Reason::Interrupted));
                         assert!(locks.is_empty());
-                        assert!(matches!(patience, For(_)), "this one is granted, or never");
+                        assert!(matches!(wait_policy, For(_)), "this one is granted, or never");
                     }
                 }
                 table.release_all(&mut locks);

@@ -97,7 +97,7 @@ fn assert_empty(table: &LockTable) {
     assert!(table.strong.iter().all(|count| count.load(Ordering::SeqCst) == 0));
 }
 
-fn reason<T: std::fmt::Debug>(result: Result<T, Denied>) -> Reason {
+fn reason<T: std::fmt::Debug>(result: Result<T, LockError>) -> Reason {
     result.unwrap_err().reason
 }
 

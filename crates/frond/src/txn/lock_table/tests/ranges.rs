@@ -3,19 +3,19 @@
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use super::*;
-use Patience::NoWait;
 use RowMode::{Shared, Write};
+use WaitPolicy::NoWait;
 
 /// Performs the steps of an insert: the row, then the gap.
 fn insert(
     table: &LockTable,
     locks: &mut LockSet,
     key: &[u8],
-    patience: Patience,
-) -> Result<bool, Denied> {
+    wait_policy: WaitPolicy,
+) -> Result<bool, LockError> {
     let mark = locks.mark();
-    table.lock_row(locks, TREE, key, Write, patience)?;
-    table.before_insert(locks, TREE, key, mark, patience)
+    table.lock_row(locks, TREE, key, Write, wait_policy)?;
+    table.before_insert(locks, TREE, key, mark, wait_policy)
 }
 
 /// Rule: I33.
@@ -101,7 +101,7 @@ fn an_insert_waits_until_every_gap_has_gone() {
         let table = table.clone();
         thread::spawn(move || {
             let mut c = table.begin(3);
-            let inserted = insert(&table, &mut c, b"g", Patience::Forever);
+            let inserted = insert(&table, &mut c, b"g", WaitPolicy::Forever);
             let held = c.len();
             table.release_all(&mut c);
             (inserted, held)
@@ -130,7 +130,7 @@ fn the_holder_of_a_gap_passes_the_insert_that_waits_for_it() {
         let table = table.clone();
         thread::spawn(move || {
             let mut b = table.begin(2);
-            let inserted = insert(&table, &mut b, b"k", Patience::Forever);
+            let inserted = insert(&table, &mut b, b"k", WaitPolicy::Forever);
             table.release_all(&mut b);
             inserted
         })
@@ -155,7 +155,7 @@ fn an_insert_that_waits_keeps_the_row_it_had() {
         thread::spawn(move || {
             let mut b = table.begin(2);
             table.lock_row(&mut b, TREE, b"k", Shared, NoWait).unwrap();
-            let denied = insert(&table, &mut b, b"k", Patience::For(Duration::from_secs(1)));
+            let denied = insert(&table, &mut b, b"k", WaitPolicy::For(Duration::from_secs(1)));
             let held = b.len();
             table.release_all(&mut b);
             (reason(denied), held)

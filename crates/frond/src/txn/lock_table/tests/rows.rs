@@ -3,8 +3,8 @@
 use std::ops::Bound;
 
 use super::*;
-use Patience::NoWait;
 use RowMode::{Exclusive, Shared, Write};
+use WaitPolicy::NoWait;
 
 #[test]
 fn shared_locks_go_together_and_exclusive_ones_with_none() {
@@ -125,7 +125,7 @@ pub(super) fn a_release_grants_who_came_first() {
         let shared = table.clone();
         threads.push(thread::spawn(move || {
             let mut locks = table.begin(id);
-            table.lock_row(&mut locks, TREE, b"k", mode, Patience::Forever).unwrap();
+            table.lock_row(&mut locks, TREE, b"k", mode, WaitPolicy::Forever).unwrap();
             order.lock().unwrap().push(id);
             // Requests that are granted together may arrive in either order.
             let granted_too = |id: u64| id == 1 || id == 2;
@@ -160,7 +160,7 @@ fn nobody_who_holds_nothing_passes_a_waiter() {
         let table = table.clone();
         thread::spawn(move || {
             let mut b = table.begin(2);
-            table.lock_row(&mut b, TREE, b"k", Exclusive, Patience::Forever).unwrap();
+            table.lock_row(&mut b, TREE, b"k", Exclusive, WaitPolicy::Forever).unwrap();
             table.release_all(&mut b);
         })
     };
@@ -186,7 +186,7 @@ pub(super) fn an_upgrade_comes_before_those_who_wait() {
         thread::spawn(move || {
             let mut c = table.begin(3);
             c.owner().set_writes(100);
-            let granted = table.lock_row(&mut c, TREE, b"k", Exclusive, Patience::Forever);
+            let granted = table.lock_row(&mut c, TREE, b"k", Exclusive, WaitPolicy::Forever);
             table.release_all(&mut c);
             granted
         })
@@ -204,7 +204,7 @@ pub(super) fn an_upgrade_comes_before_those_who_wait() {
         })
     };
     // The stranger waits for this holder, which does not wait for the stranger: no cycle.
-    let taken = upgrader.lock_row(&mut a, TREE, b"k", Write, Patience::Forever);
+    let taken = upgrader.lock_row(&mut a, TREE, b"k", Write, WaitPolicy::Forever);
     // Asserted only after the others are released, or they would wait for ever.
     table.release_all(&mut a);
     release.join().unwrap();
@@ -305,11 +305,11 @@ fn refusals_are_errors_that_say_who_and_where() {
     let text = error.to_string();
     assert!(text.starts_with("FRD-1105 the row of key hash "), "{text}");
     assert!(text.contains("\"orders\"") && text.contains("transaction 41"), "{text}");
-    let late = table.lock_row(&mut b, TREE, b"k", Shared, Patience::For(Duration::ZERO));
+    let late = table.lock_row(&mut b, TREE, b"k", Shared, WaitPolicy::For(Duration::ZERO));
     let text = late.unwrap_err().into_error("orders").to_string();
     assert!(text.starts_with("FRD-1101 ") && text.contains("transaction 41"), "{text}");
     b.owner().interrupt(b.owner().id());
-    let ended = table.lock_row(&mut b, TREE, b"k", Shared, Patience::Forever).unwrap_err();
+    let ended = table.lock_row(&mut b, TREE, b"k", Shared, WaitPolicy::Forever).unwrap_err();
     assert!(ended.into_error("orders").to_string().starts_with("FRD-1106 "));
     table.release_all(&mut a);
     b.renew(43, 0);

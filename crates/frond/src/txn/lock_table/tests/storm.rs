@@ -23,17 +23,17 @@ fn transact(
     locks: &mut LockSet,
     toss: &mut u64,
     rows: &[AtomicU32],
-) -> Result<u64, Denied> {
+) -> Result<u64, LockError> {
     let mut writes = 0;
-    let patience = |toss: &mut u64| match next(toss, 4) {
-        0 => Patience::NoWait,
-        1 => Patience::For(Duration::from_micros(next(toss, 300))),
-        _ => Patience::Forever,
+    let wait_policy = |toss: &mut u64| match next(toss, 4) {
+        0 => WaitPolicy::NoWait,
+        1 => WaitPolicy::For(Duration::from_micros(next(toss, 300))),
+        _ => WaitPolicy::Forever,
     };
     let intent =
         if next(toss, 40) == 0 { TableMode::Exclusive } else { TableMode::IntentExclusive };
     locks.begin_call();
-    table.lock_table(locks, TREE, intent, patience(toss))?;
+    table.lock_table(locks, TREE, intent, wait_policy(toss))?;
     for _ in 0..1 + next(toss, 5) {
         locks.begin_call();
         let row = next(toss, ROWS);
@@ -42,17 +42,17 @@ fn transact(
             0 => drop(table.lock_range(locks, TREE, (Bound::Included(&key), Bound::Unbounded))),
             1 | 2 => {
                 let mark = locks.mark();
-                table.lock_row(locks, TREE, &key, RowMode::Write, patience(toss))?;
-                table.before_insert(locks, TREE, &key, mark, patience(toss))?;
+                table.lock_row(locks, TREE, &key, RowMode::Write, wait_policy(toss))?;
+                table.before_insert(locks, TREE, &key, mark, wait_policy(toss))?;
             }
             3 => {
-                table.lock_row(locks, TREE, &key, RowMode::Shared, patience(toss))?;
+                table.lock_row(locks, TREE, &key, RowMode::Shared, wait_policy(toss))?;
                 if next(toss, 2) == 0 {
                     table.unlock_last(locks);
                 }
             }
             _ => {
-                table.lock_row(locks, TREE, &key, RowMode::Write, patience(toss))?;
+                table.lock_row(locks, TREE, &key, RowMode::Write, wait_policy(toss))?;
                 // A read and a write that are atomic only because of the lock.
                 let before = rows[row as usize].load(Ordering::Relaxed);
                 if next(toss, 4) == 0 {

@@ -1,8 +1,8 @@
 //! Trees as a whole: intents recorded at their owners, and transactions that want a whole tree.
 
 use super::*;
-use Patience::NoWait;
 use TableMode::{Exclusive, IntentExclusive, IntentShared, Shared};
+use WaitPolicy::NoWait;
 
 const MODES: [TableMode; 4] = [IntentShared, IntentExclusive, Shared, Exclusive];
 
@@ -63,7 +63,7 @@ fn who_wants_a_tree_waits_for_intents_of_before() {
             let table = table.clone();
             thread::spawn(move || {
                 let mut locks = table.begin(99);
-                let taken = table.lock_table(&mut locks, tree, Exclusive, Patience::Forever);
+                let taken = table.lock_table(&mut locks, tree, Exclusive, WaitPolicy::Forever);
                 table.release_all(&mut locks);
                 taken
             })

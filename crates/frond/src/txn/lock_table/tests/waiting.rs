@@ -1,8 +1,8 @@
 //! How waits end: by timeout or interrupt; and what a server is notified of.
 
 use super::*;
-use Patience::{For, Forever, NoWait};
 use RowMode::{Exclusive, Shared};
+use WaitPolicy::{For, Forever, NoWait};
 
 #[test]
 fn a_wait_ends_when_its_time_is_over_and_not_before() {
@@ -150,11 +150,11 @@ fn who_leaves_lets_those_behind_come_forward() {
     let (table, clock) = timed();
     let mut a = table.begin(1);
     table.lock_row(&mut a, TREE, b"k", Shared, NoWait).unwrap();
-    let ask = |id, mode, patience| {
+    let ask = |id, mode, wait_policy| {
         let table = table.clone();
         thread::spawn(move || {
             let mut locks = table.begin(id);
-            let taken = table.lock_row(&mut locks, TREE, b"k", mode, patience);
+            let taken = table.lock_row(&mut locks, TREE, b"k", mode, wait_policy);
             table.release_all(&mut locks);
             taken
         })
@@ -213,7 +213,7 @@ fn an_interrupt_ends_a_wait_at_once() {
     let mut cancel = CancelToken::default();
     cancel.set(stop.clone());
     b.owner().cancel_on(cancel);
-    for patience in [Forever, For(Duration::from_secs(1))] {
+    for wait_policy in [Forever, For(Duration::from_secs(1))] {
         let killer = {
             let (table, stop) = (table.clone(), stop.clone());
             thread::spawn(move || {
@@ -222,7 +222,7 @@ fn an_interrupt_ends_a_wait_at_once() {
             })
         };
         b.begin_call();
-        let denied = table.lock_row(&mut b, TREE, b"k", Exclusive, patience);
+        let denied = table.lock_row(&mut b, TREE, b"k", Exclusive, wait_policy);
         assert_eq!(reason(denied), Reason::Interrupted);
         killer.join().unwrap();
         stop.0.store(false, Ordering::SeqCst);
@@ -264,7 +264,7 @@ fn an_interrupt_that_comes_late_is_not_for_the_next_transaction() {
     b.renew(7, 70);
     party.interrupt();
     assert!(!b.owner().is_interrupted());
-    let denied = table.lock_row(&mut b, TREE, b"k", Shared, Patience::For(Duration::ZERO));
+    let denied = table.lock_row(&mut b, TREE, b"k", Shared, WaitPolicy::For(Duration::ZERO));
     assert_eq!(reason(denied), Reason::Timeout);
     let party = b.owner().party();
     assert_eq!((party.id(), party.tag()), (7, 70));

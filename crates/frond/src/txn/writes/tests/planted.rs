@@ -13,8 +13,8 @@ fn planted_bugs_are_caught() {
         "txn: a scan hands out what its statement deleted" => cursor::a_scan_sees_what_there_was_at_its_statements_mark_and_what_was_deleted_since,
         "txn: a range delete hides what came after it" => a_range_delete_hides_what_came_before_it_and_nothing_after,
         "txn: every insert is fresh" => an_insert_is_fresh_unless_the_transaction_deleted_the_key_before,
-        "txn: nothing is pending in a set on its way" => live::keys_are_pending_from_their_append_until_the_commit_is_over,
-        "txn: some writers are not asked" => live::writers_are_listed_from_their_first_write_to_their_end,
+        "txn: nothing is pending in a set on its way" => live_writes::keys_are_pending_from_their_append_until_the_commit_is_over,
+        "txn: some writers are not asked" => live_writes::writers_are_listed_from_their_first_write_to_their_end,
     };
     crate::plant::assert_claims_hold("txn writes", claims);
 }

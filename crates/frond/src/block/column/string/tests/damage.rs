@@ -8,7 +8,7 @@ use super::{
 use crate::block::{
     BLOCK_RAW_BYTES_MAX, Codec,
     column::string::{
-        StrKind, StringModel, StringPlan, Strings, Strs, model::Parts, symbol_training,
+        StrKind, StringModel, StringPlan, Strings, Strs, fsst_training, model::Parts,
     },
 };
 
@@ -144,7 +144,7 @@ fn laid(strings: &[&str]) -> Vec<u8> {
 #[test]
 fn a_check_sees_every_broken_rule() {
     let words: Strings = ["no", "yes"].map(str::as_bytes).into_iter().collect();
-    let symbol = symbol_training::train(&["aaaaaaaa"; 4].map(str::as_bytes).into_iter().collect());
+    let symbol = fsst_training::train(&["aaaaaaaa"; 4].map(str::as_bytes).into_iter().collect());
     let symbols = symbol.unwrap();
     let unused = symbols.iter().count() as u8;
     let model = StringModel::new(Parts {

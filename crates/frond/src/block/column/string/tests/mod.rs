@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::{
     super::PAD_BYTES, Purpose, StrEncoder, StrKind, StringModel, StringPlan, Strings, Strs,
-    dictionary::Lookup, model::Parts, shape_training::shape_of, symbol_training, template_training,
+    dictionary::Lookup, fsst_training, model::Parts, shape_training::shape_of, template_training,
     train,
 };
 use crate::block::{BLOCK_RAW_BYTES_MAX, BlockBuilder, Codec, Pushed};
@@ -21,7 +21,7 @@ fn model_of(strings: &Strings) -> StringModel {
     let mut words: Vec<&[u8]> = strings.iter().step_by(2).collect();
     words.sort_unstable();
     words.dedup();
-    let symbols = symbol_training::train(strings);
+    let symbols = fsst_training::train(strings);
     let templates = template_training::train(&[strings], 10 * strings.len());
     StringModel::new(Parts {
         dictionary: Some(words.into_iter().collect()),

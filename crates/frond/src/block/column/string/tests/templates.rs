@@ -25,7 +25,7 @@ fn list<'a>(strings: impl IntoIterator<Item = &'a str>) -> Strings {
 /// A model trained on these strings, with symbols or without.
 fn model_of(strings: &Strings, with_symbols: bool) -> StringModel {
     let found = template_training::train(&[strings], 100 * strings.len()).expect("they have some");
-    let symbols = with_symbols.then(|| super::symbol_training::train(strings)).flatten();
+    let symbols = with_symbols.then(|| super::fsst_training::train(strings)).flatten();
     let templates = Some((found.bytes, found.templates));
     StringModel::new(Parts { symbols, templates, ..Parts::default() })
 }
@@ -442,7 +442,7 @@ fn the_documented_templates_are_what_is_written() {
 fn only_models_with_templates_are_of_the_newer_version() {
     let known = fixture("calls");
     assert_eq!(model_of(&known, true).as_bytes()[..2], [2, 2 | 8]);
-    let symbols = super::symbol_training::train(&known);
+    let symbols = super::fsst_training::train(&known);
     let plain = StringModel::new(Parts { symbols, ..Parts::default() });
     assert_eq!(plain.as_bytes()[..2], [1, 2]);
 }

@@ -87,7 +87,7 @@ impl HoldsRows for Unread {
 pub fn what_cannot_be_found_out_is_held_against_others_and_not_for_oneself() {
     let table = table();
     let (mut holder, mut unread, mut third) = (table.begin(1), table.begin(2), table.begin(3));
-    let (write, now) = (RowMode::Write, Patience::NoWait);
+    let (write, now) = (RowMode::Write, WaitPolicy::NoWait);
     table.lock_row(&mut holder, TREE, b"k", write, now).unwrap();
     table.spill(&mut unread, Arc::new(Unread), Leaving::Unknown);
     let denied = table.lock_row(&mut unread, TREE, b"k", RowMode::Shared, now).unwrap_err();

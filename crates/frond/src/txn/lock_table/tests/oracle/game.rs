@@ -24,7 +24,7 @@ const LESS: u32 = 150;
 pub(super) enum Answer {
     Taken(Taken),
     Inserted(bool),
-    Denied(Reason),
+    LockError(Reason),
     /// The keys that an owner finds in gaps of others.
     InGaps(Vec<(TreeId, u8)>),
     Done,
@@ -146,19 +146,19 @@ impl Game {
         }
     }
 
-    pub fn patience(&mut self) -> Patience {
+    pub fn wait_policy(&mut self) -> WaitPolicy {
         match self.next(4) {
-            0 => Patience::NoWait,
-            1 => Patience::For(Duration::from_millis(1 + self.next(40))),
-            _ => Patience::Forever,
+            0 => WaitPolicy::NoWait,
+            1 => WaitPolicy::For(Duration::from_millis(1 + self.next(40))),
+            _ => WaitPolicy::Forever,
         }
     }
 
     /// Handles a wait that the definition knows of.
-    pub fn began(&mut self, owner: usize, patience: Patience) {
-        let deadline = match patience {
+    pub fn began(&mut self, owner: usize, wait_policy: WaitPolicy) {
+        let deadline = match wait_policy {
             // All deadlines differ, so that the waits end one after the other.
-            Patience::For(time) => Some(self.clock.now() + time),
+            WaitPolicy::For(time) => Some(self.clock.now() + time),
             _ => None,
         };
         self.deadlines.insert(owner, deadline);
@@ -178,7 +178,7 @@ impl Game {
             for &owner in &cycles {
                 if let Ok(answer) = self.players[owner].answers.try_recv() {
                     self.story.push(format!("  {owner} has {answer:?}, of a cycle"));
-                    if answer != Answer::Denied(Reason::Deadlock) {
+                    if answer != Answer::LockError(Reason::Deadlock) {
                         // Another was aborted, and has not answered yet.
                         self.early.insert(owner, answer);
                         continue;
@@ -265,7 +265,7 @@ impl Game {
             let answer = if waits { self.players[owner].answers.try_recv().ok() } else { None };
             if let Some(answer) = answer {
                 self.story.push(format!("  {owner} has {answer:?}, of another cycle"));
-                if answer != Answer::Denied(Reason::Deadlock) {
+                if answer != Answer::LockError(Reason::Deadlock) {
                     self.fail(&format!("{owner} still waits by definition"));
                 }
                 self.heard_victim(owner);
@@ -277,7 +277,7 @@ impl Game {
     }
 
     pub fn leaves(&mut self, owner: usize, reason: Reason) {
-        self.expect(owner, Answer::Denied(reason));
+        self.expect(owner, Answer::LockError(reason));
         self.model.withdraw(owner);
         self.deadlines.remove(&owner);
         self.grants();

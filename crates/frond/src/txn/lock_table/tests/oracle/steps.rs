@@ -106,9 +106,9 @@ impl Game {
         call: Call,
         mode: Mode,
         writes: bool,
-        patience: Patience,
+        wait_policy: WaitPolicy,
     ) {
-        let what = format!("{id:?} {mode:?} {writes} {patience:?}");
+        let what = format!("{id:?} {mode:?} {writes} {wait_policy:?}");
         self.call(owner, what, call);
         match self.model.ask(owner, id, mode, writes) {
             Some(taken) => match id {
@@ -120,12 +120,12 @@ impl Game {
                     }
                 }
             },
-            None if patience == Patience::NoWait => {
-                self.expect(owner, Answer::Denied(Reason::Busy));
+            None if wait_policy == WaitPolicy::NoWait => {
+                self.expect(owner, Answer::LockError(Reason::Busy));
             }
             None => {
                 self.model.wait(owner, id, mode, writes);
-                self.began(owner, patience);
+                self.began(owner, wait_policy);
             }
         }
         if matches!(id, Id::Table(_)) {
@@ -144,16 +144,16 @@ impl Game {
     fn lock_row(&mut self, owner: usize) {
         let (tree, key) = (self.tree(), self.key());
         let mode = [RowMode::Shared, RowMode::Exclusive, RowMode::Write][self.next(3) as usize];
-        let patience = self.patience();
+        let wait_policy = self.wait_policy();
         let call: Call = Box::new(move |table, Seat { locks, .. }| {
             locks.begin_call();
-            match table.lock_row(locks, tree, &bytes(key), mode, patience) {
+            match table.lock_row(locks, tree, &bytes(key), mode, wait_policy) {
                 Ok(taken) => Answer::Taken(taken),
-                Err(denied) => Answer::Denied(denied.reason),
+                Err(denied) => Answer::LockError(denied.reason),
             }
         });
         let writes = mode == RowMode::Write;
-        self.ask_lock(owner, Id::Row(tree, key), call, Mode::from(mode), writes, patience);
+        self.ask_lock(owner, Id::Row(tree, key), call, Mode::from(mode), writes, wait_policy);
     }
 
     fn lock_table(&mut self, owner: usize) {
@@ -166,16 +166,16 @@ impl Game {
             TableMode::Exclusive,
         ];
         let mode = modes[self.next(5) as usize];
-        let patience = self.patience();
+        let wait_policy = self.wait_policy();
         let call: Call = Box::new(move |table, Seat { locks, .. }| {
             locks.keep_last();
             locks.begin_call();
-            match table.lock_table(locks, tree, mode, patience) {
+            match table.lock_table(locks, tree, mode, wait_policy) {
                 Ok(_) => Answer::Taken(Taken::New),
-                Err(denied) => Answer::Denied(denied.reason),
+                Err(denied) => Answer::LockError(denied.reason),
             }
         });
-        self.ask_lock(owner, Id::Table(tree), call, Mode::from(mode), false, patience);
+        self.ask_lock(owner, Id::Table(tree), call, Mode::from(mode), false, wait_policy);
     }
 
     /// At a key, before or after it, or beyond all.
@@ -250,23 +250,23 @@ impl Game {
         if !self.model.holds(owner, Id::Row(tree, key)) {
             return;
         }
-        let patience = self.patience();
+        let wait_policy = self.wait_policy();
         let call: Call = Box::new(move |table, Seat { locks, .. }| {
             let mark = locks.mark();
             locks.begin_call();
-            match table.before_insert(locks, tree, &bytes(key), mark, patience) {
+            match table.before_insert(locks, tree, &bytes(key), mark, wait_policy) {
                 Ok(waited) => Answer::Inserted(waited),
-                Err(denied) => Answer::Denied(denied.reason),
+                Err(denied) => Answer::LockError(denied.reason),
             }
         });
-        self.call(owner, format!("insert {key} of {tree} {patience:?}"), call);
+        self.call(owner, format!("insert {key} of {tree} {wait_policy:?}"), call);
         if self.model.gaps.over(owner, tree, key).is_empty() {
             self.expect(owner, Answer::Inserted(false));
-        } else if patience == Patience::NoWait {
-            self.expect(owner, Answer::Denied(Reason::Busy));
+        } else if wait_policy == WaitPolicy::NoWait {
+            self.expect(owner, Answer::LockError(Reason::Busy));
         } else {
             self.model.wait_to_insert(owner, tree, key);
-            self.began(owner, patience);
+            self.began(owner, wait_policy);
         }
     }
 

@@ -15,7 +15,7 @@
 
 use super::{
     LockTable,
-    denied::{Denied, LockOn, Reason},
+    lock_error::{LockError, LockOn, Reason},
     lock_set::LockSet,
 };
 use crate::TreeId;
@@ -41,7 +41,7 @@ impl LockTable {
 
     /// Checks whether there is memory for a lock that is not for writing. Called before it is
     /// taken.
-    pub fn must_have_room(&self, locks: &mut LockSet, tree: TreeId) -> Result<(), Denied> {
+    pub fn must_have_room(&self, locks: &mut LockSet, tree: TreeId) -> Result<(), LockError> {
         let own = locks.held.len() + locks.ranges.len();
         if own < locks.looks_at {
             return Ok(());
@@ -52,7 +52,7 @@ impl LockTable {
             && !plant!("locks: a transaction locks all that there is")
         {
             let (reason, on) = (Reason::Full, LockOn::Row);
-            return Err(Denied { reason, on, tree, key_hash: 0, key: None, holder: None });
+            return Err(LockError { reason, on, tree, key_hash: 0, key: None, holder: None });
         }
         locks.looks_at = own + LOOK_EVERY;
         Ok(())

@@ -16,7 +16,7 @@
 //! 1. A confirmed vacancy that a scan finds after it has its snapshot, and that is not younger than
 //!    the snapshot, holds no row of the snapshot: a commit that put one between the two would have
 //!    cut it off before it became visible, so before the snapshot could include it.
-//! 2. Vacancy and proposal change together by compare-and-swap: neither comes back once it was cut.
+//! 2. EmptyRanges and proposal change together by compare-and-swap: neither comes back once it was cut.
 //!
 //! Threads: all, without locks. Kept only in memory; one per tree, since queues have one left end.
 //! Cost for a commit: one load, while no tree has ever had a vacancy.
@@ -88,11 +88,11 @@ struct State {
 
 /// The confirmed and the proposed vacancy of one tree.
 #[derive(Debug, Default)]
-pub(crate) struct Vacancy {
+pub(crate) struct EmptyRanges {
     state: ArcSwapOption<State>,
 }
 
-impl Vacancy {
+impl EmptyRanges {
     /// The stretch that a scan at snapshot `at` may jump over. Must be called after the snapshot is
     /// taken.
     pub fn known(&self, at: Seqno) -> Option<Stretch> {
@@ -199,41 +199,49 @@ mod tests {
         Stretch { from: bound(from), to: bound(to) }
     }
 
-    fn put(vacancy: &Vacancy, key: &str) {
-        vacancy.put(std::iter::once(key.as_bytes()));
+    fn put(empty_ranges: &EmptyRanges, key: &str) {
+        empty_ranges.put(std::iter::once(key.as_bytes()));
     }
 
     #[test]
     fn a_stretch_counts_once_a_later_snapshot_has_found_it_empty_too() {
-        let (vacancy, any) = (Vacancy::default(), AtomicU64::new(0));
-        vacancy.found_empty(stretch("", "m"), Seqno(5), || Seqno(7), &any);
+        let (empty_ranges, any) = (EmptyRanges::default(), AtomicU64::new(0));
+        empty_ranges.found_empty(stretch("", "m"), Seqno(5), || Seqno(7), &any);
         assert_eq!(any.load(Ordering::Relaxed), 1, "commits look from now on");
-        assert_eq!(vacancy.known(Seqno(9)), None, "proposed only");
-        vacancy.found_empty(stretch("", "m"), Seqno(6), || Seqno(7), &any);
-        assert_eq!(vacancy.known(Seqno(9)), None, "commits 6 and 7 may have missed the proposal");
-        vacancy.found_empty(stretch("", "p"), Seqno(7), || Seqno(8), &any);
-        assert_eq!(vacancy.known(Seqno(7)), Some(stretch("", "m")), "no more than was proposed");
-        assert_eq!(vacancy.known(Seqno(6)), None, "an older snapshot may have rows there");
+        assert_eq!(empty_ranges.known(Seqno(9)), None, "proposed only");
+        empty_ranges.found_empty(stretch("", "m"), Seqno(6), || Seqno(7), &any);
+        assert_eq!(
+            empty_ranges.known(Seqno(9)),
+            None,
+            "commits 6 and 7 may have missed the proposal"
+        );
+        empty_ranges.found_empty(stretch("", "p"), Seqno(7), || Seqno(8), &any);
+        assert_eq!(
+            empty_ranges.known(Seqno(7)),
+            Some(stretch("", "m")),
+            "no more than was proposed"
+        );
+        assert_eq!(empty_ranges.known(Seqno(6)), None, "an older snapshot may have rows there");
     }
 
     #[test]
     fn a_put_cuts_vacancy_and_proposal() {
-        let (vacancy, any) = (Vacancy::default(), AtomicU64::new(0));
-        vacancy.found_empty(stretch("b", "m"), Seqno(5), || Seqno(5), &any);
-        vacancy.found_empty(stretch("b", "m"), Seqno(5), || Seqno(5), &any);
-        put(&vacancy, "m");
-        put(&vacancy, "a");
-        assert_eq!(vacancy.known(Seqno(5)), Some(stretch("b", "m")), "neither lies in it");
-        vacancy.found_empty(stretch("b", "x"), Seqno(6), || Seqno(6), &any);
-        put(&vacancy, "k");
-        assert_eq!(vacancy.known(Seqno(6)), Some(stretch("b", "k")));
-        vacancy.found_empty(stretch("b", "x"), Seqno(7), || Seqno(7), &any);
+        let (empty_ranges, any) = (EmptyRanges::default(), AtomicU64::new(0));
+        empty_ranges.found_empty(stretch("b", "m"), Seqno(5), || Seqno(5), &any);
+        empty_ranges.found_empty(stretch("b", "m"), Seqno(5), || Seqno(5), &any);
+        put(&empty_ranges, "m");
+        put(&empty_ranges, "a");
+        assert_eq!(empty_ranges.known(Seqno(5)), Some(stretch("b", "m")), "neither lies in it");
+        empty_ranges.found_empty(stretch("b", "x"), Seqno(6), || Seqno(6), &any);
+        put(&empty_ranges, "k");
+        assert_eq!(empty_ranges.known(Seqno(6)), Some(stretch("b", "k")));
+        empty_ranges.found_empty(stretch("b", "x"), Seqno(7), || Seqno(7), &any);
         assert_eq!(
-            vacancy.known(Seqno(7)),
+            empty_ranges.known(Seqno(7)),
             Some(stretch("b", "k")),
             "the proposal was cut as well"
         );
-        put(&vacancy, "b");
-        assert_eq!(vacancy.known(Seqno(7)), None, "nothing is left below its first key");
+        put(&empty_ranges, "b");
+        assert_eq!(empty_ranges.known(Seqno(7)), None, "nothing is left below its first key");
     }
 }

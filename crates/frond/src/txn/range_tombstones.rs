@@ -26,13 +26,13 @@ struct Fragment {
 
 /// The range deletes of one tree.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Covers {
+pub(super) struct RangeTombstones {
     fragments: BTreeMap<Vec<u8>, Fragment>,
     /// For each range delete, oldest first, the fragments that it took or cut.
     taken: Vec<Vec<(Vec<u8>, Fragment)>>,
 }
 
-impl Covers {
+impl RangeTombstones {
     pub fn is_empty(&self) -> bool {
         self.fragments.is_empty()
     }
@@ -124,7 +124,7 @@ mod tests {
                     random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
                 ((random >> 33) % end) as u8
             };
-            let (mut covers, mut ranges) = (Covers::default(), Vec::new());
+            let (mut covers, mut ranges) = (RangeTombstones::default(), Vec::new());
             for _ in 0..30 {
                 if toss(3) == 0
                     && let Some((from, to)) = ranges.pop()

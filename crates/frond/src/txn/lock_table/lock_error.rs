@@ -9,7 +9,7 @@ use crate::{Error, KeyStart, TreeId};
 
 /// How long a request may wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Patience {
+pub enum WaitPolicy {
     /// Do not wait. The caller decides whether a busy row is an error or is skipped.
     NoWait,
     /// Wait for this long, together with the other waits of the same call: see
@@ -48,7 +48,7 @@ pub enum LockOn {
 /// A request that was not granted. The transaction holds what it held before; for an insert see
 /// [`LockTable::before_insert`](super::LockTable::before_insert).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Denied {
+pub struct LockError {
     /// The reason.
     pub reason: Reason,
     /// What was requested.
@@ -80,9 +80,9 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub fn denied(&self, reason: Reason, holder: Option<u64>, key: Option<KeyStart>) -> Denied {
+    pub fn denied(&self, reason: Reason, holder: Option<u64>, key: Option<KeyStart>) -> LockError {
         let Self { on, tree, .. } = *self;
-        Denied { reason, on, tree, key_hash: self.told().0.0, key, holder }
+        LockError { reason, on, tree, key_hash: self.told().0.0, key, holder }
     }
 
     /// What reports show: the hash of the row, and the mode.
@@ -91,7 +91,7 @@ impl Request {
     }
 }
 
-impl Denied {
+impl LockError {
     /// Converts it to the error of a call on the tree with this name.
     pub fn into_error(self, tree: &str) -> Error {
         let tree = tree.to_owned();

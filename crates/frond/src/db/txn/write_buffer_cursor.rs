@@ -16,7 +16,7 @@ use crate::{
 
 /// A position in own writes, in a range of keys.
 #[derive(Debug)]
-pub(super) struct OwnWalk<'t> {
+pub(super) struct WriteBufferCursor<'t> {
     memory: OwnCursor<'t>,
     /// Cursors over pieces, newest first.
     pieces: Vec<SortedRunsCursor>,
@@ -29,7 +29,7 @@ pub(super) struct OwnWalk<'t> {
     spare: Vec<u8>,
 }
 
-impl<'t> OwnWalk<'t> {
+impl<'t> WriteBufferCursor<'t> {
     pub fn new(memory: OwnCursor<'t>, pieces: Vec<SortedRunsCursor>, folder: Folder<'t>) -> Self {
         let (key, payload, spare) = Default::default();
         Self { memory, pieces, folder, forward: true, key, tag: None, payload, spare }

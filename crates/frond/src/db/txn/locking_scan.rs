@@ -21,8 +21,8 @@
 //! 3. A snapshot transaction does not pass a row that its snapshot shows and that was deleted
 //!    since: it would go on as if the row had never existed (Rule: I27). Existing rows are checked
 //!    one by one.
-//! 4. Publish, then look (Rule: I33): the interval exists before pending keys are searched
-//!    (`locked_walk/gap.rs`), and both come before the check for commits.
+//! 4. VersionNumber, then look (Rule: I33): the interval exists before pending keys are searched
+//!    (`locking_scan/gap.rs`), and both come before the check for commits.
 //! 5. A row that was read before it was locked is returned only if the tree has had no commit by
 //!    the time it is locked: `txn/last_commits.rs` says why this check is sufficient. Commits to
 //!    other trees cost nothing.
@@ -49,7 +49,7 @@ use gap::{Asked, Reached};
 
 /// A locking scan over committed rows.
 #[derive(Debug)]
-pub(super) struct LockedWalk<'t> {
+pub(super) struct LockingScan<'t> {
     txn: &'t Txn,
     tree: Tree,
     from: Option<Vec<u8>>,
@@ -84,7 +84,7 @@ pub(super) enum Step<'a> {
     End,
 }
 
-impl<'t> LockedWalk<'t> {
+impl<'t> LockingScan<'t> {
     pub fn new(
         txn: &'t Txn,
         tree: &Tree,

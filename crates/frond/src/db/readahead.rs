@@ -43,7 +43,7 @@ pub(super) struct WalkedLeaf {
 
 /// The readahead of one forward scan.
 #[derive(Debug)]
-pub(super) struct Ahead {
+pub(super) struct Readahead {
     flights: Arc<Flights>,
     /// End of the scan: the first key that it does not want.
     to: Option<Vec<u8>>,
@@ -120,7 +120,7 @@ enum Stage {
     Landed,
 }
 
-impl Ahead {
+impl Readahead {
     pub fn new(cx: &Arc<TreeContext>, to: Option<Vec<u8>>) -> Self {
         let flights = Flights { cx: cx.clone(), pieces: Mutex::default() };
         Self {
@@ -304,7 +304,7 @@ impl Front {
     }
 }
 
-impl Drop for Ahead {
+impl Drop for Readahead {
     fn drop(&mut self) {
         // Flights that have not started need not run.
         self.flights.lock().drain(..).for_each(|flight| flight.cancel());

@@ -1,7 +1,7 @@
 //! Text as symbols (FSST): frequent pieces of one to eight bytes, each stored as one byte.
 //!
 //! A static symbol table (FSST: Boncz, Neumann, Leis, "Fast Random Access String Compression", VLDB
-//! 2020): up to 255 symbols, found by `symbol_training.rs` on a sample, belong to the leaf's model.
+//! 2020): up to 255 symbols, found by `fsst_training.rs` on a sample, belong to the leaf's model.
 //! Code 255 precedes a byte that is no symbol. Every string is coded by itself, so any one can be
 //! read without the others.
 //!

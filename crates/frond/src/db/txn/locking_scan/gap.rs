@@ -13,7 +13,7 @@
 
 use std::ops::Bound;
 
-use super::LockedWalk;
+use super::LockingScan;
 use crate::{
     Error, Result, TreeId,
     db::{Shared, cursor::Gap},
@@ -41,7 +41,7 @@ pub(super) enum Reached {
     Pending,
 }
 
-impl LockedWalk<'_> {
+impl LockingScan<'_> {
     /// Makes the next step start another interval.
     pub(super) fn leave_interval(&mut self) {
         (self.interval, self.asked, self.waited) = (None, None, None);

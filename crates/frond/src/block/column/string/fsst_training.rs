@@ -6,11 +6,11 @@
 //! candidate's gain is the number of bytes that it would represent, and the 255 best are kept. So
 //! symbols grow, at most doubling in a round, and pieces that looked good but lose their text to
 //! others are dropped again. Early rounds use only a part of the sample. (FSST's algorithm; see
-//! `symbols.rs`.)
+//! `fsst.rs`.)
 
 use super::{
+    fsst::{Matcher, SYMBOL_BYTES_MAX, SYMBOLS_MAX, Symbol, Symbols},
     strings::Strings,
-    symbols::{Matcher, SYMBOL_BYTES_MAX, SYMBOLS_MAX, Symbol, Symbols},
 };
 
 /// Limits of the sample: number of strings, evenly spread, total bytes, and bytes of each string.

@@ -7,7 +7,7 @@ use super::{
     super::{
         Columns,
         columns::{Holds, Side, word_at},
-        held::{Cuts, Held, Length, ascends, strings_apart, words_apart},
+        pushed_rows::{Cuts, Held, Length, ascends, strings_apart, words_apart},
     },
     rows::{Noise, any_layout, row_of},
 };

@@ -22,7 +22,7 @@ use crate::{
     error::Result,
     page::PageKind,
     sync::Arc,
-    types::{Lineage, Publish},
+    types::{Lineage, VersionNumber},
 };
 
 /// One extent that nothing links; freed with its owner.
@@ -75,14 +75,14 @@ fn allocate(store: &Store, request: &Request) -> Result<Extent> {
 #[derive(Debug)]
 pub struct HeldPages {
     store: Arc<Store>,
-    birth: Publish,
+    birth: VersionNumber,
     lineage: Lineage,
     pages: Vec<(PageKind, Extent)>,
 }
 
 impl HeldPages {
     /// An empty set of pages.
-    pub fn new(store: &Arc<Store>, birth: Publish, lineage: Lineage) -> Self {
+    pub fn new(store: &Arc<Store>, birth: VersionNumber, lineage: Lineage) -> Self {
         Self { store: store.clone(), birth, lineage, pages: Vec::new() }
     }
 
@@ -112,7 +112,7 @@ impl HeldPages {
     }
 
     /// The version that is the pages' birth in their hashes.
-    pub fn birth(&self) -> Publish {
+    pub fn birth(&self) -> VersionNumber {
         self.birth
     }
 

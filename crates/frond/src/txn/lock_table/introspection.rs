@@ -8,13 +8,13 @@ use std::{fmt, time::Duration};
 use super::{
     LockMode, LockTable,
     deadlock::Deadlock,
-    denied::{LockOn, Locked, NamedTree, Reason},
+    lock_error::{LockOn, Locked, NamedTree, Reason},
     owner::LockParty,
     waits::Waiting,
 };
 use crate::{
     KeyStart, Seqno, TreeId,
-    latency::{Histogram, Times},
+    latency::{Histogram, LatencyStats},
     sync::{Arc, AtomicU64, Ordering},
 };
 
@@ -122,7 +122,7 @@ pub struct LockStats {
     /// Waits that ended by an interrupt.
     pub interrupts: u64,
     /// Durations of the waits that have ended, in whatever way.
-    pub lasted: Times,
+    pub lasted: LatencyStats,
     /// Memory of the locks, bytes, except for queues and ranges.
     pub bytes: usize,
 }

@@ -70,7 +70,7 @@ impl WritesMemory {
 
 /// The part of [`WritesMemory`] that belongs to one transaction.
 #[derive(Debug, Default)]
-pub struct Charge {
+pub struct MemoryReservation {
     all: Option<WritesMemory>,
     bytes: u64,
     is_pinned: bool,
@@ -78,7 +78,7 @@ pub struct Charge {
     counted_at: u64,
 }
 
-impl Charge {
+impl MemoryReservation {
     /// The memory with which it is counted.
     #[inline]
     pub fn bytes(&self) -> u64 {
@@ -131,7 +131,7 @@ impl Charge {
     }
 }
 
-impl Drop for Charge {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
         self.clear();
     }
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn what_is_charged_is_given_back() {
         let all = WritesMemory::default();
-        let (mut one, mut other) = (Charge::default(), Charge::default());
+        let (mut one, mut other) = (MemoryReservation::default(), MemoryReservation::default());
         one.grow(&all, STEP - 1, || unreachable!("small ones are not counted"));
         one.grow(&all, STEP, || 700);
         one.grow(&all, STEP + 9, || unreachable!("it has hardly grown"));
@@ -163,7 +163,8 @@ mod tests {
     fn shares_are_equal_and_bind_only_where_all_take_too_much() {
         let (all, max) = (WritesMemory::default(), 4 << 20);
         assert_eq!(all.share_of(max), u64::MAX);
-        let mut charges: Vec<Charge> = (0..8).map(|_| Charge::default()).collect();
+        let mut charges: Vec<MemoryReservation> =
+            (0..8).map(|_| MemoryReservation::default()).collect();
         charges.iter_mut().for_each(|charge| charge.set(&all, max / 8));
         assert_eq!(all.share_of(max), u64::MAX);
         charges[0].set(&all, max / 8 + 1);

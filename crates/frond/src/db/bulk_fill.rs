@@ -26,11 +26,11 @@ use std::time::Duration;
 
 use crate::{
     Error, Result, TreeId, cancel::CancelToken, catalog::TreeRecord, load::Made, sync::Arc,
-    txn::lock_table::Patience,
+    txn::lock_table::WaitPolicy,
 };
 
 use super::{
-    Alone, BulkLoad, CatalogChange, Db, Interrupter, Tree, catalog::must_be_no_build,
+    BulkLoad, CatalogChange, Db, ExclusiveTreeLock, Interrupter, Tree, catalog::must_be_no_build,
     catalog_change::instead_of, change_trees::must_be_no_table,
 };
 
@@ -123,14 +123,18 @@ impl Db {
     }
 
     /// Locks these trees exclusively, and fails unless they are empty.
-    pub(super) fn keep_empty(&self, trees: &[&Tree], waits: &Waits) -> Result<Option<Alone>> {
+    pub(super) fn keep_empty(
+        &self,
+        trees: &[&Tree],
+        waits: &Waits,
+    ) -> Result<Option<ExclusiveTreeLock>> {
         if trees.is_empty() {
             return Ok(None);
         }
         let mut ids: Vec<TreeId> = trees.iter().map(|tree| tree.id()).collect();
         ids.sort_unstable();
-        let patience = waits.lock_timeout.map_or(Patience::Forever, Patience::For);
-        let alone = self.shared.lock_alone(&ids, patience, Some(&waits.cancel));
+        let wait_policy = waits.lock_timeout.map_or(WaitPolicy::Forever, WaitPolicy::For);
+        let alone = self.shared.lock_alone(&ids, wait_policy, Some(&waits.cancel));
         let alone = alone.map_err(|(_, error)| error)?;
         for tree in trees {
             // From here on nothing can drop it.

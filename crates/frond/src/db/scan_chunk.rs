@@ -18,9 +18,9 @@ use crate::{
 };
 
 use super::{
-    ahead::Ahead,
     projection::Projection,
     read::{Messages, ReadView},
+    readahead::Readahead,
     rows::RowBuf,
     sources::{MemSource, ReadSource},
     tree::bring_up,
@@ -34,7 +34,7 @@ const LONE_BYTES_MAX: usize = 32 << 10;
 const LONE_ROWS_MAX: usize = 512;
 
 /// Description of a piece to fetch.
-pub(super) struct Piece<'a> {
+pub(super) struct ScanChunk<'a> {
     pub view: ReadView<'a>,
     pub tree: TreeId,
     pub stretch: &'a LeafStretch,
@@ -45,14 +45,14 @@ pub(super) struct Piece<'a> {
     /// Direction of the scan, and how many bytes are read at once.
     pub ahead: (Direction, usize),
     /// Readahead on other threads.
-    pub others: Option<&'a Ahead>,
+    pub others: Option<&'a Readahead>,
     /// How values are converted before they are returned; `None`: they are returned as they are.
-    pub shape: Option<Shape<'a>>,
+    pub shape: Option<RowConversion<'a>>,
 }
 
 /// How values of a tree are converted for a reader.
 #[derive(Clone, Copy)]
-pub(super) struct Shape<'a> {
+pub(super) struct RowConversion<'a> {
     entry: &'a TreeEntry,
     /// Converts values to the version that the reader knows.
     versions: Option<&'a RowVersions>,
@@ -60,7 +60,7 @@ pub(super) struct Shape<'a> {
     projection: Option<&'a Projection>,
 }
 
-impl<'a> Shape<'a> {
+impl<'a> RowConversion<'a> {
     /// The conversion for a reader with this schema that wants these parts.
     pub fn of(
         entry: Option<&'a TreeEntry>,
@@ -101,7 +101,7 @@ pub(super) struct Fetched {
     pub lone: Option<Box<RunCursor>>,
 }
 
-impl<'a> Piece<'a> {
+impl<'a> ScanChunk<'a> {
     /// Appends the rows of the piece to `rows`.
     pub fn fetch(&self, rows: &mut RowBuf) -> Result<Fetched> {
         if let (Some(lo), Some(hi)) = self.range
@@ -178,7 +178,7 @@ impl<'a> Piece<'a> {
             if let Some(others) = self.others {
                 cursor.set_others(others.flights());
             }
-            if let Some(Shape { projection: Some(projection), .. }) = self.shape {
+            if let Some(RowConversion { projection: Some(projection), .. }) = self.shape {
                 cursor.project(projection.columns())?;
             }
             cursor.expect(self.rows_max);
@@ -215,7 +215,7 @@ impl TakesEntries for Filler<'_, '_> {
 }
 
 struct Filler<'p, 'a> {
-    piece: &'p Piece<'a>,
+    piece: &'p ScanChunk<'a>,
     rows: &'p mut RowBuf,
     /// Where the piece ends; maximal for one that must reach the end of its range.
     rows_max: usize,
@@ -227,7 +227,7 @@ struct Filler<'p, 'a> {
 }
 
 impl<'p, 'a> Filler<'p, 'a> {
-    fn new(piece: &'p Piece<'a>, rows: &'p mut RowBuf) -> Self {
+    fn new(piece: &'p ScanChunk<'a>, rows: &'p mut RowBuf) -> Self {
         // The number of rows of a backward piece is unknown.
         rows.expect(if piece.rows_max == usize::MAX { 0 } else { piece.rows_max });
         let rows_max = piece.rows_max;

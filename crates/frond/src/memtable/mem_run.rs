@@ -26,13 +26,13 @@ use crate::{
 };
 
 /// A sorted run of messages in memory.
-pub struct SortedRun {
+pub struct MemRun {
     arena: Arena,
     root: AtomicAt<NodeHead>,
     inserted: Inserted,
 }
 
-impl SortedRun {
+impl MemRun {
     /// Builds a run from messages in ascending order of key, one per key.
     pub fn build<'e>(
         pool: Arc<FramePool>,
@@ -66,9 +66,9 @@ impl SortedRun {
     }
 }
 
-impl std::fmt::Debug for SortedRun {
+impl std::fmt::Debug for MemRun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SortedRun({} entries, {} bytes)", self.entries(), self.bytes())
+        write!(f, "MemRun({} entries, {} bytes)", self.entries(), self.bytes())
     }
 }
 
@@ -76,7 +76,7 @@ impl std::fmt::Debug for SortedRun {
 pub(super) struct Attached {
     pub(super) tree: TreeId,
     pub(super) seqno: Seqno,
-    pub(super) run: Arc<SortedRun>,
+    pub(super) run: Arc<MemRun>,
     next: OnceLock<Box<Attached>>,
 }
 
@@ -88,7 +88,7 @@ pub(super) struct AttachedRuns {
 
 impl AttachedRuns {
     /// Attaches a run; false if the tree already has one of this seqno.
-    pub(super) fn attach(&self, tree: TreeId, seqno: Seqno, run: Arc<SortedRun>) -> bool {
+    pub(super) fn attach(&self, tree: TreeId, seqno: Seqno, run: Arc<MemRun>) -> bool {
         let mut new = Box::new(Attached { tree, seqno, run, next: OnceLock::new() });
         let mut place = &self.first;
         loop {

@@ -25,7 +25,7 @@ const ROUNDS: usize = 64;
 type Pair = (u64, u64);
 
 /// Answers, by the ids of the two, and open questions.
-pub(super) struct Said<'h> {
+pub(super) struct HookAnswers<'h> {
     hooks: Option<&'h Arc<dyn Hooks>>,
     orders: BTreeMap<Pair, bool>,
     preferred: BTreeMap<Pair, Option<u64>>,
@@ -36,7 +36,7 @@ pub(super) struct Said<'h> {
     rounds: usize,
 }
 
-impl<'h> Said<'h> {
+impl<'h> HookAnswers<'h> {
     pub fn new(hooks: Option<&'h Arc<dyn Hooks>>) -> Self {
         Self {
             hooks,
