@@ -1,4 +1,4 @@
-//! The SQL face: connections, statements and what a cell does with a server.
+//! The SQL face: runs the steps of a cell on a MariaDB server, and verifies their results.
 //!
 //! Invariants
 //! 1. Every target gets the same statements, by the same client, over a Unix socket.
