@@ -25,7 +25,7 @@ use super::{embedded, time, version, workloads};
 use crate::measure;
 use crate::targets::{Failure, Result};
 
-/// All that the process of a cell is told about its work.
+/// Input of the process of a cell: what to run, and under which conditions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
     /// Workload.
