@@ -1,5 +1,5 @@
 //! The metrics: what is measured, in which unit, and which direction is better. A new metric needs
-//! one line here, and the line that reports it (`Report::metric`).
+//! one line here, and one that adds it to the metrics of a step or cell.
 //!
 //! Names end with their unit. `_op` means "per operation of the step", `_row` "per row in the table
 //! at the end".

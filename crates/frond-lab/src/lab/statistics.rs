@@ -1,5 +1,5 @@
-//! Statistics of repeats: their median and spread, and whether two sets of them differ. Both `lab
-//! compare` and the report use it.
+//! Statistics of repeats: their median and spread, and whether two sets of them differ. Used by
+//! `lab compare` and the report.
 //!
 //! Invariants
 //! 1. A sample holds only finite numbers; other values count as not measured.

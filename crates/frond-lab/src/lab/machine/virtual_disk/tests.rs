@@ -1,5 +1,5 @@
-//! Tests with really mounted disks, where this machine supports them; where it does not, `lab
-//! doctor` must say so too.
+//! Tests with really mounted disks. On machines that do not support them, `lab doctor` must say so
+//! too.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
