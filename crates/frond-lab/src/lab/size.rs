@@ -5,7 +5,8 @@ use std::fmt;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// Scale of a workload. The ratio of data to cache is the published one at every size but `tiny`.
+/// Scale of a workload. Its parameter `ratio` sets the ratio of data to cache, which is in force
+/// from `quick` on; at `tiny` the minimum memory is larger than that ratio gives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Size {
