@@ -1,9 +1,10 @@
-//! One cell, in a process of its own: reads an order as JSON from standard input; writes `progress STEP OPS SECONDS PLANNED`
-//! lines and a final `cell JSON` line to standard output.
+//! `lab cell`: runs one cell in a separate process. It reads an order as JSON from standard input,
+//! and writes `progress STEP OPS SECONDS PLANNED` lines and a final `cell JSON` line to standard
+//! output.
 //!
 //! Invariants
-//! 1. An error ends up in the result: the process fails only if it cannot say what it found.
-//! 2. SIGINT and SIGTERM end the step that runs: the result then is what it came to.
+//! 1. Errors are reported in the result: the process fails only if it cannot deliver a result.
+//! 2. SIGINT and SIGTERM end the running step: the result then holds what was measured so far.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -24,12 +25,12 @@ use super::{embedded, time, version, workloads};
 use crate::measure;
 use crate::targets::{Failure, Result};
 
-/// What a cell is told.
+/// Input of the process of a cell: what to run, and under which conditions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
     /// Workload.
     pub workload: String,
-    /// What `--set` says.
+    /// Parameter changes (`--set`), as name and value.
     pub changes: Vec<(String, String)>,
     /// How the target is used.
     pub face: Face,
@@ -39,31 +40,33 @@ pub struct Order {
     pub size: Size,
     /// Storage class.
     pub class: String,
-    /// Its limits, if they were found by calibration.
+    /// Limits of the class that a calibration found; `None` uses those of the class itself.
     pub limits: Option<IoLimits>,
-    /// The disk of its own that it is on.
+    /// Kind of the private disk that the cell is on; `None` means the host's disk.
     pub disk: Option<Kind>,
     /// Durability.
     pub durability: Durability,
     /// Seed.
     pub seed: u64,
-    /// Memory of the target; what data and ratio say, if not given.
+    /// Memory of the target in bytes; by default the size of the data divided by the ratio.
     pub memory: Option<u64>,
-    /// An empty directory of its own.
+    /// An empty directory for this cell alone.
     pub dir: PathBuf,
-    /// Whether background work is waited for.
+    /// Whether to wait for background work after writes.
     pub with_rest: bool,
-    /// The library of another commit in place of the one that is found: the plugin, or the C API's.
+    /// Library of another commit to load instead of the installed one: the MariaDB plugin, or the C
+    /// library.
     pub plugin: Option<PathBuf>,
 }
 
-/// What `mysql://` targets begin with.
+/// Prefix of targets that are servers the lab did not start.
 pub const URL: &str = "mysql://";
 
-/// Least memory of a target: in SQL what `frond_cache_size` is at least. Below, fixed costs would be all that is measured.
+/// Smallest memory of a SQL target, which is also the minimum of `frond_cache_size`. Below it, a
+/// cell would measure nothing but fixed costs.
 const MEMORY_MIN: u64 = 16 << 20;
 const MEMORY_MIN_EMBEDDED: u64 = 32 << 20;
-/// Time between two samples of counters.
+/// Interval between two samples of counters.
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 const SAMPLE_EVERY_PUBLISHED: Duration = Duration::from_secs(60);
 
@@ -71,7 +74,7 @@ impl Order {
     /// The workload's parameters.
     ///
     /// # Errors
-    /// An unknown name.
+    /// The name is unknown.
     pub fn params(&self) -> Result<Params> {
         let params = match self.face {
             Face::Sql => workloads::find(&self.workload)?.params,
@@ -80,10 +83,11 @@ impl Order {
         Params::new(&self.workload, params, self.size, &self.changes)
     }
 
-    /// The target. A URL target has InnoDB's definition; the server's settings stay unchanged.
+    /// The definition of the target. A URL target has InnoDB's; the settings of its server stay
+    /// unchanged.
     ///
     /// # Errors
-    /// An unknown name, or a file that is wrong.
+    /// The name is unknown, or the file is invalid.
     pub fn target(&self) -> Result<SqlTarget> {
         let mut target = match self.target.starts_with(URL) {
             true => SqlTarget::find("innodb")?,
@@ -95,11 +99,11 @@ impl Order {
         Ok(target)
     }
 
-    /// Seconds that it takes at most, or about: what is measured has a limit, and the rest is what such cells took. `None`
-    /// without a limit.
+    /// Upper bound on the cell's duration in seconds, roughly: measured work is limited, and the
+    /// rest is an allowance that such cells have needed. `None` if the cell has no limit.
     ///
     /// # Errors
-    /// A parameter that is wrong.
+    /// A parameter is invalid.
     pub fn seconds(&self) -> Result<Option<u64>> {
         // Start and end of the store, background work and verification.
         let further = match self.face {
@@ -110,36 +114,37 @@ impl Order {
         Ok((limit > 0).then_some(limit + further))
     }
 
-    /// Data to memory as it is: the least memory may be more than what the workload's ratio gives.
+    /// The actual ratio of data to memory, which is lower than the workload's where `--memory` or
+    /// the minimum grants more memory than that ratio gives.
     ///
     /// # Errors
-    /// A parameter that is wrong.
+    /// A parameter is invalid.
     pub fn effective_ratio(&self) -> Result<f64> {
         let wanted = self.params()?.real("ratio")?;
         Ok(wanted * self.memory_by_ratio()? as f64 / self.memory()?.max(1) as f64)
     }
 
-    /// The storage class, with the limits that are in force.
+    /// The storage class with the limits in force.
     ///
     /// # Errors
-    /// An unknown name.
+    /// The name is unknown.
     pub fn storage_class(&self) -> Result<Class> {
         let class = class::find(&self.class)?;
         Ok(self.limits.map_or(class.clone(), |limits| class.with(limits)))
     }
 
-    /// Bytes of the data in plain InnoDB.
+    /// Size of the data in plain InnoDB, bytes.
     ///
     /// # Errors
-    /// A parameter that is wrong.
+    /// A parameter is invalid.
     pub fn data_bytes(&self) -> Result<u64> {
         Ok((self.memory_by_ratio()? as f64 * self.params()?.real("ratio")?.max(1e-3)) as u64)
     }
 
-    /// Memory of the target, bytes.
+    /// Memory that the target is given, bytes.
     ///
     /// # Errors
-    /// A parameter that is wrong.
+    /// A parameter is invalid.
     pub fn memory(&self) -> Result<u64> {
         match self.memory {
             Some(memory) => Ok(memory),
@@ -165,12 +170,12 @@ impl Order {
     }
 }
 
-/// Runs what standard input says.
+/// Runs the order on standard input.
 ///
 /// # Errors
-/// The order cannot be read.
+/// The order is unreadable.
 pub fn main() -> Result<()> {
-    // A run that is killed takes its cell with it, and the cell its server.
+    // If the run is killed, the kernel kills its cell too, and likewise the cell's server.
     let with_parent = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     with_parent.map_err(|error| Failure(error.to_string()))?;
     let mut text = String::new();
@@ -230,10 +235,10 @@ fn run(order: &Order) -> Result<CellResult> {
     match workload.run(&mut bench) {
         Ok(live) => bench.finish(live),
         Err(failure) => {
-            // What was measured before stays.
+            // Keep what was measured before the failure.
             let log_tail = bench.log_tail();
             let found = std::mem::take(&mut bench.result);
-            // A statement that Ctrl-C ended is no failure.
+            // A statement that Ctrl-C ended is not a failure.
             let is_stopped = measure::is_interrupted() && found.state != State::Failed;
             let (state, failure) =
                 if is_stopped { (State::Stopped, None) } else { (State::Failed, Some(failure.0)) };
@@ -269,7 +274,7 @@ mod tests {
                 let wanted = order.params().and_then(|params| params.real("ratio"));
                 let (wanted, found) = (wanted.expect("a ratio"), order.effective_ratio());
                 let found = found.expect("a ratio");
-                // Data that fit in memory fit in more of it.
+                // Data that fit in memory still fit if there is more of it.
                 let is_right = (found / wanted - 1.0).abs() < 0.02 || wanted < 1.0;
                 assert!(is_right, "{} at {size}: {found} for {wanted}", entry.name);
             }

@@ -69,7 +69,7 @@ enum Command {
     Cell,
 }
 
-/// Forms of an export.
+/// Format of an export.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum Format {
     Json,
@@ -81,8 +81,8 @@ enum Format {
 struct RunArgs {
     /// A suite or workload of `lab list`
     name: String,
-    /// Targets: names of `lab list`, also of a commit (frond@HEAD~20), files of targets, mysql:// URLs; those of the suite,
-    /// or frond and innodb
+    /// Targets: names of `lab list`, also of a commit (frond@HEAD~20), files of targets, mysql://
+    /// URLs; those of the suite, or frond and innodb
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     targets: Option<Vec<String>>,
     /// How a workload's targets are used
@@ -91,7 +91,8 @@ struct RunArgs {
     /// Scale
     #[arg(long, value_enum, default_value_t = Size::Quick)]
     size: Size,
-    /// Storage class: host is the disk as it is; hdd, sata, nvme, cloud, … limit it; that of the suite, or host
+    /// Storage class: host is the disk as it is; hdd, sata, nvme, cloud, … limit it; that of the
+    /// suite, or host
     #[arg(long)]
     class: Option<String>,
     /// A disk of its own for each cell, on which buffered writes and the journal are throttled, too
@@ -135,7 +136,7 @@ fn pair(text: &str) -> std::result::Result<(String, String), String> {
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// Runs the program.
+/// Runs `lab` with the arguments of the process.
 pub fn main() -> ExitCode {
     match run(&Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,

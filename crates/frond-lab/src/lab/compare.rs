@@ -1,9 +1,9 @@
-//! `lab compare A B`: the same cells of two runs, or two targets of one, value by value.
+//! `lab compare A B`: compares two runs, or two targets, metric by metric.
 //!
 //! Invariants
-//! 1. Runs on different machines, or of different size, class, durability, seed or memory are compared only on
-//!    request, and then each line says so.
-//! 2. What is not significant is never called better or worse.
+//! 1. Runs on different machines, or of different size, class, durability, seed or memory are
+//!    compared only on request, and then each line says so.
+//! 2. A difference that is not significant is never called better or worse.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::results::{Database, Measured, RunInfo};
 use super::statistics::{self, FEW, Ratio, Sample, Verdict};
 use crate::targets::{Failure, Result};
 
-/// One side: a run, and a target of it if that is said: `RUN` or `RUN:TARGET`.
+/// One side of the comparison: a run (`RUN`), or one target of a run (`RUN:TARGET`).
 struct Side {
     run: RunInfo,
     target: Option<String>,
@@ -38,7 +38,8 @@ impl Side {
     }
 }
 
-/// What is measured on both sides; targets are told apart only where neither side names one.
+/// Identifies a value on both sides: workload, variant, face, target, step, metric. The target is
+/// empty where the two sides name one each.
 type Key = (String, String, String, String, String, String);
 
 fn keyed(side: &Side, by_target: bool) -> BTreeMap<Key, Sample> {
@@ -58,7 +59,7 @@ fn keyed(side: &Side, by_target: bool) -> BTreeMap<Key, Sample> {
     all.into_iter().map(|(key, values)| (key, Sample::new(values))).collect()
 }
 
-/// What differs between the conditions of two sides.
+/// Lists the conditions in which the two sides differ.
 fn differences(a: &Side, b: &Side) -> Vec<String> {
     let (one, other) = (&a.run, &b.run);
     let (seed, other_seed) = (one.seed.to_string(), other.seed.to_string());
@@ -81,13 +82,13 @@ fn differences(a: &Side, b: &Side) -> Vec<String> {
     said
 }
 
-/// Bytes that the targets of a workload, variant and face were given.
+/// Memory of the targets in bytes, by workload, variant and face.
 fn memory(side: &Side) -> BTreeMap<(&str, &str, &str), i64> {
     let of = side.values.iter();
     of.map(|one| ((&*one.workload, &*one.variant, &*one.face), one.memory_b)).collect()
 }
 
-/// The verdict on B against A, as a line says it.
+/// The verdict on B against A, as printed.
 fn said(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Better => "better",
@@ -98,7 +99,7 @@ fn said(verdict: Verdict) -> &'static str {
     }
 }
 
-/// B ÷ A.
+/// The ratio B ÷ A, as printed.
 fn ratio(found: Option<&Ratio>) -> String {
     match found {
         Some(found) if !found.has_zero() => format!("{:.3}", found.median),
@@ -108,10 +109,11 @@ fn ratio(found: Option<&Ratio>) -> String {
     }
 }
 
-/// The comparison as text.
+/// Compares two sides, and returns the comparison as text.
 ///
 /// # Errors
-/// An unknown run; conditions differ, and `anyway` is false; nothing is in both.
+/// A run is unknown; the conditions differ and `anyway` is false; nothing was measured on both
+/// sides.
 pub fn compare(database: &Database, a: &str, b: &str, anyway: bool) -> Result<String> {
     let (a, b) = (Side::find(database, a)?, Side::find(database, b)?);
     if a.target.is_some() != b.target.is_some() {

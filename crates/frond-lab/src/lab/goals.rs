@@ -1,7 +1,7 @@
-//! What Frond is to reach, from `lab/goals.toml`, beside what a run measured.
+//! Compares what a run measured with Frond's goals, which are in `lab/goals.toml`.
 //!
 //! Invariants
-//! 1. What neither or only one of both sides has measured is not judged.
+//! 1. A goal is judged only if the run measured every value that it needs, Frond's and the rival's.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use super::statistics::Spread;
 use crate::targets::{Failure, Result};
 
 const TEXT: &str = include_str!("../../lab/goals.toml");
-/// Whose goals they are.
+/// The target that has to reach the goals.
 const TARGET: &str = "frond";
 
 #[derive(Clone, Debug, Deserialize)]
@@ -23,9 +23,9 @@ struct Goal {
     what: String,
     workload: String,
     face: String,
-    /// Empty for the whole cell.
+    /// Name of the step; empty for metrics of the whole cell.
     step: String,
-    /// All, if nothing is said.
+    /// Durabilities that the goal applies to; all if empty.
     #[serde(default)]
     durability: Vec<String>,
     metric: String,
@@ -47,7 +47,7 @@ fn all() -> Result<Vec<Goal>> {
 }
 
 impl Goal {
-    /// Median over the repeats of a target with these changes.
+    /// Median of the goal's metric over the repeats of a target in this variant.
     fn of(&self, measured: &[Measured], variant: &str, target: &str) -> Option<f64> {
         let values = measured.iter().filter(|one| {
             one.workload == self.workload
@@ -61,7 +61,7 @@ impl Goal {
         Spread::of(&values).map(|spread| spread.median)
     }
 
-    /// A line with the verdict.
+    /// Formats the goal with its verdict; `None` if a value was not measured.
     fn line(&self, measured: &[Measured], variant: &str) -> Option<String> {
         let own = self.of(measured, variant, TARGET)?;
         let mut line = format!("goal    {}: {}", self.what, short(own));
@@ -83,10 +83,10 @@ impl Goal {
     }
 }
 
-/// The goals of a run with their verdicts, a line each.
+/// Formats the goals that a run measured, one line each, with their verdicts.
 ///
 /// # Errors
-/// The file is wrong, which a test shows.
+/// The file is invalid, which a test would detect.
 pub fn lines(run: &RunInfo, measured: &[Measured]) -> Result<String> {
     let mut out = String::new();
     for goal in all()? {
@@ -167,7 +167,7 @@ mod tests {
             "goal    rows/s at the end: 200 = 33.33 x 6.00 of innodb-4k, wanted >= 10 x: met";
         assert_eq!(text.lines().collect::<Vec<_>>(), [expected]);
         assert_eq!(lines(&run("lazy"), &measured[..1]).expect("a right file"), "");
-        // Other parameters are another experiment.
+        // Values measured with other parameters belong to another experiment.
         let mut other = measured.clone();
         other[0].variant = "rows=7".to_owned();
         let text = lines(&run("lazy"), &other).expect("a right file");

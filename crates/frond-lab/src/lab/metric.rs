@@ -1,31 +1,32 @@
-//! The metrics: what is measured, in which unit, and which way is better. A new one is one line here, and the line that
-//! reports it (`Report::metric`).
+//! The metrics: what is measured, in which unit, and which direction is better. A new metric needs
+//! one line here, and one that adds it to the metrics of a step or cell.
 //!
-//! Names end with their unit, `_op` is "per operation of the step", `_row` "per row in the table at the end".
+//! Names end with their unit. `_op` means "per operation of the step", `_row` "per row in the table
+//! at the end".
 
-/// Which way a metric is better.
+/// Direction in which a metric improves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Better {
-    /// The more the better.
+    /// Higher values are better.
     Higher,
-    /// The less the better.
+    /// Lower values are better.
     Lower,
-    /// It describes the run.
+    /// Neither: the metric only describes the run.
     Neither,
 }
 
 /// A metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// Name in the database and on the command line.
+    /// Name of the metric in the database and on the command line.
     pub name: &'static str,
     /// Unit, as charts show it.
     pub unit: &'static str,
-    /// Which way is better.
+    /// Direction in which the metric improves.
     pub better: Better,
-    /// Relative difference that matters, when it is significant.
+    /// Smallest relative difference that matters if it is significant.
     pub magnitude: f64,
-    /// What it is, in one phrase.
+    /// Description in one phrase.
     pub what: &'static str,
 }
 
@@ -253,7 +254,7 @@ pub const METRICS: &[Metric] = &[
     metric("errors_duplicate", "", Lower, 0.50, "statements refused for a duplicate key"),
 ];
 
-/// The metric of this name. `p99_us.add_link` is the metric `p99_us` of the requests `add_link`.
+/// Finds a metric by name. `p99_us.add_link` is the metric `p99_us` of the requests `add_link`.
 pub fn find(name: &str) -> Option<&'static Metric> {
     let name = name.split('.').next().unwrap_or_default();
     METRICS.iter().find(|metric| metric.name == name)

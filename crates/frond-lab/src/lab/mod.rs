@@ -1,4 +1,5 @@
-//! The lab: every experiment with one command, its results in a database, and pages of them.
+//! The lab: runs each experiment with one command, stores its results in a database, and renders
+//! them as web pages.
 //!
 //! ```text
 //!  cli ─► run (plan, order, resume) ─► cell (a process each) ─► workloads ─► sql │ embedded
@@ -6,8 +7,8 @@
 //!   └─► report ◄─ results (SQLite) ◄──┘
 //! ```
 //!
-//! A workload is a file below `workloads/` and a line in its registry, a SQL target a file below `lab/targets/`, a metric
-//! a line in `metric.rs`. docs/lab.md shows one of each.
+//! A workload is a file below `workloads/` and a line in its registry. A SQL target is a file below
+//! `lab/targets/`. A metric is a line in `metric.rs`. docs/lab.md shows one of each.
 
 mod cell;
 mod cli;

@@ -1,4 +1,4 @@
-//! Parameters of a workload: each has a default for each size, and `--set name=value` changes it.
+//! Parameters of a workload. Each has a default for each size, which `--set name=value` overrides.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::targets::{Failure, Result};
 pub struct Param {
     /// Name.
     pub name: &'static str,
-    /// What it is, with its unit.
+    /// Description, with the unit.
     pub what: &'static str,
     /// Defaults at tiny, quick, standard, published.
     pub defaults: [&'static str; 4],
 }
 
 impl Param {
-    /// One whose default depends on the size.
+    /// A parameter whose default depends on the size.
     pub const fn sized(
         name: &'static str,
         defaults: [&'static str; 4],
@@ -27,21 +27,22 @@ impl Param {
         Self { name, what, defaults }
     }
 
-    /// One with the same default at all sizes.
+    /// A parameter with the same default at all sizes.
     pub const fn fixed(name: &'static str, default: &'static str, what: &'static str) -> Self {
         Self::sized(name, [default; 4], what)
     }
 }
 
-/// Effective parameters of a cell.
+/// The parameters in force for a cell.
 #[derive(Clone, Debug, Default)]
 pub struct Params(BTreeMap<String, String>);
 
 impl Params {
-    /// The defaults of a size with `changes` (name, value), of a workload that has these parameters.
+    /// The defaults of the parameters `all` of a workload at a size, overridden by `changes` (name,
+    /// value).
     ///
     /// # Errors
-    /// A name that is none of its parameters.
+    /// A change names a parameter that the workload does not have.
     pub fn new(
         workload: &str,
         all: &[Param],
@@ -61,12 +62,13 @@ impl Params {
         Ok(Self(values))
     }
 
-    /// All of them.
+    /// Names and values of all parameters.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// A value as it was given. Empty for a name that the workload does not have, which its tests would show.
+    /// A value as text. Empty for a name that the workload does not have, which its tests would
+    /// detect.
     pub fn text(&self, name: &str) -> &str {
         debug_assert!(self.0.contains_key(name), "no parameter {name}");
         self.0.get(name).map_or("", String::as_str)
@@ -79,12 +81,12 @@ impl Params {
             .map_err(|_| Failure(format!("--set {name}={text}: expected {what}")))
     }
 
-    /// A whole number.
+    /// The value as a whole number.
     pub fn number(&self, name: &str) -> Result<u64> {
         self.parsed(name, "an integer")
     }
 
-    /// A number.
+    /// The value as a finite number that is not negative.
     pub fn real(&self, name: &str) -> Result<f64> {
         let value: f64 = self.parsed(name, "a number")?;
         if value.is_finite() && value >= 0.0 {
@@ -93,7 +95,7 @@ impl Params {
         Err(Failure(format!("--set {name}={value}: expected a number that is not negative")))
     }
 
-    /// Whole numbers, separated by commas or spaces.
+    /// The value as a list of whole numbers, separated by commas or spaces.
     pub fn numbers(&self, name: &str) -> Result<Vec<u64>> {
         let text = self.text(name);
         let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
@@ -106,7 +108,7 @@ impl Params {
             .collect()
     }
 
-    /// Yes or no.
+    /// The value as a boolean.
     pub fn flag(&self, name: &str) -> Result<bool> {
         match self.text(name) {
             "1" | "yes" | "true" | "on" => Ok(true),
@@ -115,7 +117,7 @@ impl Params {
         }
     }
 
-    /// One of these words.
+    /// The value as one of these words.
     pub fn word<'a>(&self, name: &str, words: &[&'a str]) -> Result<&'a str> {
         let text = self.text(name);
         let found = words.iter().find(|word| **word == text);

@@ -1,4 +1,5 @@
-//! What a run shows while it runs: which cell of how many, how far it is, and how long it will still take.
+//! The progress display of a run: which cell of how many, how far it has come, and the estimated
+//! duration.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -7,14 +8,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::results::{CellKey, CellResult};
 
-/// One line at the bottom of a terminal; without a terminal, one line for each cell that has ended.
+/// A progress line at the bottom of the terminal. Without a terminal, one line per finished cell.
 pub struct Progress {
     bar: ProgressBar,
     is_shown: bool,
 }
 
 impl Progress {
-    /// Of so many cells.
+    /// Starts the display of a run of `cells` cells.
     pub fn new(cells: usize) -> Self {
         let bar = ProgressBar::new(cells as u64);
         let style =
@@ -28,13 +29,14 @@ impl Progress {
         Self { bar, is_shown }
     }
 
-    /// A cell begins.
+    /// Shows that a cell starts.
     pub fn cell(&self, position: usize, key: &CellKey) {
         self.bar.set_position(position as u64);
         self.bar.set_message(format!("{} on {}", key.workload, key.target));
     }
 
-    /// What its process says: `STEP OPS SECONDS PLANNED`; the name of a step may have spaces.
+    /// Shows the progress that the cell's process reports: `STEP OPS SECONDS PLANNED`. The name of
+    /// a step may contain spaces.
     pub fn step(&self, words: &str) {
         let mut numbers = words.rsplitn(4, ' ');
         let (planned, seconds, ops) = (numbers.next(), numbers.next(), numbers.next());
@@ -49,7 +51,7 @@ impl Progress {
         self.bar.set_message(format!("{cell}: {step}{part} {rate:.0}/s"));
     }
 
-    /// A cell has ended.
+    /// Reports a finished cell.
     pub fn ended(&self, key: &CellKey, result: &CellResult) {
         let steps = result.steps.iter().map(|step| {
             let rate = step.metrics.get("ops_s").copied().unwrap_or(0.0);
@@ -71,7 +73,7 @@ impl Progress {
         }
     }
 
-    /// All have ended.
+    /// Removes the progress line.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,11 +1,12 @@
-//! `lab run`: the plan, its order, and the cells one after the other.
+//! `lab run`: plans the cells of a run, puts them in order, and runs them one after the other.
 //!
 //! Invariants
-//! 1. Targets are interleaved: A B C, B C A, C A B, so that a machine that gets slower hits all of them.
-//! 2. A cell that has ended is in the database before the next begins.
-//! 3. A directory is emptied only if a run made it, which its marker file says.
-//! 4. Two labs do not use one directory: its marker file is locked as long as a run lasts.
-//! 5. What is deterministic is the same on all targets, or the run fails.
+//! 1. Targets are interleaved: A B C, B C A, C A B, so that a machine that slows down affects all
+//!    of them alike.
+//! 2. A finished cell is in the database before the next one starts.
+//! 3. A directory is emptied only if a run created it, which its marker file shows.
+//! 4. Two labs never use the same directory: its marker file is locked for the duration of a run.
+//! 5. Deterministic results are equal on all targets; otherwise the run fails.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,61 +34,61 @@ use super::{embedded, storage, target, time, workloads};
 use crate::measure;
 use crate::targets::{Failure, Result};
 
-/// How often a cell's interrupt is looked for.
+/// Interval at which the run checks for an interrupt while a cell runs.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Says that a directory was made by a run (Invariant 3).
+/// Name of the file that marks a directory as created by a run (Invariant 3).
 const MARKER: &str = ".frond-lab";
 
-/// One workload on one target, as often as it is repeated.
+/// A workload with its parameters and the targets to run it on.
 #[derive(Clone, Debug)]
 pub struct Item {
     /// Workload.
     pub workload: String,
-    /// How its targets are used.
+    /// How the workload uses its targets.
     pub face: Face,
-    /// What `--set` says.
+    /// Parameter changes (`--set`), as name and value.
     pub changes: Vec<(String, String)>,
     /// Targets.
     pub targets: Vec<String>,
 }
 
-/// What `lab run` was asked for.
+/// A parsed `lab run` command.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Suite or workload.
+    /// Name of the suite or workload.
     pub suite: String,
-    /// What belongs to it.
+    /// The workloads to run.
     pub items: Vec<Item>,
     /// Size.
     pub size: Size,
     /// Storage class.
     pub class: String,
-    /// The disk of its own that each cell is on.
+    /// Kind of the private disk that each cell gets; `None` runs cells on the host's disk.
     pub disk: Option<Kind>,
     /// Durability.
     pub durability: Durability,
-    /// Times that each cell is run.
+    /// How often each cell is run.
     pub repeat: u32,
-    /// Seed.
+    /// Seed of the generators.
     pub seed: u64,
-    /// Memory of each target, in place of what the ratio says.
+    /// Memory of each target in bytes; overrides what the workload's ratio gives.
     pub memory: Option<u64>,
-    /// Whether a server that is not ours may be written to.
+    /// Whether the run may write to a server that the lab did not start.
     pub yes_write: bool,
-    /// Whether only what is missing is run.
+    /// Whether to run only the cells that an unfinished run lacks.
     pub resume: bool,
-    /// Whether background work is waited for.
+    /// Whether to wait for background work after writes.
     pub with_rest: bool,
-    /// Where the stores are made.
+    /// Directory in which the stores are created.
     pub dir: PathBuf,
-    /// The command, as it was typed.
+    /// The command line as typed.
     pub command: String,
 }
 
 impl Request {
-    /// Hash of all that a resumed run must have in common with the one that it goes on with: what is asked for, this program
-    /// and the plugin.
+    /// Hash of everything that a resumed run must share with the run that it continues: the
+    /// request, this program and the plugin.
     pub fn identity(&self) -> String {
         let file = |path: Option<PathBuf>| {
             let found = fs::metadata(path?).ok()?;
@@ -115,7 +116,7 @@ fn variant(changes: &[(String, String)]) -> String {
     parts.join(" ")
 }
 
-/// A target as it is stored and shown: of a URL the password is left out.
+/// A target as it is stored and shown: a URL loses its password.
 fn without_password(target: &str) -> String {
     let Some((before, rest)) = target.split_once(URL) else { return target.to_owned() };
     match rest.split_once('@') {
@@ -127,7 +128,8 @@ fn without_password(target: &str) -> String {
     }
 }
 
-/// Targets in the order of this repeat. The null target comes first: what it costs is subtracted from the others.
+/// The targets in their order for this repeat. The null target comes first, because its cost is
+/// subtracted from that of the others.
 fn turn(item: &Item, repeat: u32) -> Vec<&str> {
     let is_null = |target: &str| item.face == Face::Embedded && target == NULL;
     let others = item.targets.iter().map(String::as_str).filter(|target| !is_null(target));
@@ -142,7 +144,7 @@ fn turn(item: &Item, repeat: u32) -> Vec<&str> {
     targets
 }
 
-/// The cells in their order (Invariant 1).
+/// Lists the cells of the run in execution order (Invariant 1).
 fn plan(request: &Request) -> Result<Vec<Planned>> {
     let mut cells = Vec::new();
     for item in &request.items {
@@ -202,14 +204,15 @@ fn check(request: &Request, cells: &[Planned]) -> Result<()> {
         }
         let target = order.target()?;
         if version::split(&order.target).is_none() {
-            target.plugins()?; // those of other commits are built next
+            target.plugins()?; // plugins of other commits are built next
         }
         target.options(order.memory()?, order.durability)?;
     }
     Ok(())
 }
 
-/// Makes the directory of a run, or takes one that a run made, and locks it (Invariants 3 and 4).
+/// Creates the directory of a run, or reuses one that an earlier run created, and locks it
+/// (Invariants 3 and 4).
 fn take(dir: &Path) -> Result<fs::File> {
     let marker = dir.join(MARKER);
     let is_foreign = dir.exists() && !marker.exists() && fs::read_dir(dir)?.next().is_some();
@@ -237,7 +240,7 @@ fn take(dir: &Path) -> Result<fs::File> {
     Ok(file)
 }
 
-/// Makes an empty directory for a cell.
+/// Creates an empty directory for a cell.
 fn make_room(dir: &Path) -> Result<()> {
     let cell = dir.join("cell");
     if cell.exists() {
@@ -246,7 +249,7 @@ fn make_room(dir: &Path) -> Result<()> {
     Ok(fs::create_dir(&cell)?)
 }
 
-/// Reads what a cell's process says until it has ended; gives its result.
+/// Reads the output of a cell's process until it ends; returns the cell's result.
 fn read_cell(output: ChildStdout, progress: &Progress) -> Result<Option<CellResult>> {
     let mut result = None;
     for line in BufReader::new(output).lines() {
@@ -260,7 +263,7 @@ fn read_cell(output: ChildStdout, progress: &Progress) -> Result<Option<CellResu
     Ok(result)
 }
 
-/// Runs a cell in a process of its own.
+/// Runs a cell in a separate process.
 fn run_cell(order: &Order, progress: &Progress) -> Result<CellResult> {
     let mut child = Command::new(std::env::current_exe()?)
         .arg("cell")
@@ -277,7 +280,9 @@ fn run_cell(order: &Order, progress: &Progress) -> Result<CellResult> {
     let output = child.stdout.take().ok_or_else(|| Failure("no output of a cell".to_owned()))?;
     let (cell, is_over) = (Pid::from_child(&child), AtomicBool::new(false));
     let result = std::thread::scope(|scope| {
-        // A terminal sends Ctrl-C to both; `kill` only to this process. A cell may say nothing for long.
+        // Ctrl-C in a terminal reaches both processes, but `kill` reaches only this one, which must
+        // pass the signal on. A separate thread watches for it, since the cell may print nothing
+        // for long.
         let watching = scope.spawn(|| {
             while !measure::is_interrupted() && !is_over.load(Ordering::Relaxed) {
                 std::thread::park_timeout(LOOK);
@@ -306,15 +311,18 @@ fn run_cell(order: &Order, progress: &Progress) -> Result<CellResult> {
 struct Facts(BTreeMap<(CellKey, String), (String, String)>);
 
 impl Facts {
-    /// The fact as it was found first; by this target, if it is the first.
+    /// The first target that reported this fact, and its value; records this target's if it is the
+    /// first.
     fn first(&mut self, key: &CellKey, name: &str, value: &str) -> &(String, String) {
-        // The same for all targets and repeats.
+        // One entry for all targets and repeats.
         let cells = CellKey { target: String::new(), repeat: 0, ..key.clone() };
         let found = self.0.entry((cells, name.to_owned()));
         found.or_insert_with(|| (key.target.clone(), value.to_owned()))
     }
 
-    /// Invariant 5. Cells that were stopped came to different ends, and `null` keeps nothing.
+    /// Fails the cell if one of its facts differs from that of an earlier cell (Invariant 5). Skips
+    /// cells that did not finish, which end in different states, and the target `null`, which keeps
+    /// no data.
     fn compare(&mut self, key: &CellKey, result: &mut CellResult) {
         if result.state != State::Done || key.target == "null" {
             return;
@@ -332,7 +340,7 @@ impl Facts {
     }
 }
 
-/// Longest time of these cells, if each has a limit.
+/// The longest time that these cells can take; `None` if one has no limit.
 fn longest(cells: &[Planned]) -> Result<Option<Duration>> {
     let mut all = Duration::ZERO;
     for Planned { order, .. } in cells {
@@ -342,7 +350,7 @@ fn longest(cells: &[Planned]) -> Result<Option<Duration>> {
     Ok(Some(all))
 }
 
-/// How many cells there are, and how long they take.
+/// Describes the number of cells and the time that they take.
 fn extent(cells: &[Planned]) -> Result<String> {
     let time = match longest(cells)? {
         Some(time) => format!("about {} min at most", time.as_secs().div_ceil(60)),
@@ -351,10 +359,10 @@ fn extent(cells: &[Planned]) -> Result<String> {
     Ok(format!("{} cells, {time}", cells.len()))
 }
 
-/// What would be run, a line for each cell.
+/// Describes what `run` would do, with one line per cell (`--dry-run`).
 ///
 /// # Errors
-/// Something is wrong with the request.
+/// The request is invalid.
 pub fn describe(request: &Request) -> Result<String> {
     let cells = plan(request)?;
     check(request, &cells)?;
@@ -381,10 +389,10 @@ pub fn describe(request: &Request) -> Result<String> {
     Ok(out)
 }
 
-/// Runs what was asked for into this database; gives the uid of the run.
+/// Runs the request and stores the results in the database `results`; returns the uid of the run.
 ///
 /// # Errors
-/// Something is wrong with the request, a cell has failed, or what is verified was wrong.
+/// The request is invalid, a cell failed, or a verification failed.
 pub fn run(results: &Path, request: &Request) -> Result<String> {
     let (mut request, mut versions) = (request.clone(), Versions::default());
     for item in &mut request.items {
@@ -436,7 +444,7 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
         }
     }
     for (key, name, value) in database.facts(run)? {
-        facts.first(&key, &name, &value); // of cells that a resumed run has already
+        facts.first(&key, &name, &value); // of cells that a resumed run already has
     }
     for (position, Planned { key, order }) in cells.iter().enumerate() {
         progress.cell(position, key);
@@ -466,7 +474,7 @@ pub fn run(results: &Path, request: &Request) -> Result<String> {
             database.end_run(run, &time::now())?;
             Ok(uid)
         }
-        // Not ended: what failed is run again with --resume.
+        // The run stays unfinished, so that `--resume` runs the failed cells again.
         false => Err(Failure(format!(
             "{} of {} cells failed (run {uid}):\n  {}",
             failures.len(),
@@ -496,10 +504,10 @@ fn head(request: &Request) -> Result<RunHead> {
     })
 }
 
-/// That each of these targets exists.
+/// Checks that each of these targets exists.
 ///
 /// # Errors
-/// An unknown name: the nearest are listed.
+/// A name is unknown; the message lists the nearest names.
 pub fn check_targets(face: Face, names: &[String]) -> Result<()> {
     for name in names {
         if face == Face::Embedded {
@@ -564,7 +572,7 @@ mod tests {
             crate::lab::suites::items("overview", None).expect("read").expect("it is there");
         let request = request(items, Size::Quick, 1);
         let cells = plan(&request).expect("a plan");
-        // fio takes some seconds before.
+        // fio takes some seconds before the first cell.
         let longest = longest(&cells).expect("parameters that are right").expect("limits");
         assert!(
             longest < Duration::from_secs(700),

@@ -1,11 +1,12 @@
-//! How large an experiment is, and what a commit promises.
+//! Dimensions of an experiment: its scale, the durability of commits, and how stores are accessed.
 
 use std::fmt;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// Scale of a workload; the ratio of data to cache is the published one at each.
+/// Scale of a workload. Its parameter `ratio` sets the ratio of data to cache, which is in force
+/// from `quick` on; at `tiny` the minimum memory is larger than that ratio gives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Size {
@@ -19,7 +20,7 @@ pub enum Size {
     Published,
 }
 
-/// When a commit is acknowledged (docs/lab.md, Durability).
+/// When a commit is acknowledged (docs/lab.md, "Sizes, memory, durability").
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Durability {
@@ -33,7 +34,7 @@ pub enum Durability {
     HistUnsafe,
 }
 
-/// How a store is used; never in one chart.
+/// How a store is accessed. Results of different faces are never in one chart.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Face {

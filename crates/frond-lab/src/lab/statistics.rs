@@ -1,38 +1,39 @@
-//! Repeats: their median and spread, and whether two sets of them differ. `lab compare` and the report both ask here.
+//! Statistics of repeats: their median and spread, and whether two sets of them differ. Used by
+//! `lab compare` and the report.
 //!
 //! Invariants
-//! 1. A sample holds finite numbers only; what is not finite was not measured.
-//! 2. A difference is significant if both sides have three repeats or more, Welch's t-test on the logarithms gives
-//!    p ≤ 0.05, and it is at least the metric's magnitude.
-//! 3. Zero has no logarithm and no ratio. A value that is 0 in all repeats of one side, and in none of the other's, is
-//!    a gain or a loss of its own kind.
+//! 1. A sample holds only finite numbers; other values count as not measured.
+//! 2. A difference is significant if both sides have at least three repeats, Welch's t-test on the
+//!    logarithms gives p ≤ 0.05, and the difference is at least the metric's magnitude.
+//! 3. Zero has no logarithm and no ratio. A value that is 0 in all repeats of one side and in none
+//!    of the other is a gain or loss without a ratio.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::metric::{Better, Metric};
 
-/// Repeats of one value.
+/// Median and range of the repeats of a value.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Spread {
     /// Median.
     pub median: f64,
-    /// Least.
+    /// Smallest value.
     pub min: f64,
-    /// Largest.
+    /// Largest value.
     pub max: f64,
-    /// How many.
+    /// Number of values.
     pub count: usize,
 }
 
-/// Spread beyond which a median is not to be trusted, as a part of it.
+/// Spread, relative to the median, above which the median is not to be trusted.
 const NOISY: f64 = 0.15;
-/// Least repeats on each side that significance can be said of.
+/// Minimum number of repeats on each side for a difference to be significant.
 const REPEATS_MIN: usize = 3;
-/// Probability of a difference by chance, at most.
+/// Maximum probability that a significant difference is due to chance.
 const P_MAX: f64 = 0.05;
 
 impl Spread {
-    /// Of these values; `None` if there are none. Values that are no numbers are left out.
+    /// Computes the spread of the finite values; `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Self> {
         let mut sorted: Vec<f64> =
             values.iter().copied().filter(|value| value.is_finite()).collect();
@@ -46,7 +47,7 @@ impl Spread {
         Some(Self { median, min, max, count: sorted.len() })
     }
 
-    /// Whether the spread is so large that the median says little.
+    /// Whether the spread is too large for the median to be trusted.
     pub fn is_noisy(&self) -> bool {
         self.count > 1 && (self.max - self.min) > NOISY * self.median.abs()
     }
@@ -78,7 +79,7 @@ impl Sample {
         self.values.is_empty()
     }
 
-    /// Values in the order of repeats.
+    /// The values in the order of repeats.
     pub fn values(&self) -> impl Iterator<Item = f64> + '_ {
         self.values.iter().map(|(_, value)| *value)
     }
@@ -87,12 +88,12 @@ impl Sample {
         self.values.iter().find(|(own, _)| *own == repeat).map(|(_, value)| *value)
     }
 
-    /// Median, least and largest.
+    /// Median, smallest and largest value; `None` if nothing was measured.
     pub fn spread(&self) -> Option<Spread> {
         Spread::of(&self.values().collect::<Vec<f64>>())
     }
 
-    /// The median.
+    /// The median; `None` if nothing was measured.
     pub fn median(&self) -> Option<f64> {
         self.spread().map(|spread| spread.median)
     }
@@ -106,53 +107,54 @@ impl Sample {
     }
 }
 
-/// What a comparison says.
+/// Outcome of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Significantly better than the base.
     Better,
     /// Significantly worse.
     Worse,
-    /// Significant, of a metric with no better or worse.
+    /// Significant, but the metric has no better or worse.
     Differs,
-    /// Not significant, and why.
+    /// Not significant, for this reason.
     Insignificant(&'static str),
 }
 
-/// Why nothing can be said of one or two repeats.
+/// Reason why one or two repeats allow no verdict.
 pub const FEW: &str = "fewer than three repeats";
 
-/// A value against that of a base.
+/// Comparison of a value with that of a base.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ratio {
-    /// Median of the ratios of repeats: 0 if the value is 0, infinite if that of the base is.
+    /// Median of the ratios of repeats: 0 if the value is 0, infinite if the base's is 0.
     pub median: f64,
-    /// Least of them.
+    /// Smallest of these ratios.
     pub low: f64,
-    /// Largest of them.
+    /// Largest of these ratios.
     pub high: f64,
-    /// Repeats compared.
+    /// Number of repeats compared.
     pub repeats: usize,
-    /// Whether the spread of either side is noise.
+    /// Whether either side is noisy.
     pub is_noisy: bool,
-    /// What it says.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
 impl Ratio {
-    /// Whether one side is 0 and the other is not (Invariant 3).
+    /// Whether one side is 0, so that there is no proper ratio (Invariant 3).
     pub fn has_zero(&self) -> bool {
         !(self.median > 0.0 && self.median.is_finite())
     }
 
-    /// The ratio turned so that above 1 is better.
+    /// The ratio, inverted where necessary so that above 1 is better.
     pub fn gain(&self, better: Better) -> f64 {
         if better == Better::Lower { 1.0 / self.median } else { self.median }
     }
 }
 
-/// Compares a value with that of a base. With `is_paired`, repeats of one number ran next to each other, so that their
-/// ratio is free of drift. `None` if either side was not measured, is negative, or both are 0.
+/// Compares a value with that of a base. With `is_paired`, repeats with the same number ran next to
+/// each other, so their ratio is free of drift. `None` if either side was not measured or has a
+/// negative value, or if both medians are 0.
 pub fn compare(own: &Sample, base: &Sample, metric: &Metric, is_paired: bool) -> Option<Ratio> {
     let (one, other) = (own.spread()?, base.spread()?);
     if one.min < 0.0 || other.min < 0.0 {
@@ -185,7 +187,7 @@ pub fn compare(own: &Sample, base: &Sample, metric: &Metric, is_paired: bool) ->
     Some(Ratio { verdict, ..found })
 }
 
-/// Why a difference is not significant (Invariants 2 and 3).
+/// The reason why a difference is not significant, if it is not (Invariants 2 and 3).
 fn insignificant(
     found: &Ratio,
     own: &Sample,
@@ -209,18 +211,20 @@ fn insignificant(
     (found.median.max(1.0 / found.median) - 1.0 < metric.magnitude).then_some("too small to matter")
 }
 
-/// What is as good as 0, where the other side has 0 and no ratio says how much a value is.
+/// Value below which a metric counts as 0 when the other side is 0, since no ratio shows how much
+/// it is.
 fn trifle(metric: &Metric) -> f64 {
     match metric.unit {
-        // A page of 16 KiB in a thousand operations.
+        // One page of 16 KiB per thousand operations.
         "B" => 16.0,
         "µs" | "s" => 1.0,
         _ => 0.0,
     }
 }
 
-/// Probability that two sets of repeats are as far apart by chance, by Welch's t-test on logarithms: values are rates,
-/// times and sizes, whose noise is a factor. `None` if there are too few, or one is not positive.
+/// Probability that two sets of repeats differ this much by chance, according to Welch's t-test. It
+/// is applied to logarithms, since the values are rates, times and sizes, whose noise is
+/// multiplicative. `None` if there are too few values, or one is not positive.
 pub fn p_value(one: &[f64], other: &[f64]) -> Option<f64> {
     let logs = |values: &[f64]| -> Option<Vec<f64>> {
         let is_fine =
@@ -245,7 +249,7 @@ pub fn p_value(one: &[f64], other: &[f64]) -> Option<f64> {
     Some(2.0 * (1.0 - distribution.cdf(t)))
 }
 
-/// Geometric mean; None without values, or if one is not above 0.
+/// Geometric mean; `None` without values, or if one is not positive.
 pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     let is_positive =
         !values.is_empty() && values.iter().all(|value| *value > 0.0 && value.is_finite());
@@ -294,7 +298,8 @@ mod tests {
 
     #[test]
     fn the_test_is_welchs() {
-        // With equal variances it is Student's: t = 3, four degrees of freedom, p = 0.0399.
+        // With equal variances it equals Student's test: t = 3, four degrees of freedom, p =
+        // 0.0399.
         let exp = |values: [f64; 3]| values.map(f64::exp);
         let (one, other) = (exp([1.0, 2.0, 3.0]), exp([1.0, 2.0, 3.0].map(|v| v + 6f64.sqrt())));
         let p = p_value(&one, &other).expect("three repeats each");
@@ -334,7 +339,7 @@ mod tests {
         assert!(why(&[7.0; 3], &[7.0; 3], "disk_b").contains("chance"));
         assert!(why(&[101.0; 3], &[100.0; 3], "disk_b").contains("small"));
         assert_eq!(verdict(&[110.0; 3], &[100.0; 3], "disk_b"), Some(Verdict::Worse));
-        // As large as the magnitude is enough.
+        // A difference equal to the magnitude is enough.
         assert_eq!(verdict(&[128.75; 3], &[125.0; 3], "cpu_us_op"), Some(Verdict::Worse));
     }
 
@@ -352,7 +357,7 @@ mod tests {
         assert!(why(&[2.0, 3.0, 4.0], &none, "rd_b_op").contains("too little"));
         assert!(why(&some, &[0.0, 0.0, 9.0], "rd_b_op").contains("some repeats"));
         assert_eq!(why(&some[..2], &none, "rd_b_op"), FEW);
-        // Medians above zero: a ratio, which one repeat of zero makes uncertain.
+        // With medians above zero there is a ratio, but a repeat of zero makes it uncertain.
         let mixed = against(&[0.0, 8.0, 8.0], &[4.0; 3], "rd_b_op").expect("compared");
         assert!(!mixed.has_zero() && mixed.median == 2.0);
         assert!(why(&[0.0, 8.0, 8.0], &[4.0; 3], "rd_b_op").contains("chance"));

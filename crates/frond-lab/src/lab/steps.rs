@@ -1,4 +1,4 @@
-//! What a step's measurements come to: metrics, series and histograms by their names.
+//! Turns the measurements of a step into named metrics, series and histograms.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use super::sql::Step;
 use crate::measure::{Mark, Space, Taken, Usage, evenness, exit_velocity, rates};
 use crate::targets::{Failure, Result};
 
-/// Rows of the exit velocity.
+/// Number of final rows over which the exit velocity is taken.
 const EXIT_ROWS: u64 = 1_000_000;
 
-/// A histogram as it is stored.
+/// Serializes a histogram for the database.
 ///
 /// # Errors
-/// It cannot be serialized.
+/// The histogram cannot be serialized.
 pub fn serialized(histogram: &Histogram<u64>) -> Result<Latencies> {
     let mut data = Vec::new();
     V2Serializer::new()
@@ -26,10 +26,10 @@ pub fn serialized(histogram: &Histogram<u64>) -> Result<Latencies> {
 }
 
 impl Latencies {
-    /// The histogram, ns.
+    /// Deserializes the histogram; its values are nanoseconds.
     ///
     /// # Errors
-    /// The bytes are none.
+    /// The bytes are not a histogram.
     pub fn histogram(&self) -> Result<Histogram<u64>> {
         Deserializer::new()
             .deserialize(&mut self.data.as_slice())
@@ -37,12 +37,12 @@ impl Latencies {
     }
 }
 
-/// Metrics that are there only if a process was measured.
+/// Adds the metrics that exist only if a process was measured.
 fn of_process(metrics: &mut BTreeMap<String, f64>, taken: &Taken) {
     let ops = taken.ops.max(1) as f64;
     let usage = &taken.usage;
     if usage.cpu_s <= 0.0 && taken.rss_peak_b == 0 {
-        return; // a server that is not ours
+        return; // a server that the lab did not start
     }
     let mut put = |name: &str, value: f64| metrics.insert(name.to_owned(), value);
     put("cpu_us_op", usage.cpu_s * 1e6 / ops);
@@ -53,7 +53,8 @@ fn of_process(metrics: &mut BTreeMap<String, f64>, taken: &Taken) {
     put("rss_peak_b", taken.rss_peak_b as f64);
 }
 
-/// Exit velocity as published: of the last million rows, or of the last fifth where that is less.
+/// Adds the exit velocity as published: the rate of the last million rows, or of the last fifth
+/// where that is less; and that of the last 4 % of the planned rows.
 fn exits(metrics: &mut BTreeMap<String, f64>, marks: &[Mark], planned: u64) {
     let done = marks.last().map_or(0, |mark| mark.ops);
     if let Some(rate) = exit_velocity(marks, EXIT_ROWS.min(done / 5)) {
@@ -64,7 +65,7 @@ fn exits(metrics: &mut BTreeMap<String, f64>, marks: &[Mark], planned: u64) {
     }
 }
 
-/// The result of a step; the counters of `syncs` count syncs.
+/// Builds the result of a step. `syncs` names the counters that count syncs.
 ///
 /// # Errors
 /// A histogram cannot be serialized.
@@ -90,7 +91,7 @@ pub fn result(
     let changed = step.changed_bytes * taken.ops + changed_bytes;
     if changed > 0 {
         metrics.insert("changed_b".to_owned(), changed as f64);
-        // Nothing is known of what a server that is not ours writes.
+        // What a server writes that the lab did not start is unknown.
         if metrics.contains_key("wr_b_op") {
             let amplified = taken.usage.write_bytes as f64 / changed as f64;
             metrics.insert("write_amp".to_owned(), amplified);
@@ -110,7 +111,7 @@ pub fn result(
     if let Some(grown) = grown.reduce(|a, b| a + b) {
         metrics.insert("fsync_op".to_owned(), grown / ops);
     }
-    // The percentiles of the step are those of the requests there were most of.
+    // The step's percentiles are those of its most frequent kind of request.
     if let Some(most) = taken.latencies.values().max_by_key(|latencies| latencies.len()) {
         let us = |quantile: f64| most.value_at_quantile(quantile) as f64 / 1e3;
         for (name, quantile) in
@@ -156,7 +157,7 @@ pub fn result(
     Ok(StepResult { name: step.name.to_owned(), metrics, series, latencies, counters: Vec::new() })
 }
 
-/// Charges a step that wrote with what was done in the background after it.
+/// Charges the background work done after a step that wrote to that step.
 pub fn charge_rest(step: &mut StepResult, paid: &Usage, seconds: f64) {
     let metrics = &mut step.metrics;
     let ops = metrics.get("ops").copied().unwrap_or(1.0).max(1.0);
@@ -171,7 +172,8 @@ pub fn charge_rest(step: &mut StepResult, paid: &Usage, seconds: f64) {
     metrics.insert("rest_s".to_owned(), seconds);
 }
 
-/// Sizes of a directory with `live` rows and bytes: allocated bytes as the metric `name`, and per row and byte.
+/// Adds the size of a directory that holds `live` (rows, bytes): allocated bytes as the metric
+/// `name`, and allocated bytes per row and per live byte.
 pub fn size(metrics: &mut BTreeMap<String, f64>, name: &str, space: &Space, live: (u64, u64)) {
     let disk = space.bytes() as f64;
     metrics.insert(name.to_owned(), disk);
@@ -203,7 +205,7 @@ mod tests {
         assert_eq!(metric(&step, "wr_b_op_rested"), Some(400.0));
         assert_eq!(metric(&step, "write_amp"), Some(4.0), "even if the step itself wrote nothing");
         assert_eq!(metric(&step, "cpu_us_op_rested"), Some(100.0));
-        // Of a step whose changed rows are not known there is no ratio.
+        // A step whose changed rows are unknown has no ratio.
         step.metrics.remove("changed_b");
         step.metrics.remove("write_amp");
         charge_rest(&mut step, &paid, 2.0);

@@ -1,10 +1,12 @@
-//! What the cells of a run are stored on: the host's disk, limited by control groups, or a disk of their own (`--disk`).
+//! The storage of a run's cells: the host's disk, limited by control groups, or a private disk
+//! (`--disk`).
 //!
-//! The disk is made by the run's process, new for each cell, and removed after it: the CPU that serving takes is then
-//! neither the engine's nor the client's.
+//! The process of the run creates a new disk for each cell and removes it afterwards. So the CPU
+//! that serving the disk takes is counted neither for the engine nor for the client.
 //!
-//! The limits of a class with `calibrate_ratio` are searched before its first run, by short runs of LinkBench on plain
-//! InnoDB. They stay in the environment of that run, where later runs under the same conditions find them.
+//! The limits of a class with `calibrate_ratio` are found before its first run, by short runs of
+//! LinkBench on plain InnoDB. They are stored in the environment of that run, where later runs
+//! under the same conditions find them.
 
 use std::fs;
 use std::path::Path;
@@ -24,25 +26,25 @@ use crate::measure;
 use crate::size::Bytes;
 use crate::targets::{Failure, Result};
 
-/// Time of each job of fio before a run.
+/// Duration of each job of fio before a run.
 const FIO_JOB: Duration = Duration::from_secs(1);
-/// Disk on which fio measures a class.
+/// Size of the disk on which fio measures a class.
 const FIO_DISK: Bytes = Bytes::mebi(512);
-/// A disk has this many times the data in plain InnoDB…
+/// Size of a cell's disk as a multiple of the data in plain InnoDB…
 const DISK_FACTOR: u64 = 4;
-/// …and this: logs, the server's own tables, sorts.
+/// …plus this, for logs, the server's own tables and sorts.
 const DISK_EXTRA_B: u64 = 3 << 30;
-/// Names in the environment of a run.
+/// Names of the environment entries with the result of a calibration, and with its conditions.
 const CALIBRATED: &str = "calibrated";
 const CALIBRATED_FOR: &str = "calibrated for";
 
-/// Name and value.
+/// A name and its value.
 type Pair = (String, String);
 
-/// Refuses what this machine does not have, before anything is made.
+/// Refuses a class or disk that this machine cannot provide, before anything is created.
 ///
 /// # Errors
-/// An unknown class, one that is too fast for the disk, or a disk that cannot be made here.
+/// The class is unknown or too fast for the disk, or the disk cannot be created here.
 pub fn check(request: &Request) -> Result<()> {
     let class = class::find(&request.class)?;
     let Some(kind) = request.disk else { return Ok(()) };
@@ -57,7 +59,8 @@ pub fn check(request: &Request) -> Result<()> {
     Options::of(&class.with(io), FIO_DISK, kind).map(drop)
 }
 
-/// The limits of a class that are searched from: those of the class, or the largest that the disk reaches.
+/// The limits from which a calibration starts: those of the class, scaled down to what the disk can
+/// reach.
 fn base_of(class: &Class, disk: Option<Kind>) -> IoLimits {
     let io = class.io();
     let most = io.read_ios_s.max(io.write_ios_s).unwrap_or(1);
@@ -69,10 +72,11 @@ fn base_of(class: &Class, disk: Option<Kind>) -> IoLimits {
     }
 }
 
-/// Measures the class of a run as its cells will have it; what was found is for the run's environment.
+/// Measures the class of a run under the conditions of its cells; returns entries for the run's
+/// environment.
 ///
 /// # Errors
-/// The device is slower than the class; the disk cannot be made.
+/// The device is slower than the class, or the disk cannot be created.
 pub fn admit(request: &Request, limits: Option<&Calibration>) -> Result<Vec<Pair>> {
     let mut class = class::find(&request.class)?;
     if let Some(found) = limits {
@@ -102,10 +106,11 @@ pub fn admit(request: &Request, limits: Option<&Calibration>) -> Result<Vec<Pair
     Ok(pairs)
 }
 
-/// Runs a cell where its order says: `run` has the order with the directory of the disk, if there is one.
+/// Runs a cell on the storage that its order asks for. `run` gets the order; on a private disk,
+/// with the directory changed to one on that disk.
 ///
 /// # Errors
-/// The disk cannot be made or removed; those of `run`.
+/// The disk cannot be created or removed; errors of `run`.
 pub fn run(order: &Order, run: impl FnOnce(&Order) -> Result<CellResult>) -> Result<CellResult> {
     let Some(kind) = order.disk else { return run(order) };
     let size = Bytes(order.data_bytes()? * DISK_FACTOR + DISK_EXTRA_B);
@@ -121,36 +126,37 @@ pub fn run(order: &Order, run: impl FnOnce(&Order) -> Result<CellResult>) -> Res
     Ok(result)
 }
 
-/// Limits that a calibration found.
+/// Result of a calibration.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Calibration {
     /// The limits.
     pub limits: IoLimits,
-    /// The part of its unthrottled rate that plain InnoDB had with them.
+    /// Rate of plain InnoDB with these limits, divided by its unthrottled rate.
     pub ratio: f64,
-    /// How many runs it took.
+    /// Number of runs that the search took.
     pub probes: usize,
 }
 
 impl Calibration {
-    /// As later runs find it.
+    /// Environment entries by which later runs find the result.
     fn pairs(&self, request: &Request) -> Result<[Pair; 2]> {
         let found = (CALIBRATED.to_owned(), serde_json::to_string(self)?);
         Ok([found, (CALIBRATED_FOR.to_owned(), conditions(request))])
     }
 }
 
-/// What limits depend on in addition to machine, class and size.
+/// The conditions on which calibrated limits depend in addition to machine, class and size.
 fn conditions(request: &Request) -> String {
     let disk = request.disk.map_or("control groups".to_owned(), |kind| format!("disk {kind}"));
     let memory = request.memory.map_or(String::new(), |memory| format!(", memory {memory}"));
     format!("{disk}, durability {}{memory}", request.durability)
 }
 
-/// The limits of a class that has none of its own: of an earlier run, or searched now. `run` runs one cell.
+/// Calibrated limits for a class that needs them, from an earlier run or from a search now; `None`
+/// for other classes. `run` runs one cell.
 ///
 /// # Errors
-/// No limits give the wanted ratio; those of the runs.
+/// No limits give the wanted ratio; errors of the runs.
 pub fn calibrated(
     request: &Request,
     database: &Database,
@@ -194,7 +200,8 @@ pub fn calibrated(
     Ok(Some(found))
 }
 
-/// A short run of LinkBench on plain InnoDB; on the host's disk as it is, if there are no limits.
+/// The order for a short run of LinkBench on plain InnoDB; without limits, on the host's disk as it
+/// is.
 fn probe_of(request: &Request, size: Size, limits: IoLimits) -> Order {
     let seconds = match size {
         Size::Tiny => "2",
@@ -221,7 +228,7 @@ fn probe_of(request: &Request, size: Size, limits: IoLimits) -> Order {
     }
 }
 
-/// ADD_LINK per second of a run; none if the load did not end in time.
+/// ADD_LINK requests per second in a result; 0 if the load did not end in time.
 fn add_links(result: &CellResult) -> Result<f64> {
     if let (super::results::State::Failed, Some(failure)) = (result.state, &result.failure) {
         return Err(Failure(format!("calibration: {failure}")));
@@ -309,7 +316,7 @@ mod tests {
         }
     }
 
-    /// What InnoDB reaches with these limits: every request takes a read and a write.
+    /// The result of InnoDB with these limits, if a request takes four reads.
     fn a_result(limits: Option<IoLimits>) -> CellResult {
         let rate =
             limits.map_or(5000.0, |io| 5000.0_f64.min(io.read_ios_s.unwrap_or(1) as f64 / 4.0));

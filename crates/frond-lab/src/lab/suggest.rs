@@ -1,8 +1,8 @@
-//! What is said of a name that does not exist: the nearest ones that do.
+//! Suggestions for an unknown name: the nearest names that exist.
 
 use crate::targets::Failure;
 
-/// Names are near if at most a third of their letters differ.
+/// Edit distance (Levenshtein) between two names.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -17,7 +17,8 @@ fn distance(one: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-/// The names that are nearest to this one, at most three.
+/// The names nearest to this one, at most three. A name is near if it contains this one, or if at
+/// most a third of its letters differ.
 pub fn nearest<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
     let mut all: Vec<(usize, &str)> = names
         .iter()
@@ -31,7 +32,7 @@ pub fn nearest<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
     all.into_iter().take(3).map(|(_, known)| known).collect()
 }
 
-/// The error for an unknown `name` of this `kind`: lists the nearest names, or all.
+/// The error for an unknown `name` of a `kind`: lists the nearest names, or all if none is near.
 pub fn unknown(kind: &str, name: &str, names: &[&str]) -> Failure {
     let near = nearest(name, names);
     match near.is_empty() {

@@ -1,4 +1,4 @@
-//! Suites: several workloads on their targets, each a section of `lab/suites.toml`.
+//! Suites: sets of workloads with their targets. Each is a section of `lab/suites.toml`.
 
 use std::collections::BTreeMap;
 
@@ -11,31 +11,31 @@ use crate::targets::{Failure, Result};
 
 const TEXT: &str = include_str!("../../lab/suites.toml");
 
-/// A suite.
+/// A named set of workloads to run together.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Suite {
-    /// What it is, in one sentence.
+    /// Description in one sentence.
     pub about: String,
-    /// As it was published; `safe` if nothing is said.
+    /// Durability of the published study; `safe` if not set.
     pub durability: Option<Durability>,
-    /// Storage class; the disk as it is if nothing is said.
+    /// Storage class; `host`, the disk as it is, if not set.
     pub class: Option<String>,
-    /// Suites whose parts are run before its own.
+    /// Suites whose parts run before those of this one.
     #[serde(default)]
     pub include: Vec<String>,
-    /// Its parts, in their order.
+    /// The parts of the suite, in order.
     #[serde(default)]
     pub run: Vec<Part>,
 }
 
-/// A workload of a suite.
+/// A workload of a suite, with its targets and parameters.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
     /// Workload.
     pub workload: String,
-    /// How they are used.
+    /// How the targets are accessed.
     #[serde(default = "sql")]
     pub face: Face,
     /// Targets.
@@ -46,7 +46,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Its targets without those that are features of this program of their own and were left out when it was built.
+    /// The targets without those that are optional features of this program and were not built in.
     fn built(&self) -> Vec<String> {
         let is_built = |target: &&String| {
             cfg!(feature = "tidesdb") || self.face == Face::Sql || *target != "tidesdb"
@@ -59,10 +59,10 @@ fn sql() -> Face {
     Face::Sql
 }
 
-/// All suites by name, each with the parts of those that it includes.
+/// All suites by name, each with the parts of the suites that it includes.
 ///
 /// # Errors
-/// The file is wrong, which a test shows.
+/// The file is invalid, which a test would detect.
 pub fn all() -> Result<BTreeMap<String, Suite>> {
     resolved(TEXT)
 }
@@ -83,7 +83,7 @@ fn resolved(text: &str) -> Result<BTreeMap<String, Suite>> {
             }
         }
         parts.append(&mut suite.run);
-        // What several suites have is run once.
+        // Parts that several included suites share run once.
         for part in parts {
             if !suite.run.contains(&part) {
                 suite.run.push(part);
@@ -93,16 +93,16 @@ fn resolved(text: &str) -> Result<BTreeMap<String, Suite>> {
     Ok(all)
 }
 
-/// The suite of this name, if there is one.
+/// Finds a suite by name.
 pub fn find(name: &str) -> Option<Suite> {
     all().ok()?.remove(name)
 }
 
-/// What belongs to the suite of this name; `None` if there is no such suite. With `targets` they are run in place of the
-/// suite's.
+/// The parts of the suite `name` to run; `None` if there is no such suite. `targets` overrides the
+/// targets of the suite.
 ///
 /// # Errors
-/// The file is wrong.
+/// The file is invalid.
 pub fn items(name: &str, targets: Option<&[String]>) -> Result<Option<Vec<Item>>> {
     let all = all()?;
     let Some(suite) = all.get(name) else { return Ok(None) };
@@ -162,7 +162,7 @@ mod tests {
             assert_eq!(suite.run, all[base].run, "{name}");
             assert_eq!(suite.class.as_deref(), name.ends_with("-hdd").then_some("hdd"), "{name}");
         }
-        // Every workload is in some suite, and `all` has them.
+        // The suite `all` has every workload.
         for entry in workloads::ALL {
             assert!(
                 all["all"].run.iter().any(|part| part.workload == entry.name),

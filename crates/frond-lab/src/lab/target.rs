@@ -1,10 +1,10 @@
-//! SQL targets: an engine of a MariaDB server with its table options, settings and counters, each a file of
-//! `lab/targets/`, which build.rs collects.
+//! SQL targets. Each is an engine of a MariaDB server with its table options, settings and
+//! counters, described by a file in `lab/targets/`, which build.rs collects.
 //!
 //! Invariants
-//! 1. Every setting has a reason beside it, which the report shows.
-//! 2. All targets have the memory of the run and its durability; a target without a section for that durability does
-//!    not run at it.
+//! 1. Every setting comes with a reason, which the report shows.
+//! 2. All targets get the run's memory and durability; a target without a section for that
+//!    durability is refused.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::targets::{Failure, Result};
 
 include!(concat!(env!("OUT_DIR"), "/lab_targets.rs"));
 
-/// A setting and why it is so.
+/// A server setting, and the reason for its value.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Setting {
@@ -26,13 +26,13 @@ struct Setting {
     why: String,
 }
 
-/// Least memory that an engine may take in addition to its cache, unless its file says otherwise: buffers
-/// of the log, dictionaries, what the allocator loses.
+/// Memory that an engine may take in addition to its cache in any case, unless its file says
+/// otherwise: log buffers, dictionaries, allocator overhead.
 const BESIDE_B: u64 = 128 << 20;
 
 type Settings = BTreeMap<String, Setting>;
 
-/// A plugin of a package.
+/// A plugin file, and the Debian package that contains it (empty for Frond's own plugin).
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Packaged {
@@ -40,12 +40,13 @@ struct Packaged {
     package: String,
 }
 
-/// The file of a target.
+/// Contents of a target's file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     about: String,
-    /// Takes everything from another target that is not said here; settings are added to its settings.
+    /// Target from which this one inherits everything that it does not set itself; its settings are
+    /// added to the inherited ones.
     like: Option<String>,
     engine: Option<String>,
     create: Option<String>,
@@ -53,7 +54,7 @@ struct File {
     logs: Option<Vec<String>>,
     keeps_rows: Option<bool>,
     plugin: Option<Packaged>,
-    /// Plugins beside the engine's: of compression.
+    /// Further plugins, such as compression providers.
     #[serde(default)]
     providers: Vec<Packaged>,
     settle: Option<Vec<String>>,
@@ -68,40 +69,41 @@ struct File {
     durability: BTreeMap<String, Settings>,
 }
 
-/// An engine of a server, configured.
+/// A storage engine of a MariaDB server, with its configuration.
 #[derive(Clone, Debug)]
 pub struct SqlTarget {
-    /// Name on the command line.
+    /// Name of the target on the command line.
     pub name: String,
-    /// What it is, in one sentence.
+    /// Description of the target in one sentence.
     pub about: String,
-    /// As `information_schema.TABLES` names the engine.
+    /// The engine's name in `information_schema.TABLES`.
     pub engine: String,
-    /// What CREATE TABLE ends with.
+    /// Clause at the end of CREATE TABLE.
     pub create: String,
-    /// Directory of its files, below the data directory.
+    /// Directory of the engine's files, below the data directory.
     pub files: String,
-    /// Patterns of the paths of its logs, below the data directory.
+    /// Patterns for the paths of the engine's logs, below the data directory.
     pub logs: Vec<String>,
     /// False for an engine that keeps no rows.
     pub keeps_rows: bool,
-    /// Statements that ask the engine to write out what waits in memory.
+    /// Statements that make the engine write out what it still holds in memory.
     pub settle: Vec<String>,
-    /// Global variables that have other values meanwhile, so that it does so at once.
+    /// Global variables, with the values that they have while the engine settles, so that it writes
+    /// at full speed.
     pub settle_variables: Vec<(String, String)>,
-    /// Status variables that are zero when it has.
+    /// Status variables that are zero when the engine has settled.
     pub zero_when_settled: Vec<String>,
-    /// Statements whose answer is names and numbers: sampled during a step.
+    /// Statements that return names and numbers, sampled during a step.
     pub counters: Vec<String>,
     /// Status variables whose growth is the number of syncs.
     pub syncs: Vec<String>,
-    /// Least memory that is allowed in addition to the cache, in bytes.
+    /// Memory that is allowed in addition to the cache in any case, bytes.
     pub beside_b: u64,
     plugin: Option<Packaged>,
     providers: Vec<Packaged>,
     settings: Settings,
     durability: BTreeMap<String, Settings>,
-    /// The plugin to load in place of the one that is found: another commit's.
+    /// Plugin of another commit, to load instead of the installed one.
     pub plugin_path: Option<PathBuf>,
 }
 
@@ -115,10 +117,10 @@ fn parse(name: &str, text: &str) -> Result<File> {
 }
 
 impl SqlTarget {
-    /// The target of this name, or of a file of the user's.
+    /// Finds a target by its name, or reads it from a file of the user's.
     ///
     /// # Errors
-    /// An unknown name; a file that says something unknown.
+    /// The name is unknown, or the file has an unknown key.
     pub fn find(name: &str) -> Result<Self> {
         if name.ends_with(".toml") {
             let path = Path::new(name);
@@ -191,7 +193,7 @@ impl SqlTarget {
     /// Plugins that the server loads.
     ///
     /// # Errors
-    /// One is not installed, or not built: says what to do.
+    /// A plugin is not installed or not built; the message says what to do.
     pub fn plugins(&self) -> Result<Vec<Plugin>> {
         let mut found = Vec::new();
         for Packaged { file, package } in self.plugin.iter().chain(&self.providers) {
@@ -212,15 +214,16 @@ impl SqlTarget {
         Ok(found)
     }
 
-    /// Whether its engine is Frond, which has versions by commit.
+    /// Whether the engine is Frond, the only one with versions by commit.
     pub fn is_frond(&self) -> bool {
         self.engine.eq_ignore_ascii_case("FROND")
     }
 
-    /// Options of the server, with why each is as it is.
+    /// Options of the server: name, value, and the reason for it.
     ///
     /// # Errors
-    /// The target does not know this durability; a setting is no expression of `memory`.
+    /// The target has no settings for this durability, or the value of a setting is not a valid
+    /// expression of `memory`.
     pub fn options(
         &self,
         memory: u64,
@@ -248,7 +251,7 @@ impl SqlTarget {
     }
 }
 
-/// Puts the memory, or a part of it, in the place of `{memory}` and `{memory*0.25}`.
+/// Replaces `{memory}` by the memory, and expressions such as `{memory*0.25}` by that part of it.
 fn with_memory(text: &str, memory: u64) -> Option<String> {
     let (mut rest, mut out) = (text, String::new());
     while let Some(at) = rest.find("{memory") {

@@ -1,9 +1,9 @@
-//! Times as SQL and the results have them.
+//! Formats of times in SQL and in the results.
 
 use jiff::Timestamp;
 use jiff::tz::Offset;
 
-/// A DATETIME without quotes, whole seconds.
+/// Formats milliseconds since 1970 as a DATETIME without quotes, in whole seconds.
 pub fn date_time(millis: u64) -> String {
     formatted(millis, "%Y-%m-%d %H:%M:%S")
 }
@@ -13,12 +13,12 @@ fn formatted(millis: u64, format: &str) -> String {
     Offset::UTC.to_datetime(time).strftime(format).to_string()
 }
 
-/// Now, milliseconds since 1970.
+/// The current time in milliseconds since 1970.
 pub fn millis() -> u64 {
     Timestamp::now().as_millisecond() as u64
 }
 
-/// Now, ISO 8601, whole seconds.
+/// The current time in ISO 8601, in whole seconds.
 pub fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -1,8 +1,9 @@
-//! What a workload runs its steps through: a store, the meter, the clock.
+//! The bench of an embedded cell, through which a workload runs its steps on a store and has them
+//! measured and verified.
 //!
 //! Invariants
-//! 1. Every table is verified by its rows and through each index: what a row says must be in an index is there, and
-//!    nothing else.
+//! 1. Every table is verified by its rows and through each index: an index has exactly the entries
+//!    that the rows imply.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -18,13 +19,13 @@ use crate::measure::{self, Plan, Space, Subject, Taken};
 use crate::schema::{Checksum, EncodedRow, Table, Value};
 use crate::targets::{Clients, Failure, Result, Span, Target, Visit};
 
-/// Longest time in which background work is waited for.
+/// Maximum time to wait for background work.
 const REST_MAX: Duration = Duration::from_secs(600);
-/// Seconds in which a store that rests writes nothing and does not change its size.
+/// Seconds without writes and without a change of size after which a store counts as idle.
 const STILL_SECONDS: u32 = 3;
-/// Time between samples of the store's counters.
+/// Interval between two samples of the store's counters.
 const SAMPLED_EVERY: Duration = Duration::from_secs(10);
-/// Counters of syncs, as targets call them.
+/// Names that targets give to their counters of syncs.
 const SYNCS: [&str; 2] = ["wal_syncs", "syncs"];
 
 /// Runs the steps of one cell against its store.
@@ -33,20 +34,20 @@ pub struct Bench<'t> {
     tables: &'t [Table],
     dir: PathBuf,
     deadline: Option<Instant>,
-    /// What has been found so far.
+    /// Results so far.
     pub result: CellResult,
     with_rest: bool,
     rest_max: Duration,
-    /// The step that wrote last, if the store has not rested since.
+    /// Index of the last step that wrote, if the bench has not waited for background work since.
     wrote: Option<usize>,
-    /// Whether all targets have the same rows now: no step that wrote has ended by its time.
+    /// Whether all targets have the same rows now, because no writing step has ended by time.
     same_rows: bool,
-    /// Whether the time limit ended a step.
+    /// Whether the time limit or Ctrl-C ended a step.
     is_cut: bool,
 }
 
 impl<'t> Bench<'t> {
-    /// A run of a store that lives in `dir`.
+    /// A bench for a store in `dir`.
     pub(super) fn new(
         target: &'t dyn Target,
         tables: &'t [Table],
@@ -72,7 +73,7 @@ impl<'t> Bench<'t> {
         }
     }
 
-    /// The table of this name.
+    /// Finds a table by name.
     pub fn table(&self, name: &str) -> Result<&'t Table> {
         let found = self.tables.iter().find(|table| table.name == name);
         found.ok_or_else(|| Failure(format!("there is no table {name}")))
@@ -83,21 +84,22 @@ impl<'t> Bench<'t> {
         self.tables
     }
 
-    /// Whether what is inserted can be read again.
+    /// Whether inserted rows can be read again.
     pub fn keeps_rows(&self) -> bool {
         self.target.keeps_rows()
     }
 
-    /// Whether the time limit, or Ctrl-C, has ended the cell.
+    /// Whether the time limit or Ctrl-C has ended the cell.
     pub fn is_over(&self) -> bool {
         measure::is_interrupted()
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// Runs a step: `body` is what each client does until `Worker::go_on` is false or all is done.
+    /// Runs a step. Each client runs `body`, which returns when `Worker::go_on` is false or all is
+    /// done.
     ///
     /// # Errors
-    /// The first client's that fails.
+    /// The first error of a client.
     pub fn step(
         &mut self,
         step: &Step<'_>,
@@ -108,7 +110,7 @@ impl<'t> Bench<'t> {
             let made = self.run(step, Some(step.warm_up), true, &body)?;
             warm_up_s = made.metrics.get("seconds").copied();
         }
-        // A limit that was reached before the step leaves nothing to measure.
+        // If the time limit was reached before the step, there is nothing to measure.
         let is_late = self.is_over() && (step.seconds.is_some() || warm_up_s.is_some());
         let mut made = match is_late {
             true => StepResult { name: step.name.to_owned(), ..StepResult::default() },
@@ -158,7 +160,7 @@ impl<'t> Bench<'t> {
                 let done = body(&mut worker);
                 tally.lock().unwrap_or_else(|e| e.into_inner()).add(&worker.tally);
                 if done.is_err() {
-                    worker.stop(); // the others would go on for all of the step's time
+                    worker.stop(); // the others would run for the step's full time
                 }
                 done
             };
@@ -185,7 +187,8 @@ impl<'t> Bench<'t> {
         let tally = tally.into_inner().unwrap_or_default();
         let mut made = self.result_of(step, &mut taken, counters, tally)?;
         if let Some(arrivals) = arrivals {
-            // What became due while the last requests were served, after the deadline, was nobody's.
+            // Requests that became due after the deadline, while the last ones were still being
+            // served, do not count.
             let unserved = arrivals.unserved(taken.seconds, deadline) as f64;
             made.metrics.insert("unserved".to_owned(), unserved);
             made.metrics.insert("wanted_s".to_owned(), step.rate.unwrap_or(0.0));
@@ -200,7 +203,7 @@ impl<'t> Bench<'t> {
         counters: Vec<CounterSample>,
         tally: Tally,
     ) -> Result<StepResult> {
-        // The meter is nobody's.
+        // The CPU of the meter belongs neither to the store nor to the clients.
         taken.usage.cpu_s = (taken.usage.cpu_s - taken.meter_cpu_s).max(taken.client_cpu_s);
         let known = |name: &&&str| counters.iter().any(|counter| counter.name == **name);
         let syncs: Vec<String> =
@@ -222,7 +225,8 @@ impl<'t> Bench<'t> {
         ] {
             made.metrics.insert(name.to_owned(), value);
         }
-        // What the clients did is not the store's alone: it is known when the null target's has been subtracted.
+        // The CPU of the clients' threads includes the store's work; the clients' own part is known
+        // only from the null target.
         made.metrics.remove("client_cpu_us_op");
         if self.keeps_rows() {
             let disk = measure::allocated_bytes(&self.dir);
@@ -231,10 +235,10 @@ impl<'t> Bench<'t> {
         Ok(made)
     }
 
-    /// Waits until background work has ended, and charges it to the last step that wrote.
+    /// Waits until background work has ended, and charges that work to the last step that wrote.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn rest(&mut self) -> Result<()> {
         if !self.keeps_rows() || !self.with_rest || measure::is_interrupted() {
             return Ok(());
@@ -255,16 +259,16 @@ impl<'t> Bench<'t> {
         if let Some(step) = self.wrote.take().and_then(|at| self.result.steps.get_mut(at)) {
             steps::charge_rest(step, &paid, seconds);
         }
-        // The time limit is of what is measured.
+        // The time limit covers only measured work.
         self.deadline = self.deadline.map(|deadline| deadline + begin.elapsed());
         Ok(())
     }
 
-    /// A load has ended: rests, and gives its step the size of what there is then: all tables together, `live` rows and
-    /// bytes of their columns.
+    /// Ends a load: waits for background work, and adds the size of all tables together, with
+    /// `live` (rows, bytes of their columns), to the step of the load.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn loaded(&mut self, live: (u64, u64)) -> Result<()> {
         self.rest()?;
         if !self.keeps_rows() || !self.with_rest || measure::is_interrupted() {
@@ -277,25 +281,27 @@ impl<'t> Bench<'t> {
         Ok(())
     }
 
-    /// The metric that a size now is: steps that write for a time leave different rows on each target.
+    /// Name of the size metric at this point. It differs once targets have different rows, because
+    /// steps wrote for a fixed time.
     pub(super) fn size_name(&self) -> &'static str {
         if self.same_rows { "disk_b" } else { "disk_end_b" }
     }
 
-    /// Reads all entries of a table's keyspace.
+    /// Reads all entries of a keyspace of a table.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn read_all(&self, table: &Table, keyspace: usize, visit: Visit<'_>) -> Result<()> {
         let mut connection = self.target.connect(Clients::ONE)?;
         Ok(connection.range(table, keyspace, &Span::ALL, visit)?)
     }
 
-    /// Verifies a table (Invariant 1); `rows` is how many it must have, if that is known. With `is_fixed` every target must
-    /// have the same rows in the end. Gives the rows and the bytes of their columns.
+    /// Verifies a table (Invariant 1). `rows` is the expected number of rows, if known. With
+    /// `is_fixed` every target must end with the same rows. Returns the number of rows and the
+    /// bytes of their columns.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     pub fn verify(
         &mut self,
         table: &Table,
@@ -354,7 +360,7 @@ impl<'t> Bench<'t> {
         Ok((count, bytes))
     }
 
-    /// What was found, with how it ended.
+    /// Returns the result, with the state in which the cell ended.
     pub(super) fn into_result(mut self) -> CellResult {
         if (self.is_cut || measure::is_interrupted()) && self.result.state == State::Done {
             self.result.state = State::Stopped;

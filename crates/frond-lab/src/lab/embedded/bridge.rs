@@ -1,4 +1,4 @@
-//! Workloads of `frond bench` as cells.
+//! Runs workloads of `frond bench` as cells.
 
 use std::collections::BTreeMap;
 
@@ -31,10 +31,10 @@ fn has(entry: &Entry, name: &str) -> bool {
     entry.params.iter().any(|param| param.name == name)
 }
 
-/// What a child of `frond bench` would be told.
+/// Translates an order into the one that a child process of `frond bench` gets.
 ///
 /// # Errors
-/// A parameter that is wrong, or a durability that embedded stores do not have.
+/// A parameter is invalid, or embedded stores do not have the durability.
 pub fn child_order(order: &Order) -> Result<child::Order> {
     let entry = find(&order.workload)?;
     let params = order.params()?;
@@ -80,12 +80,12 @@ pub fn child_order(order: &Order) -> Result<child::Order> {
         yardstick: false,
         verify: true,
         time_limit: Some(params.number("time_limit")?).filter(|seconds| *seconds > 0),
-        // What this process has before the store is opened.
+        // The resident size before the store is opened.
         base_rss: crate::measure::Subject::Own.rss_bytes(),
     })
 }
 
-/// Runs the cell.
+/// Runs a cell.
 ///
 /// # Errors
 /// As for [`child_order`].
@@ -93,10 +93,10 @@ pub fn run(order: &Order) -> Result<CellResult> {
     converted(&child::collect(&child_order(order)?))
 }
 
-/// Names of the lab for what `frond bench` calls otherwise.
+/// Metrics that `frond bench` and the lab name differently: (its name, the lab's name).
 const RENAMED: [(&str, &str); 2] =
     [("wr_b_op_quiesced", "wr_b_op_rested"), ("cpu_us_op_quiesced", "cpu_us_op_rested")];
-/// Metrics of the store when all steps have ended.
+/// Metrics that describe the store at the end of the cell.
 const OF_CELL: [&str; 4] = ["disk_b", "disk_b_row", "space_amp", "mem_peak_b"];
 
 fn converted(found: &Final) -> Result<CellResult> {
@@ -111,7 +111,7 @@ fn converted(found: &Final) -> Result<CellResult> {
             }
         }
         result.steps.push(step);
-        // A step that ended by the clock has changed other rows on each target.
+        // A step that the time limit ended has changed different rows on each target.
         if let Some(crc) = row.rows_crc.as_ref().filter(|_| all_planned) {
             result.facts.insert(format!("rows of {}", row.step), crc.clone());
         }
@@ -140,7 +140,7 @@ fn converted(found: &Final) -> Result<CellResult> {
     Ok(result)
 }
 
-/// A row's figures by the names of the lab's metrics.
+/// Converts a row of results into a step with the lab's metrics.
 fn step(row: &Row) -> Result<StepResult> {
     let Value::Object(fields) = serde_json::to_value(row)? else {
         return Err(Failure("a row of results is no object".to_owned()));
@@ -156,7 +156,7 @@ fn step(row: &Row) -> Result<StepResult> {
         }
     }
     metrics.insert("planned".to_owned(), row.ops_planned as f64);
-    // Percentiles of the request that the step is about: they are named `REQUEST_p99_us`.
+    // Percentiles of the step's main request, which are named `REQUEST_p99_us`.
     for (name, value) in &row.latencies {
         let metric =
             metric::METRICS.iter().find(|metric| name.ends_with(&format!("_{}", metric.name)));

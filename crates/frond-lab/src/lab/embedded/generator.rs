@@ -1,29 +1,30 @@
-//! What the clients of a workload cost themselves, as the null target tells.
+//! CPU cost of a workload's clients, measured on the null target.
 
 use std::collections::BTreeMap;
 
 use crate::lab::results::{CellKey, CellResult};
 
-/// The target that tells.
+/// Name of the null target.
 pub const NULL: &str = "null";
-/// Metrics that the clients' own CPU is in.
+/// Metrics that include the CPU of the clients.
 const WITH_CLIENTS: [&str; 3] = ["cpu_us_op", "cpu_fg_us_op", "cpu_us_op_rested"];
-/// CPU of the clients' threads: of the null target it is all theirs.
+/// CPU of the clients' threads. On the null target all of it is their own.
 pub const OF_CLIENTS: &str = "cpu_fg_us_op";
-/// What was subtracted.
+/// Metric that shows what was subtracted.
 const SHOWN: &str = "client_cpu_us_op";
 
-/// µs per operation of each workload, variant and step.
+/// CPU of the clients in µs per operation, by workload, variant and step.
 #[derive(Debug, Default)]
 pub struct Generators(BTreeMap<(String, String, String), f64>);
 
 impl Generators {
-    /// Notes what a step cost on the null target.
+    /// Records what a step cost on the null target.
     pub fn note(&mut self, workload: &str, variant: &str, step: &str, us: f64) {
         self.0.insert((workload.to_owned(), variant.to_owned(), step.to_owned()), us);
     }
 
-    /// Of the null target's cell: notes what its steps cost. Of others: subtracts it, and shows what was subtracted.
+    /// For a cell of the null target, records what its steps cost. For other cells, subtracts that
+    /// cost, and shows it as a metric.
     pub fn apply(&mut self, key: &CellKey, result: &mut CellResult) {
         if key.face != "embedded" {
             return;

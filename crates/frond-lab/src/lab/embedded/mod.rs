@@ -1,10 +1,11 @@
-//! The embedded face: stores in the process of the cell.
+//! The embedded face: runs stores within the process of a cell.
 //!
-//! A workload here is written for this face (`Make::Own`), or one of `crate::workloads` with the parameters that it has in
-//! the lab (`Make::Bench`).
+//! A workload is either written for this face (`Make::Own`), or is one of `crate::workloads` with
+//! the parameters that it has in the lab (`Make::Bench`).
 //!
 //! Invariants
-//! 1. The null target's cells run first: what a workload's clients cost themselves is subtracted from the CPU of the others.
+//! 1. The cells of the null target run first: they measure what the clients of a workload cost,
+//!    which is subtracted from the CPU of the other targets.
 //! 2. Files of Frond pass `frond check` after each cell.
 
 mod bench;
@@ -34,39 +35,41 @@ use crate::schema::Table;
 use crate::size::Bytes;
 use crate::targets::{self, Failure, Result, Setup, TargetName, library};
 
-/// A workload of this face.
+/// A workload written for the embedded face.
 pub trait Workload {
-    /// Its tables.
+    /// The tables of the workload.
     fn tables(&self) -> Vec<Table>;
-    /// What its data take in plain InnoDB, bytes: the memory of the run is this by the ratio.
+    /// Size of the data in plain InnoDB, bytes. The memory of the run is this size divided by the
+    /// ratio.
     fn innodb_bytes(&self) -> u64;
-    /// Runs its steps and verifies; gives the rows that are alive in the end, and their bytes.
+    /// Runs the steps and verifies their results; returns the number of live rows at the end, and
+    /// their bytes.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(u64, u64)>;
 }
 
-/// How a workload is made.
+/// How a workload is constructed.
 #[derive(Clone, Copy)]
 pub enum Make {
-    /// Of its parameters and the seed.
+    /// Written for this face: constructed from the parameters and the seed.
     Own(fn(&Params, u64) -> Result<Box<dyn Workload>>),
-    /// It is one of `frond bench`, whose rows take so many bytes in plain InnoDB.
+    /// A workload of `frond bench`, whose rows take this many bytes each in plain InnoDB.
     Bench(u64),
 }
 
-/// A line of the registry.
+/// An entry of the registry of workloads.
 pub struct Entry {
     /// Name on the command line.
     pub name: &'static str,
-    /// What it is, in one sentence.
+    /// Description in one sentence.
     pub about: &'static str,
-    /// Step and metric that the matrix shows; no step: that of the workload's name.
+    /// Step and metric that the matrix shows. An empty step means the one named like the workload.
     pub headline: (&'static str, &'static str),
-    /// Its parameters.
+    /// Parameters of the workload.
     pub params: &'static [Param],
-    /// How it is made.
+    /// How the workload is constructed.
     pub make: Make,
 }
 
@@ -75,7 +78,7 @@ const THREADS: Param = Param::fixed("threads", "1", "clients that read");
 const TEN: Param = Param::fixed("ratio", "10", "data to cache");
 const LIMIT: Param = Param::sized("time_limit", ["60", "12", "600", "0"], "seconds, 0 for none");
 
-/// All workloads.
+/// All workloads of the embedded face.
 pub const ALL: &[Entry] = &[
     ycsb::EMBEDDED,
     tpcc::EMBEDDED,
@@ -139,23 +142,23 @@ pub const ALL: &[Entry] = &[
     },
 ];
 
-/// The workload of this name.
+/// Finds a workload by name.
 ///
 /// # Errors
-/// There is none: the nearest are listed.
+/// The name is unknown; the message lists the nearest names.
 pub fn find(name: &str) -> Result<&'static Entry> {
     let names: Vec<&str> = ALL.iter().map(|entry| entry.name).collect();
     let found = ALL.iter().find(|entry| entry.name == name);
     found.ok_or_else(|| unknown("embedded workload", name, &names))
 }
 
-/// Names of the targets.
+/// Names of the embedded targets.
 pub const TARGETS: [&str; 6] = ["frond", "rocksdb", "sqlite", "lmdb", "tidesdb", "null"];
 
-/// The target of this name, if it is built in.
+/// Finds a target by name, and checks that it is built in.
 ///
 /// # Errors
-/// It is unknown, or its library was missing when the lab was built.
+/// The target is unknown, or its library was missing when the lab was built.
 pub fn target(name: &str) -> Result<TargetName> {
     let base = match version::split(name) {
         None => name,
@@ -172,7 +175,7 @@ pub fn target(name: &str) -> Result<TargetName> {
     Ok(target)
 }
 
-/// The library of another commit that the order's target is, if it is one.
+/// The library that the order loads if its target is Frond of another commit.
 fn library_of(order: &Order) -> Option<library::Version> {
     let library = order.plugin.clone()?;
     let (_, commit) = version::split(&order.target)?;
@@ -183,7 +186,7 @@ fn library_of(order: &Order) -> Option<library::Version> {
     })
 }
 
-/// Variables that the process of a cell is started with.
+/// Environment variables with which the process of a cell is started.
 ///
 /// # Errors
 /// The target is unknown.
@@ -191,10 +194,10 @@ pub fn environment(order: &Order) -> Result<Vec<(&'static str, String)>> {
     targets::environment(target(&order.target)?)
 }
 
-/// Memory of the target by its data and their ratio, bytes.
+/// Memory of the target in bytes: the size of the data divided by the ratio.
 ///
 /// # Errors
-/// A parameter that is wrong.
+/// A parameter is invalid.
 pub fn memory(entry: &Entry, params: &Params, seed: u64) -> Result<u64> {
     let data = match entry.make {
         Make::Own(make) => make(params, seed)?.innodb_bytes(),
@@ -203,7 +206,7 @@ pub fn memory(entry: &Entry, params: &Params, seed: u64) -> Result<u64> {
     Ok((data as f64 / params.real("ratio")?.max(1e-3)) as u64)
 }
 
-/// Durability as embedded stores have it.
+/// The durability as embedded stores name it.
 fn class_of(durability: Durability) -> Result<targets::Durability> {
     match durability {
         Durability::Safe => Ok(targets::Durability::Sync),
@@ -215,10 +218,10 @@ fn class_of(durability: Durability) -> Result<targets::Durability> {
     }
 }
 
-/// Reports what is wrong with an order before it is run.
+/// Checks an order before it runs.
 ///
 /// # Errors
-/// A parameter or a target that is wrong, or a durability that embedded stores do not have.
+/// A parameter or the target is invalid, or embedded stores do not have the durability.
 pub fn check(order: &Order) -> Result<()> {
     target(&order.target)?;
     class_of(order.durability)?;
@@ -228,14 +231,14 @@ pub fn check(order: &Order) -> Result<()> {
     }
 }
 
-/// Runs the cell.
+/// Runs a cell.
 ///
 /// # Errors
 /// As for [`check`].
 pub fn run(order: &Order) -> Result<CellResult> {
     let class = order.storage_class()?;
     std::fs::create_dir_all(&order.dir)?;
-    // This process is the store's: it is limited as a whole.
+    // The store lives in this process, which is limited as a whole.
     let confined = match class.io().is_none() || order.disk.is_some() {
         true => Confined::default(),
         false => class.confine(std::process::id(), &order.dir, None)?,
@@ -252,7 +255,7 @@ pub fn run(order: &Order) -> Result<CellResult> {
     if target(&order.target)? == TargetName::Frond && !measure::is_interrupted() {
         match frond::check(&order.dir, frond::CheckMode::Full, frond::io::Env::real()) {
             Ok(report) => result.verify("frond check", report.is_clean(), report.to_string()),
-            // Another commit's format may be unknown to the check of this one.
+            // This check may not know the format of another commit.
             Err(error) if order.plugin.is_some() => {
                 let why = format!("not checked: {error}");
                 result.settings.insert("(frond check)".to_owned(), why);
@@ -263,11 +266,12 @@ pub fn run(order: &Order) -> Result<CellResult> {
     Ok(result)
 }
 
-/// Runs a workload of this face; the page cache of stores that live in it is limited if `is_limited`.
+/// Runs a workload written for this face. With `is_limited`, a control group bounds the memory of
+/// stores that rely on the page cache.
 fn run_own(workload: &mut dyn Workload, order: &Order, is_limited: bool) -> Result<CellResult> {
     let name = target(&order.target)?;
     let memory = order.memory()?;
-    // Stores that live in the page cache are bounded from outside.
+    // Stores that rely on the page cache can only be bounded from outside.
     let limit = (name.is_buffered() && is_limited).then(|| {
         let memory = Some(memory + measure::Subject::Own.rss_bytes());
         Group::enter(std::process::id(), &Limits { memory, ..Limits::default() })
@@ -301,7 +305,7 @@ fn run_own(workload: &mut dyn Workload, order: &Order, is_limited: bool) -> Resu
     let live = match outcome.and_then(|live| closed.map(|()| live)) {
         Ok(live) => live,
         Err(failure) => {
-            // What was measured before stays.
+            // Keep what was measured before the failure.
             (result.state, result.failure) = (State::Failed, Some(failure.0));
             return Ok(result);
         }
@@ -339,8 +343,9 @@ mod tests {
         assert!(check(&Order { durability, ..unsafe_one }).is_err());
     }
 
-    /// What a read costs with its generator, the meter and the target that does nothing: to be below 0.5 µs in a release
-    /// build, 2 million a second. `cargo test --release -p frond-lab --features lab --lib -- --ignored --nocapture null_target`
+    /// Measures what a read costs with its generator, the meter and the target that does nothing:
+    /// it should be below 0.5 µs in a release build, 2 million reads per second.
+    /// `cargo test -r -p frond-lab --features lab --lib -- --ignored --nocapture null_target`
     #[test]
     #[ignore = "it measures, and asserts nothing"]
     fn null_target_reads_a_second() {
@@ -371,14 +376,14 @@ mod tests {
         assert_eq!((result.state, &result.failure), (State::Done, &None));
         let metrics = |name: &str| &testing::step_of(&result, name).metrics;
         let load = metrics("load");
-        // All targets have the same rows then, and not in the end.
+        // All targets have the same rows after the load, but not at the end.
         assert!(load["disk_b"] > 0.0 && load["wr_b_op_rested"] >= load["wr_b_op"]);
         assert!(result.metrics["disk_end_b"] > 0.0 && !result.metrics.contains_key("disk_b"));
         let (closed, open) = (metrics("A threads=2"), metrics("A threads=2 open"));
         assert!(closed["warm_up_s"] > 0.0 && !closed.contains_key("unserved"));
         assert!((open["wanted_s"] / closed["ops_s"] - 0.7).abs() < 1e-6);
         assert!(open.contains_key("unserved"));
-        // What is left to be done is charged to the step that wrote last.
+        // Remaining background work is charged to the last step that wrote.
         assert!(open.contains_key("rest_s") && !closed.contains_key("rest_s"));
     }
 

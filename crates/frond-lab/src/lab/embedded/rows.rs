@@ -1,10 +1,10 @@
-//! Rows of a table as a client reads and changes them, in buffers that are used again.
+//! Access to the rows of a table for a client, with reused buffers.
 
 use crate::decode;
 use crate::schema::{EncodedRow, Table, Value};
 use crate::targets::{Attempt, Connection, Failure, Result};
 
-/// Rows of one table, one at a time.
+/// Reads and changes rows of one table, one at a time.
 pub struct Rows<'t> {
     /// The table.
     pub table: &'t Table,
@@ -14,7 +14,7 @@ pub struct Rows<'t> {
     new: EncodedRow,
 }
 
-/// A sentence on a row that a workload needs.
+/// The error for a missing row that the workload had inserted.
 pub fn missing(table: &Table) -> Failure {
     Failure(format!("{}: there is no such row, which was inserted", table.name))
 }
@@ -24,7 +24,7 @@ fn strange(table: &Table) -> Failure {
 }
 
 impl<'t> Rows<'t> {
-    /// Those of this table.
+    /// Access to the rows of this table.
     pub fn new(table: &'t Table) -> Self {
         let (old, new) = (EncodedRow::default(), EncodedRow::default());
         Self { table, key: Vec::new(), value: Vec::new(), old, new }
@@ -35,22 +35,22 @@ impl<'t> Rows<'t> {
         key.iter().for_each(|value| value.append_key(&mut self.key));
     }
 
-    /// Reads the row with this primary key; false if there is none.
+    /// Reads the row with this primary key; returns false if there is none.
     pub fn read(&mut self, connection: &mut dyn Connection, key: &[Value<'_>]) -> Attempt<bool> {
         self.set_key(key);
         connection.get_row(self.table, key, &self.key, &mut self.value)
     }
 
-    /// Locks and reads it.
+    /// Locks and reads the row with this primary key; returns false if there is none.
     pub fn lock(&mut self, connection: &mut dyn Connection, key: &[Value<'_>]) -> Attempt<bool> {
         self.set_key(key);
         connection.lock_row(self.table, key, &self.key, &mut self.value)
     }
 
-    /// The columns of the row that was read.
+    /// Decodes the columns of the row that was read.
     ///
     /// # Errors
-    /// They are not those of a row.
+    /// The bytes are not a row of this table.
     pub fn columns(&self) -> Result<Vec<Value<'_>>> {
         decode::row(self.table, &self.key, &self.value).ok_or_else(|| strange(self.table))
     }
@@ -90,7 +90,7 @@ impl<'t> Rows<'t> {
     }
 }
 
-/// Rows of a load, made before the clock of their commit runs.
+/// Rows of a load, encoded before the clock of their commit starts.
 pub struct Batch<'t> {
     table: &'t Table,
     rows: Vec<EncodedRow>,
@@ -98,7 +98,7 @@ pub struct Batch<'t> {
 }
 
 impl<'t> Batch<'t> {
-    /// An empty one.
+    /// An empty batch.
     pub fn new(table: &'t Table) -> Self {
         Self { table, rows: Vec::new(), used: 0 }
     }
@@ -112,17 +112,17 @@ impl<'t> Batch<'t> {
         self.used += 1;
     }
 
-    /// Its rows.
+    /// Number of rows.
     pub fn len(&self) -> u64 {
         self.used as u64
     }
 
-    /// Whether it has none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// Inserts them all.
+    /// Inserts all rows.
     pub fn insert(&self, connection: &mut dyn Connection) -> Attempt<()> {
         for encoded in &self.rows[..self.used] {
             let row = decode::row(self.table, &encoded.key, &encoded.value);
@@ -132,7 +132,7 @@ impl<'t> Batch<'t> {
         Ok(())
     }
 
-    /// Empties it.
+    /// Removes all rows, and keeps the buffers.
     pub fn clear(&mut self) {
         self.used = 0;
     }

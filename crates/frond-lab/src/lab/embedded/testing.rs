@@ -1,4 +1,4 @@
-//! Running a workload of this face in tests.
+//! Helpers that run embedded workloads in tests.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::lab::params::Params;
 use crate::lab::results::{CellResult, State, StepResult};
 use crate::lab::size::{Durability, Face, Size};
 
-/// An order at tiny.
+/// An order with default parameters.
 pub fn order(workload: &str, target: &str, size: Size, dir: &Path) -> Order {
     Order {
         workload: workload.to_owned(),
@@ -29,7 +29,7 @@ pub fn order(workload: &str, target: &str, size: Size, dir: &Path) -> Order {
     }
 }
 
-/// A workload with these parameters.
+/// Constructs a workload at tiny, with these parameters.
 pub fn make(name: &str, changes: &[(&str, &str)]) -> Box<dyn Workload> {
     let changes: Vec<_> = changes.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
     let entry = find(name).expect("a workload of the registry");
@@ -40,8 +40,8 @@ pub fn make(name: &str, changes: &[(&str, &str)]) -> Box<dyn Workload> {
     }
 }
 
-/// Runs a workload at tiny on every target that is built in: nothing fails, what is verified is right, and what must be
-/// the same on all is. `visit` sees each result.
+/// Runs a workload at tiny on every target that is built in. Checks that nothing fails, all
+/// verifications pass, and the facts are equal on all targets. `visit` gets each result.
 pub fn on_all(name: &str, changes: &[(&str, &str)], visit: impl Fn(&str, &CellResult)) {
     let mut facts = Vec::new();
     for store in TARGETS {
@@ -70,7 +70,7 @@ pub fn on_all(name: &str, changes: &[(&str, &str)], visit: impl Fn(&str, &CellRe
     assert!(!first.is_empty() && facts.iter().all(|(_, other)| other == first), "{facts:?}");
 }
 
-/// A step.
+/// Finds a step of a result by name.
 pub fn step_of<'r>(result: &'r CellResult, name: &str) -> &'r StepResult {
     let found = result.steps.iter().find(|step| step.name == name);
     found.unwrap_or_else(|| panic!("no step {name}"))

@@ -1,4 +1,4 @@
-//! A client of a step: its connection, its pace, its clocks and its errors.
+//! A client of a step on an embedded store, with its connection, pace, clocks and error counts.
 //!
 //! Threads: one.
 
@@ -9,23 +9,24 @@ use crate::lab::sql::{Arrivals, Tally};
 use crate::measure::{Client, Meter};
 use crate::targets::{Attempt, Connection, Result, Stop};
 
-/// A client.
+/// A client of a step.
 pub struct Worker<'m> {
-    /// Its number, from 0.
+    /// Number of the client, from 0.
     pub index: u64,
     connection: Box<dyn Connection + 'm>,
     meter: &'m Meter,
     clients: BTreeMap<&'static str, Client<'m>>,
     pub(super) tally: Tally,
-    /// Whether the request that was due has been served.
+    /// Whether the request that was last due has been served.
     is_served: bool,
-    /// Of an open loop: when requests are due, and when the current one was.
+    /// For an open loop: its schedule, and when the current request was due.
     arrivals: Option<(&'m Arrivals, Instant)>,
     cpu_s: f64,
 }
 
 impl<'m> Worker<'m> {
-    /// A client of the step. With arrivals it serves those that nobody else serves.
+    /// A client of the step. With `arrivals` it takes its requests from that schedule, which the
+    /// clients share.
     pub(super) fn new(
         index: u64,
         connection: Box<dyn Connection + 'm>,
@@ -38,7 +39,8 @@ impl<'m> Worker<'m> {
         Self { index, connection, meter, clients, tally, is_served, arrivals, cpu_s }
     }
 
-    /// False when the step ends. Waits until the next request is due, if there is a rate.
+    /// Waits until the next request is due, if there is a rate. Returns false once the step has to
+    /// end.
     #[inline]
     pub fn go_on(&mut self) -> bool {
         let Some((arrivals, next)) = &mut self.arrivals else { return !self.meter.is_stopped() };
@@ -55,16 +57,16 @@ impl<'m> Worker<'m> {
         self.meter.stop_side_clients();
     }
 
-    /// Notes bytes of rows that a request has changed.
+    /// Adds to the bytes of rows that requests have changed.
     pub fn changed(&mut self, bytes: u64) {
         self.tally.changed_bytes += bytes;
     }
 
-    /// Runs one request of this kind, which does `ops` operations, until nobody is in its way; its latency includes the
-    /// retries.
+    /// Runs a request of this kind, which performs `ops` operations, and retries it until it meets
+    /// no conflict. Its latency includes the retries.
     ///
     /// # Errors
-    /// The store's.
+    /// Errors of the store.
     #[inline]
     pub fn request(
         &mut self,

@@ -1,12 +1,13 @@
-//! What the figures of a run mean nothing without: the rows that were loaded, and each target's settings.
+//! The conditions without which the figures of a run mean nothing: the loaded rows, and the
+//! settings of each target.
 
 use crate::lab::results::{Database, RunInfo};
 use crate::targets::Result;
 
-/// Checksums of the rows and settings of the targets, as text.
+/// Formats the checksums of the rows and the settings of the targets.
 ///
 /// # Errors
-/// SQLite's.
+/// Errors of SQLite.
 pub fn conditions(database: &Database, run: &RunInfo) -> Result<String> {
     let mut out = String::new();
     for [workload, table, rows] in database.checksums(run.id)? {

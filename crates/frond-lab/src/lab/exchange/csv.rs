@@ -1,11 +1,11 @@
-//! Metrics as CSV: one line for each value, with the cell that it is of.
+//! Export of metrics as CSV: one line per value, with the cell that it belongs to.
 
 use rusqlite::Row;
 
 use crate::lab::results::Database;
 use crate::targets::Result;
 
-/// A field, in quotes where it needs them (RFC 4180).
+/// Formats a field, quoted if necessary (RFC 4180).
 fn field(text: &str) -> String {
     match text.contains(['"', ',', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -15,10 +15,10 @@ fn field(text: &str) -> String {
 
 const HEAD: &str = "run,began,suite,size,class,durability,machine,workload,variant,face,target,repeat,state,step,metric,value";
 
-/// All metrics of these runs.
+/// Exports all metrics of these runs.
 ///
 /// # Errors
-/// SQLite's.
+/// Errors of SQLite.
 pub fn csv(database: &Database, runs: &[i64]) -> Result<String> {
     let mut out = format!("{HEAD}\n");
     let sql = "SELECT run.uid, cell.began, suite, size, class, durability, machine, workload, variant, face, target, \

@@ -1,4 +1,4 @@
-//! Runs as JSON: the rows of each table as objects, blobs in hexadecimal.
+//! Export and import of runs as JSON: the rows of each table as objects, with blobs in hexadecimal.
 
 use rusqlite::types::{Value as Sql, ValueRef};
 use rusqlite::{Connection, Transaction, params_from_iter};
@@ -44,10 +44,10 @@ fn sql_of(value: &Value) -> Option<Sql> {
     }
 }
 
-/// Numbers of rows, which another file has others of.
+/// Columns with row ids, which differ between files.
 const NUMBERS: [&str; 3] = ["id", "run", "cell"];
 
-/// Rows of a table that belong to this run or cell, without the numbers of rows.
+/// Reads the rows of a table that belong to a run or cell, without their row ids.
 fn rows(
     connection: &Connection,
     table: &str,
@@ -66,10 +66,10 @@ fn rows(
     found.collect()
 }
 
-/// All of these runs.
+/// Exports these runs.
 ///
 /// # Errors
-/// SQLite's.
+/// Errors of SQLite.
 pub fn export(database: &Database, runs: &[i64]) -> Result<String> {
     let connection = &database.connection;
     let of_run = |id: i64| -> rusqlite::Result<Value> {
@@ -94,7 +94,7 @@ pub fn export(database: &Database, runs: &[i64]) -> Result<String> {
     Ok(serde_json::to_string(&json!({ "format": FORMAT, "version": VERSION, "runs": all }))?)
 }
 
-/// Why a file is not taken.
+/// Why a file is refused.
 enum Refused {
     Sqlite(rusqlite::Error),
     Text(String),
@@ -111,7 +111,7 @@ fn columns(transaction: &Transaction<'_>, table: &str) -> rusqlite::Result<Vec<S
     Ok(statement.column_names().map(str::to_owned).collect())
 }
 
-/// Inserts an object as a row, with these columns in place of its own; gives the row's number.
+/// Inserts an object as a row, with the columns `own` in place of its own; returns the row id.
 fn insert(
     transaction: &Transaction<'_>,
     table: &str,
@@ -179,10 +179,11 @@ fn take(transaction: &Transaction<'_>, text: &str) -> std::result::Result<usize,
     Ok(taken)
 }
 
-/// Takes the runs of an export; gives how many were new. `file` is its name, for errors.
+/// Imports the runs of an export; returns the number of new ones. `file` is the name of the export,
+/// for error messages.
 ///
 /// # Errors
-/// It is no export, or a damaged one: then nothing of it is taken.
+/// The file is not an export or is damaged; nothing is imported then.
 pub fn import(database: &mut Database, file: &str, text: &str) -> Result<usize> {
     let failed = |database: &Database, error: Refused| match error {
         Refused::Text(what) => Failure(format!("{file}: {what}; nothing was imported")),
@@ -212,14 +213,14 @@ mod tests {
         let (mut one, mut other) = (open("one"), open("other"));
         let run = one.begin_run(&a_run("u1")).expect("begun");
         let mut cell = a_cell();
-        // One of many numbers that a quick parser does not read as it was written.
+        // One of many numbers that a fast but inexact parser would not round-trip.
         cell.metrics.insert("cpu_us_op".to_owned(), 423.209_170_872_713_23);
         one.write_cell(run, &a_key("innodb", 1), 0, &cell).expect("written");
         let text = export(&one, &[run]).expect("exported");
         assert_eq!(import(&mut other, "f", &text).ok(), Some(1));
         assert_eq!(import(&mut other, "f", &text).ok(), Some(0), "it is there");
         assert_eq!(export(&other, &[1]).ok(), Some(text.clone()));
-        // Any prefix is refused, and leaves nothing.
+        // Every prefix is refused, and changes nothing.
         let mut third = open("third");
         for end in [0, 1, text.len() / 2, text.len() - 1] {
             assert!(import(&mut third, "f", &text[..end]).is_err());

@@ -1,4 +1,4 @@
-//! Runs as tables to read: on the terminal, and in notes.
+//! Runs as Markdown tables, for the terminal and for notes.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::lab::results::{Database, Measured, RunInfo};
 use crate::lab::statistics::Spread;
 use crate::targets::Result;
 
-/// Metrics of the tables, in their order.
+/// Metrics that the tables show, in order.
 const SHOWN: [&str; 12] = [
     "ops_s",
     "exit_velocity",
@@ -24,7 +24,7 @@ const SHOWN: [&str; 12] = [
     "disk_b",
 ];
 
-/// A number with three significant digits, in thousands and millions.
+/// Formats a number with three significant digits, in thousands or millions where it is large.
 pub fn short(value: f64) -> String {
     let (scaled, unit) = match value.abs() {
         n if n >= 1e9 => (value / 1e9, " G"),
@@ -40,11 +40,11 @@ pub fn short(value: f64) -> String {
     format!("{scaled:.decimals$}{unit}")
 }
 
-/// One table for each workload and step of a run: a line for each target, medians of its repeats, and min–max where there
-/// are several.
+/// Formats a run with one table per workload and step: one line per target, with the median of its
+/// repeats, and min–max if there are several.
 ///
 /// # Errors
-/// SQLite's.
+/// Errors of SQLite.
 pub fn markdown(database: &Database, run: &RunInfo) -> Result<String> {
     let mut out = format!(
         "Run {} ({}): {}, size {}, class {}, durability {}\n",

@@ -1,8 +1,10 @@
-//! Results that leave the lab and come into it: JSON that has all of a run, and CSV and Markdown to read.
+//! Export and import of results: JSON with everything about a run, and CSV and Markdown for
+//! reading.
 //!
 //! Invariants
-//! 1. What `export --format json` writes, `import` reads: the same run, with other row numbers.
-//! 2. An import is one transaction: a file that is wrong leaves nothing. A run that is there already is left as it is.
+//! 1. `import` reads what `export --format json` writes, and yields the same run with new row ids.
+//! 2. An import is one transaction: an invalid file changes nothing. A run that already exists is
+//!    left as it is.
 
 mod conditions;
 mod csv;

@@ -1,9 +1,13 @@
-//! Storage classes: which device an experiment is to have, and how far this machine can give it.
+//! Storage classes: the device that an experiment should run on, and how far this machine can
+//! provide it.
 //!
 //! Invariants
-//! 1. A class is a limit of the kernel or of a virtual disk. An engine is never slowed down inside.
-//! 2. Limits only take away: a class that is faster than the device, as fio measures it, is refused.
-//! 3. What escapes the limits is stated with every cell (`Throttled`), and what is not emulated with `remarks`.
+//! 1. A class is enforced by the kernel or by a virtual disk. The code of an engine is never slowed
+//!    down.
+//! 2. Limits can only slow a device down: a class that is faster than the device, as fio measures
+//!    it, is refused.
+//! 3. Every cell states which I/O escapes the limits (`Throttled`), and what is not emulated
+//!    (`remarks`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,43 +23,45 @@ use crate::targets::{Failure, Result};
 
 const FILE: &str = include_str!("../../../lab/classes.toml");
 
-/// A storage class.
+/// A class of storage devices, with its rates and latencies.
 #[derive(Clone, PartialEq, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Class {
-    /// Its name on the command line.
+    /// Name on the command line.
     #[serde(skip)]
     pub name: String,
-    /// The device that it stands for.
+    /// The device that the class stands for.
     pub model: String,
     read_bytes_s: Option<u64>,
     write_bytes_s: Option<u64>,
     read_ios_s: Option<u64>,
     write_ios_s: Option<u64>,
-    /// What an I/O takes on that device, µs. Only a virtual disk can emulate it.
+    /// Duration of an I/O on that device, µs. Only a virtual disk can emulate it.
     pub latency_us: Option<u64>,
-    /// What a flush takes there, µs. Only a virtual disk can emulate it.
+    /// Duration of a flush on that device, µs. Only a virtual disk can emulate it.
     pub sync_us: Option<u64>,
-    /// The limits are those with which plain InnoDB falls to this part of its rate (`calibrate`).
+    /// If set, the limits are those under which plain InnoDB falls to this fraction of its rate
+    /// (`calibrate`).
     pub calibrate_ratio: Option<f64>,
     #[serde(default)]
     remarks: Vec<String>,
 }
 
-/// What of a class is in force for a cell.
+/// How much of a cell's I/O is throttled.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Throttled {
     /// All I/O.
     #[default]
     All,
-    /// What the engine's own threads submit; the rest escapes, for this reason.
+    /// Only what the engine's own threads submit; the rest escapes, for this reason.
     DirectOnly(String),
     /// Nothing, for this reason.
     Nothing(String),
 }
 
 impl Throttled {
-    /// The word in a cell's settings, by which charts of throttled storage leave cells out.
+    /// The value of the setting `throttle` of a cell. Charts of throttled storage use it to leave
+    /// cells out.
     pub fn mark(&self) -> &'static str {
         match self {
             Self::All => "full",
@@ -65,7 +71,7 @@ impl Throttled {
     }
 }
 
-/// What a process is limited and counted by.
+/// How a process is limited and counted.
 #[derive(Debug, Default)]
 pub struct Confined {
     /// Its control group, if one could be made.
@@ -77,7 +83,7 @@ pub struct Confined {
 }
 
 impl Confined {
-    /// What the settings of a cell say of its storage.
+    /// Settings that describe the storage of a cell.
     pub fn settings(&self, class: &Class, disk: Option<Kind>) -> Vec<(String, String)> {
         let mut remarks = class.remarks(disk == Some(Kind::Process));
         let mut settings = Vec::new();
@@ -107,7 +113,7 @@ impl fmt::Display for Throttled {
     }
 }
 
-/// All classes, by name.
+/// All classes, sorted by name.
 pub fn all() -> Result<Vec<Class>> {
     parse(FILE)
 }
@@ -118,7 +124,7 @@ fn parse(text: &str) -> Result<Vec<Class>> {
     Ok(classes.into_iter().map(|(name, class)| Class { name, ..class }).collect())
 }
 
-/// The class of this name. The failure lists those there are.
+/// Finds a class by name. The failure lists the existing names.
 pub fn find(name: &str) -> Result<Class> {
     let classes = all()?;
     let names: Vec<&str> = classes.iter().map(|class| class.name.as_str()).collect();
@@ -128,7 +134,7 @@ pub fn find(name: &str) -> Result<Class> {
 }
 
 impl Class {
-    /// Its limits.
+    /// The limits of the class.
     pub fn io(&self) -> IoLimits {
         IoLimits {
             read_bytes_s: self.read_bytes_s,
@@ -138,7 +144,7 @@ impl Class {
         }
     }
 
-    /// The same class with other limits: those that a calibration found.
+    /// A copy of the class with other limits, such as those that a calibration found.
     pub fn with(&self, io: IoLimits) -> Self {
         Self {
             read_bytes_s: io.read_bytes_s,
@@ -149,7 +155,7 @@ impl Class {
         }
     }
 
-    /// What a reader of the numbers has to know of the class.
+    /// What a reader of the results has to know about the class.
     pub fn remarks(&self, latency_emulated: bool) -> Vec<String> {
         let mut remarks = self.remarks.clone();
         if let (Some(latency), false) = (self.latency_us, latency_emulated) {
@@ -158,8 +164,8 @@ impl Class {
         remarks
     }
 
-    /// Limits of a group for an experiment with its data in `dir`. `Err` where the directory has no block device and
-    /// the class has limits.
+    /// Limits for the control group of an experiment with its data in `dir`. Fails if the class has
+    /// limits and the directory has no block device.
     pub fn limits(&self, dir: &Path, memory: Option<u64>) -> Result<Limits> {
         let volume = Volume::of(dir)?;
         let io = self.io();
@@ -167,11 +173,12 @@ impl Class {
         Ok(Limits { memory, device: device.map(|disk| disk.number), io })
     }
 
-    /// Puts a process with its data in `dir` under the limits of the class, or into a group that only counts. On a disk of
-    /// its own, which has the limits, that group has no I/O controller.
+    /// Puts a process with its data in `dir` into a control group with the limits of the class, or
+    /// into one that only counts if the class has none. On a private disk, which enforces the
+    /// limits itself, that group has no I/O controller.
     ///
     /// # Errors
-    /// The class has limits, and there can be no group with them.
+    /// The class has limits, and a group with them cannot be created.
     pub fn confine(&self, pid: u32, dir: &Path, disk: Option<Kind>) -> Result<Confined> {
         let limits = match disk {
             Some(_) => Limits::default(),
@@ -193,16 +200,16 @@ impl Class {
         }
     }
 
-    /// What of the class is in force for the processes of `group`, which was made with `limits`.
+    /// How much of the I/O of `group`, which was created with `limits`, is throttled.
     pub fn throttled(&self, group: &Group) -> Throttled {
         throttled(&self.io(), group.io_scope())
     }
 
-    /// Refuses the class where the device, measured without limits, is slower (Invariant 2).
+    /// Refuses the class if the device, measured without limits, is slower (Invariant 2).
     pub fn check(&self, host: &Fio) -> Result<()> {
         let mut slower = Vec::new();
         let mut compare = |wanted: Option<u64>, measured: f64, what: &str| {
-            // 5 %: fio's own spread.
+            // 5 % is the spread of fio itself.
             if wanted.is_some_and(|wanted| measured < 0.95 * wanted as f64) {
                 let wanted = wanted.unwrap_or(0);
                 slower.push(format!("{what}: {measured:.0} measured, {wanted} wanted"));
@@ -222,7 +229,7 @@ impl Class {
 
 fn throttled(io: &IoLimits, scope: Option<IoScope>) -> Throttled {
     match scope {
-        _ if io.is_none() => Throttled::All, // nothing is to be throttled, and nothing is
+        _ if io.is_none() => Throttled::All, // there is nothing to throttle
         Some(IoScope::All) => Throttled::All,
         Some(IoScope::Submitted) => Throttled::DirectOnly(
             "with control groups of version 1, background write-back and the file system's journal escape"
@@ -232,19 +239,20 @@ fn throttled(io: &IoLimits, scope: Option<IoScope>) -> Throttled {
     }
 }
 
-/// A class as a directory has it: measured before each run.
+/// A class as measured in a directory before a run.
 #[derive(Clone, Debug)]
 pub struct Admission {
     /// The device without limits.
     pub host: Fio,
-    /// The device under the class: the numbers to print. The same as `host` without limits.
+    /// The device under the class: the numbers to print. Equal to `host` if the class has no
+    /// limits.
     pub measured: Fio,
-    /// What is in force.
+    /// How much of the I/O is throttled.
     pub throttled: Throttled,
 }
 
-/// Measures the device of `dir` without limits and under the class, for so long each job. Refuses a class that is
-/// faster than the device or cannot be applied.
+/// Measures the device of `dir` without limits and under the class; each job of fio runs for `job`.
+/// Refuses a class that is faster than the device or cannot be applied.
 pub fn admit(class: &Class, dir: &Path, job: Duration) -> Result<Admission> {
     let limits = class.limits(dir, None)?;
     let host = fio::run(dir, None, job)?;
@@ -259,8 +267,9 @@ pub fn admit(class: &Class, dir: &Path, job: Duration) -> Result<Admission> {
     Ok(Admission { host, measured, throttled })
 }
 
-/// The same with a disk of its own below `dir`, made like the class. The host's device has to be as fast as the class here,
-/// too: a virtual disk only takes away.
+/// Measures the class on a new private disk below `dir` with the limits of the class. The host's
+/// device must be at least as fast as the class here too, since a virtual disk can only slow it
+/// down.
 pub fn admit_disk(
     class: &Class,
     dir: &Path,
@@ -277,32 +286,36 @@ pub fn admit_disk(
     Ok((disk, Admission { host, measured, throttled }))
 }
 
-/// What a calibration found.
+/// Result of a calibration.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Calibrated {
     /// The limits.
     pub limits: Limits,
-    /// The base's limits times this.
+    /// Factor by which the limits of the base were multiplied.
     pub factor: f64,
-    /// The ratio to the unthrottled rate that was measured with them.
+    /// The rate measured with these limits, divided by the unthrottled rate.
     pub ratio: f64,
-    /// How often the probe ran.
+    /// Number of runs of the probe.
     pub probes: usize,
 }
 
-/// How near to the wanted ratio a calibration has to come, as a part of it.
+/// Relative deviation from the wanted ratio at which a calibration succeeds.
 const CALIBRATION_TOLERANCE: f64 = 0.05;
-/// Factors are searched from 1 by this step, until the wanted ratio lies between two of them…
+/// The search starts at factor 1 and moves by this step until the wanted ratio lies between two
+/// factors…
 const CALIBRATION_STEP: f64 = 4.0;
-/// …or this many steps were made: 4^8 takes 80,000 I/Os per second down to 1.
+/// …or until it made this many steps: 4^8 takes 80,000 I/Os per second down to 1.
 const CALIBRATION_STEPS: usize = 8;
-/// Halvings after that: the last interval is then 4^(1/64) wide, 2 %, which is less than the noise.
+/// Number of bisections after that: the last interval is then 4^(1/64) wide, 2 %, which is less
+/// than the noise.
 const CALIBRATION_HALVINGS: usize = 6;
 
-/// Finds the factor of `base` with which the rate that `probe` measures falls to `target_ratio` of the unthrottled one.
+/// Finds the factor of `base` at which the rate that `probe` measures falls to `target_ratio` of
+/// the unthrottled rate.
 ///
-/// The probe runs once without limits of I/O, then under limits. More I/O is taken to give a higher rate; noise may break
-/// that, and the result is then the nearest of all that were measured. At most 15 probes.
+/// The probe runs once without I/O limits, then under limits, 15 times at most. The search assumes
+/// that more I/O gives a higher rate. Noise may violate that; the result is then the nearest of all
+/// measured ratios.
 pub fn calibrate(
     base: &Limits,
     target_ratio: f64,

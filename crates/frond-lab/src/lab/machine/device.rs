@@ -1,4 +1,4 @@
-//! Which block device holds a directory, and what the kernel says of both.
+//! Finds the block device that holds a directory, and what the kernel reports about both.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,63 +14,63 @@ pub struct Volume {
     pub dir: PathBuf,
     /// Where the file system is mounted.
     pub mount_point: PathBuf,
-    /// Its type: `ext4`, `tmpfs`.
+    /// Type of the file system: `ext4`, `tmpfs`.
     pub file_system: String,
     /// Mount options, sorted.
     pub options: String,
     /// Its size, bytes.
     pub size_b: u64,
-    /// What an unprivileged user may still allocate, bytes.
+    /// Space that an unprivileged user may still allocate, bytes.
     pub free_b: u64,
-    /// The whole disk below it; absent for tmpfs, overlays and network file systems.
+    /// The whole disk that holds it; `None` for tmpfs, overlays and network file systems.
     pub disk: Option<Disk>,
 }
 
-/// A whole disk.
+/// A whole disk, not a partition.
 #[derive(Clone, Debug)]
 pub struct Disk {
-    /// Its number.
+    /// Device number.
     pub number: DeviceNumber,
-    /// Its name: `sda`, not `sda1`.
+    /// Name of the device: `sda`, not `sda1`.
     pub name: String,
-    /// Its model, as the device reports it; the name's driver where it does not.
+    /// Model as the device reports it, or else the driver according to the device's name.
     pub model: String,
     /// Its size, bytes.
     pub size_b: u64,
-    /// Whether the kernel takes it for a disk that rotates. Virtual disks often claim so.
+    /// Whether the kernel considers it a rotating disk. Virtual disks often claim to be one.
     pub rotational: bool,
-    /// `write back`: it has a volatile cache, which a flush empties. `write through`: it has none.
+    /// `write back` if it has a volatile cache, which a flush empties; `write through` if not.
     pub write_cache: String,
     /// I/O scheduler in use.
     pub scheduler: String,
     /// Smallest unit of an I/O, bytes.
     pub logical_block_b: u64,
-    /// Smallest unit that it writes without reading first, bytes.
+    /// Smallest unit that it writes without a read-modify-write, bytes.
     pub physical_block_b: u64,
     /// The file behind a loop device.
     pub backing: Option<PathBuf>,
 }
 
-/// What a whole disk did since boot.
+/// Counters of a whole disk since boot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DiskCount {
     /// Bytes and I/Os.
     pub io: IoCount,
     /// Flushes of its cache.
     pub flushes: u64,
-    /// Time in which it had I/O to do, milliseconds.
+    /// Time during which I/O was in progress, milliseconds.
     pub busy_ms: u64,
 }
 
 impl Volume {
-    /// The volume of `dir`, which must exist.
+    /// Finds the volume of `dir`, which must exist.
     pub fn of(dir: &Path) -> Result<Self> {
         let fail = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", dir.display()));
         let dir = fs::canonicalize(dir).map_err(|error| fail(&error))?;
         let number = fs::metadata(&dir).map_err(|error| fail(&error))?.dev();
         let mounts = procfs::process::Process::myself().and_then(|process| process.mountinfo());
         let mounts = mounts.map_err(|error| fail(&error))?;
-        // The last of several mounts at one place hides the others.
+        // If several file systems are mounted at one place, the last one hides the others.
         let above = mounts.into_iter().filter(|mount| dir.starts_with(&mount.mount_point));
         let mount = above.max_by_key(|mount| mount.mount_point.as_os_str().len());
         let mount = mount.ok_or_else(|| fail(&"it is on no mounted file system"))?;
@@ -94,7 +94,7 @@ impl Volume {
         })
     }
 
-    /// Its disk, or the sentence that says why it has none.
+    /// The disk; the failure says why there is none.
     pub fn disk(&self) -> Result<&Disk> {
         self.disk.as_ref().ok_or_else(|| {
             let (dir, kind) = (self.dir.display(), &self.file_system);
@@ -103,15 +103,16 @@ impl Volume {
     }
 }
 
-/// Number of the device that a special file stands for. File systems over several devices (btrfs) have a number of their
-/// own, and name one of their devices as the source of the mount.
+/// Device number of a special file. A file system over several devices (btrfs) has an anonymous
+/// device number, and names one of its devices as the source of the mount.
 fn number_of_file(path: &Path) -> Option<DeviceNumber> {
     let number = fs::metadata(path).ok()?.rdev();
     Some(DeviceNumber { major: libc::major(number), minor: libc::minor(number) })
 }
 
 impl Disk {
-    /// The whole disk of a disk or partition; `None` where that is no block device.
+    /// Finds the whole disk of a disk or partition; `None` if the number is not that of a block
+    /// device.
     pub fn of(number: DeviceNumber) -> Option<Self> {
         Self::below(Path::new("/sys/dev/block"), number)
     }
@@ -150,20 +151,22 @@ impl Disk {
         })
     }
 
-    /// What it did since boot. All its users count: on a shared machine that is more than one experiment.
+    /// The counters of the disk since boot. They include all its users: on a shared machine that is
+    /// more than one experiment.
     pub fn count(&self) -> Option<DiskCount> {
         parse_stat(&fs::read_to_string(format!("/sys/dev/block/{}/stat", self.number)).ok()?)
     }
 }
 
-/// `/sys/block/NAME/stat`: 17 numbers, sectors of 512 bytes whatever the disk's are.
+/// Parses `/sys/block/NAME/stat`: 17 numbers, in sectors of 512 bytes whatever the disk's sector
+/// size.
 fn parse_stat(text: &str) -> Option<DiskCount> {
     let mut fields = text.split_whitespace().map(|word| word.parse::<u64>().ok());
     let mut numbers = [0; 17];
     for (at, number) in numbers.iter_mut().enumerate() {
         *number = match fields.next() {
             Some(number) => number?,
-            None if at >= 11 => 0, // older kernels have no discards and flushes
+            None if at >= 11 => 0, // older kernels do not count discards and flushes
             None => return None,
         };
     }

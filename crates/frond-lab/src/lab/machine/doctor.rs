@@ -19,31 +19,31 @@ pub struct Args {
     pub dir: PathBuf,
 }
 
-/// How far something goes.
+/// How far a capability is available.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// As wanted.
+    /// Fully available.
     Good,
-    /// With a restriction, which the consequence states.
+    /// Available with a restriction, which the consequence states.
     Limited,
-    /// Not at all.
+    /// Not available.
     Missing,
-    /// Nothing can be run.
+    /// Not available, and nothing can run without it.
     Fatal,
 }
 
-/// One line of the table.
+/// One line of the doctor's table.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// What was looked at.
+    /// Name of the capability.
     pub what: &'static str,
-    /// How far it goes.
+    /// How far it is available.
     pub state: State,
     /// What was found.
     pub found: String,
-    /// What follows, in one sentence; empty if nothing does.
+    /// Consequence for experiments; empty if there is none.
     pub consequence: String,
-    /// The package that would help.
+    /// The missing package that would provide it.
     pub package: Option<&'static str>,
 }
 
@@ -57,7 +57,7 @@ fn finding(
     Finding { what, state, found, consequence, package: None }
 }
 
-/// All findings for experiments in `dir`.
+/// Examines the machine for experiments in `dir`.
 pub fn examine(dir: &Path) -> Vec<Finding> {
     let mut all = vec![machine()];
     all.extend(directory(dir));
@@ -137,7 +137,7 @@ fn directory(dir: &Path) -> Vec<Finding> {
     all
 }
 
-/// What latencies of single I/Os say of caches below the kernel.
+/// Derives from the latencies of single I/Os whether caches below the kernel distort results.
 fn honesty(latency: probe::Latency) -> Finding {
     let probe::Latency { read_us, sync_us } = latency;
     let found = format!("random read {read_us:.0} µs, write and fdatasync {sync_us:.0} µs");
@@ -218,7 +218,7 @@ fn cgroup(controller: Controller) -> Finding {
     finding(what, State::Good, found, "")
 }
 
-/// Whether direct I/O can be throttled in `dir`, as it was tried.
+/// Tries whether direct I/O can be throttled in `dir`.
 pub fn throttles(dir: &Path) -> bool {
     throttle(dir).state == State::Good
 }
@@ -259,7 +259,7 @@ fn openable(path: &str) -> std::result::Result<(), String> {
     opened.map(drop).map_err(|error| format!("{path}: {error}"))
 }
 
-/// Whether a virtual disk of this kind can be made.
+/// Checks whether a virtual disk of this kind can be created.
 pub fn virtual_disk(kind: Kind) -> Finding {
     let loops = openable("/dev/loop-control");
     match kind {
@@ -287,7 +287,7 @@ pub fn virtual_disk(kind: Kind) -> Finding {
     }
 }
 
-/// The same, with a disk that is made, written to and removed.
+/// Checks a kind of virtual disk by creating one, writing to it and removing it.
 fn tried_disk(kind: Kind, dir: &Path) -> Finding {
     let said = virtual_disk(kind);
     if said.state != State::Good {
@@ -313,7 +313,7 @@ fn tried_disk(kind: Kind, dir: &Path) -> Finding {
     }
 }
 
-/// Whether this process may mount: devices and mounts belong to root.
+/// Checks that this process may create devices and mounts, which takes root.
 fn root() -> std::result::Result<(), String> {
     match rustix::process::geteuid().is_root() {
         true => Ok(()),
@@ -321,7 +321,7 @@ fn root() -> std::result::Result<(), String> {
     }
 }
 
-/// Whether the limits of `sata-2015` can be searched, and what they then apply to.
+/// Checks whether the limits of `sata-2015` can be calibrated, and which I/O they apply to.
 fn calibration(disks: &[Finding], throttle: &Finding) -> Finding {
     const WHAT: &str = "sata-2015";
     if let Some(disk) = disks.iter().find(|disk| disk.state == State::Good) {
@@ -389,7 +389,7 @@ fn packages() -> Vec<Finding> {
     PACKAGES.iter().map(find).collect()
 }
 
-/// The table, with the command that installs what is missing.
+/// Formats the findings as a table, followed by the command that installs the missing packages.
 pub fn table(findings: &[Finding]) -> String {
     let width = findings.iter().map(|finding| finding.what.len()).max().unwrap_or(0);
     let mut text = String::new();
@@ -412,7 +412,7 @@ pub fn table(findings: &[Finding]) -> String {
     text
 }
 
-/// Prints the table. Fails only where nothing can be run.
+/// Prints the findings. Fails only if nothing can be run.
 pub fn run(args: &Args) -> Result<()> {
     let findings = examine(&args.dir);
     print!("{}", table(&findings));

@@ -1,5 +1,5 @@
-//! The environment of a run: the conditions that a result needs to be interpreted, and a hash of what must be equal for
-//! results to be compared.
+//! The environment of a run: the conditions needed to interpret its results, and a hash of what
+//! must be equal for results to be comparable.
 
 use std::fs;
 use std::path::Path;
@@ -16,16 +16,16 @@ pub type Pair = (String, String);
 /// CPU time of the whole machine since boot, ticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cpu {
-    /// All of it.
+    /// Total time.
     pub total: u64,
-    /// Of it, idle or waiting for I/O.
+    /// The part that was idle or waiting for I/O.
     pub idle: u64,
-    /// Of it, wanted by this machine and given to another by the hypervisor.
+    /// The part that this machine was ready to use and the hypervisor gave to another one.
     pub steal: u64,
 }
 
 impl Cpu {
-    /// Since boot.
+    /// Reads the current values from `/proc/stat`.
     pub fn now() -> Self {
         Self::parse(&fs::read_to_string("/proc/stat").unwrap_or_default()).unwrap_or_default()
     }
@@ -35,17 +35,17 @@ impl Cpu {
         let words = line.split_whitespace().map(|word| word.parse::<u64>().ok());
         let numbers = words.collect::<Option<Vec<_>>>()?;
         let at = |n: usize| numbers.get(n).copied().unwrap_or(0);
-        // Time of guests, the ninth and tenth, is contained in the first two.
+        // The ninth and tenth number, the time of guests, are contained in the first two.
         let total = numbers.iter().take(8).sum();
         Some(Self { total, idle: at(3) + at(4), steal: at(7) })
     }
 
-    /// Percent stolen since `earlier`.
+    /// Percentage of time stolen since `earlier`.
     pub fn steal_percent(&self, earlier: &Self) -> f64 {
         percent(self.steal.saturating_sub(earlier.steal), self.total.saturating_sub(earlier.total))
     }
 
-    /// Percent busy since `earlier`, for us or stolen.
+    /// Percentage of time since `earlier` that was not idle, stolen time included.
     pub fn busy_percent(&self, earlier: &Self) -> f64 {
         let (total, idle) = (self.total - earlier.total.min(self.total), self.idle);
         percent(total.saturating_sub(idle.saturating_sub(earlier.idle)), total)
@@ -61,7 +61,7 @@ fn line(path: &str) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// Steal and busy percent of the machine over a quarter of a second.
+/// Measures the steal and busy percentages of the machine over a quarter of a second.
 pub fn cpu_use() -> (f64, f64) {
     let before = Cpu::now();
     std::thread::sleep(Duration::from_millis(250));
@@ -69,7 +69,7 @@ pub fn cpu_use() -> (f64, f64) {
     (now.steal_percent(&before), now.busy_percent(&before))
 }
 
-/// Swap in use and in all, bytes.
+/// Used and total swap space, bytes.
 pub fn swap_bytes() -> (u64, u64) {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let of = |name: &str| {
@@ -88,7 +88,7 @@ pub fn available_bytes() -> u64 {
     line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// The commit of the source tree at `root`, and whether tracked files differ from it.
+/// The checked-out commit of the source tree at `root`, and whether tracked files differ from it.
 fn commit(root: &Path) -> Option<(String, bool)> {
     let git = |args: &[&str]| {
         let output = Command::new("git").arg("-C").arg(root).args(args).output().ok()?;
@@ -99,7 +99,7 @@ fn commit(root: &Path) -> Option<(String, bool)> {
     Some((commit, !git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty()))
 }
 
-/// The environment of a run whose data are in `dir`.
+/// Collects the environment of a run whose data are in `dir`.
 pub fn fingerprint(dir: &Path) -> Result<Vec<Pair>> {
     let volume = Volume::of(dir)?;
     let mut pairs: Vec<Pair> = Vec::new();
@@ -153,7 +153,7 @@ pub fn fingerprint(dir: &Path) -> Result<Vec<Pair>> {
     Ok(pairs)
 }
 
-/// Profile of this build.
+/// Profile with which this program was built.
 fn build() -> String {
     let assertions = if cfg!(debug_assertions) { ", debug assertions" } else { "" };
     format!("{}{assertions}", env!("FROND_LAB_PROFILE"))
@@ -167,9 +167,9 @@ fn processor() -> (String, usize) {
     }
 }
 
-/// A short hash of what must be equal for results to be compared: CPU model, cores, memory in GiB, kernel release, the
-/// device's model and size class, and the file system. It does not change between runs on one machine, or on two that
-/// were made alike.
+/// A short hash of what must be equal for results to be comparable: CPU model, cores, memory in
+/// GiB, kernel release, the device's model and size class, and the file system. It is the same for
+/// all runs on one machine, and for machines of identical configuration.
 pub fn machine(dir: &Path) -> Result<String> {
     let volume = Volume::of(dir)?;
     let (cpu, cores) = processor();
@@ -195,12 +195,12 @@ fn hash(
     format!("{:012x}", hash >> 16)
 }
 
-/// Rounded, since kernels reserve a little more or less of the same memory.
+/// Rounds to GiB, since kernels reserve slightly different amounts of the same memory.
 fn gib_rounded(bytes: u64) -> u64 {
     (bytes + (1 << 29)) >> 30
 }
 
-/// The device's number, for limits and counts of a run in `dir`.
+/// Number of the device that holds `dir`, for the limits and counters of a run.
 pub fn device_number(dir: &Path) -> Result<DeviceNumber> {
     Ok(Volume::of(dir)?.disk()?.number)
 }

@@ -1,4 +1,4 @@
-//! Measures a directory's device with fio, as a class has it: the numbers to print beside the wished ones.
+//! Measures the device of a directory with fio, without limits or under a storage class.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,18 +16,18 @@ use crate::measure::{Group, Owner};
 use crate::random::Random;
 use crate::targets::{Failure, Result};
 
-/// Size of the file that is read and written. Small enough for a slow class, large enough for a short job not to read
-/// it twice.
+/// Size of the file that is read and written: small enough for a slow class, and large enough that
+/// a short job does not read it twice.
 const FILE_BYTES: u64 = 256 << 20;
 
-/// What one job reached.
+/// Result of one job.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Rate {
     /// I/Os per second.
     pub ios_s: f64,
     /// Bytes per second.
     pub bytes_s: f64,
-    /// Mean latency, µs; with the sync, if each I/O has one.
+    /// Mean latency, µs; includes the sync if each I/O has one.
     pub mean_us: f64,
     /// Median latency, µs.
     pub p50_us: f64,
@@ -35,10 +35,10 @@ pub struct Rate {
     pub p99_us: f64,
 }
 
-/// What fio measured.
+/// Results of all jobs.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Fio {
-    /// Its version.
+    /// Version of fio.
     pub version: String,
     /// Random reads of 4 KiB, one at a time.
     pub random_read_1: Rate,
@@ -84,9 +84,9 @@ impl Fio {
 pub enum FioError {
     /// fio is not installed.
     Missing,
-    /// fio ended without success; its last words.
+    /// fio ended with an error; its last line on standard error.
     Failed(String),
-    /// The output is not JSON of fio's.
+    /// The output is not the JSON of fio.
     Foreign(String),
     /// The output ends too early.
     Truncated,
@@ -164,7 +164,8 @@ impl Latency {
     }
 }
 
-/// The version and the only job of an output. Lines before the JSON are notes of fio's.
+/// Parses the version and the only job of an output. Lines before the JSON are notes that fio
+/// prints.
 fn parse(text: &str) -> std::result::Result<(String, Rate), FioError> {
     let start = match text.starts_with('{') {
         true => Some(0),
@@ -197,7 +198,7 @@ fn parse(text: &str) -> std::result::Result<(String, Rate), FioError> {
     Ok((output.version, rate))
 }
 
-/// A file with random bytes, removed when dropped.
+/// A file of random bytes, removed when dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -210,7 +211,7 @@ impl Scratch {
         let mut chunk = Aligned::new(1 << 20);
         Random::new(1).fill(&mut chunk);
         for n in 0..FILE_BYTES / chunk.len() as u64 {
-            chunk[..8].copy_from_slice(&n.to_le_bytes()); // no two chunks are equal
+            chunk[..8].copy_from_slice(&n.to_le_bytes()); // makes every chunk different
             file.write_all(&chunk)?;
         }
         file.sync_all()?;
@@ -220,12 +221,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0); // named after this process, if it stays
+        let _ = fs::remove_file(&self.0); // a leftover has this process in its name
     }
 }
 
-/// Measures the device of `dir`, in a group or without limits: six jobs, each for so long, after a file of 256 MiB was
-/// written without limits.
+/// Measures the device of `dir`, in a control group or without limits. Writes a file of 256 MiB
+/// without limits, then runs six jobs, each for the time `job`.
 pub fn run(dir: &Path, group: Option<&Group>, job: Duration) -> Result<Fio> {
     let missing = || FioError::Missing;
     let installed = Package::named("fio").and_then(Package::version);
@@ -277,7 +278,7 @@ fn run_job(
     })?;
     let text = String::from_utf8_lossy(&output.stdout);
     match parse(&text) {
-        // A job's error number says more than fio's exit status.
+        // The error number of a job says more than the exit status of fio.
         Err(FioError::Job(name, error)) => Err(FioError::Job(name, error)),
         _ if !output.status.success() => {
             let words = String::from_utf8_lossy(&output.stderr);

@@ -1,12 +1,13 @@
-//! The machine under the experiments: what it is, what it can measure, and a disk as slow as wanted.
+//! The machine that runs the experiments: what it is, what it can measure, and a disk that can be
+//! slowed down as needed.
 //!
 //! ```text
-//!  doctor ─► probe, perf, packages      what can be measured here, and what each gap means
-//!  fingerprint ─► device, fio           the environment of a run, and which runs may be compared
-//!  class ─► group │ disk                a storage class: limits on the host's disk, or a disk of its own
+//!  doctor ─► probe, perf, packages   what can be measured here, and what each gap means
+//!  fingerprint ─► device, fio        the environment of a run, and which runs may be compared
+//!  class ─► group │ disk             a storage class: limits on the host's disk, or a private disk
 //! ```
 //!
-//! Nothing is imitated: what cannot be limited or counted is reported as such.
+//! Nothing is faked: what cannot be limited or counted is reported as such.
 
 pub mod class;
 pub mod device;

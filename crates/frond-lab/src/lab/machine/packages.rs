@@ -3,18 +3,19 @@
 use std::path::Path;
 use std::process::Command;
 
-/// A package.
+/// A Debian package.
 #[derive(Clone, Copy, Debug)]
 pub struct Package {
-    /// Its name in Debian.
+    /// Name of the package in Debian.
     pub name: &'static str,
-    /// A file of it, with `*` for one part of a path; where it exists, the package or an equal is there.
+    /// A file of the package; `*` stands for one component of the path. If the file exists, the
+    /// package or an equivalent is installed.
     pub file: &'static str,
-    /// What cannot be done without it, in a sentence's second half: "without it, …".
+    /// What is impossible without the package, to complete the sentence "Without it, …".
     pub without: &'static str,
 }
 
-/// All of them.
+/// All packages that the lab can use.
 pub const PACKAGES: &[Package] = &[
     Package {
         name: "mariadb-server",
@@ -64,12 +65,12 @@ pub const PACKAGES: &[Package] = &[
 ];
 
 impl Package {
-    /// The package of this name.
+    /// Finds a package by name.
     pub fn named(name: &str) -> Option<&'static Self> {
         PACKAGES.iter().find(|package| package.name == name)
     }
 
-    /// Its version, as far as it is known; `None` if it is not installed.
+    /// The installed version, as far as it is known; `None` if the package is not installed.
     pub fn version(&self) -> Option<String> {
         exists(self.file).then(|| {
             let format = "--showformat=${Version}";
@@ -81,7 +82,7 @@ impl Package {
     }
 }
 
-/// Whether a file exists; `*` stands for one part of the path.
+/// Whether a file exists; `*` stands for one component of the path.
 fn exists(pattern: &str) -> bool {
     match pattern.split_once("/*/") {
         None => Path::new(pattern).exists(),

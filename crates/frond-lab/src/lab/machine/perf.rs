@@ -1,23 +1,26 @@
-//! Whether the processor's counters can be read: instructions per operation are exact where time is noisy.
+//! Checks whether the processor's counters can be read. Instructions per operation are exact where
+//! times are noisy.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// First version of the structure: the kernel takes any known size, and zeros for what came later.
+/// Size of the first version of `perf_event_attr`: the kernel accepts any known size, and takes
+/// later fields as zero.
 const ATTRIBUTES: usize = 64;
 const TYPE_HARDWARE: u32 = 0;
 const INSTRUCTIONS: u64 = 1;
-/// Do not count in the kernel and the hypervisor: bits 5 and 6 of the flags.
+/// Excludes the kernel and the hypervisor: bits 5 and 6 of the flags.
 const USER_ONLY: u64 = 1 << 5 | 1 << 6;
 
-/// Opens a counter of this thread's instructions in user mode, and closes it.
+/// Tries to open a counter of this thread's instructions in user mode, and closes it again.
 pub fn instructions() -> io::Result<()> {
     let mut attributes = [0u64; ATTRIBUTES / 8];
     attributes[0] = u64::from(TYPE_HARDWARE) | (ATTRIBUTES as u64) << 32; // two fields of 32 bits
     attributes[1] = INSTRUCTIONS;
     attributes[5] = USER_ONLY;
-    // SAFETY: the first argument points to a live structure of the size that it states; the kernel writes there at most
-    // its own size, into the same field. The others are plain numbers: this thread, any CPU, no group, no flags.
+    // SAFETY: the first argument points to a live structure of the size that it states; the kernel
+    // writes there at most its own size, into the same field. The others are plain numbers: this
+    // thread, any CPU, no group, no flags.
     let number =
         unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_mut_ptr(), 0, -1, -1, 0) };
     match i32::try_from(number) {
@@ -34,7 +37,8 @@ mod tests {
     fn the_answer_is_a_counter_or_the_reason_why_there_is_none() {
         match super::instructions() {
             Ok(()) => {}
-            // What the kernel says without counters, without permission, and without the call.
+            // The kernel's errors without counters, without permission, and without the system
+            // call.
             Err(error) => assert!(
                 matches!(
                     error.raw_os_error(),

@@ -1,4 +1,5 @@
-//! Short measurements of a directory's device, without fio: what a read and a sync take, and whether limits work.
+//! Short measurements of a directory's device without fio: how long a read and a sync take, and
+//! whether limits work.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -16,12 +17,12 @@ use crate::targets::{Failure, Result};
 /// Alignment that direct I/O needs on every disk.
 pub const PAGE: usize = 4096;
 
-/// Latencies of single I/Os, one at a time.
+/// Latencies of I/Os issued one at a time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Latency {
-    /// Median of a direct read of 4 KiB at a random place, µs.
+    /// Median time of a direct read of 4 KiB at a random offset, µs.
     pub read_us: f64,
-    /// Median of a direct write of 4 KiB and `fdatasync`, µs.
+    /// Median time of a direct write of 4 KiB with `fdatasync`, µs.
     pub sync_us: f64,
 }
 
@@ -34,7 +35,7 @@ pub struct Aligned {
 }
 
 impl Aligned {
-    /// So many zeros.
+    /// Allocates `len` zeros.
     pub fn new(len: usize) -> Self {
         let bytes = vec![0; len + PAGE];
         let start = bytes.as_ptr().align_offset(PAGE).min(PAGE);
@@ -56,7 +57,7 @@ impl std::ops::DerefMut for Aligned {
     }
 }
 
-/// A new file for direct I/O, removed when dropped. Never one that was there before.
+/// A newly created file for direct I/O, removed when dropped. An existing file is never opened.
 struct Scratch {
     file: File,
     path: std::path::PathBuf,
@@ -76,7 +77,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path); // a leftover is small, and named after this process
+        let _ = fs::remove_file(&self.path); // a leftover is small, and names this process
     }
 }
 
@@ -91,7 +92,7 @@ pub fn latency(dir: &Path) -> Result<Latency> {
     let scratch = Scratch::new(dir)?;
     let mut chunk = Aligned::new(1 << 20);
     let mut random = Random::new(1);
-    random.fill(&mut chunk); // zeros may cost nothing
+    random.fill(&mut chunk); // writing zeros may cost nothing
     let chunks = BLOCKS * PAGE as u64 / chunk.len() as u64;
     for n in 0..chunks {
         scratch.file.write_all_at(&chunk, n * chunk.len() as u64)?;
@@ -113,19 +114,19 @@ pub fn latency(dir: &Path) -> Result<Latency> {
     Ok(Latency { read_us, sync_us })
 }
 
-/// How a limit of I/O worked when it was tried.
+/// Outcome of trying an I/O limit.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Throttle {
-    /// Seconds that the writes take under the limit, if it works.
+    /// Seconds that the writes should take under the limit.
     pub expected_s: f64,
-    /// Seconds that they took without it.
+    /// Seconds that they took without the limit.
     pub free_s: f64,
-    /// Seconds that they took under it.
+    /// Seconds that they took under the limit.
     pub limited_s: f64,
 }
 
 impl Throttle {
-    /// Whether the limit made the difference.
+    /// Whether the limit slowed the writes down.
     pub fn works(&self) -> bool {
         self.limited_s >= 0.5 * self.expected_s && self.limited_s >= 2.0 * self.free_s
     }
@@ -162,8 +163,9 @@ pub fn throttle(dir: &Path) -> Result<Throttle> {
     Ok(Throttle { expected_s: 1.0, free_s, limited_s })
 }
 
-/// Tries a disk of this kind with 4 MiB per second on 4 MiB through the page cache, synced. Unlike `throttle`, which
-/// writes directly, this has to reach the kernel's own writes.
+/// Tries a disk of this kind, limited to 4 MiB per second, by writing 4 MiB through the page cache
+/// and syncing them. Unlike in `throttle`, which uses direct I/O, the limit has to apply to the
+/// kernel's own writes.
 pub fn disk(dir: &Path, kind: virtual_disk::Kind) -> Result<Throttle> {
     const BYTES: usize = 4 << 20;
     let free = IoLimits {

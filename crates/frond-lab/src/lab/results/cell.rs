@@ -1,4 +1,4 @@
-//! What a cell's process reports when it has ended, and the database keeps.
+//! The result of a cell, as its process reports it and the database stores it.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// All of its steps, and what was verified was right.
+    /// All steps ran, and all verifications passed.
     #[default]
     Done,
-    /// Its time limit or Ctrl-C ended it: what it came to is kept.
+    /// The time limit or Ctrl-C ended the cell; the results so far are kept.
     Stopped,
-    /// An error, or something that was verified was wrong.
+    /// An error occurred, or a verification failed.
     Failed,
 }
 
 impl State {
-    /// As the database has it.
+    /// Name of the state in the database.
     pub fn name(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -28,15 +28,15 @@ impl State {
     }
 }
 
-/// One point of a series.
+/// A point of a series: seconds since the step started, and the value then.
 pub type Point = (f64, f64);
 
-/// A counter at a moment.
+/// The value of a counter at one point in time.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CounterSample {
-    /// Seconds since the step began.
+    /// Seconds since the step started.
     pub t: f64,
-    /// Statement or table that it comes from.
+    /// Statement or table that reported it.
     pub source: String,
     /// Name.
     pub name: String,
@@ -44,16 +44,16 @@ pub struct CounterSample {
     pub value: f64,
 }
 
-/// Latencies of one kind of request: HdrHistogram V2 of ns.
+/// Latencies of one kind of request, as an HdrHistogram V2 in ns.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Latencies {
-    /// Requests.
+    /// Number of requests.
     pub count: u64,
     /// Serialized histogram.
     pub data: Vec<u8>,
 }
 
-/// A step.
+/// Results of a step.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StepResult {
     /// Name.
@@ -68,27 +68,27 @@ pub struct StepResult {
     pub counters: Vec<CounterSample>,
 }
 
-/// Something that was verified.
+/// Outcome of a verification.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Verification {
-    /// What.
+    /// What was verified.
     pub name: String,
-    /// Whether it was right.
+    /// Whether it passed.
     pub passed: bool,
     /// What was found.
     pub detail: String,
 }
 
-/// A cell.
+/// Results of a cell.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CellResult {
     /// How it ended.
     pub state: State,
     /// Why it failed.
     pub failure: Option<String>,
-    /// When it began, ISO 8601.
+    /// When it started, ISO 8601.
     pub began: String,
-    /// How long it took.
+    /// Duration in seconds.
     pub seconds: f64,
     /// Memory of the target, bytes.
     pub memory_b: u64,
@@ -96,28 +96,28 @@ pub struct CellResult {
     pub version: String,
     /// Last lines of the server's log.
     pub log_tail: Option<String>,
-    /// Effective parameters.
+    /// Parameters in force.
     pub parameters: BTreeMap<String, String>,
     /// Settings, each with its reason.
     pub settings: BTreeMap<String, String>,
     /// Metrics of the whole cell.
     pub metrics: BTreeMap<String, f64>,
-    /// Steps in their order.
+    /// Steps in order.
     pub steps: Vec<StepResult>,
-    /// What was verified.
+    /// Verifications.
     pub verified: Vec<Verification>,
-    /// What must be the same on all targets: name and value.
+    /// Facts, which must be equal on all targets, by name.
     pub facts: BTreeMap<String, String>,
 }
 
 impl CellResult {
-    /// Notes what was verified; what was wrong fails the cell.
+    /// Records a verification. A failed one fails the cell.
     pub fn verify(&mut self, name: &str, passed: bool, detail: String) {
         if !passed && self.state != State::Failed {
             self.state = State::Failed;
             self.failure = Some(format!("{name}: {detail}"));
         }
-        // The same may be verified again after a later step.
+        // The same check may run again after a later step.
         let again = format!("{name} (");
         let is_same = |found: &&Verification| found.name == name || found.name.starts_with(&again);
         let before = self.verified.iter().filter(is_same).count();

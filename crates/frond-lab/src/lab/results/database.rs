@@ -1,4 +1,4 @@
-//! Opening the database of results.
+//! Opens, creates and checks the database of results.
 
 use std::path::{Path, PathBuf};
 
@@ -15,15 +15,15 @@ const APPLICATION: i64 = 0x464c_4142;
 /// The database of results.
 pub struct Database {
     path: PathBuf,
-    /// The connection.
+    /// Connection to the file.
     pub connection: Connection,
 }
 
 impl Database {
-    /// Opens the file, and makes it if there is none.
+    /// Opens the file, and creates it if there is none.
     ///
     /// # Errors
-    /// It is damaged, of a newer lab, or another kind of file (Invariant 2).
+    /// The file is damaged, written by a newer lab, or not a database of the lab (Invariant 2).
     pub fn open(path: &Path) -> Result<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let is_new = std::fs::metadata(path).map_or(true, |file| file.len() == 0);
@@ -34,10 +34,10 @@ impl Database {
         made.check()
     }
 
-    /// Opens the file to read it.
+    /// Opens the file for reading only.
     ///
     /// # Errors
-    /// There is none, or as for [`open`](Self::open).
+    /// There is no file; or as for [`open`](Self::open).
     pub fn open_to_read(path: &Path) -> Result<Self> {
         if !path.is_file() {
             return Err(Failure(format!(
@@ -61,7 +61,7 @@ impl Database {
         ))
     }
 
-    /// Invariant 2.
+    /// Refuses files that this lab must not write to (Invariant 2).
     fn check(self) -> Result<Self> {
         let pragma = |name: &str| {
             self.connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0))
@@ -100,7 +100,7 @@ impl Database {
         ))
     }
 
-    /// What a statement failed with, with the name of the file.
+    /// Converts an error of SQLite into a failure that names the file.
     pub fn failure(&self, error: &rusqlite::Error) -> Failure {
         use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
         match error.sqlite_error_code() {
@@ -143,7 +143,7 @@ mod tests {
         assert!(other.is_ok());
         assert!(refused(&path).contains("no file of the lab"), "{}", refused(&path));
 
-        // Each page after the first, one at a time, overwritten.
+        // Overwrite each page after the first, one at a time.
         for page in 1..good.len() / 4096 {
             let mut bad = good.clone();
             bad[page * 4096..page * 4096 + 512].fill(0xa5);

@@ -1,8 +1,9 @@
-//! Results: one SQLite file (schema.sql).
+//! The database of results: one SQLite file (schema.sql).
 //!
 //! Invariants
-//! 1. A cell is written in one transaction when it has ended, synced: a kill loses no finished cell.
-//! 2. A file of a newer schema, or one that is damaged or no database of the lab's, is refused and not written to.
+//! 1. A finished cell is written in one synced transaction, so a kill loses no finished cell.
+//! 2. A file that has a newer schema, is damaged, or is not a database of the lab is refused and
+//!    never written to.
 
 mod cell;
 mod database;

@@ -1,4 +1,4 @@
-//! Reading what runs and cells there are.
+//! Queries on runs and cells.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use crate::lab::suggest::unknown;
 use crate::targets::{Failure, Result};
 
 impl Database {
-    /// The last run of the same request that has not ended: its number and uid.
+    /// The id and uid of the latest unfinished run of the same request.
     ///
     /// # Errors
-    /// SQLite's.
+    /// Errors of SQLite.
     pub fn find_unfinished(&self, request: &Request) -> Result<Option<(i64, String)>> {
         let sql = "SELECT id, uid FROM run JOIN environment ON run=id WHERE suite=? AND ended IS NULL \
                    AND name='request' AND value=? ORDER BY id DESC LIMIT 1";
@@ -23,19 +23,20 @@ impl Database {
         found.optional().map_err(|error| self.failure(&error))
     }
 
-    /// Cells of a run that need not be run again: they ended by themselves, or at their time limit.
+    /// Cells of a run that need not run again, because they ended normally or at their time limit.
     ///
     /// # Errors
-    /// SQLite's.
+    /// Errors of SQLite.
     pub fn done_cells(&self, run: i64) -> Result<BTreeSet<CellKey>> {
         let sql = "SELECT workload, variant, face, target, repeat FROM cell WHERE run=? AND failure IS NULL";
         Ok(self.select(sql, [run], key_of)?.into_iter().collect())
     }
 
-    /// What must be the same on all targets, as the finished cells of a run found it: cell, name, value.
+    /// Facts, which must be equal on all targets, of the finished cells of a run: cell, name,
+    /// value.
     ///
     /// # Errors
-    /// SQLite's.
+    /// Errors of SQLite.
     pub fn facts(&self, run: i64) -> Result<Vec<(CellKey, String, String)>> {
         let sql = "SELECT workload, variant, face, target, repeat, SUBSTR(name, 7), detail FROM verification \
                    JOIN cell ON cell.id=verification.cell WHERE run=? AND state='done' AND name LIKE 'fact: %' \
@@ -43,10 +44,11 @@ impl Database {
         self.select(sql, [run], |row| Ok((key_of(row)?, row.get(5)?, row.get(6)?)))
     }
 
-    /// The value `name` of the latest run on this machine, of this class and size, whose environment has this pair.
+    /// The environment value `name` of the latest run on this machine, with this class and size,
+    /// whose environment contains the given pair.
     ///
     /// # Errors
-    /// SQLite's.
+    /// Errors of SQLite.
     pub fn environment_of(
         &self,
         (machine, class, size): (&str, &str, &str),
@@ -61,7 +63,7 @@ impl Database {
         found.optional().map_err(|error| self.failure(&error))
     }
 
-    /// All rows of a query.
+    /// Runs a query and converts all its rows.
     fn select<T>(
         &self,
         sql: &str,
@@ -75,7 +77,7 @@ impl Database {
     }
 }
 
-/// The cell of a row that begins with workload, variant, face, target and repeat.
+/// The key of a cell, from a row that starts with workload, variant, face, target and repeat.
 fn key_of(row: &Row<'_>) -> rusqlite::Result<CellKey> {
     Ok(CellKey {
         workload: row.get(0)?,
@@ -86,35 +88,35 @@ fn key_of(row: &Row<'_>) -> rusqlite::Result<CellKey> {
     })
 }
 
-/// A metric of a cell.
+/// The value of a metric of a cell.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Measured {
     /// Workload.
     pub workload: String,
-    /// What `--set` changed.
+    /// Parameters that `--set` changed.
     pub variant: String,
-    /// sql or embedded.
+    /// Face: sql or embedded.
     pub face: String,
     /// Target.
     pub target: String,
     /// Repeat, from 1.
     pub repeat: u32,
-    /// Step; empty for the whole cell.
+    /// Name of the step; empty for the whole cell.
     pub step: String,
     /// Metric.
     pub metric: String,
-    /// Its value.
+    /// Value of the metric.
     pub value: f64,
-    /// What the target was given, bytes.
+    /// Memory of the target, bytes.
     pub memory_b: i64,
 }
 
-/// What a run is.
+/// Description of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunInfo {
-    /// Number in this file.
+    /// Id in this file.
     pub id: i64,
-    /// Name in all files.
+    /// Unique name across files.
     pub uid: String,
     /// Suite or workload.
     pub suite: String,
@@ -126,13 +128,13 @@ pub struct RunInfo {
     pub durability: String,
     /// Seed of the generators.
     pub seed: i64,
-    /// The command.
+    /// The command line.
     pub command: String,
-    /// When it began.
+    /// When it started.
     pub began: String,
-    /// When it ended.
+    /// When it ended; `None` if it is unfinished.
     pub ended: Option<String>,
-    /// What must be equal to be compared.
+    /// Hash of what must be equal for runs to be comparable.
     pub machine: String,
 }
 
@@ -140,7 +142,7 @@ impl Database {
     /// All runs, oldest first.
     ///
     /// # Errors
-    /// SQLite's.
+    /// Errors of SQLite.
     pub fn runs(&self) -> Result<Vec<RunInfo>> {
         let sql = "SELECT id, uid, suite, size, class, durability, seed, command, began, ended, machine FROM run ORDER BY id";
         self.select(sql, [], |row| {
@@ -160,10 +162,10 @@ impl Database {
         })
     }
 
-    /// The run whose uid begins like this; the last one for `last`.
+    /// Finds the run whose uid starts with `name`; `last` is the latest run.
     ///
     /// # Errors
-    /// There is none, or several; SQLite's.
+    /// No run or several runs match; errors of SQLite.
     pub fn find_run(&self, name: &str) -> Result<RunInfo> {
         let runs = self.runs()?;
         if name == "last" {
@@ -180,10 +182,10 @@ impl Database {
         }
     }
 
-    /// Metrics of a run's cells that did not fail, in the order of the run.
+    /// Metrics of the cells of a run that did not fail, in the order of the run.
     ///
     /// # Errors
-    /// SQLite's.
+    /// Errors of SQLite.
     pub fn measured(&self, run: i64) -> Result<Vec<Measured>> {
         let sql = "SELECT workload, variant, face, target, repeat, step, name, value, memory_b FROM metric \
                    JOIN cell ON cell.id=metric.cell WHERE run=? AND state<>'failed' ORDER BY position, step, name";
@@ -202,10 +204,11 @@ impl Database {
         })
     }
 
-    /// Settings of a run's targets: target, name, value, and the workloads that have it, if not all of them do.
+    /// Settings of the targets of a run: target, name, value, and the workloads that have this
+    /// value, if not all do.
     ///
     /// # Errors
-    /// SQLite's.
+    /// Errors of SQLite.
     pub fn settings(&self, run: i64) -> Result<Vec<[String; 4]>> {
         let sql = "SELECT target, name, value, CASE WHEN COUNT(DISTINCT workload) < \
                    (SELECT COUNT(DISTINCT workload) FROM cell AS other WHERE other.run=cell.run AND other.target=cell.target) \
@@ -214,20 +217,20 @@ impl Database {
         self.select(sql, [run], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]))
     }
 
-    /// Checksums of a run's rows: workload with its variant, table, rows and checksum.
+    /// Checksums of the rows of a run: workload with variant, table, and rows with checksum.
     ///
     /// # Errors
-    /// SQLite's.
+    /// Errors of SQLite.
     pub fn checksums(&self, run: i64) -> Result<Vec<[String; 3]>> {
         let sql = "SELECT DISTINCT TRIM(workload || ' ' || variant), SUBSTR(name, 7), detail FROM verification \
                    JOIN cell ON cell.id=verification.cell WHERE run=? AND name LIKE 'fact: %' ORDER BY position, 2";
         self.select(sql, [run], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?]))
     }
 
-    /// Cells of a run that failed, each with its reason.
+    /// Failed cells of a run, each with its reason.
     ///
     /// # Errors
-    /// SQLite's.
+    /// Errors of SQLite.
     pub fn failures(&self, run: i64) -> Result<Vec<(String, String)>> {
         let sql = "SELECT workload || ' on ' || target || ', repeat ' || repeat, COALESCE(failure, '') FROM cell \
                    WHERE run=? AND state='failed' ORDER BY position";

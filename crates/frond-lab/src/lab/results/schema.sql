@@ -1,5 +1,5 @@
--- Results of the lab. A run is one `lab run`; a cell is one workload on one target, once. All times are UTC.
--- The version of this schema is PRAGMA user_version; a file of a newer one is refused.
+-- Results of the lab. A run is one `lab run`; a cell is one execution of a workload on a target. All
+-- times are UTC. PRAGMA user_version is the version of this schema; a file with a newer one is refused.
 
 CREATE TABLE run (
   id INTEGER PRIMARY KEY,
@@ -40,7 +40,7 @@ CREATE TABLE cell (
   UNIQUE (run, workload, variant, face, target, repeat)
 );
 
--- Parameters of the workload, effective.
+-- Parameters of the workload, as in force.
 CREATE TABLE parameter (
   cell INTEGER NOT NULL REFERENCES cell(id), name TEXT NOT NULL, value TEXT NOT NULL,
   PRIMARY KEY (cell, name)
@@ -52,14 +52,15 @@ CREATE TABLE setting (
   PRIMARY KEY (cell, name)
 ) WITHOUT ROWID;
 
--- One value: metrics are defined in metric.rs. `step` is a step of the workload, '' for the whole cell.
+-- Values of metrics, which metric.rs defines. `step` is a step of the workload; '' for the whole cell.
 CREATE TABLE metric (
   cell INTEGER NOT NULL REFERENCES cell(id), step TEXT NOT NULL, name TEXT NOT NULL, value REAL NOT NULL,
   PRIMARY KEY (cell, step, name)
 ) WITHOUT ROWID;
 
--- Per second: `t` seconds since the step began; value of `name` then: ops (done so far), rss_b, cpu_s, client_cpu_s,
--- written_b, read_b (since the step began), disk_b, or a series of the workload's own (add_link: operations done so far).
+-- Series with one point per second. `t` is seconds since the step started. `name` is ops (done so
+-- far), rss_b, cpu_s, written_b, read_b, busy (clients of an open loop in a request), or a kind of
+-- request such as add_link (requests done so far).
 CREATE TABLE series (
   cell INTEGER NOT NULL REFERENCES cell(id), step TEXT NOT NULL, name TEXT NOT NULL, t REAL NOT NULL, value REAL NOT NULL,
   PRIMARY KEY (cell, step, name, t)
@@ -72,16 +73,16 @@ CREATE TABLE histogram (
   PRIMARY KEY (cell, step, operation)
 ) WITHOUT ROWID;
 
--- Counters of the engine and the kernel, every 10 s (60 s at published) and at the ends of a step; `source` is
--- global_status, engine_status, innodb_metrics, frond_cmp, proc_io, diskstats, cgroup_…, …. A value that repeats the one
--- before is not kept again, nor a zero at the beginning.
+-- Counters of the engine and the kernel, every 10 s (60 s at published) and at the start and end of a
+-- step. `source` is global_status, engine_status, innodb_metrics, frond_cmp, proc_io, diskstats,
+-- cgroup_…, …. A value equal to the previous one is not stored again, nor is a zero at the start.
 CREATE TABLE counter (
   cell INTEGER NOT NULL REFERENCES cell(id), step TEXT NOT NULL, t REAL NOT NULL, source TEXT NOT NULL,
   name TEXT NOT NULL, value REAL NOT NULL,
   PRIMARY KEY (cell, step, source, name, t)
 ) WITHOUT ROWID;
 
--- What was verified: `name` is counts, checksum by PRIMARY, counts of links, frond check, …
+-- Verifications. `name` is counts, checksum by PRIMARY, counts of links, frond check, …
 CREATE TABLE verification (
   cell INTEGER NOT NULL REFERENCES cell(id), name TEXT NOT NULL, passed INTEGER NOT NULL, detail TEXT NOT NULL,
   PRIMARY KEY (cell, name)

@@ -1,9 +1,9 @@
-//! A run and a cell for tests.
+//! An example of a run and of a cell, for tests.
 
 use super::cell::{CellResult, CounterSample, Latencies, State, StepResult, Verification};
 use super::write::{CellKey, RunHead};
 
-/// A run.
+/// An example of a run.
 pub fn a_run(uid: &str) -> RunHead {
     RunHead {
         uid: uid.to_owned(),
@@ -19,7 +19,7 @@ pub fn a_run(uid: &str) -> RunHead {
     }
 }
 
-/// The key of one of its cells.
+/// The key of a cell of that run.
 pub fn a_key(target: &str, repeat: u32) -> CellKey {
     CellKey {
         workload: "iibench".to_owned(),

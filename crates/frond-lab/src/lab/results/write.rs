@@ -1,4 +1,4 @@
-//! Writing a run and its cells.
+//! Writes a run and its cells.
 
 use rusqlite::{Transaction, params};
 
@@ -6,14 +6,14 @@ use super::cell::CellResult;
 use super::database::Database;
 use crate::targets::Result;
 
-/// What a run is, when it begins.
+/// Description of a run at its start.
 #[derive(Clone, Debug)]
 pub struct RunHead {
-    /// Random name.
+    /// Random unique name.
     pub uid: String,
     /// Suite or workload.
     pub suite: String,
-    /// Its size, class and durability.
+    /// Size.
     pub size: String,
     /// Storage class.
     pub class: String,
@@ -21,36 +21,36 @@ pub struct RunHead {
     pub durability: String,
     /// Seed.
     pub seed: u64,
-    /// As it was typed.
+    /// The command line as typed, without passwords.
     pub command: String,
-    /// When it began.
+    /// When it started.
     pub began: String,
-    /// Hash of what must be equal for results to be compared.
+    /// Hash of what must be equal for results to be comparable.
     pub machine: String,
-    /// Machine and software.
+    /// Description of machine and software: name and value.
     pub environment: Vec<(String, String)>,
 }
 
-/// Which cell of a run.
+/// Identifies a cell of a run.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct CellKey {
     /// Workload.
     pub workload: String,
-    /// What `--set` changed.
+    /// Parameters that `--set` changed.
     pub variant: String,
-    /// sql or embedded.
+    /// Face: sql or embedded.
     pub face: String,
     /// Target.
     pub target: String,
-    /// From 1.
+    /// Repeat, from 1.
     pub repeat: u32,
 }
 
 impl Database {
-    /// Begins a run; gives its number.
+    /// Starts a run; returns its id.
     ///
     /// # Errors
-    /// SQLite's.
+    /// Errors of SQLite.
     pub fn begin_run(&mut self, head: &RunHead) -> Result<i64> {
         let begun = (|| {
             let transaction = self.connection.transaction()?;
@@ -80,20 +80,21 @@ impl Database {
         begun.map_err(|error| self.failure(&error))
     }
 
-    /// Notes that a run has ended.
+    /// Marks a run as ended.
     ///
     /// # Errors
-    /// SQLite's.
+    /// Errors of SQLite.
     pub fn end_run(&mut self, run: i64, ended: &str) -> Result<()> {
         let row = params![ended, run];
         let ended = self.connection.execute("UPDATE run SET ended=? WHERE id=?", row);
         ended.map(drop).map_err(|error| self.failure(&error))
     }
 
-    /// Writes a cell that has ended: all of it, or nothing. One that was there is replaced: it had failed, or was stopped.
+    /// Writes a finished cell in one transaction. Replaces an existing one, which had failed or was
+    /// stopped.
     ///
     /// # Errors
-    /// SQLite's.
+    /// Errors of SQLite.
     pub fn write_cell(
         &mut self,
         run: i64,
@@ -111,7 +112,7 @@ impl Database {
     }
 }
 
-/// Tables with rows of cells.
+/// Tables whose rows belong to a cell.
 pub const PARTS: [&str; 7] =
     ["parameter", "setting", "metric", "series", "histogram", "counter", "verification"];
 

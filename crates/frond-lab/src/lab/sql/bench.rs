@@ -1,4 +1,5 @@
-//! What a workload runs its steps through: a server with one target, the meter, the clock.
+//! The bench of a SQL cell, through which a workload runs its steps on a server and has them
+//! measured and verified.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -28,37 +29,37 @@ use crate::targets::{Failure, Result};
 
 /// Longest time in which background work is waited for.
 const REST_MAX: Duration = Duration::from_secs(600);
-/// Longest step: what is longer ends by the time limit or by hand.
+/// Maximum duration of a step; longer ones are ended by the time limit or by hand.
 const SECONDS_MAX: f64 = 1e8;
 
 /// Runs the steps of one cell against its server.
 pub struct Bench {
     running: Option<Running>,
-    /// What is measured.
+    /// The target of the cell.
     pub target: SqlTarget,
     admin: Session,
     deadline: Option<Instant>,
-    /// What clients have loaded.
+    /// Rows that clients have inserted.
     ledger: Ledger,
-    /// What has been found so far.
+    /// Results so far.
     pub result: CellResult,
     with_rest: bool,
-    /// What counts as the size of a target whose files can be seen.
+    /// What counts as the target's size; `None` if its files are not accessible.
     space: Option<Space>,
-    /// The step that wrote last, if the server has not rested since.
+    /// Index of the last step that wrote, if the bench has not waited for background work since.
     wrote: Option<usize>,
-    /// Whether all targets have the same rows now: no step that wrote has ended by its time.
+    /// Whether all targets have the same rows now, because no writing step has ended by time.
     same_rows: bool,
     counted: Counted,
     /// Resident size before the first step.
     base_rss: u64,
-    /// What the server itself takes.
+    /// Memory of the server without its engine.
     own: Own,
-    /// Most connections that a step had.
+    /// Largest number of connections of a step.
     connections: u64,
-    /// Whether the time limit ended a step.
+    /// Whether the time limit or Ctrl-C ended a step.
     is_cut: bool,
-    /// Longest time in which background work is waited for.
+    /// Maximum time to wait for background work.
     rest_max: Duration,
 }
 
@@ -69,26 +70,27 @@ pub struct Conditions<'c> {
     pub memory: u64,
     /// Durability.
     pub durability: Durability,
-    /// Storage class.
+    /// Storage class of the cell.
     pub class: &'c Class,
-    /// The disk of its own that the server's directory is on.
+    /// Kind of the private disk that the server's directory is on.
     pub disk: Option<Kind>,
-    /// Seconds for all steps.
+    /// Time limit for all steps together, seconds.
     pub time_limit: Option<u64>,
-    /// Whether background work is waited for.
+    /// Whether to wait for background work.
     pub with_rest: bool,
-    /// Time between two samples of counters.
+    /// Interval between two samples of counters.
     pub sample_every: Duration,
 }
 
-/// The client of a step that runs beside the others: it ends with them.
+/// Work of a client that runs concurrently with the clients of a step, and ends with them.
 pub type Beside<'b> = &'b (dyn Fn(&mut Worker<'_>) -> Result<()> + Sync);
 
 impl Bench {
-    /// Starts the server.
+    /// Starts or connects to the server, and verifies that it syncs commits if the durability
+    /// requires that.
     ///
     /// # Errors
-    /// What is missing, or why the server does not start.
+    /// Something is not installed, or the server does not start.
     pub fn start(place: &Place, target: &SqlTarget, conditions: &Conditions<'_>) -> Result<Self> {
         let Conditions { memory, durability, class, disk, time_limit, with_rest, sample_every } =
             *conditions;
@@ -122,7 +124,7 @@ impl Bench {
             Some(_) => Own::measure(&|| Ok(running.session()?), rss)?,
             None => Own::default(),
         };
-        // A quick cell does not rest for minutes.
+        // A quick cell does not wait for minutes.
         let rest_max =
             time_limit.map_or(REST_MAX, |limit| REST_MAX.min(Duration::from_secs(3 * limit)));
         Ok(Self {
@@ -149,29 +151,29 @@ impl Bench {
         self.running.as_ref().ok_or_else(|| Failure("the server has ended".to_owned()))
     }
 
-    /// Whether what is inserted can be read again.
+    /// Whether inserted rows can be read again.
     pub fn keeps_rows(&self) -> bool {
         self.target.keeps_rows
     }
 
-    /// A connection of its own.
+    /// Opens a new connection.
     ///
     /// # Errors
-    /// The server's.
+    /// Errors of the server.
     pub fn session(&self) -> Result<Session> {
         Ok(self.running()?.session()?)
     }
 
-    /// The connection for what is not measured.
+    /// The connection for statements that are not measured.
     pub fn admin(&mut self) -> &mut Session {
         &mut self.admin
     }
 
-    /// Creates a table: `definition` is `t(…)` without options, which are the target's; `more` follows them
-    /// (`PARTITION BY …`). Fails if the server took another engine.
+    /// Creates a table. `definition` is `t(…)` without table options, which come from the target;
+    /// `more` follows them (`PARTITION BY …`). Fails if the server chose another engine.
     ///
     /// # Errors
-    /// The server's.
+    /// Errors of the server.
     pub fn create(&mut self, definition: &str, more: &str) -> Result<()> {
         let options = &self.target.create;
         let sql = format!("CREATE TABLE {definition} {options} DEFAULT CHARSET=latin1 {more}");
@@ -187,32 +189,35 @@ impl Bench {
         Err(Failure(format!("table {name} was made with {made}, not {}", self.target.engine)))
     }
 
-    /// When the time limit ends the cell.
+    /// When the time limit ends the cell, if it has one.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// What counts as the target's size: none of a server that is not the lab's own.
+    /// What counts as the target's size; `None` for a server that the lab did not start, or a
+    /// target that keeps no rows.
     pub fn space(&self) -> Option<Space> {
         self.space.clone()
     }
 
-    /// Directory with the target's files: none of a server that is not the lab's own, or of a target that keeps no rows.
+    /// Directory with the target's files; `None` for a server that the lab did not start, or a
+    /// target that keeps no rows.
     pub fn files(&self) -> Option<PathBuf> {
         let running = self.running.as_ref()?;
         running.files(&self.target).filter(|_| self.target.keeps_rows)
     }
 
-    /// Whether the time limit, or Ctrl-C, has ended the cell.
+    /// Whether the time limit or Ctrl-C has ended the cell.
     pub fn is_over(&self) -> bool {
         measure::is_interrupted()
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// Runs a step: `body` is what each client does until `Worker::go_on` is false or all is done.
+    /// Runs a step. Each client runs `body`, which returns when `Worker::go_on` is false or all is
+    /// done.
     ///
     /// # Errors
-    /// The first client's that fails.
+    /// The first error of a client.
     pub fn step(
         &mut self,
         step: &Step<'_>,
@@ -221,10 +226,10 @@ impl Bench {
         self.step_beside(step, body, &[])
     }
 
-    /// Runs a step with clients beside it, whose requests are not the step's.
+    /// Runs a step concurrently with further clients, whose requests do not count as the step's.
     ///
     /// # Errors
-    /// The first client's that fails.
+    /// The first error of a client.
     pub fn step_beside(
         &mut self,
         step: &Step<'_>,
@@ -234,11 +239,12 @@ impl Bench {
         self.step_prepared(step, |_, _, _| Ok(()), |worker, ()| body(worker), beside)
     }
 
-    /// Runs a step whose clients prepare before its clock runs: what `prepare` makes for a client, by its number, on
-    /// its connection and with a way to more of them, is what `body` then has.
+    /// Runs a step whose clients prepare before its clock starts. `prepare` gets the number of a
+    /// client, its connection, and a function that opens further connections; `body` gets what
+    /// `prepare` returns.
     ///
     /// # Errors
-    /// The first client's that fails.
+    /// The first error of a client.
     pub fn step_prepared<S: Send>(
         &mut self,
         step: &Step<'_>,
@@ -251,7 +257,8 @@ impl Bench {
             let made = self.run(step, Some(step.warm_up), true, &prepare, &body, beside)?;
             warm_up_s = made.metrics.get("seconds").copied();
         }
-        // A limit that was reached before the step leaves nothing to measure: its requests would be one for each client.
+        // If the time limit was reached before the step, there is nothing to measure: each client
+        // would still run one request.
         let is_late = self.is_over() && (step.seconds.is_some() || warm_up_s.is_some());
         let mut made = match is_late {
             true => StepResult { name: step.name.to_owned(), ..StepResult::default() },
@@ -282,7 +289,7 @@ impl Bench {
     ) -> Result<StepResult> {
         let running = self.running()?;
         let connect = || self.session();
-        // Connections and statements are made before the clock runs.
+        // Connections are opened and statements prepared before the clock starts.
         let mut clients = Vec::new();
         for index in 0..step.clients {
             let mut session = self.session()?;
@@ -394,7 +401,8 @@ impl Bench {
         let deadlocks = tally.deadlock as f64 / taken.seconds.max(1e-9);
         made.metrics.insert("deadlocks_s".to_owned(), deadlocks);
         if let Some(arrivals) = arrivals.get() {
-            // Requests that became due after the deadline, while the last ones were served, do not count.
+            // Requests that became due after the deadline, while the last ones were still being
+            // served, do not count.
             let unserved = arrivals.unserved(taken.seconds, deadline) as f64;
             made.metrics.insert("unserved".to_owned(), unserved);
             made.metrics.insert("wanted_s".to_owned(), step.rate.unwrap_or(0.0));
@@ -402,10 +410,10 @@ impl Bench {
         Ok(made)
     }
 
-    /// Waits until background work has ended, and charges it to the last step that wrote.
+    /// Waits until background work has ended, and charges that work to the last step that wrote.
     ///
     /// # Errors
-    /// The server's.
+    /// Errors of the server.
     pub fn rest(&mut self) -> Result<()> {
         if !self.keeps_rows() || !self.with_rest || measure::is_interrupted() {
             return Ok(());
@@ -421,11 +429,12 @@ impl Bench {
         Ok(())
     }
 
-    /// A load has ended: rests, and gives its step the size of what there is then: all tables together, `live` rows and
-    /// bytes. Sizes are compared there, since steps that write for a time leave different rows on each target.
+    /// Ends a load: waits for background work, and adds the size of all tables together, with
+    /// `live` (rows, bytes), to the step of the load. Sizes are compared at this point, since steps
+    /// that write for a fixed time leave different rows on each target.
     ///
     /// # Errors
-    /// The server's.
+    /// Errors of the server.
     pub fn loaded(&mut self, live: (u64, u64)) -> Result<()> {
         self.rest()?;
         if !self.with_rest || measure::is_interrupted() {
@@ -438,21 +447,22 @@ impl Bench {
         Ok(())
     }
 
-    /// The metric of the size: another where targets have different rows, so that such sizes are not compared.
+    /// Name of the size metric. It differs where targets have different rows, so that such sizes
+    /// are not compared.
     fn size_name(&self) -> &'static str {
         if self.same_rows { "disk_b" } else { "disk_end_b" }
     }
 
-    /// The time limit is one of what is measured.
+    /// Extends the time limit, which covers only measured work.
     fn extend_limit(&mut self, by: Duration) {
         self.deadline = self.deadline.map(|deadline| deadline + by);
     }
 
-    /// Verifies a table through each of its indexes. With `is_fixed` it has what was loaded and nothing else, on every
-    /// target: the rows are compared with those that were sent.
+    /// Verifies a table through each of its indexes. `is_fixed` says that on every target it holds
+    /// exactly what was loaded; the rows are then compared with those that were sent.
     ///
     /// # Errors
-    /// The server's.
+    /// Errors of the server.
     pub fn verify(&mut self, table: &str, rows: Option<u64>, is_fixed: bool) -> Result<()> {
         if !self.keeps_rows() || measure::is_interrupted() {
             return Ok(());
@@ -467,7 +477,7 @@ impl Bench {
         verified
     }
 
-    /// Verifies that the server stayed within its memory.
+    /// Verifies that the server stayed within its memory limit.
     fn verify_memory(&mut self) {
         let peaks = self.result.steps.iter().filter_map(|step| step.metrics.get("rss_peak_b"));
         let peak = peaks.copied().fold(0.0, f64::max) as u64;
@@ -478,10 +488,11 @@ impl Bench {
         }
     }
 
-    /// Ends the server and finishes the result; `live` is what is alive in the end: rows, and their bytes.
+    /// Stops the server and completes the result. `live` is the number of live rows at the end, and
+    /// their bytes.
     ///
     /// # Errors
-    /// The server does not end, or its files are damaged.
+    /// The server does not stop, or its files are damaged.
     pub fn finish(mut self, live: (u64, u64)) -> Result<CellResult> {
         if (self.is_cut || measure::is_interrupted()) && self.result.state == State::Done {
             self.result.state = State::Stopped;
@@ -502,7 +513,7 @@ impl Bench {
                 Ok(report) => {
                     self.result.verify("frond check", report.is_clean(), report.to_string());
                 }
-                // Another commit's format may be unknown to the check of this one.
+                // This check may not know the format of another commit.
                 Err(error) if self.target.plugin_path.is_some() => {
                     let why = format!("not checked: {error}");
                     self.result.settings.insert("(frond check)".to_owned(), why);
@@ -513,13 +524,14 @@ impl Bench {
         Ok(self.result)
     }
 
-    /// The last lines of the server's log, for a cell that failed.
+    /// The last lines of the server's log, for a failed cell.
     pub fn log_tail(&self) -> Option<String> {
         self.running.as_ref().map(Running::log_tail)
     }
 }
 
-/// A client has ended: its errors are counted, and one that failed ends the step, which would go on for all of its time.
+/// Ends a client: adds its tally, and if it failed, stops the step, which would otherwise run for
+/// its full time.
 fn leave(worker: Worker<'_>, done: Result<()>, tally: &Mutex<Tally>) -> Result<()> {
     tally.lock().unwrap_or_else(|e| e.into_inner()).add(&worker.tally());
     if done.is_err() {
@@ -528,7 +540,8 @@ fn leave(worker: Worker<'_>, done: Result<()>, tally: &Mutex<Tally>) -> Result<(
     done
 }
 
-/// What the control group counted over a step: I/Os of the device, and memory with the page cache.
+/// Adds what the control group counted over a step: I/Os of the device, and memory including the
+/// page cache.
 fn of_group(made: &mut StepResult, before: Option<&Reading>, after: Option<&Reading>) {
     let ops = made.metrics.get("ops").copied().unwrap_or(1.0).max(1.0);
     if let Some(peak) = after.and_then(|after| after.memory?.peak) {

@@ -1,8 +1,9 @@
-//! Sampling counters during a step, at its ends and at intervals: what the engine tells by SQL, and what the kernel
-//! counts of the server's process, its control group and its disk.
+//! Samples counters at the start and end of a step and at intervals: those that the engine reports
+//! through SQL, and those that the kernel keeps for the server's process, control group and disk.
 //!
-//! A statement's answer becomes names and numbers: the name of a number is the texts of its row and, of rows with several
-//! numbers, that of its column. Text in lines (SHOW ENGINE … STATUS, files of the kernel) is cut at its numbers.
+//! The answer of a statement becomes named numbers. A number is named by the texts in its row,
+//! followed by its column if the row has several numbers. Multi-line text (SHOW ENGINE … STATUS,
+//! files of the kernel) is split at its numbers.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,18 +17,18 @@ use crate::lab::results::CounterSample;
 use crate::lab::target::SqlTarget;
 use crate::measure::Meter;
 
-/// Most numbers of a text.
+/// Maximum number of values taken from one text.
 const NUMBERS_MAX: usize = 1_000;
-/// Pressure on the whole machine.
+/// Pressure stall information of the whole machine.
 const PRESSURE: [&str; 3] = ["/proc/pressure/cpu", "/proc/pressure/io", "/proc/pressure/memory"];
-/// Sections of SHOW ENGINE INNODB STATUS whose numbers are of single transactions.
+/// Sections of SHOW ENGINE INNODB STATUS that describe individual transactions.
 const SKIPPED: [&str; 3] = ["TRANSACTIONS", "LATEST DETECTED DEADLOCK", "LATEST FOREIGN KEY ERROR"];
 
-/// What is sampled.
+/// The counters to sample.
 #[derive(Clone, Debug)]
 pub struct Counted {
     statements: Vec<String>,
-    /// Files of the kernel with the source that their counters have.
+    /// Files of the kernel, each with the source name of its counters.
     files: Vec<(String, PathBuf)>,
     pid: Option<u32>,
     disk: Option<String>,
@@ -35,7 +36,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// The counters of a server with this target.
+    /// The counters of a server that runs this target.
     pub fn new(running: &Running, target: &SqlTarget, every: Duration) -> Self {
         let pid = running.pid();
         let of_process = |name: &str| {
@@ -55,7 +56,8 @@ impl Counted {
         Self { statements: target.counters.clone(), files, pid, disk, every }
     }
 
-    /// All of them now. What the server or the kernel refuses is left out: a counter is no reason to fail.
+    /// Reads all counters. Those that the server or the kernel refuses are left out, since a
+    /// missing counter is no reason to fail.
     pub fn sample(&self, session: &mut Session, t: f64) -> Vec<CounterSample> {
         let mut all = Vec::new();
         let mut push = |source: &str, found: Vec<(String, f64)>| {
@@ -82,7 +84,7 @@ impl Counted {
         all
     }
 
-    /// Samples until the step is over; the last sample, after its end, is the caller's.
+    /// Samples until the step is over. The caller takes the last sample, after its end.
     pub fn follow(
         &self,
         session: &mut Session,
@@ -93,7 +95,7 @@ impl Counted {
         let mut all = self.sample(session, 0.0);
         let mut due = begin + self.every;
         while !over.load(Ordering::Relaxed) {
-            // The step's end wakes it: a pause would be part of the step's time.
+            // The end of the step unparks this thread; a plain sleep would prolong the step.
             std::thread::park_timeout(due.saturating_duration_since(Instant::now()));
             if Instant::now() >= due {
                 if !meter.is_stopped() {
@@ -106,7 +108,8 @@ impl Counted {
     }
 }
 
-/// Which table a statement asks; the status of the server otherwise.
+/// Source name of a statement: the information_schema table that it reads, or else the status of
+/// the engine or server.
 fn source(statement: &str) -> String {
     const SCHEMA: &str = "information_schema.";
     if let Some(at) = statement.find(SCHEMA) {
@@ -118,7 +121,7 @@ fn source(statement: &str) -> String {
     if is_of_engine { "engine_status" } else { "global_status" }.to_owned()
 }
 
-/// The numbers of a row of an answer. Of SHOW ENGINE … STATUS the third column is text in lines.
+/// The named numbers of a row. The multi-line text in SHOW ENGINE … STATUS is parsed as a status.
 fn numbers_of_row(row: &Row) -> Vec<(String, f64)> {
     let (mut texts, mut numbers) = (Vec::new(), Vec::new());
     for (at, column) in row.columns_ref().iter().enumerate() {
@@ -138,7 +141,8 @@ fn numbers_of_row(row: &Row) -> Vec<(String, f64)> {
     }
 }
 
-/// The numbers of SHOW ENGINE … STATUS, named by the words around them, without those of single transactions.
+/// The numbers of SHOW ENGINE … STATUS, named by the words around them, without those of individual
+/// transactions.
 fn numbers_of_status(text: &str) -> Vec<(String, f64)> {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let is_rule = |line: &str| line.len() > 2 && line.chars().all(|c| c == '-' || c == '=');
@@ -146,7 +150,7 @@ fn numbers_of_status(text: &str) -> Vec<(String, f64)> {
     for (at, line) in lines.iter().enumerate() {
         let above = at.checked_sub(1).map_or("", |at| lines[at]);
         let below = lines.get(at + 1).copied().unwrap_or("");
-        // The rule below one title is not the rule above another.
+        // The rule below one title does not count as the rule above the next.
         if is_rule(above) && is_rule(below) && at != closing + 1 {
             (section, closing) = (line, at + 1);
         }
@@ -158,13 +162,14 @@ fn numbers_of_status(text: &str) -> Vec<(String, f64)> {
     found
 }
 
-/// The numbers of a line: each is named by the words of the line, with `#` for numbers, and by its place if it has several.
+/// The numbers of a line. Each is named by the line with `#` in place of its numbers, followed by
+/// the number's position if there are several.
 fn cut_at_numbers(line: &str) -> Vec<(String, f64)> {
     let (mut name, mut numbers) = (String::new(), Vec::new());
     let mut rest = line;
     while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
         let (before, from) = rest.split_at(at);
-        // Digits of a name are none.
+        // Digits in a name are not a number.
         let is_name = before.chars().next_back().is_some_and(|c| c.is_alphanumeric() || c == '_');
         let length = from.find(|c: char| !(c.is_ascii_digit() || c == '.'));
         let (number, after) = from.split_at(length.unwrap_or(from.len()));
@@ -187,7 +192,8 @@ fn cut_at_numbers(line: &str) -> Vec<(String, f64)> {
     (1..).zip(numbers).map(named).collect()
 }
 
-/// The numbers of the kernel's files: `VmRSS: 5 kB`, `7:1 Read 4096`, `some avg10=0.00 total=7`, or one number alone.
+/// The named numbers of a kernel file with lines like `VmRSS: 5 kB`, `7:1 Read 4096`, `some
+/// avg10=0.00 total=7`, or a single number.
 fn numbers_of_lines(text: &str) -> Vec<(String, f64)> {
     let mut found = Vec::new();
     for line in text.lines() {
@@ -204,7 +210,7 @@ fn numbers_of_lines(text: &str) -> Vec<(String, f64)> {
                     let full = if full.is_empty() { "value".to_owned() } else { full };
                     found.push((full, value));
                     if name.is_empty() {
-                        break; // numbers that follow have no names
+                        break; // further numbers have no names
                     }
                 }
                 _ => {
@@ -217,7 +223,7 @@ fn numbers_of_lines(text: &str) -> Vec<(String, f64)> {
     found
 }
 
-/// What /proc/PID/stat counts; times in ticks.
+/// The counters of /proc/PID/stat; times are in ticks.
 fn numbers_of_stat(stat: &str) -> Vec<(String, f64)> {
     const FIELDS: [(&str, usize); 8] = [
         ("minflt", 10),
@@ -230,12 +236,12 @@ fn numbers_of_stat(stat: &str) -> Vec<(String, f64)> {
         ("delayacct_blkio_ticks", 42),
     ];
     let Some((_, rest)) = stat.rsplit_once(')') else { return Vec::new() };
-    let fields: Vec<&str> = rest.split_whitespace().collect(); // from the third on
+    let fields: Vec<&str> = rest.split_whitespace().collect(); // from the third field on
     let value = |place: usize| fields.get(place - 3)?.parse::<f64>().ok();
     FIELDS.iter().filter_map(|(name, at)| Some(((*name).to_owned(), value(*at)?))).collect()
 }
 
-/// What /proc/diskstats counts of a disk, by the names of the kernel's documentation.
+/// The counters of a disk in /proc/diskstats, named as in the kernel's documentation.
 fn numbers_of_disk(text: &str, disk: &str) -> Vec<(String, f64)> {
     const FIELDS: [&str; 17] = [
         "reads",
@@ -264,7 +270,7 @@ fn numbers_of_disk(text: &str, disk: &str) -> Vec<(String, f64)> {
     named.filter_map(|(name, word)| Some(((*name).to_owned(), word.parse().ok()?))).collect()
 }
 
-/// Names that come several times get a number: a sample has each once.
+/// Numbers repeated names, so that each name occurs once in a sample.
 fn distinct(mut found: Vec<(String, f64)>) -> Vec<(String, f64)> {
     let mut seen: HashMap<String, u32> = HashMap::new();
     for (name, _) in &mut found {
@@ -277,14 +283,15 @@ fn distinct(mut found: Vec<(String, f64)>) -> Vec<(String, f64)> {
     found
 }
 
-/// How much a counter grew from the first sample to the last.
+/// Growth of a counter from the first sample to the last.
 pub fn growth(samples: &[CounterSample], name: &str) -> Option<f64> {
     let mut of_name = samples.iter().filter(|sample| sample.name.eq_ignore_ascii_case(name));
     let first = of_name.next()?.value;
     Some(of_name.next_back()?.value - first)
 }
 
-/// The samples without those that only repeat the one before, or begin with zero: what is kept of a step.
+/// Drops samples that repeat the previous value of their counter, and zeros at its start. The rest
+/// is stored.
 pub fn changes(samples: Vec<CounterSample>) -> Vec<CounterSample> {
     let mut last: HashMap<(String, String), f64> = HashMap::new();
     let is_new = |sample: &CounterSample| {

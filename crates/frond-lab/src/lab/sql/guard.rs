@@ -1,12 +1,16 @@
-//! Ends statements that still run when they are to end: after Ctrl-C soon, after the time limit with some patience.
+//! The guard of a cell: ends statements that keep running, soon after Ctrl-C, and some time after
+//! the time limit.
 //!
-//! A client looks at the clock between its statements only, and an ALTER TABLE may run for hours.
+//! It is needed because a client checks the clock only between its statements, and an ALTER TABLE
+//! may run for hours.
 //!
 //! Invariants
-//! 1. Only statements of the cell's own connections are ended: the server may have other users.
-//! 2. A statement that has just begun is not ended, so that what puts the server back into its state comes through.
+//! 1. Only statements of the cell's own connections are ended, since the server may have other
+//!    users.
+//! 2. A statement that has just started is not ended, so that statements which restore the server's
+//!    state succeed.
 //!
-//! Threads: one of its own, with a connection of its own.
+//! Threads: a separate one, with its own connection.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,14 +20,14 @@ use std::time::{Duration, Instant};
 use super::session::{Session, SqlResult, number_of};
 use crate::measure;
 
-/// How often it looks.
+/// Interval between checks.
 const LOOK: Duration = Duration::from_millis(200);
-/// A statement that runs longer than this, ms, is ended when it is time.
+/// Milliseconds that a statement must have run before it may be ended.
 const LONG_MS: u32 = 500;
-/// Least time after the limit: a statement that is nearly done may end by itself.
+/// Minimum delay after the time limit, so that a statement which is nearly done may end by itself.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Connections whose statements end at a time limit.
+/// A time limit, and the connections that it applies to.
 #[derive(Clone, Debug)]
 struct Limit {
     at: Instant,
@@ -37,7 +41,7 @@ struct Shared {
     is_over: AtomicBool,
 }
 
-/// Watches a cell's connections.
+/// Watches the connections of a cell.
 #[derive(Debug)]
 pub struct Guard {
     shared: Arc<Shared>,
@@ -49,39 +53,40 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Guard {
-    /// Starts it with this connection.
+    /// Starts the guard, which uses this connection.
     pub fn start(mut session: Session) -> Self {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         let watch = move || {
             while !theirs.is_over.load(Ordering::Relaxed) {
                 std::thread::park_timeout(LOOK);
-                // A server that is gone has no statements.
+                // Errors do not matter: a server that is gone has no statements to end.
                 let _ = end_long(&mut session, &theirs.to_be_ended());
             }
         };
         Self { shared, thread: Some(std::thread::spawn(watch)) }
     }
 
-    /// Watches a connection.
+    /// Adds a connection to those whose statements end after Ctrl-C.
     pub fn watch(&self, connection: u32) {
         lock(&self.shared.connections).push(connection);
     }
 
-    /// Statements of these connections end some time after the deadline; until `unlimit` is called.
+    /// Ends statements of these connections some time after the deadline, until `unlimit` is
+    /// called: after a quarter of the time from `begin` to the deadline, but at least 5 s.
     pub fn limit(&self, begin: Instant, deadline: Instant, connections: Vec<u32>) {
         let patience = PATIENCE.max(deadline.saturating_duration_since(begin) / 4);
         *lock(&self.shared.limit) = Some(Limit { at: deadline + patience, connections });
     }
 
-    /// The statements that had a time limit have ended.
+    /// Lifts the time limit.
     pub fn unlimit(&self) {
         *lock(&self.shared.limit) = None;
     }
 }
 
 impl Shared {
-    /// Connections whose long statements are to end now.
+    /// Connections whose long statements have to end now.
     fn to_be_ended(&self) -> Vec<u32> {
         if measure::is_interrupted() {
             return lock(&self.connections).clone();
@@ -103,7 +108,7 @@ fn end_long(session: &mut Session, connections: &[u32]) -> SqlResult<()> {
     let mut long = Vec::new();
     session.rows(&sql, |row| long.extend(number_of(row, 0)))?;
     for id in long {
-        let _ = session.run(&format!("KILL QUERY {id}")); // it may have ended meanwhile
+        let _ = session.run(&format!("KILL QUERY {id}")); // the statement may have ended meanwhile
     }
     Ok(())
 }
@@ -113,7 +118,7 @@ impl Drop for Guard {
         self.shared.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            let _ = thread.join(); // it has nothing to say
+            let _ = thread.join(); // it returns nothing
         }
     }
 }

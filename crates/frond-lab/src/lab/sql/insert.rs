@@ -1,10 +1,10 @@
-//! An INSERT of many rows as text, built without allocating once it has its size.
+//! Text of an INSERT with many rows, in a buffer that is reused.
 
 use std::fmt::Write;
 
 use super::sum::RowSum;
 
-/// A statement that grows.
+/// An INSERT statement under construction.
 #[derive(Clone, Debug, Default)]
 pub struct InsertText {
     head: String,
@@ -13,7 +13,7 @@ pub struct InsertText {
     sum: RowSum,
 }
 
-/// The row that is being appended.
+/// A row being appended to a statement.
 pub struct RowText<'a> {
     text: &'a mut String,
     sum: &'a mut RowSum,
@@ -21,12 +21,12 @@ pub struct RowText<'a> {
 }
 
 impl InsertText {
-    /// A statement that begins like this: `INSERT INTO t(a,b) VALUES`.
+    /// A statement that starts with `head`, such as `INSERT INTO t(a,b) VALUES`.
     pub fn new(head: &str) -> Self {
         Self { head: head.to_owned(), ..Self::default() }
     }
 
-    /// The table, and the columns that the statement names: none, if it has all of them.
+    /// The table and the columns that the statement names; the columns are empty if it names none.
     pub fn table(&self) -> (&str, &str) {
         let words = self.head.split_once("INTO ").map_or("", |(_, words)| words);
         let named = words.rsplit_once("VALUES").map_or(words, |(named, _)| named).trim();
@@ -34,7 +34,7 @@ impl InsertText {
         (table.trim(), columns.trim_end_matches(')'))
     }
 
-    /// Appends a row; its values follow.
+    /// Starts a row, whose values the caller appends.
     pub fn row(&mut self) -> RowText<'_> {
         match self.rows {
             0 => {
@@ -49,18 +49,18 @@ impl InsertText {
         RowText { text: &mut self.text, sum: &mut self.sum, is_first: true }
     }
 
-    /// Rows in it.
+    /// Number of rows in the statement.
     pub fn len(&self) -> u64 {
         self.rows
     }
 
-    /// Bytes of text in it.
+    /// Length of the statement in bytes.
     pub fn bytes(&self) -> usize {
         if self.rows == 0 { 0 } else { self.text.len() }
     }
 
-    /// Ends the statement, which must have rows, with a clause after them; gives their number and checksum. The next row
-    /// begins a new one.
+    /// Ends the statement, which must have rows, and appends a clause; returns the number and the
+    /// checksum of its rows. The next row starts a new statement.
     pub fn close(&mut self, clause: &str) -> (u64, u64) {
         assert!(self.rows > 0, "an INSERT has rows");
         self.text.push(')');
@@ -69,7 +69,7 @@ impl InsertText {
         (std::mem::take(&mut self.rows), self.sum.take())
     }
 
-    /// The text of a statement that has ended.
+    /// The text of the closed statement.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -82,7 +82,7 @@ impl RowText<'_> {
         }
     }
 
-    /// A whole number, or a decimal one with the digits of its column.
+    /// Appends a whole number, or a decimal number with the digits of its column.
     pub fn plain(mut self, value: impl std::fmt::Display) -> Self {
         self.comma();
         let begin = self.text.len();
@@ -91,7 +91,7 @@ impl RowText<'_> {
         self
     }
 
-    /// A value of a FLOAT column.
+    /// Appends a value of a FLOAT column.
     pub fn float(mut self, value: f32) -> Self {
         self.comma();
         write!(self.text, "{value}").expect("a string takes all that is written");
@@ -99,7 +99,7 @@ impl RowText<'_> {
         self
     }
 
-    /// NULL.
+    /// Appends NULL.
     pub fn null(mut self) -> Self {
         self.comma();
         self.text.push_str("NULL");
@@ -107,7 +107,7 @@ impl RowText<'_> {
         self
     }
 
-    /// Text that has neither quotes nor backslashes: a date, digits.
+    /// Appends text without quotes and backslashes, such as dates or digits.
     pub fn simple(mut self, value: &str) -> Self {
         self.comma();
         debug_assert!(!value.contains(['\'', '\\', '\0']), "{value}");
@@ -118,7 +118,7 @@ impl RowText<'_> {
         self
     }
 
-    /// Any text.
+    /// Appends any text.
     pub fn text(mut self, value: &str) -> Self {
         self.comma();
         self.sum.value(value.as_bytes());
@@ -135,7 +135,7 @@ impl RowText<'_> {
         self
     }
 
-    /// Bytes, as a hexadecimal literal.
+    /// Appends bytes as a hexadecimal literal.
     pub fn bytes(mut self, value: &[u8]) -> Self {
         self.comma();
         self.sum.value(value);

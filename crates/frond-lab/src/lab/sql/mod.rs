@@ -1,8 +1,10 @@
-//! The SQL face: connections, statements and what a cell does with a server.
+//! The SQL face: runs the steps of a cell on a MariaDB server, and verifies their results.
 //!
 //! Invariants
-//! 1. Every target gets the same statements, by the same client, over a Unix socket.
-//! 2. Deadlocks and lock timeouts are counted and retried; any other error ends the cell.
+//! 1. Every target gets the same statements from the same client, over a Unix socket unless a URL
+//!    names another way.
+//! 2. Deadlocks and lock timeouts are counted and retried, and duplicate keys are counted; any
+//!    other error ends the cell.
 
 mod bench;
 mod counters;

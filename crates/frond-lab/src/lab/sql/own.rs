@@ -1,40 +1,42 @@
-//! Memory of a server without that of its engine, measured on the empty one before its cell, by statements on a BLACKHOLE table:
-//! long ones of a few clients that load, then those of many that ask.
+//! Measures the memory that a server needs without its engine. Runs statements on a BLACKHOLE table
+//! of the empty server before the cell: long ones from a few loading clients, then those of several
+//! querying clients.
 
 use super::insert::InsertText;
 use super::session::Session;
 use crate::targets::{Failure, Result};
 
-/// Clients that load.
+/// Number of loading clients.
 const LOADERS: u64 = 4;
-/// Clients that ask.
+/// Number of querying clients.
 const CLIENTS: u64 = 8;
-/// Rows of a statement, each of so many columns and bytes: a MiB of text, as the longest of the loads.
+/// Rows, columns, and bytes per column of a load statement: 1 MiB of text, like the longest
+/// statements of the workloads' loads.
 const ROWS: u64 = 1_000;
 const COLUMNS: usize = 11;
 const COLUMN_BYTES: usize = 95;
-/// Statements that a client prepares.
+/// Statements that a querying client prepares.
 const PREPARED: usize = 20;
 
-/// Bytes of a server that are not its engine's.
+/// Memory of a server without its engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Own {
-    /// With any number of connections.
+    /// Bytes independent of the number of connections.
     pub fixed_b: u64,
-    /// For each of them.
+    /// Bytes per connection.
     pub connection_b: u64,
 }
 
 impl Own {
-    /// With so many connections.
+    /// Memory with this many connections, bytes.
     pub fn of(self, connections: u64) -> u64 {
         self.fixed_b + connections * self.connection_b
     }
 
-    /// Measures it; `rss` is the server's resident size now.
+    /// Measures the memory; `rss` returns the current resident size of the server.
     ///
     /// # Errors
-    /// The server's.
+    /// Errors of the server.
     pub fn measure(
         connect: &(dyn Fn() -> Result<Session> + Sync),
         rss: impl Fn() -> u64,
@@ -62,7 +64,7 @@ impl Own {
     }
 }
 
-/// Has so many clients work at the same time; gives their connections, which are still there.
+/// Runs `work` on this many clients concurrently; returns their connections, still open.
 fn at_once(
     clients: u64,
     connect: &(dyn Fn() -> Result<Session> + Sync),
@@ -81,7 +83,8 @@ fn at_once(
     })
 }
 
-/// A client that loads: long statements; and sorts and temporary tables of more than their buffers.
+/// Work of a loading client: long statements, and sorts and temporary tables that exceed their
+/// buffers.
 fn load(session: &mut Session, insert: &str) -> Result<()> {
     session.run(insert)?;
     session.run("SELECT MAX(x) FROM (SELECT MD5(seq) x FROM seq_1_to_20000 ORDER BY x) sorted")?;
@@ -91,7 +94,7 @@ fn load(session: &mut Session, insert: &str) -> Result<()> {
     Ok(())
 }
 
-/// A client that asks: prepared statements, and a small sort.
+/// Work of a querying client: prepared statements, and a small sort.
 fn ask(session: &mut Session) -> Result<()> {
     for _ in 0..PREPARED {
         let select =

@@ -1,8 +1,10 @@
-//! A MariaDB server for one run: own directory, own configuration, a socket and no network.
+//! A MariaDB server for one cell, with its own directory and configuration, a socket and no
+//! network.
 //!
 //! Invariants
-//! 1. The server ends with this process, however that ends: the kernel kills it then (`setpriv`).
-//! 2. It loads the plugins it is told to, and no configuration of the machine's.
+//! 1. The server never outlives this process: the kernel kills it when this process ends
+//!    (`setpriv`).
+//! 2. It loads only the plugins that it is told to, and no configuration files of the machine.
 
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -14,30 +16,31 @@ use std::time::{Duration, Instant};
 use super::session::Session;
 use crate::targets::{Failure, Result};
 
-/// Longest time of a start, and of an end.
+/// Maximum time to start, and to stop.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 const SERVER: &str = "mariadbd";
 const INSTALL: &str = "mariadb-install-db";
 
-/// What must be there, of which packages.
+/// Required commands, and the packages that contain them.
 const COMMANDS: [(&str, &str); 3] =
     [(SERVER, "mariadb-server"), (INSTALL, "mariadb-server"), ("setpriv", "util-linux")];
 
-/// Where packages put plugins.
+/// Directory where packages install plugins.
 pub const PLUGINS: &str = "/usr/lib/mysql/plugin";
 
-/// A plugin to be loaded.
+/// A plugin to load.
 pub struct Plugin {
-    /// Name of its file, by which it is loaded.
+    /// File name by which the plugin is loaded.
     pub file: String,
-    /// Where that is.
+    /// Path of the file.
     pub path: PathBuf,
 }
 
 const FROND_PLUGIN: &str = "ha_frond.so";
 
-/// The plugin that was built in this tree: below the working directory, or in a directory above this program.
+/// Finds the plugin that was built in this tree: below the working directory, or in a directory
+/// above this program.
 pub fn built_plugin() -> Option<PathBuf> {
     let place = Path::new("mariadb/build").join(FROND_PLUGIN);
     let program = std::env::current_exe().unwrap_or_default();
@@ -47,14 +50,14 @@ pub fn built_plugin() -> Option<PathBuf> {
     files.find(|file| file.is_file())?.canonicalize().ok()
 }
 
-/// Where a command is: on the path, or where daemons are.
+/// Finds a command in PATH, or in the directories of daemons.
 fn find(command: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/bin".into()]);
     places.map(|place| place.join(command)).find(|file| file.is_file())
 }
 
-/// Fails, naming the package, if a command is missing.
+/// Checks that all required commands are installed; the failure names the missing package.
 pub fn installed() -> Result<()> {
     match COMMANDS.iter().find(|(command, _)| find(command).is_none()) {
         None => Ok(()),
@@ -68,16 +71,17 @@ fn command(name: &str) -> Command {
     Command::new(find(name).unwrap_or_else(|| name.into()))
 }
 
-/// A server that runs.
+/// A running server.
 pub struct Server {
     process: Child,
     data: PathBuf,
-    /// Has the socket, whose path must be short.
+    /// Directory of the socket, whose path must be short.
     run_dir: PathBuf,
 }
 
 impl Server {
-    /// Makes a data directory below `dir` and starts a server on it with these options, and with these plugins.
+    /// Creates a data directory below `dir`, and starts a server on it with these options and
+    /// plugins.
     pub fn start(
         dir: &Path,
         options: &[(impl AsRef<str>, String)],
@@ -88,11 +92,12 @@ impl Server {
         let log = dir.join("server.log");
         let output =
             || -> Result<File> { Ok(File::options().create(true).append(true).open(&log)?) };
-        // A server that starts deletes the temporary tables of all others that have the same directory for them.
+        // A private directory for temporary tables: a starting server deletes those of all servers
+        // that share the directory.
         let tmp = dir.join("tmp");
         fs::create_dir_all(&tmp)?;
         let tmpdir = format!("--tmpdir={}", tmp.display());
-        // As root it must be told so.
+        // mariadbd refuses to run as root unless told to.
         let user = (fs::metadata("/proc/self")?.uid() == 0).then_some("--user=root");
         let made = command(INSTALL)
             .arg("--no-defaults")
@@ -115,9 +120,9 @@ impl Server {
         let number = SERVERS.fetch_add(1, Ordering::Relaxed);
         let name = format!("frond-lab-{}-{number}", std::process::id());
         let run_dir = std::env::temp_dir().join(name);
-        let _ = fs::remove_dir_all(&run_dir); // of a process that had this number before
+        let _ = fs::remove_dir_all(&run_dir); // left by an earlier process with this pid
         DirBuilder::new().mode(0o700).create(&run_dir)?;
-        // A server takes plugins from one directory.
+        // A server loads plugins from one directory only.
         let mut load = Vec::new();
         for Plugin { file, path } in plugins {
             std::os::unix::fs::symlink(path, run_dir.join(file))?;
@@ -161,22 +166,22 @@ impl Server {
         Ok(server)
     }
 
-    /// Its socket.
+    /// Path of the socket.
     pub fn socket(&self) -> PathBuf {
         self.run_dir.join("socket")
     }
 
-    /// Number of its process.
+    /// Pid of the server.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Where its files are.
+    /// The data directory.
     pub fn data_dir(&self) -> &Path {
         &self.data
     }
 
-    /// Ends it as a server is ended: what is in memory is written.
+    /// Shuts the server down cleanly, so that it writes out what is in memory.
     pub fn stop(mut self) -> Result<()> {
         Session::connect(&self.socket(), "")?.run("SHUTDOWN")?;
         match self.wait()? {
@@ -198,14 +203,14 @@ impl Server {
     }
 }
 
-/// The last lines of a log.
+/// The last lines of a log file.
 pub fn log_tail(log: &Path, lines: usize) -> String {
     let text = String::from_utf8_lossy(&fs::read(log).unwrap_or_default()).into_owned();
     let all: Vec<&str> = text.lines().collect();
     all[all.len().saturating_sub(lines)..].join("\n")
 }
 
-/// The last lines of a log that tell of errors, to stand behind a sentence.
+/// The last error lines of a log file, formatted to follow a sentence.
 fn errors_in(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     let errors: Vec<&str> = text.lines().filter(|line| line.contains("ERROR")).collect();
@@ -216,9 +221,9 @@ fn errors_in(log: &Path) -> String {
 impl Drop for Server {
     fn drop(&mut self) {
         if !matches!(self.process.try_wait(), Ok(Some(_))) {
-            let _ = self.process.kill(); // it may end by itself meanwhile
+            let _ = self.process.kill(); // it may have ended by itself meanwhile
             let _ = self.process.wait();
         }
-        let _ = fs::remove_dir_all(&self.run_dir); // a directory in /tmp does no harm
+        let _ = fs::remove_dir_all(&self.run_dir); // a leftover directory in /tmp does no harm
     }
 }

@@ -1,6 +1,7 @@
-//! Verifies that a target syncs each commit, if its durability says so, and stays within its memory limit.
+//! Verifies that a target syncs each commit, if its durability requires that, and stays within its
+//! memory limit.
 //!
-//! A setting is no proof: an option may be misspelt, overridden, or not mean what its name says.
+//! Settings prove nothing: an option may be misspelt, overridden, or not mean what its name says.
 
 use std::path::Path;
 
@@ -11,34 +12,35 @@ use crate::lab::machine::{DiskCount, Reading, Volume};
 use crate::lab::results::CellResult;
 use crate::targets::Result;
 
-/// Commits of the probe.
+/// Number of commits in the test.
 const COMMITS: u64 = 30;
 
-/// Where syncs of the server are counted.
+/// Sources that count the syncs of a server.
 pub struct Counts<'c> {
-    /// The directory of the server.
+    /// Directory of the server.
     pub dir: &'c Path,
-    /// Its process.
+    /// Pid of the server.
     pub process: u32,
-    /// What the server's control group counts.
+    /// Reads the counters of the server's control group.
     pub read: &'c dyn Fn() -> Option<Reading>,
-    /// Status variables in which the engine counts its syncs.
+    /// Status variables that count the engine's syncs.
     pub syncs: &'c [String],
 }
 
-/// A way to count, and the number so far.
+/// Name of a counter, and its value, if it is available.
 type Count = (&'static str, Option<u64>);
 
 impl Counts<'_> {
     fn flushes(&self) -> Option<u64> {
         let volume = Volume::of(self.dir).ok()?;
         let disk = volume.disk().ok()?;
-        // A disk without a volatile cache is never told to flush.
+        // The kernel sends no flushes to a disk without a volatile cache.
         let has_cache = disk.write_cache.contains("back");
         disk.count().filter(|_| has_cache).map(|DiskCount { flushes, .. }| flushes)
     }
 
-    /// What is counted all the time: the server's own counts first, that of the disk, which others use as well, last.
+    /// Reads the counters that run all the time: first those of the server, last that of the disk,
+    /// which others may use as well.
     fn now(&self, session: &mut Session) -> [Count; 3] {
         let names: Vec<String> = self.syncs.iter().map(|name| format!("'{name}'")).collect();
         let of_engine = session.value(&format!(
@@ -46,7 +48,8 @@ impl Counts<'_> {
              WHERE VARIABLE_NAME IN ({})",
             names.join(",")
         ));
-        let of_engine = of_engine.ok().and_then(|value| value.parse().ok()); // it may have no such variable
+        // The server may have no such variable.
+        let of_engine = of_engine.ok().and_then(|value| value.parse().ok());
         let writes = (self.read)().and_then(|reading| Some(reading.io?.writes));
         [
             ("syncs by the engine's count", of_engine),
@@ -56,10 +59,11 @@ impl Counts<'_> {
     }
 }
 
-/// Commits rows one by one: each must be synced before it is acknowledged, by all that is counted here.
+/// Commits rows one by one, and verifies with every available counter that each commit was synced
+/// before it was acknowledged.
 ///
 /// # Errors
-/// The server's.
+/// Errors of the server.
 pub fn verify_syncs(
     session: &mut Session,
     options: &str,
@@ -96,8 +100,9 @@ pub fn verify_syncs(
     Ok(())
 }
 
-/// Verifies that the resident size grew by no more than the memory of the run, a quarter of that (at least `beside_b`)
-/// for what the engine keeps outside its cache, and what the server itself takes.
+/// Verifies that the resident size grew by no more than the sum of: the memory of the run, a
+/// quarter of that (at least `beside_b`) for what the engine keeps outside its cache, and the
+/// memory of the server itself.
 pub fn verify_memory(
     base: u64,
     peak: u64,

@@ -1,4 +1,4 @@
-//! Waiting until an engine's background work has ended.
+//! Waits until the background work of an engine has ended.
 
 use std::time::{Duration, Instant};
 
@@ -7,22 +7,23 @@ use crate::lab::target::SqlTarget;
 use crate::measure::{self, Space, Subject, Usage};
 use crate::targets::Result;
 
-/// Seconds in which a server that rests writes nothing and does not change its size.
+/// Seconds without writes and without a change of size after which a server counts as idle.
 const STILL_SECONDS: u32 = 3;
 
-/// What a rest came to.
+/// Result of waiting for background work.
 #[derive(Clone, Copy, Debug)]
 pub struct Rested {
-    /// What the server used.
+    /// Resources that the server used meanwhile.
     pub paid: Usage,
-    /// How long it took until it was still.
+    /// Seconds until the server became idle.
     pub seconds: f64,
 }
 
-/// Asks the engine to write out what waits in memory, and waits until it is still, or for `longest`.
+/// Asks the engine to write out what it holds in memory, and waits until it is idle, or for
+/// `longest`.
 ///
 /// # Errors
-/// The server's.
+/// Errors of the server.
 pub fn rest(
     admin: &mut Session,
     target: &SqlTarget,
@@ -37,8 +38,8 @@ pub fn rest(
     }
     let now = || (subject.usage().write_bytes, space.map_or(0, Space::bytes));
     let (mut last, mut waited) = (now(), 0);
-    // Background work after the first request takes disk space in reserve again (Frond). The second request, when nothing
-    // is left to do, gives it back.
+    // Two rounds: background work after the first request reserves disk space again (Frond). The
+    // second request, made when nothing is left to do, gives it back.
     for seconds_wanted in [STILL_SECONDS, 1] {
         for statement in &target.settle {
             admin.run(statement)?;
@@ -63,7 +64,7 @@ pub fn rest(
     Ok(Rested { paid: subject.usage().since(&before), seconds })
 }
 
-/// The values of global variables now.
+/// Reads the current values of global variables.
 fn usual_values(
     session: &mut Session,
     variables: &[(String, String)],
@@ -75,7 +76,7 @@ fn usual_values(
     Ok(usual)
 }
 
-/// Whether all of these status variables are zero.
+/// Whether all these status variables are zero.
 fn zero(session: &mut Session, names: &[String]) -> Result<bool> {
     for name in names {
         let value = session.value(&format!(

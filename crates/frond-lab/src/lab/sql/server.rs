@@ -1,4 +1,4 @@
-//! The server of a cell: started for it, or somebody's, by its URL.
+//! The server of a cell: one that the lab starts for it, or an existing one given by its URL.
 
 use std::path::{Path, PathBuf};
 
@@ -13,10 +13,10 @@ use crate::lab::target::SqlTarget;
 use crate::measure::{self, Space, Subject};
 use crate::targets::{Failure, Result};
 
-/// Database of the cells.
+/// Name of the database that cells use.
 pub const DATABASE: &str = "lab";
 
-/// Options of every server, with why.
+/// Options of every server, with their reasons.
 const COMMON: [(&str, &str, &str); 6] = [
     ("character-set-server", "latin1", "as in the published schemas: CHAR(120) is 120 bytes"),
     ("collation-server", "latin1_swedish_ci", "the default of latin1, as published"),
@@ -28,38 +28,39 @@ const COMMON: [(&str, &str, &str); 6] = [
 
 const BLACKHOLE: &str = "ha_blackhole.so";
 
-/// What is no data of any engine: logs of InnoDB, Aria, and of commits of several engines; temporary tables, which a close
-/// deletes.
+/// Files that do not count as data: logs of InnoDB and Aria, the log of commits that span engines,
+/// and temporary tables, which a shutdown deletes.
 const NO_DATA: [&str; 4] = ["ib_logfile*", "aria_log.*", "tc.log", "ibtmp*"];
 
-/// Where a target is.
+/// Where the server of a target is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
-    /// A server of the lab's own, in this directory.
+    /// A server that the lab starts, in this directory.
     Own(PathBuf),
-    /// A server that runs already: its database is dropped and made again.
+    /// A server that already runs: its database is dropped and created again.
     Url(String),
 }
 
-/// A server that runs.
+/// A running server, with all that the lab measures and limits on it.
 pub struct Running {
     own: Option<Server>,
     place: Place,
     log: PathBuf,
-    /// What its process is limited and counted by.
+    /// How its process is limited and counted.
     pub confined: Confined,
-    /// The disk of its own that it is on.
+    /// The private disk that it is on.
     disk: Option<Disk>,
     guard: Option<Guard>,
-    /// Name, value and reason of its settings.
+    /// Name, value and reason of each setting.
     pub settings: Vec<(String, String, String)>,
 }
 
 impl Running {
-    /// Starts a server with this target, or connects; then makes an empty database.
+    /// Starts a server for this target or connects to one, and creates an empty database.
     ///
     /// # Errors
-    /// What is missing, or the last lines of the log of a server that does not start.
+    /// Something is not installed, or the server does not start; the message has the last lines of
+    /// its log.
     pub fn start(
         place: &Place,
         target: &SqlTarget,
@@ -78,7 +79,7 @@ impl Running {
                 settings.iter().map(|(name, value, _)| (name.as_str(), value.clone())).collect();
             log = dir.join("server.log");
             let mut plugins = target.plugins()?;
-            // What the server itself takes is measured on it.
+            // The server's own memory is measured with BLACKHOLE.
             if plugins.iter().all(|plugin| plugin.file != BLACKHOLE) {
                 let path = Path::new(PLUGINS).join(BLACKHOLE);
                 plugins.push(Plugin { file: BLACKHOLE.to_owned(), path });
@@ -120,30 +121,32 @@ impl Running {
         Ok(session)
     }
 
-    /// What ends statements that run on when the cell is to end.
+    /// The guard, which ends statements that still run when the cell has to end.
     pub fn guard(&self) -> Option<&Guard> {
         self.guard.as_ref()
     }
 
-    /// A connection in the database of the cells.
+    /// Opens a connection to the cells' database.
     ///
     /// # Errors
-    /// The server's.
+    /// Errors of the server.
     pub fn session(&self) -> SqlResult<Session> {
         self.connect(DATABASE)
     }
 
-    /// The process to be measured, if it is ours.
+    /// Pid of the server to measure; `None` if the lab did not start it.
     pub fn pid(&self) -> Option<u32> {
         self.own.as_ref().map(Server::pid)
     }
 
-    /// What is measured: without a process of ours nothing can be but times.
+    /// The process to measure. Nothing but times can be measured on a server that the lab did not
+    /// start.
     pub fn subject(&self) -> Subject {
         self.pid().map_or(Subject::Server(u32::MAX), Subject::Server)
     }
 
-    /// What its control group counts; of a disk of its own, what that counts of I/O: everything.
+    /// Counters of the control group. On a private disk, I/O is counted by the disk instead, which
+    /// sees all of it.
     pub fn counts(&self) -> Option<Reading> {
         let reading = self.confined.group.as_ref().map(Group::read);
         let of_disk = self.disk.as_ref().and_then(Disk::count).map(|count| count.io);
@@ -153,12 +156,12 @@ impl Running {
         }
     }
 
-    /// Starts a new peak of the memory that its control group counts.
+    /// Resets the memory peak of the control group.
     pub fn reset_memory_peak(&self) {
         self.confined.group.as_ref().map(Group::reset_memory_peak);
     }
 
-    /// Its own directory.
+    /// Directory of a server that the lab started.
     pub fn dir(&self) -> Option<&Path> {
         match &self.place {
             Place::Own(dir) => Some(dir),
@@ -166,34 +169,36 @@ impl Running {
         }
     }
 
-    /// Directory below the data directory whose bytes count.
+    /// Directory with the target's files, below the data directory.
     pub fn files(&self, target: &SqlTarget) -> Option<PathBuf> {
         self.own.as_ref().map(|server| server.data_dir().join(&target.files))
     }
 
-    /// What counts as the size of a target: all of its data directory but logs, beyond what is there now. Logs are of a
-    /// size that settings say (InnoDB), or have what a rest has written elsewhere too (the others).
+    /// What counts as the size of a target: the growth of its data directory from now on, without
+    /// logs. The size of logs is a setting (InnoDB), or they only hold what idle-time work has also
+    /// written elsewhere (other engines).
     pub fn space(&self, target: &SqlTarget) -> Option<Space> {
         let logs: Vec<&str> = target.logs.iter().map(String::as_str).collect();
         self.own.as_ref().map(|server| Space::grown(server.data_dir(), &logs, &NO_DATA))
     }
 
-    /// Files in which its control group counts.
+    /// Files with the counters of the control group.
     pub fn count_files(&self) -> Vec<PathBuf> {
         self.confined.group.as_ref().map(Group::count_files).unwrap_or_default()
     }
 
-    /// Last lines of its log.
+    /// Last lines of the server's log.
     pub fn log_tail(&self) -> String {
         if self.log == Path::new("") { String::new() } else { log_tail(&self.log, 40) }
     }
 
-    /// Ends it cleanly; a server that is not ours goes on. After Ctrl-C it is not waited for until it has written its memory.
+    /// Shuts the server down cleanly; a server that the lab did not start keeps running. After
+    /// Ctrl-C the server is killed instead, since writing out its memory may take long.
     ///
     /// # Errors
-    /// It does not end, or with an error.
+    /// The server does not end, or ends with an error.
     pub fn stop(self) -> Result<()> {
-        drop(self.guard); // its connection is in use until then
+        drop(self.guard); // until then it uses a connection
         match self.own.filter(|_| !measure::is_interrupted()) {
             Some(server) => server.stop(),
             None => Ok(()),

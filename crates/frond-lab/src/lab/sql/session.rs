@@ -1,4 +1,4 @@
-//! A connection: text statements, prepared statements, and errors by kind.
+//! A connection to a server: text statements, prepared statements, and classified errors.
 //!
 //! Threads: one.
 
@@ -15,13 +15,14 @@ pub use mysql::{Row, Statement, Value};
 /// Why a statement failed.
 #[derive(Debug)]
 pub enum SqlError {
-    /// The transaction cannot go on: a deadlock victim (1213), or a row that it read was changed meanwhile (1020).
+    /// The transaction was rolled back as a deadlock victim (1213), or a row that it read has
+    /// changed since (1020).
     Deadlock,
-    /// A lock was waited for too long (1205).
+    /// A lock wait timed out (1205).
     LockTimeout,
-    /// A unique key has the row already (1062).
+    /// The row exists already in a unique key (1062).
     Duplicate,
-    /// KILL QUERY ended it (1317, or 1028 within a sort).
+    /// KILL QUERY ended the statement (1317, or 1028 within a sort).
     Killed,
     /// Anything else.
     Other(Failure),
@@ -63,7 +64,7 @@ impl From<SqlError> for Failure {
     }
 }
 
-/// A connection.
+/// A connection to a server.
 pub struct Session {
     connection: Conn,
 }
@@ -72,14 +73,14 @@ impl Session {
     /// Connects through a Unix socket as root.
     ///
     /// # Errors
-    /// The server's.
+    /// Errors of the server.
     pub fn connect(socket: &Path, database: &str) -> SqlResult<Self> {
         let options = OptsBuilder::new()
             .socket(Some(socket.display().to_string()))
             .prefer_socket(true)
             .user(Some("root"))
             .max_allowed_packet(Some(1 << 30))
-            .stmt_cache_size(Some(0)) // it would close the statement that was used longest ago
+            .stmt_cache_size(Some(0)) // a cache closes the least recently used statement
             .db_name((!database.is_empty()).then_some(database));
         Ok(Self { connection: Conn::new(options)? })
     }
@@ -87,7 +88,7 @@ impl Session {
     /// Connects to `mysql://user:password@host:port/database`.
     ///
     /// # Errors
-    /// The URL is none; the server's.
+    /// The URL is invalid; errors of the server.
     pub fn connect_url(url: &str) -> SqlResult<Self> {
         let options = Opts::from_url(url)
             .map_err(|error| SqlError::Other(Failure(format!("{url}: {error}"))))?;
@@ -95,24 +96,25 @@ impl Session {
         Ok(Self { connection: Conn::new(options)? })
     }
 
-    /// Number of the connection in the server.
+    /// The server's id of the connection.
     pub fn id(&self) -> u32 {
         self.connection.connection_id()
     }
 
-    /// Runs a statement in the text protocol; gives the affected rows.
+    /// Runs a statement in the text protocol; returns the number of affected rows.
     ///
     /// # Errors
-    /// The server's.
+    /// Errors of the server.
     pub fn run(&mut self, sql: &str) -> SqlResult<u64> {
         self.connection.query_drop(sql)?;
         Ok(self.connection.affected_rows())
     }
 
-    /// Runs several statements in one round trip and reads all that they answer: an error of any of them is one.
+    /// Runs several statements in one round trip and reads all their results. Fails if any of them
+    /// fails.
     ///
     /// # Errors
-    /// The server's.
+    /// Errors of the server.
     pub fn run_all(&mut self, sql: &str) -> SqlResult<()> {
         let mut answers = self.connection.query_iter(sql)?;
         while let Some(answer) = answers.iter() {
@@ -126,24 +128,25 @@ impl Session {
     /// Prepares a statement.
     ///
     /// # Errors
-    /// The server's.
+    /// Errors of the server.
     pub fn prepare(&mut self, sql: &str) -> SqlResult<Statement> {
         Ok(self.connection.prep(sql)?)
     }
 
-    /// Executes a prepared statement that gives no rows; gives the affected rows ("changed", not "found").
+    /// Executes a prepared statement that returns no rows; returns the number of affected rows
+    /// ("changed", not "found").
     ///
     /// # Errors
-    /// The server's.
+    /// Errors of the server.
     pub fn execute(&mut self, statement: &Statement, values: impl Into<Params>) -> SqlResult<u64> {
         self.connection.exec_drop(statement, values)?;
         Ok(self.connection.affected_rows())
     }
 
-    /// Executes a prepared query and reads all of its rows; gives how many.
+    /// Executes a prepared query and reads all its rows; returns their number.
     ///
     /// # Errors
-    /// The server's.
+    /// Errors of the server.
     pub fn query(
         &mut self,
         statement: &Statement,
@@ -158,18 +161,18 @@ impl Session {
         Ok(rows)
     }
 
-    /// Executes a prepared query and reads all of its rows, whose values nobody wants; gives how many.
+    /// Executes a prepared query and discards its rows; returns their number.
     ///
     /// # Errors
-    /// The server's.
+    /// Errors of the server.
     pub fn skim(&mut self, statement: &Statement, values: impl Into<Params>) -> SqlResult<u64> {
         self.query(statement, values, |_| ())
     }
 
-    /// Runs a query in the text protocol and reads all of its rows; gives how many.
+    /// Runs a query in the text protocol and reads all its rows; returns their number.
     ///
     /// # Errors
-    /// The server's.
+    /// Errors of the server.
     pub fn rows(&mut self, sql: &str, mut visit: impl FnMut(&Row)) -> SqlResult<u64> {
         let mut rows = 0;
         for row in self.connection.query_iter(sql)? {
@@ -179,10 +182,11 @@ impl Session {
         Ok(rows)
     }
 
-    /// Runs LOAD DATA LOCAL INFILE, whose file is what `source` writes; gives the rows loaded.
+    /// Runs LOAD DATA LOCAL INFILE with what `source` writes as the file; returns the number of
+    /// rows loaded.
     ///
     /// # Errors
-    /// The server's, and `source`'s.
+    /// Errors of the server and of `source`.
     pub fn load_data(
         &mut self,
         sql: &str,
@@ -195,10 +199,10 @@ impl Session {
         rows
     }
 
-    /// The first column of the first row as text.
+    /// Runs a query; returns the first column of the first row as text.
     ///
     /// # Errors
-    /// The server's; there is no row, or NULL.
+    /// Errors of the server; there is no row, or its value is NULL.
     pub fn value(&mut self, sql: &str) -> SqlResult<String> {
         let mut found = None;
         self.rows(sql, |row| {
@@ -210,7 +214,7 @@ impl Session {
     }
 }
 
-/// A column as a whole number; `None` for NULL, for what is none, and for no such column.
+/// A column as a whole number; `None` if it is NULL, not a number, or does not exist.
 pub fn number_of(row: &Row, column: usize) -> Option<i64> {
     match row.as_ref(column)? {
         Value::Int(number) => Some(*number),
@@ -220,7 +224,7 @@ pub fn number_of(row: &Row, column: usize) -> Option<i64> {
     }
 }
 
-/// A column as text; `None` for NULL or no such column.
+/// A column as text; `None` if it is NULL or does not exist.
 pub fn text_of(row: &Row, column: usize) -> Option<String> {
     match row.as_ref(column)? {
         Value::NULL => None,

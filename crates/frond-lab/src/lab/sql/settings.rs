@@ -1,22 +1,25 @@
-//! Settings in force: what the server says of its variables, each with its default and, if the target asked for it, why.
+//! Settings in force: the server's variables, each with its default and, if the target set it, the
+//! reason.
 //!
-//! What was asked for is no proof of what is in force: a server rounds sizes, and one setting changes another.
+//! The settings are read back from the server, because it rounds sizes, and one setting may change
+//! another.
 
 use std::collections::BTreeMap;
 
 use super::session::{Session, text_of};
 use crate::targets::Result;
 
-/// As both the server and the targets' files write a name.
+/// Normalizes a name, which servers and target files write differently.
 fn common(name: &str) -> String {
     name.replace('-', "_").to_lowercase()
 }
 
-/// Settings by name: those that the target asks for, and all variables that differ from the server's defaults. What
-/// has no default, as paths, is left out: each cell has its own.
+/// Reads the settings that the target asks for, and all variables that differ from the server's
+/// defaults. Variables without a default, such as paths, are left out, since they differ between
+/// cells.
 ///
 /// # Errors
-/// The server's.
+/// Errors of the server.
 pub fn effective(
     session: &mut Session,
     asked: &[(String, String, String)],

@@ -1,31 +1,33 @@
-//! What a step of a workload is.
+//! Description of a step of a workload.
 
-/// A step.
+/// A step of a workload: a measured phase with a number of clients.
 #[derive(Clone, Debug)]
 pub struct Step<'s> {
-    /// Its name.
+    /// Name of the step.
     pub name: &'s str,
-    /// Operations planned, if it does not run for a time.
+    /// Number of planned operations, unless the step runs for a fixed time.
     pub planned: Option<u64>,
-    /// Seconds that it runs for.
+    /// Duration in seconds, if the step runs for a fixed time.
     pub seconds: Option<f64>,
-    /// Longest time before it that is not measured, seconds: until the rate is steady.
+    /// Maximum duration of the warm-up in seconds. The warm-up is not measured, and ends once the
+    /// rate is steady.
     pub warm_up: f64,
-    /// Clients.
+    /// Number of clients.
     pub clients: u64,
-    /// Requests per second that arrive at all clients together, each served by one that is free: an open loop.
+    /// Rate of an open loop: requests per second that become due, each served by any free client.
+    /// `None` for a closed loop.
     pub rate: Option<f64>,
-    /// Kinds of requests that have a series of their own: requests done so far.
+    /// Kinds of requests for which a separate series records the requests done so far.
     pub series: &'s [&'static str],
-    /// Bytes of the rows that an operation changes, where each changes as many; 0 where clients tell what they changed
-    /// (`Worker::changed`), or where that is not known.
+    /// Bytes of rows that each operation changes, if the number is constant; 0 if clients report
+    /// their changes (`Worker::changed`), or if it is unknown.
     pub changed_bytes: u64,
-    /// Whether it changes rows.
+    /// Whether the step changes rows.
     pub writes: bool,
 }
 
 impl<'s> Step<'s> {
-    /// A load of so many rows by one client.
+    /// A load of `rows` rows by one client.
     pub fn load(name: &'s str, rows: u64, row_bytes: u64) -> Self {
         Self {
             name,
@@ -40,7 +42,7 @@ impl<'s> Step<'s> {
         }
     }
 
-    /// Requests of so many clients for a time, after a warm-up.
+    /// Requests of `clients` clients for `seconds`, after a warm-up.
     pub fn timed(name: &'s str, seconds: f64, warm_up: f64, clients: u64) -> Self {
         let (planned, seconds) = (None, Some(seconds));
         let (rate, changed_bytes, writes) = (None, 0, false);

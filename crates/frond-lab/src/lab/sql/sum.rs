@@ -1,17 +1,20 @@
-//! Checksums of rows that the server and the client both compute: the sum of CRC-32 over the columns as text.
+//! Checksums of rows that both the server and the client compute: the sum of the rows' CRC-32 over
+//! their columns as text.
 //!
-//! The sum depends neither on the engine nor on the order of the rows, so several clients may add to it.
+//! The sum depends neither on the engine nor on the order of the rows, so several clients may add
+//! to it.
 //!
-//! Threads: a `Ledger` is shared by the clients of a cell.
+//! Threads: the clients of a cell share a `Ledger`.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// Stands between the columns of a row.
+/// Separates the columns of a row.
 const SEPARATOR: u8 = 0x1f;
-/// Stands for NULL.
+/// Represents NULL.
 const NULL: &str = "\0";
-/// A FLOAT is summed in whole parts of this size: the server prints six digits of it only, which are fewer than it has.
+/// A FLOAT enters the sum as a whole number of 1/16384ths: the server would print it with six
+/// digits, which are fewer than it has.
 const FLOAT_PARTS: f64 = 16_384.0;
 
 /// A column of a table.
@@ -23,7 +26,7 @@ pub struct Column {
     pub is_float: bool,
 }
 
-/// An expression for the sum over these columns of all rows.
+/// SQL expression for the checksum of all rows over these columns.
 pub fn expression<'c>(columns: impl IntoIterator<Item = &'c Column>) -> String {
     let text = |Column { name, is_float }: &Column| match is_float {
         true => format!("COALESCE(CAST(FLOOR(`{name}`*{FLOAT_PARTS}) AS SIGNED),'\\0')"),
@@ -33,7 +36,7 @@ pub fn expression<'c>(columns: impl IntoIterator<Item = &'c Column>) -> String {
     format!("COALESCE(SUM(CRC32(CONCAT_WS(0x{SEPARATOR:02X},{}))),0)", texts.join(","))
 }
 
-/// Sums the rows that a client makes.
+/// Checksum of the rows that a client generates.
 #[derive(Clone, Debug, Default)]
 pub struct RowSum {
     row: Vec<u8>,
@@ -42,7 +45,7 @@ pub struct RowSum {
 }
 
 impl RowSum {
-    /// Adds the next value of the row.
+    /// Adds the next value of the current row.
     pub fn value(&mut self, text: &[u8]) {
         if std::mem::replace(&mut self.has_value, true) {
             self.row.push(SEPARATOR);
@@ -50,18 +53,18 @@ impl RowSum {
         self.row.extend_from_slice(text);
     }
 
-    /// Adds NULL.
+    /// Adds NULL as the next value.
     pub fn null(&mut self) {
         self.value(NULL.as_bytes());
     }
 
-    /// Adds the value of a FLOAT column.
+    /// Adds the next value of a FLOAT column.
     pub fn float(&mut self, value: f32) {
         let parts = (f64::from(value) * FLOAT_PARTS).floor() as i64;
         self.value(parts.to_string().as_bytes());
     }
 
-    /// Ends the row, if one has begun.
+    /// Ends the current row, if there is one.
     pub fn end_row(&mut self) {
         if std::mem::take(&mut self.has_value) {
             self.sum += u64::from(crc32fast::hash(&self.row));
@@ -69,29 +72,30 @@ impl RowSum {
         }
     }
 
-    /// The sum of all rows that have ended since the last call.
+    /// Returns the sum of the rows that ended since the last call.
     pub fn take(&mut self) -> u64 {
         std::mem::take(&mut self.sum)
     }
 }
 
-/// What the clients have inserted into a table.
+/// What clients have inserted into a table.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Sent {
-    /// Columns that the statements name; all, if empty.
+    /// Columns that the statements name; empty if they name none and insert into all.
     pub columns: Vec<String>,
     /// Rows.
     pub rows: u64,
-    /// Sum over those columns.
+    /// Checksum over those columns.
     pub sum: u64,
 }
 
-/// What the clients have inserted, by table.
+/// What clients have inserted, by table.
 #[derive(Debug, Default)]
 pub struct Ledger(Mutex<BTreeMap<String, Sent>>);
 
 impl Ledger {
-    /// Notes rows that the server has acknowledged; all statements of a table name the same columns.
+    /// Records rows that the server has acknowledged. All statements of a table name the same
+    /// columns.
     pub fn add(&self, table: &str, columns: &str, rows: u64, sum: u64) {
         let mut all = self.0.lock().unwrap_or_else(|e| e.into_inner());
         if !all.contains_key(table) {
@@ -105,12 +109,12 @@ impl Ledger {
         }
     }
 
-    /// A table was made: nothing is in it.
+    /// Forgets a table, because it was created again and is empty.
     pub fn forget(&self, table: &str) {
         self.0.lock().unwrap_or_else(|e| e.into_inner()).remove(table);
     }
 
-    /// What was inserted into a table.
+    /// What clients have inserted into this table.
     pub fn of(&self, table: &str) -> Option<Sent> {
         self.0.lock().unwrap_or_else(|e| e.into_inner()).get(table).cloned()
     }

@@ -1,4 +1,4 @@
-//! What a bench measures, on real servers.
+//! Tests of what a bench measures, on real servers.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,7 +67,7 @@ fn sql_sizes_are_of_the_rows_that_all_targets_have() -> Result<()> {
     assert_eq!(metric(&loaded, "disk_b_row"), size / ROWS as f64);
     assert!(metric(&loaded, "log_b") > 0.0 && metric(&loaded, "write_amp") > 0.0);
 
-    // What is done while the rate becomes steady is not measured; neither is what clients prepare.
+    // Neither the warm-up nor the preparation of clients is measured.
     let (requests, prepared) = (AtomicU64::new(0), AtomicU64::new(0));
     let step = Step { writes: true, ..Step::timed("update", 0.2, 0.2, 2) };
     bench.step_prepared(
@@ -99,7 +99,7 @@ fn sql_sizes_are_of_the_rows_that_all_targets_have() -> Result<()> {
     assert!(metric(&bench.result.steps[1], "wr_b_op_rested") > 0.0, "charged to what wrote last");
     assert_eq!(metric(&bench.result.steps[0], "rest_s"), metric(&loaded, "rest_s"));
 
-    // A client's CPU is all that its thread used, its first request too.
+    // The CPU of a client is all that its thread used, including its first request.
     bench.step(&Step::load("spin", 1, 0), |worker| {
         worker.request("spin", 1, |_| {
             let begin = thread_cpu_s();
@@ -118,14 +118,15 @@ fn sql_sizes_are_of_the_rows_that_all_targets_have() -> Result<()> {
     for source in ["proc_io", "proc_status", "proc_stat"] {
         assert!(sources(&bench).contains(source), "{source} in {:?}", sources(&bench));
     }
-    // Targets differ in how many updates they have done, so that the sizes in the end are no longer of the same rows.
+    // Targets differ in the number of updates they have done, so the final sizes are not of the
+    // same rows.
     let result = bench.finish((ROWS, ROWS * ROW_BYTES))?;
     assert!(result.metrics.contains_key("disk_end_b") && result.metrics.contains_key("disk_b_row"));
     assert!(!result.metrics.contains_key("disk_b"), "{:?}", result.metrics);
     Ok(())
 }
 
-/// Which row a request is for; counts it.
+/// Counts a request, and chooses its row.
 fn worker_number(requests: &AtomicU64) -> u64 {
     requests.fetch_add(1, Ordering::Relaxed) % 100
 }
@@ -134,7 +135,7 @@ fn worker_number(requests: &AtomicU64) -> u64 {
 fn sql_a_step_whose_warm_up_reached_the_time_limit_has_no_metrics() -> Result<()> {
     let (mut bench, _dir) = start("innodb", Some(2), false)?;
     load(&mut bench)?;
-    // The warm-up cannot be steady before three of its six parts are over.
+    // The warm-up cannot be steady before three of its six intervals are over.
     bench.step(&Step::timed("late", 1.0, 30.0, 1), |worker| {
         while worker.go_on() {
             worker.request("select", 1, |session| session.run("DO SLEEP(0.01)").map(drop))?;

@@ -1,5 +1,5 @@
-//! Counts the calls by which a process syncs, with strace: neither the disk, which others use as well, nor what an
-//! engine says of itself is proof of a sync.
+//! Counts the sync calls of a process with strace. Neither the flushes of a disk that others also
+//! use, nor the engine's own counters prove that a commit was synced.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -11,16 +11,16 @@ use rustix::process::{Pid, Signal, kill_process};
 /// System calls that sync a file.
 const CALLS: &str = "fsync,fdatasync,sync_file_range,syncfs,msync";
 
-/// A process whose calls are counted.
+/// A process whose sync calls are being counted.
 pub struct Traced {
     strace: Child,
-    /// What it says: a tracer whose pipe is closed would end.
+    /// Standard error of strace. It stays open: strace would end if the pipe were closed.
     said: BufReader<ChildStderr>,
     output: PathBuf,
 }
 
 impl Traced {
-    /// Attaches to all threads of a process; `None` where strace is not installed, or may not.
+    /// Attaches to all threads of a process; `None` if strace is not installed or not permitted.
     pub fn attach(process: u32, dir: &Path) -> Option<Self> {
         let output = dir.join("syncs");
         let mut strace = Command::new("strace")
@@ -34,17 +34,19 @@ impl Traced {
             .ok()?;
         let said = BufReader::new(strace.stderr.take()?);
         let mut traced = Self { strace, said, output };
-        // "Process 7 attached with 9 threads": it says so when it has all of them. It ends otherwise.
+        // strace prints "Process 7 attached with 9 threads" once it has all of them, or else it
+        // ends.
         let mut lines = traced.said.by_ref().lines().map_while(Result::ok);
         lines.any(|line| line.contains("attached")).then_some(traced)
     }
 
-    /// Detaches; gives the calls since then.
+    /// Detaches, and returns the number of calls since `attach`.
     pub fn count(mut self) -> Option<u64> {
         kill_process(Pid::from_child(&self.strace), Signal::INT).ok()?;
         self.strace.wait().ok()?;
         let text = fs::read_to_string(&self.output).ok()?;
-        // A call that another thread's call interrupts is printed in two lines; only the first matches.
+        // A call during which another thread makes one is printed in two lines; only the first
+        // matches.
         let is_call = |line: &&str| {
             let call = line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
             CALLS.split(',').any(|name| call.strip_prefix(name).is_some_and(|c| c.starts_with('(')))
@@ -55,7 +57,7 @@ impl Traced {
 
 impl Drop for Traced {
     fn drop(&mut self) {
-        // A tracer that is killed detaches; it has ended already where it was counted.
+        // A killed tracer detaches. After `count` it has already ended.
         let _ = self.strace.kill();
         let _ = self.strace.wait();
     }

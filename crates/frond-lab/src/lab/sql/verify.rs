@@ -1,8 +1,9 @@
-//! Verification: each table's rows by its primary key, the same through each of its indexes, and against what the
-//! client has sent.
+//! Verifies tables: the rows read by the primary key must match those read through each index, and
+//! those that the clients sent.
 //!
 //! Invariants
-//! 1. What is read by an index is read by nothing else: EXPLAIN says so of the very statement, or the cell fails.
+//! 1. A read through an index reads nothing else: EXPLAIN must confirm this for the statement
+//!    itself, or the cell fails.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use super::sum::{Column, Sent, expression};
 use crate::lab::results::CellResult;
 use crate::targets::{Failure, Result};
 
-/// Indexes of a table with their columns; PRIMARY among them, if there is one.
+/// The indexes of a table with their columns, including PRIMARY if there is one.
 fn indexes(session: &mut Session, table: &str) -> Result<BTreeMap<String, Vec<String>>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let sql = format!(
@@ -41,17 +42,17 @@ fn columns(session: &mut Session, table: &str) -> Result<Vec<Column>> {
     Ok(found)
 }
 
-/// How the server reads a table.
+/// How the server reads a table, according to EXPLAIN.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Access {
-    /// As EXPLAIN has it: `ALL`, `index`, …
+    /// Column `type` of EXPLAIN: `ALL`, `index`, …
     kind: String,
     key: Option<String>,
     extra: String,
 }
 
 impl Access {
-    /// That of this statement.
+    /// Runs EXPLAIN on a statement.
     fn of(session: &mut Session, sql: &str) -> Result<Self> {
         let mut found = Vec::new();
         session.rows(&format!("EXPLAIN {sql}"), |row| {
@@ -64,13 +65,14 @@ impl Access {
         }
     }
 
-    /// Whether all of this index is read, and nothing else.
+    /// Whether the server reads all of this index, and nothing else.
     fn is_all_of(&self, index: &str) -> bool {
         let key = self.key.as_deref();
         self.kind == "index" && key == Some(index) && self.extra.contains("Using index")
     }
 
-    /// Whether all rows are read where they are: a scan of the table, which is one of the primary key.
+    /// Whether the server reads all rows themselves: a scan of the table, which is a scan of the
+    /// primary key.
     fn is_of_rows(&self) -> bool {
         match self.key.as_deref() {
             None => self.kind == "ALL",
@@ -97,21 +99,21 @@ fn texts(session: &mut Session, sql: &str) -> Result<Vec<String>> {
     }
 }
 
-/// What a table must have.
+/// What a table must contain.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Expected<'e> {
-    /// Rows, if that is known.
+    /// Number of rows, if known.
     pub rows: Option<u64>,
-    /// What clients have sent, if it is all that the table has.
+    /// What clients have sent, if the table contains nothing else.
     pub sent: Option<&'e Sent>,
-    /// Whether every target must have the same rows in the end.
+    /// Whether every target must end with the same rows.
     pub is_fixed: bool,
 }
 
-/// Verifies a table.
+/// Verifies a table, and records the outcome in `result`.
 ///
 /// # Errors
-/// The server's.
+/// Errors of the server.
 pub fn verify_table(
     session: &mut Session,
     table: &str,
@@ -137,7 +139,7 @@ pub fn verify_table(
     let hint = if primary.is_empty() { "" } else { " FORCE INDEX(PRIMARY)" };
     let mut select = vec!["COUNT(*)".to_owned(), expression(&all)];
     select.extend(secondary.iter().map(|(_, sum)| sum.clone()));
-    // The columns that the statements of the load name are the last.
+    // The last column is the sum over the columns that the statements of the load name.
     if let Some(sent) = expected.sent {
         let named = of(&sent.columns);
         select.push(if named.is_empty() { expression(&all) } else { expression(named) });
@@ -192,7 +194,7 @@ mod tests {
 
     const ROWS: u64 = 900;
 
-    /// What failed, if it is one thing only.
+    /// The verification that failed; there must be exactly one.
     fn failed(bench: &mut Bench) -> String {
         let verified = std::mem::take(&mut bench.result.verified);
         bench.result.state = State::Done;
@@ -212,7 +214,7 @@ mod tests {
         let place = Place::Own(dir.path().to_owned());
         let target = SqlTarget::find("innodb").expect("a target of ours");
         let mut bench = start(&place, &target).expect("started");
-        // Index `v` has what the expression gave when the row was written.
+        // Index `v` holds the value that the expression had when the row was written.
         let table = |name: &str, expression: &str| {
             format!(
                 "{name}(id INT PRIMARY KEY, f FLOAT, a INT NOT NULL, v INT AS ({expression}), s VARCHAR(40), KEY v(v))"
@@ -258,7 +260,8 @@ mod tests {
         assert!(wrong.starts_with("t by part: the server reads no index (type ALL"), "{wrong}");
         bench.admin().run("ALTER TABLE t DROP KEY part").expect("dropped");
 
-        // The table gets the definition of another, by which each row has another `v` than the index.
+        // The table gets the definition of another one, under which the `v` of each row differs
+        // from the index.
         bench.create(&table("other", "a+2"), "").expect("made");
         let files = bench.files().expect("the server is ours");
         std::fs::copy(files.join("other.frm"), files.join("t.frm")).expect("copied");

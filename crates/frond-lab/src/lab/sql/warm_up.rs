@@ -1,19 +1,20 @@
-//! The end of a warm-up: when the rate is steady, or after its longest time.
+//! Decides when a warm-up ends: once the rate is steady, or at its maximum duration.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::measure::Meter;
 
-/// Longest interval whose mean rate is compared with those of its neighbours.
+/// Longest interval over which a mean rate is taken.
 const INTERVAL_MAX: Duration = Duration::from_secs(10);
-/// Intervals that the longest warm-up has at least.
+/// Number of intervals in the maximum duration of a warm-up; more if they would exceed
+/// `INTERVAL_MAX`.
 const INTERVALS: f64 = 6.0;
-/// Successive means that must be alike, and how much they may differ.
+/// Number of successive means that must agree, and their largest relative difference.
 const ALIKE: usize = 3;
 const DIFFERENCE: f64 = 0.05;
 
-/// Whether the last three means differ by less than 5 %.
+/// Whether the last three mean rates differ by less than 5 %.
 fn is_steady(rates: &[f64]) -> bool {
     let Some(from) = rates.len().checked_sub(ALIKE) else { return false };
     let last = &rates[from..];
@@ -22,7 +23,8 @@ fn is_steady(rates: &[f64]) -> bool {
     least > 0.0 && most - least < DIFFERENCE * most
 }
 
-/// Ends the step of `meter`, a warm-up of at most so many seconds, once its rate is steady. Returns when it is `over`.
+/// Ends the step of `meter`, a warm-up of at most `longest_s` seconds, once its rate is steady.
+/// Returns when `over` is set.
 pub fn watch(meter: &Meter, longest_s: f64, over: &AtomicBool) {
     let interval = Duration::try_from_secs_f64(longest_s / INTERVALS).unwrap_or(INTERVAL_MAX);
     let interval = interval.clamp(Duration::from_millis(1), INTERVAL_MAX);

@@ -1,6 +1,6 @@
-//! A client of a step: its connection, its pace, its clocks and its errors.
+//! A client of a step, with its connection, pace, clocks and error counts.
 //!
-//! Threads: one; the arrivals of an open loop are shared by the clients of a step.
+//! Threads: one. The clients of a step share the arrivals of an open loop.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use super::sum::Ledger;
 use crate::measure::{Client, Meter, thread_cpu_s};
 use crate::targets::Result;
 
-/// What a client met and dealt with, and what it changed.
+/// Errors that a client handled, and bytes that it changed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Deadlock victims.
@@ -26,7 +26,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds another client's.
+    /// Adds the tally of another client.
     pub fn add(&mut self, other: &Self) {
         self.deadlock += other.deadlock;
         self.lock_timeout += other.lock_timeout;
@@ -35,7 +35,7 @@ impl Tally {
     }
 }
 
-/// When the requests of an open loop are due: at a fixed rate, whichever client is free.
+/// Schedule of an open loop: requests become due at a fixed rate, and any free client serves them.
 #[derive(Debug)]
 pub struct Arrivals {
     start: Instant,
@@ -45,28 +45,29 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// So many a second, from now on.
+    /// Starts a schedule of this many requests per second.
     pub fn new(per_second: f64) -> Self {
         let interval_s = 1.0 / per_second.max(1e-9);
         let (next, served) = (AtomicU64::new(0), AtomicU64::new(0));
         Self { start: Instant::now(), interval_s, next, served }
     }
 
-    /// Requests that were due in these seconds, before the deadline, and were not served: their latency is in no
-    /// histogram.
+    /// Number of requests that became due within `seconds` and before the deadline, and were not
+    /// served. Their latency is in no histogram.
     pub fn unserved(&self, seconds: f64, deadline: Option<Instant>) -> u64 {
         let most = deadline.map(|end| end.saturating_duration_since(self.start).as_secs_f64());
         let time = most.map_or(seconds, |most| most.min(seconds));
         ((time / self.interval_s).ceil() as u64).saturating_sub(self.served.load(Ordering::Relaxed))
     }
 
-    /// When the next one is due, which the caller is to serve.
+    /// Assigns the next request to the caller; returns when it is due.
     fn take(&self) -> Instant {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.start + Duration::from_secs_f64(number as f64 * self.interval_s)
     }
 
-    /// Waits until the next one is due, which the caller is to serve; gives when it was due. None if the step ends before.
+    /// Assigns the next request to the caller and waits until it is due; returns that time, or
+    /// `None` if the step ends first.
     pub fn wait(&self, meter: &Meter) -> Option<Instant> {
         let due = self.take();
         while let Some(early) = due.checked_duration_since(Instant::now()) {
@@ -78,46 +79,48 @@ impl Arrivals {
         Some(due)
     }
 
-    /// Notes that the caller has served one.
+    /// Records that the caller has served a request.
     pub fn note_served(&self) {
         self.served.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Where a client's next request comes from.
+/// When a client starts its next request.
 enum Pace<'m> {
-    /// As soon as the last one has ended.
+    /// As soon as the last request has ended.
     Closed,
-    /// At the client's own rate; when the current one was due.
+    /// At a rate of the client's own; with the time when the current request was due.
     Own(Arrivals, Instant),
-    /// At the rate of all of the step's clients.
+    /// At the common rate of all clients of the step; with the time when the current request was
+    /// due.
     Shared(&'m Arrivals, Instant),
 }
 
-/// Makes a connection.
+/// Opens a connection.
 pub type Connect<'m> = &'m (dyn Fn() -> Result<Session> + Sync);
 
-/// A client.
+/// A client of a step.
 pub struct Worker<'m> {
-    /// Its number, from 0.
+    /// Number of the client, from 0.
     pub index: u64,
-    /// Its connection.
+    /// Connection of the client.
     pub session: Session,
     meter: &'m Meter,
     clients: BTreeMap<&'static str, Client<'m>>,
     is_beside: bool,
     tally: Tally,
-    /// Whether the request that was due has been served.
+    /// Whether the request that was last due has been served.
     is_served: bool,
     pace: Pace<'m>,
-    /// Rows that were loaded, for their verification.
+    /// Records the inserted rows for verification.
     ledger: &'m Ledger,
-    /// CPU of its thread when it began.
+    /// CPU time of the thread when the client started.
     cpu_s: f64,
 }
 
 impl<'m> Worker<'m> {
-    /// A client of the step; one that is `beside` it has latencies, and its operations are not the step's.
+    /// A client of the step. With `is_beside`, it runs concurrently with the step: its latencies
+    /// are recorded, but its operations do not count as the step's.
     pub(super) fn new(
         index: u64,
         session: Session,
@@ -131,17 +134,19 @@ impl<'m> Worker<'m> {
         Self { index, session, meter, clients, is_beside, tally, is_served, pace, ledger, cpu_s }
     }
 
-    /// Requests are to be due at this rate from now on, per second: a stall is then charged to all that it delays.
+    /// Makes requests due at this rate from now on, per second. A stall then adds to the latency of
+    /// every request that it delays.
     pub fn set_rate(&mut self, per_second: f64) {
         self.pace = Pace::Own(Arrivals::new(per_second), Instant::now());
     }
 
-    /// Requests are those that arrive at all of the step's clients.
+    /// Makes the client serve the requests of a schedule that all clients of the step share.
     pub(super) fn share(&mut self, arrivals: &'m Arrivals) {
         self.pace = Pace::Shared(arrivals, Instant::now());
     }
 
-    /// False when the step ends. Waits until the next request is due, if there is a rate.
+    /// Waits until the next request is due, if there is a rate. Returns false once the step has to
+    /// end.
     pub fn go_on(&mut self) -> bool {
         let (arrivals, next): (&Arrivals, _) = match &mut self.pace {
             Pace::Closed => return !self.meter.is_stopped(),
@@ -156,7 +161,7 @@ impl<'m> Worker<'m> {
         !self.meter.is_stopped()
     }
 
-    /// Whether the step is to end. Unlike `go_on` it does not wait.
+    /// Whether the step has to end. Unlike `go_on`, this does not wait.
     pub fn is_stopped(&self) -> bool {
         self.meter.is_stopped()
     }
@@ -166,18 +171,19 @@ impl<'m> Worker<'m> {
         self.meter.stop_side_clients();
     }
 
-    /// Sends a statement with its rows as one request; gives the rows inserted, for whose sum the table is verified.
+    /// Sends a statement with its rows as one request; returns the number of rows inserted. The
+    /// table is later verified against the checksum of these rows.
     ///
     /// # Errors
-    /// The server's.
+    /// Errors of the server.
     pub fn insert(&mut self, kind: &'static str, statement: &mut InsertText) -> Result<u64> {
         self.insert_with(kind, statement, "")
     }
 
-    /// Sends a statement with its rows and a clause after them as one request; gives the rows inserted.
+    /// Like [`insert`](Self::insert), with a clause appended to the statement.
     ///
     /// # Errors
-    /// The server's.
+    /// Errors of the server.
     pub fn insert_with(
         &mut self,
         kind: &'static str,
@@ -187,7 +193,7 @@ impl<'m> Worker<'m> {
         let (rows, sum) = statement.close(clause);
         let (table, columns) = statement.table();
         let (ledger, text, mut inserted) = (self.ledger, statement.text(), 0);
-        // A request that the end of the step cut off before its retry has inserted nothing.
+        // If the step ends before a retry, nothing was inserted.
         self.request(kind, rows, |session| {
             session.run(text)?;
             ledger.add(table, columns, rows, sum);
@@ -197,21 +203,21 @@ impl<'m> Worker<'m> {
         Ok(inserted)
     }
 
-    /// What rows were inserted, for their verification.
+    /// The record of inserted rows, for verification.
     pub fn ledger(&self) -> &'m Ledger {
         self.ledger
     }
 
-    /// Notes bytes of rows that a request has changed.
+    /// Adds to the bytes of rows that requests have changed.
     pub fn changed(&mut self, bytes: u64) {
         self.tally.changed_bytes += bytes;
     }
 
-    /// Runs one request of this kind, which does `ops` operations, until it is neither a deadlock victim nor out of
-    /// time; its latency includes the retries.
+    /// Runs a request of this kind, which performs `ops` operations. Retries it after a deadlock or
+    /// lock timeout; the latency includes the retries. A duplicate key is counted, not retried.
     ///
     /// # Errors
-    /// Any other error of the server.
+    /// Other errors of the server.
     pub fn request(
         &mut self,
         kind: &'static str,
@@ -221,10 +227,10 @@ impl<'m> Worker<'m> {
         self.request_of(kind, |session| body(session).map(|()| ops))
     }
 
-    /// Runs one request that says how many operations it did; otherwise like [`request`](Self::request).
+    /// Like [`request`](Self::request), but `body` returns the number of operations performed.
     ///
     /// # Errors
-    /// Any other error of the server.
+    /// Other errors of the server.
     pub fn request_of(
         &mut self,
         kind: &'static str,
@@ -247,7 +253,8 @@ impl<'m> Worker<'m> {
                 Err(SqlError::Killed) if self.meter.is_over() => {}
                 Err(error) => return Err(error.into()),
             }
-            // A deadlock victim is rolled back already; after a timeout only the statement is.
+            // After a deadlock the transaction is already rolled back, after a timeout only the
+            // statement.
             self.session.run("ROLLBACK")?;
             if self.meter.is_stopped() {
                 return Ok(());
@@ -264,7 +271,7 @@ impl<'m> Worker<'m> {
             (true, true) => meter.side_client(kind).with_cpu_from(cpu_s),
             (true, false) => meter.second_client(kind),
         });
-        client.finish_at(begin, done.unwrap_or(0)); // what was refused is no operation
+        client.finish_at(begin, done.unwrap_or(0)); // a refused request counts no operations
         self.is_served = true;
         if matches!(self.pace, Pace::Shared(..)) {
             self.meter.was_busy(now.elapsed());
@@ -272,7 +279,7 @@ impl<'m> Worker<'m> {
         Ok(())
     }
 
-    /// What it met and changed.
+    /// Errors that the client handled, and bytes that it changed.
     pub(super) fn tally(&self) -> Tally {
         self.tally
     }
@@ -286,7 +293,7 @@ mod tests {
     fn requests_that_were_due_and_not_served_are_counted() {
         let arrivals = Arrivals::new(100.0);
         assert_eq!(arrivals.unserved(0.0, None), 0);
-        assert_eq!(arrivals.unserved(0.095, None), 10); // at 0, 10, … 90 ms
+        assert_eq!(arrivals.unserved(0.095, None), 10); // due at 0, 10, … 90 ms
         let deadline = arrivals.start + Duration::from_millis(45);
         assert_eq!(arrivals.unserved(0.095, Some(deadline)), 5);
         assert_eq!(arrivals.take(), arrivals.start);

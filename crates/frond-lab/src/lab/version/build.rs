@@ -1,7 +1,9 @@
-//! Builds a commit in a worktree of its own below `target/lab-versions`, which stays for the next run.
+//! Builds a commit in a separate worktree below `target/lab-versions`, which is kept for later
+//! runs.
 //!
-//! Two labs that want one commit: the second waits for the lock of the first, and finds the library. What cargo keeps
-//! besides the libraries is removed after the build; of the commits, the latest `KEPT` stay.
+//! If two labs need the same commit, the second waits for the lock of the first, and then finds the
+//! library. Cargo's intermediate files are removed after the build. The `KEPT` most recently used
+//! commits are kept.
 
 use std::fs::{self, File, TryLockError};
 use std::io::IsTerminal;
@@ -15,31 +17,31 @@ use super::checkout::{Checkout, Commit, git};
 use crate::lab::sql::process::log_tail;
 use crate::targets::{Failure, Result};
 
-/// The MariaDB plugin.
+/// File name of the MariaDB plugin.
 pub const PLUGIN: &str = "ha_frond.so";
-/// The library of the C API.
+/// File name of the library with the C API.
 pub const LIBRARY: &str = "libfrond.so";
-/// How many commits are kept, about 300 MB each.
+/// Number of commits that are kept, about 300 MB each.
 pub const KEPT: usize = 8;
-/// Where a commit's libraries are in its worktree.
+/// Directory of the libraries in a commit's worktree.
 const LIBRARIES: &str = "target/lab";
-/// What cargo leaves that only another build of the same commit would use.
+/// Directories of cargo that only another build of the same commit would use.
 const LEFTOVERS: [&str; 4] = ["deps", "build", ".fingerprint", "incremental"];
 
-/// A library of a commit.
+/// A library built from a commit.
 #[derive(Debug)]
 pub struct Built {
     /// The commit.
     pub commit: Commit,
-    /// Its library.
+    /// Path of the library.
     pub library: PathBuf,
     /// Hash of the library's bytes.
     pub hash: String,
-    /// Locked, shared, while this lab runs.
+    /// Holds the shared lock on the commit while this lab runs.
     _used: File,
 }
 
-/// The header of a commit's library, in the worktree that the library was built in.
+/// Path of the header that belongs to a library, in the worktree where it was built.
 pub fn header_of(library: &Path) -> PathBuf {
     let tree = library.ancestors().nth(3).unwrap_or(library); // TREE/target/lab/libfrond.so
     tree.join("crates/frond-c/include/frond.h")
@@ -48,16 +50,17 @@ pub fn header_of(library: &Path) -> PathBuf {
 /// Hash of a file's bytes.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub fn hash_of(file: &Path) -> Result<String> {
     Ok(format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&fs::read(file)?)))
 }
 
 impl Checkout {
-    /// The library `file` of a commit.
+    /// Returns the library `file` of a commit, which is built if necessary.
     ///
     /// # Errors
-    /// What is missing; the last lines of a build that failed.
+    /// Something needed for the build is missing, or the build failed; the message has its last
+    /// lines.
     pub fn build(&self, commit: &Commit, file: &'static str) -> Result<Built> {
         let cache = self.cache();
         fs::create_dir_all(&cache)?;
@@ -75,7 +78,7 @@ impl Checkout {
                 self.make(commit, &tree, file)?;
             }
         }
-        File::open(&library)?.set_modified(SystemTime::now())?; // the latest use
+        File::open(&library)?.set_modified(SystemTime::now())?; // marks the latest use
         self.remove_oldest(KEPT);
         let hash = hash_of(&library)?;
         Ok(Built { commit: commit.clone(), library, hash, _used: used })
@@ -93,7 +96,7 @@ impl Checkout {
             )));
         }
         if !tree.join("Cargo.toml").is_file() {
-            // Forced: a worktree whose directory was deleted is still known to git.
+            // Forced, because git still knows a worktree whose directory was deleted.
             let words = ["worktree", "add", "--force", "--detach", &word(tree.to_owned()), hash];
             git(&self.root, &words)?;
         }
@@ -115,14 +118,14 @@ impl Checkout {
             steps.run(&mut cargo)?;
             put(&release.join("libfrond_c.so"), &libraries.join(LIBRARY))?;
             for leftover in LEFTOVERS {
-                let _ = fs::remove_dir_all(release.join(leftover)); // only space is lost
+                let _ = fs::remove_dir_all(release.join(leftover)); // a failure only wastes space
             }
         }
         if file == PLUGIN {
             let build = target.join("plugin");
             let mut cmake = Command::new("cmake");
             cmake.args(["-G", "Ninja", "-S", &word(plugin), "-B", &word(build.clone())]);
-            // Unpacked once for all commits.
+            // The server's source is unpacked once for all commits.
             cmake.arg(format!("-DMARIADB_SOURCE={}", word(mariadb.join("source"))));
             cmake.arg(format!("-DMARIADB_GENERATED={}", word(mariadb.join("generated"))));
             steps.run(&mut cmake)?;
@@ -133,7 +136,7 @@ impl Checkout {
         Ok(())
     }
 
-    /// Removes the commits whose last use is longest ago, but for `kept` of them and those in use.
+    /// Removes all commits except the `kept` most recently used ones and those in use.
     pub(super) fn remove_oldest(&self, kept: usize) {
         let cache = self.cache();
         let used = |tree: &Path| {
@@ -156,14 +159,14 @@ impl Checkout {
     }
 }
 
-/// Copies a file to a name under which it is complete or absent.
+/// Copies a file so that it appears under the new name only when complete.
 fn put(from: &Path, to: &Path) -> Result<()> {
     let part = to.with_extension("part");
     fs::copy(from, &part).map_err(|error| Failure(format!("{}: {error}", from.display())))?;
     Ok(fs::rename(&part, to)?)
 }
 
-/// The commands of a build, one after the other, with what they print in a log.
+/// Runs the commands of a build one after the other, with their output in a log file.
 struct Steps {
     short: String,
     log: PathBuf,

@@ -1,36 +1,36 @@
-//! The checkout that this lab was built from, and its commits.
+//! The git checkout that this lab was built from, and its commits.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::targets::{Failure, Result};
 
-/// A commit.
+/// A commit of the checkout.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Commit {
-    /// All digits of its hash.
+    /// Full hash.
     pub hash: String,
-    /// Seven of them, or as many as tell it apart.
+    /// First seven digits of the hash, or as many as make it unique.
     pub short: String,
 }
 
-/// A checkout of Frond.
+/// A git checkout of Frond.
 #[derive(Clone, Debug)]
 pub struct Checkout {
-    /// Its directory.
+    /// Root directory of the checkout.
     pub root: PathBuf,
 }
 
 impl Checkout {
-    /// The one with the sources of this lab.
+    /// Finds the checkout with the sources of this lab.
     ///
     /// # Errors
-    /// They are in no git checkout.
+    /// The sources are not in a git checkout.
     pub fn own() -> Result<Self> {
         Self::of(Path::new(env!("CARGO_MANIFEST_DIR")))
     }
 
-    /// The one that a directory is in.
+    /// Finds the checkout that contains a directory.
     pub(super) fn of(dir: &Path) -> Result<Self> {
         let root = git(dir, &["rev-parse", "--show-toplevel"]).map_err(|failure| {
             Failure(format!("versions by commit need a git checkout of Frond: {failure}"))
@@ -38,25 +38,25 @@ impl Checkout {
         Ok(Self { root: PathBuf::from(root) })
     }
 
-    /// Where commits are built and kept.
+    /// Directory where commits are built and kept.
     pub fn cache(&self) -> PathBuf {
         self.root.join("target/lab-versions")
     }
 
-    /// Where `make mariadb-plugin` unpacks the server's source.
+    /// Directory where `make mariadb-plugin` unpacks the server's source.
     pub(super) fn mariadb(&self) -> PathBuf {
         self.root.join("target/mariadb")
     }
 
-    /// Whether it is there.
+    /// Whether the server's source is there.
     pub fn has_server_source(&self) -> bool {
         self.mariadb().join("source").exists()
     }
 
-    /// The commit that a revision names.
+    /// Resolves a revision to a commit.
     ///
     /// # Errors
-    /// It names none.
+    /// The revision does not exist.
     pub fn resolve(&self, revision: &str) -> Result<Commit> {
         let unknown = || {
             let root = self.root.display();
@@ -70,7 +70,7 @@ impl Checkout {
     }
 }
 
-/// Runs git in a directory, and returns what it printed.
+/// Runs git in a directory and returns its standard output.
 pub fn git(dir: &Path, words: &[&str]) -> Result<String> {
     let output = Command::new("git").arg("-C").arg(dir).args(words).output();
     let output = output.map_err(|error| Failure(format!("git: {error}: `apt-get install git`")))?;

@@ -1,9 +1,12 @@
-//! Frond of another commit as a target: `frond@REVISION`, `frond-small@REVISION`.
+//! Versions: Frond of another commit as a target, such as `frond@REVISION` or
+//! `frond-small@REVISION`.
 //!
 //! Invariants
-//! 1. A revision becomes a commit when the run is planned. Names, results and `--resume` have the commit.
-//! 2. A cell runs exactly the library that its commit was built to, or not at all.
-//! 3. A library that a running lab uses is not removed: that lab holds a shared lock on its commit.
+//! 1. A revision is resolved to a commit when the run is planned. Names, results and `--resume` use
+//!    the commit.
+//! 2. A cell runs exactly the library that was built from its commit, or it does not run.
+//! 3. A library in use by a running lab is never removed: that lab holds a shared lock on its
+//!    commit.
 
 mod build;
 mod checkout;
@@ -16,13 +19,13 @@ use crate::targets::{Failure, Result};
 pub use build::{Built, hash_of, header_of};
 pub use checkout::{Checkout, Commit};
 
-/// Base and revision of a target's name. URLs and files of targets have none.
+/// Splits the name of a target into base and revision. URLs and target files have no revision.
 pub fn split(target: &str) -> Option<(&str, &str)> {
     let is_given = target.contains("://") || target.ends_with(".toml");
     target.split_once('@').filter(|_| !is_given)
 }
 
-/// The commits of a run, and the libraries that they were built to.
+/// The commits of a run, and the libraries built from them.
 #[derive(Default)]
 pub struct Versions {
     checkout: Option<Checkout>,
@@ -31,10 +34,11 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// These targets with commits in place of revisions. Two revisions of one commit are one target.
+    /// Resolves the revisions in target names to commits. Two revisions of one commit become one
+    /// target.
     ///
     /// # Errors
-    /// There is no such revision.
+    /// A revision does not exist.
     pub fn resolve(&mut self, targets: &[String]) -> Result<Vec<String>> {
         let mut resolved: Vec<String> = Vec::new();
         for target in targets {
@@ -54,10 +58,11 @@ impl Versions {
         Ok(resolved)
     }
 
-    /// The library of a target for this face: built, if that was not done before.
+    /// The library of a target for a face; builds it if necessary. `None` for a target without a
+    /// revision.
     ///
     /// # Errors
-    /// The commit cannot be built: the last lines of what was printed.
+    /// The commit cannot be built; the message has the last lines of the build's output.
     pub fn library(&mut self, target: &str, face: Face) -> Result<Option<&Built>> {
         let Some((_, short)) = split(target) else { return Ok(None) };
         let file = match face {
@@ -74,7 +79,7 @@ impl Versions {
         Ok(self.built.get(&key))
     }
 
-    /// What the results of a cell say of its library, if that is another commit's.
+    /// Settings that describe the library of a cell, if it is that of another commit.
     pub fn settings(&self, library: Option<&Path>) -> Vec<(String, String)> {
         let built = self.built.values().find(|built| Some(built.library.as_path()) == library);
         built.map_or_else(Vec::new, |built| {
@@ -84,7 +89,7 @@ impl Versions {
         })
     }
 
-    /// Commits and libraries, for the environment of the run.
+    /// Commits and hashes of libraries, for the environment of the run.
     pub fn environment(&self) -> Vec<(String, String)> {
         let pairs = self.built.iter().flat_map(|((short, file), built)| {
             [
@@ -103,10 +108,10 @@ impl Versions {
     }
 }
 
-/// What the plugin of a commit needs and is not here.
+/// Lists what is missing to build the plugin of a commit.
 ///
 /// # Errors
-/// No commit can be built, not even as an embedded target.
+/// Commits cannot be built at all, not even as embedded targets.
 pub fn missing() -> Result<Vec<&'static str>> {
     let checkout = Checkout::own()?;
     let runs = |program: &str| {

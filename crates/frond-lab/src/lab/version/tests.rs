@@ -1,4 +1,4 @@
-//! A small repository with commits that can be built, and some that cannot.
+//! Tests of versions, on a small repository with commits of which some cannot be built.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ struct Repository {
 }
 
 impl Repository {
-    /// One with crates/frond-c and a plugin in its first commit.
+    /// A repository with crates/frond-c and a plugin in its first commit.
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         git(dir.path(), &["init", "-q"]).expect("git");
@@ -117,7 +117,7 @@ fn each_commit_is_built_once_to_libraries_of_its_own() {
     assert_eq!(environment.len(), 5, "two commits and three libraries: {environment:?}");
     assert_eq!(versions.library("frond", Face::Sql).expect("nothing to build").map(|_| ()), None);
 
-    // The next run finds both.
+    // The next run finds the library and does not build it again.
     let printed = fs::read(&log).expect("a log");
     let mut next = repository.versions();
     next.resolve(&names(&["frond@HEAD"])).expect("it exists");
@@ -157,7 +157,7 @@ fn old_commits_are_removed_but_not_those_in_use() {
         other.library(&second[0], Face::Embedded).expect("it is built");
     }
     assert_eq!(repository.kept(), 2);
-    // The first is in use, and older.
+    // The first commit is older, but in use.
     repository.checkout.remove_oldest(1);
     assert_eq!(repository.kept(), 2);
     repository.checkout.remove_oldest(0);

@@ -1,4 +1,4 @@
-//! Classes, what is refused, and the search for limits.
+//! Tests of storage classes, of refusals, and of the search for limits.
 
 use super::*;
 use crate::lab::machine::fio::Rate;
@@ -49,7 +49,7 @@ fn a_class_faster_than_the_device_is_refused_with_the_measured_numbers() -> Resu
     assert!(failure.contains("bytes read per second: 450000000 measured"), "{failure}");
     assert!(!failure.contains("bytes written"), "400 MB/s are within reach: {failure}");
     find("host")?.check(&device(1.0, 1.0))?;
-    cloud.check(&device(2900.0, 450e6))?; // within fio's spread
+    cloud.check(&device(2900.0, 450e6))?; // within the spread of fio
     assert!(cloud.check(&device(2800.0, 450e6)).is_err());
     Ok(())
 }
@@ -118,7 +118,7 @@ fn a_class_is_measured_on_the_host_and_on_its_own_disk_before_it_is_used() -> Re
             assert!(disk.count()?.io.written_bytes >= 256 << 20, "fio's file is on the disk");
             disk.close()?;
         }
-        // The host may be busy, so that a disk of 150 MB/s is more than it has.
+        // The host may be so busy that it does not reach the 150 MB/s of the disk.
         Err(failure) if failure.0.contains("faster than this device") => {}
         Err(failure) => {
             assert_ne!(doctor.state, crate::lab::machine::doctor::State::Good, "{failure}")
@@ -133,7 +133,7 @@ fn base() -> Limits {
     Limits { memory: None, device: None, io }
 }
 
-/// An engine whose rate is bounded by its CPU and by what the device lets it read.
+/// Rate of an engine that is bounded by its CPU and by the reads that the device allows.
 fn engine(limits: Limits, ios_per_request: f64) -> f64 {
     let bound = limits.io.read_ios_s.map_or(f64::INFINITY, |ios| ios as f64 / ios_per_request);
     2774.0_f64.min(bound)
@@ -168,10 +168,10 @@ fn calibration_with_noise_ends_and_returns_the_nearest() -> Result<()> {
 
 #[test]
 fn calibration_that_cannot_succeed_says_why() {
-    // The limits do not bind: no I/O is done.
+    // The limits have no effect because no I/O is done.
     let failure = calibrate(&base(), 0.217, &mut |_| Ok(2774.0)).unwrap_err().0;
     assert!(failure.contains("still above 0.217"), "{failure}");
-    // Limits cost much, however large they are.
+    // Any limits are costly, however large they are.
     let slow = &mut |limits: Limits| Ok(if limits.io.is_none() { 2774.0 } else { 1.0 });
     assert!(calibrate(&base(), 0.217, slow).unwrap_err().0.contains("still below"));
     assert!(calibrate(&base(), 1.5, &mut |_| Ok(1.0)).is_err());

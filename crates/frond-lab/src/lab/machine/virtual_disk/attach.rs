@@ -1,7 +1,8 @@
-//! A file as a mounted disk: loop device, file system, mount; and how each of them goes away.
+//! Attaches a file as a disk, through loop device, file system and mount, and removes each of them
+//! again.
 //!
-//! The programs are those of Debian's util-linux and e2fsprogs. They run in a process group of their own, so that Ctrl-C
-//! does not stop one half way.
+//! Uses programs of Debian's util-linux and e2fsprogs. They run in their own process group, so that
+//! Ctrl-C does not stop one half-way.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -14,7 +15,7 @@ use crate::measure::{
 };
 use crate::targets::{Failure, Result};
 
-/// Runs a program, and returns what it printed.
+/// Runs a program and returns its standard output.
 pub fn run(program: &str, words: &[&str]) -> Result<String> {
     let mut command = Command::new(program);
     command.args(words).stdin(Stdio::null()).process_group(0);
@@ -26,23 +27,24 @@ pub fn run(program: &str, words: &[&str]) -> Result<String> {
     Err(Failure(format!("{program} {}: {}", words.join(" "), said.trim())))
 }
 
-/// A path as a word for a program.
+/// A path as an argument for a program.
 pub fn word(path: &Path) -> Result<&str> {
     let text = path.to_str();
     text.ok_or_else(|| Failure(format!("{}: its name is not in UTF-8", path.display())))
 }
 
-/// A loop device of a file.
+/// A loop device that is attached to a file.
 #[derive(Clone, Debug)]
 pub struct Loop {
-    /// `/dev/loop0`.
+    /// Path of the device, such as `/dev/loop0`.
     pub device: PathBuf,
-    /// Its number.
+    /// Device number.
     pub number: DeviceNumber,
 }
 
 impl Loop {
-    /// Attaches the file, with direct I/O: without it the page cache would hold everything twice and hide the disk.
+    /// Attaches the file with direct I/O. Without it, the page cache would hold everything twice
+    /// and hide the disk.
     pub fn attach(file: &Path, sector_b: u64) -> Result<Self> {
         let sector = format!("--sector-size={sector_b}");
         let words = ["--find", "--show", "--direct-io=on", &sector, word(file)?];
@@ -61,7 +63,7 @@ impl Loop {
         attached.inspect_err(|_| detach(&device))
     }
 
-    /// Whether it still has a file.
+    /// Whether the device still has a file.
     fn is_attached(device: &Path) -> bool {
         let name = device.file_name().map(|name| name.to_string_lossy().into_owned());
         let backing = format!("/sys/block/{}/loop/backing_file", name.unwrap_or_default());
@@ -69,9 +71,10 @@ impl Loop {
     }
 }
 
-/// Detaches a loop device, and waits up to 5 s until it has let its file go.
+/// Detaches a loop device, and waits up to 5 s until it has released its file.
 pub fn detach(device: &Path) {
-    let _ = word(device).map(|word| run("losetup", &["--detach", word])); // if it is attached
+    // Fails if it is not attached.
+    let _ = word(device).map(|word| run("losetup", &["--detach", word]));
     for _ in 0..500 {
         if !Loop::is_attached(device) {
             return;
@@ -80,8 +83,8 @@ pub fn detach(device: &Path) {
     }
 }
 
-/// Unmounts; a file system that stays busy for 2 s is taken out of sight and ends with its last user. What is mounted
-/// over it goes first.
+/// Unmounts the topmost file system at `point`. A file system that stays busy for 2 s
+/// is unmounted lazily: it disappears from sight, and ends with its last user.
 pub fn unmount(point: &Path) {
     let Ok(point) = word(point) else { return };
     for _ in 0..20 {
@@ -93,7 +96,7 @@ pub fn unmount(point: &Path) {
     let _ = run("umount", &["--lazy", point]); // the last resort; its failure changes nothing
 }
 
-/// Places of mounts that are `dir` or below it, the deepest first.
+/// Mount points at or below `dir`, the deepest first.
 pub fn mounts_below(dir: &Path) -> Vec<PathBuf> {
     let mut points: Vec<PathBuf> = mount_points();
     points.retain(|point| point.starts_with(dir));
@@ -101,7 +104,7 @@ pub fn mounts_below(dir: &Path) -> Vec<PathBuf> {
     points
 }
 
-/// All places of mounts.
+/// All mount points.
 pub fn mount_points() -> Vec<PathBuf> {
     let mounts = procfs::process::Process::myself().and_then(|process| process.mountinfo());
     mounts.map_or_else(|_| Vec::new(), |all| all.into_iter().map(|m| m.mount_point).collect())
@@ -111,20 +114,20 @@ fn is_mounted(point: &Path) -> bool {
     mount_points().iter().any(|mounted| mounted == point)
 }
 
-/// Loop devices and the files that they have.
+/// Loop devices and their files.
 pub fn loops() -> Vec<(PathBuf, PathBuf)> {
     let blocks = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let of = |entry: fs::DirEntry| {
         let backing = fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
-        // The kernel says so of a file whose name or mount is gone.
+        // The kernel appends this if the name or mount of the file is gone.
         let backing = backing.trim().trim_end_matches(" (deleted)");
         Some((Path::new("/dev").join(entry.file_name()), PathBuf::from(backing)))
     };
     blocks.filter_map(of).collect()
 }
 
-/// The root group, if limits in it apply to this process and to the kernel's own threads: background write-back and the
-/// journal run there.
+/// Directory of the root control group, if limits in it apply to this process and to the kernel's
+/// own threads, which perform background write-back and the journal.
 pub fn limits_in_root() -> Result<PathBuf> {
     let place = place(Controller::Io);
     let place = place.ok_or_else(|| Failure("there is no control group for I/O".to_owned()))?;
@@ -132,7 +135,8 @@ pub fn limits_in_root() -> Result<PathBuf> {
         let why = "the root group has no limits in version 2 of control groups";
         return Err(Failure(why.to_owned()));
     }
-    // Groups of version 1 have budgets of their own: in another one this process would escape.
+    // Each group of version 1 has its own budget: in another group this process would escape the
+    // limits.
     if place.parents != [place.top.clone()] {
         let own = place.parents.first().unwrap_or(&place.top).display();
         let why = format!("this process is in the I/O group {own} and not in the root group");
@@ -141,12 +145,12 @@ pub fn limits_in_root() -> Result<PathBuf> {
     Ok(place.top)
 }
 
-/// Sets limits of a device in the root group.
+/// Sets the limits of a device in the root group.
 pub fn limit_in_root(number: DeviceNumber, io: &IoLimits) -> Result<()> {
     Ok(limit_io_of(&limits_in_root()?, Version::V1, number, io)?)
 }
 
-/// Limits of a device in the root group.
+/// Reads the limits of a device in the root group.
 pub fn limits_of_root(number: DeviceNumber) -> Result<IoLimits> {
     Ok(io_limits_of(&limits_in_root()?, Version::V1, number))
 }

@@ -1,20 +1,21 @@
-//! When a request of the virtual disk may end: the pure part, on a clock that the caller reads.
+//! Computes when a request of the virtual disk may complete. Pure code: the caller reads the clock.
 //!
-//! A rate is kept by a line in time, `paid`, up to which the device's capacity is used. A request takes its share after it
-//! and ends there. A device that was idle has saved at most `CREDIT`, so that there are no bursts.
+//! For each rate, a point in time, `paid`, marks up to where the device's capacity is used. A
+//! request takes its share after that point and completes at the new one. An idle device saves up
+//! at most `CREDIT`, so that there are no bursts.
 
 use std::time::Duration;
 
 use crate::measure::IoLimits;
 
-/// Time since some start.
+/// Time since an arbitrary start.
 pub type Time = Duration;
 
-/// What idle time can be made up for. A thread that sleeps wakes up to 0.1 ms late; without credit a disk with one
-/// request at a time would lose that with each.
+/// Idle time that later requests may make up for. A sleeping thread wakes up to 0.1 ms late;
+/// without credit, a disk with one request at a time would lose that with every request.
 const CREDIT: Time = Duration::from_millis(1);
 
-/// One rate.
+/// A token bucket for one rate.
 #[derive(Clone, Debug)]
 pub struct Bucket {
     /// Units per second; `None` is no limit.
@@ -23,12 +24,12 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A rate of so many units per second.
+    /// A bucket of `rate` units per second.
     pub fn new(rate: Option<u64>) -> Self {
         Self { rate: rate.map(|rate| rate.max(1)), paid: Time::ZERO }
     }
 
-    /// When a request for `amount` units that comes `now` ends.
+    /// Takes `amount` units for a request that arrives `now`; returns when it completes.
     pub fn take(&mut self, now: Time, amount: u64) -> Time {
         let Some(rate) = self.rate else { return now };
         // Whole nanoseconds, rounded up: the rate is never exceeded.
@@ -39,12 +40,12 @@ impl Bucket {
     }
 }
 
-/// What a request does.
+/// A request to the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// Reads so many bytes.
+    /// Reads this many bytes.
     Read(u64),
-    /// Writes so many bytes.
+    /// Writes this many bytes.
     Write(u64),
     /// Empties the disk's cache.
     Flush,
@@ -62,7 +63,7 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// A disk with these limits; a read or write takes at least `latency`, a flush `flush`.
+    /// A disk with these limits. A read or write takes at least `latency`; a flush takes `flush`.
     pub fn new(io: &IoLimits, latency: Duration, flush: Duration) -> Self {
         Self {
             read_bytes: Bucket::new(io.read_bytes_s),
@@ -74,7 +75,8 @@ impl Throttle {
         }
     }
 
-    /// When a request that comes `now` ends. A flush ends after the writes that came before it.
+    /// Returns when a request that arrives `now` completes. A flush completes after all writes that
+    /// arrived before it.
     pub fn take(&mut self, now: Time, request: Request) -> Time {
         let (rated, latency) = match request {
             Request::Read(bytes) => {
@@ -98,7 +100,7 @@ mod tests {
 
     const SECOND: Time = Duration::from_secs(1);
 
-    /// How many requests end within `until`, with `depth` at a time.
+    /// Number of requests that complete by `until`, with `depth` at a time.
     fn served(throttle: &mut Throttle, request: Request, depth: usize, until: Time) -> u64 {
         let mut workers = vec![Time::ZERO; depth];
         let mut count = 0;
@@ -134,7 +136,7 @@ mod tests {
         assert!((99..=100).contains(&large), "{large}");
         let small = served(&mut disk(), Request::Write(4096), 4, SECOND);
         assert!((999..=1000).contains(&small), "{small}");
-        // Reads have a budget of their own, here without limit.
+        // Reads have a separate budget, here without limit.
         assert_eq!(disk().take(SECOND, Request::Read(1 << 30)), SECOND);
     }
 
@@ -153,7 +155,8 @@ mod tests {
     fn idle_time_is_not_saved_up() {
         let mut bucket = Bucket::new(Some(1000));
         bucket.take(Time::ZERO, 1);
-        // After ten idle seconds, what comes at once is served at the rate, but for the credit of one request.
+        // After ten idle seconds, requests that arrive together are served at the rate, except for
+        // the credit of one request.
         let ends: Vec<Time> = (0..10).map(|_| bucket.take(10 * SECOND, 1)).collect();
         assert_eq!(ends[0], 10 * SECOND);
         assert_eq!(ends[9], 10 * SECOND + Duration::from_millis(9));

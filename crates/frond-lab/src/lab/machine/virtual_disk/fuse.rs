@@ -1,9 +1,10 @@
-//! The file `disk.img` of a virtual disk: served from this process by FUSE, each request as late as the throttle says.
+//! The file `disk.img` of a virtual disk, which this process serves through FUSE, with each reply
+//! delayed as the throttle says.
 //!
-//! A thread takes a request, does the I/O on the file behind at once, directly, and answers when the request may end. As
-//! many requests are in flight as there are threads.
+//! A thread takes a request, performs the I/O on the backing file at once, with direct I/O, and
+//! replies when the request may complete. There are at most as many requests in flight as threads.
 //!
-//! Threads: FUSE's own. They share the throttle's mutex, held for some additions.
+//! Threads: FUSE's own. They share the throttle's mutex, which is held for a few additions.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -25,17 +26,17 @@ use super::bucket::{self, Throttle};
 use crate::lab::machine::probe::Aligned;
 use crate::measure::IoLimits;
 
-/// The name of the file.
+/// Name of the file.
 pub const IMAGE: &str = "disk.img";
-/// Requests in flight: as deep as fio asks, and as disks of 2015 queue.
+/// Requests in flight: the queue depth of fio here, and of disks of 2015.
 const THREADS: usize = 32;
-/// Largest request. Each thread has one such buffer.
+/// Size of the largest request. Each thread has one buffer of this size.
 const REQUEST_MAX: u32 = 1 << 20;
-/// How long the kernel may keep attributes: they never change.
+/// How long the kernel may cache attributes: they never change.
 const FOREVER: Duration = Duration::from_secs(1 << 20);
 const FILE: INodeNo = INodeNo(2);
 
-/// A disk that is served: its throttle, and the CPU of its threads.
+/// State of a served disk: its throttle, and the CPU of its threads.
 #[derive(Debug)]
 pub struct Served {
     throttle: Mutex<Throttle>,
@@ -43,7 +44,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// Serves as this throttle says from now on.
+    /// Replaces the throttle.
     pub fn set(&self, throttle: Throttle) {
         *self.throttle.lock().unwrap_or_else(PoisonError::into_inner) = throttle;
     }
@@ -52,23 +53,23 @@ impl Served {
         self.throttle.lock().unwrap_or_else(PoisonError::into_inner).take(now, request)
     }
 
-    /// CPU so far, seconds.
+    /// CPU seconds used so far.
     pub fn cpu_s(&self) -> f64 {
-        self.cpu_ns.load(Ordering::Relaxed) as f64 / 1e9 // a sum, which orders nothing
+        self.cpu_ns.load(Ordering::Relaxed) as f64 / 1e9 // Relaxed: a sum, which orders nothing
     }
 }
 
-/// What FUSE asks.
+/// The file system that FUSE calls.
 struct Image {
     file: File,
     size: u64,
-    /// A flush syncs the file behind; without that it only takes its time.
+    /// Whether a flush syncs the backing file; otherwise it only takes its time.
     syncs: bool,
     start: Instant,
     served: Arc<Served>,
 }
 
-/// Buffer and CPU clock of a thread.
+/// The buffer of a thread, and its CPU time at the last reading.
 struct Worker {
     buffer: Aligned,
     cpu_s: f64,
@@ -79,7 +80,8 @@ thread_local! {
 }
 
 impl Image {
-    /// Runs `work` with this thread's buffer, answers no earlier than the throttle says, and counts the CPU.
+    /// Runs `work` with this thread's buffer, returns no earlier than the throttle allows, and
+    /// counts the CPU.
     fn serve(
         &self,
         request: bucket::Request,
@@ -93,7 +95,7 @@ impl Image {
                 cpu_s: 0.0,
             });
             let outcome = work(&mut worker.buffer);
-            // Before the sleep: what comes after it is little, and counted with the next request.
+            // Taken before the sleep: the little CPU after it is counted with the next request.
             let cpu_s = crate::measure::thread_cpu_s();
             let used = ((cpu_s - worker.cpu_s) * 1e9) as u64;
             worker.cpu_s = cpu_s;
@@ -131,7 +133,7 @@ impl Image {
         })
     }
 
-    /// Whether a request lies in the file and fits the buffer. The kernel sends no other.
+    /// Whether a request lies in the file and fits the buffer. The kernel sends no others.
     fn contains(&self, offset: u64, len: usize) -> bool {
         len <= REQUEST_MAX as usize
             && offset.checked_add(len as u64).is_some_and(|end| end <= self.size)
@@ -142,7 +144,7 @@ impl Filesystem for Image {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let unsupported =
             |what: &str| io::Error::other(format!("FUSE of this kernel has no {what}"));
-        // Without it the kernel waits for each direct I/O, and the disk has one request at a time.
+        // Without it the kernel waits for each direct I/O, and the disk gets one request at a time.
         let parallel = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         parallel.map_err(|_| unsupported("asynchronous direct I/O"))?;
         config.set_max_write(REQUEST_MAX).map_err(|_| unsupported("requests of 1 MiB"))?;
@@ -191,7 +193,7 @@ impl Filesystem for Image {
         });
         match failure {
             Some(error) => reply.error(error),
-            // The buffer is this thread's, and nothing else was read into it since.
+            // The buffer is this thread's own, and nothing else was read into it since.
             None => WORKER.with_borrow(|worker| match worker {
                 Some(worker) => reply.data(&worker.buffer[..len]),
                 None => reply.error(Errno::EIO),
@@ -215,7 +217,7 @@ impl Filesystem for Image {
             return reply.error(Errno::ENOSPC);
         }
         let failure = self.serve(bucket::Request::Write(data.len() as u64), |buffer| {
-            // The request's own bytes are not aligned for direct I/O.
+            // The bytes of the request are not aligned for direct I/O.
             buffer[..data.len()].copy_from_slice(data);
             self.file.write_all_at(&buffer[..data.len()], offset)
         });
@@ -234,7 +236,8 @@ impl Filesystem for Image {
     }
 }
 
-/// Mounts the image file, opened for direct I/O, at `point`. Nothing is throttled until `Served::set`.
+/// Mounts a file system with the image file, opened for direct I/O, at `point`. Nothing is
+/// throttled before `Served::set`.
 pub fn mount(
     file: File,
     size: u64,

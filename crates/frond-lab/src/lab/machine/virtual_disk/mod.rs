@@ -1,19 +1,24 @@
-//! A disk of an experiment's own (`--disk`): a file as a loop device with ext4, on which everything is throttled, the page
-//! cache's write-back and the file system's journal, too.
+//! A private disk for an experiment (`--disk`): ext4 on a loop device over a file. All its I/O is
+//! throttled, including the write-back of the page cache and the file system's journal.
 //!
 //! ```text
-//!  data/ (ext4) ─► loop device ─► fuse/disk.img ─► image       Process: rates and latencies, ≤ 20,000 I/Os per second
-//!  data/ (ext4) ─► loop device ─────────────────► image       Kernel:  rates, by the root group of cgroup version 1
+//!  Process (rates and latencies, at most 20,000 I/Os per second):
+//!      data/ (ext4) ─► loop device ─► fuse/disk.img ─► image
+//!  Kernel (rates only, by the root group of cgroup version 1):
+//!      data/ (ext4) ─► loop device ─► image
 //! ```
 //!
 //! Invariants
-//! 1. The image is preallocated and used with direct I/O: the host's page cache hides nothing.
-//! 2. A dropped disk leaves no mount, no loop device, no limit and no file. `remove_stale` does the same for a disk whose
-//!    process was killed; its directory has that process in its name.
-//! 3. All I/O of the loop device is the experiment's, so the device's own counters are its device bytes.
+//! 1. The image is preallocated and accessed with direct I/O, so the host's page cache hides
+//!    nothing.
+//! 2. A dropped disk leaves no mount, loop device, limit or file behind. `remove_stale` cleans up
+//!    after a process that was killed; the directory of a disk has the process in its name.
+//! 3. All I/O of the loop device belongs to the experiment, so the counters of the device are the
+//!    experiment's device bytes.
 //!
-//! A signal that ends the process runs no `drop`: the lab catches them and ends by itself, or the next run cleans up.
-//! The CPU that serving takes is this machine's and is reported (`cpu_s`); on two cores it competes with the engine.
+//! A signal that kills the process runs no `drop`. So the lab catches the signals that it can and
+//! exits normally; after the others the next run cleans up. Serving the disk takes CPU of this
+//! machine, which is reported (`cpu_s`); on two cores it competes with the engine.
 
 mod attach;
 mod bucket;
@@ -38,10 +43,10 @@ use attach::{Loop, run, word};
 use bucket::Throttle;
 
 const PREFIX: &str = "frond-lab-disk-";
-/// What a disk that is served by this process reaches.
+/// I/Os per second that a disk served by this process can reach.
 pub const PROCESS_IOS_MAX: u64 = 20_000;
 
-/// Who throttles.
+/// What throttles the disk.
 #[derive(
     Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize, serde::Deserialize,
 )]
@@ -49,7 +54,8 @@ pub enum Kind {
     /// Served by the lab (FUSE): rates, latency and flush; at most 20,000 I/Os per second
     #[value(name = "virtual")]
     Process,
-    /// Limited by the kernel: rates only, at any speed and for little CPU; needs the root group of cgroup version 1
+    /// Limited by the kernel: rates only, at any speed and for little CPU; needs the root group of
+    /// cgroup version 1
     #[value(name = "loop")]
     Kernel,
 }
@@ -63,24 +69,24 @@ impl std::fmt::Display for Kind {
     }
 }
 
-/// What a disk is like.
+/// Size, rates and latencies of a disk.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Size of the image; ext4 takes some of it.
     pub size: Bytes,
-    /// Largest rates.
+    /// Maximum rates.
     pub io: IoLimits,
-    /// What a read or a write takes at least.
+    /// Minimum duration of a read or write.
     pub latency: Duration,
-    /// What a flush takes, instead of syncing the host's file. Without it a flush syncs the host's file, and takes as long
-    /// as that.
+    /// Duration of a flush, which then does not sync the host's file. If `None`, a flush syncs the
+    /// host's file and takes as long as that.
     pub flush: Option<Duration>,
-    /// Who throttles.
+    /// What throttles the disk.
     pub kind: Kind,
 }
 
 impl Options {
-    /// A disk of a class.
+    /// Options of a disk with the limits of a class.
     pub fn of(class: &Class, size: Bytes, kind: Kind) -> Result<Self> {
         let micros = |micros: Option<u64>| micros.map(Duration::from_micros);
         let options = match kind {
@@ -99,7 +105,7 @@ impl Options {
         Ok(options)
     }
 
-    /// Refuses what cannot be had.
+    /// Refuses a disk that cannot be provided.
     fn check(&self) -> Result<()> {
         let fail = |text: String| Err(Failure(text));
         if self.size < Bytes::mebi(32) {
@@ -123,10 +129,10 @@ impl Options {
     }
 }
 
-/// A mounted disk.
+/// A mounted private disk.
 #[derive(Debug)]
 pub struct VirtualDisk {
-    /// Its own directory, with `image`, `fuse` and `data`.
+    /// Directory of the disk, with `image`, `fuse` and `data`.
     dir: PathBuf,
     options: Options,
     session: Option<fuser::BackgroundSession>,
@@ -136,11 +142,11 @@ pub struct VirtualDisk {
 }
 
 impl VirtualDisk {
-    /// Makes a disk below `dir`, which must have the space. Needs root.
+    /// Creates and mounts a disk below `dir`, which must have the space. Needs root.
     pub fn create(dir: &Path, options: &Options) -> Result<Self> {
         options.check()?;
         let volume = Volume::of(dir)?;
-        // An eighth stays free, or the host's own file system becomes slow.
+        // An eighth must stay free, or the host's file system becomes slow.
         if volume.free_b < options.size.0 + options.size.0 / 8 {
             let (free, size) = (Bytes(volume.free_b), options.size);
             return Err(Failure(format!(
@@ -158,7 +164,8 @@ impl VirtualDisk {
             attached: None,
             is_limited: false,
         };
-        disk.build(volume.disk.as_ref().map_or(512, |disk| disk.logical_block_b))?; // drop removes what there is
+        // On failure, drop removes what was created.
+        disk.build(volume.disk.as_ref().map_or(512, |disk| disk.logical_block_b))?;
         Ok(disk)
     }
 
@@ -186,17 +193,17 @@ impl VirtualDisk {
         let attached = Loop::attach(&backing, sector_b)?;
         let device = word(&attached.device)?.to_owned();
         self.attached = Some(attached);
-        // Without discard: it would punch holes into the preallocated image.
+        // No discards: they would punch holes into the preallocated image.
         let lazy = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";
         run("mkfs.ext4", &["-q", "-m", "0", "-E", lazy, &device])?;
         let data = self.dir.join("data");
         fs::create_dir(&data)?;
         run("mount", &["-t", "ext4", "-o", "nodiscard", &device, word(&data)?])?;
-        // The file system was made at full speed.
+        // The file system was created at full speed; the limits apply from here on.
         self.limit(&self.options.io.clone())
     }
 
-    /// The directory of the mounted file system.
+    /// Directory of the mounted file system.
     pub fn path(&self) -> PathBuf {
         self.dir.join("data")
     }
@@ -208,13 +215,13 @@ impl VirtualDisk {
         disk.ok_or_else(|| Failure("the virtual disk's loop device is gone".to_owned()))
     }
 
-    /// What the experiment read and wrote, write-back and journal included.
+    /// What the experiment read and wrote, including write-back and journal.
     pub fn count(&self) -> Result<DiskCount> {
         let count = self.disk()?.count();
         count.ok_or_else(|| Failure("the virtual disk's loop device has no counters".to_owned()))
     }
 
-    /// Sets other rates: those that a calibration tries.
+    /// Changes the rates, for example during a calibration.
     pub fn limit(&mut self, io: &IoLimits) -> Result<()> {
         let options = Options { io: *io, ..self.options.clone() };
         options.check()?;
@@ -241,19 +248,20 @@ impl VirtualDisk {
         }
     }
 
-    /// What the group of an engine on this disk is made with. It has no I/O controller: limits of the root group apply
-    /// only to processes that are in it, and the disk's own `count` is the engine's anyway.
+    /// Limits for the control group of an engine on this disk. They use no I/O controller, for two
+    /// reasons: limits of the root group apply only to processes in that group, and `count` of the
+    /// disk counts only the engine's I/O anyway.
     pub fn limits(&self, memory: Option<u64>) -> Limits {
         Limits { memory, ..Limits::default() }
     }
 
-    /// What it is like.
+    /// The options in force.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// CPU of this process's threads that serve it, seconds; the kernel's own threads are not in it. A disk that the
-    /// kernel throttles has none.
+    /// CPU seconds of this process's threads that serve the disk, without the kernel's own threads.
+    /// 0 for a disk that the kernel throttles.
     pub fn cpu_s(&self) -> f64 {
         self.served.as_ref().map_or(0.0, |served| served.cpu_s())
     }
@@ -263,7 +271,7 @@ impl VirtualDisk {
         Throttled::All
     }
 
-    /// Removes the disk and all that is on it. The failure names what is left.
+    /// Removes the disk and everything on it. The failure names what is left.
     pub fn close(mut self) -> Result<()> {
         self.remove();
         let dir = std::mem::take(&mut self.dir);
@@ -277,7 +285,7 @@ impl VirtualDisk {
     }
 
     fn remove(&mut self) {
-        // Unlimited first, or what is still to be written back would take as long as the class does.
+        // Lift the limits first, or the remaining write-back would run at the speed of the class.
         if let Some(served) = &self.served {
             served.set(Throttle::new(&IoLimits::default(), Duration::ZERO, Duration::ZERO));
         }
@@ -290,9 +298,9 @@ impl VirtualDisk {
         }
         if let Some(session) = self.session.take() {
             attach::unmount(&self.dir.join("fuse"));
-            let _ = session.umount_and_join(); // unmounted: its threads end by themselves
+            let _ = session.umount_and_join(); // its threads end by themselves once it is unmounted
         }
-        let _ = fs::remove_dir_all(&self.dir); // `close` looks whether something is left
+        let _ = fs::remove_dir_all(&self.dir); // `close` checks whether something is left
     }
 }
 

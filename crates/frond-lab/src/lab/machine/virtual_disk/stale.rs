@@ -1,4 +1,4 @@
-//! Removes the disks of lab processes that were killed.
+//! Removes disks that were left behind by killed lab processes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use super::{PREFIX, attach};
 use crate::lab::machine::device::Disk;
 use crate::measure::{IoLimits, Owner};
 
-/// The directory of a disk that `path` is or lies in, if its owner no longer lives.
+/// The directory of the disk that `path` is or lies in, if its owner no longer runs.
 fn stale_dir(path: &Path) -> Option<PathBuf> {
     let dir = path.ancestors().find(|dir| {
         let name = dir.file_name().and_then(|name| name.to_str());
@@ -16,9 +16,10 @@ fn stale_dir(path: &Path) -> Option<PathBuf> {
     dir.map(Path::to_owned)
 }
 
-/// Removes what is left of disks below `dir` and of all that are still mounted or attached. Returns their directories.
+/// Removes what is left of stale disks: of those below `dir`, and of all that are still mounted or
+/// attached. Returns their directories.
 ///
-/// A FUSE file whose process was killed answers each request with an error, so nothing here can hang on it.
+/// A FUSE file whose process was killed fails every request, so nothing here can hang on it.
 pub fn remove_stale(dir: &Path) -> Vec<PathBuf> {
     let below = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let loops = attach::loops();
@@ -28,7 +29,7 @@ pub fn remove_stale(dir: &Path) -> Vec<PathBuf> {
     dirs.sort();
     dirs.dedup();
     for dir in &dirs {
-        // The data first, then its loop device, then the FUSE file that this has.
+        // First the data, then the loop device, then the FUSE file behind it.
         for point in attach::mounts_below(&dir.join("data")) {
             attach::unmount(&point);
         }
@@ -37,7 +38,7 @@ pub fn remove_stale(dir: &Path) -> Vec<PathBuf> {
             let number = fs::read_to_string(format!("/sys/block/{}/dev", name.unwrap_or_default()));
             let number = number.ok().and_then(|text| text.parse().ok());
             if let Some(disk) = number.and_then(Disk::of) {
-                // A limit outlives its disk, and would slow down the next one with that number.
+                // A limit outlives its disk, and would slow down the next disk with that number.
                 let _ = attach::limit_in_root(disk.number, &IoLimits::default());
             }
             attach::detach(device);
@@ -45,7 +46,7 @@ pub fn remove_stale(dir: &Path) -> Vec<PathBuf> {
         for point in attach::mounts_below(dir) {
             attach::unmount(&point);
         }
-        let _ = fs::remove_dir_all(dir); // what is still in use is found again by the next call
+        let _ = fs::remove_dir_all(dir); // the next call finds what is still in use
     }
     dirs.retain(|dir| !dir.exists());
     dirs

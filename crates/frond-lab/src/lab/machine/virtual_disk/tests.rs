@@ -1,4 +1,5 @@
-//! Disks that are mounted for real, where this machine can; where it cannot, `lab doctor` has to say so, too.
+//! Tests with really mounted disks. On machines that do not support them, `lab doctor` must say so
+//! too.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -12,7 +13,7 @@ fn options(kind: Kind) -> Options {
     Options { size: Bytes::mebi(64), io, latency: Duration::ZERO, flush, kind }
 }
 
-/// A disk, or `None` if neither this machine nor `lab doctor` says that it can have one.
+/// Creates a disk; `None` if this machine cannot, in which case `lab doctor` must say the same.
 fn disk(dir: &Path, options: &Options) -> Option<VirtualDisk> {
     let said = doctor::virtual_disk(options.kind);
     match VirtualDisk::create(dir, options) {
@@ -28,7 +29,7 @@ fn disk(dir: &Path, options: &Options) -> Option<VirtualDisk> {
     }
 }
 
-/// What of `dir` is mounted or attached.
+/// What is left of `dir`: files, mounts and loop devices.
 fn left(dir: &Path) -> Vec<PathBuf> {
     let dir = dir.canonicalize().unwrap();
     let files = attach::loops().into_iter().map(|(_, file)| file);
@@ -89,7 +90,7 @@ fn limits_of_a_kernel_disk_are_in_force_and_gone_with_it() {
     disk.limit(&other).unwrap();
     assert_eq!(disk.io().unwrap(), other);
     drop(disk);
-    // Another test may have this number by now, with its own limits.
+    // Another test may already have this number, with its own limits.
     assert_ne!(attach::limits_of_root(number).unwrap(), other);
     assert_eq!(left(dir.path()), Vec::<PathBuf>::new());
 }
@@ -110,7 +111,7 @@ fn a_disk_in_use_is_removed_when_its_user_ends() {
     assert_eq!(left(dir.path()), Vec::<PathBuf>::new());
 }
 
-/// The child of the next test: makes a disk, says where, and waits to be killed.
+/// Child process of the next test: creates a disk, prints "ready", and waits to be killed.
 #[test]
 #[ignore = "only the next test runs it"]
 fn child_with_a_disk() {
