@@ -1,7 +1,7 @@
 //! One test per rule of a transaction's own writes; random histories are in `model`.
 
 mod cursor;
-mod live;
+mod live_writes;
 mod model;
 #[cfg(feature = "planted-bugs")]
 mod planted;

@@ -1,6 +1,6 @@
 //! Each planted bug of the module, with the test that claims to catch it.
 
-use super::{cursor, live, *};
+use super::{cursor, live_writes, *};
 
 #[test]
 fn planted_bugs_are_caught() {
