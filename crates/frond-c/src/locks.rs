@@ -228,7 +228,7 @@ pub unsafe extern "C" fn frond_each_wait(
     unsafe {
         call(error, || {
             let db = &given(db, "the store")?.db;
-            let tell = tell.ok_or_else(|| misuse("the function to be told is null"))?;
+            let tell = tell.ok_or_else(|| misuse("the callback is null"))?;
             for wait in db.lock_waits() {
                 let name = ended(&wait.tree_name);
                 let key = (wait.key_hash, wait.key.as_ref());
@@ -266,7 +266,7 @@ pub unsafe extern "C" fn frond_each_deadlocked(
     unsafe {
         call(error, || {
             let db = &given(db, "the store")?.db;
-            let tell = tell.ok_or_else(|| misuse("the function to be told is null"))?;
+            let tell = tell.ok_or_else(|| misuse("the callback is null"))?;
             let last = db.last_deadlock().ok_or(Fail::NotFound)?;
             at_nanos.as_mut().into_iter().for_each(|at| *at = nanos(last.at));
             for one in &last.parties {
@@ -301,7 +301,7 @@ pub unsafe extern "C" fn frond_each_transaction(
     unsafe {
         call(error, || {
             let db = &given(db, "the store")?.db;
-            let tell = tell.ok_or_else(|| misuse("the function to be told is null"))?;
+            let tell = tell.ok_or_else(|| misuse("the callback is null"))?;
             let lasted = |time| i64::try_from(nanos(time)).unwrap_or(i64::MAX);
             for one in db.transactions() {
                 let told = frond_live {
@@ -353,7 +353,7 @@ unsafe fn tell_held(
     context: *mut c_void,
     more: *mut usize,
 ) -> Result<(), Fail> {
-    let tell = tell.ok_or_else(|| misuse("the function to be told is null"))?;
+    let tell = tell.ok_or_else(|| misuse("the callback is null"))?;
     // SAFETY: see `bytes.rs`.
     unsafe { more.as_mut() }.into_iter().for_each(|more| *more = found.more);
     for one in &found.locks {

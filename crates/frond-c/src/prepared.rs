@@ -183,7 +183,7 @@ pub unsafe extern "C" fn frond_prepared_list(
     unsafe {
         call(error, || {
             let db = &given(db, "the store")?.db;
-            let tell = tell.ok_or_else(|| misuse("the function to be told is null"))?;
+            let tell = tell.ok_or_else(|| misuse("the callback is null"))?;
             let found = if only_new { db.recover_prepared() } else { db.prepared() };
             for one in found {
                 let xid = one.xid.as_bytes();

@@ -415,7 +415,7 @@ pub unsafe extern "C" fn frond_each_tree(
     unsafe {
         call(error, || {
             let trees = given(db, "the store")?.db.trees();
-            let tell = tell.ok_or_else(|| misuse("the function to be told is null"))?;
+            let tell = tell.ok_or_else(|| misuse("the callback is null"))?;
             for tree in trees {
                 let name = format!("{}\0", tree.name);
                 let attributes = &tree.options.attributes;
@@ -459,7 +459,7 @@ pub(crate) unsafe fn tell_lines(
     context: *mut c_void,
     lines: impl Iterator<Item = String>,
 ) -> Result<(), Fail> {
-    let tell = tell.ok_or_else(|| misuse("the function to be told is null"))?;
+    let tell = tell.ok_or_else(|| misuse("the callback is null"))?;
     for line in lines {
         let length = line.len();
         let line = format!("{line}\0");

@@ -211,8 +211,7 @@ pub unsafe extern "C" fn frond_when_synced(
     // SAFETY: see `bytes.rs`.
     unsafe {
         call(error, || {
-            let tell =
-                tell.ok_or_else(|| crate::error::misuse("the function to be told is null"))?;
+            let tell = tell.ok_or_else(|| crate::error::misuse("the callback is null"))?;
             let cookie = Cookie(cookie);
             given(db, "the store")?.db.when_synced(move || {
                 let Cookie(cookie) = { cookie };

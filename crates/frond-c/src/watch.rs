@@ -112,7 +112,7 @@ pub unsafe extern "C" fn frond_stats(
     unsafe {
         call(error, || {
             let stats = given(db, "the store")?.db.stats();
-            let tell = tell.ok_or_else(|| misuse("the function to be told is null"))?;
+            let tell = tell.ok_or_else(|| misuse("the callback is null"))?;
             for (name, value) in stats.iter() {
                 let name = format!("{name}\0");
                 // SAFETY: the caller's function; the name is valid until it returns.

@@ -116,7 +116,7 @@ pub enum Error {
     /// A deadlock ended the transaction, a conflict, or that it could not leave memory (FRD-1109):
     /// everything is rolled back. A temporary tree that could not leave memory is lost.
     #[error(
-        "FRD-1109 the transaction is over, and rolled back: an earlier call has told why; begin another one (or the temporary tree is lost: make another one)"
+        "FRD-1109 the transaction is over, and rolled back: an earlier call returned the reason; begin a new transaction (or the temporary tree is lost: create a new one)"
     )]
     TxnEnded,
     /// No transaction is prepared under this name (FRD-1110).

@@ -254,8 +254,8 @@ mod armed {
             assert_eq!(findings, Vec::<String>::new(), "seed {seed}, and nothing is planted");
         }
         let bugs: [(&str, fn()); 5] = [
-            ("txn: a prepare lets go of what it writes", || {
-                plant::arm(Some("txn: a prepare lets go of what it writes"));
+            ("txn: a prepare releases its write locks", || {
+                plant::arm(Some("txn: a prepare releases its write locks"));
             }),
             ("txn: rows of trees have never changed", || {
                 plant::arm(Some("txn: rows of trees have never changed"));

@@ -199,13 +199,7 @@ pub const METRICS: &[Metric] = &[
     ),
     metric("rss_peak_b", "B", Lower, 0.05, "largest resident size of the engine's process"),
     metric("mem_peak_b", "B", Lower, 0.05, "largest use of its cgroup, page cache included"),
-    metric(
-        "background_s",
-        "1/s",
-        Higher,
-        0.05,
-        "rows per second that were inserted beside queries",
-    ),
+    metric("background_s", "1/s", Higher, 0.05, "rows per second inserted while queries run"),
     metric(
         "sla_failed",
         "",

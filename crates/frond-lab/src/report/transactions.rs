@@ -123,7 +123,7 @@ fn held_goals(held: &Row, alone: &Row) -> String {
     let rate = held.ops_s / alone.ops_s.max(1e-9);
     let _ = writeln!(
         out,
-        "goal    writes beside a held snapshot: {rate:.2} of the rate without, wanted >= {HELD_RATE_MIN}: {}",
+        "goal    writes while a snapshot is held: {rate:.2} of the rate without, wanted >= {HELD_RATE_MIN}: {}",
         verdict(rate >= HELD_RATE_MIN)
     );
     if let Some(growth) = growth(held) {

@@ -172,7 +172,7 @@ fn an_extent_stays_for_holds_and_for_the_log() {
     drop(hold);
     assert!(used(&store) > before, "one hold is left");
     drop(second);
-    assert_eq!(used(&store), before, "nobody holds it and no log names it");
+    assert_eq!(used(&store), before, "nothing holds it and no log names it");
 
     let (reference, hold) = write();
     store.name_in_log(reference.extent().offset, Lsn(4096)).unwrap();

@@ -405,7 +405,7 @@ pub fn check(block: &[u8], shape: &Shape) -> Result<(), BadBlock> {
         if rows.row().is_multiple_of(RESTART_ROWS)
             && shape.restart(block, (rows.row() / RESTART_ROWS) as u32)? != at
         {
-            return Err(BadBlock("a restart points beside its row"));
+            return Err(BadBlock("a restart does not point at its row"));
         }
         at = rows.next;
         if !rows.next(block, shape)? {

@@ -122,7 +122,7 @@ impl Blobs {
             }
             (refs > 0 && refs != record.refs && !is_cut).then(|| {
                 let said = record.refs;
-                ("references", format!("{refs} runs list a blob, and the space map says {said}"))
+                ("references", format!("{refs} runs list a blob, and the space map has {said}"))
             })
         };
         let problems = self.0.values().filter_map(|blob| Some((blob, problem(blob)?)));

@@ -284,7 +284,7 @@ mod tests {
         let found = Finding { tree: Some("t\\\n".into()), ..damage("leak", "") };
         report.add(found.clone());
         report.add(found);
-        assert_eq!(report.findings.len(), 2, "the same is said once");
+        assert_eq!(report.findings.len(), 2, "each finding is reported once");
         assert!(!report.is_clean() && report.names("leak"));
         let json = report.to_json();
         assert!(

@@ -198,7 +198,7 @@ impl Shared {
         until: Option<Duration>,
         cancel: Option<&CancelToken>,
     ) -> Result<()> {
-        if plant!("db: batches go on beside changes of trees") {
+        if plant!("db: batches run concurrently with changes of trees") {
             return Ok(());
         }
         let check_interrupted = || cancel.map_or(Ok(()), CancelToken::check_cancelled);

@@ -139,7 +139,7 @@ impl Db {
         for tree in trees {
             // From here on nothing can drop it.
             tree.entry.check()?;
-            if !plant!("load: an empty tree is not looked at again behind its lock") {
+            if !plant!("load: an empty tree is not checked again under its lock") {
                 self.must_be_empty(tree, waits.interrupter.as_ref())?;
             }
         }

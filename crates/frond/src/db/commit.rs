@@ -345,7 +345,7 @@ impl Shared {
             if self.closed.load(Ordering::Acquire) {
                 return Err(Error::Closed);
             }
-            if begins_memtable && !plant!("txn: what left memory stands beside others") {
+            if begins_memtable && !plant!("txn: spilled writes commit without locks") {
                 engine.freeze_in(&mut section);
             }
             let reserved = match (&fragments, guaranteed) {

@@ -507,7 +507,7 @@ fn a_locking_scan_loses_no_commit() {
 fn planted_bugs_are_caught() {
     let claims = claims! {
         "pipeline: a memtable is applied before its commits are in it" => commits_applies_drains_checkpoints_and_reads_share_one_store,
-        "pipeline: a drain beside an apply" => a_drain_and_an_apply_of_one_tree_take_turns,
+        "pipeline: a drain concurrent with an apply" => a_drain_and_an_apply_of_one_tree_take_turns,
     };
     crate::plant::assert_claims_hold("schedules of db", claims);
 }

@@ -214,7 +214,7 @@ impl Engine {
     /// Drains buffers towards the leaves when there is no other work: one tree, one bounded piece
     /// of work. False if every buffer is empty.
     pub(crate) fn drain_some(&self) -> Result<bool> {
-        let alone = !plant!("pipeline: a drain beside an apply");
+        let alone = !plant!("pipeline: a drain concurrent with an apply");
         let _jobs = alone.then(|| self.roots.lock().unwrap());
         let version = self.versions.hold();
         let publish = VersionNumber(version.publish.0 + 1);

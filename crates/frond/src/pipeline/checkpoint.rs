@@ -511,7 +511,7 @@ impl Engine {
         for (changed, listed) in [(changes.gained, true), (changes.lost, false)] {
             let skipped = match listed {
                 true => plant!("blob: runs that list a blob are not counted"),
-                false => plant!("blob: the last run does not let go of its blobs"),
+                false => plant!("blob: the last run does not release its blobs"),
             };
             if skipped {
                 continue;

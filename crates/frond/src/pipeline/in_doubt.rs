@@ -149,7 +149,7 @@ impl Engine {
         extents.retain(|(_, extent)| named(extent).is_none_or(|at| at < log_from));
         let mut record = RecordBuilder::new();
         let at_once = (self.log().record_bytes_max() - TRAILER_BYTES) / NAME_BYTES;
-        if plant!("pipeline: nobody names what is in_doubt") {
+        if plant!("pipeline: extents in doubt are not named") {
             extents.clear();
         }
         for some in extents.chunks(at_once) {

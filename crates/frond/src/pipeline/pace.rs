@@ -206,7 +206,7 @@ impl Engine {
     /// up.
     fn log_is_too_long(&self) -> bool {
         self.log_kept_bytes() >= self.limits.log_kept_max()
-            && !plant!("pipeline: nobody waits for a shorter log")
+            && !plant!("pipeline: commits do not wait for a shorter log")
     }
 
     fn shorten_log_or_wait(&self, seen: u64) -> Result<()> {

@@ -123,7 +123,7 @@ impl Engine {
             if plant!("pipeline: a spill's space is given back at once") {
                 extents.clear();
             }
-            if plant!("pipeline: a spill lets go of long values") {
+            if plant!("pipeline: a spill releases long values") {
                 blobs.clear();
             }
             let spilled = self.versions.spilled(version, at, roots, extents, &self.cx.pool);

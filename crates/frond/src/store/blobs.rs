@@ -121,7 +121,7 @@ impl Inner {
         }
         let refs = if listed { record.refs.checked_add(1) } else { record.refs.checked_sub(1) };
         let refs =
-            refs.ok_or_else(|| refused("a blob is listed by fewer runs than let go of it"))?;
+            refs.ok_or_else(|| refused("a blob is listed by fewer runs than released it"))?;
         self.change(extent.offset, |record| record.refs = refs);
         if refs == 0 {
             self.change(extent.offset, |record| record.death = at);

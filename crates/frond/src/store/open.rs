@@ -192,7 +192,7 @@ impl<'a> FileLock<'a> {
     pub(super) fn take(file: &'a Arc<dyn File>, dir: &Path) -> Result<Self> {
         let file = &**file;
         if file.try_lock().map_err(|e| Error::io(dir, "lock", 0, e))?
-            || plant!("store: locked by nobody")
+            || plant!("store: the lock file is not locked")
         {
             return Ok(Self { file, is_kept: false });
         }

@@ -74,7 +74,7 @@ impl Pins {
     /// Removes one pin of a version; true if it was the last. Panics if there was none.
     pub fn unpin_version(&mut self, version: VersionNumber) -> bool {
         let count = self.versions.get_mut(&version);
-        let count = count.expect("I18: a version is unpinned by whoever pinned it");
+        let count = count.expect("I18: a version is unpinned once for each pin");
         *count -= 1;
         let last = *count == 0;
         if last {

@@ -297,7 +297,7 @@ pub(super) fn decode_tree(reader: &mut Reader<'_>, applied: Option<Seqno>) -> De
     let loaded = match flags & IS_LOADED {
         0 => VersionNumber(0),
         _ => match reader.number()? {
-            0 => return Err("a tree that no version loaded is said to be loaded".into()),
+            0 => return Err("a tree that no version loaded is listed as loaded".into()),
             loaded => VersionNumber(loaded),
         },
     };
@@ -311,7 +311,7 @@ pub(super) fn decode_tree(reader: &mut Reader<'_>, applied: Option<Seqno>) -> De
             *count = reader.number()?;
         }
         if counts == Counts::default() {
-            return Err("counters that were never used are said to be".into());
+            return Err("counters that were never used are listed as used".into());
         }
     }
     let mut sums = None;

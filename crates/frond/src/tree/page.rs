@@ -149,7 +149,7 @@ pub(crate) fn read_node(cx: &TreeContext, link: &Link, level: u8) -> Result<Arc<
     let bytes = cx.store.read_page(link, PageKind::Node, "node page")?;
     let node = decode_node(&mut |link, meta| cx.run_handle(link, meta), &bytes);
     let node = check_node(file, link, node)?;
-    if node.level != level && !plant!("tree: nobody looks at the level of a node") {
+    if node.level != level && !plant!("tree: the level of a node is not checked") {
         return Err(malformed(file, link, OTHER_LEVEL));
     }
     Ok(Arc::new(node))

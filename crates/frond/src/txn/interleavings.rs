@@ -266,7 +266,7 @@ fn planted_bugs_are_caught() {
     let claims = claims! {
         "txn: visible before those below are inserted" => what_is_visible_is_a_prefix_and_memtables_are_intervals,
         "txn: batches pass a closed gate" => batches_pass_the_gate_before_a_transaction_or_not_at_all,
-        "txn: nobody helps" => who_waits_inserts_what_another_left_lying,
+        "txn: waiting threads do not help" => who_waits_inserts_what_another_left_lying,
         "txn: helped before it is inserted" => who_waits_inserts_what_another_left_lying,
     };
     crate::plant::assert_claims_hold("schedules of txn", claims);

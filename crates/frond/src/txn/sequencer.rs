@@ -218,7 +218,7 @@ impl<T> Sequencer<T> {
             _ => return false,
         };
         drop(aboard);
-        if plant!("txn: nobody helps") {
+        if plant!("txn: waiting threads do not help") {
             return false;
         }
         if !plant!("txn: helped before it is inserted") {

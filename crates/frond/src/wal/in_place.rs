@@ -59,7 +59,7 @@ impl RecoveredTail {
         let header = self.header.expect("only a log that was recovered goes on in its place");
         let mut segment = segment::open(vfs, dir, header.number, mode)?;
         segment.bytes = header.segment_bytes;
-        if !plant!("wal: what lay behind the cut stays") {
+        if !plant!("wal: bytes after the cut stay") {
             zero_from(&segment, SEGMENT_HEADER_BYTES + self.end.0 - header.first.0)?;
         }
         Ok((segment, header))

@@ -326,7 +326,9 @@ impl Log {
                     // The caller that needs the segment gets the error, and tries again when it
                     // needs one again.
                     self.state.lock().unwrap().spare_wanted = false;
-                    return Err(Error::Full(format!("no room for a log segment of {bytes} bytes")));
+                    return Err(Error::Full(format!(
+                        "no space for a log segment of {bytes} bytes"
+                    )));
                 }
                 Err(error) => return self.or_fail(Err(error)),
             }

@@ -331,7 +331,7 @@ impl Log {
         let number = tail.segment + 1;
         let mut tail = tail;
         tail.clear_way(&env, &dir)?;
-        if plant!("wal: append behind the torn tail") && tail.torn {
+        if plant!("wal: append after the torn tail") && tail.torn {
             tail.end.0 += ALIGN as u64;
         }
         let header = SegmentHeader {

@@ -110,7 +110,7 @@ impl Log {
             }
             None => {
                 self.state.lock().unwrap().spare_wanted = false;
-                Err(Error::Full(format!("no room for the log's reserve of {bytes} bytes")))
+                Err(Error::Full(format!("no space for the log's reserve of {bytes} bytes")))
             }
         }
     }

@@ -36,7 +36,7 @@ pub const ENTRY: Entry = Entry {
         Param::fixed(
             "levels",
             "1,9",
-            "levels of InnoDB's compressed pages, beside the target's own",
+            "levels of InnoDB's compressed pages, in addition to the target's own",
         ),
         Param::sized(
             "pages",

@@ -146,7 +146,7 @@ fn hostile_pieces_are_refused() {
         ("a run that is not there", piece(0, 1, &run_at(TreeId(1), 1 << 30))),
         ("a run in no place", piece(0, 1, &run_at(TreeId(1), 4097))),
         ("a run over others", piece(0, 1, &run_at(TreeId(1), 32 << 10))),
-        ("runs behind rows", piece(0, 1, &with(&late, true))),
+        ("runs after rows", piece(0, 1, &with(&late, true))),
         ("runs of one that says it has none", piece(0, 1, &runs_at(TreeId(1), 1 << 20, false))),
         ("runs of the catalog", piece(0, 1, &run_at(CATALOG_TREE, 1 << 30))),
     ];

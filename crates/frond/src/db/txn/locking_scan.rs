@@ -156,7 +156,7 @@ impl<'t> LockingScan<'t> {
             let is_beyond = limit.is_some_and(|limit| !seen || self.is_beyond(forward, limit));
             let limit = limit.filter(|_| is_beyond);
             let is_last = || !seen && limit.is_none();
-            let passes = || plant!("txn: the gap behind the last row is nobody's") && is_last();
+            let passes = || plant!("txn: the gap after the last row is not locked") && is_last();
             if self.with_gaps && !passes() {
                 let end = self.lock_gap(forward, seen, limit);
                 if end.inspect_err(|_| self.ahead = None)? == Reached::Pending {

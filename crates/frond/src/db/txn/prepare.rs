@@ -263,11 +263,12 @@ fn rows_of(Insertion { writes, trees, .. }: &Insertion) -> HashSet<(TreeId, u128
 fn beyond(GuaranteeRefused { bytes, max, is_alone }: GuaranteeRefused) -> Error {
     match is_alone {
         true => {
-            let limit = "the room that the log keeps for the commit of one that is prepared";
+            let limit = "the log space that can be reserved for one prepared transaction's commit";
             Error::BatchTooLarge { bytes, max, limit }
         }
         false => {
-            let limit = "the room that the log keeps for the commits of all that is prepared";
+            let limit =
+                "the log space that can be reserved for the commits of all prepared transactions";
             Error::TooMuchPrepared { bytes, max, limit }
         }
     }

@@ -16,8 +16,8 @@ use super::{
     super::{
         Projection, Tree,
         batch::check_key,
-        read::{Messages, ReadView, key_order},
         parallel_reads::bring_together,
+        read::{Messages, ReadView, key_order},
     },
     ReadOptions, RowRead, State, Txn,
     read::At,

@@ -64,7 +64,7 @@ impl Txn {
         state.savepoints.truncate(at + 1);
         let mark = state.savepoints[at].1;
         let is_beyond = state.statement.is_some_and(|(began, _)| mark < began);
-        if is_beyond && !plant!("txn: a statement begins behind what is left") {
+        if is_beyond && !plant!("txn: a statement starts after the writes that it must undo") {
             // Invariant 2.
             state.statement = Some((mark, state.spills));
             self.forget_view(&mut state);

@@ -23,7 +23,7 @@ fn planted_bugs_are_caught() {
         "store: a dropped tree keeps its pages" => ending::a_dropped_tree_ends_in_pieces_and_goes_on_after_reopening,
         "store: checksum not verified" => damage::stale_misplaced_and_rotten_pages_are_told,
         "store: a failed write does not close the file" => faults::after_the_nth_failed_write_nothing_more_is_written_and_the_last_version_opens,
-        "store: locked by nobody" => basics::a_second_owner_is_told_who_the_first_is,
+        "store: the lock file is not locked" => basics::a_second_owner_is_told_who_the_first_is,
         "store: replaced pages of the directory never die" => directory::named_snapshots_show_their_trees_until_they_are_dropped,
         "store: a named pin keeps nothing" => directory::named_snapshots_show_their_trees_until_they_are_dropped,
         "store: commits are admitted on a full disk" => faults::the_reserve_carries_checkpoints_on_a_full_disk,

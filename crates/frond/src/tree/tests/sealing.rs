@@ -84,7 +84,7 @@ fn planted_bugs_are_caught() {
     use crate::tree::cut::tests as cut;
     let claims = claims! {
         "tree: a node is written unread" => a_node_that_could_not_be_read_is_not_written,
-        "tree: nobody looks at the level of a node" => a_node_of_another_level_is_not_followed,
+        "tree: the level of a node is not checked" => a_node_of_another_level_is_not_followed,
         "tree: a node is sealed at another level" => a_node_of_another_level_is_not_followed,
         "tree: a range delete is not clipped where a part ends" => cut::parts_hold_what_lies_in_them_and_no_more_than_a_run,
         "tree: a part loses the range delete that goes on in it" => cut::a_range_delete_goes_on_in_each_part_that_it_covers,

@@ -103,7 +103,7 @@ impl LockTable {
         mut waits: MutexGuard<'a, Waits>,
         start: u32,
     ) -> MutexGuard<'a, Waits> {
-        if plant!("locks: nobody looks for a cycle") {
+        if plant!("locks: cycles are not searched") {
             return waits;
         }
         let mut said = Said::new(self.hooks.as_ref());
@@ -123,7 +123,7 @@ impl LockTable {
             };
             if !self.withdraw(victim, request) {
                 let was_woken = request.on == LockOn::Insert;
-                assert!(was_woken, "locks, deadlock, invariant 2: who is on a cycle waits");
+                assert!(was_woken, "locks, deadlock, invariant 2: every owner on a cycle waits");
                 continue;
             }
             owner.tell(Wait::Victim);

@@ -78,7 +78,7 @@ impl fmt::Display for HeldLock {
                 write!(f, "the gap")?;
                 match from {
                     Bound::Included(key) => write!(f, " from key {key}")?,
-                    Bound::Excluded(key) => write!(f, " behind key {key}")?,
+                    Bound::Excluded(key) => write!(f, " after key {key}")?,
                     Bound::Unbounded => {}
                 }
                 match to {

@@ -234,7 +234,7 @@ impl LockTable {
         holder: impl FnOnce() -> Option<u64>,
     ) -> Result<(), LockError> {
         if deadline.is_none_or(|deadline| deadline > self.clock.now())
-            || plant!("locks: who has no time is in a cycle")
+            || plant!("locks: an owner that does not wait is in a cycle")
         {
             return Ok(());
         }

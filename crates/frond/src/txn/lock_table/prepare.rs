@@ -63,7 +63,7 @@ impl LockTable {
     ) {
         self.release_others(locks, |name, mode, writes| match name.is_table {
             true => mode != Mode::IntentShared,
-            false if plant!("txn: a prepare lets go of what it writes") => false,
+            false if plant!("txn: a prepare releases its write locks") => false,
             // Its own lock, with which others wait for its end.
             false => name.tree == OWNERS || writes && writes_row(name.tree, name.hash.0),
         });

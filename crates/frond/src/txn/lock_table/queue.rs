@@ -100,7 +100,7 @@ impl Queue {
 
     /// Adds a waiter in its place.
     pub fn enqueue(&mut self, waiter: Waiter) {
-        if waiter.upgrades && !plant!("locks: an upgrade waits behind others") {
+        if waiter.upgrades && !plant!("locks: an upgrade queues after others") {
             let at = self.waiting.iter().position(|other| !other.upgrades);
             self.waiting.insert(at.unwrap_or(self.waiting.len()), waiter);
         } else {

@@ -223,7 +223,9 @@ impl Shard {
 
     /// Adds an owner to the queue of a lock that was just refused to it.
     pub fn enqueue(&mut self, hash: LockHash, owner: Arc<Owner>, mode: Mode) {
-        let at = self.find(hash).expect("invariant 1: who refuses it holds it or waits");
+        let at = self
+            .find(hash)
+            .expect("invariant 1: the owner that refuses it holds the lock or waits");
         let queue = self.queue_of(at);
         let held = queue.held(owner.number());
         let joint = held.map_or(mode, |held| held.join(mode));
@@ -380,7 +382,7 @@ impl Shard {
         let word = &mut self.slots[at as usize].word;
         let number = *word & !QUEUED;
         let queue = &mut self.queues[number as usize];
-        if !plant!("locks: a release wakes nobody") {
+        if !plant!("locks: a release wakes no waiter") {
             queue.promote(|owner| granted(at, owner));
         }
         if !queue.waiting.is_empty() || queue.holders().len() > 1 {

@@ -275,7 +275,7 @@ impl LockTable {
         let tree = wanted.tree;
         loop {
             let mut others = self.spilled.others(locks.owner.id(), wanted.hash.0);
-            if plant!("txn: rows that left memory are nobody's") {
+            if plant!("txn: spilled rows have no owner") {
                 others.clear();
             }
             let may_hold = |holder: &Holder| holder.rows.holds(tree, key) != Some(false);

@@ -136,7 +136,7 @@ impl LockTable {
                 .iter()
                 .for_each(|holder| hooks.on_wait(&waiter, holder));
         }
-        owner.set_sleeps(!plant!("locks: who sleeps does not say so"));
+        owner.set_sleeps(!plant!("locks: a sleeper is not announced"));
         let wait = self.sleep_until(owner, request, deadline);
         owner.set_sleeps(false);
         let mut waits = self.waits.lock().unwrap();

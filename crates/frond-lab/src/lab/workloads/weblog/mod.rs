@@ -43,7 +43,7 @@ pub const ENTRY: Entry = Entry {
         Param::fixed("partitioned", "yes", "a partition per day; without, days go by DELETE only"),
         Param::fixed("writers", "2", "clients of the load"),
         Param::fixed("rows_per_commit", "500", "rows of an INSERT of the load"),
-        Param::fixed("steady_rate", "2000", "rows per second of the writer beside queries"),
+        Param::fixed("steady_rate", "2000", "rows per second of the writer while queries run"),
         Param::fixed("steady_rows_per_commit", "50", "rows of its INSERTs"),
         Param::sized("steady_seconds", ["1", "1", "120", "600"], "duration of steady writes"),
         Param::sized("query_seconds", ["1", "1", "30", "120"], "duration of queries alone"),

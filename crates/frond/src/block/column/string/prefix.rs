@@ -228,7 +228,7 @@ impl<'a> Prefixed<'a> {
             if row.is_multiple_of(RESTART_ROWS) {
                 let at = (self.entries.len() - entries.reader.rest().len()) as u64;
                 if self.restarts.get(row / RESTART_ROWS) != at {
-                    return Err(BadBlock("a restart points beside its string"));
+                    return Err(BadBlock("a restart does not point at its string"));
                 }
                 length = 0;
             }

@@ -268,7 +268,7 @@ fn who_has_a_tree_has_it_alone() {
 fn planted_bugs_are_caught() {
     let claims = claims! {
         "locks: a refusal is not looked at again" => a_release_never_passes_a_wait,
-        "locks: who sleeps does not say so" => an_interrupt_is_never_missed,
+        "locks: a sleeper is not announced" => an_interrupt_is_never_missed,
         "locks: a cancelled sleeper is not woken" => a_listed_sleeper_misses_no_interrupt,
         "locks: an insert that looks is not counted" => what_is_published_is_seen_from_one_side,
     };

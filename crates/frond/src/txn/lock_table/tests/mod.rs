@@ -115,12 +115,12 @@ fn planted_bugs_are_caught() {
         "locks: a wait that failed keeps the row" => oracle::histories_beyond_memory,
         "locks: rows that left memory are in no filter" => oracle::histories_beyond_memory,
         "locks: a wait outlasts its time" => waiting::a_wait_in_real_time_lasts_no_longer_than_it_is_to,
-        "locks: an upgrade waits behind others" => rows::an_upgrade_comes_before_those_who_wait,
-        "locks: a release wakes nobody" => rows::a_release_grants_who_came_first,
+        "locks: an upgrade queues after others" => rows::an_upgrade_comes_before_those_who_wait,
+        "locks: a release wakes no waiter" => rows::a_release_grants_who_came_first,
         "locks: intents of before are not asked for" => tables::tables_are_locked_by_the_usual_modes,
-        "locks: who has no time is in a cycle" => cycles::who_has_no_time_to_wait_is_in_no_cycle,
+        "locks: an owner that does not wait is in a cycle" => cycles::who_has_no_time_to_wait_is_in_no_cycle,
         "locks: a transaction locks all that there is" => rows::locks_of_what_is_not_written_have_a_part_of_memory,
-        "locks: nobody looks for a cycle" => cycles::the_searcher_is_ended_if_it_has_written_least,
+        "locks: cycles are not searched" => cycles::the_searcher_is_ended_if_it_has_written_least,
     };
     crate::plant::assert_claims_hold("locks", claims);
 }

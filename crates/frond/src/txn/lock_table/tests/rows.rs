@@ -140,7 +140,7 @@ pub(super) fn a_release_grants_who_came_first() {
     let last = waits.iter().find(|wait| wait.waiter == 4).unwrap();
     assert_eq!(last.holders, [0, 3], "behind the exclusive one");
     table.release_all(&mut holder);
-    if !plant!("locks: a release wakes nobody") {
+    if !plant!("locks: a release wakes no waiter") {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     } else {
         assert_eq!(table.waits().len(), 0, "somebody was forgotten");

@@ -137,17 +137,17 @@ fn planted_bugs_are_seen_by_the_definition() {
     for (bug, rules) in [
         ("locks: an insert passes by gaps", few),
         ("locks: the killed stay in the queue", few),
-        ("locks: an upgrade waits behind others", rows),
-        ("locks: a release wakes nobody", few),
-        ("locks: nobody looks for a cycle", few),
+        ("locks: an upgrade queues after others", rows),
+        ("locks: a release wakes no waiter", few),
+        ("locks: cycles are not searched", few),
         ("locks: intents of before are not asked for", few),
         ("locks: a cursor that goes back locks nothing", few),
         ("locks: a wait outlasts its time", few),
-        ("locks: who sleeps does not say so", few),
+        ("locks: a sleeper is not announced", few),
         ("locks: what was newly taken stays", few),
         ("locks: a wait that failed keeps the row", beyond),
-        ("txn: a prepare lets go of what it writes", few),
-        ("txn: rows that left memory are nobody's", beyond),
+        ("txn: a prepare releases its write locks", few),
+        ("txn: spilled rows have no owner", beyond),
     ] {
         crate::plant::arm(Some(bug));
         let seen = (1..=60)
