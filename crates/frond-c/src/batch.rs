@@ -336,7 +336,7 @@ pub unsafe extern "C" fn frond_loads_finish(
                 (0..count).for_each(|at| trees.add(at).write(std::ptr::null_mut()));
             }
             if (0..count).any(|at| loads[..at].contains(&loads[at])) {
-                return Err(misuse("a load is given twice, or two are null"));
+                return Err(misuse("the loads contain a duplicate, or two nulls"));
             }
             // No handle is taken back before it is known that all can be.
             let all = loads.iter().map(|&load| given(load, "a load").map(|load| &load.load));

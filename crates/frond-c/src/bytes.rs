@@ -158,7 +158,7 @@ pub(crate) unsafe fn bytes<'a>(
         (_, 0) => Ok(&[]),
         (true, _) => Err(misuse(format!("{what} is null"))),
         (_, length) if length > isize::MAX as usize => {
-            Err(misuse(format!("{what} of {length} bytes: that is more than there is memory")))
+            Err(misuse(format!("{what} of {length} bytes does not fit into memory")))
         }
         // SAFETY: promised above.
         _ => Ok(unsafe { std::slice::from_raw_parts(data, length) }),
@@ -189,7 +189,7 @@ pub(crate) unsafe fn list<'a, T>(
         (_, 0) => Ok(&[]),
         (true, _) => Err(misuse(format!("{what} is null"))),
         (_, count) if count > isize::MAX as usize / size_of::<T>().max(1) => {
-            Err(misuse(format!("{what}: {count} are more than there is memory")))
+            Err(misuse(format!("{what}: {count} do not fit into memory")))
         }
         // SAFETY: promised above.
         _ => Ok(unsafe { std::slice::from_raw_parts(first, count) }),
@@ -206,7 +206,7 @@ pub(crate) unsafe fn list_mut<'a>(
         (_, 0) => Ok(&mut []),
         (true, _) => Err(misuse(format!("{what} is null"))),
         (_, count) if count > isize::MAX as usize => {
-            Err(misuse(format!("{what} of {count} bytes: that is more than there is memory")))
+            Err(misuse(format!("{what} of {count} bytes does not fit into memory")))
         }
         _ => {
             // SAFETY: promised above. The caller need not have initialized it: this does.

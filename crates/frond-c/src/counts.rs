@@ -173,7 +173,7 @@ pub unsafe extern "C" fn frond_tree_distinct_prefixes(
             let tree = &given(tree, "the tree")?.tree;
             let count = given_mut(count, "the place for the number")?;
             if counts.is_null() && counts_max > 0 {
-                return Err(misuse("the places for numbers are null"));
+                return Err(misuse("the array for numbers is null"));
             }
             let found = tree.distinct_prefixes()?;
             *count = found.len();

@@ -65,7 +65,7 @@ pub(crate) unsafe fn operator(given: &frond_operator) -> Result<impl MergeOperat
     // SAFETY: see `bytes.rs`.
     let name = unsafe { text(given.name, "the name of an operator") }?.to_owned();
     match given.fold {
-        None => Err(misuse("what folds an operator's operands is null")),
+        None => Err(misuse("the fold function of the operator is null")),
         Some(_) => Ok(Operator { name, given: *given }),
     }
 }

@@ -50,7 +50,8 @@ pub unsafe extern "C" fn frond_txn_prepare(
             give(prepared, || {
                 let xid = xid(xid_data, xid_length)?;
                 let level = durability(level)?;
-                let level = level.ok_or_else(|| misuse("say how durable the prepare is to be"))?;
+                let level =
+                    level.ok_or_else(|| misuse("the durability of the prepare is missing"))?;
                 Ok(frond_prepared { prepared: end(txn)?.prepare_with(&xid, level)? })
             })
         })
@@ -141,7 +142,7 @@ pub unsafe extern "C" fn frond_prepared_rollback(
     unsafe {
         call(error, || {
             if given(prepared, "what is prepared")?.prepared.is_ordered() {
-                return Err(misuse("what is prepared has its place in the order: it is committed"));
+                return Err(misuse("a prepared transaction can only be committed in its order"));
             }
             Ok(take_back(prepared, "what is prepared")?.prepared.rollback()?)
         })

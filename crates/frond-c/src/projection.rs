@@ -72,7 +72,7 @@ pub(crate) fn part_of(frond_part { kind, width, hint }: frond_part) -> Result<Pa
         FROND_HINT_INTEGER => Hint::Integer,
         FROND_HINT_FLOAT => Hint::Float,
         FROND_HINT_MICROSECONDS => Hint::Microseconds,
-        other => return Err(misuse(format!("there is no hint {other}"))),
+        other => return Err(misuse(format!("unknown hint {other}"))),
     };
     Ok(match kind {
         FROND_PART_FIXED => Part::Fixed(width, hint),
@@ -81,7 +81,7 @@ pub(crate) fn part_of(frond_part { kind, width, hint }: frond_part) -> Result<Pa
         FROND_PART_ESCAPED_DESCENDING => Part::Var(End::EscapedDescending),
         FROND_PART_PREFIXED => Part::Var(End::Prefixed),
         FROND_PART_VERSION => Part::Version(width),
-        other => return Err(misuse(format!("there is no kind of part {other}"))),
+        other => return Err(misuse(format!("unknown kind of part {other}"))),
     })
 }
 

@@ -83,13 +83,13 @@ pub(crate) unsafe fn read_options<'a>(
     // SAFETY: see `bytes.rs`.
     let Some(from) = (unsafe { from.as_ref() }) else { return Ok(ReadOptions::default()) };
     if from.reserved != [0; 4] {
-        return Err(misuse("what is reserved in the options of a read is not 0"));
+        return Err(misuse("a reserved field of the read options is not 0"));
     }
     Ok(ReadOptions {
         sees: match from.sees {
             FROND_AS_LEVEL => Sees::AsLevel,
             FROND_NEWEST => Sees::Newest,
-            other => return Err(misuse(format!("there is no way {other} to see commits"))),
+            other => return Err(misuse(format!("unknown visibility {other}"))),
         },
         lock: lock(from.row_lock)?,
         if_locked: if_locked(from.when_locked)?,
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn frond_txn_read_many(
             // Checked before anything is locked: a row must not be locked and then not returned.
             let memory = given_mut(memory, "the buffer")?;
             if values.is_null() && count > 0 {
-                return Err(misuse("the places for values are null"));
+                return Err(misuse("the array for values is null"));
             }
             let listed = list(keys, count, "the keys")?;
             let listed = listed.iter().map(|key| bytes(key.data, key.length, "a key"));

@@ -99,7 +99,8 @@ pub unsafe extern "C" fn frond_txn_insert_row(
     unsafe {
         call(error, || {
             let conflict = given_mut(conflict, "the place for a conflict")?;
-            let lock = lock(row_lock)?.ok_or_else(|| misuse("say how a conflict is locked"))?;
+            let lock = lock(row_lock)?
+                .ok_or_else(|| misuse("the lock for conflicting rows is missing"))?;
             let mut row = Vec::with_capacity(count.min(64));
             for entry in list(entries, count, "the entries")? {
                 row.push(RowEntry {
@@ -130,7 +131,8 @@ pub unsafe extern "C" fn frond_txn_update_row(
     unsafe {
         call(error, || {
             let conflict = given_mut(conflict, "the place for a conflict")?;
-            let lock = lock(row_lock)?.ok_or_else(|| misuse("say how a conflict is locked"))?;
+            let lock = lock(row_lock)?
+                .ok_or_else(|| misuse("the lock for conflicting rows is missing"))?;
             let mut row = Vec::with_capacity(count.min(64));
             for change in list(changes, count, "the changes")? {
                 let frond_change { entry, has_old, has_new, old, old_length } = *change;

@@ -283,7 +283,7 @@ pub(crate) unsafe fn many(
     }
     if keys.is_null() || values.is_null() || count > isize::MAX as usize / size_of::<frond_bytes>()
     {
-        return Err(misuse("the keys, or the places for their values, are null or too many"));
+        return Err(misuse("the keys or the buffers for their values are null or too many"));
     }
     // SAFETY: see `bytes.rs`. Checked before anything is read or locked that could not be returned.
     let memory = unsafe { given_mut(memory, "the buffer")? };

@@ -136,7 +136,7 @@ pub(crate) fn durability(number: i32) -> Result<Option<Durability>, Fail> {
         FROND_SYNC => Ok(Some(Durability::Sync)),
         FROND_OS => Ok(Some(Durability::Os)),
         FROND_LAZY => Ok(Some(Durability::Lazy)),
-        other => Err(misuse(format!("there is no durability {other}"))),
+        other => Err(misuse(format!("unknown durability {other}"))),
     }
 }
 
@@ -215,7 +215,7 @@ pub(crate) unsafe fn tree_options(options: *const frond_tree_options) -> Result<
     if let Some(options) = unsafe { options.as_ref() } {
         let class = u8::try_from(options.size_class).ok();
         let class = class.and_then(SizeClass::from_disk);
-        wanted.size_class = class.ok_or_else(|| misuse("there is no such size class"))?;
+        wanted.size_class = class.ok_or_else(|| misuse("unknown size class"))?;
         wanted.unique = options.unique;
         let (data, length) = (options.attributes, options.attributes_length);
         // SAFETY: see `bytes.rs`.

@@ -88,7 +88,7 @@ fn options(from: &frond_txn_options) -> Result<TxnOptions, Fail> {
         FROND_REPEATABLE_READ => Isolation::RepeatableRead,
         FROND_SNAPSHOT => Isolation::Snapshot,
         FROND_SERIALIZABLE => Isolation::Serializable,
-        other => return Err(misuse(format!("there is no isolation {other}"))),
+        other => return Err(misuse(format!("unknown isolation level {other}"))),
     };
     let timeout = u64::try_from(from.lock_timeout_ms).ok();
     Ok(TxnOptions {
@@ -106,7 +106,7 @@ pub(crate) fn lock(number: i32) -> Result<Option<RowLock>, Fail> {
         FROND_NO_LOCK => Ok(None),
         FROND_SHARED => Ok(Some(RowLock::Shared)),
         FROND_EXCLUSIVE => Ok(Some(RowLock::Exclusive)),
-        other => Err(misuse(format!("there is no lock {other}"))),
+        other => Err(misuse(format!("unknown row lock {other}"))),
     }
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn if_locked(number: i32) -> Result<IfLocked, Fail> {
         FROND_NO_WAIT => Ok(IfLocked::NoWait),
         FROND_SKIP_LOCKED => Ok(IfLocked::SkipLocked),
         FROND_SEMI_CONSISTENT => Ok(IfLocked::SemiConsistent),
-        other => Err(misuse(format!("there is no way {other} to meet a lock"))),
+        other => Err(misuse(format!("unknown wait policy {other}"))),
     }
 }
 
@@ -148,7 +148,7 @@ pub(crate) unsafe fn end(txn: *mut frond_txn) -> Result<Txn, Fail> {
     let is_in_use =
         unsafe { given(txn, "the transaction") }.map(|txn| Arc::strong_count(&txn.txn) > 1)?;
     if is_in_use {
-        return Err(misuse("the transaction has cursors: give them back before it ends"));
+        return Err(misuse("the transaction has open cursors: free them before it ends"));
     }
     // SAFETY: see `bytes.rs`.
     let txn = unsafe { take_back(txn, "the transaction") }?.txn;

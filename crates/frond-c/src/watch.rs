@@ -144,7 +144,7 @@ pub unsafe extern "C" fn frond_times(
                 FROND_COMMITS => stats.commits,
                 FROND_SYNC_WAITS => stats.sync_waits,
                 FROND_LOCK_WAITS => stats.lock_waits,
-                other => return Err(misuse(format!("there are no times {other}"))),
+                other => return Err(misuse(format!("unknown latency histogram {other}"))),
             };
             if per_mille > 1000 {
                 return Err(misuse(format!("{per_mille} of a thousand")));

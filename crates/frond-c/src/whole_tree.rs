@@ -45,7 +45,7 @@ pub unsafe extern "C" fn frond_txn_lock_tree(
                 FROND_TREE_INTENT_EXCLUSIVE => TreeLock::IntentExclusive,
                 FROND_TREE_SHARED => TreeLock::Shared,
                 FROND_TREE_EXCLUSIVE => TreeLock::Exclusive,
-                other => return Err(misuse(format!("there is no lock {other} on trees"))),
+                other => return Err(misuse(format!("unknown tree lock {other}"))),
             };
             Ok(txn.txn.lock_tree(&tree.tree, lock, if_locked(when_locked)?)?)
         })

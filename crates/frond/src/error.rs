@@ -54,7 +54,7 @@ pub enum Error {
     },
     /// A lock was not granted in time (FRD-1101). Nothing of the call was done.
     #[error(
-        "FRD-1101 waited too long for {what} of tree \"{tree}\", which {holder} holds; try again, or let it wait longer"
+        "FRD-1101 lock wait timeout: {what} of tree \"{tree}\" is locked by {holder}; try again, or raise the lock timeout"
     )]
     LockTimeout {
         /// The tree.
@@ -68,7 +68,7 @@ pub enum Error {
     },
     /// The transaction is the victim of a deadlock (FRD-1102): everything is rolled back.
     #[error(
-        "FRD-1102 deadlock: this transaction waited for {what} of tree \"{tree}\", which {holder} holds, and others for this one; it is rolled back: do it again in a new one"
+        "FRD-1102 deadlock: this transaction waited for {what} of tree \"{tree}\", locked by {holder}, which waits for this one; it was rolled back: retry in a new transaction"
     )]
     Deadlock {
         /// The tree.
@@ -93,11 +93,11 @@ pub enum Error {
         key: Option<KeyStart>,
     },
     /// The call was interrupted (FRD-1106). Nothing of it was done.
-    #[error("FRD-1106 interrupted; nothing of the call was done")]
+    #[error("FRD-1106 interrupted; the call had no effect")]
     Interrupted,
     /// Another committed a row since this one's snapshot (FRD-1107): this one is rolled back.
     #[error(
-        "FRD-1107 conflict: a row of tree \"{tree}\" was committed by another since this transaction began to read; it is rolled back, do it again"
+        "FRD-1107 conflict: another transaction committed a row of tree \"{tree}\" after this one's snapshot; this one was rolled back: retry it"
     )]
     Conflict {
         /// The tree.
@@ -106,7 +106,7 @@ pub enum Error {
         key: Vec<u8>,
     },
     /// An insert found an existing key (FRD-1108). The row is locked; nothing else was done.
-    #[error("FRD-1108 the key exists already in tree \"{tree}\"; nothing was written")]
+    #[error("FRD-1108 the key already exists in tree \"{tree}\"; nothing was written")]
     RowExists {
         /// The tree.
         tree: String,
@@ -120,19 +120,21 @@ pub enum Error {
     )]
     TxnEnded,
     /// No transaction is prepared under this name (FRD-1110).
-    #[error("FRD-1110 no prepared transaction {0}; it was ended, or never prepared")]
+    #[error(
+        "FRD-1110 no prepared transaction {0}; it was committed or rolled back, or never prepared"
+    )]
     NoSuchXid(Xid),
     /// A transaction is already prepared under this name (FRD-1111).
-    #[error("FRD-1111 a transaction is prepared as {0} already; commit it or roll it back first")]
+    #[error("FRD-1111 a transaction {0} is already prepared; commit it or roll it back first")]
     XidExists(Xid),
     /// The transaction prepared under this name is in use by another session (FRD-1112).
     #[error(
-        "FRD-1112 the prepared transaction {0} is in the hands of another session; end it there, or let it be detached"
+        "FRD-1112 the prepared transaction {0} belongs to another session; end or detach it there"
     )]
     XidBusy(Xid),
     /// In-doubt transactions leave no space to prepare this one (FRD-1115).
     #[error(
-        "FRD-1115 {bytes} bytes would be prepared and not decided, more than {max}: {limit}; try again when others of `Db::prepared` are committed or rolled back"
+        "FRD-1115 prepared transactions would need {bytes} bytes, more than {max}: {limit}; retry after others in `Db::prepared` are committed or rolled back"
     )]
     TooMuchPrepared {
         /// The total that would be prepared.
@@ -144,7 +146,7 @@ pub enum Error {
     },
     /// Locks on rows read and not written use all their memory (FRD-1116). Nothing was done.
     #[error(
-        "FRD-1116 transactions hold so many locks on rows that they have not written that there is no memory for one more on tree \"{tree}\"; nothing of the call was done: read fewer rows under locks, or have the others end, or give the store a larger cache"
+        "FRD-1116 no memory for another row lock on tree \"{tree}\": transactions hold too many locks on rows that they only read; the call had no effect: lock fewer rows, end other transactions, or give the store a larger cache"
     )]
     TooManyLocks {
         /// The tree of the row.
@@ -152,7 +154,7 @@ pub enum Error {
     },
     /// Another row has the same bytes in a unique index (FRD-1113). Nothing was written.
     #[error(
-        "FRD-1113 another row of table \"{table}\" has the same in its unique index \"{index}\"; nothing was written"
+        "FRD-1113 duplicate key in unique index \"{index}\" of table \"{table}\"; nothing was written"
     )]
     IndexConflict {
         /// The table.
@@ -164,7 +166,7 @@ pub enum Error {
     },
     /// Rows have the same bytes in an index that was to be unique (FRD-1114). It was not built.
     #[error(
-        "FRD-1114 two rows of table \"{table}\" have the same in index \"{index}\", which was to be unique; it was not built"
+        "FRD-1114 duplicate keys in table \"{table}\": the unique index \"{index}\" was not built"
     )]
     IndexDuplicates {
         /// The table.
@@ -176,7 +178,7 @@ pub enum Error {
     },
     /// `insert` found an existing key (FRD-1103). Nothing of the batch was done.
     #[error(
-        "FRD-1103 entry {index} of the batch inserts a key that exists in tree \"{tree}\"; nothing was written"
+        "FRD-1103 duplicate key: entry {index} of the batch inserts a key that already exists in tree \"{tree}\"; nothing was written"
     )]
     KeyExists {
         /// The tree.
@@ -188,7 +190,7 @@ pub enum Error {
     },
     /// A load or build of a unique tree met a key twice (FRD-1104). Nothing of it remains.
     #[error(
-        "FRD-1104 two rows that were to be in unique tree \"{tree}\" have the same key; nothing was made"
+        "FRD-1104 duplicate keys: two rows for unique tree \"{tree}\" have the same key; nothing was created"
     )]
     DuplicateKey {
         /// The tree.
@@ -200,18 +202,18 @@ pub enum Error {
     #[error("FRD-1004 no tree \"{0}\"")]
     NoSuchTree(String),
     /// A tree with this name exists (FRD-1005).
-    #[error("FRD-1005 tree \"{0}\" exists already")]
+    #[error("FRD-1005 tree \"{0}\" already exists")]
     TreeExists(String),
     /// The tree changed since the snapshot, or its layout since the handle was opened (FRD-1006).
     #[error(
-        "FRD-1006 tree \"{0}\" was created, replaced or given another layout after the snapshot was taken or the handle opened; take a new one"
+        "FRD-1006 tree \"{0}\" was created, replaced or given another layout after this snapshot was taken or this handle was opened; take a new snapshot or open the tree again"
     )]
     DefinitionChanged(String),
     /// No snapshot has this name (FRD-1007).
     #[error("FRD-1007 no snapshot \"{0}\"")]
     NoSuchSnapshot(String),
     /// A snapshot with this name exists (FRD-1008).
-    #[error("FRD-1008 snapshot \"{0}\" exists already")]
+    #[error("FRD-1008 snapshot \"{0}\" already exists")]
     SnapshotExists(String),
     /// The store is open read-only (FRD-1009).
     #[error("FRD-1009 the store is open read-only")]
@@ -221,7 +223,7 @@ pub enum Error {
     MissingOperator(u8),
     /// The log no longer contains this position of the change feed (FRD-1011).
     #[error(
-        "FRD-1011 the log no longer holds commit {wanted}; it begins at {oldest}. Read the trees anew, then follow from there"
+        "FRD-1011 the log no longer holds commit {wanted}; it starts at {oldest}. Read the trees again, then follow from there"
     )]
     PositionLost {
         /// The requested seqno.
@@ -231,7 +233,7 @@ pub enum Error {
     },
     /// An increment of a backup does not continue what comes before it (FRD-1012).
     #[error(
-        "FRD-1012 {file}: an increment from {wanted} does not continue {found}; give the full backup, then its increments, in the order in which they were made"
+        "FRD-1012 {file}: an increment from {wanted} does not continue {found}; pass the full backup, then its increments in the order in which they were made"
     )]
     WrongBase {
         /// The increment.
@@ -243,7 +245,7 @@ pub enum Error {
     },
     /// A tree uses an operator that `Options` does not have (FRD-1013). The store was not opened.
     #[error(
-        "FRD-1013 tree \"{tree}\" uses merge operator {operator}, \"{name}\"; registered under this number is {found}. Add the operator to Options"
+        "FRD-1013 tree \"{tree}\" uses merge operator {operator}, \"{name}\"; this number is registered for {found}. Add the operator to Options"
     )]
     OperatorNeeded {
         /// The tree.
@@ -257,7 +259,7 @@ pub enum Error {
     },
     /// A batch is larger than the log or the memory allows (FRD-1014). Nothing of it was done.
     #[error(
-        "FRD-1014 a batch of {bytes} bytes; {limit} takes up to {max}. Commit in smaller batches"
+        "FRD-1014 the batch has {bytes} bytes; {limit} takes up to {max}: commit smaller batches"
     )]
     BatchTooLarge {
         /// Its length, bytes.
@@ -268,7 +270,7 @@ pub enum Error {
         limit: &'static str,
     },
     /// A table does not match its definition (FRD-1015). Nothing was done.
-    #[error("FRD-1015 table \"{table}\" is not as it was defined: {why}")]
+    #[error("FRD-1015 table \"{table}\" does not match its definition: {why}")]
     TableMismatch {
         /// The table.
         table: String,
@@ -276,7 +278,7 @@ pub enum Error {
         why: String,
     },
     /// A step of a change of trees cannot be made (FRD-1016). Nothing of the change was done.
-    #[error("FRD-1016 step {step} of the change cannot be made, and nothing was done: {error}")]
+    #[error("FRD-1016 step {step} of the change failed, and nothing was done: {error}")]
     Step {
         /// Its position in the change, from 0.
         step: usize,
@@ -285,12 +287,12 @@ pub enum Error {
     },
     /// A load into a tree that has rows (FRD-1017). Nothing of the load remains.
     #[error(
-        "FRD-1017 tree \"{0}\" has rows; a load fills empty trees only. Truncate it first, or put the rows one by one"
+        "FRD-1017 tree \"{0}\" has rows; a bulk load fills empty trees only: truncate the tree first, or put the rows one by one"
     )]
     TreeNotEmpty(String),
     /// The format allows no more of something (FRD-1018). Nothing of the call was done.
     #[error(
-        "FRD-1018 the store has {max} {what}, and can have no more; nothing was done: drop some, or load the data into a new store"
+        "FRD-1018 the store has {max} {what}, the maximum; nothing was done: drop some, or load the data into a new store"
     )]
     LimitReached {
         /// What there can be no more of, in words.
@@ -302,7 +304,7 @@ pub enum Error {
     #[error("FRD-1301 the disk is full: {0}; free space or delete data, then try again")]
     Full(String),
     /// Memory for a row, a blob or a file's content could not be allocated (FRD-1302).
-    #[error("FRD-1302 {bytes} bytes of memory could not be had for {what}")]
+    #[error("FRD-1302 out of memory: cannot allocate {bytes} bytes for {what}")]
     NoMemory {
         /// The requested length.
         bytes: usize,
@@ -347,7 +349,7 @@ pub enum Error {
     },
     /// No superblock slot is valid (FRD-2104).
     #[error(
-        "FRD-2104 {file}: neither superblock slot is valid ({why}); this is no empty store: restore from a backup"
+        "FRD-2104 {file}: neither superblock slot is valid ({why}); the store is not empty: restore from a backup"
     )]
     NoSuperblock {
         /// The store file.
@@ -357,7 +359,7 @@ pub enum Error {
     },
     /// Acknowledged commits in the log are damaged (FRD-2201).
     #[error(
-        "FRD-2201 {place}: the log is damaged between position {first_lost} and {last_known}, where it was known to be on disk; restore from a backup"
+        "FRD-2201 {place}: the log is damaged between position {first_lost} and {last_known}, a range that was synced; restore from a backup"
     )]
     WalDamaged {
         /// The place.
@@ -388,7 +390,9 @@ pub enum Error {
         expected: String,
     },
     /// Another process, or this one, has the store open (FRD-3101).
-    #[error("FRD-3101 {dir} is in use by {owner}; a store has one owner at a time")]
+    #[error(
+        "FRD-3101 {dir} is in use by {owner}; only one process at a time can have a store open"
+    )]
     Locked {
         /// The store directory.
         dir: PathBuf,
@@ -436,12 +440,12 @@ pub enum Error {
         source: Arc<io::Error>,
     },
     /// A write or sync failed, or a worker died; only close and statistics still work (FRD-3202).
-    #[error("FRD-3202 the store has stopped: {0}; close it, mend the cause, and open it again")]
+    #[error("FRD-3202 the store has stopped: {0}; close it, fix the cause, and open it again")]
     Failed(String),
     /// The store stopped while a commit was waiting; after reopening the commit may or may not be
     /// there (FRD-3203).
     #[error(
-        "FRD-3203 the store stopped while this commit was on its way ({0}); after reopening it is there wholly or not at all"
+        "FRD-3203 the store stopped during this commit ({0}); after the store is opened again, the commit is there completely or not at all"
     )]
     OutcomeUnknown(String),
     /// The store is closed (FRD-3204).
@@ -451,7 +455,7 @@ pub enum Error {
     /// page, and the reason. It was not written; if this happened in a checkpoint, the store has
     /// stopped.
     #[error(
-        "FRD-3205 {0} was not written, for it could not be read again: {1}; what was acknowledged is in the log, and nothing is lost. This is a defect of Frond: keep a copy of the store, open it again, and report it"
+        "FRD-3205 {0} was not written, because it could not be read back: {1}; acknowledged commits are in the log, and nothing is lost. This is a bug in Frond: keep a copy of the store, open it again, and report it"
     )]
     Unreadable(&'static str, String),
 }

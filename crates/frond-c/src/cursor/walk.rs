@@ -63,7 +63,7 @@ impl Walk {
                 Ok(row.map(|(key, value)| Place { locked: true, ..take(key, value) }))
             }),
             Self::Plain(_) | Self::OfTemporary(_) => {
-                Err(misuse("the cursor locks nothing, and so nothing again"))
+                Err(misuse("the cursor takes no locks, so it cannot lock a row again"))
             }
         }
     }
@@ -107,7 +107,9 @@ impl Walk {
             Self::OfTemporary(owned) => {
                 Ok(owned.with_dependent_mut(|_, cursor| cursor.set_range(range))?)
             }
-            Self::Plain(_) => Err(misuse("a cursor of no transaction keeps its range")),
+            Self::Plain(_) => {
+                Err(misuse("the range of a cursor without a transaction cannot be changed"))
+            }
         }
     }
 

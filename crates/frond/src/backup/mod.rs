@@ -134,7 +134,7 @@ fn closed_slot(dir: &Path, env: &Env) -> Result<(Superblock, crate::sync::Arc<st
             store.release()?;
             let dir = dir.display();
             Err(Error::InvalidArgument(format!(
-                "{dir} was not closed: open it, so that its log is applied, and close it"
+                "{dir} was not closed cleanly: open it, so that its log is applied, and close it"
             )))
         }
     }

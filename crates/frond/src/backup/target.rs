@@ -113,7 +113,7 @@ fn clear(env: &Env, dir: &Path) -> Result<()> {
     if let Some(other) = names.iter().find(|name| !is_ours(name)) {
         let (dir, other) = (dir.display(), other.display());
         return Err(Error::InvalidArgument(format!(
-            "{dir} is where the backup is made, and holds {other}, which is no part of one"
+            "{dir} already contains {other}, which is not part of a backup; choose an empty directory"
         )));
     }
     for name in names {
@@ -144,7 +144,7 @@ fn being_made(dir: &Path) -> Error {
 pub(super) fn refuse_existing(env: &Env, path: &Path) -> Result<()> {
     match env.vfs.exists(path) {
         Ok(false) => Ok(()),
-        Ok(true) => Err(Error::InvalidArgument(format!("{} exists already", path.display()))),
+        Ok(true) => Err(Error::InvalidArgument(format!("{} already exists", path.display()))),
         Err(error) => Err(Error::io(path, "look up", 0, error)),
     }
 }

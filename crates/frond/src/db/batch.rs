@@ -239,11 +239,11 @@ impl Batch {
         Err(Error::InvalidArgument(why))
     }
 
-    /// Fails if the batch is filled for another store.
+    /// Fails if the batch belongs to another store.
     pub(super) fn check_store(&self, store: &Shared) -> Result<()> {
         match &self.store {
             Some(own) if !std::ptr::eq(Arc::as_ptr(own), store) => {
-                Err(Error::InvalidArgument("the batch is filled for another store".into()))
+                Err(Error::InvalidArgument("the batch belongs to another store".into()))
             }
             _ => Ok(()),
         }

@@ -47,7 +47,7 @@ impl Db {
             [&options.key_layout, &options.value_layout].map(|layout| layout.as_ref()?.version());
         if let [Some(_), _] | [_, Some(1..)] = versions {
             return Err(Error::InvalidArgument(
-                "layout: keys have no version, and that of values begins with 0".into(),
+                "layout: keys have no version, and the version of values must start at 0".into(),
             ));
         }
         let id = take_tree_number(&mut counters.next_tree)?;
@@ -302,7 +302,9 @@ pub(super) fn must_be_no_build(tree: &TreeRecord) -> Result<()> {
 /// as a leftover.
 pub(super) fn must_be_no_mark(attributes: &[u8]) -> Result<()> {
     match attributes == BUILD_ATTRIBUTES {
-        true => Err(Error::InvalidArgument("attributes: these mark trees of builds".into())),
+        true => Err(Error::InvalidArgument(
+            "attributes: this value is reserved for trees of index builds".into(),
+        )),
         false => Ok(()),
     }
 }

@@ -543,7 +543,7 @@ impl Plan<'_> {
     fn find(&self, which: &WhichTree) -> Result<Option<TreeRecord>> {
         let missing = || Err(Error::NoSuchTree(which.to_string()));
         if which.store.is_some_and(|store| store != self.store) {
-            return Err(Error::InvalidArgument("the tree is of another store".into()));
+            return Err(Error::InvalidArgument("the tree belongs to another store".into()));
         }
         let found = match (which.id, &which.name) {
             (Some(id), _) => self.change.look(id),

@@ -159,7 +159,7 @@ impl Tree {
         match self.versions() {
             None => Ok(()),
             Some(_) => Err(Error::InvalidArgument(format!(
-                "values of tree \"{}\" name the version of their layout, which an operand cannot: read and put them",
+                "values of tree \"{}\" name the version of their layout, which an operand cannot do: read and put them instead",
                 self.name()
             ))),
         }
@@ -423,7 +423,7 @@ pub(super) fn must_be_there(version: u16, newest: Option<u16>, tree: &str) -> Re
     match newest.filter(|newest| version > *newest) {
         None => Ok(()),
         Some(newest) => Err(Error::InvalidArgument(format!(
-            "a value names version {version} of its layout, and tree \"{tree}\" has had 0 to {newest}; values that come from another tree are to name one of this"
+            "a value names version {version} of its layout, and tree \"{tree}\" has had 0 to {newest}; values that come from another tree must name a version of this tree"
         ))),
     }
 }

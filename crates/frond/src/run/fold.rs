@@ -369,7 +369,7 @@ impl<'a> Folder<'a> {
     }
 
     fn read_blob(&self, reference: &[u8]) -> Result<Vec<u8>> {
-        let no_blobs = || Error::InvalidArgument("a merge needs a value that is a blob".into());
+        let no_blobs = || Error::InvalidArgument("a merge needs a long value as its base".into());
         self.blobs.ok_or_else(no_blobs)?.read_blob(reference)
     }
 

@@ -181,7 +181,7 @@ fn apply(columns: &mut Vec<Planned>, change: &ColumnChange) -> Result<()> {
     let at_most = |at: usize, most: usize| match at <= most {
         true => Ok(at),
         false => Err(Error::InvalidArgument(format!(
-            "change of columns: there is no place {at}, the last is {most}"
+            "change of columns: position {at} does not exist; the last is {most}"
         ))),
     };
     match change {
@@ -211,7 +211,7 @@ pub(super) fn check_columns<'a>(names: impl Iterator<Item = &'a str>) -> Result<
         if !fits || !seen.insert(name) {
             let max = bounds::COLUMN_NAME_BYTES.max();
             return Err(Error::InvalidArgument(format!(
-                "column \"{name}\": names are there, of up to {max} bytes, and no two are the same"
+                "column \"{name}\": column names must be unique, not empty, and have up to {max} bytes"
             )));
         }
     }

@@ -268,11 +268,13 @@ pub(super) fn stored(rows: &Tree) -> Result<Stored> {
 
 fn check(spec: &TableSpec) -> Result<()> {
     if !spec.rows.attributes.is_empty() {
-        return Err(Error::InvalidArgument("a table's attributes are its own".into()));
+        return Err(Error::InvalidArgument("the attributes of a table cannot be set".into()));
     }
     check_columns(spec.columns.iter().map(|column| &*column.name))?;
     if !spec.columns.is_empty() && spec.rows.value_layout.is_some() {
-        return Err(Error::InvalidArgument("the layout of a table with columns is theirs".into()));
+        return Err(Error::InvalidArgument(
+            "the layout of a table with columns is determined by the columns".into(),
+        ));
     }
     for (at, index) in spec.indexes.iter().enumerate() {
         check_name(index)?;

@@ -106,5 +106,5 @@ impl<'a> KeyReader<'a> {
 
 /// The error for a key that is not of the requested tuple type.
 pub(super) fn refused(why: &str) -> Error {
-    Error::InvalidArgument(format!("this key is not of the tuple asked for: {why}"))
+    Error::InvalidArgument(format!("the key does not match the tuple type: {why}"))
 }

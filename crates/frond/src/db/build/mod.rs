@@ -306,10 +306,11 @@ impl IndexBuild {
     pub fn add(&mut self, index: usize, key: &[u8], value: &[u8]) -> Result<()> {
         self.go_on()?;
         if self.has.is_none() {
-            return Err(misuse("the base is read at the snapshot: take it first"));
+            return Err(misuse("the base tree is read at the snapshot: take the snapshot first"));
         }
         let load = self.loads.get_mut(index);
-        load.ok_or_else(|| misuse("there is no such index, or the base is whole"))?.put(key, value)
+        load.ok_or_else(|| misuse("no such index, or the base tree has all columns"))?
+            .put(key, value)
     }
 
     /// Completes the base: makes trees of what was added. [`next_change`](Self::next_change) and
@@ -321,7 +322,7 @@ impl IndexBuild {
     pub fn end_base(&mut self) -> Result<()> {
         self.go_on()?;
         if self.has.is_none() {
-            return Err(misuse("the base is read at the snapshot: take it first"));
+            return Err(misuse("the base tree is read at the snapshot: take the snapshot first"));
         }
         if self.loads.is_empty() {
             return Ok(());
@@ -346,7 +347,7 @@ impl IndexBuild {
     pub fn lock(&mut self, wait: Duration) -> Result<()> {
         self.end_base()?;
         if self.round.is_some() {
-            return Err(misuse("a round is on its way: go on until it has no more changes"));
+            return Err(misuse("a round is in progress: continue until it has no more changes"));
         }
         if self.alone.is_none() {
             let alone = self.db.lock_tree_cancellable(&self.base, wait, &self.cancel)?;

@@ -193,7 +193,7 @@ impl IndexBuild {
         let tree = self.indexes.get(index).and_then(|index| index.tree.as_ref());
         let tree = tree.ok_or_else(|| misuse("there is no such index"))?;
         let round = self.round.as_mut().filter(|round| round.row.is_out);
-        let round = round.ok_or_else(|| misuse("there is no row whose entries these could be"))?;
+        let round = round.ok_or_else(|| misuse("the entries belong to no row"))?;
         let stays = old.is_some() && old == new.map(|(key, _)| key);
         if let Some(old) = old.filter(|_| !stays && round.pass != Pass::Coming) {
             self.batch.delete(tree, old)?;

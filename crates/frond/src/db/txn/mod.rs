@@ -334,7 +334,9 @@ impl Txn {
         meeting: Meeting,
     ) -> Result<()> {
         if self.options.read_only {
-            return Err(Error::InvalidArgument("a read-only transaction locks nothing".into()));
+            return Err(Error::InvalidArgument(
+                "a read-only transaction cannot lock rows or trees".into(),
+            ));
         }
         let intent = match mode {
             RowMode::Shared => TableMode::IntentShared,

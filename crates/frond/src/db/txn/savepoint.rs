@@ -252,7 +252,9 @@ impl Txn {
         let number = |&(number, _): &(u64, Mark)| number;
         let found = state.savepoints.binary_search_by_key(&savepoint.number, number);
         found.ok().filter(|_| savepoint.txn == self.place()).ok_or_else(|| {
-            Error::InvalidArgument("the transaction has no such savepoint, or not any more".into())
+            Error::InvalidArgument(
+                "the transaction has no such savepoint, or has released it".into(),
+            )
         })
     }
 
@@ -273,7 +275,7 @@ impl Txn {
         let since = state.rollbacks.partition_point(|(number, _)| *number <= rollbacks);
         match state.rollbacks.get(since) {
             Some((_, lowest)) if *lowest < mark => Err(Error::InvalidArgument(
-                "the transaction has gone back beyond what this cursor sees; begin another scan"
+                "the transaction was rolled back to before this cursor's position; start another scan"
                     .into(),
             )),
             _ => Ok((state.spills, state.rollbacks_made)),

@@ -63,7 +63,9 @@ impl Txn {
     /// `TxnEnded`, `Interrupted`.
     pub fn lock_tree(&self, tree: &Tree, lock: TreeLock, if_locked: IfLocked) -> Result<()> {
         if self.options.read_only {
-            return Err(Error::InvalidArgument("a read-only transaction locks nothing".into()));
+            return Err(Error::InvalidArgument(
+                "a read-only transaction cannot lock rows or trees".into(),
+            ));
         }
         let (lock, mode) = match lock {
             TreeLock::IntentShared => (TableMode::IntentShared, RowMode::Shared),

@@ -165,7 +165,7 @@ impl Txn {
     pub(super) fn enter_writing(&self, tree: &Tree, key: &[u8]) -> Result<MutexGuard<'_, State>> {
         let state = self.enter(tree, key)?;
         if self.options.read_only {
-            return Err(Error::InvalidArgument("a read-only transaction writes nothing".into()));
+            return Err(Error::InvalidArgument("a read-only transaction cannot write".into()));
         }
         Ok(state)
     }
