@@ -14,7 +14,7 @@ const LINES_MAX: usize = 1000;
 const UNSAFE: &[(&str, &str)] = &[
     ("crates/frond-c/src/", "pointers that C gives and takes"),
     ("crates/frond/src/cache/slab.rs", "memory from the system"),
-    ("crates/frond/src/cache/spans.rs", "the same, cut into spans"),
+    ("crates/frond/src/cache/spans/mod.rs", "the same, cut into spans"),
     ("crates/frond/src/memtable/arena.rs", "addresses of 32 bits into frames that never move"),
     ("crates/frond/src/memtable/node.rs", "nodes of one array, its slots filled one by one"),
     ("crates/frond/src/prefetch.rs", "a hint to the processor, by address"),

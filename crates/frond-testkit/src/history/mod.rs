@@ -13,7 +13,7 @@
 //! | `versions.rs` | which transaction wrote which version, and in which order; anomalies without a cycle: G1a, G1b, lost writes |
 //! | `graph.rs` | which transaction must have come before which: ww, wr, rw, and real time |
 //! | `cycles.rs` | strongly connected components; a cycle, its name and its description |
-//! | `record.rs` | records histories of a store: threads, transactions of all levels, batches, restarts |
+//! | `record/mod.rs` | records histories of a store: threads, transactions of all levels, batches, restarts |
 //! | `record/decide.rs` | prepared transactions, and how they are decided |
 //! | `record/rows.rs` | registers that are rows with indexes |
 //! | `absent.rs` | which deletion a reader saw when it found nothing |

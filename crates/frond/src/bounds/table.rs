@@ -47,10 +47,10 @@ bounds! {
         "types.rs", At::Refused("FRD-1001"), tiny 5;
     /// Names of trees and snapshots.
     NAME_BYTES: "name of a tree or a snapshot", 512, Bytes,
-        "catalog/record.rs", At::Refused("FRD-1001"), tiny 9;
+        "catalog/record/mod.rs", At::Refused("FRD-1001"), tiny 9;
     /// Attributes of a tree.
     ATTRIBUTES_BYTES: "attributes of a tree", 1 << 20, Bytes,
-        "catalog/record.rs", At::Refused("FRD-1001"), tiny 50;
+        "catalog/record/mod.rs", At::Refused("FRD-1001"), tiny 50;
     /// Names of the program's own merge operators.
     OPERATOR_NAME_BYTES: "name of a merge operator", 128, Bytes,
         "catalog/record/fields.rs", At::Refused("FRD-1001"), tiny 6;
@@ -62,17 +62,17 @@ bounds! {
         "layout.rs", At::Refused("FRD-1001"), tiny 3;
     /// Changes of the layout of a tree's values.
     LAYOUT_CHANGES: "changes of a tree's layout", 255, Count,
-        "layout/versions.rs", At::Refused("FRD-1001"), tiny 2;
+        "layout/versions/mod.rs", At::Refused("FRD-1001"), tiny 2;
     /// All layouts that a tree has had, encoded.
     LAYOUT_HISTORY_BYTES: "layouts that a tree has had", 1 << 20, Bytes,
-        "layout/versions.rs", At::Refused("FRD-1001"), tiny 60;
+        "layout/versions/mod.rs", At::Refused("FRD-1001"), tiny 60;
     /// Parts of the maps from all older versions of a layout to the newest: some tens of bytes of
     /// memory each.
     LAYOUT_MAPPED_PARTS: "changes of a tree's layout times its parts", 256 << 10, Count,
-        "layout/versions.rs", At::Refused("FRD-1001"), tiny 8;
+        "layout/versions/mod.rs", At::Refused("FRD-1001"), tiny 8;
     /// All defaults together that mapping adds to a row.
     LAYOUT_DEFAULTS_BYTES: "defaults that a row gets by changes of its layout", 32 << 10, Bytes,
-        "layout/versions.rs", At::Refused("FRD-1001"), tiny 2;
+        "layout/versions/mod.rs", At::Refused("FRD-1001"), tiny 2;
 
     // What the log holds.
     /// A batch, a transaction in memory or a change of trees, as a log record.
@@ -81,7 +81,7 @@ bounds! {
     /// A batch or a transaction in memory while it is being filled: offsets in its arena have 32
     /// bits.
     WRITE_SET_BYTES: "writes of a batch or a transaction in memory", 2u64 << 30, Bytes,
-        "txn/write_set.rs", At::Refused("FRD-1014"), tiny 3 << 10;
+        "txn/write_set/mod.rs", At::Refused("FRD-1014"), tiny 3 << 10;
     /// A group of records that are written together. A longer record is split over several groups.
     GROUP_BYTES: "group of log records", 4 << 20, Bytes,
         "wal/group.rs", At::Cut, tiny 4 << 10;

@@ -301,7 +301,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Checks the parts that wait in a node: invariants 3 to 5 of `tree/node.rs`.
+    /// Checks the parts that wait in a node: invariants 3 to 5 of `tree/node/mod.rs`.
     fn parts(
         &mut self,
         scope: &Scope,
@@ -486,7 +486,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether a part violates invariant 5 of `tree/node.rs`.
+/// Whether a part violates invariant 5 of `tree/node/mod.rs`.
 fn reaches_beyond(part: &Part, run: &Run, range: Range<'_>) -> bool {
     let is_live = |bytes: Option<&u32>| bytes.is_some_and(|&bytes| bytes > 0);
     let below = range.0.filter(|_| is_live(part.live.first()));

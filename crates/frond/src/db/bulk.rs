@@ -5,7 +5,7 @@
 //! 2. `put`: rows go where `load/` puts them, into pages that nothing links.
 //! 3. `finish`: the last pages are written, the store file is synced, and one commit to the catalog
 //!    names the tree, its root, and the extents that it brings. The publish that applies the commit
-//!    makes the root part of the version (`version/branches.rs`), and the checkpoint after it makes
+//!    makes the root part of the version (`version/branches/mod.rs`), and the checkpoint after it makes
 //!    the pages part of the space map. See docs/design/007.
 //!
 //! Invariants

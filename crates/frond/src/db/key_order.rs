@@ -1,8 +1,8 @@
 //! Debug checks that a cursor returns rows in key order.
 //!
 //! Every public cursor has a [`KeyOrder`] and reports each row to it when it returns the row:
-//! cursors of trees and snapshots (`db/cursor.rs`), of transactions, locking or not
-//! (`db/txn/cursor.rs`), and scans of indexes (`table/scan.rs`). The C API uses these. A row out of
+//! cursors of trees and snapshots (`db/cursor/mod.rs`), of transactions, locking or not
+//! (`db/txn/cursor/mod.rs`), and scans of indexes (`table/scan.rs`). The C API uses these. A row out of
 //! order panics in builds with debug assertions, so every test that scans anything checks order,
 //! whatever else it is about.
 //!

@@ -2,7 +2,7 @@
 //!
 //! A named snapshot is a commit to the catalog at which the sequencer freezes. It is shown once the
 //! version that holds exactly the commits through it is durable, with the snapshot's roots in the
-//! root directory (`version/branches.rs`). If a crash comes before that, replay makes it again.
+//! root directory (`version/branches/mod.rs`). If a crash comes before that, replay makes it again.
 
 use crate::{
     Error, Result, Seqno,

@@ -18,9 +18,9 @@
 //! | `delete_range.rs` | deletes of all rows in a range |
 //! | `queued.rs` | queue entries for index builds |
 //! | `row.rs` | rows with all their index entries |
-//! | `new_row.rs` | new rows inserted in one step, if nothing is in the way |
+//! | `new_row/mod.rs` | new rows inserted in one step, if nothing is in the way |
 //! | `tree_lock.rs` | locks on whole trees |
-//! | `locking_scan.rs` | scans that lock rows and gaps |
+//! | `locking_scan/mod.rs` | scans that lock rows and gaps |
 //! | `cursor.rs` | scans over committed rows and own writes |
 //! | `write_buffer_cursor.rs` | a cursor over own writes, in memory and spilled |
 //! | `temporary.rs` | temporary trees of a session |

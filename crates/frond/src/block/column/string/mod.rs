@@ -10,7 +10,7 @@
 //! | raw | `raw.rs` | bytes and the end of each string; for what nothing else shrinks |
 //! | prefix | `prefix.rs` | prefix compression, for sorted strings, above all keys |
 //! | dictionary | `dictionary.rs` | few distinct strings; the block's dictionary or the leaf's |
-//! | shape | `shape.rs`, `shape_even.rs` | patterns: each position a constant, digit or hex digit |
+//! | shape | `shape/mod.rs`, `shape_even.rs` | patterns: each position a constant, digit or hex digit |
 //! | symbols | `fsst.rs` | text (FSST): frequent pieces of up to eight bytes as one byte |
 //! | templates | `templates.rs`, `templated.rs` | few formats, as in logs; what varies is packed |
 //!

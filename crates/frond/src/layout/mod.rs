@@ -15,7 +15,7 @@
 //!
 //! The first part of a value may be the **version** of its layout: two bytes that are the same in
 //! every row that fits. Such a layout can be changed while rows of older versions stay as they are
-//! (`layout/versions.rs`).
+//! (`layout/versions/mod.rs`).
 //!
 //! Invariants
 //! 1. [`Layout::split`] of bytes that do not fit the layout reports that; it never panics and never

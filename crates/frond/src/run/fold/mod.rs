@@ -16,7 +16,7 @@
 //! Bounds: a value keeps its first [`VALUE_BYTES_MAX`] bytes, whatever its operator makes of it,
 //! since a merge is blind and its commit was acknowledged long before the length becomes known.
 //! Operands of one operator are combined while the result is at most [`OPERAND_BYTES_MAX`] long;
-//! others are kept side by side, which means the same. `pipeline/batch.rs` says how long such a
+//! others are kept side by side, which means the same. `pipeline/batch/mod.rs` says how long such a
 //! list may become.
 
 use std::{collections::BTreeMap, fmt};

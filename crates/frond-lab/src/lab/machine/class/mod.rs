@@ -21,7 +21,7 @@ use crate::measure::{Group, IoLimits, IoScope, Limits};
 use crate::size::Bytes;
 use crate::targets::{Failure, Result};
 
-const FILE: &str = include_str!("../../../lab/classes.toml");
+const FILE: &str = include_str!("../../../../lab/classes.toml");
 
 /// A class of storage devices, with its rates and latencies.
 #[derive(Clone, PartialEq, Debug, serde::Deserialize)]
