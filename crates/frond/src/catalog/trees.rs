@@ -478,14 +478,14 @@ impl TreeDirectory for Catalog {
         })
     }
 
-    fn cut_vacancy(&self, tree: TreeId, writes: &WriteSet) {
+    fn cut_empty_ranges(&self, tree: TreeId, writes: &WriteSet) {
         if let Some(entry) = self.by_id(tree) {
             let puts = writes.entries(tree).filter(|entry| entry.tag.kind() != Kind::Delete);
             entry.empty_ranges.put(puts.map(|entry| entry.key));
         }
     }
 
-    fn cut_vacancy_within(&self, tree: TreeId, piece: &SortedRuns) {
+    fn cut_empty_ranges_within(&self, tree: TreeId, piece: &SortedRuns) {
         if let Some(entry) = self.by_id(tree) {
             entry.empty_ranges.put_within(piece.ranges());
         }

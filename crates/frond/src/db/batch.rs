@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     Error, Interrupter, Result, Tag, TreeId, blob::BlobHold, bounds, cancel::CancelToken,
-    coding::put_varint, pipeline::Insertion, run::OPERATOR_USER_MIN, sync::Arc, txn::WriteSet,
+    coding::put_varint, pipeline::CommitPayload, run::OPERATOR_USER_MIN, sync::Arc, txn::WriteSet,
 };
 
 use super::{Shared, Tree, commit::LOCK_WAIT};
@@ -46,7 +46,7 @@ pub struct Batch {
     /// The store of its trees, once it has any change.
     store: Option<Arc<Shared>>,
     /// The payload object for commits, kept for its memory.
-    pub(super) insertion: Option<Arc<Insertion>>,
+    pub(super) payload: Option<Arc<CommitPayload>>,
     pub(super) waits: BatchWaits,
 }
 

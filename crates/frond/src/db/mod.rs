@@ -36,7 +36,6 @@ mod snapshot;
 mod sources;
 mod stats;
 mod striped_handle;
-mod timing;
 mod tree;
 mod txn;
 
@@ -121,7 +120,7 @@ pub(crate) struct Shared {
     pub txns: AtomicU64,
     /// Pools of state for new transactions.
     txn_pool: txn::TxnPool,
-    pub timings: timing::Timings,
+    pub timings: commit::Timings,
     pub durability: Durability,
     pub read_only: bool,
     pub closed: AtomicBool,

@@ -21,13 +21,14 @@
 //! `step` does one unit of work on the calling thread.
 
 mod apply;
+mod apply_commit;
 mod batch;
 mod blobs;
 mod checkpoint;
+mod commit_payload;
 mod full;
 mod health;
 mod in_doubt;
-mod insertion;
 mod memory;
 mod pace;
 mod pool;
@@ -39,10 +40,10 @@ mod workers;
 
 pub(crate) use blobs::BlobSync;
 pub(crate) use checkpoint::CheckpointState;
+pub(crate) use commit_payload::CommitPayload;
 pub(crate) use full::{FullDisk, LogWait};
 pub(crate) use health::Health;
 pub(crate) use in_doubt::{HeldExtents, InDoubt};
-pub(crate) use insertion::Insertion;
 pub(crate) use pace::{Paced, Slowed};
 pub(crate) use pool::TaskPool;
 pub(crate) use readers::{PieceMemory, Readers};
@@ -101,7 +102,7 @@ impl Limits {
             footers_bytes: cache_bytes / 2,
             checkpoint_log_bytes: 256 << 20,
             checkpoint_millis: 10_000,
-            mini_run_entries: insertion::MINI_RUN_ENTRIES_MIN,
+            mini_run_entries: apply_commit::MINI_RUN_ENTRIES_MIN,
             // A quarter of the memtables' quarter: with their index, some ten large concurrent
             // transactions take as much as one transaction may be that stays in memory.
             own_writes_bytes: (cache_bytes / 16).max(256 << 10),
@@ -127,9 +128,9 @@ pub(crate) trait TreeDirectory: Send + Sync + std::fmt::Debug {
     fn traits(&self, tree: TreeId) -> Option<TreeTraits>;
 
     /// Cuts a tree's vacancy by the rows that a commit puts into it (`txn/empty_ranges.rs`, 3).
-    fn cut_vacancy(&self, tree: TreeId, writes: &WriteSet);
+    fn cut_empty_ranges(&self, tree: TreeId, writes: &WriteSet);
     /// Cuts a tree's vacancy by the rows of a piece that was written beyond memory.
-    fn cut_vacancy_within(&self, tree: TreeId, piece: &SortedRuns);
+    fn cut_empty_ranges_within(&self, tree: TreeId, piece: &SortedRuns);
 
     /// The counters of a tree for the root directory: at least what any commit so far says.
     fn counts(&self, tree: TreeId) -> Counts;
@@ -167,7 +168,7 @@ pub(crate) struct Engine {
     pub store: Arc<Store>,
     /// `None` if the store is open read-only.
     pub log: Option<Log>,
-    pub sequencer: Sequencer<Insertion>,
+    pub sequencer: Sequencer<CommitPayload>,
     /// Held by a commit that takes a good part of the memtables' memory, until it is inserted.
     pub(crate) large_batch: Turn,
     /// Held by a commit that was written beyond memory, one at a time. Taken before `large_batch`.

@@ -1,6 +1,6 @@
 //! Tests of commits that stall between their seqno and their end while the store goes on.
 //!
-//! One thread plays all roles: it leaves a commit after step 3 of `commit.rs`, does what other
+//! One thread plays all roles: it leaves a commit after step 3 of `commit/mod.rs`, does what other
 //! threads would do, all of which would wait for ever without helping, and then resumes the commit.
 
 use super::*;
@@ -16,20 +16,19 @@ fn options(vfs: &Arc<MemoryVfs>) -> Options {
     Options::new().cache_size(8 << 20).durability(Durability::Sync).env(env).tuning(tuning)
 }
 
-/// Does steps 1 to 3 and leaves the commit there.
-fn leave_lying(db: &Db, batch: &mut Batch) -> (Arc<Insertion>, Sequenced) {
+/// Does steps 1 to 3 and stalls there.
+fn log_and_stall(db: &Db, batch: &mut Batch) -> (Arc<CommitPayload>, LoggedCommit) {
     let shared = &*db.shared;
     let engine = &*shared.engine;
     batch.writes.seal(&engine.cx.folder()).unwrap();
     engine.sync_blobs(&batch.blobs).unwrap();
     let trees = batch.writes.trees();
     let mut record = RecordBuilder::new();
-    let insertion = shared.take_writes(batch, trees);
-    build_record(&mut record, &insertion, &batch.blobs, &[]);
-    let brings =
-        Brings { insertion: &insertion, blobs: &batch.blobs, changes: &[], is_named: true };
-    let sequenced = shared.sequence(brings, record.finish(), None, 0).unwrap();
-    (insertion, sequenced)
+    let payload = shared.take_writes(batch, trees);
+    let commit = PendingCommit { admitted: 0, ..PendingCommit::new(&payload, &batch.blobs, &[]) };
+    write_record(&mut record, &payload, &batch.blobs, &[]);
+    let logged = shared.log_commit(&commit, record.finish()).unwrap();
+    (payload, logged)
 }
 
 fn rows(tree: &Tree) -> Vec<(Vec<u8>, usize)> {
@@ -44,7 +43,7 @@ fn rows(tree: &Tree) -> Vec<(Vec<u8>, usize)> {
 /// Rule: I3, at every size: a few entries and a range delete, a record too long to be copied inside
 /// the section, a mini-run, a long value.
 #[test]
-fn a_commit_left_lying_holds_up_neither_commits_nor_applies_nor_checkpoints() {
+fn a_stalled_commit_blocks_neither_commits_nor_applies_nor_checkpoints() {
     for (count, bytes) in [(3u32, 10), (60, 1000), (500, 10), (2, 100_000)] {
         let vfs = Arc::new(MemoryVfs::new());
         let db = Db::open("/store", options(&vfs)).unwrap();
@@ -55,11 +54,11 @@ fn a_commit_left_lying_holds_up_neither_commits_nor_applies_nor_checkpoints() {
         for n in 0..count {
             batch.put(&tree, &n.to_be_bytes(), &vec![7; bytes]).unwrap();
         }
-        let (insertion, sequenced) = leave_lying(&db, &mut batch);
-        assert!(db.shared.engine.sequencer.visible() < sequenced.seqno);
+        let (payload, logged) = log_and_stall(&db, &mut batch);
+        assert!(db.shared.engine.sequencer.visible() < logged.seqno);
 
         let after = tree.put(b"after", b"1").unwrap();
-        assert!(after > sequenced.seqno);
+        assert!(after > logged.seqno);
         let mut expected: Vec<_> = (0..count).map(|n| (n.to_be_bytes().to_vec(), bytes)).collect();
         expected.push((b"after".to_vec(), 1));
         assert_eq!(rows(&tree), expected);
@@ -68,10 +67,10 @@ fn a_commit_left_lying_holds_up_neither_commits_nor_applies_nor_checkpoints() {
         tree.put(b"later", b"22").unwrap();
         expected.push((b"later".to_vec(), 2));
 
-        db.shared.land(&insertion, &sequenced);
-        give_back_writes(&mut batch, insertion);
+        db.shared.apply_and_publish(&payload, &logged);
+        give_back_writes(&mut batch, payload);
         assert_eq!(batch.len(), count as usize + 1, "its memory is its own again");
-        drop(sequenced);
+        drop(logged);
         batch.clear();
         assert_eq!(rows(&tree), expected, "coming back it changes nothing");
         db.checkpoint().unwrap();
@@ -85,50 +84,50 @@ fn a_commit_left_lying_holds_up_neither_commits_nor_applies_nor_checkpoints() {
 
 /// Two stalled commits with a freeze between them are each in their own memtable (Rule: I2).
 #[test]
-fn commits_left_lying_on_both_sides_of_a_freeze_stay_apart() {
+fn stalled_commits_on_both_sides_of_a_freeze_stay_apart() {
     let vfs = Arc::new(MemoryVfs::new());
     let db = Db::open("/store", options(&vfs)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     let mut batches = [Batch::new(), Batch::new()];
-    let mut lying = Vec::new();
+    let mut stalled = Vec::new();
     for (n, batch) in batches.iter_mut().enumerate() {
         batch.put(&tree, &[n as u8], b"v").unwrap();
-        lying.push(leave_lying(&db, batch));
+        stalled.push(log_and_stall(&db, batch));
         db.shared.engine.freeze();
     }
     // The younger one is resumed first, and its owner helps the older.
-    let (insertion, sequenced) = lying.pop().unwrap();
-    db.shared.land(&insertion, &sequenced);
+    let (payload, logged) = stalled.pop().unwrap();
+    db.shared.apply_and_publish(&payload, &logged);
     assert_eq!(rows(&tree).len(), 2);
     let engine = &db.shared.engine;
     while engine.apply_oldest().unwrap() {}
-    assert_eq!(engine.versions.current().applied, sequenced.seqno);
-    let (insertion, sequenced) = lying.pop().unwrap();
-    db.shared.land(&insertion, &sequenced);
+    assert_eq!(engine.versions.current().applied, logged.seqno);
+    let (payload, logged) = stalled.pop().unwrap();
+    db.shared.apply_and_publish(&payload, &logged);
     assert_eq!(rows(&tree).len(), 2);
     assert!(db.check(CheckMode::Full).unwrap().is_clean());
 }
 
 /// A commit after the last freeze of a close would be in no checkpoint, so it must be refused (P1).
 #[test]
-fn a_commit_that_meets_a_close_is_refused_or_there() {
+fn a_commit_concurrent_with_a_close_is_refused_or_durable() {
     let vfs = Arc::new(MemoryVfs::new());
     let db = Db::open("/store", options(&vfs)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     let mut batch = Batch::new();
     batch.put(&tree, b"early", b"").unwrap();
-    let (insertion, early) = leave_lying(&db, &mut batch);
+    let (payload, early) = log_and_stall(&db, &mut batch);
     // As when a close starts after all checks that a commit makes earlier.
     db.shared.closed.store(true, Ordering::SeqCst);
     let mut record = RecordBuilder::new();
     record.tree(tree.id());
-    let late = Arc::new(Insertion::default());
-    let late = db.shared.sequence(Brings::rows(&late), record.finish(), None, 0);
+    let late = Arc::new(CommitPayload::default());
+    let late = db.shared.log_commit(&PendingCommit::new(&late, &[], &[]), record.finish());
     assert!(matches!(late, Err(Error::Closed)), "{late:?}");
     db.shared.closed.store(false, Ordering::SeqCst);
     db.close().unwrap();
-    db.shared.land(&insertion, &early);
-    drop((tree, batch, insertion, early, db));
+    db.shared.apply_and_publish(&payload, &early);
+    drop((tree, batch, payload, early, db));
     let db = Db::open("/store", options(&vfs)).unwrap();
     assert_eq!(rows(&db.open_tree("t").unwrap()), [(b"early".to_vec(), 0)]);
 }
@@ -136,16 +135,16 @@ fn a_commit_that_meets_a_close_is_refused_or_there() {
 /// Rule: I29. An ordered snapshot waits at its first read for commits that have their place in the
 /// order but are not visible yet.
 #[test]
-fn an_ordered_snapshot_shows_commits_that_were_on_their_way() {
+fn an_ordered_snapshot_shows_commits_in_flight() {
     let db = Db::open("/store", options(&Arc::new(MemoryVfs::new()))).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     let mut batch = Batch::new();
     batch.put(&tree, b"k", b"on its way").unwrap();
-    let (lies, sequenced) = leave_lying(&db, &mut batch);
+    let (payload, logged) = log_and_stall(&db, &mut batch);
     let txn = db.begin(Default::default()).unwrap();
-    assert_eq!(txn.take_snapshot().unwrap(), sequenced.seqno);
-    assert!(db.shared.engine.sequencer.visible() < sequenced.seqno, "nothing was waited for");
+    assert_eq!(txn.take_snapshot().unwrap(), logged.seqno);
+    assert!(db.shared.engine.sequencer.visible() < logged.seqno, "nothing was waited for");
     assert_eq!(txn.get(&tree, b"k").unwrap().as_deref(), Some(&b"on its way"[..]));
-    db.shared.land(&lies, &sequenced);
-    give_back_writes(&mut batch, lies);
+    db.shared.apply_and_publish(&payload, &logged);
+    give_back_writes(&mut batch, payload);
 }

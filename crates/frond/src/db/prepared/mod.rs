@@ -35,7 +35,7 @@ use crate::{
     Durability, Error, Result, Seqno, Xid,
     blob::BlobHold,
     catalog::{CATALOG_TREE, TreeEntry},
-    pipeline::Insertion,
+    pipeline::CommitPayload,
     sync::Arc,
     txn::{
         LiveWrites, MemoryReservation,
@@ -47,7 +47,7 @@ use crate::{
 
 use super::{
     Db, Shared,
-    commit::{Brings, Sequenced, build_record},
+    commit::{LoggedCommit, PendingCommit, write_record},
 };
 pub(super) use recover::{
     Expected, TreeChange, blobs_of, content_of, each_change, recover, runs_of,
@@ -65,7 +65,7 @@ pub struct PreparedTxn {
     shared: Arc<Shared>,
     /// `None` once it is decided.
     prepared: Option<Box<Prepared>>,
-    ordered: Option<Sequenced>,
+    ordered: Option<LoggedCommit>,
 }
 
 /// The in-memory state of a prepared transaction.
@@ -75,7 +75,7 @@ pub(super) struct Prepared {
     /// The last commit that was visible before it was prepared.
     pub since: Seqno,
     /// Its writes, and the pieces that its commit removes.
-    pub insertion: Arc<Insertion>,
+    pub payload: Arc<CommitPayload>,
     /// What it has written beyond memory, if anything.
     pub spilled: Option<Change>,
     pub blobs: Vec<Arc<BlobHold>>,
@@ -100,7 +100,7 @@ impl Prepared {
     /// Number of rows that it writes; a row in several runs counts several times.
     pub fn entries(&self) -> usize {
         let spilled = self.spilled.as_ref().and_then(Change::spilled);
-        self.insertion.writes.len() + spilled.map_or(0, |spilled| spilled.entries() as usize)
+        self.payload.writes.len() + spilled.map_or(0, |spilled| spilled.entries() as usize)
     }
 
     /// Builds the body of its commit record.
@@ -108,7 +108,7 @@ impl Prepared {
         record.clear();
         record.prepared(self.xid.as_bytes(), self.since);
         record.tree(CATALOG_TREE);
-        for piece in self.insertion.decided.entries(CATALOG_TREE) {
+        for piece in self.payload.decided.entries(CATALOG_TREE) {
             record.entry(piece.key, piece.tag, piece.payload);
         }
     }
@@ -179,7 +179,7 @@ impl PreparedTxn {
         if let Some(Sequenced { seqno, .. }) = &self.ordered {
             return Ok(*seqno);
         }
-        if self.own().insertion.decided.len() == 0 {
+        if self.own().payload.decided.len() == 0 {
             return Ok(self.shared.engine.sequencer.visible());
         }
         let ordered = self.shared.order_prepared(self.own())?;
@@ -248,11 +248,11 @@ impl PreparedTxn {
     fn finish(&mut self) -> Option<Reservation> {
         let prepared = self.prepared.take()?;
         let ordered = self.ordered.take();
-        if let Some(sequenced) = &ordered {
-            self.shared.land(&prepared.insertion, sequenced);
+        if let Some(logged) = &ordered {
+            self.shared.apply_and_publish(&prepared.payload, logged);
         }
-        self.shared.let_go(*prepared, ordered.as_ref().map(|sequenced| sequenced.seqno));
-        ordered.map(|sequenced| sequenced.reservation)
+        self.shared.let_go(*prepared, ordered.as_ref().map(|logged| logged.seqno));
+        ordered.map(|logged| logged.reservation)
     }
 
     fn own(&self) -> &Prepared {
@@ -272,17 +272,23 @@ impl Drop for PreparedTxn {
 
 impl Shared {
     /// Sequences the commit of a prepared transaction.
-    fn order_prepared(&self, prepared: &Prepared) -> Result<Sequenced> {
+    fn order_prepared(&self, prepared: &Prepared) -> Result<LoggedCommit> {
         self.check_writable()?;
-        let Prepared { insertion, spilled, blobs, admitted, guaranteed, .. } = prepared;
         let mut record = self.records.take(0);
         prepared.build_commit(&mut record);
         let body = record.finish();
         // Its extents are already named, and stay so until they are in trees.
-        let brings = Brings { insertion, blobs, changes: spilled.as_slice(), is_named: false };
-        let sequenced = self.sequence(brings, body, *guaranteed, *admitted);
+        let commit = PendingCommit {
+            payload: &prepared.payload,
+            blobs: &prepared.blobs,
+            changes: prepared.spilled.as_slice(),
+            admitted: prepared.admitted,
+            names_extents: false,
+            guaranteed: prepared.guaranteed,
+        };
+        let logged = self.log_commit(&commit, body);
         self.records.give(record);
-        sequenced
+        logged
     }
 
     /// Length of its commit record.
@@ -317,21 +323,23 @@ impl Shared {
     /// Writes the rollback: a commit of its own that removes the pieces.
     fn take_pieces_away(&self, prepared: &Prepared) -> Result<Option<Reservation>> {
         self.check_writable()?;
-        let pieces = &prepared.insertion.decided;
+        let pieces = &prepared.payload.decided;
         if pieces.len() == 0 || plant!("db: a rollback of what is prepared is forgotten") {
             return Ok(None);
         }
         let (writes, trees) = (pieces.clone(), vec![CATALOG_TREE]);
-        let insertion = Arc::new(Insertion { writes, trees, ..Insertion::default() });
+        let payload = Arc::new(CommitPayload { writes, trees, ..CommitPayload::default() });
         self.engine.store.end_idle()?;
-        let mut record = self.records.take(insertion.writes.bytes());
-        build_record(&mut record, &insertion, &[], &[]);
-        let body = record.finish();
-        let sequenced = self.sequence(Brings::rows(&insertion), body, prepared.guaranteed, 0);
+        let mut record = self.records.take(payload.writes.bytes());
+        let guaranteed = prepared.guaranteed;
+        let commit =
+            PendingCommit { admitted: 0, guaranteed, ..PendingCommit::new(&payload, &[], &[]) };
+        write_record(&mut record, &payload, &[], &[]);
+        let logged = self.log_commit(&commit, record.finish());
         self.records.give(record);
-        let sequenced = sequenced?;
-        self.land(&insertion, &sequenced);
-        Ok(Some(sequenced.reservation))
+        let logged = logged?;
+        self.apply_and_publish(&payload, &logged);
+        Ok(Some(logged.reservation))
     }
 
     /// Releases what a decided transaction kept, after its commit or rollback is visible.

@@ -22,7 +22,7 @@ use crate::{
     catalog::{CATALOG_TREE, Pieces, Record},
     message::{Kind, Tag},
     page::LINK_BYTES,
-    pipeline::{Engine, HeldExtents, Insertion},
+    pipeline::{CommitPayload, Engine, HeldExtents},
     store::{Extent, HeldPages, Link, STORE_LINEAGE},
     sync::Arc,
     tree::SortedRuns,
@@ -193,8 +193,8 @@ fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
     let content = content_of(engine, pieces, xid)?;
     let spilled = runs_of(engine, xid, &content)?;
     let blobs = blobs_of(engine, xid, &content)?;
-    let mut insertion = Insertion::default();
-    let Insertion { writes, rows, .. } = &mut insertion;
+    let mut payload = CommitPayload::default();
+    let CommitPayload { writes, rows, .. } = &mut payload;
     each_change(engine, xid, &content, |change| match change {
         TreeChange::Rows(tree, more) => rows.push((tree, more)),
         TreeChange::Entry(tree, key, tag, payload) => {
@@ -205,21 +205,21 @@ fn read(engine: &Engine, pieces: &Pieces, xid: &Xid) -> Result<Found> {
     // Trees whose rows are all in runs come last.
     rows.sort_unstable_by_key(|(tree, _)| *tree);
     // It was sealed when it was written: in order, one message per key.
-    insertion.writes.seal(&engine.cx.folder())?;
-    insertion.trees = insertion.writes.trees();
-    engine.make_runs(&mut insertion);
+    payload.writes.seal(&engine.cx.folder())?;
+    payload.trees = payload.writes.trees();
+    engine.make_runs(&mut payload);
     for number in 0..pieces.count(xid) {
         let key = Record::prepared_key(xid, number);
-        insertion.decided.push(CATALOG_TREE, &key, Tag::DELETE, &[], false);
+        payload.decided.push(CATALOG_TREE, &key, Tag::DELETE, &[], false);
     }
     let Content { since, locks, .. } = content;
     let mut memory = MemoryReservation::default();
-    memory.set(&engine.writes_memory, insertion.writes.memory_bytes() as u64);
+    memory.set(&engine.writes_memory, payload.writes.memory_bytes() as u64);
     memory.pin();
     let prepared = Prepared {
         xid: xid.clone(),
         since,
-        insertion: Arc::new(insertion),
+        payload: Arc::new(payload),
         spilled,
         blobs,
         admitted: 0,
@@ -292,7 +292,7 @@ impl Shared {
     /// store's reserve covers that. If there is no log space for its record, other commits are
     /// refused until there is some (Rule: I41); then returns false.
     fn guarantee_again(&self, prepared: &mut Prepared) -> Result<bool> {
-        let (engine, writes) = (&*self.engine, &prepared.insertion.writes);
+        let (engine, writes) = (&*self.engine, &prepared.payload.writes);
         let bytes = if writes.only_deletes() { 0 } else { writes.bytes() as u64 };
         let spilled = prepared.spilled.as_ref().and_then(Change::spilled);
         let bytes = bytes + spilled.map_or(0, |spilled| spilled.bytes());
@@ -318,7 +318,7 @@ impl Shared {
         others: &[Arc<SpilledWrites>],
     ) -> Result<()> {
         let number = self.next_txn();
-        let insertion = prepared.insertion.clone();
+        let payload = prepared.payload.clone();
         self.gate.close(|| true);
         let list = list.unwrap_or_default();
         let refused = |_| {
@@ -330,11 +330,11 @@ impl Shared {
         locks.owner().set_writes(prepared.entries() as u64);
         let now = crate::txn::lock_table::WaitPolicy::NoWait;
         let (table, mut taken, mut unread) = (&self.lock_table, Ok(()), Ok(()));
-        'trees: for &tree in &insertion.trees {
-            let is_alone = insertion.writes.ranges(tree).next().is_some();
+        'trees: for &tree in &payload.trees {
+            let is_alone = payload.writes.ranges(tree).next().is_some();
             let mode = if is_alone { TableMode::Exclusive } else { TableMode::IntentExclusive };
             taken = table.lock_table(&mut locks, tree, mode, now).map(drop);
-            for entry in insertion.writes.entries(tree) {
+            for entry in payload.writes.entries(tree) {
                 if plant!("db: prepared rows are not locked again") {
                     continue;
                 }
@@ -354,9 +354,9 @@ impl Shared {
         {
             let mut own = live.lock();
             own.seal(&self.engine.cx.folder())?;
-            own.gone_to(insertion.clone());
+            own.gone_to(payload.clone());
         }
-        let mut trees = insertion.trees.clone();
+        let mut trees = payload.trees.clone();
         if let Some(spilled) = prepared.spilled.as_ref().and_then(Change::spilled) {
             for tree in spilled.trees() {
                 let mode = TableMode::IntentExclusive;

@@ -99,7 +99,7 @@ impl PreparedTable {
         let known = Known {
             since: prepared.since,
             entries: prepared.entries(),
-            bytes: prepared.insertion.writes.bytes() as u64,
+            bytes: prepared.payload.writes.bytes() as u64,
             is_recovered: true,
             was_listed: false,
             waits: None,

@@ -155,10 +155,13 @@ fn hostile_pieces_are_refused() {
         let db = open(&vfs).unwrap();
         let record = Record::Prepared(piece);
         let (key, value) = (record.key(), record.encode().unwrap());
-        let mut insertion = Insertion { trees: vec![CATALOG_TREE], ..Insertion::default() };
-        insertion.writes.push(CATALOG_TREE, &key, Tag::PUT, &[&value], false);
+        let mut payload = CommitPayload { trees: vec![CATALOG_TREE], ..CommitPayload::default() };
+        payload.writes.push(CATALOG_TREE, &key, Tag::PUT, &[&value], false);
         let level = Durability::Sync;
-        let put = db.shared.commit_insertion(&Arc::new(insertion), &[], level, &[], ());
+        let put = {
+            let payload = Arc::new(payload);
+            db.shared.commit_pending(&PendingCommit::new(&payload, &[], &[]), level, ())
+        };
         put.unwrap();
         kill(db);
         let refused = open(&vfs).map(drop).unwrap_err();

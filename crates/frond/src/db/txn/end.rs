@@ -2,13 +2,18 @@
 
 use crate::{
     Error, Result, Seqno,
-    pipeline::Insertion,
+    pipeline::CommitPayload,
     sync::{Arc, MutexGuard, panicking},
     trim::give_freed_back,
     txn::{LiveWrites, lock_table::LockTable},
 };
 
-use super::{super::Shared, State, Txn, pool::PooledTxn, spill::WAITING_MAX};
+use super::{
+    super::{Shared, commit::PendingCommit},
+    State, Txn,
+    pool::PooledTxn,
+    spill::WAITING_MAX,
+};
 
 impl Txn {
     /// Makes everything that was written visible to others atomically, and durable as the
@@ -60,7 +65,7 @@ impl Txn {
             false => None,
         };
         let _turn = shared.engine.make_room(bytes, &|| state.check_interrupted())?;
-        let mut insertion = state.spare.insertion();
+        let mut payload = state.spare.payload();
         let mut blobs = Vec::new();
         {
             let mut own = self.live.lock();
@@ -68,7 +73,7 @@ impl Txn {
             blobs.extend(own.pieces().iter().flat_map(|piece| piece.blobs.iter().cloned()));
             blobs.extend(own.blobs().cloned());
             shared.separate(own.sealed(), &mut blobs)?;
-            let fresh = Arc::get_mut(&mut insertion).expect("nobody else has it yet");
+            let fresh = Arc::get_mut(&mut payload).expect("nobody else has it yet");
             std::mem::swap(&mut fresh.writes, own.sealed());
             fresh.writes.list_trees(&mut fresh.trees);
             let written = state.entered.iter().map(|tree| tree.id);
@@ -76,18 +81,17 @@ impl Txn {
             fresh.rows.clear();
             fresh.rows.extend(own.row_deltas());
             shared.engine.make_runs(fresh);
-            own.gone_to(insertion.clone());
+            own.gone_to(payload.clone());
         }
         // Rule I41: locks are released once the commit is visible, before it waits for its
         // durability.
         let locks = Ending { shared, live: &self.live, state: &mut *state };
-        let committed = match spilled {
-            None => shared.commit_insertion(&insertion, &blobs, level, &[], locks),
-            Some((_turn, change)) => {
-                shared.commit_spilled(&insertion, &blobs, level, change, locks)
-            }
+        let commit = match &spilled {
+            None => PendingCommit::new(&payload, &blobs, &[]),
+            Some((_turn, change)) => PendingCommit::spilled(&payload, &blobs, change),
         };
-        self.take_back(state, insertion);
+        let committed = shared.commit_pending(&commit, level, locks);
+        self.take_back(state, payload);
         if committed.is_ok() {
             shared.end_timing(&timing);
         }
@@ -95,13 +99,13 @@ impl Txn {
     }
 
     /// Takes back the memory of committed writes, unless a helper still reads them.
-    fn take_back(&self, state: &mut State, mut insertion: Arc<Insertion>) {
+    fn take_back(&self, state: &mut State, mut payload: Arc<CommitPayload>) {
         let mut own = self.live.lock();
         own.forget_holder();
-        if let Some(done) = Arc::get_mut(&mut insertion) {
+        if let Some(done) = Arc::get_mut(&mut payload) {
             own.take_back(std::mem::take(&mut done.writes));
             done.runs.clear();
-            state.spare.insertion = Some(insertion);
+            state.spare.payload = Some(payload);
         }
     }
 

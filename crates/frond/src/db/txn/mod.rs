@@ -16,7 +16,7 @@
 //! | `write.rs` | put, insert, delete, merge |
 //! | `autonomous.rs` | puts that are commits of their own |
 //! | `delete_range.rs` | deletes of all rows in a range |
-//! | `queued.rs` | queue entries for index builds |
+//! | `build_queues.rs` | queue entries for index builds |
 //! | `row.rs` | rows with all their index entries |
 //! | `new_row/mod.rs` | new rows inserted in one step, if nothing is in the way |
 //! | `tree_lock.rs` | locks on whole trees |

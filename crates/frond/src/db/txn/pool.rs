@@ -17,7 +17,7 @@
 use std::{fmt, ops::Range};
 
 use crate::{
-    pipeline::Insertion,
+    pipeline::CommitPayload,
     striped::Striped,
     sync::{Arc, Mutex, thread_number},
     txn::LiveWrites,
@@ -103,15 +103,15 @@ pub(super) struct Spare {
     /// An empty lock set, with its owner.
     pub locks: Option<crate::txn::lock_table::LockSet>,
     /// A payload with no other references.
-    pub insertion: Option<Arc<Insertion>>,
+    pub payload: Option<Arc<CommitPayload>>,
     /// Reserved transaction numbers.
     numbers: Range<u64>,
 }
 
 impl Spare {
     /// An empty payload.
-    pub fn insertion(&mut self) -> Arc<Insertion> {
-        let mut spare = self.insertion.take().unwrap_or_default();
+    pub fn payload(&mut self) -> Arc<CommitPayload> {
+        let mut spare = self.payload.take().unwrap_or_default();
         if Arc::get_mut(&mut spare).is_none() { Arc::default() } else { spare }
     }
 }

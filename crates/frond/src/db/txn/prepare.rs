@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use crate::{
     Durability, Error, Result, Tag, TreeId, Xid, bounds,
     catalog::{CATALOG_TREE, pieces},
-    pipeline::{HeldExtents, Insertion},
+    pipeline::{CommitPayload, HeldExtents},
     sync::Arc,
     txn::lock_table::{LockList, LockTable},
     version::Change,
@@ -22,7 +22,7 @@ use crate::{
 
 use super::{
     super::{
-        commit::build_record,
+        commit::{PendingCommit, write_record},
         prepared::{Prepared, PreparedTxn, content},
     },
     Isolation, State, Txn,
@@ -135,7 +135,7 @@ impl Txn {
         let mut prepared = Prepared {
             xid: xid.clone(),
             since: shared.engine.sequencer.visible(),
-            insertion: Arc::default(),
+            payload: Arc::default(),
             spilled: None,
             blobs: Vec::new(),
             admitted: 0,
@@ -155,7 +155,7 @@ impl Txn {
             let may_differ = state.rollbacks_made > 0
                 || state.locks_unwritten
                     && !plant!("txn: a prepare keeps rows that it does not write");
-            let written = may_differ.then(|| rows_of(&prepared.insertion));
+            let written = may_differ.then(|| rows_of(&prepared.payload));
             shared.lock_table.release_at_prepare(locks, |tree, hash| {
                 written.as_ref().is_none_or(|written| written.contains(&(tree, hash)))
             });
@@ -198,7 +198,7 @@ impl Txn {
             let tables = table.whole_trees(locks);
             (!tables.is_empty()).then(|| LockList { tables, ..LockList::default() })
         });
-        let mut rows = Insertion { relieves: only_deletes, ..Insertion::default() };
+        let mut rows = CommitPayload { relieves: only_deletes, ..CommitPayload::default() };
         {
             let mut own = self.live.lock();
             own.seal(&engine.cx.folder())?;
@@ -207,7 +207,7 @@ impl Txn {
                 .extend(own.pieces().iter().flat_map(|piece| piece.blobs.iter().cloned()));
             prepared.blobs.extend(own.blobs().cloned());
             shared.separate(own.sealed(), &mut prepared.blobs)?;
-            let mut decided = Insertion::default();
+            let mut decided = CommitPayload::default();
             std::mem::swap(&mut decided.writes, own.sealed());
             decided.trees = decided.writes.trees();
             decided.rows.extend(own.row_deltas());
@@ -226,11 +226,11 @@ impl Txn {
                 decided.decided.push(CATALOG_TREE, piece.key, Tag::DELETE, &[], false);
             }
             engine.make_runs(&mut decided);
-            prepared.insertion = Arc::new(decided);
-            own.gone_to(prepared.insertion.clone());
+            prepared.payload = Arc::new(decided);
+            own.gone_to(prepared.payload.clone());
         }
         // So that its commit never meets a shrunk, idle store.
-        let bytes = prepared.insertion.writes.bytes() as u64 + spilled_bytes;
+        let bytes = prepared.payload.writes.bytes() as u64 + spilled_bytes;
         let bytes = if only_deletes { 0 } else { bytes };
         match bytes {
             0 => engine.store.end_idle()?,
@@ -246,14 +246,15 @@ impl Txn {
             let blobs = prepared.blobs.clone();
             engine.in_doubt.keep(&prepared.xid, HeldExtents { blobs, runs });
             let (rows, named) = (Arc::new(rows), named.as_slice());
-            shared.commit_insertion(&rows, &prepared.blobs, level, named, ())
+            let commit = PendingCommit::new(&rows, &prepared.blobs, named);
+            shared.commit_pending(&commit, level, ())
         });
         put.map(drop).inspect_err(|_| shared.end_guarantee(prepared))
     }
 }
 
 /// The rows that these writes change, as the lock table identifies them.
-fn rows_of(Insertion { writes, trees, .. }: &Insertion) -> HashSet<(TreeId, u128)> {
+fn rows_of(CommitPayload { writes, trees, .. }: &CommitPayload) -> HashSet<(TreeId, u128)> {
     let of =
         |tree| writes.entries(tree).map(move |entry| (tree, LockTable::row_hash(tree, entry.key)));
     trees.iter().flat_map(|&tree| of(tree)).collect()
@@ -276,15 +277,15 @@ fn beyond(GuaranteeRefused { bytes, max, is_alone }: GuaranteeRefused) -> Error 
 
 /// Makes the catalog rows that hold the prepared transaction.
 fn cut(
-    insertion: &Insertion,
+    payload: &CommitPayload,
     Prepared { xid, since, spilled, blobs, .. }: &Prepared,
     locks: Option<&LockList>,
-    rows: &mut Insertion,
+    rows: &mut CommitPayload,
 ) -> Result<()> {
     let mut record = RecordBuilder::new();
     // Recovery knows the long values in runs only from this list.
     let blobs = if spilled.is_some() { &blobs[..] } else { &[] };
-    build_record(&mut record, insertion, blobs, spilled.as_slice());
+    write_record(&mut record, payload, blobs, spilled.as_slice());
     let content = content(*since, locks, (record.finish(), spilled.is_some()));
     let (bytes, max) = (content.len() as u64, bounds::RECORD_BYTES.max() - record_room());
     if bytes > max {

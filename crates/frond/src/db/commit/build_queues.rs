@@ -8,17 +8,38 @@
 //! each tree of a batch; a batch of that tree is sorted twice.
 
 use crate::{
-    Result, Tag, TreeId,
+    Result, Seqno, Tag, TreeId,
     catalog::ChangeQueue,
     sync::{Arc, Ordering},
     txn::WriteSet,
 };
 
-use super::super::Shared;
+use super::super::{Batch, Shared};
 
 impl Shared {
+    /// Calls `attempt` with the batch and the queues that its changed keys were put into, and again
+    /// while it returns `None`, because an index build has started or switched to another queue
+    /// meanwhile. The last argument is true for the first call.
+    pub(super) fn with_build_queues(
+        &self,
+        batch: &mut Batch,
+        mut attempt: impl FnMut(&mut Batch, &[TreeId], bool) -> Result<Option<Seqno>>,
+    ) -> Result<Seqno> {
+        let mut is_first = true;
+        loop {
+            let queues = self.queue_changes(&mut batch.writes)?;
+            let done = attempt(batch, &queues, is_first);
+            if let Ok(Some(seqno)) = done {
+                return Ok(seqno);
+            }
+            batch.writes.forget(&queues);
+            done?;
+            is_first = false;
+        }
+    }
+
     /// Adds the changed keys of trees that have a queue; returns the queues.
-    pub(super) fn queue_changes(&self, writes: &mut WriteSet) -> Result<Vec<TreeId>> {
+    fn queue_changes(&self, writes: &mut WriteSet) -> Result<Vec<TreeId>> {
         let mut queues = Vec::new();
         if !self.has_queues() {
             return Ok(queues);

@@ -1,4 +1,5 @@
-//! Latencies of commits, and how much of them is waiting for a sync.
+//! The last step of a commit, waiting until it is durable; and the latencies of commits, of which
+//! that is the largest part.
 //!
 //! A commit that waits for the log is always timed: two clock readings are negligible next to a
 //! system call. Of the others a sample is timed. Only successful commits are counted.
@@ -13,7 +14,7 @@ use crate::{
     wal::Reservation,
 };
 
-use super::Shared;
+use super::super::Shared;
 
 /// Stripes for commits: small commits of many threads are counted concurrently.
 const COMMIT_STRIPES: usize = 8;
@@ -37,21 +38,21 @@ impl Default for Timings {
 
 /// The start of a commit that is being timed.
 #[derive(Debug)]
-pub(super) struct Timing {
+pub(in crate::db) struct Timing {
     began: Duration,
     /// Number of commits that it stands for; 0 if it is not timed.
     weight: u64,
 }
 
 impl Shared {
-    pub(super) fn begin_timing(&self, level: Durability) -> Timing {
+    pub(in crate::db) fn begin_timing(&self, level: Durability) -> Timing {
         let weight = if level == Durability::Lazy { sample() } else { 1 };
         let began = if weight > 0 { self.engine.env.clock.now() } else { Duration::ZERO };
         Timing { began, weight }
     }
 
     /// Counts a commit that is about to return.
-    pub(super) fn end_timing(&self, Timing { began, weight }: &Timing) {
+    pub(in crate::db) fn end_timing(&self, Timing { began, weight }: &Timing) {
         if *weight > 0 {
             let lasted = self.engine.env.clock.now().saturating_sub(*began);
             self.timings.commits.count(lasted, *weight);
@@ -60,7 +61,11 @@ impl Shared {
 
     /// Waits until a record is as durable as its level asks. If the log fails, the store fails:
     /// nothing may be written after it (P12).
-    pub(super) fn wait_durable(&self, reservation: &Reservation, level: Durability) -> Result<()> {
+    pub(in crate::db) fn wait_durable(
+        &self,
+        reservation: &Reservation,
+        level: Durability,
+    ) -> Result<()> {
         let engine = &self.engine;
         match level {
             Durability::Lazy => Ok(()),

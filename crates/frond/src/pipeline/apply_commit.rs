@@ -1,24 +1,22 @@
-//! A commit's payload, and its insertion into the memtable: by the committing thread, or by a
+//! Applying a commit: its payload is inserted into the memtable, by the committing thread or by a
 //! thread that waits for it (helping; Rule: I3).
 //!
 //! Invariants
 //! 1. Inserting a payload twice, concurrently or one after the other, has the effect of inserting
-//!    it once: a memtable keeps each (key, seqno), range delete and mini-run once, and vacancies
-//!    are only cut.
-//! 2. A payload does not change while another thread can reach it: the write set is sealed before,
-//!    and its owner takes the memory back only when it holds the last reference.
+//!    it once: a memtable keeps each (key, seqno), range delete and mini-run once, and empty-range
+//!    hints are only cut.
 //!
 //! Threads: all; several may insert one payload.
 
 use crate::{
-    Seqno, TreeId,
+    Seqno,
     memtable::MemRun,
     sync::{Arc, MutexGuard, Ordering},
-    txn::{HoldsWrites, Section, WriteSet},
+    txn::Section,
     version::MemtableRef,
 };
 
-use super::Engine;
+use super::{CommitPayload, Engine};
 
 /// Entries of one tree from which a commit builds a mini-run of them (Rule: I6). `--bench commit`:
 /// a mini-run takes away about half of the commit's time per entry (300 to 120–170 ns at 10 000),
@@ -27,45 +25,11 @@ use super::Engine;
 /// entries, so at most some ten runs.
 pub(crate) const MINI_RUN_ENTRIES_MIN: usize = 100_000;
 
-/// The payload of a commit: a sealed write set and what goes with it.
-#[derive(Debug, Default)]
-pub(crate) struct Insertion {
-    pub writes: WriteSet,
-    /// Trees touched, ascending.
-    pub trees: Vec<TreeId>,
-    /// Changes of the row counts of trees, ascending; a tree that is not listed has an unknown
-    /// change.
-    pub rows: Vec<(TreeId, i64)>,
-    /// New values of trees' counters, as the record says: tree, counter, and the next number.
-    pub counters: Vec<(TreeId, u8, u64)>,
-    /// Mini-runs that hold the entries of some of the trees.
-    pub runs: Vec<(TreeId, Arc<MemRun>)>,
-    /// Catalog rows that the decision of a prepared transaction removes: sorted, point entries
-    /// only.
-    pub decided: WriteSet,
-    /// The commit frees space in the end, so it is admitted to a full disk as deletes are.
-    pub relieves: bool,
-}
-
-impl Insertion {
-    /// Change of a tree's row count, if it is known.
-    pub fn rows_of(&self, tree: TreeId) -> Option<i64> {
-        let at = self.rows.binary_search_by_key(&tree, |(tree, _)| *tree).ok()?;
-        Some(self.rows[at].1)
-    }
-}
-
-impl HoldsWrites for Insertion {
-    fn writes(&self) -> &WriteSet {
-        &self.writes
-    }
-}
-
 impl Engine {
     /// Builds mini-runs for trees with many entries. Called before the commit has its seqno,
     /// concurrently with other commits.
-    pub(crate) fn make_runs(&self, insertion: &mut Insertion) {
-        let Insertion { writes, trees, runs, .. } = insertion;
+    pub(crate) fn make_runs(&self, payload: &mut CommitPayload) {
+        let CommitPayload { writes, trees, runs, .. } = payload;
         for &tree in trees.iter() {
             if writes.count(tree) >= self.limits.mini_run_entries {
                 let entries = writes.entries(tree);
@@ -76,9 +40,14 @@ impl Engine {
         }
     }
 
-    /// Inserts a commit's payload into the memtable.
-    pub(crate) fn insert(&self, insertion: &Insertion, seqno: Seqno, slot: &MemtableRef) {
-        let Insertion { writes, trees, runs, decided, .. } = insertion;
+    /// Enters the sequencer's section, in which a commit gets its seqno.
+    pub(crate) fn enter(&self) -> MutexGuard<'_, Section> {
+        self.sequencer.enter(|payload, seqno, slot| self.insert(payload, seqno, slot))
+    }
+
+    /// Inserts a commit's payload into its memtable.
+    pub(crate) fn insert(&self, payload: &CommitPayload, seqno: Seqno, slot: &MemtableRef) {
+        let CommitPayload { writes, trees, runs, decided, .. } = payload;
         if self.empty_ranges.load(Ordering::SeqCst) > 0 {
             trees.iter().for_each(|&tree| self.trees.cut_vacancy(tree, writes));
             let spilled = slot.spilled().into_iter().flat_map(|spilled| spilled.iter());
@@ -104,14 +73,10 @@ impl Engine {
         }
     }
 
-    /// Enters the sequencer's section.
-    pub(crate) fn enter(&self) -> MutexGuard<'_, Section> {
-        self.sequencer.enter(|brings, seqno, slot| self.insert(brings, seqno, slot))
-    }
-
     /// Returns once `seqno` is visible; inserts payloads of stalled commits on their owners'
     /// behalf.
     pub(crate) fn wait_visible(&self, seqno: Seqno) {
-        self.sequencer.wait_visible(seqno, |brings, seqno, slot| self.insert(brings, seqno, slot));
+        let insert = |payload: &CommitPayload, seqno, slot: &_| self.insert(payload, seqno, slot);
+        self.sequencer.wait_visible(seqno, insert);
     }
 }

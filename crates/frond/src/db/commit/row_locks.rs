@@ -28,7 +28,7 @@ use crate::{
     Durability, Error, Result, Seqno, TreeId,
     blob::BlobHold,
     catalog::TreeEntry,
-    pipeline::Insertion,
+    pipeline::CommitPayload,
     sync::Arc,
     txn::{
         LiveWrites, WriteSet,
@@ -38,7 +38,7 @@ use crate::{
 
 use super::{
     super::{Batch, Shared, batch::BatchWaits},
-    give_back_writes,
+    PendingCommit, give_back_writes,
 };
 
 /// Default timeout for locks: longer than any transaction of a healthy program, and no longer than
@@ -86,16 +86,16 @@ impl Shared {
     pub(super) fn publish_batch<'a>(
         &'a self,
         mut rows: BatchLocks<'a>,
-        insertion: &Arc<Insertion>,
+        payload: &Arc<CommitPayload>,
         (waits, until): (&BatchWaits, Option<Duration>),
     ) -> Result<BatchLocks<'a>> {
         loop {
-            match rows.publish(insertion) {
+            match rows.publish(payload) {
                 Err(Error::Deadlock { .. }) if starts_again() => waits.check_interrupted()?,
                 done => return done.map(|()| rows),
             }
             drop(rows);
-            rows = self.lock_batch(&insertion.writes, &insertion.trees, (waits, until))?;
+            rows = self.lock_batch(&payload.writes, &payload.trees, (waits, until))?;
         }
     }
 
@@ -140,23 +140,24 @@ impl Shared {
     }
 
     /// Commits a batch whose rows are locked and published. `None` if it must start over: see
-    /// `queued.rs`.
+    /// `build_queues.rs`.
     pub(super) fn commit_locked(
         &self,
         rows: BatchLocks<'_>,
-        insertion: &Arc<Insertion>,
+        payload: &Arc<CommitPayload>,
         blobs: &[Arc<BlobHold>],
         (level, bytes, waits): (Durability, u64, &BatchWaits),
         queues: &[TreeId],
     ) -> Result<Option<Seqno>> {
-        if self.lacks_queue(&insertion.trees, queues) {
+        if self.lacks_queue(&payload.trees, queues) {
             return Ok(None);
         }
         let _turn = self.engine.make_room(bytes, &|| waits.check_interrupted())?;
-        let keys = self.lock_checked(&insertion.writes, &insertion.trees)?;
-        self.must_be_absent(&insertion.writes, &insertion.trees)?;
+        let keys = self.lock_checked(&payload.writes, &payload.trees)?;
+        self.must_be_absent(&payload.writes, &payload.trees)?;
         // They could be fresh (Rule: I7), but the set is already published and must not change.
-        self.commit_insertion(insertion, blobs, level, &[], (keys, rows)).map(Some)
+        let commit = PendingCommit::new(payload, blobs, &[]);
+        self.commit_pending(&commit, level, (keys, rows)).map(Some)
     }
 
     /// Commits a batch of one existing row, which stays until this returns because the caller holds
@@ -168,18 +169,12 @@ impl Shared {
         level: Durability,
     ) -> Result<Seqno> {
         let bytes = batch.bytes() as u64;
-        loop {
-            let queues = self.queue_changes(&mut batch.writes)?;
-            let done = self.commit_kept_once(batch, (level, bytes), &queues);
-            if let Ok(Some(seqno)) = done {
-                return Ok(seqno);
-            }
-            batch.writes.forget(&queues);
-            done?;
-        }
+        self.with_build_queues(batch, |batch, queues, _| {
+            self.commit_kept_once(batch, (level, bytes), queues)
+        })
     }
 
-    /// Tries the commit once. `None` if it must start over: see `queued.rs`.
+    /// Tries the commit once. `None` if it must start over: see `build_queues.rs`.
     fn commit_kept_once(
         &self,
         batch: &mut Batch,
@@ -188,19 +183,19 @@ impl Shared {
     ) -> Result<Option<Seqno>> {
         let trees = self.seal(batch)?;
         let own = trees.iter().copied().find(|tree| !queues.contains(tree));
-        let mut insertion = self.take_writes(batch, trees);
-        if let Some(insertion) = Arc::get_mut(&mut insertion) {
+        let mut payload = self.take_writes(batch, trees);
+        if let Some(payload) = Arc::get_mut(&mut payload) {
             // The row existed and still exists.
-            insertion.rows = own.map(|tree| (tree, 0)).into_iter().collect();
+            payload.rows = own.map(|tree| (tree, 0)).into_iter().collect();
         }
         let Batch { blobs, waits, .. } = &*batch;
         let level = (level.0, level.1, waits);
         // The key exists, so there is no gap to wait for.
         let mut none = self.no_rows(waits, self.lock_deadline(waits));
-        let published = none.publish(&insertion);
+        let published = none.publish(&payload);
         let done =
-            published.and_then(|()| self.commit_locked(none, &insertion, blobs, level, queues));
-        give_back_writes(batch, insertion);
+            published.and_then(|()| self.commit_locked(none, &payload, blobs, level, queues));
+        give_back_writes(batch, payload);
         done
     }
 
@@ -224,21 +219,21 @@ fn starts_again() -> bool {
 
 impl BatchLocks<'_> {
     /// Publishes the keys, and waits for the gaps.
-    pub fn publish(&mut self, insertion: &Arc<Insertion>) -> Result<()> {
+    pub fn publish(&mut self, payload: &Arc<CommitPayload>) -> Result<()> {
         let Self { shared, locks, start, until, live, entered } = self;
         let own = live.insert(Arc::new(LiveWrites::new(locks.owner().id())));
         let mut writes = own.lock();
         writes.seal(&shared.engine.cx.folder())?;
-        writes.gone_to(insertion.clone());
+        writes.gone_to(payload.clone());
         drop(writes);
-        for &tree in &insertion.trees {
+        for &tree in &payload.trees {
             if let Some(entry) = shared.catalog.by_id(tree) {
                 entry.writers.enter(own);
                 entered.push(entry);
             }
         }
-        for &tree in &insertion.trees {
-            for entry in insertion.writes.entries(tree) {
+        for &tree in &payload.trees {
+            for entry in payload.writes.entries(tree) {
                 let (table, wait_policy) = (&shared.lock_table, shared.wait_policy(*until));
                 if !table.is_gap_locked(locks, tree, entry.key)
                     || shared.exists_at_latest(tree, entry.key)?

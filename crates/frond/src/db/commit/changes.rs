@@ -1,0 +1,121 @@
+//! What changes to roots and branches add to the commits that carry them: their part of the record,
+//! and the extents that the log then holds (Rule: I11).
+//!
+//! A kind of change that has neither (a clone, a named snapshot, a drop) is only noted at the
+//! memtable; its rows are in the catalog.
+//!
+//! Threads: the committing one.
+
+use crate::{
+    Lsn, TreeId,
+    blob::BlobHold,
+    catalog::TreeEntry,
+    pipeline::CommitPayload,
+    store::{Extent, Store},
+    sync::{Arc, Ordering},
+    version::Change,
+    wal::{LogExtent, RecordBuilder},
+};
+
+use super::super::Shared;
+
+/// An extent as a record names it.
+pub(super) fn in_record(Extent { offset, bytes }: Extent) -> LogExtent {
+    LogExtent { offset, bytes: bytes.into() }
+}
+
+impl Change {
+    /// Names what the change brings, before the rows of its commit: replay must know the runs
+    /// before it takes up the commit. The extents of a load come before its root, so that replay
+    /// can tell to which load they belong.
+    pub(super) fn write_extents(&self, record: &mut RecordBuilder) {
+        match self {
+            Change::Spill(spilled) => {
+                spilled.iter().for_each(|(tree, piece)| record.runs(tree, piece.links()));
+            }
+            Change::Prepare(pages) => {
+                pages.iter().for_each(|(kind, extent)| record.page(kind, in_record(extent)));
+            }
+            Change::Load(loaded) => {
+                loaded.blobs.iter().for_each(|blob| record.extent(in_record(blob.extent())));
+                loaded.pages.iter().for_each(|(kind, page)| record.page(kind, in_record(page)));
+                record.root(loaded.tree, &loaded.root.to_bytes());
+            }
+            _ => {}
+        }
+    }
+
+    /// Names the counters that a loaded tree continues. Last in the record, because replay then has
+    /// met the catalog record of the tree, and knows it.
+    pub(super) fn write_counters(&self, record: &mut RecordBuilder) {
+        let Some(loaded) = self.loaded_tree() else { return };
+        let counts = loaded.instead_of.map(|(_, counts)| counts).unwrap_or_default();
+        for (counter, next) in (0u8..).zip(counts).filter(|(_, next)| *next > 0) {
+            if !plant!("load: counters of a tree that is filled begin again") {
+                record.counter(loaded.tree, counter, next);
+            }
+        }
+    }
+
+    /// True if its commit's record names runs, which the log must hold before another thread can
+    /// read the record.
+    pub(super) fn names_runs(&self) -> bool {
+        matches!(self, Change::Spill(_) | Change::Prepare(_))
+    }
+
+    /// Makes the log hold what the record at `lsn` names. Called outside the sequencer's section:
+    /// the change holds the extents until then.
+    pub(super) fn name_in_log(&self, store: &Store, lsn: Lsn) {
+        let named = match self {
+            Change::Load(loaded) => {
+                let blobs = loaded.blobs.iter().map(|blob| blob.extent().offset);
+                let mut named = blobs.map(|offset| store.name_in_log(offset, lsn));
+                loaded.pages.name_in_log(lsn).and_then(|()| named.try_for_each(|named| named))
+            }
+            Change::Spill(spilled) => {
+                spilled.iter().try_for_each(|(_, piece)| piece.pages().name_in_log(lsn))
+            }
+            Change::Prepare(pages) => pages.name_in_log(lsn),
+            _ => Ok(()),
+        };
+        named.expect("I11: an extent that is held is there");
+    }
+}
+
+/// Makes the log hold the long values that the record at `lsn` names, and counts them. Called
+/// inside the sequencer's section.
+pub(super) fn name_blobs_in_log(shared: &Shared, blobs: &[Arc<BlobHold>], lsn: Lsn) {
+    let engine = &*shared.engine;
+    for blob in blobs {
+        let Extent { offset, bytes } = blob.extent();
+        let named = engine.store.name_in_log(offset, lsn);
+        named.expect("I11: an extent that is held is there");
+        engine.blob_bytes_since_checkpoint.fetch_add(bytes.into(), Ordering::Relaxed);
+    }
+}
+
+/// Trees of which all rows of the commit were written beyond memory.
+pub(super) fn trees_beyond_memory<'a>(
+    payload: &'a CommitPayload,
+    changes: &'a [Change],
+) -> impl Iterator<Item = TreeId> + 'a {
+    let trees = changes.iter().filter_map(Change::spilled).flat_map(|spilled| spilled.trees());
+    trees.filter(|tree| payload.trees.binary_search(tree).is_err())
+}
+
+/// The entries of trees that the changes drop.
+pub(super) fn ending_trees(shared: &Shared, changes: &[Change]) -> Vec<Arc<TreeEntry>> {
+    let dropped = changes.iter().filter_map(Change::dropped_tree);
+    let dropped = dropped.filter(|_| !plant!("db: the end of a tree is not marked"));
+    let entries = dropped.filter_map(|tree| shared.catalog.by_id(tree));
+    let is_index = |entry: &TreeEntry| entry.name().contains('/');
+    let marked = |entry: &Arc<TreeEntry>| {
+        !(plant!("db: the end of an index is not marked") && is_index(entry))
+    };
+    entries.filter(marked).collect()
+}
+
+/// True for a commit that drops trees or snapshots and otherwise writes only catalog records.
+pub(super) fn make_room(changes: &[Change]) -> bool {
+    !changes.is_empty() && changes.iter().all(Change::makes_room)
+}
