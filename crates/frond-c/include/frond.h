@@ -779,7 +779,7 @@ typedef struct {
 typedef struct {
   // Memory budget for everything, in bytes.
   uint64_t cache_size;
-  // When commits are acknowledged: FROND_SYNC, FROND_OS, FROND_LAZY.
+  // When commits are acknowledged: FROND_SYNC (0 means the same), FROND_OS, FROND_LAZY.
   int32_t durability;
   // Whether to create the store if there is none.
   bool create;

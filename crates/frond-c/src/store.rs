@@ -49,7 +49,7 @@ pub struct frond_tree {
 pub struct frond_options {
     /// Memory budget for everything, in bytes.
     pub cache_size: u64,
-    /// When commits are acknowledged: FROND_SYNC, FROND_OS, FROND_LAZY.
+    /// When commits are acknowledged: FROND_SYNC (0 means the same), FROND_OS, FROND_LAZY.
     pub durability: i32,
     /// Whether to create the store if there is none.
     pub create: bool,
