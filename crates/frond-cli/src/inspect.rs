@@ -67,10 +67,10 @@ fn print(
         let (nodes, bytes) = (grouped(level.nodes), size(level.bytes));
         if level.level == 0 {
             let each = size(level.bytes / level.nodes.max(1));
-            let (entries, hollow) = (grouped(level.entries), grouped(level.hollow));
+            let (entries, placeholder) = (grouped(level.entries), grouped(level.placeholder));
             writeln!(
                 out,
-                "  leaves  {nodes:>9}: {bytes} ({each} each), {entries} entries, {hollow} hollow"
+                "  leaves  {nodes:>9}: {bytes} ({each} each), {entries} entries, {placeholder} placeholder"
             )?;
         } else {
             writeln!(
@@ -102,7 +102,7 @@ fn levels(shape: &TreeShape) -> Vec<serde_json::Value> {
             "tiers_max": level.tiers_max,
             "parts": level.parts,
             "entries": level.entries,
-            "hollow": level.hollow,
+            "placeholder": level.placeholder,
         })
     };
     shape.levels.iter().map(level).collect()

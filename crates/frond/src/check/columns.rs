@@ -98,7 +98,7 @@ impl Db {
         let mut found = TreeColumns::default();
         self.walk_pages(tree, &mut |cx, page| {
             let Page::Leaf(leaf) = page else { return Ok(()) };
-            if leaf.is_hollow() {
+            if leaf.is_placeholder() {
                 return Ok(());
             }
             // The middle one of each group of `one_in`, or the only one of few.

@@ -90,7 +90,7 @@ fn count_leaf(leaf: &RunHandle, by_level: &mut [LevelShape]) {
         shape.nodes += 1;
         shape.bytes += leaf.meta.bytes;
         shape.entries += leaf.meta.entries;
-        shape.placeholder += u64::from(leaf.is_hollow());
+        shape.placeholder += u64::from(leaf.is_placeholder());
     }
 }
 

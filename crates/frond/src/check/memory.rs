@@ -115,7 +115,7 @@ fn count_below(engine: &Engine, node: &NodeRef, counted: &mut Counted) -> Result
 }
 
 fn add(run: &Arc<RunHandle>, counted: &mut Counted) {
-    if run.is_hollow() {
+    if run.is_placeholder() {
         return; // no extent to keep, so nobody counts
     }
     let slot = counted.entry(Arc::as_ptr(run) as usize).or_insert_with(|| (run.clone(), 0));

@@ -286,7 +286,7 @@ impl<'a> Walk<'a> {
     }
 
     fn leaf(&mut self, scope: &Scope, leaf: &Arc<RunHandle>, range: Range<'_>, max: Option<&[u8]>) {
-        if leaf.is_hollow() {
+        if leaf.is_placeholder() {
             return;
         }
         let Some((run, scanned)) = self.run(scope, leaf, max) else { return };

@@ -355,7 +355,7 @@ impl<'a> Job<'a> {
     fn collapse(&mut self, mut top: Piece) -> Root {
         top.drop_consumed();
         match top.only_child().cloned() {
-            Some(Child::Leaf(run)) if run.is_hollow() => Root::Empty,
+            Some(Child::Leaf(run)) if run.is_placeholder() => Root::Empty,
             Some(Child::Leaf(run)) => {
                 self.effects.link_root(&run);
                 Root::Leaf(run)

@@ -158,7 +158,7 @@ pub(crate) struct TreeTraits {
 impl Effects {
     /// Counts one reference more (+1) or less (−1) to `run`.
     pub fn count(&mut self, run: &Arc<RunHandle>, delta: i64) {
-        if run.is_hollow() {
+        if run.is_placeholder() {
             // A placeholder has no extent, so nothing to free; and each read of a node page creates
             // a new descriptor.
             return;

@@ -136,7 +136,7 @@ fn of_open(
 ) -> Held {
     let all =
         Held { rows: run.meta.entries as f64, bytes: run.meta.bytes as f64, is_guessed: false };
-    if run.is_hollow() || (from.is_none() && to.is_none()) {
+    if run.is_placeholder() || (from.is_none() && to.is_none()) {
         return all;
     }
     let Some(open) = open() else { return all.cut((from, to)) };

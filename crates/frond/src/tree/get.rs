@@ -112,7 +112,7 @@ pub(super) fn look_in(
     sought: &Sought<'_>,
     visit: &mut dyn FnMut(Lookup) -> Result<()>,
 ) -> Result<bool> {
-    if handle.is_hollow() {
+    if handle.is_placeholder() {
         return Ok(false);
     }
     let &Sought { key, hash, selection } = sought;

@@ -159,7 +159,7 @@ fn lacking_of(
     first: usize,
     all: &mut Vec<Lacking>,
 ) {
-    if leaf.is_hollow() || leaf.link().is_none() {
+    if leaf.is_placeholder() || leaf.link().is_none() {
         return;
     }
     let Some(run) = leaf.resident() else {

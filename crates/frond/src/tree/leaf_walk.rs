@@ -55,7 +55,7 @@ impl LeafWalk {
         leaves: &[&Arc<RunHandle>],
         ranges: RangeDeletes,
     ) -> Result<Self> {
-        let full = leaves.iter().filter(|leaf| !leaf.is_hollow());
+        let full = leaves.iter().filter(|leaf| !leaf.is_placeholder());
         let cursors = full.map(|leaf| Ok(RunCursor::bulk(leaf.open(cx)?.clone())));
         Ok(Self {
             cursors: cursors.collect::<Result<_>>()?,

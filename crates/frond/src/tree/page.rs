@@ -44,7 +44,7 @@ fn put_run(out: &mut Vec<u8>, run: &RunHandle, is_leaf: bool) {
     let placeholder = Link { birth: run.birth, lineage: run.lineage, ..Link::default() };
     let link = run.link().copied().unwrap_or(placeholder);
     assert!(
-        link.bytes > 0 || run.is_hollow(),
+        link.bytes > 0 || run.is_placeholder(),
         "a checkpoint writes runs before the nodes that link them"
     );
     put_link(out, &link);

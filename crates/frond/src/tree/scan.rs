@@ -93,7 +93,7 @@ impl TreeRoot {
 
 impl LeafStretch {
     fn push(&mut self, run: &Arc<RunHandle>, lo: Option<&[u8]>, hi: Option<&[u8]>) {
-        if !run.is_hollow() {
+        if !run.is_placeholder() {
             let (lo, hi) = (lo.map(Box::from), hi.map(Box::from));
             self.runs.push(StretchRun { run: run.clone(), lo, hi });
         }

@@ -39,7 +39,7 @@ impl Job<'_> {
             self.flush_leaves(&mut node)?;
         } else {
             self.push_down(&mut node)?;
-            self.absorb_hollow(&mut node);
+            self.absorb_placeholders(&mut node);
         }
         node.drop_consumed();
         self.merge_tiers(&mut node)?;
@@ -161,9 +161,11 @@ impl Job<'_> {
     }
 
     /// Removes placeholder children where nothing waits for them or for their neighbour.
-    fn absorb_hollow(&mut self, node: &mut Node) {
+    fn absorb_placeholders(&mut self, node: &mut Node) {
         let placeholder = |child: Option<&Child>| match child {
-            Some(Child::Node(child)) => child.resident().is_some_and(|child| child.is_hollow()),
+            Some(Child::Node(child)) => {
+                child.resident().is_some_and(|child| child.is_placeholder())
+            }
             _ => false,
         };
         let mut c = 0;
@@ -186,7 +188,7 @@ impl Job<'_> {
 
     /// Counts a subtree of resident nodes as dead.
     fn bury(&mut self, node: &Arc<NodeRef>) {
-        // `is_hollow` is true only for resident nodes.
+        // `is_placeholder` is true only for resident nodes.
         if let Some(content) = node.resident() {
             self.effects.unlink_node(node, content);
             for child in &content.children {

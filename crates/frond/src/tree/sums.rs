@@ -25,7 +25,7 @@ use super::{
 impl RunHandle {
     /// The sums of this run as a leaf.
     pub fn sums(&self) -> Sums {
-        if self.is_hollow() {
+        if self.is_placeholder() {
             return Sums::default();
         }
         let measured = self.meta.measured.unwrap_or_default();

@@ -14,7 +14,7 @@
 //!    program gets each row that differs between the two snapshots, as it was and as it is, and
 //!    says which entries to remove and to add.
 //! 5. *Lock*: lock the tree exclusively; after one more round nothing is missing.
-//! 6. *VersionNumber*: one commit of the catalog gives all indexes their final attributes and drops the
+//! 6. *Publish*: one commit of the catalog gives all indexes their final attributes and drops the
 //!    queues.
 //!
 //! Invariants

@@ -7,7 +7,7 @@
 //!    that link them.
 //! 4. Name in the log what in-doubt transactions need (`in_doubt.rs`), and sync the log through F
 //!    (Rule: I10).
-//! 5. VersionNumber: root directory, space map, sync, slot, sync (module `store`).
+//! 5. Publish: root directory, space map, sync, slot, sync (module `store`).
 //! 6. Trim the log that neither slot needs.
 //!
 //! Invariants
@@ -544,7 +544,7 @@ impl Engine {
     }
 
     fn write_run(&self, handle: &Arc<RunHandle>) -> Result<()> {
-        if handle.link().is_some() || handle.is_hollow() {
+        if handle.link().is_some() || handle.is_placeholder() {
             return Ok(());
         }
         let run = handle.resident().expect("a run without an address is in memory");

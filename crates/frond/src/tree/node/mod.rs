@@ -305,7 +305,7 @@ impl RunHandle {
 
     /// True for a placeholder leaf ([`RunHandle::placeholder`]): there is nothing to open, read or
     /// write.
-    pub fn is_hollow(&self) -> bool {
+    pub fn is_placeholder(&self) -> bool {
         self.meta.entries == 0 && !self.meta.range_deletes
     }
 
@@ -543,11 +543,11 @@ impl Node {
     }
 
     /// True if there is nothing below this node and nothing waits in it, as far as memory shows.
-    pub fn is_hollow(&self) -> bool {
+    pub fn is_placeholder(&self) -> bool {
         self.tiers.is_empty()
             && self.children.iter().all(|child| match child {
-                Child::Leaf(run) => run.is_hollow(),
-                Child::Node(node) => node.resident().is_some_and(|node| node.is_hollow()),
+                Child::Leaf(run) => run.is_placeholder(),
+                Child::Node(node) => node.resident().is_some_and(|node| node.is_placeholder()),
             })
     }
 

@@ -247,7 +247,7 @@ impl House {
             lo.as_deref().is_none_or(|lo| lo < pivot) && hi.as_deref().is_none_or(|hi| pivot < hi)
         };
         assert!(node.pivots.iter().all(|pivot| within(pivot)), "pivots lie within the node");
-        for run in node.run_refs().filter(|run| !run.is_hollow()) {
+        for run in node.run_refs().filter(|run| !run.is_placeholder()) {
             *found.entry(Arc::as_ptr(run) as usize).or_default() += 1;
         }
         for (c, child) in node.children.iter().enumerate() {
