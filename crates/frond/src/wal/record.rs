@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_an_answer() {
+    fn any_bytes_decode_without_a_panic() {
         let mut builder = RecordBuilder::new();
         builder.tree(TreeId(1));
         builder.rows(-300);

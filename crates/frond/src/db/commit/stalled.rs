@@ -17,7 +17,7 @@ fn options(vfs: &Arc<MemoryVfs>) -> Options {
 }
 
 /// Does steps 1 to 3 and leaves the commit there.
-fn leave_lying(db: &Db, batch: &mut Batch) -> (Arc<Insertion>, Sequenced) {
+fn stall_commit(db: &Db, batch: &mut Batch) -> (Arc<Insertion>, Sequenced) {
     let shared = &*db.shared;
     let engine = &*shared.engine;
     batch.writes.seal(&engine.cx.folder()).unwrap();
@@ -44,7 +44,7 @@ fn rows(tree: &Tree) -> Vec<(Vec<u8>, usize)> {
 /// Rule: I3, at every size: a few entries and a range delete, a record too long to be copied inside
 /// the section, a mini-run, a long value.
 #[test]
-fn a_commit_left_lying_holds_up_neither_commits_nor_applies_nor_checkpoints() {
+fn a_stalled_commit_blocks_no_commit_apply_or_checkpoint() {
     for (count, bytes) in [(3u32, 10), (60, 1000), (500, 10), (2, 100_000)] {
         let vfs = Arc::new(MemoryVfs::new());
         let db = Db::open("/store", options(&vfs)).unwrap();
@@ -55,7 +55,7 @@ fn a_commit_left_lying_holds_up_neither_commits_nor_applies_nor_checkpoints() {
         for n in 0..count {
             batch.put(&tree, &n.to_be_bytes(), &vec![7; bytes]).unwrap();
         }
-        let (insertion, sequenced) = leave_lying(&db, &mut batch);
+        let (insertion, sequenced) = stall_commit(&db, &mut batch);
         assert!(db.shared.engine.sequencer.visible() < sequenced.seqno);
 
         let after = tree.put(b"after", b"1").unwrap();
@@ -85,7 +85,7 @@ fn a_commit_left_lying_holds_up_neither_commits_nor_applies_nor_checkpoints() {
 
 /// Two stalled commits with a freeze between them are each in their own memtable (Rule: I2).
 #[test]
-fn commits_left_lying_on_both_sides_of_a_freeze_stay_apart() {
+fn commits_stalled_on_both_sides_of_a_freeze_stay_in_their_memtables() {
     let vfs = Arc::new(MemoryVfs::new());
     let db = Db::open("/store", options(&vfs)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -93,7 +93,7 @@ fn commits_left_lying_on_both_sides_of_a_freeze_stay_apart() {
     let mut lying = Vec::new();
     for (n, batch) in batches.iter_mut().enumerate() {
         batch.put(&tree, &[n as u8], b"v").unwrap();
-        lying.push(leave_lying(&db, batch));
+        lying.push(stall_commit(&db, batch));
         db.shared.engine.freeze();
     }
     // The younger one is resumed first, and its owner helps the older.
@@ -111,13 +111,13 @@ fn commits_left_lying_on_both_sides_of_a_freeze_stay_apart() {
 
 /// A commit after the last freeze of a close would be in no checkpoint, so it must be refused (P1).
 #[test]
-fn a_commit_that_meets_a_close_is_refused_or_there() {
+fn a_commit_during_a_close_is_refused_or_durable() {
     let vfs = Arc::new(MemoryVfs::new());
     let db = Db::open("/store", options(&vfs)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     let mut batch = Batch::new();
     batch.put(&tree, b"early", b"").unwrap();
-    let (insertion, early) = leave_lying(&db, &mut batch);
+    let (insertion, early) = stall_commit(&db, &mut batch);
     // As when a close starts after all checks that a commit makes earlier.
     db.shared.closed.store(true, Ordering::SeqCst);
     let mut record = RecordBuilder::new();
@@ -136,12 +136,12 @@ fn a_commit_that_meets_a_close_is_refused_or_there() {
 /// Rule: I29. An ordered snapshot waits at its first read for commits that have their place in the
 /// order but are not visible yet.
 #[test]
-fn an_ordered_snapshot_shows_commits_that_were_on_their_way() {
+fn an_ordered_snapshot_includes_commits_in_flight() {
     let db = Db::open("/store", options(&Arc::new(MemoryVfs::new()))).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     let mut batch = Batch::new();
     batch.put(&tree, b"k", b"on its way").unwrap();
-    let (lies, sequenced) = leave_lying(&db, &mut batch);
+    let (lies, sequenced) = stall_commit(&db, &mut batch);
     let txn = db.begin(Default::default()).unwrap();
     assert_eq!(txn.take_snapshot().unwrap(), sequenced.seqno);
     assert!(db.shared.engine.sequencer.visible() < sequenced.seqno, "nothing was waited for");

@@ -208,7 +208,7 @@ fn a_clone_that_takes_the_name() {
 }
 
 #[test]
-fn a_batch_is_in_the_clone_that_takes_its_trees_name() {
+fn a_batch_is_in_the_clone_that_takes_over_its_trees_name() {
     explore(300, a_clone_that_takes_the_name);
 }
 
@@ -379,7 +379,7 @@ fn a_load_into_an_empty_tree() {
 }
 
 #[test]
-fn a_batch_keeps_a_load_from_its_tree_or_is_refused() {
+fn a_batch_prevents_a_load_into_its_tree_or_is_refused() {
     explore(300, a_load_into_an_empty_tree);
 }
 
@@ -462,7 +462,7 @@ fn scans_by_an_index_see_all_rows_or_that_it_is_dropped() {
 fn planted_bugs_are_caught() {
     let claims = claims! {
         "db: batches run concurrently with changes of trees" => a_batch_is_in_the_clone_or_is_refused_when_its_tree_is_truncated,
-        "db: trees are given back before their change is made" => a_batch_is_in_the_clone_that_takes_its_trees_name,
+        "db: trees are given back before their change is made" => a_batch_is_in_the_clone_that_takes_over_its_trees_name,
     };
     crate::plant::assert_claims_hold("schedules of trees", claims);
 }

@@ -199,12 +199,12 @@ fn any_values() -> impl Strategy<Value = Vec<u64>> {
 
 proptest! {
     #[test]
-    fn any_values_come_back_and_are_found(values in any_values()) {
+    fn any_values_round_trip_and_are_found(values in any_values()) {
         check_all(&values);
     }
 
     #[test]
-    fn sorted_values_come_back_and_are_found(mut values in any_values()) {
+    fn sorted_values_round_trip_and_are_found(mut values in any_values()) {
         values.sort_unstable();
         check_all(&values);
     }
@@ -253,7 +253,7 @@ fn any_floats() -> impl Strategy<Value = Vec<f64>> {
     )
 }
 
-fn floats_come_back(float: Float, values: &[u64]) -> Chosen {
+fn floats_round_trip(float: Float, values: &[u64]) -> Chosen {
     let mut encoder = IntEncoder::new();
     let (mut column, mut plain) = (Vec::new(), Vec::new());
     let chosen = encoder.encode_floats(float, values, &mut column);
@@ -276,7 +276,7 @@ fn floats_come_back(float: Float, values: &[u64]) -> Chosen {
 
 proptest! {
     #[test]
-    fn any_floats_come_back_and_are_found(floats in any_floats(), sorted: bool) {
+    fn any_floats_round_trip_and_are_found(floats in any_floats(), sorted: bool) {
         let mut doubles: Vec<u64> = floats.iter().map(|n| ordered(*n)).collect();
         let mut singles: Vec<u64> = floats.iter().map(|n| ordered_single(*n as f32)).collect();
         // Numbers that no field of four bytes holds.
@@ -286,38 +286,38 @@ proptest! {
             singles.sort_unstable();
             neither.sort_unstable();
         }
-        floats_come_back(Float::Double, &doubles);
-        floats_come_back(Float::Single, &singles);
-        floats_come_back(Float::Single, &neither);
+        floats_round_trip(Float::Double, &doubles);
+        floats_round_trip(Float::Single, &singles);
+        floats_round_trip(Float::Single, &neither);
     }
 }
 
 #[test]
-fn decimals_are_seen_among_nulls_and_others() {
+fn decimals_are_detected_among_nulls_and_other_values() {
     let price = |row: u64| (row * 7919 % 50_000) as f64 / 100.0;
     let prices: Vec<u64> = (0..1000).map(|row| ordered(price(row))).collect();
-    let chosen = floats_come_back(Float::Double, &prices);
+    let chosen = floats_round_trip(Float::Double, &prices);
     assert_eq!(
         chosen,
         Chosen { kind: IntKind::Decimal, numbers: Some(IntKind::BitPacked), bytes: 5 + 2 + 2000 }
     );
     let singles: Vec<u64> = (0..1000).map(|row| ordered_single(price(row) as f32)).collect();
-    assert_eq!(floats_come_back(Float::Single, &singles), chosen);
+    assert_eq!(floats_round_trip(Float::Single, &singles), chosen);
     // The placeholder of a null is zero bytes.
     let nulls: Vec<u64> = prices
         .iter()
         .enumerate()
         .map(|(row, price)| if row % 3 == 0 { 0 } else { *price })
         .collect();
-    let chosen = floats_come_back(Float::Double, &nulls);
+    let chosen = floats_round_trip(Float::Double, &nulls);
     assert_eq!(chosen.kind, IntKind::Decimal);
     assert!(chosen.bytes < 2450, "{chosen:?}");
     let noise: Vec<u64> = (1..1000u64).map(|row| ordered((row as f64).sqrt())).collect();
-    assert_ne!(floats_come_back(Float::Double, &noise).kind, IntKind::Decimal);
+    assert_ne!(floats_round_trip(Float::Double, &noise).kind, IntKind::Decimal);
 }
 
 #[test]
-fn every_width_and_the_edges_of_every_width_come_back() {
+fn values_at_the_edges_of_every_width_round_trip() {
     for width in 0..=64u32 {
         let top = u64::MAX.checked_shr(64 - width).unwrap_or(0);
         for rows in [0usize, 1, 2, 3, 5, 33, 100] {
@@ -331,7 +331,7 @@ fn every_width_and_the_edges_of_every_width_come_back() {
 }
 
 #[test]
-fn the_largest_column_comes_back() {
+fn the_largest_column_round_trips() {
     let values: Vec<u64> = (0..ROWS_MAX as u64).map(|i| i * 3 + i * i % 5).collect();
     check_all(&values);
     let far: Vec<u64> = (0..ROWS_MAX as u64).map(|i| i << 48).collect();
@@ -398,7 +398,7 @@ fn any_flipped_or_cut_byte_gives_values_or_an_error() {
 
 /// Columns that fit into their bytes but contradict themselves, each next to a valid one.
 #[test]
-fn contradictions_are_found() {
+fn contradictions_are_detected() {
     let checked = |column: &str, rows| {
         let byte = |hex| u8::from_str_radix(hex, 16).expect("hexadecimal");
         let bytes = padded(&column.split_whitespace().map(byte).collect::<Vec<u8>>());
@@ -479,7 +479,7 @@ fn long_repetitions_are_found_whole() {
 
 /// Runs that another encoder did not join are found as one range.
 #[test]
-fn equal_neighbours_of_runs_are_one_range() {
+fn adjacent_equal_runs_are_found_as_one_range() {
     let bytes = padded(&[0x42, 2, 0, 3, 0, 0x2a, 0x16]);
     let ints = Ints::parse(&bytes, 8).expect("parsed");
     ints.check().expect("checked");
@@ -492,7 +492,7 @@ fn equal_neighbours_of_runs_are_one_range() {
 
 /// Rows 0 to 4 are 0; a restart makes the rest of the frame 7; the second frame is 9.
 #[test]
-fn restarts_that_rise_are_searched_too() {
+fn frames_with_ascending_restarts_are_searchable() {
     let bytes = padded(&[0x44, 0, 0x80, 0x04, 0, 0x90, 1, 0, 5, 0, 1, 7]);
     let ints = Ints::parse(&bytes, 34).expect("parsed");
     ints.check().expect("checked");
