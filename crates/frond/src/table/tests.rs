@@ -69,7 +69,7 @@ impl Store {
 /// A call that waits for the table while an index is published uses the definition that it finds
 /// then, not the one it came with.
 #[test]
-fn the_definition_is_taken_under_the_row_s_lock() {
+fn the_definition_is_read_under_the_row_lock() {
     let store = store(&[("1", "a@b,"), ("2", "c@d,")]);
     let (has_table, table_is_had) = mpsc::channel();
     let (goes_on, may_go_on) = mpsc::channel();
@@ -110,7 +110,7 @@ fn the_definition_is_taken_under_the_row_s_lock() {
 /// A unique value that one row gives up is taken by another in the same round, whichever is looked
 /// at first; and a transaction continues to write in a later queue.
 #[test]
-fn rows_exchange_what_they_have() {
+fn rows_exchange_unique_values_during_an_index_build() {
     let store = store(&[("1", "a@b,"), ("2", "c@d,"), ("3", "e@f,")]);
     let (mut open, mut waits) = (None, 0);
     let watch = |progress| {
@@ -146,7 +146,7 @@ fn rows_exchange_what_they_have() {
 
 /// A row takes the value of another whose change is in a later queue.
 #[test]
-fn late_rows_are_in_nobody_s_way() {
+fn a_row_takes_a_value_released_in_a_later_queue() {
     let store = store(&[("1", "a@b,"), ("2", ",Bob")]);
     thread::scope(|scope| {
         let (mut late, mut holds) = (None, None);
@@ -179,7 +179,7 @@ fn late_rows_are_in_nobody_s_way() {
 
 /// Rule: I34.
 #[test]
-fn who_had_written_before_is_waited_for() {
+fn an_index_build_waits_for_earlier_writers() {
     let store = store(&[("1", "a@b,")]);
     let txn = store.begin();
     store.table.put(&txn, b"1", b"c@d,").unwrap();
@@ -202,7 +202,7 @@ fn who_had_written_before_is_waited_for() {
 
 /// Rule: I43.
 #[test]
-fn an_index_begins_with_its_publication() {
+fn an_index_is_usable_only_from_its_publication() {
     let store = store(&[("1", "a@b,")]);
     let reader = store.begin();
     let mut seen = None;
@@ -222,7 +222,7 @@ fn an_index_begins_with_its_publication() {
 
 /// A function of the program that panics ends only its own call.
 #[test]
-fn a_build_that_panics_leaves_nothing() {
+fn a_panicking_index_build_leaves_nothing() {
     let store = store(&[("1", "a@b,"), ("2", "a@b,")]);
     let bad = IndexSpec::new("bad", |_, _, _| panic!("as the test wants it"));
     let built =
@@ -240,11 +240,11 @@ fn a_build_that_panics_leaves_nothing() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "table: a call goes by the definition it came with" => the_definition_is_taken_under_the_row_s_lock,
-        "db: of a build's round, entries come before all have gone" => rows_exchange_what_they_have,
-        "db: a build drops queues that are still written" => rows_exchange_what_they_have,
-        "db: writers of before a build are not waited for" => who_had_written_before_is_waited_for,
-        "db: an index begins with its load" => an_index_begins_with_its_publication,
+        "table: a call goes by the definition it came with" => the_definition_is_read_under_the_row_lock,
+        "db: of a build's round, entries come before all have gone" => rows_exchange_unique_values_during_an_index_build,
+        "db: a build drops queues that are still written" => rows_exchange_unique_values_during_an_index_build,
+        "db: writers of before a build are not waited for" => an_index_build_waits_for_earlier_writers,
+        "db: an index begins with its load" => an_index_is_usable_only_from_its_publication,
     };
     crate::plant::assert_claims_hold("table", claims);
 }

@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_is_read() {
+    fn log_records_round_trip() {
         let mut builder = RecordBuilder::new();
         for round in 0..3u64 {
             builder.clear();

@@ -63,7 +63,7 @@ fn what_comes_while_an_index_is_built_is_in_it() {
 /// A build waits for a transaction that had written the table before the build was registered: none
 /// of its writes are queued.
 #[test]
-fn who_had_written_before_is_waited_for() {
+fn an_index_build_waits_for_earlier_writers() {
     for is_prepared in [false, true] {
         let (_dir, db, table) = people(&ROWS);
         let txn = begin(&db, Isolation::RepeatableRead);

@@ -101,7 +101,7 @@ fn others_leave_room_in_the_segments() {
 }
 
 #[test]
-fn guaranteed_space_is_left_free() {
+fn other_appends_leave_guaranteed_space_free() {
     others_leave_room_in_the_segments();
     others_leave_a_buffer();
     others_leave_the_rest_of_a_buffer();
@@ -131,7 +131,7 @@ fn guarantees_end_and_are_bounded() {
 /// A request that finds no space on a full disk is refused, with no other effect: a record that
 /// needs no segment does not try to make one.
 #[test]
-fn a_refusal_for_want_of_a_segment_is_nobody_elses() {
+fn a_refusal_for_lack_of_a_segment_affects_no_other_request() {
     let disk = Disk::default();
     disk.be_full(false);
     let env = Env { vfs: Arc::new(disk.clone()), ..env() };
@@ -160,7 +160,7 @@ fn a_refusal_for_want_of_a_segment_is_nobody_elses() {
 /// The reason for a refusal describes the moment of the refusal: guarantees that end, or are
 /// refused, meanwhile do not change it.
 #[test]
-fn a_refusal_says_what_was_too_much_when_it_was() {
+fn a_refusal_describes_the_moment_of_the_refusal() {
     let log = Log::create(env(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
     let alone = log.guarantee(SMALL.group_bytes).unwrap().unwrap_err();
     assert!(alone.is_alone && alone.bytes > alone.max);
