@@ -62,7 +62,7 @@ fn a_right_store_answers_as_the_model_does_through_restarts() {
 }
 
 #[test]
-fn one_seed_makes_one_trace() {
+fn the_same_seed_gives_the_same_trace() {
     let ops = generate(5, &Swarm::everything(100));
     let first = same_answers(&right(Durability::Sync), &ops, 5).unwrap();
     let again = same_answers(&right(Durability::Sync), &ops, 5).unwrap();

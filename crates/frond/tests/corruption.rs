@@ -37,7 +37,7 @@ fn sweep(seed: u64) -> Result<SweepReport, Failure> {
 /// Bits, zeroed sectors and pages, swapped and copied pages, stale pages, cut files. Promise: P9,
 /// P19, P20.
 #[test]
-fn damage_is_an_error_or_harmless() {
+fn damage_is_reported_or_harmless() {
     for seed in effort::seeds(3) {
         let report = sweep(seed).unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
         println!("seed {seed}: {report}");

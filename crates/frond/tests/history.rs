@@ -99,7 +99,7 @@ fn record(levels: &[Isolation], txns: u32, seed: u64, below: &mut Below) -> Hist
 
 /// Promise: P23.
 #[test]
-fn no_level_shows_what_it_forbids() {
+fn no_isolation_level_shows_an_anomaly_it_forbids() {
     for seed in effort::seeds(1) {
         for (at, level) in (0..).zip(LEVELS) {
             let below = &mut Below::default();
@@ -113,7 +113,7 @@ fn no_level_shows_what_it_forbids() {
 
 /// A session gets the guarantees of its level, whatever the levels of the others. Promise: P23.
 #[test]
-fn levels_beside_each_other_show_nothing_that_is_forbidden() {
+fn mixed_isolation_levels_show_no_forbidden_anomaly() {
     for seed in effort::seeds(1) {
         let below = &mut Below::default();
         let history = record(&LEVELS, 2500, seed, below);
@@ -171,7 +171,7 @@ fn across_power_cuts(levels: &[Isolation], seed: u64, met: &mut Met) {
 /// All levels mixed, and each alone: if all are Serializable, no anomaly is allowed. Promise: P1,
 /// P2, P3, P4, P23.
 #[test]
-fn histories_go_on_across_power_cuts() {
+fn histories_stay_valid_across_power_cuts() {
     let met = &mut Met::default();
     for seed in effort::seeds(2) {
         across_power_cuts(&LEVELS, seed, met);
@@ -229,7 +229,7 @@ fn two_in_turn(isolation: Isolation, has_skew: bool) -> Result<History, Error> {
 /// Positive controls from the store itself: an anomaly that a level allows occurs, and is found
 /// when checked against a stricter level.
 #[test]
-fn what_levels_let_happen_is_found_where_it_is_forbidden() {
+fn anomalies_a_level_allows_are_found_by_stricter_checks() {
     let names = |history: &History, level| -> Vec<Anomaly> {
         let findings = history.as_level(level).check();
         findings.into_iter().map(|finding| finding.anomaly).collect()

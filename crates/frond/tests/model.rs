@@ -12,7 +12,7 @@ use frond_testkit::{
 
 /// Promise: P1, P2, P3, P25.
 #[test]
-fn answers_are_the_models_whatever_the_sizes_and_restarts() {
+fn the_store_matches_the_model_for_all_sizes_and_restarts() {
     let (mut runs, mut operations, mut lost) = (0, 0, 0);
     for seed in effort::seeds(150) {
         let engine = DbEngine::thrown(seed);
@@ -28,7 +28,7 @@ fn answers_are_the_models_whatever_the_sizes_and_restarts() {
 /// One list of operations under many configurations: all give the model's answers, so they agree
 /// with each other. Promise: P2.
 #[test]
-fn one_script_under_many_configurations() {
+fn one_script_gives_one_result_in_many_configurations() {
     for seed in effort::seeds(4) {
         let script = generate(seed, &DbEngine::able(Swarm::everything(400)));
         for variant in 0..12 {
@@ -55,7 +55,7 @@ fn large_scripts_make_deep_trees() {
 /// call reads, which one blocks which, which one conflicts, and what the store holds in the end,
 /// also after crashes. Promise: P1, P2, P4, P23, P25.
 #[test]
-fn transactions_are_the_models_whatever_the_sizes_and_restarts() {
+fn transactions_match_the_model_for_all_sizes_and_restarts() {
     let (mut operations, mut lost, mut met) = (0, 0, Met::default());
     for seed in effort::seeds(200) {
         let engine = DbEngine::thrown(seed);
@@ -77,7 +77,7 @@ fn transactions_are_the_models_whatever_the_sizes_and_restarts() {
 
 /// A seed replays a run exactly: the calls and their bytes are equal.
 #[test]
-fn one_seed_makes_one_trace() {
+fn the_same_seed_gives_the_same_trace() {
     for seed in effort::seeds(10) {
         let engine = DbEngine::thrown(seed);
         let swarm = DbEngine::able(Swarm::thrown(seed, 150));
@@ -89,7 +89,7 @@ fn one_seed_makes_one_trace() {
 
 /// Scripts with which a campaign once failed, kept for good.
 #[test]
-fn scripts_that_failed_once_pass() {
+fn scripts_that_once_failed_pass() {
     replay("tests/seeds");
 }
 

@@ -374,7 +374,7 @@ mod armed {
     }
 
     #[test]
-    fn planted_bugs_that_others_who_have_the_disk_show() {
+    fn planted_bugs_that_a_disk_filled_by_others_shows() {
         assert_caught("occupied", occupied);
     }
 

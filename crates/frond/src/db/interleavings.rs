@@ -506,8 +506,10 @@ fn a_locking_scan_loses_no_commit() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "pipeline: a memtable is applied before its commits are in it" => commits_applies_drains_checkpoints_and_reads_run_concurrently,
-        "pipeline: a drain concurrent with an apply" => a_drain_and_an_apply_of_one_tree_exclude_each_other,
+        "pipeline: a memtable is applied before its commits are in it" =>
+            commits_applies_drains_checkpoints_and_reads_run_concurrently,
+        "pipeline: a drain concurrent with an apply" =>
+            a_drain_and_an_apply_of_one_tree_exclude_each_other,
     };
     crate::plant::assert_claims_hold("schedules of db", claims);
 }

@@ -471,11 +471,15 @@ fn commits_from_one_end_of_a_tree_to_the_other_lose_nothing() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "memtable: the next key is looked for in the parent of the last" => commits_from_one_end_of_a_tree_to_the_other_lose_nothing,
+        "memtable: the next key is looked for in the parent of the last" =>
+            commits_from_one_end_of_a_tree_to_the_other_lose_nothing,
         "memtable: newest version by arrival" => versions_are_ordered_by_seqno_in_any_arrival_order,
-        "memtable: merged levels forget older range deletes" => ranges::tests::levels_agree_with_a_list_at_every_seqno,
-        "memtable: levels are merged by the stretches that are left" => ranges::tests::nested_ranges_do_not_form_a_chain,
-        "memtable: a helper adds range deletes again" => ranges::tests::helpers_add_the_range_deletes_of_a_commit_once,
+        "memtable: merged levels forget older range deletes" =>
+            ranges::tests::levels_agree_with_a_list_at_every_seqno,
+        "memtable: levels are merged by the stretches that are left" =>
+            ranges::tests::nested_ranges_do_not_form_a_chain,
+        "memtable: a helper adds range deletes again" =>
+            ranges::tests::helpers_add_the_range_deletes_of_a_commit_once,
     };
     crate::plant::assert_claims_hold("memtable", claims);
 }

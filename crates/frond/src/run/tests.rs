@@ -460,7 +460,8 @@ fn planted_bugs_are_caught() {
     let claims = claims! {
         "run: block checksum not verified" => every_flipped_byte_is_an_error_with_its_place,
         "run: a footer is written unread" => an_unreadable_run_is_never_written,
-        "run: fresh bit survives an absorbed delete" => super::fold::tests::a_fresh_put_annihilates_with_its_delete_and_only_then,
+        "run: fresh bit survives an absorbed delete" =>
+            super::fold::tests::a_fresh_put_annihilates_with_its_delete_and_only_then,
     };
     crate::plant::assert_claims_hold("run", claims);
 }

@@ -240,10 +240,14 @@ fn a_panicking_index_build_leaves_nothing() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "table: a call goes by the definition it came with" => the_definition_is_read_under_the_row_lock,
-        "db: of a build's round, entries come before all have gone" => rows_exchange_unique_values_during_an_index_build,
-        "db: a build drops queues that are still written" => rows_exchange_unique_values_during_an_index_build,
-        "db: writers of before a build are not waited for" => an_index_build_waits_for_earlier_writers,
+        "table: a call goes by the definition it came with" =>
+            the_definition_is_read_under_the_row_lock,
+        "db: of a build's round, entries come before all have gone" =>
+            rows_exchange_unique_values_during_an_index_build,
+        "db: a build drops queues that are still written" =>
+            rows_exchange_unique_values_during_an_index_build,
+        "db: writers of before a build are not waited for" =>
+            an_index_build_waits_for_earlier_writers,
         "db: an index begins with its load" => an_index_is_usable_only_from_its_publication,
     };
     crate::plant::assert_claims_hold("table", claims);

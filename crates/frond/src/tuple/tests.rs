@@ -199,7 +199,9 @@ proptest! {
     }
 
     #[test]
-    fn builder_and_tuple_write_the_same_bytes(a: u64, b in string(), c: i32, d: Option<bool>, e in bytes()) {
+    fn builder_and_tuple_write_the_same_bytes(
+        a: u64, b in string(), c: i32, d: Option<bool>, e in bytes(),
+    ) {
         let built = Key::new().u64(a).str(&b).desc().i32(c).opt(d).desc().bytes(&e);
         let tuple = encode(&(a, b.as_str(), Desc(c), d, Desc(e.as_slice())));
         prop_assert_eq!(&*built, tuple.as_slice());

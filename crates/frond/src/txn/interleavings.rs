@@ -264,8 +264,10 @@ fn batches_pass_the_gate_before_a_transaction_or_not_at_all() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "txn: visible before those below are inserted" => visible_commits_are_a_prefix_and_memtables_are_intervals,
-        "txn: batches pass a closed gate" => batches_pass_the_gate_before_a_transaction_or_not_at_all,
+        "txn: visible before those below are inserted" =>
+            visible_commits_are_a_prefix_and_memtables_are_intervals,
+        "txn: batches pass a closed gate" =>
+            batches_pass_the_gate_before_a_transaction_or_not_at_all,
         "txn: waiting threads do not help" => a_waiter_inserts_a_stalled_commit,
         "txn: helped before it is inserted" => a_waiter_inserts_a_stalled_commit,
     };

@@ -24,7 +24,7 @@ fn everything(db: &Db) -> All {
 /// of it is there or nothing, and what existed before goes on unchanged. Promises: P1, P2, P4, P7.
 /// Rules: I11, I35.
 #[test]
-fn a_load_that_crashes_has_filled_all_or_nothing() {
+fn a_crashed_load_has_filled_all_trees_or_none() {
     let (mut points, mut tried, mut between) = (0, 0, 0);
     for seed in effort::seeds(4) {
         let engine = DbEngine::tiny(Durability::Sync);

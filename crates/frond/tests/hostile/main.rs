@@ -46,7 +46,7 @@ fn campaign(seeds: u64, mut act: impl FnMut(&mut Dice)) {
 }
 
 #[test]
-fn struck_blocks_give_rows_or_an_error() {
+fn damaged_blocks_give_rows_or_an_error() {
     let (mut struck, mut sound) = (0u64, 0u64);
     let mut met = BTreeMap::new();
     campaign(60, |dice| {
@@ -88,7 +88,7 @@ fn said(block: &[u8]) -> Option<(u32, u32)> {
 }
 
 #[test]
-fn struck_columns_give_values_or_an_error() {
+fn damaged_columns_give_values_or_an_error() {
     campaign(40, |dice| {
         formats::integers(dice, 400);
         formats::strings(dice, 100);
@@ -96,7 +96,7 @@ fn struck_columns_give_values_or_an_error() {
 }
 
 #[test]
-fn struck_models_and_runs_are_read_or_refused() {
+fn damaged_models_and_runs_are_read_or_refused() {
     campaign(24, |dice| {
         let tree = Tree::thrown(dice);
         formats::models(dice, tree.format(), 300);
@@ -107,7 +107,7 @@ fn struck_models_and_runs_are_read_or_refused() {
 }
 
 #[test]
-fn struck_transposed_blocks_give_rows_or_an_error() {
+fn damaged_transposed_blocks_give_rows_or_an_error() {
     let (mut blocks, mut sound) = (0, 0);
     campaign(24, |dice| {
         let tree = transposed::tree(dice);
@@ -122,7 +122,7 @@ fn struck_transposed_blocks_give_rows_or_an_error() {
 }
 
 #[test]
-fn struck_dictionaries_give_rows_or_an_error() {
+fn damaged_dictionaries_give_rows_or_an_error() {
     let (mut blocks, mut sound) = (0, 0);
     campaign(12, |dice| {
         let tree = dictionaries::tree(dice);

@@ -65,7 +65,7 @@ fn must_open_where_others_have_the_disk(engine: &DbEngine, disk: &DiskState, sta
 
 /// Promises: P1, P4, P5, P7. Rules: I24, I34.
 #[test]
-fn a_build_that_crashes_leaves_all_indexes_or_none() {
+fn a_crashed_build_leaves_all_indexes_or_none() {
     let (mut points, mut tried, mut built) = (0, 0, 0);
     for seed in effort::seeds(1) {
         let engine = DbEngine::tiny(Durability::Sync);

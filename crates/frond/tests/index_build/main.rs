@@ -158,7 +158,7 @@ const ROWS: [(&str, &str); 4] =
     [("1", "ada,Oslo"), ("2", "bob,Oslo"), ("3", ",Rome"), ("4", "eve,")];
 
 #[test]
-fn the_phases_come_in_their_order() {
+fn build_phases_must_be_called_in_order() {
     let (_dir, db, base) = people(&ROWS);
     let mut build = db.build_indexes(&base, &indexes()).unwrap();
     let refused = db.build_indexes(&base, &[("other", TreeOptions::default())]);
@@ -200,7 +200,7 @@ fn the_phases_come_in_their_order() {
 
 /// Rule: I34.
 #[test]
-fn rows_that_have_the_same_are_refused() {
+fn duplicate_index_keys_are_refused() {
     // In the base.
     let (_dir, db, base) = people(&ROWS);
     put(&base, "5", "bob,Bonn");
@@ -244,7 +244,7 @@ fn rows_that_have_the_same_are_refused() {
 
 /// A row can take a key that another row gives up: new entries are checked only after all removals.
 #[test]
-fn rows_may_exchange_what_they_have() {
+fn rows_may_exchange_unique_values_during_a_build() {
     let (_dir, db, base) = people(&ROWS);
     let mut build = db.build_indexes(&base, &indexes()).unwrap();
     feed_base(&mut build, &base).unwrap();
@@ -264,7 +264,7 @@ fn rows_may_exchange_what_they_have() {
 }
 
 #[test]
-fn a_build_that_is_given_up_leaves_nothing() {
+fn an_abandoned_build_leaves_nothing() {
     let (dir, db, base) = people(&ROWS);
     for at in 0..5 {
         let mut build = db.build_indexes(&base, &indexes()).unwrap();
@@ -315,7 +315,7 @@ fn a_build_that_is_given_up_leaves_nothing() {
 }
 
 #[test]
-fn a_tree_that_is_gone_gets_no_indexes() {
+fn a_dropped_tree_gets_no_indexes() {
     for is_late in [false, true] {
         let (_dir, db, base) = people(&[("1", "ada,oslo")]);
         let mut build = db.build_indexes(&base, &indexes()).unwrap();

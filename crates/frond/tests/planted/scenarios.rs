@@ -26,17 +26,17 @@ pub fn all(seed: u64) {
     every_root_that_changed_is_in_the_next_slot(seed);
     a_spilled_snapshot_shows_its_moment(seed);
     a_snapshot_transaction_overwrites_nothing_unseen(seed);
-    a_row_that_had_come_back_stays_deleted(seed);
+    a_reinserted_row_stays_deleted_after_a_second_delete(seed);
     an_autonomous_put_waits_for_who_writes_the_row(seed);
     a_prepared_transaction_outlives_restarts(seed);
     rows_that_left_memory_are_locked(seed);
     what_a_scan_has_read_is_looked_at_again(seed);
     nobody_inserts_behind_the_last_row(seed);
     walks::cursors_go_in_one_direction(seed);
-    walks::a_batch_that_ends_a_cycle_of_waits_starts_again(seed);
+    walks::a_batch_chosen_as_deadlock_victim_is_retried(seed);
     long_keys::a_tree_whose_greatest_key_is_not_known_keeps_its_order(seed);
     a_name_is_prepared_once_and_listed_once(seed);
-    numbers_are_handed_out_once(seed);
+    a_number_is_never_allocated_twice(seed);
     what_leaves_memory_is_cut_at_savepoints(seed);
     a_change_of_trees_is_whole(seed);
     an_empty_tree_is_filled_and_no_other(seed);
@@ -225,7 +225,7 @@ fn a_name_is_prepared_once_and_listed_once(seed: u64) {
 }
 
 /// A number that a durable commit has used is not allocated again. Rule: I35.
-fn numbers_are_handed_out_once(seed: u64) {
+fn a_number_is_never_allocated_twice(seed: u64) {
     let vfs = SimVfs::new();
     let db = Db::open("/store", options(&vfs, seed)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -244,7 +244,7 @@ fn numbers_are_handed_out_once(seed: u64) {
 
 /// A row that was inserted again stays deleted: the insert is above a delete of its own memtable,
 /// and below one of the next. Rule: I7.
-fn a_row_that_had_come_back_stays_deleted(seed: u64) {
+fn a_reinserted_row_stays_deleted_after_a_second_delete(seed: u64) {
     let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
     let (tree, other) = (db.create_tree("t", Default::default()).unwrap(), "other");
     let other = db.create_tree(other, Default::default()).unwrap();

@@ -57,7 +57,7 @@ pub fn cursors_go_in_one_direction(seed: u64) {
 
 /// A batch that is chosen to break a cycle of lock waits has done nothing yet: it releases its
 /// locks and commits later.
-pub fn a_batch_that_ends_a_cycle_of_waits_starts_again(seed: u64) {
+pub fn a_batch_chosen_as_deadlock_victim_is_retried(seed: u64) {
     let env = Env { clock: Env::real().clock, ..SimVfs::new().env(seed) };
     let db = Db::open("/store", options(&SimVfs::new(), seed).env(env)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();

@@ -47,7 +47,7 @@ fn seen(txn: &Txn, table: &Table, locks: bool) -> Result<(usize, usize)> {
 
 /// Rules: I34, I43.
 #[test]
-fn scans_by_an_index_that_comes_and_goes_see_all_rows_or_an_error() {
+fn scans_of_an_index_created_and_dropped_see_all_rows_or_an_error() {
     for kind in effort::seeds(1).flat_map(|_| 0..3) {
         let (_dir, db) = store();
         let table = db.table(TableSpec::new("people")).unwrap();

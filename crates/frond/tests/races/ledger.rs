@@ -188,7 +188,7 @@ fn reopened(db: Db, dir: &tempfile::TempDir) -> Db {
 
 /// One change clones the tree and takes it away, in each way that there is.
 #[test]
-fn commits_are_in_the_clone_or_are_refused_when_their_tree_is_taken_away() {
+fn commits_are_in_the_clone_or_refused_when_their_tree_is_removed() {
     for _ in effort::seeds(1) {
         let (dir, db) = store();
         db.create_tree("live", TreeOptions::default()).unwrap();
@@ -216,7 +216,7 @@ fn commits_are_in_the_clone_or_are_refused_when_their_tree_is_taken_away() {
 
 /// Nothing keeps the rows of the old tree: all of them come before its end.
 #[test]
-fn no_commit_into_a_tree_comes_after_the_one_that_takes_it_away() {
+fn no_commit_into_a_tree_follows_its_removal() {
     for _ in effort::seeds(1) {
         let (dir, db) = store();
         db.create_tree("live", TreeOptions::default()).unwrap();
@@ -242,7 +242,7 @@ fn no_commit_into_a_tree_comes_after_the_one_that_takes_it_away() {
 
 /// A swap takes nothing away: a commit is in the tree of its handle, whatever its name is by then.
 #[test]
-fn commits_stay_in_their_trees_when_these_are_swapped_and_renamed() {
+fn commits_stay_in_their_trees_through_swaps_and_renames() {
     for _ in effort::seeds(1) {
         let (_dir, db) = store();
         let trees = ["live", "other"].map(|name| db.create_tree(name, Default::default()).unwrap());
@@ -276,7 +276,7 @@ fn commits_stay_in_their_trees_when_these_are_swapped_and_renamed() {
 /// If a row is committed to an empty tree during a load, either the load is refused or that commit
 /// is.
 #[test]
-fn commits_keep_a_load_from_their_tree_or_are_refused() {
+fn commits_prevent_a_load_into_their_tree_or_are_refused() {
     for _ in effort::seeds(1) {
         let (_dir, db) = store();
         db.create_tree("live", TreeOptions::default()).unwrap();
@@ -336,7 +336,7 @@ fn commits_keep_a_load_from_their_tree_or_are_refused() {
 /// Values of all layouts are there, and the handle that the change returns reads them in the newest
 /// layout.
 #[test]
-fn commits_stay_when_the_layout_of_their_tree_changes() {
+fn commits_survive_layout_changes_of_their_tree() {
     let (_dir, db) = store();
     let part = Part::Fixed(8, Hint::None);
     let value_layout = Some(Layout::versioned([part]));

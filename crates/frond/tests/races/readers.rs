@@ -89,7 +89,7 @@ fn locked(txn: &Txn, tree: &Tree) -> Result<Vec<usize>> {
 
 /// Rule: I43.
 #[test]
-fn readers_see_all_rows_of_a_tree_that_comes_and_goes_or_none() {
+fn readers_see_all_rows_or_an_error_while_their_tree_is_replaced() {
     for _ in effort::seeds(1) {
         let (_dir, db) = store();
         load(&db, "t");

@@ -18,7 +18,7 @@ const ROWS: [(&str, &str); 4] =
 
 /// Changes that are made while an index is built are in it. Rule: I34.
 #[test]
-fn what_comes_while_an_index_is_built_is_in_it() {
+fn changes_during_a_build_are_in_the_index() {
     for index in all() {
         let (_dir, db, table) = people(&ROWS);
         let mut looks = 0;
@@ -108,7 +108,7 @@ fn an_index_build_waits_for_earlier_writers() {
 /// A transaction that has changes in a queue keeps the round from ending, and goes on in the next
 /// queue.
 #[test]
-fn a_transaction_may_write_to_many_queues() {
+fn a_transaction_may_write_to_several_build_queues() {
     let (_dir, db, table) = people(&ROWS);
     let (mut open, mut waits) = (None, 0);
     let watch = |progress| {
@@ -141,7 +141,7 @@ fn a_transaction_may_write_to_many_queues() {
 }
 
 #[test]
-fn rows_that_have_the_same_are_named() {
+fn duplicate_index_keys_are_reported_with_their_rows() {
     // A duplicate among the rows; the build succeeds once it is corrected.
     for index in [mail(), mail_and_row()] {
         let (_dir, db, table) = people(&ROWS);
@@ -189,7 +189,7 @@ fn rows_that_have_the_same_are_named() {
 }
 
 #[test]
-fn a_build_that_is_given_up_leaves_nothing() {
+fn an_abandoned_build_leaves_nothing() {
     let (dir, db, table) = people(&ROWS);
     for at in 0..3 {
         let watch = |progress| {
@@ -254,7 +254,7 @@ fn open_again(dir: &Path) -> Db {
 /// A transaction that has read the table before the index existed gets an error from the index.
 /// Rule: I43.
 #[test]
-fn who_has_read_before_an_index_was_there_is_told() {
+fn a_reader_older_than_an_index_gets_an_error_from_it() {
     for index in [mail(), city(), number()] {
         let (_dir, db, table) = people(&ROWS);
         let reader = || {

@@ -60,7 +60,7 @@ fn must_be_one_of(engine: &DbEngine, env: Env, index: &IndexSpec, states: &[Rows
 
 /// Promises: P1, P4, P7. Rule: I34.
 #[test]
-fn a_build_that_crashes_leaves_an_index_or_none() {
+fn a_crashed_build_leaves_an_index_or_none() {
     let (mut points, mut tried, mut built) = (0, 0, 0);
     for seed in effort::seeds(1) {
         for index in [mail(), number()] {
@@ -133,7 +133,7 @@ fn rows_now(table: &Table) -> (usize, Rows) {
 
 /// The log has rows of both versions, and the change between them. Promises: P1, P4, P7. Rule: I49.
 #[test]
-fn columns_that_change_in_a_crash_have_changed_or_not() {
+fn a_crashed_column_change_took_effect_or_not() {
     let number = Part::Fixed(1, Hint::Integer);
     let (mut tried, mut changed) = (0, 0);
     for seed in effort::seeds(1) {

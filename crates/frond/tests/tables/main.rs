@@ -129,7 +129,7 @@ fn is_in_step(db: &Db, table: &Table) {
 }
 
 #[test]
-fn definitions_must_fit_what_is_stored() {
+fn table_definitions_must_match_the_stored_ones() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     drop(db.table(spec([mail(), city()])).unwrap());
@@ -168,7 +168,7 @@ fn definitions_must_fit_what_is_stored() {
 }
 
 #[test]
-fn what_is_dropped_is_gone_and_its_place_is_free() {
+fn a_dropped_table_is_gone_and_its_name_is_free() {
     let (_dir, db, table) = people(&[]);
     drop(table);
     db.drop_table("people").unwrap();
@@ -212,7 +212,7 @@ fn what_is_dropped_is_gone_and_its_place_is_free() {
 }
 
 #[test]
-fn reads_that_lock_keep_the_row_and_its_entry() {
+fn locking_reads_lock_the_row_and_its_index_entry() {
     let (_dir, db, table) = people(&[("1", "a@b,Oslo,1"), ("2", "c@d,Oslo,2"), ("3", ",Rome,3")]);
     all().into_iter().for_each(|index| table.build_index(index).unwrap());
     for level in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable] {
@@ -246,7 +246,7 @@ fn reads_that_lock_keep_the_row_and_its_entry() {
 /// A scan that skips locked rows waits if a transaction has locked the whole tree; it does not
 /// report all rows as missing.
 #[test]
-fn a_scan_that_skips_waits_for_who_has_the_rows_tree() {
+fn a_skipping_scan_waits_for_an_exclusive_tree_lock() {
     let (_dir, db, table) = people(&[("1", "a@b,Oslo,1"), ("2", "c@d,Oslo,2")]);
     all().into_iter().for_each(|index| table.build_index(index).unwrap());
     let rows = db.open_tree("people").unwrap();
@@ -275,7 +275,7 @@ fn a_scan_that_skips_waits_for_who_has_the_rows_tree() {
 
 /// A row that was changed since its entry was read is not returned as if it still matched.
 #[test]
-fn the_row_decides_what_an_index_finds() {
+fn index_entries_are_rechecked_against_their_row() {
     for level in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Snapshot] {
         let (_dir, db, table) = people(&[("1", ",Oslo,1"), ("2", ",Oslo,2"), ("3", ",Oslo,3")]);
         all().into_iter().for_each(|index| table.build_index(index).unwrap());
@@ -311,7 +311,7 @@ fn the_row_decides_what_an_index_finds() {
 /// At repeatable read a transaction writes over the newest row, while its snapshot's entries are of
 /// older rows: each row that it has written is found once, in its new form.
 #[test]
-fn indexes_find_what_a_repeatable_read_has_written_over_newer_rows() {
+fn index_reads_return_own_writes_over_newer_rows_once() {
     let rows = [("1", "a,Oslo,1"), ("2", "b,Oslo,2"), ("3", "c,Oslo,3"), ("4", "d,Oslo,4")];
     let (_dir, db, table) = people(&rows);
     all().into_iter().for_each(|index| table.build_index(index).unwrap());
@@ -344,7 +344,7 @@ fn indexes_find_what_a_repeatable_read_has_written_over_newer_rows() {
 /// snapshot, where the snapshot shows another row's entry: both rows are found, or only the other
 /// one once the first is deleted again.
 #[test]
-fn a_unique_index_shows_rows_that_own_entries_stand_over() {
+fn a_unique_index_shows_rows_hidden_by_own_entries() {
     let (_dir, db, table) = people(&[("1", "a,Oslo,1"), ("2", "b,Oslo,2"), ("3", "c,Oslo,3")]);
     all().into_iter().for_each(|index| table.build_index(index).unwrap());
     let txn = begin(&db, Isolation::RepeatableRead);

@@ -152,7 +152,8 @@ fn checks_concurrent_with_writes_and_checkpoints_find_nothing() {
 fn planted_bugs_are_caught() {
     let claims = claims! {
         "check: a log that moved on is damage" => a_log_trimmed_during_a_check_is_no_damage,
-        "check: a log that grows has an end" => a_log_continued_in_a_new_segment_during_a_check_is_no_damage,
+        "check: a log that grows has an end" =>
+            a_log_continued_in_a_new_segment_during_a_check_is_no_damage,
     };
     crate::plant::assert_claims_hold("check", claims);
 }

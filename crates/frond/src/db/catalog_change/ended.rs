@@ -454,12 +454,18 @@ fn no_index_read_finds_only_part_of_the_rows_during_a_drop() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "db: the end of a tree is not marked" => no_read_finds_a_tree_whose_drop_is_committed_but_unpublished,
-        "db: a get does not ask whether its tree has ended" => no_read_finds_a_tree_whose_drop_is_committed_but_unpublished,
-        "db: a scan does not ask whether its tree has ended" => no_read_finds_a_tree_whose_drop_is_committed_but_unpublished,
-        "db: a count does not ask whether its tree has ended" => no_read_finds_a_tree_whose_drop_is_committed_but_unpublished,
-        "db: the end of an index is not marked" => no_index_read_finds_only_part_of_the_rows_during_a_drop,
-        "db: the end of a tree that is gone is not known" => a_handle_of_a_dropped_tree_reads_at_snapshots_that_show_it,
+        "db: the end of a tree is not marked" =>
+            no_read_finds_a_tree_whose_drop_is_committed_but_unpublished,
+        "db: a get does not ask whether its tree has ended" =>
+            no_read_finds_a_tree_whose_drop_is_committed_but_unpublished,
+        "db: a scan does not ask whether its tree has ended" =>
+            no_read_finds_a_tree_whose_drop_is_committed_but_unpublished,
+        "db: a count does not ask whether its tree has ended" =>
+            no_read_finds_a_tree_whose_drop_is_committed_but_unpublished,
+        "db: the end of an index is not marked" =>
+            no_index_read_finds_only_part_of_the_rows_during_a_drop,
+        "db: the end of a tree that is gone is not known" =>
+            a_handle_of_a_dropped_tree_reads_at_snapshots_that_show_it,
     };
     crate::plant::assert_claims_hold("ends of trees", claims);
 }

@@ -461,8 +461,10 @@ fn scans_by_an_index_see_all_rows_or_that_it_is_dropped() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "db: batches run concurrently with changes of trees" => a_batch_is_in_the_clone_or_is_refused_when_its_tree_is_truncated,
-        "db: trees are given back before their change is made" => a_batch_is_in_the_clone_that_takes_over_its_trees_name,
+        "db: batches run concurrently with changes of trees" =>
+            a_batch_is_in_the_clone_or_is_refused_when_its_tree_is_truncated,
+        "db: trees are given back before their change is made" =>
+            a_batch_is_in_the_clone_that_takes_over_its_trees_name,
     };
     crate::plant::assert_claims_hold("schedules of trees", claims);
 }

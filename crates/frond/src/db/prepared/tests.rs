@@ -282,9 +282,12 @@ fn rows_written_again_after_their_piece_was_dropped_stay_locked() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "txn: a prepare forgets rows written again" => rows_written_again_after_their_piece_was_dropped_stay_locked,
-        "txn: a prepare keeps rows that it does not write" => rows_locked_but_not_written_are_released,
-        "pipeline: what is committed is named no more" => a_decision_after_the_boundary_of_both_slots_survives,
+        "txn: a prepare forgets rows written again" =>
+            rows_written_again_after_their_piece_was_dropped_stay_locked,
+        "txn: a prepare keeps rows that it does not write" =>
+            rows_locked_but_not_written_are_released,
+        "pipeline: what is committed is named no more" =>
+            a_decision_after_the_boundary_of_both_slots_survives,
     };
     crate::plant::assert_claims_hold("prepared", claims);
 }

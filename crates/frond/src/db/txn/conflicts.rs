@@ -45,7 +45,8 @@ fn a_row_is_checked_again_after_a_wait_for_its_lock() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "txn: a conflict is looked for before the lock" => a_row_is_checked_again_after_a_wait_for_its_lock,
+        "txn: a conflict is looked for before the lock" =>
+            a_row_is_checked_again_after_a_wait_for_its_lock,
     };
     crate::plant::assert_claims_hold("conflicts", claims);
 }

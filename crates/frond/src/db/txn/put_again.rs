@@ -138,8 +138,10 @@ fn deletions_are_remembered_only_if_a_scan_may_need_them() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "txn: what leaves memory forgets what it hides" => a_scan_skips_rows_deleted_and_put_again_in_one_piece,
-        "txn: merged pieces forget what they hide" => a_scan_skips_rows_deleted_and_put_again_across_pieces,
+        "txn: what leaves memory forgets what it hides" =>
+            a_scan_skips_rows_deleted_and_put_again_in_one_piece,
+        "txn: merged pieces forget what they hide" =>
+            a_scan_skips_rows_deleted_and_put_again_across_pieces,
     };
     crate::plant::assert_claims_hold("put again", claims);
 }

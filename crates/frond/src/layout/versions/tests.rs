@@ -265,7 +265,8 @@ fn a_row_of_another_version_fits_no_columns() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "layout: a row that is mapped keeps the version that it had" => malformed_rows_are_not_mapped,
+        "layout: a row that is mapped keeps the version that it had" =>
+            malformed_rows_are_not_mapped,
         "layout: a row of any version fits" => a_row_of_another_version_fits_no_columns,
     };
     crate::plant::assert_claims_hold("layout", claims);

@@ -86,9 +86,12 @@ fn planted_bugs_are_caught() {
         "tree: a node is written unread" => an_unreadable_node_is_never_written,
         "tree: the level of a node is not checked" => a_node_of_another_level_is_not_followed,
         "tree: a node is sealed at another level" => a_node_of_another_level_is_not_followed,
-        "tree: a range delete is not clipped where a part ends" => cut::parts_hold_the_rows_of_their_range_and_at_most_one_run,
-        "tree: a part loses the range delete that goes on in it" => cut::a_range_delete_continues_in_each_part_it_covers,
-        "tree: range deletes are no bytes of a run" => cut::parts_hold_the_rows_of_their_range_and_at_most_one_run,
+        "tree: a range delete is not clipped where a part ends" =>
+            cut::parts_hold_the_rows_of_their_range_and_at_most_one_run,
+        "tree: a part loses the range delete that goes on in it" =>
+            cut::a_range_delete_continues_in_each_part_it_covers,
+        "tree: range deletes are no bytes of a run" =>
+            cut::parts_hold_the_rows_of_their_range_and_at_most_one_run,
     };
     crate::plant::assert_claims_hold("tree", claims);
 }

@@ -164,7 +164,7 @@ pub(super) fn a_recovered_log_survives_further_writes_and_crashes() {
 
 /// Promise: P12
 #[test]
-pub(super) fn after_a_failed_operation_nothing_is_acknowledged_and_nothing_acknowledged_is_lost() {
+pub(super) fn a_failed_operation_stops_acknowledgements_and_loses_no_acknowledged_commit() {
     let mut failures = 0;
     for fail_at in 0..200 {
         let disk = Disk::default();

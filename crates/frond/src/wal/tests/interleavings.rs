@@ -231,7 +231,8 @@ fn a_guaranteed_reservation_waits_for_no_write() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "wal: sample the covered position after the sync" => leaders_and_followers_acknowledge_only_what_is_durable,
+        "wal: sample the covered position after the sync" =>
+            leaders_and_followers_acknowledge_only_what_is_durable,
     };
     crate::plant::assert_claims_hold("schedules of wal", claims);
 }

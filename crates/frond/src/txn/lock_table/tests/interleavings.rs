@@ -270,7 +270,8 @@ fn planted_bugs_are_caught() {
         "locks: a refusal is not looked at again" => a_release_never_misses_a_waiter,
         "locks: a sleeper is not announced" => an_interrupt_is_never_missed,
         "locks: a cancelled sleeper is not woken" => a_registered_sleeper_misses_no_interrupt,
-        "locks: an insert that looks is not counted" => concurrent_inserts_and_scans_do_not_miss_each_other,
+        "locks: an insert that looks is not counted" =>
+            concurrent_inserts_and_scans_do_not_miss_each_other,
     };
     crate::plant::assert_claims_hold("schedules of locks", claims);
 }
