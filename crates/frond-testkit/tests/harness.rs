@@ -40,7 +40,7 @@ fn crash<E: Engine>(engine: &E, seeds: u64, nested: u64) -> Result<CrashReport, 
 }
 
 #[test]
-fn a_right_store_survives_crashes_everywhere() {
+fn a_correct_store_survives_crashes_everywhere() {
     for level in LEVELS {
         let report = crash(&right(level), 6, 10).unwrap_or_else(|failure| panic!("{failure}"));
         println!("{level:?}: {report}");
@@ -51,7 +51,7 @@ fn a_right_store_survives_crashes_everywhere() {
 }
 
 #[test]
-fn a_right_store_answers_as_the_model_does_through_restarts() {
+fn a_correct_store_matches_the_model_through_restarts() {
     let mut lost = 0;
     for seed in 0..40 {
         let level = LEVELS[seed as usize % 3];
@@ -70,7 +70,7 @@ fn the_same_seed_gives_the_same_trace() {
 }
 
 #[test]
-fn a_right_store_reports_every_failing_call() {
+fn a_correct_store_reports_every_failing_call() {
     let ops = script(1, 20);
     for level in LEVELS {
         let report = fail_each_call(&right(level), &ops, 1, &FaultPlan::default());
@@ -81,7 +81,7 @@ fn a_right_store_reports_every_failing_call() {
 }
 
 #[test]
-fn a_right_store_takes_a_full_disk_calmly() {
+fn a_correct_store_survives_a_full_disk() {
     let ops: Vec<Op> = script(4, 60).into_iter().filter(|op| *op != Op::Checkpoint).collect();
     let report = fill_the_disk(&right(Durability::Sync), &ops, 4, 4096);
     let report = report.unwrap_or_else(|failure| panic!("{failure}"));
@@ -111,14 +111,14 @@ fn sweep(engine: &Toy) -> Result<SweepReport, Failure> {
 }
 
 #[test]
-fn a_right_store_refuses_damage() {
+fn a_correct_store_refuses_damage() {
     let report = sweep(&right(Durability::Sync)).unwrap_or_else(|failure| panic!("{failure}"));
     println!("{report}");
     assert!(report.refused > 300, "{report}");
 }
 
 #[test]
-fn every_mistake_is_seen_by_its_campaign() {
+fn every_bug_is_caught_by_its_campaign() {
     use Bug::*;
     let sync = Durability::Sync;
     let by_crash = [
@@ -154,7 +154,7 @@ fn every_mistake_is_seen_by_its_campaign() {
 }
 
 #[test]
-fn a_failure_becomes_a_short_script() {
+fn a_failure_is_shrunk_to_a_short_script() {
     let toy = wrong(Durability::Sync, Bug::AckBeforeSync);
     let plan = CrashPlan { nested_one_in: 0, ..CrashPlan::default() };
     let ops = script(2, 40);
