@@ -24,7 +24,7 @@ fn wrong(level: Durability, bug: Bug) -> Toy {
 const LEVELS: [Durability; 3] = [Durability::Sync, Durability::Os, Durability::Lazy];
 
 fn script(seed: u64, length: usize) -> Vec<Op> {
-    generate(seed, &Swarm::thrown(seed, length).without_restarts())
+    generate(seed, &Swarm::random(seed, length).without_restarts())
 }
 
 fn crash<E: Engine>(engine: &E, seeds: u64, nested: u64) -> Result<CrashReport, Failure> {
@@ -55,7 +55,7 @@ fn a_correct_store_matches_the_model_through_restarts() {
     let mut lost = 0;
     for seed in 0..40 {
         let level = LEVELS[seed as usize % 3];
-        let ops = generate(seed, &Swarm::thrown(seed, 150));
+        let ops = generate(seed, &Swarm::random(seed, 150));
         lost += hold("model", seed, &ops, |ops| model_run(&right(level), ops, seed));
     }
     assert!(lost > 0, "no crash of any script ever took anything");

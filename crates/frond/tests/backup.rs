@@ -59,11 +59,11 @@ fn shown(engine: &DbEngine, vfs: &SimVfs, path: &Path) -> Everything {
 fn a_chain_of_increments_restores_every_link() {
     let mut pages = (0, 0);
     for seed in effort::seeds(12) {
-        let engine = DbEngine::thrown(seed);
+        let engine = DbEngine::random(seed);
         let vfs = SimVfs::new();
         let env = vfs.env(seed);
         let mut store = engine.open(&env).unwrap();
-        let mut swarm = DbEngine::able(Swarm::thrown(seed, 60)).without_restarts();
+        let mut swarm = DbEngine::with_long_values(Swarm::random(seed, 60)).without_restarts();
         (swarm.named, swarm.clone) = (swarm.named.max(2), swarm.clone.max(2));
         let mut expected = Vec::new();
         let (mut last, mut increments) = (None, Vec::new());
@@ -347,7 +347,7 @@ fn a_backup_is_complete_or_absent_after_any_crash() {
     let engine = DbEngine::tiny(Durability::Sync);
     let vfs = SimVfs::new();
     let mut store = engine.open(&vfs.env(1)).unwrap();
-    let swarm = DbEngine::able(Swarm::everything(40)).without_restarts();
+    let swarm = DbEngine::with_long_values(Swarm::everything(40)).without_restarts();
     let run = |store: &mut <DbEngine as Engine>::Store, seed| {
         for op in generate(seed, &swarm) {
             if !matches!(op, Op::Step(_) | Op::Advance(_)) {
@@ -410,7 +410,8 @@ fn a_backup_that_fails_leaves_nothing() {
     loop {
         let vfs = SimVfs::new();
         let mut store = engine.open(&vfs.env(1)).unwrap();
-        for op in generate(3, &DbEngine::able(Swarm::everything(30)).without_restarts()) {
+        for op in generate(3, &DbEngine::with_long_values(Swarm::everything(30)).without_restarts())
+        {
             if !matches!(op, Op::Step(_) | Op::Advance(_)) {
                 store.apply(&op).unwrap();
             }

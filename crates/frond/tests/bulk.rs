@@ -78,7 +78,7 @@ fn assert_clean(db: &Db) {
 }
 
 /// Asserts that dropping trees frees their space; each checkpoint releases only some pages.
-fn assert_space_comes_back(db: &Db) {
+fn assert_space_is_reclaimed(db: &Db) {
     let other = db.create_tree("other", TreeOptions::default()).unwrap();
     let left = || stat(db, "space_live_bytes") + stat(db, "space_temporary_bytes");
     for round in 0..200u32 {
@@ -136,7 +136,7 @@ fn rows_loaded_in_any_order_give_the_same_tree() {
     }
     assert_clean(&db);
     trees.iter().for_each(|name| db.drop_tree(name).unwrap());
-    assert_space_comes_back(&db);
+    assert_space_is_reclaimed(&db);
     assert_clean(&db);
     db.close().unwrap();
 }
@@ -255,7 +255,7 @@ fn long_values_can_be_loaded() {
     let db = Db::open(dir.path().join("store"), Options::new().cache_size(8 << 20)).unwrap();
     check(&db);
     db.drop_tree("t").unwrap();
-    assert_space_comes_back(&db);
+    assert_space_is_reclaimed(&db);
     assert_clean(&db);
     db.close().unwrap();
 }

@@ -23,7 +23,7 @@ fn scrambled(count: u64) -> impl Iterator<Item = u64> {
 
 /// Scripts with a load every few operations; long ones have restarts in between.
 fn script(seed: u64, length: usize) -> Vec<Op> {
-    let mut swarm = DbEngine::able(Swarm::thrown(seed, length));
+    let mut swarm = DbEngine::with_long_values(Swarm::random(seed, length));
     (swarm.bulk, swarm.fill, swarm.trees, swarm.catalog) = (30, 15, 6, 10);
     let swarm = if length < 100 { swarm.without_restarts() } else { swarm };
     generate(seed, &swarm)
@@ -50,7 +50,7 @@ fn fills(script: &[Op]) -> usize {
 fn loaded_trees_match_the_model() {
     let (mut loaded, mut filled) = (0, 0);
     for seed in effort::seeds(40) {
-        let engine = DbEngine::thrown(seed);
+        let engine = DbEngine::random(seed);
         let script = script(seed, 150);
         hold("bulk", seed, &script, |script| model_run(&engine, script, seed));
         (loaded, filled) = (loaded + loads(&script), filled + fills(&script));

@@ -25,9 +25,9 @@ fn plan() -> SweepPlan {
 }
 
 fn sweep(seed: u64) -> Result<SweepReport, Failure> {
-    let engine = DbEngine::thrown(seed);
+    let engine = DbEngine::random(seed);
     let script = |seed, length| {
-        generate(seed, &DbEngine::able(Swarm::thrown(seed, length)).without_restarts())
+        generate(seed, &DbEngine::with_long_values(Swarm::random(seed, length)).without_restarts())
     };
     let (disk, older, model) =
         closed_store(&engine, &script(seed, 100), &script(seed + 1, 50), seed)?;

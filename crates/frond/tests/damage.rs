@@ -76,14 +76,14 @@ fn a_damaged_newest_version_loses_no_rows() {
 fn a_sector_unreadable_during_one_open_loses_no_rows() {
     let mut total = HealReport::default();
     for seed in effort::seeds(4) {
-        let swarm = DbEngine::able(Swarm::thrown(seed, 40)).without_restarts();
+        let swarm = DbEngine::with_long_values(Swarm::random(seed, 40)).without_restarts();
         let mut script = generate(seed, &swarm);
         script.push(Op::Reopen);
         script.extend(generate(seed + 1000, &swarm));
         // Every other store is so small that most of it is rewritten all the time.
         let engine = match seed % 2 {
             0 => DbEngine::tiny(Durability::Os),
-            _ => DbEngine::thrown(seed),
+            _ => DbEngine::random(seed),
         };
         let plan = HealPlan::default();
         let report =

@@ -25,7 +25,7 @@ use frond_testkit::{
 };
 
 fn script(seed: u64, length: usize) -> Vec<Op> {
-    generate(seed, &DbEngine::able(Swarm::thrown(seed, length)).without_restarts())
+    generate(seed, &DbEngine::with_long_values(Swarm::random(seed, length)).without_restarts())
 }
 
 /// EIO, short transfers and three kinds of failing syncs at every call, during the run and during
@@ -34,7 +34,7 @@ fn script(seed: u64, length: usize) -> Vec<Op> {
 #[test]
 fn every_failing_call_is_an_error() {
     for seed in effort::seeds(2) {
-        let engine = DbEngine::thrown(seed);
+        let engine = DbEngine::random(seed);
         let report = hold("faults", seed, &script(seed, 6), |script| {
             fail_each_call(&engine, script, seed, &FaultPlan::default())
         });
@@ -99,7 +99,7 @@ fn every_failing_call_during_transactions_is_an_error() {
 #[test]
 fn a_lying_device_yields_no_wrong_row() {
     for seed in effort::seeds(4) {
-        let engine = DbEngine::thrown(seed);
+        let engine = DbEngine::random(seed);
         let report = hold("silent", seed, &script(seed, 20), |script| {
             fail_each_call(&engine, script, seed, &FaultPlan::silent())
         });
@@ -113,7 +113,7 @@ fn a_lying_device_yields_no_wrong_row() {
 fn a_full_disk_refuses_and_recovers() {
     let mut refused = 0;
     for seed in effort::seeds(12) {
-        let engine = DbEngine::thrown(seed);
+        let engine = DbEngine::random(seed);
         let report: FullReport = hold("full", seed, &script(seed, 60), |script| {
             fill_the_disk(&engine, script, seed, 64 << 10)
         });

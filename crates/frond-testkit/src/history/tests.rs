@@ -306,10 +306,10 @@ fn a_deletion_is_a_version() {
     found_at(GSingle, &one_by_one(&stale), ALL);
     let gone = [base, &[register(1, None)]];
     found_at(Lost, &one_by_one(&gone), ALL);
-    let comes_back = [base, &[register(1, 1), Delete(1, 3)], &[register(1, None), Set(1, 4)]];
-    let stale = one_by_one(&[&comes_back[..], &[&[register(1, None)]]].concat());
+    let round_trips = [base, &[register(1, 1), Delete(1, 3)], &[register(1, None), Set(1, 4)]];
+    let stale = one_by_one(&[&round_trips[..], &[&[register(1, None)]]].concat());
     found_at(Lost, &stale, ALL);
-    found_at(Lost, &one_by_one(&[&comes_back[..], &[&[register(1, 4)]]].concat()), &[]);
+    found_at(Lost, &one_by_one(&[&round_trips[..], &[&[register(1, 4)]]].concat()), &[]);
 }
 
 /// A read proves nothing if the deletion that it saw may be one of two.

@@ -238,7 +238,7 @@ fn sees(number: u8, get: impl Fn(&[u8]) -> Option<Vec<u8>>) -> bool {
 /// under the same lock; two sessions try to decide a third one; applies run concurrently.
 ///
 /// Rules: I4, I29, I41.
-fn ordered_commits_beside_snapshots() {
+fn ordered_commits_concurrent_with_snapshots() {
     let env = env();
     let (db, tree) = with_prepared(&env, 3);
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -324,7 +324,7 @@ fn ordered_commits_beside_snapshots() {
 
 #[test]
 fn ordered_commits_snapshots_and_decisions_run_concurrently() {
-    explore(500, ordered_commits_beside_snapshots);
+    explore(500, ordered_commits_concurrent_with_snapshots);
 }
 
 /// Owners of prepared transactions drop them, one after ordering its commit, one before;
@@ -451,7 +451,7 @@ fn a_decision_during_a_close_takes_effect_or_stays_prepared() {
 /// A scan that locks rows which it had read before, concurrently with writers of its tree, by
 /// transactions and, before the gate closes, by batches, and with writers of another tree. Each
 /// adds one to the value that it finds.
-fn a_locking_scan_beside_commits() {
+fn a_locking_scan_concurrent_with_commits() {
     let env = env();
     let db = Db::open("/store", options(&env)).unwrap();
     let [tree, other] =
@@ -499,7 +499,7 @@ fn a_locking_scan_beside_commits() {
 /// Rules: I3, I46.
 #[test]
 fn a_locking_scan_loses_no_commit() {
-    explore(300, a_locking_scan_beside_commits);
+    explore(300, a_locking_scan_concurrent_with_commits);
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -60,7 +60,7 @@ impl Store {
         }
     }
 
-    fn is_in_step(&self) {
+    fn assert_consistent(&self) {
         let report = self.table.check().unwrap();
         assert!(report.is_clean(), "{report:?}");
     }
@@ -104,7 +104,7 @@ fn the_definition_is_read_under_the_row_lock() {
         });
         store.put("1", "e@f,");
     });
-    store.is_in_step();
+    store.assert_consistent();
 }
 
 /// A unique value that one row gives up is taken by another in the same round, whichever is looked
@@ -137,7 +137,7 @@ fn rows_exchange_unique_values_during_an_index_build() {
         ControlFlow::Continue(())
     };
     store.table.build_index_with(mail(), watch).unwrap();
-    store.is_in_step();
+    store.assert_consistent();
     for (mail, key) in [(&b"a@b"[..], b"3"), (b"c@d", b"1"), (b"e@f", b"2"), (b"g@h", b"4")] {
         let found = store.table.index("mail").unwrap().get(&store.begin(), mail).unwrap();
         assert_eq!(found.unwrap().0, key);
@@ -172,7 +172,7 @@ fn a_row_takes_a_value_released_in_a_later_queue() {
         };
         store.table.build_index_with(mail(), watch).unwrap();
     });
-    store.is_in_step();
+    store.assert_consistent();
     let (key, _) = store.table.index("mail").unwrap().get(&store.begin(), b"a@b").unwrap().unwrap();
     assert_eq!(key, b"2");
 }
@@ -197,7 +197,7 @@ fn an_index_build_waits_for_earlier_writers() {
         ControlFlow::Continue(())
     };
     store.table.build_index_with(mail(), watch).unwrap();
-    store.is_in_step();
+    store.assert_consistent();
 }
 
 /// Rule: I43.
@@ -233,7 +233,7 @@ fn a_panicking_index_build_leaves_nothing() {
     assert!(matches!(refused, Err(Error::IndexDuplicates { .. })), "{refused:?}");
     store.put("2", "c@d,");
     store.table.build_index(mail()).unwrap();
-    store.is_in_step();
+    store.assert_consistent();
 }
 
 #[cfg(feature = "planted-bugs")]

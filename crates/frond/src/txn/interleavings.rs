@@ -227,7 +227,7 @@ fn an_insert_and_a_range_lock_conflict() {
 
 /// Batches that pass the gate, and transactions that close it: no batch changes what a transaction
 /// looks at.
-fn no_batch_that_passed_is_beside_a_transaction() {
+fn no_admitted_batch_runs_during_a_transaction() {
     let (gate, row) = (Arc::new(LockGate::default()), Arc::new(Mutex::new(0u64)));
     let mut threads = Vec::new();
     for number in 0..2 {
@@ -257,7 +257,7 @@ fn no_batch_that_passed_is_beside_a_transaction() {
 
 #[test]
 fn batches_pass_the_gate_before_a_transaction_or_not_at_all() {
-    explore(1000, no_batch_that_passed_is_beside_a_transaction);
+    explore(1000, no_admitted_batch_runs_during_a_transaction);
 }
 
 #[cfg(feature = "planted-bugs")]

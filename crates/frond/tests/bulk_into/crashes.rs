@@ -32,7 +32,7 @@ fn a_crashed_load_has_filled_all_trees_or_none() {
         let db = engine.store(vfs.env(seed));
         let trees = ["table", "index"].map(|name| create(&db, name));
         for (tree, count) in trees.iter().zip([60, 0]) {
-            had_rows(&db, tree, count.max(2));
+            put_and_delete_rows(&db, tree, count.max(2));
             tree.reserve(0, 1, 70 + u64::from(count)).unwrap();
             // So that the log records it.
             tree.put(b"k", b"").unwrap();

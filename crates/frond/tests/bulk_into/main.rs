@@ -57,7 +57,7 @@ fn load_into(db: &Db, tree: &Tree, count: u32, value: &[u8]) -> frond::Result<Tr
 }
 
 /// Fills a tree with rows, and deletes them all.
-fn had_rows(db: &Db, tree: &Tree, count: u32) {
+fn put_and_delete_rows(db: &Db, tree: &Tree, count: u32) {
     let mut batch = Batch::new();
     (0..count).for_each(|row| batch.put(tree, &row.to_be_bytes(), b"of before").unwrap());
     db.commit(&mut batch).unwrap();
@@ -157,7 +157,7 @@ fn a_tree_whose_rows_were_all_deleted_counts_as_empty() {
     for (rows, is_checkpointed) in [(1, false), (40, true), (4000, false), (4000, true)] {
         let (dir, db) = store();
         let tree = create(&db, "t");
-        had_rows(&db, &tree, rows);
+        put_and_delete_rows(&db, &tree, rows);
         if is_checkpointed {
             db.checkpoint().unwrap();
         }
@@ -463,7 +463,7 @@ fn no_batch_is_lost_between_the_empty_check_and_the_commit() {
 fn clones_and_named_snapshots_keep_the_empty_tree() {
     let (dir, mut db) = store();
     let tree = create(&db, "t");
-    had_rows(&db, &tree, 3000);
+    put_and_delete_rows(&db, &tree, 3000);
     tree.reserve(0, 1, 9).unwrap();
     let copy = db.clone_tree("t", "copy").unwrap();
     db.create_snapshot("empty").unwrap();
@@ -507,7 +507,7 @@ fn backups_contain_filled_trees() {
     let db = Db::open(at("store"), common::options()).unwrap();
     let tree = create(&db, "t");
     tree.reserve(0, 1, 9).unwrap();
-    had_rows(&db, &tree, 1000);
+    put_and_delete_rows(&db, &tree, 1000);
     let mut load = db.bulk_load_into(&tree).unwrap();
     put(&mut load, 3000, b"new");
     load.put(b"long", &[7; 100_000]).unwrap();

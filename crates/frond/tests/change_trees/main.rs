@@ -1,10 +1,10 @@
 //! Tests of changes of several trees in one commit: what each step does, what is refused, which
 //! transactions are waited for, and what a log of changes may repeat.
 
-mod beside;
 #[path = "../common/mod.rs"]
 mod common;
 mod crashes;
+mod interactions;
 mod repeated;
 
 use std::{collections::BTreeMap, thread, time::Duration};

@@ -1,9 +1,9 @@
 //! Index builds from entries that the program computes, concurrently with writers that do not know
 //! of them, through the public API.
 
-mod beside;
 mod crashes;
 mod interrupts;
+mod writers;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -138,12 +138,12 @@ fn build_all(db: &Db, base: &Tree) -> frond::Result<Vec<Tree>> {
 }
 
 /// Asserts that each index has the entries of all rows, and no others.
-fn is_in_step(db: &Db) {
-    are_in_step(db);
+fn assert_consistent(db: &Db) {
+    assert_indexes_consistent(db);
     assert_eq!(names(db), [CITIES, NAMES, "people"], "queues are gone");
 }
 
-fn are_in_step(db: &Db) {
+fn assert_indexes_consistent(db: &Db) {
     let base = rows(&db.open_tree("people").unwrap());
     for (index, name) in [NAMES, CITIES].into_iter().enumerate() {
         let tree = db.open_tree(name).unwrap();
@@ -188,7 +188,7 @@ fn build_phases_must_be_called_in_order() {
     feed_rest(&mut build).unwrap();
     let trees = build.publish(|trees| told = trees.len()).unwrap();
     assert_eq!((told, trees.len()), (2, 2));
-    is_in_step(&db);
+    assert_consistent(&db);
     let refused = db.build_indexes(&base, &indexes());
     assert!(matches!(refused, Err(Error::TreeExists(_))), "{refused:?}");
     // Programs cannot set the attributes that mark a build.
@@ -239,7 +239,7 @@ fn duplicate_index_keys_are_refused() {
         put(&base, "7", ",");
     }
     build_all(&db, &base).unwrap();
-    is_in_step(&db);
+    assert_consistent(&db);
 }
 
 /// A row can take a key that another row gives up: new entries are checked only after all removals.
@@ -260,7 +260,7 @@ fn rows_may_exchange_unique_values_during_a_build() {
     build.lock(SECOND).unwrap();
     feed_round(&mut build).unwrap();
     build.publish(|_| {}).unwrap();
-    is_in_step(&db);
+    assert_consistent(&db);
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn an_abandoned_build_leaves_nothing() {
     db.close().unwrap();
     drop((base, db));
     let db = open(dir.path());
-    is_in_step(&db);
+    assert_consistent(&db);
 }
 
 #[test]

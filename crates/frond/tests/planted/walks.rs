@@ -6,7 +6,7 @@ use frond::io::Env;
 /// A locking scan that has passed one of the transaction's own rows does not go back to rows that
 /// others commit before it; and no cursor returns a row twice, neither at the end of a piece nor
 /// after it turns.
-pub fn cursors_go_in_one_direction(seed: u64) {
+pub fn cursors_never_go_back(seed: u64) {
     for isolation in [Isolation::ReadCommitted, Isolation::Snapshot] {
         for forward in [true, false] {
             let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();

@@ -2,9 +2,9 @@
 //! nor crashes lose or decide one.
 
 mod crashes;
+mod failed_syncs;
 mod large;
-mod room;
-mod stopped;
+mod log_space;
 
 use std::{path::Path, thread, time::Duration};
 

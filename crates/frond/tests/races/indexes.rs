@@ -94,7 +94,7 @@ fn scans_of_an_index_created_and_dropped_see_all_rows_or_an_error() {
                 }
             }
         };
-        beside(&db, changes, &[&read, &read, &read, &write]);
+        run_concurrently(&db, changes, &[&read, &read, &read, &write]);
         table.build_index(spec(kind)).unwrap();
         assert!(table.check().unwrap().is_clean());
         assert_clean(&db);

@@ -144,7 +144,12 @@ impl Ledger {
 
 /// Runs writers of all kinds while `change` is called `changes` times; readers compare snapshots
 /// with the ledger if all rows are to stay.
-fn write_beside(db: &Db, changes: u64, all_stay: bool, mut change: impl FnMut(u64)) -> Ledger {
+fn write_during_changes(
+    db: &Db,
+    changes: u64,
+    all_stay: bool,
+    mut change: impl FnMut(u64),
+) -> Ledger {
     let ledger = Ledger::default();
     let read = |round: u64| {
         if !all_stay {
@@ -175,7 +180,7 @@ fn write_beside(db: &Db, changes: u64, all_stay: bool, mut change: impl FnMut(u6
             change(round);
         }
     };
-    beside(db, changes, &[&batches, &batches, &txns, &long, &read]);
+    run_concurrently(db, changes, &[&batches, &batches, &txns, &long, &read]);
     ledger
 }
 
@@ -192,7 +197,7 @@ fn commits_are_in_the_clone_or_refused_when_their_tree_is_removed() {
     for _ in effort::seeds(1) {
         let (dir, db) = store();
         db.create_tree("live", TreeOptions::default()).unwrap();
-        let ledger = write_beside(&db, 40, true, |round| {
+        let ledger = write_during_changes(&db, 40, true, |round| {
             let archive = format!("archive {round}");
             let mut change = db.change_trees();
             change.clone_tree("live", &archive);
@@ -221,7 +226,7 @@ fn no_commit_into_a_tree_follows_its_removal() {
         let (dir, db) = store();
         db.create_tree("live", TreeOptions::default()).unwrap();
         let mut gone = BTreeMap::new();
-        let ledger = write_beside(&db, 40, false, |round| {
+        let ledger = write_during_changes(&db, 40, false, |round| {
             let old = db.open_tree("live").unwrap().id();
             let mut change = db.change_trees();
             match round % 3 {
@@ -246,7 +251,7 @@ fn commits_stay_in_their_trees_through_swaps_and_renames() {
     for _ in effort::seeds(1) {
         let (_dir, db) = store();
         let trees = ["live", "other"].map(|name| db.create_tree(name, Default::default()).unwrap());
-        let ledger = write_beside(&db, 40, true, |round| {
+        let ledger = write_during_changes(&db, 40, true, |round| {
             let mut change = db.change_trees();
             match round % 2 {
                 0 => change.swap("live", "other"),
@@ -324,7 +329,7 @@ fn commits_prevent_a_load_into_their_tree_or_are_refused() {
                 gone.insert(old, end);
             }
         };
-        beside(&db, changes, &[&batches, &txns]);
+        run_concurrently(&db, changes, &[&batches, &txns]);
         assert_eq!(filled + refused, 60);
         ledger.acknowledged.lock().unwrap().append(&mut loaded.lock().unwrap());
         ledger.must_be_kept(&db, &gone);
@@ -366,7 +371,7 @@ fn commits_survive_layout_changes_of_their_tree() {
             db.change_layout("live", &parts, None).unwrap();
         }
     };
-    beside(&db, changes, &[&batches, &txns, &read]);
+    run_concurrently(&db, changes, &[&batches, &txns, &read]);
     ledger.must_be_kept(&db, &BTreeMap::new());
     let now = db.open_tree("live").unwrap();
     let mut rows = now.scan(..).unwrap();

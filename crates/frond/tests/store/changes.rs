@@ -100,7 +100,7 @@ fn open_feed(db: &Db, follower: &Follower) -> ChangeFeed {
 fn a_follower_ends_with_the_rows_of_the_store() {
     let (mut commits, mut restarts) = (0, 0);
     for seed in effort::seeds(40) {
-        let mut engine = DbEngine { keep_log_bytes: 1 << 30, ..DbEngine::thrown(seed) };
+        let mut engine = DbEngine { keep_log_bytes: 1 << 30, ..DbEngine::random(seed) };
         // A kept log does not keep long values that were replaced: this follower is slow, so it
         // uses none.
         let shape = engine.tuning.shape.unwrap_or_default();
@@ -110,7 +110,7 @@ fn a_follower_ends_with_the_rows_of_the_store() {
         let mut follower = Follower { position: Seqno(1), ..Follower::default() };
         let mut feed = open_feed(store.db(), &follower);
         // Rows of bulk loads are not in the log: a follower reads them from the tree.
-        let swarm = Swarm { bulk: 0, ..DbEngine::able(Swarm::thrown(seed, 120)) };
+        let swarm = Swarm { bulk: 0, ..DbEngine::with_long_values(Swarm::random(seed, 120)) };
         for (step, op) in generate(seed, &swarm).iter().enumerate() {
             match op {
                 Op::Step(count) => (0..*count).for_each(|_| {

@@ -40,7 +40,7 @@ fn must_be_one_of(engine: &DbEngine, env: Env, index: &IndexSpec, states: &[Rows
         table => (table.unwrap(), false),
     };
     assert_eq!(trees(&db).len(), 1 + usize::from(is_built), "{:?}", trees(&db));
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
     let mut rows = Rows::new();
     let mut cursor = table.rows().scan(..).unwrap();
     while let Some((key, row)) = cursor.next().unwrap() {
@@ -52,7 +52,7 @@ fn must_be_one_of(engine: &DbEngine, env: Env, index: &IndexSpec, states: &[Rows
         table.build_index(index.clone()).unwrap();
     }
     put_all(&db, &table, &[("key 3", "again@x,Bonn,1")]);
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
     drop(cursor);
     db.close().unwrap();
     is_built
@@ -92,7 +92,7 @@ fn a_crashed_build_leaves_an_index_or_none() {
             table.build_index_with(index.clone(), watch).unwrap();
             story.put("key 5", "x@x,Bonn,1");
             let states = story.states;
-            is_in_step(&db, &table);
+            assert_consistent(&db, &table);
             db.close().unwrap();
             assert_eq!(vfs.violations(), Vec::<String>::new());
             for point in vfs.recorded() {

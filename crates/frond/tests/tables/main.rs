@@ -3,8 +3,8 @@
 
 mod build;
 mod columns;
+mod concurrency;
 mod crashes;
-mod meetings;
 mod model;
 mod threads;
 
@@ -121,7 +121,7 @@ fn trees(db: &Db) -> Vec<String> {
     names
 }
 
-fn is_in_step(db: &Db, table: &Table) {
+fn assert_consistent(db: &Db, table: &Table) {
     let report = table.check().unwrap();
     assert!(report.is_clean(), "{report:?}");
     let report = db.check(CheckMode::Full).unwrap();
@@ -164,7 +164,7 @@ fn table_definitions_must_match_the_stored_ones() {
     let other = db.table(spec([mail()])).unwrap();
     put_all(&db, &other, &[("1", "a@b,Oslo,1")]);
     assert_eq!(by(&table, &begin(&db, Isolation::Snapshot), "mail"), []);
-    is_in_step(&db, &other);
+    assert_consistent(&db, &other);
 }
 
 #[test]
@@ -195,13 +195,13 @@ fn a_dropped_table_is_gone_and_its_name_is_free() {
     assert!(matches!(table.drop_index("city"), Err(Error::TableMismatch { .. })));
     drop(txn);
     put_all(&db, &table, &[("1", "a@b,Rome,1"), ("4", ",Rome,0")]);
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
     // Without a handle, too.
     drop((table, index));
     db.drop_index("people", "mail").unwrap();
     let table = db.table(spec([number(), mail_and_row()])).unwrap();
     put_all(&db, &table, &[("1", "c@d,Rome,1")]);
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
     table.build_index(mail()).unwrap();
     assert_eq!(by(&table, &begin(&db, Isolation::Snapshot), "mail").len(), 1);
     db.drop_table("people").unwrap();
@@ -240,7 +240,7 @@ fn locking_reads_lock_the_row_and_its_index_entry() {
     let not_unique = table.index("city").unwrap().get(&txn, b"Oslo");
     assert!(matches!(not_unique, Err(Error::InvalidArgument(_))), "{not_unique:?}");
     drop(txn);
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
 }
 
 /// A scan that skips locked rows waits if a transaction has locked the whole tree; it does not
@@ -304,7 +304,7 @@ fn index_entries_are_rechecked_against_their_row() {
         } else {
             drop(txn);
         }
-        is_in_step(&db, &table);
+        assert_consistent(&db, &table);
     }
 }
 
@@ -337,7 +337,7 @@ fn index_reads_return_own_writes_over_newer_rows_once() {
         }
     }
     txn.commit().unwrap();
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
 }
 
 /// At repeatable read a transaction writes a unique entry for a row that is newer than its
@@ -377,5 +377,5 @@ fn a_unique_index_shows_rows_hidden_by_own_entries() {
         assert_eq!((text(&key), text(&row)), ("2".into(), "b,Oslo,2".into()));
     }
     txn.commit().unwrap();
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
 }

@@ -199,6 +199,6 @@ fn a_table_matches_its_model() {
             }
             look(&table, &begin(&db, Isolation::Snapshot), &rows, dice);
         }
-        is_in_step(&db, &table);
+        assert_consistent(&db, &table);
     }
 }

@@ -31,7 +31,7 @@ fn planted_bugs_are_caught() {
         "store: identity not mixed in" =>
             damage::stale_misplaced_and_corrupt_pages_are_distinguished,
         "store: a dropped tree keeps its pages" =>
-            ending::a_dropped_tree_is_freed_in_steps_that_continue_after_reopening,
+            dropped_trees::a_dropped_tree_is_freed_in_steps_that_continue_after_reopening,
         "store: checksum not verified" =>
             damage::stale_misplaced_and_corrupt_pages_are_distinguished,
         "store: a failed write does not close the file" =>

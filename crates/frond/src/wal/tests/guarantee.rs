@@ -18,7 +18,7 @@ fn take(log: &Log, payload: &[u8], guaranteed: usize) {
 
 /// Nothing is written, so all buffers are full of other records: there is still space for what was
 /// guaranteed. Rule: I41.
-pub(super) fn others_leave_a_buffer() {
+pub(super) fn other_records_leave_a_buffer() {
     for count in [1, 2] {
         let env = env();
         let log = Log::create(env.clone(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
@@ -38,7 +38,7 @@ pub(super) fn others_leave_a_buffer() {
 }
 
 /// A guaranteed record opens the last buffer: the rest of it is also for guaranteed records.
-fn others_leave_the_rest_of_a_buffer() {
+fn other_records_leave_the_rest_of_a_buffer() {
     let env = env();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
     assert!(log.guarantee(300).unwrap().is_ok() && log.guarantee(3000).unwrap().is_ok());
@@ -53,7 +53,7 @@ fn others_leave_the_rest_of_a_buffer() {
 
 /// No further segment can be made: the current one has space for what was guaranteed, each record
 /// in its own group.
-pub(super) fn others_leave_room_in_the_segment() {
+pub(super) fn other_records_leave_space_in_the_segment() {
     let env = env();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
     let guaranteed = 4;
@@ -77,7 +77,7 @@ pub(super) fn others_leave_room_in_the_segment() {
 /// More is guaranteed than the current segment can hold, and no further one can be made after the
 /// next: other records stop, and each guaranteed record finds its place, in its own group. Rule:
 /// I41.
-fn others_leave_room_in_the_segments() {
+fn other_records_leave_space_in_the_segments() {
     let env = env();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
     let (mut guaranteed, mut filled) = (0, 0);
@@ -102,10 +102,10 @@ fn others_leave_room_in_the_segments() {
 
 #[test]
 fn other_appends_leave_guaranteed_space_free() {
-    others_leave_room_in_the_segments();
-    others_leave_a_buffer();
-    others_leave_the_rest_of_a_buffer();
-    others_leave_room_in_the_segment();
+    other_records_leave_space_in_the_segments();
+    other_records_leave_a_buffer();
+    other_records_leave_the_rest_of_a_buffer();
+    other_records_leave_space_in_the_segment();
 }
 
 #[test]

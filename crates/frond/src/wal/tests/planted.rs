@@ -34,7 +34,7 @@ fn planted_bugs_are_caught() {
             crash::a_segment_is_kept_until_its_successor_is_synced,
         "wal: spares given back leave a gap" =>
             idle::an_idle_log_shrinks_to_a_short_segment_and_a_busy_one_keeps_all,
-        "wal: guaranteed space is given away" => guarantee::others_leave_a_buffer,
+        "wal: guaranteed space is given away" => guarantee::other_records_leave_a_buffer,
         "wal: bytes after the cut stay" => full::groups_after_the_truncation_point_do_not_reappear,
         "wal: a recovery needs a new segment" => full::recovery_needs_no_free_disk_space,
         "wal: deletes have no reserve" => full::deletes_have_log_space_on_a_full_disk,

@@ -24,7 +24,7 @@ fn padded(column: &[u8]) -> Vec<u8> {
 }
 
 /// Invariant 1 of the module: reads everything in every way, and compares.
-fn comes_back(values: &[u64], column: &[u8], chosen: Chosen) {
+fn round_trips(values: &[u64], column: &[u8], chosen: Chosen) {
     assert_eq!(column.len(), chosen.bytes, "{chosen:?}");
     let bytes = padded(column);
     let ints = Ints::parse(&bytes, values.len()).expect("parsed");
@@ -73,15 +73,15 @@ fn check_all(values: &[u64]) -> Chosen {
     let mut column = vec![0xee];
     let best = encoder.encode(values, &mut column);
     assert_eq!(encoder.measure(values), best);
-    comes_back(values, &column[1..], best);
+    round_trips(values, &column[1..], best);
     column.clear();
     let direct = encoder.encode_direct(values, &mut column);
-    comes_back(values, &column, direct);
+    round_trips(values, &column, direct);
     assert!(!matches!(direct.kind, IntKind::Rle | IntKind::Delta));
     for kind in KINDS {
         column.clear();
         let chosen = encoder.encode_as(kind, None, values, &mut column);
-        comes_back(values, &column, chosen);
+        round_trips(values, &column, chosen);
         // Steps must save a tenth; differences are tried only where values ascend.
         let saves = if kind == IntKind::Scaled { best.bytes / 10 } else { 0 };
         if kind != IntKind::Delta || values.is_sorted() {
@@ -257,18 +257,18 @@ fn floats_round_trip(float: Float, values: &[u64]) -> Chosen {
     let mut encoder = IntEncoder::new();
     let (mut column, mut plain) = (Vec::new(), Vec::new());
     let chosen = encoder.encode_floats(float, values, &mut column);
-    comes_back(values, &column, chosen);
+    round_trips(values, &column, chosen);
     let without = encoder.encode(values, &mut plain);
     assert!(chosen.bytes <= without.bytes, "{chosen:?} {without:?}");
     column.clear();
     let kept = encoder.encode_floats_as(IntKind::Decimal, None, float, values, &mut column);
-    comes_back(values, &column, kept);
+    round_trips(values, &column, kept);
     assert!(kept.bytes >= chosen.bytes, "{kept:?} {chosen:?}");
     // With whole numbers in any kind, and in the one that was chosen.
     for numbers in KINDS.into_iter().map(Some).chain([kept.numbers]) {
         column.clear();
         let again = encoder.encode_floats_as(IntKind::Decimal, numbers, float, values, &mut column);
-        comes_back(values, &column, again);
+        round_trips(values, &column, again);
         assert!(numbers != kept.numbers || again == kept, "{again:?} {kept:?}");
     }
     chosen
@@ -543,14 +543,14 @@ fn the_documented_columns_are_what_is_written() {
         column.clear();
         let chosen = encoder.encode_as(*kind, None, values, &mut column);
         assert_eq!((chosen.kind, hex(&column)), (*kind, hex(&shown)));
-        comes_back(values, &shown, chosen);
+        round_trips(values, &shown, chosen);
     }
     let floats = [12.34, 0.5, f64::NAN, -0.25].map(ordered);
     column.clear();
     let kind = IntKind::Decimal;
     let chosen = encoder.encode_floats_as(kind, None, Float::Double, &floats, &mut column);
     assert_eq!((chosen.kind, hex(&column)), (IntKind::Decimal, hex(&shown[0])));
-    comes_back(&floats, &shown[0], chosen);
+    round_trips(&floats, &shown[0], chosen);
     assert_eq!(shown.len(), 1);
 }
 

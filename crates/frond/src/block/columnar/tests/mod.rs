@@ -1,11 +1,11 @@
 //! Columnar blocks compared with row blocks of the same rows, for any layouts; values that do not
-//! fit; projections. Damaged bytes: `damage.rs`, `even_damage.rs`; the size of fixed blocks:
-//! `sizes.rs`; rows before they are a block: `held.rs`.
+//! fit; projections. Damaged bytes: `damage.rs`, `equal_length_damage.rs`; the size of fixed
+//! blocks: `sizes.rs`; rows before they are a block: `pushed_rows.rs`.
 
 mod damage;
 mod difference;
-mod even;
-mod even_damage;
+mod equal_length;
+mod equal_length_damage;
 mod pushed_rows;
 mod reference;
 mod rows;

@@ -110,7 +110,7 @@ fn planted_bugs_are_caught() {
         "locks: a cursor that goes back locks nothing" =>
             ranges::a_cursor_extends_a_single_interval,
         "locks: what cannot be read is one's own" =>
-            oracle::beyond::unreadable_spilled_writes_block_only_other_transactions,
+            oracle::spilled::unreadable_spilled_writes_block_only_other_transactions,
         "locks: the killed stay in the queue" =>
             waiting::a_killed_waiter_leaves_the_queue_at_once_and_holds_nothing,
         "locks: what was newly taken stays" =>

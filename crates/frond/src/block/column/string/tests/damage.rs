@@ -255,7 +255,7 @@ fn the_check_detects_every_broken_rule() {
         ),
     ];
     for (rule, rows, good, bad) in pairs {
-        assert_rule_is_seen(rule, rows, &model, [&good, &bad]);
+        assert_rule_is_detected(rule, rows, &model, [&good, &bad]);
     }
     // Reading does not trust it any more than the check does.
     let mut chunk = Vec::new();
@@ -306,7 +306,7 @@ fn columns_do_not_grow_beyond_a_block() {
 }
 
 /// The first column keeps the rule, the other one breaks it.
-pub(super) fn assert_rule_is_seen(
+pub(super) fn assert_rule_is_detected(
     rule: &str,
     rows: usize,
     model: &StringModel,

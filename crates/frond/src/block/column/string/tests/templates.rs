@@ -11,7 +11,7 @@ use super::{
         train,
     },
     assert_same,
-    damage::{assert_rule_is_seen, ints},
+    damage::{assert_rule_is_detected, ints},
     encode, fixture, padded,
 };
 use crate::block::Codec;
@@ -399,7 +399,7 @@ fn the_check_detects_every_broken_template_rule() {
         ),
     ];
     for (rule, rows, good, bad) in pairs {
-        assert_rule_is_seen(rule, rows, &model, [&good, &bad]);
+        assert_rule_is_detected(rule, rows, &model, [&good, &bad]);
     }
 }
 

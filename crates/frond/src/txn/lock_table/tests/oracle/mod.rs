@@ -8,12 +8,12 @@
 //!
 //! `game.rs` makes calls and compares their results; `steps.rs` chooses calls at random.
 
-pub(super) mod beyond;
 mod game;
 mod gaps;
 mod held;
 mod hooks;
 mod model;
+pub(super) mod spilled;
 mod steps;
 
 use std::ops::Bound;

@@ -7,7 +7,7 @@ use super::{
         ColumnSelection, ColumnarBlock, ColumnarBuilder, ColumnarRows, Columns, Models, Plans,
         check, find,
     },
-    even::{columns, rows},
+    equal_length::{columns, rows},
     rows::Noise,
     trained,
 };

@@ -73,7 +73,7 @@ fn writing_the_current_value_counts_as_an_own_write() {
     assert!(table.update(&txn, b"2", b"new,Bonn,2").unwrap());
     assert_eq!(table.get(&txn, b"2").unwrap().as_deref(), Some(&b"new,Bonn,2"[..]));
     txn.commit().unwrap();
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
 }
 
 /// A clock that moves only as the test sets it.
@@ -256,7 +256,7 @@ fn a_scan_returns_to_a_row_that_it_could_not_lock() {
             assert_eq!(step().unwrap(), None);
         }
     }
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
 }
 
 /// Threads of one transaction that write one row leave no entry behind, and none undoes what
@@ -294,7 +294,7 @@ fn threads_of_one_transaction_keep_rows_and_index_entries_consistent() {
             assert_eq!(rows.get(&turn.to_be_bytes()).unwrap(), Some(vec![round]));
         }
     }
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
 }
 
 /// A drop of a table waits for transactions that have locked its rows; other tables can be opened
@@ -325,7 +325,7 @@ fn a_waiting_drop_does_not_block_opening_other_tables() {
             drops.join().unwrap().unwrap();
         });
         match drops_all {
-            false => is_in_step(&db, &table),
+            false => assert_consistent(&db, &table),
             true => assert!(matches!(db.drop_table("people"), Err(Error::NoSuchTree(_)))),
         }
     }
@@ -361,5 +361,5 @@ fn threads_create_open_and_drop_one_table() {
         }
     });
     let table = db.table(spec([mail(), city()])).unwrap();
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
 }
