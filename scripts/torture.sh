@@ -38,7 +38,7 @@ large() {
   cargo "${WATCHED[@]}" test --release -p frond --locked --test memory_budget -- \
     --ignored --exact --nocapture fifty_million_rows_are_updated_in_one_transaction
   cargo test --release -p frond --locked --test worn_edges -- \
-    --ignored --exact --nocapture a_drain_at_the_right_edge_of_default_sizes_leaves_a_tree_that_reads
+    --ignored --exact --nocapture a_drain_at_the_right_edge_at_default_sizes_leaves_a_readable_tree
 }
 
 # 100,000 trees with 1,000 named snapshots: fails if it writes more bytes, or takes more memory,
@@ -55,7 +55,7 @@ disk() {
   # shellcheck disable=SC2064 # the directory of now
   trap "umount '$small'; rmdir '$small'" RETURN
   FROND_SMALL_DISK="$small" cargo "${WATCHED[@]}" test --release -p frond --locked --test soak -- \
-    --ignored --nocapture a_disk_that_another_fills
+    --ignored --nocapture a_disk_filled_by_others
 }
 
 # A MariaDB server with ENGINE=FROND, killed a hundred times while it writes, and during ALTER.

@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_keeps_its_memory() {
+    fn a_buffer_reuses_its_memory() {
         let mut buffer = frond_buffer { data: std::ptr::null_mut(), length: 0, capacity: 0 };
         for text in [&b"some words"[..], b"", b"more"] {
             buffer.copy(text);

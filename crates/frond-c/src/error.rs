@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_are_told() {
+    fn outcomes_become_error_codes_and_messages() {
         assert_eq!(outcome(|| Ok(())), (FROND_OK, 7, String::new()));
         assert_eq!(outcome(|| Err(Fail::NotFound)).0, FROND_NOT_FOUND);
         let (code, kind, text) = outcome(|| Err(misuse("no such thing")));

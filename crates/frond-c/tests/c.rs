@@ -62,14 +62,14 @@ fn run(command: &mut Command, dir: &Path, rows: u32) {
 }
 
 #[test]
-fn a_server_walks_through_it() {
+fn walk_program_passes() {
     let dir = tempfile::tempdir().unwrap();
     let program = build("walk", &["-std=c11"], dir.path());
     run(&mut Command::new(program), dir.path(), 500_000);
 }
 
 #[test]
-fn address_sanitizer_has_nothing_to_say() {
+fn walk_program_passes_under_address_sanitizer() {
     let dir = tempfile::tempdir().unwrap();
     let flags = ["-std=c11", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"];
     let program = build("walk", &flags, dir.path());
@@ -79,7 +79,7 @@ fn address_sanitizer_has_nothing_to_say() {
 /// Tests the calls of a server other than reads and writes of rows: plain, and under
 /// AddressSanitizer.
 #[test]
-fn a_server_asks_for_more() {
+fn server_program_passes() {
     let sanitizer = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"];
     for flags in [&[][..], &sanitizer] {
         let dir = tempfile::tempdir().unwrap();
@@ -101,7 +101,7 @@ fn each_call_does_what_the_header_says() {
 
 /// Tests reads with all options: plain, and under AddressSanitizer.
 #[test]
-fn rows_are_read_as_asked() {
+fn reads_honor_all_options() {
     for flags in [&[][..], &["-fsanitize=address,undefined", "-fno-omit-frame-pointer"]] {
         let dir = tempfile::tempdir().unwrap();
         let program = build("reads", &[&["-std=c11"][..], flags].concat(), dir.path());
@@ -111,7 +111,7 @@ fn rows_are_read_as_asked() {
 
 /// Tests the sessions of a server: plain, and under AddressSanitizer.
 #[test]
-fn sessions_go_their_ways() {
+fn sessions_program_passes() {
     let sanitizer = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"];
     for flags in [&[][..], &sanitizer] {
         let dir = tempfile::tempdir().unwrap();
@@ -124,7 +124,7 @@ fn sessions_go_their_ways() {
 /// Tests builds of indexes concurrently with a thread that writes, and cancelled long operations:
 /// plain, and under AddressSanitizer.
 #[test]
-fn indexes_are_built_beside_writers() {
+fn indexes_are_built_concurrently_with_writers() {
     let sanitizer = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer"];
     for flags in [&[][..], &sanitizer] {
         let dir = tempfile::tempdir().unwrap();
@@ -265,7 +265,7 @@ fn build_nulls(flags: &[&str], dir: &Path) -> PathBuf {
 /// Calls every function of the header with null for each pointer: plain, and under
 /// AddressSanitizer.
 #[test]
-fn null_is_said_to_be_null() {
+fn null_pointers_are_reported() {
     for flags in [&[][..], &["-fsanitize=address,undefined", "-fno-omit-frame-pointer"]] {
         let dir = tempfile::tempdir().unwrap();
         run(&mut Command::new(build_nulls(flags, dir.path())), dir.path(), 0);
@@ -311,7 +311,7 @@ fn run_in_valgrind(program: PathBuf, dir: &Path, rows: u32) {
 }
 
 #[test]
-fn valgrind_has_nothing_to_say() {
+fn programs_pass_under_valgrind() {
     let rest = ["server", "calls", "reads", "sessions"].map(|name| (name, 0));
     for (name, rows) in [("walk", 500)].into_iter().chain(rest) {
         let dir = tempfile::tempdir().unwrap();
@@ -322,14 +322,14 @@ fn valgrind_has_nothing_to_say() {
 
 /// A test of its own, because it takes as long as all the others.
 #[test]
-fn valgrind_has_nothing_to_say_of_builds() {
+fn builds_program_passes_under_valgrind() {
     let dir = tempfile::tempdir().unwrap();
     let flags = ["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-pthread"];
     run_in_valgrind(build("builds", &flags, dir.path()), dir.path(), 0);
 }
 
 #[test]
-fn valgrind_has_nothing_to_say_of_nulls() {
+fn nulls_program_passes_under_valgrind() {
     let dir = tempfile::tempdir().unwrap();
     run_in_valgrind(build_nulls(&[], dir.path()), dir.path(), 0);
 }
@@ -337,7 +337,7 @@ fn valgrind_has_nothing_to_say_of_nulls() {
 /// Compiles the example against an installed library with the flags of pkg-config: with the shared
 /// library, and with the static one, which then must be all it needs.
 #[test]
-fn what_is_installed_is_found_and_linked() {
+fn an_installed_library_is_found_and_linked() {
     let dir = tempfile::tempdir().unwrap();
     let (prefix, root) = (dir.path().join("usr"), Path::new(env!("CARGO_MANIFEST_DIR")));
     let installed = Command::new(root.join("../../scripts/install-c.sh"))

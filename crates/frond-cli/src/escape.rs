@@ -78,7 +78,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_come_back(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn escaped_bytes_round_trip(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
             let text = escape(&bytes);
             prop_assert!(!text.contains(['\t', '\n', '\r', '\0']));
             prop_assert_eq!(unescape(&text), Ok(bytes));

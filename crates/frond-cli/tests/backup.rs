@@ -26,7 +26,7 @@ fn backup_and_restore_give_the_same_entries() {
 }
 
 #[test]
-fn nothing_is_overwritten_and_nothing_half_made() {
+fn failed_backups_overwrite_nothing_and_leave_nothing() {
     let place = Place::loaded(5000);
     let taken = place.write("taken", "x");
     let free = place.path("free").display().to_string();

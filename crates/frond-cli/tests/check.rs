@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use common::Place;
 
 #[test]
-fn clean_store_is_clean_and_has_a_shape() {
+fn a_clean_store_passes_the_check_and_inspect_shows_its_shape() {
     let place = Place::loaded(20_000);
     for mode in [&["check", "STORE"][..], &["check", "STORE", "--quick"]] {
         assert!(place.ok(mode).contains("clean:"));
@@ -39,7 +39,7 @@ fn damage_is_exit_code_one() {
 }
 
 #[test]
-fn what_is_no_store_cannot_be_checked() {
+fn check_refuses_a_path_without_a_store() {
     let place = Place::new();
     assert_eq!(place.frond(&["check", "STORE"]).code, 2);
     assert!(!place.path("store").exists());
@@ -47,7 +47,7 @@ fn what_is_no_store_cannot_be_checked() {
 
 /// Promise: P10.
 #[test]
-fn a_damaged_slot_is_said_and_costs_nothing() {
+fn a_damaged_slot_gives_a_warning_and_loses_nothing() {
     let place = Place::loaded(2000);
     let store = std::fs::OpenOptions::new().write(true).open(place.path("store/store.frond"));
     store.expect("a store").write_at(b"damage", 64).expect("written");

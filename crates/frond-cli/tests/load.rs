@@ -54,7 +54,7 @@ fn control_paragraphs_become_rows_and_an_index() {
 }
 
 #[test]
-fn fields_that_turn_up_late_are_kept() {
+fn fields_that_first_appear_late_are_kept() {
     let place = Place::new();
     let text = "{\"id\":1,\"a\":\"x\"}\n{\"id\":2,\"b\":\"late\"}\n";
     let file = place.write("rows.jsonl", text);
@@ -64,7 +64,7 @@ fn fields_that_turn_up_late_are_kept() {
 }
 
 #[test]
-fn integers_are_in_the_order_of_numbers() {
+fn integers_sort_numerically() {
     let place = Place::new();
     let file = place.write("t.csv", "id,v\n10,a\n-3,b\n9,c\n");
     place.ok(&["load", "STORE", "t", &file, "--key", "id:int"]);
@@ -127,7 +127,7 @@ fn failing_batch_is_not_committed() {
 }
 
 #[test]
-fn key_that_exists_stops_the_load_at_its_line() {
+fn a_duplicate_key_stops_the_load_at_its_line() {
     let place = Place::new();
     let file = place.write("t.csv", "id,v\n1,a\n2,b\n");
     place.ok(&["load", "STORE", "t", &file, "--key", "id", "--index", "v"]);
@@ -157,7 +157,7 @@ fn replaced_rows_leave_no_index_entries() {
 
 /// `--bulk` creates the same trees as batches do, completely or not at all.
 #[test]
-fn bulk_makes_the_same_trees_at_once() {
+fn bulk_creates_the_same_trees_as_batches() {
     let place = Place::new();
     let mut text = "id,v\n".to_owned();
     for n in 0..3000 {
@@ -192,7 +192,7 @@ fn bulk_makes_the_same_trees_at_once() {
 }
 
 #[test]
-fn ledger_tells_what_must_be_there() {
+fn a_ledger_verifies_that_acknowledged_rows_exist() {
     let place = Place::new();
     let text: String = (0..25).map(|id| format!("{id},v{}\n", id % 3)).collect();
     let file = place.write("t.csv", format!("id,v\n{text}"));
@@ -223,7 +223,7 @@ fn ledger_tells_what_must_be_there() {
 }
 
 #[test]
-fn wrong_calls_are_one_line_and_change_nothing() {
+fn invalid_calls_print_one_line_and_change_nothing() {
     let place = Place::new();
     let file = place.write("t.csv", "a,b\n1,2\n");
     let plain = place.write("t.txt", "a,b\n");
@@ -275,7 +275,7 @@ fn wrong_calls_are_one_line_and_change_nothing() {
 }
 
 #[test]
-fn columns_are_those_of_the_first_load() {
+fn later_loads_must_use_the_columns_of_the_first() {
     let place = Place::new();
     let file = place.write("t.csv", "id,v\n1,a\n");
     place.ok(&["load", "STORE", "t", &file, "--key", "id"]);
@@ -294,7 +294,7 @@ fn columns_are_those_of_the_first_load() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_loaded_and_shown_escaped() {
+fn non_text_bytes_are_loaded_and_shown_escaped() {
     let place = Place::new();
     let file = place.write("t.csv", b"id,v\nk\xff,\x00\xfe\\\n");
     place.ok(&["load", "STORE", "t", &file, "--key", "id"]);
@@ -306,7 +306,7 @@ fn bytes_that_are_no_text_are_loaded_and_shown_escaped() {
 }
 
 #[test]
-fn get_says_when_there_is_nothing() {
+fn get_reports_missing_keys_trees_and_columns() {
     let place = Place::new();
     let file = place.write("t.csv", "id,v\n1,a\n");
     place.ok(&["load", "STORE", "t", &file, "--key", "id"]);

@@ -12,7 +12,7 @@ fn loaded() -> Place {
 }
 
 #[test]
-fn stats_are_for_people_and_for_programs() {
+fn stats_are_printed_as_text_and_json() {
     let place = loaded();
     let json = place.ok(&["stats", "STORE", "--json"]);
     let stats: serde_json::Value = serde_json::from_str(&json).expect("JSON");
@@ -27,7 +27,7 @@ fn stats_are_for_people_and_for_programs() {
 /// The size of rows is estimated from some leaves of a large tree; `inspect --columns` reads all of
 /// them.
 #[test]
-fn what_encoding_saves_is_told_by_tree_and_part() {
+fn encoding_savings_are_reported_by_tree_and_column() {
     let place = Place::new();
     let line = |id: u64| {
         let text = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -81,7 +81,7 @@ fn what_encoding_saves_is_told_by_tree_and_part() {
 
 /// Promise: P21.
 #[test]
-fn looking_changes_no_byte() {
+fn read_only_commands_change_no_byte() {
     let place = loaded();
     let files = || {
         let mut files: Vec<_> = std::fs::read_dir(place.path("store"))
@@ -113,7 +113,7 @@ fn log_prints_commits_and_their_entries() {
 }
 
 #[test]
-fn directory_without_a_store_is_told_so() {
+fn a_directory_without_a_store_is_reported() {
     let place = Place::new();
     place.write("file", "x");
     let dir = place.path("").display().to_string();
@@ -137,7 +137,7 @@ fn store_in_use_names_its_owner() {
 }
 
 #[test]
-fn output_may_be_cut_off_by_its_reader() {
+fn a_closed_pipe_ends_output_without_an_error() {
     let place = Place::new();
     let rows: String = (0..20_000).map(|id| format!("{id},some text\n")).collect();
     let file = place.write("t.csv", format!("id,v\n{rows}"));
@@ -153,7 +153,7 @@ fn output_may_be_cut_off_by_its_reader() {
 }
 
 #[test]
-fn a_named_snapshot_is_read_as_of_then() {
+fn commands_read_a_named_snapshot() {
     let place = loaded();
     let then = place.ok(&["dump", "STORE"]);
     place.ok(&["snapshot", "create", "STORE", "monday"]);

@@ -16,7 +16,7 @@ fn number(text: &str) -> f64 {
 }
 
 #[test]
-fn a_data_set_is_loaded_and_its_bytes_are_told_by_store_and_by_column() {
+fn sizes_are_measured_by_store_and_by_column() {
     let place = Place::new();
     let dir = place.path("bench").display().to_string();
     let json = place.path("sizes.json").display().to_string();

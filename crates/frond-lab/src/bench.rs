@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_directory_is_not_emptied() -> std::io::Result<()> {
+    fn a_foreign_directory_is_not_emptied() -> std::io::Result<()> {
         let dir = tempfile::tempdir()?;
         let store = dir.path().join("rocksdb");
         fs::create_dir(&store)?;

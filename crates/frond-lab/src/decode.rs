@@ -93,7 +93,7 @@ mod tests {
     use crate::schema::{Column, EncodedRow, Index};
 
     #[test]
-    fn decoded_rows_are_those_that_were_encoded() {
+    fn rows_round_trip_through_the_encoding() {
         let kinds = [
             Type::I8,
             Type::I16,

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_have_rows_of_their_own() {
+    fn each_set_has_its_own_row_count() {
         let jobs = planned("sizes --sets linktable,iibench=10000000 --rows 7 --dir d");
         let all = [
             ("iibench", 10_000_000, "d/iibench/null"),

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn encoded_keys_sort_as_their_values() {
+    fn encoded_keys_sort_like_their_values() {
         let floats = [f32::NEG_INFINITY, -2.5, -0.1, 0.0, 0.1, 3.0, 1005.0];
         assert!(floats.windows(2).all(|w| key(&[Value::F32(w[0])]) < key(&[Value::F32(w[1])])));
         let integers = [i32::MIN, -7, -1, 0, 1, i32::MAX];
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_texts_take_one_byte_in_128() {
+    fn text_lengths_below_128_take_one_byte() {
         for (length, prefix) in
             [(0, &[0u8][..]), (127, &[127]), (128, &[128, 1]), (300, &[0xac, 2])]
         {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn checksum_ignores_order_and_sees_every_byte() {
+    fn a_checksum_ignores_order_and_covers_every_byte() {
         let (mut one, mut two) = (Checksum::default(), Checksum::default());
         one.add(b"a", b"1");
         one.add(b"b", b"2");

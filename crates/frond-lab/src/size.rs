@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_as_written() {
+    fn sizes_are_parsed_and_printed_with_units() {
         for (text, bytes) in [("70MB", 70_000_000), ("1.5KiB", 1536), ("2G", 2 << 30), ("17", 17)] {
             assert_eq!(text.parse(), Ok(Bytes(bytes)), "{text}");
         }

@@ -124,7 +124,7 @@ fn signal(child: &Child, signal: &str) {
 }
 
 #[test]
-fn names_that_do_not_exist_are_answered_with_the_nearest() {
+fn unknown_names_are_answered_with_the_nearest() {
     let lab = Lab::new();
     assert!(lab.fails("run iibnech").contains("did you mean iibench?"));
     assert!(lab.fails("run iibench --targets inodb").contains("did you mean innodb?"));
@@ -140,7 +140,7 @@ fn names_that_do_not_exist_are_answered_with_the_nearest() {
 }
 
 #[test]
-fn directories_of_others_are_left_as_they_are() {
+fn foreign_directories_are_left_unchanged() {
     let lab = Lab::new();
     std::fs::create_dir(lab.path("data")).expect("made");
     std::fs::write(lab.path("data").join("precious"), "x").expect("written");
@@ -322,7 +322,7 @@ fn a_killed_run_keeps_its_finished_cells() {
 }
 
 #[test]
-fn cells_on_a_disk_of_their_own_leave_nothing_whatever_ends_the_run() {
+fn cells_on_virtual_disks_leave_nothing_however_the_run_ends() {
     let root = std::fs::metadata("/proc/self").expect("there is /proc");
     let is_root = std::os::unix::fs::MetadataExt::uid(&root) == 0;
     if !is_root || !Path::new("/dev/fuse").exists() {

@@ -24,7 +24,7 @@ fn wrong(level: Durability, bug: Bug) -> Toy {
 const LEVELS: [Durability; 3] = [Durability::Sync, Durability::Os, Durability::Lazy];
 
 fn script(seed: u64, length: usize) -> Vec<Op> {
-    generate(seed, &Swarm::thrown(seed, length).without_restarts())
+    generate(seed, &Swarm::random(seed, length).without_restarts())
 }
 
 fn crash<E: Engine>(engine: &E, seeds: u64, nested: u64) -> Result<CrashReport, Failure> {
@@ -40,7 +40,7 @@ fn crash<E: Engine>(engine: &E, seeds: u64, nested: u64) -> Result<CrashReport, 
 }
 
 #[test]
-fn a_right_store_survives_crashes_everywhere() {
+fn a_correct_store_survives_crashes_everywhere() {
     for level in LEVELS {
         let report = crash(&right(level), 6, 10).unwrap_or_else(|failure| panic!("{failure}"));
         println!("{level:?}: {report}");
@@ -51,18 +51,18 @@ fn a_right_store_survives_crashes_everywhere() {
 }
 
 #[test]
-fn a_right_store_answers_as_the_model_does_through_restarts() {
+fn a_correct_store_matches_the_model_through_restarts() {
     let mut lost = 0;
     for seed in 0..40 {
         let level = LEVELS[seed as usize % 3];
-        let ops = generate(seed, &Swarm::thrown(seed, 150));
+        let ops = generate(seed, &Swarm::random(seed, 150));
         lost += hold("model", seed, &ops, |ops| model_run(&right(level), ops, seed));
     }
     assert!(lost > 0, "no crash of any script ever took anything");
 }
 
 #[test]
-fn one_seed_makes_one_trace() {
+fn the_same_seed_gives_the_same_trace() {
     let ops = generate(5, &Swarm::everything(100));
     let first = same_answers(&right(Durability::Sync), &ops, 5).unwrap();
     let again = same_answers(&right(Durability::Sync), &ops, 5).unwrap();
@@ -70,7 +70,7 @@ fn one_seed_makes_one_trace() {
 }
 
 #[test]
-fn a_right_store_reports_every_failing_call() {
+fn a_correct_store_reports_every_failing_call() {
     let ops = script(1, 20);
     for level in LEVELS {
         let report = fail_each_call(&right(level), &ops, 1, &FaultPlan::default());
@@ -81,7 +81,7 @@ fn a_right_store_reports_every_failing_call() {
 }
 
 #[test]
-fn a_right_store_takes_a_full_disk_calmly() {
+fn a_correct_store_survives_a_full_disk() {
     let ops: Vec<Op> = script(4, 60).into_iter().filter(|op| *op != Op::Checkpoint).collect();
     let report = fill_the_disk(&right(Durability::Sync), &ops, 4, 4096);
     let report = report.unwrap_or_else(|failure| panic!("{failure}"));
@@ -111,14 +111,14 @@ fn sweep(engine: &Toy) -> Result<SweepReport, Failure> {
 }
 
 #[test]
-fn a_right_store_refuses_damage() {
+fn a_correct_store_refuses_damage() {
     let report = sweep(&right(Durability::Sync)).unwrap_or_else(|failure| panic!("{failure}"));
     println!("{report}");
     assert!(report.refused > 300, "{report}");
 }
 
 #[test]
-fn every_mistake_is_seen_by_its_campaign() {
+fn every_bug_is_caught_by_its_campaign() {
     use Bug::*;
     let sync = Durability::Sync;
     let by_crash = [
@@ -154,7 +154,7 @@ fn every_mistake_is_seen_by_its_campaign() {
 }
 
 #[test]
-fn a_failure_becomes_a_short_script() {
+fn a_failure_is_shrunk_to_a_short_script() {
     let toy = wrong(Durability::Sync, Bug::AckBeforeSync);
     let plan = CrashPlan { nested_one_in: 0, ..CrashPlan::default() };
     let ops = script(2, 40);

@@ -51,7 +51,7 @@ fn a_test_that_hangs_fails_with_the_stacks_of_all_threads() {
 }
 
 #[test]
-fn a_program_that_ends_keeps_its_output_and_its_exit_code() {
+fn a_watched_program_keeps_its_output_and_exit_code() {
     let output = watched("/bin/sh", &["-c", "echo one; echo two >&2; printf three; exit 7"]);
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "one\nthree");

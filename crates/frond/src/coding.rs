@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_bytes_come_back() {
+    fn numbers_and_bytes_round_trip() {
         let mut out = Vec::new();
         for n in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
             put_varint(&mut out, n);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_not_believed() {
+    fn lengths_are_validated() {
         assert_eq!(Reader::new(&[0xff; 10]).varint(), None);
         assert_eq!(Reader::new(&[0xff; 11]).bytes(), None);
         assert_eq!(Reader::new(&[0x81, 0]).varint(), None, "longer than it must be");

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_follow_each_other_and_are_an_eighth_wide() {
+    fn classes_are_contiguous_and_an_eighth_wide() {
         let mut last = None;
         for class in 0..CLASSES - 1 {
             let first = last.map_or(0, |last| last + 1);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_at_most_an_eighth_too_long() {
+    fn quantiles_are_at_most_an_eighth_too_long() {
         let histogram = Histogram::new(2);
         assert_eq!(histogram.times().per_mille(500), Duration::ZERO);
         for micros in 1..=1000 {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_stand_for_all() {
+    fn samples_represent_all_operations() {
         let (mut timed, mut stands_for) = (0u64, 0);
         for _ in 0..16_000 {
             let weight = sample();

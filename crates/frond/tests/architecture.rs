@@ -131,7 +131,7 @@ fn is_door(path: &str) -> bool {
 }
 
 #[test]
-fn rooms_use_only_rooms_below_them() {
+fn modules_use_only_modules_below_them() {
     let Drawing { rooms, arrows: drawn, shared } = drawing();
     let mut wrong = Vec::new();
     for (height, name) in rooms.iter().enumerate() {
@@ -174,7 +174,7 @@ fn rooms_use_only_rooms_below_them() {
 }
 
 #[test]
-fn paths_are_found_however_they_are_written() {
+fn paths_are_found_in_any_spelling() {
     let code = "use crate::{\n a::{B, c::D},\n E, f};\n fn g() { crate::h::i(crate::J) }";
     let found: Vec<String> = first_words(code).into_iter().collect();
     assert_eq!(found, ["E", "J", "a", "f", "h"]);

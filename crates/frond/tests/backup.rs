@@ -56,14 +56,14 @@ fn shown(engine: &DbEngine, vfs: &SimVfs, path: &Path) -> Everything {
 /// Scripts of all operations of a store, including drops, clones and named snapshots, with restarts
 /// between the increments.
 #[test]
-fn a_chain_of_increments_gives_back_every_link() {
+fn a_chain_of_increments_restores_every_link() {
     let mut pages = (0, 0);
     for seed in effort::seeds(12) {
-        let engine = DbEngine::thrown(seed);
+        let engine = DbEngine::random(seed);
         let vfs = SimVfs::new();
         let env = vfs.env(seed);
         let mut store = engine.open(&env).unwrap();
-        let mut swarm = DbEngine::able(Swarm::thrown(seed, 60)).without_restarts();
+        let mut swarm = DbEngine::with_long_values(Swarm::random(seed, 60)).without_restarts();
         (swarm.named, swarm.clone) = (swarm.named.max(2), swarm.clone.max(2));
         let mut expected = Vec::new();
         let (mut last, mut increments) = (None, Vec::new());
@@ -146,7 +146,7 @@ fn rows(db: &Db) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
 /// An increment can be restored only onto the version for which it was made, and nothing is ever
 /// overwritten.
 #[test]
-fn what_does_not_belong_together_is_refused() {
+fn unrelated_backups_are_refused() {
     let (vfs, env) = memory();
     let (db, other) = (tiny(&env, "/store"), tiny(&env, "/other"));
     for db in [&db, &other] {
@@ -252,7 +252,7 @@ fn long(seed: u64, bytes: usize) -> Vec<u8> {
 /// Long values have extents of their own, which do not record a birth: an increment has the new
 /// ones, and not the old ones to which a rewritten leaf still refers.
 #[test]
-fn an_increment_has_new_long_values_only() {
+fn an_increment_contains_only_new_long_values() {
     let (_, env) = memory();
     let db = tiny(&env, "/store");
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
@@ -343,11 +343,11 @@ fn damaged_backups_are_found() {
 /// A crash at any call while a backup is made: the name then refers to a complete backup or to
 /// nothing, the store has lost nothing, and the interrupted attempt does not prevent the next one.
 #[test]
-fn a_backup_is_whole_or_not_there_after_any_crash() {
+fn a_backup_is_complete_or_absent_after_any_crash() {
     let engine = DbEngine::tiny(Durability::Sync);
     let vfs = SimVfs::new();
     let mut store = engine.open(&vfs.env(1)).unwrap();
-    let swarm = DbEngine::able(Swarm::everything(40)).without_restarts();
+    let swarm = DbEngine::with_long_values(Swarm::everything(40)).without_restarts();
     let run = |store: &mut <DbEngine as Engine>::Store, seed| {
         for op in generate(seed, &swarm) {
             if !matches!(op, Op::Step(_) | Op::Advance(_)) {
@@ -410,7 +410,8 @@ fn a_backup_that_fails_leaves_nothing() {
     loop {
         let vfs = SimVfs::new();
         let mut store = engine.open(&vfs.env(1)).unwrap();
-        for op in generate(3, &DbEngine::able(Swarm::everything(30)).without_restarts()) {
+        for op in generate(3, &DbEngine::with_long_values(Swarm::everything(30)).without_restarts())
+        {
             if !matches!(op, Op::Step(_) | Op::Advance(_)) {
                 store.apply(&op).unwrap();
             }
@@ -452,7 +453,7 @@ fn a_backup_that_fails_leaves_nothing() {
 /// in which the sum is right, and has everything that was committed before. Its pages are kept
 /// although checkpoints replace them all the time. Rule: I18.
 #[test]
-fn backups_beside_writers_are_moments() {
+fn backups_during_writes_are_consistent_snapshots() {
     const ACCOUNTS: u32 = 3000;
     let dir = tempfile::tempdir().unwrap();
     let limits = Limits {

@@ -88,12 +88,12 @@ fn write_and_read(bytes: usize) {
 }
 
 #[test]
-fn a_long_value_takes_some_pieces_of_memory() {
+fn a_long_value_is_streamed_in_bounded_memory() {
     write_and_read(150 << 20);
 }
 
 #[test]
 #[ignore = "2 GiB of memory and a gibibyte of disk"]
-fn the_longest_value_takes_some_pieces_of_memory() {
+fn the_longest_value_is_streamed_in_bounded_memory() {
     write_and_read(frond::VALUE_BYTES_MAX);
 }

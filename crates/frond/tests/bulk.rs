@@ -78,7 +78,7 @@ fn assert_clean(db: &Db) {
 }
 
 /// Asserts that dropping trees frees their space; each checkpoint releases only some pages.
-fn assert_space_comes_back(db: &Db) {
+fn assert_space_is_reclaimed(db: &Db) {
     let other = db.create_tree("other", TreeOptions::default()).unwrap();
     let left = || stat(db, "space_live_bytes") + stat(db, "space_temporary_bytes");
     for round in 0..200u32 {
@@ -98,7 +98,7 @@ fn names(db: &Db) -> Vec<String> {
 /// Rule: I20. Rows in scrambled order, in order, and in order except for a few; then the trees
 /// behave like any others.
 #[test]
-fn rows_in_any_order_become_the_same_tree() {
+fn rows_loaded_in_any_order_give_the_same_tree() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let count = 30_000;
@@ -136,7 +136,7 @@ fn rows_in_any_order_become_the_same_tree() {
     }
     assert_clean(&db);
     trees.iter().for_each(|name| db.drop_tree(name).unwrap());
-    assert_space_comes_back(&db);
+    assert_space_is_reclaimed(&db);
     assert_clean(&db);
     db.close().unwrap();
 }
@@ -144,7 +144,7 @@ fn rows_in_any_order_become_the_same_tree() {
 /// In a tree that is not unique the row put last stays, wherever the earlier ones are: in the same
 /// piece, in another, or in leaves that are written.
 #[test]
-fn the_row_that_came_last_stays() {
+fn the_last_row_of_a_key_wins() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let count = 8000;
@@ -167,7 +167,7 @@ fn the_row_that_came_last_stays() {
 
 /// A duplicate key fails the load of a unique tree, and the error names it.
 #[test]
-fn a_unique_tree_takes_no_key_twice() {
+fn a_load_of_a_unique_tree_refuses_duplicate_keys() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let count = 20_000;
@@ -219,7 +219,7 @@ fn a_unique_tree_takes_no_key_twice() {
 
 /// Long values have extents of their own; those of replaced rows are free.
 #[test]
-fn long_values_are_loaded_too() {
+fn long_values_can_be_loaded() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path().join("store"), Options::new().cache_size(8 << 20)).unwrap();
     let long = |number: u64, round: u64| {
@@ -255,14 +255,14 @@ fn long_values_are_loaded_too() {
     let db = Db::open(dir.path().join("store"), Options::new().cache_size(8 << 20)).unwrap();
     check(&db);
     db.drop_tree("t").unwrap();
-    assert_space_comes_back(&db);
+    assert_space_is_reclaimed(&db);
     assert_clean(&db);
     db.close().unwrap();
 }
 
 /// A load that is dropped or fails leaves neither a tree nor space in use.
 #[test]
-fn a_load_that_is_given_up_leaves_nothing() {
+fn an_abandoned_load_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     db.create_tree("other", TreeOptions::default()).unwrap().put(b"k", b"v").unwrap();
@@ -294,7 +294,7 @@ fn a_load_that_is_given_up_leaves_nothing() {
 
 /// A closed store accepts no more rows, and the load is over.
 #[test]
-fn closing_ends_a_load() {
+fn closing_the_store_ends_a_load() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let mut load = db.bulk_load("t", TreeOptions::default()).unwrap();
@@ -311,7 +311,7 @@ fn closing_ends_a_load() {
 
 /// The name is taken when the tree is created, not before; the first load to finish gets it.
 #[test]
-fn a_name_goes_to_the_first_that_finishes() {
+fn the_first_load_to_finish_gets_the_name() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let (mut a, mut b) = (
@@ -373,7 +373,7 @@ fn several_loads_are_published_in_one_commit() {
 /// Rule: I43. A snapshot from before does not see the tree; one from after keeps it, through its
 /// drop. Rule: I19. A clone keeps the pages that it shares.
 #[test]
-fn snapshots_and_clones_of_a_loaded_tree() {
+fn snapshots_and_clones_of_a_loaded_tree_keep_its_rows() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let count = 10_000;
@@ -413,7 +413,7 @@ fn snapshots_and_clones_of_a_loaded_tree() {
 /// Pages of a load are older than the version that links them. An increment whose base is between
 /// the two contains them anyway, whatever was changed since. Promise: P26.
 #[test]
-fn an_increment_has_what_was_loaded_since_its_base() {
+fn an_increment_contains_loads_since_its_base() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let db = open(dir.path());
@@ -459,7 +459,7 @@ fn an_increment_has_what_was_loaded_since_its_base() {
 
 /// A follower is notified that it has to read the tree.
 #[test]
-fn the_feed_says_that_a_tree_was_loaded() {
+fn the_feed_reports_a_loaded_tree() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let mut feed = db.changes(db.snapshot().seqno().next()).unwrap();
@@ -491,7 +491,7 @@ fn the_feed_says_that_a_tree_was_loaded() {
 
 /// Loads, commits, checkpoints and backups run concurrently.
 #[test]
-fn loads_run_beside_everything_else() {
+fn loads_run_concurrently_with_commits_checkpoints_and_backups() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let busy = db.create_tree("busy", TreeOptions::default()).unwrap();

@@ -23,7 +23,7 @@ fn scrambled(count: u64) -> impl Iterator<Item = u64> {
 
 /// Scripts with a load every few operations; long ones have restarts in between.
 fn script(seed: u64, length: usize) -> Vec<Op> {
-    let mut swarm = DbEngine::able(Swarm::thrown(seed, length));
+    let mut swarm = DbEngine::with_long_values(Swarm::random(seed, length));
     (swarm.bulk, swarm.fill, swarm.trees, swarm.catalog) = (30, 15, 6, 10);
     let swarm = if length < 100 { swarm.without_restarts() } else { swarm };
     generate(seed, &swarm)
@@ -47,10 +47,10 @@ fn fills(script: &[Op]) -> usize {
 
 /// Promise: P1, P2, P3.
 #[test]
-fn loaded_trees_are_the_models() {
+fn loaded_trees_match_the_model() {
     let (mut loaded, mut filled) = (0, 0);
     for seed in effort::seeds(40) {
-        let engine = DbEngine::thrown(seed);
+        let engine = DbEngine::random(seed);
         let script = script(seed, 150);
         hold("bulk", seed, &script, |script| model_run(&engine, script, seed));
         (loaded, filled) = (loaded + loads(&script), filled + fills(&script));
@@ -99,7 +99,7 @@ fn a_full_disk_ends_a_load() {
 
 /// A load that only the log has is visible to a read-only open, which must replay it.
 #[test]
-fn a_load_that_only_the_log_has_is_read_without_writing() {
+fn a_read_only_open_shows_a_load_that_is_only_in_the_log() {
     let vfs = SimVfs::new();
     let env = vfs.env(1);
     let engine = DbEngine::tiny(Durability::Sync);
@@ -136,7 +136,7 @@ fn a_load_that_only_the_log_has_is_read_without_writing() {
 /// Two loads with long values in one commit that only the log has when power fails: replay assigns
 /// each its own values, so that dropping one tree leaves the other's alone. Rules: I11, I19, I22.
 #[test]
-fn a_replay_tells_whose_long_values_are_whose() {
+fn replay_assigns_long_values_to_their_loads() {
     let options = |vfs: &SimVfs| {
         let DbEngine { tuning, cache_bytes, .. } = DbEngine::tiny(Durability::Sync);
         Options::new().cache_size(cache_bytes).tuning(tuning).env(vfs.env(5))

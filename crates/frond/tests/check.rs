@@ -69,7 +69,7 @@ fn a_fresh_store_is_clean() {
 }
 
 #[test]
-fn deep_trees_are_clean_at_every_moment() {
+fn deep_trees_are_clean_at_any_time() {
     for seed in 0..6 {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("store");
@@ -100,7 +100,7 @@ fn deep_trees_are_clean_at_every_moment() {
 }
 
 #[test]
-fn a_store_that_was_not_closed_is_clean() {
+fn an_unclosed_store_is_clean() {
     for seed in 0..4 {
         let dir = tempfile::tempdir().unwrap();
         let (path, crashed) = (dir.path().join("store"), dir.path().join("crashed"));
@@ -148,7 +148,7 @@ fn copy_quietly(from: &Path, to: &Path) {
 }
 
 #[test]
-fn dropped_trees_leave_nothing_behind() {
+fn dropped_trees_leave_no_pages() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let db = Db::open(&path, options()).unwrap();
@@ -181,7 +181,7 @@ fn dropped_trees_leave_nothing_behind() {
 }
 
 #[test]
-fn a_check_runs_beside_commits_and_checkpoints() {
+fn a_check_runs_concurrently_with_commits_and_checkpoints() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path().join("store"), options()).unwrap();
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
@@ -208,7 +208,7 @@ fn a_check_runs_beside_commits_and_checkpoints() {
 
 /// Whatever byte is damaged: the check reports it, or the store opens and every row is right.
 #[test]
-fn a_flipped_byte_is_found_or_is_no_part_of_the_state() {
+fn a_flipped_byte_is_detected_or_irrelevant() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let db = Db::open(&path, options()).unwrap();
@@ -265,7 +265,7 @@ fn a_flipped_byte_is_found_or_is_no_part_of_the_state() {
 /// A crash during recovery, or right after it: checkpoints during a long replay must record log
 /// positions from which recovery can start.
 #[test]
-fn a_recovery_longer_than_a_memtable_leaves_slots_that_open() {
+fn a_recovery_longer_than_a_memtable_leaves_valid_slots() {
     let dir = tempfile::tempdir().unwrap();
     let (path, crashed) = (dir.path().join("store"), dir.path().join("crashed"));
     let lazy = Tuning {

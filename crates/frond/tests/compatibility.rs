@@ -138,7 +138,7 @@ fn features(store: &[u8]) -> [u64; 2] {
 
 /// Promise: P22.
 #[test]
-fn a_load_that_recovery_adopts_is_a_feature_too() {
+fn a_load_adopted_by_recovery_sets_its_feature_bits() {
     let layout = || Some(Layout::new(vec![Part::Fixed(4, Hint::Integer)]));
     let (default, small) = (SizeClass::Default, SizeClass::Small);
     for (layout, size_class, feature) in
@@ -176,7 +176,7 @@ fn a_load_that_recovery_adopts_is_a_feature_too() {
 
 /// Promise: P22. The process that loaded a tree knows the features of its leaves.
 #[test]
-fn a_load_is_no_feature_that_its_leaves_do_not_have() {
+fn a_load_sets_only_the_feature_bits_its_leaves_need() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), options()).unwrap();
     let mut made = TreeOptions::default();
@@ -206,7 +206,7 @@ fn a_load_is_no_feature_that_its_leaves_do_not_have() {
 
 /// Promise: P22. Knowing one of two features does not imply the other.
 #[test]
-fn features_are_required_one_by_one_and_together() {
+fn features_are_required_independently() {
     let mode = OpenMode { write: true, create_new: true, direct: true };
     let file = MemoryVfs::new().open(Path::new("s"), mode).unwrap();
     let file = StoreFile::new(file, "s", StoreId([7; 16]));

@@ -25,9 +25,9 @@ fn plan() -> SweepPlan {
 }
 
 fn sweep(seed: u64) -> Result<SweepReport, Failure> {
-    let engine = DbEngine::thrown(seed);
+    let engine = DbEngine::random(seed);
     let script = |seed, length| {
-        generate(seed, &DbEngine::able(Swarm::thrown(seed, length)).without_restarts())
+        generate(seed, &DbEngine::with_long_values(Swarm::random(seed, length)).without_restarts())
     };
     let (disk, older, model) =
         closed_store(&engine, &script(seed, 100), &script(seed + 1, 50), seed)?;
@@ -37,7 +37,7 @@ fn sweep(seed: u64) -> Result<SweepReport, Failure> {
 /// Bits, zeroed sectors and pages, swapped and copied pages, stale pages, cut files. Promise: P9,
 /// P19, P20.
 #[test]
-fn damage_is_an_error_or_harmless() {
+fn damage_is_reported_or_harmless() {
     for seed in effort::seeds(3) {
         let report = sweep(seed).unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
         println!("seed {seed}: {report}");

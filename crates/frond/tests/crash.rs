@@ -29,8 +29,8 @@ fn short_scripts_survive_crashes_everywhere() {
     let plan = CrashPlan { states, nested_one_in: 0, ..CrashPlan::default() };
     let mut total = CrashReport::default();
     for seed in effort::seeds(8) {
-        let engine = DbEngine::thrown(seed);
-        let swarm = DbEngine::able(Swarm::thrown(seed, 6)).without_restarts();
+        let engine = DbEngine::random(seed);
+        let swarm = DbEngine::with_long_values(Swarm::random(seed, 6)).without_restarts();
         total.add(&crash("short", &engine, &generate(seed, &swarm), seed, &plan));
     }
     demand("short scripts", &total);
@@ -49,8 +49,8 @@ fn longer_scripts_survive_crashes_everywhere() {
     let plan = CrashPlan { states, nested_one_in: 0, ..CrashPlan::default() };
     let mut total = CrashReport::default();
     for seed in effort::seeds(4) {
-        let engine = DbEngine::thrown(seed);
-        let swarm = DbEngine::able(Swarm::thrown(seed, 25)).without_restarts();
+        let engine = DbEngine::random(seed);
+        let swarm = DbEngine::with_long_values(Swarm::random(seed, 25)).without_restarts();
         let mut script = generate(seed, &swarm);
         script.push(Op::Reopen);
         script.extend(generate(seed + 1000, &Swarm { length: 8, ..swarm }));
@@ -67,8 +67,8 @@ fn closing_and_opening_survive_crashes_everywhere() {
     let plan = CrashPlan { states, nested_one_in: 0, ..CrashPlan::default() };
     let mut total = CrashReport::default();
     for seed in effort::seeds(3) {
-        let engine = DbEngine::thrown(seed);
-        let swarm = DbEngine::able(Swarm::thrown(seed, 3)).without_restarts();
+        let engine = DbEngine::random(seed);
+        let swarm = DbEngine::with_long_values(Swarm::random(seed, 3)).without_restarts();
         let mut script = Vec::new();
         for round in 0..4 {
             script.extend(generate(seed + 1000 * round, &swarm));
@@ -105,8 +105,8 @@ fn transactions_survive_crashes_everywhere() {
     let plan = CrashPlan { states, nested_one_in: 0, ..CrashPlan::default() };
     let (mut total, mut met) = (CrashReport::default(), Met::default());
     for seed in effort::seeds(4) {
-        let engine = DbEngine::thrown(seed);
-        let mut swarm = DbEngine::able(Swarm::everything(120)).with_transactions(seed);
+        let engine = DbEngine::random(seed);
+        let mut swarm = DbEngine::with_long_values(Swarm::everything(120)).with_transactions(seed);
         // Few other operations, because each of their calls is tried, too.
         (swarm.bulk, swarm.clone, swarm.named, swarm.held, swarm.read) = (0, 0, 0, 0, 0);
         (swarm.catalog, swarm.commit) = (1, 10);
@@ -135,7 +135,7 @@ fn recovery_survives_crashes_in_recovery() {
     for (seed, level) in effort::seeds(3).zip([Durability::Sync, Durability::Os, Durability::Lazy])
     {
         let engine = DbEngine::tiny(level);
-        let swarm = DbEngine::able(Swarm::everything(12)).without_restarts();
+        let swarm = DbEngine::with_long_values(Swarm::everything(12)).without_restarts();
         total.add(&crash("nested", &engine, &generate(seed, &swarm), seed, &plan));
     }
     demand("nested", &total);

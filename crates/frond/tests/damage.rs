@@ -34,7 +34,7 @@ fn work(db: &Db) {
 
 /// Promise: P9, P10. Rule: I38.
 #[test]
-fn a_flipped_bit_takes_its_own_range_and_nothing_else() {
+fn a_flipped_bit_loses_only_its_own_key_range() {
     for seed in effort::seeds(2) {
         let pages = 60 * effort::factor() as usize;
         let report =
@@ -60,7 +60,7 @@ fn a_bad_sector_that_heals_leaves_no_trace() {
 /// The newest slot, or what it links, is damaged while the store is closed: it opens from the older
 /// slot and its log, reports that, and has all rows. Promise: P10.
 #[test]
-fn a_damaged_newest_version_costs_nothing() {
+fn a_damaged_newest_version_loses_no_rows() {
     let mut fell_back = 0;
     for seed in effort::seeds(2) {
         let report = break_newest_version(seed).unwrap_or_else(|bad| panic!("{seed}: {bad}"));
@@ -73,17 +73,17 @@ fn a_damaged_newest_version_costs_nothing() {
 /// A place that is unreadable at one opening, whatever that opening does until it crashes, and
 /// readable at the next. Promises: P5, P10, P11.
 #[test]
-fn a_sector_that_fails_at_one_opening_only_costs_nothing() {
+fn a_sector_unreadable_during_one_open_loses_no_rows() {
     let mut total = HealReport::default();
     for seed in effort::seeds(4) {
-        let swarm = DbEngine::able(Swarm::thrown(seed, 40)).without_restarts();
+        let swarm = DbEngine::with_long_values(Swarm::random(seed, 40)).without_restarts();
         let mut script = generate(seed, &swarm);
         script.push(Op::Reopen);
         script.extend(generate(seed + 1000, &swarm));
         // Every other store is so small that most of it is rewritten all the time.
         let engine = match seed % 2 {
             0 => DbEngine::tiny(Durability::Os),
-            _ => DbEngine::thrown(seed),
+            _ => DbEngine::random(seed),
         };
         let plan = HealPlan::default();
         let report =
@@ -98,7 +98,7 @@ fn a_sector_that_fails_at_one_opening_only_costs_nothing() {
 
 /// A damaged long value with which later messages of its memtable merge: only its own key is lost.
 #[test]
-fn a_long_value_that_is_gone_takes_its_own_key() {
+fn a_damaged_long_value_loses_only_its_own_key() {
     let vfs = SimVfs::new();
     let db = Db::open(STORE, options(&vfs)).unwrap();
     let tree = db.create_tree("a", TreeOptions::default()).unwrap();

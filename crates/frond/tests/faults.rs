@@ -25,7 +25,7 @@ use frond_testkit::{
 };
 
 fn script(seed: u64, length: usize) -> Vec<Op> {
-    generate(seed, &DbEngine::able(Swarm::thrown(seed, length)).without_restarts())
+    generate(seed, &DbEngine::with_long_values(Swarm::random(seed, length)).without_restarts())
 }
 
 /// EIO, short transfers and three kinds of failing syncs at every call, during the run and during
@@ -34,7 +34,7 @@ fn script(seed: u64, length: usize) -> Vec<Op> {
 #[test]
 fn every_failing_call_is_an_error() {
     for seed in effort::seeds(2) {
-        let engine = DbEngine::thrown(seed);
+        let engine = DbEngine::random(seed);
         let report = hold("faults", seed, &script(seed, 6), |script| {
             fail_each_call(&engine, script, seed, &FaultPlan::default())
         });
@@ -48,7 +48,7 @@ fn every_failing_call_is_an_error() {
 /// what it serves then survives a power failure, with space for a checkpoint or without. Promise:
 /// P6.
 #[test]
-fn what_only_the_page_cache_has_is_durable_before_it_is_served() {
+fn page_cache_contents_are_synced_before_they_are_served() {
     for is_full in [false, true] {
         let mut told = CachedReport::default();
         for seed in effort::seeds(6) {
@@ -69,7 +69,7 @@ fn what_only_the_page_cache_has_is_durable_before_it_is_served() {
 /// Failing calls while transactions are open: each transaction is there completely or not at all,
 /// and one that got an error is over. Promise: P2, P11, P12.
 #[test]
-fn every_failing_call_beside_transactions_is_an_error() {
+fn every_failing_call_during_transactions_is_an_error() {
     let script = "create t0 unique\n\
         commit default: put t0 k1 v1*9; put t0 k5 v2*400\n\
         begin 0 snapshot sync\n\
@@ -99,7 +99,7 @@ fn every_failing_call_beside_transactions_is_an_error() {
 #[test]
 fn a_lying_device_yields_no_wrong_row() {
     for seed in effort::seeds(4) {
-        let engine = DbEngine::thrown(seed);
+        let engine = DbEngine::random(seed);
         let report = hold("silent", seed, &script(seed, 20), |script| {
             fail_each_call(&engine, script, seed, &FaultPlan::silent())
         });
@@ -113,7 +113,7 @@ fn a_lying_device_yields_no_wrong_row() {
 fn a_full_disk_refuses_and_recovers() {
     let mut refused = 0;
     for seed in effort::seeds(12) {
-        let engine = DbEngine::thrown(seed);
+        let engine = DbEngine::random(seed);
         let report: FullReport = hold("full", seed, &script(seed, 60), |script| {
             fill_the_disk(&engine, script, seed, 64 << 10)
         });
@@ -154,7 +154,7 @@ fn assert_rows(tree: &Tree, numbers: std::ops::Range<u64>) {
 /// Another program fills the disk after commits were admitted: their applies and checkpoints find
 /// no space. With threads, as in production. Promise: P13. Rule: I24.
 #[test]
-fn a_disk_that_fills_behind_the_commits_stops_nothing_for_good() {
+fn a_disk_filled_after_commits_does_not_stop_the_store_permanently() {
     let vfs = SimVfs::new();
     let env = Env { vfs: Arc::new(vfs.clone()), workers: Workers::Threads(2), ..Env::real() };
     // Enough memory for a memtable larger than the reserve of a small store.
@@ -204,7 +204,7 @@ fn a_disk_that_fills_behind_the_commits_stops_nothing_for_good() {
 /// The batch's record is longer than the space that the log reserves for deletes: it is written in
 /// parts, with checkpoints between them. Promise: P13. Rule: I24.
 #[test]
-fn a_batch_of_deletes_that_is_longer_than_the_reserve_needs_no_room_on_the_disk() {
+fn deletes_longer_than_the_log_reserve_need_no_free_disk_space() {
     let vfs = SimVfs::new();
     let env = Env { vfs: Arc::new(vfs.clone()), workers: Workers::Threads(2), ..Env::real() };
     let options = || {
@@ -251,7 +251,7 @@ fn a_batch_of_deletes_that_is_longer_than_the_reserve_needs_no_room_on_the_disk(
 /// A store fills its disk by itself and crashes; it opens with nothing free, and deletes empty it.
 /// Promises: P5, P13. Rule: I24.
 #[test]
-fn a_store_that_filled_its_disk_opens_with_nothing_free_and_is_emptied_by_deletes() {
+fn a_store_that_filled_its_disk_opens_and_can_be_emptied_by_deletes() {
     let mut total = FilledReport::default();
     for seed in effort::seeds(4) {
         let report = fill_and_reopen(seed, &FilledPlan::default())
@@ -267,7 +267,7 @@ fn a_store_that_filled_its_disk_opens_with_nothing_free_and_is_emptied_by_delete
 /// Whatever a store did, and whenever it was killed, it opens even if others have taken all free
 /// space since, including its reserves. Promises: P5, P13. Rule: I24.
 #[test]
-fn a_store_of_any_history_opens_where_others_have_the_disk() {
+fn a_store_of_any_history_opens_on_a_disk_filled_by_others() {
     let mut total = OccupiedReport::default();
     for seed in effort::seeds(8) {
         let level = [Durability::Sync, Durability::Os][seed as usize % 2];
@@ -286,7 +286,7 @@ fn a_store_of_any_history_opens_where_others_have_the_disk() {
 /// A clone and a load whose commits cannot be applied, because an earlier value grows and finds no
 /// space: they fail with a full disk, and nothing of them is there, now or later. Promise: P13.
 #[test]
-fn what_cannot_begin_on_a_full_disk_is_taken_back() {
+fn a_clone_or_load_that_cannot_apply_on_a_full_disk_is_undone() {
     let vfs = SimVfs::new();
     let options =
         || Options::new().cache_size(256 << 20).durability(Durability::Lazy).env(vfs.env(3));
@@ -362,7 +362,7 @@ fn a_value_that_grew_before_a_clone_is_read_only_read() {
 /// A file system that does not report its free space: commits use what the store has backed and are
 /// then refused; everything else goes on, and so do commits once it reports again. Promise: P13.
 #[test]
-fn a_file_system_that_hides_its_room_refuses_and_recovers() {
+fn a_store_recovers_when_free_space_was_unknown() {
     let vfs = SimVfs::new();
     let options = || DbEngine::tiny(Durability::Lazy);
     let open = || {
@@ -414,7 +414,7 @@ impl Clock for WildClock {
 /// The same commits with a wrong clock and with a right one, with restarts and crashes between
 /// them, end in the same rows and seqnos. Promises: P14, P17.
 #[test]
-fn no_clock_decides_what_is_there() {
+fn the_clock_never_affects_stored_rows() {
     let run = |clock: Option<Arc<dyn Clock>>| {
         let mut vfs = SimVfs::new();
         let options = |vfs: &SimVfs| {

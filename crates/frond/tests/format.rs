@@ -66,7 +66,7 @@ fn split(page: &str) -> (&str, &str, &str) {
 }
 
 #[test]
-fn the_dump_is_what_the_engine_writes() {
+fn the_documented_dump_matches_the_engines_bytes() {
     let fresh = smallest_store();
     assert!(fresh == undump(&dump(&fresh)), "the dump says all");
     let page = sources::file(PAGE).text;
@@ -259,7 +259,7 @@ fn rows(file: &[u8], store: &[u8], link: &Link) -> Vec<(Vec<u8>, u8, Vec<u8>)> {
 }
 
 #[test]
-fn a_reader_written_from_the_page_finds_the_row() {
+fn a_reader_written_from_the_format_page_finds_the_row() {
     let page_text = sources::file(PAGE).text;
     let file = undump(split(&page_text).1);
     // "Superblock": the valid slot of higher sequence.

@@ -27,7 +27,7 @@ const LEVELS: [Isolation; 4] = [
 /// runs, and transactions spill, many times each.
 fn options(vfs: &SimVfs, durability: Durability, seed: u64) -> Options {
     let env = Env { vfs: Arc::new(vfs.clone()), workers: Workers::Threads(2), ..Env::real() };
-    let DbEngine { mut tuning, cache_bytes, .. } = DbEngine::thrown(seed);
+    let DbEngine { mut tuning, cache_bytes, .. } = DbEngine::random(seed);
     tuning.shape = DbEngine::tiny(durability).tuning.shape;
     if let Some(limits) = &mut tuning.limits {
         limits.memtable_bytes = limits.memtable_bytes.min(8 << 10);
@@ -63,7 +63,7 @@ impl Below {
         self.blocks_read += get("cache_hits") + get("cache_misses");
     }
 
-    fn must_be_much(&self) {
+    fn assert_enough_work(&self) {
         let Self { applies, leaf_flushes, checkpoints, blocks_read } = *self;
         assert!(applies > 10 && checkpoints > 3, "{self:?}");
         assert!(leaf_flushes > 0 && blocks_read > 100, "{self:?}");
@@ -99,26 +99,26 @@ fn record(levels: &[Isolation], txns: u32, seed: u64, below: &mut Below) -> Hist
 
 /// Promise: P23.
 #[test]
-fn no_level_shows_what_it_forbids() {
+fn no_isolation_level_shows_an_anomaly_it_forbids() {
     for seed in effort::seeds(1) {
         for (at, level) in (0..).zip(LEVELS) {
             let below = &mut Below::default();
             let history = record(&[level], 1500, 4 * seed + at, below);
             demand_nothing_forbidden(&format!("{level:?}, seed {seed}, {below:?}"), &history);
             assert!(history.committed() > 1500, "most come through");
-            below.must_be_much();
+            below.assert_enough_work();
         }
     }
 }
 
 /// A session gets the guarantees of its level, whatever the levels of the others. Promise: P23.
 #[test]
-fn levels_beside_each_other_show_nothing_that_is_forbidden() {
+fn mixed_isolation_levels_show_no_forbidden_anomaly() {
     for seed in effort::seeds(1) {
         let below = &mut Below::default();
         let history = record(&LEVELS, 2500, seed, below);
         demand_nothing_forbidden(&format!("all levels, seed {seed}, {below:?}"), &history);
-        below.must_be_much();
+        below.assert_enough_work();
     }
 }
 
@@ -171,7 +171,7 @@ fn across_power_cuts(levels: &[Isolation], seed: u64, met: &mut Met) {
 /// All levels mixed, and each alone: if all are Serializable, no anomaly is allowed. Promise: P1,
 /// P2, P3, P4, P23.
 #[test]
-fn histories_go_on_across_power_cuts() {
+fn histories_stay_valid_across_power_cuts() {
     let met = &mut Met::default();
     for seed in effort::seeds(2) {
         across_power_cuts(&LEVELS, seed, met);
@@ -184,7 +184,7 @@ fn histories_go_on_across_power_cuts() {
 }
 
 /// The history of two transactions of a level that make their calls in turn.
-fn two_in_turn(isolation: Isolation, has_skew: bool) -> Result<History, Error> {
+fn two_interleaved_transactions(isolation: Isolation, has_skew: bool) -> Result<History, Error> {
     let db = open(&SimVfs::new(), Durability::Lazy, 0);
     let tree = db.create_tree("registers", TreeOptions::default())?;
     for key in [1u64, 2] {
@@ -229,26 +229,26 @@ fn two_in_turn(isolation: Isolation, has_skew: bool) -> Result<History, Error> {
 /// Positive controls from the store itself: an anomaly that a level allows occurs, and is found
 /// when checked against a stricter level.
 #[test]
-fn what_levels_let_happen_is_found_where_it_is_forbidden() {
+fn anomalies_a_level_allows_are_found_by_stricter_checks() {
     let names = |history: &History, level| -> Vec<Anomaly> {
         let findings = history.as_level(level).check();
         findings.into_iter().map(|finding| finding.anomaly).collect()
     };
     for level in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
-        let lost = two_in_turn(level, false).unwrap();
+        let lost = two_interleaved_transactions(level, false).unwrap();
         demand_nothing_forbidden("a lost update", &lost);
         assert!(names(&lost, Isolation::Snapshot).contains(&Anomaly::P4));
     }
-    let refused = two_in_turn(Isolation::Snapshot, false);
+    let refused = two_interleaved_transactions(Isolation::Snapshot, false);
     assert!(matches!(refused, Err(Error::Conflict { .. })), "{refused:?}");
     for level in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Snapshot] {
-        let skew = two_in_turn(level, true).unwrap();
+        let skew = two_interleaved_transactions(level, true).unwrap();
         demand_nothing_forbidden("a write skew", &skew);
         assert_eq!(names(&skew, Isolation::Snapshot), []);
         assert_eq!(names(&skew, Isolation::Serializable), [Anomaly::G2]);
     }
     for has_skew in [false, true] {
-        let refused = two_in_turn(Isolation::Serializable, has_skew);
+        let refused = two_interleaved_transactions(Isolation::Serializable, has_skew);
         assert!(matches!(refused, Err(Error::LockTimeout { .. })), "{refused:?}");
     }
 }

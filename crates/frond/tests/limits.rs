@@ -36,7 +36,7 @@ fn documents_list_each_bound_with_its_value_and_its_error() {
 
 /// A row names the source file that checks the bound, and that file names the row or its constant.
 #[test]
-fn each_bound_is_read_where_the_table_says() {
+fn each_bound_is_checked_where_the_table_says() {
     let mut wrong = Vec::new();
     for bound in BOUNDS {
         let path = format!("crates/frond/src/{}", bound.read_at);
@@ -62,7 +62,7 @@ mod tiny {
 
     /// Promise: P1, P5, P9.
     #[test]
-    fn each_bound_is_reached_and_what_is_beyond_it_is_refused() {
+    fn each_bound_is_reached_and_exceeding_it_is_refused() {
         let mut never = Vec::new();
         for bound in tunable() {
             let mut total = LimitReport::default();
@@ -87,7 +87,7 @@ mod tiny {
 
     /// Promise: P5.
     #[test]
-    fn named_snapshots_have_pins_as_clones_have() {
+    fn named_snapshots_count_against_the_pin_limit() {
         let tiny = Tiny::of(&[(LINEAGE_PINS, 4)]).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let db = Db::open(dir.path().join("store"), Options::new()).unwrap();
@@ -106,7 +106,7 @@ mod tiny {
 
     /// Promise: P1, P5, P13. Rule: I24.
     #[test]
-    fn a_store_as_large_as_its_space_map_can_list_refuses_rows_and_goes_on() {
+    fn a_store_with_a_full_space_map_refuses_rows_and_goes_on() {
         for seed in effort::seeds(2) {
             let rows = fill_the_map(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
             assert!(rows.is_some_and(|rows| rows > 50), "{rows:?}");
@@ -115,7 +115,7 @@ mod tiny {
 
     /// Promise: P1, P5, P9.
     #[test]
-    fn all_bounds_are_tiny_at_once() {
+    fn all_bounds_can_be_reached_together() {
         let mut total = LimitReport::default();
         for seed in effort::seeds(8) {
             let report = reach_all_bounds(seed, 500);

@@ -47,7 +47,7 @@ impl Dice {
 }
 
 #[test]
-fn many_rows_are_what_each_is_alone() {
+fn a_read_of_many_rows_equals_single_reads() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let mut db = Db::open(&path, common::options()).unwrap();
@@ -139,7 +139,7 @@ fn many_rows_are_what_each_is_alone() {
 }
 
 #[test]
-fn what_cannot_be_read_together_is_an_error_and_no_row() {
+fn an_invalid_read_of_many_rows_returns_no_row() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path().join("store"), common::options()).unwrap();
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();

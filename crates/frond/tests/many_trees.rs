@@ -75,7 +75,7 @@ fn a_row_and_a_named_snapshot_cost_the_same_among_many_trees() {
 
 /// Promise: P15. Metadata, which cannot be evicted, leaves less memory for blocks.
 #[test]
-fn known_trees_are_in_the_budget() {
+fn metadata_of_known_trees_counts_in_the_memory_budget() {
     let known = [64, 640].map(|trees| {
         let (_dir, db) = store_of(trees);
         number(&db.stats(), "memory_known_bytes")

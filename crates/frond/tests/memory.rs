@@ -78,7 +78,7 @@ fn options() -> Options {
     Options::new().cache_size(4 << 20).durability(Durability::Os).tuning(tuning)
 }
 
-/// The process whose memory runs out; only [`what_was_acknowledged_survives_the_end_of_memory`]
+/// The process whose memory runs out; only [`acknowledged_commits_survive_out_of_memory`]
 /// starts it. It makes the commits that the store does not have yet, and writes down which are
 /// acknowledged.
 #[test]
@@ -127,7 +127,7 @@ fn run(dir: &Path, fail_at: u64) -> (u32, Option<u64>) {
 
 /// Promises: P1–P3, P15.
 #[test]
-fn what_was_acknowledged_survives_the_end_of_memory() {
+fn acknowledged_commits_survive_out_of_memory() {
     let count = {
         let dir = tempfile::tempdir().expect("made");
         let (acknowledged, made) = run(dir.path(), u64::MAX);

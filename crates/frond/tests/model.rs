@@ -12,11 +12,11 @@ use frond_testkit::{
 
 /// Promise: P1, P2, P3, P25.
 #[test]
-fn answers_are_the_models_whatever_the_sizes_and_restarts() {
+fn the_store_matches_the_model_for_all_sizes_and_restarts() {
     let (mut runs, mut operations, mut lost) = (0, 0, 0);
     for seed in effort::seeds(150) {
-        let engine = DbEngine::thrown(seed);
-        let script = generate(seed, &DbEngine::able(Swarm::thrown(seed, 250)));
+        let engine = DbEngine::random(seed);
+        let script = generate(seed, &DbEngine::with_long_values(Swarm::random(seed, 250)));
         lost += hold("model", seed, &script, |script| model_run(&engine, script, seed));
         runs += 1;
         operations += script.len();
@@ -28,11 +28,11 @@ fn answers_are_the_models_whatever_the_sizes_and_restarts() {
 /// One list of operations under many configurations: all give the model's answers, so they agree
 /// with each other. Promise: P2.
 #[test]
-fn one_script_under_many_configurations() {
+fn one_script_gives_one_result_in_many_configurations() {
     for seed in effort::seeds(4) {
-        let script = generate(seed, &DbEngine::able(Swarm::everything(400)));
+        let script = generate(seed, &DbEngine::with_long_values(Swarm::everything(400)));
         for variant in 0..12 {
-            let engine = DbEngine::thrown(variant * 1000 + seed);
+            let engine = DbEngine::random(variant * 1000 + seed);
             hold("metamorphic", seed, &script, |script| model_run(&engine, script, variant));
         }
     }
@@ -42,7 +42,7 @@ fn one_script_under_many_configurations() {
 #[test]
 fn large_scripts_make_deep_trees() {
     for seed in effort::seeds(6) {
-        let mut swarm = DbEngine::able(Swarm::everything(400));
+        let mut swarm = DbEngine::with_long_values(Swarm::everything(400));
         (swarm.keys, swarm.batch_entries_max, swarm.commit) = (3000, 150, 80);
         (swarm.trees, swarm.drain) = (2, 8);
         let script = generate(seed, &swarm);
@@ -55,11 +55,11 @@ fn large_scripts_make_deep_trees() {
 /// call reads, which one blocks which, which one conflicts, and what the store holds in the end,
 /// also after crashes. Promise: P1, P2, P4, P23, P25.
 #[test]
-fn transactions_are_the_models_whatever_the_sizes_and_restarts() {
+fn transactions_match_the_model_for_all_sizes_and_restarts() {
     let (mut operations, mut lost, mut met) = (0, 0, Met::default());
     for seed in effort::seeds(200) {
-        let engine = DbEngine::thrown(seed);
-        let swarm = DbEngine::able(Swarm::thrown(seed, 300)).with_transactions(seed);
+        let engine = DbEngine::random(seed);
+        let swarm = DbEngine::with_long_values(Swarm::random(seed, 300)).with_transactions(seed);
         let script = generate(seed, &swarm);
         let run =
             hold("transactions", seed, &script, |script| model_run_met(&engine, script, seed));
@@ -77,10 +77,10 @@ fn transactions_are_the_models_whatever_the_sizes_and_restarts() {
 
 /// A seed replays a run exactly: the calls and their bytes are equal.
 #[test]
-fn one_seed_makes_one_trace() {
+fn the_same_seed_gives_the_same_trace() {
     for seed in effort::seeds(10) {
-        let engine = DbEngine::thrown(seed);
-        let swarm = DbEngine::able(Swarm::thrown(seed, 150));
+        let engine = DbEngine::random(seed);
+        let swarm = DbEngine::with_long_values(Swarm::random(seed, 150));
         let script = generate(seed, &swarm);
         same_answers(&engine, &script, seed)
             .unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
@@ -89,7 +89,7 @@ fn one_seed_makes_one_trace() {
 
 /// Scripts with which a campaign once failed, kept for good.
 #[test]
-fn scripts_that_failed_once_pass() {
+fn scripts_that_once_failed_pass() {
     replay("tests/seeds");
 }
 
@@ -104,7 +104,7 @@ fn replay(folder: &str) {
         let script = script.unwrap_or_else(|why| panic!("{}: {why}", path.display()));
         for seed in 0..24 {
             let engine =
-                if seed == 0 { DbEngine::tiny(Durability::Sync) } else { DbEngine::thrown(seed) };
+                if seed == 0 { DbEngine::tiny(Durability::Sync) } else { DbEngine::random(seed) };
             model_run(&engine, &script, seed)
                 .unwrap_or_else(|failure| panic!("{}: {failure}", path.display()));
         }

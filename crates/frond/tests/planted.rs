@@ -87,7 +87,10 @@ mod armed {
 
     fn crash(seed: u64) -> Result<(), Failure> {
         let script = |seed, length| {
-            generate(seed, &DbEngine::able(Swarm::thrown(seed, length)).without_restarts())
+            generate(
+                seed,
+                &DbEngine::with_long_values(Swarm::random(seed, length)).without_restarts(),
+            )
         };
         // One thread, because a bug is armed for one thread.
         let states = CrashOptions::short();
@@ -100,8 +103,8 @@ mod armed {
     }
 
     fn model(seed: u64) -> Result<(), Failure> {
-        let mut swarm = DbEngine::able(Swarm::thrown(seed, 250));
-        let mut engine = DbEngine::thrown(seed);
+        let mut swarm = DbEngine::with_long_values(Swarm::random(seed, 250));
+        let mut engine = DbEngine::random(seed);
         if seed % 2 == 1 {
             // Deep trees.
             (swarm.keys, swarm.batch_entries_max, swarm.commit) = (3000, 150, 80);
@@ -113,11 +116,12 @@ mod armed {
     /// Transactions under all sizes, some of which are spilled with every row or after a few.
     fn transactions(seed: u64) -> Result<(), Failure> {
         for seed in 4 * seed..4 * seed + 4 {
-            let swarm = DbEngine::able(Swarm::thrown(seed, 300)).with_transactions(seed);
+            let swarm =
+                DbEngine::with_long_values(Swarm::random(seed, 300)).with_transactions(seed);
             let swarm = Swarm { rows: 0, ..swarm };
-            model_run(&DbEngine::thrown(seed), &generate(seed, &swarm), seed)?;
+            model_run(&DbEngine::random(seed), &generate(seed, &swarm), seed)?;
         }
-        let swarm = DbEngine::able(Swarm::thrown(seed, 400)).with_transactions(seed);
+        let swarm = DbEngine::with_long_values(Swarm::random(seed, 400)).with_transactions(seed);
         model_run(&small(Durability::Lazy, seed), &generate(seed, &swarm), seed).map(drop)
     }
 
@@ -129,7 +133,7 @@ mod armed {
     }
 
     fn their_crashes(seed: u64) -> Result<(), Failure> {
-        let swarm = DbEngine::able(Swarm::everything(60)).with_transactions(seed);
+        let swarm = DbEngine::with_long_values(Swarm::everything(60)).with_transactions(seed);
         let ops = generate(seed, &swarm.without_restarts());
         let states = CrashOptions::short();
         let plan = CrashPlan { states, threads: 1, nested_one_in: 0, ..CrashPlan::default() };
@@ -179,12 +183,14 @@ mod armed {
     }
 
     fn full(seed: u64) -> Result<(), Failure> {
-        let script = generate(seed, &DbEngine::able(Swarm::thrown(seed, 60)).without_restarts());
-        fill_the_disk(&DbEngine::thrown(seed), &script, seed, 64 << 10).map(drop)
+        let script =
+            generate(seed, &DbEngine::with_long_values(Swarm::random(seed, 60)).without_restarts());
+        fill_the_disk(&DbEngine::random(seed), &script, seed, 64 << 10).map(drop)
     }
 
     fn slot_heals(seed: u64) -> Result<(), Failure> {
-        let script = generate(seed, &DbEngine::able(Swarm::thrown(seed, 60)).without_restarts());
+        let script =
+            generate(seed, &DbEngine::with_long_values(Swarm::random(seed, 60)).without_restarts());
         let engine = DbEngine::tiny(Durability::Os);
         heal_everywhere(&engine, &script, seed, &HealPlan::default()).map(drop)
     }
@@ -194,14 +200,16 @@ mod armed {
     }
 
     fn occupied(seed: u64) -> Result<(), Failure> {
-        let script = generate(seed, &DbEngine::able(Swarm::thrown(seed, 40)).without_restarts());
+        let script =
+            generate(seed, &DbEngine::with_long_values(Swarm::random(seed, 40)).without_restarts());
         let engine = occupied_engine(small(LEVELS[seed as usize % 3], seed));
         let script = with_growing_values(script, seed);
         open_occupied(&engine, &script, seed, &OccupiedPlan::default()).map(drop)
     }
 
     fn cached(seed: u64) -> Result<(), Failure> {
-        let script = generate(seed, &DbEngine::able(Swarm::thrown(seed, 20)).without_restarts());
+        let script =
+            generate(seed, &DbEngine::with_long_values(Swarm::random(seed, 20)).without_restarts());
         let engine = DbEngine::tiny(LEVELS[seed as usize % 3]);
         for is_full in [false, true] {
             let plan = CachedPlan { is_full, ..CachedPlan::default() };
@@ -374,7 +382,7 @@ mod armed {
     }
 
     #[test]
-    fn planted_bugs_that_others_who_have_the_disk_show() {
+    fn planted_bugs_that_a_disk_filled_by_others_shows() {
         assert_caught("occupied", occupied);
     }
 

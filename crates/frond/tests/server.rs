@@ -27,7 +27,7 @@ fn key(row: u32) -> [u8; 4] {
 }
 
 #[test]
-fn many_keys_are_one_moment_in_the_order_they_were_asked_for() {
+fn get_many_reads_one_snapshot_in_request_order() {
     let (_dir, db) = open(Durability::Lazy);
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
     for row in 0..2000 {
@@ -64,7 +64,7 @@ fn many_keys_are_one_moment_in_the_order_they_were_asked_for() {
 
 /// Rule: I29.
 #[test]
-fn a_snapshot_is_taken_where_it_is_asked_for() {
+fn take_snapshot_fixes_the_snapshot_at_the_call() {
     let (_dir, db) = open(Durability::Lazy);
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
     tree.put(b"k", b"before").unwrap();
@@ -86,7 +86,7 @@ fn a_snapshot_is_taken_where_it_is_asked_for() {
 /// A notification comes once the log is synced: at every level, also on an idle store, and for
 /// requests made before the close. Rule: I42.
 #[test]
-fn who_asks_is_told_once_the_log_is_synced() {
+fn when_synced_notifies_after_the_log_is_synced() {
     for level in [Durability::Sync, Durability::Os, Durability::Lazy] {
         let (_dir, db) = open(level);
         let tree = db.create_tree("t", TreeOptions::default()).unwrap();
@@ -113,7 +113,7 @@ fn who_asks_is_told_once_the_log_is_synced() {
 /// A commit that has its place in the order, but is completed later, is in a snapshot that is taken
 /// in between: the first reader waits for it, or completes it. Rule: I29.
 #[test]
-fn a_snapshot_has_what_was_ordered_before_it_and_is_made_behind() {
+fn a_snapshot_includes_commits_ordered_before_it_but_completed_later() {
     let (_dir, db) = open(Durability::Lazy);
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
     tree.put(b"k", b"before").unwrap();
@@ -163,7 +163,7 @@ impl WriteGuard for SyncsSeen {
 /// The notification does not come before the sync has ended; on an idle store the clock alone
 /// triggers the sync, well within a second. Rule: I42.
 #[test]
-fn nobody_is_told_before_the_sync_and_an_idle_store_does_it_in_time() {
+fn when_synced_never_notifies_early_and_an_idle_store_syncs_in_time() {
     let vfs = SimVfs::new();
     let seen = Arc::new(SyncsSeen(AtomicBool::new(false)));
     vfs.set_guard(seen.clone());
@@ -205,7 +205,7 @@ fn nobody_is_told_before_the_sync_and_an_idle_store_does_it_in_time() {
 /// A batch that waits for a row is interrupted by another thread, or times out, and has done
 /// nothing; it may be committed again. Rules: I53, I52.
 #[test]
-fn a_batch_that_waits_for_a_row_can_be_stopped() {
+fn a_batch_waiting_for_a_row_can_be_cancelled() {
     let (_dir, db) = open(Durability::Lazy);
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
     let holder = db.begin(TxnOptions::default()).unwrap();
@@ -244,7 +244,7 @@ fn a_batch_that_waits_for_a_row_can_be_stopped() {
 
 /// Counts of commits by level and of lock waits, and the list of current lock holders.
 #[test]
-fn a_server_sees_who_waits_and_how_long_things_took() {
+fn statistics_report_lock_waits_and_latencies() {
     let (_dir, db) = open(Durability::Lazy);
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
     let before = db.stats();
@@ -305,7 +305,7 @@ fn a_server_sees_who_waits_and_how_long_things_took() {
 /// Snapshot holders that only read are listed too, transactions and snapshots; and what snapshots
 /// keep is counted.
 #[test]
-fn holders_of_snapshots_are_known_and_what_they_keep() {
+fn snapshot_holders_are_listed_with_what_they_retain() {
     let (_dir, db) = open(Durability::Lazy);
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
     let fill = |value: &[u8]| {

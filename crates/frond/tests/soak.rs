@@ -76,7 +76,7 @@ fn scan(db: &Db, tree: &Tree, stop: &AtomicBool) {
 
 #[test]
 #[ignore = "minutes to hours: `make soak`"]
-fn nothing_grows_while_the_live_size_stays() {
+fn resource_use_is_stable_at_a_constant_live_size() {
     let seconds = std::env::var("FROND_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
     let total = Duration::from_secs(seconds.unwrap_or(600));
     let dir = tempfile::tempdir().unwrap();
@@ -126,7 +126,7 @@ fn nothing_grows_while_the_live_size_stays() {
 /// Promise: P13. `FROND_SMALL_DISK` is a directory on a file system of about 64 MiB.
 #[test]
 #[ignore = "needs a small file system: `make torture` mounts one"]
-fn a_disk_that_another_fills_refuses_and_recovers() {
+fn a_disk_filled_by_others_refuses_writes_and_recovers() {
     let disk = std::env::var_os("FROND_SMALL_DISK").map(PathBuf::from).expect("see above");
     let (path, filler) = (disk.join("store"), disk.join("filler"));
     let mut model = std::collections::BTreeMap::new();

@@ -49,7 +49,7 @@ fn documents() -> Vec<File> {
 }
 
 #[test]
-fn every_file_says_what_it_is_for_and_holds_one_idea() {
+fn every_file_states_its_purpose_and_is_short_enough() {
     let mut wrong = Vec::new();
     for File { path, text } in sources() {
         let first = text.lines().find(|line| !line.starts_with("// SPDX-License-Identifier"));
@@ -105,7 +105,7 @@ fn unsafe_code_is_where_it_is_expected_and_argued_for() {
 /// Everything nondeterministic goes through the seams: otherwise a seed would not replay a run, and
 /// the model checker would not see a lock.
 #[test]
-fn files_clocks_threads_and_locks_come_through_their_doors() {
+fn files_clocks_threads_and_locks_are_used_only_through_their_wrappers() {
     const DOORS: &[(&str, &[&str])] = &[
         ("std::fs", &["crates/frond/src/io/real.rs"]),
         ("Instant::now", &["crates/frond/src/io/real.rs"]),
@@ -182,7 +182,7 @@ fn cited_sections_of_the_format_exist() {
 
 /// A heading occurs once in a document: nothing is described twice, and every link has one target.
 #[test]
-fn headings_are_said_once() {
+fn headings_are_unique_in_a_document() {
     let mut wrong = Vec::new();
     for File { path, text } in documents().into_iter().filter(|file| file.path != "CHANGELOG.md") {
         let mut seen = BTreeSet::new();
@@ -203,7 +203,7 @@ fn codes(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn errors_and_their_catalogue_agree() {
+fn errors_match_their_catalogue() {
     let catalogue = file("docs/errors.md");
     let sources = sources();
     let thrown: BTreeSet<&str> = sources.iter().flat_map(|source| codes(&source.text)).collect();

@@ -18,7 +18,7 @@ use frond_testkit::{
 /// nodes, in which an upper node often has a single child; buffers are drained at any moment, and
 /// the store is opened as a crash leaves it. Promise: P9, P10. Rule: I1.
 #[test]
-fn worn_down_trees_can_be_read_whatever_crashes() {
+fn heavily_deleted_trees_are_readable_after_any_crash() {
     let mut total = EdgeReport::default();
     for seed in effort::seeds(20) {
         let engine = edge_engine(seed);
@@ -32,7 +32,7 @@ fn worn_down_trees_can_be_read_whatever_crashes() {
 
 /// Worn-down trees with a crash before every call that changes the disk. Promise: P1–P8.
 #[test]
-fn worn_down_trees_survive_crashes_everywhere() {
+fn heavily_deleted_trees_survive_crashes_everywhere() {
     let states = CrashOptions {
         tears_per_write: 1,
         random_subsets: 1,
@@ -184,7 +184,7 @@ fn assert_meets_a_node_without_children(_run: impl FnOnce()) {}
 /// The proportions of the default sizes, scaled down by 256: fanout and code path are those of the
 /// default.
 #[test]
-fn a_drain_at_the_right_edge_of_default_proportions_leaves_a_tree_that_reads() {
+fn a_drain_at_the_right_edge_leaves_a_readable_tree() {
     let whole = Shape::default();
     let shape = Shape {
         leaf_bytes: whole.leaf_bytes / 256,
@@ -202,7 +202,7 @@ fn a_drain_at_the_right_edge_of_default_proportions_leaves_a_tree_that_reads() {
 /// The default sizes themselves: a tree of more than 512 MiB, on real files.
 #[test]
 #[ignore = "needs some gibibytes of disk: `scripts/torture.sh large`"]
-fn a_drain_at_the_right_edge_of_default_sizes_leaves_a_tree_that_reads() {
+fn a_drain_at_the_right_edge_at_default_sizes_leaves_a_readable_tree() {
     let dir = tempfile::tempdir().unwrap();
     let sizes = Sizes { shape: Shape::default(), row_bytes: 60 << 10, cache_bytes: 256 << 20 };
     let run = |name: &str| lose_the_right_edge(&sizes, &dir.path().join(name), &Env::real());

@@ -194,7 +194,7 @@ static int feed_round(frond_index_build *build, size_t count)
 }
 
 /* Checks that every row has its entries, and that there are no others. */
-static void is_in_step(void)
+static void assert_consistent(void)
 {
     frond_cursor *cursor;
     frond_rows batch;
@@ -263,7 +263,7 @@ static void build_beside_a_writer(void)
     CHECK(shared.commits > 0);
     pthread_mutex_unlock(&shared.mutex);
     CHECK(pthread_join(writer, NULL) == 0);
-    is_in_step();
+    assert_consistent();
     frond_tree_free(trees[0]);
     frond_tree_free(trees[1]);
 }

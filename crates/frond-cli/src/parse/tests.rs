@@ -67,7 +67,7 @@ fn csv_may_begin_with_a_byte_order_mark_and_end_without_a_line_end() {
 }
 
 #[test]
-fn malformed_csv_is_named_by_its_line() {
+fn malformed_csv_is_reported_with_its_line() {
     assert_eq!(
         error(Format::Csv, b"a,b\n1,2\n1,2,3\n"),
         "line 3: 3 fields, and 2 columns have names"
@@ -158,7 +158,7 @@ fn json_lines_keep_what_is_written() {
 }
 
 #[test]
-fn malformed_json_is_named_by_its_line() {
+fn malformed_json_is_reported_with_its_line() {
     let begins = |text: &[u8], start: &str| {
         let error = error(Format::Json, text);
         assert!(error.starts_with(start), "{error}");
@@ -198,7 +198,7 @@ fn control_paragraphs_with_continuation_lines() {
 }
 
 #[test]
-fn malformed_control_is_named_by_its_line() {
+fn malformed_control_is_reported_with_its_line() {
     assert_eq!(
         error(Format::Control, b"A: 1\nnonsense\n"),
         "line 2: neither a field (Name: value) nor a continuation line"
@@ -254,7 +254,7 @@ proptest! {
     }
 
     #[test]
-    fn csv_that_is_quoted_properly_comes_back(
+    fn properly_quoted_csv_round_trips(
         table in prop::collection::vec(prop::collection::vec("[a\",\r\n é]{0,6}", 3), 0..6),
     ) {
         let quote = |field: &String| format!("\"{}\"", field.replace('"', "\"\""));

@@ -20,7 +20,7 @@ fn header(columns: usize, key: &[&str], indexes: &[&str], more: bool) -> Header 
 proptest! {
     /// Invariants 1 and 2.
     #[test]
-    fn record_comes_back_from_key_and_row(
+    fn record_is_restored_from_key_and_row(
         values in prop::collection::vec(
             prop::option::of(prop::collection::vec(any::<u8>(), 0..200)), 12),
         id: i64,
@@ -78,7 +78,7 @@ proptest! {
 }
 
 #[test]
-fn integers_in_keys_are_in_the_order_of_numbers() {
+fn integer_keys_sort_numerically() {
     let header = header(1, &["c0:int"], &[], false);
     let key = |text: &str| header.key_of(&[text.to_owned()]);
     assert!(key("-5") < key("3") && key("3") < key("20"));

@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_beyond_memory_are_so_many_times_as_large_as_published() {
+    fn data_exceeds_memory_by_the_published_factor() {
         for entry in workloads::ALL {
             for size in [Size::Quick, Size::Standard, Size::Published] {
                 let order = Order {

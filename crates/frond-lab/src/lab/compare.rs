@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_on_one_side_is_said_in_words() {
+    fn a_comparison_with_zero_is_described_in_words() {
         let dir = tempfile::tempdir().expect("a directory");
         let mut database = Database::open(&dir.path().join("r")).expect("a new file");
         let run = database.begin_run(&a_run("aa")).expect("begun");

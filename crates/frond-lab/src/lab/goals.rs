@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn goals_are_met_from_their_factor_on_and_unmeasured_ones_are_left_out() {
+    fn goals_are_met_at_their_factor_and_unmeasured_ones_are_omitted() {
         let one = |target: &str, step: &str, metric: &str, value| Measured {
             workload: "iibench".to_owned(),
             variant: String::new(),

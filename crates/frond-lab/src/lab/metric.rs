@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_distinct_and_what_is_better_has_a_magnitude() {
+    fn metric_names_are_distinct_and_comparable_metrics_have_a_magnitude() {
         for (at, metric) in METRICS.iter().enumerate() {
             assert!(METRICS[..at].iter().all(|other| other.name != metric.name), "{}", metric.name);
             assert!(metric.better == Neither || metric.magnitude > 0.0, "{}", metric.name);

@@ -136,7 +136,7 @@ mod tests {
     ];
 
     #[test]
-    fn defaults_depend_on_the_size_and_changes_must_be_of_known_names() {
+    fn defaults_depend_on_the_size_and_unknown_parameters_are_refused() {
         let change = |text: &[(&str, &str)]| -> Vec<(String, String)> {
             text.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()
         };

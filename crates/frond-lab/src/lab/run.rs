@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_are_interleaved_and_each_is_run_as_often_as_asked_for() {
+    fn targets_are_interleaved_and_repeated_as_requested() {
         let item = Item {
             workload: "iibench".to_owned(),
             face: Face::Sql,

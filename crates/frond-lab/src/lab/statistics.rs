@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_on_one_side_is_a_loss_or_a_gain_of_its_own_kind() {
+    fn a_comparison_with_zero_is_a_separate_kind_of_loss_or_gain() {
         let (none, some) = ([0.0; 3], [4096.0, 4000.0, 4100.0]);
         let loss = against(&some, &none, "rd_b_op").expect("compared");
         assert!(
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn negative_values_and_none_give_no_ratio() {
+    fn negative_or_missing_values_give_no_ratio() {
         assert_eq!(against(&[1.0; 3], &[-1.0, 1.0, 1.0], "ops_s"), None);
         assert_eq!(against(&[], &[1.0], "ops_s"), None);
         assert_eq!(geometric_mean(&[1.0, 0.0]), None);

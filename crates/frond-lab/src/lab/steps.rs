@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rest_is_charged_to_the_bytes_that_were_changed() {
+    fn background_work_is_charged_to_the_changed_bytes() {
         let metric = |step: &StepResult, name: &str| step.metrics.get(name).copied();
         let mut step = StepResult::default();
         for (name, value) in [("ops", 10.0), ("wr_b_op", 0.0), ("changed_b", 1_000.0)] {

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_is_on_its_disk_and_nothing_of_that_is_left() {
+    fn a_cell_runs_on_its_virtual_disk_and_leaves_no_files() {
         for kind in [Kind::Process, Kind::Kernel] {
             let scratch = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
             let request = request(scratch.path(), "cloud", Some(kind));

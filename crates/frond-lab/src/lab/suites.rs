@@ -131,7 +131,7 @@ mod tests {
     use crate::lab::{embedded, target, workloads};
 
     #[test]
-    fn a_suite_has_the_parts_of_others_once() {
+    fn a_suite_includes_the_parts_of_others_once() {
         let part = |name: &str| {
             format!(
                 "[[{name}.run]]\nworkload = 'iibench'\ntargets = ['innodb']\nset = {{ rows = '{name}' }}\n"

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_like_another_has_its_settings_and_its_own() {
+    fn a_derived_target_inherits_settings_and_adds_its_own() {
         let file = r#"
             about = "a trial"
             like = "innodb"
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_put_where_it_is_named() {
+    fn memory_placeholders_are_substituted() {
         assert_eq!(with_memory("{memory}", 100).as_deref(), Some("100"));
         assert_eq!(
             with_memory("a={memory*0.25};b={memory*0.5}", 100).as_deref(),

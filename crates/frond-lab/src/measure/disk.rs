@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn space_is_what_data_take_beyond_an_empty_directory() -> std::io::Result<()> {
+    fn space_excludes_what_an_empty_directory_takes() -> std::io::Result<()> {
         let dir = tempfile::tempdir()?;
         let at = |name: &str, bytes: usize| -> std::io::Result<std::fs::File> {
             let path = dir.path().join(name);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_summed_by_what_they_are() -> std::io::Result<()> {
+    fn files_are_summed_by_kind() -> std::io::Result<()> {
         let dir = tempfile::tempdir()?;
         for name in ["000018.sst", "000019.sst", "MANIFEST-000005", "log-0000000001.frond"] {
             let file = std::fs::File::create(dir.path().join(name))?;

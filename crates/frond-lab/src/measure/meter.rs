@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_bounded_however_many_operations_there_are() {
+    fn marks_are_bounded_for_any_number_of_operations() {
         let taken = run(&plan(MARKS, None), |meter| {
             let mut client = meter.client("put");
             (0..100 * MARKS).for_each(|_| client.time(1, || ()));

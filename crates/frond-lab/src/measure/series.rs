@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn stalls_and_spread_are_seen() {
+    fn stalls_and_variation_are_measured() {
         let rates = [100.0, 100.0, 1.0, 2.0, 100.0, 3.0];
         let even = evenness(&rates).expect("six intervals");
         assert_eq!((even.stalled, even.stalled_longest), (3, 2));

@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_stand_before_wins() {
+    fn losses_are_listed_before_wins() {
         let rows = [row("frond", 100.0, 9.0), row("rocksdb", 50.0, 3.0)];
         let text = page(&Conditions::default(), &[], &rows).expect("plain data");
         let (loss, win) = (text.find("0.33</td>"), text.find("2.00</td>"));
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn size_and_speed_stand_in_one_picture() {
+    fn size_and_speed_share_one_chart() {
         let sized = |target, bytes| Row { disk_b_row: Some(bytes), ..row(target, 10.0, 1.0) };
         let rows = [sized("frond", 30.0), sized("rocksdb", 60.0), row("null", 99.0, 0.0)];
         let text = page(&Conditions::default(), &[], &rows).expect("plain data");

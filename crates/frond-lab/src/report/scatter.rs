@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn small_and_fast_is_left_and_up_and_axes_begin_at_zero() {
+    fn scatter_axes_start_at_zero_with_small_left_and_fast_up() {
         let svg =
             scatter("bytes", "rows/s", &[point("frond", 50.0, 400.0), point("b", 100.0, 100.0)]);
         let (x, y) = (attributes(&svg, "circle", "cx"), attributes(&svg, "circle", "cy"));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_close_points_stand_apart() {
+    fn labels_of_close_points_do_not_overlap() {
         let points = [point("a<", 10.0, 10.0), point("b", 10.0, 10.01), point("c", 10.0, 9.99)];
         let svg = scatter("bytes", "rows/s", &points);
         let circles = svg.split_once("<circle").map(|(_, rest)| rest).unwrap_or_default();

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn files_beside_the_data_are_shown() {
+    fn files_other_than_the_data_are_shown() {
         let mut frond = row("frond", "packages", 200_000);
         let kinds = [("store.frond", 150_000), ("log.frond", 48_500), ("lock", 1_500)];
         frond.disk_files_b = kinds.map(|(kind, bytes)| (kind.to_owned(), bytes)).into();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_load_leaves_is_judged_for_every_set() {
+    fn space_after_a_load_is_judged_for_every_set() {
         for set in ["sbtest", "iibench", "weblog", "linktable", "packages"] {
             for (times, verdict) in [(1.15, "met"), (1.16, "not met")] {
                 let mut row =
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_random_in_the_rows_is_held_against_the_stores() {
+    fn stores_are_compared_with_the_random_bytes_of_rows() {
         let yardstick = Yardstick::Random { b_row: 71.0, what: "165 digits".to_owned() };
         let rows = [("sqlite", 142_000), ("frond", 76_680)].map(|(target, bytes)| Row {
             yardstick: Some(yardstick.clone()),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_held_against_its_columns_under_zlib() {
+    fn the_table_is_compared_with_its_columns_under_zlib() {
         let part = |keyspace: &str, b_row| PartSize {
             keyspace: keyspace.to_owned(),
             part: "c".to_owned(),
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_below_with_what_they_save() {
+    fn columns_are_listed_with_their_savings() {
         let part = |part: &str, raw_b_row, b_row, encoding: &str| PartSize {
             keyspace: "linktable".to_owned(),
             part: part.to_owned(),

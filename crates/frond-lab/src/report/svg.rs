@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_begin_at_zero_and_keep_their_ratio() {
+    fn bars_start_at_zero_and_keep_their_ratio() {
         let bar =
             |target: &str, value| Bar { target: target.to_owned(), value, remark: String::new() };
         let svg = bars("rows/s", &[bar("frond", 10.0), bar("rocksdb", 40.0)]);

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn budgets_and_goals_stand_with_their_verdicts() {
+    fn budgets_and_goals_are_shown_with_their_verdicts() {
         let row = |target: &str, exit_velocity, cpu_us_op| Row {
             target: target.to_owned(),
             step: "iibench".to_owned(),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_target_shows_how_far_it_came() {
+    fn a_stopped_target_shows_its_progress() {
         let row = Row {
             target: "sqlite".to_owned(),
             step: "iibench".to_owned(),

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_that_is_not_met_says_so() {
+    fn an_unmet_goal_is_reported() {
         let rows = [
             row("rocksdb", "put-2", 100.0),
             row("frond", "put-2", 150.0),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_held_snapshot_costs_is_said_of_each_store() {
+    fn the_cost_of_a_held_snapshot_is_reported_for_each_store() {
         let rows = [row("frond", "alone-2", 200.0), row("frond", "held-2", 150.0)];
         let text = held(&rows);
         assert!(
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_grows_as_long_as_a_snapshot_is_held_is_seen() {
+    fn memory_growth_under_a_held_snapshot_is_detected() {
         let with = |last: u64| {
             let rss = [1, 500, 100, 100, 100, 300, last, last];
             let sample = |&rss_b: &u64| Sample {

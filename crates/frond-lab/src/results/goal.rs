@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn each_column_is_held_against_the_best_of_its_rows() {
+    fn each_column_is_compared_with_the_best_rival() {
         let frond = iibench("frond", 300.0, 3.0, 81.0);
         let rows = [
             iibench("rocksdb-m3", 100.0, 12.0, 101.0),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_is_met_from_its_factor_on() {
+    fn a_goal_is_met_at_its_factor() {
         let with = |ops_s, target: &str, step: &str| Row { ops_s, ..row(target, step) };
         for (step, factor) in [("readrandom", 1.3), ("readseq", 2.0)] {
             for (times, is_met) in [(factor, true), (factor - 0.01, false)] {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn how_much_larger_than_the_memory_the_data_was_is_said() {
+    fn goals_state_the_data_to_memory_ratio() {
         let read = |target: &str| Row {
             ops_s: 1.0,
             raw_b_row: Some(400.0),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_of_them_has_not_measured_is_not_judged() {
+    fn columns_not_measured_on_both_sides_are_not_judged() {
         let frond = Row { cpu_us_op: None, ..iibench("frond", 3.0, 1.0, 1.0) };
         assert_eq!(goals(&frond, &[frond.clone(), iibench("sqlite", 1.0, 1.0, 1.0)], 0), []);
         let stopped =

@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_hold_what_begins_so_and_nothing_else() {
+    fn prefix_bounds_contain_exactly_the_prefix() {
         let (one, two) = ([Value::U32(1)], [Value::U32(u32::MAX)]);
         let bounds = |span: Span<'_>| span.bounds();
         let (low, high) = bounds(Span::of(&one));

@@ -443,7 +443,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_follow_from_key_and_version_and_say_everything_twice() {
+    fn values_depend_on_key_and_version_and_repeat_their_content() {
         for shape in [Shape::Classic, Shape::Script] {
             let make = |number, version| {
                 let mut value = Vec::new();

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn same_seed_same_rows() {
+    fn the_same_seed_gives_the_same_rows() {
         let draw = |seed| {
             let mut purchases = Purchases::new(seed, false);
             (0..100).map(|_| purchases.next_row()).collect::<Vec<_>>()

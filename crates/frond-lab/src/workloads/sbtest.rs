@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_random_in_a_row_is_counted_in_its_digits() {
+    fn random_bytes_of_a_row_are_counted_from_its_digits() {
         let mut sbtest = Sbtest::new(7, 1 << 20);
         let mut record = Record::default();
         assert!(sbtest.next(&mut record));

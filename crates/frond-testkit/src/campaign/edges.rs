@@ -5,7 +5,7 @@ use std::fmt;
 
 use frond::{Durability, Shape, SizeClass};
 
-use super::{guarded, look_aside};
+use super::{check_crashed_disk, guarded};
 use crate::{
     DbEngine, Dice,
     disk::{CrashOptions, SimVfs, crash_states},
@@ -126,5 +126,5 @@ fn look(engine: &DbEngine, run: &Run<'_, DbEngine>, seed: u64) -> Result<(), Fai
     let options = CrashOptions::random(1).with_seed(seed);
     let Some(state) = crash_states(&run.vfs().disk(), &options).pop() else { return Ok(()) };
     let during = |failure: Failure| failure.during(format!("a crash: {}", state.what));
-    look_aside(engine, run, state.disk, run.note().floor_power, seed).map_err(during)
+    check_crashed_disk(engine, run, state.disk, run.note().floor_power, seed).map_err(during)
 }

@@ -215,7 +215,7 @@ impl Life {
     }
 }
 
-fn others_have_it(seed: u64) -> bool {
+fn disk_is_filled_by_others(seed: u64) -> bool {
     seed % 4 >= 2
 }
 
@@ -263,7 +263,7 @@ fn fill(
     let vfs = SimVfs::new();
     let mut life = Life::open(vfs.clone(), level, seed, History::default())?;
     vfs.set_capacity(Some(plan.disk_bytes));
-    life.others = others_have_it(seed);
+    life.others = disk_is_filled_by_others(seed);
     let mut is_recorded = false;
     let mut refused = 0;
     while refused < 40 {
@@ -340,7 +340,7 @@ fn reopen(
     dice: &mut Dice,
     report: &mut FilledReport,
 ) -> Result<(), Failure> {
-    let others = others_have_it(seed);
+    let others = disk_is_filled_by_others(seed);
     let (vfs, is_unreserved) = start_full(disk, others, dice)?;
     vfs.record();
     let opened = Life::open(vfs.clone(), level, seed ^ 1, History::default());

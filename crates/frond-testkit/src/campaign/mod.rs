@@ -70,7 +70,7 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
 
 /// Opens a disk that a crash of this run has left. It must be in a legal state, of step `floor` or
 /// a later one, and everything must be readable.
-fn look_aside<E: Engine>(
+fn check_crashed_disk<E: Engine>(
     engine: &E,
     run: &Run<'_, E>,
     disk: DiskState,

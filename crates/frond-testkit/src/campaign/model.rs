@@ -1,7 +1,7 @@
 //! Scripts against the model, and the same script under different options. One seed of ten looks at
 //! the store after each step.
 
-use super::{guarded, look_aside};
+use super::{check_crashed_disk, guarded};
 use crate::{
     disk::SimVfs,
     drive::{Engine, Errors, Failure, Met, Run, fail},
@@ -53,7 +53,7 @@ fn look_at_each_step<E: Engine>(
         run.go(op).map_err(during)?;
         run.check().map_err(during)?;
         let killed = run.vfs().disk().after_kill();
-        look_aside(engine, run, killed, run.note().floor_kill, seed).map_err(during)?;
+        check_crashed_disk(engine, run, killed, run.note().floor_kill, seed).map_err(during)?;
     }
     Ok(())
 }

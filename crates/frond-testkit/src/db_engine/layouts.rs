@@ -13,7 +13,7 @@ const TEXT: Part = Part::Var(End::Prefixed);
 
 /// Random layouts of key and value. A key is a letter, four digits, and a tail of any length; a
 /// value is text.
-pub(super) fn thrown(dice: &mut Dice) -> (Option<Layout>, Option<Layout>) {
+pub(super) fn random(dice: &mut Dice) -> (Option<Layout>, Option<Layout>) {
     let keys: [Option<&[Part]>; 7] = [
         None,
         Some(&[BYTE, NUMBER]),

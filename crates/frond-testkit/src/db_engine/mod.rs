@@ -99,7 +99,7 @@ impl DbEngine {
     }
 
     /// Random sizes, from tiny to production sizes.
-    pub fn thrown(seed: u64) -> Self {
+    pub fn random(seed: u64) -> Self {
         let dice = &mut Dice::new(seed ^ 0x7e57);
         let level = *dice.pick(&[Durability::Sync, Durability::Os, Durability::Lazy]);
         let mut engine = Self { layouts: seed, ..Self::tiny(level) };
@@ -131,7 +131,7 @@ impl DbEngine {
     }
 
     /// Adds some long values to a swarm that has none.
-    pub fn able(mut swarm: Swarm) -> Swarm {
+    pub fn with_long_values(mut swarm: Swarm) -> Swarm {
         if swarm.large_values.0 == 0 {
             swarm.large_values = (10, 2000);
         }
@@ -198,7 +198,7 @@ impl OpenDb {
     /// The options of the tree with this name.
     fn options_of(&self, tree: &str, unique: bool) -> TreeOptions {
         let name = tree.bytes().fold(0, |name, byte| name << 8 | u64::from(byte));
-        let (key_layout, value_layout) = layouts::thrown(&mut Dice::new(self.layouts ^ name));
+        let (key_layout, value_layout) = layouts::random(&mut Dice::new(self.layouts ^ name));
         let size_class = self.size_class;
         TreeOptions { unique, size_class, key_layout, value_layout, ..TreeOptions::default() }
     }

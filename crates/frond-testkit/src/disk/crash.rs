@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_synced_file_without_its_directory_synced_may_vanish() {
+    fn a_synced_file_in_an_unsynced_directory_may_vanish() {
         let vfs = SimVfs::new();
         let file = create(&vfs, "/a");
         file.write_at(b"x", 0).unwrap();

@@ -159,9 +159,9 @@ fn name(graph: &Graph, cycle: &Cycle) -> Anomaly {
         1 => {
             let first = hops.first().and_then(|(_, why, _)| what(why));
             let one_key = hops.iter().all(|(_, why, _)| what(why) == first);
-            let comes_back =
+            let round_trips =
                 (0..hops.len()).any(|at| is_rw(at + 1) && matches!(hops[at].1, Why::Ww(..)));
-            if one_key && comes_back { Anomaly::P4 } else { Anomaly::GSingle }
+            if one_key && round_trips { Anomaly::P4 } else { Anomaly::GSingle }
         }
         _ if (0..hops.len()).any(|at| is_rw(at) && is_rw(at + 1)) => Anomaly::G2,
         _ => Anomaly::GNonadjacent,

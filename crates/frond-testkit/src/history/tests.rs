@@ -62,7 +62,7 @@ const FROM_SNAPSHOT: &[Isolation] = &[Isolation::Snapshot, Isolation::Serializab
 const SERIALIZABLE: &[Isolation] = &[Isolation::Serializable];
 
 #[test]
-fn good_histories_have_nothing() {
+fn valid_histories_have_no_findings() {
     let serial = one_by_one(&[
         &[Append(1, 1), Set(2, 2)],
         &[list(1, &[1]), Append(1, 3), list(1, &[1, 3]), register(2, 2), Set(2, 4), register(2, 4)],
@@ -240,7 +240,7 @@ fn lists_in_two_orders_and_lost_writes() {
 }
 
 #[test]
-fn what_a_power_cut_leaves() {
+fn commits_unknown_at_a_power_cut_must_survive_whole_or_not_at_all() {
     let cut = |history: &mut History| {
         history.restarts.push(50);
         history.txns[0].outcome = Outcome::Unknown;
@@ -306,15 +306,15 @@ fn a_deletion_is_a_version() {
     found_at(GSingle, &one_by_one(&stale), ALL);
     let gone = [base, &[register(1, None)]];
     found_at(Lost, &one_by_one(&gone), ALL);
-    let comes_back = [base, &[register(1, 1), Delete(1, 3)], &[register(1, None), Set(1, 4)]];
-    let stale = one_by_one(&[&comes_back[..], &[&[register(1, None)]]].concat());
+    let round_trips = [base, &[register(1, 1), Delete(1, 3)], &[register(1, None), Set(1, 4)]];
+    let stale = one_by_one(&[&round_trips[..], &[&[register(1, None)]]].concat());
     found_at(Lost, &stale, ALL);
-    found_at(Lost, &one_by_one(&[&comes_back[..], &[&[register(1, 4)]]].concat()), &[]);
+    found_at(Lost, &one_by_one(&[&round_trips[..], &[&[register(1, 4)]]].concat()), &[]);
 }
 
 /// A read proves nothing if the deletion that it saw may be one of two.
 #[test]
-fn what_may_be_one_of_two_proves_nothing() {
+fn a_read_of_an_ambiguous_deletion_proves_nothing() {
     let two = after_first(&[
         &[Set(1, 1)],
         &[register(1, 1), Delete(1, 2)],
@@ -326,14 +326,14 @@ fn what_may_be_one_of_two_proves_nothing() {
 }
 
 #[test]
-fn of_two_checked_inserts_one_is_refused() {
+fn two_successful_checked_inserts_of_a_key_are_a_lost_update() {
     let insert = |number| [Register(1, None, true), Set(1, number)];
     found_at(P4, &at_once(&[&insert(1), &insert(2)]), ALL);
     found_at(P4, &one_by_one(&[&insert(1), &[register(1, 1)]]), &[]);
 }
 
 #[test]
-fn glimpses_past_the_locks_of_others() {
+fn unlocked_reads_of_locked_rows_are_checked() {
     let mut aborted = at_once(&[&[Set(1, 1)], &[Glimpse(1, Some(1))]]);
     aborted.txns[0].outcome = Outcome::Aborted;
     found_at(G1a, &aborted, ALL);
@@ -349,7 +349,7 @@ fn glimpses_past_the_locks_of_others() {
 
 /// One scan finds a row and, through an index, an older version of it.
 #[test]
-fn an_index_that_does_not_agree_with_its_rows() {
+fn an_index_that_disagrees_with_its_rows_is_found() {
     let mut history = after_first(&[
         &[Set(1, 1)],
         &[register(1, 1), Set(1, 2)],
@@ -362,7 +362,7 @@ fn an_index_that_does_not_agree_with_its_rows() {
 /// Between the prepare and the commit others may write what was only read, except at
 /// `Serializable`.
 #[test]
-fn a_prepare_gives_back_what_was_only_read() {
+fn a_prepare_releases_read_locks() {
     let mut history = at_once(&[
         &[List(1, vec![], true), Append(2, 2)],
         &[List(2, vec![], true), Append(1, 1)],
@@ -378,7 +378,7 @@ fn a_prepare_gives_back_what_was_only_read() {
 
 /// A prepared transaction that is decided after a restart is like any other.
 #[test]
-fn what_was_prepared_is_there_whole_or_not_at_all() {
+fn a_prepared_transaction_is_visible_whole_or_not_at_all() {
     let prepared: &[Call] = &[Append(1, 1), Append(2, 2)];
     let mut history = one_by_one(&[prepared, &[list(1, &[]), list(2, &[2])]]);
     history.restarts.push(3);

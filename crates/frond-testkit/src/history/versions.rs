@@ -64,7 +64,7 @@ impl<'h> Versions<'h> {
             registers: Vec::new(),
             reads: Vec::new(),
         };
-        versions.counts = versions.who_counts();
+        versions.counts = versions.transactions_that_count();
         let writes = Writes::of(history, &versions.counts);
         for at in 0..history.txns.len() {
             if versions.counts[at] {
@@ -84,7 +84,7 @@ impl<'h> Versions<'h> {
     }
 
     /// Finds the transactions that count (rule 1).
-    fn who_counts(&self) -> Vec<bool> {
+    fn transactions_that_count(&self) -> Vec<bool> {
         let txns = &self.history.txns;
         let restart_after = |moment| self.history.restarts.iter().find(|at| **at > moment);
         let mut counts: Vec<bool> =

@@ -195,7 +195,7 @@ impl Sessions {
             let whole = Arc::new(session.clone());
             model.change_in_doubt(|in_doubt| drop(in_doubt.insert(number, whole)));
         }
-        session.let_go();
+        session.release_unwritten();
         let order = Order::No;
         self.prepared.insert(number, Prepared { session, is_kept, crashes: 0, order });
         self.hands.insert(slot, number);
@@ -262,13 +262,13 @@ impl Sessions {
 
 impl Session {
     /// True if it has inserted all its rows, and deleted them again.
-    pub(super) fn comes_to_nothing_at_all(&self) -> bool {
+    pub(super) fn cancels_out_completely(&self) -> bool {
         let places: BTreeSet<&Place> = self.own.iter().map(|(place, _)| place).collect();
-        !places.is_empty() && self.come_to_nothing().len() == places.len()
+        !places.is_empty() && self.rows_that_cancel_out().len() == places.len()
     }
 
     /// Rows that it has inserted and deleted again.
-    fn come_to_nothing(&self) -> BTreeSet<Place> {
+    fn rows_that_cancel_out(&self) -> BTreeSet<Place> {
         let mut rows: BTreeMap<&Place, (&Write, &Write)> = BTreeMap::new();
         for (place, write) in &self.own {
             rows.entry(place).and_modify(|(_, last)| *last = write).or_insert((write, write));
@@ -280,9 +280,9 @@ impl Session {
 
     /// Releases what a prepare releases: everything that it does not write, except at
     /// `Serializable`.
-    fn let_go(&mut self) {
+    fn release_unwritten(&mut self) {
         if self.isolation != Isolation::Serializable {
-            self.maybe = self.come_to_nothing();
+            self.maybe = self.rows_that_cancel_out();
             let Self { maybe, own, rows, gaps, intents, exclusive, .. } = self;
             // Locks on rows that it has rolled back, or did not write in the end, are released from
             // here on.
@@ -297,7 +297,7 @@ impl Session {
     fn found_again(&self) -> Session {
         let mut again = self.clone();
         if self.isolation != Isolation::Serializable {
-            again.maybe = self.come_to_nothing();
+            again.maybe = self.rows_that_cancel_out();
         }
         let Session { maybe, own, rows, gaps, intents, exclusive, .. } = &mut again;
         if self.isolation != Isolation::Serializable {

@@ -249,7 +249,7 @@ impl Sessions {
             others().any(|one| one.maybe.iter().any(|(of, key)| *of == tree && is_met(key)))
         };
         match call {
-            TxnOp::Prepare(_) => session.comes_to_nothing_at_all(),
+            TxnOp::Prepare(_) => session.cancels_out_completely(),
             TxnOp::Scan { tree, from, to, .. } => {
                 let span = (
                     std::ops::Bound::Included(from.bytes()),

@@ -12,7 +12,7 @@ fn run(script: &str) -> Model {
 }
 
 #[test]
-fn each_steps_digest_is_that_of_its_rows() {
+fn the_digest_of_a_step_is_that_of_its_rows() {
     for seed in 0..30 {
         let mut model = Model::new();
         let mut states = vec![Everything::default()];
@@ -31,7 +31,7 @@ fn each_steps_digest_is_that_of_its_rows() {
 }
 
 #[test]
-fn a_fork_goes_on_as_if_the_rest_had_not_happened() {
+fn a_fork_continues_without_the_later_steps() {
     let whole =
         run("create t0\ncommit sync: put t0 k1 v1*5\ncommit sync: delete t0 k1; put t0 k2 v2*5");
     let mut fork = whole.fork_at(2);
@@ -42,7 +42,7 @@ fn a_fork_goes_on_as_if_the_rest_had_not_happened() {
 }
 
 #[test]
-fn operations_of_a_batch_take_effect_in_their_order() {
+fn operations_of_a_batch_take_effect_in_order() {
     let model = run("create t0\ncommit sync: put t0 k1 v1*5; range t0 k0 k9; put t0 k2 v2*5");
     let rows = &model.everything().trees["t0"];
     assert_eq!(rows.len(), 1);
@@ -59,7 +59,7 @@ fn a_refused_insert_changes_nothing() {
 }
 
 #[test]
-fn a_snapshot_reads_what_was_and_leaves_out_what_came_later() {
+fn a_snapshot_excludes_later_changes() {
     let model =
         run("create t0\ncommit sync: put t0 k1 v1*5\nsnapshot s0\ncommit sync: delete t0 k1\n\
          rename t0 t1\ncreate t0");

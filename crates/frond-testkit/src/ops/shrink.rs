@@ -63,7 +63,7 @@ mod tests {
     use super::{super::*, *};
 
     #[test]
-    fn a_failure_of_two_operations_is_found_among_two_hundred() {
+    fn shrinking_finds_two_failing_operations_among_two_hundred() {
         let script = generate(3, &Swarm::everything(200));
         let needs = |script: &[Op]| {
             script.iter().any(|op| matches!(op, Op::Checkpoint))

@@ -228,7 +228,7 @@ mod tests {
     use super::{super::*, *};
 
     #[test]
-    fn a_script_survives_being_written_and_read() {
+    fn a_script_round_trips_through_text() {
         for seed in 0..50 {
             let swarm = Swarm { fill: 5, ..Swarm::everything(200) }.with_transactions(seed);
             let script = generate(seed, &swarm);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_named() {
+    fn a_malformed_line_is_reported() {
         assert_eq!(parse_script("get t0 k1\nfly t0").unwrap_err(), "line 2: no operation: fly t0");
     }
 }

@@ -76,7 +76,7 @@ fn pages_are_kept_until_the_copy_ends() {
 /// The load began before the base, so its pages are older than the base; they became part of the
 /// store after it. Rule: I20.
 #[test]
-fn an_increment_has_a_tree_that_was_loading_when_its_base_was_made() {
+fn an_increment_includes_a_tree_that_was_loading_during_its_base() {
     let env = env();
     let db = open(&env, "/store");
     db.create_tree("t", Default::default()).unwrap();
@@ -104,7 +104,7 @@ fn an_increment_has_a_tree_that_was_loading_when_its_base_was_made() {
 fn planted_bugs_are_caught() {
     let claims = claims! {
         "backup: a tree that was loaded is passed by" =>
-            an_increment_has_a_tree_that_was_loading_when_its_base_was_made,
+            an_increment_includes_a_tree_that_was_loading_during_its_base,
     };
     crate::plant::assert_claims_hold("backup", claims);
 }

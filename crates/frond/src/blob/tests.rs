@@ -96,7 +96,7 @@ fn long_values_are_encoded_in_two_passes() {
 
 /// A reference counts up to 4096 pieces: longer values have longer pieces.
 #[test]
-fn pieces_grow_where_there_would_be_too_many() {
+fn pieces_grow_so_that_their_number_is_bounded() {
     let store = new_store();
     let value = value(5, 10_000, true);
     let options = BlobOptions { piece_bytes: 1, ..BlobOptions::default() };
@@ -107,7 +107,7 @@ fn pieces_grow_where_there_would_be_too_many() {
 }
 
 #[test]
-fn lengths_that_cannot_be_are_refused_before_anything_is_done() {
+fn invalid_lengths_are_refused_before_any_work() {
     let store = new_store();
     let before = used(&store);
     // Zero pages that are never touched: they take no memory.
@@ -144,7 +144,7 @@ fn every_flipped_byte_is_an_error() {
 
 /// Invariant 2: a place that was reused, or a copy in another place, does not verify.
 #[test]
-fn what_is_elsewhere_or_was_there_before_does_not_verify() {
+fn stale_or_misplaced_bytes_do_not_verify() {
     let store = new_store();
     let (old, hold) = Blob::write(&store, &value(1, 5000, true), small(Codec::Raw)).unwrap();
     let mut bytes = vec![0; old.extent().bytes as usize];
@@ -186,7 +186,7 @@ fn an_extent_stays_for_holds_and_for_the_log() {
 
 /// Rules: I19, I21, I22.
 #[test]
-fn the_last_run_of_its_own_lineage_ends_a_blob() {
+fn a_blob_ends_with_the_last_run_of_its_lineage() {
     let store = new_store();
     let before = used(&store);
     let at = store.counts_from().next();

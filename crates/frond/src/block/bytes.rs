@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_as_long_as_they_say() {
+    fn varint_lengths_match_their_encoding() {
         for value in [0u64, 1, 127, 128, 16383, 16384, 1 << 28, u32::MAX.into()] {
             let mut out = Vec::new();
             crate::coding::put_varint(&mut out, value);

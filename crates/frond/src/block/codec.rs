@@ -205,7 +205,7 @@ mod tests {
     const ALL: [Codec; 4] = [Codec::Raw, Codec::Lz4, Codec::Zstd1, Codec::Zstd3];
 
     #[test]
-    fn what_shrinks_reads_back_and_what_does_not_stays_raw() {
+    fn compressible_data_round_trips_and_other_data_stays_raw() {
         let text: Vec<u8> = (0..900).flat_map(|i| format!("row {i:06} ").into_bytes()).collect();
         let mut state = 1u64;
         let noise: Vec<u8> = std::iter::repeat_with(|| {

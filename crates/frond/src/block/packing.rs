@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_on_disk_say_codec_and_form_and_no_others_do() {
+    fn packing_numbers_round_trip_and_others_are_refused() {
         let known: Vec<u8> = (0..=127).filter(|&n| Packing::from_disk(n).is_some()).collect();
         assert_eq!(known, [0, 1, 2, 3, 0x23, 0x41, 0x42, 0x43, 0x63]);
         for number in known {

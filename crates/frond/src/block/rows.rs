@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_is_found_from_every_side() {
+    fn every_row_is_found_by_every_search() {
         for count in [1, 2, 15, 16, 17, 32, 100] {
             let block = build(count);
             let shape = Shape::parse(&block).unwrap();

@@ -8,7 +8,7 @@ fn is_refused<T>(result: Result<T>) -> bool {
 }
 
 #[test]
-fn numbers_end_before_those_that_mean_something_else() {
+fn numbers_end_before_the_reserved_ones() {
     let mut next = TreeId(0);
     assert_eq!(take_tree_number(&mut next).unwrap(), TreeId(1));
     next = TreeId(u32::MAX - 1);
@@ -29,7 +29,7 @@ fn clones_beyond_what_a_page_lists_are_refused() {
 }
 
 #[test]
-fn values_are_shown_as_documents_say_them() {
+fn bounds_are_shown_as_in_the_documents() {
     let shown =
         [&KEY_BYTES, &VALUE_BYTES, &XID_BYTES, &NAME_BYTES, &LINEAGE_PINS, &SNAPSHOTS, &TREES];
     let shown = shown.map(Bound::shown);
@@ -39,7 +39,7 @@ fn values_are_shown_as_documents_say_them() {
 
 #[cfg(feature = "planted-bugs")]
 #[test]
-fn a_tiny_bound_is_tiny_for_its_thread_and_counts() {
+fn a_reduced_bound_applies_to_its_thread_and_counts_hits() {
     let tiny = Tiny::of(&[(KEY_BYTES, 7)]).unwrap();
     assert!(KEY_BYTES.admits(7) && !KEY_BYTES.admits(8) && VALUE_BYTES.admits(8));
     assert_eq!((tiny.reached(KEY_BYTES), tiny.reached(VALUE_BYTES)), (1, 0));

@@ -475,7 +475,7 @@ mod tests {
 
     /// A longer form is kept while nothing has to be evicted for it.
     #[test]
-    fn blocks_are_unpacked_while_there_is_room() {
+    fn blocks_are_unpacked_while_memory_is_free() {
         let cache = BlockCache::new(FramePool::new(1 << 20), 100_000);
         let longer = |block: &[u8]| Some(vec![block[0]; 10_000].into_boxed_slice());
         let mut lengths = Vec::new();
@@ -522,7 +522,7 @@ mod tests {
     /// though no hole is as long as the next block.
     #[test]
     #[cfg_attr(miri, ignore = "minutes under an interpreter")]
-    fn memory_in_pieces_is_not_mended_with_more() {
+    fn fragmentation_does_not_make_the_pool_exceed_its_limit() {
         let limit = 8 << 20;
         let pool = FramePool::new(limit);
         let cache = BlockCache::new(pool.clone(), limit);
@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_load_is_not_remembered_and_a_pinned_block_outlives_eviction() {
+    fn a_failed_load_is_not_cached_and_a_pinned_block_outlives_eviction() {
         let pool = FramePool::new(1 << 20);
         let cache = BlockCache::new(pool, 8 * FRAME_BYTES);
         let failed = cache.block(key(0), loads(9000, &mut |_| Err(Error::Closed)));

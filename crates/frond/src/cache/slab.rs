@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slabs_are_zeros_and_lie_at_pages() {
+    fn slabs_are_zeroed_and_page_aligned() {
         for bytes in [SMALL_BYTES, LARGE_BYTES] {
             let slab = Slab::map(bytes);
             assert_eq!(slab.at(0, bytes).align_offset(4096), 0);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_is_zeros_and_the_rest_is_as_it_was() {
+    fn discarded_pages_read_as_zeros_and_others_are_unchanged() {
         let (slab, page) = (Slab::map(SMALL_BYTES), page_bytes());
         // SAFETY: all of the slab, which nobody else knows; the slice is not used beyond this line.
         unsafe { std::slice::from_raw_parts_mut(slab.at(0, SMALL_BYTES).as_ptr(), SMALL_BYTES) }
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "whole pages")]
-    fn parts_of_pages_are_not_given_back() {
+    fn partial_pages_cannot_be_discarded() {
         let slab = Slab::map(SMALL_BYTES);
         // SAFETY: nobody has a reference.
         unsafe { slab.discard(0, page_bytes() + 1024) };
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "inside its slab")]
-    fn no_span_goes_over_the_end() {
+    fn a_span_cannot_exceed_its_slab() {
         Slab::map(SMALL_BYTES).at(SMALL_BYTES - 1024, 2048);
     }
 }

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_again_is_found_in_its_place_without_a_count() {
+    fn a_repeated_read_finds_its_block_in_the_slot_without_counting() {
         let (cache, slots) = (cache(16), BlockSlots::new(4));
         drop(ask(&cache, &slots, 2));
         assert!(slots.get(2).is_none(), "once is by chance");
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_cache_lets_go_is_in_no_place_and_lives_for_who_looks_at_it() {
+    fn an_evicted_block_leaves_its_slot_but_lives_for_its_readers() {
         let (cache, slots) = (cache(16), BlockSlots::new(4));
         for block in [0, 0, 1, 1, 2, 2] {
             ask(&cache, &slots, block);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_opened_again_has_the_only_place() {
+    fn a_reopened_run_has_the_only_slots() {
         let (cache, before, after) = (cache(16), BlockSlots::new(1), BlockSlots::new(1));
         ask(&cache, &before, 0);
         ask(&cache, &before, 0);
@@ -262,7 +262,7 @@ mod tests {
     /// The cache sees none of the block's uses and yet does not take it for unused; a block that
     /// was used only once is not kept for ever either.
     #[test]
-    fn what_is_used_in_its_place_stays_and_what_is_not_goes() {
+    fn blocks_read_through_slots_stay_cached_and_unused_ones_are_evicted() {
         let (cache, slots) = (cache(64), BlockSlots::new(4000));
         for block in [0, 0, 1, 1] {
             ask(&cache, &slots, block);

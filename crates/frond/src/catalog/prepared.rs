@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cut_and_put_together() {
+    fn prepared_content_is_split_and_reassembled() {
         let xid = Xid::new(b"x").unwrap();
         for bytes in [1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + 17] {
             let content: Vec<u8> = (0..bytes).map(|i| (i * 7 / 3) as u8).collect();

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_that_was_placed_anew_may_hand_out_any_key() {
+    fn a_repositioned_cursor_may_return_any_key() {
         let mut order = KeyOrder::default();
         order.hands_out(true, b"b", Repeats::Never);
         order.forget();

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_keeps_what_transactions_left_closes_with_its_last_handle() {
+    fn a_store_with_pooled_transaction_state_closes_with_its_last_handle() {
         let dir = tempfile::tempdir().unwrap();
         let (db, tree) = open(dir.path());
         use_it(&db, &tree, b"k");

@@ -402,7 +402,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn layout_comes_back_from_its_bytes(layout in any_layout()) {
+        fn layout_round_trips(layout in any_layout()) {
             let mut bytes = Vec::new();
             layout.encode(&mut bytes);
             prop_assert!(bytes.len() <= LAYOUT_BYTES_MAX);
@@ -421,7 +421,7 @@ mod tests {
 
         /// Invariant 1.
         #[test]
-        fn split_never_leaves_the_bytes(
+        fn split_stays_within_the_bytes(
             layout in any_layout(),
             bytes in prop::collection::vec(prop_oneof![Just(0u8), Just(1), Just(0xff), any::<u8>()], 0..60),
         ) {
@@ -436,7 +436,7 @@ mod tests {
         }
 
         #[test]
-        fn leb128_comes_back(value: u64) {
+        fn leb128_round_trips(value: u64) {
             let mut bytes = Vec::new();
             put_varint(&mut bytes, value);
             prop_assert_eq!(leb128(&bytes), Some((value, bytes.len())));
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn layouts_that_cannot_be_are_refused() {
+    fn invalid_layouts_are_refused() {
         let rest_first = Layout::new(vec![Part::Var(End::Rest), Part::Var(End::Escaped)]);
         for layout in [
             Layout::new(vec![]),

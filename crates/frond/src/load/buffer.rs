@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_differ_after_sixteen_bytes_are_told_apart() {
+    fn keys_that_differ_after_sixteen_bytes_are_distinguished() {
         let key = |n: u32| [&[7u8; 20][..], &n.to_be_bytes(), &[9; 30]].concat();
         let keys: Vec<Vec<u8>> = (0..3000).map(|n| key(n * 7919 % 3000)).collect();
         let rows: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &key[..3])).collect();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ascends_is_known_to() {
+    fn the_buffer_tracks_whether_its_keys_ascend() {
         let mut buffer = RowBuffer::default();
         for key in [&b"a"[..], b"ab", b"b"] {
             buffer.push(key, Tag::PUT, &vec![1; 60_000]);

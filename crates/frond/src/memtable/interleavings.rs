@@ -73,7 +73,7 @@ fn readers_miss_nothing_while_leaves_and_root_split() {
 }
 
 #[test]
-fn two_who_make_the_first_leaf_both_get_in() {
+fn two_threads_that_create_the_first_leaf_both_insert() {
     explore(SCHEDULES, || {
         let memtable = memtable();
         let other = memtable.clone();
@@ -87,7 +87,7 @@ fn two_who_make_the_first_leaf_both_get_in() {
 
 /// Rule: I2, I3
 #[test]
-fn versions_of_one_key_keep_their_order_and_come_once() {
+fn versions_of_one_key_are_ordered_and_unique() {
     explore(SCHEDULES, || {
         let memtable = memtable();
         insert(&memtable, 3, &[7]);
@@ -133,7 +133,7 @@ fn seqnos_and_cover(memtable: &Memtable, n: u64) -> (Vec<u64>, Option<Seqno>) {
 
 /// Rule: I6
 #[test]
-fn a_mini_run_is_seen_wholly_once_attached() {
+fn an_attached_mini_run_is_visible_as_a_whole() {
     explore(SCHEDULES, || {
         let memtable = memtable();
         insert(&memtable, 1, &[1, 3]);

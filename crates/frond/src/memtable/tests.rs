@@ -142,7 +142,7 @@ proptest! {
 
     /// Rule: I2, I3, I6, I26
     #[test]
-    fn any_order_of_arrival_gives_the_model(
+    fn any_arrival_order_gives_the_models_rows(
         steps in prop::collection::vec((step(), 1u64..40), 1..if cfg!(miri) { 6 } else { 60 }),
         probes in prop::collection::vec((key(), 0u64..45), 20),
     ) {
@@ -235,7 +235,7 @@ proptest! {
 
 /// Rule: I2
 #[test]
-fn versions_stand_by_seqno_whatever_their_arrival() {
+fn versions_are_ordered_by_seqno_in_any_arrival_order() {
     let memtable = memtable();
     for seqno in [5, 9, 1, 7, 3, 8, 2] {
         put(&memtable, b"key", seqno, &[seqno as u8]);
@@ -471,11 +471,15 @@ fn commits_from_one_end_of_a_tree_to_the_other_lose_nothing() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "memtable: the next key is looked for in the parent of the last" => commits_from_one_end_of_a_tree_to_the_other_lose_nothing,
-        "memtable: newest version by arrival" => versions_stand_by_seqno_whatever_their_arrival,
-        "memtable: merged levels forget older range deletes" => ranges::tests::levels_say_what_a_list_says_at_every_seqno,
-        "memtable: levels are merged by the stretches that are left" => ranges::tests::ranges_that_cover_each_other_make_no_chain,
-        "memtable: a helper adds range deletes again" => ranges::tests::helpers_add_the_range_deletes_of_a_commit_once,
+        "memtable: the next key is looked for in the parent of the last" =>
+            commits_from_one_end_of_a_tree_to_the_other_lose_nothing,
+        "memtable: newest version by arrival" => versions_are_ordered_by_seqno_in_any_arrival_order,
+        "memtable: merged levels forget older range deletes" =>
+            ranges::tests::levels_agree_with_a_list_at_every_seqno,
+        "memtable: levels are merged by the stretches that are left" =>
+            ranges::tests::nested_ranges_do_not_form_a_chain,
+        "memtable: a helper adds range deletes again" =>
+            ranges::tests::helpers_add_the_range_deletes_of_a_commit_once,
     };
     crate::plant::assert_claims_hold("memtable", claims);
 }

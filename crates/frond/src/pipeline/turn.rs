@@ -66,7 +66,7 @@ mod tests {
     };
 
     #[test]
-    fn who_waits_for_a_turn_can_be_stopped() {
+    fn a_wait_for_the_mutex_can_be_cancelled() {
         let turn = Turn::default();
         let taken = turn.take(&|| Ok(())).unwrap();
         let (looks, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn one_has_it_at_a_time_and_all_get_it() {
+    fn the_mutex_is_exclusive_and_every_waiter_gets_it() {
         let (turn, inside, turns) = (Turn::default(), AtomicUsize::new(0), AtomicUsize::new(0));
         thread::scope(|scope| {
             for _ in 0..4 {

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_key_is_missed_and_few_strangers_pass() {
+    fn a_filter_has_no_false_negatives_and_few_false_positives() {
         for (bits_per_key, most) in [(10, 0.014), (14, 0.004)] {
             let hash = |i: u64| key_hash(&i.to_be_bytes());
             let hashes: Vec<u64> = (0..20_000).map(hash).collect();

@@ -404,7 +404,7 @@ mod tests {
     /// Promise: P15, P20. A separator that shares everything with the previous one takes a few
     /// bytes on disk.
     #[test]
-    fn separators_have_an_end() {
+    fn separators_are_bounded() {
         let mut index = Vec::new();
         put_block(0, &[], 1, 9, &mut index);
         put_block(0, &[b'x'; KEY_BYTES_MAX - 3], 1, 9, &mut index);
@@ -422,7 +422,7 @@ mod tests {
 
     /// Promise: P15. Only a row that is long by itself makes a block long.
     #[test]
-    fn blocks_of_several_rows_have_an_end() {
+    fn blocks_of_several_rows_are_bounded() {
         let long = BLOCK_ROWS_BYTES_MAX as u64;
         for (rows, row_bytes, fits) in [(2, long, true), (2, long + 1, false), (1, long + 1, true)]
         {

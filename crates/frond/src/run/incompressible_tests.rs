@@ -125,7 +125,7 @@ fn assert_reads_back(run: &Arc<Run>, rows: &[(Vec<u8>, Vec<u8>)], name: &str) {
 /// added. And the codec is tried on the first blocks, and, once that has failed, on less than one
 /// in sixteen, in all later runs of the tree.
 #[test]
-fn random_bytes_take_what_they_are_and_the_codec_gives_up() {
+fn random_bytes_take_their_own_size_and_the_codec_gives_up() {
     for sort in sorts() {
         let name = sort.name;
         let work = WorkByTree::new(Arc::new(RealClock::new())).of(Lineage(1));

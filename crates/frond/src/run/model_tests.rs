@@ -259,7 +259,7 @@ proptest! {
     }
 
     #[test]
-    fn a_merge_folds_like_maps_laid_over_each_other(
+    fn a_merge_folds_like_overlaid_maps(
         layers in prop::collection::vec(
             (rows(30), prop::collection::vec((keys(), keys()), 0..3), ways()),
             0..9,

@@ -278,7 +278,7 @@ mod tests {
     /// Lookups by heads agree with a linear search, for keys that share prefixes, end early, or lie
     /// beyond both ends.
     #[test]
-    fn lookups_agree_with_a_look_at_each_fragment() {
+    fn range_lookups_agree_with_a_linear_search() {
         let mut random = 7u64;
         let mut toss = |end: usize| {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);

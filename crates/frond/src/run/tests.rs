@@ -92,7 +92,7 @@ fn assert_holds(run: &Arc<Run>, rows: &Rows, source: &Arc<dyn BlockSource>) {
 }
 
 #[test]
-fn a_run_reads_the_same_unwritten_written_and_opened() {
+fn a_run_reads_the_same_in_memory_written_and_reopened() {
     let rows = rows(3000, 3);
     for options in all_options() {
         let run = build(&rows, options);
@@ -116,7 +116,7 @@ fn a_run_reads_the_same_unwritten_written_and_opened() {
 
 /// Rule: I51.
 #[test]
-fn estimates_are_exact_where_blocks_are_at_hand() {
+fn estimates_are_exact_if_blocks_are_in_memory() {
     let rows = rows(3000, 3);
     let keys: Vec<&Vec<u8>> = rows.keys().collect();
     let ranges = [(0, 1), (5, 6), (17, 1900), (2998, 3000), (0, 3000), (1000, 1010)];
@@ -183,7 +183,7 @@ fn bounds_cut_a_cursor_on_both_sides() {
 }
 
 #[test]
-fn oversize_rows_stand_alone_and_separators_stay_short() {
+fn oversize_rows_get_their_own_block_and_separators_stay_short() {
     let mut rows = rows(200, 3);
     for i in [5usize, 50, 51, 199] {
         let key = rows.keys().nth(i).unwrap().clone();
@@ -332,7 +332,7 @@ fn a_merge_folds_by_age_and_applies_range_deletes() {
 /// A long walk reads many blocks at once, in either direction; damage of a block that it has not
 /// reached yet does not stop it.
 #[test]
-fn blocks_are_read_ahead_and_believed_one_by_one() {
+fn blocks_are_read_ahead_but_verified_one_by_one() {
     let rows = rows(20_000, 3);
     let run = build(&rows, RunOptions { block_bytes: 1000, ..RunOptions::default() });
     let file = file();
@@ -410,7 +410,7 @@ fn every_flipped_byte_is_an_error_with_its_place() {
 
 /// Promise: P9. The right bytes in the wrong place, or under another identity, do not verify.
 #[test]
-fn a_run_that_is_not_the_one_linked_is_refused() {
+fn a_run_other_than_the_linked_one_is_refused() {
     let run = build(&rows(500, 3), RunOptions::default());
     let file = file();
     let link = write(&run, &file, 4096);
@@ -439,7 +439,7 @@ fn a_run_that_is_not_the_one_linked_is_refused() {
 
 /// A run that could not be opened is an error, and is not written.
 #[test]
-fn a_run_that_could_not_be_opened_is_not_written() {
+fn an_unreadable_run_is_never_written() {
     let file = file();
     let run = forge::with_a_row_too_many(build(&rows(300, 1), RunOptions::default()));
     match run.write(&file, 8192, VersionNumber(5), Lineage(2)) {
@@ -459,8 +459,9 @@ fn a_run_that_could_not_be_opened_is_not_written() {
 fn planted_bugs_are_caught() {
     let claims = claims! {
         "run: block checksum not verified" => every_flipped_byte_is_an_error_with_its_place,
-        "run: a footer is written unread" => a_run_that_could_not_be_opened_is_not_written,
-        "run: fresh bit survives an absorbed delete" => super::fold::tests::a_fresh_put_annihilates_with_its_delete_and_only_then,
+        "run: a footer is written unread" => an_unreadable_run_is_never_written,
+        "run: fresh bit survives an absorbed delete" =>
+            super::fold::tests::a_fresh_put_annihilates_with_its_delete_and_only_then,
     };
     crate::plant::assert_claims_hold("run", claims);
 }
@@ -468,7 +469,7 @@ fn planted_bugs_are_caught() {
 /// Rule: I31. A point read takes no count, neither in the frames of an unwritten run nor in the
 /// cache.
 #[test]
-fn a_look_counts_itself_nowhere() {
+fn a_point_read_takes_no_reference_counts() {
     let rows = rows(300, 3);
     let (key, _) = rows.iter().nth(7).unwrap();
     let cache: Arc<dyn BlockSource> = BlockCache::new(pool(), 1 << 20);

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_readers_use_is_at_hand_behind_a_merge_and_what_they_do_not_is_not() {
+    fn a_merge_keeps_only_recently_read_blocks_in_the_cache() {
         for carry in [false, true] {
             let cache = BlockCache::new(pool(), 4 << 20);
             let mut first = builder(&cache);

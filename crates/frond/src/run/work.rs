@@ -298,7 +298,7 @@ mod tests {
     use crate::io::RealClock;
 
     #[test]
-    fn work_of_a_tree_is_work_of_all_and_outlives_none_of_its_holders() {
+    fn work_counts_for_its_tree_and_in_total_and_is_freed_with_its_holders() {
         let works = WorkByTree::new(Arc::new(RealClock::new()));
         let (one, other) = (works.of(Lineage(1)), works.of(Lineage(2)));
         let done = EncodeStats { blocks: 3, bytes: 100, ..EncodeStats::default() };

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_are_aligned_and_stay_so() {
+    fn buffers_stay_aligned_when_moved() {
         for len in [0, 1, 4096, 5000, 1 << 20] {
             let buf = AlignedBuf::zeroed(len, "a test").unwrap();
             assert_eq!((buf.len(), buf.as_ptr() as usize % ALIGN), (len, 0));

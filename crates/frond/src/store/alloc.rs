@@ -409,7 +409,7 @@ mod tests {
     const K: u64 = 1024;
 
     #[test]
-    fn classes_never_share_a_region_and_regions_return() {
+    fn classes_never_share_a_region_and_free_regions_are_reused() {
         let mut alloc = Allocator::new(0);
         let node = alloc.allocate(Class::Node, 4 * K);
         let run = alloc.allocate(Class::Run, 512 * K);
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_place_that_fits_is_taken() {
+    fn the_lowest_offset_that_fits_is_allocated() {
         let mut alloc = Allocator::new(0);
         let places: Vec<u64> = (0..6).map(|_| alloc.allocate(Class::Run, 100 * K)).collect();
         assert!(alloc.release(Class::Run, places[0], places[0] + 100 * K));
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blob_spans_regions_and_gives_them_back() {
+    fn a_blob_spans_regions_and_releases_them() {
         let mut alloc = Allocator::new((1 << 40) + 5);
         let blob = alloc.allocate(Class::Blob, 1 << 30);
         assert_eq!(blob, 1 << 40, "the floor is where allocation begins");

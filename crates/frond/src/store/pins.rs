@@ -252,7 +252,7 @@ mod tests {
     /// Rule: I19. One pin keeps the pages of all lineages, and what a clone inherited that was
     /// dropped since.
     #[test]
-    fn a_named_pin_keeps_its_version_and_what_dropped_clones_inherited() {
+    fn a_named_pin_keeps_its_version_and_pages_of_dropped_clones() {
         let mut pins = Pins::default();
         let pin = LineagePin {
             lineage: L,
@@ -289,7 +289,7 @@ mod tests {
 
     /// Rule: I19. A reader of a version with the clone keeps the clone's pin alive.
     #[test]
-    fn a_dropped_clone_stays_pinned_for_versions_that_had_it() {
+    fn a_dropped_clone_stays_pinned_while_older_versions_show_it() {
         let mut pins = Pins::default();
         let pin = LineagePin {
             lineage: L,

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_round_trips_in_its_own_place_only() {
+    fn a_slot_is_valid_only_at_its_own_position() {
         for sequence in [6, 7] {
             let superblock = sample(sequence);
             let slot = encoded(&superblock);
@@ -358,7 +358,7 @@ mod tests {
 
     /// Promise: P9.
     #[test]
-    fn every_flipped_bit_is_seen() {
+    fn every_flipped_bit_is_detected() {
         let slot = encoded(&sample(6));
         for bit in 0..SLOT_BYTES * 8 {
             let mut damaged = slot.clone();
@@ -386,7 +386,7 @@ mod tests {
 
     /// Promise: P20.
     #[test]
-    fn nonsense_with_a_right_checksum_is_refused() {
+    fn invalid_content_with_a_valid_checksum_is_refused() {
         let good = sample(6);
         let far = Link { offset: 1 << 40, ..good.roots.unwrap() };
         let odd = Link { offset: DATA_START + 1, ..good.roots.unwrap() };

@@ -147,7 +147,7 @@ mod tests {
     const BYTES: [&[u8]; 7] = [b"", b"\0", b"\0\xff", b"\0\x01", b"a", b"a\0b", b"\xff\xff"];
 
     #[test]
-    fn entries_say_what_was_written() {
+    fn index_entries_round_trip() {
         for form in FORMS {
             for (extracted, key, row) in
                 BYTES.iter().flat_map(|e| BYTES.iter().map(move |k| (*e, *k, &b"row"[..])))
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_ordered_and_found_as_what_was_extracted() {
+    fn index_entries_are_ordered_and_found_by_their_extracted_key() {
         for form in FORMS {
             let key_of = |extracted: &[u8], key: &[u8]| {
                 let mut out = Vec::new();

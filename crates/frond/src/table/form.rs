@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_comes_back() {
+    fn stored_definitions_round_trip() {
         let empty = Stored {
             rows: TreeId(1),
             next: 0,
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_bytes_are_refused_or_mean_something_else() {
+    fn other_bytes_are_refused_or_decode_to_another_definition() {
         for columns in [vec![], vec!["id".into(), "n".into()]] {
             any_other_bytes(&Stored { columns, ..stored() });
         }

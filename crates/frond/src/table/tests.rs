@@ -60,7 +60,7 @@ impl Store {
         }
     }
 
-    fn is_in_step(&self) {
+    fn assert_consistent(&self) {
         let report = self.table.check().unwrap();
         assert!(report.is_clean(), "{report:?}");
     }
@@ -69,7 +69,7 @@ impl Store {
 /// A call that waits for the table while an index is published uses the definition that it finds
 /// then, not the one it came with.
 #[test]
-fn the_definition_is_taken_under_the_row_s_lock() {
+fn the_definition_is_read_under_the_row_lock() {
     let store = store(&[("1", "a@b,"), ("2", "c@d,")]);
     let (has_table, table_is_had) = mpsc::channel();
     let (goes_on, may_go_on) = mpsc::channel();
@@ -104,13 +104,13 @@ fn the_definition_is_taken_under_the_row_s_lock() {
         });
         store.put("1", "e@f,");
     });
-    store.is_in_step();
+    store.assert_consistent();
 }
 
 /// A unique value that one row gives up is taken by another in the same round, whichever is looked
 /// at first; and a transaction continues to write in a later queue.
 #[test]
-fn rows_exchange_what_they_have() {
+fn rows_exchange_unique_values_during_an_index_build() {
     let store = store(&[("1", "a@b,"), ("2", "c@d,"), ("3", "e@f,")]);
     let (mut open, mut waits) = (None, 0);
     let watch = |progress| {
@@ -137,7 +137,7 @@ fn rows_exchange_what_they_have() {
         ControlFlow::Continue(())
     };
     store.table.build_index_with(mail(), watch).unwrap();
-    store.is_in_step();
+    store.assert_consistent();
     for (mail, key) in [(&b"a@b"[..], b"3"), (b"c@d", b"1"), (b"e@f", b"2"), (b"g@h", b"4")] {
         let found = store.table.index("mail").unwrap().get(&store.begin(), mail).unwrap();
         assert_eq!(found.unwrap().0, key);
@@ -146,7 +146,7 @@ fn rows_exchange_what_they_have() {
 
 /// A row takes the value of another whose change is in a later queue.
 #[test]
-fn late_rows_are_in_nobody_s_way() {
+fn a_row_takes_a_value_released_in_a_later_queue() {
     let store = store(&[("1", "a@b,"), ("2", ",Bob")]);
     thread::scope(|scope| {
         let (mut late, mut holds) = (None, None);
@@ -172,14 +172,14 @@ fn late_rows_are_in_nobody_s_way() {
         };
         store.table.build_index_with(mail(), watch).unwrap();
     });
-    store.is_in_step();
+    store.assert_consistent();
     let (key, _) = store.table.index("mail").unwrap().get(&store.begin(), b"a@b").unwrap().unwrap();
     assert_eq!(key, b"2");
 }
 
 /// Rule: I34.
 #[test]
-fn who_had_written_before_is_waited_for() {
+fn an_index_build_waits_for_earlier_writers() {
     let store = store(&[("1", "a@b,")]);
     let txn = store.begin();
     store.table.put(&txn, b"1", b"c@d,").unwrap();
@@ -197,12 +197,12 @@ fn who_had_written_before_is_waited_for() {
         ControlFlow::Continue(())
     };
     store.table.build_index_with(mail(), watch).unwrap();
-    store.is_in_step();
+    store.assert_consistent();
 }
 
 /// Rule: I43.
 #[test]
-fn an_index_begins_with_its_publication() {
+fn an_index_is_usable_only_from_its_publication() {
     let store = store(&[("1", "a@b,")]);
     let reader = store.begin();
     let mut seen = None;
@@ -222,7 +222,7 @@ fn an_index_begins_with_its_publication() {
 
 /// A function of the program that panics ends only its own call.
 #[test]
-fn a_build_that_panics_leaves_nothing() {
+fn a_panicking_index_build_leaves_nothing() {
     let store = store(&[("1", "a@b,"), ("2", "a@b,")]);
     let bad = IndexSpec::new("bad", |_, _, _| panic!("as the test wants it"));
     let built =
@@ -233,18 +233,22 @@ fn a_build_that_panics_leaves_nothing() {
     assert!(matches!(refused, Err(Error::IndexDuplicates { .. })), "{refused:?}");
     store.put("2", "c@d,");
     store.table.build_index(mail()).unwrap();
-    store.is_in_step();
+    store.assert_consistent();
 }
 
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "table: a call goes by the definition it came with" => the_definition_is_taken_under_the_row_s_lock,
-        "db: of a build's round, entries come before all have gone" => rows_exchange_what_they_have,
-        "db: a build drops queues that are still written" => rows_exchange_what_they_have,
-        "db: writers of before a build are not waited for" => who_had_written_before_is_waited_for,
-        "db: an index begins with its load" => an_index_begins_with_its_publication,
+        "table: a call goes by the definition it came with" =>
+            the_definition_is_read_under_the_row_lock,
+        "db: of a build's round, entries come before all have gone" =>
+            rows_exchange_unique_values_during_an_index_build,
+        "db: a build drops queues that are still written" =>
+            rows_exchange_unique_values_during_an_index_build,
+        "db: writers of before a build are not waited for" =>
+            an_index_build_waits_for_earlier_writers,
+        "db: an index begins with its load" => an_index_is_usable_only_from_its_publication,
     };
     crate::plant::assert_claims_hold("table", claims);
 }

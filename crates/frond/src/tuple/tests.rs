@@ -199,7 +199,9 @@ proptest! {
     }
 
     #[test]
-    fn builder_and_tuple_write_the_same(a: u64, b in string(), c: i32, d: Option<bool>, e in bytes()) {
+    fn builder_and_tuple_write_the_same_bytes(
+        a: u64, b in string(), c: i32, d: Option<bool>, e in bytes(),
+    ) {
         let built = Key::new().u64(a).str(&b).desc().i32(c).opt(d).desc().bytes(&e);
         let tuple = encode(&(a, b.as_str(), Desc(c), d, Desc(e.as_slice())));
         prop_assert_eq!(&*built, tuple.as_slice());
@@ -208,7 +210,7 @@ proptest! {
 }
 
 #[test]
-fn bytes_on_disk_stay_what_they_are() {
+fn encoded_bytes_are_stable() {
     let hex =
         |bytes: Vec<u8>| bytes.iter().map(|b| format!("{b:02x}")).collect::<Vec<_>>().join(" ");
     assert_eq!(hex(encode(&(7u32,))), "00 00 00 07");

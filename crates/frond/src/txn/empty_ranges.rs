@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_counts_once_a_later_snapshot_has_found_it_empty_too() {
+    fn an_empty_range_is_known_once_a_later_snapshot_confirms_it() {
         let (empty_ranges, any) = (EmptyRanges::default(), AtomicU64::new(0));
         empty_ranges.found_empty(stretch("", "m"), Seqno(5), || Seqno(7), &any);
         assert_eq!(any.load(Ordering::Relaxed), 1, "commits look from now on");
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_put_cuts_vacancy_and_proposal() {
+    fn a_put_cuts_known_and_proposed_empty_ranges() {
         let (empty_ranges, any) = (EmptyRanges::default(), AtomicU64::new(0));
         empty_ranges.found_empty(stretch("b", "m"), Seqno(5), || Seqno(5), &any);
         empty_ranges.found_empty(stretch("b", "m"), Seqno(5), || Seqno(5), &any);

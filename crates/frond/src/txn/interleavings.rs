@@ -138,7 +138,7 @@ fn commits_freezes_and_reads() {
 /// Rule: I3. A commit that stalls after taking its seqno blocks neither commits nor freezes,
 /// however many places there are; when it continues, nothing changes. If `half_awake`, it inserts
 /// concurrently with its helpers.
-fn a_commit_lies_still(half_awake: bool) {
+fn a_commit_stalls(half_awake: bool) {
     let house = House::new();
     let (brings, seqno, slot) = house.assign(9);
     let mut threads: Vec<_> = (0..2)
@@ -168,23 +168,23 @@ fn a_commit_lies_still(half_awake: bool) {
 }
 
 #[test]
-fn who_waits_inserts_what_another_left_lying() {
-    explore(500, || a_commit_lies_still(false));
+fn a_waiter_inserts_a_stalled_commit() {
+    explore(500, || a_commit_stalls(false));
 }
 
 #[test]
-fn what_owner_and_helpers_insert_is_there_once() {
-    explore(500, || a_commit_lies_still(true));
+fn owner_and_helpers_insert_a_stalled_commit_once() {
+    explore(500, || a_commit_stalls(true));
 }
 
 #[test]
-fn what_is_visible_is_a_prefix_and_memtables_are_intervals() {
+fn visible_commits_are_a_prefix_and_memtables_are_intervals() {
     explore(1500, commits_freezes_and_reads);
 }
 
 /// Rule: I33. An inserter appends, is listed, and looks for range locks; a locker registers its
 /// range, and looks for writers and their keys. One of the two finds the other.
-fn an_insert_into_a_range_that_is_locked() {
+fn an_insert_into_a_locked_range() {
     let tree = Arc::new(TreeWriters::default());
     let locked = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> = (0..2)
@@ -221,13 +221,13 @@ fn an_insert_into_a_range_that_is_locked() {
 }
 
 #[test]
-fn an_insert_and_a_range_lock_meet() {
-    explore(1000, an_insert_into_a_range_that_is_locked);
+fn an_insert_and_a_range_lock_conflict() {
+    explore(1000, an_insert_into_a_locked_range);
 }
 
 /// Batches that pass the gate, and transactions that close it: no batch changes what a transaction
 /// looks at.
-fn no_batch_that_passed_is_beside_a_transaction() {
+fn no_admitted_batch_runs_during_a_transaction() {
     let (gate, row) = (Arc::new(LockGate::default()), Arc::new(Mutex::new(0u64)));
     let mut threads = Vec::new();
     for number in 0..2 {
@@ -257,17 +257,19 @@ fn no_batch_that_passed_is_beside_a_transaction() {
 
 #[test]
 fn batches_pass_the_gate_before_a_transaction_or_not_at_all() {
-    explore(1000, no_batch_that_passed_is_beside_a_transaction);
+    explore(1000, no_admitted_batch_runs_during_a_transaction);
 }
 
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "txn: visible before those below are inserted" => what_is_visible_is_a_prefix_and_memtables_are_intervals,
-        "txn: batches pass a closed gate" => batches_pass_the_gate_before_a_transaction_or_not_at_all,
-        "txn: waiting threads do not help" => who_waits_inserts_what_another_left_lying,
-        "txn: helped before it is inserted" => who_waits_inserts_what_another_left_lying,
+        "txn: visible before those below are inserted" =>
+            visible_commits_are_a_prefix_and_memtables_are_intervals,
+        "txn: batches pass a closed gate" =>
+            batches_pass_the_gate_before_a_transaction_or_not_at_all,
+        "txn: waiting threads do not help" => a_waiter_inserts_a_stalled_commit,
+        "txn: helped before it is inserted" => a_waiter_inserts_a_stalled_commit,
     };
     crate::plant::assert_claims_hold("schedules of txn", claims);
 }

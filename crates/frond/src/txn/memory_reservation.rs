@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_charged_is_given_back() {
+    fn reserved_memory_is_released() {
         let all = WritesMemory::default();
         let (mut one, mut other) = (MemoryReservation::default(), MemoryReservation::default());
         one.grow(&all, STEP - 1, || unreachable!("small ones are not counted"));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_equal_and_bind_only_where_all_take_too_much() {
+    fn equal_shares_apply_only_when_memory_is_over_budget() {
         let (all, max) = (WritesMemory::default(), 4 << 20);
         assert_eq!(all.share_of(max), u64::MAX);
         let mut charges: Vec<MemoryReservation> =
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn trims_are_seldom() {
+    fn trims_are_rate_limited() {
         let all = WritesMemory::default();
         let due = [0, 1, 9, 10, 19, 21].map(|at| all.is_trim_due(Duration::from_secs(at)));
         assert_eq!(due, [true, false, false, true, false, true]);

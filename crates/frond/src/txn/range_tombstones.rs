@@ -116,7 +116,7 @@ mod tests {
 
     /// Checks both invariants with random ranges over a few keys, added and undone.
     #[test]
-    fn the_newest_cover_is_known_and_can_be_taken_back() {
+    fn the_newest_covering_range_is_found_and_can_be_undone() {
         for seed in 1..300u64 {
             let mut random = seed;
             let mut toss = |end: u64| {

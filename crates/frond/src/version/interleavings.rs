@@ -125,7 +125,7 @@ impl House {
 
 /// Rules: I4, I18, I28. Promise: P25. Whenever a snapshot is taken and however often it is read, it
 /// shows the last commit that was visible when it was taken.
-fn snapshots_beside_publishes() {
+fn snapshots_concurrent_with_publishes() {
     let house = House::new();
     let readers: Vec<_> = (0..2)
         .map(|_| {
@@ -151,6 +151,6 @@ fn snapshots_beside_publishes() {
 }
 
 #[test]
-fn a_snapshot_shows_one_moment_whatever_is_published_and_freed() {
-    explore(600, snapshots_beside_publishes);
+fn a_snapshot_stays_consistent_during_publishes_and_frees() {
+    explore(600, snapshots_concurrent_with_publishes);
 }

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn only_nodes_are_looked_at_for_a_drain() {
+    fn only_trees_with_nodes_are_considered_for_draining() {
         let node = || {
             let link = crate::page::Link { bytes: 4096, ..Default::default() };
             let root = crate::tree::NodeRef::on_disk(link, 1);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_changed_differ_and_no_others() {
+    fn only_changed_groups_differ() {
         let mut roots: Roots =
             [0, 64, 128, 192].map(|id| (TreeId(id), root())).into_iter().collect();
         let (before, marks) = (roots.clone(), roots.marks(RootMarks::default()));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_copies_one_stretch_and_its_marks() {
+    fn a_change_copies_only_one_stretch_and_its_marks() {
         let mut roots: Roots = (0..20_000).step_by(64).map(|id| (TreeId(id), root())).collect();
         let (before, older) = (roots.clone(), roots.marks(RootMarks::default()));
         roots.insert(TreeId(5000), root());

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn records_cross_frames_and_come_back() {
+    fn records_that_cross_frames_round_trip() {
         let pool = FramePool::new(1 << 20);
         let buf = GroupBuf::new(&pool, 3 * FRAME_BYTES);
         let payloads: Vec<Vec<u8>> = [0usize, 1, 7, 8, 20_000, 150, 17_000]

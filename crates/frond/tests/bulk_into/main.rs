@@ -57,7 +57,7 @@ fn load_into(db: &Db, tree: &Tree, count: u32, value: &[u8]) -> frond::Result<Tr
 }
 
 /// Fills a tree with rows, and deletes them all.
-fn had_rows(db: &Db, tree: &Tree, count: u32) {
+fn put_and_delete_rows(db: &Db, tree: &Tree, count: u32) {
     let mut batch = Batch::new();
     (0..count).for_each(|row| batch.put(tree, &row.to_be_bytes(), b"of before").unwrap());
     db.commit(&mut batch).unwrap();
@@ -83,7 +83,7 @@ fn assert_clean(db: &Db) {
 /// Rules: I35, I43. All that the tree was created with stays, as of the end of the load; its old
 /// handles become invalid.
 #[test]
-fn a_filled_tree_is_the_one_that_was_empty() {
+fn a_filled_tree_keeps_the_options_and_counters_of_the_empty_one() {
     let (dir, db) = store();
     let byte = Part::Fixed(1, Hint::Integer);
     let options = TreeOptions {
@@ -153,11 +153,11 @@ fn a_filled_tree_is_the_one_that_was_empty() {
 
 /// Deleted rows do not count, wherever they and their deletes are; and the space of both is freed.
 #[test]
-fn a_tree_whose_rows_were_all_deleted_is_empty() {
+fn a_tree_whose_rows_were_all_deleted_counts_as_empty() {
     for (rows, is_checkpointed) in [(1, false), (40, true), (4000, false), (4000, true)] {
         let (dir, db) = store();
         let tree = create(&db, "t");
-        had_rows(&db, &tree, rows);
+        put_and_delete_rows(&db, &tree, rows);
         if is_checkpointed {
             db.checkpoint().unwrap();
         }
@@ -183,7 +183,7 @@ fn a_tree_whose_rows_were_all_deleted_is_empty() {
 
 /// A load without rows changes nothing, and its result shows that: the handles stay valid.
 #[test]
-fn a_tree_that_gets_no_rows_stays() {
+fn a_load_without_rows_changes_nothing() {
     let (_dir, db) = store();
     let (tree, other) = (create(&db, "t"), create(&db, "other"));
     let seqno = db.snapshot().seqno();
@@ -209,7 +209,7 @@ fn a_tree_that_gets_no_rows_stays() {
 /// A refused load has done nothing: neither its tree nor others of the same `finish_all` are
 /// changed.
 #[test]
-fn what_is_refused_leaves_nothing() {
+fn a_refused_load_leaves_nothing() {
     let (_dir, db) = store();
     let tree = create(&db, "t");
     let unchanged = |before: &Vec<frond::TreeInfo>| {
@@ -306,7 +306,7 @@ fn what_is_refused_leaves_nothing() {
 /// Rules: I12, I52, I53. Transactions with rows of the tree are waited for, up to the timeout: only
 /// their end decides whether it is empty.
 #[test]
-fn the_end_waits_for_who_has_rows() {
+fn finishing_a_load_waits_for_transactions_with_rows_of_the_tree() {
     let (_dir, db) = store();
     let mut tree = create(&db, "t");
     let xid = Xid::new(b"x").unwrap();
@@ -357,7 +357,7 @@ fn the_end_waits_for_who_has_rows() {
 /// No row is lost: a writer that waited for the load gets an error because its tree is gone,
 /// whatever it was about to do.
 #[test]
-fn who_has_waited_is_told() {
+fn a_writer_that_waited_for_the_load_gets_an_error() {
     let (_dir, db) = store();
     let tree = create(&db, "t");
     let first = db.begin(Default::default()).unwrap();
@@ -412,7 +412,7 @@ fn who_has_waited_is_told() {
 
 /// Batches that need no locks, concurrently with ends of loads: an acknowledged row is there.
 #[test]
-fn no_row_is_lost_between_the_look_and_the_commit() {
+fn no_batch_is_lost_between_the_empty_check_and_the_commit() {
     let (_dir, db) = store();
     let (mut refused, mut filled) = (0, 0);
     for round in 0..effort::seeds(60).count() {
@@ -460,10 +460,10 @@ fn no_row_is_lost_between_the_look_and_the_commit() {
 /// Rules: I18, I19. Clones and named snapshots keep what they have of the empty tree, and clones
 /// what they have of the filled one.
 #[test]
-fn clones_and_names_keep_what_was_there() {
+fn clones_and_named_snapshots_keep_the_empty_tree() {
     let (dir, mut db) = store();
     let tree = create(&db, "t");
-    had_rows(&db, &tree, 3000);
+    put_and_delete_rows(&db, &tree, 3000);
     tree.reserve(0, 1, 9).unwrap();
     let copy = db.clone_tree("t", "copy").unwrap();
     db.create_snapshot("empty").unwrap();
@@ -501,13 +501,13 @@ fn clones_and_names_keep_what_was_there() {
 /// Promise: P26. An increment contains what was loaded since its base, and a restored store is
 /// complete.
 #[test]
-fn backups_have_filled_trees() {
+fn backups_contain_filled_trees() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let db = Db::open(at("store"), common::options()).unwrap();
     let tree = create(&db, "t");
     tree.reserve(0, 1, 9).unwrap();
-    had_rows(&db, &tree, 1000);
+    put_and_delete_rows(&db, &tree, 1000);
     let mut load = db.bulk_load_into(&tree).unwrap();
     put(&mut load, 3000, b"new");
     load.put(b"long", &[7; 100_000]).unwrap();
@@ -530,7 +530,7 @@ fn backups_have_filled_trees() {
 /// A follower is notified that the tree was dropped, and that another replaces it, which it has to
 /// read.
 #[test]
-fn the_feed_says_that_a_tree_was_filled() {
+fn the_feed_reports_a_filled_tree() {
     let (_dir, db) = store();
     let tree = create(&db, "t");
     let mut feed = db.changes(db.snapshot().seqno().next()).unwrap();
@@ -547,7 +547,7 @@ fn the_feed_says_that_a_tree_was_filled() {
 
 /// An index build of the tree fails as it does if the tree is truncated.
 #[test]
-fn a_build_of_the_tree_ends() {
+fn a_load_ends_an_index_build_of_its_tree() {
     let (_dir, db) = store();
     let tree = create(&db, "t");
     let mut build = db.build_indexes(&tree, &[("index", TreeOptions::default())]).unwrap();

@@ -97,7 +97,7 @@ fn without_numbers(all: &All) -> BTreeMap<String, (Vec<u8>, Rows)> {
 
 /// Promises: P1, P4, P7. Rule: I35.
 #[test]
-fn a_change_that_crashes_is_made_or_is_not() {
+fn a_crashed_change_took_effect_completely_or_not_at_all() {
     let (mut points, mut tried, mut between) = (0, 0, 0);
     for seed in effort::seeds(2) {
         let engine = DbEngine::tiny(Durability::Sync);

@@ -1,10 +1,10 @@
 //! Tests of changes of several trees in one commit: what each step does, what is refused, which
 //! transactions are waited for, and what a log of changes may repeat.
 
-mod beside;
 #[path = "../common/mod.rs"]
 mod common;
 mod crashes;
+mod interactions;
 mod repeated;
 
 use std::{collections::BTreeMap, thread, time::Duration};
@@ -62,7 +62,7 @@ fn until_waiting<T>(db: &Db, who: &thread::ScopedJoinHandle<'_, T>) {
 
 /// Rules: I35, I43.
 #[test]
-fn each_step_is_done_and_stays_done() {
+fn each_step_takes_effect_and_survives_a_restart() {
     let (dir, db) = store();
     for name in ["a", "b", "c", "d", "e"] {
         tree(&db, name);
@@ -165,7 +165,7 @@ fn a_truncated_tree_is_like_the_old_one_but_empty() {
 
 /// An error names the failed step, and then nothing is done; invalid calls are refused, too.
 #[test]
-fn a_step_that_cannot_be_made_keeps_all_from_being_made() {
+fn an_impossible_step_prevents_the_whole_change() {
     let (_dir, db) = store();
     let (a, b) = (tree(&db, "a"), tree(&db, "b"));
     db.table(frond::TableSpec::new("people")).unwrap();
@@ -266,7 +266,7 @@ fn a_layout_changes_with_names_and_attributes() {
 
 /// Steps see the effects of those before them: a name is free after the step that frees it.
 #[test]
-fn steps_are_made_in_their_order() {
+fn steps_take_effect_in_order() {
     let (_dir, db) = store();
     let ids = ["a", "b", "c"].map(|name| tree(&db, name).id());
     // Rotates names, using one that is never visible.
@@ -306,7 +306,7 @@ fn steps_are_made_in_their_order() {
 /// Rule: I53. A change that waits for a prepared transaction can be cancelled by another thread,
 /// with nothing done; it may be committed again.
 #[test]
-fn a_change_that_waits_can_be_stopped() {
+fn a_waiting_change_can_be_cancelled() {
     let (_dir, db) = store();
     let (a, _b) = (tree(&db, "a"), tree(&db, "b"));
     let txn = db.begin(Default::default()).unwrap();
@@ -338,7 +338,7 @@ fn a_change_that_waits_can_be_stopped() {
 
 /// Rules: I52, I12. Transactions with rows of a removed tree are waited for, up to the timeout.
 #[test]
-fn a_change_waits_for_those_who_have_rows() {
+fn a_change_waits_for_transactions_with_rows_of_its_trees() {
     let (_dir, db) = store();
     let (a, b) = (tree(&db, "a"), tree(&db, "b"));
     let txn = db.begin(Default::default()).unwrap();
@@ -383,7 +383,7 @@ fn a_change_waits_for_those_who_have_rows() {
 /// In a deadlock, the change gives way: the transaction in the cycle goes on, and the change comes
 /// after it.
 #[test]
-fn nobody_is_ended_for_a_change() {
+fn a_change_never_aborts_a_transaction() {
     let (_dir, db) = store();
     for round in 0..20 {
         let (a, b) = (tree(&db, "a"), tree(&db, "b"));
@@ -410,7 +410,7 @@ fn nobody_is_ended_for_a_change() {
 /// Two changes want the same trees, named in opposite order, concurrently with transactions on
 /// both.
 #[test]
-fn changes_beside_each_other_take_turns() {
+fn concurrent_changes_are_serialized() {
     let (_dir, db) = store();
     tree(&db, "a");
     tree(&db, "b");
@@ -444,7 +444,7 @@ fn changes_beside_each_other_take_turns() {
 
 /// A lookup of names finds each of them at any time.
 #[test]
-fn a_name_is_never_without_its_tree() {
+fn a_name_always_refers_to_a_tree_during_changes() {
     let (_dir, db) = store();
     let ids = ["a", "b", "c"].map(|name| tree(&db, name).id());
     let done = std::sync::atomic::AtomicBool::new(false);

@@ -35,7 +35,7 @@ fn do_entry(db: &Db, entry: Entry, ids: &[TreeId]) -> bool {
 /// However much of the log was done, and wherever its repetition starts, the result is that of the
 /// log.
 #[test]
-fn a_log_of_changes_is_repeated_from_any_entry_on() {
+fn a_log_of_changes_can_be_repeated_from_any_entry() {
     let expected = names([("a", ""), ("e", "d"), ("f", "b"), ("c", "")]);
     for done in 0..=LOG.len() {
         for from in 0..=done {
@@ -73,7 +73,7 @@ impl TreeOf for Db {
 
 /// Steps that were made before are skipped, and what cannot be decided is refused.
 #[test]
-fn what_was_made_is_passed_over_and_what_is_unclear_refused() {
+fn repeated_steps_are_skipped_and_ambiguous_ones_refused() {
     let (_dir, db) = store();
     let ids = begin(&db);
     let once = |change: &mut frond::TreesChange| {

@@ -11,10 +11,10 @@ use frond::{
 use frond_testkit::Dice;
 
 use crate::{
-    ask,
+    corrupt,
     counting::peak_of,
-    stock::{Block, Rows, Tree, pool},
-    strike,
+    reads,
+    samples::{Block, Rows, Tree, pool},
 };
 
 /// Bytes for the contexts of codecs.
@@ -54,20 +54,20 @@ pub fn count(run: &Arc<Run>) -> usize {
     run.blocks().entries().iter().filter(|entry| entry.packing.has_dictionary).count()
 }
 
-/// Decodes blocks `strikes` times, with the dictionary, the block, or its length corrupted; returns
-/// how often that gave bytes.
-pub fn decoded(dice: &mut Dice, tree: &Tree, strikes: u64) -> u64 {
+/// Decodes blocks `corruptions` times, with the dictionary, the block, or its length corrupted;
+/// returns how often that gave bytes.
+pub fn decoded(dice: &mut Dice, tree: &Tree, corruptions: u64) -> u64 {
     let mut buf = ReadBuf::new(pool());
     let dictionary = tree.run.dictionary().expect("it has one");
     let mut decoded = 0;
-    for _ in 0..strikes {
+    for _ in 0..corruptions {
         let index = dice.below(tree.run.block_count() as u64) as usize;
         let entry = *tree.run.blocks().entry(index).expect("there is one");
         let mut encoded = tree.run.encoded_block(index, &mut buf).expect("it is whole").to_vec();
         let mut bytes = dictionary.as_bytes().to_vec();
         let mut raw_bytes = entry.raw_bytes as usize;
         match dice.below(4) {
-            0 => strike::bytes(dice, &mut encoded),
+            0 => corrupt::bytes(dice, &mut encoded),
             1 => raw_bytes = dice.below(1 << 18) as usize,
             // A few changed bytes of many: what is left may decode.
             2 => {
@@ -76,15 +76,15 @@ pub fn decoded(dice: &mut Dice, tree: &Tree, strikes: u64) -> u64 {
             }
             _ => bytes.truncate(dice.below(bytes.len() as u64 + 1) as usize),
         }
-        let Some(struck) = Dictionary::new(bytes) else { continue };
+        let Some(damaged) = Dictionary::new(bytes) else { continue };
         let mut out = vec![0; raw_bytes];
-        let (gave, peak) = peak_of(|| entry.packing.decode(Some(&struck), &encoded, &mut out));
+        let (gave, peak) = peak_of(|| entry.packing.decode(Some(&damaged), &encoded, &mut out));
         assert!(peak <= 8 * raw_bytes + SOME, "{peak} bytes of memory for {raw_bytes}");
         if gave.is_ok() {
             decoded += 1;
             let row_bytes = raw_bytes as u32;
             let keys = tree.rows.keys().take(3).cloned().collect();
-            ask::everything(&Block { raw: out, rows: entry.rows, row_bytes, keys }, &Format::Row);
+            reads::everything(&Block { raw: out, rows: entry.rows, row_bytes, keys }, &Format::Row);
         }
         let mut out = vec![0; entry.raw_bytes as usize];
         assert!(entry.packing.decode(None, &encoded, &mut out).is_err(), "it needs none");
@@ -93,12 +93,12 @@ pub fn decoded(dice: &mut Dice, tree: &Tree, strikes: u64) -> u64 {
 }
 
 /// Corrupts a dictionary as it is stored.
-pub fn stored(dice: &mut Dice, tree: &Tree, strikes: u64) {
-    for _ in 0..strikes {
-        let mut struck = tree.run.dictionary().expect("it has one").to_disk().to_vec();
-        strike::bytes(dice, &mut struck);
-        let (read, peak) = peak_of(|| Dictionary::from_disk(&struck));
-        assert!(peak <= 2 * struck.len() + SOME, "{peak} bytes of memory");
+pub fn stored(dice: &mut Dice, tree: &Tree, corruptions: u64) {
+    for _ in 0..corruptions {
+        let mut damaged = tree.run.dictionary().expect("it has one").to_disk().to_vec();
+        corrupt::bytes(dice, &mut damaged);
+        let (read, peak) = peak_of(|| Dictionary::from_disk(&damaged));
+        assert!(peak <= 2 * damaged.len() + SOME, "{peak} bytes of memory");
         if let Ok(read) = read {
             assert!(read.as_bytes().len() <= 64 << 10);
         }

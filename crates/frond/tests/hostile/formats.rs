@@ -11,18 +11,18 @@ use frond::block::{
 use frond_testkit::Dice;
 
 use crate::{
+    corrupt,
     counting::peak_of,
-    stock::{Course, Text, number, text},
-    strike,
+    samples::{Course, Text, number, text},
 };
 
 const SOME: usize = 64 << 10;
 const PAD: [u8; PAD_BYTES] = [0xa5; PAD_BYTES];
 
-/// Integer columns of all courses, corrupted `strikes` times.
-pub fn integers(dice: &mut Dice, strikes: usize) {
+/// Integer columns of all courses, corrupted `corruptions` times.
+pub fn integers(dice: &mut Dice, corruptions: usize) {
     let rows = 1 + dice.below(200);
-    let course = Course::thrown(dice);
+    let course = Course::random(dice);
     let mut values: Vec<u64> = (0..rows).map(|row| number(dice, course, row, row * 40)).collect();
     if dice.chance(1, 2) {
         values.sort_unstable();
@@ -35,12 +35,12 @@ pub fn integers(dice: &mut Dice, strikes: usize) {
     } else {
         IntEncoder::new().encode(&values, &mut column);
     }
-    for _ in 0..strikes {
-        let mut struck = column.clone();
-        (0..1 + dice.below(3)).for_each(|_| strike::bytes(dice, &mut struck));
-        struck.extend(PAD);
+    for _ in 0..corruptions {
+        let mut damaged = column.clone();
+        (0..1 + dice.below(3)).for_each(|_| corrupt::bytes(dice, &mut damaged));
+        damaged.extend(PAD);
         let rows = *dice.pick(&[rows, rows, rows, rows / 2, rows + 1, 65_535]) as usize;
-        let ((), peak) = peak_of(|| read_integers(&struck, rows, &values));
+        let ((), peak) = peak_of(|| read_integers(&damaged, rows, &values));
         assert!(peak < 8 * rows + SOME, "{peak} bytes of memory for {rows} integers");
     }
 }
@@ -90,9 +90,9 @@ fn read_integers(column: &[u8], rows: usize, values: &[u64]) {
     }
 }
 
-/// String columns of all kinds, in their best encoding, corrupted `strikes` times.
-pub fn strings(dice: &mut Dice, strikes: usize) {
-    let (rows, sort) = (1 + dice.below(90), Text::thrown(dice));
+/// String columns of all kinds, in their best encoding, corrupted `corruptions` times.
+pub fn strings(dice: &mut Dice, corruptions: usize) {
+    let (rows, sort) = (1 + dice.below(90), Text::random(dice));
     let mut all: Vec<Vec<u8>> = (0..rows).map(|row| text(dice, sort, row)).collect();
     if dice.chance(1, 2) {
         all.sort_unstable();
@@ -105,15 +105,15 @@ pub fn strings(dice: &mut Dice, strikes: usize) {
     let mut column = Vec::new();
     encoder.encode(&strings, trained.model.as_ref(), trained.plan, &mut column);
     let bytes_max = strings.bytes().len();
-    for _ in 0..strikes {
-        let mut struck = column.clone();
-        (0..1 + dice.below(3)).for_each(|_| strike::bytes(dice, &mut struck));
-        struck.extend(PAD);
+    for _ in 0..corruptions {
+        let mut damaged = column.clone();
+        (0..1 + dice.below(3)).for_each(|_| corrupt::bytes(dice, &mut damaged));
+        damaged.extend(PAD);
         let rows = *dice.pick(&[rows, rows, rows, rows / 2, rows + 1, 65_535]) as usize;
-        let read = || read_strings(&struck, rows, trained.model.as_ref(), bytes_max, &all);
+        let read = || read_strings(&damaged, rows, trained.model.as_ref(), bytes_max, &all);
         let ((), peak) = peak_of(read);
         // Chunk, strings and their end positions grow by doubling.
-        let bound = 8 * (bytes_max + struck.len()) + 16 * rows + SOME;
+        let bound = 8 * (bytes_max + damaged.len()) + 16 * rows + SOME;
         assert!(peak < bound, "{peak} bytes of memory for {rows} strings of {bytes_max}: {bound}");
     }
 }
@@ -159,35 +159,35 @@ fn read_strings(
     let _ = strs.lower_bound(0..rows + 1, b"");
 }
 
-/// Models and whole formats, corrupted `strikes` times each.
-pub fn models(dice: &mut Dice, format: &Format, strikes: usize) {
+/// Models and whole formats, corrupted `corruptions` times each.
+pub fn models(dice: &mut Dice, format: &Format, corruptions: usize) {
     let Format::Columnar(format) = format else { return };
     let mut bytes = Vec::new();
     format.to_disk(&mut bytes);
     for model in format.models().iter().flatten() {
-        for _ in 0..strikes {
-            let mut struck = model.as_bytes().to_vec();
-            (0..1 + dice.below(3)).for_each(|_| strike::bytes(dice, &mut struck));
-            let (read, peak) = peak_of(|| StringModel::parse(&struck));
+        for _ in 0..corruptions {
+            let mut damaged = model.as_bytes().to_vec();
+            (0..1 + dice.below(3)).for_each(|_| corrupt::bytes(dice, &mut damaged));
+            let (read, peak) = peak_of(|| StringModel::parse(&damaged));
             // Words share prefixes with those before; their total length is bounded.
             assert!(
-                peak < 8 * struck.len() + (4 << 20),
+                peak < 8 * damaged.len() + (4 << 20),
                 "{peak} bytes for a model of {}",
-                struck.len()
+                damaged.len()
             );
             if let Ok(read) = read {
-                assert_eq!(read.as_bytes(), struck);
+                assert_eq!(read.as_bytes(), damaged);
             }
         }
     }
-    for _ in 0..strikes {
-        let mut struck = bytes.clone();
-        (0..1 + dice.below(3)).for_each(|_| strike::bytes(dice, &mut struck));
-        let (read, peak) = peak_of(|| ColumnarFormat::from_disk(&struck));
+    for _ in 0..corruptions {
+        let mut damaged = bytes.clone();
+        (0..1 + dice.below(3)).for_each(|_| corrupt::bytes(dice, &mut damaged));
+        let (read, peak) = peak_of(|| ColumnarFormat::from_disk(&damaged));
         assert!(
             peak < 2 * MODELS_MEMORY_MAX + SOME,
             "{peak} bytes for a format of {}",
-            struck.len()
+            damaged.len()
         );
         if let Ok(read) = read {
             assert!(read.memory_bytes() <= MODELS_MEMORY_MAX + (1 << 20));

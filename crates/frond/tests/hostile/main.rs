@@ -6,13 +6,13 @@
 //! or an error with its location, within the memory that its lengths account for. `FROND_EFFORT`
 //! multiplies the corruptions; a failure prints the seed of its tree.
 
-mod ask;
+mod corrupt;
 mod counting;
 mod dictionaries;
 mod formats;
+mod reads;
 mod runs;
-mod stock;
-mod strike;
+mod samples;
 mod transposed;
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use frond::block::Format;
 use frond_testkit::{Dice, effort};
 
 use runs::Lying;
-use stock::{Block, Tree};
+use samples::{Block, Tree};
 
 /// Encodings of a column that refer to other columns or to a model.
 const RELATED: [&str; 4] = ["difference", "line", "quotes", "templates"];
@@ -46,21 +46,21 @@ fn campaign(seeds: u64, mut act: impl FnMut(&mut Dice)) {
 }
 
 #[test]
-fn struck_blocks_give_rows_or_an_error() {
-    let (mut struck, mut sound) = (0u64, 0u64);
+fn damaged_blocks_give_rows_or_an_error() {
+    let (mut damaged, mut sound) = (0u64, 0u64);
     let mut met = BTreeMap::new();
     campaign(60, |dice| {
-        let tree = Tree::thrown(dice);
+        let tree = Tree::random(dice);
         let format = tree.format();
         let blocks = tree.blocks(dice, 10);
         for block in &blocks {
-            assert!(ask::everything(block, format), "a block as it was built");
-            ask::count(block, format, &mut met);
+            assert!(reads::everything(block, format), "a block as it was built");
+            reads::count(block, format, &mut met);
         }
         for number in 0..2000 {
             let block = &blocks[number % blocks.len()];
             let other = dice.pick(&blocks);
-            let raw = strike::block(dice, &block.raw, &other.raw);
+            let raw = corrupt::block(dice, &block.raw, &other.raw);
             // What the index of the run would say about it.
             let said = match format {
                 Format::Row => None,
@@ -68,17 +68,17 @@ fn struck_blocks_give_rows_or_an_error() {
             };
             let (rows, row_bytes) = said.unwrap_or((block.rows, raw.len() as u32));
             let hit = Block { raw, rows, row_bytes, keys: block.keys.clone() };
-            sound += u64::from(ask::everything(&hit, format));
-            struck += 1;
+            sound += u64::from(reads::everything(&hit, format));
+            damaged += 1;
         }
     });
-    println!("{struck} blocks, {sound} of them sound; columns: {met:?}");
+    println!("{damaged} blocks, {sound} of them sound; columns: {met:?}");
     for kind in RELATED {
         let count: u64 =
             met.iter().filter(|(name, _)| name.starts_with(kind)).map(|(_, count)| count).sum();
         assert!(count >= 20, "{count} columns of {kind} prove little: {met:?}");
     }
-    assert!(sound * 100 > struck, "strikes that end at the first look prove little");
+    assert!(sound * 100 > damaged, "corruptions that end at the first look prove little");
 }
 
 /// The number of rows that a columnar block states, and their length.
@@ -88,7 +88,7 @@ fn said(block: &[u8]) -> Option<(u32, u32)> {
 }
 
 #[test]
-fn struck_columns_give_values_or_an_error() {
+fn damaged_columns_give_values_or_an_error() {
     campaign(40, |dice| {
         formats::integers(dice, 400);
         formats::strings(dice, 100);
@@ -96,33 +96,33 @@ fn struck_columns_give_values_or_an_error() {
 }
 
 #[test]
-fn struck_models_and_runs_are_read_or_refused() {
+fn damaged_models_and_runs_are_read_or_refused() {
     campaign(24, |dice| {
-        let tree = Tree::thrown(dice);
+        let tree = Tree::random(dice);
         formats::models(dice, tree.format(), 300);
         let lying = Lying::of(&tree);
-        (0..40).for_each(|_| lying.strike_footer(dice));
-        (0..12).for_each(|_| lying.strike_block(dice));
+        (0..40).for_each(|_| lying.corrupt_footer(dice));
+        (0..12).for_each(|_| lying.corrupt_block(dice));
     });
 }
 
 #[test]
-fn struck_transposed_blocks_give_rows_or_an_error() {
+fn damaged_transposed_blocks_give_rows_or_an_error() {
     let (mut blocks, mut sound) = (0, 0);
     campaign(24, |dice| {
         let tree = transposed::tree(dice);
         blocks += transposed::count(&tree.run);
         sound += transposed::forms(dice, &tree, 400);
         let lying = Lying::of(&tree);
-        (0..20).for_each(|_| lying.strike_footer(dice));
-        (0..20).for_each(|_| lying.strike_block(dice));
+        (0..20).for_each(|_| lying.corrupt_footer(dice));
+        (0..20).for_each(|_| lying.corrupt_block(dice));
     });
-    println!("{blocks} blocks, {sound} struck forms sound");
+    println!("{blocks} blocks, {sound} damaged forms sound");
     assert!(blocks > 100 && sound > 500, "{blocks} blocks, {sound} sound: it proves little");
 }
 
 #[test]
-fn struck_dictionaries_give_rows_or_an_error() {
+fn damaged_dictionaries_give_rows_or_an_error() {
     let (mut blocks, mut sound) = (0, 0);
     campaign(12, |dice| {
         let tree = dictionaries::tree(dice);
@@ -130,9 +130,9 @@ fn struck_dictionaries_give_rows_or_an_error() {
         sound += dictionaries::decoded(dice, &tree, 300);
         dictionaries::stored(dice, &tree, 300);
         let lying = Lying::of(&tree);
-        (0..20).for_each(|_| lying.strike_footer(dice));
-        (0..20).for_each(|_| lying.strike_block(dice));
+        (0..20).for_each(|_| lying.corrupt_footer(dice));
+        (0..20).for_each(|_| lying.corrupt_block(dice));
     });
-    println!("{blocks} blocks, {sound} decoded under a struck dictionary or struck themselves");
+    println!("{blocks} blocks, {sound} decoded under a damaged dictionary or damaged themselves");
     assert!(blocks > 100 && sound > 100, "{blocks} blocks, {sound} sound: it proves little");
 }

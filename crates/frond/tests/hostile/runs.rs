@@ -18,9 +18,9 @@ use frond_testkit::Dice;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{
+    corrupt,
     counting::peak_of,
-    stock::{Tree, pool},
-    strike,
+    samples::{Tree, pool},
 };
 
 const SOME: usize = 64 << 10;
@@ -51,24 +51,24 @@ impl<'t> Lying<'t> {
     }
 
     /// Corrupts its footer.
-    pub fn strike_footer(&self, dice: &mut Dice) {
+    pub fn corrupt_footer(&self, dice: &mut Dice) {
         let whole = &self.extent[self.footer_at..];
         let meant = whole.iter().rposition(|&byte| byte != 0).expect("it has bytes") + 1;
-        let mut struck = whole[..meant].to_vec();
+        let mut damaged = whole[..meant].to_vec();
         for _ in 0..1 + dice.below(2) {
             // In the header, after it, or anywhere.
             let from = *dice.pick(&[0, 16, 48, 64]) as usize;
             let from = if dice.chance(1, 2) { from } else { dice.below(meant as u64) as usize };
-            let mut rest = struck.split_off(from.min(struck.len()));
-            strike::bytes(dice, &mut rest);
-            struck.extend(rest);
+            let mut rest = damaged.split_off(from.min(damaged.len()));
+            corrupt::bytes(dice, &mut rest);
+            damaged.extend(rest);
         }
-        struck.resize(whole.len(), 0);
-        self.read([&self.extent[..self.footer_at], &struck].concat());
+        damaged.resize(whole.len(), 0);
+        self.read([&self.extent[..self.footer_at], &damaged].concat());
     }
 
     /// Corrupts one of its blocks without changing its length; the footer gets the new checksum.
-    pub fn strike_block(&self, dice: &mut Dice) {
+    pub fn corrupt_block(&self, dice: &mut Dice) {
         let blocks = self.tree.run.block_count() as u64;
         let (index, other) = (dice.below(blocks) as usize, dice.below(blocks) as usize);
         let bytes = |index| {
@@ -77,21 +77,21 @@ impl<'t> Lying<'t> {
             (entry, start..start + entry.encoded_bytes as usize)
         };
         let (entry, range) = bytes(index);
-        let mut struck =
-            strike::block(dice, &self.extent[range.clone()], &self.extent[bytes(other).1]);
-        if struck.len() != range.len() {
-            struck = self.extent[range.clone()].to_vec();
-            let at = dice.below(struck.len() as u64) as usize;
-            struck[at] ^= 1 << dice.below(8);
+        let mut damaged =
+            corrupt::block(dice, &self.extent[range.clone()], &self.extent[bytes(other).1]);
+        if damaged.len() != range.len() {
+            damaged = self.extent[range.clone()].to_vec();
+            let at = dice.below(damaged.len() as u64) as usize;
+            damaged[at] ^= 1 << dice.below(8);
         }
         let identity = self.link.identity(self.file.store, PageKind::Run);
         let salt = xxh3_64_with_seed(&(index as u64).to_le_bytes(), identity.seed()) as u32;
         let sum = |crc: u32| (crc ^ salt).to_le_bytes();
         let mut extent = self.extent.clone();
-        extent[range].copy_from_slice(&struck);
+        extent[range].copy_from_slice(&damaged);
         let footer = &mut extent[self.footer_at..];
         let at = footer.windows(4).position(|four| *four == sum(entry.crc)).expect("it is there");
-        footer[at..at + 4].copy_from_slice(&sum(crc32c::crc32c(&struck)));
+        footer[at..at + 4].copy_from_slice(&sum(crc32c::crc32c(&damaged)));
         self.read(extent);
     }
 

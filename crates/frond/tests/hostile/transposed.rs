@@ -11,10 +11,10 @@ use frond::{
 use frond_testkit::Dice;
 
 use crate::{
-    ask,
+    corrupt,
     counting::peak_of,
-    stock::{Block, Rows, Tree, pool},
-    strike,
+    reads,
+    samples::{Block, Rows, Tree, pool},
 };
 
 /// Bytes for the contexts of codecs, and lists of a thread that decodes for the first time.
@@ -53,11 +53,12 @@ pub fn count(run: &Arc<Run>) -> usize {
     run.blocks().entries().iter().filter(|entry| entry.packing.is_transposed).count()
 }
 
-/// Corrupts the shuffled forms of its blocks `strikes` times; returns how many gave a sound block.
-pub fn forms(dice: &mut Dice, tree: &Tree, strikes: u64) -> u64 {
+/// Corrupts the shuffled forms of its blocks `corruptions` times; returns how many gave a sound
+/// block.
+pub fn forms(dice: &mut Dice, tree: &Tree, corruptions: u64) -> u64 {
     let mut buf = ReadBuf::new(pool());
     let mut sound = 0;
-    for _ in 0..strikes {
+    for _ in 0..corruptions {
         let index = dice.below(tree.run.block_count() as u64) as usize;
         let entry = *tree.run.blocks().entry(index).expect("there is one");
         let encoded = tree.run.encoded_block(index, &mut buf).expect("it is whole");
@@ -70,7 +71,7 @@ pub fn forms(dice: &mut Dice, tree: &Tree, strikes: u64) -> u64 {
         let best = taken.best_summed();
         let mut form = taken.form(best).expect("it is short").to_vec();
         let hits = dice.below(3);
-        (0..hits).for_each(|_| strike::bytes(dice, &mut form));
+        (0..hits).for_each(|_| corrupt::bytes(dice, &mut form));
         let mut encoded = Vec::new();
         let codec = *dice.pick(&[Codec::Lz4, Codec::Zstd1, Codec::Zstd3]);
         if codec.encode(&form, &mut encoded) == Codec::Raw {
@@ -91,7 +92,7 @@ pub fn forms(dice: &mut Dice, tree: &Tree, strikes: u64) -> u64 {
             let own = tree.rows.keys().take(3).cloned().collect();
             let (rows, row_bytes) = (rows_of(&out), raw_bytes as u32);
             let block = Block { raw: out, rows, row_bytes, keys: own };
-            assert!(ask::everything(&block, &Format::Row), "decoded, and no block");
+            assert!(reads::everything(&block, &Format::Row), "decoded, and no block");
             sound += u64::from(hits > 0);
         }
     }

@@ -46,26 +46,26 @@ fn must_be_one_of(engine: &DbEngine, env: Env, states: &[Rows]) -> bool {
     if !is_built {
         build_all(&db, &base).unwrap();
     }
-    is_in_step(&db);
+    assert_consistent(&db);
     db.close().unwrap();
     is_built
 }
 
 /// Asserts that existing indexes are in step with the rows.
-fn must_open_where_others_have_the_disk(engine: &DbEngine, disk: &DiskState, states: &[Rows]) {
+fn must_open_on_a_full_disk(engine: &DbEngine, disk: &DiskState, states: &[Rows]) {
     let vfs = start_occupied(disk, true).unwrap();
     let db = engine.store(vfs.env(8));
     let found = rows(&db.open_tree("people").unwrap());
     assert!(states.contains(&found), "with nothing free {found:?} is none of {states:?}");
     if db.open_tree(NAMES).is_ok() {
-        are_in_step(&db);
+        assert_indexes_consistent(&db);
     }
     vfs.halt();
 }
 
 /// Promises: P1, P4, P5, P7. Rules: I24, I34.
 #[test]
-fn a_build_that_crashes_leaves_all_indexes_or_none() {
+fn a_crashed_build_leaves_all_indexes_or_none() {
     let (mut points, mut tried, mut built) = (0, 0, 0);
     for seed in effort::seeds(1) {
         let engine = DbEngine::tiny(Durability::Sync);
@@ -93,7 +93,7 @@ fn a_build_that_crashes_leaves_all_indexes_or_none() {
         assert_eq!(feed_round(&mut build).unwrap(), 0);
         build.publish(|_| {}).unwrap();
         let states = story.states;
-        is_in_step(&db);
+        assert_consistent(&db);
         db.close().unwrap();
         assert_eq!(vfs.violations(), Vec::<String>::new());
         for point in vfs.recorded() {
@@ -105,7 +105,7 @@ fn a_build_that_crashes_leaves_all_indexes_or_none() {
                     &states[point.note.floor_power as usize..=point.note.issued as usize];
                 let what = format!("seed {seed}, before {}: {}", point.call, state.what);
                 let run = || {
-                    must_open_where_others_have_the_disk(&engine, &state.disk, possible);
+                    must_open_on_a_full_disk(&engine, &state.disk, possible);
                     must_be_one_of(
                         &engine,
                         SimVfs::start(state.disk.clone()).env(seed ^ 7),

@@ -14,7 +14,7 @@ fn is_interrupted<T>(outcome: frond::Result<T>) {
 }
 
 #[test]
-fn a_cursor_ends_when_interrupted() {
+fn an_interrupt_stops_a_cursor() {
     let (_dir, db, base) = people(&[]);
     let mut batch = Batch::new();
     (0..10_000u32).for_each(|n| batch.put(&base, &n.to_be_bytes(), b"row").unwrap());
@@ -52,7 +52,7 @@ fn a_cursor_ends_when_interrupted() {
 }
 
 #[test]
-fn a_load_says_how_far_it_is_and_can_be_stopped() {
+fn a_load_reports_progress_and_can_be_cancelled() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options::new().cache_size(16 << 20).durability(Durability::Lazy);
     let db = Db::open(dir.path().join("store"), options).unwrap();
@@ -96,7 +96,7 @@ fn a_load_says_how_far_it_is_and_can_be_stopped() {
 }
 
 #[test]
-fn a_build_that_is_asked_to_stop_can_go_on() {
+fn a_cancelled_build_can_be_resumed() {
     let (_dir, db, base) = people(&ROWS);
     let interrupter = Interrupter::new();
     let mut build = db.build_indexes(&base, &indexes()).unwrap();
@@ -128,12 +128,12 @@ fn a_build_that_is_asked_to_stop_can_go_on() {
     assert_eq!((end.rows, end.written, end.changes), (304 + 303, 304 + 303, 1));
     assert!(end.rounds >= 2);
     build.publish(|_| {}).unwrap();
-    is_in_step(&db);
+    assert_consistent(&db);
 }
 
 /// It is unknown how long a transaction with rows of the tree lasts.
 #[test]
-fn a_build_that_waits_for_its_tree_can_be_stopped() {
+fn a_build_waiting_for_its_tree_can_be_cancelled() {
     let (_dir, db, base) = people(&ROWS);
     let interrupter = Interrupter::new();
     let mut build = db.build_indexes(&base, &indexes()).unwrap();
@@ -160,11 +160,11 @@ fn a_build_that_waits_for_its_tree_can_be_stopped() {
     interrupter.clear();
     feed_rest(&mut build).unwrap();
     build.publish(|_| {}).unwrap();
-    is_in_step(&db);
+    assert_consistent(&db);
 }
 
 #[test]
-fn a_check_says_how_far_it_is_and_can_be_stopped() {
+fn a_check_reports_progress_and_can_be_cancelled() {
     let (_dir, db, base) = people(&[]);
     for part in 0..20u32 {
         let mut batch = Batch::new();

@@ -1,9 +1,9 @@
 //! Index builds from entries that the program computes, concurrently with writers that do not know
 //! of them, through the public API.
 
-mod beside;
 mod crashes;
 mod interrupts;
+mod writers;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -138,12 +138,12 @@ fn build_all(db: &Db, base: &Tree) -> frond::Result<Vec<Tree>> {
 }
 
 /// Asserts that each index has the entries of all rows, and no others.
-fn is_in_step(db: &Db) {
-    are_in_step(db);
+fn assert_consistent(db: &Db) {
+    assert_indexes_consistent(db);
     assert_eq!(names(db), [CITIES, NAMES, "people"], "queues are gone");
 }
 
-fn are_in_step(db: &Db) {
+fn assert_indexes_consistent(db: &Db) {
     let base = rows(&db.open_tree("people").unwrap());
     for (index, name) in [NAMES, CITIES].into_iter().enumerate() {
         let tree = db.open_tree(name).unwrap();
@@ -158,7 +158,7 @@ const ROWS: [(&str, &str); 4] =
     [("1", "ada,Oslo"), ("2", "bob,Oslo"), ("3", ",Rome"), ("4", "eve,")];
 
 #[test]
-fn the_phases_come_in_their_order() {
+fn build_phases_must_be_called_in_order() {
     let (_dir, db, base) = people(&ROWS);
     let mut build = db.build_indexes(&base, &indexes()).unwrap();
     let refused = db.build_indexes(&base, &[("other", TreeOptions::default())]);
@@ -188,7 +188,7 @@ fn the_phases_come_in_their_order() {
     feed_rest(&mut build).unwrap();
     let trees = build.publish(|trees| told = trees.len()).unwrap();
     assert_eq!((told, trees.len()), (2, 2));
-    is_in_step(&db);
+    assert_consistent(&db);
     let refused = db.build_indexes(&base, &indexes());
     assert!(matches!(refused, Err(Error::TreeExists(_))), "{refused:?}");
     // Programs cannot set the attributes that mark a build.
@@ -200,7 +200,7 @@ fn the_phases_come_in_their_order() {
 
 /// Rule: I34.
 #[test]
-fn rows_that_have_the_same_are_refused() {
+fn duplicate_index_keys_are_refused() {
     // In the base.
     let (_dir, db, base) = people(&ROWS);
     put(&base, "5", "bob,Bonn");
@@ -239,12 +239,12 @@ fn rows_that_have_the_same_are_refused() {
         put(&base, "7", ",");
     }
     build_all(&db, &base).unwrap();
-    is_in_step(&db);
+    assert_consistent(&db);
 }
 
 /// A row can take a key that another row gives up: new entries are checked only after all removals.
 #[test]
-fn rows_may_exchange_what_they_have() {
+fn rows_may_exchange_unique_values_during_a_build() {
     let (_dir, db, base) = people(&ROWS);
     let mut build = db.build_indexes(&base, &indexes()).unwrap();
     feed_base(&mut build, &base).unwrap();
@@ -260,11 +260,11 @@ fn rows_may_exchange_what_they_have() {
     build.lock(SECOND).unwrap();
     feed_round(&mut build).unwrap();
     build.publish(|_| {}).unwrap();
-    is_in_step(&db);
+    assert_consistent(&db);
 }
 
 #[test]
-fn a_build_that_is_given_up_leaves_nothing() {
+fn an_abandoned_build_leaves_nothing() {
     let (dir, db, base) = people(&ROWS);
     for at in 0..5 {
         let mut build = db.build_indexes(&base, &indexes()).unwrap();
@@ -311,11 +311,11 @@ fn a_build_that_is_given_up_leaves_nothing() {
     db.close().unwrap();
     drop((base, db));
     let db = open(dir.path());
-    is_in_step(&db);
+    assert_consistent(&db);
 }
 
 #[test]
-fn a_tree_that_is_gone_gets_no_indexes() {
+fn a_dropped_tree_gets_no_indexes() {
     for is_late in [false, true] {
         let (_dir, db, base) = people(&[("1", "ada,oslo")]);
         let mut build = db.build_indexes(&base, &indexes()).unwrap();

@@ -112,7 +112,7 @@ fn every_case_at_every_level_with_each_commit_flushed() {
 
 /// Promise: P23. The guarantees of a session do not depend on the levels of the others.
 #[test]
-fn sessions_of_different_levels() {
+fn sessions_of_different_levels_keep_their_guarantees() {
     let mut wrong = Vec::new();
     for case in MIXED {
         for (first, second) in case.pairs() {
@@ -136,7 +136,7 @@ fn sessions_of_different_levels() {
 
 /// Each case has exactly one result for each level and way.
 #[test]
-fn the_table_is_whole() {
+fn every_case_has_one_result_for_each_level() {
     for case in CASES {
         for isolation in LEVELS {
             for &way in ways(isolation) {

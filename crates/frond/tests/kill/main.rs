@@ -410,7 +410,7 @@ fn rounds(level: &str, count: u64, seed: u64) {
 
 /// Promise: P1, P2, P3.
 #[test]
-fn what_sixteen_writers_were_told_survives_kills() {
+fn commits_acknowledged_to_sixteen_writers_survive_kills() {
     rounds("sync", 4 * effort::factor(), 1);
     rounds("os", 2 * effort::factor(), 2);
     rounds("lazy", effort::factor(), 3);

@@ -294,7 +294,7 @@ fn stood(dir: &Path, number: u64) -> bool {
 
 /// Promises: P1, P2, P4.
 #[test]
-fn what_is_prepared_survives_kills_between_any_two_steps() {
+fn prepared_transactions_survive_kills_between_any_two_steps() {
     let mut prepared = 0;
     for level in ["sync", "os"] {
         let dir = tempfile::tempdir().unwrap();

@@ -8,7 +8,7 @@ use frond_testkit::{DbEngine, Dice, disk::SimVfs};
 /// A tree gets keys of FF bytes of all lengths, and shorter ones before them, between reopenings. A
 /// root directory that does not store the greatest key must not be taken for one of a tree without
 /// keys: a batch would be attached after its right edge, out of order. Promise: P1, P9. Rule: I1.
-pub fn a_tree_whose_greatest_key_is_not_known_keeps_its_order(seed: u64) {
+pub fn a_tree_with_an_unknown_greatest_key_keeps_its_order(seed: u64) {
     let vfs = SimVfs::new();
     let mut dice = Dice::new(seed);
     let mut rows: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();

@@ -20,27 +20,27 @@ type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Runs all scenarios. Panics if one does not end as it must.
 pub fn all(seed: u64) {
-    operators_are_demanded(seed);
-    clones_and_names_keep_what_they_show_and_no_more(seed);
-    a_snapshot_keeps_what_a_dropped_clone_inherited(seed);
-    every_root_that_changed_is_in_the_next_slot(seed);
-    a_spilled_snapshot_shows_its_moment(seed);
-    a_snapshot_transaction_overwrites_nothing_unseen(seed);
-    a_row_that_had_come_back_stays_deleted(seed);
-    an_autonomous_put_waits_for_who_writes_the_row(seed);
+    a_store_demands_its_operators(seed);
+    clones_and_named_snapshots_keep_exactly_what_they_show(seed);
+    a_snapshot_keeps_pages_inherited_by_a_dropped_clone(seed);
+    every_changed_root_is_in_the_next_slot(seed);
+    a_spilled_snapshot_shows_only_earlier_commits(seed);
+    a_snapshot_transaction_overwrites_no_unseen_change(seed);
+    a_reinserted_row_stays_deleted_after_a_second_delete(seed);
+    an_autonomous_put_waits_for_a_writer_of_the_row(seed);
     a_prepared_transaction_outlives_restarts(seed);
-    rows_that_left_memory_are_locked(seed);
-    what_a_scan_has_read_is_looked_at_again(seed);
-    nobody_inserts_behind_the_last_row(seed);
-    walks::cursors_go_in_one_direction(seed);
-    walks::a_batch_that_ends_a_cycle_of_waits_starts_again(seed);
-    long_keys::a_tree_whose_greatest_key_is_not_known_keeps_its_order(seed);
-    a_name_is_prepared_once_and_listed_once(seed);
-    numbers_are_handed_out_once(seed);
-    what_leaves_memory_is_cut_at_savepoints(seed);
-    a_change_of_trees_is_whole(seed);
-    an_empty_tree_is_filled_and_no_other(seed);
-    backups_have_everything(seed);
+    spilled_rows_are_locked(seed);
+    a_locking_scan_rereads_rows_committed_since_its_snapshot(seed);
+    the_gap_after_the_last_row_is_locked(seed);
+    walks::cursors_never_go_back(seed);
+    walks::a_batch_chosen_as_deadlock_victim_is_retried(seed);
+    long_keys::a_tree_with_an_unknown_greatest_key_keeps_its_order(seed);
+    an_xid_is_prepared_once_and_listed_once(seed);
+    a_number_is_never_allocated_twice(seed);
+    spilled_rows_are_split_at_savepoints(seed);
+    a_change_of_trees_is_atomic(seed);
+    only_an_empty_tree_is_filled(seed);
+    backups_contain_everything(seed);
     backups_refuse_damage(seed);
     // Last, because it takes longest.
     the_log_keeps_the_long_values_that_it_names(seed);
@@ -48,7 +48,7 @@ pub fn all(seed: u64) {
 
 /// A snapshot transaction overwrites no change that it has not seen. Rule: I27, of a row in the
 /// memtable and of one in the tree.
-fn a_snapshot_transaction_overwrites_nothing_unseen(seed: u64) {
+fn a_snapshot_transaction_overwrites_no_unseen_change(seed: u64) {
     for is_flushed in [false, true] {
         let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
         let tree = db.create_tree("t", Default::default()).unwrap();
@@ -66,7 +66,7 @@ fn a_snapshot_transaction_overwrites_nothing_unseen(seed: u64) {
 
 /// A transaction that deleted a row and inserts it again knows that the row existed; a put by
 /// another transaction in between would be lost. Rules: I7, I32.
-fn an_autonomous_put_waits_for_who_writes_the_row(seed: u64) {
+fn an_autonomous_put_waits_for_a_writer_of_the_row(seed: u64) {
     let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     tree.put(b"row", b"1").unwrap();
@@ -83,7 +83,7 @@ fn an_autonomous_put_waits_for_who_writes_the_row(seed: u64) {
 
 /// Trees are swapped atomically, and a reader that saw one does not read the other in its place.
 /// Promise: P7. Rule: I43.
-fn a_change_of_trees_is_whole(seed: u64) {
+fn a_change_of_trees_is_atomic(seed: u64) {
     let vfs = SimVfs::new();
     let db = Db::open("/store", options(&vfs, seed)).unwrap();
     for name in ["a", "b", "c"] {
@@ -111,7 +111,7 @@ fn a_change_of_trees_is_whole(seed: u64) {
 }
 
 /// A load replaces an empty tree and its counters, and never a row. Rule: I35.
-fn an_empty_tree_is_filled_and_no_other(seed: u64) {
+fn only_an_empty_tree_is_filled(seed: u64) {
     let vfs = SimVfs::new();
     let db = Db::open("/store", options(&vfs, seed)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -142,7 +142,7 @@ fn an_empty_tree_is_filled_and_no_other(seed: u64) {
 }
 
 /// Rows that are spilled are cut at savepoints. Rule: I44.
-fn what_leaves_memory_is_cut_at_savepoints(seed: u64) {
+fn spilled_rows_are_split_at_savepoints(seed: u64) {
     let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     let txn = db.begin(Default::default()).unwrap();
@@ -158,7 +158,7 @@ fn what_leaves_memory_is_cut_at_savepoints(seed: u64) {
 }
 
 /// Rows that were spilled stay locked. Rule: I47.
-fn rows_that_left_memory_are_locked(seed: u64) {
+fn spilled_rows_are_locked(seed: u64) {
     let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     let large = db.begin(Default::default()).unwrap();
@@ -173,7 +173,7 @@ fn rows_that_left_memory_are_locked(seed: u64) {
 }
 
 /// A locking scan reads again what was committed since its snapshot. Rule: I46.
-fn what_a_scan_has_read_is_looked_at_again(seed: u64) {
+fn a_locking_scan_rereads_rows_committed_since_its_snapshot(seed: u64) {
     let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     for row in 0..4u8 {
@@ -189,7 +189,7 @@ fn what_a_scan_has_read_is_looked_at_again(seed: u64) {
 }
 
 /// The gap above all rows is locked as those between rows are. Rule: I33.
-fn nobody_inserts_behind_the_last_row(seed: u64) {
+fn the_gap_after_the_last_row_is_locked(seed: u64) {
     let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     tree.put(&[1], b"the last row").unwrap();
@@ -205,7 +205,7 @@ fn nobody_inserts_behind_the_last_row(seed: u64) {
 }
 
 /// A name can be prepared only once and is listed once. Rule: I12.
-fn a_name_is_prepared_once_and_listed_once(seed: u64) {
+fn an_xid_is_prepared_once_and_listed_once(seed: u64) {
     let (vfs, xid) = (SimVfs::new(), Xid::new(b"x").unwrap());
     let db = Db::open("/store", options(&vfs, seed)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -225,7 +225,7 @@ fn a_name_is_prepared_once_and_listed_once(seed: u64) {
 }
 
 /// A number that a durable commit has used is not allocated again. Rule: I35.
-fn numbers_are_handed_out_once(seed: u64) {
+fn a_number_is_never_allocated_twice(seed: u64) {
     let vfs = SimVfs::new();
     let db = Db::open("/store", options(&vfs, seed)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -244,7 +244,7 @@ fn numbers_are_handed_out_once(seed: u64) {
 
 /// A row that was inserted again stays deleted: the insert is above a delete of its own memtable,
 /// and below one of the next. Rule: I7.
-fn a_row_that_had_come_back_stays_deleted(seed: u64) {
+fn a_reinserted_row_stays_deleted_after_a_second_delete(seed: u64) {
     let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
     let (tree, other) = (db.create_tree("t", Default::default()).unwrap(), "other");
     let other = db.create_tree(other, Default::default()).unwrap();
@@ -384,7 +384,7 @@ impl MergeOperator for Newest {
 }
 
 /// A store does not open without the operators that it uses. Rule: I17.
-fn operators_are_demanded(seed: u64) {
+fn a_store_demands_its_operators(seed: u64) {
     let vfs = SimVfs::new();
     let with = options(&vfs, seed).operator(64, Arc::new(Newest)).unwrap();
     let db = Db::open("/store", with).unwrap();
@@ -427,7 +427,7 @@ fn the_log_keeps_the_long_values_that_it_names(seed: u64) {
 
 /// A clone of a clone and a named snapshot show their first content, even when everything they came
 /// from is dropped; and when they go, what they kept is freed. Rules: I18, I19.
-fn clones_and_names_keep_what_they_show_and_no_more(seed: u64) {
+fn clones_and_named_snapshots_keep_exactly_what_they_show(seed: u64) {
     let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
     let db = Db::open("/store", options(&vfs, seed)).unwrap();
     let tree = db.create_tree("first", Default::default()).unwrap();
@@ -462,7 +462,7 @@ fn clones_and_names_keep_what_they_show_and_no_more(seed: u64) {
 
 /// The clone is dropped, its parent has other rows by then, and only the snapshot shows what the
 /// clone inherited. Rule: I19.
-fn a_snapshot_keeps_what_a_dropped_clone_inherited(seed: u64) {
+fn a_snapshot_keeps_pages_inherited_by_a_dropped_clone(seed: u64) {
     let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
     let db = Db::open("/store", options(&vfs, seed)).unwrap();
     let parent = db.create_tree("parent", Default::default()).unwrap();
@@ -486,7 +486,7 @@ fn a_snapshot_keeps_what_a_dropped_clone_inherited(seed: u64) {
 
 /// A checkpoint writes the roots that changed, including those of trees far apart in the catalog.
 /// Rule: I16.
-fn every_root_that_changed_is_in_the_next_slot(seed: u64) {
+fn every_changed_root_is_in_the_next_slot(seed: u64) {
     let vfs = SimVfs::new();
     let db = Db::open("/store", options(&vfs, seed)).unwrap();
     let mut change = db.change_trees();
@@ -516,7 +516,7 @@ fn every_root_that_changed_is_in_the_next_slot(seed: u64) {
 
 /// The memtable in the middle of which a snapshot was taken is spilled: what was committed to it
 /// before stays readable, long values too, and nothing else does. Rule: I28.
-fn a_spilled_snapshot_shows_its_moment(seed: u64) {
+fn a_spilled_snapshot_shows_only_earlier_commits(seed: u64) {
     let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
     let engine = DbEngine::tiny(Durability::Lazy);
     let mut tuning = engine.tuning;
@@ -549,7 +549,7 @@ fn a_spilled_snapshot_shows_its_moment(seed: u64) {
 }
 
 /// A full backup and an increment contain every row, short and long.
-fn backups_have_everything(seed: u64) {
+fn backups_contain_everything(seed: u64) {
     let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
     let db = Db::open("/store", options(&vfs, seed)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();

@@ -6,7 +6,7 @@ use frond::io::Env;
 /// A locking scan that has passed one of the transaction's own rows does not go back to rows that
 /// others commit before it; and no cursor returns a row twice, neither at the end of a piece nor
 /// after it turns.
-pub fn cursors_go_in_one_direction(seed: u64) {
+pub fn cursors_never_go_back(seed: u64) {
     for isolation in [Isolation::ReadCommitted, Isolation::Snapshot] {
         for forward in [true, false] {
             let db = Db::open("/store", options(&SimVfs::new(), seed)).unwrap();
@@ -57,7 +57,7 @@ pub fn cursors_go_in_one_direction(seed: u64) {
 
 /// A batch that is chosen to break a cycle of lock waits has done nothing yet: it releases its
 /// locks and commits later.
-pub fn a_batch_that_ends_a_cycle_of_waits_starts_again(seed: u64) {
+pub fn a_batch_chosen_as_deadlock_victim_is_retried(seed: u64) {
     let env = Env { clock: Env::real().clock, ..SimVfs::new().env(seed) };
     let db = Db::open("/store", options(&SimVfs::new(), seed).env(env)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();

@@ -199,7 +199,7 @@ fn must_be_one_of(engine: &DbEngine, env: Env, states: &[State], seed: u64) {
 
 /// Promises: P1, P4. Rules: I11, I12.
 #[test]
-fn crashes_at_every_call() {
+fn prepared_transactions_survive_crashes_at_every_call() {
     let (mut points, mut tried) = (0, 0);
     for seed in effort::seeds(2) {
         let mut engine = DbEngine::tiny(Durability::Sync);

@@ -30,7 +30,7 @@ fn has_nothing_kept(db: &Db) {
 /// A transaction larger than memory is prepared, and the process killed: it is committed or rolled
 /// back by its name, in another session. Promise: P4. Rules: I11, I12, I47.
 #[test]
-fn ten_times_the_memory_is_prepared() {
+fn a_transaction_of_ten_times_the_memory_is_prepared() {
     let key = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
     let value = |i: u64| {
         let mut value = vec![1; 120];
@@ -125,7 +125,7 @@ fn ten_times_the_memory_is_prepared() {
 /// Other transactions write, and checkpoints and restarts follow, so that space that was freed
 /// wrongly would be used again. Rules: I10, I11, I12.
 #[test]
-fn runs_wait_for_a_decision() {
+fn spilled_runs_of_an_in_doubt_transaction_are_kept() {
     for is_committed in [true, false] {
         let dir = tempfile::tempdir().unwrap();
         let mut db = tiny(dir.path());
@@ -186,7 +186,7 @@ fn runs_wait_for_a_decision() {
 /// After the prepare nothing that a savepoint took back is held: neither its rows nor its space,
 /// also after a restart. Rule: I54.
 #[test]
-fn what_savepoints_took_back_is_let_go_of() {
+fn prepare_releases_what_savepoints_rolled_back() {
     let dir = tempfile::tempdir().unwrap();
     let db = tiny(dir.path());
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
@@ -217,7 +217,7 @@ fn what_savepoints_took_back_is_let_go_of() {
 /// A waiter for a row that a savepoint has taken back, in memory or spilled, gets it once the rest
 /// is prepared; a waiter for a row that is written goes on waiting. Rule: I54.
 #[test]
-fn who_waits_for_what_a_savepoint_took_back_has_it_at_the_prepare() {
+fn prepare_grants_rows_rolled_back_to_a_savepoint_to_waiters() {
     let dir = tempfile::tempdir().unwrap();
     let db = tiny(dir.path());
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
@@ -266,7 +266,7 @@ fn who_waits_for_what_a_savepoint_took_back_has_it_at_the_prepare() {
 /// A backup cannot contain in-doubt rows in runs: it waits for the decision, and fails if none
 /// comes in time.
 #[test]
-fn a_backup_waits_for_what_lies_in_runs() {
+fn a_backup_waits_for_spilled_in_doubt_rows() {
     let dir = tempfile::tempdir().unwrap();
     let db = tiny(dir.path());
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
@@ -298,7 +298,7 @@ fn a_backup_waits_for_what_lies_in_runs() {
 
 /// A follower receives what is in runs when it is committed, each key once.
 #[test]
-fn a_feed_hands_out_what_was_prepared_beyond_memory() {
+fn a_feed_delivers_spilled_prepared_writes() {
     let dir = tempfile::tempdir().unwrap();
     let db = tiny(dir.path());
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();

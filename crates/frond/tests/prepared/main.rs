@@ -2,9 +2,9 @@
 //! nor crashes lose or decide one.
 
 mod crashes;
+mod failed_syncs;
 mod large;
-mod room;
-mod stopped;
+mod log_space;
 
 use std::{path::Path, thread, time::Duration};
 
@@ -66,7 +66,7 @@ fn is_idle(db: &Db) {
 }
 
 #[test]
-fn a_prepared_transaction_is_not_seen_and_keeps_what_it_writes() {
+fn a_prepared_transaction_is_invisible_and_keeps_its_write_locks() {
     let dir = tempfile::tempdir().unwrap();
     let (db, tree) = with_prepared(dir.path(), "x");
     assert_eq!((get(&tree, b"a"), get(&tree, b"b").as_deref()), (None, Some("0")));
@@ -86,7 +86,7 @@ fn a_prepared_transaction_is_not_seen_and_keeps_what_it_writes() {
 
 /// Promise: P4.
 #[test]
-fn it_is_there_after_a_restart_and_is_listed_once() {
+fn a_prepared_transaction_survives_a_restart_and_is_listed_once() {
     for is_closed in [true, false] {
         for is_committed in [true, false] {
             let dir = tempfile::tempdir().unwrap();
@@ -146,7 +146,7 @@ fn copy_store(from: &Path, to: &Path) {
 }
 
 #[test]
-fn names_are_taken_and_free_again() {
+fn an_xid_can_be_reused_after_its_transaction_ended() {
     let dir = tempfile::tempdir().unwrap();
     let (db, tree) = with_prepared(dir.path(), "x");
     let txn = begin(&db, Isolation::Snapshot);
@@ -177,7 +177,7 @@ fn names_are_taken_and_free_again() {
 
 /// Commits take effect in the order in which `commit_ordered` placed them. Rule: I41.
 #[test]
-fn commits_come_in_the_order_in_which_they_were_ordered() {
+fn commits_take_effect_in_their_assigned_order() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -219,7 +219,7 @@ fn commits_come_in_the_order_in_which_they_were_ordered() {
 
 /// A transaction that must stay serializable keeps the locks of what it has read. Rule: I54.
 #[test]
-fn who_must_stay_serializable_keeps_what_it_has_read() {
+fn a_serializable_prepared_transaction_keeps_its_read_locks() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -249,7 +249,7 @@ fn who_must_stay_serializable_keeps_what_it_has_read() {
 
 /// A locking scan of a gap finds a prepared insert in it, also after a restart. Rule: I33.
 #[test]
-fn who_locks_a_range_waits_for_what_is_prepared_in_it() {
+fn a_range_lock_waits_for_prepared_inserts() {
     let dir = tempfile::tempdir().unwrap();
     for is_restarted in [false, true] {
         let dir = dir.path().join(if is_restarted { "b" } else { "a" });
@@ -280,7 +280,7 @@ fn who_locks_a_range_waits_for_what_is_prepared_in_it() {
 
 /// Long values that only the log names until they are committed. Rules: I11, I12.
 #[test]
-fn long_values_and_many_rows_wait_through_checkpoints_and_restarts() {
+fn prepared_long_values_and_rows_survive_checkpoints_and_restarts() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -332,7 +332,7 @@ fn long_values_and_many_rows_wait_through_checkpoints_and_restarts() {
 }
 
 #[test]
-fn the_change_feed_tells_it_when_it_is_committed() {
+fn the_change_feed_delivers_a_prepared_transaction_when_it_commits() {
     let dir = tempfile::tempdir().unwrap();
     let (db, tree) = with_prepared(dir.path(), "x");
     // More than a feed keeps in memory.
@@ -383,7 +383,7 @@ fn the_change_feed_tells_it_when_it_is_committed() {
 
 /// The log reaches back to the prepare, over a restart: the follower has lost nothing.
 #[test]
-fn the_change_feed_finds_what_was_prepared_before_a_restart() {
+fn the_change_feed_delivers_commits_prepared_before_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let options = || Options::new().cache_size(16 << 20).keep_log(8 << 20);
     let db = Db::open(dir.path().join("store"), options()).unwrap();
@@ -403,7 +403,7 @@ fn the_change_feed_finds_what_was_prepared_before_a_restart() {
 }
 
 #[test]
-fn a_backup_has_what_is_prepared() {
+fn a_backup_contains_prepared_transactions() {
     let dir = tempfile::tempdir().unwrap();
     let (db, _tree) = with_prepared(dir.path(), "x");
     let (file, restored) = (dir.path().join("backup"), dir.path().join("restored"));
@@ -420,7 +420,7 @@ fn a_backup_has_what_is_prepared() {
 
 /// Rows that were spilled stay where they are when prepared, and stay locked.
 #[test]
-fn what_left_memory_is_prepared() {
+fn spilled_rows_are_prepared() {
     let dir = tempfile::tempdir().unwrap();
     let mut tuning = frond_testkit::DbEngine::tiny(Durability::Lazy).tuning;
     tuning.limits.iter_mut().for_each(|limits| limits.own_writes_bytes = 1 << 10);
@@ -463,7 +463,7 @@ fn what_left_memory_is_prepared() {
 /// Trees that are locked as a whole stay locked, over a restart too; locks for reading alone are
 /// released. Rules: I12, I52.
 #[test]
-fn trees_that_are_locked_as_a_whole_stay_so() {
+fn prepared_transactions_keep_their_tree_locks() {
     let dir = tempfile::tempdir().unwrap();
     for lock in [TreeLock::Shared, TreeLock::Exclusive] {
         let (name, store) = (xid(&format!("{lock:?}")), dir.path().join(format!("{lock:?}")));
@@ -507,7 +507,7 @@ fn trees_that_are_locked_as_a_whole_stay_so() {
 /// commit, and takes it without a call to the disk. A transaction for which the log can reserve
 /// none is refused. Rule: I41.
 #[test]
-fn what_is_prepared_has_its_place_whoever_else_is() {
+fn each_prepared_transaction_has_reserved_log_space() {
     const MANY: u32 = 1500;
     let vfs = SimVfs::new();
     let options = || {
@@ -571,7 +571,7 @@ fn what_is_prepared_has_its_place_whoever_else_is() {
 
 /// A prepared transaction for which other prepared ones leave no memory is spilled.
 #[test]
-fn what_others_leave_no_memory_for_leaves_it() {
+fn a_prepared_transaction_is_spilled_if_memory_is_short() {
     let dir = tempfile::tempdir().unwrap();
     // A quarter of the cache is for everything that is prepared.
     let options = Options::new().cache_size(16 << 20).durability(Durability::Lazy);

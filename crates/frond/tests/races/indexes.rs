@@ -47,7 +47,7 @@ fn seen(txn: &Txn, table: &Table, locks: bool) -> Result<(usize, usize)> {
 
 /// Rules: I34, I43.
 #[test]
-fn scans_by_an_index_that_comes_and_goes_see_all_rows_or_an_error() {
+fn scans_of_an_index_created_and_dropped_see_all_rows_or_an_error() {
     for kind in effort::seeds(1).flat_map(|_| 0..3) {
         let (_dir, db) = store();
         let table = db.table(TableSpec::new("people")).unwrap();
@@ -94,7 +94,7 @@ fn scans_by_an_index_that_comes_and_goes_see_all_rows_or_an_error() {
                 }
             }
         };
-        beside(&db, changes, &[&read, &read, &read, &write]);
+        run_concurrently(&db, changes, &[&read, &read, &read, &write]);
         table.build_index(spec(kind)).unwrap();
         assert!(table.check().unwrap().is_clean());
         assert_clean(&db);

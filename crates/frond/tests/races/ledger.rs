@@ -144,7 +144,12 @@ impl Ledger {
 
 /// Runs writers of all kinds while `change` is called `changes` times; readers compare snapshots
 /// with the ledger if all rows are to stay.
-fn write_beside(db: &Db, changes: u64, all_stay: bool, mut change: impl FnMut(u64)) -> Ledger {
+fn write_during_changes(
+    db: &Db,
+    changes: u64,
+    all_stay: bool,
+    mut change: impl FnMut(u64),
+) -> Ledger {
     let ledger = Ledger::default();
     let read = |round: u64| {
         if !all_stay {
@@ -175,7 +180,7 @@ fn write_beside(db: &Db, changes: u64, all_stay: bool, mut change: impl FnMut(u6
             change(round);
         }
     };
-    beside(db, changes, &[&batches, &batches, &txns, &long, &read]);
+    run_concurrently(db, changes, &[&batches, &batches, &txns, &long, &read]);
     ledger
 }
 
@@ -188,11 +193,11 @@ fn reopened(db: Db, dir: &tempfile::TempDir) -> Db {
 
 /// One change clones the tree and takes it away, in each way that there is.
 #[test]
-fn commits_are_in_the_clone_or_are_refused_when_their_tree_is_taken_away() {
+fn commits_are_in_the_clone_or_refused_when_their_tree_is_removed() {
     for _ in effort::seeds(1) {
         let (dir, db) = store();
         db.create_tree("live", TreeOptions::default()).unwrap();
-        let ledger = write_beside(&db, 40, true, |round| {
+        let ledger = write_during_changes(&db, 40, true, |round| {
             let archive = format!("archive {round}");
             let mut change = db.change_trees();
             change.clone_tree("live", &archive);
@@ -216,12 +221,12 @@ fn commits_are_in_the_clone_or_are_refused_when_their_tree_is_taken_away() {
 
 /// Nothing keeps the rows of the old tree: all of them come before its end.
 #[test]
-fn no_commit_into_a_tree_comes_after_the_one_that_takes_it_away() {
+fn no_commit_into_a_tree_follows_its_removal() {
     for _ in effort::seeds(1) {
         let (dir, db) = store();
         db.create_tree("live", TreeOptions::default()).unwrap();
         let mut gone = BTreeMap::new();
-        let ledger = write_beside(&db, 40, false, |round| {
+        let ledger = write_during_changes(&db, 40, false, |round| {
             let old = db.open_tree("live").unwrap().id();
             let mut change = db.change_trees();
             match round % 3 {
@@ -242,11 +247,11 @@ fn no_commit_into_a_tree_comes_after_the_one_that_takes_it_away() {
 
 /// A swap takes nothing away: a commit is in the tree of its handle, whatever its name is by then.
 #[test]
-fn commits_stay_in_their_trees_when_these_are_swapped_and_renamed() {
+fn commits_stay_in_their_trees_through_swaps_and_renames() {
     for _ in effort::seeds(1) {
         let (_dir, db) = store();
         let trees = ["live", "other"].map(|name| db.create_tree(name, Default::default()).unwrap());
-        let ledger = write_beside(&db, 40, true, |round| {
+        let ledger = write_during_changes(&db, 40, true, |round| {
             let mut change = db.change_trees();
             match round % 2 {
                 0 => change.swap("live", "other"),
@@ -276,7 +281,7 @@ fn commits_stay_in_their_trees_when_these_are_swapped_and_renamed() {
 /// If a row is committed to an empty tree during a load, either the load is refused or that commit
 /// is.
 #[test]
-fn commits_keep_a_load_from_their_tree_or_are_refused() {
+fn commits_prevent_a_load_into_their_tree_or_are_refused() {
     for _ in effort::seeds(1) {
         let (_dir, db) = store();
         db.create_tree("live", TreeOptions::default()).unwrap();
@@ -324,7 +329,7 @@ fn commits_keep_a_load_from_their_tree_or_are_refused() {
                 gone.insert(old, end);
             }
         };
-        beside(&db, changes, &[&batches, &txns]);
+        run_concurrently(&db, changes, &[&batches, &txns]);
         assert_eq!(filled + refused, 60);
         ledger.acknowledged.lock().unwrap().append(&mut loaded.lock().unwrap());
         ledger.must_be_kept(&db, &gone);
@@ -336,7 +341,7 @@ fn commits_keep_a_load_from_their_tree_or_are_refused() {
 /// Values of all layouts are there, and the handle that the change returns reads them in the newest
 /// layout.
 #[test]
-fn commits_stay_when_the_layout_of_their_tree_changes() {
+fn commits_survive_layout_changes_of_their_tree() {
     let (_dir, db) = store();
     let part = Part::Fixed(8, Hint::None);
     let value_layout = Some(Layout::versioned([part]));
@@ -366,7 +371,7 @@ fn commits_stay_when_the_layout_of_their_tree_changes() {
             db.change_layout("live", &parts, None).unwrap();
         }
     };
-    beside(&db, changes, &[&batches, &txns, &read]);
+    run_concurrently(&db, changes, &[&batches, &txns, &read]);
     ledger.must_be_kept(&db, &BTreeMap::new());
     let now = db.open_tree("live").unwrap();
     let mut rows = now.scan(..).unwrap();

@@ -43,7 +43,7 @@ fn store() -> (tempfile::TempDir, Db) {
 /// Runs `changes` concurrently with `others`, which are called repeatedly until all changes are
 /// made. `changes` gets a function to call before each change: it waits until each of the others
 /// has had a whole turn since the last one.
-fn beside(db: &Db, changes: impl FnOnce(&dyn Fn()), others: &[&(dyn Fn(u64) + Sync)]) {
+fn run_concurrently(db: &Db, changes: impl FnOnce(&dyn Fn()), others: &[&(dyn Fn(u64) + Sync)]) {
     let is_over = AtomicBool::new(false);
     let turns: Vec<AtomicU64> = others.iter().map(|_| AtomicU64::new(0)).collect();
     thread::scope(|scope| {

@@ -89,7 +89,7 @@ fn locked(txn: &Txn, tree: &Tree) -> Result<Vec<usize>> {
 
 /// Rule: I43.
 #[test]
-fn readers_see_all_rows_of_a_tree_that_comes_and_goes_or_none() {
+fn readers_see_all_rows_or_an_error_while_their_tree_is_replaced() {
     for _ in effort::seeds(1) {
         let (_dir, db) = store();
         load(&db, "t");
@@ -131,7 +131,7 @@ fn readers_see_all_rows_of_a_tree_that_comes_and_goes_or_none() {
                 }
             }
         };
-        beside(&db, changes, &[&read, &read, &read, &read]);
+        run_concurrently(&db, changes, &[&read, &read, &read, &read]);
         assert_clean(&db);
         db.close().unwrap();
     }
@@ -173,7 +173,7 @@ fn readers_see_all_rows_of_a_tree_or_that_it_was_truncated() {
                 *current.write().unwrap() = None;
             }
         };
-        beside(&db, changes, &[&read, &read, &read, &read]);
+        run_concurrently(&db, changes, &[&read, &read, &read, &read]);
         assert_clean(&db);
         *current.write().unwrap() = None;
         db.close().unwrap();

@@ -81,7 +81,7 @@ fn random_changes_match_a_map_through_reopenings() {
 }
 
 #[test]
-fn ascending_keys_append_leaves_and_touch_no_old_one() {
+fn ascending_keys_append_leaves_without_rewriting_old_ones() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path().join("store"), options()).unwrap();
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
@@ -141,7 +141,7 @@ fn trees_are_created_renamed_and_dropped_for_good() {
 
 /// Promise: P25. Rules: I4, I28.
 #[test]
-fn a_snapshot_reads_the_same_rows_for_its_whole_life() {
+fn a_snapshot_reads_the_same_rows_until_it_is_released() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path().join("store"), options()).unwrap();
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();

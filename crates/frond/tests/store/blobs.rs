@@ -220,7 +220,7 @@ fn a_spilled_snapshot_keeps_its_long_values() {
 /// Long values are freed when deleted, overwritten, merged away, or dropped with their batch or
 /// tree. Rules: I18, I22.
 #[test]
-fn the_space_of_long_values_comes_back() {
+fn the_space_of_long_values_is_reclaimed() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
@@ -280,7 +280,7 @@ fn the_space_of_long_values_comes_back() {
 /// A full backup contains long values, and an increment the new ones, without the old ones next to
 /// them in a rewritten leaf. Promise: P26.
 #[test]
-fn backups_have_long_values() {
+fn backups_contain_long_values() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let db = open(dir.path());
@@ -336,7 +336,7 @@ fn a_value_of_more_than_a_gib_is_refused() {
 
 /// A refused checked insert leaves its long value in the batch; it is freed with the batch.
 #[test]
-fn a_refused_insert_gives_its_space_back() {
+fn a_refused_insert_releases_its_space() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let tree = db.create_tree("t", TreeOptions { unique: true, ..Default::default() }).unwrap();

@@ -97,10 +97,10 @@ fn open_feed(db: &Db, follower: &Follower) -> ChangeFeed {
 /// Scripts of everything that a store can do, with crashes, kills and restarts. What a follower
 /// received before a power failure is in the store after it. Rule: I30. Promise: P3.
 #[test]
-fn a_follower_has_what_the_store_has() {
+fn a_follower_ends_with_the_rows_of_the_store() {
     let (mut commits, mut restarts) = (0, 0);
     for seed in effort::seeds(40) {
-        let mut engine = DbEngine { keep_log_bytes: 1 << 30, ..DbEngine::thrown(seed) };
+        let mut engine = DbEngine { keep_log_bytes: 1 << 30, ..DbEngine::random(seed) };
         // A kept log does not keep long values that were replaced: this follower is slow, so it
         // uses none.
         let shape = engine.tuning.shape.unwrap_or_default();
@@ -110,7 +110,7 @@ fn a_follower_has_what_the_store_has() {
         let mut follower = Follower { position: Seqno(1), ..Follower::default() };
         let mut feed = open_feed(store.db(), &follower);
         // Rows of bulk loads are not in the log: a follower reads them from the tree.
-        let swarm = Swarm { bulk: 0, ..DbEngine::able(Swarm::thrown(seed, 120)) };
+        let swarm = Swarm { bulk: 0, ..DbEngine::with_long_values(Swarm::random(seed, 120)) };
         for (step, op) in generate(seed, &swarm).iter().enumerate() {
             match op {
                 Op::Step(count) => (0..*count).for_each(|_| {
@@ -186,7 +186,7 @@ fn drain(feed: &mut ChangeFeed) -> Result<Vec<u64>> {
 /// Long values are not in the log: a follower that keeps up receives them; one that comes after
 /// they were replaced and freed gets an error, and its position stays.
 #[test]
-fn long_values_are_handed_out_while_they_are_there() {
+fn a_feed_delivers_long_values_while_they_exist() {
     let vfs = SimVfs::new();
     let db = open(&vfs, 1 << 30);
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
@@ -219,7 +219,7 @@ fn long_values_are_handed_out_while_they_are_there() {
 
 /// A commit of many groups is returned whole, as one.
 #[test]
-fn a_large_commit_is_one_commit() {
+fn a_feed_delivers_a_large_commit_as_one() {
     let vfs = SimVfs::new();
     let db = open(&vfs, 0);
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
@@ -242,7 +242,7 @@ fn a_large_commit_is_one_commit() {
 /// Checkpoints trim the log; a follower that is behind gets an error, as does one with a position
 /// that never existed.
 #[test]
-fn what_the_log_lacks_is_an_error() {
+fn a_feed_position_missing_from_the_log_is_an_error() {
     let vfs = SimVfs::new();
     let db = open(&vfs, 0);
     db.create_tree("t", TreeOptions::default()).unwrap();
@@ -268,7 +268,7 @@ fn what_the_log_lacks_is_an_error() {
 
 /// `keep_log` keeps positions through checkpoints and restarts, up to the given size.
 #[test]
-fn a_log_that_is_kept_reaches_back() {
+fn a_kept_log_retains_old_positions() {
     let vfs = SimVfs::new();
     let db = open(&vfs, 256 << 10);
     db.create_tree("t", TreeOptions::default()).unwrap();
@@ -302,7 +302,7 @@ fn log_files(vfs: &SimVfs) -> usize {
 
 /// Log kept for followers is freed before a commit is refused for lack of space.
 #[test]
-fn a_kept_log_gives_way_on_a_full_disk() {
+fn a_kept_log_is_freed_on_a_full_disk() {
     let vfs = SimVfs::new();
     let db = open(&vfs, 1 << 30);
     db.create_tree("t", TreeOptions::default()).unwrap();
@@ -325,7 +325,7 @@ fn a_kept_log_gives_way_on_a_full_disk() {
 /// Damage in the middle of the log: the feed returns everything before it, then a permanent
 /// error, and leaves no gap. The store goes on.
 #[test]
-fn damage_in_the_middle_is_no_gap() {
+fn a_feed_stops_at_damage_without_a_gap() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let db = Db::open(&path, Options::new().cache_size(16 << 20)).unwrap();
@@ -415,7 +415,7 @@ fn a_failed_sync_ends_the_feed() {
 
 /// Threads commit while one follows; a wait ends as soon as there is a commit.
 #[test]
-fn a_follower_waits_beside_committers() {
+fn a_follower_waits_concurrently_with_committers() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options::new().cache_size(16 << 20).durability(Durability::Lazy);
     let db = Db::open(dir.path().join("store"), options).unwrap();

@@ -57,7 +57,7 @@ fn assert_clean(db: &Db) {
 /// Twenty batches of random keys into a tree of a hundred leaves: each entry is encoded only a few
 /// times on its way down, and no batch rewrites the tree.
 #[test]
-fn an_entry_is_encoded_a_few_times() {
+fn each_entry_is_encoded_only_a_few_times() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
@@ -79,7 +79,7 @@ fn an_entry_is_encoded_a_few_times() {
 
 /// Changes in one corner of the tree rewrite neither other leaves nor other blocks of a leaf.
 #[test]
-fn what_no_message_touches_stays_as_it_is() {
+fn untouched_leaves_and_blocks_are_not_rewritten() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
@@ -119,7 +119,7 @@ fn what_no_message_touches_stays_as_it_is() {
 /// A clone writes its catalog entry and its root directory, whatever the tree's size; and the space
 /// of both trees is free again once both are dropped. Rule: I19.
 #[test]
-fn a_clone_costs_nothing_and_leaves_nothing() {
+fn a_clone_copies_no_rows_and_leaves_no_pages() {
     for rows in [5_000u64, 100_000] {
         let dir = tempfile::tempdir().unwrap();
         let db = open(dir.path());
@@ -156,7 +156,7 @@ fn a_clone_costs_nothing_and_leaves_nothing() {
 /// A unique tree whose indexes and filters are far larger than the limit for open ones: they are
 /// closed and read again, in the middle of reads, and memory stays bounded.
 #[test]
-fn footers_beyond_their_limit_are_closed_and_read_again() {
+fn footers_beyond_their_limit_are_evicted_and_reread() {
     const ROWS: u64 = 40_000;
     let dir = tempfile::tempdir().unwrap();
     let mut tuning = common::tiny();

@@ -108,7 +108,7 @@ fn work(db: &Db, tree: &Tree, dice: &mut Dice) {
 }
 
 #[test]
-fn a_count_is_what_a_walk_counts_through_work_checkpoints_and_restarts() {
+fn a_row_count_equals_a_scan_through_changes_and_restarts() {
     for seed in 0..6 {
         let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
         let env = vfs.env(seed);
@@ -140,7 +140,7 @@ fn a_count_is_what_a_walk_counts_through_work_checkpoints_and_restarts() {
 
 /// After a crash anywhere, the recovered rows are counted. Rule: I51.
 #[test]
-fn a_count_is_exact_after_a_crash_anywhere() {
+fn a_row_count_is_exact_after_a_crash_anywhere() {
     for seed in 0..3 {
         let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
         let db = open(&vfs.env(seed));
@@ -181,7 +181,7 @@ fn a_count_is_exact_after_a_crash_anywhere() {
 }
 
 #[test]
-fn what_nobody_looked_for_is_not_counted_and_that_is_said() {
+fn counts_report_that_unchecked_writes_make_them_inexact() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let db = Db::open(&path, crate::common::options()).unwrap();
@@ -289,7 +289,7 @@ fn an_estimate_of_a_cold_store_reads_nothing() {
 
 /// Estimates are of the right size wherever the rows are, once they were read, and 0 is certain.
 #[test]
-fn estimates_are_of_the_right_size() {
+fn estimates_have_the_right_magnitude() {
     let dir = tempfile::tempdir().unwrap();
     let mut db = Db::open(dir.path().join("store"), crate::common::options()).unwrap();
     let mut tree = db.create_tree("t", unique()).unwrap();
@@ -332,7 +332,7 @@ fn estimates_are_of_the_right_size() {
 
 /// A number that a durable commit can have used is not allocated again. Rule: I35.
 #[test]
-fn numbers_are_handed_out_once() {
+fn a_number_is_never_allocated_twice() {
     let (vfs, dice) = (SimVfs::new(), &mut Dice::new(5));
     let mut db = open(&vfs.env(0));
     let mut tree = db.create_tree("t", unique()).unwrap();
@@ -393,7 +393,7 @@ fn numbers_are_handed_out_once() {
 
 /// What a transaction saw of its own change is forgotten when a savepoint takes that change back.
 #[test]
-fn a_count_is_exact_though_what_was_seen_is_taken_back() {
+fn a_row_count_is_exact_after_a_rollback_to_a_savepoint() {
     let db = open(&SimVfs::new().env(0));
     let tree = db.create_tree("t", unique()).unwrap();
     for is_there in [false, true] {
@@ -416,7 +416,7 @@ fn a_count_is_exact_though_what_was_seen_is_taken_back() {
 
 /// Numbers of a tree to which nothing was applied yet are not allocated again. Rule: I35.
 #[test]
-fn numbers_of_a_tree_without_rows_are_handed_out_once() {
+fn a_number_of_an_empty_tree_is_never_allocated_twice() {
     let vfs = SimVfs::new();
     let db = open(&vfs.env(0));
     let tree = db.create_tree("t", unique()).unwrap();
@@ -445,7 +445,7 @@ fn numbers_of_a_tree_without_rows_are_handed_out_once() {
 /// A transaction's own writes count in its estimates, in memory, spilled, and taken back; and no
 /// range is estimated as empty in which one of its reads would find a row. Rule: I51.
 #[test]
-fn an_estimate_of_a_transaction_is_0_only_of_what_it_sees_as_empty() {
+fn a_transaction_estimates_0_only_for_ranges_it_sees_as_empty() {
     let db = open(&SimVfs::new().env(0));
     let tree = db.create_tree("t", unique()).unwrap();
     let (low, high) = (key(100), key(200));
@@ -494,7 +494,7 @@ fn an_estimate_of_a_transaction_is_0_only_of_what_it_sees_as_empty() {
 /// Entries of non-unique indexes disappear with their row as if they had never existed: applying
 /// has nothing to write, and the counts of their trees stay exact. Rule: I7, last sentence.
 #[test]
-fn entries_of_a_row_that_comes_and_goes_cost_applying_nothing() {
+fn index_entries_of_a_row_inserted_and_deleted_are_never_applied() {
     // With memtables of the default size: a row comes and goes within one.
     let options = Options::new().cache_size(16 << 20).durability(Durability::Lazy);
     let db = Db::open(DIR, options.env(SimVfs::new().env(0))).unwrap();

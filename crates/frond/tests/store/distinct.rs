@@ -56,7 +56,7 @@ fn must_be_within(factor: f64, tree: &Tree, exact: &[u64], what: &str) {
 }
 
 #[test]
-fn even_data() {
+fn distinct_estimates_are_accurate_for_even_data() {
     let rows = 60_000;
     for is_flushed in [false, true] {
         let (db, _dir) = store();
@@ -77,7 +77,7 @@ fn even_data() {
 }
 
 #[test]
-fn uneven_data() {
+fn distinct_estimates_are_accurate_for_uneven_data() {
     let rows = 60_000u32;
     for is_flushed in [false, true] {
         let (db, _dir) = store();
@@ -113,7 +113,7 @@ fn uneven_data() {
 
 /// Values that together have few of the rows, next to others that have nearly all.
 #[test]
-fn values_between_large_groups() {
+fn distinct_estimates_count_values_between_large_groups() {
     let scattered = |row: u32| row.wrapping_mul(2_654_435_761);
     let few = 60_000u32;
     // More rows than are counted one by one.
@@ -151,7 +151,7 @@ fn values_between_large_groups() {
 }
 
 #[test]
-fn small_trees_are_counted_and_none_says_nothing() {
+fn small_trees_are_counted_exactly() {
     let (db, _dir) = store();
     let two = vec![Part::Var(End::Escaped), Part::Var(End::Rest)];
     let named = tree(&db, "named", two);
@@ -185,7 +185,7 @@ fn small_trees_are_counted_and_none_says_nothing() {
 
 /// The number of rows read has a limit, however large the tree is.
 #[test]
-fn what_is_read_does_not_grow_with_the_tree() {
+fn a_distinct_estimate_reads_a_bounded_number_of_rows() {
     let (db, dir) = store();
     let tree = tree(&db, "t", vec![NUMBER, NUMBER]);
     let exact = fill(&db, &tree, (0..400_000u32).map(|row| [row / 40, row]));

@@ -54,7 +54,7 @@ fn assert_clean(db: &Db) {
 
 /// Crashes again and again while the pages are freed. Rule: I22.
 #[test]
-fn a_large_tree_is_released_little_by_little_through_crashes() {
+fn a_large_tree_is_freed_in_steps_through_crashes() {
     let mut vfs = SimVfs::new();
     let mut db = loaded(&vfs);
     let before = number(&db, "space_live_bytes");
@@ -95,7 +95,7 @@ fn a_large_tree_is_released_little_by_little_through_crashes() {
 
 /// Drops a tree of which no page can be read. Rules: I22, I38.
 #[test]
-fn a_tree_that_cannot_be_read_can_be_dropped() {
+fn an_unreadable_tree_can_be_dropped() {
     let vfs = SimVfs::new();
     loaded(&vfs).close().unwrap();
     let db = open(&vfs);

@@ -79,7 +79,7 @@ fn columns_as(columns: &TreeColumns, encoding: impl Fn(&str) -> bool) -> u64 {
 /// Each row of a load is encoded once: the counters equal what the leaves hold, per tree and in
 /// total.
 #[test]
-fn what_a_load_encoded_is_what_its_leaves_hold() {
+fn encoding_counters_of_a_load_match_its_leaves() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     load(&db, "columnar", columnar(), text);
@@ -144,7 +144,7 @@ fn merges_are_counted_by_tree_and_class_of_run() {
 /// Data that does not compress is stored raw, and that is remembered: the codec is tried again only
 /// now and then, and is used when compressible data comes.
 #[test]
-fn a_codec_that_is_in_vain_is_hardly_tried() {
+fn a_codec_that_saves_nothing_is_rarely_tried() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     for (name, options) in [("columnar", columnar()), ("rows", TreeOptions::default())] {
@@ -167,7 +167,7 @@ fn a_codec_that_is_in_vain_is_hardly_tried() {
 /// A read that needs a chunk decodes it once, and a read that finds the block decoded decodes
 /// nothing.
 #[test]
-fn chunks_that_reads_decode_are_counted_for_their_tree() {
+fn decoded_chunks_are_counted_for_their_tree() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     for (name, options) in [("columnar", columnar()), ("rows", TreeOptions::default())] {
@@ -211,7 +211,7 @@ fn chunks_that_reads_decode_are_counted_for_their_tree() {
 /// Data that is overwritten again and again, and read each time, takes the cache memory of what is
 /// live, decoded, not of everything that ever existed.
 #[test]
-fn blocks_of_runs_that_died_leave_the_cache() {
+fn blocks_of_dead_runs_leave_the_cache() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let tree = load(&db, "columnar", columnar(), text);

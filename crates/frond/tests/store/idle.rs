@@ -48,7 +48,7 @@ fn assert_rows(db: &Db, rows: u32) {
 }
 
 #[test]
-fn a_closed_store_keeps_no_log_and_looking_makes_none() {
+fn a_closed_store_keeps_no_log_and_a_read_only_open_makes_none() {
     for level in [Durability::Sync, Durability::Lazy] {
         let vfs = SimVfs::new();
         let db = Db::open(STORE, options(&vfs).durability(level)).expect("made");
@@ -79,7 +79,7 @@ fn a_closed_store_keeps_no_log_and_looking_makes_none() {
 /// A closed store opens with either slot lost: both say that the store was closed, and where its
 /// log ends. Promise: P10.
 #[test]
-fn either_slot_of_a_closed_store_opens_it() {
+fn a_closed_store_opens_from_either_slot() {
     for slot in SLOTS {
         let vfs = SimVfs::new();
         let db = Db::open(STORE, tiny(&vfs)).expect("made");
@@ -97,7 +97,7 @@ fn either_slot_of_a_closed_store_opens_it() {
 /// Whatever the free space: the store is closed, or reports that it is not, and has its rows.
 /// Promise: P13.
 #[test]
-fn a_full_disk_at_close_costs_no_row() {
+fn a_full_disk_during_close_loses_no_row() {
     let (mut closed, mut refused) = (0, 0);
     for room in (0..160).map(|pages| pages * 4096) {
         let vfs = SimVfs::new();
@@ -123,7 +123,7 @@ fn a_full_disk_at_close_costs_no_row() {
 
 /// Power fails at any moment of closing, opening and closing again. Promise: P1, P5.
 #[test]
-fn power_may_fail_while_a_store_is_closed_and_opened() {
+fn a_store_survives_power_failures_during_close_and_open() {
     let vfs = SimVfs::new();
     let db = Db::open(STORE, tiny(&vfs)).expect("made");
     put(&db.create_tree("t", TreeOptions::default()).expect("made"), 0..100);
@@ -178,7 +178,7 @@ fn a_checkpoint_leaves_one_short_segment() {
 /// An idle store keeps little in reserve. Another program fills the disk meanwhile: deletes find
 /// space, and what they free can be used by rows again. Promise: P13. Rule: I24.
 #[test]
-fn a_disk_that_fills_while_a_store_is_idle_can_be_emptied() {
+fn an_idle_store_on_a_filled_disk_accepts_deletes() {
     const ROWS: u32 = 40_000;
     let vfs = SimVfs::new();
     let db = Db::open(STORE, options(&vfs).durability(Durability::Sync)).expect("made");
@@ -277,7 +277,7 @@ fn an_idle_store_shrinks() {
 /// The store drains its buffers when it becomes idle, after its last checkpoint. What that frees
 /// comes back to the file system without another write.
 #[test]
-fn an_idle_store_gives_back_what_only_the_older_slot_shows() {
+fn an_idle_store_frees_space_that_only_the_older_slot_needs() {
     const ROWS: u32 = 12_000;
     let dir = tempfile::tempdir().expect("a directory");
     let options = Options::new().cache_size(8 << 20).durability(Durability::Lazy);

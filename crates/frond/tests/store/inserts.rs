@@ -141,7 +141,7 @@ fn a_batch_checks_inserts_in_its_own_order() {
 
 /// A refused batch is sealed; what is added afterwards comes after its content.
 #[test]
-fn a_refused_batch_that_goes_on_is_checked_in_its_own_order() {
+fn a_refused_batch_filled_further_is_checked_in_its_own_order() {
     let (db, tree) = store();
     for first in sequences(&CHANGES, 2) {
         for second in sequences(&CHANGES, 2) {
@@ -189,7 +189,7 @@ fn a_refusal_names_the_first_insert_that_is_refused() {
 }
 
 #[test]
-fn a_tree_that_is_not_unique_takes_no_insert_that_the_batch_hides() {
+fn a_non_unique_tree_refuses_inserts_even_if_hidden_by_the_batch() {
     let (db, _) = store();
     let tree = db.create_tree("plain", TreeOptions::default()).unwrap();
     for changes in sequences(&CHANGES, 3) {

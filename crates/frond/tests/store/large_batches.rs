@@ -47,7 +47,7 @@ fn values(tree: &Tree, reverse: bool) -> Vec<Vec<u8>> {
 /// Of entries inserted one by one and as a whole, the later commit counts, in memory, in snapshots,
 /// in the tree, and after a restart. Rule: I6.
 #[test]
-fn a_large_batch_stands_between_the_small_ones_before_and_after_it() {
+fn a_large_batch_is_ordered_between_earlier_and_later_small_ones() {
     let dir = tempfile::tempdir().unwrap();
     // Large enough that nothing is applied until the test asks for it.
     let mut tuning = crate::common::tiny();
@@ -118,7 +118,7 @@ fn a_large_batch_stands_between_the_small_ones_before_and_after_it() {
 /// A batch too large for the memory, or for one record of the log, is refused whole, and is
 /// unchanged.
 #[test]
-fn a_batch_that_memory_or_log_cannot_take_is_refused() {
+fn a_batch_too_large_for_memory_or_log_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     for (cache, count, bytes, limit) in
         [(4 << 20, 400, 4000, "a store"), (1 << 30, 17, 4 << 20, "the log")]

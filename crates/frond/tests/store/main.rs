@@ -1,7 +1,6 @@
 //! Tests of a store through its public API: small scenarios, a file each, in one program, because
 //! each program takes long to link.
 
-mod ahead;
 mod basics;
 mod blobs;
 mod branches;
@@ -18,9 +17,10 @@ mod idle;
 mod inserts;
 mod large_batches;
 mod operators;
-mod parts;
+mod projections;
 mod queue;
 mod range_deletes;
+mod readahead;
 mod recovery;
 mod sizes;
 #[path = "../common/sizes.rs"]

@@ -60,7 +60,7 @@ fn refused(opened: Result<Db>) -> (String, u8, String, String) {
 
 /// A store does not open without the operators that its trees use. Rule: I17.
 #[test]
-fn a_store_does_not_open_without_the_operators_that_its_trees_use() {
+fn a_store_does_not_open_without_the_operators_of_its_trees() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), with(crate::common::options(), "tail")).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -117,7 +117,7 @@ fn a_store_does_not_open_without_the_operators_that_its_trees_use() {
 }
 
 #[test]
-fn an_operator_has_a_name_that_the_catalog_can_keep() {
+fn an_operator_name_must_be_storable() {
     let long: &'static str = Box::leak("o".repeat(129).into_boxed_str());
     for bad in ["", "a\nb", long] {
         let options = Options::new().operator(NUMBER, Arc::new(Tail(bad, 4)));
@@ -128,7 +128,7 @@ fn an_operator_has_a_name_that_the_catalog_can_keep() {
 
 /// Wherever power fails: if a row waits for the operator, the catalog says so. Rule: I17.
 #[test]
-fn rows_never_survive_without_the_word_for_their_operator() {
+fn a_surviving_operand_has_its_operator_in_the_catalog() {
     let vfs = SimVfs::new();
     let dir = Path::new("/store");
     let options = |vfs: &SimVfs, seed| {
@@ -169,7 +169,7 @@ fn rows_never_survive_without_the_word_for_their_operator() {
 /// Operands over operands, of all kinds and lengths: the row is what its operands make of it, the
 /// store goes on, and a chain of operands without a base value stays short.
 #[test]
-fn operands_beyond_all_bounds_end_in_a_value() {
+fn chains_of_operands_are_bounded() {
     let vfs = SimVfs::new();
     let dir = Path::new("/store");
     let options = |seed| {
@@ -223,7 +223,7 @@ fn tiny_values() -> frond::Tuning {
 
 /// A batch may append to one key any number of times.
 #[test]
-fn thousands_of_operands_in_one_batch_are_one() {
+fn thousands_of_operands_of_a_batch_are_combined() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), crate::common::options()).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -265,7 +265,7 @@ impl MergeOperator for Explosive {
 /// is not closed cleanly, and has every acknowledged commit when it is opened again. Promises: P1,
 /// P16.
 #[test]
-fn a_panic_in_the_background_stops_the_store_and_loses_nothing() {
+fn a_background_panic_stops_the_store_and_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let panics = Arc::new(AtomicBool::new(false));
     let env = Env { workers: Workers::Threads(2), ..Env::real() };

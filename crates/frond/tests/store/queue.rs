@@ -18,7 +18,7 @@ fn first(tree: &Tree) -> Option<u64> {
 /// Rows are put at the right, in between and at the left, and deleted at the left, in any order;
 /// every reader finds the first row, from anywhere.
 #[test]
-fn the_first_row_is_found_whatever_was_deleted_before_it() {
+fn the_first_row_of_a_queue_is_found_after_any_deletes() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path().join("store"), crate::common::options()).unwrap();
     let tree = db.create_tree("queue", TreeOptions::default()).unwrap();
@@ -61,7 +61,7 @@ fn the_first_row_is_found_whatever_was_deleted_before_it() {
 /// While two threads turn the queue and read, another puts rows into the empty stretch and finds
 /// each.
 #[test]
-fn a_row_put_into_an_empty_stretch_is_found_at_once() {
+fn a_row_put_into_an_empty_range_is_found_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path().join("store"), crate::common::options()).unwrap();
     let tree = db.create_tree("queue", TreeOptions::default()).unwrap();

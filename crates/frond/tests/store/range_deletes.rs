@@ -64,7 +64,7 @@ fn options(vfs: &SimVfs, seed: u64) -> Options {
 /// Range deletes that are applied, merged, drained, read by snapshots, and killed and replayed at
 /// any moment. Rules: I1, I4, I9, I26.
 #[test]
-fn more_range_deletes_than_a_run_holds_are_the_model_through_kills() {
+fn more_range_deletes_than_fit_in_a_run_match_the_model_through_kills() {
     for seed in 0..6 {
         let (mut vfs, dir, mut dice) = (SimVfs::new(), Path::new("/store"), Dice::new(seed));
         let mut db = Db::open(dir, options(&vfs, seed)).unwrap();
@@ -160,7 +160,7 @@ fn scrambled(n: u64) -> Vec<u8> {
 /// Production sizes: a memtable has more range deletes than the footer of a run may hold. Nothing
 /// stops, and the log of a store that was killed then is replayed.
 #[test]
-fn range_deletes_longer_than_any_tail_are_applied_and_replayed() {
+fn range_deletes_too_long_for_a_footer_are_applied_and_replayed() {
     let (vfs, dir) = (SimVfs::new(), Path::new("/store"));
     let options = |vfs: &SimVfs| {
         Options::new().cache_size(1 << 30).durability(Durability::Os).env(vfs.env(3))

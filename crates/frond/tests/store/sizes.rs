@@ -68,7 +68,7 @@ fn work(db: &Db, tree: &Tree, dice: &mut Dice, longest: usize) {
 }
 
 #[test]
-fn sizes_are_what_the_pages_hold_whatever_was_done() {
+fn reported_sizes_match_the_pages_after_any_changes() {
     let (mut deepest, mut most_blobs, mut waited) = (0, 0, 0);
     for seed in 0..6 {
         let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
@@ -120,7 +120,7 @@ fn sizes_are_what_the_pages_hold_whatever_was_done() {
 
 /// After a crash anywhere, the sums are those of the pages that recovery finds and makes.
 #[test]
-fn sizes_are_what_the_pages_hold_after_a_crash_anywhere() {
+fn reported_sizes_match_the_pages_after_a_crash_anywhere() {
     for seed in 0..2 {
         let (vfs, dice) = (SimVfs::new(), &mut Dice::new(seed));
         let db = open(&vfs.env(seed));
@@ -163,7 +163,7 @@ fn sizes_are_what_the_pages_hold_after_a_crash_anywhere() {
 
 /// Rows in memory are reported in addition to those in pages; a dropped tree has no size.
 #[test]
-fn rows_in_memory_count_before_they_have_pages() {
+fn rows_in_memory_are_counted_in_sizes() {
     let vfs = SimVfs::new();
     let db = open(&vfs.env(1));
     let tree = db.create_tree("t", columnar()).unwrap();

@@ -85,7 +85,7 @@ fn wait(db: &Db, what: &str, done: impl Fn(&Db) -> bool) {
 /// Snapshots between commits of one memtable and of several, some of them released early, read the
 /// same rows from disk. Rule: I28.
 #[test]
-fn snapshots_that_last_read_the_same_from_disk() {
+fn long_lived_snapshots_read_the_same_rows_from_disk() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path().join("store"), options()).unwrap();
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();

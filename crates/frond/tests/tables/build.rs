@@ -18,7 +18,7 @@ const ROWS: [(&str, &str); 4] =
 
 /// Changes that are made while an index is built are in it. Rule: I34.
 #[test]
-fn what_comes_while_an_index_is_built_is_in_it() {
+fn changes_during_a_build_are_in_the_index() {
     for index in all() {
         let (_dir, db, table) = people(&ROWS);
         let mut looks = 0;
@@ -49,11 +49,11 @@ fn what_comes_while_an_index_is_built_is_in_it() {
         };
         table.build_index_with(index, watch).unwrap();
         assert!(looks >= 2);
-        is_in_step(&db, &table);
+        assert_consistent(&db, &table);
         assert_eq!(trees(&db).len(), 2, "queues are gone: {:?}", trees(&db));
         put(&db, &table, "1", ",Oslo,1");
         put(&db, &table, "9", "c@d,Oslo,2");
-        is_in_step(&db, &table);
+        assert_consistent(&db, &table);
         let info = &table.indexes()[0];
         let rows = by(&table, &begin(&db, Isolation::Snapshot), &info.name);
         assert_eq!(rows.len(), if info.unique { 4 } else { 5 }, "those with a mail, or all");
@@ -63,7 +63,7 @@ fn what_comes_while_an_index_is_built_is_in_it() {
 /// A build waits for a transaction that had written the table before the build was registered: none
 /// of its writes are queued.
 #[test]
-fn who_had_written_before_is_waited_for() {
+fn an_index_build_waits_for_earlier_writers() {
     for is_prepared in [false, true] {
         let (_dir, db, table) = people(&ROWS);
         let txn = begin(&db, Isolation::RepeatableRead);
@@ -98,7 +98,7 @@ fn who_had_written_before_is_waited_for() {
         };
         table.build_index_with(mail(), watch).unwrap();
         assert!(loaded);
-        is_in_step(&db, &table);
+        assert_consistent(&db, &table);
         let mails = by(&table, &begin(&db, Isolation::Snapshot), "mail");
         let keys: Vec<_> = mails.iter().map(|(mail, key, _)| (&mail[..], &key[..])).collect();
         assert_eq!(keys, [("c@d", "7"), ("e@f", "4"), ("x@y", "1")]);
@@ -108,7 +108,7 @@ fn who_had_written_before_is_waited_for() {
 /// A transaction that has changes in a queue keeps the round from ending, and goes on in the next
 /// queue.
 #[test]
-fn a_transaction_may_write_to_many_queues() {
+fn a_transaction_may_write_to_several_build_queues() {
     let (_dir, db, table) = people(&ROWS);
     let (mut open, mut waits) = (None, 0);
     let watch = |progress| {
@@ -134,14 +134,14 @@ fn a_transaction_may_write_to_many_queues() {
     };
     table.build_index_with(mail(), watch).unwrap();
     assert!(waits >= 3);
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
     let mails = by(&table, &begin(&db, Isolation::Snapshot), "mail");
     let found: Vec<_> = mails.iter().map(|(mail, ..)| &mail[..]).collect();
     assert_eq!(found, ["3@1", "e@f"]);
 }
 
 #[test]
-fn rows_that_have_the_same_are_named() {
+fn duplicate_index_keys_are_reported_with_their_rows() {
     // A duplicate among the rows; the build succeeds once it is corrected.
     for index in [mail(), mail_and_row()] {
         let (_dir, db, table) = people(&ROWS);
@@ -153,7 +153,7 @@ fn rows_that_have_the_same_are_named() {
         assert_eq!(trees(&db), ["people"]);
         put(&db, &table, "2", ",Bonn,1");
         table.build_index(index).unwrap();
-        is_in_step(&db, &table);
+        assert_consistent(&db, &table);
     }
     // A duplicate among the concurrent changes, in the first or second round.
     for index in [mail(), mail_and_row()] {
@@ -183,13 +183,13 @@ fn rows_that_have_the_same_are_named() {
             }
             assert_eq!(trees(&db), ["people"]);
             put(&db, &table, "8", "a@b,Bonn,1");
-            is_in_step(&db, &table);
+            assert_consistent(&db, &table);
         }
     }
 }
 
 #[test]
-fn a_build_that_is_given_up_leaves_nothing() {
+fn an_abandoned_build_leaves_nothing() {
     let (dir, db, table) = people(&ROWS);
     for at in 0..3 {
         let watch = |progress| {
@@ -216,7 +216,7 @@ fn a_build_that_is_given_up_leaves_nothing() {
         }
         assert_eq!(trees(&db), ["people"], "at {at}");
         assert_eq!(table.indexes(), []);
-        is_in_step(&db, &table);
+        assert_consistent(&db, &table);
     }
     // A transaction that has changes in the queue is not disturbed; the next build clears the queue
     // away.
@@ -242,7 +242,7 @@ fn a_build_that_is_given_up_leaves_nothing() {
     db.commit_prepared(&xid).unwrap();
     table.build_index(mail()).unwrap();
     assert_eq!(trees(&db).len(), 2, "{:?}", trees(&db));
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
     let txn = begin(&db, Isolation::Snapshot);
     assert_eq!(table.index("mail").unwrap().get(&txn, b"z@y").unwrap().unwrap().0, b"9");
 }
@@ -254,7 +254,7 @@ fn open_again(dir: &Path) -> Db {
 /// A transaction that has read the table before the index existed gets an error from the index.
 /// Rule: I43.
 #[test]
-fn who_has_read_before_an_index_was_there_is_told() {
+fn a_reader_older_than_an_index_gets_an_error_from_it() {
     for index in [mail(), city(), number()] {
         let (_dir, db, table) = people(&ROWS);
         let reader = || {
@@ -285,7 +285,7 @@ fn who_has_read_before_an_index_was_there_is_told() {
             txn.commit().unwrap();
         }
         assert!(by(&table, &reader(), &name).len() >= 3);
-        is_in_step(&db, &table);
+        assert_consistent(&db, &table);
     }
 }
 
@@ -307,5 +307,5 @@ fn a_table_has_one_build_at_a_time() {
     put(&db, &other, "5", "x@y,,");
     let refused = db.transact(|txn| other.insert(txn, b"6", b"x@y,,"));
     assert!(matches!(refused, Err(Error::IndexConflict { row, .. }) if row == b"5"));
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
 }

@@ -280,7 +280,7 @@ fn look_at(by: &Handle, rows: &BTreeMap<Vec<u8>, Cells>, snapshot: &Snapshot, di
 
 /// Columns change, and every row is read in the newest version. Rule: I49.
 #[test]
-fn columns_change_and_every_row_is_of_the_newest() {
+fn every_row_is_read_in_the_newest_column_layout() {
     for seed in effort::seeds(6) {
         let dice = &mut Dice::new(seed);
         let engine = DbEngine::tiny(Durability::Lazy);
@@ -401,7 +401,7 @@ fn tree_options() -> TreeOptions {
 /// Rows from before a change that wait to be applied are not mapped in what an older snapshot
 /// reads.
 #[test]
-fn a_snapshot_of_before_has_rows_of_before() {
+fn a_snapshot_older_than_a_column_change_reads_the_old_layout() {
     for seed in effort::seeds(4) {
         let mut dice = Dice::new(seed);
         let engine = DbEngine::tiny(Durability::Lazy);
@@ -438,7 +438,7 @@ fn a_snapshot_of_before_has_rows_of_before() {
 
 /// Parts of one tree's layout are refused for another tree, whose older rows differ.
 #[test]
-fn parts_are_of_one_history() {
+fn projections_are_refused_for_trees_of_another_history() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let add = |byte| NewPart::Add { part: Part::Fixed(1, Hint::None), default: vec![byte] };
@@ -457,7 +457,7 @@ fn parts_are_of_one_history() {
 /// Two parts of equal type change places: the bytes of a layout are the same, and mean something
 /// else.
 #[test]
-fn parts_that_are_alike_are_not_mixed_up() {
+fn swapped_columns_of_equal_type_are_not_confused() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let before = numbers(&db, "t");
@@ -489,7 +489,7 @@ fn parts_that_are_alike_are_not_mixed_up() {
 
 /// A clone has the versions of its parent, and then its own.
 #[test]
-fn clones_go_their_own_ways() {
+fn clones_change_their_columns_independently() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     numbers(&db, "t");
@@ -510,7 +510,7 @@ fn clones_go_their_own_ways() {
 
 /// A row that a merge has mapped counts as written by no transaction. Rule: I27.
 #[test]
-fn a_mapped_row_is_no_conflict() {
+fn a_row_mapped_to_a_new_layout_causes_no_conflict() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let tree = numbers(&db, "t");
@@ -527,7 +527,7 @@ fn a_mapped_row_is_no_conflict() {
 }
 
 #[test]
-fn what_cannot_be_changed_is_refused() {
+fn invalid_column_changes_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let invalid = |result: Result<Tree, Error>| {

@@ -40,7 +40,7 @@ fn must_be_one_of(engine: &DbEngine, env: Env, index: &IndexSpec, states: &[Rows
         table => (table.unwrap(), false),
     };
     assert_eq!(trees(&db).len(), 1 + usize::from(is_built), "{:?}", trees(&db));
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
     let mut rows = Rows::new();
     let mut cursor = table.rows().scan(..).unwrap();
     while let Some((key, row)) = cursor.next().unwrap() {
@@ -52,7 +52,7 @@ fn must_be_one_of(engine: &DbEngine, env: Env, index: &IndexSpec, states: &[Rows
         table.build_index(index.clone()).unwrap();
     }
     put_all(&db, &table, &[("key 3", "again@x,Bonn,1")]);
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
     drop(cursor);
     db.close().unwrap();
     is_built
@@ -60,7 +60,7 @@ fn must_be_one_of(engine: &DbEngine, env: Env, index: &IndexSpec, states: &[Rows
 
 /// Promises: P1, P4, P7. Rule: I34.
 #[test]
-fn a_build_that_crashes_leaves_an_index_or_none() {
+fn a_crashed_build_leaves_an_index_or_none() {
     let (mut points, mut tried, mut built) = (0, 0, 0);
     for seed in effort::seeds(1) {
         for index in [mail(), number()] {
@@ -92,7 +92,7 @@ fn a_build_that_crashes_leaves_an_index_or_none() {
             table.build_index_with(index.clone(), watch).unwrap();
             story.put("key 5", "x@x,Bonn,1");
             let states = story.states;
-            is_in_step(&db, &table);
+            assert_consistent(&db, &table);
             db.close().unwrap();
             assert_eq!(vfs.violations(), Vec::<String>::new());
             for point in vfs.recorded() {
@@ -133,7 +133,7 @@ fn rows_now(table: &Table) -> (usize, Rows) {
 
 /// The log has rows of both versions, and the change between them. Promises: P1, P4, P7. Rule: I49.
 #[test]
-fn columns_that_change_in_a_crash_have_changed_or_not() {
+fn a_crashed_column_change_took_effect_or_not() {
     let number = Part::Fixed(1, Hint::Integer);
     let (mut tried, mut changed) = (0, 0);
     for seed in effort::seeds(1) {

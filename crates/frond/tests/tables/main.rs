@@ -3,8 +3,8 @@
 
 mod build;
 mod columns;
+mod concurrency;
 mod crashes;
-mod meetings;
 mod model;
 mod threads;
 
@@ -121,7 +121,7 @@ fn trees(db: &Db) -> Vec<String> {
     names
 }
 
-fn is_in_step(db: &Db, table: &Table) {
+fn assert_consistent(db: &Db, table: &Table) {
     let report = table.check().unwrap();
     assert!(report.is_clean(), "{report:?}");
     let report = db.check(CheckMode::Full).unwrap();
@@ -129,7 +129,7 @@ fn is_in_step(db: &Db, table: &Table) {
 }
 
 #[test]
-fn definitions_must_fit_what_is_stored() {
+fn table_definitions_must_match_the_stored_ones() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     drop(db.table(spec([mail(), city()])).unwrap());
@@ -164,11 +164,11 @@ fn definitions_must_fit_what_is_stored() {
     let other = db.table(spec([mail()])).unwrap();
     put_all(&db, &other, &[("1", "a@b,Oslo,1")]);
     assert_eq!(by(&table, &begin(&db, Isolation::Snapshot), "mail"), []);
-    is_in_step(&db, &other);
+    assert_consistent(&db, &other);
 }
 
 #[test]
-fn what_is_dropped_is_gone_and_its_place_is_free() {
+fn a_dropped_table_is_gone_and_its_name_is_free() {
     let (_dir, db, table) = people(&[]);
     drop(table);
     db.drop_table("people").unwrap();
@@ -195,13 +195,13 @@ fn what_is_dropped_is_gone_and_its_place_is_free() {
     assert!(matches!(table.drop_index("city"), Err(Error::TableMismatch { .. })));
     drop(txn);
     put_all(&db, &table, &[("1", "a@b,Rome,1"), ("4", ",Rome,0")]);
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
     // Without a handle, too.
     drop((table, index));
     db.drop_index("people", "mail").unwrap();
     let table = db.table(spec([number(), mail_and_row()])).unwrap();
     put_all(&db, &table, &[("1", "c@d,Rome,1")]);
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
     table.build_index(mail()).unwrap();
     assert_eq!(by(&table, &begin(&db, Isolation::Snapshot), "mail").len(), 1);
     db.drop_table("people").unwrap();
@@ -212,7 +212,7 @@ fn what_is_dropped_is_gone_and_its_place_is_free() {
 }
 
 #[test]
-fn reads_that_lock_keep_the_row_and_its_entry() {
+fn locking_reads_lock_the_row_and_its_index_entry() {
     let (_dir, db, table) = people(&[("1", "a@b,Oslo,1"), ("2", "c@d,Oslo,2"), ("3", ",Rome,3")]);
     all().into_iter().for_each(|index| table.build_index(index).unwrap());
     for level in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Serializable] {
@@ -240,13 +240,13 @@ fn reads_that_lock_keep_the_row_and_its_entry() {
     let not_unique = table.index("city").unwrap().get(&txn, b"Oslo");
     assert!(matches!(not_unique, Err(Error::InvalidArgument(_))), "{not_unique:?}");
     drop(txn);
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
 }
 
 /// A scan that skips locked rows waits if a transaction has locked the whole tree; it does not
 /// report all rows as missing.
 #[test]
-fn a_scan_that_skips_waits_for_who_has_the_rows_tree() {
+fn a_skipping_scan_waits_for_an_exclusive_tree_lock() {
     let (_dir, db, table) = people(&[("1", "a@b,Oslo,1"), ("2", "c@d,Oslo,2")]);
     all().into_iter().for_each(|index| table.build_index(index).unwrap());
     let rows = db.open_tree("people").unwrap();
@@ -275,7 +275,7 @@ fn a_scan_that_skips_waits_for_who_has_the_rows_tree() {
 
 /// A row that was changed since its entry was read is not returned as if it still matched.
 #[test]
-fn the_row_decides_what_an_index_finds() {
+fn index_entries_are_rechecked_against_their_row() {
     for level in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Snapshot] {
         let (_dir, db, table) = people(&[("1", ",Oslo,1"), ("2", ",Oslo,2"), ("3", ",Oslo,3")]);
         all().into_iter().for_each(|index| table.build_index(index).unwrap());
@@ -304,14 +304,14 @@ fn the_row_decides_what_an_index_finds() {
         } else {
             drop(txn);
         }
-        is_in_step(&db, &table);
+        assert_consistent(&db, &table);
     }
 }
 
 /// At repeatable read a transaction writes over the newest row, while its snapshot's entries are of
 /// older rows: each row that it has written is found once, in its new form.
 #[test]
-fn indexes_find_what_a_repeatable_read_has_written_over_newer_rows() {
+fn index_reads_return_own_writes_over_newer_rows_once() {
     let rows = [("1", "a,Oslo,1"), ("2", "b,Oslo,2"), ("3", "c,Oslo,3"), ("4", "d,Oslo,4")];
     let (_dir, db, table) = people(&rows);
     all().into_iter().for_each(|index| table.build_index(index).unwrap());
@@ -337,14 +337,14 @@ fn indexes_find_what_a_repeatable_read_has_written_over_newer_rows() {
         }
     }
     txn.commit().unwrap();
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
 }
 
 /// At repeatable read a transaction writes a unique entry for a row that is newer than its
 /// snapshot, where the snapshot shows another row's entry: both rows are found, or only the other
 /// one once the first is deleted again.
 #[test]
-fn a_unique_index_shows_rows_that_own_entries_stand_over() {
+fn a_unique_index_shows_rows_hidden_by_own_entries() {
     let (_dir, db, table) = people(&[("1", "a,Oslo,1"), ("2", "b,Oslo,2"), ("3", "c,Oslo,3")]);
     all().into_iter().for_each(|index| table.build_index(index).unwrap());
     let txn = begin(&db, Isolation::RepeatableRead);
@@ -377,5 +377,5 @@ fn a_unique_index_shows_rows_that_own_entries_stand_over() {
         assert_eq!((text(&key), text(&row)), ("2".into(), "b,Oslo,2".into()));
     }
     txn.commit().unwrap();
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
 }

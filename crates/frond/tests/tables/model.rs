@@ -128,7 +128,7 @@ fn look(table: &Table, txn: &Txn, rows: &Rows, dice: &mut Dice) {
 
 /// Rules: I32, I48.
 #[test]
-fn a_table_is_what_its_model_is() {
+fn a_table_matches_its_model() {
     for seed in effort::seeds(6) {
         let dice = &mut Dice::new(seed);
         let mut engine = DbEngine::tiny(Durability::Lazy);
@@ -199,6 +199,6 @@ fn a_table_is_what_its_model_is() {
             }
             look(&table, &begin(&db, Isolation::Snapshot), &rows, dice);
         }
-        is_in_step(&db, &table);
+        assert_consistent(&db, &table);
     }
 }

@@ -17,7 +17,7 @@ fn value(store: &Store, key: &str) -> Option<String> {
 /// A session that has read the number of a sequence increments it, and another session does too
 /// without waiting; no rollback gives a number again.
 #[test]
-fn who_has_read_a_row_is_not_waited_for() {
+fn an_autonomous_put_does_not_wait_for_readers() {
     for isolation in ALL {
         let store = store(true);
         let (one, two) = (store.begin(isolation), store.begin(Isolation::Serializable));
@@ -38,7 +38,7 @@ fn who_has_read_a_row_is_not_waited_for() {
 }
 
 #[test]
-fn it_lasts_and_the_rows_stay_counted() {
+fn an_autonomous_put_is_durable_and_counts_stay_exact() {
     let Store { db, tree, _dir: dir } = store(false);
     let txn = db.begin(Default::default()).unwrap();
     txn.insert(&tree, b"3", b"30").unwrap();
@@ -65,7 +65,7 @@ fn it_lasts_and_the_rows_stay_counted() {
 
 /// A later write conflicts even in the transaction that made the put. Rule: I27.
 #[test]
-fn a_snapshot_transaction_that_writes_the_row_later_is_in_conflict() {
+fn a_snapshot_write_after_an_autonomous_put_conflicts() {
     let store = store(true);
     let (one, two) = (store.begin(Isolation::Snapshot), store.begin(Isolation::Snapshot));
     assert_eq!(get(&one, &store.tree, "1").as_deref(), Some("10"));
@@ -88,7 +88,7 @@ fn a_snapshot_transaction_that_writes_the_row_later_is_in_conflict() {
 /// insert would be over a row that it claims is absent, and a delete of it would bring the put's
 /// row back. Rules: I7, I32.
 #[test]
-fn it_goes_past_no_insert() {
+fn an_autonomous_put_waits_for_pending_inserts() {
     let store = store(true);
     for has_written in [true, false] {
         let (one, two) = (store.begin(Isolation::ReadCommitted), store.begin(Isolation::Snapshot));
@@ -120,7 +120,7 @@ fn it_goes_past_no_insert() {
 }
 
 #[test]
-fn a_row_that_the_transaction_has_written_is_refused_and_it_goes_on() {
+fn an_autonomous_put_of_an_own_row_is_refused() {
     let store = store(false);
     let txn = store.begin(Isolation::Snapshot);
     txn.put(&store.tree, b"1", b"own").unwrap();
@@ -145,7 +145,7 @@ fn a_row_that_the_transaction_has_written_is_refused_and_it_goes_on() {
 /// The put waits in the transaction's name: a cycle through it is detected, and an interrupt ends
 /// it.
 #[test]
-fn its_waits_are_the_transactions() {
+fn an_autonomous_put_waits_in_its_transactions_name() {
     let store = store(true);
     let (one, two) = (store.begin(Isolation::ReadCommitted), store.begin(Isolation::Snapshot));
     one.put(&store.tree, b"1", b"11").unwrap();
@@ -176,7 +176,7 @@ fn its_waits_are_the_transactions() {
 
 /// An index build sees an autonomous put. Rule: I34.
 #[test]
-fn a_build_of_an_index_sees_it() {
+fn an_index_build_sees_an_autonomous_put() {
     let store = store(true);
     let unique = TreeOptions { unique: true, ..Default::default() };
     let mut build = store.db.build_indexes(&store.tree, &[("by value", unique)]).unwrap();
@@ -212,7 +212,7 @@ fn a_build_of_an_index_sees_it() {
 
 /// A server may set the lock timeout at the start of each statement.
 #[test]
-fn how_long_calls_wait_can_be_said_as_the_transaction_goes_on() {
+fn the_lock_timeout_can_change_during_a_transaction() {
     let store = store(true);
     let forever = TxnOptions { lock_timeout: None, ..Default::default() };
     let (holder, txn) = (store.begin(Isolation::Snapshot), store.db.begin(forever).unwrap());
@@ -255,7 +255,7 @@ fn how_long_calls_wait_can_be_said_as_the_transaction_goes_on() {
 /// Rows are inserted and deleted while autonomous puts set numbers in them: the counts stay right,
 /// and no row comes back. Rules: I7, I51.
 #[test]
-fn beside_rows_that_come_and_go_all_are_counted() {
+fn autonomous_puts_among_inserts_and_deletes_keep_counts_exact() {
     let vfs = frond_testkit::disk::SimVfs::new();
     let options = Options::new().cache_size(8 << 20).durability(Durability::Lazy);
     let db = Db::open("/store", options.env(vfs.env(1))).unwrap();

@@ -38,7 +38,7 @@ fn one_by_one(txn: &Txn, tree: &Tree, range: (Bound<&[u8]>, Bound<&[u8]>), forwa
 /// written before and after the scan started; from the first row of a range, from a key within it,
 /// and on after a turn.
 #[test]
-fn batches_and_ranges_give_what_single_rows_give() {
+fn batched_and_ranged_scans_return_the_same_rows_as_single_steps() {
     for is_columnar in [false, true] {
         let dir = tempfile::tempdir().unwrap();
         let options = Options::new().cache_size(32 << 20).durability(Durability::Lazy);
@@ -139,7 +139,7 @@ fn batches_and_ranges_give_what_single_rows_give() {
 
 /// A locking scan locks in each of its ranges, and nothing between them.
 #[test]
-fn ranges_that_are_moved_lock_what_is_in_them() {
+fn a_scan_moved_between_ranges_locks_only_within_them() {
     let store = store(true);
     let Store { db, tree, .. } = &store;
     for row in ["3", "4", "5", "6"] {

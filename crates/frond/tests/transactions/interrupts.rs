@@ -13,7 +13,7 @@ fn is_interrupted<T: std::fmt::Debug>(outcome: Result<T, Error>) {
 }
 
 #[test]
-fn a_wait_ends_at_once_and_so_does_all_that_comes_until_it_is_cleared() {
+fn an_interrupt_ends_waits_and_all_calls_until_it_is_cleared() {
     let store = store(true);
     let options = TxnOptions { lock_timeout: None, ..Default::default() };
     let (holder, waiter) = (store.begin(Isolation::Snapshot), store.db.begin(options).unwrap());
@@ -46,7 +46,7 @@ fn a_wait_ends_at_once_and_so_does_all_that_comes_until_it_is_cleared() {
 
 /// A session whose transactions follow each other, and a thread that interrupts it.
 #[test]
-fn the_interrupter_of_a_session_stops_each_of_its_transactions() {
+fn a_session_interrupter_stops_each_of_its_transactions() {
     let store = store(true);
     let session = Interrupter::new();
     let begin = || {
@@ -93,7 +93,7 @@ fn the_interrupter_of_a_session_stops_each_of_its_transactions() {
 }
 
 #[test]
-fn scans_stop_where_they_are_and_go_on_from_there() {
+fn an_interrupted_scan_resumes_where_it_stopped() {
     let store = store(true);
     for isolation in [Isolation::Snapshot, Isolation::Serializable] {
         let txn = store.begin(isolation);
@@ -111,7 +111,7 @@ fn scans_stop_where_they_are_and_go_on_from_there() {
 
 /// A late interrupt does not reach a later transaction that reuses internal state.
 #[test]
-fn an_interrupt_that_comes_late_is_for_nobody() {
+fn a_late_interrupt_does_not_reach_a_later_transaction() {
     let store = store(false);
     let mut late = Vec::new();
     for round in 0..100 {
@@ -175,7 +175,7 @@ fn tagged(store: &Store, tag: u64) -> Txn {
 }
 
 #[test]
-fn the_later_one_gives_way_where_commits_must_come_in_order() {
+fn the_later_transaction_yields_if_commit_order_is_fixed() {
     let (store, told) = served();
     let (early, late) = (tagged(&store, 1), tagged(&store, 2));
     late.put(&store.tree, b"1", b"late").unwrap();
@@ -196,7 +196,7 @@ fn the_later_one_gives_way_where_commits_must_come_in_order() {
 }
 
 #[test]
-fn the_server_says_who_of_a_circle_goes() {
+fn the_server_chooses_the_deadlock_victim() {
     let (store, _) = served();
     let (keeps, goes) = (tagged(&store, 101), tagged(&store, 102));
     keeps.put(&store.tree, b"1", b"kept").unwrap();
@@ -217,7 +217,7 @@ fn the_server_says_who_of_a_circle_goes() {
 }
 
 #[test]
-fn gaps_do_not_stand_between_those_whose_order_is_settled() {
+fn gap_locks_do_not_block_transactions_of_settled_order() {
     let (store, told) = served();
     let (scanner, other) = (tagged(&store, 101), tagged(&store, 102));
     let mut cursor = scanner.scan_locked(&store.tree, .., RowLock::Shared, IfLocked::Wait).unwrap();
@@ -272,7 +272,7 @@ impl LockHooks for Slow {
 
 /// A slow hook delays nobody else's waits. Rule: I53.
 #[test]
-fn others_wait_and_end_their_waits_while_a_server_is_asked() {
+fn a_slow_server_hook_delays_no_other_wait() {
     let dir = tempfile::tempdir().unwrap();
     let ((asked, hears), (tells, done)) = (mpsc::channel(), mpsc::channel());
     let (questions, missed) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
@@ -407,7 +407,7 @@ const FEW: u32 = 800;
 /// An interrupt ends a merge of pieces where it is; the call is undone, and the transaction goes
 /// on. Rule: I53.
 #[test]
-fn a_call_that_merges_what_has_left_memory_is_stopped_amid_that() {
+fn an_interrupt_stops_a_call_that_merges_spilled_pieces() {
     let (store, interrupts) = interrupting();
     let txn = store.begin(Isolation::Snapshot);
     for row in 0..FEW {
@@ -441,7 +441,7 @@ fn a_call_that_merges_what_has_left_memory_is_stopped_amid_that() {
 
 /// After an interrupted commit or prepare nothing is left of it. Rule: I53.
 #[test]
-fn a_commit_that_merges_what_has_left_memory_is_stopped_amid_that() {
+fn an_interrupt_stops_a_commit_that_merges_spilled_pieces() {
     for prepares in [false, true] {
         let (store, interrupts) = interrupting();
         let txn = store.begin(Isolation::Snapshot);
@@ -464,7 +464,7 @@ fn a_commit_that_merges_what_has_left_memory_is_stopped_amid_that() {
 
 /// An interrupted prepare gives up what it still has to spill. Rule: I53.
 #[test]
-fn a_prepare_whose_writes_leave_memory_is_stopped_amid_that() {
+fn an_interrupt_stops_a_prepare_that_spills() {
     let (store, interrupts) = interrupting();
     let stats = |name: &str| store.db.stats().get(name).unwrap();
     // Writes until just before the call that would spill; the number of calls for that is found by

@@ -120,7 +120,7 @@ fn step(dice: &mut Dice, txn: &Txn, tree: &Tree, model: &mut Rows) -> Option<Vec
 
 /// Whatever is spilled, the transaction behaves like its model. Rules: I5, I7, I44, I45.
 #[test]
-fn whatever_leaves_memory_the_transaction_is_the_same() {
+fn spilling_does_not_change_a_transactions_results() {
     for seed in effort::seeds(6) {
         let dice = &mut Dice::new(seed);
         let dir = tempfile::tempdir().unwrap();
@@ -289,7 +289,7 @@ fn whatever_leaves_memory_the_transaction_is_the_same() {
 /// A scan sees the rows that existed when it started, also those spilled under it, and reports
 /// correctly which rows fetched ahead it is still to return (Rule: I45).
 #[test]
-fn a_scan_goes_on_while_what_it_sees_leaves_memory() {
+fn a_scan_continues_while_its_rows_are_spilled() {
     let dir = tempfile::tempdir().unwrap();
     let db = small_store(dir.path(), 1 << 10);
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
@@ -337,7 +337,7 @@ fn a_scan_goes_on_while_what_it_sees_leaves_memory() {
 
 /// Spilled rows stay locked without taking lock entries. Rules: I32, I33, I47.
 #[test]
-fn rows_that_left_memory_stay_locked_and_are_no_locks() {
+fn spilled_rows_stay_locked_without_lock_entries() {
     let dir = tempfile::tempdir().unwrap();
     let db = small_store(dir.path(), 4 << 10);
     let unique = TreeOptions { unique: true, ..Default::default() };
@@ -390,7 +390,7 @@ fn rows_that_left_memory_stay_locked_and_are_no_locks() {
 /// Rows that are rolled back to a savepoint stay locked: the transaction may depend on what it has
 /// read under their locks (Rule: I3).
 #[test]
-fn rows_stay_locked_when_what_left_memory_is_taken_back() {
+fn spilled_rows_stay_locked_after_a_rollback_to_a_savepoint() {
     let dir = tempfile::tempdir().unwrap();
     let db = small_store(dir.path(), 1 << 10);
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
@@ -449,7 +449,7 @@ fn large_transactions_that_wait_for_each_other_are_a_deadlock() {
 
 /// Ten times the memory, in a store of default shape.
 #[test]
-fn ten_times_the_memory() {
+fn a_transaction_of_ten_times_the_memory_commits_or_rolls_back() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options::new().cache_size(4 << 20).durability(Durability::Lazy);
     let db = Db::open(dir.path().join("store"), options).unwrap();
@@ -495,7 +495,7 @@ fn ten_times_the_memory() {
 
 /// A follower receives each key once, as it was committed.
 #[test]
-fn a_feed_hands_out_what_left_memory() {
+fn a_feed_delivers_spilled_writes() {
     let dir = tempfile::tempdir().unwrap();
     let db = small_store(dir.path(), 2 << 10);
     let trees = ["a", "b"].map(|name| db.create_tree(name, TreeOptions::default()).unwrap());
@@ -549,7 +549,7 @@ fn a_feed_hands_out_what_left_memory() {
 
 /// A full disk may end a transaction (`prepared/large.rs`), or leave it as it was: `is_over` tells.
 #[test]
-fn a_full_disk_may_leave_a_transaction_as_it_was() {
+fn a_call_refused_on_a_full_disk_leaves_its_transaction_usable() {
     let vfs = SimVfs::new();
     let options = Options::new().cache_size(4 << 20).durability(Durability::Lazy);
     let db = Db::open("/store", options.env(vfs.env(1))).unwrap();

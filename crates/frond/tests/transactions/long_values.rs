@@ -4,7 +4,7 @@ use super::*;
 
 /// The reference of a long value tells whether it has changed since the snapshot (Rule: I27).
 #[test]
-fn a_conflict_is_looked_for_without_reading_long_values() {
+fn conflict_checks_do_not_read_long_values() {
     let store = store(true);
     let long = vec![7; 1 << 20];
     for key in [&b"still"[..], b"changed", b"folded"] {

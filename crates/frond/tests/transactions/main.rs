@@ -3,28 +3,28 @@
 //!
 //! Sessions that wait are threads; a test goes on once the store reports that they wait.
 
-mod absent;
-mod alone;
+mod aborted;
+mod absent_keys;
 mod autonomous;
 mod batches;
-mod counted;
-mod ended;
+mod concurrent;
+mod counts;
 mod interrupts;
 mod large;
 mod long_values;
-mod looked_again;
-mod one_unique;
-mod pending_ahead;
+mod memory_shares;
+mod one_step_inserts;
+mod pending_inserts;
 mod ranges;
 mod reads;
+mod rechecks;
 mod rows;
 mod scan_order;
 mod scans;
 mod shared_syncs;
-mod shares;
+mod single;
 mod substatements;
 mod temporary;
-mod together;
 
 use std::{
     sync::{

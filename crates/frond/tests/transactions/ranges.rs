@@ -28,7 +28,7 @@ fn keys(rows: &[(String, String)]) -> String {
 }
 
 #[test]
-fn the_rows_of_a_range_go_and_are_counted_own_ones_too() {
+fn a_range_delete_removes_and_counts_committed_and_own_rows() {
     for isolation in ALL {
         for is_flushed in [false, true] {
             let store = six(is_flushed);
@@ -53,7 +53,7 @@ fn the_rows_of_a_range_go_and_are_counted_own_ones_too() {
 }
 
 #[test]
-fn who_inserts_into_it_waits_at_the_levels_that_lock_gaps() {
+fn inserts_into_a_deleted_range_wait_at_gap_locking_levels() {
     for isolation in ALL {
         let store = six(true);
         let txn = store.begin(isolation);
@@ -79,7 +79,7 @@ fn who_inserts_into_it_waits_at_the_levels_that_lock_gaps() {
 /// A row of the range was changed since, deleted, or put where there was none: a conflict. Rule:
 /// I27.
 #[test]
-fn a_snapshot_transaction_is_in_conflict_with_what_was_committed_since() {
+fn a_snapshot_range_delete_conflicts_with_newer_commits() {
     for (key, change) in [("3", Some("new")), ("3", None), ("35", Some("new"))] {
         for isolation in ALL {
             let store = six(true);
@@ -108,7 +108,7 @@ fn a_snapshot_transaction_is_in_conflict_with_what_was_committed_since() {
 }
 
 #[test]
-fn a_savepoint_takes_it_back_and_a_call_that_fails_has_deleted_nothing() {
+fn a_range_delete_is_undone_by_savepoints_and_deletes_nothing_on_failure() {
     for isolation in ALL {
         let store = six(false);
         let holder = store.begin(Isolation::ReadCommitted);
@@ -146,7 +146,7 @@ fn a_savepoint_takes_it_back_and_a_call_that_fails_has_deleted_nothing() {
 /// A range delete of more rows than memory has space for deletes of; rolled back, then done. Rules:
 /// I44, I47.
 #[test]
-fn it_may_be_larger_than_memory() {
+fn a_range_delete_may_exceed_memory() {
     for isolation in [Isolation::Snapshot, Isolation::RepeatableRead] {
         let mut tuning = DbEngine::tiny(Durability::Lazy).tuning;
         tuning.limits.iter_mut().for_each(|limits| limits.own_writes_bytes = 16 << 10);

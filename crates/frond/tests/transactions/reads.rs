@@ -61,7 +61,7 @@ fn given(cursor: &mut TxnCursor<'_>, forward: bool) -> Vec<(String, String, bool
 /// A read that skips locked rows does not report all rows as missing when another transaction has
 /// locked the whole tree.
 #[test]
-fn who_has_the_tree_is_not_passed_by() {
+fn a_skipping_read_waits_for_an_exclusive_tree_lock() {
     let store = store(false);
     let one = store.begin(Isolation::ReadCommitted);
     one.lock_tree(&store.tree, TreeLock::Exclusive, IfLocked::Wait).unwrap();
@@ -77,7 +77,7 @@ fn who_has_the_tree_is_not_passed_by() {
 
 /// A row that another transaction has locked is read as last committed. Rule: I46.
 #[test]
-fn what_another_has_is_read_as_it_was_last_committed() {
+fn a_row_locked_by_another_is_read_as_last_committed() {
     for isolation in ALL {
         for is_flushed in [false, true] {
             let store = store(is_flushed);
@@ -112,7 +112,7 @@ fn what_another_has_is_read_as_it_was_last_committed() {
 }
 
 #[test]
-fn scans_say_which_rows_they_have_and_lock_the_others_when_told() {
+fn scans_report_unlocked_rows_and_lock_them_on_request() {
     for isolation in ALL {
         for (is_flushed, forward) in [(false, true), (false, false), (true, true), (true, false)] {
             let store = store(is_flushed);
@@ -177,7 +177,7 @@ fn scans_say_which_rows_they_have_and_lock_the_others_when_told() {
 }
 
 #[test]
-fn a_row_that_has_gone_meanwhile_is_not_there_under_its_lock() {
+fn a_row_deleted_during_the_lock_wait_is_not_returned() {
     let store = store(true);
     let tree = &store.tree;
     let one = store.begin(Isolation::ReadCommitted);
@@ -216,7 +216,7 @@ fn a_row_that_has_gone_meanwhile_is_not_there_under_its_lock() {
 }
 
 #[test]
-fn a_call_waits_as_long_as_it_says() {
+fn a_call_waits_up_to_its_own_timeout() {
     for isolation in ALL {
         let store = store(false);
         let tree = &store.tree;
@@ -246,7 +246,7 @@ fn a_call_waits_as_long_as_it_says() {
 }
 
 #[test]
-fn the_newest_is_seen_without_a_lock_beside_a_snapshot() {
+fn the_newest_value_is_readable_without_a_lock_despite_a_snapshot() {
     for isolation in ALL {
         let store = store(true);
         let tree = &store.tree;
@@ -306,7 +306,7 @@ fn many_rows_are_locked_in_one_call() {
 }
 
 #[test]
-fn of_many_rows_others_have_some() {
+fn a_read_of_many_rows_handles_rows_locked_by_others() {
     for isolation in ALL {
         let store = store(true);
         let tree = &store.tree;
@@ -339,7 +339,7 @@ fn of_many_rows_others_have_some() {
 /// Rows are locked in key order, whatever the order of the keys in the call: two calls for the same
 /// rows cause no deadlock.
 #[test]
-fn who_locks_the_same_rows_the_other_way_round_waits() {
+fn rows_are_locked_in_key_order_so_opposite_orders_do_not_deadlock() {
     let store = store(false);
     let (tree, rounds) = (&store.tree, 200);
     thread::scope(|scope| {
@@ -362,7 +362,7 @@ fn who_locks_the_same_rows_the_other_way_round_waits() {
 }
 
 #[test]
-fn what_a_cursor_gave_last_is_given_back() {
+fn the_last_row_of_a_cursor_can_be_unlocked() {
     for isolation in ALL {
         for forward in [true, false] {
             let store = store(true);
@@ -406,7 +406,7 @@ fn what_a_cursor_gave_last_is_given_back() {
 /// At `ReadCommitted` a row that a scan has waited for in vain is unlocked; where gaps are locked
 /// it stays locked. Rule: I46.
 #[test]
-fn rows_that_have_gone_while_a_scan_waited_for_them() {
+fn rows_deleted_while_a_scan_waited_are_unlocked_at_read_committed() {
     for (isolation, is_kept) in
         [(Isolation::ReadCommitted, false), (Isolation::RepeatableRead, true)]
     {
@@ -430,7 +430,7 @@ fn rows_that_have_gone_while_a_scan_waited_for_them() {
 }
 
 #[test]
-fn an_entry_and_its_row_are_given_back_together() {
+fn an_index_entry_and_its_row_are_unlocked_together() {
     for isolation in ALL {
         let store = store(false);
         let index = store.db.create_tree("by value", TreeOptions::default()).unwrap();
@@ -464,7 +464,7 @@ fn an_entry_and_its_row_are_given_back_together() {
 }
 
 #[test]
-fn a_table_gives_back_what_an_index_has_found() {
+fn a_table_unlocks_a_row_found_through_an_index() {
     let store = store(false);
     let first = |_: &[u8], row: &[u8], out: &mut Vec<u8>| {
         out.push(row[0]);
@@ -505,7 +505,7 @@ fn a_table_gives_back_what_an_index_has_found() {
 }
 
 #[test]
-fn parts_of_rows_under_locks_and_of_others() {
+fn projections_work_for_locked_and_unlocked_rows() {
     for is_flushed in [false, true] {
         let store = store(false);
         let layout = Layout::new(vec![Part::Fixed(1, Hint::None), Part::Var(End::Rest)]);
@@ -552,7 +552,7 @@ fn parts_of_rows_under_locks_and_of_others() {
 
 /// A failed call unlocks what it has locked, but not what was locked before.
 #[test]
-fn a_row_that_has_no_such_parts_is_not_kept_locked() {
+fn a_row_without_the_projected_parts_is_not_kept_locked() {
     let store = store(false);
     let layout = Layout::new(vec![Part::Fixed(1, Hint::None), Part::Var(End::Rest)]);
     let options = TreeOptions { value_layout: Some(layout), ..Default::default() };

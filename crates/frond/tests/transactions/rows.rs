@@ -125,7 +125,7 @@ impl Table {
 
 /// The first conflict is named and locked as requested. Rule: I48.
 #[test]
-fn the_first_conflict_is_named_and_locked_as_asked() {
+fn the_first_conflict_is_reported_and_locked_as_requested() {
     let table = table();
     let txn = table.begin();
     assert_eq!(table.insert(&txn, 1, (10, 5), RowLock::Exclusive).unwrap(), None);
@@ -156,7 +156,7 @@ fn the_first_conflict_is_named_and_locked_as_asked() {
 
 /// k = k + 1 from the top, and a swap through a free key.
 #[test]
-fn unique_keys_move_within_a_transaction() {
+fn unique_keys_can_be_shifted_within_a_transaction() {
     let table = table();
     let txn = table.begin();
     for id in 0..20 {
@@ -181,7 +181,7 @@ fn unique_keys_move_within_a_transaction() {
 
 /// A call that fails at its last entry has done nothing, and neither has a refused call.
 #[test]
-fn a_call_is_whole_or_nothing() {
+fn a_row_call_takes_effect_completely_or_not_at_all() {
     let table = table();
     let holder = table.begin();
     holder.put(&table.groups, &[5, 1], b"").unwrap();
@@ -202,7 +202,7 @@ fn a_call_is_whole_or_nothing() {
 
 /// Random calls and savepoints, compared with a map.
 #[test]
-fn rows_are_the_models() {
+fn rows_match_the_model() {
     for seed in effort::seeds(20) {
         let dice = &mut Dice::new(seed);
         let table = table();
@@ -260,7 +260,7 @@ fn rows_are_the_models() {
 
 /// Entries of one tree: one key twice, a chain of keys, and locks of reads next to those of writes.
 #[test]
-fn entries_of_one_tree_are_one_row() {
+fn a_row_may_have_several_entries_in_one_tree() {
     let table = table();
     let (txn, other) = (table.begin(), table.begin());
     let entry =
@@ -298,7 +298,7 @@ fn entries_of_one_tree_are_one_row() {
 
 /// Inserts of an existing row share its lock: none waits. Rule: I48.
 #[test]
-fn refused_inserts_share_what_is_in_their_way() {
+fn refused_inserts_share_the_lock_of_the_existing_row() {
     let table = table();
     let txn = table.begin();
     assert_eq!(table.insert(&txn, 1, (1, 1), RowLock::Shared).unwrap(), None);
@@ -313,7 +313,7 @@ fn refused_inserts_share_what_is_in_their_way() {
 /// A locking read that finds nothing keeps its key from being inserted, and no other key: nothing
 /// else could make its result untrue (design note 032).
 #[test]
-fn what_a_missed_key_keeps_out() {
+fn a_locking_read_of_an_absent_key_blocks_only_its_insertion() {
     for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
         for is_flushed in [false, true] {
             let store = store(is_flushed);

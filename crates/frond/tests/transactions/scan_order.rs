@@ -31,7 +31,7 @@ fn key(number: u64) -> Vec<u8> {
 
 /// A row that others commit just before one of the transaction's own is already passed by the scan.
 #[test]
-fn a_locking_scan_does_not_go_back_before_an_own_row() {
+fn a_locking_scan_does_not_go_back_past_an_own_row() {
     for isolation in ALL_LEVELS {
         for forward in [true, false] {
             for deletes in [false, true] {

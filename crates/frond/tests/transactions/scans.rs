@@ -18,7 +18,7 @@ const GAPPED: [Isolation; 2] = [Isolation::RepeatableRead, Isolation::Serializab
 
 /// PMP: rows and gaps scanned under locks stay unchanged, within the range and not beyond it.
 #[test]
-fn nobody_inserts_into_what_was_scanned_under_locks() {
+fn nothing_is_inserted_into_a_range_scanned_under_locks() {
     for isolation in GAPPED {
         for is_flushed in [false, true] {
             for forward in [true, false] {
@@ -77,7 +77,7 @@ fn nobody_inserts_into_what_was_scanned_under_locks() {
 
 /// A locking scan that reaches another's uncommitted key waits, and sees the outcome.
 #[test]
-fn a_scan_under_locks_waits_for_what_is_not_committed() {
+fn a_locking_scan_waits_for_uncommitted_writes() {
     for isolation in GAPPED {
         for commits in [true, false] {
             let store = store(true);
@@ -111,7 +111,7 @@ fn a_scan_under_locks_waits_for_what_is_not_committed() {
 }
 
 #[test]
-fn rows_that_are_busy_are_passed_by_if_so_asked() {
+fn locked_rows_are_skipped_on_request() {
     for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Snapshot] {
         let store = store(false);
         let Store { tree, .. } = &store;
@@ -135,7 +135,7 @@ fn rows_that_are_busy_are_passed_by_if_so_asked() {
 
 /// G2-item and G2, write skew: two read what both decide by, each writes what the other has read.
 #[test]
-fn serializable_transactions_do_not_decide_by_what_the_other_changes() {
+fn serializable_transactions_show_no_write_skew() {
     for by_scan in [false, true] {
         let store = store(true);
         let Store { db, tree, .. } = &store;
@@ -179,7 +179,7 @@ fn serializable_transactions_do_not_decide_by_what_the_other_changes() {
 }
 
 #[test]
-fn locks_of_a_scan_go_no_further_than_it_was_read() {
+fn a_scan_locks_no_further_than_it_was_read() {
     let store = store(true);
     let Store { db, tree, .. } = &store;
     for key in 3..9u8 {
@@ -204,7 +204,7 @@ fn locks_of_a_scan_go_no_further_than_it_was_read() {
 /// Scans at every level of a table into which others insert all the time: a repeated scan gives the
 /// same rows, and the counter of rows is right.
 #[test]
-fn what_is_counted_under_locks_is_what_is_there() {
+fn repeated_locking_scans_return_the_same_count() {
     let store = store(true);
     let Store { db, tree, .. } = &store;
     tree.put(b"count", b"2").unwrap();
@@ -265,7 +265,7 @@ fn what_is_counted_under_locks_is_what_is_there() {
 
 /// A row has its own lock: its holder goes on although a scan waiting for it locked the gap.
 #[test]
-fn who_has_a_row_writes_it_whatever_gap_it_is_in() {
+fn a_row_lock_holder_writes_its_row_within_a_locked_gap() {
     for isolation in GAPPED {
         let store = store(true);
         let Store { tree, .. } = &store;
@@ -294,7 +294,7 @@ fn who_has_a_row_writes_it_whatever_gap_it_is_in() {
 
 /// Two workers that take and delete unlocked jobs: neither waits for the other.
 #[test]
-fn a_queue_with_rows_that_are_skipped_has_no_circles() {
+fn a_queue_read_with_skip_locked_has_no_deadlocks() {
     for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
         let store = store(true);
         let Store { db, tree, .. } = &store;
@@ -330,7 +330,7 @@ fn a_queue_with_rows_that_are_skipped_has_no_circles() {
 
 /// A scan returns the transaction's own row before a committed one that another has locked.
 #[test]
-fn an_own_row_is_met_before_one_that_another_has_locked() {
+fn an_own_row_is_returned_before_a_row_locked_by_another() {
     for isolation in [Isolation::Snapshot, Isolation::RepeatableRead] {
         let store = store(false);
         let Store { tree, .. } = &store;
@@ -357,7 +357,7 @@ fn an_own_row_is_met_before_one_that_another_has_locked() {
 /// A tree's row is deleted and inserted again in one memtable, and deleted in the next: an insert
 /// above a delete is not one of an absent key. Both once cancelled out: the tree's row came back.
 #[test]
-fn a_row_that_had_come_back_stays_deleted() {
+fn a_reinserted_row_stays_deleted_after_a_second_delete() {
     let engine = DbEngine::tiny(Durability::Lazy);
     let options = Options::new().env(SimVfs::new().env(0)).cache_size(engine.cache_bytes);
     let db = Db::open("/store", options.tuning(engine.tuning)).unwrap();
@@ -384,7 +384,7 @@ fn a_row_that_had_come_back_stays_deleted() {
 
 /// Of columnar blocks and memtables, committed rows and own writes: parts are equal everywhere.
 #[test]
-fn parts_of_values_are_the_same_whoever_wrote_them() {
+fn projected_parts_are_the_same_from_every_source() {
     let dir = tempfile::tempdir().unwrap();
     let db =
         Db::open(dir.path().join("store"), Options::new().durability(Durability::Lazy)).unwrap();
@@ -469,7 +469,7 @@ fn parts_of_values_are_the_same_whoever_wrote_them() {
 /// A row that a snapshot shows and another has deleted conflicts with a locking scan, as a changed
 /// row does, in both directions and whatever rows of its own are there.
 #[test]
-fn a_snapshot_scan_under_locks_passes_by_nothing_that_has_gone() {
+fn a_locking_snapshot_scan_conflicts_with_deleted_rows() {
     for is_flushed in [false, true] {
         for forward in [true, false] {
             for (end, own, conflicts) in [
@@ -520,7 +520,7 @@ fn a_snapshot_scan_under_locks_passes_by_nothing_that_has_gone() {
 /// At READ COMMITTED all plain reads of a statement see one snapshot; a locking read sees the
 /// newest, and without statements each call takes a new snapshot.
 #[test]
-fn reads_of_a_statement_see_one_moment() {
+fn reads_of_a_statement_see_one_snapshot() {
     for is_flushed in [false, true] {
         let store = store(is_flushed);
         let Store { db, tree, .. } = &store;
@@ -561,7 +561,7 @@ fn reads_of_a_statement_see_one_moment() {
 
 /// A scan returns a restored row that it had skipped ahead of its position (Rule: I45).
 #[test]
-fn what_a_savepoint_brings_back_is_met_by_a_scan_that_is_open() {
+fn an_open_scan_returns_rows_restored_by_a_savepoint() {
     for isolation in LEVELS {
         for (forward, locks) in [(true, false), (false, false), (true, true), (false, true)] {
             let store = store(true);

@@ -5,7 +5,7 @@ use super::*;
 /// A trigger that writes to a table and counts its rows, for each row of a statement that scans
 /// that table. Rule: I45.
 #[test]
-fn a_statement_within_sees_what_was_written_before_it_and_the_outer_one_does_not() {
+fn a_substatement_sees_writes_that_its_outer_statement_does_not() {
     for isolation in LEVELS {
         let store = store(true);
         let Store { tree, .. } = &store;
@@ -44,7 +44,7 @@ fn a_statement_within_sees_what_was_written_before_it_and_the_outer_one_does_not
 }
 
 #[test]
-fn a_statement_within_sees_of_others_what_the_outer_one_sees() {
+fn a_substatement_shares_the_snapshot_of_its_outer_statement() {
     let store = store(true);
     let Store { tree, .. } = &store;
     let txn = store.begin(Isolation::ReadCommitted);
@@ -61,7 +61,7 @@ fn a_statement_within_sees_of_others_what_the_outer_one_sees() {
 }
 
 #[test]
-fn temporary_trees_know_statements_within() {
+fn temporary_trees_support_substatements() {
     let store = store(true);
     let Store { db, tree, .. } = &store;
     let temporary = db.create_temporary(TreeOptions::default()).unwrap();

@@ -51,7 +51,7 @@ struct Going {
 
 /// Two temporary trees and a durable one, whose transactions spill all the time. Rules: I44, I50.
 #[test]
-fn temporary_trees_go_with_their_transactions() {
+fn temporary_trees_follow_commits_and_rollbacks() {
     for seed in effort::seeds(6) {
         let dice = &mut Dice::new(seed);
         let dir = tempfile::tempdir().unwrap();
@@ -254,7 +254,7 @@ fn transactions_of_any_thread_write_a_temporary_tree() {
 
 /// An interrupt of a transaction reaches its work in temporary trees, but not the rollback of it.
 #[test]
-fn a_temporary_tree_hears_who_asks_its_writer_to_stop() {
+fn an_interrupt_reaches_work_in_temporary_trees() {
     let store = store(false);
     for asks_first in [true, false] {
         let tree = store.db.create_temporary(TreeOptions::default()).unwrap();

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_clients_cost_is_subtracted_and_shown() {
+    fn client_cost_is_subtracted_and_shown() {
         let key = |target: &str, workload: &str, face: &str| CellKey {
             workload: workload.to_owned(),
             variant: String::new(),

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_is_followed_by_a_rest_and_a_rate_by_an_open_loop() {
+    fn a_load_is_followed_by_an_idle_phase_and_a_rate_by_an_open_loop() {
         let dir = tempfile::tempdir().expect("a directory");
         let changes = [
             ("mixes", "A"),

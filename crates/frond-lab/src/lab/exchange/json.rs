@@ -207,7 +207,7 @@ mod tests {
     use crate::lab::results::testing::{a_cell, a_key, a_run};
 
     #[test]
-    fn what_is_exported_can_be_imported_once() {
+    fn an_exported_run_can_be_imported_once() {
         let dir = tempfile::tempdir().expect("a directory");
         let open = |name: &str| Database::open(&dir.path().join(name)).expect("a new file");
         let (mut one, mut other) = (open("one"), open("other"));

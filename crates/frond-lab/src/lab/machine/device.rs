@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_is_on_the_file_system_that_the_kernel_says() -> Result<()> {
+    fn a_volume_matches_what_the_kernel_reports() -> Result<()> {
         let volume = Volume::of(Path::new(env!("CARGO_MANIFEST_DIR")))?;
         assert!(volume.dir.starts_with(&volume.mount_point));
         assert_eq!(volume.file_system, crate::machine::file_system(&volume.dir));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_device_says_so() -> Result<()> {
+    fn a_volume_without_a_device_is_reported() -> Result<()> {
         let volume = Volume::of(Path::new("/proc"))?;
         assert!(volume.disk.is_none());
         let failure = volume.disk().unwrap_err();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_is_taken_for_its_whole_disk() -> std::io::Result<()> {
+    fn a_partition_resolves_to_its_disk() -> std::io::Result<()> {
         let root = tempfile::tempdir()?;
         let disk = root.path().join("block/sda");
         fs::create_dir_all(disk.join("sda1"))?;

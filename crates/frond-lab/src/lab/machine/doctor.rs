@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_doctor_says_of_groups_is_what_groups_do() {
+    fn doctor_reports_which_cgroups_work() {
         let limits = Limits { memory: Some(1 << 30), ..Limits::default() };
         let said = cgroup(Controller::Memory).state;
         assert_eq!(said == State::Good, Group::create(&limits).is_ok());
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_directory_that_cannot_keep_data_stops_everything() {
+    fn only_an_unusable_directory_is_fatal() {
         let findings = directory(Path::new("/nonexistent/directory"));
         assert_eq!(findings[0].state, State::Fatal);
         let args = Args { dir: PathBuf::from("/nonexistent/directory") };

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_side_that_did_io_is_taken_and_a_sync_adds_to_its_latency() {
+    fn the_direction_with_io_is_parsed_and_sync_latency_is_added() {
         let (version, rate) = parse(&output(0, 7, 0, "")).unwrap();
         assert_eq!(version, "fio-3.33");
         let expected = Rate { ios_s: 2.0, bytes_s: 8192.0, mean_us: 1.0, p50_us: 0.9, p99_us: 5.0 };
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_and_truncated_output_is_an_error_that_says_which() {
+    fn foreign_and_truncated_output_are_distinct_errors() {
         assert!(matches!(parse(""), Err(FioError::Foreign(_))));
         assert!(matches!(parse("fio: engine libaio not loadable"), Err(FioError::Foreign(_))));
         assert!(matches!(parse("{\"jobs\": []}"), Err(FioError::Foreign(_))));
@@ -340,12 +340,12 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_fio_is_named_with_its_package() {
+    fn a_missing_fio_is_reported_with_its_package() {
         assert!(FioError::Missing.to_string().contains("apt-get install fio"));
     }
 
     #[test]
-    fn a_directory_is_measured_and_nothing_is_left_in_it() -> Result<()> {
+    fn fio_measures_a_directory_and_leaves_no_files() -> Result<()> {
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR"))?;
         if Package::named("fio").and_then(Package::version).is_none() {
             eprintln!("not tested: {}", FioError::Missing);

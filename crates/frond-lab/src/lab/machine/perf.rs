@@ -34,7 +34,7 @@ pub fn instructions() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_answer_is_a_counter_or_the_reason_why_there_is_none() {
+    fn counters_open_or_fail_with_a_known_reason() {
         match super::instructions() {
             Ok(()) => {}
             // The kernel's errors without counters, without permission, and without the system

@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_is_aligned_and_as_long_as_asked_for() {
+    fn a_buffer_is_aligned_and_has_the_requested_length() {
         for len in [0, 1, 4096, 100_000] {
             let buffer = Aligned::new(len);
             assert_eq!(buffer.len(), len);

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn fast_is_up_small_is_left_and_both_begin_at_zero() -> Result<()> {
+    fn chart_axes_start_at_zero_with_fast_up_and_small_left() -> Result<()> {
         let mut lab = Lab::new();
         lab.run("r", "iibench", "quick", "safe");
         fill(

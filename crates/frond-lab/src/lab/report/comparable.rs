@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_was_cut_says_how_far_it_came() -> Result<()> {
+    fn a_stopped_load_reports_its_progress() -> Result<()> {
         let cut = |cell: &Filling<'_>| {
             cell.metrics("load", &[("ops", 370.0), ("planned", 1000.0)]);
             cell.state("stopped", None, None);

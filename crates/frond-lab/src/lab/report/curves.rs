@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_of_what_was_done_between_two_moments() {
+    fn rates_are_computed_between_samples() {
         let done = [(0.0, 0.0), (1.0, 100.0), (2.0, 100.0), (4.0, 500.0), (4.0, 600.0)];
         assert_eq!(rates(&done, false, 100), [[1.0, 100.0], [2.0, 0.0], [4.0, 250.0]]);
         assert_eq!(rates(&done, true, 100)[2], [600.0, 250.0]);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_seconds_are_counted_at_the_operations_done_by_then() {
+    fn ten_second_windows_are_indexed_by_completed_operations() {
         let series: Vec<(f64, f64)> =
             (0..=30).map(|t| (f64::from(t), f64::from(t) * 3.0)).collect();
         let ops: Vec<(f64, f64)> = (0..=30).map(|t| (f64::from(t), f64::from(t) * 50.0)).collect();

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_axis_begins_at_a_power_of_ten_and_ignores_what_has_no_logarithm() {
+    fn a_log_axis_starts_at_a_power_of_ten_and_ignores_non_positive_values() {
         let axis = Axis::log("", "", [0.0, -3.0, f64::NAN, 42.0, 7000.0].into_iter());
         assert_eq!(axis.min, Some(10.0));
         assert_eq!(Axis::log("", "", std::iter::empty()).min, None);

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_folders_are_refused_and_own_files_are_replaced() -> Result<()> {
+    fn foreign_folders_are_refused_and_earlier_reports_are_replaced() -> Result<()> {
         let dir = tempfile::tempdir()?;
         let own = dir.path().join("report");
         let mut folder = Folder::open(&own)?;

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_of_a_sweep_are_known_by_their_name() {
+    fn sweep_steps_are_recognized_by_name() {
         let known = |step| threads(step).map(|threads| (threads.test, threads.clients));
         assert_eq!(known("threads=16"), Some(("", 16)));
         assert_eq!(known("read_write threads=512"), Some(("read_write", 512)));

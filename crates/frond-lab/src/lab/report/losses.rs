@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_on_one_side_is_a_list_of_its_own() -> Result<()> {
+    fn comparisons_with_zero_are_listed_separately() -> Result<()> {
         let found = losses(
             "ycsb",
             "standard",
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_listed_with_frond_first() -> Result<()> {
+    fn failures_are_listed_with_frond_first() -> Result<()> {
         let mut lab = Lab::new();
         lab.run("r", "sysbench", "tiny", "safe");
         lab.cell("sql", "sysbench", "", "innodb", 1).state("failed", Some("disk full"), None);

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn colors_are_seen_on_light_and_on_dark() {
+    fn colors_have_contrast_on_light_and_dark() {
         let all = TARGETS.iter().map(|(_, look)| look.color).chain(BUILDS.iter().copied());
         for color in all.chain(OTHERS.iter().copied()) {
             let own = luminance(color);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_of_one_face_have_different_looks() {
+    fn targets_of_one_face_have_distinct_colors() {
         let sql: Vec<_> =
             TARGETS.iter().filter(|(name, _)| *name != "rocksdb" && *name != "null").collect();
         for (at, (name, look)) in sql.iter().enumerate() {

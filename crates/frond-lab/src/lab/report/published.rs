@@ -335,7 +335,7 @@ mod tests {
     use crate::lab::report::{Group, Results};
 
     #[test]
-    fn the_file_says_how_each_figure_compares() -> Result<()> {
+    fn every_published_figure_states_its_comparability() -> Result<()> {
         let all = all()?;
         assert_eq!(
             all.keys().map(String::as_str).collect::<Vec<_>>(),

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_names_the_best_the_last_and_frond() {
+    fn a_ranking_names_the_best_the_last_and_frond() {
         let entries = [("innodb", 10.0), ("blackhole", 99.0), ("frond", 30.0), ("myrocks", 20.0)]
             .map(|(target, value)| Entry { target, value });
         let said = ranking(&entries, "1/s", Better::Higher, "innodb");

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_those_of_the_load_if_later_steps_leave_different_rows() -> Result<()> {
+    fn sizes_are_taken_after_the_load_if_later_steps_leave_different_rows() -> Result<()> {
         let mut lab = Lab::new();
         lab.run("r", "ycsb", "standard", "safe");
         for (target, load, end, rows) in
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_has_no_place() -> Result<()> {
+    fn unmeasured_sizes_are_omitted() -> Result<()> {
         let mut lab = Lab::new();
         lab.run("r", "iibench", "standard", "safe");
         lab.cell("sql", "iibench", "", "innodb", 1).metric("load", "ops_s", 1.0);

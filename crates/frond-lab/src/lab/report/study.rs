@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_run_says_so() -> Result<()> {
+    fn figures_of_a_study_not_run_say_so() -> Result<()> {
         for page in pages(&Lab::new())? {
             assert!(
                 page.sentence.contains(&format!("lab run {}", page.suite)),
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_durabilities_have_parts_of_their_own() -> Result<()> {
+    fn sizes_and_durabilities_have_separate_parts() -> Result<()> {
         let mut lab = Lab::new();
         for (size, durability, disk) in
             [("quick", "safe", 60.0), ("standard", "safe", 40.0), ("standard", "hist-unsafe", 30.0)]
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn tiny_runs_and_what_is_throttled_in_part_are_not_drawn() -> Result<()> {
+    fn tiny_and_partially_throttled_runs_are_not_drawn() -> Result<()> {
         let mut lab = Lab::new();
         lab.run("t", "iibench-2011", "tiny", "safe");
         lab.cell("sql", "iibench", "", "innodb", 1).metric("", "disk_b", 100.0);

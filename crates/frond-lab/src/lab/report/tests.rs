@@ -49,7 +49,7 @@ fn an_empty_database_has_pages_that_say_so() -> Result<()> {
 }
 
 #[test]
-fn an_unknown_run_is_refused_with_those_that_there_are() {
+fn an_unknown_run_is_refused_and_known_runs_are_listed() {
     let mut lab = Lab::new();
     lab.run("5a3f90c1", "iibench", "tiny", "safe");
     let said = pages(&lab, &["5a3f90c2"]).err().map(|failure| failure.0);
@@ -177,7 +177,7 @@ fn tiny_runs_are_listed_but_never_charted_or_compared() -> Result<()> {
 }
 
 #[test]
-fn what_is_throttled_in_part_is_marked_and_neither_charted_nor_compared() -> Result<()> {
+fn partially_throttled_runs_are_marked_but_not_charted_or_compared() -> Result<()> {
     let mut lab = Lab::new();
     lab.run("r", "ycsb", "standard", "safe");
     lab.change_run("class='hdd'");
@@ -262,7 +262,7 @@ fn faces_share_no_chart_and_no_matrix() -> Result<()> {
 }
 
 #[test]
-fn of_a_target_only_the_newest_run_counts_and_other_runs_are_not_significant() -> Result<()> {
+fn only_the_newest_run_of_a_target_counts_and_older_runs_are_not_significant() -> Result<()> {
     let mut lab = Lab::new();
     for (uid, frond) in [("old", 100.0), ("new", 500.0)] {
         lab.run(uid, "iibench", "standard", "safe");
@@ -303,7 +303,7 @@ fn hostile_content_breaks_no_page() -> Result<()> {
 }
 
 #[test]
-fn pages_load_nothing_from_elsewhere_and_their_links_resolve() -> Result<()> {
+fn pages_are_self_contained_and_their_links_resolve() -> Result<()> {
     let mut lab = Lab::new();
     sample::fill(&mut lab);
     pages(&lab, &[])?;

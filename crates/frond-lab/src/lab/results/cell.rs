@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_verified_twice_is_kept_twice() {
+    fn repeated_verifications_are_all_kept() {
         let mut cell = CellResult::default();
         for (name, passed) in [("rows of t", false), ("rows of t2", true), ("rows of t", true)] {
             cell.verify(name, passed, "7 rows".to_owned());

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_not_its_own_are_refused_and_left_as_they_are() -> std::io::Result<()> {
+    fn foreign_files_are_refused_and_unchanged() -> std::io::Result<()> {
         let dir = tempfile::tempdir()?;
         let path = dir.path().join("r.sqlite");
         assert!(Database::open(&path).is_ok() && Database::open(&path).is_ok());

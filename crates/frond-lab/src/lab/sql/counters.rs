@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn status_text_is_cut_at_its_numbers_and_transactions_are_left_out() {
+    fn status_text_is_split_at_numbers_and_transactions_are_omitted() {
         let text = "\n=====\nX MONITOR OUTPUT\n=====\n---\nTRANSACTIONS\n---\n---TRANSACTION 421, ACTIVE 3 sec\n\
                     ---\nLOG\n---\nLog sequence number 44894\n0.50 log i/o's/second, 2 pending\nutf8mb4 is a name\n\
                     Last checkpoint at 7.\n";

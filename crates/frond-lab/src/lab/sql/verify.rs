@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_otherwise_is_no_verification_of_an_index() {
+    fn other_access_paths_do_not_verify_an_index() {
         let access = |kind: &str, key: Option<&str>, extra: &str| Access {
             kind: kind.to_owned(),
             key: key.map(str::to_owned),

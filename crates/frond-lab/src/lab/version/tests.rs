@@ -92,7 +92,7 @@ fn revisions_become_commits_and_unknown_ones_are_refused() {
 }
 
 #[test]
-fn each_commit_is_built_once_to_libraries_of_its_own() {
+fn each_commit_is_built_once_into_separate_libraries() {
     let repository = Repository::new();
     repository.commit("#[unsafe(no_mangle)]\npub extern \"C\" fn two() -> u32 {\n    2\n}\n");
     let mut versions = repository.versions();

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn every_combination_is_a_load_with_a_name_of_its_own() {
+    fn every_combination_is_a_load_with_a_unique_name() {
         let params = Params::new("bulk", ENTRY.params, Size::Standard, &[]).expect("defaults");
         let bulk = Bulk::new(&params, 42).expect("they are right");
         let mut names: Vec<String> = bulk.plans.iter().map(Plan::name).collect();

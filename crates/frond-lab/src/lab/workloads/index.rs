@@ -105,7 +105,7 @@ mod tests {
     use crate::lab::workloads::testing::{on_both, step};
 
     #[test]
-    fn sql_a_writer_goes_on_while_an_index_is_created() {
+    fn sql_a_writer_continues_while_an_index_is_created() {
         on_both("index", &[("rows", "20000"), ("rate", "2000")], |bench| {
             assert!(step(bench, "online").metrics["beside_max_us"] > 0.0);
             assert!(step(bench, "offline").metrics["index_length_b"] > 0.0);

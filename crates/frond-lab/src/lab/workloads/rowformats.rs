@@ -109,7 +109,7 @@ mod tests {
     use crate::lab::workloads::testing::{on_both, step};
 
     #[test]
-    fn sql_loads_of_one_row_have_lengths_and_indexes_may_come_later() {
+    fn sql_row_format_loads_report_lengths_and_indexes_may_be_created_later() {
         on_both("rowformats", &[], |bench| {
             let load = &step(bench, "load").metrics;
             assert!(load.contains_key("data_length_b"));

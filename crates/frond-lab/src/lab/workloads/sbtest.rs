@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_have_no_space_at_the_end_and_any_fill_has_the_same_keys() {
+    fn rows_have_no_trailing_space_and_every_fill_has_the_same_keys() {
         let digits = rows(Fill::Digits, false);
         assert!(digits.iter().all(|row| (row.c.len(), row.pad.len()) == (119, 59)));
         for fill in FILLS.map(Fill::new) {

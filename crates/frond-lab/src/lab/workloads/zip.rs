@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_text_become_smaller_and_come_back_as_they_were() {
+    fn pages_of_text_are_compressed_and_round_trip() {
         let text = b"0123456789-".iter().cycle().take(PAGE).copied().collect::<Vec<u8>>();
         for codec in [Codec::Lz4, Codec::Zlib(1), Codec::Zlib(9)] {
             let (_, _, saved) = codec.measure(std::slice::from_ref(&text)).expect("it comes back");

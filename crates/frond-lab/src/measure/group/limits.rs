@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scaling_keeps_what_is_unlimited_and_never_reaches_zero() {
+    fn scaling_keeps_unlimited_values_and_never_reaches_zero() {
         let io = IoLimits { read_ios_s: Some(100), write_bytes_s: Some(3), ..IoLimits::default() };
         let half = Limits { memory: Some(7), device: None, io }.scaled(0.5);
         assert_eq!(half.memory, Some(7));

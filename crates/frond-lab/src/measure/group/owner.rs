@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_tells_its_owner_and_whether_that_lives() {
+    fn a_name_identifies_its_owner_and_whether_it_is_alive() {
         let own = Owner::own();
         let (name, other) = (own.name("lab-"), own.name("lab-"));
         assert_ne!(name, other);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_has_ended_does_not_live_even_before_it_is_reaped() -> std::io::Result<()> {
+    fn an_ended_process_is_not_alive_even_before_it_is_reaped() -> std::io::Result<()> {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn()?;
         let owner = Owner { pid: child.id(), started: started(child.id()).unwrap() };
         assert!(owner.lives());

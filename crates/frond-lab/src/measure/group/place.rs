@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_sees_a_part_of_the_hierarchy_stays_within_it() {
+    fn a_container_with_a_partial_hierarchy_stays_within_it() {
         let mounts = "41 31 0:38 /pod/a /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
         let inside = place_in(Controller::Io, "0::/pod/a/b\n", mounts).unwrap();
         assert_eq!(inside.parents[0], Path::new("/sys/fs/cgroup/b"));

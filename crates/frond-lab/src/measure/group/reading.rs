@@ -197,7 +197,7 @@ mod tests {
     const DEVICE: DeviceNumber = DeviceNumber { major: 7, minor: 1 };
 
     #[test]
-    fn counts_are_those_of_the_device_asked_for() {
+    fn counts_are_those_of_the_requested_device() {
         let bytes = "7:11 Read 5\n7:1 Read 4096\n7:1 Write 8192\n7:1 Total 12288\nTotal 12288\n";
         let ios = "7:1 Read 1\n7:1 Write 2\nTotal 3\n";
         let expected = IoCount { read_bytes: 4096, written_bytes: 8192, reads: 1, writes: 2 };
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_differ_are_told_apart_from_those_that_agree() {
+    fn differing_counts_are_distinguished_from_agreeing_ones() {
         assert_eq!(crosscheck(1000, 0), Agreement::Agrees);
         assert_eq!(crosscheck(104 << 20, 100 << 20), Agreement::Agrees);
         assert_eq!(crosscheck(50 << 20, 100 << 20), Agreement::GroupLess(0.5));

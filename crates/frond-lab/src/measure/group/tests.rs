@@ -36,7 +36,7 @@ fn device_here() -> Option<DeviceNumber> {
 }
 
 #[test]
-fn a_process_in_a_group_has_its_memory_limit_and_leaves_it_when_the_group_goes() {
+fn a_process_has_its_groups_memory_limit_until_the_group_is_removed() {
     if !can(Controller::Memory) {
         return;
     }
@@ -173,7 +173,7 @@ fn a_limit_that_cannot_be_set_is_refused_and_leaves_no_group() {
 }
 
 #[test]
-fn groups_of_the_dead_are_removed_and_those_of_the_living_stay() {
+fn groups_of_ended_processes_are_removed_and_others_stay() {
     if !can(Controller::Memory) {
         return;
     }
@@ -204,7 +204,7 @@ fn second_version(enabled: &str) -> (tempfile::TempDir, Place) {
 }
 
 #[test]
-fn version_2_takes_limits_in_its_own_form() {
+fn version_2_uses_its_own_syntax_for_limits() {
     let (dir, _) = second_version("");
     let device = DeviceNumber { major: 254, minor: 0 };
     let io = IoLimits { read_bytes_s: Some(5), write_ios_s: Some(7), ..IoLimits::default() };
@@ -228,7 +228,7 @@ fn version_2_without_the_controller_in_a_group_is_refused() {
 }
 
 #[test]
-fn write_back_that_is_not_charged_is_not_claimed_to_be_counted() {
+fn uncharged_write_back_is_not_reported_as_counted() {
     let member = |version, controllers: &[Controller]| Group {
         members: vec![Member {
             dir: PathBuf::from("/nonexistent/group"),

@@ -130,7 +130,7 @@ mod tests {
     };
 
     #[test]
-    fn what_is_missing_or_declared_otherwise_is_named() {
+    fn missing_and_differently_declared_functions_are_named() {
         let refused = |from: &str, to: &str| {
             let text = OURS.replace(from, to);
             assert_ne!(text, OURS, "{from} is in the header");

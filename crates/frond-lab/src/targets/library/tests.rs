@@ -52,7 +52,7 @@ fn numbers(
 }
 
 #[test]
-fn a_library_stores_what_it_is_given_and_reads_it_both_ways() -> Result<()> {
+fn a_library_stores_rows_and_reads_them_in_both_directions() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let store = open(&built(), dir.path())?;
     assert!(store.version().ends_with("of commit 1a2b3c4"), "{}", store.version());
@@ -104,7 +104,7 @@ fn a_library_stores_what_it_is_given_and_reads_it_both_ways() -> Result<()> {
 }
 
 #[test]
-fn transactions_of_a_library_span_its_trees_and_are_taken_back() -> Result<()> {
+fn library_transactions_span_trees_and_roll_back() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let store = open(&built(), dir.path())?;
     {
@@ -135,7 +135,7 @@ fn transactions_of_a_library_span_its_trees_and_are_taken_back() -> Result<()> {
 }
 
 #[test]
-fn of_two_transactions_that_wait_for_each_other_one_is_to_be_done_again() -> Result<()> {
+fn one_of_two_deadlocked_transactions_must_be_retried() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let store = open(&built(), dir.path())?;
     let both_have_a_lock = Barrier::new(2);
@@ -160,7 +160,7 @@ fn of_two_transactions_that_wait_for_each_other_one_is_to_be_done_again() -> Res
 }
 
 #[test]
-fn a_commit_without_a_function_is_refused_by_its_name() -> Result<()> {
+fn a_commit_lacking_a_function_is_refused_with_its_name() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let header = std::fs::read_to_string(&built().header)?;
     let path = dir.path().join("frond.h");

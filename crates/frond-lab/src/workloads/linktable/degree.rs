@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn anchors_are_met_exactly() {
+    fn degrees_match_their_anchors_exactly() {
         let nodes = 10_000_000;
         let degrees = Degrees::new(1, nodes);
         for &(degree, ccdf) in &ANCHORS[..27] {

@@ -116,7 +116,7 @@ mod tests {
     use crate::workloads::testing::{packed, zlib_ratio};
 
     #[test]
-    fn links_come_node_by_node_and_are_as_many_as_asked_for() {
+    fn links_are_grouped_by_node_and_match_the_requested_count() {
         for rows in [1, 10, 5_000, 100_000] {
             let mut links = LinkTable::new(7, rows);
             let (mut link, mut last, mut counts) = (Link::default(), (0, 0, 0), [0u64; 2]);

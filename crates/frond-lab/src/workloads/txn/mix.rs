@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_those_of_linkbench() {
+    fn shares_match_linkbench() {
         assert_eq!(SHARES.iter().map(|(_, share)| share).sum::<u32>(), 1_000_000_000);
         let (mix, mut random) = (Mix::new(80_000), Random::new(5));
         let mut lists = 0;

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_tells_the_state_it_was_written_with() {
+    fn a_value_records_the_state_it_was_written_with() {
         let mut value = Vec::new();
         for state in [LOADED, ADDED, State { version: u16::MAX, number: u32::MAX }] {
             write_value(7, state, &mut value);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_those_noted_and_those_added() {
+    fn the_row_sum_covers_loaded_and_added_rows() {
         let rows = Rows::new(3);
         (0..3).for_each(|row| rows.set(row, Some(LOADED)));
         let all = rows.sum();

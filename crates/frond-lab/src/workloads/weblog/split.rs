@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn larger_pieces_take_less_and_the_last_one_counts() {
+    fn larger_pieces_compress_better_and_the_last_one_counts() {
         let [small, large] =
             [1_000, PIECE_ROWS].map(|piece| split(Profile::Typical, piece, 5_500).1);
         assert!(large < small, "{large} {small}");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_takes_nothing_and_is_in_the_table() {
+    fn omitted_columns_take_no_bytes_and_exist_in_the_table() {
         let names = column_names();
         assert!(LEFT_OUT.iter().all(|name| names.contains(name)));
         let row: Vec<Value<'_>> = LEFT_OUT.iter().map(|_| Value::U64(u64::MAX)).collect();

@@ -130,7 +130,7 @@ impl Swarm {
     }
 
     /// Switches features off, and sizes up and down, at random.
-    pub fn thrown(seed: u64, length: usize) -> Self {
+    pub fn random(seed: u64, length: usize) -> Self {
         let mut swarm = Self::everything(length);
         let dice = &mut Dice::new(seed ^ 0x5a5a);
         let weights = [
@@ -251,7 +251,7 @@ impl Generator<'_> {
             8 => Op::Step(self.dice.between(1, 20) as u32),
             9 => Op::Advance(*self.dice.pick(&[20, 150, 600, 1100, 2500])),
             10 => {
-                self.let_go();
+                self.forget_open();
                 Op::Reopen
             }
             12 => self.txn(),
@@ -259,14 +259,14 @@ impl Generator<'_> {
             14 => self.fill(),
             15 => Op::Drain(*self.dice.pick(&[1, 2, 5, 100])),
             _ => {
-                self.let_go();
+                self.forget_open();
                 if self.dice.chance(1, 4) { Op::Kill } else { Op::Crash(self.dice.below(1 << 32)) }
             }
         }
     }
 
     /// Forgets what a restart ends.
-    fn let_go(&mut self) {
+    fn forget_open(&mut self) {
         self.held.clear();
         self.open.clear();
         self.prepared.values_mut().for_each(|hand| *hand = None);

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_of_every_width_come_back_one_by_one_and_together() {
+    fn codes_of_every_width_round_trip_singly_and_in_bulk() {
         for width in 0..=64 {
             for count in [0, 1, 7, 8, 9, 63, 64, 100, 129] {
                 let codes = codes(count, width);
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_that_are_not_there_are_refused_or_some_number() {
+    fn out_of_range_codes_are_refused_or_arbitrary() {
         let bytes = [0xff; 30];
         assert!(Codes::cut(&mut &bytes[..], 8, 23).is_none());
         assert!(Codes::cut(&mut &bytes[..], 65, 0).is_none());

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_found_among_what_is_off_them() {
+    fn lines_are_found_despite_outliers() {
         let noise = |i: u64| i * 31 % 50;
         let far = |i: u64| if i.is_multiple_of(20) { 1 << 40 } else { 0 };
         for (slope, off) in [(20i64, 0), (20, 1), (-3, 1), (1_000_000, 1)] {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_no_line_has_none() {
+    fn columns_without_a_linear_relation_have_no_line() {
         for mut none in
             [pairs(|i| (7, i)), pairs(|i| (i, 7)), pairs(|i| (i, 90 + i)), vec![(1, 1); 3], vec![]]
         {

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_shape_is_turned_and_turned_back() {
+    fn every_matrix_shape_is_transposed_and_restored() {
         let bytes: Vec<u8> =
             (0..40 * 40u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         let (mut turned, mut back) = (Vec::new(), Vec::new());

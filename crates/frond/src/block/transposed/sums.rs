@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_subtracted_comes_back_across_all_carries() {
+    fn differences_with_carries_round_trip() {
         let patterns: [&[u8]; 6] =
             [&[0], &[0xff], &[0, 0xff], &[0x80, 0, 1], &[1, 2, 3, 4, 5], &[0xff, 0xff, 0xfe]];
         for len in 0..40 {

@@ -44,7 +44,7 @@ fn rows() -> impl Strategy<Value = Vec<(Vec<u8>, Vec<u8>)>> {
 proptest! {
     /// Invariant 3, for valid forms: wherever sums end, the block is restored.
     #[test]
-    fn a_form_gives_its_block_back(rows in rows(), fresh: bool) {
+    fn a_transposed_form_restores_its_block(rows in rows(), fresh: bool) {
         let tag = if fresh { Tag::PUT_FRESH } else { Tag::PUT };
         let block = block(&rows, tag);
         let mut taken = Taken::default();
@@ -60,7 +60,7 @@ proptest! {
 
     /// Invariants 2 and 3: any bytes give rows in order or an error.
     #[test]
-    fn struck_forms_give_rows_in_order_or_an_error(
+    fn damaged_forms_give_ordered_rows_or_an_error(
         rows in rows(),
         strikes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         cut in any::<prop::sample::Index>(),
@@ -90,7 +90,7 @@ fn numbered(count: u32, value: impl Fn(u32) -> Vec<u8>) -> Vec<(Vec<u8>, Vec<u8>
 }
 
 #[test]
-fn every_codec_takes_forms_and_gives_blocks_back() {
+fn every_codec_round_trips_transposed_blocks() {
     let alike = |row: u32| [row.to_le_bytes(), [7; 4]].concat();
     let differ = |row: u32| vec![b'v'; row as usize % 17];
     for rows in [numbered(700, alike), numbered(700, differ), numbered(700, |_| Vec::new())] {
@@ -114,7 +114,7 @@ fn every_codec_takes_forms_and_gives_blocks_back() {
 
 /// Lengths that take two bytes in a block's rows and in a form's head, and one that takes three.
 #[test]
-fn long_keys_and_values_come_back() {
+fn long_keys_and_values_round_trip() {
     let key = |row: u32, bytes: usize| {
         let mut key: Vec<u8> = (0..bytes).map(|at| at as u8).collect();
         // In the middle, so that keys share a long prefix and have equal ends.
@@ -152,7 +152,7 @@ fn long_keys_and_values_come_back() {
 
 /// Keys that ascend carry information only in their differences.
 #[test]
-fn sums_are_where_keys_ascend_and_not_where_they_are_noise() {
+fn sums_are_used_for_ascending_keys_and_not_for_noise() {
     let noise = |row: u32| xxhash_rust::xxh3::xxh3_64(&row.to_le_bytes()).to_be_bytes();
     let number = |row: u32| row * 8 + u32::from(noise(row)[0] % 8);
     let key = |row: u32| [&number(row).to_be_bytes()[..], &noise(row)].concat();
@@ -169,7 +169,7 @@ fn sums_are_where_keys_ascend_and_not_where_they_are_noise() {
 
 /// The bytes that docs/format.md shows.
 #[test]
-fn the_documented_form_is_what_is_given_to_codecs() {
+fn the_documented_form_is_what_codecs_compress() {
     let text = include_str!("../../../../../docs/format.md");
     let shown = text.split("The form of eight rows").nth(1).unwrap();
     let shown = shown.split("\n## ").next().unwrap();
@@ -185,7 +185,7 @@ fn the_documented_form_is_what_is_given_to_codecs() {
 }
 
 #[test]
-fn rows_that_are_not_alike_have_no_form() {
+fn dissimilar_rows_are_not_transposed() {
     let mut rows = numbered(100, |_| vec![1, 2, 3]);
     let mut taken = Taken::default();
     assert!(taken.take(&block(&rows, Tag::PUT)));
@@ -208,7 +208,7 @@ fn rows_that_are_not_alike_have_no_form() {
 
 /// Invariant 2. Each number of a head claims something that exceeds the limits.
 #[test]
-fn heads_that_promise_too_much_are_refused() {
+fn headers_with_excessive_lengths_are_refused() {
     let rows = numbered(20, |_| vec![9; 5]);
     let block = block(&rows, Tag::PUT);
     let mut taken = Taken::default();

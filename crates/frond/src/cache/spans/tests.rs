@@ -16,7 +16,7 @@ proptest! {
     /// For any sequence of steps, no span holds bytes of another, spans are aligned as asked for,
     /// and the counters match reality.
     #[test]
-    fn spans_are_apart_and_counted(
+    fn spans_are_disjoint_and_counted(
         steps in prop::collection::vec(
             (0usize..4, 1usize..60_000, prop::sample::select(vec![1usize, 1024, 4096])),
             1..if cfg!(miri) { 20 } else { 400 },
@@ -87,7 +87,7 @@ impl Map {
 }
 
 #[test]
-fn holes_beyond_the_limit_are_given_back_and_had_again() {
+fn holes_beyond_the_limit_are_released_and_reusable() {
     let spans = Spans::new(LARGE);
     let mut held: Vec<_> = (0..64).filter_map(|_| spans.take(32 * UNIT_BYTES, 1)).collect();
     held.iter_mut().for_each(|span| fill(span, 7));
@@ -112,7 +112,7 @@ fn holes_beyond_the_limit_are_given_back_and_had_again() {
 }
 
 #[test]
-fn holes_side_by_side_are_one() {
+fn adjacent_holes_are_merged() {
     let spans = Spans::new(slab::SMALL_BYTES);
     let mut held: Vec<_> = (0..8).map(|_| spans.take(30 * UNIT_BYTES, 1)).collect();
     let first = held[2].as_ref().map(|span| span.place);

@@ -114,7 +114,7 @@ fn any_record() -> impl Strategy<Value = Record> {
 
 proptest! {
     #[test]
-    fn record_comes_back_from_its_entry(record in any_record()) {
+    fn record_round_trips_through_its_entry(record in any_record()) {
         let value = record.encode().expect("within bounds");
         prop_assert_eq!(Record::decode(&record.key(), &value), Ok(record));
     }

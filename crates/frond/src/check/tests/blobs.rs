@@ -4,7 +4,7 @@ use super::*;
 
 /// Rules: I21, I22.
 #[test]
-fn a_map_that_contradicts_the_blobs_of_runs_is_named() {
+fn a_space_map_that_contradicts_the_blobs_of_runs_is_reported() {
     let honest: fn(&Forge) -> Vec<u8> = |forge| forge.blob(TREE, 1).to_disk().into();
     let report = check_lie(&Lie { blob: Some(honest), ..Lie::default() });
     assert!(report.findings.is_empty() && report.checked.blobs == 1, "{report}");
@@ -38,7 +38,7 @@ fn a_map_that_contradicts_the_blobs_of_runs_is_named() {
 /// Rule: I22. A run of the second version no longer lists the blob: the space map frees it too
 /// early.
 #[test]
-fn a_blob_that_dies_too_early_is_named() {
+fn a_blob_freed_too_early_is_reported() {
     let blob: fn(&Forge) -> Vec<u8> = |forge| forge.blob(TREE, 1).to_disk().into();
     let second: fn(&Forge, Link, Link) = |forge, _, _| {
         let blob = forge.blobs.borrow()[0];
@@ -49,7 +49,7 @@ fn a_blob_that_dies_too_early_is_named() {
 
 /// Rule: I11. What replay would use is read; what the log names can be claimed.
 #[test]
-fn blobs_of_the_log_are_looked_at() {
+fn blobs_named_in_the_log_are_checked() {
     fn bring(log: &Log, extent: LogExtent, reference: &[u8]) {
         let mut builder = RecordBuilder::new();
         builder.extent(extent);

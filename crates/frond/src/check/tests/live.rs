@@ -81,7 +81,7 @@ fn assert_clean(db: &Db) {
 
 /// The log continues in segments that the directory listing did not show. Finding: `log`.
 #[test]
-fn a_log_that_goes_on_in_another_segment_meanwhile_is_no_damage() {
+fn a_log_continued_in_a_new_segment_during_a_check_is_no_damage() {
     let files = Arc::new(Meanwhile::default());
     let db = Arc::new(open(Env { vfs: files.clone(), ..env() }, None));
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -101,7 +101,7 @@ fn a_log_that_goes_on_in_another_segment_meanwhile_is_no_damage() {
 /// Segments that no slot needs are removed between the directory listing and their opening.
 /// Finding: `log`.
 #[test]
-fn segments_that_go_meanwhile_are_no_damage() {
+fn segments_removed_during_a_check_are_no_damage() {
     let files = Arc::new(Meanwhile::default());
     let options = Options::new().keep_log(1 << 20);
     let db = Arc::new(open_with(options, Env { vfs: files.clone(), ..env() }, None));
@@ -125,7 +125,7 @@ fn segments_that_go_meanwhile_are_no_damage() {
 
 /// All of these concurrently, at random.
 #[test]
-fn checks_beside_a_writer_and_checkpoints_find_nothing() {
+fn checks_concurrent_with_writes_and_checkpoints_find_nothing() {
     let db = open(env(), None);
     let tree = db.create_tree("t", Default::default()).unwrap();
     let until = Instant::now() + Duration::from_secs(2);
@@ -151,8 +151,9 @@ fn checks_beside_a_writer_and_checkpoints_find_nothing() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "check: a log that moved on is damage" => a_log_that_moves_on_beside_a_check_is_no_damage,
-        "check: a log that grows has an end" => a_log_that_goes_on_in_another_segment_meanwhile_is_no_damage,
+        "check: a log that moved on is damage" => a_log_trimmed_during_a_check_is_no_damage,
+        "check: a log that grows has an end" =>
+            a_log_continued_in_a_new_segment_during_a_check_is_no_damage,
     };
     crate::plant::assert_claims_hold("check", claims);
 }
@@ -175,7 +176,7 @@ fn open_with(options: Options, env: Env, shape: Option<Shape>) -> Db {
 /// Checkpoints end between the reading of the slots and that of the log, and the log that the
 /// former slots need is gone: that is no damage, since what the current slots need is there.
 #[test]
-fn a_log_that_moves_on_beside_a_check_is_no_damage() {
+fn a_log_trimmed_during_a_check_is_no_damage() {
     let db = open(env(), None);
     let tree = db.create_tree("t", Default::default()).unwrap();
     let write_and_checkpoint = |rounds: u32| {

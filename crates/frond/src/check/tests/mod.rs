@@ -318,7 +318,7 @@ fn names(code: &str, lie: Lie) {
 }
 
 #[test]
-fn the_honest_store_is_clean() {
+fn an_intact_store_is_clean() {
     for second in [None, Some((|_, _, _| {}) as fn(&Forge, Link, Link))] {
         let report = check_lie(&Lie { second, ..Lie::default() });
         assert!(report.findings.is_empty(), "{report}");
@@ -328,7 +328,7 @@ fn the_honest_store_is_clean() {
 }
 
 #[test]
-fn nodes_out_of_form_are_named() {
+fn malformed_nodes_are_reported() {
     let lies: [fn(&mut Node); 5] = [
         |node| node.pivots = vec![b"g"[..].into(), b"c"[..].into()],
         |node| node.tiers[0].parts[0].live.push(9),
@@ -346,7 +346,7 @@ fn nodes_out_of_form_are_named() {
 }
 
 #[test]
-fn levels_births_and_lineages_are_named() {
+fn wrong_levels_births_and_lineages_are_reported() {
     names("level", Lie { root: Some(|root| root.level = 3), ..Lie::default() });
     names("level", Lie { durable: Some(|root| root.level = 1), ..Lie::default() });
     names("counts", Lie { durable: Some(|root| root.level = 0), ..Lie::default() });
@@ -355,7 +355,7 @@ fn levels_births_and_lineages_are_named() {
 }
 
 #[test]
-fn keys_outside_their_range_are_named() {
+fn keys_outside_their_range_are_reported() {
     let low: fn(&mut Node) = |low| low.pivots[0] = b"x"[..].into();
     names("pivots", Lie { low: Some(low), ..Lie::default() });
     names("leaf-range", Lie { leaf: Some(|rows| rows.push(put("c"))), ..Lie::default() });
@@ -370,7 +370,7 @@ fn keys_outside_their_range_are_named() {
 }
 
 #[test]
-fn entries_that_cannot_be_there_are_named() {
+fn impossible_entries_are_reported() {
     let lies: [fn(&mut Vec<Row>); 3] = [
         |rows| rows[1] = ("b", Tag::DELETE, vec![]),
         |rows| rows[1].1 = Tag::PUT_FRESH,
@@ -397,7 +397,7 @@ fn entries_that_cannot_be_there_are_named() {
 }
 
 #[test]
-fn what_a_run_says_of_itself_is_counted() {
+fn run_metadata_is_verified_against_its_content() {
     names("filter", Lie { leaf_run: Some(forge::filter_of_nothing), ..Lie::default() });
     names("counts", Lie { leaf_run: Some(forge::miscounted), ..Lie::default() });
     names("counts", Lie { leaf_meta: Some(|meta| meta.entries += 1), ..Lie::default() });
@@ -411,7 +411,7 @@ fn what_a_run_says_of_itself_is_counted() {
 }
 
 #[test]
-fn buffers_that_hold_what_is_gone_are_named() {
+fn buffers_with_consumed_entries_are_reported() {
     names("tier", Lie { low: Some(|low| low.tiers.push(Tier::default())), ..Lie::default() });
     let low: fn(&mut Node) = |low| low.tiers[0].parts[0].live = vec![0, 0];
     names("consumed", Lie { low: Some(low), ..Lie::default() });
@@ -420,7 +420,7 @@ fn buffers_that_hold_what_is_gone_are_named() {
 }
 
 #[test]
-fn a_catalog_that_contradicts_is_named() {
+fn an_inconsistent_catalog_is_reported() {
     let lies: [fn(&mut Vec<Record>); 3] = [
         |records| {
             let Record::Tree(tree) = records[1].clone() else { panic!() };
@@ -444,7 +444,7 @@ fn a_catalog_that_contradicts_is_named() {
 
 /// Rules: I18, I21.
 #[test]
-fn a_map_that_contradicts_the_trees_is_named() {
+fn a_space_map_that_contradicts_the_trees_is_reported() {
     names("owned-twice", Lie { root_links: Some(|links| links[1] = links[0]), ..Lie::default() });
     let before: fn(&Forge, Link, Link) =
         |forge, _, leaf| forge.store.die(&leaf, TREE, forge.at).unwrap();
@@ -463,7 +463,7 @@ fn a_map_that_contradicts_the_trees_is_named() {
 
 /// Rule: I18. The newest version does not need the page, but the older slot does.
 #[test]
-fn an_older_slot_that_lost_a_page_is_named() {
+fn an_older_slot_that_lost_a_page_is_reported() {
     let (forge, mut roots) = forge_store(&Lie::default());
     drop(forge.store);
     let opened = store::open(&forge.env, Path::new(DIR), Default::default()).unwrap();
@@ -480,7 +480,7 @@ fn an_older_slot_that_lost_a_page_is_named() {
 }
 
 #[test]
-fn a_page_overwritten_by_another_is_named() {
+fn a_page_overwritten_by_another_is_reported() {
     let after: fn(&Forge) = |forge| {
         let slots = forge.store.examine_slots();
         let newest = good_slots(&slots)[0];
@@ -493,7 +493,7 @@ fn a_page_overwritten_by_another_is_named() {
 }
 
 #[test]
-fn a_log_with_a_gap_or_ahead_of_the_slots_is_named() {
+fn a_log_with_a_gap_or_ahead_of_the_slots_is_reported() {
     names("log", Lie { log: Some(|log| commit(log, 8)), ..Lie::default() });
     names("log", Lie { log: Some(|log| commit(log, 6)), ..Lie::default() });
     names("log", Lie { log: Some(|log| write(log, &checkpoint_record(99))), ..Lie::default() });
@@ -538,7 +538,7 @@ fn every_flipped_byte_of_a_reached_page_is_found() {
 
 /// Damage in one tree does not hide that of another.
 #[test]
-fn every_tree_is_looked_at() {
+fn every_tree_is_checked() {
     let report = check_lie(&Lie {
         leaf: Some(|rows| rows.push(put("c"))),
         catalog: Some(|records| records[0] = Record::Counters(CounterRecord::default())),

@@ -42,13 +42,13 @@ fn is_newer(error: &Error, wanted: &str) -> bool {
 
 /// Promise: P22.
 #[test]
-fn a_newer_run_is_told_as_such_and_the_rest_is_served() {
+fn a_run_of_a_newer_version_is_reported_and_the_rest_is_served() {
     a_leaf_is_newer_and_the_rest_is_served(newer, "run version 9");
 }
 
 /// Promise: P22. A model's version shows that it uses something that older readers do not know.
 #[test]
-fn a_newer_model_is_told_as_such_and_the_rest_is_served() {
+fn a_model_of_a_newer_version_is_reported_and_the_rest_is_served() {
     a_leaf_is_newer_and_the_rest_is_served(newer_model, "string model version 3");
 }
 

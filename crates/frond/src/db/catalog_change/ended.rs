@@ -275,7 +275,7 @@ fn must_be_whole(seen: Vec<Seen>, state: &str) {
 
 /// Rule: I43.
 #[test]
-fn no_read_finds_a_tree_whose_end_is_committed_and_not_shown() {
+fn no_read_finds_a_tree_whose_drop_is_committed_but_unpublished() {
     for how in WAYS {
         for is_applied in [false, true] {
             let state = format!("{how:?}, applied: {is_applied}");
@@ -310,7 +310,7 @@ fn no_read_finds_a_tree_whose_end_is_committed_and_not_shown() {
 
 /// A transaction that took its snapshot before the drop sees all rows, or gets the error.
 #[test]
-fn a_transaction_from_before_a_drop_sees_all_rows_or_none() {
+fn a_transaction_older_than_a_drop_sees_all_rows_or_an_error() {
     for is_applied in [false, true] {
         let state = format!("applied: {is_applied}");
         let db = store();
@@ -379,7 +379,7 @@ fn a_handle_of_a_dropped_tree_reads_at_snapshots_that_show_it() {
 
 /// The error for a dropped index names it as its table does.
 #[test]
-fn no_read_by_an_index_finds_a_part_of_the_rows_while_it_is_dropped() {
+fn no_index_read_finds_only_part_of_the_rows_during_a_drop() {
     for (is_clustering, is_unique) in [(true, false), (false, false), (false, true)] {
         for is_applied in [false, true] {
             let db = store();
@@ -454,12 +454,18 @@ fn no_read_by_an_index_finds_a_part_of_the_rows_while_it_is_dropped() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "db: the end of a tree is not marked" => no_read_finds_a_tree_whose_end_is_committed_and_not_shown,
-        "db: a get does not ask whether its tree has ended" => no_read_finds_a_tree_whose_end_is_committed_and_not_shown,
-        "db: a scan does not ask whether its tree has ended" => no_read_finds_a_tree_whose_end_is_committed_and_not_shown,
-        "db: a count does not ask whether its tree has ended" => no_read_finds_a_tree_whose_end_is_committed_and_not_shown,
-        "db: the end of an index is not marked" => no_read_by_an_index_finds_a_part_of_the_rows_while_it_is_dropped,
-        "db: the end of a tree that is gone is not known" => a_handle_of_a_dropped_tree_reads_at_snapshots_that_show_it,
+        "db: the end of a tree is not marked" =>
+            no_read_finds_a_tree_whose_drop_is_committed_but_unpublished,
+        "db: a get does not ask whether its tree has ended" =>
+            no_read_finds_a_tree_whose_drop_is_committed_but_unpublished,
+        "db: a scan does not ask whether its tree has ended" =>
+            no_read_finds_a_tree_whose_drop_is_committed_but_unpublished,
+        "db: a count does not ask whether its tree has ended" =>
+            no_read_finds_a_tree_whose_drop_is_committed_but_unpublished,
+        "db: the end of an index is not marked" =>
+            no_index_read_finds_only_part_of_the_rows_during_a_drop,
+        "db: the end of a tree that is gone is not known" =>
+            a_handle_of_a_dropped_tree_reads_at_snapshots_that_show_it,
     };
     crate::plant::assert_claims_hold("ends of trees", claims);
 }

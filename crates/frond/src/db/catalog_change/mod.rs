@@ -488,7 +488,7 @@ mod tests {
     /// Rule: I35. A filled tree continues the counters even if the record that holds them has left
     /// the log.
     #[test]
-    fn a_filled_tree_that_is_not_shown_yet_goes_on_counting_after_a_crash() {
+    fn an_unpublished_filled_tree_continues_its_counters_after_a_crash() {
         let vfs = Arc::new(MemoryVfs::new());
         let open = || store(&vfs);
         let db = open();
@@ -515,7 +515,7 @@ mod tests {
     /// Rule: I35. A checkpoint includes counters of clones in its version, even if the change is
     /// not shown yet.
     #[test]
-    fn clones_that_are_not_shown_yet_go_on_counting_after_a_crash() {
+    fn unpublished_clones_continue_their_counters_after_a_crash() {
         for drops_parent in [false, true] {
             let vfs = Arc::new(MemoryVfs::new());
             let open = || store(&vfs);

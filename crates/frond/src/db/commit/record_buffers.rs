@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_keeps_a_short_one_and_the_store_a_few_long_ones() {
+    fn a_thread_caches_a_short_record_and_the_store_a_few_long_ones() {
         let records = Records::new(64 << 20);
         records.give(record(100));
         assert!((100..KEPT_BYTES).contains(&records.take(10).capacity()), "the thread's own");

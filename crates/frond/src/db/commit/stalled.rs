@@ -43,7 +43,7 @@ fn rows(tree: &Tree) -> Vec<(Vec<u8>, usize)> {
 /// Rule: I3, at every size: a few entries and a range delete, a record too long to be copied inside
 /// the section, a mini-run, a long value.
 #[test]
-fn a_stalled_commit_blocks_neither_commits_nor_applies_nor_checkpoints() {
+fn a_stalled_commit_blocks_no_commit_apply_or_checkpoint() {
     for (count, bytes) in [(3u32, 10), (60, 1000), (500, 10), (2, 100_000)] {
         let vfs = Arc::new(MemoryVfs::new());
         let db = Db::open("/store", options(&vfs)).unwrap();
@@ -84,7 +84,7 @@ fn a_stalled_commit_blocks_neither_commits_nor_applies_nor_checkpoints() {
 
 /// Two stalled commits with a freeze between them are each in their own memtable (Rule: I2).
 #[test]
-fn stalled_commits_on_both_sides_of_a_freeze_stay_apart() {
+fn commits_stalled_on_both_sides_of_a_freeze_stay_in_their_memtables() {
     let vfs = Arc::new(MemoryVfs::new());
     let db = Db::open("/store", options(&vfs)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -110,7 +110,7 @@ fn stalled_commits_on_both_sides_of_a_freeze_stay_apart() {
 
 /// A commit after the last freeze of a close would be in no checkpoint, so it must be refused (P1).
 #[test]
-fn a_commit_concurrent_with_a_close_is_refused_or_durable() {
+fn a_commit_during_a_close_is_refused_or_durable() {
     let vfs = Arc::new(MemoryVfs::new());
     let db = Db::open("/store", options(&vfs)).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
@@ -135,7 +135,7 @@ fn a_commit_concurrent_with_a_close_is_refused_or_durable() {
 /// Rule: I29. An ordered snapshot waits at its first read for commits that have their place in the
 /// order but are not visible yet.
 #[test]
-fn an_ordered_snapshot_shows_commits_in_flight() {
+fn an_ordered_snapshot_includes_commits_in_flight() {
     let db = Db::open("/store", options(&Arc::new(MemoryVfs::new()))).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     let mut batch = Batch::new();

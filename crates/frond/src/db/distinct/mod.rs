@@ -349,7 +349,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halfway_lies_between() {
+    fn the_midpoint_lies_between_its_bounds() {
         let cases: [(&[u8], &[u8]); 6] = [
             (b"", b"\x01"),
             (b"a", b"b"),

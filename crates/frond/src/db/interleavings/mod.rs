@@ -153,13 +153,13 @@ fn one_store_shared_by_all() {
 }
 
 #[test]
-fn commits_applies_drains_checkpoints_and_reads_share_one_store() {
+fn commits_applies_drains_checkpoints_and_reads_run_concurrently() {
     explore(400, one_store_shared_by_all);
 }
 
 /// Rule: I8. One part of a tree waits in its buffers, another in a frozen memtable: the drain of
 /// the one and the apply of the other each start at the root that the other has left.
-fn a_drain_beside_an_apply() {
+fn a_drain_concurrent_with_an_apply() {
     let env = env();
     let db = Db::open("/store", options(&env)).unwrap();
     let tree = db.create_tree("t", TreeOptions::default()).unwrap();
@@ -203,8 +203,8 @@ fn a_drain_beside_an_apply() {
 }
 
 #[test]
-fn a_drain_and_an_apply_of_one_tree_take_turns() {
-    explore(200, a_drain_beside_an_apply);
+fn a_drain_and_an_apply_of_one_tree_exclude_each_other() {
+    explore(200, a_drain_concurrent_with_an_apply);
 }
 
 /// A store with two rows of each of `count` prepared transactions: row 0 is inserted by it, row 1
@@ -238,7 +238,7 @@ fn sees(number: u8, get: impl Fn(&[u8]) -> Option<Vec<u8>>) -> bool {
 /// under the same lock; two sessions try to decide a third one; applies run concurrently.
 ///
 /// Rules: I4, I29, I41.
-fn ordered_commits_beside_snapshots() {
+fn ordered_commits_concurrent_with_snapshots() {
     let env = env();
     let (db, tree) = with_prepared(&env, 3);
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -323,8 +323,8 @@ fn ordered_commits_beside_snapshots() {
 }
 
 #[test]
-fn ordered_commits_snapshots_and_decisions_share_one_store() {
-    explore(500, ordered_commits_beside_snapshots);
+fn ordered_commits_snapshots_and_decisions_run_concurrently() {
+    explore(500, ordered_commits_concurrent_with_snapshots);
 }
 
 /// Owners of prepared transactions drop them, one after ordering its commit, one before;
@@ -332,7 +332,7 @@ fn ordered_commits_snapshots_and_decisions_share_one_store() {
 /// the second by the other session, or not at all.
 ///
 /// Rules: I12, I41.
-fn decisions_by_name_beside_the_end_of_a_session() {
+fn decisions_by_name_concurrent_with_the_end_of_a_session() {
     let env = env();
     let (db, tree) = with_prepared(&env, 2);
     let in_hand = [0, 1].map(|number| db.attach_prepared(&xid(number)).unwrap());
@@ -394,15 +394,15 @@ fn decisions_by_name_beside_the_end_of_a_session() {
 }
 
 #[test]
-fn what_another_decides_by_name_is_decided_once_beside_its_owners_end() {
-    explore(500, decisions_by_name_beside_the_end_of_a_session);
+fn a_decision_by_name_while_the_owner_ends_is_made_once() {
+    explore(500, decisions_by_name_concurrent_with_the_end_of_a_session);
 }
 
 /// The store is closed while prepared transactions are decided: what was acknowledged is there
 /// after reopening, and what was refused is still prepared.
 ///
 /// Rules: I12, I41.
-fn decisions_beside_a_close() {
+fn decisions_concurrent_with_a_close() {
     let env = env();
     let (db, tree) = with_prepared(&env, 3);
     let deciding: Vec<_> = (0..3)
@@ -444,14 +444,14 @@ fn decisions_beside_a_close() {
 }
 
 #[test]
-fn what_is_decided_beside_a_close_is_decided_or_prepared() {
-    explore(500, decisions_beside_a_close);
+fn a_decision_during_a_close_takes_effect_or_stays_prepared() {
+    explore(500, decisions_concurrent_with_a_close);
 }
 
 /// A scan that locks rows which it had read before, concurrently with writers of its tree, by
 /// transactions and, before the gate closes, by batches, and with writers of another tree. Each
 /// adds one to the value that it finds.
-fn a_locking_scan_beside_commits() {
+fn a_locking_scan_concurrent_with_commits() {
     let env = env();
     let db = Db::open("/store", options(&env)).unwrap();
     let [tree, other] =
@@ -499,15 +499,17 @@ fn a_locking_scan_beside_commits() {
 /// Rules: I3, I46.
 #[test]
 fn a_locking_scan_loses_no_commit() {
-    explore(300, a_locking_scan_beside_commits);
+    explore(300, a_locking_scan_concurrent_with_commits);
 }
 
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "pipeline: a memtable is applied before its commits are in it" => commits_applies_drains_checkpoints_and_reads_share_one_store,
-        "pipeline: a drain concurrent with an apply" => a_drain_and_an_apply_of_one_tree_take_turns,
+        "pipeline: a memtable is applied before its commits are in it" =>
+            commits_applies_drains_checkpoints_and_reads_run_concurrently,
+        "pipeline: a drain concurrent with an apply" =>
+            a_drain_and_an_apply_of_one_tree_exclude_each_other,
     };
     crate::plant::assert_claims_hold("schedules of db", claims);
 }

@@ -121,7 +121,7 @@ fn must_lock_all_or_none(db: &Db, tree: &Tree) {
 type Changed = fn(&Db) -> (&'static [&'static str], bool);
 
 /// Runs a writer, a reader, a thread that applies, and one change concurrently.
-fn change_beside_all(changed: Changed) {
+fn change_concurrently_with_all(changed: Changed) {
     let env = env();
     let db = open(&env);
     let tree = filled(&db, "t", TreeOptions::default());
@@ -173,7 +173,7 @@ fn must_have(db: &Db, places: &[&str], acknowledged: &[(u8, TreeId)], gone: Opti
 }
 
 fn a_clone_and_a_truncation() {
-    change_beside_all(|db| {
+    change_concurrently_with_all(|db| {
         db.change_trees().clone_tree("t", "archive").truncate("t").commit().unwrap();
         (&["archive", "t"], true)
     });
@@ -185,7 +185,7 @@ fn a_batch_is_in_the_clone_or_is_refused_when_its_tree_is_truncated() {
 }
 
 fn a_clone_and_a_drop() {
-    change_beside_all(|db| {
+    change_concurrently_with_all(|db| {
         let mut change = db.change_trees();
         change.clone_tree("t", "archive").drop_tree("t").create("t", TreeOptions::default());
         change.commit().unwrap();
@@ -200,7 +200,7 @@ fn a_batch_is_in_the_clone_or_is_refused_when_its_tree_is_dropped() {
 
 /// A clone takes the tree's name, as in an ALTER that copies the table.
 fn a_clone_that_takes_the_name() {
-    change_beside_all(|db| {
+    change_concurrently_with_all(|db| {
         let mut change = db.change_trees();
         change.clone_tree("t", "next").drop_tree("t").rename("next", "t").commit().unwrap();
         (&["t"], true)
@@ -208,12 +208,12 @@ fn a_clone_that_takes_the_name() {
 }
 
 #[test]
-fn a_batch_is_in_the_clone_that_takes_its_trees_name() {
+fn a_batch_is_in_the_clone_that_takes_over_its_trees_name() {
     explore(300, a_clone_that_takes_the_name);
 }
 
 fn a_drop() {
-    change_beside_all(|db| {
+    change_concurrently_with_all(|db| {
         db.drop_tree("t").unwrap();
         (&[], false)
     });
@@ -225,7 +225,7 @@ fn readers_see_all_rows_of_a_tree_or_that_it_is_dropped() {
 }
 
 fn a_truncation() {
-    change_beside_all(|db| {
+    change_concurrently_with_all(|db| {
         db.change_trees().truncate("t").commit().unwrap();
         (&["t"], false)
     });
@@ -379,12 +379,12 @@ fn a_load_into_an_empty_tree() {
 }
 
 #[test]
-fn a_batch_keeps_a_load_from_its_tree_or_is_refused() {
+fn a_batch_prevents_a_load_into_its_tree_or_is_refused() {
     explore(300, a_load_into_an_empty_tree);
 }
 
 /// An index is built and dropped while others read by it and write the table.
-fn an_index_that_comes_and_goes() {
+fn an_index_built_and_dropped() {
     let env = env();
     let db = open(&env);
     let table = db.table(TableSpec::new("t")).unwrap();
@@ -454,15 +454,17 @@ fn an_index_that_comes_and_goes() {
 
 #[test]
 fn scans_by_an_index_see_all_rows_or_that_it_is_dropped() {
-    explore(150, an_index_that_comes_and_goes);
+    explore(150, an_index_built_and_dropped);
 }
 
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "db: batches run concurrently with changes of trees" => a_batch_is_in_the_clone_or_is_refused_when_its_tree_is_truncated,
-        "db: trees are given back before their change is made" => a_batch_is_in_the_clone_that_takes_its_trees_name,
+        "db: batches run concurrently with changes of trees" =>
+            a_batch_is_in_the_clone_or_is_refused_when_its_tree_is_truncated,
+        "db: trees are given back before their change is made" =>
+            a_batch_is_in_the_clone_that_takes_over_its_trees_name,
     };
     crate::plant::assert_claims_hold("schedules of trees", claims);
 }

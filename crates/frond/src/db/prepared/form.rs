@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn prepared_content_round_trips() {
         for locks in [None, Some(LockList::default()), Some(list())] {
             for has_runs in [false, true] {
                 let content = write(Seqno(300), locks.as_ref(), (b"body", has_runs));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_an_answer() {
+    fn any_bytes_decode_without_a_panic() {
         let content = write(Seqno(7), Some(&list()), (b"", false));
         for cut in 0..content.len() {
             assert!(read(&content[..cut]).is_err(), "cut at {cut}");

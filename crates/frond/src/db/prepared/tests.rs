@@ -52,7 +52,7 @@ fn kill(db: Db) {
 /// The decision is after the boundary of both slots, which need not name what is decided. Rules:
 /// I10, I11.
 #[test]
-fn a_decision_behind_the_boundary_of_both_slots() {
+fn a_decision_after_the_boundary_of_both_slots_survives() {
     for (is_committed, is_large) in [(false, false), (false, true), (true, false), (true, true)] {
         let vfs = Arc::new(MemoryVfs::new());
         let db = prepared_and_applied(&vfs, is_large);
@@ -91,7 +91,7 @@ fn a_decision_behind_the_boundary_of_both_slots() {
 /// Without a decision, each slot's own checkpoint has named it, or a record that the slot needs
 /// did. Rule: I12.
 #[test]
-fn no_decision_through_many_slots() {
+fn a_transaction_stays_in_doubt_through_many_slots() {
     let vfs = Arc::new(MemoryVfs::new());
     let mut db = prepared_and_applied(&vfs, false);
     for round in 0..6 {
@@ -113,7 +113,7 @@ fn no_decision_through_many_slots() {
 
 /// Promise: P20. Pieces that no prepare writes, with right checksums.
 #[test]
-fn hostile_pieces_are_refused() {
+fn malformed_prepared_content_is_refused() {
     let with = |body: &[u8], has_runs| content(Seqno(1), None, (body, has_runs));
     let content = |body: &[u8]| with(body, false);
     // A run where nothing is, or where the catalog's own leaf may be.
@@ -173,7 +173,7 @@ fn hostile_pieces_are_refused() {
 /// Promise: P20. A prepared transaction's run that cannot be read makes the opening fail with its
 /// location, whichever rows are requested meanwhile.
 #[test]
-fn damage_in_runs_is_told_with_its_place() {
+fn damage_in_runs_is_reported_with_its_location() {
     let vfs = Arc::new(MemoryVfs::new());
     let db = prepared_and_applied(&vfs, true);
     let tree = db.open_tree("t").unwrap();
@@ -207,7 +207,7 @@ fn damage_in_runs_is_told_with_its_place() {
 /// Rows that were locked for writing but not written are released like rows that were only read
 /// (Rule: I54).
 #[test]
-fn what_was_locked_to_be_written_and_was_not_is_free() {
+fn rows_locked_but_not_written_are_released() {
     let db = open(&Arc::new(MemoryVfs::new())).unwrap();
     let tree = db.create_tree("t", Default::default()).unwrap();
     let index = db.create_tree("i", Default::default()).unwrap();
@@ -285,9 +285,12 @@ fn rows_written_again_after_their_piece_was_dropped_stay_locked() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "txn: a prepare forgets rows written again" => rows_written_again_after_their_piece_was_dropped_stay_locked,
-        "txn: a prepare keeps rows that it does not write" => what_was_locked_to_be_written_and_was_not_is_free,
-        "pipeline: what is committed is named no more" => a_decision_behind_the_boundary_of_both_slots,
+        "txn: a prepare forgets rows written again" =>
+            rows_written_again_after_their_piece_was_dropped_stay_locked,
+        "txn: a prepare keeps rows that it does not write" =>
+            rows_locked_but_not_written_are_released,
+        "pipeline: what is committed is named no more" =>
+            a_decision_after_the_boundary_of_both_slots_survives,
     };
     crate::plant::assert_claims_hold("prepared", claims);
 }

@@ -11,7 +11,7 @@ use crate::{
 /// what it has seen, and can know that only once it has the lock. This thread is the one that
 /// waits, so that the planted bug is armed for it.
 #[test]
-fn who_has_waited_for_a_row_looks_at_it_then() {
+fn a_row_is_checked_again_after_a_wait_for_its_lock() {
     for gives_up in [false, true] {
         let env = Env { vfs: Arc::new(MemoryVfs::new()), ..Env::real() };
         let options = Options::new().cache_size(8 << 20).durability(Durability::Lazy).env(env);
@@ -45,7 +45,8 @@ fn who_has_waited_for_a_row_looks_at_it_then() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "txn: a conflict is looked for before the lock" => who_has_waited_for_a_row_looks_at_it_then,
+        "txn: a conflict is looked for before the lock" =>
+            a_row_is_checked_again_after_a_wait_for_its_lock,
     };
     crate::plant::assert_claims_hold("conflicts", claims);
 }

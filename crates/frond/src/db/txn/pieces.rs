@@ -44,7 +44,7 @@ fn spills(txn: &Txn) -> u64 {
 /// Updates every row through one scan, the next rows ahead of it, and as many others that it must
 /// not meet.
 #[test]
-fn an_update_of_every_row_through_one_scan_leaves_few() {
+fn an_update_of_every_row_through_one_scan_leaves_few_pieces() {
     const ROWS: u32 = 3000;
     let (db, tree) = store(ROWS);
     let txn = db.begin(TxnOptions::default()).unwrap();
@@ -76,7 +76,7 @@ fn an_update_of_every_row_through_one_scan_leaves_few() {
 /// Cuts at marks keep pieces of one size apart; once the marks are gone, only the bound on their
 /// number makes them merge.
 #[test]
-fn statements_one_after_the_other_leave_few() {
+fn successive_statements_leave_few_pieces() {
     let (db, tree) = store(0);
     let txn = db.begin(TxnOptions::default()).unwrap();
     let mut most = 0;
@@ -163,7 +163,7 @@ impl Toss {
 /// Scans that start at several moments, in both directions, concurrently with calls, spills, merges
 /// and rollbacks.
 #[test]
-fn scans_see_what_they_saw_though_pieces_are_merged_beside_them() {
+fn scans_stay_consistent_while_pieces_are_merged() {
     const KEYS: u32 = 300;
     let before: Rows = (0..KEYS / 2).map(|row| (row, row)).collect();
     let mut merged = 0;
@@ -253,7 +253,7 @@ fn scans_see_what_they_saw_though_pieces_are_merged_beside_them() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "txn: pieces are merged over marks" => scans_see_what_they_saw_though_pieces_are_merged_beside_them,
+        "txn: pieces are merged over marks" => scans_stay_consistent_while_pieces_are_merged,
     };
     crate::plant::assert_claims_hold("pieces", claims);
 }

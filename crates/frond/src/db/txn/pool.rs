@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_of_a_transactions_keys_never_sees_those_of_the_next() {
+    fn a_reader_of_pending_keys_never_sees_those_of_the_next_transaction() {
         let pool = TxnPool::default();
         let pooled = pool.take(numbers);
         let asker = pooled.live.clone();

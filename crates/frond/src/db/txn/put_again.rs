@@ -57,7 +57,7 @@ fn pieces(txn: &Txn) -> (usize, u64) {
     (own.pieces().len(), own.pieces().iter().map(|piece| piece.hidden_deletes.entries()).sum())
 }
 
-fn a_statement_passes_by(apart: u32) {
+fn a_statement_skips_rows_put_again(apart: u32) {
     let (db, tree) = small_store();
     let txn = db.begin(TxnOptions::default()).unwrap();
     txn.begin_statement().unwrap();
@@ -86,20 +86,20 @@ fn a_statement_passes_by(apart: u32) {
 
 /// Both in one spilled piece.
 #[test]
-fn what_one_piece_deleted_and_put_again_is_gone() {
-    a_statement_passes_by(0);
+fn a_scan_skips_rows_deleted_and_put_again_in_one_piece() {
+    a_statement_skips_rows_put_again(0);
 }
 
 /// In two pieces, which are merged later on, or are not.
 #[test]
-fn what_pieces_deleted_and_put_again_is_gone() {
-    [7, 40].into_iter().for_each(a_statement_passes_by);
+fn a_scan_skips_rows_deleted_and_put_again_across_pieces() {
+    [7, 40].into_iter().for_each(a_statement_skips_rows_put_again);
 }
 
 /// Pieces are merged while a scan is open, and the result still knows what was deleted since its
 /// mark.
 #[test]
-fn a_scan_that_is_open_passes_by_what_was_put_again() {
+fn an_open_scan_skips_rows_put_again() {
     for apart in [0, 7, 40] {
         let (db, tree) = small_store();
         let txn = db.begin(TxnOptions::default()).unwrap();
@@ -120,7 +120,7 @@ fn a_scan_that_is_open_passes_by_what_was_put_again() {
 
 /// A transaction without scans or statements writes no more than before.
 #[test]
-fn nothing_is_remembered_that_no_scan_can_ask_for() {
+fn deletions_are_remembered_only_if_a_scan_may_need_them() {
     for has_statement in [false, true] {
         let (db, tree) = small_store();
         let txn = db.begin(TxnOptions::default()).unwrap();
@@ -138,8 +138,10 @@ fn nothing_is_remembered_that_no_scan_can_ask_for() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "txn: what leaves memory forgets what it hides" => what_one_piece_deleted_and_put_again_is_gone,
-        "txn: merged pieces forget what they hide" => what_pieces_deleted_and_put_again_is_gone,
+        "txn: what leaves memory forgets what it hides" =>
+            a_scan_skips_rows_deleted_and_put_again_in_one_piece,
+        "txn: merged pieces forget what they hide" =>
+            a_scan_skips_rows_deleted_and_put_again_across_pieces,
     };
     crate::plant::assert_claims_hold("put again", claims);
 }

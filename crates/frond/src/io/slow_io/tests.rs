@@ -85,7 +85,7 @@ impl File for Waiting {
 
 /// Promise: P14. Invariants 1 and 2.
 #[test]
-fn operations_that_last_are_told_and_counted_once() {
+fn slow_operations_are_reported_and_counted_once() {
     let (hands, gate) = (Arc::new(Hands::default()), Arc::new(Gate::default()));
     hands.turn(1);
     let watch = Watch::new(hands.clone());
@@ -150,7 +150,7 @@ fn operations_that_last_are_told_and_counted_once() {
 }
 
 #[test]
-fn numbers_of_closed_files_are_given_away_again() {
+fn numbers_of_closed_files_are_reused() {
     let vfs = WatchedVfs::new(Arc::new(MemoryVfs::default()), Arc::new(Hands::default()));
     let mode = OpenMode { write: true, create_new: true, direct: false };
     for n in 0..100 {

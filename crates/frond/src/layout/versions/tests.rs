@@ -123,7 +123,7 @@ proptest! {
     /// Rule: I49. However many changes lie between, a row is what it would be if each change had
     /// rewritten it.
     #[test]
-    fn rows_of_every_version_become_ones_of_the_newest(changes in changes(), seed: u8) {
+    fn rows_of_every_version_are_mapped_to_the_newest(changes in changes(), seed: u8) {
         let (states, layout, history) = lived(&changes);
         let versions = history.versions(&layout).unwrap().expect("rows name their version");
         let newest = states.last().unwrap();
@@ -156,7 +156,7 @@ proptest! {
     }
 
     #[test]
-    fn histories_come_back_from_their_bytes(changes in changes()) {
+    fn layout_histories_round_trip(changes in changes()) {
         let (_, layout, history) = lived(&changes);
         let mut bytes = Vec::new();
         history.encode(&mut bytes);
@@ -192,7 +192,7 @@ proptest! {
 }
 
 #[test]
-fn rows_that_are_none_stay_as_they_are() {
+fn malformed_rows_are_not_mapped() {
     let layout = Layout::versioned([Part::Fixed(4, Hint::Integer)]);
     let added = NewPart::Add { part: Part::Fixed(1, Hint::None), default: vec![9] };
     let (layout, history) =
@@ -207,7 +207,7 @@ fn rows_that_are_none_stay_as_they_are() {
 }
 
 #[test]
-fn changes_that_cannot_be_are_refused() {
+fn invalid_layout_changes_are_refused() {
     let number = Part::Fixed(4, Hint::Integer);
     let rest = Part::Var(End::Rest);
     let layout = Layout::versioned([number, rest]);
@@ -234,7 +234,7 @@ fn changes_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_layout_changes_so_many_times_and_no_more() {
+fn the_number_of_layout_changes_is_bounded() {
     let number = Part::Fixed(4, Hint::Integer);
     let mut layout = Layout::versioned([number]);
     let mut history = History::default();
@@ -265,7 +265,8 @@ fn a_row_of_another_version_fits_no_columns() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "layout: a row that is mapped keeps the version that it had" => rows_that_are_none_stay_as_they_are,
+        "layout: a row that is mapped keeps the version that it had" =>
+            malformed_rows_are_not_mapped,
         "layout: a row of any version fits" => a_row_of_another_version_fits_no_columns,
     };
     crate::plant::assert_claims_hold("layout", claims);

@@ -109,7 +109,7 @@ fn check_against_list(commits: &[(u64, Vec<Range>)]) {
 
 /// Rules: I2, I26. Ranges that nest, that chain, and that are disjoint, read at each seqno.
 #[test]
-pub(in crate::memtable) fn levels_say_what_a_list_says_at_every_seqno() {
+pub(in crate::memtable) fn levels_agree_with_a_list_at_every_seqno() {
     let key = |n: u64| n.to_be_bytes().to_vec();
     let shapes: [fn(u64) -> (u64, u64); 5] = [
         |n| (0, 10 + n),
@@ -167,7 +167,7 @@ fn disjoint_range_deletes_keep_no_history() {
 /// "Everything before t", again and again: each range delete covers the previous ones. Old seqnos
 /// are found in few steps.
 #[test]
-pub(in crate::memtable) fn ranges_that_cover_each_other_make_no_chain() {
+pub(in crate::memtable) fn nested_ranges_do_not_form_a_chain() {
     fn depth(level: &Level) -> usize {
         1 + level.merged.iter().flatten().map(|level| depth(level)).max().unwrap_or(0)
     }
@@ -193,7 +193,7 @@ pub(in crate::memtable) fn ranges_that_cover_each_other_make_no_chain() {
 
 /// Rules: I2, I3. What readers see of a commit does not change while others push and merge.
 #[test]
-fn readers_beside_merges_see_each_commit_whole_and_for_good() {
+fn merges_do_not_change_what_readers_see_of_a_commit() {
     let memtable = memtable();
     let (threads, commits) = (3u64, if cfg!(miri) { 20 } else { 600 });
     let done = std::sync::atomic::AtomicU64::new(0);
@@ -238,7 +238,7 @@ fn readers_beside_merges_see_each_commit_whole_and_for_good() {
 }
 
 #[test]
-fn each_number_has_a_place_of_its_own() {
+fn distinct_numbers_have_distinct_places() {
     let mut places = std::collections::BTreeSet::new();
     for number in 1..10_000 {
         let (segment, at) = RangeSets::place(number);
@@ -252,7 +252,7 @@ proptest! {
 
     /// Rules: I2, I26
     #[test]
-    fn any_commits_in_any_order_say_what_a_list_says(commits in commits()) {
+    fn any_commits_in_any_order_agree_with_a_list(commits in commits()) {
         check_against_list(&commits);
     }
 }

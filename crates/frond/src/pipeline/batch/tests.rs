@@ -67,7 +67,7 @@ fn versions_of_an_interval_fold_newest_over_older() {
 
 /// Rule: I26.
 #[test]
-fn what_a_newer_range_delete_covers_is_left_out() {
+fn entries_under_a_newer_range_delete_are_omitted() {
     let cx = context(tiny());
     let table = memtable(&[(1, b"a", put(b"1")), (1, b"b", put(b"1")), (3, b"b", append(b"3"))]);
     table.delete_range(TREE, Seqno(2), b"a", b"z");
@@ -85,7 +85,7 @@ fn what_a_newer_range_delete_covers_is_left_out() {
 /// Invariant 3. Few operands travel as they are; many are folded into a value with what is below
 /// them.
 #[test]
-fn many_operands_are_put_onto_what_is_below() {
+fn many_operands_are_folded_with_the_value_below() {
     let mut shape = tiny();
     shape.blob_bytes = 25;
     let cx = context(shape);

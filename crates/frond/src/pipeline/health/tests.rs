@@ -4,7 +4,7 @@ use super::*;
 
 /// Promises: P12, P16.
 #[test]
-fn the_first_reason_stays() {
+fn the_first_failure_is_kept() {
     let health = Health::default();
     assert!(health.check().is_ok() && health.why().is_none());
     health.fail("first");
@@ -15,7 +15,7 @@ fn the_first_reason_stays() {
 
 /// Promise: P13.
 #[test]
-fn a_full_disk_stops_nothing_and_any_other_error_everything() {
+fn a_full_disk_does_not_stop_the_store_but_any_other_error_does() {
     let health = Health::default();
     assert!(health.watch::<()>(Err(Error::Full("a disk".into()))).is_err());
     assert!(health.check().is_ok());

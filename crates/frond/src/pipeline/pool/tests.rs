@@ -33,7 +33,7 @@ fn results_come_in_the_order_of_the_jobs_with_threads_and_without() {
 
 /// Promise: P16. A panic in a job reaches its submitter, and nothing else.
 #[test]
-fn a_panic_in_a_job_reaches_who_asked_and_the_pool_goes_on() {
+fn a_panic_in_a_job_reaches_its_submitter_and_the_pool_goes_on() {
     let pool = TaskPool::new(2);
     let ran = Arc::new(AtomicUsize::new(0));
     let mut bad = jobs(6, &ran);

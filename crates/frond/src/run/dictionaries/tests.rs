@@ -216,7 +216,7 @@ fn blocks_are_carried_into_runs_of_the_same_dictionary() {
 
 /// A short leaf drops the dictionary, which is longer than what it saves there.
 #[test]
-fn a_dictionary_that_is_not_worth_its_bytes_is_taken_back() {
+fn a_dictionary_not_worth_its_bytes_is_dropped() {
     let work = work();
     leaf(Some(&work), &rows(0..ROWS, 1));
     for count in [1, 10, 150, 400] {
@@ -237,7 +237,7 @@ fn a_dictionary_that_is_not_worth_its_bytes_is_taken_back() {
 /// A tree that was opened again does not know what its dictionary saves: short leaves still have it
 /// where it pays.
 #[test]
-fn a_dictionary_that_pays_is_kept_where_nothing_is_known_of_it() {
+fn a_dictionary_that_pays_is_kept_in_a_reopened_tree() {
     let work = work();
     leaf(Some(&work), &rows(0..ROWS, 1));
     let whole = leaf(Some(&work), &rows(ROWS..2 * ROWS, 1));
@@ -259,7 +259,7 @@ fn a_dictionary_that_pays_is_kept_where_nothing_is_known_of_it() {
 /// The result that no dictionary pays is remembered too: random bytes do not cause training again
 /// and again.
 #[test]
-fn trees_without_use_for_one_do_not_try_for_ever() {
+fn a_useless_dictionary_is_not_trained_again_and_again() {
     let (work, count) = (work(), 3000);
     for number in 0..40 {
         let leaf = leaf(Some(&work), &noise(number * count..(number + 1) * count));
@@ -281,7 +281,7 @@ fn trees_without_use_for_one_do_not_try_for_ever() {
 
 /// Other texts get another dictionary, after some leaves have missed the ratio of the old one.
 #[test]
-fn what_changes_is_learnt_anew() {
+fn a_dictionary_is_retrained_when_the_data_changes() {
     let work = work();
     let mut number = 0;
     let mut next = |era| {
@@ -302,7 +302,7 @@ fn what_changes_is_learnt_anew() {
 /// Promise: P22, P20. The version of a footer says that there is a dictionary; without one no block
 /// can use it.
 #[test]
-fn only_runs_that_say_so_have_a_dictionary() {
+fn only_runs_of_the_right_version_have_a_dictionary() {
     let work = work();
     leaf(Some(&work), &rows(0..ROWS, 1));
     let run = leaf(Some(&work), &rows(ROWS..2 * ROWS, 1));

@@ -39,7 +39,7 @@ pub(in crate::run) fn a_fresh_put_annihilates_with_its_delete_and_only_then() {
 }
 
 #[test]
-fn operators_do_what_they_say() {
+fn operators_compute_their_documented_result() {
     let operators = Operators::new();
     let folder = Folder::new(&operators);
     let put = |v: &[u8]| (Tag::PUT, v.to_vec());
@@ -88,7 +88,7 @@ fn growing() -> Operators {
 
 /// Operands are combined up to a bound and kept side by side beyond it; the value is the same.
 #[test]
-fn operands_that_would_grow_too_long_together_stand_side_by_side() {
+fn operands_too_long_to_combine_are_kept_separately() {
     let operators = growing();
     let folder = Folder::new(&operators);
     for (operator, bytes, max) in
@@ -159,7 +159,7 @@ impl MergeOperator for Long {
 
 /// A value is cut at the maximum length, whichever operator made it.
 #[test]
-fn a_value_made_too_long_is_cut() {
+fn values_are_truncated_at_the_maximum_length() {
     let mut operators = Operators::new();
     operators.register(64, Arc::new(Long)).unwrap();
     for operator in [64, OPERATOR_APPEND] {

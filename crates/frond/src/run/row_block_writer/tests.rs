@@ -104,7 +104,7 @@ fn assert_answers(run: &Arc<Run>, rows: &Rows) {
 }
 
 #[test]
-fn a_run_of_transposed_blocks_answers_as_any_other() {
+fn a_run_of_transposed_blocks_reads_like_any_other() {
     let rows = rows(0..9000);
     for codec in [Codec::Lz4, Codec::Zstd1, Codec::Zstd3] {
         let run = build(&rows, codec);
@@ -122,7 +122,7 @@ fn a_run_of_transposed_blocks_answers_as_any_other() {
 
 /// Sizes of these rows: narrow ones take less than a sixth of their 18 bytes. zstd may improve.
 #[test]
-fn sizes_of_rows_that_are_alike() {
+fn sizes_of_similar_rows_are_bounded() {
     let take = |rows: &Rows, codec| build(rows, codec).data_bytes() as f64 / rows.len() as f64;
     let narrow = rows(0..20_000);
     let wide: Rows = (0..5000u32)
@@ -155,7 +155,7 @@ fn xxh3(row: u32, seed: u64) -> u64 {
 /// Blocks with a Delete, a Merge or a longer key among their rows are not transposed; other blocks
 /// of the run are.
 #[test]
-fn rows_that_are_not_alike_stay_rows() {
+fn dissimilar_rows_stay_in_row_form() {
     let mut rows = rows(0..9000);
     let keys: Vec<Vec<u8>> = rows.keys().cloned().collect();
     rows.insert(keys[4000].clone(), (Tag::DELETE, Vec::new()));
@@ -207,7 +207,7 @@ fn transposed_blocks_are_carried() {
 /// Promise: P22, P20. The version of a footer says that blocks may be transposed; otherwise the bit
 /// is unknown.
 #[test]
-fn only_runs_that_say_so_have_transposed_blocks() {
+fn only_runs_of_the_right_version_have_transposed_blocks() {
     let run = build(&rows(0..3000), Codec::Zstd1);
     let identity = Identity {
         store: StoreId([7; 16]),
@@ -231,7 +231,7 @@ fn only_runs_that_say_so_have_transposed_blocks() {
 
 /// All forms are tried on one block in [`CHOSEN_ONE_IN`], in whichever run that block is.
 #[test]
-fn what_was_chosen_is_kept_from_run_to_run() {
+fn the_chosen_form_is_kept_from_run_to_run() {
     let work = WorkByTree::new(Arc::new(RealClock::new())).of(Lineage(1));
     let mut blocks = 0;
     for leaf in 0..4u32 {
@@ -261,7 +261,7 @@ fn what_was_chosen_is_kept_from_run_to_run() {
 /// Rows that had no common shape for some blocks are rarely examined, and regular rows are noticed
 /// again.
 #[test]
-fn rows_that_are_never_alike_are_hardly_taken_apart() {
+fn dissimilar_rows_are_rarely_examined_for_transposing() {
     let work = WorkByTree::new(Arc::new(RealClock::new())).of(Lineage(1));
     let leaf = |rows: &Rows| {
         let mut builder = RunBuilder::new(pool(), options(Codec::Zstd1)).counted(work.clone());

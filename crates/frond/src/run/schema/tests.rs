@@ -90,7 +90,7 @@ fn models(run: &Run) -> &[Option<Arc<StringModel>>] {
 }
 
 #[test]
-fn the_leaf_after_the_first_has_models_and_takes_less() {
+fn the_second_leaf_has_models_and_is_smaller() {
     let schema = schema();
     // As in a load: the next builder exists before the last one ends.
     let mut next = builder(&schema, None);
@@ -118,7 +118,7 @@ fn the_leaf_after_the_first_has_models_and_takes_less() {
 
 /// Strings are not copied when no training is due.
 #[test]
-fn samples_are_kept_where_models_may_be_due() {
+fn samples_are_kept_only_when_training_may_be_due() {
     let schema = schema();
     assert!(!schema.wants_samples(Codec::Raw), "buffer runs have no models");
     let kept = (0..TRAINING_LEAVES as u64 + 2).map(|number| {
@@ -131,7 +131,7 @@ fn samples_are_kept_where_models_may_be_due() {
 }
 
 #[test]
-fn models_that_serve_no_more_are_made_anew() {
+fn models_are_retrained_when_the_rows_change() {
     let schema = schema();
     let trained = [0, 1, 2].map(|number| leaf(&schema, None, number * ROWS, NORTH));
     let old = models(&trained[2]).to_vec();
@@ -145,7 +145,7 @@ fn models_that_serve_no_more_are_made_anew() {
 }
 
 #[test]
-fn blocks_go_into_runs_that_have_their_models() {
+fn blocks_are_carried_only_into_runs_with_their_models() {
     let schema = schema();
     let plain = leaf(&schema, None, 0, NORTH);
     let modelled = leaf(&schema, None, ROWS, NORTH);
@@ -178,7 +178,7 @@ fn blocks_go_into_runs_that_have_their_models() {
 }
 
 #[test]
-fn a_run_of_next_to_nothing_ends_by_its_rows() {
+fn a_run_of_tiny_rows_ends_by_row_count() {
     let layout = Layout::new(vec![Part::Fixed(8, Hint::Integer)]);
     let schema = RowSchema::of(Some(&layout), Some(&layout), None, None).unwrap();
     let mut builder = builder(&schema, None);

@@ -83,7 +83,7 @@ pub(super) fn one_tree(link: Link) -> RootDirectory {
 }
 
 #[test]
-pub(super) fn what_was_published_is_there_after_reopening() {
+pub(super) fn published_pages_survive_reopening() {
     let env = env();
     let opened = create(&env, dir(), StoreOptions::default()).unwrap();
     assert!(opened.superblock.is_new() && opened.warnings.is_empty());
@@ -115,7 +115,7 @@ pub(super) fn what_was_published_is_there_after_reopening() {
 /// What is sealed is what would be read: the store stops before a slot names an unreadable page,
 /// and opens with the version before.
 #[test]
-pub(super) fn a_root_directory_that_could_not_be_read_is_not_published() {
+pub(super) fn an_unreadable_root_directory_is_never_published() {
     let env = env();
     let store = create(&env, dir(), StoreOptions::default()).unwrap().store;
     let v1 = store.counts_from().next();
@@ -143,7 +143,7 @@ pub(super) fn a_root_directory_that_could_not_be_read_is_not_published() {
 /// What a publish seals is accepted by its readers, for each kind of page. Nothing is read back
 /// here: only the seals verify.
 #[test]
-pub(super) fn what_a_publish_writes_could_be_read() {
+pub(super) fn every_published_page_is_accepted_by_its_reader() {
     let store = create(&env(), dir(), StoreOptions::default()).unwrap().store;
     let mut at = store.counts_from();
     for _ in 0..3 {
@@ -155,7 +155,7 @@ pub(super) fn what_a_publish_writes_could_be_read() {
 
 /// Promise: P18.
 #[test]
-pub(super) fn a_second_owner_is_told_who_the_first_is() {
+pub(super) fn a_second_opener_learns_who_owns_the_store() {
     let env = env();
     let first = create(&env, dir(), StoreOptions::default()).unwrap();
     for read_only in [false, true] {
@@ -173,7 +173,7 @@ pub(super) fn a_second_owner_is_told_who_the_first_is() {
 /// A lock ends with the store, not with the last descriptor of its file. A store was once refused
 /// as locked while it was made, because another thread of the program started a process.
 #[test]
-pub(super) fn a_lock_ends_with_its_store_and_not_with_its_file() {
+pub(super) fn the_lock_is_released_with_the_store_not_with_its_file() {
     let env = env();
     // These stand for the descriptors of a process that is about to run another program.
     let kept_open = Mutex::new(Vec::new());
@@ -189,7 +189,7 @@ pub(super) fn a_lock_ends_with_its_store_and_not_with_its_file() {
 
 /// Promise: P19.
 #[test]
-pub(super) fn a_store_is_made_only_where_there_is_none() {
+pub(super) fn a_store_is_created_only_where_none_exists() {
     let env = env();
     assert_eq!(probe(&env, dir()).unwrap(), Found::Nothing);
     assert!(matches!(open(&env, dir(), Default::default()), Err(Error::NotAStore { .. })));

@@ -58,7 +58,7 @@ fn slot_at(superblock: &Superblock) -> u64 {
 /// Promises: P9, P10, P21. With any bit of either slot flipped, the other slot opens, with a
 /// warning, and nothing is written.
 #[test]
-pub(super) fn every_bit_of_a_superblock_may_flip() {
+pub(super) fn a_superblock_with_any_flipped_bit_falls_back() {
     let store = closed();
     let file = file(&store.env);
     for slot in [0, 64 << 10] {
@@ -80,7 +80,7 @@ pub(super) fn every_bit_of_a_superblock_may_flip() {
 /// Promises: P9, P10. Every bit of the newest root directory, map directory and zone page is
 /// flipped.
 #[test]
-pub(super) fn every_bit_of_the_newest_roots_may_flip() {
+pub(super) fn newest_roots_with_any_flipped_bit_fall_back() {
     let store = closed();
     let before = image(&store.env);
     let (roots, map) = (store.newest.roots.unwrap(), store.newest.map.unwrap());
@@ -127,7 +127,7 @@ pub(super) fn both_slots_bad_is_an_error_and_no_new_store() {
 
 /// Promise: P19.
 #[test]
-pub(super) fn foreign_swapped_and_cut_files_are_refused_unchanged() {
+pub(super) fn foreign_swapped_and_truncated_files_are_refused_unchanged() {
     let (store, other) = (closed(), closed());
     let (ours, theirs) = (image(&store.env), image(&other.env));
     let slot = |bytes: &[u8], at: usize| bytes[at..at + ALIGN].to_vec();
@@ -164,7 +164,7 @@ pub(super) fn foreign_swapped_and_cut_files_are_refused_unchanged() {
 
 /// Promise: P9. A stale page in the right place is a wrong page; anything else fails its checksum.
 #[test]
-pub(super) fn stale_misplaced_and_rotten_pages_are_told() {
+pub(super) fn stale_misplaced_and_corrupt_pages_are_distinguished() {
     let env = env();
     let store = create(&env, dir(), StoreOptions::default()).unwrap().store;
     let (v1, v2) = (store.counts_from().next(), store.counts_from().next().next());

@@ -43,7 +43,7 @@ fn reopened(env: &Env, store: Store) -> Opened {
 /// When one group changes, its page, an index page, the root page and the head are written, however
 /// many others exist.
 #[test]
-fn a_checkpoint_writes_the_groups_that_changed_and_no_others() {
+fn a_checkpoint_writes_only_changed_groups() {
     let env = env();
     let store = create(&env, dir(), StoreOptions::default()).unwrap().store;
     let mut at = store.counts_from().next();
@@ -140,7 +140,7 @@ pub(super) fn named_snapshots_show_their_trees_until_they_are_dropped() {
 /// A store from before page tables lists the roots of all snapshots in one page; they stay until
 /// they are dropped.
 #[test]
-fn snapshots_of_a_single_page_directory_move_into_a_page_of_their_own() {
+fn snapshots_of_a_single_page_directory_move_into_their_own_page() {
     let env = env();
     let store = create(&env, dir(), StoreOptions::default()).unwrap().store;
     let at = store.counts_from().next();

@@ -143,7 +143,7 @@ impl Killed {
 /// Promise: P10. The open that falls back may be killed at any moment after it has started to write
 /// pages.
 #[test]
-pub(super) fn a_slot_that_was_passed_over_never_wins_again() {
+pub(super) fn a_slot_skipped_by_recovery_is_never_chosen_again() {
     for index in 0..3 {
         let store = killed();
         let (what, at) = store.places()[index];

@@ -207,7 +207,7 @@ fn checkpoint(publish: VersionNumber, roots: &DirectoryChange) -> Checkpoint<'_>
 
 /// Promises: P11, P12. Rule: I10.
 #[test]
-pub(super) fn after_the_nth_failed_write_nothing_more_is_written_and_the_last_version_opens() {
+pub(super) fn a_failed_write_stops_all_writes_and_the_last_version_opens() {
     for sticky in [true, false] {
         let mut passed = false;
         for n in 1..200 {
@@ -239,7 +239,7 @@ pub(super) fn after_the_nth_failed_write_nothing_more_is_written_and_the_last_ve
 /// Promise: P13. A full disk refuses allocations and checkpoints; the store continues once there is
 /// space again, without reopening.
 #[test]
-pub(super) fn a_full_disk_stops_nothing_for_good() {
+pub(super) fn a_full_disk_does_not_stop_the_store_permanently() {
     for n in 1..20 {
         let below = env();
         drop(create(&below, dir(), StoreOptions::default()).unwrap());
@@ -287,7 +287,7 @@ pub(super) fn a_full_disk_stops_nothing_for_good() {
 
 /// Rule: I24. With the disk full, background work uses the reserve.
 #[test]
-pub(super) fn the_reserve_carries_checkpoints_on_a_full_disk() {
+pub(super) fn checkpoints_use_the_reserve_on_a_full_disk() {
     let below = env();
     drop(create(&below, dir(), StoreOptions::default()).unwrap());
     let (env, plan) = faulty(&below, Fault::Full, u64::MAX);
@@ -313,7 +313,7 @@ pub(super) fn the_reserve_carries_checkpoints_on_a_full_disk() {
 /// of them, does not keep a store from becoming idle, and is no reason to refuse a commit that
 /// needs it.
 #[test]
-fn what_is_admitted_ahead_is_called_in() {
+fn credit_admitted_in_advance_is_reclaimed() {
     let below = env();
     drop(create(&below, dir(), StoreOptions::default()).unwrap());
     let (env, plan) = faulty(&below, Fault::Full, u64::MAX);
@@ -378,7 +378,7 @@ pub(super) fn the_reserve_of_an_idle_store_is_small() {
 /// Free regions are only partly backed: allocations during and after the punching of the other
 /// parts find whole regions.
 #[test]
-pub(super) fn allocations_go_on_while_free_space_is_punched() {
+pub(super) fn allocations_continue_while_free_space_is_punched() {
     let env = env();
     let store = create(&env, dir(), StoreOptions::default()).unwrap().store;
     let mut v = store.counts_from().next();
@@ -421,7 +421,7 @@ pub(super) fn allocations_go_on_while_free_space_is_punched() {
 /// The reserve is a fraction of the live bytes and may end within a page. What is taken out of the
 /// allocator for punching does not: extents that are allocated meanwhile start where it ends.
 #[test]
-pub(super) fn free_space_is_held_by_whole_pages() {
+pub(super) fn free_space_is_taken_for_punching_in_whole_pages() {
     let env = env();
     let store = create(&env, dir(), StoreOptions::default()).unwrap().store;
     let v = store.counts_from().next();
@@ -454,7 +454,7 @@ pub(super) fn free_space_is_held_by_whole_pages() {
 }
 
 #[test]
-pub(super) fn given_back_space_shrinks_the_file() {
+pub(super) fn released_space_shrinks_the_file() {
     let env = env();
     let store = create(&env, dir(), StoreOptions::default()).unwrap().store;
     let mut v = store.counts_from().next();

@@ -284,7 +284,9 @@ proptest! {
 
     /// What decodes encodes to the same bytes: there is one encoding for each content.
     #[test]
-    fn zone_pages_have_one_form(changes in proptest::collection::vec(any::<(Index, u8)>(), 0..2)) {
+    fn zone_pages_have_a_canonical_encoding(
+        changes in proptest::collection::vec(any::<(Index, u8)>(), 0..2),
+    ) {
         let (env, superblock) = rich();
         let mode = OpenMode { write: true, ..OpenMode::default() };
         let file = env.vfs.open(&dir().join(STORE_FILE), mode).unwrap();

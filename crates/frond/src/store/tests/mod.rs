@@ -4,7 +4,7 @@
 mod basics;
 mod damage;
 mod directory;
-mod ending;
+mod dropped_trees;
 mod fallback;
 mod faults;
 mod hostile;

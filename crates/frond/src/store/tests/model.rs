@@ -376,7 +376,7 @@ proptest! {
 
     /// Rules: I11, I18, I19, I23. Promises: P5, P10.
     #[test]
-    fn nothing_that_may_be_read_is_ever_handed_out_again(
+    fn space_that_may_be_read_is_never_reallocated(
         steps in proptest::collection::vec(step(), 1..120),
         allocate_from in prop_oneof![Just(0u64), Just((1 << 32) - (300 << 10)), Just((1 << 41) + 1)],
     ) {

@@ -93,7 +93,7 @@ fn check_parts(cx: &TreeContext, children: u64, rows: &Rows, given: &Ranges) -> 
 /// Rule: I26. Rows and range deletes at random: few and many, short ones and some that span many
 /// parts.
 #[test]
-pub(crate) fn parts_hold_what_lies_in_them_and_no_more_than_a_run() {
+pub(crate) fn parts_hold_the_rows_of_their_range_and_at_most_one_run() {
     let cx = context(Shape { run_bytes: RUN_BYTES, push_bytes: 200, ..tiny() });
     for seed in 0..200 {
         let mut random = seed;
@@ -122,7 +122,7 @@ fn range_deletes_without_rows_are_cut() {
 
 /// One range delete over many rows: each part has its share of it.
 #[test]
-pub(crate) fn a_range_delete_goes_on_in_each_part_that_it_covers() {
+pub(crate) fn a_range_delete_continues_in_each_part_it_covers() {
     let cx = context(Shape { run_bytes: RUN_BYTES, push_bytes: 1 << 20, ..tiny() });
     let rows: Rows = (0..100).map(|n| (key(4 * n + 2), (Tag::PUT, vec![b'v'; 20]))).collect();
     let parts = check_parts(&cx, 4, &rows, &vec![(key(1), key(500))]);

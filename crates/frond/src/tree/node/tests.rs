@@ -32,7 +32,7 @@ fn node() -> Node {
 
 /// Invariant 1: a pivot belongs to the child on its right, for lookups and for ranges alike.
 #[test]
-fn a_key_is_looked_for_in_the_child_whose_range_holds_it() {
+fn a_key_is_searched_in_the_child_whose_range_contains_it() {
     let node = node();
     for (key, child) in [("", 0), ("c", 0), ("czz", 0), ("d", 1), ("l", 1), ("m", 2), ("z", 2)] {
         assert_eq!(node.child_for(key.as_bytes()), child, "{key}");
@@ -66,7 +66,7 @@ fn a_tier_has_at_most_one_part_for_a_key() {
 }
 
 #[test]
-fn what_waits_is_summed_by_child() {
+fn pending_bytes_are_summed_by_child() {
     let node = node();
     assert_eq!(node.pending_by_child(), [5, 3, 13]);
     assert_eq!((0..3).map(|c| node.pending_bytes(c)).collect::<Vec<_>>(), [5, 3, 13]);
@@ -76,7 +76,7 @@ fn what_waits_is_summed_by_child() {
 
 /// Invariants 1 and 4, after children were added, removed and merged.
 #[test]
-fn children_are_replaced_and_absorbed_with_what_waits_for_the_others() {
+fn replacing_children_keeps_pending_entries_of_the_others() {
     let mut node = node();
     for part in node.tiers.iter_mut().flat_map(|tier| &mut tier.parts) {
         part.live[1] = 0;
@@ -99,7 +99,7 @@ fn children_are_replaced_and_absorbed_with_what_waits_for_the_others() {
 }
 
 #[test]
-fn each_broken_invariant_is_named() {
+fn each_broken_invariant_is_reported() {
     let broken: [(fn(&mut Node), &str); 6] = [
         (|node| drop(node.children.pop()), "one more"),
         (|node| node.pivots.swap(0, 1), "ascend"),
@@ -119,7 +119,7 @@ fn each_broken_invariant_is_named() {
 
 /// Rule: I21. References are counted on the handle, separately for the durable version.
 #[test]
-fn references_are_counted_apart_for_the_durable_version() {
+fn references_are_counted_separately_for_the_durable_version() {
     let run = RunHandle::placeholder(LINE, VersionNumber(1));
     assert_eq!((run.add_refs(2), run.add_refs(-1)), (2, 1));
     assert_eq!((run.refs(), run.refs_durable()), (1, 0));

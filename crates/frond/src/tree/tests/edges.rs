@@ -48,7 +48,7 @@ impl House {
 /// Everything below a node with a single child is deleted, and a drain takes the deletes there: the
 /// node goes with its last row, and rows that are appended then are present.
 #[test]
-fn a_node_goes_when_a_drain_takes_its_last_child() {
+fn a_node_is_removed_when_a_drain_removes_its_last_child() {
     for deleted in [15, 30, 40, 60, 90] {
         let mut house = House::new(tiny());
         let rows = house.grow_a_single_child(15);
@@ -64,7 +64,7 @@ fn a_node_goes_when_a_drain_takes_its_last_child() {
 /// The node goes in the same way when it is rebalanced because enough waits for it, and with range
 /// deletes.
 #[test]
-fn a_node_goes_when_settling_takes_its_last_child() {
+fn a_node_is_removed_when_rebalancing_removes_its_last_child() {
     let shape = Shape { push_bytes: 0, ..tiny() };
     for ranges in [false, true] {
         let mut house = House::new(shape);
@@ -86,7 +86,7 @@ fn a_node_goes_when_settling_takes_its_last_child() {
 /// Deletes every row at several fanouts and drains after every batch: the root is empty again, not
 /// a leaf or a node without rows.
 #[test]
-fn a_tree_that_is_worn_down_to_nothing_is_empty() {
+fn a_tree_with_all_rows_deleted_step_by_step_is_empty() {
     for fanout_max in [2, 3, 4, 7] {
         let mut house = House::new(Shape { fanout_max, ..tiny() });
         let rows = house.grow_a_single_child(20);

@@ -391,7 +391,7 @@ fn range_deletes_beyond_a_run_are_split_wherever_runs_are_made() {
 /// Rule: I21. A run keeps its extent while anything of it is live; one that was mostly handed down
 /// is rewritten.
 #[test]
-fn runs_of_which_little_lives_are_written_anew() {
+fn mostly_consumed_runs_are_rewritten() {
     let shape = Shape { fanout_max: 64, run_bytes: 8 << 10, tiers_max_bottom: 8, ..tiny() };
     let (mut house, mut toss) = (House::new(shape), Toss(5));
     let mut sparse: Vec<Arc<RunHandle>> = Vec::new();
@@ -432,7 +432,7 @@ fn ascending_batches_rewrite_no_leaf() {
 
 /// Deletes a range, then the rest: a tree can become empty again.
 #[test]
-fn a_tree_of_which_all_is_deleted_is_small_again() {
+fn a_tree_shrinks_after_everything_is_deleted() {
     let mut house = House::new(tiny());
     house.apply((0..KEYS).map(|n| (key(n), (Tag::PUT, vec![b'v'; 20]))).collect(), Vec::new());
     assert!(house.depth() > 0);

@@ -19,7 +19,7 @@ fn why_not(node: &Node, birth: u64) -> Option<String> {
 }
 
 #[test]
-fn a_node_that_could_not_be_read_is_not_written() {
+fn an_unreadable_node_is_never_written() {
     let pivot = |key: &str| key.as_bytes().into();
     let whole = Node {
         level: 1,
@@ -83,12 +83,15 @@ fn a_node_of_another_level_is_not_followed() {
 fn planted_bugs_are_caught() {
     use crate::tree::cut::tests as cut;
     let claims = claims! {
-        "tree: a node is written unread" => a_node_that_could_not_be_read_is_not_written,
+        "tree: a node is written unread" => an_unreadable_node_is_never_written,
         "tree: the level of a node is not checked" => a_node_of_another_level_is_not_followed,
         "tree: a node is sealed at another level" => a_node_of_another_level_is_not_followed,
-        "tree: a range delete is not clipped where a part ends" => cut::parts_hold_what_lies_in_them_and_no_more_than_a_run,
-        "tree: a part loses the range delete that goes on in it" => cut::a_range_delete_goes_on_in_each_part_that_it_covers,
-        "tree: range deletes are no bytes of a run" => cut::parts_hold_what_lies_in_them_and_no_more_than_a_run,
+        "tree: a range delete is not clipped where a part ends" =>
+            cut::parts_hold_the_rows_of_their_range_and_at_most_one_run,
+        "tree: a part loses the range delete that goes on in it" =>
+            cut::a_range_delete_continues_in_each_part_it_covers,
+        "tree: range deletes are no bytes of a run" =>
+            cut::parts_hold_the_rows_of_their_range_and_at_most_one_run,
     };
     crate::plant::assert_claims_hold("tree", claims);
 }

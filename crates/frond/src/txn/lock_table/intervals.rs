@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_are_as_a_list_of_them_says() {
+    fn intervals_agree_with_a_list() {
         let mut toss = 0x2545_f491_4f6c_dd1d_u64;
         let mut next = move |below: u64| {
             toss ^= toss << 13;
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn ascending_intervals_make_no_deep_tree() {
+    fn ascending_intervals_do_not_make_a_deep_tree() {
         let mut intervals = Intervals::default();
         for begin in 0..10_000_u32 {
             let key = begin.to_be_bytes();

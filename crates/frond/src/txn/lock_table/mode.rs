@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_table_of_conflicts() {
+    fn lock_modes_conflict_as_in_the_standard_table() {
         let rows = ["yyyyn", "yynnn", "ynynn", "ynnnn", "nnnnn"];
         for (a, row) in Mode::ALL.into_iter().zip(rows) {
             let admits = Mode::ALL.map(|b| if a.admits(b) { 'y' } else { 'n' });

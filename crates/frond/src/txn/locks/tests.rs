@@ -8,7 +8,7 @@ fn is_free(table: &KeyLockTable, hash: u64) -> bool {
 
 /// Rule: I3
 #[test]
-fn a_key_is_locked_until_its_commit_lets_go_and_others_are_not() {
+fn only_the_keys_of_a_commit_are_locked_until_its_release() {
     let table = KeyLockTable::default();
     let held = table.lock(vec![3, 1]);
     assert!(!is_free(&table, 1) && !is_free(&table, 3));
@@ -19,7 +19,7 @@ fn a_key_is_locked_until_its_commit_lets_go_and_others_are_not() {
 }
 
 #[test]
-fn keys_that_share_a_lock_take_it_once() {
+fn keys_that_share_a_lock_acquire_it_once() {
     let table = KeyLockTable::default();
     // Taken twice, it would wait for itself.
     drop(table.lock(vec![5, 5, 5 + LOCKS as u64]));
@@ -27,7 +27,7 @@ fn keys_that_share_a_lock_take_it_once() {
 }
 
 #[test]
-fn the_same_key_of_two_trees_is_two_keys() {
+fn the_same_key_in_two_trees_has_two_hashes() {
     assert_ne!(lock_hash(TreeId(1), b"k"), lock_hash(TreeId(2), b"k"));
     assert_eq!(lock_hash(TreeId(1), b"k"), lock_hash(TreeId(1), b"k"));
 }

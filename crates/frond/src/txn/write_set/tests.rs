@@ -35,7 +35,7 @@ enum Word {
 
 /// Rule: I5. A fixed sequence of random puts, deletes, appends and range deletes.
 #[test]
-fn a_sealed_set_is_the_last_word_on_each_key() {
+fn a_sealed_set_has_only_the_last_write_of_each_key() {
     for seed in 1..200u64 {
         let mut random = seed;
         let mut toss = |end: u64| {
@@ -135,7 +135,7 @@ fn an_insert_over_a_row_of_the_batch_is_refused_and_over_a_delete_is_not() {
 /// Rule: I5. A commit that failed leaves its batch sealed: it may be filled further and committed
 /// again.
 #[test]
-fn a_set_that_was_sealed_before_keeps_the_order_in_which_it_was_filled() {
+fn a_set_that_was_sealed_before_keeps_its_insertion_order() {
     let folder_operators = Operators::new();
     let folder = Folder::new(&folder_operators);
     let mut writes = sealed(|writes| {
@@ -159,7 +159,7 @@ fn a_set_that_was_sealed_before_keeps_the_order_in_which_it_was_filled() {
 }
 
 #[test]
-fn places_in_a_batch_count_range_deletes_of_all_trees_also_when_these_are_sorted() {
+fn positions_in_a_batch_count_range_deletes_even_after_sorting() {
     let mut writes = WriteSet::default();
     writes.push_range(TREES[1], b"a", b"b");
     put(&mut writes, b"k", b"");
@@ -173,7 +173,7 @@ fn places_in_a_batch_count_range_deletes_of_all_trees_also_when_these_are_sorted
 }
 
 #[test]
-fn only_values_that_folding_made_long_are_moved_out() {
+fn only_values_lengthened_by_folding_become_blobs() {
     let mut writes = sealed(|writes| {
         put(writes, b"grown", &[1; 60]);
         append(writes, TREES[0], b"grown", &[1; 60]);
@@ -197,7 +197,7 @@ fn only_values_that_folding_made_long_are_moved_out() {
 }
 
 #[test]
-fn a_batch_that_no_log_could_hold_is_refused_before_it_is_filled() {
+fn a_batch_too_large_for_any_log_is_refused_before_it_is_filled() {
     let writes = WriteSet::default();
     assert!(writes.check_room(bounds::WRITE_SET_BYTES.len()).is_ok());
     let refused = writes.check_room(bounds::WRITE_SET_BYTES.len() + 1);

@@ -25,7 +25,7 @@ fn unpin(store: &Store, tree: TreeId, at: u64) -> bool {
 
 /// Rule: I19. Invariant 2: a clone of a clone pins both lineages, each where it branched off.
 #[test]
-fn a_clone_of_a_clone_pins_the_lines_of_both() {
+fn a_clone_of_a_clone_pins_both_lineages() {
     let store = store();
     let mut branches = Branches::default();
     branches.clone_tree(store.space(), CLONE, PARENT, VersionNumber(10));
@@ -80,7 +80,7 @@ fn a_named_snapshot_pins_its_version_once() {
 }
 
 #[test]
-fn a_name_of_a_number_that_none_has_is_not_loaded() {
+fn a_named_snapshot_with_an_impossible_number_is_not_loaded() {
     let listed = |id| NamedSnapshot {
         id,
         seqno: Seqno(1),

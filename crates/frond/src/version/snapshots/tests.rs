@@ -38,7 +38,7 @@ fn apply(versions: &Versions, snapshots: &Snapshots, last: u64) {
 
 /// Rules: I4, I28. Invariants 1 and 2.
 #[test]
-fn a_publish_leaves_behind_whom_it_goes_beyond_and_nobody_else() {
+fn a_publish_pins_the_old_version_only_for_older_snapshots() {
     let (versions, snapshots) = (versions(), Snapshots::default());
     let inside = snapshots.register(|| Seqno(3));
     let at_end = snapshots.register(|| Seqno(6));
@@ -57,7 +57,7 @@ fn a_publish_leaves_behind_whom_it_goes_beyond_and_nobody_else() {
 }
 
 #[test]
-fn snapshots_of_one_moment_are_one_until_the_last_lets_go() {
+fn snapshots_of_one_seqno_are_shared_until_the_last_release() {
     let (versions, snapshots) = (versions(), Snapshots::default());
     let one = snapshots.register(|| Seqno(3));
     let other = snapshots.register(|| Seqno(3));
@@ -74,7 +74,7 @@ fn snapshots_of_one_moment_are_one_until_the_last_lets_go() {
 /// Of several snapshots inside one memtable, a spill serves each by itself, and only while it reads
 /// the same version.
 #[test]
-fn a_spilled_snapshot_moves_over_if_it_still_reads_what_was_spilled() {
+fn a_snapshot_moves_to_its_spill_only_if_it_reads_the_same_version() {
     let (versions, snapshots) = (versions(), Snapshots::default());
     let first = snapshots.register(|| Seqno(2));
     let second = snapshots.register(|| Seqno(4));
@@ -111,7 +111,7 @@ fn live(snapshots: &Snapshots) -> Vec<(Option<u64>, u64, u64)> {
 /// A snapshot held by no transaction is listed separately from one of the same seqno that a
 /// transaction holds.
 #[test]
-fn a_snapshot_of_no_transaction_is_seen_beside_those_of_transactions() {
+fn a_snapshot_without_a_transaction_is_listed_separately() {
     let snapshots = Snapshots::default();
     let reader = |id| Reader { id, tag: 0 };
     snapshots.tick(Duration::from_millis(10));
@@ -137,7 +137,7 @@ fn a_snapshot_of_no_transaction_is_seen_beside_those_of_transactions() {
 
 /// A transaction that holds two snapshots releases the one that it names.
 #[test]
-fn of_two_snapshots_of_a_transaction_the_right_one_goes() {
+fn a_transaction_releases_the_named_one_of_its_snapshots() {
     let snapshots = Snapshots::default();
     let reader = Reader { id: 7, tag: 0 };
     let old = snapshots.register_for(reader, || Seqno(3));

@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_is_read() {
+    fn log_records_round_trip() {
         let mut builder = RecordBuilder::new();
         for round in 0..3u64 {
             builder.clear();
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_an_answer() {
+    fn any_bytes_decode_without_a_panic() {
         let mut builder = RecordBuilder::new();
         builder.tree(TreeId(1));
         builder.rows(-300);

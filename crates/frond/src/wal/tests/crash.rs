@@ -105,7 +105,7 @@ fn check(run: &Run, at: usize, survive: Survive) -> (Disk, RecoveredTail, Vec<Ve
 
 /// Promise: P1, P2, P3, P5, P8
 #[test]
-pub(super) fn a_power_failure_anywhere_leaves_a_prefix_with_all_that_was_synced() {
+pub(super) fn a_power_failure_leaves_a_prefix_with_all_synced_records() {
     let mut states = 0;
     for seed in 0..4u64 {
         let disk = Disk::default();
@@ -134,7 +134,7 @@ pub(super) fn a_power_failure_anywhere_leaves_a_prefix_with_all_that_was_synced(
 
 /// Promise: P5, P6
 #[test]
-pub(super) fn a_recovered_log_is_written_to_and_crashed_again() {
+pub(super) fn a_recovered_log_survives_further_writes_and_crashes() {
     let mut lost_something = 0;
     for seed in 0..24u64 {
         let disk = Disk::default();
@@ -164,7 +164,7 @@ pub(super) fn a_recovered_log_is_written_to_and_crashed_again() {
 
 /// Promise: P12
 #[test]
-pub(super) fn after_a_failed_operation_nothing_is_acknowledged_and_nothing_acknowledged_is_lost() {
+pub(super) fn a_failed_operation_stops_acknowledgements_and_loses_no_acknowledged_commit() {
     let mut failures = 0;
     for fail_at in 0..200 {
         let disk = Disk::default();
@@ -215,7 +215,7 @@ pub(super) fn after_a_failed_operation_nothing_is_acknowledged_and_nothing_ackno
 /// The log is needed from the start of a segment whose header is written but not synced. After a
 /// power failure recovery finds only the segment before it.
 #[test]
-pub(super) fn the_segment_before_one_that_is_not_synced_stays() {
+pub(super) fn a_segment_is_kept_until_its_successor_is_synced() {
     let disk = Disk::default();
     let env = Env { vfs: Arc::new(disk.clone()), ..env() };
     let log = Log::create(env, DIR, STORE, Durability::Os, SMALL).unwrap();

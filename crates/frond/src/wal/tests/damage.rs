@@ -109,7 +109,7 @@ pub(super) fn no_flipped_bit_shortens_a_synced_log() {
 
 /// Promise: P9, P19
 #[test]
-pub(super) fn blocks_swapped_lost_or_stale_and_files_cut_missing_or_renamed_are_seen() {
+pub(super) fn swapped_or_stale_blocks_and_cut_missing_or_renamed_files_are_detected() {
     let (disk, records, _) = settled(60);
     let paths = segments(&disk);
     let (mut seen, blocks) = (0, SMALL.first_segment_bytes as usize / 4096);
@@ -148,7 +148,7 @@ pub(super) fn blocks_swapped_lost_or_stale_and_files_cut_missing_or_renamed_are_
 
 /// Promise: P19
 #[test]
-pub(super) fn a_log_shorter_than_the_slot_says_is_damaged_and_a_foreign_one_refused() {
+pub(super) fn a_log_shorter_than_recorded_is_damaged_and_a_foreign_one_refused() {
     let (disk, _, _) = settled(20);
     let env = env_on(&disk);
     let (_, tail) = read(&env, Lsn(0), CRASHED).unwrap();
@@ -173,7 +173,7 @@ pub(super) fn a_log_shorter_than_the_slot_says_is_damaged_and_a_foreign_one_refu
 /// A group that reached the medium before its predecessor is cut off, unless a witness says that
 /// the predecessor was synced.
 #[test]
-pub(super) fn a_reordered_tail_is_cut_and_a_synced_gap_is_not() {
+pub(super) fn a_reordered_tail_is_truncated_but_a_synced_gap_is_damage() {
     for synced_between in [false, true] {
         let disk = Disk::default();
         let env = env_on(&disk);
@@ -270,7 +270,7 @@ pub(super) fn a_group_that_does_not_fit_its_predecessor_is_not_replayed() {
 ///
 /// Promise: P20
 #[test]
-pub(super) fn hostile_logs_with_right_checksums_are_answered() {
+pub(super) fn hostile_logs_with_valid_checksums_do_not_panic() {
     let (disk, _, _) = settled(60);
     let (mut answers, mut errors) = (0, 0);
     for seed in 0..4000u64 {

@@ -35,7 +35,7 @@ fn lazy_log() -> (Env, Log) {
 
 /// Rule: I30
 #[test]
-fn a_feed_hands_out_each_durable_commit_once() {
+fn a_feed_delivers_each_durable_commit_once() {
     let (env, log) = lazy_log();
     let mut feed = log.feed(Seqno(0), Seqno(0)).unwrap();
     assert!(poll(&mut feed, &log).unwrap().is_empty());
@@ -92,7 +92,7 @@ fn a_feed_that_is_too_slow_or_too_late_loses_its_position() {
 
 /// A log without a commit either waits for the wanted one, or had it and gave it up.
 #[test]
-fn an_empty_log_knows_what_it_lacks() {
+fn an_empty_log_distinguishes_lost_from_future_positions() {
     let (_, log) = lazy_log();
     let lost = log.feed(Seqno(7), Seqno(7)).unwrap_err();
     assert!(matches!(lost, Error::PositionLost { wanted: 7, oldest: 8 }), "{lost}");

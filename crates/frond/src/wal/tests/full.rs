@@ -17,7 +17,7 @@ fn append_relief(log: &Log, payload: &[u8]) -> Result<Reservation> {
 /// Crashes, recoveries on a full disk, crashes in and after those, again on a full disk. Promise:
 /// P5. Rule: I24.
 #[test]
-pub(super) fn a_recovery_needs_no_room_on_the_disk() {
+pub(super) fn recovery_needs_no_free_disk_space() {
     let (mut in_place, mut went_on) = (0, 0);
     for seed in 0..40u64 {
         let toss =
@@ -75,7 +75,7 @@ pub(super) fn a_recovery_needs_no_room_on_the_disk() {
 /// A group is torn, and the one after it is whole. The first is written again, unchanged, in its
 /// place: the second must not follow it then.
 #[test]
-pub(super) fn what_lay_behind_the_cut_does_not_come_back() {
+pub(super) fn groups_after_the_truncation_point_do_not_reappear() {
     let disk = Disk::default();
     let env = env_on(&disk, 1);
     let log = Log::create(env, DIR, STORE, Durability::Os, SMALL).unwrap();
@@ -98,7 +98,7 @@ pub(super) fn what_lay_behind_the_cut_does_not_come_back() {
 
 /// Rule: I24.
 #[test]
-pub(super) fn deletes_have_room_in_a_log_whose_disk_is_full() {
+pub(super) fn deletes_have_log_space_on_a_full_disk() {
     let disk = Disk::default();
     let env = env_on(&disk, 1);
     let log = Log::create(env.clone(), DIR, STORE, Durability::Os, SMALL).unwrap();

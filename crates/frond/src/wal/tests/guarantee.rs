@@ -18,7 +18,7 @@ fn take(log: &Log, payload: &[u8], guaranteed: usize) {
 
 /// Nothing is written, so all buffers are full of other records: there is still space for what was
 /// guaranteed. Rule: I41.
-pub(super) fn others_leave_a_buffer() {
+pub(super) fn other_records_leave_a_buffer() {
     for count in [1, 2] {
         let env = env();
         let log = Log::create(env.clone(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
@@ -38,7 +38,7 @@ pub(super) fn others_leave_a_buffer() {
 }
 
 /// A guaranteed record opens the last buffer: the rest of it is also for guaranteed records.
-fn others_leave_the_rest_of_a_buffer() {
+fn other_records_leave_the_rest_of_a_buffer() {
     let env = env();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
     assert!(log.guarantee(300).unwrap().is_ok() && log.guarantee(3000).unwrap().is_ok());
@@ -53,7 +53,7 @@ fn others_leave_the_rest_of_a_buffer() {
 
 /// No further segment can be made: the current one has space for what was guaranteed, each record
 /// in its own group.
-pub(super) fn others_leave_room_in_the_segment() {
+pub(super) fn other_records_leave_space_in_the_segment() {
     let env = env();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
     let guaranteed = 4;
@@ -77,7 +77,7 @@ pub(super) fn others_leave_room_in_the_segment() {
 /// More is guaranteed than the current segment can hold, and no further one can be made after the
 /// next: other records stop, and each guaranteed record finds its place, in its own group. Rule:
 /// I41.
-fn others_leave_room_in_the_segments() {
+fn other_records_leave_space_in_the_segments() {
     let env = env();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
     let (mut guaranteed, mut filled) = (0, 0);
@@ -101,11 +101,11 @@ fn others_leave_room_in_the_segments() {
 }
 
 #[test]
-fn guaranteed_space_is_left_free() {
-    others_leave_room_in_the_segments();
-    others_leave_a_buffer();
-    others_leave_the_rest_of_a_buffer();
-    others_leave_room_in_the_segment();
+fn other_appends_leave_guaranteed_space_free() {
+    other_records_leave_space_in_the_segments();
+    other_records_leave_a_buffer();
+    other_records_leave_the_rest_of_a_buffer();
+    other_records_leave_space_in_the_segment();
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn guarantees_end_and_are_bounded() {
 /// A request that finds no space on a full disk is refused, with no other effect: a record that
 /// needs no segment does not try to make one.
 #[test]
-fn a_refusal_for_want_of_a_segment_is_nobody_elses() {
+fn a_refusal_for_lack_of_a_segment_affects_no_other_request() {
     let disk = Disk::default();
     disk.be_full(false);
     let env = Env { vfs: Arc::new(disk.clone()), ..env() };
@@ -160,7 +160,7 @@ fn a_refusal_for_want_of_a_segment_is_nobody_elses() {
 /// The reason for a refusal describes the moment of the refusal: guarantees that end, or are
 /// refused, meanwhile do not change it.
 #[test]
-fn a_refusal_says_what_was_too_much_when_it_was() {
+fn a_refusal_describes_the_moment_of_the_refusal() {
     let log = Log::create(env(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
     let alone = log.guarantee(SMALL.group_bytes).unwrap().unwrap_err();
     assert!(alone.is_alone && alone.bytes > alone.max);

@@ -29,7 +29,7 @@ fn write(log: &Log, records: std::ops::Range<usize>) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_closed_log_is_one_short_segment_and_goes_on_in_a_long_one() {
+fn a_closed_log_is_one_short_segment_and_resumes_in_a_long_one() {
     for level in [Durability::Sync, Durability::Os] {
         let disk = Disk::default();
         let env = env_on(&disk, 1);
@@ -67,7 +67,7 @@ fn a_closed_log_is_one_short_segment_and_goes_on_in_a_long_one() {
 
 /// Also covers a log that was closed before closing made such a last segment.
 #[test]
-fn a_full_disk_does_not_keep_a_log_from_being_closed() {
+fn a_log_can_be_closed_on_a_full_disk() {
     let disk = Disk::default();
     let env = env_on(&disk, 2);
     let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
@@ -297,7 +297,7 @@ fn a_crash_anywhere_while_a_log_becomes_idle_loses_nothing() {
 }
 
 #[test]
-fn a_full_disk_does_not_keep_a_log_from_resting() {
+fn a_log_becomes_idle_on_a_full_disk() {
     let disk = Disk::default();
     let env = env_on(&disk, 15);
     let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
@@ -322,7 +322,7 @@ fn a_full_disk_does_not_keep_a_log_from_resting() {
 /// Small commits, each a longer time after the one before than it takes a log to become idle: a
 /// segment that was made is kept until it is used.
 #[test]
-fn seldom_commits_do_not_make_segments_in_vain() {
+fn infrequent_commits_do_not_create_unused_segments() {
     let mut load = Load::new();
     let begun = load.log.stats().segments;
     for _ in 0..40 {

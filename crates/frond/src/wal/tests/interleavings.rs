@@ -103,7 +103,7 @@ fn leaders_and_followers_acknowledge_only_what_is_durable() {
 }
 
 #[test]
-fn a_failing_write_or_sync_leaves_nobody_waiting() {
+fn a_failing_write_or_sync_wakes_all_waiters() {
     for fail_at in 0..12 {
         explore(100, move || commits_with(Some(fail_at)));
     }
@@ -111,7 +111,7 @@ fn a_failing_write_or_sync_leaves_nobody_waiting() {
 
 /// Rule: I13
 #[test]
-fn append_checkpoint_and_recycle_share_one_log() {
+fn append_checkpoint_and_recycle_run_concurrently() {
     let model = || {
         let disk = Disk::default();
         let env = env_on(&disk);
@@ -231,7 +231,8 @@ fn a_guaranteed_reservation_waits_for_no_write() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "wal: sample the covered position after the sync" => leaders_and_followers_acknowledge_only_what_is_durable,
+        "wal: sample the covered position after the sync" =>
+            leaders_and_followers_acknowledge_only_what_is_durable,
     };
     crate::plant::assert_claims_hold("schedules of wal", claims);
 }

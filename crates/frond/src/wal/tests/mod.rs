@@ -108,7 +108,7 @@ const CRASHED: Expect = Expect::Crashed { synced: Lsn(0) };
 
 /// Promise: P1, P3
 #[test]
-fn records_come_back_in_order_over_many_segments_and_restarts() {
+fn records_are_read_in_order_across_segments_and_restarts() {
     for level in [Durability::Sync, Durability::Os, Durability::Lazy] {
         let env = env();
         let mut log = Log::create(env.clone(), DIR, STORE, level, SMALL).unwrap();
@@ -131,7 +131,7 @@ fn records_come_back_in_order_over_many_segments_and_restarts() {
 }
 
 #[test]
-fn levels_wait_for_what_they_promise() {
+fn each_durability_level_waits_for_its_guarantee() {
     let env = env();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
     let lazy = append(&log, b"lazy").unwrap();
@@ -148,7 +148,7 @@ fn levels_wait_for_what_they_promise() {
 }
 
 #[test]
-fn the_clock_writes_syncs_and_marks() {
+fn the_clock_triggers_writes_syncs_and_marks() {
     let env = env();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Lazy, SMALL).unwrap();
     let lazy = append(&log, b"lazy").unwrap();
@@ -172,7 +172,7 @@ fn the_clock_writes_syncs_and_marks() {
 }
 
 #[test]
-fn large_records_exist_with_their_last_part() {
+fn a_large_record_exists_only_with_its_last_fragment() {
     let env = env();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Sync, SMALL).unwrap();
     let body: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
@@ -211,7 +211,7 @@ fn large_records_exist_with_their_last_part() {
 }
 
 #[test]
-fn trimming_recycles_and_recovery_starts_behind_it() {
+fn trimming_recycles_segments_and_recovery_starts_after_them() {
     let env = env();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Os, SMALL).unwrap();
     let mut all = Vec::new();

@@ -38,7 +38,7 @@ fn small_commits_share_pages_and_each_is_in_the_file() {
 /// A process is killed between any two operations, and between any two pages of a write: what was
 /// acknowledged is there. Promise: P3
 #[test]
-pub(super) fn what_is_acknowledged_survives_a_kill_at_any_page() {
+pub(super) fn acknowledged_commits_survive_a_kill_at_any_page() {
     for seed in 0..6u64 {
         let disk = Disk::default();
         let env = env_on(&disk, seed);
@@ -80,7 +80,7 @@ pub(super) fn what_is_acknowledged_survives_a_kill_at_any_page() {
 /// for the next sync, and no later write touches its page, which a power failure may tear. Promise:
 /// P1. Rule: I14.
 #[test]
-pub(super) fn what_a_sync_covers_is_never_written_again() {
+pub(super) fn synced_pages_are_never_rewritten() {
     let disk = Disk::default();
     let env = env_on(&disk, 1);
     let log = Log::create(env.clone(), DIR, STORE, Durability::Os, SMALL).unwrap();

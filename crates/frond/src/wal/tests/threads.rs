@@ -82,7 +82,7 @@ fn committers_on_all_levels_share_groups_and_lose_nothing() {
 
 /// Rule: I13. Trimming and recycling while others write never takes what is still needed.
 #[test]
-fn trimming_runs_beside_committing() {
+fn trimming_runs_concurrently_with_commits() {
     let env = env();
     let log = Log::create(env.clone(), DIR, STORE, Durability::Lazy, OPTIONS).unwrap();
     let kept_from = Mutex::new(Lsn(0));

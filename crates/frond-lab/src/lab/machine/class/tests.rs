@@ -32,7 +32,7 @@ fn classes_have_the_limits_of_their_specification() -> Result<()> {
 }
 
 #[test]
-fn an_unknown_class_and_a_file_with_a_wrong_word_are_named() {
+fn unknown_classes_and_invalid_class_files_are_reported() {
     let failure = find("sata-3").unwrap_err().0;
     assert!(failure.contains("`sata-3`") && failure.contains("sata-steady"), "{failure}");
     let failure = parse("[a]\nmodel = \"b\"\nspeed = 1\n").unwrap_err().0;
@@ -84,7 +84,7 @@ fn a_class_with_limits_needs_a_block_device() -> Result<()> {
 }
 
 #[test]
-fn a_class_is_in_force_for_processes_of_its_group() -> Result<()> {
+fn class_limits_apply_to_processes_of_its_group() -> Result<()> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR"));
     let class = find("cloud")?;
     match class.limits(dir, None).and_then(|limits| Ok(Group::create(&limits)?)) {

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_program_says_is_the_failure() {
+    fn a_failure_contains_the_programs_error_output() {
         assert_eq!(run("echo", &["a", "b"]).unwrap(), "a b");
         let failure = run("ls", &["/nonexistent"]).unwrap_err().0;
         assert!(failure.starts_with("ls /nonexistent: ") && failure.contains("No such file"));

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_at_the_same_time_share_the_latency_and_not_the_rate() {
+    fn concurrent_requests_share_the_latency_but_not_the_rate() {
         let latency = Duration::from_millis(8);
         let io = IoLimits { read_ios_s: Some(1000), ..IoLimits::default() };
         let mut disk = Throttle::new(&io, latency, Duration::ZERO);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_waits_for_the_writes_before_it_and_for_its_own_latency() {
+    fn a_flush_takes_as_long_as_earlier_writes_plus_its_own_latency() {
         let io = IoLimits { write_ios_s: Some(100), ..IoLimits::default() };
         let flush = Duration::from_millis(5);
         let mut disk = Throttle::new(&io, Duration::ZERO, flush);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_that_do_not_fit_end_far_away_and_do_not_wrap() {
+    fn excessive_amounts_saturate_and_do_not_wrap() {
         let mut bucket = Bucket::new(Some(0));
         assert!(bucket.take(SECOND, u64::MAX) > SECOND);
         assert!(bucket.take(SECOND, u64::MAX) > SECOND);

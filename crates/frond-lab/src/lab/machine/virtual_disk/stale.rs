@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_directories_of_the_dead_are_stale() -> std::io::Result<()> {
+    fn only_directories_of_ended_processes_are_stale() -> std::io::Result<()> {
         let dir = tempfile::tempdir()?;
         let at = |name: String| dir.path().join(name);
         let living = at(Owner::own().name(PREFIX));

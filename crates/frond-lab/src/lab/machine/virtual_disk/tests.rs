@@ -43,7 +43,7 @@ fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap()
 }
 
-fn keeps_data_counts_it_and_leaves_nothing(kind: Kind) {
+fn stores_data_counts_io_and_cleans_up(kind: Kind) {
     let dir = scratch();
     let Some(disk) = disk(dir.path(), &options(kind)) else { return };
     let volume = Volume::of(&disk.path()).unwrap();
@@ -71,17 +71,17 @@ fn keeps_data_counts_it_and_leaves_nothing(kind: Kind) {
 }
 
 #[test]
-fn a_disk_of_a_process_keeps_data_counts_it_and_leaves_nothing() {
-    keeps_data_counts_it_and_leaves_nothing(Kind::Process);
+fn a_process_disk_stores_data_counts_io_and_cleans_up() {
+    stores_data_counts_io_and_cleans_up(Kind::Process);
 }
 
 #[test]
-fn a_disk_of_the_kernel_keeps_data_counts_it_and_leaves_nothing() {
-    keeps_data_counts_it_and_leaves_nothing(Kind::Kernel);
+fn a_kernel_disk_stores_data_counts_io_and_cleans_up() {
+    stores_data_counts_io_and_cleans_up(Kind::Kernel);
 }
 
 #[test]
-fn limits_of_a_kernel_disk_are_in_force_and_gone_with_it() {
+fn limits_of_a_kernel_disk_apply_until_it_is_removed() {
     let dir = scratch();
     let Some(mut disk) = disk(dir.path(), &options(Kind::Kernel)) else { return };
     let number = disk.disk().unwrap().number;
@@ -156,7 +156,7 @@ fn a_disk_of_a_killed_process_is_removed_by_the_next_one() {
 }
 
 #[test]
-fn what_a_disk_cannot_be_is_refused_before_anything_is_made() {
+fn impossible_disk_options_are_refused_before_anything_is_created() {
     let dir = scratch();
     let refused = |options: &Options, word: &str| {
         let failure = VirtualDisk::create(dir.path(), options).unwrap_err().0;

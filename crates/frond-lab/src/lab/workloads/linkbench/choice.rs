@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn id2_is_in_the_range_that_lets_the_published_share_exist() {
+    fn id2_is_drawn_so_that_the_published_share_exists() {
         let (mut counts, mut existing) = ([0u32; 3], [0u32; 3]);
         drawn(false, 300_000, |choices, drawn| {
             let (at, exist) = match drawn.request {

@@ -475,7 +475,7 @@ mod tests {
     use crate::lab::embedded::testing::{on_all, step_of};
 
     #[test]
-    fn embedded_counts_are_those_of_visible_links() {
+    fn embedded_counts_match_visible_links() {
         on_all("linkbench", &[], |target, result| {
             let step = step_of(result, "requests");
             for request in ["add_link", "get_links_list", "delete_node"] {

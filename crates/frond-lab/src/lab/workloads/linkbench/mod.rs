@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn sql_counts_are_those_of_visible_links_and_a_lost_count_fails() {
+    fn sql_counts_match_visible_links_and_a_lost_count_fails() {
         on_both("linkbench", &[], |bench| {
             let step = testing::step(bench, "requests");
             assert!(step.metrics["add_link_10s"] > 0.0);

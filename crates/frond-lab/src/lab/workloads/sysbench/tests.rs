@@ -110,7 +110,7 @@ fn ours(bench: &mut Bench, tables: &Tables, test: Test, events: Option<u64>) -> 
 }
 
 #[test]
-fn sql_statements_are_those_of_debians_sysbench() -> Result<()> {
+fn sql_statements_match_debians_sysbench() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let target = SqlTarget::find("innodb")?;
     let place = Place::Own(dir.path().to_owned());

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn another_warehouse_is_another_one_if_there_is_one() {
+    fn a_remote_warehouse_differs_from_home_if_possible() {
         let mut random = Random::new(1);
         for warehouses in 1..=4 {
             let scale = Scale { warehouses, items: 10, customers: 3 };

@@ -228,7 +228,7 @@ mod tests {
     use crate::lab::workloads::tpcc::schema;
 
     #[test]
-    fn columns_keys_and_indexes_are_those_of_the_sql_definitions() {
+    fn columns_keys_and_indexes_match_the_sql_definitions() {
         for ((name, columns, primary, indexes), sql) in TABLES.iter().zip(schema::TABLES) {
             assert!(sql.starts_with(&format!("{name}(")), "{sql}");
             let in_sql = columns.iter().filter(|(_, kind)| *kind != RowNumber);

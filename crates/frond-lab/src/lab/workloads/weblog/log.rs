@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_those_of_the_calendar() {
+    fn times_match_the_calendar() {
         let mut times = Times::default();
         for millis in [START_MILLIS, START_MILLIS + 86_399_999, START_MILLIS + 86_400_000, 7] {
             let expected = format!("{}.{:03}", date_time(millis), millis % 1000);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_days_that_are_gone_do_not_count_and_are_not_asked_for() {
+    fn rows_of_retired_days_are_neither_counted_nor_queried() {
         let log = Log::new(42, 1_000.0, 0.25, 9);
         let calls: Vec<Call> = {
             let mut source = log.source.lock().expect("not poisoned");

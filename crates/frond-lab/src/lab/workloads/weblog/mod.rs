@@ -375,7 +375,7 @@ mod tests {
     use crate::random::Random;
 
     #[test]
-    fn queries_ask_for_what_is_there_in_their_shares() {
+    fn queries_address_existing_rows_in_their_shares() {
         let log = Log::new(42, 100_000.0, 0.25, 9);
         let end = START_MILLIS + 3 * DAY_MILLIS;
         log.pretend(end);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn sql_days_go_both_ways_and_a_lost_row_fails() {
+    fn sql_days_are_retired_by_drop_and_by_delete_and_a_lost_row_fails() {
         on_both("weblog", &[], |bench| {
             for way in ["retention drop", "retention delete"] {
                 let metrics = &step(bench, way).metrics;
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn sql_days_go_without_partitions() {
+    fn sql_days_are_retired_without_partitions() {
         on_both("weblog", &[("partitioned", "no"), ("poll", "0.95")], |bench| {
             assert!(bench.result.steps.iter().all(|step| step.name != "retention drop"));
         });

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn scrambled_ranks_are_records_that_are_there_and_the_hottest_has_its_share() {
+    fn scrambled_ranks_are_existing_records_and_the_hottest_has_its_share() {
         let keys = Keys::new(1_000, 1_200);
         let (mut random, mut counts) = (Random::new(5), vec![0u32; 1_000]);
         for _ in 0..200_000 {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_are_asked_for_most() {
+    fn the_latest_records_are_requested_most() {
         let keys = Keys::new(1_000, 1_000);
         let (mut random, mut zipf) = (Random::new(5), Zipf::new(1_000));
         let (record, next) = (keys.take(), keys.take());

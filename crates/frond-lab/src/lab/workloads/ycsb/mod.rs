@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_have_upstreams_characters_and_repeat_as_told() {
+    fn fields_have_upstreams_characters_and_repeat_as_configured() {
         let (whole, half) = (ycsb(&[]), ycsb(&[("value_ratio", "0.5")]));
         let (mut random, mut field) = (Random::new(1), String::new());
         for _ in 0..1_000 {

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back_in_as_few_bytes_as_hold_them() {
+    fn numbers_round_trip_in_the_fewest_bytes() {
         for (value, bytes) in
             [(0, 0), (1, 1), (255, 1), (256, 2), (u64::MAX >> 8, 7), (u64::MAX, 8)]
         {

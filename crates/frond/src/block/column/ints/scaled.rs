@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn multiples_are_told_from_others() {
+    fn multiples_are_distinguished_from_other_numbers() {
         let divisors =
             [1, 2, 3, 5, 7, 10, 12, 1000, 1 << 20, 3 << 40, 1 << 63, u64::MAX - 1, u64::MAX];
         for of in divisors {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_step_of_all_is_found() {
+    fn the_largest_step_is_found() {
         let mut numbers = Vec::new();
         let mut step =
             |values: &[u64]| Plan::below(values, 1000, &mut numbers).map(|plan| plan.step);

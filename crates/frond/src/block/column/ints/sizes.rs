@@ -59,7 +59,7 @@ const COLUMNS: [Column; 18] = [
 ];
 
 #[test]
-fn sizes_of_fixed_columns_stay() {
+fn encoded_sizes_of_fixed_columns_are_stable() {
     let mut encoder = IntEncoder::new();
     let (mut text, mut out) = (String::new(), Vec::new());
     for (name, rows, value) in COLUMNS {

@@ -24,7 +24,7 @@ fn padded(column: &[u8]) -> Vec<u8> {
 }
 
 /// Invariant 1 of the module: reads everything in every way, and compares.
-fn comes_back(values: &[u64], column: &[u8], chosen: Chosen) {
+fn round_trips(values: &[u64], column: &[u8], chosen: Chosen) {
     assert_eq!(column.len(), chosen.bytes, "{chosen:?}");
     let bytes = padded(column);
     let ints = Ints::parse(&bytes, values.len()).expect("parsed");
@@ -73,15 +73,15 @@ fn check_all(values: &[u64]) -> Chosen {
     let mut column = vec![0xee];
     let best = encoder.encode(values, &mut column);
     assert_eq!(encoder.measure(values), best);
-    comes_back(values, &column[1..], best);
+    round_trips(values, &column[1..], best);
     column.clear();
     let direct = encoder.encode_direct(values, &mut column);
-    comes_back(values, &column, direct);
+    round_trips(values, &column, direct);
     assert!(!matches!(direct.kind, IntKind::Rle | IntKind::Delta));
     for kind in KINDS {
         column.clear();
         let chosen = encoder.encode_as(kind, None, values, &mut column);
-        comes_back(values, &column, chosen);
+        round_trips(values, &column, chosen);
         // Steps must save a tenth; differences are tried only where values ascend.
         let saves = if kind == IntKind::Scaled { best.bytes / 10 } else { 0 };
         if kind != IntKind::Delta || values.is_sorted() {
@@ -199,12 +199,12 @@ fn any_values() -> impl Strategy<Value = Vec<u64>> {
 
 proptest! {
     #[test]
-    fn any_values_come_back_and_are_found(values in any_values()) {
+    fn any_values_round_trip_and_are_found(values in any_values()) {
         check_all(&values);
     }
 
     #[test]
-    fn sorted_values_come_back_and_are_found(mut values in any_values()) {
+    fn sorted_values_round_trip_and_are_found(mut values in any_values()) {
         values.sort_unstable();
         check_all(&values);
     }
@@ -253,22 +253,22 @@ fn any_floats() -> impl Strategy<Value = Vec<f64>> {
     )
 }
 
-fn floats_come_back(float: Float, values: &[u64]) -> Chosen {
+fn floats_round_trip(float: Float, values: &[u64]) -> Chosen {
     let mut encoder = IntEncoder::new();
     let (mut column, mut plain) = (Vec::new(), Vec::new());
     let chosen = encoder.encode_floats(float, values, &mut column);
-    comes_back(values, &column, chosen);
+    round_trips(values, &column, chosen);
     let without = encoder.encode(values, &mut plain);
     assert!(chosen.bytes <= without.bytes, "{chosen:?} {without:?}");
     column.clear();
     let kept = encoder.encode_floats_as(IntKind::Decimal, None, float, values, &mut column);
-    comes_back(values, &column, kept);
+    round_trips(values, &column, kept);
     assert!(kept.bytes >= chosen.bytes, "{kept:?} {chosen:?}");
     // With whole numbers in any kind, and in the one that was chosen.
     for numbers in KINDS.into_iter().map(Some).chain([kept.numbers]) {
         column.clear();
         let again = encoder.encode_floats_as(IntKind::Decimal, numbers, float, values, &mut column);
-        comes_back(values, &column, again);
+        round_trips(values, &column, again);
         assert!(numbers != kept.numbers || again == kept, "{again:?} {kept:?}");
     }
     chosen
@@ -276,7 +276,7 @@ fn floats_come_back(float: Float, values: &[u64]) -> Chosen {
 
 proptest! {
     #[test]
-    fn any_floats_come_back_and_are_found(floats in any_floats(), sorted: bool) {
+    fn any_floats_round_trip_and_are_found(floats in any_floats(), sorted: bool) {
         let mut doubles: Vec<u64> = floats.iter().map(|n| ordered(*n)).collect();
         let mut singles: Vec<u64> = floats.iter().map(|n| ordered_single(*n as f32)).collect();
         // Numbers that no field of four bytes holds.
@@ -286,38 +286,38 @@ proptest! {
             singles.sort_unstable();
             neither.sort_unstable();
         }
-        floats_come_back(Float::Double, &doubles);
-        floats_come_back(Float::Single, &singles);
-        floats_come_back(Float::Single, &neither);
+        floats_round_trip(Float::Double, &doubles);
+        floats_round_trip(Float::Single, &singles);
+        floats_round_trip(Float::Single, &neither);
     }
 }
 
 #[test]
-fn decimals_are_seen_among_nulls_and_others() {
+fn decimals_are_detected_among_nulls_and_other_values() {
     let price = |row: u64| (row * 7919 % 50_000) as f64 / 100.0;
     let prices: Vec<u64> = (0..1000).map(|row| ordered(price(row))).collect();
-    let chosen = floats_come_back(Float::Double, &prices);
+    let chosen = floats_round_trip(Float::Double, &prices);
     assert_eq!(
         chosen,
         Chosen { kind: IntKind::Decimal, numbers: Some(IntKind::BitPacked), bytes: 5 + 2 + 2000 }
     );
     let singles: Vec<u64> = (0..1000).map(|row| ordered_single(price(row) as f32)).collect();
-    assert_eq!(floats_come_back(Float::Single, &singles), chosen);
+    assert_eq!(floats_round_trip(Float::Single, &singles), chosen);
     // The placeholder of a null is zero bytes.
     let nulls: Vec<u64> = prices
         .iter()
         .enumerate()
         .map(|(row, price)| if row % 3 == 0 { 0 } else { *price })
         .collect();
-    let chosen = floats_come_back(Float::Double, &nulls);
+    let chosen = floats_round_trip(Float::Double, &nulls);
     assert_eq!(chosen.kind, IntKind::Decimal);
     assert!(chosen.bytes < 2450, "{chosen:?}");
     let noise: Vec<u64> = (1..1000u64).map(|row| ordered((row as f64).sqrt())).collect();
-    assert_ne!(floats_come_back(Float::Double, &noise).kind, IntKind::Decimal);
+    assert_ne!(floats_round_trip(Float::Double, &noise).kind, IntKind::Decimal);
 }
 
 #[test]
-fn every_width_and_the_edges_of_every_width_come_back() {
+fn values_at_the_edges_of_every_width_round_trip() {
     for width in 0..=64u32 {
         let top = u64::MAX.checked_shr(64 - width).unwrap_or(0);
         for rows in [0usize, 1, 2, 3, 5, 33, 100] {
@@ -331,7 +331,7 @@ fn every_width_and_the_edges_of_every_width_come_back() {
 }
 
 #[test]
-fn the_largest_column_comes_back() {
+fn the_largest_column_round_trips() {
     let values: Vec<u64> = (0..ROWS_MAX as u64).map(|i| i * 3 + i * i % 5).collect();
     check_all(&values);
     let far: Vec<u64> = (0..ROWS_MAX as u64).map(|i| i << 48).collect();
@@ -398,7 +398,7 @@ fn any_flipped_or_cut_byte_gives_values_or_an_error() {
 
 /// Columns that fit into their bytes but contradict themselves, each next to a valid one.
 #[test]
-fn contradictions_are_found() {
+fn contradictions_are_detected() {
     let checked = |column: &str, rows| {
         let byte = |hex| u8::from_str_radix(hex, 16).expect("hexadecimal");
         let bytes = padded(&column.split_whitespace().map(byte).collect::<Vec<u8>>());
@@ -479,7 +479,7 @@ fn long_repetitions_are_found_whole() {
 
 /// Runs that another encoder did not join are found as one range.
 #[test]
-fn equal_neighbours_of_runs_are_one_range() {
+fn adjacent_equal_runs_are_found_as_one_range() {
     let bytes = padded(&[0x42, 2, 0, 3, 0, 0x2a, 0x16]);
     let ints = Ints::parse(&bytes, 8).expect("parsed");
     ints.check().expect("checked");
@@ -492,7 +492,7 @@ fn equal_neighbours_of_runs_are_one_range() {
 
 /// Rows 0 to 4 are 0; a restart makes the rest of the frame 7; the second frame is 9.
 #[test]
-fn restarts_that_rise_are_searched_too() {
+fn frames_with_ascending_restarts_are_searchable() {
     let bytes = padded(&[0x44, 0, 0x80, 0x04, 0, 0x90, 1, 0, 5, 0, 1, 7]);
     let ints = Ints::parse(&bytes, 34).expect("parsed");
     ints.check().expect("checked");
@@ -543,14 +543,14 @@ fn the_documented_columns_are_what_is_written() {
         column.clear();
         let chosen = encoder.encode_as(*kind, None, values, &mut column);
         assert_eq!((chosen.kind, hex(&column)), (*kind, hex(&shown)));
-        comes_back(values, &shown, chosen);
+        round_trips(values, &shown, chosen);
     }
     let floats = [12.34, 0.5, f64::NAN, -0.25].map(ordered);
     column.clear();
     let kind = IntKind::Decimal;
     let chosen = encoder.encode_floats_as(kind, None, Float::Double, &floats, &mut column);
     assert_eq!((chosen.kind, hex(&column)), (IntKind::Decimal, hex(&shown[0])));
-    comes_back(&floats, &shown[0], chosen);
+    round_trips(&floats, &shown[0], chosen);
     assert_eq!(shown.len(), 1);
 }
 

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_those_that_nearly_all_strings_have() {
+    fn classes_are_those_common_to_nearly_all_strings() {
         let mut state = 1u64;
         let mut next = |end: usize| {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

@@ -378,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_those_that_their_digits_say() {
+    fn digits_are_parsed_exactly() {
         let all = "9876543210123456789";
         for len in 1..=all.len() {
             for start in 0..=all.len() - len {

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digits_end_where_something_else_begins() {
+    fn digits_end_at_the_first_other_byte() {
         for len in 0..20 {
             for byte in (0..=255u8).filter(|byte| !byte.is_ascii_digit()) {
                 let mut text = vec![b'.'; 3];

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_what_changes() {
+    fn slots_are_the_changing_tokens() {
         let guid = "5E0F9A44-11AA-4BCD-8001-0123456789AB";
         for (text, expected) in [
             ("", vec![]),

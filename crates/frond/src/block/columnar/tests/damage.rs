@@ -102,7 +102,7 @@ fn any_flipped_or_cut_byte_gives_rows_or_an_error() {
 
 /// Rows in the wrong order, repeated, or of another length than the header says are detected.
 #[test]
-fn contradictions_are_found() {
+fn contradictions_are_detected() {
     let layout = Layout::new(vec![Part::Fixed(2, Hint::Integer), Part::Fixed(2, Hint::Integer)]);
     let columns = Arc::new(Columns::new(&layout, &Layout::default()));
     let build = || {
@@ -166,7 +166,7 @@ fn with_fillers(parts: usize, deletes: u32, string: &[u8]) -> Result<(), &'stati
 
 /// Rows without a value have placeholders in its columns, whose total length must be bounded.
 #[test]
-fn what_stands_for_missing_values_has_an_end() {
+fn placeholders_of_missing_values_are_bounded() {
     let told = Err("what stands for missing values is too long");
     assert_eq!(with_fillers(1, 2000, &[b'x'; 64]), Ok(()));
     assert_eq!(with_fillers(1, 2000, &[b'x'; 65]), told);

@@ -51,7 +51,7 @@ fn rows(noise: &mut Noise, count: u32, mixed: bool) -> Rows {
 /// Invariants of the file. Begin is near a field of the key, end near begin, and the change near
 /// the end, which is itself a difference.
 #[test]
-fn differences_come_back() {
+fn differences_round_trip() {
     let columns = tasks();
     let mut noise = Noise(4);
     for mixed in [false, true] {
@@ -79,7 +79,7 @@ fn differences_come_back() {
 /// Keys that do not fit remove a column to which others were differences; another encoding is found
 /// for that block.
 #[test]
-fn differences_follow_the_columns_that_there_are() {
+fn differences_adapt_when_a_block_lacks_a_column() {
     let columns = tasks();
     let mut noise = Noise(5);
     let plans = Plans::new(&columns);
@@ -118,7 +118,7 @@ fn by_duration(noise: &mut Noise, count: u64) -> Rows {
 /// Invariant 2: key columns that are differences are searched, including differences that have
 /// wrapped around.
 #[test]
-fn differences_in_keys_are_searched() {
+fn differences_in_keys_are_searchable() {
     let key = Layout::new(vec![Part::Fixed(8, Hint::Integer), MICROS, MICROS, INT, INT]);
     let columns = Arc::new(Columns::new(&key, &Layout::default()));
     let mut builder = ColumnarBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
@@ -136,7 +136,7 @@ fn differences_in_keys_are_searched() {
 /// Where a field is sometimes below the other and sometimes above it, differences fall once among
 /// rows of one value: from those that have wrapped around to those that have not.
 #[test]
-fn differences_on_both_sides_of_zero_are_searched() {
+fn differences_of_either_sign_are_searchable() {
     let key = Layout::new(vec![MICROS, MICROS]);
     let columns = Arc::new(Columns::new(&key, &Layout::default()));
     let mut builder = ColumnarBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
@@ -171,7 +171,7 @@ fn differences_on_both_sides_of_zero_are_searched() {
 /// A column that is no shorter as a difference stays as it is; what two columns have in common must
 /// be worth the second read.
 #[test]
-fn columns_that_have_nothing_in_common_stay_apart() {
+fn unrelated_columns_are_encoded_separately() {
     let columns =
         Arc::new(Columns::new(&Layout::new(vec![INT]), &Layout::new(vec![MICROS, MICROS, INT])));
     let mut noise = Noise(6);
@@ -187,7 +187,7 @@ fn columns_that_have_nothing_in_common_stay_apart() {
 
 /// The other column must be an integer column of a field, come earlier, and be no difference.
 #[test]
-fn differences_to_what_they_must_not_be_are_found() {
+fn differences_to_forbidden_columns_are_detected() {
     let columns = tasks();
     let mut builder = ColumnarBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
     for (key, (tag, payload)) in &rows(&mut Noise(7), 300, false) {
@@ -279,7 +279,7 @@ fn by_price(noise: &mut Noise, count: u64, ids_a_milli: f64) -> Rows {
 
 /// Ids are differences to a line over times, and are found in keys that are equal up to them.
 #[test]
-fn differences_to_lines_come_back_and_are_searched() {
+fn differences_to_lines_round_trip_and_are_searchable() {
     let key = Layout::new(vec![INT, Part::Fixed(8, Hint::Integer), INT, INT]);
     let columns = Arc::new(Columns::new(&key, &Layout::default()));
     let mut noise = Noise(14);

@@ -1,11 +1,11 @@
 //! Columnar blocks compared with row blocks of the same rows, for any layouts; values that do not
-//! fit; projections. Damaged bytes: `damage.rs`, `even_damage.rs`; the size of fixed blocks:
-//! `sizes.rs`; rows before they are a block: `held.rs`.
+//! fit; projections. Damaged bytes: `damage.rs`, `equal_length_damage.rs`; the size of fixed
+//! blocks: `sizes.rs`; rows before they are a block: `pushed_rows.rs`.
 
 mod damage;
 mod difference;
-mod even;
-mod even_damage;
+mod equal_length;
+mod equal_length_damage;
 mod pushed_rows;
 mod reference;
 mod rows;
@@ -385,7 +385,7 @@ fn a_block_refuses_a_row_beyond_its_limit_but_not_its_first() {
 
 /// Deletes next to a value of 60 KB, in columns that repeat words, do not repeat the value.
 #[test]
-fn fillers_are_short() {
+fn placeholders_are_short() {
     let columns = Arc::new(Columns::new(&Layout::default(), &Layout::default()));
     let mut builder = ColumnarBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
     let long = vec![b'x'; 60_000];
@@ -404,7 +404,7 @@ fn fillers_are_short() {
 
 /// Many short placeholders do not exceed a MiB either: what is built passes the check.
 #[test]
-fn fillers_of_many_columns_end() {
+fn placeholders_of_many_columns_are_bounded() {
     let value = Layout::new(vec![Part::Var(End::Prefixed); 40]);
     let columns = Arc::new(Columns::new(&Layout::default(), &value));
     let mut builder = ColumnarBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
@@ -480,7 +480,7 @@ fn the_documented_block_is_what_is_written() {
 /// Keys with a field that differs from its neighbours by as little as possible are ordered by every
 /// kind of field alone.
 #[test]
-fn every_part_alone_orders_its_keys() {
+fn each_key_part_alone_keeps_key_order() {
     for part in [
         Part::Fixed(1, Hint::None),
         Part::Fixed(3, Hint::Integer),

@@ -80,7 +80,7 @@ proptest! {
 
     /// Invariant 1 of the file.
     #[test]
-    fn rows_are_cut_as_each_by_itself(
+    fn rows_are_split_alike_in_bulk_and_singly(
         seed: u64,
         layout in any_layout(false),
         count in 1usize..80,
@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn keys_ascend_as_memcmp(seed: u64, shared in 0usize..20) {
+    fn keys_ascend_in_memcmp_order(seed: u64, shared in 0usize..20) {
         let mut noise = Noise(seed);
         let front = vec![noise.below(3) as u8; shared];
         for _ in 0..40 {
@@ -115,7 +115,7 @@ proptest! {
 
 /// Two strings in a row of fixed length: the end of the first moves, and the row's length does not.
 #[test]
-fn cuts_that_move_within_one_length_are_seen() {
+fn field_ends_that_move_within_equal_row_lengths_are_detected() {
     let layout = Layout::new(vec![
         Part::Fixed(3, Hint::Integer),
         Part::Var(End::Escaped),

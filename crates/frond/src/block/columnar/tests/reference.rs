@@ -68,7 +68,7 @@ fn rows(noise: &mut Noise, count: u32, mixed: bool) -> Rows {
 /// File names quote names and versions, that is, two columns of the key and one of the value, and
 /// are restored in every way of reading.
 #[test]
-fn quotes_come_back() {
+fn quotes_round_trip() {
     let columns = packages();
     let mut noise = Noise(4);
     for codec in [Codec::Raw, Codec::Zstd1] {
@@ -93,7 +93,7 @@ fn quotes_come_back() {
 
 /// File names with quotes take less than half.
 #[test]
-fn quotes_are_worth_it() {
+fn quotes_halve_the_encoded_size() {
     let columns = packages();
     let mut builder = ColumnarBuilder::new(columns.clone(), Codec::Zstd1, Plans::new(&columns));
     let both = Both::new(&mut builder, &columns, &[], &rows(&mut Noise(5), 200, false));
@@ -112,7 +112,7 @@ fn quotes_are_worth_it() {
 /// Keys that do not fit remove the quoted columns: that block's strings are encoded as they are,
 /// and those of the next block quote again.
 #[test]
-fn quotes_follow_the_columns_that_there_are() {
+fn quotes_adapt_when_a_block_lacks_a_column() {
     let columns = packages();
     let mut noise = Noise(6);
     let mut builder = ColumnarBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
@@ -131,7 +131,7 @@ fn quotes_follow_the_columns_that_there_are() {
 /// Strings that have nothing in common stay as they are, and are measured again when the rows have
 /// changed.
 #[test]
-fn strings_quote_what_is_worth_it_only() {
+fn strings_quote_only_where_it_saves_bytes() {
     let columns = Arc::new(Columns::new(&Layout::new(vec![KEY]), &Layout::new(vec![TEXT])));
     let mut noise = Noise(8);
     let mut builder = ColumnarBuilder::new(columns.clone(), Codec::Raw, Plans::new(&columns));
@@ -158,7 +158,7 @@ fn strings_quote_what_is_worth_it_only() {
 /// Quoted columns hold strings, come earlier, quote nothing, and use no codec; and a quote byte
 /// must refer to one of them.
 #[test]
-fn quotes_of_what_they_must_not_be_are_found() {
+fn quotes_of_forbidden_columns_are_detected() {
     let columns = packages();
     let mut builder = ColumnarBuilder::new(columns.clone(), Codec::Zstd1, Plans::new(&columns));
     for (key, (tag, payload)) in &rows(&mut Noise(7), 150, false) {

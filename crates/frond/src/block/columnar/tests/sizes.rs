@@ -144,7 +144,7 @@ fn tables() -> Vec<Table> {
 }
 
 #[test]
-fn sizes_of_fixed_blocks_stay() {
+fn encoded_sizes_of_fixed_blocks_are_stable() {
     let mut text = String::new();
     for Table { name, key, value, rows } in tables() {
         let columns = Arc::new(Columns::new(&Layout::new(key), &Layout::new(value)));
@@ -176,7 +176,7 @@ log, buffered, 120: 4115 in 2326
 /// A builder that has seen other rows writes a block hardly longer than one that has not: plans are
 /// dropped when they miss.
 #[test]
-fn plans_follow_the_rows() {
+fn plans_adapt_to_the_rows() {
     type Value = fn(&mut Noise, u64) -> (u64, String);
     let sorts: [Value; 5] = [
         |_, row| (row * 3, format!("{:09}-{:04}", row * 77_777, row % 50)),

@@ -97,7 +97,7 @@ fn a_scan_waits_for_the_pending_entry_of_an_index_that_is_not_unique() {
 /// This includes a first lock that is taken without waiting for a holder: that of a row in one
 /// step, and of a check that would share the lock.
 #[test]
-fn a_transaction_that_begins_with_a_row_is_slowed_before_its_first_lock() {
+fn a_transaction_is_paced_before_its_first_row_lock() {
     let limits = || Limits { memtable_bytes: 64 << 10, ..Limits::for_cache(8 << 20) };
     let slowed = |table: &Table| table.db.stats().get("writers_slowed").unwrap();
     // Puts that outrun the applies, until one is slowed; returns how many were not.

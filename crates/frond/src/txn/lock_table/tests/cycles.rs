@@ -68,7 +68,7 @@ fn insert(key: usize) -> Step {
 }
 
 #[test]
-fn cycles_of_two_to_eight_end_with_the_one_that_has_written_least() {
+fn the_victim_of_a_cycle_is_the_transaction_that_wrote_least() {
     for count in 2..=8 {
         for least in 0..count {
             let parties = (0..count).map(|at| {
@@ -83,7 +83,7 @@ fn cycles_of_two_to_eight_end_with_the_one_that_has_written_least() {
 }
 
 #[test]
-fn of_equals_the_one_that_closed_the_cycle_is_ended() {
+fn among_equals_the_transaction_that_closed_the_cycle_is_the_victim() {
     let parties = (0..4).map(|at| (5, row(at, Exclusive), row((at + 1) % 4, Exclusive)));
     let (ended, deadlock) = cycle(parties.collect());
     assert_eq!(ended, [3]);
@@ -96,7 +96,7 @@ fn of_equals_the_one_that_closed_the_cycle_is_ended() {
 
 /// On one thread until the cycle closes: the main thread is the searcher.
 #[test]
-pub(super) fn the_searcher_is_ended_if_it_has_written_least() {
+pub(super) fn the_detecting_transaction_is_the_victim_if_it_wrote_least() {
     let (table, clock) = timed();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     b.owner().set_writes(3);
@@ -133,7 +133,7 @@ pub(super) fn the_searcher_is_ended_if_it_has_written_least() {
 
 /// Row, gap and table in one cycle.
 #[test]
-fn cycles_go_through_rows_gaps_and_tables() {
+fn cycles_through_rows_gaps_and_tables_are_detected() {
     let parties = vec![
         (9, row(1, Exclusive), whole(50, TableMode::Exclusive)),
         (9, whole(50, TableMode::IntentExclusive), insert(5)),
@@ -147,7 +147,7 @@ fn cycles_go_through_rows_gaps_and_tables() {
 }
 
 #[test]
-fn two_who_read_a_row_and_then_write_it_are_a_cycle() {
+fn two_readers_that_upgrade_the_same_row_are_a_cycle() {
     let parties = vec![(2, row(1, Shared), row(1, Write)), (1, row(1, Shared), row(1, Write))];
     assert_eq!(cycle(parties).0, [1]);
 }
@@ -173,7 +173,7 @@ fn a_wait_that_closes_two_cycles_ends_both() {
 /// A cycle through a transaction that only came first: it waits in the queue and holds nothing
 /// there.
 #[test]
-fn a_cycle_goes_through_a_waiter_that_came_first() {
+fn a_cycle_through_an_earlier_waiter_is_detected() {
     let table = table();
     let mut sets: Vec<LockSet> = (0..3).map(|id| table.begin(id)).collect();
     table.lock_row(&mut sets[0], TREE, b"k", Shared, NoWait).unwrap();
@@ -204,7 +204,7 @@ fn a_cycle_goes_through_a_waiter_that_came_first() {
 
 /// Many waits and no cycle: no transaction is aborted.
 #[test]
-fn waits_without_a_cycle_end_nobody() {
+fn waits_without_a_cycle_abort_no_transaction() {
     let table = table();
     let mut first = table.begin(100);
     table.lock_row(&mut first, TREE, b"0", Exclusive, NoWait).unwrap();
@@ -244,7 +244,7 @@ impl Hooks for Told {
 /// A call that must not wait waits for nothing: it closes no cycle, however little it has written,
 /// and is not reported to the server.
 #[test]
-pub(super) fn who_has_no_time_to_wait_is_in_no_cycle() {
+pub(super) fn a_call_without_wait_time_is_in_no_cycle() {
     let now = WaitPolicy::For(Duration::ZERO);
     for (writes_of_waiter, writes_of_asker) in [(5, 1), (1, 5)] {
         let told = Arc::new(Told::default());

@@ -18,7 +18,7 @@ fn told(held: &HeldLocks) -> Vec<(u64, u64, TreeId, HeldOn, LockMode)> {
 }
 
 #[test]
-fn every_lock_is_listed_with_who_holds_it() {
+fn every_lock_is_listed_with_its_holder() {
     let table = table();
     assert_eq!(table.held(9), HeldLocks::default());
     let (mut a, mut b) = (table.begin(0), table.begin(0));
@@ -79,7 +79,7 @@ fn every_lock_is_listed_with_who_holds_it() {
 }
 
 #[test]
-fn a_list_is_as_long_as_was_asked_and_says_what_is_left() {
+fn a_list_of_locks_is_truncated_as_requested_and_counts_the_rest() {
     let table = table();
     let mut sets: Vec<_> = (1..=3).map(|id| table.begin(id)).collect();
     for (at, set) in sets.iter_mut().enumerate() {
@@ -108,7 +108,7 @@ fn a_list_is_as_long_as_was_asked_and_says_what_is_left() {
 }
 
 #[test]
-fn the_key_of_a_row_that_is_waited_for_is_known() {
+fn the_key_of_a_contended_row_is_reported() {
     let table = table();
     let mut a = table.begin(1);
     table.lock_row(&mut a, TREE, b"wanted", RowMode::Write, NoWait).unwrap();
@@ -132,7 +132,7 @@ fn the_key_of_a_row_that_is_waited_for_is_known() {
 /// Invariant 2 of `held.rs`: each transaction locks only what is named after it, and its owner is
 /// then reused for another.
 #[test]
-fn nobody_is_listed_with_what_another_holds() {
+fn no_transaction_is_listed_with_locks_of_another() {
     let table = table();
     let done = AtomicBool::new(false);
     let has_ended = || done.load(crate::sync::Ordering::SeqCst);

@@ -13,7 +13,7 @@ use WaitPolicy::{For, Forever, NoWait};
 /// A grant, a timeout and an interrupt reach one waiter at once: exactly one ends the wait, nothing
 /// is left of it, and no waiter after it is forgotten.
 #[test]
-fn a_wait_ends_once_whatever_ends_it() {
+fn a_wait_ends_exactly_once() {
     explore(1500, || {
         let (table, clock) = timed();
         let mut holder = table.begin(1);
@@ -70,7 +70,7 @@ fn an_interrupt_is_never_missed() {
 
 /// The interrupt of another transaction, which this owner observes, is the only end of the wait.
 #[test]
-fn a_listed_sleeper_misses_no_interrupt() {
+fn a_registered_sleeper_misses_no_interrupt() {
     explore(1000, || {
         let table = table();
         let mut holder = table.begin(1);
@@ -91,7 +91,7 @@ fn a_listed_sleeper_misses_no_interrupt() {
 
 /// A request concurrent with a release is granted: at once, or because it waits.
 #[test]
-fn a_release_never_passes_a_wait() {
+fn a_release_never_misses_a_waiter() {
     explore(1500, || {
         let table = table();
         let alone = Arc::new(AtomicU32::new(0));
@@ -119,7 +119,7 @@ fn a_release_never_passes_a_wait() {
 /// Rows taken in all orders, read and then written: every cycle is resolved, so every transaction
 /// ends.
 #[test]
-fn every_cycle_ends() {
+fn every_cycle_is_resolved() {
     explore(1500, || {
         let table = table();
         let threads: Vec<_> = (0..3_u64)
@@ -202,7 +202,7 @@ fn scan(table: &LockTable, rows: &Rows, id: u64) {
 
 /// Rules: I32, I33. Two inserts, one of them of a key that another inserts too, and two scans.
 #[test]
-fn what_is_published_is_seen_from_one_side() {
+fn concurrent_inserts_and_scans_do_not_miss_each_other() {
     explore(1500, || {
         let table = table();
         let rows = Arc::new(Rows::default());
@@ -226,7 +226,7 @@ fn what_is_published_is_seen_from_one_side() {
 
 /// Rule: I52. No transaction holds an intent to change a tree that another has locked exclusively.
 #[test]
-fn who_has_a_tree_has_it_alone() {
+fn an_exclusive_tree_lock_excludes_all_writers() {
     explore(1500, || {
         let table = table();
         let writers = Arc::new(AtomicU32::new(0));
@@ -267,10 +267,11 @@ fn who_has_a_tree_has_it_alone() {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "locks: a refusal is not looked at again" => a_release_never_passes_a_wait,
+        "locks: a refusal is not looked at again" => a_release_never_misses_a_waiter,
         "locks: a sleeper is not announced" => an_interrupt_is_never_missed,
-        "locks: a cancelled sleeper is not woken" => a_listed_sleeper_misses_no_interrupt,
-        "locks: an insert that looks is not counted" => what_is_published_is_seen_from_one_side,
+        "locks: a cancelled sleeper is not woken" => a_registered_sleeper_misses_no_interrupt,
+        "locks: an insert that looks is not counted" =>
+            concurrent_inserts_and_scans_do_not_miss_each_other,
     };
     crate::plant::assert_claims_hold("schedules of locks", claims);
 }

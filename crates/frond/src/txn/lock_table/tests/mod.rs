@@ -106,21 +106,30 @@ fn reason<T: std::fmt::Debug>(result: Result<T, LockError>) -> Reason {
 #[test]
 fn planted_bugs_are_caught() {
     let claims = claims! {
-        "locks: an insert passes by gaps" => ranges::inserts_of_others_wait_for_a_gap,
-        "locks: a cursor that goes back locks nothing" => ranges::a_cursor_has_one_interval_that_grows,
+        "locks: an insert passes by gaps" => ranges::inserts_into_a_locked_gap_wait_for_its_holder,
+        "locks: a cursor that goes back locks nothing" =>
+            ranges::a_cursor_extends_a_single_interval,
         "locks: what cannot be read is one's own" =>
-            oracle::beyond::what_cannot_be_found_out_is_held_against_others_and_not_for_oneself,
-        "locks: the killed stay in the queue" => waiting::a_killed_waiter_leaves_at_once_and_leaves_nothing,
-        "locks: what was newly taken stays" => rows::unlock_last_gives_back_what_the_last_call_newly_took,
+            oracle::spilled::unreadable_spilled_writes_block_only_other_transactions,
+        "locks: the killed stay in the queue" =>
+            waiting::a_killed_waiter_leaves_the_queue_at_once_and_holds_nothing,
+        "locks: what was newly taken stays" =>
+            rows::unlock_last_releases_only_what_the_last_call_acquired,
         "locks: a wait that failed keeps the row" => oracle::histories_beyond_memory,
         "locks: rows that left memory are in no filter" => oracle::histories_beyond_memory,
-        "locks: a wait outlasts its time" => waiting::a_wait_in_real_time_lasts_no_longer_than_it_is_to,
-        "locks: an upgrade queues after others" => rows::an_upgrade_comes_before_those_who_wait,
-        "locks: a release wakes no waiter" => rows::a_release_grants_who_came_first,
-        "locks: intents of before are not asked for" => tables::tables_are_locked_by_the_usual_modes,
-        "locks: an owner that does not wait is in a cycle" => cycles::who_has_no_time_to_wait_is_in_no_cycle,
-        "locks: a transaction locks all that there is" => rows::locks_of_what_is_not_written_have_a_part_of_memory,
-        "locks: cycles are not searched" => cycles::the_searcher_is_ended_if_it_has_written_least,
+        "locks: a wait outlasts its time" =>
+            waiting::a_wait_in_real_time_ends_soon_after_its_deadline,
+        "locks: an upgrade queues after others" =>
+            rows::an_upgrade_is_granted_before_waiting_requests,
+        "locks: a release wakes no waiter" => rows::a_release_grants_requests_in_arrival_order,
+        "locks: intents of before are not asked for" =>
+            tables::tables_are_locked_in_the_standard_modes,
+        "locks: an owner that does not wait is in a cycle" =>
+            cycles::a_call_without_wait_time_is_in_no_cycle,
+        "locks: a transaction locks all that there is" =>
+            rows::locks_of_unwritten_rows_have_a_memory_limit,
+        "locks: cycles are not searched" =>
+            cycles::the_detecting_transaction_is_the_victim_if_it_wrote_least,
     };
     crate::plant::assert_claims_hold("locks", claims);
 }

@@ -20,7 +20,7 @@ fn insert(
 
 /// Rule: I33.
 #[test]
-pub(super) fn inserts_of_others_wait_for_a_gap() {
+pub(super) fn inserts_into_a_locked_gap_wait_for_its_holder() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     table.lock_range(&mut a, TREE, (Excluded(b"b"), Included(b"d")));
@@ -46,7 +46,7 @@ pub(super) fn inserts_of_others_wait_for_a_gap() {
 
 /// Rules: I46, I47.
 #[test]
-pub(super) fn a_cursor_has_one_interval_that_grows() {
+pub(super) fn a_cursor_extends_a_single_interval() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     let up = table.lock_range(&mut a, TREE, (Excluded(b"m"), Included(b"m")));
@@ -76,7 +76,7 @@ pub(super) fn a_cursor_has_one_interval_that_grows() {
 }
 
 #[test]
-fn gaps_do_not_stand_against_gaps() {
+fn gap_locks_do_not_conflict_with_each_other() {
     let table = table();
     let (mut a, mut b, mut c) = (table.begin(1), table.begin(2), table.begin(3));
     table.lock_range(&mut a, TREE, (Unbounded, Unbounded));
@@ -92,7 +92,7 @@ fn gaps_do_not_stand_against_gaps() {
 /// Two gaps over one key are released one after the other; the insert succeeds once both are, and
 /// learns that it waited.
 #[test]
-fn an_insert_waits_until_every_gap_has_gone() {
+fn an_insert_waits_until_every_gap_lock_is_released() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     table.lock_range(&mut a, TREE, (Included(b"a"), Included(b"m")));
@@ -122,7 +122,7 @@ fn an_insert_waits_until_every_gap_has_gone() {
 
 /// The holder of a gap reads and inserts in it while another's insert waits for it: no deadlock.
 #[test]
-fn the_holder_of_a_gap_passes_the_insert_that_waits_for_it() {
+fn a_gap_holder_is_not_blocked_by_an_insert_waiting_for_it() {
     let table = table();
     let mut a = table.begin(1);
     table.lock_range(&mut a, TREE, (Unbounded, Unbounded));
@@ -146,7 +146,7 @@ fn the_holder_of_a_gap_passes_the_insert_that_waits_for_it() {
 
 /// A row that was held before the insert is not released for it.
 #[test]
-fn an_insert_that_waits_keeps_the_row_it_had() {
+fn an_insert_keeps_its_earlier_row_lock_while_waiting() {
     let (table, clock) = timed();
     let (mut a, mut c) = (table.begin(1), table.begin(3));
     table.lock_range(&mut a, TREE, (Unbounded, Unbounded));

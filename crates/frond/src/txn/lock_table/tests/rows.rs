@@ -7,7 +7,7 @@ use RowMode::{Exclusive, Shared, Write};
 use WaitPolicy::NoWait;
 
 #[test]
-fn shared_locks_go_together_and_exclusive_ones_with_none() {
+fn shared_locks_are_compatible_and_exclusive_ones_conflict() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     for (first, second, fits) in [
@@ -32,7 +32,7 @@ fn shared_locks_go_together_and_exclusive_ones_with_none() {
 /// Rule: I32. Short keys of trees with adjacent numbers: a hash seeded with the tree would confuse
 /// them.
 #[test]
-fn short_keys_of_many_trees_are_locks_of_their_own() {
+fn short_keys_of_many_trees_are_distinct_locks() {
     let table = table();
     let mut one = table.begin(1);
     for tree in 0..12 {
@@ -49,7 +49,7 @@ fn short_keys_of_many_trees_are_locks_of_their_own() {
 }
 
 #[test]
-fn locks_are_of_a_tree_and_a_key() {
+fn a_lock_is_identified_by_tree_and_key() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     assert_eq!(table.lock_row(&mut a, TREE, b"k", Exclusive, NoWait), Ok(Taken::New));
@@ -63,7 +63,7 @@ fn locks_are_of_a_tree_and_a_key() {
 }
 
 #[test]
-fn who_holds_a_lock_takes_it_again_for_nothing() {
+fn a_holder_reacquires_its_lock_at_no_cost() {
     let table = table();
     let mut a = table.begin(1);
     assert_eq!(table.lock_row(&mut a, TREE, b"k", Shared, NoWait), Ok(Taken::New));
@@ -79,7 +79,7 @@ fn who_holds_a_lock_takes_it_again_for_nothing() {
 
 /// Rule: I46.
 #[test]
-pub(super) fn unlock_last_gives_back_what_the_last_call_newly_took() {
+pub(super) fn unlock_last_releases_only_what_the_last_call_acquired() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     let take = |locks: &mut LockSet, mode| table.lock_row(locks, TREE, b"k", mode, NoWait);
@@ -114,7 +114,7 @@ pub(super) fn unlock_last_gives_back_what_the_last_call_newly_took() {
 
 /// Rule: I3: waiting requests are granted in the order of arrival, and none overtakes.
 #[test]
-pub(super) fn a_release_grants_who_came_first() {
+pub(super) fn a_release_grants_requests_in_arrival_order() {
     let table = table();
     let mut holder = table.begin(0);
     table.lock_row(&mut holder, TREE, b"k", Exclusive, NoWait).unwrap();
@@ -152,7 +152,7 @@ pub(super) fn a_release_grants_who_came_first() {
 }
 
 #[test]
-fn nobody_who_holds_nothing_passes_a_waiter() {
+fn a_new_request_never_overtakes_a_waiter() {
     let table = table();
     let (mut a, mut c) = (table.begin(1), table.begin(3));
     table.lock_row(&mut a, TREE, b"k", Shared, NoWait).unwrap();
@@ -176,7 +176,7 @@ fn nobody_who_holds_nothing_passes_a_waiter() {
 }
 
 #[test]
-pub(super) fn an_upgrade_comes_before_those_who_wait() {
+pub(super) fn an_upgrade_is_granted_before_waiting_requests() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     table.lock_row(&mut a, TREE, b"k", Shared, NoWait).unwrap();
@@ -214,7 +214,7 @@ pub(super) fn an_upgrade_comes_before_those_who_wait() {
 }
 
 #[test]
-fn many_locks_are_held_and_given_back() {
+fn many_locks_are_acquired_and_released() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     for round in 0..2_u32 {
@@ -245,7 +245,7 @@ fn many_locks_are_held_and_given_back() {
 
 /// Rules: I12, I54.
 #[test]
-fn prepared_transactions_keep_what_they_wrote_and_take_it_again() {
+fn prepared_transactions_keep_and_reacquire_their_write_locks() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     table.lock_table(&mut a, OTHER, TableMode::IntentShared, NoWait).unwrap();
@@ -295,7 +295,7 @@ fn prepared_transactions_keep_what_they_wrote_and_take_it_again() {
 }
 
 #[test]
-fn refusals_are_errors_that_say_who_and_where() {
+fn lock_errors_name_the_holder_and_the_row() {
     let table = table();
     let (mut a, mut b) = (table.begin(41), table.begin(42));
     table.lock_row(&mut a, TREE, b"k", Exclusive, NoWait).unwrap();
@@ -320,7 +320,7 @@ fn refusals_are_errors_that_say_who_and_where() {
 
 /// Rules: I47, P15. A transaction with few locks, and one that writes, is not refused.
 #[test]
-pub(super) fn locks_of_what_is_not_written_have_a_part_of_memory() {
+pub(super) fn locks_of_unwritten_rows_have_a_memory_limit() {
     const MAX: usize = 100_000;
     let table = LockTable::new(Arc::new(ManualClock::default())).within(45 * MAX as u64);
     let (mut many, mut few) = (table.begin(1), table.begin(2));

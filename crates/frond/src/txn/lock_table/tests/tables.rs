@@ -7,7 +7,7 @@ use WaitPolicy::NoWait;
 const MODES: [TableMode; 4] = [IntentShared, IntentExclusive, Shared, Exclusive];
 
 #[test]
-pub(super) fn tables_are_locked_by_the_usual_modes() {
+pub(super) fn tables_are_locked_in_the_standard_modes() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     let fits = ["yyyn", "yynn", "ynyn", "nnnn"];
@@ -25,7 +25,7 @@ pub(super) fn tables_are_locked_by_the_usual_modes() {
 }
 
 #[test]
-fn one_transaction_asks_for_more_and_more_of_a_tree() {
+fn a_transaction_upgrades_its_tree_lock_step_by_step() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     assert_eq!(table.lock_table(&mut a, TREE, IntentShared, NoWait), Ok(Taken::New));
@@ -48,7 +48,7 @@ fn one_transaction_asks_for_more_and_more_of_a_tree() {
 /// Intents recorded at their owners are seen by a transaction that wants the tree, and released
 /// where they were put.
 #[test]
-fn who_wants_a_tree_waits_for_intents_of_before() {
+fn a_tree_lock_waits_for_earlier_intents() {
     let table = table();
     let mut others: Vec<LockSet> = (1..=20).map(|id| table.begin(id)).collect();
     for (at, locks) in others.iter_mut().enumerate() {

@@ -5,7 +5,7 @@ use RowMode::{Exclusive, Shared};
 use WaitPolicy::{For, Forever, NoWait};
 
 #[test]
-fn a_wait_ends_when_its_time_is_over_and_not_before() {
+fn a_wait_times_out_at_its_deadline_and_not_before() {
     let (table, clock) = timed();
     let mut a = table.begin(1);
     table.lock_row(&mut a, TREE, b"k", Exclusive, NoWait).unwrap();
@@ -51,7 +51,7 @@ fn a_wait_ends_when_its_time_is_over_and_not_before() {
 
 /// Even if no other thread looks at the clock.
 #[test]
-fn a_wait_in_real_time_ends_by_itself() {
+fn a_wait_in_real_time_ends_without_another_thread() {
     let table = LockTable::new(Arc::new(crate::io::RealClock::new()));
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     table.lock_row(&mut a, TREE, b"k", Exclusive, NoWait).unwrap();
@@ -67,7 +67,7 @@ fn a_wait_in_real_time_ends_by_itself() {
 /// The one guarantee about time: a wait ends within 10 ms of its deadline. The best of five is
 /// checked, so that a busy machine does not fail it.
 #[test]
-pub(super) fn a_wait_in_real_time_lasts_no_longer_than_it_is_to() {
+pub(super) fn a_wait_in_real_time_ends_soon_after_its_deadline() {
     let table = LockTable::new(Arc::new(crate::io::RealClock::new()));
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     table.lock_row(&mut a, TREE, b"k", Exclusive, NoWait).unwrap();
@@ -88,7 +88,7 @@ pub(super) fn a_wait_in_real_time_lasts_no_longer_than_it_is_to() {
 /// The waits of a call that needs several locks end together; the next call has its full time
 /// again.
 #[test]
-fn a_call_waits_for_all_its_locks_as_long_as_for_one() {
+fn all_waits_of_a_call_share_one_timeout() {
     let (table, clock) = timed();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     table.lock_row(&mut a, TREE, b"a", Exclusive, NoWait).unwrap();
@@ -146,7 +146,7 @@ fn a_call_waits_for_all_its_locks_as_long_as_for_one() {
 
 /// A waiter that leaves the middle of a queue lets those after it advance.
 #[test]
-fn who_leaves_lets_those_behind_come_forward() {
+fn a_waiter_that_leaves_lets_later_ones_advance() {
     let (table, clock) = timed();
     let mut a = table.begin(1);
     table.lock_row(&mut a, TREE, b"k", Shared, NoWait).unwrap();
@@ -172,7 +172,7 @@ fn who_leaves_lets_those_behind_come_forward() {
 }
 
 #[test]
-pub(super) fn a_killed_waiter_leaves_at_once_and_leaves_nothing() {
+pub(super) fn a_killed_waiter_leaves_the_queue_at_once_and_holds_nothing() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     table.lock_row(&mut a, TREE, b"k", Exclusive, NoWait).unwrap();
@@ -233,7 +233,7 @@ fn an_interrupt_ends_a_wait_at_once() {
 }
 
 #[test]
-fn a_killed_insert_leaves_at_once() {
+fn a_killed_insert_leaves_the_queue_at_once() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     table.lock_range(&mut a, TREE, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded));
@@ -256,7 +256,7 @@ fn a_killed_insert_leaves_at_once() {
 
 /// An owner is reused from one transaction to the next.
 #[test]
-fn an_interrupt_that_comes_late_is_not_for_the_next_transaction() {
+fn a_late_interrupt_does_not_reach_the_next_transaction() {
     let table = table();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     table.lock_row(&mut a, TREE, b"k", Exclusive, NoWait).unwrap();
@@ -309,7 +309,7 @@ fn served() -> (Arc<LockTable>, Arc<Mutex<Vec<(u64, u64)>>>) {
 
 /// Rule: I53.
 #[test]
-fn a_server_hears_of_each_holder_and_may_end_it() {
+fn the_server_is_notified_of_each_holder_and_may_abort_it() {
     let (table, told) = served();
     let (mut early, mut late) = (table.begin(1), table.begin(30));
     table.lock_row(&mut early, TREE, b"a", Shared, NoWait).unwrap();
@@ -338,7 +338,7 @@ fn a_server_hears_of_each_holder_and_may_end_it() {
 
 /// Rule: I53.
 #[test]
-fn gaps_are_passed_by_who_needs_no_order() {
+fn transactions_of_settled_order_ignore_gap_locks() {
     let (table, _) = served();
     let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
     let (mut a, mut b, mut c) = (table.begin(11), table.begin(12), table.begin(21));
@@ -353,7 +353,7 @@ fn gaps_are_passed_by_who_needs_no_order() {
 
 /// Rule: I53. The one that wrote more is aborted, because the server says so.
 #[test]
-fn a_server_has_a_say_in_who_is_ended() {
+fn the_server_may_choose_the_deadlock_victim() {
     let (table, _) = served();
     let (mut a, mut b) = (table.begin(1), table.begin(2));
     b.owner().set_writes(1000);

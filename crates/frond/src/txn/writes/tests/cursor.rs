@@ -32,7 +32,7 @@ fn scan(live: &LiveWrites, mark: Mark) -> Vec<(Vec<u8>, Kind)> {
 
 /// Rule: I45. Otherwise `UPDATE t SET k = k + 1` over an index on k would never end.
 #[test]
-pub(super) fn a_scan_sees_what_there_was_at_its_statements_mark_and_what_was_deleted_since() {
+pub(super) fn a_scan_sees_writes_before_its_mark_and_later_deletes() {
     let live = LiveWrites::new(0);
     [b"a", b"b", b"c", b"d"].iter().for_each(|key| put(&live, *key, b"before"));
     let mark = live.lock().mark();
@@ -63,7 +63,7 @@ pub(super) fn a_scan_sees_what_there_was_at_its_statements_mark_and_what_was_del
 
 /// Rule: I45.
 #[test]
-pub(super) fn a_view_is_fed_after_the_first_scan() {
+pub(super) fn a_view_includes_writes_after_the_first_scan() {
     let live = LiveWrites::new(0);
     put(&live, b"m", b"");
     assert_eq!(scan(&live, now(&live)).len(), 1);
@@ -74,7 +74,7 @@ pub(super) fn a_view_is_fed_after_the_first_scan() {
 
 /// Rules: I44, I45.
 #[test]
-pub(super) fn a_view_is_rolled_back_with_what_fed_it() {
+pub(super) fn a_view_is_rolled_back_with_its_writes() {
     let live = LiveWrites::new(0);
     put(&live, b"m", b"");
     assert_eq!(scan(&live, now(&live)).len(), 1);
@@ -88,7 +88,7 @@ pub(super) fn a_view_is_rolled_back_with_what_fed_it() {
 }
 
 #[test]
-fn a_walk_goes_on_by_key_however_much_is_written_meanwhile() {
+fn a_scan_continues_in_key_order_during_concurrent_writes() {
     let live = LiveWrites::new(0);
     (0..2000u16).for_each(|n| put(&live, &(n * 2).to_be_bytes(), b""));
     let mark = live.lock().mark();
@@ -113,7 +113,7 @@ fn a_walk_goes_on_by_key_however_much_is_written_meanwhile() {
 }
 
 #[test]
-fn a_cursor_turns_within_its_range() {
+fn a_cursor_changes_direction_within_its_range() {
     let live = LiveWrites::new(0);
     (0..100u8).for_each(|n| put(&live, &[n], b""));
     let operators = Operators::new();

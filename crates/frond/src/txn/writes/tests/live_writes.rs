@@ -38,7 +38,7 @@ fn pending_backward(live: &LiveWrites, from: &[u8], to: Option<&[u8]>) -> Vec<Ve
 
 /// Rule: I33.
 #[test]
-pub(super) fn keys_are_pending_from_their_append_until_the_commit_is_over() {
+pub(super) fn keys_are_pending_from_their_write_until_the_commit_ends() {
     let live = LiveWrites::new(0);
     let all = [b"a".to_vec(), b"c".to_vec(), b"e".to_vec()];
     for key in [b"e", b"a", b"c"] {
@@ -72,7 +72,7 @@ pub(super) fn keys_are_pending_from_their_append_until_the_commit_is_over() {
 /// A rollback to the savepoint would bring the key back into a range that another transaction has
 /// examined.
 #[test]
-fn a_key_that_was_deleted_again_is_pending_still() {
+fn a_key_deleted_again_is_still_pending() {
     let live = LiveWrites::new(0);
     live.lock().insert(key(b"k"), b"", 1).unwrap();
     let savepoint = live.lock().mark();

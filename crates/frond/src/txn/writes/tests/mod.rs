@@ -56,7 +56,7 @@ fn a_key_reads_as_its_newest_messages_down_to_a_base() {
 
 /// Rules: I5, I26.
 #[test]
-fn a_range_delete_hides_what_came_before_it_and_nothing_after() {
+fn a_range_delete_hides_earlier_writes_but_not_later_ones() {
     let mut own = TxnWrites::default();
     own.put(key(b"b"), b"old", 1).unwrap();
     own.put(key(b"z"), b"old", 1).unwrap();
@@ -127,7 +127,7 @@ fn a_rollback_restores_reads_counts_maximum_and_blobs() {
 }
 
 #[test]
-fn blobs_of_what_stays_are_kept_and_given_up_at_the_end() {
+fn blobs_of_kept_writes_are_held_until_the_end() {
     let (kept, undone) = (a_hold(), a_hold());
     let mut own = TxnWrites::default();
     own.put_blob(key(b"a"), &[1; BLOB_REF_BYTES], kept.clone(), false, 0).unwrap();
@@ -143,7 +143,7 @@ fn blobs_of_what_stays_are_kept_and_given_up_at_the_end() {
 
 /// Small transactions neither keep nor pay for the memory of a large one before them.
 #[test]
-fn memory_is_kept_for_the_next_transaction_but_not_all_of_a_large_one() {
+fn memory_is_reused_by_the_next_transaction_except_after_a_large_one() {
     let mut own = TxnWrites::default();
     let fill = |own: &mut TxnWrites, entries: u32| {
         for n in 0..entries {
@@ -177,7 +177,7 @@ fn memory_is_kept_for_the_next_transaction_but_not_all_of_a_large_one() {
 
 #[test]
 #[should_panic(expected = "Rule I5")]
-fn a_sealed_set_takes_nothing_more() {
+fn a_sealed_set_accepts_no_writes() {
     let mut own = TxnWrites::default();
     own.put(key(b"a"), b"", 1).unwrap();
     sealed(&mut own);

@@ -6,15 +6,22 @@ use super::{cursor, live_writes, *};
 fn planted_bugs_are_caught() {
     let claims = claims! {
         "txn: a rollback keeps the index" => a_rollback_restores_reads_counts_maximum_and_blobs,
-        "txn: a rollback keeps the count of rows" => a_rollback_restores_reads_counts_maximum_and_blobs,
-        "txn: a rollback keeps the view" => cursor::a_view_is_rolled_back_with_what_fed_it,
-        "txn: a view is made and not fed" => cursor::a_view_is_fed_after_the_first_scan,
-        "txn: a scan sees past its mark" => cursor::a_scan_sees_what_there_was_at_its_statements_mark_and_what_was_deleted_since,
-        "txn: a scan hands out what its statement deleted" => cursor::a_scan_sees_what_there_was_at_its_statements_mark_and_what_was_deleted_since,
-        "txn: a range delete hides what came after it" => a_range_delete_hides_what_came_before_it_and_nothing_after,
-        "txn: every insert is fresh" => an_insert_is_fresh_unless_the_transaction_deleted_the_key_before,
-        "txn: nothing is pending in a set on its way" => live_writes::keys_are_pending_from_their_append_until_the_commit_is_over,
-        "txn: some writers are not asked" => live_writes::writers_are_listed_from_their_first_write_to_their_end,
+        "txn: a rollback keeps the count of rows" =>
+            a_rollback_restores_reads_counts_maximum_and_blobs,
+        "txn: a rollback keeps the view" => cursor::a_view_is_rolled_back_with_its_writes,
+        "txn: a view is made and not fed" => cursor::a_view_includes_writes_after_the_first_scan,
+        "txn: a scan sees past its mark" =>
+            cursor::a_scan_sees_writes_before_its_mark_and_later_deletes,
+        "txn: a scan hands out what its statement deleted" =>
+            cursor::a_scan_sees_writes_before_its_mark_and_later_deletes,
+        "txn: a range delete hides what came after it" =>
+            a_range_delete_hides_earlier_writes_but_not_later_ones,
+        "txn: every insert is fresh" =>
+            an_insert_is_fresh_unless_the_transaction_deleted_the_key_before,
+        "txn: nothing is pending in a set on its way" =>
+            live_writes::keys_are_pending_from_their_write_until_the_commit_ends,
+        "txn: some writers are not asked" =>
+            live_writes::writers_are_listed_from_their_first_write_to_their_end,
     };
     crate::plant::assert_claims_hold("txn writes", claims);
 }

@@ -75,7 +75,7 @@ fn damaged_columns_give_strings_or_errors() {
 }
 
 #[test]
-fn bytes_without_sense_give_strings_or_errors() {
+fn random_bytes_give_strings_or_errors() {
     let model = model_of(&fixture("hosts"));
     let mut noise = Noise(11);
     for _ in 0..20_000 {
@@ -142,7 +142,7 @@ fn laid(strings: &[&str]) -> Vec<u8> {
 
 /// Each rule of the format: a column that keeps it, and one that breaks only this rule.
 #[test]
-fn a_check_sees_every_broken_rule() {
+fn the_check_detects_every_broken_rule() {
     let words: Strings = ["no", "yes"].map(str::as_bytes).into_iter().collect();
     let symbol = fsst_training::train(&["aaaaaaaa"; 4].map(str::as_bytes).into_iter().collect());
     let symbols = symbol.unwrap();
@@ -255,7 +255,7 @@ fn a_check_sees_every_broken_rule() {
         ),
     ];
     for (rule, rows, good, bad) in pairs {
-        assert_rule_is_seen(rule, rows, &model, [&good, &bad]);
+        assert_rule_is_detected(rule, rows, &model, [&good, &bad]);
     }
     // Reading does not trust it any more than the check does.
     let mut chunk = Vec::new();
@@ -306,7 +306,7 @@ fn columns_do_not_grow_beyond_a_block() {
 }
 
 /// The first column keeps the rule, the other one breaks it.
-pub(super) fn assert_rule_is_seen(
+pub(super) fn assert_rule_is_detected(
     rule: &str,
     rows: usize,
     model: &StringModel,

@@ -156,7 +156,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn every_kind_gives_back_what_it_was_made_of(strings in some_strings(), other in some_strings()) {
+    fn every_string_encoding_round_trips(strings in some_strings(), other in some_strings()) {
         let (own, foreign) = (model_of(&strings), model_of(&other));
         for plan in plans() {
             for model in [None, Some(&own), Some(&foreign)] {
@@ -166,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn what_training_finds_is_read_back(
+    fn trained_models_and_plans_round_trip(
         strings in some_strings(), other in some_strings(), key in any::<bool>(), codec in 0..3u8,
         model_rows in prop_oneof![Just(0), Just(5000usize)],
     ) {
@@ -186,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn no_column_is_longer_than_raw(strings in some_strings(), other in some_strings()) {
+    fn no_encoding_is_longer_than_raw(strings in some_strings(), other in some_strings()) {
         let model = model_of(&other);
         let raw = encode(&strings, None, StringPlan::RAW).len();
         for plan in plans() {
@@ -195,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn models_are_read_back_whatever_they_are_made_of(strings in some_strings()) {
+    fn models_of_any_content_round_trip(strings in some_strings()) {
         let model = model_of(&strings);
         let read = StringModel::parse(model.as_bytes()).unwrap();
         prop_assert_eq!(&read, &model);
@@ -298,7 +298,7 @@ calls 13673: 14032 5301 13454 14032 7494 14032 14032 5459 5459 3023, model 6239
 
 /// Encoded sizes of fixed strings: a change that makes one longer shows here.
 #[test]
-fn sizes_of_fixed_strings_stay() {
+fn encoded_sizes_of_fixed_strings_are_stable() {
     let mut sizes = String::new();
     for name in FIXTURES {
         let strings = fixture(name);
@@ -314,7 +314,7 @@ fn sizes_of_fixed_strings_stay() {
 
 /// Where neighbours are similar, a word that one block repeats says nothing about other blocks.
 #[test]
-fn words_of_one_block_are_strangers_to_the_next() {
+fn words_local_to_one_block_are_not_in_the_model() {
     let block = |of: u64| {
         let mut noise = Noise(of);
         let words: Vec<String> = (0..5).map(|_| format!("{:x} {}", noise.next(), of % 7)).collect();
@@ -332,7 +332,7 @@ fn words_of_one_block_are_strangers_to_the_next() {
 
 /// Blocks without a model contain what they need.
 #[test]
-fn without_a_model_blocks_have_their_own() {
+fn blocks_without_a_model_are_self_contained() {
     let states = ["pending", "done", "failed: no answer", ""].map(str::as_bytes);
     let states: Strings = states.into_iter().cycle().take(100).collect();
     for (strings, kind) in [(states, StrKind::Dictionary), (fixture("digits"), StrKind::Shape)] {
@@ -344,7 +344,7 @@ fn without_a_model_blocks_have_their_own() {
 }
 
 #[test]
-fn training_finds_what_a_column_is_made_of() {
+fn training_picks_the_encoding_that_suits_a_column() {
     use StrKind::{ModelDictionary, ModelShape, Prefix, Raw, Symbols, Templates};
     let expected = [
         // As a value, as a value of size class `default`, as a key.
@@ -379,7 +379,7 @@ fn training_finds_what_a_column_is_made_of() {
 
 /// Random bytes cost only their ends, and those of one length nothing.
 #[test]
-fn noise_costs_less_than_a_hundredth_more() {
+fn noise_takes_less_than_one_percent_extra() {
     let strings = fixture("noise");
     let model = model_of(&strings);
     for plan in plans() {

@@ -11,7 +11,7 @@ use super::{
         train,
     },
     assert_same,
-    damage::{assert_rule_is_seen, ints},
+    damage::{assert_rule_is_detected, ints},
     encode, fixture, padded,
 };
 use crate::block::Codec;
@@ -75,7 +75,7 @@ const STRANGE: [&str; 40] = [
 ];
 
 #[test]
-fn strings_that_look_like_others_come_back() {
+fn strings_that_resemble_templates_round_trip() {
     let strange: Strings = list(STRANGE).iter().chain([&b"@Id=\xff7"[..], &[0; 3]]).collect();
     let known = fixture("calls");
     // Often enough to become templates themselves.
@@ -93,7 +93,7 @@ fn strings_that_look_like_others_come_back() {
 
 /// Every coder, with values that it has codes for and others.
 #[test]
-fn every_way_to_pack_a_slot_gives_back_what_it_was_made_of() {
+fn every_slot_coder_round_trips() {
     let sorts: [fn(u64) -> String; 8] = [
         |n| format!("n={}", n * n),
         |n| format!("padded {:03}.{:09}", n % 1000, n * 7919),
@@ -120,7 +120,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn strings_of_templates_and_nearly_so_come_back(
+    fn templated_and_nearly_templated_strings_round_trip(
         picks in prop::collection::vec((0..400usize, any::<u16>(), any::<u8>(), 0..4u8), 0..90),
         with_symbols in any::<bool>(),
     ) {
@@ -193,7 +193,7 @@ fn calls(blocks: u64) -> Vec<Strings> {
 
 /// Frequent strings and words take only their number.
 #[test]
-fn what_is_met_everywhere_is_in_the_model() {
+fn frequent_strings_are_stored_in_the_model() {
     let blocks = calls(16);
     let purpose = Purpose { key: false, codec: Codec::Zstd1, model_rows: 10_000 };
     let trained = train(&mut StrEncoder::new(), &blocks, purpose);
@@ -290,7 +290,7 @@ fn by_hand() -> StringModel {
 /// A model may contain a thousand duplicates; one is found, and finding others does not visit all
 /// of them.
 #[test]
-fn a_model_that_repeats_itself_packs_what_it_says() {
+fn a_model_with_duplicates_packs_correctly() {
     const WORDS: u64 = 60_000;
     const TEMPLATES: u64 = 16_000;
     let mut bytes = vec![1, 0x37];
@@ -324,7 +324,7 @@ fn column(numbers: &[u64], restarts: &[u64], bits: &[u8], texts: &[(u64, &[u8])]
 }
 
 #[test]
-fn a_check_sees_every_broken_rule_of_templates() {
+fn the_check_detects_every_broken_template_rule() {
     let model = by_hand();
     let text: &[u8] = b"\x04?";
     let guid = [&[2][..], &[7; 16]].concat();
@@ -399,7 +399,7 @@ fn a_check_sees_every_broken_rule_of_templates() {
         ),
     ];
     for (rule, rows, good, bad) in pairs {
-        assert_rule_is_seen(rule, rows, &model, [&good, &bad]);
+        assert_rule_is_detected(rule, rows, &model, [&good, &bad]);
     }
 }
 
@@ -439,7 +439,7 @@ fn the_documented_templates_are_what_is_written() {
 /// Models without templates have the old version; a Frond without support for templates refuses the
 /// others.
 #[test]
-fn only_models_with_templates_are_of_the_newer_version() {
+fn only_models_with_templates_have_the_newer_version() {
     let known = fixture("calls");
     assert_eq!(model_of(&known, true).as_bytes()[..2], [2, 2 | 8]);
     let symbols = super::fsst_training::train(&known);

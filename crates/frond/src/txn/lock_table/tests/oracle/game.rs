@@ -6,9 +6,9 @@ use std::{
 };
 
 use super::{
-    beyond::{Beyond, Edges},
     hooks::{self, Heard, Server},
     model::{Granted, Model},
+    spilled::{Beyond, Edges},
     *,
 };
 use crate::KeyStart;
@@ -163,7 +163,7 @@ impl Game {
         };
         self.deadlines.insert(owner, deadline);
         self.on_cycles = self.model.on_cycles(self.rules.owners);
-        self.heard_begin(owner);
+        self.note_wait_begin(owner);
         while self.model.on_cycles(self.rules.owners).len() > 1 {
             self.end_one();
         }
@@ -230,7 +230,7 @@ impl Game {
             differs = self.differs_in_held().filter(|_| agree);
             if agree && differs.is_none() {
                 waits.iter().for_each(|wait| self.names_its_row(wait));
-                self.hear();
+                self.check_notifications();
                 return;
             }
             self.end_others();

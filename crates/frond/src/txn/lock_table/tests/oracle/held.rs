@@ -103,7 +103,7 @@ impl Game {
 
 /// Checks that everything a prepared owner keeps is in its list for the log, and that another table
 /// can acquire it again from there.
-pub fn is_had_again_from_its_list(table: &LockTable, locks: &LockSet) {
+pub fn is_restored_from_its_list(table: &LockTable, locks: &LockSet) {
     let (id, list) = (locks.owner().id(), table.list(locks));
     let other = LockTable::new(Arc::new(ManualClock::default()));
     let mut again = other.restore(id, &list).unwrap();

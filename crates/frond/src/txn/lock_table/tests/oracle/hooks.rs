@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{beyond::Edges, game::Game, *};
+use super::{game::Game, spilled::Edges, *};
 
 /// Whether the order of these two is settled elsewhere: then gaps do not conflict between them.
 pub fn is_settled(a: usize, b: usize) -> bool {
@@ -71,7 +71,7 @@ struct Wait {
 }
 
 impl Wait {
-    fn is_told(&self, of: &BTreeSet<usize>) -> bool {
+    fn is_notified(&self, of: &BTreeSet<usize>) -> bool {
         let mut told = self.told.clone();
         told.sort_unstable();
         told.iter().eq(of.iter())
@@ -105,14 +105,14 @@ impl Heard {
 
 impl Game {
     /// Records that a wait has begun by definition; cycles that it closes are not resolved yet.
-    pub fn heard_begin(&mut self, owner: usize) {
+    pub fn note_wait_begin(&mut self, owner: usize) {
         self.heard.began = Some(owner);
         self.heard.edges = self.defined();
         self.note_edges();
     }
 
     /// Records that gaps of an owner are about to be released.
-    pub fn heard_gaps_go(&mut self, owner: usize) {
+    pub fn note_gap_release(&mut self, owner: usize) {
         self.heard.woken.extend(self.model.inserts_into_gaps_of(owner));
     }
 
@@ -128,24 +128,24 @@ impl Game {
     }
 
     /// After a step, checks that the server was notified of exactly what it should be.
-    pub fn hear(&mut self) {
-        self.deadlocks_are_told_once();
+    pub fn check_notifications(&mut self) {
+        self.deadlocks_are_reported_once();
         if let Some(server) = self.heard.server.clone() {
             self.note_edges();
             // An owner that is about to sleep may not have reported yet.
-            let is_told = (0..1_000_000).any(|round| {
+            let is_notified = (0..1_000_000).any(|round| {
                 if round > 0 {
                     thread::yield_now();
                 }
                 for (waiter, holder) in server.told.lock().unwrap().drain(..) {
                     self.heard.waits.entry(waiter).or_default().told.push(holder);
                 }
-                self.waiting().all(|owner| self.is_told(owner))
+                self.waiting().all(|owner| self.is_notified(owner))
             });
-            if !is_told {
+            if !is_notified {
                 self.fail(&format!("by definition is to be told {:?}", self.defined()));
             }
-            self.nothing_else_is_told(&server);
+            self.nothing_else_is_reported(&server);
         }
         self.heard.began = None;
         self.heard.woken.clear();
@@ -153,21 +153,21 @@ impl Game {
     }
 
     /// Whether everything was reported of a wait in progress.
-    fn is_told(&self, owner: usize) -> bool {
+    fn is_notified(&self, owner: usize) -> bool {
         let wait = &self.heard.waits[&owner];
         let blockers = self.model.blockers(owner);
         if self.model.waits_beyond(owner) {
             !wait.told.is_empty()
         } else if self.heard.began == Some(owner) {
-            wait.is_told(&blockers)
+            wait.is_notified(&blockers)
         } else if self.heard.woken.contains(&owner) {
             blockers.iter().all(|blocker| wait.told.contains(blocker))
         } else {
-            wait.first.as_ref().is_none_or(|first| wait.is_told(first))
+            wait.first.as_ref().is_none_or(|first| wait.is_notified(first))
         }
     }
 
-    fn nothing_else_is_told(&mut self, server: &Server) {
+    fn nothing_else_is_reported(&mut self, server: &Server) {
         let mut wrong = Vec::new();
         for (&owner, wait) in &mut self.heard.waits {
             let waits = self.model.is_waiting(owner);
@@ -182,7 +182,7 @@ impl Game {
             let of_others = wait.told.iter().any(|holder| !wait.ever.contains(holder));
             // Beyond memory it may have waited for one, and then for another.
             let of_nobody = began && !waits && !self.rules.spills && !wait.told.is_empty();
-            let twice = wait.first.as_ref().is_some_and(|first| !wait.is_told(first));
+            let twice = wait.first.as_ref().is_some_and(|first| !wait.is_notified(first));
             if of_others || of_nobody || twice {
                 wrong.push((owner, format!("{wait:?}")));
             }
@@ -208,7 +208,7 @@ impl Game {
 
     /// Checks that as many waits ended by a deadlock as owners were told so, and that the report of
     /// the last cycle is right.
-    fn deadlocks_are_told_once(&mut self) {
+    fn deadlocks_are_reported_once(&mut self) {
         let last = self.table.last_deadlock();
         let ended = self.table.stats().deadlocks;
         if ended != self.heard.victims_ever {

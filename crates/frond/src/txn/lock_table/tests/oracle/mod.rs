@@ -8,12 +8,12 @@
 //!
 //! `game.rs` makes calls and compares their results; `steps.rs` chooses calls at random.
 
-pub(super) mod beyond;
 mod game;
 mod gaps;
 mod held;
 mod hooks;
 mod model;
+pub(super) mod spilled;
 mod steps;
 
 use std::ops::Bound;
@@ -89,26 +89,26 @@ fn play(rules: Rules, histories: u64) -> Played {
 }
 
 #[test]
-fn random_histories_are_as_the_definition_says() {
+fn random_histories_agree_with_the_definition() {
     play(FEW, 60);
 }
 
 /// Rule: I47.
 #[test]
-fn rows_beyond_memory_are_held_as_before() {
+fn spilled_rows_stay_locked() {
     play(Rules { spills: true, ..FEW }, 60);
 }
 
 /// Rule: I53.
 #[test]
-fn a_server_hears_of_each_wait_what_the_definition_knows() {
+fn the_server_is_notified_of_each_wait_as_defined() {
     play(Rules { hooks: true, ..FEW }, 60);
     play(Rules { spills: true, hooks: true, ..FEW }, 60);
 }
 
 /// Long queues, and cycles of many owners.
 #[test]
-fn a_dozen_owners_are_as_the_definition_says() {
+fn a_dozen_owners_agree_with_the_definition() {
     // More keys, so that not all wait for the same few.
     let many = Rules { owners: 12, keys: 9, is_for_rows: true, steps: 400, ..FEW };
     let plain = play(many, 30).longest;
@@ -164,6 +164,6 @@ fn planted_bugs_are_seen_by_the_definition() {
 }
 
 #[test]
-fn keys_ascend_as_their_numbers() {
+fn keys_ascend_with_their_numbers() {
     assert!((0..99).all(|key| bytes(key) < bytes(key + 1)));
 }

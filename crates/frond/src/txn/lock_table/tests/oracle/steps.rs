@@ -3,7 +3,7 @@
 use super::{
     game::{Answer, Call, Game, Seat},
     gaps::Stretch,
-    held::is_had_again_from_its_list,
+    held::is_restored_from_its_list,
     model::Id,
     *,
 };
@@ -59,7 +59,7 @@ impl Game {
         if self.next(3) == 0 {
             self.simple(owner, "prepare, and keep all", |table, seat| {
                 seat.locks.keep_last();
-                is_had_again_from_its_list(table, &seat.locks);
+                is_restored_from_its_list(table, &seat.locks);
             });
             self.model.forget_last(owner);
             return;
@@ -67,9 +67,9 @@ impl Game {
         self.simple(owner, "prepare", |table, seat| {
             table.release_at_prepare(&mut seat.locks, |_, _| true);
             seat.cursors.clear();
-            is_had_again_from_its_list(table, &seat.locks);
+            is_restored_from_its_list(table, &seat.locks);
         });
-        self.heard_gaps_go(owner);
+        self.note_gap_release(owner);
         self.model.prepare(owner);
         self.grants();
     }
@@ -292,7 +292,7 @@ impl Game {
         });
         self.beyond[owner] = Arc::default();
         self.prepared.remove(&owner);
-        self.heard_gaps_go(owner);
+        self.note_gap_release(owner);
         self.model.release(owner);
         self.grants();
     }

@@ -106,20 +106,20 @@ pub fn bytes(dice: &mut Dice, bytes: &mut Vec<u8>) {
 
 /// Corrupts a block up to four times; `other` is another block of the same run.
 pub fn block(dice: &mut Dice, block: &[u8], other: &[u8]) -> Vec<u8> {
-    let mut struck = block.to_vec();
+    let mut damaged = block.to_vec();
     for _ in 0..1 + dice.below(4) {
-        match Columns::of(&struck).filter(|_| dice.chance(4, 5)) {
-            Some(parts) => struck = columns(dice, parts, other),
+        match Columns::of(&damaged).filter(|_| dice.chance(4, 5)) {
+            Some(parts) => damaged = columns(dice, parts, other),
             None if dice.chance(1, 6) && !other.is_empty() => {
                 // The start of one and the end of the other.
-                let at = dice.below(struck.len().min(other.len()) as u64) as usize;
-                struck.truncate(at);
-                struck.extend_from_slice(&other[at..]);
+                let at = dice.below(damaged.len().min(other.len()) as u64) as usize;
+                damaged.truncate(at);
+                damaged.extend_from_slice(&other[at..]);
             }
-            None => bytes(dice, &mut struck),
+            None => bytes(dice, &mut damaged),
         }
     }
-    struck
+    damaged
 }
 
 /// Corrupts a columnar block but keeps its directory consistent.

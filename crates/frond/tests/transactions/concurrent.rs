@@ -7,7 +7,7 @@ use super::*;
 /// G0, and P4 by a locking read: the second waits, and goes on from what the first has committed; a
 /// snapshot transaction that has read before conflicts.
 #[test]
-fn writers_of_a_row_wait_for_each_other() {
+fn writers_of_one_row_wait_for_each_other() {
     for isolation in LEVELS {
         for has_read in [false, true] {
             let store = store(has_read);
@@ -47,7 +47,7 @@ fn writers_of_a_row_wait_for_each_other() {
 }
 
 #[test]
-fn of_those_who_insert_one_key_one_wins() {
+fn one_of_several_concurrent_inserts_of_a_key_succeeds() {
     for isolation in LEVELS {
         let store = store(true);
         let (tree, won, begin) = (&store.tree, AtomicU64::new(0), Barrier::new(8));
@@ -120,7 +120,7 @@ fn a_batch_waits_for_the_rows_of_a_transaction() {
 /// A batch is in a cycle of waits with a transaction that has written more, through a row and
 /// through a gap: the batch gives way, and its caller does not notice.
 #[test]
-fn a_batch_that_ends_a_cycle_of_waits_starts_again() {
+fn a_batch_chosen_as_deadlock_victim_is_retried() {
     for by_gap in [false, true] {
         let store = store(true);
         let Store { db, tree, .. } = &store;
@@ -154,7 +154,7 @@ fn a_batch_that_ends_a_cycle_of_waits_starts_again() {
 }
 
 #[test]
-fn a_circle_of_waits_ends_with_the_one_that_wrote_least() {
+fn the_deadlock_victim_is_the_transaction_that_wrote_least() {
     let store = store(true);
     let Store { db, tree, .. } = &store;
     let (one, two) = (db.begin(Default::default()).unwrap(), db.begin(Default::default()).unwrap());
@@ -180,7 +180,7 @@ fn a_circle_of_waits_ends_with_the_one_that_wrote_least() {
 }
 
 #[test]
-fn a_wait_that_is_too_long_leaves_the_transaction_as_it_was() {
+fn a_lock_timeout_leaves_the_transaction_usable() {
     let store = store(false);
     let Store { db, tree, .. } = &store;
     let one = db.begin(Default::default()).unwrap();
@@ -202,7 +202,7 @@ fn a_wait_that_is_too_long_leaves_the_transaction_as_it_was() {
 /// The contended counter, by plain reads of snapshots, by locking reads, and concurrently with
 /// batches that add without reading.
 #[test]
-fn no_count_is_lost() {
+fn no_increment_is_lost() {
     const ROUNDS: u64 = 300;
     let store = store(true);
     let Store { db, tree, .. } = &store;
@@ -289,7 +289,7 @@ fn count_one(tree: &Tree, txn: &Txn, key: &[u8], other: &[u8], plain: bool) -> R
 /// Sessions at one level, and then at all levels, increment contended counters (docs/safety.md
 /// §4.6). Nothing is lost, and no two commits have made the same number of a counter.
 #[test]
-fn counters_that_all_want_lose_nothing() {
+fn contended_counters_lose_no_increment() {
     use Isolation::{ReadCommitted, RepeatableRead, Serializable, Snapshot};
     let levels = [ReadCommitted, RepeatableRead, Snapshot, Serializable];
     let store = store(true);
@@ -338,7 +338,7 @@ fn counters_that_all_want_lose_nothing() {
 /// A large commit holds its turn and locks of rows: a commit that has one of them does not wait for
 /// the other.
 #[test]
-fn large_batches_and_large_transactions_do_not_wait_in_a_circle() {
+fn large_batches_and_large_transactions_do_not_deadlock() {
     let store = store(true);
     let Store { db, tree, .. } = &store;
     let large = |byte: u8| {
@@ -366,7 +366,7 @@ fn large_batches_and_large_transactions_do_not_wait_in_a_circle() {
 /// reads; plain reads go on. Batches count as writers. Whatever is rolled back, the lock is held to
 /// the end. Rule: I52.
 #[test]
-fn a_tree_is_locked_as_a_whole() {
+fn tree_locks_exclude_writers_or_all_locking_reads() {
     let store = store(false);
     let Store { db, tree, .. } = &store;
     let quick = || {
@@ -423,7 +423,7 @@ fn a_tree_is_locked_as_a_whole() {
 
 /// A wait for a tree lock may close a cycle; the error names the trees and the starts of the keys.
 #[test]
-fn a_circle_through_a_tree_lock_is_ended_and_told() {
+fn a_deadlock_through_a_tree_lock_is_resolved_and_reported() {
     let store = store(false);
     let Store { db, tree, .. } = &store;
     let other = db.create_tree("other \"one\"", TreeOptions::default()).unwrap();
@@ -455,7 +455,7 @@ fn a_circle_through_a_tree_lock_is_ended_and_told() {
 
 /// The list of waits, and the error of a failed one, name the key.
 #[test]
-fn waits_and_refusals_name_the_key() {
+fn lock_waits_and_lock_errors_name_the_key() {
     let store = store(false);
     let Store { db, tree, .. } = &store;
     let one = store.begin(Isolation::Snapshot);
@@ -498,7 +498,7 @@ fn waits_and_refusals_name_the_key() {
 /// transaction's own: that shows what the commit will make of it. The snapshot ends with the
 /// statement.
 #[test]
-fn what_a_statement_adds_to_is_the_newest() {
+fn a_statement_adds_to_the_newest_row() {
     let store = store(false);
     let tree = &store.tree;
     let put = |key: &[u8], count: i64| tree.put(key, &count.to_be_bytes()).unwrap();
@@ -528,7 +528,7 @@ fn what_a_statement_adds_to_is_the_newest() {
 /// At `RepeatableRead`, too, a transaction adds to the newest row, in reads by key and in scans:
 /// its commit makes what it has seen.
 #[test]
-fn what_a_repeatable_read_adds_to_is_the_newest() {
+fn a_repeatable_read_adds_to_the_newest_row() {
     for is_flushed in [false, true] {
         let store = store(false);
         store.tree.put(b"1", &10u64.to_be_bytes()).unwrap();

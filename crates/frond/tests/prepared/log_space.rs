@@ -58,7 +58,7 @@ fn has_all(db: &Db) {
 
 /// Commits of what was prepared before the opening make no call to the disk. Rule: I41.
 #[test]
-fn the_commit_of_what_was_prepared_before_meets_no_disk() {
+fn committing_a_recovered_transaction_makes_no_disk_call() {
     for (is_closed, cache_bytes) in [(true, 64 << 20), (false, 64 << 20), (false, 4 << 20)] {
         let vfs = SimVfs::start(left_behind(is_closed));
         let db = Db::open("/store", options(&vfs, cache_bytes)).unwrap();
@@ -85,7 +85,7 @@ fn the_commit_of_what_was_prepared_before_meets_no_disk() {
 /// A store opens on a full disk, with a warning. Other commits are refused until there is space,
 /// and from then on the commits of what is prepared have space of their own. Rule: I41.
 #[test]
-fn room_that_a_full_disk_has_not_is_had_before_others_commit() {
+fn commits_wait_until_recovered_transactions_have_log_space() {
     let disk = left_behind(true);
     let (mut were_short, mut were_refused) = (0, 0);
     for room in (0..).step_by(1 << 20) {

@@ -40,7 +40,7 @@ fn find_on(disk: DiskState) -> Found {
 /// A decision is durable as far as the disk has it, which only an opening can tell; until then
 /// nothing is reported. Promises: P2, P12.
 #[test]
-fn of_what_is_decided_while_a_sync_fails_the_next_opening_tells() {
+fn a_decision_during_a_failing_sync_is_settled_by_the_next_open() {
     for call in [
         Call::Commit,
         Call::Prepare,

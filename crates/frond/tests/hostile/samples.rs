@@ -82,7 +82,7 @@ pub fn pool() -> Arc<FramePool> {
 }
 
 impl Course {
-    pub fn thrown(dice: &mut Dice) -> Self {
+    pub fn random(dice: &mut Dice) -> Self {
         let step = 1 + dice.below(9);
         let long = 1 << dice.below(30);
         let few = 2 + dice.below(40);
@@ -106,7 +106,7 @@ impl Course {
 }
 
 impl Text {
-    pub fn thrown(dice: &mut Dice) -> Self {
+    pub fn random(dice: &mut Dice) -> Self {
         let all = [
             Self::Words,
             Self::Hex,
@@ -122,8 +122,8 @@ impl Text {
 }
 
 impl Recipe {
-    fn thrown(dice: &mut Dice, of_key: bool, last: bool) -> Self {
-        let (course, text) = (Course::thrown(dice), Text::thrown(dice));
+    fn random(dice: &mut Dice, of_key: bool, last: bool) -> Self {
+        let (course, text) = (Course::random(dice), Text::random(dice));
         match dice.below(if of_key { 9 } else { 14 }) {
             0..=3 => Self::Number(8, Hint::Integer, course),
             4 => Self::Number(*dice.pick(&[1, 2, 3, 4, 6]), Hint::None, course),
@@ -275,7 +275,7 @@ pub fn text(dice: &mut Dice, sort: Text, row: u64) -> Vec<u8> {
 
 fn side(dice: &mut Dice, of_key: bool) -> Vec<Recipe> {
     let count = 1 + dice.below(if of_key { 4 } else { 6 });
-    (0..count).map(|number| Recipe::thrown(dice, of_key, number + 1 == count)).collect()
+    (0..count).map(|number| Recipe::random(dice, of_key, number + 1 == count)).collect()
 }
 
 /// Values whose parts are correlated, and calls: they are encoded as differences, lines, quotes,
@@ -336,7 +336,7 @@ fn leaf(rows: &Rows, schema: Option<&Arc<RowSchema>>, options: RunOptions) -> Ar
 
 impl Tree {
     /// A random tree, one in eight with row blocks.
-    pub fn thrown(dice: &mut Dice) -> Self {
+    pub fn random(dice: &mut Dice) -> Self {
         let [key, mut value] = match dice.chance(1, 5) {
             true => related(),
             false => [side(dice, true), side(dice, false)],
@@ -344,7 +344,7 @@ impl Tree {
         if dice.chance(1, 6) {
             value.insert(
                 0,
-                Recipe::String(Part::Version(dice.below(300) as u16), Text::thrown(dice)),
+                Recipe::String(Part::Version(dice.below(300) as u16), Text::random(dice)),
             );
         }
         let parts = |side: &[Recipe]| Layout::new(side.iter().map(Recipe::part).collect());

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_transaction_sees_its_own_writes_and_others_do_not() {
+fn uncommitted_writes_are_visible_only_to_their_transaction() {
     for isolation in LEVELS {
         for is_flushed in [false, true] {
             let store = store(is_flushed);
@@ -46,7 +46,7 @@ fn a_transaction_sees_its_own_writes_and_others_do_not() {
 }
 
 #[test]
-fn a_scan_meets_nothing_that_is_written_ahead_of_it_and_nothing_deleted() {
+fn a_scan_skips_rows_its_transaction_writes_or_deletes_ahead_of_it() {
     let store = store(true);
     let Store { tree, .. } = &store;
     let txn = store.begin(Isolation::Snapshot);
@@ -74,7 +74,7 @@ fn a_scan_meets_nothing_that_is_written_ahead_of_it_and_nothing_deleted() {
 }
 
 #[test]
-fn a_rollback_leaves_nothing_and_a_savepoint_what_was_before_it() {
+fn rollback_undoes_everything_and_a_savepoint_everything_after_it() {
     for is_flushed in [false, true] {
         let store = store(is_flushed);
         let Store { db, tree, .. } = &store;
@@ -117,7 +117,7 @@ fn a_rollback_leaves_nothing_and_a_savepoint_what_was_before_it() {
 /// Lost update (P4) by a plain read: the level decides. Rule: I27, for rows in the memtable and in
 /// the tree.
 #[test]
-fn a_row_that_was_read_and_is_written_back() {
+fn a_row_written_back_after_a_plain_read_conflicts_as_the_level_requires() {
     for isolation in LEVELS {
         for is_flushed in [false, true] {
             let store = store(is_flushed);
@@ -147,7 +147,7 @@ fn a_row_that_was_read_and_is_written_back() {
 }
 
 #[test]
-fn a_snapshot_writes_rows_that_nobody_has_changed_whatever_else_was_flushed() {
+fn flushing_other_rows_causes_no_snapshot_conflict() {
     let store = store(false);
     let Store { db, tree, .. } = &store;
     let txn = store.begin(Isolation::Snapshot);
@@ -178,7 +178,7 @@ impl operator::MergeOperator for Panics {
 }
 
 #[test]
-fn a_panic_of_an_operator_leaves_no_lock() {
+fn a_panicking_operator_leaves_no_lock() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options::new().cache_size(16 << 20).operator(200, Arc::new(Panics)).unwrap();
     let db = Db::open(dir.path().join("store"), options).unwrap();
@@ -206,7 +206,7 @@ fn a_panic_of_an_operator_leaves_no_lock() {
 
 /// A statement is rolled back alone, and its scans do not return what it writes. Rules: I44, I45.
 #[test]
-fn a_statement_is_taken_back_alone_and_its_scans_do_not_meet_what_it_writes() {
+fn a_statement_rolls_back_alone_and_its_scans_skip_its_writes() {
     for isolation in LEVELS {
         let store = store(true);
         let Store { tree, .. } = &store;
@@ -255,7 +255,7 @@ fn a_statement_is_taken_back_alone_and_its_scans_do_not_meet_what_it_writes() {
 }
 
 #[test]
-fn a_scan_ends_where_its_transaction_goes_back_beyond_it() {
+fn a_rollback_beyond_a_scans_start_ends_the_scan() {
     let store = store(true);
     let Store { tree, .. } = &store;
     let txn = store.begin(Isolation::Snapshot);
@@ -294,7 +294,7 @@ fn a_read_only_transaction_neither_writes_nor_locks() {
 }
 
 #[test]
-fn what_was_committed_is_there_after_a_restart_and_nothing_else() {
+fn exactly_the_committed_writes_survive_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let options = || Options::new().cache_size(16 << 20).durability(Durability::Sync);
@@ -330,7 +330,7 @@ fn what_was_committed_is_there_after_a_restart_and_nothing_else() {
 /// be wrong for an index that was filled since, and for a table that was emptied by exchanging its
 /// tree. Rule: I43.
 #[test]
-fn what_is_older_than_a_tree_does_not_read_it() {
+fn a_snapshot_older_than_a_tree_cannot_read_it() {
     let store = store(false);
     let (snapshot, early) = (store.db.snapshot(), store.begin(Isolation::RepeatableRead));
     assert_eq!(get(&early, &store.tree, "1").as_deref(), Some("10"));
@@ -362,7 +362,7 @@ fn what_is_older_than_a_tree_does_not_read_it() {
 }
 
 #[test]
-fn calls_that_make_no_sense_are_refused() {
+fn invalid_calls_are_refused() {
     let (store, other) = (store(false), store(false));
     let txn = store.db.begin(Default::default()).unwrap();
     for refused in [
@@ -399,7 +399,7 @@ fn calls_that_make_no_sense_are_refused() {
 /// Snapshots held by a transaction's scans are listed under the transaction; those of handles are
 /// not, even if they are of one moment.
 #[test]
-fn who_holds_a_snapshot_is_known_by_name() {
+fn snapshots_are_listed_under_their_transaction() {
     let store = store(false);
     let (db, tree) = (&store.db, &store.tree);
     let held = || -> Vec<(u64, bool, bool)> {

@@ -122,7 +122,7 @@ impl Both {
 }
 
 #[test]
-fn rows_of_one_length_are_taken_many_at_a_time() {
+fn rows_of_one_length_are_decoded_in_bulk() {
     let columns = columns();
     let mut noise = Noise(7);
     // Runs of one to fifteen digits, constants that fit after the last of them and others, and

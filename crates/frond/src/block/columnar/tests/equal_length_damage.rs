@@ -7,7 +7,7 @@ use super::{
         ColumnSelection, ColumnarBlock, ColumnarBuilder, ColumnarRows, Columns, Models, Plans,
         check, find,
     },
-    even::{columns, rows},
+    equal_length::{columns, rows},
     rows::Noise,
     trained,
 };
@@ -90,7 +90,7 @@ fn read_all(block: &[u8], columns: &Columns, models: &Models, reached: &mut Reac
 }
 
 #[test]
-fn damaged_rows_of_one_length_are_the_same_many_at_a_time_and_one_by_one() {
+fn bulk_and_single_decoding_agree_on_damaged_rows() {
     let columns = columns();
     let mut noise = Noise(11);
     for forms in [

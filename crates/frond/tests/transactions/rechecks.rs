@@ -67,7 +67,7 @@ fn rest(cursor: &mut TxnCursor<'_>, forward: bool) -> Vec<(u8, String)> {
 }
 
 #[test]
-fn commits_to_other_trees_do_not_make_a_scan_look_again() {
+fn commits_to_other_trees_cause_no_second_lookup() {
     for isolation in [LEVELS[0], LEVELS[1], LEVELS[2], Isolation::Serializable] {
         for is_flushed in [false, true] {
             let two = two(is_flushed, false);
@@ -102,7 +102,7 @@ enum By {
 
 /// Once the first row is locked, one of the rows after it is changed, one deleted and one inserted.
 #[test]
-fn a_commit_to_the_tree_is_seen_by_a_scan_that_had_read_its_rows() {
+fn a_scan_sees_commits_to_rows_it_had_read_ahead() {
     let xid = Xid::new(b"x").unwrap();
     let write = |txn: &Txn, tree: &Tree| {
         txn.put(tree, &[2], b"new")?;
@@ -184,7 +184,7 @@ fn a_commit_to_the_tree_is_seen_by_a_scan_that_had_read_its_rows() {
 /// A scan that has read rows waits for its first lock while others have locked the whole tree: it
 /// sees what they have done, whether they have changed rows or dropped the tree.
 #[test]
-fn what_was_done_to_the_tree_before_the_first_lock_is_seen() {
+fn a_scan_sees_changes_made_before_its_first_lock() {
     for drops in [false, true] {
         for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
             let two = two(true, false);

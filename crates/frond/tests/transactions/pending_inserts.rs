@@ -27,7 +27,7 @@ fn step(cursor: &mut TxnCursor<'_>, forward: bool) -> frond::Result<Option<Vec<u
 /// A writer of the tree is open all the time; once the scan has locked some rows, it inserts
 /// between two that are not locked.
 #[test]
-fn an_insert_ahead_of_a_scan_is_waited_for() {
+fn a_locking_scan_waits_for_inserts_ahead_of_it() {
     for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
         for (forward, is_large) in [(true, false), (false, false), (true, true), (false, true)] {
             for is_committed in [true, false] {

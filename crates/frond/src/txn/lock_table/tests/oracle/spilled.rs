@@ -84,7 +84,7 @@ impl HoldsRows for Unread {
 
 /// Others wait for an owner that cannot tell, and that owner waits for the one that has the row.
 #[test]
-pub fn what_cannot_be_found_out_is_held_against_others_and_not_for_oneself() {
+pub fn unreadable_spilled_writes_block_only_other_transactions() {
     let table = table();
     let (mut holder, mut unread, mut third) = (table.begin(1), table.begin(2), table.begin(3));
     let (write, now) = (RowMode::Write, WaitPolicy::NoWait);

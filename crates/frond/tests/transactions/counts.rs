@@ -5,7 +5,7 @@ use super::*;
 /// A count with and without the transaction's own writes, in memory and on disk, including long
 /// values and deletes, is that of a scan.
 #[test]
-fn a_count_is_that_of_the_scan() {
+fn a_transactions_count_equals_its_scan() {
     for isolation in LEVELS {
         for is_flushed in [false, true] {
             let store = store(is_flushed);

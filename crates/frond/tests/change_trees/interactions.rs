@@ -60,7 +60,7 @@ fn is_followed(db: &Db, trees: &Followed) {
 /// Rules: I18, I19. A cloned tree may be dropped in the same commit, and its clone may get its
 /// name. Nothing is lost, whatever was in memory, and dropping the last clone frees all of it.
 #[test]
-fn a_tree_is_cloned_and_goes_in_one_change() {
+fn a_tree_is_cloned_and_dropped_in_one_change() {
     for rows in [1u32, 30, 3000] {
         for is_checkpointed in [false, true] {
             let (dir, mut db) = store();
@@ -138,7 +138,7 @@ fn a_tree_is_cloned_and_goes_in_one_change() {
 }
 
 #[test]
-fn a_follower_comes_to_the_same_trees() {
+fn a_follower_ends_with_the_same_trees() {
     let dir = tempfile::tempdir().unwrap();
     let options = || common::options().keep_log(1 << 20);
     let db = Db::open(dir.path().join("store"), options()).unwrap();
@@ -166,7 +166,7 @@ fn a_follower_comes_to_the_same_trees() {
 }
 
 #[test]
-fn backups_have_changes_whole() {
+fn backups_contain_changes_completely() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let db = Db::open(at("store"), common::options()).unwrap();
@@ -193,7 +193,7 @@ fn backups_have_changes_whole() {
 /// Rules: I18, I19, I43. What a named snapshot or a clone keeps stays unchanged, whatever the trees
 /// are called later; and it is freed with them.
 #[test]
-fn names_and_clones_keep_what_was_there() {
+fn named_snapshots_and_clones_keep_the_trees_they_show() {
     let (dir, mut db) = store();
     for name in ["a", "b"] {
         tree_of(&db, name, 3000);
@@ -235,7 +235,7 @@ fn names_and_clones_keep_what_was_there() {
 
 /// Rule: I35. A swapped tree, which is born again, continues its counters.
 #[test]
-fn a_swapped_tree_goes_on_counting() {
+fn a_swapped_tree_continues_its_counters() {
     let (dir, db) = store();
     let (a, _b) = (tree(&db, "a"), tree(&db, "b"));
     a.reserve(0, 1, 70).unwrap();
@@ -257,7 +257,7 @@ fn a_swapped_tree_goes_on_counting() {
 /// Tables are identified by the tree of their rows: renaming or swapping it renames or swaps the
 /// table.
 #[test]
-fn tables_change_places() {
+fn tables_are_swapped_with_their_row_trees() {
     let (_dir, db) = store();
     let spec = |name: &str| {
         frond::TableSpec::new(name).index(

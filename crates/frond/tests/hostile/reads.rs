@@ -12,7 +12,7 @@ use frond::{
     },
 };
 
-use crate::{counting::peak_of, stock::Block};
+use crate::{counting::peak_of, samples::Block};
 
 /// Bytes beyond what a block's own lengths allow: initial capacity of lists, contexts of codecs.
 const SOME: usize = 64 << 10;

@@ -5,7 +5,7 @@ use super::*;
 /// Each of forty transactions stays below the limit for one; together they would have three times
 /// what the store may have in memory. Promise: P15.
 #[test]
-fn many_open_transactions_share_what_one_may_have() {
+fn many_open_transactions_share_the_memory_limit() {
     const WRITERS: u32 = 40;
     let cache = 64 << 20;
     let dir = tempfile::tempdir().unwrap();

@@ -24,7 +24,7 @@ fn is_full<T>(outcome: &Result<T, Error>) -> bool {
 /// A closure whose transaction cannot spill is not retried, whatever it makes of the error: the
 /// disk would be as full the next time.
 #[test]
-fn a_full_disk_ends_a_closure_and_is_told() {
+fn a_full_disk_ends_a_closure_with_an_error() {
     for swallows in [false, true] {
         for deletes in [false, true] {
             let vfs = SimVfs::new();
@@ -64,7 +64,7 @@ fn a_full_disk_ends_a_closure_and_is_told() {
 
 /// A closure that replaces a deadlock or conflict by a result of its own is retried all the same.
 #[test]
-fn a_closure_that_swallows_a_conflict_is_run_again() {
+fn a_closure_that_swallows_a_conflict_is_retried() {
     let store = store(false);
     for swallows in 0..3 {
         let mut runs = 0;
@@ -104,7 +104,7 @@ fn lose(vfs: &SimVfs, txn: &Txn, temporary: &TemporaryTree) {
 /// After a transaction has lost a temporary tree, everything else can be rolled back as usual, and
 /// its savepoints and statements go on.
 #[test]
-fn a_lost_temporary_tree_keeps_nothing_from_being_taken_back() {
+fn rollback_works_after_a_temporary_tree_was_lost() {
     for by_statement in [true, false] {
         let vfs = SimVfs::new();
         let db = store_on(&vfs, 40_000);

@@ -72,7 +72,7 @@ fn reads_of(db: &Db, work: impl FnOnce()) -> [u64; 2] {
 
 /// Rule: I48.
 #[test]
-fn absent_keys_are_absent_without_a_read() {
+fn absent_keys_are_detected_without_a_read() {
     let dir = tempfile::tempdir().unwrap();
     let open = || {
         let options = Options::new().cache_size(8 << 20).durability(Durability::Lazy);

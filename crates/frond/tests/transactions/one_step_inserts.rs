@@ -48,7 +48,7 @@ fn conflict() -> Option<RowConflict> {
 
 /// An existing row is locked as requested, and nothing is written. Rule: I48.
 #[test]
-fn a_row_that_is_there_is_locked_as_asked_and_nothing_is_written() {
+fn an_existing_row_is_locked_as_requested_and_nothing_is_written() {
     for is_flushed in [false, true] {
         let table = table(is_flushed);
         for lock in [RowLock::Shared, RowLock::Exclusive] {
@@ -66,7 +66,7 @@ fn a_row_that_is_there_is_locked_as_asked_and_nothing_is_written() {
 }
 
 #[test]
-fn a_row_that_others_share_is_in_the_way_at_once() {
+fn an_insert_over_a_shared_row_conflicts_without_waiting() {
     let table = table(false);
     let holders = [table.begin(), table.begin()];
     for holder in &holders {
@@ -83,7 +83,7 @@ fn a_row_that_others_share_is_in_the_way_at_once() {
 
 /// The insert waits for the row and then checks again.
 #[test]
-fn a_row_that_another_deletes_or_inserts_is_waited_for() {
+fn an_insert_waits_for_a_row_being_deleted_or_inserted() {
     let table = table(true);
     for ends_well in [true, false] {
         let holder = table.begin();
@@ -125,7 +125,7 @@ fn a_row_that_another_deletes_or_inserts_is_waited_for() {
 
 /// The trees may have what the transaction itself has deleted. Rules: I7, I51.
 #[test]
-fn a_row_that_was_deleted_comes_again_and_goes_for_good() {
+fn a_deleted_row_can_be_reinserted_and_deleted_permanently() {
     for is_flushed in [false, true] {
         let table = table(is_flushed);
         let txn = table.begin();
@@ -153,7 +153,7 @@ fn a_row_that_was_deleted_comes_again_and_goes_for_good() {
 
 /// A gap that another transaction has locked keeps an insert out. Rule: I33.
 #[test]
-fn a_gap_that_another_has_locked_keeps_it_out() {
+fn an_insert_waits_for_a_gap_lock() {
     let table = table(false);
     let reader = table.begin();
     let mut scan =

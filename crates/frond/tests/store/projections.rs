@@ -118,7 +118,7 @@ fn assert_same(db: &Db, tree: &Tree, wanted: &[usize], keys: u32) {
 }
 
 #[test]
-fn parts_are_what_cutting_the_whole_value_gives() {
+fn projected_parts_equal_those_of_the_whole_value() {
     const KEYS: u32 = 300;
     for seed in 1..=4 {
         let dir = tempfile::tempdir().unwrap();
@@ -164,7 +164,7 @@ fn parts_are_what_cutting_the_whole_value_gives() {
 }
 
 #[test]
-fn a_value_that_does_not_fit_has_no_parts() {
+fn a_value_of_another_layout_has_no_parts() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path().join("store"), options()).unwrap();
     let tree = create(&db);
@@ -244,7 +244,7 @@ fn fill_cache(db: &Db, cache_bytes: u64) {
 }
 
 #[test]
-fn strings_that_nobody_asks_for_are_not_decompressed() {
+fn unprojected_strings_are_not_decompressed() {
     // Nothing is drained in the background, which would decode, too.
     let options = Options::new().cache_size(32 << 20).env(SimVfs::new().env(1));
     let db = Db::open("/store", options).unwrap();
@@ -281,7 +281,7 @@ fn strings_that_nobody_asks_for_are_not_decompressed() {
 /// Newer rows in memory and in buffers, and deletes of all kinds: leaves still decode no other
 /// column.
 #[test]
-fn strings_that_nobody_asks_for_are_not_decompressed_where_sources_are_merged() {
+fn unprojected_strings_are_not_decompressed_when_merging_sources() {
     const KEYS: u32 = 24_000;
     // Nothing is drained unless the test asks for it.
     let options = Options::new().cache_size(64 << 20).env(SimVfs::new().env(1));

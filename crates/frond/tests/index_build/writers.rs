@@ -8,7 +8,7 @@ use std::sync::{
 };
 
 #[test]
-fn each_way_to_write_is_seen() {
+fn an_index_build_sees_every_kind_of_write() {
     let (_dir, db, base) = people(&ROWS);
     // It wrote before the build started, so it is waited for.
     let before = begin(&db);
@@ -52,14 +52,14 @@ fn each_way_to_write_is_seen() {
     drop(gone);
     feed_rest(&mut build).unwrap();
     build.publish(|_| {}).unwrap();
-    is_in_step(&db);
+    assert_consistent(&db);
     assert_eq!(rows(&base).len(), 7);
 }
 
 /// It is not known which rows a range delete removed: the build fails with that and must be started
 /// anew.
 #[test]
-fn ranges_that_go_end_a_build() {
+fn a_range_delete_ends_an_index_build() {
     let (_dir, db, base) = people(&ROWS);
     let mut build = db.build_indexes(&base, &indexes()).unwrap();
     feed_base(&mut build, &base).unwrap();
@@ -70,12 +70,12 @@ fn ranges_that_go_end_a_build() {
     assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{refused:?}");
     drop(build);
     build_all(&db, &base).unwrap();
-    is_in_step(&db);
+    assert_consistent(&db);
 }
 
 /// Rule: I43.
 #[test]
-fn who_has_read_before_is_told() {
+fn a_snapshot_older_than_an_index_gets_an_error_from_it() {
     let (_dir, db, base) = people(&ROWS);
     let snapshot = db.snapshot();
     let trees = build_all(&db, &base).unwrap();
@@ -174,14 +174,14 @@ fn indexes_are_built_while_threads_write() {
             build.publish(then).unwrap();
             definition.is_over.store(true, Ordering::Release);
         });
-        is_in_step(&db);
+        assert_consistent(&db);
     }
 }
 
 /// A follower is notified of an index once it is published, and of nothing that the build has made
 /// before; its name is not visible before.
 #[test]
-fn a_follower_hears_of_what_is_published() {
+fn a_follower_is_notified_of_an_index_once_published() {
     let (dir, db, base) = people(&[("1", "anna,bern"), ("2", "bert,basel")]);
     let from = db.snapshot().seqno().next();
     let mut feed = db.changes(from).unwrap();

@@ -77,7 +77,7 @@ fn reopen(dir: &Path) -> (Db, Tree) {
 }
 
 #[test]
-fn a_cold_walk_is_read_ahead_of_and_gives_every_row_once() {
+fn a_cold_scan_uses_readahead_and_returns_every_row_once() {
     let dir = tempfile::tempdir().unwrap();
     make(dir.path());
     let (db, tree) = reopen(dir.path());
@@ -101,7 +101,7 @@ fn a_cold_walk_is_read_ahead_of_and_gives_every_row_once() {
 }
 
 #[test]
-fn a_walk_that_is_left_holds_nothing() {
+fn an_abandoned_scan_holds_nothing() {
     let dir = tempfile::tempdir().unwrap();
     make(dir.path());
     let (db, tree) = reopen(dir.path());
@@ -120,7 +120,7 @@ fn a_walk_that_is_left_holds_nothing() {
 }
 
 #[test]
-fn a_walk_keeps_its_moment_while_versions_pass_by() {
+fn a_scan_keeps_its_snapshot_while_versions_are_published() {
     let dir = tempfile::tempdir().unwrap();
     make(dir.path());
     let (db, tree) = reopen(dir.path());
@@ -157,7 +157,7 @@ fn a_walk_keeps_its_moment_while_versions_pass_by() {
 }
 
 #[test]
-fn batches_and_turns_of_a_long_walk_border_on_each_other() {
+fn batches_and_direction_changes_of_a_scan_leave_no_gap() {
     let dir = tempfile::tempdir().unwrap();
     make(dir.path());
     let (_db, tree) = reopen(dir.path());
@@ -189,7 +189,7 @@ fn batches_and_turns_of_a_long_walk_border_on_each_other() {
 }
 
 #[test]
-fn a_walk_goes_on_when_its_store_is_closed() {
+fn a_scan_continues_after_its_store_is_closed() {
     let dir = tempfile::tempdir().unwrap();
     make(dir.path());
     for warm_rows in [100, ROWS / 3] {
@@ -206,7 +206,7 @@ fn a_walk_goes_on_when_its_store_is_closed() {
 }
 
 #[test]
-fn damage_ends_a_walk_where_it_is() {
+fn a_scan_fails_exactly_at_a_damaged_block() {
     let dir = tempfile::tempdir().unwrap();
     make(dir.path());
     // Damages a leaf's block in the middle of the rows.

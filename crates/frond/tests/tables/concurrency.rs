@@ -38,7 +38,7 @@ fn tree_of(db: &Db, table: &Table, index: &str) -> frond::Tree {
 /// A transaction that writes a row's current value, which another has written since, counts as
 /// having written it, and sees it.
 #[test]
-fn a_row_that_is_there_already_is_the_transactions_own_once_written() {
+fn writing_the_current_value_counts_as_an_own_write() {
     let (_dir, db, table) = indexed(&[("1", "a@b,Oslo,1"), ("2", "c@d,Oslo,2")]);
     let txn = begin(&db, Isolation::RepeatableRead);
     assert_eq!(table.get(&txn, b"1").unwrap().as_deref(), Some(&b"a@b,Oslo,1"[..]));
@@ -73,7 +73,7 @@ fn a_row_that_is_there_already_is_the_transactions_own_once_written() {
     assert!(table.update(&txn, b"2", b"new,Bonn,2").unwrap());
     assert_eq!(table.get(&txn, b"2").unwrap().as_deref(), Some(&b"new,Bonn,2"[..]));
     txn.commit().unwrap();
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
 }
 
 /// A clock that moves only as the test sets it.
@@ -96,7 +96,7 @@ impl Clock for Told {
 
 /// A call that waits for an entry and then for its row has one timeout for both waits.
 #[test]
-fn one_call_by_an_index_waits_once() {
+fn an_index_read_has_one_timeout_for_entry_and_row() {
     for by_scan in [false, true] {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(Told::default());
@@ -151,7 +151,7 @@ fn one_call_by_an_index_waits_once() {
 
 /// An entry without a row is reported at every level, after it was read a second time.
 #[test]
-fn a_unique_look_up_of_an_entry_that_is_no_rows_comes_to_an_end() {
+fn a_unique_lookup_reports_an_entry_without_a_row() {
     let (_dir, db, table) = indexed(&[("1", "a@b,Oslo,1")]);
     tree_of(&db, &table, "mail").put(b"ghost", b"1").unwrap();
     tree_of(&db, &table, "mail").put(b"gone", b"2").unwrap();
@@ -175,7 +175,7 @@ fn a_unique_look_up_of_an_entry_that_is_no_rows_comes_to_an_end() {
 
 /// A look-up finds rows that go back and forth concurrently, or not, and never reports damage.
 #[test]
-fn a_unique_look_up_beside_writers_finds_what_was_there() {
+fn a_unique_lookup_concurrent_with_writers_finds_valid_rows() {
     let (_dir, db, table) = indexed(&[("1", "a@b,Oslo,1")]);
     let is_over = std::sync::atomic::AtomicBool::new(false);
     thread::scope(|scope| {
@@ -198,7 +198,7 @@ fn a_unique_look_up_beside_writers_finds_what_was_there() {
 
 /// The entry of a row that a scan skips is left unlocked, unless it was locked before.
 #[test]
-fn a_row_that_is_passed_by_leaves_no_entry_locked() {
+fn a_skipped_row_leaves_no_index_entry_locked() {
     for level in LEVELS {
         for was_locked in [false, true] {
             let (_dir, db, table) = indexed(&[("1", "a@b,Oslo,1"), ("2", "c@d,Oslo,2")]);
@@ -225,7 +225,7 @@ fn a_row_that_is_passed_by_leaves_no_entry_locked() {
 
 /// A scan returns again to a row that it could not lock.
 #[test]
-fn a_scan_loses_no_row_by_an_error() {
+fn a_scan_returns_to_a_row_that_it_could_not_lock() {
     let rows = [("1", "a@b,Oslo,1"), ("2", "c@d,Oslo,2"), ("3", "e@f,Oslo,3")];
     let (_dir, db, table) = indexed(&rows);
     for level in LEVELS {
@@ -256,13 +256,13 @@ fn a_scan_loses_no_row_by_an_error() {
             assert_eq!(step().unwrap(), None);
         }
     }
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
 }
 
 /// Threads of one transaction that write one row leave no entry behind, and none undoes what
 /// another has written.
 #[test]
-fn threads_of_one_transaction_keep_a_row_and_its_entries_in_step() {
+fn threads_of_one_transaction_keep_rows_and_index_entries_consistent() {
     let (_dir, db, table) = indexed(&[("1", "a@b,Oslo,1"), ("taken", "taken,Oslo,9")]);
     let rows = db.create_tree("beside", TreeOptions::default()).unwrap();
     for round in 0..3 {
@@ -294,13 +294,13 @@ fn threads_of_one_transaction_keep_a_row_and_its_entries_in_step() {
             assert_eq!(rows.get(&turn.to_be_bytes()).unwrap(), Some(vec![round]));
         }
     }
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
 }
 
 /// A drop of a table waits for transactions that have locked its rows; other tables can be opened
 /// meanwhile.
 #[test]
-fn a_drop_that_waits_keeps_no_other_table_closed() {
+fn a_waiting_drop_does_not_block_opening_other_tables() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let table = db.table(spec([mail(), city()])).unwrap();
@@ -325,7 +325,7 @@ fn a_drop_that_waits_keeps_no_other_table_closed() {
             drops.join().unwrap().unwrap();
         });
         match drops_all {
-            false => is_in_step(&db, &table),
+            false => assert_consistent(&db, &table),
             true => assert!(matches!(db.drop_table("people"), Err(Error::NoSuchTree(_)))),
         }
     }
@@ -334,7 +334,7 @@ fn a_drop_that_waits_keeps_no_other_table_closed() {
 /// A table that several threads open, make and drop exists or not, and is one table for all of
 /// them.
 #[test]
-fn threads_make_open_and_drop_one_table() {
+fn threads_create_open_and_drop_one_table() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     let start = Barrier::new(3);
@@ -361,5 +361,5 @@ fn threads_make_open_and_drop_one_table() {
         }
     });
     let table = db.table(spec([mail(), city()])).unwrap();
-    is_in_step(&db, &table);
+    assert_consistent(&db, &table);
 }

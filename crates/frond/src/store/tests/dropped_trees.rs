@@ -41,7 +41,7 @@ fn kept_bytes(store: &Store) -> u64 {
 
 /// Rule: I22.
 #[test]
-pub(super) fn a_dropped_tree_ends_in_pieces_and_goes_on_after_reopening() {
+pub(super) fn a_dropped_tree_is_freed_in_steps_that_continue_after_reopening() {
     let env = env();
     let (store, v2, roots) = with_a_dropped_tree(&env, false);
     assert!(store.is_ending());
@@ -68,7 +68,7 @@ pub(super) fn a_dropped_tree_ends_in_pieces_and_goes_on_after_reopening() {
 
 /// What a clone inherited dies, but is kept for the clone. Rules: I19, I22.
 #[test]
-fn a_clone_keeps_what_its_dropped_parent_wrote() {
+fn a_clone_keeps_the_pages_of_its_dropped_parent() {
     let env = env();
     let (store, v2, roots) = with_a_dropped_tree(&env, true);
     store.end_some(v2.next(), usize::MAX);
@@ -88,7 +88,7 @@ fn a_clone_keeps_what_its_dropped_parent_wrote() {
 /// A pass continues while versions without the tree become durable: what dies late is listed as
 /// alive in both slots, and is handed out only after two more. Rules: I16, I18, I22.
 #[test]
-fn what_both_slots_list_is_not_handed_out_however_late_it_dies() {
+fn pages_listed_in_both_slots_are_not_reused_however_late_they_die() {
     let env = env();
     let (store, v2, roots) = with_a_dropped_tree(&env, false);
     publish(&store, v2.next(), &roots);
