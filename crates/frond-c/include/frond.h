@@ -1044,7 +1044,7 @@ int32_t frond_index_build_is_near(const frond_index_build *build, bool *near, fr
 
 // Locks the tree exclusively, so that the next round is the last; writers wait from here on.
 // FRD-1101 if transactions keep rows of the tree for longer than `wait_ms` (below 0: no limit):
-// nothing was done; go on with rounds and try again.
+// nothing was done; run more rounds and try again.
 int32_t frond_index_build_lock(frond_index_build *build, int64_t wait_ms, frond_error *error);
 
 // Makes the indexes live in one commit, which is synced, after the round that follows

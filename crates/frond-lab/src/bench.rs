@@ -88,7 +88,7 @@ pub struct Args {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "A,B",
           default_values_t = Phase::value_variants().to_vec())]
     pub phases: Vec<Phase>,
-    /// Queries per second beside the load of iibench-query; 0 for as many as possible
+    /// Queries per second during the load of iibench-query; 0 means no limit
     #[arg(long, default_value_t = 10.0)]
     pub query_rate: f64,
     /// How repetitive the web log is

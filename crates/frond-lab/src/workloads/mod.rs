@@ -131,7 +131,7 @@ pub trait Workload {
 pub enum Name {
     /// Insert in primary-key order with three random secondary indexes (iibench-2011).
     Iibench,
-    /// The same, with a client that queries all four orders meanwhile.
+    /// Insert like `iibench` while a client queries all four orders.
     IibenchQuery,
     /// Log rows with long strings and three indexes, two writers.
     Weblog,

@@ -1,6 +1,6 @@
 //! Which deletion a reader saw when it found nothing.
 //!
-//! Nobody reads the number of a deletion. But what a reader sees existed at some moment between its
+//! No reader sees the number of a deletion. But what a reader sees existed at some moment between its
 //! start and its end. So of all deletions of a register, and the time before its first write, most
 //! can be ruled out:
 //!

@@ -442,7 +442,7 @@ fn numbers_of_a_tree_without_rows_are_handed_out_once() {
     db.close().unwrap();
 }
 
-/// A transaction's own writes count in its estimates, in memory, spilled, and taken back; and no
+/// A transaction's own writes count in its estimates, in memory, spilled, and rolled back; and no
 /// range is estimated as empty in which one of its reads would find a row. Rule: I51.
 #[test]
 fn an_estimate_of_a_transaction_is_0_only_of_what_it_sees_as_empty() {

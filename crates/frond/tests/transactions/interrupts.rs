@@ -270,7 +270,7 @@ impl LockHooks for Slow {
     }
 }
 
-/// A slow hook delays nobody else's waits. Rule: I53.
+/// A slow hook does not delay other waits. Rule: I53.
 #[test]
 fn others_wait_and_end_their_waits_while_a_server_is_asked() {
     let dir = tempfile::tempdir().unwrap();

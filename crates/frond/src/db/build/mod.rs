@@ -14,7 +14,7 @@
 //!    program gets each row that differs between the two snapshots, as it was and as it is, and
 //!    says which entries to remove and to add.
 //! 5. *Lock*: lock the tree exclusively; after one more round nothing is missing.
-//! 6. *VersionNumber*: one commit of the catalog gives all indexes their final attributes and drops the
+//! 6. *Publish*: one commit of the catalog gives all indexes their final attributes and drops the
 //!    queues.
 //!
 //! Invariants
@@ -341,8 +341,8 @@ impl IndexBuild {
     ///
     /// # Errors
     /// `LockTimeout` if transactions keep rows of the tree for longer than `wait`: nothing was
-    /// done, go on with rounds and try again; `NoSuchTree` if the tree was dropped or truncated
-    /// meanwhile; `Interrupted`, also while it waits: go on likewise; as
+    /// done, run more rounds and try again; `NoSuchTree` if the tree was dropped or truncated
+    /// meanwhile; `Interrupted`, also while it waits: likewise; as
     /// [`end_base`](Self::end_base).
     pub fn lock(&mut self, wait: Duration) -> Result<()> {
         self.end_base()?;

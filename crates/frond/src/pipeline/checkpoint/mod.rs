@@ -7,7 +7,7 @@
 //!    that link them.
 //! 4. Name in the log what in-doubt transactions need (`in_doubt.rs`), and sync the log through F
 //!    (Rule: I10).
-//! 5. VersionNumber: root directory, space map, sync, slot, sync (module `store`).
+//! 5. Publish: root directory, space map, sync, slot, sync (module `store`).
 //! 6. Trim the log that neither slot needs.
 //!
 //! Invariants

@@ -1,7 +1,7 @@
 //! The writes of a live transaction, reachable by other threads.
 //!
-//! Write sets are private, so a range that another transaction locks may contain keys that nobody
-//! sees yet. Both sides publish first and look then, so that one of them finds the other (Rule:
+//! Write sets are private, so a range that another transaction locks may contain keys that it
+//! cannot see yet. Both sides publish first and look then, so that one of them finds the other (Rule:
 //! I33):
 //!
 //! - An inserter appends the entry, is listed in the tree's

@@ -21,7 +21,7 @@
 //! 3. A snapshot transaction does not pass a row that its snapshot shows and that was deleted
 //!    since: it would go on as if the row had never existed (Rule: I27). Existing rows are checked
 //!    one by one.
-//! 4. VersionNumber, then look (Rule: I33): the interval exists before pending keys are searched
+//! 4. Publish, then look (Rule: I33): the interval exists before pending keys are searched
 //!    (`locking_scan/gap.rs`), and both come before the check for commits.
 //! 5. A row that was read before it was locked is returned only if the tree has had no commit by
 //!    the time it is locked: `txn/last_commits.rs` says why this check is sufficient. Commits to
