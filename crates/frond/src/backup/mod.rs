@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Backup: a copy of one version of a store, made while commits continue; and increments of what
 //! changed since.
 //!

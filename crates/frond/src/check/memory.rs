@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checking the current version of an open store in memory, including pages that no checkpoint has
 //! written yet.
 

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checking trees, page by page: a page must be what its parent says, and its keys must lie in the
 //! range that the path to it leaves.
 //!

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Replacing a slot that an open passes over, on disk, before anything else is written.
 //!
 //! An open falls back to the other slot when a slot, or the root directory or space map that it

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Disk space: allocated before anything depends on it, given back when it is free.
 //!
 //! A place is **backed** when writing there cannot meet a full disk, because the file system has
