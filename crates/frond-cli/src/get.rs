@@ -11,8 +11,8 @@ use crate::{
 /// Print the entry of a key
 ///
 /// The key of a tree that `frond load` wrote is given column by column:
-/// `frond get DIR pkgs zsh 5.9`. For any other tree it is one word, in which \xNN stands for a byte.
-/// The exit code is 1 if there is no such key.
+/// `frond get DIR pkgs zsh 5.9`. For any other tree it is one word, in which \xNN stands for a
+/// byte. The exit code is 1 if there is no such key.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]

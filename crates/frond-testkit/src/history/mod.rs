@@ -30,10 +30,11 @@
 //! | `Snapshot` | all at one moment, the snapshot | the commit | the snapshot, always: it overwrites nothing that it does not see |
 //! | `Serializable` | the commit | the commit | the commit |
 //!
-//! Locking reads are at the commit, because no other transaction changes what they have seen before it. A glimpse
-//! past another's lock is at a moment of its own at every level. What a prepared transaction has
-//! locked and not written is at its prepare, since it releases that then, except at `Serializable`.
-//! From these moments the usual table follows, with the names of Adya; `tests.rs` checks it:
+//! Locking reads are at the commit, because no other transaction changes what they have seen before
+//! it. A glimpse past another's lock is at a moment of its own at every level. What a prepared
+//! transaction has locked and not written is at its prepare, since it releases that then, except at
+//! `Serializable`. From these moments the usual table follows, with the names of Adya; `tests.rs`
+//! checks it:
 //!
 //! | | ReadCommitted | RepeatableRead | Snapshot | Serializable |
 //! |---|---|---|---|---|

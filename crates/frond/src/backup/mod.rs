@@ -5,7 +5,8 @@
 //! pages born since another backup. [`restore`] combines a full backup and its increments.
 //!
 //! ```text
-//! checkpoint → hold the newest slot's version → copy its pages, each verified → slots → log → rename
+//! checkpoint → hold the newest slot's version → copy its pages, each verified → slots → log
+//!   → rename
 //! ```
 //!
 //! Invariants

@@ -203,7 +203,8 @@ mod tests {
     #[test]
     fn what_is_given_back_is_zeros_and_the_rest_is_as_it_was() {
         let (slab, page) = (Slab::map(SMALL_BYTES), page_bytes());
-        // SAFETY: all of the slab, which no other code uses; the slice is not used beyond this line.
+        // SAFETY: all of the slab, which no other code uses; the slice is not used beyond this
+        // line.
         unsafe { std::slice::from_raw_parts_mut(slab.at(0, SMALL_BYTES).as_ptr(), SMALL_BYTES) }
             .fill(7);
         // SAFETY: there are no references.

@@ -214,8 +214,8 @@ fn what_savepoints_took_back_is_let_go_of() {
     is_idle(&db);
 }
 
-/// A waiter for a row that a rollback to a savepoint released, in memory or spilled, gets it once the rest
-/// is prepared; a waiter for a row that is written goes on waiting. Rule: I54.
+/// A waiter for a row that a rollback to a savepoint released, in memory or spilled, gets it once
+/// the rest is prepared; a waiter for a row that is written goes on waiting. Rule: I54.
 #[test]
 fn who_waits_for_what_a_savepoint_took_back_has_it_at_the_prepare() {
     let dir = tempfile::tempdir().unwrap();

@@ -4,8 +4,8 @@
 //! ```text
 //!  query ─► group (what may be compared) ─► headline, size, statistics ─► matrix, losses
 //!    │          ├─► curves, bars, latency ─► figure (chart, sentence, table) ─► workload
-//!    │          └─► published, comparable ─► study                                            │
-//!    ├────────────► settings ───────────────────────────────────────────────► folder (templates, files)
+//!    │          └─► published, comparable ─► study                                       │
+//!    ├────────────► settings ──────────────────────────────────────────► folder (templates, files)
 //!    └────────────► chart (one SVG)
 //! ```
 //!

@@ -18,8 +18,8 @@
 //!    is unmapped if there is another one and more is mapped than the limit allows. Below the limit
 //!    slabs stay, since a new one costs a fault for each page.
 //! 4. Where that is not enough, whole pages of holes are given back to the system. Until they are
-//!    taken again, which happens before more is mapped, their units are marked as taken. A slab with
-//!    such pages is unmapped with its last span.
+//!    taken again, which happens before more is mapped, their units are marked as taken. A slab
+//!    with such pages is unmapped with its last span.
 //! 5. Bytes of a span are unspecified when it is handed out, but initialised.
 //!
 //! Threads: all, behind one lock, which is held for tens to hundreds of nanoseconds: a thread that

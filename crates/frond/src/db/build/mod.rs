@@ -135,7 +135,8 @@ impl Db {
     /// people.put(b"2", b"bob")?; // Others go on.
     /// loop {
     ///     while let Some(row) = build.next_change()? {
-    ///         let (number, old, new) = (row.key.to_vec(), row.old.map(<[u8]>::to_vec), row.new.map(<[u8]>::to_vec));
+    ///         let (old, new) = (row.old.map(<[u8]>::to_vec), row.new.map(<[u8]>::to_vec));
+    ///         let number = row.key.to_vec();
     ///         build.change(0, old.as_deref(), new.as_deref().map(|name| (name, &number[..])))?;
     ///     }
     ///     if build.is_locked() {

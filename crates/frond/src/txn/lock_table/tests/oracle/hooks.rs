@@ -206,8 +206,8 @@ impl Game {
         preferred.map_or(writes(one) < writes(so_far), |preferred| preferred == one)
     }
 
-    /// Checks that as many waits ended by a deadlock as owners were notified, and that the report of
-    /// the last cycle is right.
+    /// Checks that as many waits ended by a deadlock as owners were notified, and that the report
+    /// of the last cycle is right.
     fn deadlocks_are_told_once(&mut self) {
         let last = self.table.last_deadlock();
         let ended = self.table.stats().deadlocks;
