@@ -19,7 +19,7 @@ pub struct Args {
     store: StoreArgs,
     #[command(flatten)]
     moment: MomentArgs,
-    /// Tree
+    /// Name of the tree
     tree: String,
     /// Key, one word per key column; put `--` before words that start with a hyphen, except numbers
     #[arg(required = true, allow_negative_numbers = true)]
