@@ -1,4 +1,5 @@
-//! The name by which programs find the shared library when they run; its number changes when old programs cannot.
+//! The name by which programs find the shared library when they run; its number changes when old
+//! programs cannot.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

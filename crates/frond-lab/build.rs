@@ -66,8 +66,8 @@ fn build_environment() {
     let version = std::process::Command::new(rustc).arg("--version").output();
     let version = version.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     println!("cargo:rustc-env=FROND_LAB_RUSTC={}", version.unwrap_or_default());
-    // PROFILE says debug or release for every profile; the profile's own name is a part of the path of the output:
-    // target/NAME/build/frond-lab-HASH/out.
+    // PROFILE says debug or release for every profile; the profile's own name is a part of the path
+    // of the output: target/NAME/build/frond-lab-HASH/out.
     let out = std::env::var("OUT_DIR").unwrap_or_default();
     let name = Path::new(&out).ancestors().nth(3).and_then(Path::file_name);
     let name = name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

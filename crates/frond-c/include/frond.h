@@ -412,8 +412,8 @@ typedef struct {
   // How the read locks each row: FROND_NO_LOCK, FROND_SHARED, FROND_EXCLUSIVE. At
   // FROND_SERIALIZABLE, FROND_NO_LOCK means FROND_SHARED.
   int32_t row_lock;
-  // What the read does if another transaction holds the row: FROND_WAIT, FROND_NO_WAIT, FROND_SKIP_LOCKED,
-  // FROND_SEMI_CONSISTENT.
+  // What the read does if another transaction holds the row: FROND_WAIT, FROND_NO_WAIT,
+  // FROND_SKIP_LOCKED, FROND_SEMI_CONSISTENT.
   int32_t when_locked;
   // Groups what this read locks with what the last locking read has locked, so that
   // frond_txn_unlock_last releases both. Meant for the row that an index entry names.
@@ -1044,7 +1044,7 @@ int32_t frond_index_build_is_near(const frond_index_build *build, bool *near, fr
 
 // Locks the tree exclusively, so that the next round is the last; writers wait from here on.
 // FRD-1101 if transactions keep rows of the tree for longer than `wait_ms` (below 0: no limit):
-// nothing was done; go on with rounds and try again.
+// nothing was done; run more rounds and try again.
 int32_t frond_index_build_lock(frond_index_build *build, int64_t wait_ms, frond_error *error);
 
 // Makes the indexes live in one commit, which is synced, after the round that follows
@@ -1537,8 +1537,8 @@ int32_t frond_snapshot_get_projected(const frond_snapshot *snapshot,
                                  frond_buffer *value,
                                  frond_error *error);
 
-// Reads parts of a value as a transaction sees it, like frond_get_projected; without a lock, except at
-// FROND_SERIALIZABLE.
+// Reads parts of a value as a transaction sees it, like frond_get_projected; without a lock,
+// except at FROND_SERIALIZABLE.
 int32_t frond_txn_get_projected(const frond_txn *txn,
                             const frond_tree *tree,
                             const uint8_t *key,
@@ -2182,8 +2182,8 @@ int32_t frond_txn_interrupter(const frond_txn *txn,
 
 // Interrupts a transaction: its current call ends with FRD-1106 if it waits or scans rows, and so
 // do all later calls until frond_txn_clear_interrupt. Other operations that the interrupter was
-// set on (frond_cursor_set_interrupter and others) end likewise. Never waits; does nothing if the transaction
-// is over. Null is allowed.
+// set on (frond_cursor_set_interrupter and others) end likewise. Never waits; does nothing if the
+// transaction is over. Null is allowed.
 void frond_interrupt(const frond_interrupter *interrupter);
 
 // Makes an interrupter that belongs to no transaction (frond_interrupter_new) cancel this one,

@@ -338,7 +338,7 @@ pub unsafe extern "C" fn frond_loads_finish(
             if (0..count).any(|at| loads[..at].contains(&loads[at])) {
                 return Err(misuse("the loads contain a duplicate, or two nulls"));
             }
-            // No handle is taken back before it is known that all can be.
+            // Consumes no handle before it is known that all loads can finish together.
             let all = loads.iter().map(|&load| given(load, "a load").map(|load| &load.load));
             BulkLoad::must_go_together(&all.collect::<Result<Vec<_>, _>>()?)?;
             let taken = loads.iter().map(|&load| take_back(load, "a load").map(|load| load.load));

@@ -225,7 +225,7 @@ pub unsafe extern "C" fn frond_index_build_is_near(
 
 /// Locks the tree exclusively, so that the next round is the last; writers wait from here on.
 /// FRD-1101 if transactions keep rows of the tree for longer than `wait_ms` (below 0: no limit):
-/// nothing was done; go on with rounds and try again.
+/// nothing was done; run more rounds and try again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_index_build_lock(
     build: *mut frond_index_build,

@@ -127,11 +127,11 @@ pub(crate) unsafe fn given_mut<'a, T>(pointer: *mut T, what: &str) -> Result<&'a
     unsafe { pointer.as_mut() }.ok_or_else(|| misuse(format!("{what} is null")))
 }
 
-/// Takes back a handle that [`give`] made.
+/// Reclaims a handle that [`give`] made.
 pub(crate) unsafe fn take_back<T>(pointer: *mut T, what: &str) -> Result<Box<T>, Fail> {
     match pointer.is_null() {
         true => Err(misuse(format!("{what} is null"))),
-        // SAFETY: promised above; made by `give`, and taken back once.
+        // SAFETY: promised above; made by `give`, and reclaimed once.
         false => Ok(unsafe { Box::from_raw(pointer) }),
     }
 }

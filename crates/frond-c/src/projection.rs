@@ -156,8 +156,8 @@ pub unsafe extern "C" fn frond_snapshot_get_projected(
     }
 }
 
-/// Reads parts of a value as a transaction sees it, like frond_get_projected; without a lock, except at
-/// FROND_SERIALIZABLE.
+/// Reads parts of a value as a transaction sees it, like frond_get_projected; without a lock,
+/// except at FROND_SERIALIZABLE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_txn_get_projected(
     txn: *const frond_txn,

@@ -31,8 +31,8 @@ pub struct frond_read_options {
     /// How the read locks each row: FROND_NO_LOCK, FROND_SHARED, FROND_EXCLUSIVE. At
     /// FROND_SERIALIZABLE, FROND_NO_LOCK means FROND_SHARED.
     pub row_lock: i32,
-    /// What the read does if another transaction holds the row: FROND_WAIT, FROND_NO_WAIT, FROND_SKIP_LOCKED,
-    /// FROND_SEMI_CONSISTENT.
+    /// What the read does if another transaction holds the row: FROND_WAIT, FROND_NO_WAIT,
+    /// FROND_SKIP_LOCKED, FROND_SEMI_CONSISTENT.
     pub when_locked: i32,
     /// Groups what this read locks with what the last locking read has locked, so that
     /// frond_txn_unlock_last releases both. Meant for the row that an index entry names.

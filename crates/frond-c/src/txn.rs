@@ -141,8 +141,8 @@ pub unsafe extern "C" fn frond_txn_begin(
     }
 }
 
-/// Takes back a transaction that is to end. While it has a cursor this is an error, and nothing is
-/// done.
+/// Reclaims the handle of a transaction that is to end. While it has a cursor this is an error, and
+/// nothing is done.
 pub(crate) unsafe fn end(txn: *mut frond_txn) -> Result<Txn, Fail> {
     // SAFETY: see `bytes.rs`.
     let is_in_use =

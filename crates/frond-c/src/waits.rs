@@ -39,8 +39,8 @@ pub unsafe extern "C" fn frond_txn_interrupter(
 
 /// Interrupts a transaction: its current call ends with FRD-1106 if it waits or scans rows, and so
 /// do all later calls until frond_txn_clear_interrupt. Other operations that the interrupter was
-/// set on (frond_cursor_set_interrupter and others) end likewise. Never waits; does nothing if the transaction
-/// is over. Null is allowed.
+/// set on (frond_cursor_set_interrupter and others) end likewise. Never waits; does nothing if the
+/// transaction is over. Null is allowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn frond_interrupt(interrupter: *const frond_interrupter) {
     // SAFETY: see `bytes.rs`.

@@ -23,7 +23,7 @@ pub struct BackupArgs {
     /// Directory to create; with --base, file to create
     #[arg(value_name = "TARGET")]
     target: PathBuf,
-    /// Backup to start from: a full one, or an increment
+    /// Earlier backup to start from: a full backup or an increment
     #[arg(long, value_name = "BACKUP")]
     base: Option<PathBuf>,
 }
@@ -43,7 +43,7 @@ pub struct RestoreArgs {
     /// Read and verify everything that would be restored, but write nothing
     #[arg(long, conflicts_with = "target")]
     dry_run: bool,
-    /// Increment; repeat for each one, in the order in which they were made
+    /// Increment to apply; repeat for each, in the order in which they were made
     #[arg(long = "increment", value_name = "FILE")]
     increments: Vec<PathBuf>,
 }

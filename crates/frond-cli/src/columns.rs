@@ -50,7 +50,7 @@ fn print_part(name: &str, column: &ColumnUse, rows: f64, out: &mut impl Write) -
     Ok(writeln!(out, "{}", line.trim_end())?)
 }
 
-/// The same data as an object; bytes are those of the leaves that were read.
+/// What the columns contain, as a JSON object; bytes are those of the leaves that were read.
 pub fn json(columns: &TreeColumns) -> serde_json::Value {
     let part = |of: String, column: &ColumnUse| {
         serde_json::json!({

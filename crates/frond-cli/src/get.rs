@@ -11,15 +11,15 @@ use crate::{
 /// Print the entry of a key
 ///
 /// The key of a tree that `frond load` wrote is given column by column:
-/// `frond get DIR pkgs zsh 5.9`. For any other tree it is one word, in which \xNN stands for a byte.
-/// The exit code is 1 if there is no such key.
+/// `frond get DIR pkgs zsh 5.9`. For any other tree it is one word, in which \xNN stands for a
+/// byte. The exit code is 1 if there is no such key.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
     moment: MomentArgs,
-    /// Tree
+    /// Name of the tree
     tree: String,
     /// Key, one word per key column; put `--` before words that start with a hyphen, except numbers
     #[arg(required = true, allow_negative_numbers = true)]

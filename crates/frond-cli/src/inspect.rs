@@ -17,10 +17,10 @@ use crate::{
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
-    /// Tree; all trees if none is named
+    /// Name of the tree (default: all trees)
     #[arg(value_name = "TREE")]
     tree: Option<String>,
-    /// Print the size of each part of the rows in leaves, and its encoding; reads every leaf
+    /// Print size and encoding of each part of the rows in leaves; reads every leaf
     #[arg(long)]
     columns: bool,
     /// With --columns: read only one leaf in N

@@ -20,12 +20,12 @@ pub struct Args {
     store: StoreArgs,
     #[command(flatten)]
     moment: MomentArgs,
-    /// Tree
+    /// Name of the tree
     tree: String,
-    /// First key
+    /// Start at this key
     #[arg(long, value_name = "KEY", value_delimiter = ',', allow_hyphen_values = true)]
     from: Vec<String>,
-    /// Key before which to stop
+    /// Stop before this key
     #[arg(long, value_name = "KEY", value_delimiter = ',', allow_hyphen_values = true)]
     to: Vec<String>,
     /// Print only keys that start with this

@@ -27,20 +27,20 @@ use crate::workloads::{Name, Phase, Profile, Rest, Shape, Spec};
 /// Options of `frond bench`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
-    /// What to run
+    /// Workload to run
     #[arg(value_enum)]
     pub workload: What,
-    /// Rows to load: a million, or what suits each data set of sizes
+    /// Rows to load (default: a million; in sizes, what suits each data set)
     #[arg(long)]
     pub rows: Option<u64>,
-    /// Data sets of sizes: sbtest, iibench, weblog, linktable, packages; iibench=10000000 for its
-    /// rows
+    /// Data sets of `sizes`: sbtest, iibench, weblog, linktable, packages; iibench=10000000 sets
+    /// the number of rows
     #[arg(long, value_delimiter = ',', value_name = "A,B=ROWS")]
     pub sets: Vec<Set>,
-    /// List of packages, as control paragraphs: what `apt-cache dumpavail` prints, unless given
+    /// File with control paragraphs of packages (default: the output of `apt-cache dumpavail`)
     #[arg(long, value_name = "FILE")]
     pub packages: Option<PathBuf>,
-    /// Memory of each store, for everything: 70MB, 256MiB
+    /// Total memory of each store, e.g. 70MB or 256MiB
     #[arg(long, default_value = "256MiB", value_name = "SIZE")]
     pub memory: Bytes,
     /// Stores to run against: frond, rocksdb, sqlite, lmdb, null
@@ -49,7 +49,7 @@ pub struct Args {
     /// When a commit is acknowledged
     #[arg(long, value_enum, default_value_t = Durability::Lazy)]
     pub durability: Durability,
-    /// Where the stores are made, each in DIR/TARGET
+    /// Directory in which stores are created, each in DIR/TARGET
     #[arg(long, default_value = "frond-bench", value_name = "DIR")]
     pub dir: PathBuf,
     /// Write the results to this file
@@ -58,53 +58,53 @@ pub struct Args {
     /// Write a page with charts to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Do not let the stores come to rest after writes (60 s and 1 s per million rows; in sizes and
-    /// in txn as long as they work)
+    /// Do not wait for background work after writes (at most 60 s plus 1 s per million rows; in
+    /// sizes and txn until it ends)
     #[arg(long)]
     pub no_quiesce: bool,
-    /// Stop a target after so many seconds and report how far it came
+    /// Stop a target after this many seconds and report how far it got
     #[arg(long, value_name = "SECONDS")]
     pub time_limit: Option<u64>,
     /// Seed of the generators
     #[arg(long, default_value_t = 42)]
     pub seed: u64,
-    /// Key and value sizes of the workloads with plain keys and values
+    /// Key and value sizes of workloads with plain keys and values
     #[arg(long, value_enum, default_value_t = Shape::Script)]
     pub shape: Shape,
     /// Reader threads
     #[arg(long, default_value_t = 1)]
     pub threads: u64,
-    /// Longest time of a step that reads or overwrites, in seconds: 60; and time of each step of
-    /// txn: 5
+    /// Maximum duration of a step that reads or overwrites (default: 60), and duration of each
+    /// step of txn (default: 5), in seconds
     #[arg(long)]
     pub seconds: Option<u64>,
-    /// How long txn holds a snapshot while rows are put, in seconds: four times --seconds
+    /// How long txn holds a snapshot while rows are put, in seconds (default: four times --seconds)
     #[arg(long, value_name = "SECONDS")]
     pub held: Option<u64>,
-    /// Numbers of clients that run transactions, one step for each
+    /// Numbers of clients of txn, one step each
     #[arg(long, value_delimiter = ',', default_value = "1,2,16,64", value_name = "N,M")]
     pub clients: Vec<u64>,
-    /// What transactions do
+    /// Steps of txn
     #[arg(long, value_enum, value_delimiter = ',', value_name = "A,B",
           default_values_t = Phase::value_variants().to_vec())]
     pub phases: Vec<Phase>,
-    /// Queries per second beside the load of iibench-query; 0 for as many as possible
+    /// Queries per second during the load of iibench-query; 0 means no limit
     #[arg(long, default_value_t = 10.0)]
     pub query_rate: f64,
     /// How repetitive the web log is
     #[arg(long, value_enum, default_value_t = Profile::Typical)]
     pub profile: Profile,
-    /// Write buffers to try with RocksDB, each as a target of its own: m/3,m/6,16MB
+    /// Write buffers to try with RocksDB, each as a separate target, e.g. m/3,m/6,16MB
     #[arg(long, value_delimiter = ',', value_name = "SIZE")]
     pub rocksdb_write_buffer: Vec<Share>,
-    /// Run a full compaction in the end, where a store has one, and report the size after it; sizes
-    /// does
+    /// Run a full compaction at the end, where a store has one, and report the size after it
+    /// (always in sizes)
     #[arg(long)]
     pub compact: bool,
-    /// Do not read everything back in the end
+    /// Do not read everything back at the end
     #[arg(long)]
     pub no_verify: bool,
-    /// Runs one target in this process (the bench starts itself so)
+    /// Run one target in this process (internal)
     #[arg(long, hide = true, value_name = "INDEX")]
     pub as_child: Option<usize>,
     /// Resident bytes of the null target

@@ -1,7 +1,7 @@
 //! Newtypes for numbers that must not be mixed up, and other small types that all modules share.
 //!
-//! `Lsn` orders durability, `Seqno` orders commits and decides visibility, and `VersionNumber` counts the
-//! versions of the store and dates births and deaths of pages. All three only grow.
+//! `Lsn` orders durability, `Seqno` orders commits and decides visibility, and `VersionNumber`
+//! counts the versions of the store and dates births and deaths of pages. All three only grow.
 
 use crate::bounds;
 use std::fmt;

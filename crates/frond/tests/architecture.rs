@@ -1,5 +1,5 @@
 //! Tests that module dependencies point down: which module may use which is listed in one table,
-//! "Who may use whom" in docs/architecture.md, and the sources must match it.
+//! "Which module may use which" in docs/architecture.md, and the sources must match it.
 //!
 //! The rows of the table go from the top layer to the bottom, and a module may use only modules in
 //! rows below its own. A dependency that is not in the table is an error, and so is one in the
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sources::{File, code, engine, file, table};
 
-const HEADING: &str = "## Who may use whom";
+const HEADING: &str = "## Which module may use which";
 /// The crate's root file, which is not a module of the table.
 const FACE: &str = "lib";
 /// The last row: small modules that all others share.

@@ -177,8 +177,8 @@ fn written_with() -> Options {
     Options::new().cache_size(16 << 20).durability(Durability::Sync).tuning(tuning)
 }
 
-/// `cargo test --test compatibility_columnar -- --ignored` writes it next to the others, under a new
-/// name: fixtures written by older code are never rewritten.
+/// `cargo test --test compatibility_columnar -- --ignored` writes it next to the others, under a
+/// new name: fixtures written by older code are never rewritten.
 #[test]
 #[ignore = "writes a fixture"]
 fn write_the_fixture() {

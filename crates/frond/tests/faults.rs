@@ -411,7 +411,7 @@ impl Clock for WildClock {
     fn sleep(&self, _: Duration) {}
 }
 
-/// The same commits with a wrong clock and with a right one, with restarts and crashes between
+/// Equal commits with a wrong clock and with a right one, with restarts and crashes between
 /// them, end in the same rows and seqnos. Promises: P14, P17.
 #[test]
 fn the_clock_never_affects_stored_rows() {

@@ -189,7 +189,7 @@ fn when_synced_never_notifies_early_and_an_idle_store_syncs_in_time() {
         assert!(told.load(Ordering::SeqCst), "once it was synced");
         assert!(vfs.now() - since < Duration::from_secs(1));
     }
-    // A failed sync notifies nobody.
+    // A failed sync notifies no caller.
     tree.put(b"last", b"row").unwrap();
     let told = Arc::new(AtomicBool::new(false));
     let tells = told.clone();

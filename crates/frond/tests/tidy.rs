@@ -1,14 +1,43 @@
-//! Tests of the project's conventions: each file has one subject and says what it is for, `unsafe`
-//! is where it is expected and justified, and links in documents resolve.
+//! Tests of the project's conventions: each file has one subject and says what it is for, prose is
+//! plain English, `unsafe` is where it is expected and justified, and links in documents resolve.
 
 mod sources;
 
 use std::collections::BTreeSet;
 
-use sources::{File, code, engine, file, files, root};
+use sources::{File, code, comments, engine, file, files, root};
 
 /// The most lines of a file. A longer one has more than one subject.
 const LINES_MAX: usize = 1000;
+
+/// The most columns of a line with a comment. rustfmt wraps code, but not comments.
+const COLUMNS_MAX: usize = 100;
+
+/// Phrases that comments and documents avoid, and what to write instead. `^` before a phrase: only
+/// at the start of a sentence; `¶`: only at the start of a comment or paragraph.
+const PLAIN: &[(&str, &str)] = &[
+    ("whoever, whomever", "any thread that, every caller that"),
+    ("who, whom", "that; or name the thread, the reader, the caller"),
+    ("he, him, his, himself", "it, its; or name the thread"),
+    ("nobody, somebody, everybody, anybody", "no thread, a caller, every reader"),
+    ("is had, are had, be had", "is acquired, is held"),
+    ("stands against, stand against", "conflicts with"),
+    ("lets go, let go, letting go", "releases"),
+    ("takes back, taken back", "rolls back, releases, reclaims"),
+    ("is told, are told, told so, told of", "is notified, receives"),
+    ("heed, heeds, heeded, heeding", "observes, is cancelled by"),
+    ("go on with, goes on with, gone on with", "continues with"),
+    ("beside", "next to; concurrently with"),
+    ("amid", "during, between"),
+    ("in a circle, circle of", "a cycle"),
+    ("the begin, a begin", "the start"),
+    ("said so", "has requested that"),
+    ("^of one that", "name the thing: \"For a handle that\""),
+    ("¶the same", "say what it is, since it is shown without what precedes it"),
+];
+
+/// Words for people. After one of them, `who` is right.
+const PEOPLE: &[&str] = &["people", "person", "someone", "user", "users"];
 
 /// The places where `unsafe` may be, and why each needs it.
 const UNSAFE: &[(&str, &str)] = &[
@@ -42,6 +71,25 @@ fn sources() -> Vec<File> {
     files("crates", ".rs")
 }
 
+/// The prose of the project: the comments of its sources, and its documents but the changelog.
+fn prose() -> Vec<File> {
+    let mut all = sources();
+    for (folder, ending) in [
+        ("crates", ".c"),
+        ("crates", ".h"),
+        ("plugin/mariadb/src", ".cc"),
+        ("plugin/mariadb/src", ".h"),
+    ] {
+        all.extend(files(folder, ending));
+    }
+    for source in &mut all {
+        source.text = comments(&source.text);
+    }
+    all.extend(documents().into_iter().filter(|file| file.path != "CHANGELOG.md"));
+    all.push(file("plugin/mariadb/README.md"));
+    all
+}
+
 fn documents() -> Vec<File> {
     let mut all = files("docs", ".md");
     all.extend(["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(file));
@@ -52,8 +100,7 @@ fn documents() -> Vec<File> {
 fn every_file_states_its_purpose_and_is_short_enough() {
     let mut wrong = Vec::new();
     for File { path, text } in sources() {
-        let first = text.lines().find(|line| !line.starts_with("// SPDX-License-Identifier"));
-        if !first.is_some_and(|line| line.starts_with("//! ")) {
+        if !text.starts_with("//! ") {
             wrong.push(format!("{path}: does not open with what it is for"));
         }
         let lines = text.lines().count();
@@ -61,6 +108,164 @@ fn every_file_states_its_purpose_and_is_short_enough() {
             wrong.push(format!("{path}: {lines} lines; split it by idea"));
         }
     }
+    assert_none(&wrong);
+}
+
+/// What begins with a word of prose.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Starts {
+    Nothing,
+    Sentence,
+    Paragraph,
+}
+
+/// A word of prose, in lower case and without punctuation.
+struct Word {
+    line: usize,
+    text: String,
+    starts: Starts,
+}
+
+/// The words of comments or of a document, without code: blocks of it, and what is in backticks.
+fn words(text: &str) -> Vec<Word> {
+    let (mut words, mut starts) = (Vec::new(), Starts::Paragraph);
+    let (mut block, mut quoted) = (false, false);
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim().trim_start_matches(['/', '!', '*']).trim_start();
+        let fence = line.starts_with("```");
+        block ^= fence;
+        if block || fence || line.is_empty() {
+            (quoted, starts) = (false, Starts::Paragraph);
+            continue;
+        }
+        for (at, part) in line.split('`').enumerate() {
+            quoted ^= at > 0;
+            if quoted {
+                starts = Starts::Nothing;
+                continue;
+            }
+            for token in part.split_whitespace() {
+                let text = token.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+                if !text.is_empty() {
+                    words.push(Word { line: number + 1, text, starts });
+                    starts = Starts::Nothing;
+                }
+                // The end of a sentence; or a bullet, a heading, a cell of a table.
+                if token.trim_end_matches(['"', ')', '*']).ends_with(['.', ':', ';', '?', '!'])
+                    || token.ends_with(['-', '#', '|'])
+                {
+                    starts = Starts::Sentence;
+                }
+            }
+        }
+    }
+    words
+}
+
+/// What is not plain in a text: the line, the phrase, and what to write instead.
+fn banned(text: &str) -> Vec<(usize, &'static str, &'static str)> {
+    let phrases = PLAIN.iter().flat_map(|&(phrases, better)| {
+        phrases.split(", ").map(move |phrase| {
+            let starts = match phrase.chars().next() {
+                Some('¶') => Starts::Paragraph,
+                Some('^') => Starts::Sentence,
+                _ => Starts::Nothing,
+            };
+            let phrase = phrase.trim_start_matches(['¶', '^']);
+            (phrase, phrase.split(' ').collect::<Vec<_>>(), starts, better)
+        })
+    });
+    let phrases: Vec<_> = phrases.collect();
+    let words = words(text);
+    let mut found = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        let person = at > 0 && PEOPLE.contains(&words[at - 1].text.as_str());
+        for (phrase, parts, starts, better) in &phrases {
+            let is_here = word.starts >= *starts
+                && words.get(at..at + parts.len()).is_some_and(|here| {
+                    here.iter().map(|word| &word.text).eq(parts.iter())
+                        && here[1..].iter().all(|word| word.starts == Starts::Nothing)
+                });
+            if is_here && !(person && phrase.starts_with("who")) {
+                found.push((word.line, *phrase, *better));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn comments_and_documents_are_plain_english() {
+    let mut wrong = Vec::new();
+    for File { path, text } in prose() {
+        for (line, phrase, better) in banned(&text) {
+            wrong.push(format!("{path}:{line}: \"{phrase}\"; better: {better}"));
+        }
+    }
+    assert_none(&wrong);
+}
+
+#[test]
+fn the_list_of_banned_phrases_finds_them_in_prose_only() {
+    let source = "//! Reads. Lets\n//! go of it. `who`. Of one that is.\n//!\n//! ```\n//! who\n//! ```\n\
+        /// The same, of users who ask.\nlet whoever = \"who\"; // He waits; not the same. Is: had\n\
+        /* beside\nhim */";
+    let found = banned(&comments(source)).into_iter().map(|(line, phrase, _)| (line, phrase));
+    assert_eq!(
+        found.collect::<Vec<_>>(),
+        [
+            (1, "lets go"),
+            (2, "of one that"),
+            (7, "the same"),
+            (8, "he"),
+            (9, "beside"),
+            (10, "him")
+        ]
+    );
+}
+
+/// Except for tables and addresses, which cannot be wrapped. A heading has a line of its own.
+#[test]
+fn lines_of_comments_fit_the_width() {
+    let mut wrong = Vec::new();
+    for File { path, text } in sources() {
+        for (number, (line, comment)) in text.lines().zip(comments(&text).lines()).enumerate() {
+            let comment = comment.trim_start_matches(['/', '!']).trim_start();
+            let cannot_wrap = comment.starts_with('|') || comment.contains("://");
+            let columns = line.chars().count();
+            if !comment.is_empty() && columns > COLUMNS_MAX && !cannot_wrap {
+                wrong.push(format!("{path}:{}: {columns} columns; wrap the comment", number + 1));
+            }
+            let headings = ["# Errors ", "# Panics ", "# Safety ", "# Example ", "# Examples "];
+            if headings.iter().any(|heading| comment.starts_with(heading)) {
+                wrong.push(format!("{path}:{}: text after a heading", number + 1));
+            }
+        }
+    }
+    assert_none(&wrong);
+}
+
+/// `Cargo.toml` and the LICENSE files name the licence of the Rust sources. The plugin has another,
+/// which each of its files names.
+#[test]
+fn licences_are_named_in_one_way() {
+    const NAMED: &str = "SPDX-License-Identifier";
+    fn names_one(file: &File) -> bool {
+        comments(&file.text).contains(NAMED)
+    }
+    let mut wrong = Vec::new();
+    for File { path, .. } in sources().into_iter().filter(names_one) {
+        wrong.push(format!("{path}: remove {NAMED}: Cargo.toml names the licence"));
+    }
+    let plugin = [".cc", ".h"].into_iter().flat_map(|ending| files("plugin/mariadb/src", ending));
+    for File { path, .. } in plugin.filter(|file| !names_one(file)) {
+        wrong.push(format!("{path}: no {NAMED}"));
+    }
+    assert!(file("Cargo.toml").text.contains("license = \"MIT OR Apache-2.0\""));
+    let texts = ["LICENSE-MIT", "LICENSE-APACHE", "plugin/mariadb/LICENSE"];
+    wrong.extend(
+        texts.iter().filter(|text| !root().join(text).exists()).map(|text| format!("no {text}")),
+    );
     assert_none(&wrong);
 }
 

@@ -53,7 +53,7 @@ struct Column {
     bool pads_bytes; /* The character set pads with the byte of a space. */
     /*
       Most values of the column can be recovered from the key; the others, see `is_told`, are stored
-      beside the key. A stored value that is empty means that the key has it, so the key is decoded
+      next to the key. A stored value that is empty means that the key has it, so the key is decoded
       first.
     */
     bool is_mostly_told = false;
@@ -99,7 +99,7 @@ inline uint64_t read_big_endian(const uint8_t *data, uint length)
 void encode_fixed(const Column &column, const uchar *data, uint8_t *out);
 /* Reverses encode_fixed. */
 void decode_fixed(const Column &column, const uint8_t *in, uchar *data);
-/* What the engine is told about the bytes: FROND_HINT_*. */
+/* The hint for the engine about the bytes: FROND_HINT_*. */
 int hint_of(const Column &column);
 
 /* Decodes like decode_fixed, but faster for integers, which most columns are. */

@@ -244,7 +244,7 @@ private:
     */
     frond_txn *copy_ = nullptr;
     /*
-      For the new table of a copying ALTER, which nobody else sees: rows go into loads from the
+      For the new table of a copying ALTER, which no other session sees: rows go into loads from the
       first one on. The server has started a copy, and by starting a bulk insert it says that it
       also handles errors of the copy's end.
     */

@@ -280,7 +280,7 @@ bool Key_codec::decode_text(const Part &part, std::string *bytes, uchar *record)
     static thread_local std::string text;
     part.column.text->turn_back(*bytes, &text);
     /*
-      A text that cannot be recovered is stored beside the key, so what is decoded here does not
+      A text that cannot be recovered is stored next to the key, so what is decoded here does not
       matter.
     */
     if (text.size() > part.column.length)

@@ -62,7 +62,7 @@ public:
     /* Fills the columns that can be recovered whatever their values are. */
     void decode_certain(std::string_view key, uchar *record) const;
     /*
-      Columns that are stored beside the key, always or if their value cannot be recovered; not
+      Columns that are stored next to the key, always or if their value cannot be recovered; not
       columns of which the key has a prefix.
     */
     const std::vector<Column> &kept() const { return kept_; }

@@ -409,7 +409,7 @@ static void fetched_ahead(frond_tree *index)
 }
 
 /* A cursor of a transaction that an error has ended returns nothing more; a cursor outside
- * transactions goes on with its snapshot; a cursor of a temporary tree behaves as one of the
+ * transactions continues with its snapshot; a cursor of a temporary tree behaves as one of the
  * transaction that writes the tree. */
 static void fetched_by_others(void)
 {

@@ -277,7 +277,7 @@ static void ranges(void)
     GIVES(INVALID, frond_txn_delete_range(txn, tree, bytes("4"), 1, bytes("2"), 1, &gone, &error));
     GIVES(INVALID, frond_txn_delete_range(txn, tree, NULL, 3, NULL, 0, &gone, &error));
     CHECK(gone == 2);
-    /* Nobody can insert into a gap of the range. */
+    /* No other transaction can insert into a gap of the range. */
     frond_txn *other = begin(FROND_READ_COMMITTED, 1);
     MUST(frond_txn_set_lock_timeout(other, 0, &error));
     GIVES(LATE, put(other, "25", "phantom"));

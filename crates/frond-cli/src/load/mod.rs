@@ -49,12 +49,12 @@ pub struct Args {
     store: StoreArgs,
     /// Tree to load into; it is created if it does not exist
     tree: String,
-    /// File to read; - or none for standard input
+    /// File to read (default, or `-`: standard input)
     file: Option<PathBuf>,
-    /// Format, if it does not follow from the file name
+    /// Input format (default: by the file name)
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Key columns; NAME:int for integers. Without key columns, rows are numbered
+    /// Key columns; NAME:int for integers (default: number the rows)
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', value_parser = KeyColumn::parse)]
     key: Vec<KeyColumn>,
     /// Column to index; can be repeated
@@ -67,10 +67,10 @@ pub struct Args {
     #[arg(long, value_name = "ROWS", default_value_t = 1000,
         value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     batch: u64,
-    /// Replace rows whose key exists, instead of stopping at them
+    /// Replace rows whose key already exists, instead of stopping there
     #[arg(long)]
     replace: bool,
-    /// Create new trees from all records at once, by far the fastest way; loads all of them or none
+    /// Bulk load new trees, by far the fastest way; loads all records or none
     #[arg(long, conflicts_with_all = ["ack", "replace", "verify", "batch"])]
     bulk: bool,
     /// Number of records to skip at the start
@@ -85,7 +85,7 @@ pub struct Args {
     /// Append a line to this file after each acknowledged batch
     #[arg(long, value_name = "FILE")]
     ack: Option<PathBuf>,
-    /// Load nothing; check that everything acknowledged in this ledger (from --ack) is there
+    /// Load nothing; verify that all rows acknowledged in this ledger (from --ack) exist
     #[arg(long, value_name = "LEDGER", conflicts_with_all = ["ack", "replace"])]
     verify: Option<PathBuf>,
 }

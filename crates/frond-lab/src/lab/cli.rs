@@ -15,11 +15,11 @@ use super::{cell, compare, embedded, exchange, suites, workloads};
 use crate::size::Bytes;
 use crate::targets::{Failure, Result};
 
-/// Experiments on storage engines: run, compared, shown.
+/// Run, compare and report experiments on storage engines.
 #[derive(Parser, Debug)]
 #[command(name = "lab", version)]
 struct Cli {
-    /// The database of results
+    /// Database of results
     #[arg(long, global = true, default_value = "lab-results.sqlite", value_name = "FILE")]
     results: PathBuf,
     #[command(subcommand)]
@@ -28,41 +28,41 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Run a workload, or a suite of them, on targets
+    /// Run a workload or a suite on one or more targets
     Run(RunArgs),
-    /// Workloads with their parameters, suites, targets, metrics
+    /// List suites, workloads with their parameters, targets and metrics
     List,
-    /// Runs that there are, or one of them as tables
+    /// List the runs, or show one as tables
     Show {
-        /// A run: its uid, the beginning of it, or `last`
+        /// Run: its uid, a prefix of the uid, or `last`
         run: Option<String>,
     },
-    /// Two runs, or two targets, value by value
+    /// Compare two runs or two targets, metric by metric
     Compare {
         /// RUN or RUN:TARGET
         a: String,
         /// RUN or RUN:TARGET
         b: String,
-        /// Compare what was measured under different conditions; each line then says so
+        /// Also compare results from different conditions; each line is marked as not comparable
         #[arg(long)]
         anyway: bool,
     },
-    /// Runs in a form that others read
+    /// Export runs as JSON, CSV or Markdown
     Export {
-        /// json has everything and can be imported; csv has the metrics; markdown the tables
+        /// json: everything, for `lab import`; csv: the metrics; markdown: the tables
         #[arg(long, value_enum, default_value_t = Format::Json)]
         format: Format,
-        /// Runs; all, if none is named
+        /// Runs to export (default: all)
         runs: Vec<String>,
     },
-    /// Take runs of another machine: what `lab export` wrote
+    /// Import runs that `lab export` wrote on another machine
     Import {
-        /// JSON
+        /// JSON file
         file: PathBuf,
     },
-    /// Pages of the results, in a folder
+    /// Write the results as HTML pages to a folder
     Report(super::report::Options),
-    /// What this machine can and cannot measure
+    /// Show what this machine can and cannot measure
     Doctor(super::machine::doctor::Args),
     /// Run one cell described by JSON on standard input (internal)
     #[command(hide = true)]
@@ -79,53 +79,53 @@ enum Format {
 
 #[derive(clap::Args, Debug)]
 struct RunArgs {
-    /// A suite or workload of `lab list`
+    /// Suite or workload, as listed by `lab list`
     name: String,
-    /// Targets: names of `lab list`, also of a commit (frond@HEAD~20), files of targets, mysql://
-    /// URLs; those of the suite, or frond and innodb
+    /// Targets: names from `lab list`, a commit of Frond (frond@HEAD~20), target files, mysql://
+    /// URLs (default: those of the suite, or frond and a rival)
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     targets: Option<Vec<String>>,
-    /// How a workload's targets are used
+    /// How the workload accesses its targets
     #[arg(long, value_enum, default_value_t = Face::Sql)]
     face: Face,
-    /// Scale
+    /// Scale of the workload
     #[arg(long, value_enum, default_value_t = Size::Quick)]
     size: Size,
-    /// Storage class: host is the disk as it is; hdd, sata, nvme, cloud, … limit it; that of the
-    /// suite, or host
+    /// Storage class: host is the disk as it is; hdd, sata, nvme, cloud, … limit it (default: as
+    /// the suite says, or host)
     #[arg(long)]
     class: Option<String>,
-    /// A disk of its own for each cell, on which buffered writes and the journal are throttled, too
+    /// Give each cell a disk of its own, which also throttles buffered writes and the journal
     #[arg(long, value_enum)]
     disk: Option<Kind>,
-    /// When a commit is acknowledged: that of the suite, or safe
+    /// When a commit is acknowledged (default: as the suite says, or safe)
     #[arg(long, value_enum)]
     durability: Option<Durability>,
-    /// How often each cell is run: once at tiny and quick, three times at standard and published
+    /// Number of runs of each cell (default: 1 at tiny and quick, 3 at standard and published)
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: Option<u32>,
     /// Seed of the generators
     #[arg(long, default_value_t = 42)]
     seed: u64,
-    /// A parameter of the workload
+    /// Set a parameter of the workload; can be repeated
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = pair)]
     changes: Vec<(String, String)>,
-    /// Memory of each target, in place of what the workload's ratio of data to cache gives
+    /// Memory of each target (default: the size of the data divided by the workload's ratio)
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
     /// Resume the latest unfinished run of this request: run only the missing cells
     #[arg(long)]
     resume: bool,
-    /// Say what would be run and how long it takes at most, and run nothing
+    /// Print what would be run and how long it takes at most, but run nothing
     #[arg(long)]
     dry_run: bool,
     /// Do not wait for background work after writes
     #[arg(long)]
     no_rest: bool,
-    /// Write to a server that is not the lab's own (a mysql:// target)
+    /// Allow writing to a server that is not the lab's own (a mysql:// target)
     #[arg(long)]
     yes_write: bool,
-    /// Where the stores are made
+    /// Directory in which stores are created
     #[arg(long, default_value = "lab-data", value_name = "DIR")]
     dir: PathBuf,
 }

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Size {
-    /// For tests of the lab itself: never in a chart.
+    /// For tests of the lab itself; never in a chart.
     Tiny,
-    /// Some 12 s of measured work a cell, up to 40 s where data are ten times the memory.
+    /// Some 12 s of measured work per cell, up to 40 s where data is ten times the memory.
     Quick,
-    /// For 2 cores and some minutes a cell.
+    /// For 2 cores and some minutes per cell.
     Standard,
-    /// The published one, as far as this machine goes.
+    /// The published scale, as far as this machine allows.
     Published,
 }
 

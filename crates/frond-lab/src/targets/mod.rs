@@ -67,9 +67,9 @@ impl From<serde_json::Error> for Failure {
 pub enum Durability {
     /// After a sync: survives power loss.
     Sync,
-    /// After the kernel has it; synced each second.
+    /// After the write to the kernel; synced each second.
     Os,
-    /// After it is in the process's log buffer; written and synced each second.
+    /// After the append to the process's log buffer; written and synced each second.
     Lazy,
 }
 

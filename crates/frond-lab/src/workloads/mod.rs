@@ -49,7 +49,7 @@ pub struct Spec {
     pub seconds: u64,
     /// How long to hold a snapshot, seconds, if not the default time.
     pub held: Option<u64>,
-    /// Queries per second concurrently with a load; 0 for as many as possible.
+    /// Queries per second concurrently with a load; 0 means no limit.
     pub query_rate: f64,
     /// How repetitive the web log is.
     pub profile: Profile,
@@ -131,15 +131,15 @@ pub trait Workload {
 pub enum Name {
     /// Insert in primary-key order with three random secondary indexes (iibench-2011).
     Iibench,
-    /// The same, with a client that queries all four orders meanwhile.
+    /// Insert like `iibench` while a client queries all four orders.
     IibenchQuery,
-    /// Log rows with long strings and three indexes, two writers.
+    /// Insert log rows with long strings and three indexes, two writers.
     Weblog,
-    /// The table of sysbench with its index, rows in order.
+    /// Load sysbench's table and its index, rows in order.
     Sbtest,
-    /// LinkBench's links in the order of its loader, no index.
+    /// Load LinkBench's links in the order of its loader, no index.
     Linktable,
-    /// The packages that Debian describes: real text (--packages).
+    /// Descriptions of Debian packages: real text (--packages).
     Packages,
     /// Put ascending keys.
     Fillseq,
@@ -159,9 +159,9 @@ pub enum Name {
     Seekrandom,
     /// Fillrandom, then get while one thread writes.
     Readwhilewriting,
-    /// Put at the right, delete at the left, read the first.
+    /// Put at the right end, delete at the left end, read the first row.
     Queue,
-    /// Transactions of one row, and LinkBench's mix, by one client to many (--clients, --phases).
+    /// Transactions of one row, and LinkBench's mix, with growing numbers of clients (--clients).
     Txn,
 }
 

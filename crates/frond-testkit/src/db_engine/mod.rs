@@ -88,7 +88,8 @@ impl DbEngine {
 
     /// Opens a store of these sizes for a scenario that makes its own calls.
     ///
-    /// # Panics If it does not open.
+    /// # Panics
+    /// If it does not open.
     pub fn store(&self, env: Env) -> Db {
         let options = Options::new()
             .env(env)

@@ -2,8 +2,8 @@
 //!
 //! No call may wait, since it would wait for its own thread. Calls of transactions have a timeout
 //! of 0. A batch is committed, and a tree dropped, only if nothing blocks it according to the
-//! model. If the store sees that otherwise, [`WaitPolicy`] ends the wait, because the simulated clock
-//! does not move.
+//! model. If the store sees that otherwise, [`WaitPolicy`] ends the wait, because the simulated
+//! clock does not move.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

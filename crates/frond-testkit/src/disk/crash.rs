@@ -47,7 +47,7 @@ impl CrashOptions {
         Self { seed: 1, tears_per_write: 1, random_subsets: 1, class_states_max: 3 }
     }
 
-    /// The same classes with other random choices.
+    /// Options with the same classes and other random choices.
     pub fn with_seed(self, seed: u64) -> Self {
         Self { seed: self.seed ^ seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), ..self }
     }

@@ -491,7 +491,7 @@ impl Drop for SimFile {
     }
 }
 
-/// A clock that moves only when it is told to.
+/// A clock that moves only on request.
 #[derive(Debug)]
 pub struct SimClock(SimVfs);
 

@@ -1,8 +1,8 @@
 //! Which deletion a reader saw when it found nothing.
 //!
-//! Nobody reads the number of a deletion. But what a reader sees existed at some moment between its
-//! start and its end. So of all deletions of a register, and the time before its first write, most
-//! can be ruled out:
+//! No reader sees the number of a deletion. But what a reader sees existed at some moment between
+//! its start and its end. So of all deletions of a register, and the time before its first write,
+//! most can be ruled out:
 //!
 //! 1. a deletion whose transaction began after the reader had ended;
 //! 2. a deletion after which another transaction began, wrote the register, and had ended before

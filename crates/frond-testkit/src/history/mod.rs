@@ -5,7 +5,7 @@
 //! Every number is written only once, so a reader of a number knows which transaction wrote it.
 //! Keys hold lists, to which numbers are appended, so a reader also knows what came before; and
 //! registers, whose order is known as far as transactions read one value and set the next. A
-//! deletion is a version of a register like any other, except that nobody reads its number:
+//! deletion is a version of a register like any other, except that no reader sees its number:
 //! `versions.rs` determines which deletion it was, where that can be known.
 //!
 //! | file | what it does |
@@ -30,10 +30,11 @@
 //! | `Snapshot` | all at one moment, the snapshot | the commit | the snapshot, always: it overwrites nothing that it does not see |
 //! | `Serializable` | the commit | the commit | the commit |
 //!
-//! Locking reads are at the commit, because nobody changes what they have seen before it. A glimpse
-//! past another's lock is at a moment of its own at every level. What a prepared transaction has
-//! locked and not written is at its prepare, since it releases that then, except at `Serializable`.
-//! From these moments the usual table follows, with the names of Adya; `tests.rs` checks it:
+//! Locking reads are at the commit, because no other transaction changes what they have seen before
+//! it. A glimpse past another's lock is at a moment of its own at every level. What a prepared
+//! transaction has locked and not written is at its prepare, since it releases that then, except at
+//! `Serializable`. From these moments the usual table follows, with the names of Adya; `tests.rs`
+//! checks it:
 //!
 //! | | ReadCommitted | RepeatableRead | Snapshot | Serializable |
 //! |---|---|---|---|---|
@@ -148,7 +149,7 @@ pub enum Anomaly {
     G2,
     /// A transaction does not see its own writes, or sees more of its own than it wrote.
     Internal,
-    /// Something was seen that nobody has written.
+    /// Something was seen that no transaction has written.
     Unwritten,
     /// Two readers have seen a list in different orders.
     Order,
@@ -180,7 +181,7 @@ impl fmt::Display for Anomaly {
 pub struct Finding {
     /// Its name.
     pub anomaly: Anomaly,
-    /// Who did what, in words.
+    /// What each transaction did, in words.
     pub story: String,
 }
 

@@ -243,7 +243,7 @@ impl<'h> Versions<'h> {
         }
     }
 
-    /// Finds aborted reads, intermediate reads, and reads of numbers that nobody wrote.
+    /// Finds aborted reads, intermediate reads, and reads of numbers that were never written.
     fn look_at_writers(&self, findings: &mut Vec<Finding>) {
         for read in &self.reads {
             let numbers = match &read.seen {

@@ -1,10 +1,10 @@
 //! Strings that quote others of their row: what it saves, and what it costs to encode, scan and
 //! find them.
 //!
-//! The same rows twice. A column quotes only earlier ones, so the file name, which repeats package
-//! and version, comes after them in one table, and before them, where nothing is quoted, in the
-//! other. `share`: the column's part, by its bytes, of the budget of a row of text; the part `rows`
-//! of this benchmark compares whole rows, including quotes, with that budget.
+//! Two tables with the same rows. A column quotes only earlier ones, so the file name, which
+//! repeats package and version, comes after them in one table, and before them, where nothing is
+//! quoted, in the other. `share`: the column's part, by its bytes, of the budget of a row of text;
+//! the part `rows` of this benchmark compares whole rows, including quotes, with that budget.
 
 use std::sync::Arc;
 

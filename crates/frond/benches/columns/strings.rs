@@ -58,7 +58,7 @@ fn data(
     Data { name, table, key: false, blocks: (0..BLOCKS).map(|_| block()).collect() }
 }
 
-/// The same column, sorted through the leaf.
+/// Makes a key column of the data, sorted across the blocks of the leaf.
 fn key(mut data: Data) -> Data {
     let mut strings: Vec<Vec<u8>> =
         data.blocks.iter().flat_map(|block| block.iter().map(<[u8]>::to_vec)).collect();

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! An increment: one file with the pages of a version that were born after the version from which
 //! it starts.
 //!

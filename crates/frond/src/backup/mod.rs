@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Backup: a copy of one version of a store, made while commits continue; and increments of what
 //! changed since.
 //!
@@ -6,7 +5,8 @@
 //! pages born since another backup. [`restore`] combines a full backup and its increments.
 //!
 //! ```text
-//! checkpoint → hold the newest slot's version → copy its pages, each verified → slots → log → rename
+//! checkpoint → hold the newest slot's version → copy its pages, each verified → slots → log
+//!   → rename
 //! ```
 //!
 //! Invariants

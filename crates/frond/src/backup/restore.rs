@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Restoring: the newest version of a chain of backups is walked from its root, taking each page
 //! from the newest backup that has it.
 //!

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Making a store directory: pages, slots, log, and only then its name.
 //!
 //! Invariants

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Walking all pages of a version: each is read, verified and passed on, once.
 //!
 //! Parents are born no earlier than what they link (Rule: I20), so a walk for what was born after

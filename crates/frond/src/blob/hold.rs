@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Keeping a blob's extent while something in memory may still hand its reference out.
 
 use crate::{

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Blobs: values too long to travel through log, memtables and merges.
 //!
 //! A long value is written once, into an extent of its own, before the commit that needs it is in

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reading a blob: the table, then the requested pieces, each verified before it is decoded.
 //!
 //! A short blob is read with one read, and stays in the cache in its stored form; a long one

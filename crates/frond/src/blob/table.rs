@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table at the end of a blob's extent: the length of the value, and its pieces.
 //!
 //! Invariants

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checking a blob's extent as a stream of bytes, for code that copies blobs without reading their
 //! values.
 

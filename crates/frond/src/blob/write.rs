@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writing a blob: encode it to learn its length, allocate an extent, write pieces and table.
 //!
 //! A value with few pieces is encoded once and kept encoded; a longer one is encoded twice, so that

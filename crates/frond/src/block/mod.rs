@@ -2,10 +2,10 @@
 //!
 //! There are two encodings. A *row block* (`Format::Row`) holds rows in key order: each key
 //! without the prefix that it shares with the previous one, a whole key every [`RESTART_ROWS`]
-//! rows, and an array of the offsets of these. A *columnar block* ([`columnar`](mod@columnar)) holds rows
-//! by field, in the columns of [`column`](mod@column). A run asks a block for *seek*, *row i*,
-//! *next* and *previous* ([`Position`]), and never looks inside; its [`Format`] says which of the
-//! two its blocks are. How a block's bytes are stored, under a codec or
+//! rows, and an array of the offsets of these. A *columnar block* ([`columnar`](mod@columnar))
+//! holds rows by field, in the columns of [`column`](mod@column). A run asks a block for *seek*,
+//! *row i*, *next* and *previous* ([`Position`]), and never looks inside; its [`Format`] says which
+//! of the two its blocks are. How a block's bytes are stored, under a codec or
 //! [`transposed`](mod@transposed) for one, is its [`Packing`]; decoding removes it.
 //!
 //! ```text

@@ -19,7 +19,7 @@ pub struct Packing {
     pub has_dictionary: bool,
 }
 
-/// Flags beside the number of the codec.
+/// Flags in the byte with the number of the codec.
 const TRANSPOSED: u8 = 0x40;
 const DICTIONARY: u8 = 0x20;
 

@@ -364,7 +364,7 @@ impl BlockCache {
         }
     }
 
-    /// Removes a block, if it is cached: nobody will ask for it again. Readers that hold it keep
+    /// Removes a block, if it is cached: it will not be requested again. Readers that hold it keep
     /// it.
     pub fn forget(&self, key: &BlockKey) {
         drop(Left(self.blocks.remove(key).into_iter().collect()));

@@ -66,7 +66,7 @@ impl Slab {
     /// memory is locked; then they are unchanged. Panics if they are not whole pages.
     ///
     /// # Safety
-    /// Nobody has a reference to any of these bytes.
+    /// There are no references to any of these bytes.
     pub unsafe fn discard(&self, offset: usize, bytes: usize) -> bool {
         let (start, page) = (self.at(offset, bytes), page_bytes());
         // The kernel rounds a length up to pages, which would take memory of another span.
@@ -115,8 +115,8 @@ mod system {
         let before = start.as_ptr().align_offset(bytes);
         // SAFETY: inside the mapping: `before` is below `bytes`.
         let slab = unsafe { start.add(before) };
-        // SAFETY: the parts before and after the slab belong to the mapping made above, and nobody
-        // knows of them. A failed call leaves address space mapped that is never touched.
+        // SAFETY: the parts before and after the slab belong to the mapping made above, and no
+        // other code knows them. A failed call leaves address space mapped that is never touched.
         unsafe {
             if before > 0 {
                 let _ = munmap(start.as_ptr().cast(), before);
@@ -133,7 +133,7 @@ mod system {
     /// Gives whole pages of a slab back.
     ///
     /// # Safety
-    /// They are inside the slab, and nobody has a reference to them.
+    /// They are inside the slab, and there are no references to them.
     pub unsafe fn discard(start: NonNull<u8>, bytes: usize) -> bool {
         // SAFETY: mapped by `map`, and the caller's promise.
         unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontNeed) }.is_ok()
@@ -193,7 +193,7 @@ mod tests {
         for bytes in [SMALL_BYTES, LARGE_BYTES] {
             let slab = Slab::map(bytes);
             assert_eq!(slab.at(0, bytes).align_offset(4096), 0);
-            // SAFETY: all of the slab, which nobody else knows.
+            // SAFETY: all of the slab, which no other code uses.
             let content = unsafe { std::slice::from_raw_parts(slab.at(0, bytes).as_ptr(), bytes) };
             assert!(content.iter().all(|&byte| byte == 0));
         }
@@ -203,10 +203,11 @@ mod tests {
     #[test]
     fn discarded_pages_read_as_zeros_and_others_are_unchanged() {
         let (slab, page) = (Slab::map(SMALL_BYTES), page_bytes());
-        // SAFETY: all of the slab, which nobody else knows; the slice is not used beyond this line.
+        // SAFETY: all of the slab, which no other code uses; the slice is not used beyond this
+        // line.
         unsafe { std::slice::from_raw_parts_mut(slab.at(0, SMALL_BYTES).as_ptr(), SMALL_BYTES) }
             .fill(7);
-        // SAFETY: nobody has a reference.
+        // SAFETY: there are no references.
         assert!(unsafe { slab.discard(2 * page, page) });
         // SAFETY: as above.
         let content =
@@ -219,7 +220,7 @@ mod tests {
     #[should_panic(expected = "whole pages")]
     fn partial_pages_cannot_be_discarded() {
         let slab = Slab::map(SMALL_BYTES);
-        // SAFETY: nobody has a reference.
+        // SAFETY: there are no references.
         unsafe { slab.discard(0, page_bytes() + 1024) };
     }
 

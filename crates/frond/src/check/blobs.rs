@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checking the blobs that runs list: which runs list each, how often, and whether its bytes match
 //! its reference.
 //!

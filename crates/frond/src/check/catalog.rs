@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checking the catalog of a durable version: the trees that tree 0 lists.
 //!
 //! Memory: the records, as in the engine.

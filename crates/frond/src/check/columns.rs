@@ -77,7 +77,8 @@ impl Db {
     /// use frond::{Hint, Layout, Part, TreeOptions};
     ///
     /// let number = || Some(Layout::new(vec![Part::Fixed(8, Hint::Integer)]));
-    /// let options = TreeOptions { key_layout: number(), value_layout: number(), ..Default::default() };
+    /// let (key_layout, value_layout) = (number(), number());
+    /// let options = TreeOptions { key_layout, value_layout, ..Default::default() };
     /// let mut load = db.bulk_load("squares", options)?;
     /// for n in 0..1000u64 {
     ///     load.put(&n.to_be_bytes(), &(n * n).to_be_bytes())?;

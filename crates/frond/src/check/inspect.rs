@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The shape of a tree, level by level: how full its nodes are, what waits in them, how large its
 //! leaves are.
 //!

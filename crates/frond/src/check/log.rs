@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checking the log against the slots: what recovery would read must exist, whole, and without a
 //! gap.
 //!

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checking the current version of an open store in memory, including pages that no checkpoint has
 //! written yet.
 
@@ -116,7 +115,7 @@ fn count_below(engine: &Engine, node: &NodeRef, counted: &mut Counted) -> Result
 
 fn add(run: &Arc<RunHandle>, counted: &mut Counted) {
     if run.is_placeholder() {
-        return; // no extent to keep, so nobody counts
+        return; // no extent to keep, so it has no count
     }
     let slot = counted.entry(Arc::as_ptr(run) as usize).or_insert_with(|| (run.clone(), 0));
     slot.1 += 1;

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The check: verifies in a store everything that must hold.
 //!
 //! Entry points: [`Db::check`] for an open store, [`check`] for a closed one, [`Db::inspect`] for a

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The report of a check, for people and for programs.
 //!
 //! Invariants

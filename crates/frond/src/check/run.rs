@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checking one run, entry by entry: checksums, order, counts, tags, filter.
 //!
 //! A bad block does not hide the next one: if a block could not be read to its end, the next block

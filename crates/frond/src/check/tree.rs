@@ -1,8 +1,8 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checking trees, page by page: a page must be what its parent says, and its keys must lie in the
 //! range that the path to it leaves.
 //!
-//! The same walk serves a tree on disk and one in memory; the caller decides where nodes come from.
+//! One walk serves both trees on disk and trees in memory; the caller decides where nodes come
+//! from.
 //!
 //! Invariants
 //! 1. A page that cannot be used is a finding, and its siblings are still visited.

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checking a durable version: a superblock with everything that it links, read from the file, and
 //! the space map compared with what the trees reach.
 //!

@@ -1,12 +1,12 @@
 //! Bulk loads: trees that are created with all their rows.
 //!
-//! 1. `begin`: the name must be free, or the tree that will be filled empty (`bulk_fill.rs`). The new
-//!    tree gets its number, which its pages will carry.
+//! 1. `begin`: the name must be free, or the tree that will be filled empty (`bulk_fill.rs`). The
+//!    new tree gets its number, which its pages will carry.
 //! 2. `put`: rows go where `load/` puts them, into pages that nothing links.
 //! 3. `finish`: the last pages are written, the store file is synced, and one commit to the catalog
 //!    names the tree, its root, and the extents that it brings. The publish that applies the commit
-//!    makes the root part of the version (`version/branches/mod.rs`), and the checkpoint after it makes
-//!    the pages part of the space map. See docs/design/007.
+//!    makes the root part of the version (`version/branches/mod.rs`), and the checkpoint after it
+//!    makes the pages part of the space map. See docs/design/007.
 //!
 //! Invariants
 //! 1. Until the commit nothing names the pages: a load that is dropped, fails or is cut off by a

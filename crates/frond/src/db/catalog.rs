@@ -2,7 +2,8 @@
 //! records are loaded at opening and during replay.
 //!
 //! A change is a commit to tree 0, which is synced before the change is shown and before the call
-//! returns (P7). Its effects on roots travel with the commit's memtable (`version/branches/mod.rs`).
+//! returns (P7). Its effects on roots travel with the commit's memtable
+//! (`version/branches/mod.rs`).
 
 use crate::{
     Durability, Error, NewPart, Result, Seqno, Tag,

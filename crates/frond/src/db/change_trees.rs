@@ -173,7 +173,8 @@ impl Db {
     /// let new = db.create_tree("t, rebuilt", Default::default())?.id();
     /// let replay = || {
     ///     let mut change = db.change_trees();
-    ///     change.repeatable().swap((old, "t"), (new, "t, rebuilt")).drop_tree((old, "t, rebuilt"));
+    ///     change.repeatable().swap((old, "t"), (new, "t, rebuilt"));
+    ///     change.drop_tree((old, "t, rebuilt"));
     ///     change.commit()
     /// };
     /// assert!(replay()?.seqno.is_some());
@@ -314,9 +315,10 @@ impl TreesChange {
     /// # Errors
     /// [`Error::Step`] if a step cannot be made: `NoSuchTree`, `TreeExists`, `InvalidArgument`;
     /// `LockTimeout` if a transaction or batch with rows lasts too long; `Interrupted` if it was
-    /// [cancelled](Self::set_interrupter). Nothing was done then. `BatchTooLarge`, `Full`: likewise, unless
-    /// the message of `Full` says that the change will be there when the store is opened again.
-    /// `OutcomeUnknown`: after the next opening the change is there completely or not at all.
+    /// [cancelled](Self::set_interrupter). Nothing was done then. `BatchTooLarge`, `Full`:
+    /// likewise, unless the message of `Full` says that the change will be there when the store is
+    /// opened again. `OutcomeUnknown`: after the next opening the change is there completely or not
+    /// at all.
     ///
     /// A change that clones trees or changes layouts, and drops or truncates others, is refused if
     /// the disk is full. If the disk fills up while the change is made, the call waits for space:

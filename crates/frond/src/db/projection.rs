@@ -19,8 +19,8 @@ use crate::{
 
 use super::tree::bring_up;
 
-/// A projection: a set of parts of a tree's values. Made by [`Tree::projection`](crate::Tree::projection) and
-/// usable for any number of reads.
+/// A projection: a set of parts of a tree's values. Made by
+/// [`Tree::projection`](crate::Tree::projection) and usable for any number of reads.
 #[derive(Clone, Debug)]
 pub struct Projection {
     /// Columns of the tree that it was made for.

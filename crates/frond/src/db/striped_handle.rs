@@ -6,10 +6,10 @@
 //! of which holds the store, and a transaction clones the one of its thread.
 //!
 //! Invariants
-//! 1. The store itself holds no striped handle, and neither does what it keeps of ended transactions
-//!    (`txn/pool.rs`): so nothing that the store owns keeps it open.
-//! 2. A striped handle is dropped with the last [`Db`](super::Db) and the last transaction that uses it,
-//!    whichever is later; the store closes with its last holder, striped handles included.
+//! 1. The store itself holds no striped handle, and neither does what it keeps of ended
+//!    transactions (`txn/pool.rs`): so nothing that the store owns keeps it open.
+//! 2. A striped handle is dropped with the last [`Db`](super::Db) and the last transaction that
+//!    uses it, whichever is later; the store closes with its last holder, striped handles included.
 //!
 //! Threads: all. Cost of a transaction: an increment and a decrement, on a cache line that few
 //! threads share.

@@ -227,8 +227,8 @@ impl Tree {
 
     /// Makes a projection of this tree's values: the parts with these numbers in the layout of
     /// values, for reads that need no more. Use it with [`get_projected`](Self::get_projected) or
-    /// [`Cursor::project`](crate::Cursor::project). A block stores each part separately, so the others
-    /// are neither read nor decompressed.
+    /// [`Cursor::project`](crate::Cursor::project). A block stores each part separately, so the
+    /// others are neither read nor decompressed.
     ///
     /// ```
     /// # fn main() -> frond::Result<()> {

@@ -416,12 +416,12 @@ impl Drop for Arena {
             unsafe {
                 ptr::write_bytes(frame.base(), 0, FRAME_BYTES)
             };
-            // Nobody can have an address any more, as the arena is not borrowed, and every byte is
+            // No code can have an address any more, as the arena is not borrowed, and every byte is
             // initialised (5).
             drop(Frame::from_memory(frame, self.pool.clone()));
         }
         for (base, layout) in owned.heap.drain(..) {
-            // SAFETY: allocated in `register` with this layout; nobody has an address any more.
+            // SAFETY: allocated in `register` with this layout; no code has an address any more.
             unsafe { std::alloc::dealloc(base, layout) };
         }
         for segment in &mut self.segments {

@@ -1,8 +1,8 @@
 //! What readers of a run hold: decoded blocks, and messages that were found in them.
 //!
 //! A point read looks at one block and releases it: it holds the block through a debt of its
-//! thread, and touches no count that all readers share (`cache/slots.rs`). Scans hold blocks longer,
-//! and take a reference count.
+//! thread, and touches no count that all readers share (`cache/slots.rs`). Scans hold blocks
+//! longer, and take a reference count.
 //!
 //! Threads: all; what is held does not change.
 

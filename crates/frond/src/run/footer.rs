@@ -1,8 +1,8 @@
 //! The footer (`Footer`) of a run: everything that stays resident with it, and its form on disk.
 //!
 //! ```text
-//! footer = header 64 B | first key | last key | format or dictionary | index | range deletes | blobs
-//!      | filter | zeros
+//! footer = header 64 B | first key | last key | format or dictionary | index | range deletes
+//!      | blobs | filter | zeros
 //! ```
 //!
 //! The zeros fill the extent, and the hash in the parent's link covers them too, so that every byte

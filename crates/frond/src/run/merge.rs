@@ -2,7 +2,7 @@
 //!
 //! A loser tree: after the winner moves on, one comparison on each level between it and the root
 //! finds the next winner. Sources are compared by eight bytes of their key after the prefix common
-//! to all, kept beside the tree; whole keys are compared only on a tie. A tree node remembers
+//! to all, kept next to the tree; whole keys are compared only on a tie. A tree node remembers
 //! whether its two keys were equal, so that the usual key, which only one source has, costs no
 //! further comparison and no copy.
 //!

@@ -5,8 +5,8 @@
 //! Build (one thread; keys ascend strictly):
 //! ```text
 //! RunBuilder::new(pool: Arc<FramePool>, RunOptions { codec, filter_bits, block_bytes })
-//! RunBuilder::row_blocks(pool, options, base: Option<&Run>) // row blocks; may carry those of `base`
-//! RunBuilder::columnar(pool, options, &Arc<RowSchema>, base: Option<&Format>)        // columnar blocks
+//! RunBuilder::row_blocks(pool, options, base: Option<&Run>)     // row blocks; may carry `base`'s
+//! RunBuilder::columnar(pool, options, &Arc<RowSchema>, base: Option<&Format>)  // columnar blocks
 //!   .push(&mut self, key: &[u8], tag: Tag, payload: &[u8]) -> Result<()>
 //!   .carry_block(&mut self, from: &Run, index: usize, encoded: &[u8])       // an untouched block
 //!   .add_range_delete(&mut self, from: &[u8], to: &[u8])

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Admission credit: disk space admitted ahead of commits, in stripes shared by a few threads each.
 //!
 //! Checking the space for a commit takes two locks of the store, which background work also takes

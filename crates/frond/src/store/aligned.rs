@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Byte buffers at an aligned address, as direct I/O requires, without `unsafe`.
 //!
 //! The vector has room for one extra alignment and is used from its first aligned byte on. It never

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Free space of the file: the lowest place that fits, within regions of one size class.
 //!
 //! The naive way is one free list for all sizes. But leaf runs (hundreds of KiB) and nodes (a few

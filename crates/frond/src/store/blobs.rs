@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Extents of blobs: which runs list them, and holds by memory that may still hand out a reference.
 //!
 //! A blob is written before any version links it, so it starts as a temporary extent; the first

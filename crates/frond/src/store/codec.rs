@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Encoding of numbers in map pages and the root directory.
 //!
 //! Invariants

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Copies of one durable version: the parts from which a copy of a store is made.
 //!
 //! A copy has the pages of one version at the same places and under the same store id as the store,

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The root directory on disk: a head page, and page tables of trees' roots and of named snapshots.
 //!
 //! ```text

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ending lineages: the pages of dropped trees die, a bounded number at a time (Rule: I22).
 //!
 //! The naive way is to walk a dropped tree and free its pages; it reads the whole tree and fails at

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Examining a store's state piece by piece, for the check. Opening does it all at once and stops
 //! at the first fault; here each slot is examined by itself.
 //!

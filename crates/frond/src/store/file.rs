@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The store: its file, its pages, its space, and a checkpoint's last steps.
 //!
 //! Invariants

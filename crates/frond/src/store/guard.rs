@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The guarded store file: I/O is counted, and after the first write or sync that fails the file is
 //! permanently closed to writing.
 //!

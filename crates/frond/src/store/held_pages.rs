@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pages written before a version links them: sorted pieces that a bulk load reads again, and the
 //! leaves and nodes that it makes.
 //!

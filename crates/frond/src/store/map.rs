@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Encoding of the space map: one page per 64 MiB zone, and a directory of them.
 //!
 //! A map that lists all pages of the store would have to list its own pages, too, and each write

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The store file: extents, the space map, the superblock pair, page checksums.
 //!
 //! There is one file, `store.frond`. Two superblock slots at its head name the two newest durable

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Making a store file, and opening one: lock it, choose a slot, load its map and roots.
 //!
 //! Invariants

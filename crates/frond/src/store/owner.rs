@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The owner page: which process has the store open, and from which version on it counts.
 //!
 //! Ownership is the kernel's lock on the open store file, which ends with its owner; this page only

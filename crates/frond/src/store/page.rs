@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whole pages: nodes, map pages, the root directory. (Runs hash only their footer: see `run`.)
 //!
 //! Invariants

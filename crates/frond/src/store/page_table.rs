@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Page tables: payloads by number, each in a page of its own, under two levels of index pages.
 //!
 //! The simple form of a directory is one page with everything in it. A checkpoint then writes all

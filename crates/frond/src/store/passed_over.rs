@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Replacing a slot that an open passes over, on disk, before anything else is written.
 //!
 //! An open falls back to the other slot when a slot, or the root directory or space map that it
@@ -27,7 +26,7 @@
 //!    slot's sequence is at most its version plus one: both begin low, and each checkpoint adds one
 //!    to the sequence and at least one to the version. The version from which this open counts is
 //!    above every version ever published, by at least one publish limit, so it is a sequence that
-//!    nobody has issued.
+//!    was never issued.
 //! 2. The heir's version is the taken slot's, for both slots: no page of an earlier one is kept.
 //!
 //! Threads: open only. Bytes: docs/format.md, "Superblock".

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pins keep dead pages: pins of versions, durable pins of versions, and pins of lineages.
 //!
 //! A **version pin** (reader, job, checkpoint, the two superblock slots) keeps the pages of all

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A set of pages of the file, kept as disjoint ranges: the places that have disk space behind
 //! them.
 //!

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Disk space: allocated before anything depends on it, given back when it is free.
 //!
 //! A place is **backed** when writing there cannot meet a full disk, because the file system has
@@ -37,8 +36,8 @@ use crate::{
 const BACK_BYTES: u64 = 1 << 20;
 /// Free ranges shorter than this are not punched: that would fragment the file.
 const PUNCH_BYTES_MIN: u64 = 1 << 20;
-/// The same limit for a store that is idle or closing, which gives back whatever a run could have
-/// occupied.
+/// [`PUNCH_BYTES_MIN`] of a store that is idle or closing, which gives back whatever a run could
+/// have occupied.
 const PUNCH_BYTES_MIN_IDLE: u64 = 64 << 10;
 /// Bytes of the reserve that stay backed in an idle store, plus a fraction of its live bytes:
 /// enough to rewrite two leaves and what links them, so that a disk that was filled meanwhile can

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The content of a root directory: where each tree's root is, and which trees named snapshots
 //! show.
 //!

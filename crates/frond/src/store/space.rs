@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The extents of the file: birth and death, what keeps each, and when its place is free again.
 //!
 //! A page belongs to the versions [birth, death) of its lineage. The naive way to free dead pages

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writing the space map for a version, and loading it.
 //!
 //! The map is written while newer versions are being made, so it lists what holds *as of* version

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The superblock: which version is durable, and where its roots are. Two slots, used in turn.
 //!
 //! Invariants

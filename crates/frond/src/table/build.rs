@@ -65,7 +65,7 @@ type Watch<'a> = &'a mut dyn FnMut(BuildProgress) -> ControlFlow<()>;
 
 impl Table {
     /// Builds an index of a table that has rows, while others read and write the table. When it
-    /// returns, the index is complete and durable; until then it cannot be read. HeldExtents the memory
+    /// returns, the index is complete and durable; until then it cannot be read. Holds the memory
     /// and disk space of a bulk load of the index.
     ///
     /// ```

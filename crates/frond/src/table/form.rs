@@ -1,8 +1,8 @@
 //! The durable part of a table's definition: the attributes of the tree of its rows.
 //!
 //! Invariants
-//! 1. Decoding any bytes gives a definition or a [`DecodeError`]; it allocates no more than the bytes
-//!    given.
+//! 1. Decoding any bytes gives a definition or a [`DecodeError`]; it allocates no more than the
+//!    bytes given.
 //! 2. What decodes, encodes to the same bytes.
 //!
 //! Threads: plain values. Bytes: docs/format.md, "Table definitions".

@@ -2,8 +2,8 @@
 //! runs are searched key by key.
 //!
 //! Invariants
-//! 1. For each key, the visitor sees what [`TreeRoot::get_selected`] shows of it, in the same order:
-//!    newest first, until a message hides the rest.
+//! 1. For each key, the visitor sees what [`TreeRoot::get_selected`] shows of it, in the same
+//!    order: newest first, until a message hides the rest.
 //!
 //! Threads: all; nothing is latched.
 

@@ -16,7 +16,8 @@
 //! 1. A confirmed vacancy that a scan finds after it has its snapshot, and that is not younger than
 //!    the snapshot, holds no row of the snapshot: a commit that put one between the two would have
 //!    cut it off before it became visible, so before the snapshot could include it.
-//! 2. EmptyRanges and proposal change together by compare-and-swap: neither comes back once it was cut.
+//! 2. The empty range and the proposal change together by compare-and-swap: neither comes back once
+//!    it was cut.
 //!
 //! Threads: all, without locks. Kept only in memory; one per tree, since queues have one left end.
 //! Cost for a commit: one load, while no tree has ever had a vacancy.

@@ -76,7 +76,7 @@ impl Section {
         Seqno(self.next.0 - 1)
     }
 
-    /// Assigns a given seqno, the log's own, during recovery. Nobody waits for it there.
+    /// Assigns a given seqno, the log's own, during recovery. No thread waits for it there.
     pub fn assign_replayed(&mut self, seqno: Seqno) -> Arc<MemtableRef> {
         assert!(seqno >= self.next, "the log's seqnos ascend");
         self.next = seqno.next();

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. The slice handed out starts at a multiple of [`ALIGN`].
 //!
-//! Threads: one owner. HeldExtents no `unsafe`: the vector is [`ALIGN`] bytes longer than needed, and the
+//! Threads: one owner. Has no `unsafe`: the vector is [`ALIGN`] bytes longer than needed, and the
 //! slice starts at the first aligned byte in it.
 
 use crate::io::ALIGN;

@@ -15,8 +15,8 @@
 //! 1. What is guaranteed fits one group and two segments: a request for more is refused with the
 //!    reason. One record takes at most half of the shortest segment.
 //! 2. A guaranteed reservation never meets a full disk and never waits for a write. The exception
-//!    is space that a full disk did not have when it was guaranteed ([`Log::guarantee_ahead`]): then
-//!    other records find no space until there is enough for everything guaranteed.
+//!    is space that a full disk did not have when it was guaranteed ([`Log::guarantee_ahead`]):
+//!    then other records find no space until there is enough for everything guaranteed.
 //! 3. While anything is guaranteed, one of these holds: two buffers are free; one is free, and the
 //!    active one takes whatever fits the segment that it ends; or the active one has room for
 //!    everything guaranteed.
@@ -132,8 +132,9 @@ impl Log {
         }
     }
 
-    /// Like [`guarantee`](Self::guarantee), but guarantees the space even if a full disk has none now:
-    /// then other records find none either until there is enough. Returns whether the space exists.
+    /// Like [`guarantee`](Self::guarantee), but guarantees the space even if a full disk has none
+    /// now: then other records find none either until there is enough. Returns whether the space
+    /// exists.
     pub fn guarantee_ahead(&self, payload: usize) -> Result<Result<bool, GuaranteeRefused>> {
         match self.guarantee(payload) {
             Err(Error::Full(_)) => {}

@@ -1,6 +1,6 @@
 //! The idle log: what an idle store and a closed one keep of their log.
 //!
-//! A log becomes idle because nobody has written for a while, or because it is asked to. It then
+//! A log becomes idle because nothing was written for a while, or because it is asked to. It then
 //! continues in a short segment and keeps at most one ready; the segments after it double in length
 //! each time. When a log is closed, it starts a segment of the least length, without any group, in
 //! which the next opening continues. Both segments are made like any other, so recovery needs no

@@ -109,31 +109,52 @@ fn without_inline_tests(text: &str) -> String {
 /// The code alone: without comments, with the content of strings blanked, and with its lines
 /// unchanged.
 pub fn code(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
+    split(text).0
+}
+
+/// The comments alone, each with its slashes and on its line.
+pub fn comments(text: &str) -> String {
+    split(text).1
+}
+
+/// Splits a source of Rust, C or C++ into its code and its comments.
+fn split(text: &str) -> (String, String) {
+    let (mut code, mut comments) = (String::with_capacity(text.len()), String::new());
     let bytes: Vec<char> = text.chars().collect();
     let mut at = 0;
     while let Some(&c) = bytes.get(at) {
         let next = bytes.get(at + 1).copied();
         match (c, next) {
             ('/', Some('/')) => {
-                while bytes.get(at).is_some_and(|&c| c != '\n') {
+                while let Some(&c) = bytes.get(at).filter(|&&c| c != '\n') {
+                    comments.push(c);
                     at += 1;
                 }
                 continue;
             }
-            ('"', _) => {
-                out.push('"');
-                at += 1;
-                while let Some(&c) = bytes.get(at) {
-                    match c {
-                        '\\' => at += 1,
-                        '"' => break,
-                        '\n' => out.push('\n'),
-                        _ => {}
+            ('/', Some('*')) => {
+                while let Some(&c) = bytes.get(at).filter(|_| !bytes[at..].starts_with(&['*', '/']))
+                {
+                    comments.push(c);
+                    if c == '\n' {
+                        code.push(c);
                     }
                     at += 1;
                 }
-                out.push('"');
+                at += 1;
+            }
+            ('"', _) => {
+                code.push('"');
+                at += 1;
+                while let Some(&c) = bytes.get(at).filter(|&&c| c != '"') {
+                    at += usize::from(c == '\\');
+                    if bytes.get(at) == Some(&'\n') {
+                        code.push('\n');
+                        comments.push('\n');
+                    }
+                    at += 1;
+                }
+                code.push('"');
             }
             // A character literal, not a lifetime.
             ('\'', Some('\\')) => {
@@ -143,11 +164,15 @@ pub fn code(text: &str) -> String {
                 }
             }
             ('\'', Some(_)) if bytes.get(at + 2) == Some(&'\'') => at += 2,
-            _ => out.push(c),
+            ('\n', _) => {
+                code.push('\n');
+                comments.push('\n');
+            }
+            _ => code.push(c),
         }
         at += 1;
     }
-    out
+    (code, comments)
 }
 
 /// The rows of the table under a heading of a document, cell by cell, without the header and the

@@ -442,7 +442,7 @@ fn a_number_of_an_empty_tree_is_never_allocated_twice() {
     db.close().unwrap();
 }
 
-/// A transaction's own writes count in its estimates, in memory, spilled, and taken back; and no
+/// A transaction's own writes count in its estimates, in memory, spilled, and rolled back; and no
 /// range is estimated as empty in which one of its reads would find a row. Rule: I51.
 #[test]
 fn a_transaction_estimates_0_only_for_ranges_it_sees_as_empty() {

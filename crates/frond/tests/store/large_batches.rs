@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Batches of many entries: they take their place among small ones by their commit number; they
 //! stay within the memory of memtables; and what no store can take is refused before anything is
 //! done.

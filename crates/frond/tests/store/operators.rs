@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Merge operators of the application: a store never opens without those that its rows wait for,
 //! whatever happened to it; and what operands grow to stays bounded.
 

@@ -270,7 +270,7 @@ impl LockHooks for Slow {
     }
 }
 
-/// A slow hook delays nobody else's waits. Rule: I53.
+/// A slow hook does not delay other waits. Rule: I53.
 #[test]
 fn a_slow_server_hook_delays_no_other_wait() {
     let dir = tempfile::tempdir().unwrap();

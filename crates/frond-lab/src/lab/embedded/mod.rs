@@ -73,8 +73,9 @@ pub struct Entry {
     pub make: Make,
 }
 
-const SECONDS: Param = Param::sized("seconds", ["1", "4", "60", "600"], "seconds of a timed step");
-const THREADS: Param = Param::fixed("threads", "1", "clients that read");
+const SECONDS: Param =
+    Param::sized("seconds", ["1", "4", "60", "600"], "duration of a timed step, seconds");
+const THREADS: Param = Param::fixed("threads", "1", "number of reading clients");
 const TEN: Param = Param::fixed("ratio", "10", "data to cache");
 const LIMIT: Param = Param::sized("time_limit", ["60", "12", "600", "0"], "seconds, 0 for none");
 
@@ -96,7 +97,7 @@ pub const ALL: &[Entry] = &[
     },
     Entry {
         name: "weblog",
-        about: "a performance log of database calls, seven days of it, three indexes",
+        about: "seven days of a performance log of database calls, three indexes",
         headline: ("weblog", "ops_s"),
         params: &[
             Param::sized("rows", ["7_000", "250_000", "4_900_000", "70_000_000"], "rows"),
@@ -108,7 +109,7 @@ pub const ALL: &[Entry] = &[
     },
     Entry {
         name: "dbbench",
-        about: "db_bench: plain keys and values; one test a cell (--set test=readrandom)",
+        about: "db_bench: plain keys and values; one test per cell (--set test=readrandom)",
         headline: ("", "ops_s"),
         params: &[
             Param::fixed(
@@ -131,7 +132,7 @@ pub const ALL: &[Entry] = &[
     },
     Entry {
         name: "queue",
-        about: "put at the right, delete at the left, read the first",
+        about: "put at the right end, delete at the left end, read the first row",
         headline: ("queue", "ops_s"),
         params: &[
             Param::sized("rows", ["10_000", "400_000", "4_000_000", "4_000_000"], "rows"),

@@ -14,7 +14,7 @@ use crate::targets::{Failure, Result};
 /// Options of `lab doctor`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Where experiments would keep their data
+    /// Directory in which experiments would keep their data
     #[arg(long, default_value = ".", value_name = "DIR")]
     pub dir: PathBuf,
 }
@@ -104,7 +104,7 @@ fn directory(dir: &Path) -> Vec<Finding> {
             "space",
             State::Limited,
             free,
-            "Full disks are slower (a quarter should be free), and the size `published` needs 20 GiB.",
+            "Full disks are slower: a quarter should be free. The size `published` needs 20 GiB.",
         ),
         _ => finding("space", State::Good, free, ""),
     });
@@ -141,8 +141,8 @@ fn directory(dir: &Path) -> Vec<Finding> {
 fn honesty(latency: probe::Latency) -> Finding {
     let probe::Latency { read_us, sync_us } = latency;
     let found = format!("random read {read_us:.0} µs, write and fdatasync {sync_us:.0} µs");
-    let read = "Reads come from a cache below this machine, so reading is cheaper than on the disk it claims to be.";
-    let sync = "A sync takes no longer than memory would: it may not survive power loss.";
+    let read = "Reads come from a cache below this machine, so they are cheaper than on the disk that it claims to have.";
+    let sync = "A sync takes no longer than a write to memory: data may not survive power loss.";
     match (read_us < 50.0, sync_us < 20.0) {
         (false, false) => finding("latency", State::Good, found, ""),
         (true, false) => finding("latency", State::Limited, found, read),
@@ -156,7 +156,7 @@ fn memory() -> Finding {
     let available = fingerprint::available_bytes();
     let found = format!("{} available, swap {} of {}", Bytes(available), Bytes(used), Bytes(total));
     if available < 1 << 30 {
-        let why = "Less than 1 GiB can be given to an engine and its server.";
+        let why = "Less than 1 GiB is available for an engine and its server.";
         return finding("memory", State::Limited, found, why);
     }
     if total > 0 {
@@ -187,7 +187,7 @@ fn cgroup(controller: Controller) -> Finding {
         Controller::Cpu => ("CPU group", "CPU is taken from /proc/PID/stat, in ticks of 10 ms."),
     };
     let Some(place) = place(controller) else {
-        return finding(what, State::Missing, "no such controller", without);
+        return finding(what, State::Missing, "the kernel has no such controller", without);
     };
     let version = match place.version {
         Version::V1 => "cgroup version 1",
@@ -211,8 +211,8 @@ fn cgroup(controller: Controller) -> Finding {
         return finding(what, State::Missing, format!("{found}: {refusal}"), without);
     }
     if controller == Controller::Io && place.version == Version::V1 {
-        let why = "Writes of the page cache in the background and the journal of the file system are neither limited nor \
-                   counted for the engine: such cells are marked, and their bytes are taken from /proc/PID/io.";
+        let why = "Background writes of the page cache and the file system's journal are neither limited nor counted \
+                   for the engine: such cells are marked, and their bytes are taken from /proc/PID/io.";
         return finding(what, State::Limited, found, why);
     }
     finding(what, State::Good, found, "")
@@ -230,7 +230,7 @@ fn throttle(dir: &Path) -> Finding {
         Err(failure) => finding(WHAT, State::Missing, failure.0, without),
         Ok(tried) => {
             let found = format!(
-                "20 direct writes took {:.2} s under a limit of 20 a second, {:.2} s without",
+                "20 direct writes took {:.2} s under a limit of 20 per second, {:.2} s without",
                 tried.limited_s, tried.free_s
             );
             if tried.works() {
@@ -248,8 +248,8 @@ fn counters() -> Finding {
         Err(error) => finding(
             "CPU counters",
             State::Missing,
-            format!("the kernel has none for programs ({error})"),
-            "Instructions per operation cannot be counted: CPU time is what there is, and it varies by some percent.",
+            format!("the kernel offers none to programs ({error})"),
+            "Instructions per operation cannot be counted. Only CPU time is measured, which varies by a few percent.",
         ),
     }
 }
@@ -266,8 +266,8 @@ pub fn virtual_disk(kind: Kind) -> Finding {
         Kind::Process => {
             let what = "--disk virtual";
             let found = loops.and_then(|()| openable("/dev/fuse")).and_then(|()| root());
-            let why = "`--disk virtual` cannot be used: latency is not emulated, and buffered writes are throttled only by \
-                       version 2 of control groups.";
+            let why = "`--disk virtual` cannot be used: latency is not emulated, and only cgroup version 2 throttles \
+                       buffered writes.";
             match found {
                 Ok(()) => finding(what, State::Good, "FUSE and loop devices", ""),
                 Err(found) => finding(what, State::Missing, found, why),
@@ -278,7 +278,7 @@ pub fn virtual_disk(kind: Kind) -> Finding {
             let found = loops
                 .and_then(|()| root())
                 .and_then(|()| limits_in_root().map(drop).map_err(|failure| failure.0));
-            let why = "`--disk loop` cannot be used: buffered writes are not throttled by the kernel's root group.";
+            let why = "`--disk loop` cannot be used: the kernel's root group does not throttle buffered writes.";
             match found {
                 Ok(()) => finding(what, State::Good, "loop devices, limits in the root group", ""),
                 Err(found) => finding(what, State::Missing, found, why),
@@ -300,7 +300,7 @@ fn tried_disk(kind: Kind, dir: &Path) -> Finding {
         }
         Ok(tried) => {
             let found = format!(
-                "{}: 4 MiB through the page cache took {:.2} s at 4 MiB a second, {:.2} s without a limit",
+                "{}: 4 MiB through the page cache took {:.2} s at 4 MiB per second, {:.2} s without a limit",
                 said.found, tried.limited_s, tried.free_s
             );
             if tried.works() {
@@ -328,7 +328,7 @@ fn calibration(disks: &[Finding], throttle: &Finding) -> Finding {
         return finding(
             WHAT,
             State::Good,
-            format!("its limits are searched with {}", disk.what),
+            format!("its limits are calibrated with {}", disk.what),
             "",
         );
     }
@@ -336,7 +336,7 @@ fn calibration(disks: &[Finding], throttle: &Finding) -> Finding {
         State::Good => finding(
             WHAT,
             State::Limited,
-            "its limits are searched with control groups",
+            "its limits are calibrated with control groups",
             "They apply to direct I/O only, and such cells are marked `throttle=partial`.",
         ),
         _ => {
@@ -352,8 +352,8 @@ fn versions() -> Finding {
         Ok(missing) => finding(
             WHAT,
             State::Limited,
-            format!("there is no {}", missing.join(", no ")),
-            "Commits are embedded targets only: `make mariadb-plugin` brings what their plugin needs.",
+            format!("missing: {}", missing.join(", ")),
+            "Commits can be embedded targets only. `make mariadb-plugin` fetches what their plugin needs.",
         ),
         Err(failure) => finding(WHAT, State::Missing, failure.0, "No commit can be a target."),
     }

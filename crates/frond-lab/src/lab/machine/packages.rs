@@ -20,7 +20,7 @@ pub const PACKAGES: &[Package] = &[
     Package {
         name: "mariadb-server",
         file: "/usr/sbin/mariadbd",
-        without: "no SQL target runs: neither FROND, InnoDB, MyRocks nor BLACKHOLE",
+        without: "no SQL target can run: neither FROND nor InnoDB, MyRocks or BLACKHOLE",
     },
     Package {
         name: "mariadb-plugin-rocksdb",
@@ -35,12 +35,12 @@ pub const PACKAGES: &[Package] = &[
     Package {
         name: "sysbench",
         file: "/usr/bin/sysbench",
-        without: "our sysbench statements are not compared with the original's",
+        without: "the lab's sysbench statements are not compared with the original ones",
     },
     Package {
         name: "fio",
         file: "/usr/bin/fio",
-        without: "storage classes are not measured, so none but `host` can be used",
+        without: "storage classes cannot be measured, so only `host` can be used",
     },
     Package {
         name: "chromium",

@@ -4,8 +4,8 @@
 //! ```text
 //!  query ─► group (what may be compared) ─► headline, size, statistics ─► matrix, losses
 //!    │          ├─► curves, bars, latency ─► figure (chart, sentence, table) ─► workload
-//!    │          └─► published, comparable ─► study                                            │
-//!    ├────────────► settings ───────────────────────────────────────────────► folder (templates, files)
+//!    │          └─► published, comparable ─► study                                       │
+//!    ├────────────► settings ──────────────────────────────────────────► folder (templates, files)
 //!    └────────────► chart (one SVG)
 //! ```
 //!
@@ -60,16 +60,16 @@ use query::Results;
 /// Options of `lab report`.
 #[derive(Args, Debug)]
 pub struct Options {
-    /// The folder of pages
+    /// Folder for the pages
     #[arg(long, default_value = "lab-report", value_name = "DIR")]
     pub out: PathBuf,
-    /// Runs to show; without it all, and of each target the newest
+    /// Runs to show (default: all, with the newest results of each target)
     #[arg(long, value_name = "UID", num_args = 1..)]
     pub run: Vec<String>,
-    /// Write one chart instead of the pages: speed against size of a workload in SQL, as an SVG
+    /// Write one SVG chart instead of the pages: speed against size of a SQL workload
     #[arg(long, value_name = "FILE.svg")]
     pub chart: Option<PathBuf>,
-    /// The workload of --chart
+    /// Workload shown by --chart
     #[arg(long, default_value = "iibench", value_name = "NAME", requires = "chart")]
     pub workload: String,
 }

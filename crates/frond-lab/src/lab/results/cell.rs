@@ -117,7 +117,7 @@ impl CellResult {
             self.state = State::Failed;
             self.failure = Some(format!("{name}: {detail}"));
         }
-        // The same check may run again after a later step.
+        // A check may run again after a later step.
         let again = format!("{name} (");
         let is_same = |found: &&Verification| found.name == name || found.name.starts_with(&again);
         let before = self.verified.iter().filter(is_same).count();

@@ -4,7 +4,7 @@
 //! Invariants
 //! 1. The server never outlives this process: the kernel kills it when this process ends
 //!    (`setpriv`).
-//! 2. It loads only the plugins that it is told to, and no configuration files of the machine.
+//! 2. It loads only the plugins that are named to it, and no configuration files of the machine.
 
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};

@@ -20,14 +20,14 @@ use crate::targets::{Failure, Result};
 
 pub const ENTRY: Entry = Entry {
     name: "bulk",
-    about: "bulk loads: one row or a thousand a statement, LOAD DATA; sorted or shuffled; index before or after",
+    about: "bulk loads: one row or 1000 rows per statement, LOAD DATA; sorted or shuffled; index before or after",
     headline: ("multi", "ops_s"),
     params: &[
         Param::sized("rows", ["1_000", "312_000", "2_000_000", "10_000_000"], "rows"),
         Param::sized(
             "how",
             [ALL, "load-data,multi", ALL, ALL],
-            "one-row, multi (1000 rows a statement), load-data",
+            "one-row, multi (1000 rows per statement), load-data",
         ),
         Param::sized(
             "order",
@@ -37,13 +37,9 @@ pub const ENTRY: Entry = Entry {
         Param::sized(
             "index",
             [WHENS, "after", WHENS, WHENS],
-            "when the index on k is created: before, after the load",
+            "when the index on k is created: before or after the load",
         ),
-        Param::fixed(
-            "one_row_part",
-            "0.05",
-            "part of the rows that a load of one row a statement has",
-        ),
+        Param::fixed("one_row_part", "0.05", "fraction of the rows that a one-row load inserts"),
         Param::fixed("ratio", "4.5", "data to cache"),
         Param::sized("time_limit", ["60", "40", "1800", "0"], "seconds, 0 for none"),
     ],

@@ -18,7 +18,7 @@ pub const ENTRY: Entry = Entry {
     headline: ("load", "exit_velocity"),
     params: &[
         Param::sized("rows", ["20_000", "800_000", "2_500_000", "25_000_000"], "rows"),
-        Param::fixed("rows_per_commit", "1000", "rows of an INSERT"),
+        Param::fixed("rows_per_commit", "1000", "rows per INSERT"),
         Param::fixed("indexes", "3", "secondary indexes, 0 to 3"),
         Param::fixed("ratio", "1.75", "data to cache"),
         Param::sized("time_limit", ["60", "12", "600", "0"], "seconds, 0 for none"),

@@ -12,11 +12,11 @@ use crate::targets::{Failure, Result};
 
 pub const ENTRY: Entry = Entry {
     name: "index",
-    about: "CREATE INDEX, offline and while a writer goes on, and its size against an index built by inserts",
+    about: "CREATE INDEX, offline and with a concurrent writer, and its size against an index built by inserts",
     headline: ("online", "seconds"),
     params: &[
         Param::sized("rows", ["5_000", "312_000", "2_000_000", "10_000_000"], "rows"),
-        Param::fixed("rate", "500", "rows per second that the writer changes"),
+        Param::fixed("rate", "500", "rows that the writer changes per second"),
         Param::fixed("ratio", "4.5", "data to cache"),
         Param::sized("time_limit", ["60", "40", "1200", "0"], "seconds, 0 for none"),
     ],

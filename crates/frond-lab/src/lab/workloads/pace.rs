@@ -15,7 +15,7 @@ use crate::targets::{Failure, Result};
 pub const RATE: Param = Param::fixed(
     "rate",
     "0",
-    "open loop: requests per second, or `70%` of the target's own rate, measured just before; 0 for a closed loop",
+    "open loop: requests per second, or `70%` of the target's own rate, measured just before; 0: closed loop",
 );
 
 /// How requests are issued.

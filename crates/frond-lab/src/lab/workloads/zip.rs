@@ -19,29 +19,29 @@ use crate::targets::{Failure, Result};
 
 pub const ENTRY: Entry = Entry {
     name: "zip",
-    about: "compression: ALTER TABLE rebuilds the table at each level, then it is read whole",
+    about: "compression: ALTER TABLE rebuilds the table at each level, then a scan reads all of it",
     headline: ("rebuild", "seconds"),
     params: &[
         Param::sized("rows", ["2_000", "139_000", "4_000_000", "50_000_000"], "rows"),
         Param::fixed(
             "data",
             "sbtest",
-            "sbtest (sysbench's rows), insertbench, nodes (LinkBench's), weblog",
+            "rows of sbtest (sysbench), insertbench, nodes (LinkBench) or weblog",
         ),
         Param::fixed(
             "strings",
             "digits",
-            "of sbtest, what c and pad are of: digits, letters, constant",
+            "for sbtest, contents of c and pad: digits, letters, constant",
         ),
         Param::fixed(
             "levels",
             "1,9",
-            "levels of InnoDB's compressed pages, in addition to the target's own",
+            "compression levels of InnoDB's pages, in addition to the target's own",
         ),
         Param::sized(
             "pages",
             ["100", "1_000", "60_000", "60_000"],
-            "pages of the file that are compressed by LZ4 and zlib",
+            "number of pages of the file to compress with LZ4 and zlib",
         ),
         Param::fixed("ratio", "2", "data to cache"),
         Param::sized("time_limit", ["60", "40", "1800", "0"], "seconds, 0 for none"),

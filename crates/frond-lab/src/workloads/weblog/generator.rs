@@ -26,9 +26,9 @@ const SESSION_ENDS: f64 = 1.0 / 15.0;
 pub enum Profile {
     /// A quarter of the calls come from pollers.
     Typical,
-    /// Three quarters.
+    /// Three quarters of the calls come from pollers.
     Chatty,
-    /// Nineteen in twenty: monitoring traffic.
+    /// Nineteen in twenty calls come from pollers, as in monitoring.
     Polling,
 }
 

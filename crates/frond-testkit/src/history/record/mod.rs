@@ -129,7 +129,8 @@ impl Recorder {
 
     /// Runs threads until all is done, or the store has stopped.
     ///
-    /// # Errors Those of opening the trees.
+    /// # Errors
+    /// Those of opening the trees.
     pub fn run(&self, db: &Db, workload: &Workload) -> Result<()> {
         let trees = &Trees::open(db)?;
         self.settle(db, &mut Dice::new(workload.seed))?;
@@ -168,7 +169,8 @@ impl Recorder {
 
     /// Reads everything once more, and returns the history.
     ///
-    /// # Errors Those of reading.
+    /// # Errors
+    /// Those of reading.
     pub fn finish(self, db: &Db) -> Result<History> {
         let trees = Trees::open(db)?;
         self.settle(db, &mut Dice::new(0))?;

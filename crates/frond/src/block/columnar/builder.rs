@@ -28,8 +28,8 @@ use crate::{coding::Reader, message::Tag, sync::Arc};
 const DIFFERENCE_WORD_BYTES_MIN: u8 = 4;
 const EARLIER_MAX: usize = 8;
 
-/// Builds columnar blocks. Reusable: [`clear`](ColumnarBuilder::clear) keeps the memory, and what was
-/// learned about how columns are best encoded.
+/// Builds columnar blocks. Reusable: [`clear`](ColumnarBuilder::clear) keeps the memory, and what
+/// was learned about how columns are best encoded.
 #[derive(Debug)]
 pub struct ColumnarBuilder {
     columns: Arc<Columns>,

@@ -40,7 +40,7 @@ pub(super) const OTHERS: u8 = 8;
 pub(super) const FILLER_BYTES_MAX: usize = 64;
 pub(super) const FILLERS_BYTES_MAX: usize = 1 << 20;
 
-/// Flag in the tag column beside the tag: the value of this row is in the columns.
+/// Flag in the tag column, in the byte of the tag: the value of this row is in the columns.
 pub(super) const IN_COLUMNS: u64 = 0x80;
 
 const SHORT: BadBlock = BadBlock("its header is cut off");

@@ -16,8 +16,9 @@
 //! 2. Key columns quote nothing: they are searched as they are.
 //! 3. Numbers of quoted columns ascend, and a block has at most [`QUOTING_MAX`] columns that quote:
 //!    decoding the whole block decodes no column more often than that.
-//! 4. The length of decoded strings is bounded as everything decoded is, by [`ColumnarBlock::bytes_max`];
-//!    with quotes, and with escaped bytes, they are at most twice as long.
+//! 4. The length of decoded strings is bounded as everything decoded is, by
+//!    [`ColumnarBlock::bytes_max`]; with quotes, and with escaped bytes, they are at most twice as
+//!    long.
 
 use std::{convert::Infallible, ops::Range};
 

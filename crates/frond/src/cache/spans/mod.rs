@@ -2,7 +2,7 @@
 //!
 //! Cached blocks have any length, and are allocated and freed in any order on any thread. The
 //! general allocator keeps separate memory for each thread and offers holes between living blocks
-//! to nobody else: a cache of 150 MB that 64 threads filled took 300 MB from the system, in
+//! to no other use: a cache of 150 MB that 64 threads filled took 300 MB from the system, in
 //! addition to unused frames. Spans serve both uses from one place that knows how much it has taken
 //! from the system and takes no more than its limit, so that the process takes what a DBA grants.
 //!
@@ -18,8 +18,8 @@
 //!    is unmapped if there is another one and more is mapped than the limit allows. Below the limit
 //!    slabs stay, since a new one costs a fault for each page.
 //! 4. Where that is not enough, whole pages of holes are given back to the system. Until they are
-//!    taken again, which happens before more is mapped, their units are marked as taken. A slab with
-//!    such pages is unmapped with its last span.
+//!    taken again, which happens before more is mapped, their units are marked as taken. A slab
+//!    with such pages is unmapped with its last span.
 //! 5. Bytes of a span are unspecified when it is handed out, but initialised.
 //!
 //! Threads: all, behind one lock, which is held for tens to hundreds of nanoseconds: a thread that
@@ -99,7 +99,7 @@ pub(super) struct Spans {
 #[derive(Default)]
 struct Slabs {
     maps: Vec<Option<Map>>,
-    /// An index beside `maps`, for a search that touches little memory: an upper bound, in units,
+    /// An index of `maps`, for a search that touches little memory: an upper bound, in units,
     /// of each slab's longest hole that starts anywhere, and of the longest that starts at a page.
     longest: Vec<[u16; 2]>,
     /// Number of slabs without spans.

@@ -6,7 +6,8 @@
 //! the root directory, under the same numbers.
 //!
 //! Invariants
-//! 1. Decoding any bytes gives a record or a [`DecodeError`]; it allocates no more than the bytes given.
+//! 1. Decoding any bytes gives a record or a [`DecodeError`]; it allocates no more than the bytes
+//!    given.
 //! 2. Extensible: an unknown field below 64 makes the record unreadable (`TooNew`); one from 64 on
 //!    is kept as it is and written again.
 //! 3. What decodes, encodes to the same bytes; the key agrees with the numbers inside.
@@ -288,7 +289,8 @@ impl Record {
     /// Decodes the entry (`key`, `value`) of the catalog.
     ///
     /// # Errors
-    /// A [`DecodeError`]: malformed, or written by a newer version. [`DecodeError::at`] turns it into an error.
+    /// A [`DecodeError`]: malformed, or written by a newer version. [`DecodeError::at`] turns it
+    /// into an error.
     pub fn decode(key: &[u8], value: &[u8]) -> Result<Self, DecodeError> {
         let kind = *key.first().ok_or_else(|| malformed("its key is empty"))?;
         let fields = Reader::new(value)?;

@@ -135,7 +135,8 @@ impl Db {
     /// people.put(b"2", b"bob")?; // Others go on.
     /// loop {
     ///     while let Some(row) = build.next_change()? {
-    ///         let (number, old, new) = (row.key.to_vec(), row.old.map(<[u8]>::to_vec), row.new.map(<[u8]>::to_vec));
+    ///         let (old, new) = (row.old.map(<[u8]>::to_vec), row.new.map(<[u8]>::to_vec));
+    ///         let number = row.key.to_vec();
     ///         build.change(0, old.as_deref(), new.as_deref().map(|name| (name, &number[..])))?;
     ///     }
     ///     if build.is_locked() {
@@ -341,8 +342,8 @@ impl IndexBuild {
     ///
     /// # Errors
     /// `LockTimeout` if transactions keep rows of the tree for longer than `wait`: nothing was
-    /// done, go on with rounds and try again; `NoSuchTree` if the tree was dropped or truncated
-    /// meanwhile; `Interrupted`, also while it waits: go on likewise; as
+    /// done, run more rounds and try again; `NoSuchTree` if the tree was dropped or truncated
+    /// meanwhile; `Interrupted`, also while it waits: likewise; as
     /// [`end_base`](Self::end_base).
     pub fn lock(&mut self, wait: Duration) -> Result<()> {
         self.end_base()?;

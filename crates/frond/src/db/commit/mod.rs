@@ -21,8 +21,8 @@
 //! 6. **Wait until it is durable** (`durable.rs`), together with the others that wait for the same
 //!    write or sync of the log.
 //!
-//! A transaction does step 1 on its own (`db/txn/end.rs`), and so does a prepared transaction, whose
-//! record is short and for which steps 2 and 6 are done when it is prepared (`db/prepared/`).
+//! A transaction does step 1 on its own (`db/txn/end.rs`), and so does a prepared transaction,
+//! whose record is short and for which steps 2 and 6 are done when it is prepared (`db/prepared/`).
 //!
 //! Invariants
 //! 1. An error before step 3 leaves no trace; from step 3 on, nothing can fail or wait until the

@@ -3,7 +3,7 @@
 //!
 //! The three are assigned together, in the sequencer's section, so that log, visibility and
 //! memtables have one order (Rule: I2). What can fail or wait is done before: from its seqno on,
-//! a commit cannot be taken back.
+//! a commit cannot be undone.
 //!
 //! Invariants
 //! 1. Between the seqno and the copied record nothing can fail or wait. So every seqno is in the

@@ -148,8 +148,8 @@ impl Cursor {
     }
 
     /// Restricts the cursor to these parts of values, concatenated: see
-    /// [`Tree::projection`](crate::Tree::projection). The cursor stays where it is. A step onto a value that
-    /// does not fit the layout of its tree fails with `InvalidArgument`, each time;
+    /// [`Tree::projection`](crate::Tree::projection). The cursor stays where it is. A step onto a
+    /// value that does not fit the layout of its tree fails with `InvalidArgument`, each time;
     /// [`seek`](Self::seek) can skip it.
     ///
     /// # Errors
@@ -159,10 +159,11 @@ impl Cursor {
         Ok(self)
     }
 
-    /// Restricts the cursor to these parts of values, like [`only`](Self::project), without moving it.
+    /// Restricts the cursor to these parts of values, like [`project`](Self::project), without
+    /// moving it.
     ///
     /// # Errors
-    /// As [`only`](Self::project).
+    /// As [`project`](Self::project).
     pub fn set_projection(&mut self, projection: &Projection) -> Result<()> {
         projection.check(self.schema.as_ref())?;
         let gap = self.edge();

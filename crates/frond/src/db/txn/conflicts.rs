@@ -7,7 +7,7 @@ use crate::{
     sync::thread,
 };
 
-/// The second writer has seen the old row and waits for the first writer. It must not go on with
+/// The second writer has seen the old row and waits for the first writer. It must not use
 /// what it has seen, and can know that only once it has the lock. This thread is the one that
 /// waits, so that the planted bug is armed for it.
 #[test]

@@ -98,7 +98,7 @@ impl Txn {
         committed
     }
 
-    /// Takes back the memory of committed writes, unless a helper still reads them.
+    /// Reclaims the memory of committed writes, unless a helper still reads them.
     fn take_back(&self, state: &mut State, mut payload: Arc<CommitPayload>) {
         let mut own = self.live.lock();
         own.forget_holder();

@@ -1,7 +1,7 @@
 //! Reports of held locks, with their owners, tree names and starts of keys.
 //!
-//! The lock table knows rows by hashes (`txn/lock_table/held_locks.rs`). The keys of rows that a live
-//! transaction has written are found among its newest writes.
+//! The lock table knows rows by hashes (`txn/lock_table/held_locks.rs`). The keys of rows that a
+//! live transaction has written are found among its newest writes.
 //!
 //! Threads: all. A writer waits for a thread that reports locks only while that looks at some tens
 //! of keys.

@@ -138,7 +138,8 @@ pub use whole_tree::TreeLock;
 /// for (name, change) in [(b"ada", -30i64), (b"bob", 30)] {
 ///     let value = txn.get_for_update(&accounts, name)?.expect("an account");
 ///     let balance = u64::from_be_bytes(value.try_into().expect("eight bytes"));
-///     txn.put(&accounts, name, &balance.checked_add_signed(change).expect("enough").to_be_bytes())?;
+///     let balance = balance.checked_add_signed(change).expect("enough");
+///     txn.put(&accounts, name, &balance.to_be_bytes())?;
 /// }
 /// txn.commit()?;
 /// assert_eq!(accounts.get(b"bob")?, Some(30u64.to_be_bytes().to_vec()));

@@ -67,9 +67,9 @@ pub enum IfLocked {
     Wait,
     /// NOWAIT: fails with [`Error::LockBusy`](crate::Error::LockBusy) at once.
     NoWait,
-    /// SKIP LOCKED: a scan skips the row; a read of one row fails as with `NoWait`. Meant for queues,
-    /// at `ReadCommitted`: at `Snapshot` a scan that reaches a row which others have deleted since
-    /// is still in conflict.
+    /// SKIP LOCKED: a scan skips the row; a read of one row fails as with `NoWait`. Meant for
+    /// queues, at `ReadCommitted`: at `Snapshot` a scan that reaches a row which others have
+    /// deleted since is still in conflict.
     SkipLocked,
     /// Semi-consistent read: reads the row as last committed, reports that, and does not lock it.
     /// Meant for statements that want few of the rows that they reach and lock those afterwards

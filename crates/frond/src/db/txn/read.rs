@@ -60,9 +60,9 @@ impl Txn {
         self.read_shown(&mut state, tree, key, At::Latest, value)
     }
 
-    /// Reads parts of a value, as [`Tree::get_projected`](crate::Tree::get_projected) does: false, with an
-    /// empty buffer, if there is no such key. Rows that are read under locks, or in a tree to which
-    /// the transaction has written, are read whole and cut.
+    /// Reads parts of a value, as [`Tree::get_projected`](crate::Tree::get_projected) does: false,
+    /// with an empty buffer, if there is no such key. Rows that are read under locks, or in a tree
+    /// to which the transaction has written, are read whole and cut.
     ///
     /// # Errors
     /// As [`get`](Self::get); `InvalidArgument` if the value does not fit the layout of its tree,

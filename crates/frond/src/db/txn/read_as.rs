@@ -167,8 +167,8 @@ impl Txn {
 
     /// The values of many keys, in the order of the keys; they are looked up in key order. Plain
     /// reads all see one snapshot. With a lock, all rows are locked first, in key order, and then
-    /// read. With [`IfLocked::SkipLocked`], rows that others have locked are left out: they are reported
-    /// as neither locked nor existing.
+    /// read. With [`IfLocked::SkipLocked`], rows that others have locked are left out: they are
+    /// reported as neither locked nor existing.
     ///
     /// # Errors
     /// As [`read`](Self::read); locks that the call had newly taken are released.

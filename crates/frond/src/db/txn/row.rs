@@ -104,16 +104,20 @@ impl Txn {
     /// use frond::{RowEntry, RowLock, TreeOptions};
     ///
     /// let unique = TreeOptions { unique: true, ..Default::default() };
-    /// let (rows, mails) = (db.create_tree("rows", unique.clone())?, db.create_tree("mails", unique)?);
+    /// let rows = db.create_tree("rows", unique.clone())?;
+    /// let mails = db.create_tree("mails", unique)?;
     /// let row = |id: &'static [u8]| {
     ///     [(&rows, id, &b"ada@example.org"[..]), (&mails, b"ada@example.org", id)]
     /// };
     /// let entries = |id| {
-    ///     row(id).map(|(tree, key, value)| RowEntry { tree, key, value, unique: true, absent: false })
+    ///     row(id).map(|(tree, key, value)| {
+    ///         RowEntry { tree, key, value, unique: true, absent: false }
+    ///     })
     /// };
     /// let txn = db.begin(Default::default())?;
     /// assert_eq!(txn.insert_row(&entries(b"1"), RowLock::Exclusive)?, None);
-    /// let conflict = txn.insert_row(&entries(b"2"), RowLock::Exclusive)?.expect("the mail is taken");
+    /// let conflict = txn.insert_row(&entries(b"2"), RowLock::Exclusive)?;
+    /// let conflict = conflict.expect("the mail is taken");
     /// assert_eq!((conflict.index, &conflict.value[..]), (1, &b"1"[..]));
     /// txn.commit()?;
     /// # db.close()

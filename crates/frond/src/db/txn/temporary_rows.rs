@@ -41,7 +41,8 @@ impl Txn {
     /// # let db = frond::Db::open(dir.path().join("store"), frond::Options::new())?;
     /// use frond::TemporaryEntry;
     ///
-    /// let (rows, names) = (db.create_temporary(Default::default())?, db.create_temporary(Default::default())?);
+    /// let rows = db.create_temporary(Default::default())?;
+    /// let names = db.create_temporary(Default::default())?;
     /// let txn = db.begin(Default::default())?;
     /// let row = |id: &'static [u8]| {
     ///     [

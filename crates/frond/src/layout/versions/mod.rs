@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! history  count | each older layout, the oldest first: length, layout | length, step
-//! step     each part of the next one after its version: 0 | number of a part      or      1 | length, bytes
+//! step     each part of the next one after its version: 0 | number of a part  or 1 | length, bytes
 //! ```
 //!
 //! Invariants

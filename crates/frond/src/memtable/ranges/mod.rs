@@ -17,8 +17,8 @@
 //!    range deletes (Bentley and Saxe, "Decomposable searching problems", 1980). The criterion is
 //!    the number of range deletes and not of stretches: ranges that cover each other leave few
 //!    stretches, and below them a chain of merges as long as the list of commits would grow (3).
-//!    One thread merges at a time; a thread that finds merging busy leaves it to the other. Nobody
-//!    waits for a merge.
+//!    One thread merges at a time; a thread that finds merging busy leaves it to the other. No
+//!    thread waits for a merge.
 //! 3. A level knows the newest seqno of each stretch, which answers every reader that sees that
 //!    commit. Where a stretch has older range deletes as well, the level keeps the two levels that
 //!    it was merged from, and a reader at an older seqno searches there. Levels without such
@@ -418,7 +418,7 @@ impl TreeRanges {
             let Some(place) = levels.windows(2).position(is_due) else { return };
             let (newer, older) = (&levels[place], &levels[place + 1]);
             let Some(merged) = Level::merge(arena, [newer, older]) else { return };
-            // Others push meanwhile, but nobody else removes: the two are still neighbours.
+            // Others push meanwhile, but no other thread removes: the two are still neighbours.
             loop {
                 let old = self.levels.load_full();
                 let Some(at) = old

@@ -217,8 +217,8 @@ impl Engine {
     ///
     /// - The log continues in a short segment, and a slot still starts before that. If the active
     ///   memtable holds anything, that is frozen first.
-    /// - Draining freed pages after the last checkpoint but one, so the older slot still shows them.
-    ///   Without another checkpoint they would stay allocated until the next write.
+    /// - Draining freed pages after the last checkpoint but one, so the older slot still shows
+    ///   them. Without another checkpoint they would stay allocated until the next write.
     fn becomes_idle(&self) -> bool {
         if !self.idle.load(Ordering::Relaxed) {
             return false;

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Flipped bits, stale and swapped pages, foreign and cut files: detected, contained, never
 //! trusted.
 

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The root directory in pages: what a checkpoint writes, and what named snapshots cost.
 
 use super::basics::{dir, env};

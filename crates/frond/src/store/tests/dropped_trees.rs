@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The pages of dropped trees.
 
 use super::basics::{L, dir, env, one_tree, publish};

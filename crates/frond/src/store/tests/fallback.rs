@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! A slot that cannot be read at one open, but can be read at the next.
 
 use std::{io, ops::Range};

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The n-th write, sync or allocation fails: what was published stays, nothing more is written.
 
 use std::{

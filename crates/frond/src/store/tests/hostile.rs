@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Hostile content whose every checksum is right: a typed error or a store that works, never a
 //! panic.
 

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the store as a whole, on files in memory.
 
 mod basics;

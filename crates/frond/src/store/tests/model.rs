@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The space checked against a naive model: whatever may still be read is always whole on disk.
 //!
 //! The model keeps sets of pages by value: the newest version's, each pinned version's, each

@@ -1,4 +1,3 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The planted bugs of this module that its own tests claim, each caught by its test. Those that
 //! need crashes of the whole engine are in `crates/frond/tests/planted.rs`.
 

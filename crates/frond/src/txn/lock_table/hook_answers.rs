@@ -70,7 +70,7 @@ impl<'h> HookAnswers<'h> {
         }
     }
 
-    /// Which of the two should rather be the victim, if the server has said so.
+    /// Which of the two should rather be the victim, if the server has named one.
     pub fn prefer(&mut self, a: &Arc<Owner>, b: &Arc<Owner>) -> Option<u64> {
         self.hooks?;
         let (a, b) = (a.party(), b.party());

@@ -122,7 +122,7 @@ impl LockTable {
         }
         let against = self.parties(blockers);
         waits = self.end_cycles(waits, number);
-        // After the search: a wait that the search has ended waits for nobody.
+        // After the search: a wait that the search has ended has no holders.
         let holders = self.hooks.as_ref().map(|_| self.holders(&waits, number));
         drop(waits);
         let needs = |holders| match request.on {

@@ -1,8 +1,8 @@
 //! The writes of a live transaction, reachable by other threads.
 //!
-//! Write sets are private, so a range that another transaction locks may contain keys that nobody
-//! sees yet. Both sides publish first and look then, so that one of them finds the other (Rule:
-//! I33):
+//! Write sets are private, so a range that another transaction locks may contain keys that it
+//! cannot see yet. Both sides publish first and look then, so that one of them finds the other
+//! (Rule: I33):
 //!
 //! - An inserter appends the entry, is listed in the tree's
 //!   [`TreeWriters`](crate::txn::TreeWriters) from its first entry there on, and then looks for

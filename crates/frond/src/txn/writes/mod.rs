@@ -23,7 +23,7 @@
 //! 3. Only an entry of a key that the caller proved absent, and for which the transaction itself
 //!    had no entry, is marked as inserted, and so becomes fresh once sealed (Rule: I7).
 //! 4. Every entry that can become visible can be found by [`LiveWrites::pending_key`] from its
-//!    append until the write set is taken back (Rule: I33).
+//!    append until the write set is reclaimed (Rule: I33).
 //!
 //! What exceeds a budget leaves memory (`spilled.rs`). Everything here except marks, rollback and
 //! row counts refers to what is in memory; a reader must look into the pieces after that.

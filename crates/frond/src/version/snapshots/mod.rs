@@ -242,7 +242,7 @@ impl Snapshots {
         let mut found: Vec<(Arc<Version>, Vec<Seqno>)> = Vec::new();
         for (at, version) in pinned {
             match found.last_mut() {
-                // The same snapshot, registered in two lists.
+                // One snapshot, registered in two lists.
                 Some((last, readers)) if Arc::ptr_eq(last, &version) && readers.contains(&at) => {}
                 Some((last, readers)) if Arc::ptr_eq(last, &version) => readers.push(at),
                 _ => found.push((version, vec![at])),

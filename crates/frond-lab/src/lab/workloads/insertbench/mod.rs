@@ -22,29 +22,37 @@ use crate::targets::{Failure, Result};
 
 pub const ENTRY: Entry = Entry {
     name: "insertbench",
-    about: "the insert benchmark: loads, then queries beside inserts and deletes at a fixed rate",
+    about: "the insert benchmark: loads, then queries concurrently with inserts and deletes at a fixed rate",
     headline: ("l.i1", "ops_s"),
     params: &[
         Param::sized(
             "x",
             ["2_000", "50_000", "1_000_000", "10_000_000"],
-            "rows of l.i0, of each table",
+            "rows of step l.i0, for each table",
         ),
-        Param::sized("y", ["1_000", "20_000", "1_600_000", "16_000_000"], "rows of l.i1"),
-        Param::sized("z", ["100", "500", "400_000", "4_000_000"], "rows of l.i2"),
-        Param::sized("clients", ["1", "1", "1", "8"], "clients, with a table each"),
+        Param::sized("y", ["1_000", "20_000", "1_600_000", "16_000_000"], "rows of step l.i1"),
+        Param::sized("z", ["100", "500", "400_000", "4_000_000"], "rows of step l.i2"),
+        Param::sized("clients", ["1", "1", "1", "8"], "number of clients, each with its own table"),
         Param::fixed(
             "delete_per_insert",
             "yes",
-            "from l.i1 on as many rows are deleted as inserted",
+            "delete as many rows as are inserted, from l.i1 on",
         ),
         Param::sized(
             "rates",
             ["100", "100,500,1000", "100,500,1000", "100,500,1000"],
-            "rows per second beside queries",
+            "rows inserted per second during queries",
         ),
-        Param::sized("seconds", ["0.3", "0.5", "30", "1800"], "of each step with queries"),
-        Param::sized("warm_up", ["0", "0", "10", "600"], "longest warm-up before them, seconds"),
+        Param::sized(
+            "seconds",
+            ["0.3", "0.5", "30", "1800"],
+            "duration of each step with queries, seconds",
+        ),
+        Param::sized(
+            "warm_up",
+            ["0", "0", "10", "600"],
+            "maximum warm-up before these steps, seconds",
+        ),
         RATE,
         Param::fixed("ratio", "0.2", "data to cache: 0.2, and 6.4 with x=5000000 y=80000 z=20000"),
         Param::sized("time_limit", ["60", "12", "1200", "0"], "seconds, 0 for none"),

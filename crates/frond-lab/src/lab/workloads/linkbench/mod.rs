@@ -28,13 +28,25 @@ pub use embedded::EMBEDDED;
 
 const PARAMS: &[Param] = &[
     Param::sized("ids", ["2_000", "129_000", "1_000_000", "10_000_000"], "nodes of the graph"),
-    Param::sized("loaders", ["4", "4", "4", "10"], "clients of the load; one more loads nodes"),
+    Param::sized(
+        "loaders",
+        ["4", "4", "4", "10"],
+        "clients of the load, plus one that loads nodes",
+    ),
     Param::sized("requesters", ["4", "16", "16", "100"], "clients of the requests"),
-    Param::sized("seconds", ["1", "3", "300", "3600"], "duration of the requests"),
-    Param::sized("warm_up", ["0", "0.5", "60", "600"], "longest warm-up before them, seconds"),
+    Param::sized("seconds", ["1", "3", "300", "3600"], "duration of the requests, seconds"),
+    Param::sized(
+        "warm_up",
+        ["0", "0.5", "60", "600"],
+        "maximum warm-up before the requests, seconds",
+    ),
     RATE,
-    Param::fixed("partitions", "16", "partitions of the table of links, 0 for none"),
-    Param::fixed("strict_config", "no", "writes as configured upstream, not as its source does"),
+    Param::fixed("partitions", "16", "partitions of the link table, 0 for none"),
+    Param::fixed(
+        "strict_config",
+        "no",
+        "writes as in LinkBench's configuration, not as in its source",
+    ),
     Param::fixed("ratio", "9.6", "data to cache"),
     Param::sized("time_limit", ["60", "40", "900", "0"], "seconds, 0 for none"),
 ];

@@ -24,7 +24,7 @@ use crate::targets::{Failure, Result};
 
 pub const ENTRY: Entry = Entry {
     name: "sysbench",
-    about: "sysbench's OLTP tests: the statements of version 1.0.20, prepared",
+    about: "sysbench's OLTP tests: the prepared statements of version 1.0.20",
     headline: ("read_write threads=1", "ops_s"),
     params: &[
         Param::sized("rows", ["5_000", "100_000", "2_000_000", "2_000_000"], "rows of each table"),
@@ -32,19 +32,19 @@ pub const ENTRY: Entry = Entry {
         Param::sized(
             "threads",
             ["1,2", "1,16", "1,16", "1,16"],
-            "clients, one step for each number",
+            "numbers of clients, one step each",
         ),
         Param::sized("tests", [EACH, "point_select,update_index,read_write", EACH, EACH], "tests"),
-        Param::sized("seconds", ["0.05", "0.5", "30", "300"], "of each step"),
+        Param::sized("seconds", ["0.05", "0.5", "30", "300"], "duration of each step, seconds"),
         Param::sized(
             "warm_up",
             ["0", "0.2", "20", "600"],
-            "longest warm-up before each step, seconds",
+            "maximum warm-up before each step, seconds",
         ),
         Param::fixed(
             "distribution",
             "uniform",
-            "uniform, gaussian, pareto, zipfian, special, zipfian-scrambled",
+            "distribution of the ids: uniform, gaussian, pareto, zipfian, special, zipfian-scrambled",
         ),
         RATE,
         Param::sized("ratio", ["0.4", "0.4", "4.5", "4.5"], "data to cache"),

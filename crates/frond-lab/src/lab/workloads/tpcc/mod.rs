@@ -42,11 +42,15 @@ const PARAMS: &[Param] = &[
     Param::sized(
         "customers",
         ["30", "1_650", "3_000", "3_000"],
-        "of a district, 3,000 in the standard",
+        "customers per district, 3,000 in the standard",
     ),
     Param::sized("clients", ["4", "8", "8", "16"], "clients of the transactions"),
-    Param::sized("seconds", ["1", "3", "300", "1800"], "duration of the transactions"),
-    Param::sized("warm_up", ["0", "0.5", "60", "600"], "longest warm-up before them, seconds"),
+    Param::sized("seconds", ["1", "3", "300", "1800"], "duration of the transactions, seconds"),
+    Param::sized(
+        "warm_up",
+        ["0", "0.5", "60", "600"],
+        "maximum warm-up before the transactions, seconds",
+    ),
     RATE,
     Param::fixed("loaders", "4", "clients of the load"),
     Param::fixed("ratio", "10", "data to cache"),

@@ -131,7 +131,7 @@ impl Log {
         (self.newest(), 0)
     }
 
-    /// Sets the begin time of the newest row, without a row.
+    /// Sets the start time of the newest row, without a row.
     #[cfg(test)]
     pub fn pretend(&self, newest: u64) {
         self.newest.store(newest, Ordering::Relaxed);

@@ -33,12 +33,12 @@ pub use embedded::EMBEDDED;
 const PARAMS: &[Param] = &[
     Param::sized("records", ["2_000", "94_000", "1_000_000", "10_000_000"], "records loaded"),
     Param::sized("threads", ["4", "4", "1,4,16", "1,4,16"], "numbers of clients"),
-    Param::sized("seconds", ["0.5", "0.8", "60", "300"], "duration of a step"),
-    Param::sized("warm_up", ["0", "0.3", "20", "600"], "longest warm-up before it, seconds"),
+    Param::sized("seconds", ["0.5", "0.8", "60", "300"], "duration of a step, seconds"),
+    Param::sized("warm_up", ["0", "0.3", "20", "600"], "maximum warm-up before a step, seconds"),
     RATE,
-    Param::fixed("mixes", "ABCFDE", "workloads, in their order; E begins with a load"),
-    Param::fixed("value_ratio", "1", "part of a field that is random; what follows repeats it"),
-    Param::fixed("rows_per_commit", "1000", "rows of an INSERT of the load"),
+    Param::fixed("mixes", "ABCFDE", "workloads, in this order; E starts with a load"),
+    Param::fixed("value_ratio", "1", "fraction of a field that is random; the rest repeats it"),
+    Param::fixed("rows_per_commit", "1000", "rows per INSERT of the load"),
     Param::fixed("ratio", "10", "data to cache"),
     Param::sized("time_limit", ["60", "40", "1800", "0"], "seconds, 0 for none"),
 ];

@@ -22,7 +22,7 @@ use super::{
     head::{cut_signed, cut_unsigned, put_low, signed_bytes, unsigned_bytes},
 };
 
-/// Flag beside the width: the slope is in 65 536ths.
+/// Flag in the byte of the width: the slope is in 65 536ths.
 pub const FRACTION: u8 = 0x80;
 const FRACTION_BITS: u32 = 16;
 /// Slopes in 65 536ths stay below this, so that multiplied by a row they stay below 2^63.

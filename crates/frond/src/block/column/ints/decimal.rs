@@ -34,7 +34,7 @@ use super::{
 /// First byte of the column.
 pub const TAG: u8 = 69;
 const HEAD_BYTES: usize = 5;
-/// Flag beside the exponent: 32-bit floats.
+/// Flag in the byte of the exponent: 32-bit floats.
 const SINGLE: u8 = 0x80;
 
 /// All powers that a whole number below [`WHOLE_MAX`] may be divided by.

@@ -35,7 +35,7 @@ pub const TAG: u8 = 68;
 const HEAD_BYTES: usize = 3;
 /// In place of a width: each frame has its own.
 const BY_FRAME: u8 = 255;
-/// Flag beside the length of the step: there are restarts.
+/// Flag in the byte with the length of the step: there are restarts.
 const RESTARTS: u8 = 0x80;
 /// If there is at most one fall in this many rows, falls are restarts; otherwise differences are
 /// signed.

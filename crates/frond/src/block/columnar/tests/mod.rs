@@ -32,7 +32,7 @@ use crate::{
 
 type Rows = BTreeMap<Vec<u8>, (Tag, Vec<u8>)>;
 
-/// The same rows as a columnar and as a row block.
+/// Rows, encoded both as a columnar and as a row block.
 struct Both {
     columns: Arc<Columns>,
     models: Vec<Option<Arc<StringModel>>>,
@@ -42,7 +42,7 @@ struct Both {
 }
 
 impl Both {
-    /// The same rows in a block without codecs, if it had any.
+    /// Encodes the rows without codecs; `None` if the columnar block had none.
     fn unpacked(&self) -> Option<Self> {
         let (mut out, mut again) = (Vec::new(), Vec::new());
         let columnar = ColumnarBlock::parse(&self.columnar, &self.columns, &self.models).unwrap();

@@ -257,8 +257,8 @@ impl Drop for TxnCursor<'_> {
 }
 
 impl TxnCursor<'_> {
-    /// Restricts the cursor to these parts of values, as [`Cursor::project`] does. Rows that are read
-    /// under locks, or in a tree to which the transaction has written, are read whole and cut.
+    /// Restricts the cursor to these parts of values, as [`Cursor::project`] does. Rows that are
+    /// read under locks, or in a tree to which the transaction has written, are read whole and cut.
     ///
     /// # Errors
     /// As [`Cursor::project`].
@@ -267,10 +267,11 @@ impl TxnCursor<'_> {
         Ok(self)
     }
 
-    /// Restricts the cursor to these parts of values, like [`only`](Self::project), without moving it.
+    /// Restricts the cursor to these parts of values, like [`project`](Self::project), without
+    /// moving it.
     ///
     /// # Errors
-    /// As [`only`](Self::project).
+    /// As [`project`](Self::project).
     pub fn set_projection(&mut self, projection: &Projection) -> Result<()> {
         projection.check(self.entry.schema.as_ref())?;
         // Own writes that it does not see now, it never sees.

@@ -67,7 +67,7 @@ pub(super) fn a_cursor_extends_a_single_interval() {
     table.grow_down(&mut a, down, Unbounded);
     assert!(!probe(b"zzz") && !probe(b"") && probe(b"g"));
     assert_eq!(a.len(), 2);
-    // The same gap again gives the same lock.
+    // Locking the gap again gives the same lock.
     assert_eq!(table.lock_range(&mut a, TREE, (Excluded(b"x"), Included(b"y"))), up);
     assert_eq!(a.len(), 2);
     table.release_all(&mut a);

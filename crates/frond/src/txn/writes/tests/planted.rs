@@ -26,7 +26,7 @@ fn planted_bugs_are_caught() {
     crate::plant::assert_claims_hold("txn writes", claims);
 }
 
-/// The same bugs, caught by random histories.
+/// Random histories catch the planted bugs of write sets, too.
 #[test]
 fn planted_bugs_are_caught_by_random_histories_too() {
     std::panic::set_hook(Box::new(|_| {}));

@@ -5,7 +5,7 @@
 //! that checks again because a gap was released, or an owner that proceeds to one that answers for
 //! a row beyond memory, is reported again. An owner that waits for nothing is not reported: its
 //! wait was ended by the search for cycles, or became free because of it. In a deadlock one
-//! transaction is aborted and told so, once: the one that the server prefers, or the one that has
+//! transaction is aborted and notified, once: the one that the server prefers, or the one that has
 //! written least.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ pub fn tag(owner: usize) -> u64 {
     owner as u64 + 100
 }
 
-/// Hooks that answer, and record what they are told.
+/// Hooks that answer, and record the calls that they get.
 #[derive(Debug, Default)]
 pub struct Server {
     told: Mutex<Vec<(usize, usize)>>,
@@ -206,8 +206,8 @@ impl Game {
         preferred.map_or(writes(one) < writes(so_far), |preferred| preferred == one)
     }
 
-    /// Checks that as many waits ended by a deadlock as owners were told so, and that the report of
-    /// the last cycle is right.
+    /// Checks that as many waits ended by a deadlock as owners were notified, and that the report
+    /// of the last cycle is right.
     fn deadlocks_are_reported_once(&mut self) {
         let last = self.table.last_deadlock();
         let ended = self.table.stats().deadlocks;

@@ -3,8 +3,8 @@
 //!
 //! One call is made at a time. After each, the definition says which requests are granted, which
 //! wait and for which owners, and which locks each owner holds. The choice of a victim is the
-//! table's, but it must lie on a real cycle. Nothing is asserted about time, except that a wait ends
-//! by the simulated clock when the definition says so.
+//! table's, but it must lie on a real cycle. Nothing is asserted about time, except that a wait
+//! ends by the simulated clock when the definition says so.
 //!
 //! `game.rs` makes calls and compares their results; `steps.rs` chooses calls at random.
 
