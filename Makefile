@@ -3,8 +3,8 @@
 SHELL := /bin/bash
 CARGO := cargo
 # One build for all tests: it contains the planted bugs, inactive. Tests that activate them run by
-# themselves.
-TESTED := --workspace --locked --features frond/planted-bugs
+# themselves. Those of the lab need rivals and servers: `make test-lab`.
+TESTED := --workspace --exclude frond-lab --locked --features frond/planted-bugs
 # The lab with all stores that it compares with.
 LAB := frond-lab/lab,frond-lab/tidesdb
 # Runs each test program, and fails it with the stacks of its threads if it hangs.
@@ -21,7 +21,7 @@ help: ## This list
 demo: ## Load real data, kill the loader, prove that nothing is lost, race RocksDB and SQLite (5 min)
 	@scripts/demo.sh $(SIZE)
 
-test: ## All tests; planted bugs, and which test catches each; some thread schedules (minutes)
+test: ## All tests of the engine, the C API and the command; planted bugs, and which test catches each; some thread schedules (minutes)
 	$(CARGO) $(WATCHED) test $(TESTED) -- --skip planted
 	$(CARGO) $(WATCHED) test $(TESTED) --lib --test planted -- planted --show-output
 	$(MAKE) schedules

@@ -31,7 +31,7 @@ fail() {
 
 case $SIZE in
 full) features=(--features compare) PROFILE=release ;;
-tiny) features=() BATCH=50 PROFILE=quick ;;
+tiny) features=() BATCH=50 PROFILE=${PROFILE:-quick} ;;
 *) fail "the size is full or tiny" ;;
 esac
 

@@ -212,7 +212,8 @@ fn run_workload(results: &Path, args: &RunArgs) -> Result<()> {
             .clone()
             .or_else(|| suite.as_ref()?.class.clone())
             .unwrap_or_else(|| "host".to_owned()),
-        disk: args.disk,
+        // A suite's disk belongs to its class.
+        disk: args.disk.or_else(|| suite.as_ref().filter(|_| args.class.is_none())?.disk),
         durability: args
             .durability
             .or_else(|| suite.as_ref()?.durability)

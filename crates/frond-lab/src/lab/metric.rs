@@ -93,6 +93,13 @@ pub const METRICS: &[Metric] = &[
         "time until half of the bytes of these rows are free again, if ever",
     ),
     metric("freed_b", "B", Higher, 0.10, "bytes freed, minus those taken by new rows"),
+    metric(
+        "drift_pct",
+        "%",
+        Lower,
+        0.50,
+        "difference in rate from the same step at the start; above 5 the machine or table changed",
+    ),
     metric("seconds", "s", Lower, 0.07, "duration of the step"),
     metric("ops", "", Neither, 0.0, "operations completed"),
     metric("planned", "", Neither, 0.0, "operations planned"),

@@ -18,8 +18,7 @@ impl Progress {
     /// Starts the display of a run of `cells` cells.
     pub fn new(cells: usize) -> Self {
         let bar = ProgressBar::new(cells as u64);
-        let style =
-            ProgressStyle::with_template("[{elapsed} of about {duration}] cell {pos}/{len} {msg}");
+        let style = ProgressStyle::with_template("[{elapsed}, {eta} left] cell {pos}/{len} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let is_shown = std::io::stderr().is_terminal();
         if !is_shown {

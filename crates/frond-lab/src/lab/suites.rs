@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::machine::virtual_disk::Kind;
 use super::run::Item;
 use super::size::{Durability, Face};
 use super::suggest::unknown;
@@ -21,6 +22,9 @@ pub struct Suite {
     pub durability: Option<Durability>,
     /// Storage class; `host`, the disk as it is, if not set.
     pub class: Option<String>,
+    /// What throttles the disk: without it, the buffered writes and the journal of a class with
+    /// limits are not throttled under control groups of version 1.
+    pub disk: Option<Kind>,
     /// Suites whose parts run before those of this one.
     #[serde(default)]
     pub include: Vec<String>,
@@ -120,6 +124,9 @@ pub fn unknown_name(name: &str) -> Failure {
     let suites = all().unwrap_or_default();
     let mut names: Vec<&str> = suites.keys().map(String::as_str).collect();
     names.extend(super::workloads::ALL.iter().map(|entry| entry.name));
+    names.extend(super::embedded::ALL.iter().map(|entry| entry.name));
+    names.sort_unstable();
+    names.dedup();
     unknown("workload or suite", name, &names)
 }
 
@@ -155,12 +162,17 @@ mod tests {
     fn studies_run_with_safe_durability_and_as_published() {
         let all = all().expect("it is right");
         for (name, suite) in all.iter().filter(|(name, _)| name.contains("-20")) {
-            let base = name.trim_end_matches("-hdd").trim_end_matches("-safe");
+            let limited = ["hdd", "sata"].into_iter().find(|class| name.ends_with(class));
+            let base = ["-hdd", "-sata", "-safe"]
+                .into_iter()
+                .fold(name.as_str(), |name, suffix| name.trim_end_matches(suffix));
             let is_safe = |suite: &Suite| suite.durability == Some(Durability::Safe);
             let safe = all.get(&format!("{base}-safe"));
             assert!(is_safe(&all[base]) || safe.is_some_and(is_safe), "{name} has no safe variant");
             assert_eq!(suite.run, all[base].run, "{name}");
-            assert_eq!(suite.class.as_deref(), name.ends_with("-hdd").then_some("hdd"), "{name}");
+            let class = limited.map(|class| if class == "sata" { "sata-2015" } else { class });
+            assert_eq!(suite.class.as_deref(), class, "{name}");
+            assert_eq!(suite.disk, limited.map(|_| Kind::Process), "{name}: all I/O is limited");
         }
         // The suite `all` has every workload.
         for entry in workloads::ALL {

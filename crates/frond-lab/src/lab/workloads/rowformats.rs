@@ -21,7 +21,7 @@ pub const ENTRY: Entry = Entry {
     about: "the row-format study of 2008: one row per INSERT, sizes, and read_write with growing numbers of clients",
     headline: ("load", "seconds"),
     params: &[
-        Param::sized("rows", ["500", "3_000", "1_000_000", "10_000_000"], "rows"),
+        Param::sized("rows", ["500", "3_000", "2_000_000", "10_000_000"], "rows"),
         Param::fixed("load", "one-row", "rows per INSERT: one-row, or multi (512 KiB of text)"),
         Param::fixed("index", "before", "when the index on k is created: before or after the load"),
         Param::fixed("strings", "digits", "contents of c and pad: digits, letters, constant"),

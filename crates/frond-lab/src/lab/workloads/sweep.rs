@@ -6,6 +6,7 @@ use super::pace::Rate;
 use super::sysbench::{self, DISTRIBUTIONS, Pace, Tables, Test};
 use super::{Entry, Workload};
 use crate::lab::params::{Param, Params};
+use crate::lab::results::StepResult;
 use crate::lab::sql::Bench;
 use crate::targets::Result;
 
@@ -79,11 +80,26 @@ impl Workload for Sweep {
             for (threads, suffix) in &self.steps {
                 for &clients in threads {
                     sysbench::run(bench, &self.tables, test, clients, suffix, self.pace)?;
+                    note_drift(bench.result.steps.as_mut_slice());
                 }
             }
         }
         bench.rest()?;
         sysbench::verify(bench, &self.tables)
+    }
+}
+
+/// Notes how far the rate of the last step is from that of the step that it repeats: the machine,
+/// or the table, has changed meanwhile.
+fn note_drift(steps: &mut [StepResult]) {
+    let Some((last, before)) = steps.split_last_mut() else { return };
+    let rate = |step: &StepResult| step.metrics.get("ops_s").copied().filter(|rate| *rate > 0.0);
+    let first = last
+        .name
+        .strip_suffix(" again")
+        .and_then(|name| before.iter().find(|step| step.name == name).and_then(rate));
+    if let (Some(first), Some(again)) = (first, rate(last)) {
+        last.metrics.insert("drift_pct".to_owned(), 100.0 * (again / first - 1.0).abs());
     }
 }
 
@@ -95,7 +111,9 @@ mod tests {
     fn sql_numbers_of_clients_come_in_their_order_and_the_first_again() {
         on_both("sweep", &[("threads", "1,40")], |bench| {
             assert!(step(bench, "read_write threads=40").metrics.contains_key("deadlocks_s"));
-            assert!(step(bench, "update_index threads=1 again").metrics["ops"] > 0.0);
+            let again = &step(bench, "update_index threads=1 again").metrics;
+            assert!(again["ops"] > 0.0 && again.contains_key("drift_pct"));
+            assert!(!step(bench, "update_index threads=1").metrics.contains_key("drift_pct"));
         });
     }
 }

@@ -53,10 +53,12 @@ pub const PROCESS_IOS_MAX: u64 = 20_000;
 pub enum Kind {
     /// Served by the lab (FUSE): rates, latency and flush; at most 20,000 I/Os per second
     #[value(name = "virtual")]
+    #[serde(alias = "virtual")]
     Process,
     /// Limited by the kernel: rates only, at any speed and for little CPU; needs the root group of
     /// cgroup version 1
     #[value(name = "loop")]
+    #[serde(alias = "loop")]
     Kernel,
 }
 
