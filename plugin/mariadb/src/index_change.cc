@@ -252,8 +252,8 @@ bool Index_change::build(THD *thd, handler *table, TABLE *altered)
 }
 
 /*
-  Returns the changed attributes. Called when no other session has the table open, since ANALYZE changes
-  attributes, too.
+  Returns the changed attributes. Called when no other session has the table open, since ANALYZE
+  changes attributes, too.
 */
 Attributes Index_change::changed() const
 {

@@ -379,8 +379,8 @@ int ha_frond::lock_numbers()
 {
     THD *thd = table->in_use;
     /*
-      No other session numbers rows of a table that is being loaded; and the end of the load would wait
-      for the lock.
+      No other session numbers rows of a table that is being loaded; and the end of the load would
+      wait for the lock.
     */
     if (share_->is_temporary() || load_ != nullptr)
         return 0;

@@ -161,7 +161,8 @@ pub enum Name {
     Readwhilewriting,
     /// Put at the right end, delete at the left end, read the first row.
     Queue,
-    /// Transactions of one row, and LinkBench's mix, with growing numbers of clients (--clients).
+    /// Transactions of one row, and LinkBench's mix, with growing numbers of clients (--clients,
+    /// --phases).
     Txn,
 }
 
