@@ -65,7 +65,7 @@ fn every_file_states_its_purpose_and_is_short_enough() {
 }
 
 #[test]
-fn unsafe_code_is_where_it_is_expected_and_argued_for() {
+fn unsafe_code_is_only_in_listed_places_and_justified() {
     let mut wrong = Vec::new();
     let mut met = BTreeSet::new();
     for File { path, text } in sources() {
